@@ -1,0 +1,28 @@
+// The interface behind every tensor's memory. Implementations: core/host_allocator (CPU); pinned and device memory come
+// with the CUDA backend and stand behind the same interface.
+#pragma once
+
+#include <cstddef>
+
+#include "lathe/core/config.h"
+#include "lathe/core/device.h"
+
+namespace lathe {
+
+/// Thread-safe source of memory blocks.
+class LATHE_API Allocator {
+ public:
+  virtual ~Allocator() = default;
+
+  /// A block of at least `bytes` > 0 bytes, aligned to 64 bytes or better, contents undefined.
+  /// throws: OutOfMemoryError; the allocator is then as it was before.
+  virtual void* allocate(size_t bytes) = 0;
+
+  /// Gives a block back; `bytes` is the number it was asked for with.
+  virtual void deallocate(void* block, size_t bytes) noexcept = 0;
+};
+
+/// The allocator that new tensors on `device` use.   throws: NoCudaError.
+LATHE_API Allocator& allocator_for(Device device);
+
+}  // namespace lathe

@@ -1,0 +1,47 @@
+// Build configuration and the project's few macros. Each macro says why a function cannot do its job.
+// `#ifdef` on CUDA is allowed here, in launch.h and in dispatch.h, and nowhere else.
+#pragma once
+
+// LATHE_API marks what a shared library exports; everything else stays hidden. (Attributes cannot be
+// computed, hence a macro.) LATHE_SHARED is set for builders and users of the shared library alike.
+#if defined(LATHE_SHARED) && defined(_WIN32) && defined(LATHE_BUILDING)
+#define LATHE_API __declspec(dllexport)
+#elif defined(LATHE_SHARED) && defined(_WIN32)
+#define LATHE_API __declspec(dllimport)
+#elif defined(__GNUC__)
+#define LATHE_API __attribute__((visibility("default")))
+#else
+#define LATHE_API
+#endif
+
+// LATHE_HD: the same arithmetic on host and device. Outside nvcc the CUDA keywords do not exist.
+#if defined(__CUDACC__)
+#define LATHE_HD __host__ __device__
+#else
+#define LATHE_HD
+#endif
+
+namespace lathe {
+
+/// True in a build that holds the CUDA backend.
+#if defined(LATHE_WITH_CUDA)
+inline constexpr bool kHasCuda = true;
+#else
+inline constexpr bool kHasCuda = false;
+#endif
+
+}  // namespace lathe
+
+// Throws ErrorType with all further arguments written one after another when `condition` is false:
+//   LATHE_CHECK(ShapeError, x.ndim() == 4, "conv2d: x must be [N,C,H,W] (x: ", x, ")");
+// A macro, because the arguments must not be evaluated (nor formatted) when the check holds, and because
+// the message carries the place of the check.
+#define LATHE_CHECK(ErrorType, condition, ...)                                   \
+  do {                                                                           \
+    if (!(condition)) [[unlikely]]                                               \
+      ::lathe::fail<ErrorType>(::lathe::here(__FILE__, __LINE__), __VA_ARGS__); \
+  } while (false)
+
+// Throws unconditionally: LATHE_FAIL(DTypeError, "relu: no kernel for ", dtype).
+#define LATHE_FAIL(ErrorType, ...) \
+  ::lathe::fail<ErrorType>(::lathe::here(__FILE__, __LINE__), __VA_ARGS__)
