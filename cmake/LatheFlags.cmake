@@ -1,0 +1,31 @@
+# Compiler flags of our own targets. Nothing here reaches a user's target.
+
+include(CheckCXXCompilerFlag)
+
+if(NOT LATHE_MARCH STREQUAL "" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  check_cxx_compiler_flag("-march=${LATHE_MARCH}" LATHE_HAS_MARCH)
+  if(NOT LATHE_HAS_MARCH)
+    message(FATAL_ERROR "lathe: the compiler does not know -march=${LATHE_MARCH}; set LATHE_MARCH")
+  endif()
+endif()
+
+# Flags for the library, the command and the tests alike:
+#   -ffp-contract=off   a*b+c rounds twice on the host, as our CUDA code does, so that both sides agree to the bit;
+#   -fmacro-prefix-map  error messages name ops/conv2d.cpp and not the machine's directories.
+function(lathe_target_flags target)
+  set_target_properties(${target} PROPERTIES
+    CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  set(flags -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+  if(LATHE_HAS_MARCH)
+    list(APPEND flags "-march=${LATHE_MARCH}")
+  endif()
+  if(LATHE_WERROR)
+    list(APPEND flags -Werror)
+  endif()
+  if(LATHE_SANITIZE)
+    list(APPEND flags "-fsanitize=${LATHE_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE "-fsanitize=${LATHE_SANITIZE}")
+  endif()
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
+endfunction()

@@ -1,0 +1,7 @@
+#include "lathe/core/version.h"
+
+namespace lathe {
+
+const char* version() { return LATHE_VERSION; }
+
+}  // namespace lathe

@@ -1,0 +1,45 @@
+// Entry point of every C++ test program: doctest, plus the one line of counts that tools/test.sh
+// sums up.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <cstdio>
+
+namespace {
+
+// Counts cases as the summary wants them: skipped are those that decline to run (no device), with
+// their reason; a case that a filter left out is not counted at all.
+struct CountingListener : doctest::IReporter {
+  explicit CountingListener(const doctest::ContextOptions&) {}
+
+  void test_case_start(const doctest::TestCaseData&) override {}
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+
+  void test_case_end(const doctest::CurrentTestCaseStats& stats) override {
+    ++(stats.testCaseSuccess ? passed : failed);
+  }
+  void test_case_skipped(const doctest::TestCaseData& data) override {
+    if (!data.m_skip) return;
+    ++skipped;
+    std::printf("skipped: %s (%s)\n", data.m_name,
+                data.m_description ? data.m_description : "no reason given");
+  }
+  void test_run_end(const doctest::TestRunStats&) override {
+    std::printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
+  }
+
+  int passed = 0, failed = 0, skipped = 0;
+};
+
+REGISTER_LISTENER("counts", 0, CountingListener);
+
+}  // namespace
+
+int main(int argc, char** argv) { return doctest::Context(argc, argv).run(); }
