@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Uses the library the way other projects do.
+
+static: installs the library that was just built, then finds it through find_package and through pkg-config.
+shared: builds it inside another project (add_subdirectory) as a shared library, installs that, finds it both ways.
+"""
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def run(*command, **environment):
+    """Runs a command and returns its output; its whole output and the command are the error text."""
+    result = subprocess.run([str(c) for c in command], env={**os.environ, **environment}, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    if result.returncode != 0:
+        raise AssertionError(f"exit {result.returncode} of {' '.join(map(str, command))}\n{result.stdout}")
+    return result.stdout
+
+
+class Consumer:
+    def __init__(self, options):
+        self.o = options
+        self.work = pathlib.Path(options.work)
+        self.prefix = self.work / "prefix"
+        shutil.rmtree(self.prefix, ignore_errors=True)
+
+    def cmake_build(self, project, *settings):
+        """Configures and builds one of the projects beside this file; returns its program."""
+        build = self.work / project
+        run(self.o.cmake, "-S", HERE / project, "-B", build, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={self.o.compiler}",
+            f"-DCMAKE_CXX_COMPILER_LAUNCHER={self.o.launcher}", "-DCMAKE_BUILD_TYPE=Debug", *settings)
+        run(self.o.cmake, "--build", build)
+        return build / "consumer"
+
+    def install(self, build):
+        run(self.o.cmake, "--install", build, "--prefix", self.prefix)
+        for header in self.prefix.rglob("*.h"):
+            assert header.is_relative_to(self.prefix / "include/lathe"), f"{header} is outside include/lathe"
+
+    def check_runs(self, program, **environment):
+        printed = run(program, **environment)
+        assert printed.startswith("lathe 0."), f"{program} printed {printed!r}"
+
+    def check_shared(self, program, expected):
+        loads = "liblathe.so" in run("ldd", program)
+        assert loads == expected, f"{program} {'loads' if loads else 'does not load'} liblathe.so"
+
+    # --- the ways -------------------------------------------------------------------------------------------------
+
+    def find_package(self):
+        program = self.cmake_build("find_package", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        self.check_runs(program)
+        self.check_shared(program, self.o.kind == "shared")
+
+    def pkg_config(self):
+        lib = next(self.prefix.rglob("liblathe.*")).parent
+        search = {"PKG_CONFIG_PATH": str(lib / "pkgconfig")}
+        flags = run(self.o.pkg_config, "--cflags", "--libs", "lathe", **search).split()
+        program = self.work / "pkg_config_consumer"
+        run(self.o.compiler, "-std=c++20", HERE / "main.cpp", *flags, "-o", program)
+        self.check_runs(program, LD_LIBRARY_PATH=str(lib))
+
+    def command(self):
+        run(self.prefix / "bin/lathe", "--version")
+
+    def add_subdirectory(self):
+        program = self.cmake_build("add_subdirectory", f"-DLATHE_SOURCE={self.o.source}", "-DBUILD_SHARED_LIBS=ON",
+                                   "-DLATHE_INSTALL=ON")
+        self.check_runs(program)
+        self.check_shared(program, True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=["static", "shared"])
+    for name in ("cmake", "source", "build", "work", "compiler", "launcher", "pkg-config"):
+        parser.add_argument(f"--{name}", required=True)
+    options = parser.parse_args()
+    consumer = Consumer(options)
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+
+    def case(name, function, unless=None):
+        if unless:
+            outcome, text = "skipped", f" ({unless})"
+        else:
+            try:
+                function()
+                outcome, text = "passed", ""
+            except (AssertionError, OSError) as error:
+                outcome, text = "failed", f": {error}"
+        counts[outcome] += 1
+        print(f"{outcome}: {options.kind} {name}{text}")
+
+    if options.kind == "static":
+        case("install", lambda: consumer.install(options.build))
+        case("installed command", consumer.command)
+    else:
+        case("add_subdirectory", consumer.add_subdirectory)
+        case("install", lambda: consumer.install(consumer.work / "add_subdirectory"))
+    case("find_package", consumer.find_package)
+    no_pkg_config = "pkg-config is not installed" if not options.pkg_config or "NOTFOUND" in options.pkg_config else None
+    case("pkg-config", consumer.pkg_config, unless=no_pkg_config)
+
+    print("{passed} passed, {failed} failed, {skipped} skipped".format(**counts))
+    return 1 if counts["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
