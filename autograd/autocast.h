@@ -1,0 +1,41 @@
+// The thread's autocast state. What it does to an op's inputs is in ops/autocast.h.
+#pragma once
+
+#include "lathe/core/config.h"
+#include "lathe/core/device.h"
+#include "lathe/core/dtype.h"
+
+namespace lathe {
+
+namespace amp {
+/// True inside an Autocast scope for this kind of device, on this thread.
+LATHE_API bool autocast_enabled(Device device) noexcept;
+/// The half type of the innermost scope.
+LATHE_API DType autocast_dtype() noexcept;
+}  // namespace amp
+
+/// { Autocast half(device, kF16); … }: convolutions and matrix products on this kind of device run in the half type, what
+/// needs range stays f32. Scopes nest; each thread has its own state; parameters stay f32 and so do their gradients.
+///   dtype  kF16 or kBF16          enabled  false: switches an outer scope off
+/// throws: DTypeError for any other dtype.
+class LATHE_API Autocast {
+ public:
+  explicit Autocast(Device device, DType dtype = kF16, bool enabled = true);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  struct State {
+    bool enabled = false;
+    DeviceType device = DeviceType::kCPU;
+    DType dtype = kF16;
+  };
+  friend bool amp::autocast_enabled(Device) noexcept;
+  friend DType amp::autocast_dtype() noexcept;
+  static State& state() noexcept;
+
+  State before_;
+};
+
+}  // namespace lathe

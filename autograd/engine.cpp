@@ -1,0 +1,235 @@
+// The backward pass. Nodes carry a creation number, and an op is always newer than the ops it depends on; so taking the
+// largest number first visits every op after all of its consumers, without recursion and without counting them.
+#include "lathe/autograd/engine.h"
+
+#include <algorithm>
+#include <mutex>
+#include <queue>
+#include <unordered_map>
+
+#include "lathe/autograd/accumulate.h"
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/meta.h"
+#include "lathe/core/copy.h"
+
+namespace lathe {
+namespace autograd {
+
+namespace {
+
+constinit thread_local Node* t_current_node = nullptr;
+
+class CurrentNode {
+ public:
+  explicit CurrentNode(Node* node) : before_(std::exchange(t_current_node, node)) {}
+  ~CurrentNode() { t_current_node = before_; }
+  CurrentNode(const CurrentNode&) = delete;
+  CurrentNode& operator=(const CurrentNode&) = delete;
+
+ private:
+  Node* before_;
+};
+
+void add_to(Tensor& sum, const Tensor& gradient) {
+  sum = sum.defined() ? accumulate(std::move(sum), gradient) : gradient;
+}
+
+Tensor run_hooks(const Hooks* hooks, Tensor gradient) {
+  if (hooks == nullptr) return gradient;
+  const Hooks copy = *hooks;  // a hook may remove itself
+  for (const NumberedHook& hook : copy) {
+    const Tensor replaced = hook.call(gradient);
+    if (replaced.defined()) gradient = replaced;
+  }
+  return gradient;
+}
+
+/// True if `t` is the only handle to memory that nothing else looks at, so that it can be kept without a copy.
+bool is_sole_owner(const Tensor& t) {
+  return t.impl().use_count() == 1 && t.impl().storage->use_count() == 1;
+}
+
+/// leaf.grad += gradient.
+void accumulate_leaf(TensorImpl* leaf, Tensor gradient, bool create_graph) {
+  const std::lock_guard lock(leaf_mutex(leaf));
+  Tensor& grad = leaf->meta->grad;
+  if (grad.defined()) {
+    if (!create_graph && !grad.requires_grad()) {
+      accumulate_(grad, gradient);  // same tensor as before: its holders see the sum
+    } else {
+      grad = accumulate(grad, gradient);
+    }
+  } else if (create_graph || is_sole_owner(gradient)) {
+    grad = std::move(gradient);
+  } else {  // someone else holds this memory (add passes one dy to both inputs): keep an own copy
+    grad = empty_like(gradient);
+    copy_values(grad, gradient);
+  }
+}
+
+class BackwardPass {
+ public:
+  explicit BackwardPass(const BackwardCall& call) : call_(call) {}
+
+  Tensors run() {
+    const ModeScope mode({call_.create_graph, false});
+    watch_inputs();
+    for (size_t i = 0; i < call_.outputs.size(); ++i) {
+      deliver(gradient_edge(call_.outputs[i]), call_.gradients[i]);
+    }
+    while (!queue_.empty()) {
+      const NodePtr node = std::move(pending_.at(queue_.top().second).node);
+      Tensor dy = std::move(pending_.at(node.get()).gradient);
+      queue_.pop();
+      pending_.erase(node.get());
+      run_node(*node, std::move(dy));
+    }
+    flush_leaves();
+    return std::move(captured_);
+  }
+
+ private:
+  struct Pending {
+    NodePtr node;
+    Tensor gradient;
+  };
+
+  void watch_inputs() {
+    if (call_.inputs == nullptr) return;
+    captured_.resize(call_.inputs->size());
+    for (size_t i = 0; i < call_.inputs->size(); ++i) {
+      const Edge edge = gradient_edge((*call_.inputs)[i]);
+      watched_.emplace(edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get(), i);
+    }
+  }
+
+  void capture(const void* place, const Tensor& gradient) {
+    const auto [first, last] = watched_.equal_range(place);
+    for (auto at = first; at != last; ++at) captured_[at->second] = gradient;
+  }
+
+  void deliver(const Edge& edge, const Tensor& gradient) {
+    if (edge.node) {
+      Pending& pending = pending_[edge.node.get()];
+      if (!pending.node) {
+        pending.node = edge.node;
+        queue_.emplace(edge.node->number, edge.node.get());
+      }
+      add_to(pending.gradient, gradient);
+    } else if (edge.leaf) {
+      const auto [at, is_new] = leaf_at_.try_emplace(edge.leaf.get(), leaves_.size());
+      if (is_new) leaves_.emplace_back(edge.leaf, Tensor());
+      add_to(leaves_[at->second].second, gradient);
+    }
+  }
+
+  void run_node(Node& node, Tensor dy) {
+    const CurrentNode current(&node);
+    dy = run_hooks(node.hooks.get(), std::move(dy));
+    if (node.retain_target != nullptr && call_.inputs == nullptr) {
+      Tensor& kept = node.retain_target->meta->grad;
+      kept = kept.defined() ? accumulate(kept, dy) : dy;
+    }
+    capture(&node, dy);
+    LATHE_CHECK(StateError, !node.released, "backward: the graph through ", node.name,
+                " was freed by an earlier backward pass; give that one retain_graph");
+    const Tensors gradients = node.run(dy, Needs(node.edges));
+    dy = Tensor();
+    for (size_t i = 0; i < node.edges.size() && i < gradients.size(); ++i) {
+      if (!node.edges[i].wanted() || !gradients[i].defined()) continue;
+      check_gradient(node, i, gradients[i]);
+      deliver(node.edges[i], gradients[i]);
+    }
+    if (!call_.retain_graph) {
+      node.released = true;
+      node.release();
+    }
+  }
+
+  /// A closure's result must look exactly like the input that it belongs to.
+  static void check_gradient(const Node& node, size_t i, const Tensor& g) {
+    const Edge& edge = node.edges[i];
+    const Shape& shape = edge.node ? edge.node->shape : edge.leaf->shape;
+    const DType dtype = edge.node ? edge.node->dtype : edge.leaf->dtype;
+    LATHE_CHECK(ShapeError, g.shape() == shape && g.dtype() == dtype, "backward: ", node.name,
+                " returned a gradient ", g, " for input ", i, ", which is ", dtype, shape);
+  }
+
+  void flush_leaves() {
+    for (auto& [leaf, gradient] : leaves_) {
+      Tensor g = std::move(gradient);
+      if (leaf->meta->hooks != nullptr) g = run_hooks(leaf->meta->hooks.get(), std::move(g));
+      if (call_.inputs == nullptr) {
+        accumulate_leaf(leaf.get(), std::move(g), call_.create_graph);
+      } else {
+        capture(leaf.get(), g);
+      }
+    }
+  }
+
+  const BackwardCall& call_;
+  std::priority_queue<std::pair<uint64_t, Node*>> queue_;
+  std::unordered_map<Node*, Pending> pending_;
+  std::unordered_map<TensorImpl*, size_t> leaf_at_;
+  std::vector<std::pair<IntrusivePtr<TensorImpl>, Tensor>> leaves_;  // in order of first arrival
+  std::unordered_multimap<const void*, size_t> watched_;             // node or leaf → index into captured_
+  Tensors captured_;
+};
+
+}  // namespace
+
+Node* current_node() noexcept { return t_current_node; }
+
+Tensors run_backward(const BackwardCall& call) { return BackwardPass(call).run(); }
+
+/// dL/d(output) to start with: the given one, checked, or 1 for a one-element output.
+static Tensor seed_gradient(const char* op, const Tensor& output, const Tensor& given) {
+  LATHE_CHECK(StateError, output.requires_grad(), op, ": ", output,
+              " does not require grad and has no history");
+  if (given.defined()) {
+    LATHE_CHECK(ShapeError, given.shape() == output.shape() && given.dtype() == output.dtype(), op,
+                ": the gradient ", given, " does not match the output ", output);
+    return given;
+  }
+  LATHE_CHECK(ShapeError, output.numel() == 1, op,
+              ": without a gradient the output must have one element (output: ", output, ")");
+  const Tensor one = empty_like(output);
+  fill_values(one, 1.0);
+  return one;
+}
+
+}  // namespace autograd
+
+void Tensor::backward(const BackwardOptions& options) const {
+  const Tensors outputs{*this};
+  const Tensors gradients{autograd::seed_gradient("backward", *this, options.gradient)};
+  autograd::run_backward({.outputs = outputs,
+                          .gradients = gradients,
+                          .retain_graph = options.retain_graph || options.create_graph,
+                          .create_graph = options.create_graph});
+}
+
+Tensors grad(const Tensors& outputs, const Tensors& inputs, const GradOptions& options) {
+  Tensors gradients;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool given = i < options.grad_outputs.size();
+    gradients.push_back(autograd::seed_gradient("grad", outputs[i],
+                                                given ? options.grad_outputs[i] : Tensor()));
+  }
+  for (const Tensor& input : inputs) {
+    LATHE_CHECK(StateError, input.requires_grad(), "grad: an input does not require grad (", input,
+                ")");
+  }
+  Tensors result = autograd::run_backward({.outputs = outputs,
+                                           .gradients = gradients,
+                                           .retain_graph = options.retain_graph || options.create_graph,
+                                           .create_graph = options.create_graph,
+                                           .inputs = &inputs});
+  for (size_t i = 0; i < result.size(); ++i) {
+    LATHE_CHECK(StateError, result[i].defined() || options.allow_unused, "grad: input ", i,
+                " is not used by the outputs (", inputs[i], "); allow_unused gives undefined");
+  }
+  return result;
+}
+
+}  // namespace lathe

@@ -1,0 +1,20 @@
+// The thread's grad mode; see grad_mode.h.
+#include "lathe/autograd/grad_mode.h"
+
+#include <utility>
+
+namespace lathe {
+
+namespace {
+constinit thread_local autograd::Mode t_mode;
+}  // namespace
+
+bool grad_enabled() noexcept { return t_mode.grad; }
+bool inference_enabled() noexcept { return t_mode.inference; }
+
+namespace autograd {
+Mode exchange_mode(Mode mode) noexcept { return std::exchange(t_mode, mode); }
+Mode current_mode() noexcept { return t_mode; }
+}  // namespace autograd
+
+}  // namespace lathe

@@ -1,0 +1,49 @@
+// Whether ops record gradients: a state of each thread, changed by scopes.
+#pragma once
+
+#include "lathe/core/config.h"
+
+namespace lathe {
+
+/// True where ops on this thread record gradients (the default).
+LATHE_API bool grad_enabled() noexcept;
+/// True inside an InferenceMode scope.
+LATHE_API bool inference_enabled() noexcept;
+
+namespace autograd {
+struct Mode {
+  bool grad = true;
+  bool inference = false;
+};
+LATHE_API Mode exchange_mode(Mode mode) noexcept;  // → the mode before
+LATHE_API Mode current_mode() noexcept;
+
+class LATHE_API ModeScope {
+ public:
+  explicit ModeScope(Mode mode) : before_(exchange_mode(mode)) {}
+  ~ModeScope() { exchange_mode(before_); }
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
+
+ private:
+  Mode before_;
+};
+}  // namespace autograd
+
+/// { NoGrad off; … }: nothing is recorded on this thread until the scope ends.
+struct NoGrad : autograd::ModeScope {
+  NoGrad() : ModeScope({false, inference_enabled()}) {}
+};
+
+/// { EnableGrad on; … }: recording again inside a NoGrad scope. Has no effect inside InferenceMode.
+struct EnableGrad : autograd::ModeScope {
+  EnableGrad() : ModeScope({!inference_enabled(), inference_enabled()}) {}
+};
+
+/// { InferenceMode on; … }: NoGrad, and results are marked so that using them in a recorded op later is a
+/// StateError instead of a silent constant.
+struct InferenceMode : autograd::ModeScope {
+  InferenceMode() : ModeScope({false, true}) {}
+};
+
+}  // namespace lathe

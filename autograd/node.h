@@ -1,0 +1,86 @@
+// Node: one recorded op in the graph that backward() walks. Edges point from an op to the ops (or leaves) that made its inputs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/tensor.h"
+
+namespace lathe::autograd {
+
+class Node;
+LATHE_API void add_reference(Node* node) noexcept;
+LATHE_API void drop_reference(Node* node) noexcept;  // releases long chains without recursion
+using NodePtr = IntrusivePtr<Node>;
+
+/// Where the gradient of one input goes: to the op that made it, to a leaf's grad(), or (both empty) nowhere.
+struct Edge {
+  NodePtr node;
+  IntrusivePtr<TensorImpl> leaf;
+
+  bool wanted() const { return node || leaf; }
+};
+
+/// need[i]: does anybody want the gradient of input i?
+class Needs {
+ public:
+  explicit Needs(const std::vector<Edge>& edges) : edges_(edges) {}
+  bool operator[](size_t i) const { return i < edges_.size() && edges_[i].wanted(); }
+  size_t size() const { return edges_.size(); }
+
+ private:
+  const std::vector<Edge>& edges_;
+};
+
+using Hook = std::function<Tensor(const Tensor&)>;
+struct NumberedHook {
+  int64_t number;
+  Hook call;
+};
+using Hooks = std::vector<NumberedHook>;
+
+/// A recorded op with one differentiable output.
+class LATHE_API Node : public RefCounted {
+ public:
+  explicit Node(const char* op) : name(op), number(next_number()) {}
+  virtual ~Node() = default;
+
+  /// The gradients of the inputs, given the output's. Undefined where need[i] is false or the gradient is zero.
+  virtual Tensors run(const Tensor& dy, const Needs& need) = 0;
+
+  /// Drops what the op saved. Afterwards run() must not be called.
+  virtual void release() noexcept = 0;
+
+  const char* name;        // the op: a string literal
+  const uint64_t number;   // creation order: an op's number is above those of the ops it depends on
+  std::vector<Edge> edges;  // one per input
+  bool released = false;
+  TensorImpl* retain_target = nullptr;  // of retain_grad(): cleared when that tensor goes
+  std::unique_ptr<Hooks> hooks;         // see the gradient of the output before run() does
+  Shape shape;                          // of the output, so of dy
+  DType dtype = DType::kF32;
+  Device device;
+  Node* next_dead = nullptr;  // link in the list of nodes being released
+
+ private:
+  static uint64_t next_number() noexcept;
+};
+
+/// A node whose gradient is a lambda (const Tensor& dy, const Needs& need) → Tensors.
+template <class F>
+class ClosureNode final : public Node {
+ public:
+  ClosureNode(const char* op, F backward) : Node(op), backward_(std::move(backward)) {}
+
+  Tensors run(const Tensor& dy, const Needs& need) override { return (*backward_)(dy, need); }
+  void release() noexcept override { backward_.reset(); }
+
+ private:
+  std::optional<F> backward_;
+};
+
+}  // namespace lathe::autograd

@@ -1,0 +1,129 @@
+// Nodes, histories and their release; see node.h, meta.h and record.h.
+#include "lathe/autograd/record.h"
+
+#include <array>
+#include <atomic>
+
+#include "lathe/autograd/meta.h"
+
+namespace lathe::autograd {
+
+void add_reference(Node* node) noexcept { node->add_ref(); }
+
+void drop_reference(Node* node) noexcept {
+  // Releasing a node releases its edges, which may release further nodes, and so on for a graph's whole depth. So
+  // dead nodes queue up per thread, and only the outermost call deletes: depth is limited by memory, not by the stack.
+  constinit static thread_local Node* dead = nullptr;
+  constinit static thread_local bool draining = false;
+  if (!node->drop_ref()) return;
+  node->next_dead = std::exchange(dead, node);
+  if (draining) return;
+  draining = true;
+  while (dead != nullptr) {
+    Node* next = dead;
+    dead = next->next_dead;
+    delete next;
+  }
+  draining = false;
+}
+
+uint64_t Node::next_number() noexcept {
+  static std::atomic<uint64_t> counter{0};
+  return counter.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+void destroy(Meta* meta) noexcept {
+  if (meta->grad_fn && meta->grad_fn->retain_target != nullptr &&
+      meta->grad_fn->retain_target->meta == meta) {
+    meta->grad_fn->retain_target = nullptr;
+  }
+  delete meta;
+}
+
+Meta& meta_of(const Tensor& t) {
+  TensorImpl& impl = t.impl();
+  if (impl.meta == nullptr) impl.meta = new Meta;
+  return *impl.meta;
+}
+
+std::mutex& leaf_mutex(const TensorImpl* leaf) {
+  static std::array<std::mutex, 64> mutexes;
+  return mutexes[reinterpret_cast<uintptr_t>(leaf) / sizeof(TensorImpl) % mutexes.size()];
+}
+
+namespace {
+
+/// An in-place write through the base or another view has changed the history of `t`'s values.
+bool is_stale_view(const TensorImpl& t) {
+  if (!t.base || t.base->meta == nullptr) return false;
+  return (t.meta == nullptr ? 0 : t.meta->history) != t.base->meta->history;
+}
+
+}  // namespace
+
+Edge gradient_edge(const Tensor& t) {
+  TensorImpl& impl = t.impl();
+  if (is_stale_view(impl)) {
+    const Tensor base(impl.base);
+    Meta& meta = meta_of(t);
+    meta.grad_fn = base.requires_grad() ? make_view_node(base, t) : NodePtr();
+    meta.history = impl.base->meta->history;
+  }
+  if (impl.meta == nullptr) return {};
+  if (impl.meta->grad_fn) return {impl.meta->grad_fn, {}};
+  return impl.meta->requires_grad ? Edge{{}, t.handle()} : Edge{};
+}
+
+bool wants_record(const TensorRef* inputs, size_t count) {
+  if (!grad_enabled()) return false;
+  for (size_t i = 0; i < count; ++i) {
+    if (inputs[i].tensor->defined() && inputs[i].tensor->requires_grad()) return true;
+  }
+  return false;
+}
+
+void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node) {
+  if (!is_floating(y.dtype())) return;
+  node->edges.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const Tensor& input = *inputs[i].tensor;
+    if (!input.defined()) {
+      node->edges.emplace_back();
+      continue;
+    }
+    LATHE_CHECK(StateError, !input.impl().inference, node->name, ": input ", i,
+                " was made in InferenceMode and cannot take part in a recorded op; clone it first (",
+                input, ")");
+    node->edges.push_back(gradient_edge(input));
+  }
+  node->shape = y.shape();
+  node->dtype = y.dtype();
+  node->device = y.device();
+  Meta& meta = meta_of(y);
+  meta.grad_fn = std::move(node);
+  if (y.impl().base && y.impl().base->meta != nullptr) {
+    meta.history = y.impl().base->meta->history;
+  }
+}
+
+void check_in_place(const char* op, const Tensor& x) {
+  LATHE_CHECK(ValueError, !has_overlap(x), op,
+              ": several elements share memory (an expanded dimension), so it cannot be written in "
+              "place (x: ", x, ")");
+  if (!grad_enabled()) return;
+  const TensorImpl& impl = x.impl();
+  LATHE_CHECK(StateError, !(x.requires_grad() && x.is_leaf()), op,
+              ": a leaf that requires grad can be written in place only under NoGrad (x: ", x, ")");
+  if (!impl.base) return;
+  const Tensor base(impl.base);
+  LATHE_CHECK(StateError, !(base.requires_grad() && base.is_leaf()), op,
+              ": a view of a leaf that requires grad can be written in place only under NoGrad (x: ",
+              x, ", leaf: ", base, ")");
+}
+
+bool wants_record_in_place(const Tensor& x, std::initializer_list<TensorRef> sources) {
+  if (!grad_enabled()) return false;
+  return x.requires_grad() || wants_record(sources.begin(), sources.size());
+}
+
+}  // namespace lathe::autograd

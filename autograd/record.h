@@ -1,0 +1,57 @@
+// Act 4 of an op: record how its gradient is computed.
+#pragma once
+
+#include <initializer_list>
+#include <type_traits>
+#include <utility>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/node.h"
+#include "lathe/autograd/saved.h"
+
+namespace lathe::autograd {
+
+/// A borrowed input: lets {x, w, bias} be passed without copying handles.
+struct TensorRef {
+  TensorRef(const Tensor& t) : tensor(&t) {}
+  const Tensor* tensor;
+};
+
+/// True if grad mode is on and one of the inputs requires a gradient.
+LATHE_API bool wants_record(const TensorRef* inputs, size_t count);
+/// Makes `node` the op that made y, with one edge per input.   throws: StateError for an input made in InferenceMode.
+LATHE_API void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node);
+
+/// Records that `y` was computed from `inputs`; `backward(dy, need)` returns one gradient per input. Does nothing where
+/// nobody needs a gradient, or if y is not floating. `op` is a string literal.
+template <class F>
+void record(const char* op, const Tensor& y, std::initializer_list<TensorRef> inputs,
+            F&& backward) {
+  if (wants_record(inputs.begin(), inputs.size())) {
+    attach(y, inputs.begin(), inputs.size(),
+           NodePtr(new ClosureNode<std::decay_t<F>>(op, std::forward<F>(backward))));
+  } else if (inference_enabled()) {
+    y.impl().inference = true;
+  }
+}
+
+/// The same for a list of inputs whose length is known at run time.
+template <class F>
+void record(const char* op, const Tensor& y, const Tensors& inputs, F&& backward) {
+  const std::vector<TensorRef> refs(inputs.begin(), inputs.end());
+  if (wants_record(refs.data(), refs.size())) {
+    attach(y, refs.data(), refs.size(),
+           NodePtr(new ClosureNode<std::decay_t<F>>(op, std::forward<F>(backward))));
+  } else if (inference_enabled()) {
+    y.impl().inference = true;
+  }
+}
+
+/// Before an in-place op changes anything.   throws: StateError for a leaf that requires grad (or a view of one)
+/// where gradients are recorded; ValueError if elements share memory.
+LATHE_API void check_in_place(const char* op, const Tensor& x);
+
+/// True if writing into x (from `sources`) must be recorded.
+LATHE_API bool wants_record_in_place(const Tensor& x, std::initializer_list<TensorRef> sources);
+
+}  // namespace lathe::autograd

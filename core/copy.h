@@ -1,0 +1,16 @@
+// Raw copy of values between dtypes, strides and devices. No gradients: ops/cast wraps it.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// dst = src, converted to dst's dtype; src broadcasts to dst's shape. Float → integer truncates toward zero, float → half
+/// rounds to nearest even, anything → bool is `!= 0`. The two must not overlap unless they are the same view.
+/// throws: ShapeError if src does not broadcast; NoCudaError.
+LATHE_API void copy_values(const Tensor& dst, const Tensor& src);
+
+/// dst = value, everywhere.
+LATHE_API void fill_values(const Tensor& dst, Scalar value);
+
+}  // namespace lathe

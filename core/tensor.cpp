@@ -1,0 +1,149 @@
+// What a tensor is and where its values lie; see tensor.h.
+#include "lathe/core/tensor.h"
+
+#include "lathe/core/copy.h"
+
+namespace lathe {
+
+TensorImpl::~TensorImpl() {
+  if (meta != nullptr) autograd::destroy(meta);
+}
+
+void Tensor::fail_undefined() {
+  LATHE_FAIL(StateError, "tensor: an undefined tensor has no shape or values");
+}
+
+void Tensor::check_type(DType asked) const {
+  LATHE_CHECK(DTypeError, asked == dtype(), "data: asked for ", asked, " of a tensor of ", dtype(),
+              " (this: ", *this, ")");
+}
+
+void* Tensor::raw_data() const {
+  const TensorImpl& t = impl();
+  char* start = static_cast<char*>(t.storage->data());
+  return start == nullptr ? nullptr : start + t.offset * static_cast<int64_t>(size_of(t.dtype));
+}
+
+namespace {
+bool has_strides(const TensorImpl& t, const Strides& wanted) {
+  if (t.numel == 0) return true;
+  for (int d = 0; d < t.shape.size(); ++d) {  // the stride of a dimension of size 1 is never used
+    if (t.shape[d] != 1 && t.strides[d] != wanted[d]) return false;
+  }
+  return true;
+}
+}  // namespace
+
+bool Tensor::is_contiguous(MemoryFormat format) const {
+  const TensorImpl& t = impl();
+  if (format == kChannelsLast) {
+    return t.shape.size() == 4 && has_strides(t, channels_last_strides(t.shape));
+  }
+  int64_t step = 1;
+  for (int d = t.shape.size() - 1; d >= 0; --d) {
+    if (t.shape[d] == 1) continue;
+    if (t.strides[d] != step) return t.numel == 0;
+    step *= t.shape[d];
+  }
+  return true;
+}
+
+Scalar Tensor::item_scalar() const {
+  LATHE_CHECK(ShapeError, numel() == 1, "item: expected one element (this: ", *this, ")");
+  if (is_floating(dtype())) {
+    double value = 0;
+    copy_out(&value, kF64);
+    return value;
+  }
+  int64_t value = 0;
+  copy_out(&value, kI64);
+  return dtype() == kBool ? Scalar(value != 0) : Scalar(value);
+}
+
+void Tensor::copy_out(void* out, DType dtype) const {
+  const Tensor host = from_blob(out, shape(), dtype);
+  copy_values(host, *this);
+}
+
+Tensor empty(const Shape& shape, const TensorOptions& options) {
+  const DType dtype = options.dtype.value_or(default_dtype());
+  return empty_strided(shape, contiguous_strides(shape), dtype, options.device);
+}
+
+Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, Device device) {
+  const int64_t bytes = numel_of(shape) * static_cast<int64_t>(size_of(dtype));
+  return Tensor(IntrusivePtr(
+      new TensorImpl(StoragePtr(new Storage(bytes, device)), 0, shape, strides, dtype)));
+}
+
+namespace {
+/// Dense strides in the order of `like`'s: NHWC stays NHWC, a transposed matrix stays transposed.
+Strides dense_strides_like(const Tensor& like) {
+  if (like.is_contiguous()) return contiguous_strides(like.shape());
+  const int n = like.ndim();
+  int order[kMaxDims];
+  for (int d = 0; d < n; ++d) {  // by stride, outermost first; equal strides keep their order
+    int at = d;
+    for (; at > 0 && like.strides()[order[at - 1]] < like.strides()[d]; --at) {
+      order[at] = order[at - 1];
+    }
+    order[at] = d;
+  }
+  Strides strides = Dims::filled(n, 1);
+  int64_t step = 1;
+  for (int i = n - 1; i >= 0; --i) {
+    strides[order[i]] = step;
+    step *= std::max<int64_t>(like.shape()[order[i]], 1);
+  }
+  return strides;
+}
+}  // namespace
+
+Tensor empty_like(const Tensor& like, DType dtype) {
+  return empty_strided(like.shape(), dense_strides_like(like), dtype, like.device());
+}
+Tensor empty_like(const Tensor& like) { return empty_like(like, like.dtype()); }
+
+Tensor alias(const Tensor& t, const Shape& shape, const Strides& strides, int64_t offset) {
+  return Tensor(IntrusivePtr(new TensorImpl(t.impl().storage, offset, shape, strides, t.dtype())));
+}
+
+Tensor from_blob(void* data, const Shape& shape, DType dtype, Device device,
+                 std::function<void()> release) {
+  const int64_t bytes = numel_of(shape) * static_cast<int64_t>(size_of(dtype));
+  LATHE_CHECK(ValueError, data != nullptr || bytes == 0, "from_blob: null pointer for shape ",
+              shape);
+  return Tensor(IntrusivePtr(
+      new TensorImpl(StoragePtr(new Storage(data, bytes, device, std::move(release))), 0, shape,
+                     contiguous_strides(shape), dtype)));
+}
+
+void append_text(std::string& out, const Tensor& t) {
+  if (!t.defined()) {
+    out.append("undefined");
+    return;
+  }
+  out += concat(t.dtype(), t.shape(), "@", t.device());
+}
+
+bool has_overlap(const Tensor& t) {
+  if (t.is_contiguous() || t.numel() <= 1) return false;
+  // Sorted by stride, each dimension must step over everything that the smaller ones reach.
+  int64_t reach = 0;
+  uint32_t left = (1u << t.ndim()) - 1;
+  while (left != 0) {
+    int smallest = -1;
+    for (int d = 0; d < t.ndim(); ++d) {
+      if ((left >> d & 1) != 0 && (smallest < 0 || t.strides()[d] < t.strides()[smallest])) {
+        smallest = d;
+      }
+    }
+    left &= ~(1u << smallest);
+    if (t.shape()[smallest] == 1) continue;
+    if (t.strides()[smallest] <= reach) return true;
+    reach += (t.shape()[smallest] - 1) * t.strides()[smallest];
+  }
+  return false;
+}
+
+}  // namespace lathe

@@ -1,0 +1,40 @@
+// Act 1 of an op: mixed precision. One visible word per op says what autocast does with its inputs.
+#pragma once
+
+#include <array>
+#include <type_traits>
+
+#include "lathe/autograd/autocast.h"
+#include "lathe/core/tensor.h"
+#include "lathe/ops/cast.h"
+
+namespace lathe::amp {
+
+/// kHalf: computed in the scope's half type (convolution, linear, matmul).
+/// kFloat: computed in f32 (softmax, losses, exp/log/pow, norms, sums).
+/// An op without a word follows its inputs.
+enum class Policy { kHalf, kFloat };
+inline constexpr Policy kHalf = Policy::kHalf, kFloat = Policy::kFloat;
+
+/// The dtype that `policy` asks of an input now; the input's own outside an Autocast scope of its device.
+inline DType target_dtype(Policy policy, const Tensor& t) {
+  if (!t.defined() || !autocast_enabled(t.device())) return t.defined() ? t.dtype() : kF32;
+  const bool castable = t.dtype() == kF32 || is_half(t.dtype());  // f64 and integers stay
+  if (!castable) return t.dtype();
+  return policy == Policy::kHalf ? autocast_dtype() : kF32;
+}
+
+/// The inputs as `policy` wants them; differentiable; no-op outside an Autocast scope.
+template <class... Inputs>
+auto cast(Policy policy, const Inputs&... inputs) {
+  const auto one = [policy](const Tensor& t) {
+    return t.defined() ? lathe::cast(t, target_dtype(policy, t)) : t;
+  };
+  if constexpr (sizeof...(Inputs) == 1) {
+    return one(inputs...);
+  } else {
+    return std::array<Tensor, sizeof...(Inputs)>{one(inputs)...};
+  }
+}
+
+}  // namespace lathe::amp

@@ -1,0 +1,70 @@
+// Elementwise ops of two operands, with broadcasting and PyTorch's type promotion.
+//   a, b   any shapes that broadcast; a Scalar promotes the category only (f16 tensor + 1.0 → f16)
+//   →      the broadcast shape
+// Devices must match, except that a 0-d CPU tensor goes with any.   throws: ShapeError, DTypeError, DeviceError.
+// No amp word: mixed dtypes go to the wider.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// One name per op; the arithmetic is in ops/binary_math.h, shared by host and device.
+enum class BinaryOp : uint8_t {
+  kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kPow,   // → promoted dtype
+  kEq, kNe, kLt, kLe, kGt, kGe, kLogicalAnd, kLogicalOr, kLogicalXor,  // → bool
+};
+
+// clang-format off
+LATHE_API Tensor add(const Tensor& a, const Tensor& b);      // a + b            grad: a, b (twice)
+LATHE_API Tensor add(const Tensor& a, Scalar b);
+LATHE_API Tensor sub(const Tensor& a, const Tensor& b);      // a - b            grad: a, b (twice)
+LATHE_API Tensor sub(const Tensor& a, Scalar b);
+LATHE_API Tensor sub(Scalar a, const Tensor& b);
+LATHE_API Tensor mul(const Tensor& a, const Tensor& b);      // a * b            grad: a, b (twice)
+LATHE_API Tensor mul(const Tensor& a, Scalar b);
+LATHE_API Tensor div(const Tensor& a, const Tensor& b);      // a / b; integers → default dtype   grad: a, b (twice)
+LATHE_API Tensor div(const Tensor& a, Scalar b);
+LATHE_API Tensor div(Scalar a, const Tensor& b);
+LATHE_API Tensor maximum(const Tensor& a, const Tensor& b);  // NaN propagates; a tie splits its gradient 1/2-1/2
+LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);
+LATHE_API Tensor pow(const Tensor& a, const Tensor& b);      // a ** b           grad: a, b (twice); amp: float
+LATHE_API Tensor pow(const Tensor& a, Scalar b);             // x^0 has gradient 0, also at 0
+LATHE_API Tensor pow(Scalar a, const Tensor& b);
+
+// Comparison → bool; NaN compares false, except for ne.   grad: none.
+LATHE_API Tensor eq(const Tensor& a, const Tensor& b);   LATHE_API Tensor eq(const Tensor& a, Scalar b);
+LATHE_API Tensor ne(const Tensor& a, const Tensor& b);   LATHE_API Tensor ne(const Tensor& a, Scalar b);
+LATHE_API Tensor lt(const Tensor& a, const Tensor& b);   LATHE_API Tensor lt(const Tensor& a, Scalar b);
+LATHE_API Tensor le(const Tensor& a, const Tensor& b);   LATHE_API Tensor le(const Tensor& a, Scalar b);
+LATHE_API Tensor gt(const Tensor& a, const Tensor& b);   LATHE_API Tensor gt(const Tensor& a, Scalar b);
+LATHE_API Tensor ge(const Tensor& a, const Tensor& b);   LATHE_API Tensor ge(const Tensor& a, Scalar b);
+LATHE_API Tensor logical_and(const Tensor& a, const Tensor& b);  // of `!= 0`
+LATHE_API Tensor logical_or(const Tensor& a, const Tensor& b);
+LATHE_API Tensor logical_xor(const Tensor& a, const Tensor& b);
+LATHE_API Tensor logical_not(const Tensor& a);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator+(const Tensor& a, Scalar b) { return add(a, b); }
+inline Tensor operator+(Scalar a, const Tensor& b) { return add(b, a); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator-(const Tensor& a, Scalar b) { return sub(a, b); }
+inline Tensor operator-(Scalar a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator*(const Tensor& a, Scalar b) { return mul(a, b); }
+inline Tensor operator*(Scalar a, const Tensor& b) { return mul(b, a); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator/(const Tensor& a, Scalar b) { return div(a, b); }
+inline Tensor operator/(Scalar a, const Tensor& b) { return div(a, b); }
+inline Tensor operator-(const Tensor& a) { return mul(a, -1); }
+// clang-format on
+
+namespace cpu {
+/// out = op(a, b): a and b of one dtype (a 0-d CPU tensor may have another device), out of that dtype or bool.
+void binary(BinaryOp op, const Tensor& out, const Tensor& a, const Tensor& b);
+}  // namespace cpu
+namespace cuda {
+void binary(BinaryOp op, const Tensor& out, const Tensor& a, const Tensor& b);
+}  // namespace cuda
+
+}  // namespace lathe
