@@ -21,6 +21,16 @@
 #define LATHE_HD
 #endif
 
+// LATHE_CLONES before a function with a hot loop compiles it for the baseline, AVX2 and AVX-512 machines; the
+// loader picks one. (An attribute, hence a macro.) Helpers that the loop calls must be inlined. Off under
+// sanitizers: their run-time is not yet up when the loader picks.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define LATHE_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define LATHE_CLONES
+#endif
+
 namespace lathe {
 
 /// True in a build that holds the CUDA backend.
