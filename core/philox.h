@@ -1,0 +1,69 @@
+// Philox 4x32-10, the counter-based generator behind every random number, and what is made of its
+// bits. One text for host and device. Value i of a random call is a function of (seed, offset + i /
+// 4, lane i % 4) alone, so nothing random depends on threads; core/generator.h hands out the
+// offsets. ref: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "lathe/core/config.h"
+
+namespace lathe {
+
+/// The four words of one counter.
+struct Philox4x32 {
+  uint32_t v[4];
+};
+
+/// Ten rounds of Philox on a 128-bit counter under a 64-bit key. cuRAND's curand_init(seed,
+/// subsequence, offset) reads the same words: seed = key, offset / 4 = counter_lo, subsequence =
+/// counter_hi.
+LATHE_HD constexpr Philox4x32 philox4x32_10(uint64_t key, uint64_t counter_lo,
+                                            uint64_t counter_hi) {
+  uint32_t c0 = static_cast<uint32_t>(counter_lo), c1 = static_cast<uint32_t>(counter_lo >> 32);
+  uint32_t c2 = static_cast<uint32_t>(counter_hi), c3 = static_cast<uint32_t>(counter_hi >> 32);
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53u} * c0;
+    const uint64_t p1 = uint64_t{0xCD9E8D57u} * c2;
+    c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    c1 = static_cast<uint32_t>(p1);
+    c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c3 = static_cast<uint32_t>(p0);
+    k0 += 0x9E3779B9u;  // the key schedule: golden ratio and sqrt(3) - 1
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+/// A uniform number of [0, 1): the upper 24 bits, exact in a float, so identical on every device.
+LATHE_HD constexpr float uniform_from_bits(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 0x1p-24f;
+}
+
+/// Two independent standard normal numbers.
+struct NormalPair {
+  float first, second;
+};
+
+/// Box-Muller. The logarithm sees 1 - u in (0, 1], so the result is finite: |normal| <= sqrt(48 ln
+/// 2) = 5.77.
+LATHE_HD inline NormalPair normals_from_bits(uint32_t bits0, uint32_t bits1) {
+  const float radius = std::sqrt(-2.0f * std::log(1.0f - uniform_from_bits(bits0)));
+  const float angle = 6.283185307f * uniform_from_bits(bits1);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+/// The four standard normal numbers of one counter: words 0, 1 give values 0, 1 and words 2, 3 give
+/// values 2, 3.
+struct Normals4 {
+  float v[4];
+};
+LATHE_HD inline Normals4 normals_from_bits(const Philox4x32& bits) {
+  const NormalPair a = normals_from_bits(bits.v[0], bits.v[1]);
+  const NormalPair b = normals_from_bits(bits.v[2], bits.v[3]);
+  return {{a.first, a.second, b.first, b.second}};
+}
+
+}  // namespace lathe
