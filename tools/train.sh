@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds the release and trains: `tools/train.sh [arguments of lathe train]`.
+# Without arguments `lathe train` chooses a model and a data set that suit the machine.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+"$root/tools/install_deps.sh" dataset-fashion-mnist
+"$root/tools/build.sh" release lathe_cli
+exec "$root/build/release/bin/lathe" train "$@"
