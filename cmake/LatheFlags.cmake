@@ -25,7 +25,8 @@ function(lathe_target_flags target)
     list(APPEND flags -Werror)
   endif()
   if(LATHE_SANITIZE)
-    list(APPEND flags "-fsanitize=${LATHE_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    list(APPEND flags "-fsanitize=${LATHE_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer
+         -Wno-maybe-uninitialized)  # GCC warns wrongly about instrumented code
     target_link_options(${target} PRIVATE "-fsanitize=${LATHE_SANITIZE}")
   endif()
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
