@@ -1,0 +1,62 @@
+// Generators of random numbers: a seed and an offset, and nothing else. The bits come from
+// core/philox.h.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "lathe/core/config.h"
+#include "lathe/core/device.h"
+
+namespace lathe {
+
+/// Hands out blocks of Philox counters. Value i of a random call is lane i % 4 of
+/// philox4x32_10(block.seed, block.offset + i / 4, 0), so a sequence of calls is reproducible
+/// whatever the thread count. Thread-safe; calls from several threads take their blocks in the
+/// order in which they arrive.
+class LATHE_API Generator {
+ public:
+  explicit Generator(uint64_t seed) : state_{seed, 0} {}
+  Generator(const Generator&) = delete;
+  Generator& operator=(const Generator&) = delete;
+
+  /// Where a random call starts.
+  struct Block {
+    uint64_t seed;
+    uint64_t offset;
+    bool operator==(const Block&) const = default;
+  };
+
+  /// Takes the next `counters` counters, that is 4 * counters words of 32 bits. 0 takes none.
+  Block reserve(uint64_t counters);
+
+  /// The counters that `values` values of one word each need.
+  static constexpr uint64_t counters_for(int64_t values) {
+    return (static_cast<uint64_t>(values) + 3) / 4;
+  }
+
+  uint64_t seed() const;
+  /// Starts over: this seed, offset 0.
+  void manual_seed(uint64_t seed);
+
+  /// Everything that decides the next block; `set_state(state())` changes nothing.
+  Block state() const;
+  void set_state(Block state);
+
+ private:
+  mutable std::mutex mutex_;
+  Block state_;
+};
+
+/// The seed of the default generators until the first `manual_seed`: fixed, so that runs repeat
+/// unless asked otherwise.
+inline constexpr uint64_t kDefaultSeed = 0;
+
+/// The generator that random calls on `device` use when none is given. One per device; it lives
+/// until the process ends.
+LATHE_API Generator& default_generator(Device device = kCPU);
+
+/// Seeds the default generators of every device, also of those first used later.
+LATHE_API void manual_seed(uint64_t seed);
+
+}  // namespace lathe
