@@ -1,0 +1,241 @@
+// The thread pool; see thread_pool.h.
+#include "lathe/core/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+
+namespace {
+
+using Body = FunctionRef<void(int64_t, int64_t)>;
+
+// How long a thread that waits keeps the processor before it sleeps: about what a sleep and a
+// wake-up cost.
+constexpr std::chrono::nanoseconds kSpin{4000};
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+template <class Condition>
+void spin_until(Condition condition) {
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  while (!condition() && std::chrono::steady_clock::now() < end) pause();
+}
+
+// One loop. It lives on the stack of its caller, who waits until no worker is attached to it.
+class Job {
+ public:
+  Job(int64_t n, int64_t grain, Body body)
+      : n_(n), grain_(grain), chunks_(n / grain + (n % grain != 0)), body_(body) {}
+
+  int64_t chunks() const { return chunks_; }
+
+  // Takes chunks in ascending order until none is left.
+  void work() {
+    for (;;) {
+      const int64_t chunk = next_.fetch_add(1, std::memory_order_relaxed);
+      if (chunk >= chunks_) return;
+      try {
+        run_chunk(chunk);
+      } catch (...) {
+        // Every chunk before this one was taken before and will finish, so the first error in chunk
+        // order wins.
+        next_.store(chunks_, std::memory_order_relaxed);
+        const std::lock_guard lock(error_mutex_);
+        if (chunk < error_chunk_) {
+          error_chunk_ = chunk;
+          error_ = std::current_exception();
+        }
+      }
+    }
+  }
+
+  void work_alone() {
+    for (int64_t chunk = 0; chunk < chunks_; ++chunk) run_chunk(chunk);
+  }
+
+  void rethrow() {
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  void run_chunk(int64_t chunk) {
+    const int64_t begin = chunk * grain_;
+    body_(begin, begin + std::min(grain_, n_ - begin));
+  }
+
+  const int64_t n_, grain_, chunks_;
+  const Body body_;
+  std::atomic<int64_t> next_{0};
+  std::mutex error_mutex_;
+  int64_t error_chunk_ = INT64_MAX;
+  std::exception_ptr error_;
+};
+
+thread_local bool inside_loop = false;
+
+// True in a body: loops in there run in their own thread.
+class InsideLoop {
+ public:
+  InsideLoop() : before_(std::exchange(inside_loop, true)) {}
+  ~InsideLoop() { inside_loop = before_; }
+
+ private:
+  const bool before_;
+};
+
+class Pool {
+ public:
+  explicit Pool(int threads) : threads_(threads) {}
+
+  int threads() const { return threads_.load(std::memory_order_relaxed); }
+
+  void set_threads(int threads) {
+    const std::lock_guard turn(turn_);
+    if (threads == this->threads()) return;
+    stop_workers();
+    threads_.store(threads, std::memory_order_relaxed);
+  }
+
+  void run(Job& job) {
+    std::unique_lock turn(turn_, std::defer_lock);
+    const InsideLoop inside;
+    if (threads() == 1 || !turn.try_lock()) return job.work_alone();
+    start_workers();
+    {
+      const std::lock_guard lock(mutex_);
+      job_ = &job;
+      generation_.fetch_add(1, std::memory_order_relaxed);
+    }
+    const int64_t helpers = std::min<int64_t>(job.chunks() - 1, std::ssize(workers_));
+    for (int64_t i = 0; i < helpers; ++i) wake_.notify_one();
+    job.work();
+    {
+      std::unique_lock lock(mutex_);
+      job_ = nullptr;  // from here on no worker attaches
+      if (attached_.load(std::memory_order_relaxed) != 0) {
+        lock.unlock();
+        spin_until([&] { return attached_.load(std::memory_order_relaxed) == 0; });
+        lock.lock();
+        done_.wait(lock, [&] { return attached_.load(std::memory_order_relaxed) == 0; });
+      }
+    }
+    job.rethrow();
+  }
+
+ private:
+  void start_workers() {  // under turn_
+    while (std::ssize(workers_) < threads() - 1) {
+      try {
+        workers_.emplace_back([this] { worker(); });
+      } catch (const std::system_error&) {
+        return;  // the system has no more threads for us: go on with those that run
+      }
+    }
+  }
+
+  void stop_workers() {  // under turn_
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+    stop_ = false;
+  }
+
+  void worker() {
+    pthread_setname_np(pthread_self(), "lathe-pool");
+    inside_loop = true;
+    uint64_t seen = 0;  // the generation of the last job this worker took part in
+    for (;;) {
+      spin_until([&] { return generation_.load(std::memory_order_relaxed) != seen; });
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] {
+        return stop_ || (job_ != nullptr && generation_.load(std::memory_order_relaxed) != seen);
+      });
+      if (stop_) return;
+      Job& job = *job_;
+      seen = generation_.load(std::memory_order_relaxed);
+      attached_.fetch_add(1, std::memory_order_relaxed);
+      lock.unlock();
+      job.work();
+      lock.lock();
+      if (attached_.fetch_sub(1, std::memory_order_relaxed) == 1) done_.notify_one();
+    }
+  }
+
+  std::atomic<int> threads_;
+  std::mutex turn_;  // held by the loop that has the workers
+  std::vector<std::thread> workers_;
+
+  // The atomics are changed under mutex_; they are atomic so that a spinning thread may look
+  // without it.
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  Job* job_ = nullptr;
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<int> attached_{0};
+  bool stop_ = false;
+};
+
+std::atomic<Pool*> current_pool{nullptr};
+
+// In the child of a fork the workers are gone and a lock may stay locked for ever: leave the old
+// pool as it is.
+void renew_pool_after_fork() { current_pool.store(new Pool(current_pool.load()->threads())); }
+
+// Never destroyed: static destructors of the user's program may still run loops, and the workers
+// just sleep.
+Pool& pool() {
+  static const bool ready = [] {
+    current_pool.store(new Pool(usable_cpus()));
+    pthread_atfork(nullptr, nullptr, renew_pool_after_fork);
+    return true;
+  }();
+  static_cast<void>(ready);
+  return *current_pool.load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+int usable_cpus() noexcept {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // > 1024 processors
+}
+
+int num_threads() noexcept { return pool().threads(); }
+
+void set_num_threads(int count) {
+  LATHE_CHECK(ValueError, count >= 1, "set_num_threads: the count must be at least 1, got ", count);
+  LATHE_CHECK(StateError, !inside_loop, "set_num_threads: called inside a parallel_for body");
+  pool().set_threads(count);
+}
+
+void thread_pool_detail::run(int64_t n, int64_t grain, Body body) {
+  LATHE_CHECK(ValueError, grain >= 1, "parallel_for: grain must be at least 1, got ", grain);
+  Job job(n, grain, body);
+  if (inside_loop) return job.work_alone();
+  pool().run(job);
+}
+
+}  // namespace lathe
