@@ -63,7 +63,7 @@ class Consumer:
         search = {"PKG_CONFIG_PATH": str(lib / "pkgconfig")}
         flags = run(self.o.pkg_config, "--cflags", "--libs", "lathe", **search).split()
         program = self.work / "pkg_config_consumer"
-        run(self.o.compiler, "-std=c++20", HERE / "main.cpp", *flags, "-o", program)
+        run(self.o.compiler, "-std=c++20", self.o.program, *flags, "-o", program)
         self.check_runs(program, LD_LIBRARY_PATH=str(lib))
 
     def command(self):
@@ -79,7 +79,7 @@ class Consumer:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=["static", "shared"])
-    for name in ("cmake", "source", "build", "work", "compiler", "launcher", "pkg-config"):
+    for name in ("cmake", "source", "build", "program", "work", "compiler", "launcher", "pkg-config"):
         parser.add_argument(f"--{name}", required=True)
     options = parser.parse_args()
     consumer = Consumer(options)

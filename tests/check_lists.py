@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Checks that no source file lies about unlisted: the CMakeLists.txt nearest to it must name it.
+
+    check_lists.py SOURCE_ROOT
+
+ops/CMakeLists.txt lists words instead of files: `conv2d` stands for conv2d.cpp and its backends.
+"""
+import pathlib
+import re
+import sys
+
+FOLDERS = ["core", "autograd", "ops", "nn", "optim", "data", "tools", "tests", "examples"]
+BACKENDS = re.compile(r"_(cpu|dnnl|eigen|cuda|cudnn)$")
+
+
+def names_of(path):
+    """The words that may stand for this file in a list."""
+    return {path.name, path.stem, BACKENDS.sub("", path.stem)}
+
+
+def listed(path, root):
+    folder = path.parent
+    while not (folder / "CMakeLists.txt").exists() and folder != root:
+        folder = folder.parent
+    text = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
+    words = re.sub(r"#.*", "", text).split()
+    # A file of a deeper folder is listed with its path, "../main.cpp" or "kernels/relu.cpp".
+    words = {word.strip('"()').split("/")[-1] for word in words}
+    return bool(names_of(path) & words)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    sources = [path for folder in FOLDERS for pattern in ("*.cpp", "*.cu") for path in sorted((root / folder).rglob(pattern))]
+    assert sources, f"no sources under {root}"
+    unlisted = [path for path in sources if not listed(path, root)]
+    for path in unlisted:
+        print(f"{path.relative_to(root)} is in no CMakeLists.txt")
+    print(f"{0 if unlisted else 1} passed, {1 if unlisted else 0} failed, 0 skipped")
+    return 1 if unlisted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
