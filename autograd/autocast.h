@@ -14,8 +14,9 @@ LATHE_API bool autocast_enabled(Device device) noexcept;
 LATHE_API DType autocast_dtype() noexcept;
 }  // namespace amp
 
-/// { Autocast half(device, kF16); … }: convolutions and matrix products on this kind of device run in the half type, what
-/// needs range stays f32. Scopes nest; each thread has its own state; parameters stay f32 and so do their gradients.
+/// { Autocast half(device, kF16); … }: convolutions and matrix products on this kind of device run
+/// in the half type, what needs range stays f32. Scopes nest; each thread has its own state;
+/// parameters stay f32 and so do their gradients.
 ///   dtype  kF16 or kBF16          enabled  false: switches an outer scope off
 /// throws: DTypeError for any other dtype.
 class LATHE_API Autocast {

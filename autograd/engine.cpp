@@ -1,5 +1,6 @@
-// The backward pass. Nodes carry a creation number, and an op is always newer than the ops it depends on; so taking the
-// largest number first visits every op after all of its consumers, without recursion and without counting them.
+// The backward pass. Nodes carry a creation number, and an op is always newer than the ops it
+// depends on; so taking the largest number first visits every op after all of its consumers,
+// without recursion and without counting them.
 #include "lathe/autograd/engine.h"
 
 #include <algorithm>
@@ -44,7 +45,8 @@ Tensor run_hooks(const Hooks* hooks, Tensor gradient) {
   return gradient;
 }
 
-/// True if `t` is the only handle to memory that nothing else looks at, so that it can be kept without a copy.
+/// True if `t` is the only handle to memory that nothing else looks at, so that it can be kept
+/// without a copy.
 bool is_sole_owner(const Tensor& t) {
   return t.impl().use_count() == 1 && t.impl().storage->use_count() == 1;
 }
@@ -172,7 +174,7 @@ class BackwardPass {
   std::unordered_map<Node*, Pending> pending_;
   std::unordered_map<TensorImpl*, size_t> leaf_at_;
   std::vector<std::pair<IntrusivePtr<TensorImpl>, Tensor>> leaves_;  // in order of first arrival
-  std::unordered_multimap<const void*, size_t> watched_;             // node or leaf → index into captured_
+  std::unordered_multimap<const void*, size_t> watched_;  // node or leaf → index into captured_
   Tensors captured_;
 };
 
@@ -213,18 +215,19 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const GradOptions& o
   Tensors gradients;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const bool given = i < options.grad_outputs.size();
-    gradients.push_back(autograd::seed_gradient("grad", outputs[i],
-                                                given ? options.grad_outputs[i] : Tensor()));
+    gradients.push_back(
+        autograd::seed_gradient("grad", outputs[i], given ? options.grad_outputs[i] : Tensor()));
   }
   for (const Tensor& input : inputs) {
     LATHE_CHECK(StateError, input.requires_grad(), "grad: an input does not require grad (", input,
                 ")");
   }
-  Tensors result = autograd::run_backward({.outputs = outputs,
-                                           .gradients = gradients,
-                                           .retain_graph = options.retain_graph || options.create_graph,
-                                           .create_graph = options.create_graph,
-                                           .inputs = &inputs});
+  Tensors result =
+      autograd::run_backward({.outputs = outputs,
+                              .gradients = gradients,
+                              .retain_graph = options.retain_graph || options.create_graph,
+                              .create_graph = options.create_graph,
+                              .inputs = &inputs});
   for (size_t i = 0; i < result.size(); ++i) {
     LATHE_CHECK(StateError, result[i].defined() || options.allow_unused, "grad: input ", i,
                 " is not used by the outputs (", inputs[i], "); allow_unused gives undefined");

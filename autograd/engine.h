@@ -7,16 +7,19 @@
 namespace lathe {
 
 struct GradOptions {
-  Tensors grad_outputs = {};   // one per output; an undefined or absent one means ones (one-element outputs only)
-  bool retain_graph = false;   // true: the graph can be walked again
-  bool create_graph = false;   // true: the results have gradients themselves (implies retain_graph)
-  bool allow_unused = false;   // true: an input that no output depends on gets an undefined gradient
+  Tensors grad_outputs =
+      {};  // one per output; an undefined or absent one means ones (one-element outputs only)
+  bool retain_graph = false;  // true: the graph can be walked again
+  bool create_graph = false;  // true: the results have gradients themselves (implies retain_graph)
+  bool allow_unused = false;  // true: an input that no output depends on gets an undefined gradient
 };
 
-/// d(sum of outputs)/d(inputs), without touching any grad(). Inputs may be leaves or results of ops.
-/// throws: StateError if an input does not require grad, is unused (unless allowed), or the graph was freed;
+/// d(sum of outputs)/d(inputs), without touching any grad(). Inputs may be leaves or results of
+/// ops. throws: StateError if an input does not require grad, is unused (unless allowed), or the
+/// graph was freed;
 ///         ShapeError if an output without grad_output has more than one element.
-LATHE_API Tensors grad(const Tensors& outputs, const Tensors& inputs, const GradOptions& options = {});
+LATHE_API Tensors grad(const Tensors& outputs, const Tensors& inputs,
+                       const GradOptions& options = {});
 
 namespace autograd {
 
@@ -25,7 +28,8 @@ struct BackwardCall {
   const Tensors& gradients;  // one per output
   bool retain_graph;
   bool create_graph;
-  const Tensors* inputs = nullptr;  // null: accumulate into the leaves' grad(); else: return these tensors' gradients
+  const Tensors* inputs =
+      nullptr;  // null: accumulate into the leaves' grad(); else: return these tensors' gradients
 };
 
 /// One backward pass on the calling thread.

@@ -40,8 +40,8 @@ struct EnableGrad : autograd::ModeScope {
   EnableGrad() : ModeScope({!inference_enabled(), inference_enabled()}) {}
 };
 
-/// { InferenceMode on; … }: NoGrad, and results are marked so that using them in a recorded op later is a
-/// StateError instead of a silent constant.
+/// { InferenceMode on; … }: NoGrad, and results are marked so that using them in a recorded op
+/// later is a StateError instead of a silent constant.
 struct InferenceMode : autograd::ModeScope {
   InferenceMode() : ModeScope({false, true}) {}
 };

@@ -11,7 +11,8 @@ struct Meta {
   NodePtr grad_fn;             // the op that made this tensor; null: a leaf
   Tensor grad;                 // accumulated by backward()
   bool requires_grad = false;  // of a leaf
-  uint32_t history = 0;        // of a base: how often an in-place write changed its history; of a view: its base's then
+  uint32_t history =
+      0;  // of a base: how often an in-place write changed its history; of a view: its base's then
   std::unique_ptr<Hooks> hooks;  // of a leaf
 };
 
@@ -25,7 +26,8 @@ LATHE_API Edge gradient_edge(const Tensor& t);
 LATHE_API std::mutex& leaf_mutex(const TensorImpl* leaf);
 
 // Defined in ops/ (autograd knows no op):
-/// The op that takes a view's gradient from its base: as_strided of `view`'s geometry, recorded on `base`.
+/// The op that takes a view's gradient from its base: as_strided of `view`'s geometry, recorded on
+/// `base`.
 LATHE_API NodePtr make_view_node(const Tensor& base, const Tensor& view);
 
 }  // namespace lathe::autograd

@@ -1,4 +1,5 @@
-// Node: one recorded op in the graph that backward() walks. Edges point from an op to the ops (or leaves) that made its inputs.
+// Node: one recorded op in the graph that backward() walks. Edges point from an op to the ops (or
+// leaves) that made its inputs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ LATHE_API void add_reference(Node* node) noexcept;
 LATHE_API void drop_reference(Node* node) noexcept;  // releases long chains without recursion
 using NodePtr = IntrusivePtr<Node>;
 
-/// Where the gradient of one input goes: to the op that made it, to a leaf's grad(), or (both empty) nowhere.
+/// Where the gradient of one input goes: to the op that made it, to a leaf's grad(), or (both
+/// empty) nowhere.
 struct Edge {
   NodePtr node;
   IntrusivePtr<TensorImpl> leaf;
@@ -49,14 +51,15 @@ class LATHE_API Node : public RefCounted {
   explicit Node(const char* op) : name(op), number(next_number()) {}
   virtual ~Node() = default;
 
-  /// The gradients of the inputs, given the output's. Undefined where need[i] is false or the gradient is zero.
+  /// The gradients of the inputs, given the output's. Undefined where need[i] is false or the
+  /// gradient is zero.
   virtual Tensors run(const Tensor& dy, const Needs& need) = 0;
 
   /// Drops what the op saved. Afterwards run() must not be called.
   virtual void release() noexcept = 0;
 
-  const char* name;        // the op: a string literal
-  const uint64_t number;   // creation order: an op's number is above those of the ops it depends on
+  const char* name;       // the op: a string literal
+  const uint64_t number;  // creation order: an op's number is above those of the ops it depends on
   std::vector<Edge> edges;  // one per input
   bool released = false;
   TensorImpl* retain_target = nullptr;  // of retain_grad(): cleared when that tensor goes

@@ -11,8 +11,9 @@ namespace lathe::autograd {
 void add_reference(Node* node) noexcept { node->add_ref(); }
 
 void drop_reference(Node* node) noexcept {
-  // Releasing a node releases its edges, which may release further nodes, and so on for a graph's whole depth. So
-  // dead nodes queue up per thread, and only the outermost call deletes: depth is limited by memory, not by the stack.
+  // Releasing a node releases its edges, which may release further nodes, and so on for a graph's
+  // whole depth. So dead nodes queue up per thread, and only the outermost call deletes: depth is
+  // limited by memory, not by the stack.
   constinit static thread_local Node* dead = nullptr;
   constinit static thread_local bool draining = false;
   if (!node->drop_ref()) return;
@@ -91,9 +92,10 @@ void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node
       node->edges.emplace_back();
       continue;
     }
-    LATHE_CHECK(StateError, !input.impl().inference, node->name, ": input ", i,
-                " was made in InferenceMode and cannot take part in a recorded op; clone it first (",
-                input, ")");
+    LATHE_CHECK(
+        StateError, !input.impl().inference, node->name, ": input ", i,
+        " was made in InferenceMode and cannot take part in a recorded op; clone it first (", input,
+        ")");
     node->edges.push_back(gradient_edge(input));
   }
   node->shape = y.shape();
@@ -109,16 +111,18 @@ void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node
 void check_in_place(const char* op, const Tensor& x) {
   LATHE_CHECK(ValueError, !has_overlap(x), op,
               ": several elements share memory (an expanded dimension), so it cannot be written in "
-              "place (x: ", x, ")");
+              "place (x: ",
+              x, ")");
   if (!grad_enabled()) return;
   const TensorImpl& impl = x.impl();
   LATHE_CHECK(StateError, !(x.requires_grad() && x.is_leaf()), op,
               ": a leaf that requires grad can be written in place only under NoGrad (x: ", x, ")");
   if (!impl.base) return;
   const Tensor base(impl.base);
-  LATHE_CHECK(StateError, !(base.requires_grad() && base.is_leaf()), op,
-              ": a view of a leaf that requires grad can be written in place only under NoGrad (x: ",
-              x, ", leaf: ", base, ")");
+  LATHE_CHECK(
+      StateError, !(base.requires_grad() && base.is_leaf()), op,
+      ": a view of a leaf that requires grad can be written in place only under NoGrad (x: ", x,
+      ", leaf: ", base, ")");
 }
 
 bool wants_record_in_place(const Tensor& x, std::initializer_list<TensorRef> sources) {

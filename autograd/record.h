@@ -19,11 +19,13 @@ struct TensorRef {
 
 /// True if grad mode is on and one of the inputs requires a gradient.
 LATHE_API bool wants_record(const TensorRef* inputs, size_t count);
-/// Makes `node` the op that made y, with one edge per input.   throws: StateError for an input made in InferenceMode.
+/// Makes `node` the op that made y, with one edge per input.   throws: StateError for an input made
+/// in InferenceMode.
 LATHE_API void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node);
 
-/// Records that `y` was computed from `inputs`; `backward(dy, need)` returns one gradient per input. Does nothing where
-/// nobody needs a gradient, or if y is not floating. `op` is a string literal.
+/// Records that `y` was computed from `inputs`; `backward(dy, need)` returns one gradient per
+/// input. Does nothing where nobody needs a gradient, or if y is not floating. `op` is a string
+/// literal.
 template <class F>
 void record(const char* op, const Tensor& y, std::initializer_list<TensorRef> inputs,
             F&& backward) {
@@ -47,8 +49,8 @@ void record(const char* op, const Tensor& y, const Tensors& inputs, F&& backward
   }
 }
 
-/// Before an in-place op changes anything.   throws: StateError for a leaf that requires grad (or a view of one)
-/// where gradients are recorded; ValueError if elements share memory.
+/// Before an in-place op changes anything.   throws: StateError for a leaf that requires grad (or a
+/// view of one) where gradients are recorded; ValueError if elements share memory.
 LATHE_API void check_in_place(const char* op, const Tensor& x);
 
 /// True if writing into x (from `sources`) must be recorded.

@@ -17,8 +17,7 @@ const Tensor& Saved::get() const {
   return tensor_;
 }
 
-SavedOutput::SavedOutput(const Tensor& y)
-    : saved_(alias(y, y.shape(), y.strides(), y.offset())) {}
+SavedOutput::SavedOutput(const Tensor& y) : saved_(alias(y, y.shape(), y.strides(), y.offset())) {}
 
 Tensor SavedOutput::get() const {
   const Tensor& t = saved_.get();

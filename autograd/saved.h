@@ -1,4 +1,5 @@
-// Saved: a tensor kept for the backward pass. It remembers the version, so that an in-place write in between is an error.
+// Saved: a tensor kept for the backward pass. It remembers the version, so that an in-place write
+// in between is an error.
 #pragma once
 
 #include "lathe/autograd/node.h"
@@ -18,7 +19,8 @@ class LATHE_API Saved {
   uint32_t version_;
 };
 
-/// The output of the op, kept without its node: otherwise node → output → node would never be released.
+/// The output of the op, kept without its node: otherwise node → output → node would never be
+/// released.
 class LATHE_API SavedOutput {
  public:
   explicit SavedOutput(const Tensor& y);

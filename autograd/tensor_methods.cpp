@@ -22,9 +22,8 @@ bool Tensor::requires_grad() const {
 const Tensor& Tensor::requires_grad_(bool value) const {
   LATHE_CHECK(DTypeError, !value || is_floating(dtype()),
               "requires_grad_: only floating tensors have gradients (this: ", *this, ")");
-  LATHE_CHECK(StateError, is_leaf(),
-              "requires_grad_: this is not a leaf but the result of ", grad_fn(), " (this: ", *this,
-              ")");
+  LATHE_CHECK(StateError, is_leaf(), "requires_grad_: this is not a leaf but the result of ",
+              grad_fn(), " (this: ", *this, ")");
   LATHE_CHECK(StateError, !(value && impl().inference),
               "requires_grad_: this was made in InferenceMode; clone it first (this: ", *this, ")");
   if (value || impl().meta != nullptr) meta_of(*this).requires_grad = value;
@@ -43,10 +42,10 @@ Tensor Tensor::grad() const {
 void Tensor::set_grad(const Tensor& grad) const {
   if (!grad.defined() && impl().meta == nullptr) return;
   if (grad.defined()) {
-    LATHE_CHECK(ShapeError, grad.shape() == shape(), "set_grad: a gradient ", grad, " does not fit ",
-                *this);
-    LATHE_CHECK(DTypeError, grad.dtype() == dtype(), "set_grad: a gradient ", grad, " does not fit ",
-                *this);
+    LATHE_CHECK(ShapeError, grad.shape() == shape(), "set_grad: a gradient ", grad,
+                " does not fit ", *this);
+    LATHE_CHECK(DTypeError, grad.dtype() == dtype(), "set_grad: a gradient ", grad,
+                " does not fit ", *this);
     LATHE_CHECK(DeviceError, grad.device() == device(), "set_grad: a gradient ", grad,
                 " does not fit ", *this);
   }

@@ -1,34 +1,36 @@
-// Build configuration and the project's few macros. Each macro says why a function cannot do its job.
+// Build configuration and the project's few macros. Each macro says why a function cannot do its
+// job.
 // `#ifdef` on CUDA is allowed here, in launch.h and in dispatch.h, and nowhere else.
 #pragma once
 
-// LATHE_API marks what a shared library exports; everything else stays hidden. (Attributes cannot be
-// computed, hence a macro.) LATHE_SHARED is set for builders and users of the shared library alike.
+// LATHE_API marks what a shared library exports; everything else stays hidden. (Attributes cannot
+// be computed, hence a macro.) LATHE_SHARED is set for builders and users of the shared library
+// alike.
 #if defined(LATHE_SHARED) && defined(_WIN32) && defined(LATHE_BUILDING)
-#define LATHE_API __declspec(dllexport)
+#  define LATHE_API __declspec(dllexport)
 #elif defined(LATHE_SHARED) && defined(_WIN32)
-#define LATHE_API __declspec(dllimport)
+#  define LATHE_API __declspec(dllimport)
 #elif defined(__GNUC__)
-#define LATHE_API __attribute__((visibility("default")))
+#  define LATHE_API __attribute__((visibility("default")))
 #else
-#define LATHE_API
+#  define LATHE_API
 #endif
 
 // LATHE_HD: the same arithmetic on host and device. Outside nvcc the CUDA keywords do not exist.
 #if defined(__CUDACC__)
-#define LATHE_HD __host__ __device__
+#  define LATHE_HD __host__ __device__
 #else
-#define LATHE_HD
+#  define LATHE_HD
 #endif
 
-// LATHE_CLONES before a function with a hot loop compiles it for the baseline, AVX2 and AVX-512 machines; the
-// loader picks one. (An attribute, hence a macro.) Helpers that the loop calls must be inlined. Off under
-// sanitizers: their run-time is not yet up when the loader picks.
+// LATHE_CLONES before a function with a hot loop compiles it for the baseline, AVX2 and AVX-512
+// machines; the loader picks one. (An attribute, hence a macro.) Helpers that the loop calls must
+// be inlined. Off under sanitizers: their run-time is not yet up when the loader picks.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define LATHE_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#  define LATHE_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
-#define LATHE_CLONES
+#  define LATHE_CLONES
 #endif
 
 namespace lathe {
@@ -44,11 +46,11 @@ inline constexpr bool kHasCuda = false;
 
 // Throws ErrorType with all further arguments written one after another when `condition` is false:
 //   LATHE_CHECK(ShapeError, x.ndim() == 4, "conv2d: x must be [N,C,H,W] (x: ", x, ")");
-// A macro, because the arguments must not be evaluated (nor formatted) when the check holds, and because
-// the message carries the place of the check.
-#define LATHE_CHECK(ErrorType, condition, ...)                                   \
-  do {                                                                           \
-    if (!(condition)) [[unlikely]]                                               \
+// A macro, because the arguments must not be evaluated (nor formatted) when the check holds, and
+// because the message carries the place of the check.
+#define LATHE_CHECK(ErrorType, condition, ...)                                  \
+  do {                                                                          \
+    if (!(condition)) [[unlikely]]                                              \
       ::lathe::fail<ErrorType>(::lathe::here(__FILE__, __LINE__), __VA_ARGS__); \
   } while (false)
 

@@ -70,8 +70,8 @@ void copy_values(const Tensor& dst, const Tensor& src) {
 }
 
 void fill_values(const Tensor& dst, Scalar value) {
-  LATHE_CHECK(NoCudaError, dst.device().is_cpu(), "fill: this build has no CUDA backend (dst: ",
-              dst, ")");
+  LATHE_CHECK(NoCudaError, dst.device().is_cpu(),
+              "fill: this build has no CUDA backend (dst: ", dst, ")");
   visit_all(dst.dtype(), [&](auto to) {
     using T = typename decltype(to)::type;
     const T number = value.to<T>();

@@ -12,18 +12,18 @@ namespace lathe {
 
 }  // namespace lathe
 
-// LATHE_DISPATCH(x.device(), relu_forward(x)) calls cpu::relu_forward(x) or cuda::relu_forward(x). Both must be
-// declared; a missing CUDA kernel is a link error in a CUDA build. In a CPU build the second call is compiled but
-// discarded, and reached only by a tensor that cannot exist: NoCudaError names the call. (A macro, because a
-// namespace cannot be an argument of a function.)
-#define LATHE_DISPATCH(device, ...)                     \
-  [&] {                                                 \
-    if ((device).is_cuda()) {                           \
-      if constexpr (::lathe::kHasCuda) {                \
-        return cuda::__VA_ARGS__;                       \
-      } else {                                          \
-        ::lathe::throw_no_cuda(#__VA_ARGS__);           \
-      }                                                 \
-    }                                                   \
-    return cpu::__VA_ARGS__;                            \
+// LATHE_DISPATCH(x.device(), relu_forward(x)) calls cpu::relu_forward(x) or cuda::relu_forward(x).
+// Both must be declared; a missing CUDA kernel is a link error in a CUDA build. In a CPU build the
+// second call is compiled but discarded, and reached only by a tensor that cannot exist:
+// NoCudaError names the call. (A macro, because a namespace cannot be an argument of a function.)
+#define LATHE_DISPATCH(device, ...)           \
+  [&] {                                       \
+    if ((device).is_cuda()) {                 \
+      if constexpr (::lathe::kHasCuda) {      \
+        return cuda::__VA_ARGS__;             \
+      } else {                                \
+        ::lathe::throw_no_cuda(#__VA_ARGS__); \
+      }                                       \
+    }                                         \
+    return cpu::__VA_ARGS__;                  \
   }()

@@ -10,8 +10,9 @@ namespace lathe {
 namespace {
 constexpr std::string_view kNames[kNumDTypes] = {"bool", "u8",  "i8",   "i16", "i32",
                                                  "i64",  "f16", "bf16", "f32", "f64"};
-constexpr std::string_view kLongNames[kNumDTypes] = {
-    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"};
+constexpr std::string_view kLongNames[kNumDTypes] = {"bool",    "uint8",  "int8",    "int16",
+                                                     "int32",   "int64",  "float16", "bfloat16",
+                                                     "float32", "float64"};
 std::atomic<DType> g_default_dtype{DType::kF32};
 }  // namespace
 

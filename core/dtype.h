@@ -36,8 +36,8 @@ LATHE_API void append_text(std::string& out, DType dtype);
 /// The dtype called `name` ("f32"; also NumPy's and PyTorch's "float32").   throws: ValueError.
 LATHE_API DType dtype_from_name(std::string_view name);
 
-/// The dtype that holds both: the higher category (bool < integer < float) wins, within a category the wider;
-/// u8 with i8 → i16, f16 with bf16 → f32.   ref: PyTorch's type promotion table.
+/// The dtype that holds both: the higher category (bool < integer < float) wins, within a category
+/// the wider; u8 with i8 → i16, f16 with bf16 → f32.   ref: PyTorch's type promotion table.
 LATHE_API DType promote_types(DType a, DType b);
 
 /// 0 bool, 1 integer, 2 float: scalars and 0-d tensors raise a result's category but not its width.
@@ -56,16 +56,27 @@ inline constexpr DType dtype_of = [] {
   static_assert(sizeof(T) == 0, "no lathe::DType holds this C++ type");
   return DType::kBool;
 }();
-template <> inline constexpr DType dtype_of<bool> = DType::kBool;
-template <> inline constexpr DType dtype_of<uint8_t> = DType::kU8;
-template <> inline constexpr DType dtype_of<int8_t> = DType::kI8;
-template <> inline constexpr DType dtype_of<int16_t> = DType::kI16;
-template <> inline constexpr DType dtype_of<int32_t> = DType::kI32;
-template <> inline constexpr DType dtype_of<int64_t> = DType::kI64;
-template <> inline constexpr DType dtype_of<long long> = DType::kI64;
-template <> inline constexpr DType dtype_of<Half> = DType::kF16;
-template <> inline constexpr DType dtype_of<BFloat16> = DType::kBF16;
-template <> inline constexpr DType dtype_of<float> = DType::kF32;
-template <> inline constexpr DType dtype_of<double> = DType::kF64;
+template <>
+inline constexpr DType dtype_of<bool> = DType::kBool;
+template <>
+inline constexpr DType dtype_of<uint8_t> = DType::kU8;
+template <>
+inline constexpr DType dtype_of<int8_t> = DType::kI8;
+template <>
+inline constexpr DType dtype_of<int16_t> = DType::kI16;
+template <>
+inline constexpr DType dtype_of<int32_t> = DType::kI32;
+template <>
+inline constexpr DType dtype_of<int64_t> = DType::kI64;
+template <>
+inline constexpr DType dtype_of<long long> = DType::kI64;
+template <>
+inline constexpr DType dtype_of<Half> = DType::kF16;
+template <>
+inline constexpr DType dtype_of<BFloat16> = DType::kBF16;
+template <>
+inline constexpr DType dtype_of<float> = DType::kF32;
+template <>
+inline constexpr DType dtype_of<double> = DType::kF64;
 
 }  // namespace lathe

@@ -1,5 +1,6 @@
-// The error types and how they are thrown. The library throws; it never aborts, exits or asserts on input.
-// Form of a message: `<op>: <sentence with both values> (<name>: <dtype>[<shape>]@<device>, …)`.
+// The error types and how they are thrown. The library throws; it never aborts, exits or asserts on
+// input. Form of a message: `<op>: <sentence with both values> (<name>: <dtype>[<shape>]@<device>,
+// …)`.
 #pragma once
 
 #include <stdexcept>
@@ -16,7 +17,8 @@ struct SourcePlace {
   int line;
 };
 
-/// The last two components of a path, computed at compile time, so that messages do not name the build machine.
+/// The last two components of a path, computed at compile time, so that messages do not name the
+/// build machine.
 constexpr SourcePlace here(const char* path, int line) {
   const char* parts[2] = {path, path};
   for (const char* p = path; *p != '\0'; ++p) {

@@ -1,5 +1,5 @@
-// Text of values for messages: one `append_text` per type, found by argument-dependent lookup, and `concat`.
-// Small on purpose: every op includes it. Printing of whole tensors is in core/print.h.
+// Text of values for messages: one `append_text` per type, found by argument-dependent lookup, and
+// `concat`. Small on purpose: every op includes it. Printing of whole tensors is in core/print.h.
 #pragma once
 
 #include <concepts>
@@ -20,9 +20,8 @@ LATHE_API void append_text(std::string& out, uint64_t value);
 LATHE_API void append_text(std::string& out, double value);  // shortest form that reads back equal
 
 template <std::integral T>
-  requires(!std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, int64_t> &&
-           !std::same_as<T, uint64_t>)
-void append_text(std::string& out, T value) {
+requires(!std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, int64_t> &&
+         !std::same_as<T, uint64_t>) void append_text(std::string& out, T value) {
   append_text(out, static_cast<int64_t>(value));
 }
 inline void append_text(std::string& out, float value) {

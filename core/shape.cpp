@@ -41,8 +41,9 @@ void append_text(std::string& out, const Dims& dims) {
 }
 
 int64_t numel_of(const Shape& shape) {
-  constexpr int64_t kLargest = INT64_MAX / 8;  // elements of 8 bytes must still be countable in bytes
-  int64_t count = 1, extent = 1;               // extent: the same with 0 counted as 1
+  constexpr int64_t kLargest =
+      INT64_MAX / 8;              // elements of 8 bytes must still be countable in bytes
+  int64_t count = 1, extent = 1;  // extent: the same with 0 counted as 1
   for (const int64_t size : shape) {
     LATHE_CHECK(ShapeError, size >= 0, "shape: negative size ", size, " in ", shape);
     const int64_t at_least_one = std::max<int64_t>(size, 1);
@@ -87,8 +88,8 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
 
 int wrap_dim(const char* op, int64_t dim, int ndim) {
   const int64_t range = std::max(ndim, 1);
-  LATHE_CHECK(IndexError, dim >= -range && dim < range, op, ": dimension ", dim,
-              " is outside [", -range, ",", range - 1, "]");
+  LATHE_CHECK(IndexError, dim >= -range && dim < range, op, ": dimension ", dim, " is outside [",
+              -range, ",", range - 1, "]");
   return static_cast<int>(dim < 0 ? dim + range : dim);
 }
 
@@ -97,7 +98,8 @@ uint32_t dim_mask(const char* op, const Dims& dims, int ndim) {
   uint32_t mask = 0;
   for (const int64_t dim : dims) {
     const uint32_t bit = 1u << wrap_dim(op, dim, ndim);
-    LATHE_CHECK(IndexError, (mask & bit) == 0, op, ": dimension ", dim, " is given twice in ", dims);
+    LATHE_CHECK(IndexError, (mask & bit) == 0, op, ": dimension ", dim, " is given twice in ",
+                dims);
     mask |= bit;
   }
   return mask;

@@ -1,4 +1,5 @@
-// Shapes, strides and lists of dimensions: up to kMaxDims int64 numbers kept inline, and the checked arithmetic on them.
+// Shapes, strides and lists of dimensions: up to kMaxDims int64 numbers kept inline, and the
+// checked arithmetic on them.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,8 @@ namespace lathe {
 /// The most dimensions that a tensor can have.
 inline constexpr int kMaxDims = 8;
 
-/// A short list of int64 numbers. Used for shapes, for strides (in elements) and for lists of dimensions.
+/// A short list of int64 numbers. Used for shapes, for strides (in elements) and for lists of
+/// dimensions.
 class LATHE_API Dims {
  public:
   constexpr Dims() = default;
@@ -56,14 +58,15 @@ using Strides = Dims;
 
 LATHE_API void append_text(std::string& out, const Dims& dims);  // "[2,3]"
 
-/// The number of elements.   throws: ShapeError if a size is negative or the count (or, for any dtype, the size in
-/// bytes) does not fit 63 bits.
+/// The number of elements.   throws: ShapeError if a size is negative or the count (or, for any
+/// dtype, the size in bytes) does not fit 63 bits.
 LATHE_API int64_t numel_of(const Shape& shape);
 
 /// Row-major strides: the last dimension is dense. Dimensions of size 0 count as 1, as in PyTorch.
 LATHE_API Strides contiguous_strides(const Shape& shape);
 
-/// Strides of [N,C,H,W] with the channel dense (NHWC order in memory).   throws: ShapeError unless 4-d.
+/// Strides of [N,C,H,W] with the channel dense (NHWC order in memory).   throws: ShapeError unless
+/// 4-d.
 LATHE_API Strides channels_last_strides(const Shape& shape);
 
 /// The shape that both broadcast to: aligned right; sizes are equal, or one of them is 1.
@@ -74,7 +77,8 @@ LATHE_API Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b)
 /// throws: IndexError naming `op`, the dimension and the valid range.
 LATHE_API int wrap_dim(const char* op, int64_t dim, int ndim);
 
-/// A set of dimensions as a bit mask; an empty list means all.   throws: IndexError (out of range, repeated).
+/// A set of dimensions as a bit mask; an empty list means all.   throws: IndexError (out of range,
+/// repeated).
 LATHE_API uint32_t dim_mask(const char* op, const Dims& dims, int ndim);
 
 }  // namespace lathe

@@ -12,8 +12,8 @@
 
 namespace lathe {
 
-/// A block of memory and its version: a counter that every in-place write raises. Saved tensors compare it, so
-/// that a backward pass over changed values is an error and not a wrong number.
+/// A block of memory and its version: a counter that every in-place write raises. Saved tensors
+/// compare it, so that a backward pass over changed values is an error and not a wrong number.
 class LATHE_API Storage final : public RefCounted {
  public:
   /// `bytes` of uninitialised memory; 0 bytes hold no block.   throws: OutOfMemoryError.

@@ -113,16 +113,14 @@ void run(const Shape& shape, const StridedOperand* operands, int count,
     run_range(nest, start, 0, total, row);
     return;
   }
-  parallel_for(total, kParallelGrain, [&](int64_t begin, int64_t end) {
-    run_range(nest, start, begin, end, row);
-  });
+  parallel_for(total, kParallelGrain,
+               [&](int64_t begin, int64_t end) { run_range(nest, start, begin, end, row); });
 }
 
 /// All operands dense in the same order as `out`: one row, no nest.
 template <class... Inputs>
 bool all_alike(const Tensor& out, const Inputs&... in) {
-  return out.is_contiguous() &&
-         ((in.impl().shape == out.shape() && in.is_contiguous()) && ...);
+  return out.is_contiguous() && ((in.impl().shape == out.shape() && in.is_contiguous()) && ...);
 }
 
 template <class... Inputs>

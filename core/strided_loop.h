@@ -1,4 +1,5 @@
-// The one loop nest behind every elementwise kernel: any strides, any broadcasting, few long inner rows.
+// The one loop nest behind every elementwise kernel: any strides, any broadcasting, few long inner
+// rows.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,14 @@ struct StridedRow {
   int64_t size;
 
   template <class T>
-  T* at(int k) const { return reinterpret_cast<T*>(data[k]); }
+  T* at(int k) const {
+    return reinterpret_cast<T*>(data[k]);
+  }
   /// Operand k is dense (or a row of one element).
   template <class T>
-  bool dense(int k) const { return step[k] == static_cast<int64_t>(sizeof(T)) || size == 1; }
+  bool dense(int k) const {
+    return step[k] == static_cast<int64_t>(sizeof(T)) || size == 1;
+  }
 };
 
 /// An operand: a tensor seen with `shape`'s dimensions. Broadcast dimensions have stride 0.
@@ -29,12 +34,14 @@ struct StridedOperand {
   Strides strides;  // in elements, one per dimension of the loop's shape
 };
 
-/// The strides with which `t` is read as a tensor of the larger `shape` (aligned right, size 1 → stride 0).
+/// The strides with which `t` is read as a tensor of the larger `shape` (aligned right, size 1 →
+/// stride 0).
 LATHE_API Strides broadcast_strides(const Tensor& t, const Shape& shape);
 
-/// Runs `row` over all elements of `shape`, for at most 4 operands, the first being the output. Dimensions are
-/// sorted by the output's strides and merged where all operands allow it; rows are shared out among the pool's
-/// threads from kParallelGrain elements on. Which thread runs a row never changes what the row computes.
+/// Runs `row` over all elements of `shape`, for at most 4 operands, the first being the output.
+/// Dimensions are sorted by the output's strides and merged where all operands allow it; rows are
+/// shared out among the pool's threads from kParallelGrain elements on. Which thread runs a row
+/// never changes what the row computes.
 LATHE_API void strided_loop(const Shape& shape, std::initializer_list<StridedOperand> operands,
                             FunctionRef<void(const StridedRow&)> row);
 

@@ -113,9 +113,9 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype, Device device,
   const int64_t bytes = numel_of(shape) * static_cast<int64_t>(size_of(dtype));
   LATHE_CHECK(ValueError, data != nullptr || bytes == 0, "from_blob: null pointer for shape ",
               shape);
-  return Tensor(IntrusivePtr(
-      new TensorImpl(StoragePtr(new Storage(data, bytes, device, std::move(release))), 0, shape,
-                     contiguous_strides(shape), dtype)));
+  return Tensor(
+      IntrusivePtr(new TensorImpl(StoragePtr(new Storage(data, bytes, device, std::move(release))),
+                                  0, shape, contiguous_strides(shape), dtype)));
 }
 
 void append_text(std::string& out, const Tensor& t) {

@@ -1,8 +1,10 @@
-// Tensor: a handle to {storage, offset, shape, strides, dtype, autograd record}. Copying a Tensor shares it.
+// Tensor: a handle to {storage, offset, shape, strides, dtype, autograd record}. Copying a Tensor
+// shares it.
 //
-// Where the methods live: this file and core/tensor.cpp hold what needs neither gradients nor kernels;
-// autograd/tensor_methods.cpp the gradient ones; ops/tensor_methods.cpp those that forward to a free function.
-// The contract of a method that forwards (sum, view, add_, …) is written at the free function in ops/.
+// Where the methods live: this file and core/tensor.cpp hold what needs neither gradients nor
+// kernels; autograd/tensor_methods.cpp the gradient ones; ops/tensor_methods.cpp those that forward
+// to a free function. The contract of a method that forwards (sum, view, add_, …) is written at the
+// free function in ops/.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +31,19 @@ using Tensors = std::vector<Tensor>;
 
 namespace autograd {
 class Node;
-struct Meta;                              // autograd/meta.h: gradient, history and hooks of one tensor
-LATHE_API void destroy(Meta*) noexcept;  // defined in autograd/, so that core can own what it does not know
+struct Meta;  // autograd/meta.h: gradient, history and hooks of one tensor
+LATHE_API void destroy(
+    Meta*) noexcept;  // defined in autograd/, so that core can own what it does not know
 }  // namespace autograd
 
-/// Order of the elements in memory. kChannelsLast is NHWC: shape stays [N,C,H,W], the channel has stride 1.
+/// Order of the elements in memory. kChannelsLast is NHWC: shape stays [N,C,H,W], the channel has
+/// stride 1.
 enum class MemoryFormat : uint8_t { kContiguous, kChannelsLast };
 inline constexpr MemoryFormat kContiguous = MemoryFormat::kContiguous,
                               kChannelsLast = MemoryFormat::kChannelsLast;
 
-/// How a new tensor is made. An absent dtype means the default dtype (or the natural one: i64 for arange(24)).
+/// How a new tensor is made. An absent dtype means the default dtype (or the natural one: i64 for
+/// arange(24)).
 struct TensorOptions {
   std::optional<DType> dtype = {};
   Device device = kCPU;
@@ -63,9 +68,9 @@ struct LATHE_API TensorImpl final : RefCounted {
   DType dtype;
   bool inference = false;  // made in an InferenceMode scope: never takes part in a graph
   Shape shape;
-  Strides strides;                  // in elements
-  autograd::Meta* meta = nullptr;   // null: no gradient and no history
-  IntrusivePtr<TensorImpl> base;    // of a view: the tensor that was viewed first
+  Strides strides;                 // in elements
+  autograd::Meta* meta = nullptr;  // null: no gradient and no history
+  IntrusivePtr<TensorImpl> base;   // of a view: the tensor that was viewed first
 };
 inline void add_reference(TensorImpl* t) { t->add_ref(); }
 inline void drop_reference(TensorImpl* t) {
@@ -77,7 +82,8 @@ class LATHE_API Tensor {
   Tensor() = default;  // undefined: "no tensor", e.g. no gradient
   explicit Tensor(IntrusivePtr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
-  // --- what it is --------------------------------------------------------------------------------------------
+  // --- what it is
+  // --------------------------------------------------------------------------------------------
   bool defined() const { return static_cast<bool>(impl_); }
   const Shape& shape() const { return impl().shape; }
   const Strides& strides() const { return impl().strides; }  // in elements
@@ -95,8 +101,10 @@ class LATHE_API Tensor {
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
   bool shares_storage(const Tensor& other) const { return impl().storage == other.impl().storage; }
 
-  // --- its values --------------------------------------------------------------------------------------------
-  /// Pointer to the first element, on this tensor's device.   throws: DTypeError unless T is this dtype.
+  // --- its values
+  // --------------------------------------------------------------------------------------------
+  /// Pointer to the first element, on this tensor's device.   throws: DTypeError unless T is this
+  /// dtype.
   template <class T>
   T* data() const {
     check_type(dtype_of<T>);
@@ -119,7 +127,8 @@ class LATHE_API Tensor {
     return out;
   }
 
-  // --- to another device, dtype, layout, or to a copy (recorded; a no-op returns this) -----------------------------
+  // --- to another device, dtype, layout, or to a copy (recorded; a no-op returns this)
+  // -----------------------------
   Tensor to(DType dtype) const;
   Tensor to(Device device) const;
   Tensor cpu() const { return to(kCPU); }
@@ -127,7 +136,8 @@ class LATHE_API Tensor {
   Tensor contiguous(MemoryFormat format = kContiguous) const;
   Tensor clone() const;
 
-  // --- gradients (autograd/tensor_methods.cpp) -----------------------------------------------------------------
+  // --- gradients (autograd/tensor_methods.cpp)
+  // -----------------------------------------------------------------
   bool requires_grad() const;
   /// On a leaf only.   throws: DTypeError if not floating, StateError on a non-leaf.
   const Tensor& requires_grad_(bool value = true) const;
@@ -135,7 +145,8 @@ class LATHE_API Tensor {
   bool is_leaf() const;
   /// The accumulated gradient; undefined if there is none.
   Tensor grad() const;
-  /// throws: ShapeError, DTypeError, DeviceError if it does not match this tensor. An undefined one drops it.
+  /// throws: ShapeError, DTypeError, DeviceError if it does not match this tensor. An undefined one
+  /// drops it.
   void set_grad(const Tensor& grad) const;
   /// Accumulates d(this)/d(leaf) into every leaf's grad().   throws: StateError, ShapeError.
   void backward() const;
@@ -154,12 +165,13 @@ class LATHE_API Tensor {
   /// Number of in-place writes so far, over all views of the storage.
   uint32_t version() const { return impl().storage->version(); }
   void bump_version() const { impl().storage->bump_version(); }
-  /// Takes over `source`'s storage, shape, strides and dtype; gradient flag and identity stay, so that whoever
-  /// holds this tensor sees the new values. Drops a gradient that no longer fits.   throws: StateError on a
-  /// non-leaf or a view.
+  /// Takes over `source`'s storage, shape, strides and dtype; gradient flag and identity stay, so
+  /// that whoever holds this tensor sees the new values. Drops a gradient that no longer fits.
+  /// throws: StateError on a non-leaf or a view.
   void set_data(const Tensor& source) const;
 
-  // --- the common ops (ops/tensor_methods.cpp) -------------------------------------------------------------------
+  // --- the common ops (ops/tensor_methods.cpp)
+  // -------------------------------------------------------------------
   Tensor view(const Shape& shape) const;
   Tensor reshape(const Shape& shape) const;
   Tensor flatten(int64_t first = 0, int64_t last = -1) const;
@@ -232,16 +244,19 @@ struct BackwardOptions {
 /// Uninitialised memory; the raw material of every op. No gradient, no autograd record.
 LATHE_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 /// The same with given strides (non-negative, not overlapping).
-LATHE_API Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, Device device);
+LATHE_API Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype,
+                               Device device);
 /// Shape, dtype and device of `like`; its dense stride order too (NHWC stays NHWC).
 LATHE_API Tensor empty_like(const Tensor& like);
 LATHE_API Tensor empty_like(const Tensor& like, DType dtype);
 
-/// Another look at `t`'s storage, `offset` in elements from its start; no checks, no gradient. Kernels and ops/views.
+/// Another look at `t`'s storage, `offset` in elements from its start; no checks, no gradient.
+/// Kernels and ops/views.
 LATHE_API Tensor alias(const Tensor& t, const Shape& shape, const Strides& strides, int64_t offset);
 
-/// A tensor over the caller's memory, row-major, without a copy. The memory must outlive the tensor and its views;
-/// `release`, if given, runs when the last of them is gone.   throws: ValueError for null with elements.
+/// A tensor over the caller's memory, row-major, without a copy. The memory must outlive the tensor
+/// and its views; `release`, if given, runs when the last of them is gone.   throws: ValueError for
+/// null with elements.
 LATHE_API Tensor from_blob(void* data, const Shape& shape, DType dtype, Device device = kCPU,
                            std::function<void()> release = {});
 template <class T>
@@ -255,7 +270,8 @@ LATHE_API void append_text(std::string& out, const Tensor& t);
 /// Values (abridged beyond 1,000 elements), then "f32[2,2]@cpu". Waits for the device.
 LATHE_API std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
-/// True if two elements may share memory (an expanded dimension): such a tensor cannot be written in place.
+/// True if two elements may share memory (an expanded dimension): such a tensor cannot be written
+/// in place.
 LATHE_API bool has_overlap(const Tensor& t);
 
 }  // namespace lathe

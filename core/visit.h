@@ -1,4 +1,5 @@
-// From a run-time DType to a compile-time type: visit_float(x.dtype(), "relu", [&](auto tag) { using T = typename decltype(tag)::type; … }).
+// From a run-time DType to a compile-time type: visit_float(x.dtype(), "relu", [&](auto tag) {
+// using T = typename decltype(tag)::type; … }).
 #pragma once
 
 #include <utility>
@@ -14,13 +15,20 @@ struct TypeTag {
   using type = T;
 };
 
-/// The type in which arithmetic on `T` is done: half types are stored in 16 bits and computed in float.
+/// The type in which arithmetic on `T` is done: half types are stored in 16 bits and computed in
+/// float.
 template <class T>
 struct ComputeTypeOf {
   using type = T;
 };
-template <> struct ComputeTypeOf<Half> { using type = float; };
-template <> struct ComputeTypeOf<BFloat16> { using type = float; };
+template <>
+struct ComputeTypeOf<Half> {
+  using type = float;
+};
+template <>
+struct ComputeTypeOf<BFloat16> {
+  using type = float;
+};
 template <class T>
 using ComputeType = typename ComputeTypeOf<T>::type;
 

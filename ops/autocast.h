@@ -16,7 +16,8 @@ namespace lathe::amp {
 enum class Policy { kHalf, kFloat };
 inline constexpr Policy kHalf = Policy::kHalf, kFloat = Policy::kFloat;
 
-/// The dtype that `policy` asks of an input now; the input's own outside an Autocast scope of its device.
+/// The dtype that `policy` asks of an input now; the input's own outside an Autocast scope of its
+/// device.
 inline DType target_dtype(Policy policy, const Tensor& t) {
   if (!t.defined() || !autocast_enabled(t.device())) return t.defined() ? t.dtype() : kF32;
   const bool castable = t.dtype() == kF32 || is_half(t.dtype());  // f64 and integers stay

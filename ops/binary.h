@@ -1,8 +1,8 @@
 // Elementwise ops of two operands, with broadcasting and PyTorch's type promotion.
 //   a, b   any shapes that broadcast; a Scalar promotes the category only (f16 tensor + 1.0 → f16)
 //   →      the broadcast shape
-// Devices must match, except that a 0-d CPU tensor goes with any.   throws: ShapeError, DTypeError, DeviceError.
-// No amp word: mixed dtypes go to the wider.
+// Devices must match, except that a 0-d CPU tensor goes with any.   throws: ShapeError, DTypeError,
+// DeviceError. No amp word: mixed dtypes go to the wider.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -11,8 +11,25 @@ namespace lathe {
 
 /// One name per op; the arithmetic is in ops/binary_math.h, shared by host and device.
 enum class BinaryOp : uint8_t {
-  kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kPow,   // → promoted dtype
-  kEq, kNe, kLt, kLe, kGt, kGe, kLogicalAnd, kLogicalOr, kLogicalXor,  // → bool
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMaximum,
+  kMinimum,
+  kPow,  // → promoted dtype
+  kReluGrad,
+  kTanhGrad,
+  kSigmoidGrad,  // (dy, y) → dx
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kLogicalAnd,
+  kLogicalOr,
+  kLogicalXor,  // → bool
 };
 
 // clang-format off
@@ -44,6 +61,11 @@ LATHE_API Tensor logical_or(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_not(const Tensor& a);
 
+// The backward passes of relu, tanh and sigmoid as ops of their own: one pass each.   grad: dy (and y).
+LATHE_API Tensor relu_grad(const Tensor& dy, const Tensor& y);     // dy where y > 0
+LATHE_API Tensor tanh_grad(const Tensor& dy, const Tensor& y);     // dy (1 - y^2)
+LATHE_API Tensor sigmoid_grad(const Tensor& dy, const Tensor& y);  // dy y (1 - y)
+
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator+(const Tensor& a, Scalar b) { return add(a, b); }
 inline Tensor operator+(Scalar a, const Tensor& b) { return add(b, a); }
@@ -60,7 +82,8 @@ inline Tensor operator-(const Tensor& a) { return mul(a, -1); }
 // clang-format on
 
 namespace cpu {
-/// out = op(a, b): a and b of one dtype (a 0-d CPU tensor may have another device), out of that dtype or bool.
+/// out = op(a, b): a and b of one dtype (a 0-d CPU tensor may have another device), out of that
+/// dtype or bool.
 void binary(BinaryOp op, const Tensor& out, const Tensor& a, const Tensor& b);
 }  // namespace cpu
 namespace cuda {

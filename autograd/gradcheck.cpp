@@ -1,0 +1,175 @@
+// Finite differences against the engine; see gradcheck.h. Works on host buffers and needs no op.
+#include "lathe/autograd/gradcheck.h"
+
+#include <cmath>
+
+#include "lathe/autograd/engine.h"
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/copy.h"
+
+namespace lathe {
+
+namespace {
+
+using Function = std::function<Tensor(const Tensors&)>;
+
+/// Different, of both signs, none near zero: an output's weight in the checked sum.
+double weight_of(int64_t i) {
+  const double spread = std::fmod(static_cast<double>(i) * 0.6180339887498949, 1.0);
+  return (i % 2 == 0 ? 1.0 : -1.0) * (0.5 + spread);
+}
+
+/// sum of weight_of(i) * y[i], in double.
+double weighed_sum(const Tensor& y) {
+  const std::vector<double> values = y.to_vector<double>();
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    sum += weight_of(static_cast<int64_t>(i)) * values[i];
+  }
+  return sum;
+}
+
+Tensor weights_like(const Tensor& y) {
+  std::vector<double> weights(static_cast<size_t>(y.numel()));
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = weight_of(static_cast<int64_t>(i));
+  const Tensor out = empty(y.shape(), {.dtype = y.dtype(), .device = y.device()});
+  if (!weights.empty()) copy_values(out, from_blob(weights.data(), y.shape()));
+  return out;
+}
+
+/// Copies of the inputs, in the same layout, that require grad where they are floating.
+Tensors fresh_leaves(const Tensors& inputs) {
+  Tensors leaves;
+  for (const Tensor& input : inputs) {
+    if (!input.defined() || !is_floating(input.dtype())) {
+      leaves.push_back(input);
+      continue;
+    }
+    LATHE_CHECK(DTypeError, input.dtype() == kF64, "gradcheck: floating inputs must be f64, got ",
+                input);
+    const Tensor leaf = empty_like(input);
+    copy_values(leaf, input);
+    leaf.requires_grad_();
+    leaves.push_back(leaf);
+  }
+  return leaves;
+}
+
+bool is_checked(const Tensor& t) { return t.defined() && t.requires_grad(); }
+
+/// The position of linear index i in `shape`.
+Dims position_of(int64_t i, const Shape& shape) {
+  Dims at = shape;
+  for (int d = shape.size() - 1; d >= 0; --d) {
+    at[d] = i % shape[d];
+    i /= shape[d];
+  }
+  return at;
+}
+
+double* element(const Tensor& t, const Dims& at) {
+  double* p = t.data<double>();
+  for (int d = 0; d < t.ndim(); ++d) p += at[d] * t.strides()[d];
+  return p;
+}
+
+struct Worst {
+  double excess = 0;
+  std::string text;
+};
+
+void compare_input(const Function& f, const Tensors& leaves, size_t k, const Tensor& analytic,
+                   const GradcheckOptions& options, Worst& worst) {
+  const Tensor& x = leaves[k];
+  const std::vector<double> gradient =
+      analytic.defined() ? analytic.to_vector<double>()
+                         : std::vector<double>(static_cast<size_t>(x.numel()), 0.0);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const Dims at = position_of(i, x.shape());
+    double* value = element(x, at);
+    const double before = *value;
+    *value = before + options.step;
+    const double above = weighed_sum(f(leaves));
+    *value = before - options.step;
+    const double below = weighed_sum(f(leaves));
+    *value = before;
+    const double numeric = (above - below) / (2 * options.step);
+    const double got = gradient[static_cast<size_t>(i)];
+    const double excess =
+        std::fabs(got - numeric) - (options.atol + options.rtol * std::fabs(numeric));
+    if (excess > worst.excess || std::isnan(excess)) {
+      worst = {std::isnan(excess) ? HUGE_VAL : excess,
+               concat("input ", k, ", element ", at, ": analytic ", got, ", numeric ", numeric,
+                      " (", x, ")")};
+    }
+  }
+}
+
+}  // namespace
+
+GradReport gradcheck(const Function& f, const Tensors& inputs, const GradcheckOptions& options) {
+  const Tensors leaves = fresh_leaves(inputs);
+  Tensors checked;
+  for (const Tensor& leaf : leaves) {
+    if (is_checked(leaf)) checked.push_back(leaf);
+  }
+  const auto analytic = [&]() -> Tensors {
+    const EnableGrad on;
+    const Tensor y = f(leaves);
+    if (!y.requires_grad()) return Tensors(checked.size());
+    return grad({y}, checked, {.grad_outputs = {weights_like(y)}, .allow_unused = true});
+  };
+  const Tensors first = analytic(), second = analytic();
+  Worst worst;
+  const NoGrad off;
+  size_t at = 0;
+  for (size_t k = 0; k < leaves.size(); ++k) {
+    if (!is_checked(leaves[k])) continue;
+    const Tensor &a = first[at], &b = second[at];
+    if (a.defined() && a.to_vector<double>() != b.to_vector<double>()) {
+      const std::vector<double> p = a.to_vector<double>(), q = b.to_vector<double>();
+      for (size_t i = 0; i < p.size(); ++i) {
+        if (p[i] != q[i] && !(std::isnan(p[i]) && std::isnan(q[i]))) {
+          return {false,
+                  concat("input ", k, ": two backward passes differ, ", p[i], " and ", q[i])};
+        }
+      }
+    }
+    compare_input(f, leaves, k, a, options, worst);
+    ++at;
+  }
+  return {worst.text.empty(), worst.text};
+}
+
+GradReport gradgradcheck(const Function& f, const Tensors& inputs,
+                         const GradcheckOptions& options) {
+  const Tensors leaves = fresh_leaves(inputs);
+  Tensor dy;
+  {
+    const NoGrad off;
+    dy = weights_like(f(leaves));
+  }
+  // One output per call: the gradients of all checked inputs, one after another, would need an op
+  // to join them; so each input's gradient is checked on its own.
+  for (size_t k = 0; k < leaves.size(); ++k) {
+    if (!is_checked(leaves[k])) continue;
+    const auto gradient_of_k = [&](const Tensors& in) {
+      const EnableGrad on;
+      const Tensors xs(in.begin(), in.end() - 1);
+      const Tensor y = f(xs);
+      const Tensors g = grad(
+          {y}, {xs[k]}, {.grad_outputs = {in.back()}, .create_graph = true, .allow_unused = true});
+      if (g[0].defined()) return g[0];
+      const Tensor zero = empty_like(xs[k]);
+      fill_values(zero, 0);
+      return zero;
+    };
+    Tensors with_dy = inputs;
+    with_dy.push_back(dy);
+    GradReport report = gradcheck(gradient_of_k, with_dy, options);
+    if (!report.ok) return {false, concat("gradient of input ", k, ": ", report.text)};
+  }
+  return {};
+}
+
+}  // namespace lathe

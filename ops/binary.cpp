@@ -1,0 +1,269 @@
+// Elementwise ops of two operands: checks, promotion, gradients. Kernels: binary_cpu.cpp.
+// Contracts: binary.h.
+#include "lathe/ops/binary.h"
+
+#include "lathe/autograd/accumulate.h"
+#include "lathe/autograd/record.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
+
+namespace lathe {
+
+using autograd::record;
+using autograd::Saved;
+using autograd::SavedOutput;
+
+namespace {
+
+/// A Scalar as a 0-d tensor of the dtype that `a`'s category and the number's own make together.
+Tensor scalar_like(Scalar value, const Tensor& a) {
+  const bool raises = category_of(value.dtype()) > category_of(a.dtype());
+  const DType dtype = !raises ? a.dtype() : value.is_floating() ? default_dtype() : value.dtype();
+  const Tensor t = empty({}, {.dtype = dtype});
+  fill_values(t, value);
+  return t;
+}
+
+/// PyTorch's rule: tensors with dimensions promote each other; 0-d tensors raise the category only.
+DType result_dtype(const Tensor& a, const Tensor& b) {
+  if (a.dtype() == b.dtype()) return a.dtype();
+  if ((a.ndim() == 0) == (b.ndim() == 0)) return promote_types(a.dtype(), b.dtype());
+  const Tensor& full = a.ndim() == 0 ? b : a;
+  const Tensor& number = a.ndim() == 0 ? a : b;
+  return category_of(number.dtype()) > category_of(full.dtype()) ? number.dtype() : full.dtype();
+}
+
+void check_devices(const char* op, const Tensor& a, const Tensor& b) {
+  if (a.device() == b.device()) return;
+  const auto is_cpu_number = [](const Tensor& t) { return t.ndim() == 0 && t.device().is_cpu(); };
+  LATHE_CHECK(DeviceError, is_cpu_number(a) || is_cpu_number(b), op,
+              ": the operands are on different devices (a: ", a, ", b: ", b, ")");
+}
+
+struct Operands {
+  Tensor a, b;
+};
+
+/// Acts 1 and 2: both operands in the dtype of the computation, checked.
+Operands prepare(const char* op, const Tensor& a, const Tensor& b, bool floating = false) {
+  check_devices(op, a, b);
+  DType dtype = result_dtype(a, b);
+  if (floating && !is_floating(dtype)) dtype = default_dtype();
+  return {cast(a, dtype), cast(b, dtype)};
+}
+
+/// Act 3. The result takes NHWC order when the operand that has its shape is in it.
+Tensor run(const char* name, BinaryOp op, const Tensor& a, const Tensor& b, DType dtype) {
+  const bool same = a.shape() == b.shape();
+  const Shape shape = same ? a.shape() : broadcast_shapes(name, a.shape(), b.shape());
+  const Device device = a.device().is_cuda() ? a.device() : b.device();
+  const Tensor& model = a.shape() == shape ? a : b;
+  Tensor out = model.shape() == shape && !model.is_contiguous() && !has_overlap(model)
+                   ? empty_like(model, dtype)
+                   : empty_strided(shape, contiguous_strides(shape), dtype, device);
+  LATHE_DISPATCH(device, binary(op, out, a, b));
+  return out;
+}
+
+Saved saved_if(bool wanted, const Tensor& t) { return Saved(wanted ? t : Tensor()); }
+
+Tensor compare(const char* name, BinaryOp op, const Tensor& a, const Tensor& b) {
+  const auto [x, y] = prepare(name, a, b);
+  return run(name, op, x, y, kBool);
+}
+
+/// maximum and minimum: the gradient goes where the value came from, half to each on a tie.
+Tensor extremum(const char* name, BinaryOp op, BinaryOp wins, const Tensor& a_in,
+                const Tensor& b_in) {
+  const auto [a, b] = prepare(name, a_in, b_in);
+  Tensor y = run(name, op, a, b, a.dtype());
+  record(name, y, {a, b},
+         [a = Saved(a), b = Saved(b), name, wins](const Tensor& dy, const autograd::Needs& need) {
+           const DType dtype = dy.dtype();
+           const auto share = [&](const Tensor& p, const Tensor& q) {
+             const Tensor won = cast(run(name, wins, p, q, kBool), dtype);
+             const Tensor tied = cast(run(name, BinaryOp::kEq, p, q, kBool), dtype);
+             return sum_to_shape(mul(dy, add(won, mul(tied, 0.5))), p.shape());
+           };
+           Tensor da, db;
+           if (need[0]) da = share(a.get(), b.get());
+           if (need[1]) db = share(b.get(), a.get());
+           return Tensors{da, db};
+         });
+  return y;
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a_in, const Tensor& b_in) {
+  const auto [a, b] = prepare("add", a_in, b_in);
+  Tensor y = run("add", BinaryOp::kAdd, a, b, a.dtype());
+  record("add", y, {a, b},
+         [as = a.shape(), bs = b.shape()](const Tensor& dy, const autograd::Needs& need) {
+           Tensor da, db;
+           if (need[0]) da = sum_to_shape(dy, as);
+           if (need[1]) db = sum_to_shape(dy, bs);
+           return Tensors{da, db};
+         });
+  return y;
+}
+
+Tensor sub(const Tensor& a_in, const Tensor& b_in) {
+  LATHE_CHECK(DTypeError, a_in.dtype() != kBool || b_in.dtype() != kBool,
+              "sub: not defined for bool; use logical_xor (a: ", a_in, ", b: ", b_in, ")");
+  const auto [a, b] = prepare("sub", a_in, b_in);
+  Tensor y = run("sub", BinaryOp::kSub, a, b, a.dtype());
+  record("sub", y, {a, b},
+         [as = a.shape(), bs = b.shape()](const Tensor& dy, const autograd::Needs& need) {
+           Tensor da, db;
+           if (need[0]) da = sum_to_shape(dy, as);
+           if (need[1]) db = sum_to_shape(neg(dy), bs);
+           return Tensors{da, db};
+         });
+  return y;
+}
+
+Tensor mul(const Tensor& a_in, const Tensor& b_in) {
+  const auto [a, b] = prepare("mul", a_in, b_in);
+  Tensor y = run("mul", BinaryOp::kMul, a, b, a.dtype());
+  record("mul", y, {a, b},
+         [a = saved_if(b.requires_grad(), a), b = saved_if(a.requires_grad(), b), as = a.shape(),
+          bs = b.shape()](const Tensor& dy, const autograd::Needs& need) {
+           Tensor da, db;
+           if (need[0]) da = sum_to_shape(mul(dy, b.get()), as);
+           if (need[1]) db = sum_to_shape(mul(dy, a.get()), bs);
+           return Tensors{da, db};
+         });
+  return y;
+}
+
+Tensor div(const Tensor& a_in, const Tensor& b_in) {
+  const auto [a, b] = prepare("div", a_in, b_in, /*floating=*/true);
+  Tensor y = run("div", BinaryOp::kDiv, a, b, a.dtype());
+  record("div", y, {a, b},
+         [a = saved_if(b.requires_grad(), a), b = Saved(b), as = a.shape()](
+             const Tensor& dy, const autograd::Needs& need) {
+           Tensor da, db;
+           if (need[0]) da = sum_to_shape(div(dy, b.get()), as);
+           if (need[1]) {  // d(a/b)/db = -a/b^2
+             const Tensor& bottom = b.get();
+             db = sum_to_shape(neg(mul(dy, div(div(a.get(), bottom), bottom))), bottom.shape());
+           }
+           return Tensors{da, db};
+         });
+  return y;
+}
+
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  return extremum("maximum", BinaryOp::kMaximum, BinaryOp::kGt, a, b);
+}
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  return extremum("minimum", BinaryOp::kMinimum, BinaryOp::kLt, a, b);
+}
+
+Tensor pow(const Tensor& a_in, const Tensor& b_in) {
+  const auto [ac, bc] = amp::cast(amp::kFloat, a_in, b_in);
+  const auto [a, b] = prepare("pow", ac, bc);
+  Tensor y = run("pow", BinaryOp::kPow, a, b, a.dtype());
+  record("pow", y, {a, b},
+         [a = Saved(a), b = Saved(b)](const Tensor& dy, const autograd::Needs& need) {
+           const Tensor &base = a.get(), &exponent = b.get();
+           Tensor da, db;
+           if (need[0]) {
+             // b a^(b-1), but 0 where b = 0 (also at a = 0): there the exponent is made 1 and the
+             // factor stays 0.
+             const Tensor is_zero = cast(eq(exponent, 0), dy.dtype());
+             const Tensor slope = mul(exponent, pow(base, add(sub(exponent, 1), is_zero)));
+             da = sum_to_shape(mul(dy, slope), base.shape());
+           }
+           if (need[1]) {
+             // a^b log(a); where a = 0 (and b >= 0) the limit is 0: log is taken of 1 there.
+             const Tensor is_zero = cast(eq(base, 0), dy.dtype());
+             const Tensor slope = mul(pow(base, exponent), log(add(base, is_zero)));
+             db = sum_to_shape(mul(dy, slope), exponent.shape());
+           }
+           return Tensors{da, db};
+         });
+  return y;
+}
+
+Tensor relu_grad(const Tensor& dy, const Tensor& y) {
+  Tensor dx = run("relu_grad", BinaryOp::kReluGrad, dy, y, dy.dtype());
+  record("relu_grad", dx, {dy}, [y = Saved(y)](const Tensor& g, const autograd::Needs&) {
+    return Tensors{relu_grad(g, y.get())};
+  });
+  return dx;
+}
+
+Tensor tanh_grad(const Tensor& dy, const Tensor& y) {
+  Tensor dx = run("tanh_grad", BinaryOp::kTanhGrad, dy, y, dy.dtype());
+  record("tanh_grad", dx, {dy, y},
+         [dy = Saved(dy), y = Saved(y)](const Tensor& g, const autograd::Needs& need) {
+           Tensor ddy, d_y;
+           if (need[0]) ddy = tanh_grad(g, y.get());
+           if (need[1]) d_y = mul(mul(mul(g, dy.get()), y.get()), -2);
+           return Tensors{ddy, d_y};
+         });
+  return dx;
+}
+
+Tensor sigmoid_grad(const Tensor& dy, const Tensor& y) {
+  Tensor dx = run("sigmoid_grad", BinaryOp::kSigmoidGrad, dy, y, dy.dtype());
+  record("sigmoid_grad", dx, {dy, y},
+         [dy = Saved(dy), y = Saved(y)](const Tensor& g, const autograd::Needs& need) {
+           Tensor ddy, d_y;
+           if (need[0]) ddy = sigmoid_grad(g, y.get());
+           if (need[1]) d_y = mul(mul(g, dy.get()), sub(1, mul(y.get(), 2)));
+           return Tensors{ddy, d_y};
+         });
+  return dx;
+}
+
+// clang-format off
+Tensor add(const Tensor& a, Scalar b) { return add(a, scalar_like(b, a)); }
+Tensor sub(const Tensor& a, Scalar b) { return sub(a, scalar_like(b, a)); }
+Tensor sub(Scalar a, const Tensor& b) { return sub(scalar_like(a, b), b); }
+Tensor mul(const Tensor& a, Scalar b) { return mul(a, scalar_like(b, a)); }
+Tensor div(const Tensor& a, Scalar b) { return div(a, scalar_like(b, a)); }
+Tensor div(Scalar a, const Tensor& b) { return div(scalar_like(a, b), b); }
+Tensor pow(const Tensor& a, Scalar b) { return pow(a, scalar_like(b, a)); }
+Tensor pow(Scalar a, const Tensor& b) { return pow(scalar_like(a, b), b); }
+
+Tensor eq(const Tensor& a, const Tensor& b) { return compare("eq", BinaryOp::kEq, a, b); }
+Tensor ne(const Tensor& a, const Tensor& b) { return compare("ne", BinaryOp::kNe, a, b); }
+Tensor lt(const Tensor& a, const Tensor& b) { return compare("lt", BinaryOp::kLt, a, b); }
+Tensor le(const Tensor& a, const Tensor& b) { return compare("le", BinaryOp::kLe, a, b); }
+Tensor gt(const Tensor& a, const Tensor& b) { return compare("gt", BinaryOp::kGt, a, b); }
+Tensor ge(const Tensor& a, const Tensor& b) { return compare("ge", BinaryOp::kGe, a, b); }
+Tensor eq(const Tensor& a, Scalar b) { return eq(a, scalar_like(b, a)); }
+Tensor ne(const Tensor& a, Scalar b) { return ne(a, scalar_like(b, a)); }
+Tensor lt(const Tensor& a, Scalar b) { return lt(a, scalar_like(b, a)); }
+Tensor le(const Tensor& a, Scalar b) { return le(a, scalar_like(b, a)); }
+Tensor gt(const Tensor& a, Scalar b) { return gt(a, scalar_like(b, a)); }
+Tensor ge(const Tensor& a, Scalar b) { return ge(a, scalar_like(b, a)); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return compare("logical_and", BinaryOp::kLogicalAnd, a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return compare("logical_or", BinaryOp::kLogicalOr, a, b); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return compare("logical_xor", BinaryOp::kLogicalXor, a, b); }
+Tensor logical_not(const Tensor& a) { return eq(a, 0); }
+// clang-format on
+
+namespace autograd {
+
+Tensor accumulate(Tensor sum, const Tensor& gradient) {
+  const bool sole = sum.impl().use_count() == 1 && sum.impl().storage->use_count() == 1;
+  if (!sole || grad_enabled()) return add(sum, gradient);
+  accumulate_(sum, gradient);
+  return sum;
+}
+
+void accumulate_(const Tensor& sum, const Tensor& gradient) {
+  LATHE_DISPATCH(sum.device(), binary(BinaryOp::kAdd, sum, sum, gradient));
+  sum.bump_version();
+}
+
+}  // namespace autograd
+
+}  // namespace lathe

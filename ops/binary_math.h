@@ -1,0 +1,60 @@
+// The arithmetic of ops/binary.h, one functor per op: used by the CPU loop and by the CUDA kernel.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "lathe/core/config.h"
+
+namespace lathe::math {
+
+template <class T>
+LATHE_HD inline bool is_nan(T x) {
+  if constexpr (std::is_floating_point_v<T>) return x != x;
+  return false;
+}
+
+// clang-format off
+struct Add { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(a + b); } };
+struct Sub { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(a - b); } };
+struct Mul { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(a * b); } };
+struct Div { template <class T> LATHE_HD T operator()(T a, T b) const { return a / b; } };
+// NaN wins: a comparison with NaN is false, so the operand that may be NaN is asked for directly.
+struct Maximum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a > b ? a : b; } };
+struct Minimum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a < b ? a : b; } };
+// Backward rules that are worth one pass of their own; b is the op's output.
+struct ReluGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const { return y > T(0) ? dy : T(0); } };
+struct TanhGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const { return dy * (T(1) - y * y); } };
+struct SigmoidGrad { template <class T> LATHE_HD T operator()(T dy, T y) const { return dy * y * (T(1) - y); } };
+
+struct Eq { template <class T> LATHE_HD bool operator()(T a, T b) const { return a == b; } };
+struct Ne { template <class T> LATHE_HD bool operator()(T a, T b) const { return a != b; } };
+struct Lt { template <class T> LATHE_HD bool operator()(T a, T b) const { return a < b; } };
+struct Le { template <class T> LATHE_HD bool operator()(T a, T b) const { return a <= b; } };
+struct Gt { template <class T> LATHE_HD bool operator()(T a, T b) const { return a > b; } };
+struct Ge { template <class T> LATHE_HD bool operator()(T a, T b) const { return a >= b; } };
+struct And { template <class T> LATHE_HD bool operator()(T a, T b) const { return a != T(0) && b != T(0); } };
+struct Or  { template <class T> LATHE_HD bool operator()(T a, T b) const { return a != T(0) || b != T(0); } };
+struct Xor { template <class T> LATHE_HD bool operator()(T a, T b) const { return (a != T(0)) != (b != T(0)); } };
+// clang-format on
+
+/// a ** b. Integers wrap as multiplication does; a negative integer exponent gives 0, ±1 as
+/// division would.
+struct Pow {
+  template <class T>
+  LATHE_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      return std::pow(a, b);
+    } else {
+      if (b < T(0)) return a == T(1) ? T(1) : a == T(-1) ? (b % 2 == 0 ? T(1) : T(-1)) : T(0);
+      uint64_t result = 1, base = static_cast<uint64_t>(a);
+      for (uint64_t n = static_cast<uint64_t>(b); n != 0; n >>= 1) {
+        if (n & 1) result *= base;
+        base *= base;
+      }
+      return static_cast<T>(result);
+    }
+  }
+};
+
+}  // namespace lathe::math

@@ -1,0 +1,113 @@
+// New tensors. Shapes are checked before any memory is taken.   throws: ShapeError,
+// OutOfMemoryError, NoCudaError. dtype: the default dtype unless set, or natural (noted per
+// function).
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+LATHE_API Tensor zeros(const Shape& shape, const TensorOptions& options = {});
+LATHE_API Tensor ones(const Shape& shape, const TensorOptions& options = {});
+/// dtype: i64, bool or the default dtype, as `value` was written.
+LATHE_API Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
+
+// Shape, dtype, device and stride order of `like`.
+LATHE_API Tensor zeros_like(const Tensor& like);
+LATHE_API Tensor ones_like(const Tensor& like);
+LATHE_API Tensor full_like(const Tensor& like, Scalar value);
+
+/// 0, 1, … below `stop`; or start, start + step, … below (above, for a negative step) stop.
+/// dtype: i64 for integers, else the default dtype.   throws: ValueError if step is 0 or points
+/// away.
+LATHE_API Tensor arange(Scalar stop, const TensorOptions& options = {});
+LATHE_API Tensor arange(Scalar start, Scalar stop, Scalar step = 1,
+                        const TensorOptions& options = {});
+
+/// `count` numbers evenly from start to stop, both included.   throws: ValueError for a negative
+/// count.
+LATHE_API Tensor linspace(double start, double stop, int64_t count,
+                          const TensorOptions& options = {});
+
+/// [rows, columns] with ones on the diagonal.
+LATHE_API Tensor eye(int64_t rows, const TensorOptions& options = {});
+LATHE_API Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options);
+
+/// A 0-d tensor of the number's own type (1.f → f32, 1.0 → f64, 1 → i32).
+template <class T>
+requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& options = {});
+
+/// [n] from a vector or a braced list; [n,m] and [n,m,k] from nested lists: tensor({{1.f, 2.f},
+/// {3.f, 4.f}}). dtype: of the element type.   throws: ShapeError if rows differ in length.
+template <class T>
+Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {});
+template <class T>
+Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {});
+template <class T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
+              const TensorOptions& options = {});
+template <class T>
+Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> planes,
+              const TensorOptions& options = {});
+
+namespace detail {
+/// A copy of host values as `shape`; options' dtype, device and gradient flag applied.
+LATHE_API Tensor from_values(const void* values, size_t count, DType dtype, const Shape& shape,
+                             const TensorOptions& options);
+/// throws: ShapeError "rows differ in length".
+LATHE_API void check_row_length(size_t expected, size_t got);
+}  // namespace detail
+
+template <class T>
+requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& options) {
+  return detail::from_values(&value, 1, dtype_of<T>, {}, options);
+}
+
+template <class T>
+Tensor tensor(const std::vector<T>& values, const TensorOptions& options) {
+  static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements to copy");
+  return detail::from_values(values.data(), values.size(), dtype_of<T>,
+                             {static_cast<int64_t>(values.size())}, options);
+}
+
+template <class T>
+Tensor tensor(std::initializer_list<T> values, const TensorOptions& options) {
+  return detail::from_values(values.begin(), values.size(), dtype_of<T>,
+                             {static_cast<int64_t>(values.size())}, options);
+}
+
+template <class T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, const TensorOptions& options) {
+  std::vector<std::remove_cv_t<T>> values;
+  const size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
+  for (const auto& row : rows) {
+    detail::check_row_length(columns, row.size());
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  return detail::from_values(values.data(), values.size(), dtype_of<T>,
+                             {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)},
+                             options);
+}
+
+template <class T>
+Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> planes,
+              const TensorOptions& options) {
+  std::vector<T> values;
+  const size_t rows = planes.size() == 0 ? 0 : planes.begin()->size();
+  const size_t columns = rows == 0 ? 0 : planes.begin()->begin()->size();
+  for (const auto& plane : planes) {
+    detail::check_row_length(rows, plane.size());
+    for (const auto& row : plane) {
+      detail::check_row_length(columns, row.size());
+      values.insert(values.end(), row.begin(), row.end());
+    }
+  }
+  const Shape shape{static_cast<int64_t>(planes.size()), static_cast<int64_t>(rows),
+                    static_cast<int64_t>(columns)};
+  return detail::from_values(values.data(), values.size(), dtype_of<T>, shape, options);
+}
+
+}  // namespace lathe

@@ -1,0 +1,177 @@
+// In-place ops. Where nothing is recorded they write straight into x; else they compute the new
+// value as an op of its own and x takes it over, history included. Contracts: inplace.h.
+#include "lathe/ops/inplace.h"
+
+#include "lathe/autograd/meta.h"
+#include "lathe/autograd/record.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/strided_adjoint.h"
+#include "lathe/ops/views.h"
+
+namespace lathe {
+
+using autograd::check_in_place;
+using autograd::meta_of;
+using autograd::Needs;
+
+namespace {
+
+/// The base of a view has a new history: its old values, with the view's place replaced by `value`.
+void record_base_write(const Tensor& base, const Tensor& view, const Tensor& value) {
+  const autograd::TensorRef inputs[] = {base, value};
+  if (!autograd::wants_record(inputs, 2)) return;
+  auto backward = [whole = geometry_of(base), part = geometry_of(view)](const Tensor& dy,
+                                                                        const Needs& need) {
+    Tensor d_base, d_value;
+    const Tensor seen = gather_strided(dy, whole, part);
+    if (need[0]) d_base = sub(dy, scatter_strided(seen, part, whole));
+    if (need[1]) d_value = seen;
+    return Tensors{d_base, d_value};
+  };
+  using Node = autograd::ClosureNode<decltype(backward)>;
+  autograd::attach(base, inputs, 2, autograd::NodePtr(new Node("write_view", std::move(backward))));
+}
+
+/// x's values were replaced by `value`'s: so is its history, and that of the tensor it views.
+void take_history(const Tensor& x, const Tensor& value) {
+  if (!grad_enabled()) return;
+  const IntrusivePtr<TensorImpl> base = x.impl().base;
+  const bool base_tracked = base && Tensor(base).requires_grad();
+  if (!value.requires_grad() && !x.requires_grad() && !base_tracked) return;
+  if (base) {
+    record_base_write(Tensor(base), x, value);
+    meta_of(x).history = ++meta_of(Tensor(base)).history;
+  } else {
+    ++meta_of(x).history;
+  }
+  meta_of(x).grad_fn = {};
+  autograd::record("assign", x, {value},
+                   [](const Tensor& dy, const Needs&) { return Tensors{dy}; });
+}
+
+/// Before a binary in-place op writes: shape, dtype and place are right.
+void check_operand(const char* op, const Tensor& x, const Tensor& other, bool floating) {
+  check_in_place(op, x);
+  LATHE_CHECK(ShapeError, broadcast_shapes(op, x.shape(), other.shape()) == x.shape(), op, ": ",
+              other.shape(), " does not broadcast to x's shape ", x.shape(), " (x: ", x,
+              ", other: ", other, ")");
+  const int category = floating ? 2 : category_of(other.dtype());
+  LATHE_CHECK(DTypeError, category <= category_of(x.dtype()), op, ": the result does not fit ",
+              x.dtype(), " (x: ", x, ", other: ", other, ")");
+}
+
+using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
+
+const Tensor& binary_(const char* name, BinaryOp op, BinaryFunction function, const Tensor& x,
+                      const Tensor& other_in) {
+  check_operand(name, x, other_in, op == BinaryOp::kDiv);
+  if (autograd::wants_record_in_place(x, {other_in})) {
+    // The op may save x for other's gradient; so it gets a copy that the write below leaves alone.
+    const Tensor before = other_in.requires_grad() ? clone(x) : x;
+    return assign_(name, x, cast(function(before, other_in), x.dtype()));
+  }
+  Tensor other = cast(other_in, x.dtype());
+  const bool same_place = other.is_same(x);
+  if (!same_place && other.shares_storage(x)) other = clone(other);
+  LATHE_DISPATCH(x.device(), binary(op, x, x, other));
+  x.bump_version();
+  return x;
+}
+
+Tensor number_for(const Tensor& x, Scalar value) {
+  const DType dtype =
+      category_of(value.dtype()) > category_of(x.dtype()) ? value.dtype() : x.dtype();
+  const Tensor t = empty({}, {.dtype = dtype});
+  fill_values(t, value);
+  return t;
+}
+
+/// Unary forms: the ops used here save their output, never x.
+const Tensor& unary_(const char* name, UnaryOp op, Tensor (*function)(const Tensor&),
+                     const Tensor& x) {
+  check_in_place(name, x);
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()) || op <= UnaryOp::kRelu, name,
+              ": the result does not fit ", x.dtype(), " (x: ", x, ")");
+  if (autograd::wants_record_in_place(x, {})) return assign_(name, x, function(x));
+  LATHE_DISPATCH(x.device(), unary(op, x, x, UnaryParams{}));
+  x.bump_version();
+  return x;
+}
+
+}  // namespace
+
+const Tensor& assign_(const char* op, const Tensor& x, const Tensor& value) {
+  check_in_place(op, x);
+  LATHE_CHECK(ShapeError, value.shape() == x.shape() && value.dtype() == x.dtype(), op, ": value ",
+              value, " does not match x ", x);
+  copy_values(x, value);
+  x.bump_version();
+  take_history(x, value);
+  return x;
+}
+
+const Tensor& add_(const Tensor& x, const Tensor& other, Scalar alpha) {
+  const bool is_one = alpha.to<double>() == 1.0;
+  return binary_("add_", BinaryOp::kAdd, add, x, is_one ? other : mul(other, alpha));
+}
+const Tensor& sub_(const Tensor& x, const Tensor& other) {
+  return binary_("sub_", BinaryOp::kSub, sub, x, other);
+}
+const Tensor& mul_(const Tensor& x, const Tensor& other) {
+  return binary_("mul_", BinaryOp::kMul, mul, x, other);
+}
+const Tensor& div_(const Tensor& x, const Tensor& other) {
+  return binary_("div_", BinaryOp::kDiv, div, x, other);
+}
+const Tensor& add_(const Tensor& x, Scalar value) { return add_(x, number_for(x, value)); }
+const Tensor& mul_(const Tensor& x, Scalar value) { return mul_(x, number_for(x, value)); }
+const Tensor& div_(const Tensor& x, Scalar value) { return div_(x, number_for(x, value)); }
+
+const Tensor& copy_(const Tensor& x, const Tensor& source) {
+  check_in_place("copy_", x);
+  LATHE_CHECK(ShapeError, broadcast_shapes("copy_", x.shape(), source.shape()) == x.shape(),
+              "copy_: ", source.shape(), " does not broadcast to x's shape ", x.shape(), " (x: ", x,
+              ", source: ", source, ")");
+  if (autograd::wants_record_in_place(x, {source})) {
+    return assign_("copy_", x, expand(cast(to_device(source, x.device()), x.dtype()), x.shape()));
+  }
+  copy_values(x, source.shares_storage(x) && !source.is_same(x) ? clone(source) : source);
+  x.bump_version();
+  return x;
+}
+
+const Tensor& fill_(const Tensor& x, Scalar value) {
+  check_in_place("fill_", x);
+  if (autograd::wants_record_in_place(x, {})) {
+    const Tensor filled = empty_like(x);
+    fill_values(filled, value);
+    return assign_("fill_", x, filled);
+  }
+  fill_values(x, value);
+  x.bump_version();
+  return x;
+}
+const Tensor& zero_(const Tensor& x) { return fill_(x, 0); }
+
+const Tensor& clamp_(const Tensor& x, const ClampOptions& options) {
+  check_in_place("clamp_", x);
+  const bool record = autograd::wants_record_in_place(x, {});
+  const Tensor y = clamp(record ? clone(x) : x, options);  // clamp saves its input
+  LATHE_CHECK(DTypeError, y.dtype() == x.dtype(), "clamp_: the result does not fit ", x.dtype(),
+              " (x: ", x, ")");
+  return assign_("clamp_", x, y);
+}
+
+// clang-format off
+const Tensor& neg_(const Tensor& x)     { return unary_("neg_", UnaryOp::kNeg, neg, x); }
+const Tensor& exp_(const Tensor& x)     { return unary_("exp_", UnaryOp::kExp, exp, x); }
+const Tensor& sqrt_(const Tensor& x)    { return unary_("sqrt_", UnaryOp::kSqrt, sqrt, x); }
+const Tensor& tanh_(const Tensor& x)    { return unary_("tanh_", UnaryOp::kTanh, tanh, x); }
+const Tensor& sigmoid_(const Tensor& x) { return unary_("sigmoid_", UnaryOp::kSigmoid, sigmoid, x); }
+const Tensor& relu_(const Tensor& x)    { return unary_("relu_", UnaryOp::kRelu, relu, x); }
+// clang-format on
+
+}  // namespace lathe

@@ -1,0 +1,37 @@
+// In-place ops: the values of x change, its version goes up, and x is returned. Also as methods:
+// x.add_(y). Where gradients are recorded, x takes over the history of its new values; if x is a
+// view, so does what it views. All throw, with nothing changed: StateError for a leaf that requires
+// grad (outside NoGrad); ValueError if elements of x share memory; ShapeError if the other operand
+// does not broadcast to x's shape; DTypeError if the result's category is higher than x's (adding
+// 0.5 to integers).
+#pragma once
+
+#include "lathe/core/tensor.h"
+#include "lathe/ops/unary.h"
+
+namespace lathe {
+
+// clang-format off
+LATHE_API const Tensor& add_(const Tensor& x, const Tensor& other, Scalar alpha = 1);  // x += alpha * other
+LATHE_API const Tensor& sub_(const Tensor& x, const Tensor& other);
+LATHE_API const Tensor& mul_(const Tensor& x, const Tensor& other);
+LATHE_API const Tensor& div_(const Tensor& x, const Tensor& other);
+LATHE_API const Tensor& add_(const Tensor& x, Scalar value);
+LATHE_API const Tensor& mul_(const Tensor& x, Scalar value);
+LATHE_API const Tensor& div_(const Tensor& x, Scalar value);
+LATHE_API const Tensor& copy_(const Tensor& x, const Tensor& source);  // converts dtype and device; broadcasts
+LATHE_API const Tensor& fill_(const Tensor& x, Scalar value);
+LATHE_API const Tensor& zero_(const Tensor& x);
+LATHE_API const Tensor& clamp_(const Tensor& x, const ClampOptions& options);
+LATHE_API const Tensor& neg_(const Tensor& x);
+LATHE_API const Tensor& exp_(const Tensor& x);
+LATHE_API const Tensor& sqrt_(const Tensor& x);
+LATHE_API const Tensor& tanh_(const Tensor& x);
+LATHE_API const Tensor& sigmoid_(const Tensor& x);
+LATHE_API const Tensor& relu_(const Tensor& x);
+// clang-format on
+
+/// x becomes `value` (same shape and dtype), with value's history. What every in-place op ends in.
+LATHE_API const Tensor& assign_(const char* op, const Tensor& x, const Tensor& value);
+
+}  // namespace lathe

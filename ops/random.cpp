@@ -1,0 +1,120 @@
+// Random tensors. Contracts: random.h; kernels: random_cpu.cpp.
+#include "lathe/ops/random.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+
+namespace lathe {
+
+namespace {
+
+Generator::Block reserve(Generator* generator, Device device, int64_t values) {
+  Generator& source = generator != nullptr ? *generator : default_generator(device);
+  return source.reserve(Generator::counters_for(values));
+}
+
+Tensor empty_floating(const char* op, const Shape& shape, const TensorOptions& options) {
+  const DType dtype = options.dtype.value_or(default_dtype());
+  LATHE_CHECK(DTypeError, is_floating(dtype), op, ": expected a floating dtype, got ", dtype);
+  return empty(shape, options);
+}
+
+void uniform(const Tensor& out, double low, double high, Generator* generator) {
+  const Generator::Block block = reserve(generator, out.device(), out.numel());
+  LATHE_DISPATCH(out.device(), fill_uniform(out, low, high, block));
+}
+
+void normal(const Tensor& out, double mean, double std, Generator* generator) {
+  const Generator::Block block = reserve(generator, out.device(), out.numel());
+  LATHE_DISPATCH(out.device(), fill_normal(out, mean, std, block));
+}
+
+}  // namespace
+
+Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  const Tensor out = empty_floating("rand", shape, options);
+  uniform(out, 0, 1, generator);
+  if (options.requires_grad) out.requires_grad_();
+  return out;
+}
+
+Tensor randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  const Tensor out = empty_floating("randn", shape, options);
+  normal(out, 0, 1, generator);
+  if (options.requires_grad) out.requires_grad_();
+  return out;
+}
+
+Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options,
+               Generator* generator) {
+  LATHE_CHECK(ValueError, low < high, "randint: low ", low, " must be below high ", high);
+  LATHE_CHECK(DTypeError, !options.requires_grad, "randint: integers have no gradient");
+  TensorOptions complete = options;
+  complete.dtype = options.dtype.value_or(kI64);
+  const Tensor out = empty(shape, complete);
+  const Generator::Block block = reserve(generator, out.device(), out.numel());
+  const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  LATHE_DISPATCH(out.device(), fill_integers(out, low, span, block));
+  return out;
+}
+
+Tensor randperm(int64_t n, Generator* generator) {
+  LATHE_CHECK(ValueError, n >= 0, "randperm: n must not be negative, got ", n);
+  // Sorted by 64 random bits each; equal keys, if any, keep their order.
+  const Tensor keys = randint(INT64_MIN, INT64_MAX, {n}, {}, generator);
+  const int64_t* key = n == 0 ? nullptr : keys.data<int64_t>();
+  const Tensor out = empty({n}, {.dtype = kI64});
+  if (n == 0) return out;
+  int64_t* order = out.data<int64_t>();
+  std::iota(order, order + n, int64_t{0});
+  std::stable_sort(order, order + n, [key](int64_t a, int64_t b) { return key[a] < key[b]; });
+  return out;
+}
+
+Tensor bernoulli(const Tensor& p, Generator* generator) {
+  LATHE_CHECK(DTypeError, is_floating(p.dtype()), "bernoulli: expected a floating p, got ", p);
+  const NoGrad off;
+  for (const double value : p.to_vector<double>()) {
+    LATHE_CHECK(ValueError, value >= 0 && value <= 1, "bernoulli: probability ", value,
+                " is outside [0, 1] (p: ", p, ")");
+  }
+  const Tensor u = empty_like(p, p.dtype() == kF64 ? kF64 : kF32);
+  uniform(u, 0, 1, generator);
+  return cast(lt(u, p), p.dtype());
+}
+
+Tensor rand_like(const Tensor& like, Generator* generator) {
+  return rand(like.shape(), {.dtype = like.dtype(), .device = like.device()}, generator);
+}
+Tensor randn_like(const Tensor& like, Generator* generator) {
+  return randn(like.shape(), {.dtype = like.dtype(), .device = like.device()}, generator);
+}
+
+const Tensor& uniform_(const Tensor& x, double low, double high, Generator* generator) {
+  autograd::check_in_place("uniform_", x);
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "uniform_: expected a floating dtype (x: ", x,
+              ")");
+  LATHE_CHECK(ValueError, low <= high, "uniform_: low ", low, " is above high ", high);
+  uniform(x, low, high, generator);
+  x.bump_version();
+  return x;
+}
+
+const Tensor& normal_(const Tensor& x, double mean, double std, Generator* generator) {
+  autograd::check_in_place("normal_", x);
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "normal_: expected a floating dtype (x: ", x,
+              ")");
+  LATHE_CHECK(ValueError, std >= 0, "normal_: std must not be negative, got ", std);
+  normal(x, mean, std, generator);
+  x.bump_version();
+  return x;
+}
+
+}  // namespace lathe

@@ -1,0 +1,180 @@
+// Reductions: checks and gradients; see reduce.h. CPU kernels: reduce_cpu.cpp.
+#include "lathe/ops/reduce.h"
+
+#include <algorithm>
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/views.h"
+
+namespace lathe {
+
+using autograd::Needs;
+using autograd::Saved;
+using autograd::SavedOutput;
+
+namespace {
+
+/// Which dimensions go, and what is left.
+struct Extent {
+  Shape in;
+  Shape kept;  // reduced dimensions have size 1
+  Shape out;   // without them, unless keepdim
+  Dims dims;   // the reduced ones
+  int64_t count = 1;
+
+  /// A tensor of y's shape with the reduced dimensions back, so that it broadcasts against x.
+  Tensor restore(const Tensor& t) const { return out == kept ? t : reshape(t, kept); }
+  /// dy for each element of x.
+  Tensor spread(const Tensor& dy) const { return expand(restore(dy), in); }
+};
+
+Extent extent_of(const char* op, const Tensor& x, const Dims& dims, bool keepdim) {
+  const uint32_t mask = dim_mask(op, dims, x.ndim());
+  Extent e{.in = x.shape(), .kept = x.shape()};
+  for (int d = 0; d < x.ndim(); ++d) {
+    const bool reduced = (mask >> d & 1u) != 0;
+    if (reduced) {
+      e.kept[d] = 1;
+      e.count *= x.shape()[d];
+      e.dims.push_back(d);
+    }
+    if (!reduced || keepdim) e.out.push_back(e.kept[d]);
+  }
+  return e;
+}
+
+/// Act 3.
+Tensor run(ReduceOp op, const Tensor& x, const Extent& e, DType dtype, int64_t correction = 0) {
+  Tensor y = empty(e.out, {.dtype = dtype, .device = x.device()});
+  const Tensor kept = alias(y, e.kept, contiguous_strides(e.kept), 0);
+  LATHE_DISPATCH(x.device(), reduce(op, kept, x, correction));
+  return y;
+}
+
+void check_floating(const char* op, const Tensor& x) {
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": expected a floating dtype (x: ", x, ")");
+}
+
+/// t, with 1 in place of 0: for divisors whose dividend is 0 there too.
+Tensor or_one(const Tensor& t) { return add(t, cast(eq(t, 0), t.dtype())); }
+
+Tensor sum_in(const Tensor& x, const Extent& e) {
+  Tensor y = run(ReduceOp::kSum, x, e, is_floating(x.dtype()) ? x.dtype() : kI64);
+  autograd::record("sum", y, {x},
+                   [e](const Tensor& dy, const Needs&) { return Tensors{e.spread(dy)}; });
+  return y;
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x) { return sum(x, {}); }
+Tensor sum(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
+  const Tensor x = amp::cast(amp::kFloat, x_in);
+  return sum_in(x, extent_of("sum", x, dims, opt.keepdim));
+}
+
+Tensor sum_to_shape(const Tensor& g, const Shape& shape) {
+  if (g.shape() == shape) return g;
+  const int lead = g.ndim() - shape.size();
+  LATHE_CHECK(ShapeError, lead >= 0, "sum_to_shape: ", shape, " has more dimensions than g (g: ", g,
+              ")");
+  Extent e{.in = g.shape(), .kept = g.shape(), .out = shape};
+  for (int d = 0; d < g.ndim(); ++d) {
+    const int64_t size = d < lead ? 1 : shape[d - lead];
+    LATHE_CHECK(ShapeError, size == 1 || size == g.shape()[d], "sum_to_shape: ", shape,
+                " does not broadcast to g's shape (g: ", g, ")");
+    e.kept[d] = size;
+  }
+  return sum_in(g, e);
+}
+
+Tensor mean(const Tensor& x) { return mean(x, {}); }
+Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions opt) {
+  check_floating("mean", x);
+  const Extent e = extent_of("mean", x, dims, opt.keepdim);
+  Tensor y = run(ReduceOp::kMean, x, e, x.dtype());
+  autograd::record("mean", y, {x},
+                   [e](const Tensor& dy, const Needs&) { return Tensors{e.spread(dy / e.count)}; });
+  return y;
+}
+
+/// amax and amin: equal extremes share the gradient evenly.
+static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims& dims,
+                      ReduceOptions opt) {
+  const Extent e = extent_of(name, x, dims, opt.keepdim);
+  LATHE_CHECK(ShapeError, e.count > 0, name, ": a reduced dimension has no elements (x: ", x, ")");
+  Tensor y = run(op, x, e, x.dtype());
+  autograd::record(
+      name, y, {x}, [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
+        const Tensor won = eq(x.get(), e.restore(y.get().detach()));
+        const Tensor winners = cast(sum_in(won, extent_of("sum", won, e.dims, true)), dy.dtype());
+        return Tensors{mul(cast(won, dy.dtype()), div(e.restore(dy), winners))};
+      });
+  return y;
+}
+
+Tensor amax(const Tensor& x, const Dims& dims, ReduceOptions opt) {
+  return extreme("amax", ReduceOp::kAmax, x, dims, opt);
+}
+Tensor amin(const Tensor& x, const Dims& dims, ReduceOptions opt) {
+  return extreme("amin", ReduceOp::kAmin, x, dims, opt);
+}
+Tensor max(const Tensor& x) { return extreme("max", ReduceOp::kAmax, x, {}, {}); }
+Tensor min(const Tensor& x) { return extreme("min", ReduceOp::kAmin, x, {}, {}); }
+
+Tensor all(const Tensor& x, const Dims& dims, ReduceOptions opt) {
+  return run(ReduceOp::kAll, x, extent_of("all", x, dims, opt.keepdim), kBool);
+}
+Tensor any(const Tensor& x, const Dims& dims, ReduceOptions opt) {
+  return run(ReduceOp::kAny, x, extent_of("any", x, dims, opt.keepdim), kBool);
+}
+
+/// x - mean(x), for the gradients of var and std.
+static Tensor centred(const Tensor& x, const Extent& e) {
+  return sub(x, mean(x, e.dims, {.keepdim = true}));
+}
+
+Tensor var(const Tensor& x, const Dims& dims, VarOptions opt) {
+  check_floating("var", x);
+  const Extent e = extent_of("var", x, dims, opt.keepdim);
+  const int64_t correction = opt.unbiased ? 1 : 0;
+  Tensor y = run(ReduceOp::kVar, x, e, x.dtype(), correction);
+  autograd::record("var", y, {x}, [x = Saved(x), e, correction](const Tensor& dy, const Needs&) {
+    const double divisor = static_cast<double>(std::max<int64_t>(e.count - correction, 0));
+    return Tensors{mul(centred(x.get(), e), mul(e.restore(dy), 2.0 / divisor))};
+  });
+  return y;
+}
+
+Tensor std(const Tensor& x, const Dims& dims, VarOptions opt) {
+  check_floating("std", x);
+  const Extent e = extent_of("std", x, dims, opt.keepdim);
+  const int64_t correction = opt.unbiased ? 1 : 0;
+  Tensor y = run(ReduceOp::kStd, x, e, x.dtype(), correction);
+  autograd::record(
+      "std", y, {x},
+      [x = Saved(x), y = SavedOutput(y), e, correction](const Tensor& dy, const Needs&) {
+        const double divisor = static_cast<double>(std::max<int64_t>(e.count - correction, 0));
+        const Tensor scale = div(dy, mul(or_one(y.get()), divisor));
+        return Tensors{mul(centred(x.get(), e), e.restore(scale))};
+      });
+  return y;
+}
+
+Tensor norm(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
+  const Tensor x = amp::cast(amp::kFloat, x_in);
+  check_floating("norm", x);
+  const Extent e = extent_of("norm", x, dims, opt.keepdim);
+  Tensor y = run(ReduceOp::kNorm, x, e, x.dtype());
+  autograd::record("norm", y, {x},
+                   [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
+                     return Tensors{mul(x.get(), e.restore(div(dy, or_one(y.get()))))};
+                   });
+  return y;
+}
+
+}  // namespace lathe

@@ -1,0 +1,168 @@
+// CPU kernels of the reductions: which folder, how elements are read and results written. The order
+// of the visits is in reduce_engine.h, the hot loops in reduce_fold.h, the arithmetic in
+// reduce_math.h.
+#include <algorithm>
+#include <type_traits>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/visit.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/reduce_engine.h"
+#include "lathe/ops/reduce_fold.h"
+
+namespace lathe {
+
+namespace reduce_engine {
+
+Plan make_plan(const Tensor& out, const Tensor& x) {
+  const int64_t in_bytes = static_cast<int64_t>(size_of(x.dtype()));
+  const int64_t out_bytes = static_cast<int64_t>(size_of(out.dtype()));
+  LoopDim dims[kMaxDims];
+  int count = 0;
+  for (int d = x.ndim() - 1; d >= 0; --d) {
+    const int64_t size = x.shape()[d];
+    if (size == 1) continue;
+    const bool reduced = out.shape()[d] == 1;
+    const LoopDim dim{size, x.strides()[d] * in_bytes, reduced ? 0 : out.strides()[d] * out_bytes};
+    // Insertion sort by the input's step; what does not move at all (expanded) goes outside.
+    const auto before = [](const LoopDim& a, const LoopDim& b) {
+      return a.in != 0 && (b.in == 0 || a.in < b.in);
+    };
+    int at = count++;
+    for (; at > 0 && before(dim, dims[at - 1]); --at) dims[at] = dims[at - 1];
+    dims[at] = dim;
+  }
+  Plan plan{
+      {}, {}, true, static_cast<char*>(out.raw_data()), static_cast<const char*>(x.raw_data())};
+  plan.inner = count == 0 || dims[0].out == 0;
+  for (int d = 0; d < count; ++d) (dims[d].out == 0 ? plan.reduced : plan.kept).push(dims[d]);
+  if (plan.reduced.count == 0) plan.reduced.push({1, in_bytes, 0});
+  return plan;
+}
+
+}  // namespace reduce_engine
+
+namespace {
+
+using reduce_engine::Load;
+using reduce_engine::Store;
+
+template <class A, class T>
+void load_as(A* to, const char* from, int64_t n, int64_t step) {
+  if constexpr (std::is_same_v<A, float> && sizeof(T) == 2 && !std::is_integral_v<T>) {
+    if (step == sizeof(T)) return convert(to, reinterpret_cast<const T*>(from), n);
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    to[i] = static_cast<A>(*reinterpret_cast<const T*>(from + i * step));
+  }
+}
+
+template <class T>
+void load_truth(int64_t* to, const char* from, int64_t n, int64_t step) {
+  for (int64_t i = 0; i < n; ++i) to[i] = *reinterpret_cast<const T*>(from + i * step) != T(0);
+}
+
+template <class A, class T>
+void store_as(void* to, A value) {
+  *static_cast<T*>(to) = static_cast<T>(value);
+}
+
+/// x's elements as numbers of type A, through `folder`, into out as T.
+template <class Folder, class X, class T>
+void run(const Tensor& out, const Tensor& x, const Folder& folder) {
+  using A = typename Folder::Value;
+  reduce_engine::run<Folder>(
+      reduce_engine::make_plan(out, x), load_as<A, X>, sizeof(X),
+      sizeof(A) == sizeof(X) && std::is_integral_v<A> == std::is_integral_v<X>, store_as<A, T>,
+      folder);
+}
+
+/// Sum and product: floating numbers in their compute type; integers modulo 2^64.
+template <template <class> class Op>
+void run_accumulating(const Tensor& out, const Tensor& x) {
+  visit_all(x.dtype(), [&](auto tag) {
+    using X = typename decltype(tag)::type;
+    if constexpr (std::is_integral_v<X>) {
+      run<reduce_fold::Simple<Op<uint64_t>>, X, int64_t>(out, x, {});
+    } else {
+      run<reduce_fold::Simple<Op<ComputeType<X>>>, X, X>(out, x, {});
+    }
+  });
+}
+
+/// Largest and smallest: any dtype to itself, integers as i64.
+template <template <class> class Op>
+void run_extreme(const Tensor& out, const Tensor& x) {
+  visit_all(x.dtype(), [&](auto tag) {
+    using X = typename decltype(tag)::type;
+    run<reduce_fold::Simple<Op<SumType<X>>>, X, X>(out, x, {});
+  });
+}
+
+/// All and any: the smallest and the largest of `x != 0`.
+template <template <class> class Op>
+void run_truth(const Tensor& out, const Tensor& x) {
+  visit_all(x.dtype(), [&](auto tag) {
+    using X = typename decltype(tag)::type;
+    using Folder = reduce_fold::Simple<Op<int64_t>>;
+    reduce_engine::run<Folder>(reduce_engine::make_plan(out, x), load_truth<X>, sizeof(X), false,
+                               store_as<int64_t, bool>, Folder{});
+  });
+}
+
+template <class Make>
+void run_float(const char* op, const Tensor& out, const Tensor& x, Make make) {
+  visit_float(x.dtype(), op, [&](auto tag) {
+    using X = typename decltype(tag)::type;
+    const auto folder = make(ComputeType<X>());
+    run<std::remove_const_t<decltype(folder)>, X, X>(out, x, folder);
+  });
+}
+
+/// What the reduction of no elements gives.
+void fill_empty(ReduceOp op, const Tensor& out) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAny:
+    case ReduceOp::kNorm: return fill_values(out, 0);
+    case ReduceOp::kProd:
+    case ReduceOp::kAll: return fill_values(out, 1);
+    case ReduceOp::kLogSumExp: return fill_values(out, reduce_math::kLowest<double>);
+    default: return fill_values(out, std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+}  // namespace
+
+void cpu::reduce(ReduceOp op, const Tensor& out, const Tensor& x, int64_t correction) {
+  if (out.numel() == 0) return;
+  if (x.numel() == 0) return fill_empty(op, out);
+  switch (op) {
+    case ReduceOp::kSum: return run_accumulating<reduce_math::Sum>(out, x);
+    case ReduceOp::kProd: return run_accumulating<reduce_math::Prod>(out, x);
+    case ReduceOp::kAmax: return run_extreme<reduce_math::Max>(out, x);
+    case ReduceOp::kAmin: return run_extreme<reduce_math::Min>(out, x);
+    case ReduceOp::kAll: return run_truth<reduce_math::Min>(out, x);
+    case ReduceOp::kAny: return run_truth<reduce_math::Max>(out, x);
+    case ReduceOp::kMean: {
+      const int64_t count = x.numel() / out.numel();
+      return run_float("mean", out, x, [&]<class A>(A) {
+        return reduce_fold::Simple<reduce_math::Sum<A>>{{static_cast<A>(count)}};
+      });
+    }
+    case ReduceOp::kVar:
+    case ReduceOp::kStd:
+      return run_float("var", out, x, [&]<class A>(A) {
+        return reduce_fold::Variance<A>{static_cast<A>(correction), op == ReduceOp::kStd};
+      });
+    case ReduceOp::kLogSumExp:
+      return run_float("logsumexp", out, x, []<class A>(A) { return reduce_fold::LogSumExp<A>{}; });
+    case ReduceOp::kNorm:
+      return visit_float(x.dtype(), "norm", [&](auto tag) {
+        using X = typename decltype(tag)::type;
+        run<reduce_fold::Norm, X, X>(out, x, {});
+      });
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,195 @@
+// How a block of numbers in cache becomes one partial result: the hot loops of reduce_cpu.cpp.
+//
+// A Folder<A> is what reduce_engine.h runs: for numbers of type `Value` and partial results of type
+// `Partial`
+//   fold(p, n)                     one partial from n adjacent numbers
+//   fold_rows(out, rows, n, cols)  out[c] = the partial of rows[0][c] … rows[n-1][c]
+//   join(a, b)                     a becomes the partial of both
+//   finish(partial)                the result
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "lathe/core/config.h"
+#include "lathe/ops/reduce_math.h"
+
+namespace lathe::reduce_fold {
+
+/// Folds into two 64-byte vectors of lanes whatever the machine, so that every machine rounds
+/// alike.
+template <class Op>
+LATHE_CLONES typename Op::Value fold_lanes(const typename Op::Value* p, int64_t n) {
+  using A = typename Op::Value;
+  constexpr int kLanes = 64 / sizeof(A);
+  typedef A Vector __attribute__((vector_size(64)));
+  A total = Op::kStart;
+  int64_t i = 0;
+  if (n >= 2 * kLanes) {
+    Vector a, b, x;
+    std::memcpy(&a, p, 64);
+    std::memcpy(&b, p + kLanes, 64);
+    for (i = 2 * kLanes; i + 2 * kLanes <= n; i += 2 * kLanes) {
+      std::memcpy(&x, p + i, 64);
+      Op::step(a, x);
+      std::memcpy(&x, p + i + kLanes, 64);
+      Op::step(b, x);
+    }
+    Op::step(a, b);
+    A lane[kLanes];
+    std::memcpy(lane, &a, 64);
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) Op::step(lane[l], lane[l + half]);
+    }
+    total = lane[0];
+  }
+  for (; i < n; ++i) Op::step(total, p[i]);
+  return total;
+}
+
+/// Four rows at a time, so that the partials are read and written once per four.
+template <class Op>
+LATHE_CLONES void fold_columns(typename Op::Value* __restrict__ out,
+                               const typename Op::Value* const* rows, int n, int64_t cols) {
+  using A = typename Op::Value;
+  for (int64_t c = 0; c < cols; ++c) out[c] = Op::kStart;
+  int r = 0;
+  for (; r + 4 <= n; r += 4) {
+    const A *p = rows[r], *q = rows[r + 1], *s = rows[r + 2], *t = rows[r + 3];
+    for (int64_t c = 0; c < cols; ++c) {
+      A left = p[c], right = s[c];
+      Op::step(left, q[c]);
+      Op::step(right, t[c]);
+      Op::step(left, right);
+      Op::step(out[c], left);
+    }
+  }
+  for (; r < n; ++r) {
+    const A* p = rows[r];
+    for (int64_t c = 0; c < cols; ++c) Op::step(out[c], p[c]);
+  }
+}
+
+/// Sum, Prod, Max, Min of reduce_math.h.
+template <class Op>
+struct Simple : Op {
+  using Value = typename Op::Value;
+  using Partial = Value;
+  static Partial start() { return Op::kStart; }
+  static Partial fold(const Value* p, int64_t n) { return fold_lanes<Op>(p, n); }
+  static void fold_rows(Partial* out, const Value* const* rows, int n, int64_t cols) {
+    fold_columns<Op>(out, rows, n, cols);
+  }
+  static void join(Partial& a, const Partial& b) { Op::step(a, b); }
+};
+
+/// Sum of squares, then the root. The numbers are f64 whatever the tensor holds.
+struct Norm {
+  using Value = double;
+  using Partial = double;
+  static Partial start() { return 0.0; }
+  LATHE_CLONES static Partial fold(const double* p, int64_t n) {
+    double lane[16] = {};
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+      for (int l = 0; l < 16; ++l) lane[l] += p[i + l] * p[i + l];
+    }
+    for (int l = 0; i < n; ++i, ++l) lane[l] += p[i] * p[i];
+    for (int half = 8; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) lane[l] += lane[l + half];
+    }
+    return lane[0];
+  }
+  LATHE_CLONES static void fold_rows(double* __restrict__ out, const double* const* rows, int n,
+                                     int64_t cols) {
+    for (int64_t c = 0; c < cols; ++c) out[c] = 0.0;
+    for (int r = 0; r < n; ++r) {
+      const double* p = rows[r];
+      for (int64_t c = 0; c < cols; ++c) out[c] += p[c] * p[c];
+    }
+  }
+  static void join(double& a, double b) { a += b; }
+  static double finish(double a) { return std::sqrt(a); }
+};
+
+/// Mean and squared deviations of a block by two passes, both in cache.
+template <class A>
+struct Variance {
+  using Value = A;
+  using Partial = reduce_math::Moments<A>;
+  A correction = A(1);
+  bool root = false;
+
+  static Partial start() { return {A(0), A(0), A(0)}; }
+  LATHE_CLONES static Partial fold(const A* p, int64_t n) {
+    using Sum = reduce_math::Sum<A>;
+    const A count = static_cast<A>(n), mean = fold_lanes<Sum>(p, n) / count;
+    constexpr int kLanes = 64 / sizeof(A);
+    A lane[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int l = 0; l < kLanes; ++l) {
+        const A d = p[i + l] - mean;
+        lane[l] += d * d;
+      }
+    }
+    for (int l = 0; i < n; ++i, ++l) lane[l] += (p[i] - mean) * (p[i] - mean);
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) lane[l] += lane[l + half];
+    }
+    return {count, mean, lane[0]};
+  }
+  LATHE_CLONES static void fold_rows(Partial* out, const A* const* rows, int n, int64_t cols) {
+    const A count = static_cast<A>(n);
+    for (int64_t c = 0; c < cols; ++c) out[c] = {count, A(0), A(0)};
+    for (int r = 0; r < n; ++r) {
+      for (int64_t c = 0; c < cols; ++c) out[c].mean += rows[r][c];
+    }
+    for (int64_t c = 0; c < cols; ++c) out[c].mean /= count;
+    for (int r = 0; r < n; ++r) {
+      for (int64_t c = 0; c < cols; ++c) {
+        const A d = rows[r][c] - out[c].mean;
+        out[c].m2 += d * d;
+      }
+    }
+  }
+  static void join(Partial& a, const Partial& b) { a.join(b); }
+  A finish(const Partial& a) const {
+    const A divisor = std::max(a.count - correction, A(0));
+    const A v = a.m2 / divisor;
+    return root ? std::sqrt(v) : v;
+  }
+};
+
+/// log(sum exp x): the largest of a block first, then the sum relative to it.
+template <class A>
+struct LogSumExp {
+  using Value = A;
+  using Partial = reduce_math::ScaledSum<A>;
+  static Partial start() { return {reduce_math::kLowest<A>, A(0)}; }
+  static Partial fold(const A* p, int64_t n) {
+    const A m = fold_lanes<reduce_math::Max<A>>(p, n);
+    if (std::isinf(m)) return {m, m > A(0) ? A(1) : A(0)};
+    A sum = A(0);
+    for (int64_t i = 0; i < n; ++i) sum += std::exp(p[i] - m);
+    return {m, sum};
+  }
+  static void fold_rows(Partial* out, const A* const* rows, int n, int64_t cols) {
+    for (int64_t c = 0; c < cols; ++c) {
+      A m = reduce_math::kLowest<A>, sum = A(0);
+      for (int r = 0; r < n; ++r) reduce_math::Max<A>::step(m, rows[r][c]);
+      if (std::isinf(m)) {
+        sum = m > A(0) ? A(1) : A(0);
+      } else {
+        for (int r = 0; r < n; ++r) sum += std::exp(rows[r][c] - m);
+      }
+      out[c] = {m, sum};
+    }
+  }
+  static void join(Partial& a, const Partial& b) { a.join(b); }
+  static A finish(const Partial& a) { return a.largest + std::log(a.sum); }
+};
+
+}  // namespace lathe::reduce_fold

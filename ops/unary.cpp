@@ -1,0 +1,186 @@
+// Elementwise ops of one operand: one line per op, with its gradient. Kernels: unary_cpu.cpp.
+// Contracts: unary.h.
+#include "lathe/ops/unary.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/binary.h"
+
+namespace lathe {
+
+using autograd::Needs;
+using autograd::record;
+using autograd::Saved;
+using autograd::SavedOutput;
+
+namespace {
+
+Tensor run(UnaryOp op, const Tensor& x, UnaryParams params = {}) {
+  Tensor y = empty_like(x);
+  LATHE_DISPATCH(x.device(), unary(op, y, x, params));
+  return y;
+}
+
+/// Integers and bool become the default dtype.
+Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, default_dtype()); }
+/// The same, and at least f32 under autocast.
+Tensor ranged(const Tensor& x) { return floating(amp::cast(amp::kFloat, x)); }
+
+/// An op whose gradient is written with its input: dx = gradient(dy, x).
+template <class G>
+Tensor from_input(const char* name, UnaryOp op, const Tensor& x, G gradient,
+                  UnaryParams params = {}) {
+  Tensor y = run(op, x, params);
+  record(name, y, {x}, [x = Saved(x), gradient](const Tensor& dy, const Needs&) {
+    return Tensors{gradient(dy, x.get())};
+  });
+  return y;
+}
+
+/// An op whose gradient is written with its output: dx = gradient(dy, y).
+template <class G>
+Tensor from_output(const char* name, UnaryOp op, const Tensor& x, G gradient,
+                   UnaryParams params = {}) {
+  Tensor y = run(op, x, params);
+  record(name, y, {x}, [y = SavedOutput(y), gradient](const Tensor& dy, const Needs&) {
+    return Tensors{gradient(dy, y.get())};
+  });
+  return y;
+}
+
+/// An op that is constant between its jumps: the gradient is zero, which an undefined tensor says.
+Tensor step_function(const char* name, UnaryOp op, const Tensor& x) {
+  Tensor y = run(op, x);
+  record(name, y, {x}, [](const Tensor& dy, const Needs&) { return Tensors{mul(dy, 0)}; });
+  return y;
+}
+
+/// floor, ceil, round, trunc of integers are the integers.
+Tensor rounding(const char* name, UnaryOp op, const Tensor& x) {
+  return is_floating(x.dtype()) ? step_function(name, op, x) : clone(x);
+}
+
+/// 1 where the condition holds, else 0, as a factor for dy.
+Tensor mask(const Tensor& condition, const Tensor& dy) { return cast(condition, dy.dtype()); }
+
+Tensor test(UnaryOp op, const Tensor& x, bool of_integers) {
+  Tensor y = empty_like(x, kBool);
+  if (is_floating(x.dtype())) {
+    LATHE_DISPATCH(x.device(), unary(op, y, x, UnaryParams{}));
+  } else {
+    fill_values(y, of_integers);
+  }
+  return y;
+}
+
+// clang-format off
+using T = const Tensor&;
+}  // namespace
+
+Tensor neg(T x)        { return from_input("neg", UnaryOp::kNeg, x, [](T dy, T) { return neg(dy); }); }
+Tensor abs(T x)        { return from_input("abs", UnaryOp::kAbs, x, [](T dy, T v) { return mul(dy, sign(v)); }); }
+Tensor square(T x)     { return from_input("square", UnaryOp::kSquare, x, [](T dy, T v) { return mul(mul(dy, v), 2); }); }
+Tensor sign(T x)       { return step_function("sign", UnaryOp::kSign, x); }
+Tensor floor(T x)      { return rounding("floor", UnaryOp::kFloor, x); }
+Tensor ceil(T x)       { return rounding("ceil", UnaryOp::kCeil, x); }
+Tensor round(T x)      { return rounding("round", UnaryOp::kRound, x); }
+Tensor trunc(T x)      { return rounding("trunc", UnaryOp::kTrunc, x); }
+Tensor exp(T x)        { return from_output("exp", UnaryOp::kExp, ranged(x), [](T dy, T y) { return mul(dy, y); }); }
+Tensor expm1(T x)      { return from_output("expm1", UnaryOp::kExpm1, ranged(x), [](T dy, T y) { return mul(dy, add(y, 1)); }); }
+Tensor log(T x)        { return from_input("log", UnaryOp::kLog, ranged(x), [](T dy, T v) { return div(dy, v); }); }
+Tensor log1p(T x)      { return from_input("log1p", UnaryOp::kLog1p, ranged(x), [](T dy, T v) { return div(dy, add(v, 1)); }); }
+Tensor log2(T x)       { return from_input("log2", UnaryOp::kLog2, ranged(x), [](T dy, T v) { return div(dy, mul(v, std::numbers::ln2)); }); }
+Tensor rsqrt(T x)      { return from_output("rsqrt", UnaryOp::kRsqrt, ranged(x), [](T dy, T y) { return mul(mul(dy, mul(square(y), y)), -0.5); }); }
+Tensor reciprocal(T x) { return from_output("reciprocal", UnaryOp::kReciprocal, ranged(x), [](T dy, T y) { return neg(mul(dy, square(y))); }); }
+Tensor sin(T x)        { return from_input("sin", UnaryOp::kSin, ranged(x), [](T dy, T v) { return mul(dy, cos(v)); }); }
+Tensor cos(T x)        { return from_input("cos", UnaryOp::kCos, ranged(x), [](T dy, T v) { return neg(mul(dy, sin(v))); }); }
+Tensor sqrt(T x)       { return from_output("sqrt", UnaryOp::kSqrt, floating(x), [](T dy, T y) { return div(dy, mul(y, 2)); }); }
+Tensor tanh(T x)       { return from_output("tanh", UnaryOp::kTanh, floating(x), [](T dy, T y) { return tanh_grad(dy, y); }); }
+Tensor sigmoid(T x)    { return from_output("sigmoid", UnaryOp::kSigmoid, floating(x), [](T dy, T y) { return sigmoid_grad(dy, y); }); }
+Tensor erf(T x)        { return from_input("erf", UnaryOp::kErf, floating(x), [](T dy, T v) {
+                           return mul(mul(dy, exp(neg(square(v)))), 2 * std::numbers::inv_sqrtpi); }); }
+Tensor relu(T x)       { return from_output("relu", UnaryOp::kRelu, x, [](T dy, T y) { return relu_grad(dy, y); }); }
+Tensor silu(T x)       { return from_input("silu", UnaryOp::kSilu, floating(x), [](T dy, T v) {
+                           const Tensor s = sigmoid(v);  // s (1 + v (1 - s))
+                           return mul(dy, mul(s, add(mul(v, sub(1, s)), 1))); }); }
+Tensor isnan(T x)      { return test(UnaryOp::kIsNan, x, false); }
+Tensor isinf(T x)      { return test(UnaryOp::kIsInf, x, false); }
+Tensor isfinite(T x)   { return test(UnaryOp::kIsFinite, x, true); }
+// clang-format on
+
+Tensor leaky_relu(const Tensor& x, double slope) {
+  const auto gradient = [slope](const Tensor& dy, const Tensor& v) {
+    const Tensor positive = mask(gt(v, 0), dy);
+    return mul(dy, add(mul(positive, 1 - slope), slope));
+  };
+  return from_input("leaky_relu", UnaryOp::kLeakyRelu, floating(x), gradient, {.a = slope});
+}
+
+Tensor elu(const Tensor& x, double alpha) {
+  const auto gradient = [alpha](const Tensor& dy, const Tensor& v) {
+    const Tensor positive =
+        mask(gt(v, 0), dy);  // min(v, 0) keeps exp finite where it is masked out
+    const Tensor slope = mul(exp(minimum(v, mul(v, 0))), alpha);
+    return mul(dy, add(positive, mul(sub(1, positive), slope)));
+  };
+  return from_input("elu", UnaryOp::kElu, floating(x), gradient, {.a = alpha});
+}
+
+Tensor gelu(const Tensor& x, const GeluOptions& options) {
+  if (options.tanh_approximation) {
+    const auto gradient = [](const Tensor& dy, const Tensor& v) {
+      constexpr double k = 0.79788456080286535588;  // sqrt(2/pi)
+      const Tensor v2 = square(v);
+      const Tensor t = tanh(mul(mul(v, add(mul(v2, 0.044715), 1)), k));
+      const Tensor inner = mul(add(mul(v2, 3 * 0.044715), 1), k);
+      const Tensor slope = mul(add(add(t, 1), mul(mul(v, sub(1, square(t))), inner)), 0.5);
+      return mul(dy, slope);
+    };
+    return from_input("gelu", UnaryOp::kGeluTanh, floating(x), gradient);
+  }
+  const auto gradient = [](const Tensor& dy, const Tensor& v) {  // Phi(v) + v phi(v)
+    const Tensor cdf = mul(add(erf(mul(v, std::numbers::sqrt2 / 2)), 1), 0.5);
+    const Tensor density =
+        mul(exp(mul(square(v), -0.5)), std::numbers::inv_sqrtpi / std::numbers::sqrt2);
+    return mul(dy, add(cdf, mul(v, density)));
+  };
+  return from_input("gelu", UnaryOp::kGelu, floating(x), gradient);
+}
+
+Tensor softplus(const Tensor& x, const SoftplusOptions& options) {
+  LATHE_CHECK(ValueError, options.beta > 0, "softplus: beta must be positive, got ", options.beta);
+  const auto gradient = [options](const Tensor& dy, const Tensor& v) {
+    const Tensor linear = mask(gt(mul(v, options.beta), options.threshold), dy);
+    const Tensor s = sigmoid(mul(v, options.beta));
+    return mul(dy, add(linear, mul(sub(1, linear), s)));
+  };
+  return from_input("softplus", UnaryOp::kSoftplus, floating(x), gradient,
+                    {.a = options.beta, .b = options.threshold});
+}
+
+Tensor clamp(const Tensor& x_in, const ClampOptions& options) {
+  LATHE_CHECK(ValueError, options.low || options.high, "clamp: neither end is given (x: ", x_in,
+              ")");
+  constexpr double kOpen = std::numeric_limits<double>::infinity();
+  const double low = options.low ? options.low->to<double>() : -kOpen;
+  const double high = options.high ? options.high->to<double>() : kOpen;
+  const bool floating_ends =
+      (options.low && options.low->is_floating()) || (options.high && options.high->is_floating());
+  const Tensor x = floating_ends ? floating(x_in) : x_in;
+  const auto gradient = [low, high](const Tensor& dy, const Tensor& v) {
+    return mul(dy, mask(logical_and(ge(v, low), le(v, high)), dy));
+  };
+  return from_input("clamp", UnaryOp::kClamp, x, gradient, {.a = low, .b = high});
+}
+
+Tensor clamp(const Tensor& x, Scalar low, Scalar high) {
+  return clamp(x, {.low = low, .high = high});
+}
+
+}  // namespace lathe

@@ -1,0 +1,113 @@
+// Elementwise ops of one operand.   x, y: the same shape; y keeps x's stride order.
+// "float" ops turn integers and bool into the default dtype; the others keep the dtype.
+// Arithmetic in ops/unary_math.h, shared by host and device; half types are computed in float.
+#pragma once
+
+#include <optional>
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+enum class UnaryOp : uint8_t {
+  kNeg,
+  kAbs,
+  kSign,
+  kSquare,
+  kRelu,
+  kClamp,
+  kFloor,
+  kCeil,
+  kRound,
+  kTrunc,  // dtype stays
+  kExp,
+  kExpm1,
+  kLog,
+  kLog1p,
+  kLog2,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kSin,
+  kCos,
+  kTanh,
+  kSigmoid,
+  kErf,
+  kLeakyRelu,
+  kElu,
+  kGelu,
+  kGeluTanh,
+  kSilu,
+  kSoftplus,  // float
+  kIsNan,
+  kIsInf,
+  kIsFinite,  // → bool
+};
+
+struct UnaryParams {
+  double a = 0,
+         b = 0;  // clamp: low, high; leaky_relu: slope; elu: alpha; softplus: beta, threshold
+};
+
+// clang-format off
+LATHE_API Tensor neg(const Tensor& x);         // -x                        grad twice; not for bool
+LATHE_API Tensor abs(const Tensor& x);         // |x|                       gradient 0 at 0
+LATHE_API Tensor sign(const Tensor& x);        // -1, 0, 1; NaN stays       gradient 0
+LATHE_API Tensor square(const Tensor& x);      // x^2                       grad twice
+LATHE_API Tensor floor(const Tensor& x);       // gradient 0, as for ceil, round, trunc
+LATHE_API Tensor ceil(const Tensor& x);
+LATHE_API Tensor round(const Tensor& x);       // halves to even
+LATHE_API Tensor trunc(const Tensor& x);
+LATHE_API Tensor exp(const Tensor& x);         // e^x                       grad twice; amp: float, as for the next seven
+LATHE_API Tensor expm1(const Tensor& x);       // e^x - 1, exact near 0
+LATHE_API Tensor log(const Tensor& x);         // ln x
+LATHE_API Tensor log1p(const Tensor& x);       // ln(1 + x), exact near 0
+LATHE_API Tensor log2(const Tensor& x);
+LATHE_API Tensor rsqrt(const Tensor& x);       // 1 / sqrt(x)
+LATHE_API Tensor reciprocal(const Tensor& x);  // 1 / x
+LATHE_API Tensor sin(const Tensor& x);
+LATHE_API Tensor cos(const Tensor& x);
+LATHE_API Tensor sqrt(const Tensor& x);        // gradient +inf at 0        grad twice
+LATHE_API Tensor tanh(const Tensor& x);
+LATHE_API Tensor sigmoid(const Tensor& x);     // 1 / (1 + e^-x)
+LATHE_API Tensor erf(const Tensor& x);
+LATHE_API Tensor relu(const Tensor& x);        // max(x, 0); NaN stays; gradient 0 at 0
+LATHE_API Tensor leaky_relu(const Tensor& x, double slope = 0.01);  // x > 0 ? x : slope * x
+LATHE_API Tensor elu(const Tensor& x, double alpha = 1.0);          // x > 0 ? x : alpha * (e^x - 1)
+LATHE_API Tensor silu(const Tensor& x);        // x * sigmoid(x)
+LATHE_API Tensor isnan(const Tensor& x);       // → bool, as the next two
+LATHE_API Tensor isinf(const Tensor& x);
+LATHE_API Tensor isfinite(const Tensor& x);
+// clang-format on
+
+struct GeluOptions {
+  bool tanh_approximation = false;  // true: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+};
+/// x * Phi(x), Phi the normal distribution function.   grad: x (twice).   ref: Hendrycks & Gimpel
+/// 2016 (arXiv:1606.08415).
+LATHE_API Tensor gelu(const Tensor& x, const GeluOptions& options = {});
+
+struct SoftplusOptions {
+  double beta = 1.0;
+  double threshold = 20.0;  // above beta * x = threshold the result is x itself
+};
+/// ln(1 + e^(beta x)) / beta.   grad: x (twice).
+LATHE_API Tensor softplus(const Tensor& x, const SoftplusOptions& options = {});
+
+struct ClampOptions {
+  std::optional<Scalar> low = {}, high = {};  // an absent end is open
+};
+/// min(max(x, low), high); NaN stays. The gradient passes in the closed interval.   grad: x
+/// (twice). throws: ValueError if both ends are absent.
+LATHE_API Tensor clamp(const Tensor& x, const ClampOptions& options);
+LATHE_API Tensor clamp(const Tensor& x, Scalar low, Scalar high);
+
+namespace cpu {
+/// out = op(x): out of x's dtype, or bool for the kIs… ops.
+void unary(UnaryOp op, const Tensor& out, const Tensor& x, UnaryParams params);
+}  // namespace cpu
+namespace cuda {
+void unary(UnaryOp op, const Tensor& out, const Tensor& x, UnaryParams params);
+}  // namespace cuda
+
+}  // namespace lathe
