@@ -3,19 +3,20 @@
 
     check_lists.py SOURCE_ROOT
 
-ops/CMakeLists.txt lists words instead of files: `conv2d` stands for conv2d.cpp and its backends.
+Some lists hold words instead of files: in ops/ `conv2d` stands for conv2d.cpp and its backends, in tests/fuzz/ `idx` for
+idx_fuzz.cpp.
 """
 import pathlib
 import re
 import sys
 
 FOLDERS = ["core", "autograd", "ops", "nn", "optim", "data", "tools", "tests", "examples"]
-BACKENDS = re.compile(r"_(cpu|dnnl|eigen|cuda|cudnn)$")
+SUFFIX = re.compile(r"_(cpu|dnnl|eigen|cuda|cudnn|fuzz)$")
 
 
 def names_of(path):
     """The words that may stand for this file in a list."""
-    return {path.name, path.stem, BACKENDS.sub("", path.stem)}
+    return {path.name, path.stem, SUFFIX.sub("", path.stem)}
 
 
 def listed(path, root):

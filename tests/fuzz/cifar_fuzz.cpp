@@ -1,0 +1,19 @@
+// CIFAR's binary files.
+#include "lathe/data/cifar.h"
+#include "lathe/tests/fuzz/fuzz.h"
+
+namespace lathe::fuzz {
+
+namespace {
+const data::CifarFormat kTwoRecords{
+    .name = "two", .records = 2, .label_bytes = 2, .label_at = 1, .classes = {20, 100}};
+}
+
+std::vector<std::string> seeds() {
+  const std::string record = std::string("\x03\x04") + std::string(3072, 'x');
+  return {record + record};
+}
+
+void feed(const std::string& bytes) { data::read_cifar({file_of(bytes)}, kTwoRecords); }
+
+}  // namespace lathe::fuzz
