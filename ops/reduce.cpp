@@ -20,10 +20,10 @@ namespace {
 
 /// Which dimensions go, and what is left.
 struct Extent {
-  Shape in;
-  Shape kept;  // reduced dimensions have size 1
-  Shape out;   // without them, unless keepdim
-  Dims dims;   // the reduced ones
+  Shape in = {};
+  Shape kept = {};  // reduced dimensions have size 1
+  Shape out = {};   // without them, unless keepdim
+  Dims dims = {};   // the reduced ones
   int64_t count = 1;
 
   /// A tensor of y's shape with the reduced dimensions back, so that it broadcasts against x.
@@ -110,7 +110,7 @@ static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims
   Tensor y = run(op, x, e, x.dtype());
   autograd::record(
       name, y, {x}, [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
-        const Tensor won = eq(x.get(), e.restore(y.get().detach()));
+        const Tensor won = eq(x.get(), e.restore(y.get()));
         const Tensor winners = cast(sum_in(won, extent_of("sum", won, e.dims, true)), dy.dtype());
         return Tensors{mul(cast(won, dy.dtype()), div(e.restore(dy), winners))};
       });

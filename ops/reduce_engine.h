@@ -157,6 +157,7 @@ class Inner {
  private:
   typename Folder::Partial fold_chunk(const char* in, int64_t chunk) const {
     const int64_t end = std::min(blocks_, (chunk + 1) * kChunkBlocks);
+    if (blocks_ == 1) return fold_block(in, 0);
     typename Folder::Partial total = Folder::start();
     for (int64_t b = chunk * kChunkBlocks; b < end; ++b) {
       Folder::join(total, fold_block(in, b));
@@ -167,6 +168,11 @@ class Inner {
   /// A piece of one long row, or several short rows gathered.
   typename Folder::Partial fold_block(const char* in, int64_t block) const {
     A gathered[kBlock];
+    if (blocks_ == 1 && rows_ == 1) {  // the usual case of short rows: nothing to work out
+      if (direct_) return Folder::fold(reinterpret_cast<const A*>(in), row_.size);
+      load_(gathered, in, row_.size, row_.in);
+      return Folder::fold(gathered, row_.size);
+    }
     const int64_t first = block / pieces_ * group_, count = std::min(group_, rows_ - first);
     const int64_t start = block % pieces_ * kBlock, n = std::min(kBlock, row_.size - start);
     Walk row(plan_.reduced, first);

@@ -11,35 +11,26 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "lathe/core/config.h"
 #include "lathe/ops/reduce_math.h"
 
 namespace lathe::reduce_fold {
 
-/// Folds into two 64-byte vectors of lanes whatever the machine, so that every machine rounds
+/// Folds into 128 bytes of lanes whatever the machine's vectors, so that every machine rounds
 /// alike.
 template <class Op>
-LATHE_CLONES typename Op::Value fold_lanes(const typename Op::Value* p, int64_t n) {
+LATHE_CLONES typename Op::Value fold_lanes(const typename Op::Value* __restrict__ p, int64_t n) {
   using A = typename Op::Value;
-  constexpr int kLanes = 64 / sizeof(A);
-  typedef A Vector __attribute__((vector_size(64)));
+  constexpr int kLanes = 128 / sizeof(A);
   A total = Op::kStart;
   int64_t i = 0;
-  if (n >= 2 * kLanes) {
-    Vector a, b, x;
-    std::memcpy(&a, p, 64);
-    std::memcpy(&b, p + kLanes, 64);
-    for (i = 2 * kLanes; i + 2 * kLanes <= n; i += 2 * kLanes) {
-      std::memcpy(&x, p + i, 64);
-      Op::step(a, x);
-      std::memcpy(&x, p + i + kLanes, 64);
-      Op::step(b, x);
-    }
-    Op::step(a, b);
+  if (n >= kLanes) {
     A lane[kLanes];
-    std::memcpy(lane, &a, 64);
+    for (int l = 0; l < kLanes; ++l) lane[l] = p[l];
+    for (i = kLanes; i + kLanes <= n; i += kLanes) {
+      for (int l = 0; l < kLanes; ++l) Op::step(lane[l], p[i + l]);
+    }
     for (int half = kLanes / 2; half > 0; half /= 2) {
       for (int l = 0; l < half; ++l) Op::step(lane[l], lane[l + half]);
     }
@@ -122,6 +113,7 @@ struct Variance {
   A correction = A(1);
   bool root = false;
 
+  static constexpr int64_t kStrip = 64;  // columns at a time
   static Partial start() { return {A(0), A(0), A(0)}; }
   LATHE_CLONES static Partial fold(const A* p, int64_t n) {
     using Sum = reduce_math::Sum<A>;
@@ -143,16 +135,19 @@ struct Variance {
   }
   LATHE_CLONES static void fold_rows(Partial* out, const A* const* rows, int n, int64_t cols) {
     const A count = static_cast<A>(n);
-    for (int64_t c = 0; c < cols; ++c) out[c] = {count, A(0), A(0)};
-    for (int r = 0; r < n; ++r) {
-      for (int64_t c = 0; c < cols; ++c) out[c].mean += rows[r][c];
-    }
-    for (int64_t c = 0; c < cols; ++c) out[c].mean /= count;
-    for (int r = 0; r < n; ++r) {
-      for (int64_t c = 0; c < cols; ++c) {
-        const A d = rows[r][c] - out[c].mean;
-        out[c].m2 += d * d;
+    for (int64_t start = 0; start < cols; start += kStrip) {
+      const int64_t width = std::min(kStrip, cols - start);
+      A mean[kStrip] = {}, m2[kStrip] = {};
+      for (int r = 0; r < n; ++r) {
+        const A* p = rows[r] + start;
+        for (int64_t c = 0; c < width; ++c) mean[c] += p[c];
       }
+      for (int64_t c = 0; c < width; ++c) mean[c] /= count;
+      for (int r = 0; r < n; ++r) {
+        const A* p = rows[r] + start;
+        for (int64_t c = 0; c < width; ++c) m2[c] += (p[c] - mean[c]) * (p[c] - mean[c]);
+      }
+      for (int64_t c = 0; c < width; ++c) out[start + c] = {count, mean[c], m2[c]};
     }
   }
   static void join(Partial& a, const Partial& b) { a.join(b); }

@@ -30,10 +30,7 @@ struct Sum {
   using Value = A;
   A divisor = A(1);
   static constexpr A kStart = A(0);
-  template <class V>
-  [[gnu::always_inline]] LATHE_HD static void step(V& a, const V& x) {
-    a += x;
-  }
+  [[gnu::always_inline]] LATHE_HD static void step(A& a, A x) { a += x; }
   LATHE_HD A finish(A a) const { return a / divisor; }
 };
 
@@ -41,21 +38,19 @@ template <class A>
 struct Prod {
   using Value = A;
   static constexpr A kStart = A(1);
-  template <class V>
-  [[gnu::always_inline]] LATHE_HD static void step(V& a, const V& x) {
-    a *= x;
-  }
+  [[gnu::always_inline]] LATHE_HD static void step(A& a, A x) { a *= x; }
   LATHE_HD A finish(A a) const { return a; }
 };
 
-/// NaN wins: `x != x` takes it, and once a is NaN, `x > a` is false.
+/// NaN wins: `x != x` takes it, and once a is NaN, `x > a` is false. Two selections, because
+/// compilers turn them into vector code and one with an `or` not.
 template <class A>
 struct Max {
   using Value = A;
   static constexpr A kStart = kLowest<A>;
-  template <class V>
-  [[gnu::always_inline]] LATHE_HD static void step(V& a, const V& x) {
-    a = (x > a) | (x != x) ? x : a;
+  [[gnu::always_inline]] LATHE_HD static void step(A& a, A x) {
+    a = x > a ? x : a;
+    a = x != x ? x : a;
   }
   LATHE_HD A finish(A a) const { return a; }
 };
@@ -64,9 +59,9 @@ template <class A>
 struct Min {
   using Value = A;
   static constexpr A kStart = kHighest<A>;
-  template <class V>
-  [[gnu::always_inline]] LATHE_HD static void step(V& a, const V& x) {
-    a = (x < a) | (x != x) ? x : a;
+  [[gnu::always_inline]] LATHE_HD static void step(A& a, A x) {
+    a = x < a ? x : a;
+    a = x != x ? x : a;
   }
   LATHE_HD A finish(A a) const { return a; }
 };

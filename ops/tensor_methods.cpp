@@ -4,6 +4,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/reduce.h"
+#include "lathe/ops/softmax.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 
@@ -36,6 +37,9 @@ Tensor Tensor::sum() const { return lathe::sum(*this); }
 Tensor Tensor::sum(const Dims& dims, ReduceOptions options) const { return lathe::sum(*this, dims, options); }
 Tensor Tensor::mean() const { return lathe::mean(*this); }
 Tensor Tensor::mean(const Dims& dims, ReduceOptions options) const { return lathe::mean(*this, dims, options); }
+Tensor Tensor::max() const { return lathe::max(*this); }
+Tensor Tensor::min() const { return lathe::min(*this); }
+Tensor Tensor::argmax(int64_t dim) const { return lathe::argmax(*this, dim); }
 Tensor Tensor::neg() const { return lathe::neg(*this); }
 Tensor Tensor::abs() const { return lathe::abs(*this); }
 Tensor Tensor::exp() const { return lathe::exp(*this); }
@@ -46,6 +50,7 @@ Tensor Tensor::tanh() const { return lathe::tanh(*this); }
 Tensor Tensor::sigmoid() const { return lathe::sigmoid(*this); }
 Tensor Tensor::relu() const { return lathe::relu(*this); }
 Tensor Tensor::pow(Scalar exponent) const { return lathe::pow(*this, exponent); }
+Tensor Tensor::softmax(int64_t dim) const { return lathe::softmax(*this, dim); }
 
 const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const { return lathe::add_(*this, other, alpha); }
 const Tensor& Tensor::add_(Scalar value) const { return lathe::add_(*this, value); }

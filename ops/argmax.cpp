@@ -1,0 +1,85 @@
+// Extremes with their index: checks and gradient; see argmax.h. CPU kernel: argmax_cpu.cpp.
+#include "lathe/ops/argmax.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/views.h"
+
+namespace lathe {
+
+using autograd::Needs;
+
+namespace {
+
+struct Extremes {
+  Tensor values, indices;  // the reduced dimension has size 1
+};
+
+/// Acts 2 and 3 along dimension `dim`.
+Extremes find(const char* op, bool largest, const Tensor& x, int dim, bool want_values) {
+  Shape kept = x.shape();
+  if (x.ndim() > 0) kept[dim] = 1;
+  const int64_t n = x.ndim() > 0 ? x.shape()[dim] : 1;
+  LATHE_CHECK(ShapeError, n > 0, op, ": dimension ", dim, " has no elements (x: ", x, ")");
+  int64_t inner = 1;
+  for (int d = dim + 1; d < x.ndim(); ++d) inner *= x.shape()[d];
+
+  Extremes y{{}, empty(kept, {.dtype = kI64, .device = x.device()})};
+  if (want_values) y.values = empty(kept, {.dtype = x.dtype(), .device = x.device()});
+  LATHE_DISPATCH(x.device(), extreme(largest, y.values, y.indices, contiguous(x), n, inner));
+  return y;
+}
+
+/// True in that element along `dim` which `at` names.
+Tensor at_index(const Tensor& at, const Shape& shape, int dim) {
+  if (shape.empty()) return ones({}, {.dtype = kBool, .device = at.device()});
+  Shape line = Dims::filled(shape.size(), 1);
+  line[dim] = shape[dim];
+  return eq(at, view(arange(shape[dim], {.device = at.device()}), line));
+}
+
+ValuesAndIndices along(const char* op, bool largest, const Tensor& x, int64_t dim_in,
+                       ReduceOptions opt) {
+  const int dim = wrap_dim(op, dim_in, x.ndim());
+  const auto [values, indices] = find(op, largest, x.detach(), dim, true);
+  autograd::record(op, values, {x},
+                   [at = indices, shape = x.shape(), dim](const Tensor& dy, const Needs&) {
+                     return Tensors{mul(dy, cast(at_index(at, shape, dim), dy.dtype()))};
+                   });
+  if (opt.keepdim || x.ndim() == 0) return {values, indices};
+  return {squeeze(values, dim), squeeze(indices, dim)};
+}
+
+Tensor index_along(const char* op, bool largest, const Tensor& x, int64_t dim_in,
+                   ReduceOptions opt) {
+  const int dim = wrap_dim(op, dim_in, x.ndim());
+  const Tensor indices = find(op, largest, x.detach(), dim, false).indices;
+  return opt.keepdim || x.ndim() == 0 ? indices : squeeze(indices, dim);
+}
+
+Tensor index_in_all(const char* op, bool largest, const Tensor& x) {
+  LATHE_CHECK(ShapeError, x.numel() > 0, op, ": the tensor has no elements (x: ", x, ")");
+  return index_along(op, largest, flatten(x.detach()), 0, {});
+}
+
+}  // namespace
+
+ValuesAndIndices max(const Tensor& x, int64_t dim, ReduceOptions opt) {
+  return along("max", true, x, dim, opt);
+}
+ValuesAndIndices min(const Tensor& x, int64_t dim, ReduceOptions opt) {
+  return along("min", false, x, dim, opt);
+}
+Tensor argmax(const Tensor& x) { return index_in_all("argmax", true, x); }
+Tensor argmax(const Tensor& x, int64_t dim, ReduceOptions opt) {
+  return index_along("argmax", true, x, dim, opt);
+}
+Tensor argmin(const Tensor& x) { return index_in_all("argmin", false, x); }
+Tensor argmin(const Tensor& x, int64_t dim, ReduceOptions opt) {
+  return index_along("argmin", false, x, dim, opt);
+}
+
+}  // namespace lathe

@@ -1,0 +1,32 @@
+// softmax and log_softmax along one dimension.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// y = exp(x - m) / sum exp(x - m) along `dim`, m = max(x): each line of y is a distribution.
+///   x  any shape   →  the same shape
+/// dtypes: f16, bf16, f32, f64; computed in f32 or wider. A line of all -inf, or with a NaN or
+/// +inf, gives NaN. grad: x (twice).   amp: float.   throws: IndexError, DTypeError.
+LATHE_API Tensor softmax(const Tensor& x, int64_t dim);
+
+/// y = (x - m) - log(sum exp(x - m)): finite for all finite x, where log(softmax(x)) would give
+/// -inf. Shapes, dtypes, grad, amp, throws: as softmax.
+LATHE_API Tensor log_softmax(const Tensor& x, int64_t dim);
+
+namespace cpu {
+/// Along the middle dimension of the contiguous x [outer, n, inner], given by n and inner; y
+/// likewise.
+void softmax_forward(bool log, const Tensor& y, const Tensor& x, int64_t n, int64_t inner);
+/// dx = y * (dy - sum dy*y), or for log: dx = dy - exp(y) * sum dy.
+void softmax_backward(bool log, const Tensor& dx, const Tensor& y, const Tensor& dy, int64_t n,
+                      int64_t inner);
+}  // namespace cpu
+namespace cuda {
+void softmax_forward(bool log, const Tensor& y, const Tensor& x, int64_t n, int64_t inner);
+void softmax_backward(bool log, const Tensor& dx, const Tensor& y, const Tensor& dy, int64_t n,
+                      int64_t inner);
+}  // namespace cuda
+
+}  // namespace lathe

@@ -1,0 +1,108 @@
+// CPU kernels of softmax and log_softmax; see softmax.h. Everything happens on lines of the compute
+// type: half types are widened into scratch, and lines that are not adjacent in memory are
+// gathered.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "lathe/core/strided_loop.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/core/visit.h"
+#include "lathe/ops/exp_math.h"
+#include "lathe/ops/reduce_fold.h"
+#include "lathe/ops/softmax.h"
+
+namespace lathe {
+
+namespace {
+
+using reduce_fold::fold_lanes;
+using reduce_math::Max;
+using reduce_math::Sum;
+
+template <class A>
+LATHE_CLONES void forward_line(bool log, A* __restrict__ y, const A* __restrict__ x, int64_t n) {
+  const A m = fold_lanes<Max<A>>(x, n);
+  for (int64_t i = 0; i < n; ++i) y[i] = math::fast_exp(x[i] - m);
+  const A sum = fold_lanes<Sum<A>>(y, n);
+  if (log) {
+    const A log_sum = std::log(sum);
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) - log_sum;
+  } else {
+    const A scale = A(1) / sum;
+    for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+  }
+}
+
+template <class A>
+LATHE_CLONES void backward_line(bool log, A* __restrict__ dx, const A* __restrict__ y,
+                                const A* __restrict__ dy, int64_t n) {
+  if (log) {
+    const A sum = fold_lanes<Sum<A>>(dy, n);
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - math::fast_exp(y[i]) * sum;
+  } else {
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * y[i];
+    const A sum = fold_lanes<Sum<A>>(dx, n);
+    for (int64_t i = 0; i < n; ++i) dx[i] -= y[i] * sum;
+  }
+}
+
+/// Calls line(out, in...) for each line of [outer, n, inner], in compute type and adjacent in
+/// memory.
+template <class T, int kInputs, class Line>
+void for_lines(T* out, const T* const (&in)[kInputs], int64_t outer, int64_t n, int64_t inner,
+               Line line) {
+  using A = ComputeType<T>;
+  const bool in_place = std::is_same_v<A, T> && inner == 1;
+  const int64_t grain = std::max<int64_t>(1, kParallelGrain / 4 / std::max<int64_t>(n, 1));
+  parallel_for(outer * inner, grain, [&](int64_t begin, int64_t end) {
+    std::vector<A> scratch(static_cast<size_t>(in_place ? 0 : n * (kInputs + 1)));
+    for (int64_t l = begin; l < end; ++l) {
+      const int64_t start = l / inner * n * inner + l % inner;
+      A* y = scratch.data();
+      const A* x[kInputs];
+      if constexpr (std::is_same_v<A, T>) {
+        if (in_place) {
+          for (int k = 0; k < kInputs; ++k) x[k] = in[k] + start;
+          line(out + start, x);
+          continue;
+        }
+      }
+      for (int k = 0; k < kInputs; ++k) {
+        A* gathered = scratch.data() + (k + 1) * n;
+        for (int64_t i = 0; i < n; ++i) gathered[i] = static_cast<A>(in[k][start + i * inner]);
+        x[k] = gathered;
+      }
+      line(y, x);
+      for (int64_t i = 0; i < n; ++i) out[start + i * inner] = static_cast<T>(y[i]);
+    }
+  });
+}
+
+}  // namespace
+
+void cpu::softmax_forward(bool log, const Tensor& y, const Tensor& x, int64_t n, int64_t inner) {
+  if (x.numel() == 0) return;
+  visit_float(x.dtype(), "softmax", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = ComputeType<T>;
+    const T* const in[] = {x.data<T>()};
+    for_lines<T>(y.data<T>(), in, x.numel() / (n * inner), n, inner,
+                 [&](A* out, const A* const* line) { forward_line<A>(log, out, line[0], n); });
+  });
+}
+
+void cpu::softmax_backward(bool log, const Tensor& dx, const Tensor& y, const Tensor& dy, int64_t n,
+                           int64_t inner) {
+  if (y.numel() == 0) return;
+  visit_float(y.dtype(), "softmax", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = ComputeType<T>;
+    const T* const in[] = {y.data<T>(), dy.data<T>()};
+    for_lines<T>(
+        dx.data<T>(), in, y.numel() / (n * inner), n, inner,
+        [&](A* out, const A* const* line) { backward_line<A>(log, out, line[0], line[1], n); });
+  });
+}
+
+}  // namespace lathe
