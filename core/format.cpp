@@ -29,4 +29,13 @@ void append_text(std::string& out, double value) {
   }
 }
 
+std::string readable_bytes(uint64_t bytes) {
+  if (bytes < 1024) return concat(bytes, bytes == 1 ? " byte" : " bytes");
+  static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  int unit = 0;
+  for (; value >= 1024 && unit < 5; ++unit) value /= 1024;
+  return concat(std::round(value * 100) / 100, " ", kUnits[unit]);
+}
+
 }  // namespace lathe

@@ -36,4 +36,7 @@ std::string concat(const Args&... args) {
   return out;
 }
 
+/// A size for people: "0 bytes", "512 bytes", "1.5 KiB", "3.21 GiB".
+LATHE_API std::string readable_bytes(uint64_t bytes);
+
 }  // namespace lathe

@@ -1,0 +1,83 @@
+// Memory from the operating system; see system_memory.h.
+#include "lathe/core/system_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+
+#if defined(__SANITIZE_ADDRESS__)
+#  include <sanitizer/asan_interface.h>
+#endif
+
+namespace lathe::system_memory {
+
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+size_t round_up(size_t bytes, size_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
+
+// Mapped directly, so that it returns to the system the moment it is released (malloc may keep it),
+// and aligned to a huge page: one page fault per 2 MiB instead of 512 when a new tensor is first
+// written.
+void* map(size_t bytes) noexcept {
+  const size_t mapped = bytes + kHugePage;
+  void* start = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (start == MAP_FAILED) return nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(start);
+  const uintptr_t aligned = round_up(address, kHugePage);
+  const size_t before = aligned - address, after = kHugePage - before;
+  if (before != 0) munmap(start, before);
+  if (after != 0) munmap(reinterpret_cast<void*>(aligned + bytes), after);
+  void* block = reinterpret_cast<void*>(aligned);
+  madvise(block, bytes, MADV_HUGEPAGE);  // a wish: where it is not granted, small pages work too
+  return block;
+}
+
+}  // namespace
+
+void* allocate(size_t bytes) noexcept {
+  if (bytes < kMapBytes) return allocate_plain(bytes);
+  return fault().hit() ? nullptr : map(round_up(bytes, kPage));
+}
+
+void release(void* block, size_t bytes) noexcept {
+  if (bytes < kMapBytes) return release_plain(block);
+  munmap(block, round_up(bytes, kPage));
+}
+
+void* allocate_plain(size_t bytes) noexcept {
+  if (fault().hit()) return nullptr;
+  const size_t alignment = bytes >= kPage ? kPage : kAlignment;
+  return std::aligned_alloc(alignment, round_up(bytes, alignment));
+}
+
+void release_plain(void* block) noexcept { std::free(block); }
+
+FaultPoint& fault() noexcept {
+  static constinit FaultPoint point;
+  return point;
+}
+
+size_t physical_bytes() noexcept {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) : 0;
+}
+
+void poison([[maybe_unused]] void* block, [[maybe_unused]] size_t bytes) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(block, bytes);
+#endif
+}
+
+void unpoison([[maybe_unused]] void* block, [[maybe_unused]] size_t bytes) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(block, bytes);
+#endif
+}
+
+}  // namespace lathe::system_memory
