@@ -16,7 +16,8 @@ function(lathe_target_flags target)
   set_target_properties(${target} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  set(flags -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off
+  # Options structs are written {.stride = 2}: what is not named keeps its default, on purpose.
+  set(flags -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -ffp-contract=off
       "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" "-fmacro-prefix-map=${PROJECT_BINARY_DIR}/include/lathe/=")
   if(LATHE_HAS_MARCH)
     list(APPEND flags "-march=${LATHE_MARCH}")
