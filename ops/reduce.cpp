@@ -2,12 +2,17 @@
 #include "lathe/ops/reduce.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/strided_adjoint.h"
+#include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -102,6 +107,49 @@ Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions opt) {
   return y;
 }
 
+/// `part` at [start, start + its length) of the last dimension of a tensor [rows, n], zero
+/// elsewhere.
+static Tensor placed(const Tensor& part, int64_t start, int64_t n) {
+  const Geometry base = dense_geometry({part.dim(0), n});
+  return scatter_strided(part, {part.shape(), base.strides, start}, base);
+}
+
+/// Of x [rows, n]: at each place the product of the other elements of its row, without a division,
+/// so that zeros do no harm. Pairs are multiplied, the problem is solved for the n/2 products, and
+/// each element takes its partner along.
+static Tensor product_of_others(const Tensor& x) {
+  const int64_t n = x.dim(1), half = n / 2, rest = n - 2 * half;
+  if (n <= 1) return ones_like(x);
+  const Tensor a = narrow(x, 1, 0, half), b = narrow(x, 1, half, half);
+  Tensor pairs = mul(a, b);
+  if (rest > 0)
+    pairs = add(placed(pairs, 0, half + 1), placed(narrow(x, 1, 2 * half, 1), half, half + 1));
+  const Tensor others = product_of_others(pairs), of_pairs = narrow(others, 1, 0, half);
+  Tensor result = add(placed(mul(of_pairs, b), 0, n), placed(mul(of_pairs, a), half, n));
+  if (rest > 0) result = add(result, placed(narrow(others, 1, half, 1), 2 * half, n));
+  return result;
+}
+
+Tensor prod(const Tensor& x) { return prod(x, {}); }
+Tensor prod(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
+  const Tensor x = amp::cast(amp::kFloat, x_in);
+  const Extent e = extent_of("prod", x, dims, opt.keepdim);
+  Tensor y = run(ReduceOp::kProd, x, e, is_floating(x.dtype()) ? x.dtype() : kI64);
+  autograd::record("prod", y, {x}, [x = Saved(x), e](const Tensor& dy, const Needs&) {
+    // x as [kept, reduced], and the way back.
+    Dims order, back = Dims::filled(e.in.size(), 0);
+    for (int d = 0; d < e.in.size(); ++d) {
+      if (std::find(e.dims.begin(), e.dims.end(), d) == e.dims.end()) order.push_back(d);
+    }
+    for (const int64_t d : e.dims) order.push_back(d);
+    for (int d = 0; d < order.size(); ++d) back[static_cast<int>(order[d])] = d;
+    const Tensor moved = permute(x.get(), order);
+    const Tensor others = product_of_others(reshape(moved, {numel_of(e.kept), e.count}));
+    return Tensors{mul(permute(reshape(others, moved.shape()), back), e.restore(dy))};
+  });
+  return y;
+}
+
 /// amax and amin: equal extremes share the gradient evenly.
 static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims& dims,
                       ReduceOptions opt) {
@@ -174,6 +222,27 @@ Tensor norm(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
                    [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
                      return Tensors{mul(x.get(), e.restore(div(dy, or_one(y.get()))))};
                    });
+  return y;
+}
+
+/// y with -inf raised to the dtype's lowest number: exp(x - y) is then 0 and not NaN where a line
+/// is all -inf.
+static Tensor finite_below(const Tensor& y) {
+  const double lowest = visit_float(y.dtype(), "logsumexp", [](auto tag) {
+    return static_cast<double>(std::numeric_limits<typename decltype(tag)::type>::lowest());
+  });
+  return clamp(y, {.low = lowest});
+}
+
+Tensor logsumexp(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
+  const Tensor x = amp::cast(amp::kFloat, x_in);
+  check_floating("logsumexp", x);
+  const Extent e = extent_of("logsumexp", x, dims, opt.keepdim);
+  Tensor y = run(ReduceOp::kLogSumExp, x, e, x.dtype());
+  autograd::record(
+      "logsumexp", y, {x}, [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
+        return Tensors{mul(exp(sub(x.get(), e.restore(finite_below(y.get())))), e.restore(dy))};
+      });
   return y;
 }
 

@@ -1,0 +1,32 @@
+// Running sums: checks and gradient; see cumsum.h. CPU kernel: cumsum_cpu.cpp.
+#include "lathe/ops/cumsum.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/cast.h"
+
+namespace lathe {
+
+using autograd::Needs;
+
+/// The gradient of a running sum is the running sum of dy from the other end.
+static Tensor running_sum(const Tensor& x, int dim, bool reverse) {
+  const int64_t n = x.ndim() == 0 ? 1 : x.shape()[dim];
+  int64_t inner = 1;
+  for (int d = dim + 1; d < x.ndim(); ++d) inner *= x.shape()[d];
+  const DType dtype = is_floating(x.dtype()) ? x.dtype() : kI64;
+  Tensor y = empty(x.shape(), {.dtype = dtype, .device = x.device()});
+  LATHE_DISPATCH(x.device(), cumsum(y, contiguous(x.detach()), n, inner, reverse));
+  autograd::record("cumsum", y, {x}, [dim, reverse](const Tensor& dy, const Needs&) {
+    return Tensors{running_sum(dy, dim, !reverse)};
+  });
+  return y;
+}
+
+Tensor cumsum(const Tensor& x_in, int64_t dim) {
+  const Tensor x = amp::cast(amp::kFloat, x_in);
+  return running_sum(x, wrap_dim("cumsum", dim, x.ndim()), false);
+}
+
+}  // namespace lathe

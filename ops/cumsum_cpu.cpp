@@ -1,0 +1,63 @@
+// CPU kernel of cumsum; see cumsum.h. Each line is summed in order; lines are shared out among the
+// threads.
+#include <algorithm>
+
+#include "lathe/core/strided_loop.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/core/visit.h"
+#include "lathe/ops/cumsum.h"
+
+namespace lathe {
+
+namespace {
+
+constexpr int64_t kColumns = 64;  // adjacent lines that are summed together
+
+/// One digit reserve more than the result has: rounding happens once, when it is stored.
+template <class T>
+struct Wide {
+  using type = SumType<T>;
+};
+template <>
+struct Wide<float> {
+  using type = double;
+};
+template <>
+struct Wide<int64_t> {
+  using type = uint64_t;  // wraps
+};
+
+template <class Out, class T>
+void run(Out* y, const T* x, int64_t outer, int64_t n, int64_t inner, bool reverse) {
+  using A = typename Wide<Out>::type;
+  const int64_t tiles = (inner + kColumns - 1) / kColumns;
+  const int64_t grain = std::max<int64_t>(1, kParallelGrain / (n * std::min(inner, kColumns)));
+  const int64_t step = reverse ? -inner : inner;
+  parallel_for(outer * tiles, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t first = item % tiles * kColumns, width = std::min(kColumns, inner - first);
+      int64_t at = item / tiles * n * inner + first + (reverse ? (n - 1) * inner : 0);
+      A total[kColumns] = {};
+      for (int64_t i = 0; i < n; ++i, at += step) {
+        for (int64_t c = 0; c < width; ++c) {
+          total[c] += static_cast<A>(x[at + c]);
+          y[at + c] = static_cast<Out>(total[c]);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void cpu::cumsum(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool reverse) {
+  if (x.numel() == 0) return;
+  const int64_t outer = x.numel() / (n * inner);
+  visit_all(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Out = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
+    run(y.data<Out>(), x.data<T>(), outer, n, inner, reverse);
+  });
+}
+
+}  // namespace lathe

@@ -1,0 +1,133 @@
+// How tests compare tensors, and the layouts in which every op must work.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lathe/autograd/gradcheck.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/views.h"
+
+namespace lathe::test {
+
+/// Tolerance of the comparison rule |a-b| <= tol * (max|b| + 1): a few ulp of each type.
+inline double tolerance_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF64: return 1e-12;
+    case DType::kF32: return 1e-5;
+    case DType::kF16: return 2e-3;
+    case DType::kBF16: return 1.6e-2;
+    default: return 0;
+  }
+}
+
+/// "" if `got` equals `want` by the rule (NaN equals NaN, infinities must match); else the worst element.
+inline std::string difference(const Tensor& got, const std::vector<double>& want, double tol) {
+  const std::vector<double> values = got.to_vector<double>();
+  if (values.size() != want.size()) {
+    return concat("got ", values.size(), " values, want ", want.size());
+  }
+  double largest = 0;
+  for (const double w : want) {
+    if (std::isfinite(w)) largest = std::max(largest, std::fabs(w));
+  }
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (std::isnan(want[i]) && std::isnan(values[i])) continue;
+    if (values[i] == want[i]) continue;
+    if (!(std::fabs(values[i] - want[i]) <= tol * (largest + 1))) {
+      return concat("element ", i, ": got ", values[i], ", want ", want[i], " (", got, ")");
+    }
+  }
+  return "";
+}
+inline std::string difference(const Tensor& got, const Tensor& want, double tol) {
+  if (!(got.shape() == want.shape())) return concat("got ", got, ", want ", want);
+  return difference(got, want.to_vector<double>(), tol);
+}
+
+/// The same values as `t` in memory laid out in other ways.
+struct Layout {
+  const char* name;
+  std::function<Tensor(const Tensor&)> apply;
+};
+inline const std::vector<Layout>& layouts() {
+  static const std::vector<Layout> all = {
+      {"contiguous", [](const Tensor& t) { return t; }},
+      {"transposed",
+       [](const Tensor& t) {
+         if (t.ndim() < 2) return t;
+         const Tensor dense = t.transpose(0, -1).contiguous();
+         return dense.transpose(0, -1);
+       }},
+      {"sliced",
+       [](const Tensor& t) {
+         if (t.ndim() == 0) return t;
+         Shape wide = t.shape();
+         wide[t.ndim() - 1] = wide[t.ndim() - 1] * 2 + 1;
+         const Tensor room = zeros(wide, {.dtype = t.dtype()});
+         const Tensor part = room.slice(-1, 1, wide.back(), 2);
+         part.copy_(t);
+         return part;
+       }},
+  };
+  return all;
+}
+
+using Function = std::function<Tensor(const Tensors&)>;
+
+struct GradientCase {
+  const char* op;
+  Function f;      // its result is squared by the check, so that a wrong dy cannot hide
+  Tensors inputs;  // f64 (integer tensors are passed through)
+  bool twice = true;
+};
+
+/// gradcheck (and gradgradcheck where claimed) over contiguous, transposed, sliced and, inside the function, expanded
+/// inputs. Failure texts name op, layout, input and element.
+inline void check_gradients(const GradientCase& c) {
+  const auto squared = [&c](const Tensors& in) {
+    const Tensor y = c.f(in);
+    return y * y;
+  };
+  for (const Layout& layout : layouts()) {
+    Tensors inputs;
+    for (const Tensor& t : c.inputs) inputs.push_back(layout.apply(t));
+    const GradReport report = gradcheck(squared, inputs);
+    CHECK_MESSAGE(report.ok, c.op, " (", layout.name, "): ", report.text);
+    if (!c.twice) continue;
+    const GradReport second = gradgradcheck(squared, inputs);
+    CHECK_MESSAGE(second.ok, c.op, " twice (", layout.name, "): ", second.text);
+  }
+  // Overlapping memory: each floating input is one number per row, expanded to its shape.
+  Tensors narrow;
+  for (const Tensor& t : c.inputs) {
+    const bool expandable = is_floating(t.dtype()) && t.ndim() > 0 && t.dim(-1) > 0;
+    narrow.push_back(expandable ? t.narrow(-1, 0, 1).contiguous() : t);
+  }
+  const auto expanded = [&](const Tensors& in) {
+    Tensors full;
+    for (size_t i = 0; i < in.size(); ++i) {
+      full.push_back(in[i].shape() == c.inputs[i].shape() ? in[i] : in[i].expand(c.inputs[i].shape()));
+    }
+    return squared(full);
+  };
+  const GradReport report = gradcheck(expanded, narrow);
+  CHECK_MESSAGE(report.ok, c.op, " (expanded): ", report.text);
+}
+
+inline Tensor f64(const Shape& shape) { return randn(shape, {.dtype = kF64}); }
+/// Uniform in [low, high): for functions with a limited domain, or kinks to stay away from.
+inline Tensor f64_in(const Shape& shape, double low, double high) {
+  const Tensor t = empty(shape, {.dtype = kF64});
+  uniform_(t, low, high);
+  return t;
+}
+
+}  // namespace lathe::test
