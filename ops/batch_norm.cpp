@@ -1,0 +1,193 @@
+// Batch normalisation and its fused forms: checks, running statistics, gradients. Contracts:
+// batch_norm.h.
+#include "lathe/ops/batch_norm.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
+#include "lathe/ops/views.h"
+
+namespace lathe {
+
+using autograd::Needs;
+using autograd::record;
+using autograd::Saved;
+
+namespace {
+
+/// The tensors of one call, named.
+struct Inputs {
+  const Tensor &x, &residual, &weight, &bias, &running_mean, &running_var;
+};
+
+/// A tensor with one number per channel.
+void check_channels(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  if (!t.defined()) return;
+  LATHE_CHECK(ShapeError, t.ndim() == 1 && t.dim(0) == x.dim(1), op, ": ", name, " must be [",
+              x.dim(1), "], one number per channel of x (", name, ": ", t, ", x: ", x, ")");
+  const DType wanted = x.dtype() == kF64 ? kF64 : kF32;
+  LATHE_CHECK(DTypeError, t.dtype() == wanted, op, ": ", name, " must be ", wanted, " for x of ",
+              x.dtype(), " (", name, ": ", t, ", x: ", x, ")");
+  LATHE_CHECK(DeviceError, t.device() == x.device(), op, ": ", name, " is on another device (",
+              name, ": ", t, ", x: ", x, ")");
+}
+
+void check(const char* op, const Inputs& in, const BatchNormOptions& opt) {
+  const Tensor& x = in.x;
+  LATHE_CHECK(ShapeError, x.ndim() >= 2 && x.ndim() <= 5, op,
+              ": x must be [N,C] with 0 to 3 more dimensions (x: ", x, ")");
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": x must be floating (x: ", x, ")");
+  check_channels(op, "weight", in.weight, x);
+  check_channels(op, "bias", in.bias, x);
+  check_channels(op, "running_mean", in.running_mean, x);
+  check_channels(op, "running_var", in.running_var, x);
+  LATHE_CHECK(ValueError, in.running_mean.defined() == in.running_var.defined(), op,
+              ": running_mean and running_var go together (running_mean: ", in.running_mean,
+              ", running_var: ", in.running_var, ")");
+  LATHE_CHECK(ValueError, opt.eps >= 0, op, ": eps must be 0 or more, got ", opt.eps);
+  LATHE_CHECK(ValueError, opt.momentum >= 0 && opt.momentum <= 1, op,
+              ": momentum must be in [0, 1], got ", opt.momentum);
+  if (!in.residual.defined()) return;
+  LATHE_CHECK(ShapeError, in.residual.shape() == x.shape(), op,
+              ": residual must have x's shape (residual: ", in.residual, ", x: ", x, ")");
+  LATHE_CHECK(DTypeError, in.residual.dtype() == x.dtype(), op,
+              ": residual must have x's dtype (residual: ", in.residual, ", x: ", x, ")");
+  LATHE_CHECK(DeviceError, in.residual.device() == x.device(), op,
+              ": residual is on another device (residual: ", in.residual, ", x: ", x, ")");
+}
+
+/// The dense order that a kernel sees x in: NHWC if x is in it, else row-major.
+MemoryFormat format_of(const Tensor& x) {
+  return !x.is_contiguous() && x.is_contiguous(kChannelsLast) ? kChannelsLast : kContiguous;
+}
+
+/// Act 3a: the statistics to normalise with; in training the running ones move.
+BatchNormStats choose_stats(const char* op, const Tensor& x, const Inputs& in, bool batch_stats,
+                            const BatchNormOptions& opt) {
+  if (!batch_stats) return {in.running_mean, in.running_var};
+  const int64_t count = x.numel() / std::max<int64_t>(x.dim(1), 1);
+  LATHE_CHECK(ShapeError, count != 1, op,
+              ": training needs more than one value per channel (x: ", x, ")");
+  const bool moves = opt.training && in.running_mean.defined() && count > 0;
+  if (moves) {
+    autograd::check_in_place(op, in.running_mean);
+    autograd::check_in_place(op, in.running_var);
+  }
+  const BatchNormStats stats = LATHE_DISPATCH(x.device(), batch_norm_stats(x));
+  if (moves) {
+    LATHE_DISPATCH(x.device(),
+                   batch_norm_update_(in.running_mean, in.running_var, stats, opt.momentum, count));
+    in.running_mean.bump_version();
+    in.running_var.bump_version();
+  }
+  return stats;
+}
+
+/// The gradients of {x, residual, weight, bias} in ops, so that they have gradients themselves.
+/// With t = x - mean, s = 1/sqrt(var + eps), h = t s and g = dy where the relu passed it, means
+/// over each channel:
+///   dweight = sum(g h),  dbias = sum(g),  dx = weight s (g - mean(g) - h mean(g h));
+/// without batch statistics mean and s are constants and dx = weight s g.
+Tensors gradients_in_ops(const BatchNormCall& call, double eps, const Tensor& dy_in,
+                         const Tensor& y) {
+  Dims others;
+  Shape per_channel = Dims::filled(call.x.ndim(), 1);
+  per_channel[1] = call.x.dim(1);
+  for (int d = 0; d < call.x.ndim(); ++d) {
+    if (d != 1) others.push_back(d);
+  }
+  const auto spread = [&](const Tensor& t) { return reshape(t, per_channel); };
+  const auto channel_mean = [&](const Tensor& t) { return mean(t, others, {.keepdim = true}); };
+
+  const Tensor x = cast(call.x, call.mean.dtype()), dy = cast(dy_in, call.mean.dtype());
+  Tensor t, s;
+  if (call.batch_stats) {
+    t = sub(x, channel_mean(x));
+    s = rsqrt(add(channel_mean(square(t)), eps));
+  } else {
+    t = sub(x, spread(call.mean));
+    s = spread(call.invstd);
+  }
+  const Tensor h = mul(t, s);
+  const Tensor scale = call.weight.defined() ? mul(s, spread(call.weight)) : s;
+
+  Tensor g = dy;
+  if (call.form == BatchNormForm::kRelu) {
+    const Tensor scaled = mul(t, scale);
+    g = relu_grad(dy, call.bias.defined() ? add(scaled, spread(call.bias)) : scaled);
+  } else if (call.form == BatchNormForm::kAddRelu) {
+    g = relu_grad(dy, cast(y, dy.dtype()));
+  }
+  const Tensor gh = mul(g, h);
+  const Tensor dx = call.batch_stats
+                        ? mul(scale, sub(sub(g, channel_mean(g)), mul(h, channel_mean(gh))))
+                        : mul(scale, g);
+  return {cast(dx, call.x.dtype()), cast(g, call.x.dtype()), sum(gh, others), sum(g, others)};
+}
+
+Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
+                 const BatchNormOptions& opt) {
+  check(op, in, opt);
+  const MemoryFormat format = format_of(in.x);
+  const Tensor x = contiguous(in.x, format);
+  const Tensor residual = in.residual.defined() ? contiguous(in.residual, format) : Tensor();
+  const bool batch_stats = opt.training || !in.running_mean.defined();
+
+  const BatchNormStats stats = choose_stats(op, x, in, batch_stats, opt);
+  BatchNormCall call{form, x, stats.mean, {}, in.weight, in.bias, batch_stats};
+  call.invstd = LATHE_DISPATCH(x.device(), batch_norm_invstd(stats.var, opt.eps));
+  Tensor y = LATHE_DISPATCH(x.device(), batch_norm_forward(call, residual));
+
+  if (!batch_stats) {  // a later training step moves the running mean: keep today's
+    call.mean = empty_like(stats.mean);
+    copy_values(call.mean, stats.mean);
+  }
+  // Only the values of y are needed, and only by kAddRelu: kept without history, so that there is
+  // no cycle.
+  const Tensor mask =
+      form == BatchNormForm::kAddRelu ? alias(y, y.shape(), y.strides(), y.offset()) : Tensor();
+  record(op, y, {x, residual, in.weight, in.bias},
+         [form, x = Saved(x), weight = Saved(in.weight), bias = Saved(in.bias), y = Saved(mask),
+          mean = call.mean, invstd = call.invstd, batch_stats, format,
+          eps = opt.eps](const Tensor& dy_in, const Needs& need) {
+           const BatchNormCall c{form,         x.get(),    mean,       invstd,
+                                 weight.get(), bias.get(), batch_stats};
+           if (grad_enabled()) return gradients_in_ops(c, eps, dy_in, y.get());
+           BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
+           const Tensor dy = contiguous(dy_in, format);
+           LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, y.get()));
+           return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
+         });
+  return y;
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  const Tensor& running_mean, const Tensor& running_var,
+                  const BatchNormOptions& options) {
+  return normalize("batch_norm", BatchNormForm::kPlain,
+                   {x, Tensor(), weight, bias, running_mean, running_var}, options);
+}
+
+Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                       const Tensor& running_mean, const Tensor& running_var,
+                       const BatchNormOptions& options) {
+  return normalize("batch_norm_relu", BatchNormForm::kRelu,
+                   {x, Tensor(), weight, bias, running_mean, running_var}, options);
+}
+
+Tensor batch_norm_add_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                           const Tensor& bias, const Tensor& running_mean,
+                           const Tensor& running_var, const BatchNormOptions& options) {
+  LATHE_CHECK(ValueError, residual.defined(), "batch_norm_add_relu: residual is undefined (x: ", x,
+              ")");
+  return normalize("batch_norm_add_relu", BatchNormForm::kAddRelu,
+                   {x, residual, weight, bias, running_mean, running_var}, options);
+}
+
+}  // namespace lathe

@@ -1,0 +1,93 @@
+// Batch normalisation per channel, alone or fused with the relu (and the residual sum) that follows
+// it. Here: contracts. batch_norm.cpp: checks and gradients; batch_norm_cpu.cpp: kernels, over
+// batch_norm_rows.h.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+struct BatchNormOptions {
+  bool training =
+      false;  // true: batch statistics, and the running ones move; false: running statistics
+  double momentum = 0.1;  // weight of the new value in the running statistics; a cumulative average
+                          // passes 1 / (number of batches so far, with this one)
+  double eps = 1e-5;      // inside the square root
+};
+
+/// y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over all other
+/// dimensions.
+///   x             [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W], NHWC kept
+///   weight, bias  [C] or undefined (1 and 0)
+///   running_mean, running_var  [C], both or neither; neither: batch statistics also where training
+///   is false →             shape and dtype of x
+/// Training normalises with the biased variance and writes in place
+///   running = (1 - momentum) * running + momentum * batch,  with the unbiased variance;
+/// an empty batch changes nothing.
+/// dtypes: f16, bf16, f32 with f32 parameters and statistics, f64 with f64. Variance in two passes,
+/// sums in f64. grad: x, weight, bias (twice).   No amp word: follows x. throws: ShapeError (also
+/// for one value per channel in training), DTypeError, ValueError. ref: Ioffe and Szegedy 2015
+/// (arXiv:1502.03167); merging of partial variances: Chan, Golub, LeVeque 1979.
+LATHE_API Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                            const Tensor& running_mean, const Tensor& running_var,
+                            const BatchNormOptions& options = {});
+
+/// relu(batch_norm(x, …)) in the passes of batch_norm alone.   grad: x, weight, bias (twice).
+LATHE_API Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                 const Tensor& running_mean, const Tensor& running_var,
+                                 const BatchNormOptions& options = {});
+
+/// relu(batch_norm(x, …) + residual): the end of a residual block. residual has x's shape and
+/// dtype. grad: x, residual, weight, bias (twice).
+LATHE_API Tensor batch_norm_add_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                                     const Tensor& bias, const Tensor& running_mean,
+                                     const Tensor& running_var,
+                                     const BatchNormOptions& options = {});
+
+/// What follows the normalisation inside the same kernel.
+enum class BatchNormForm : uint8_t { kPlain, kRelu, kAddRelu };
+
+/// Statistics of one batch: f32 (f64 for f64 input), dense [C].
+struct BatchNormStats {
+  Tensor mean, var;  // var: biased
+};
+
+/// Everything that one normalisation reads. x, residual, dy and y have one dense order: row-major
+/// or NHWC.
+struct BatchNormCall {
+  BatchNormForm form;
+  Tensor x;
+  Tensor mean, invstd;  // [C], the statistics in use
+  Tensor weight, bias;  // [C] or undefined
+  bool batch_stats;     // mean and invstd depend on x
+};
+
+/// Which gradients to compute, and the results; those not wanted stay undefined.
+struct BatchNormGrads {
+  bool want_x, want_residual, want_params;
+  Tensor dx, dresidual, dweight, dbias;
+};
+
+namespace cpu {
+BatchNormStats batch_norm_stats(const Tensor& x);
+/// running = (1 - momentum) * running + momentum * batch, `count` being the values per channel.
+void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
+                        const BatchNormStats& batch, double momentum, int64_t count);
+/// 1 / sqrt(var + eps), dense [C].
+Tensor batch_norm_invstd(const Tensor& var, double eps);
+Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
+/// y is read by kAddRelu only: the other forms work out their mask from x.
+void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,
+                         const Tensor& y);
+}  // namespace cpu
+namespace cuda {
+BatchNormStats batch_norm_stats(const Tensor& x);
+void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
+                        const BatchNormStats& batch, double momentum, int64_t count);
+Tensor batch_norm_invstd(const Tensor& var, double eps);
+Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
+void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,
+                         const Tensor& y);
+}  // namespace cuda
+
+}  // namespace lathe

@@ -1,0 +1,141 @@
+// CPU kernels of batch normalisation, backward: one pass for the sums per channel, one pass to dx.
+#include "lathe/core/visit.h"
+#include "lathe/ops/batch_norm_blocks.h"
+
+namespace lathe::cpu {
+
+namespace {
+
+/// Per channel: sum of g and of g * t, [C] each.
+struct GradSums {
+  std::vector<double> g, gt;
+};
+
+/// Pass 1 of the gradient; also writes g to `g_out` if that is defined.
+template <class T, class S>
+GradSums grad_sums(const BatchNormCall& call, const Tensor& dy, const Tensor& y,
+                   const Tensor& g_out) {
+  const Blocks blocks(call.x);
+  const ApplyParams<S> params(blocks, call);
+  const int64_t c = blocks.channels(), columns = c * blocks.repeat();
+  std::vector<S> part_g(static_cast<size_t>(blocks.parts() * c)), part_gt(part_g.size());
+  parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+    const int64_t room = kBlock + columns;
+    BlockBuffer<T, S> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
+        g_buffer(g_out.defined() ? room : 0);
+    std::vector<S> sum_g(static_cast<size_t>(columns)), sum_gt(sum_g.size());
+    for (int64_t i = begin; i < end; ++i) {
+      const Block block = blocks[i];
+      const S* x = x_buffer.load(at<T>(call.x, block), block.size);
+      const S* d = dy_buffer.load(at<T>(dy, block), block.size);
+      const S* mask = y_buffer.load(at<T>(y, block), block.size);
+      S* g = g_buffer.target(at<T>(g_out, block));
+      std::fill(sum_g.begin(), sum_g.end(), S(0));
+      std::fill(sum_gt.begin(), sum_gt.end(), S(0));
+      for_parts(block, [&](const BlockShape& shape, int64_t start) {
+        block_grad_sums(shape, call.form, sum_g.data(), sum_gt.data(), g == nullptr ? g : g + start,
+                        d + start, x + start, mask == nullptr ? mask : mask + start,
+                        params.from(block.channel));
+      });
+      g_buffer.store(at<T>(g_out, block), block.size);
+      fold_repeats(blocks, sum_g.data());
+      fold_repeats(blocks, sum_gt.data());
+      const int64_t shown = blocks.interleaved() ? c : block.shape.rows;
+      const int64_t to = block.part * c + block.channel;
+      std::copy_n(sum_g.begin(), shown, part_g.begin() + to);
+      std::copy_n(sum_gt.begin(), shown, part_gt.begin() + to);
+    }
+  });
+  GradSums total{std::vector<double>(static_cast<size_t>(c)),
+                 std::vector<double>(static_cast<size_t>(c))};
+  for (int64_t part = 0; part < blocks.parts(); ++part) {
+    for (int64_t k = 0; k < c; ++k) {
+      total.g[k] += part_g[part * c + k];
+      total.gt[k] += part_gt[part * c + k];
+    }
+  }
+  return total;
+}
+
+/// Pass 2: dx = scale * g - slope * t - offset.
+template <class T, class S>
+void grad_input(const Tensor& dx, BatchNormForm form, const BatchNormCall& call, const Tensor& dy,
+                const Tensor& y, const GradSums& sums) {
+  const Blocks blocks(call.x);
+  ApplyParams<S> params(blocks, call);
+  const int64_t c = blocks.channels();
+  std::vector<S> slope(params.mean.size()), offset(params.mean.size());
+  if (call.batch_stats) {
+    const double m = static_cast<double>(call.x.numel() / std::max<int64_t>(c, 1));
+    const S* invstd = call.invstd.data<S>();
+    for (size_t i = 0; i < slope.size(); ++i) {
+      const size_t k = i % static_cast<size_t>(c);
+      const double s = invstd[k], scale = params.scale[i];
+      slope[i] = static_cast<S>(scale * s * s * sums.gt[k] / m);
+      offset[i] = static_cast<S>(scale * sums.g[k] / m);
+    }
+  }
+  parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+    const int64_t room = kBlock + c * blocks.repeat();
+    BlockBuffer<T, S> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
+        dx_buffer(room);
+    for (int64_t i = begin; i < end; ++i) {
+      const Block block = blocks[i];
+      ChannelParams<S> p = params.from(block.channel);
+      p.slope = slope.data() + block.channel;
+      p.offset = offset.data() + block.channel;
+      const S* x = x_buffer.load(at<T>(call.x, block), block.size);
+      const S* d = dy_buffer.load(at<T>(dy, block), block.size);
+      const S* mask = y_buffer.load(at<T>(y, block), block.size);
+      S* to = dx_buffer.target(at<T>(dx, block));
+      for_parts(block, [&](const BlockShape& shape, int64_t start) {
+        block_grad_input(shape, form, to + start, d + start, x + start,
+                         mask == nullptr ? mask : mask + start, p);
+      });
+      dx_buffer.store(at<T>(dx, block), block.size);
+    }
+  });
+}
+
+/// [C] numbers as a tensor of the parameters' dtype.
+template <class S>
+Tensor as_tensor(const std::vector<double>& values) {
+  const Tensor out = empty({static_cast<int64_t>(values.size())}, {.dtype = dtype_of<S>});
+  std::transform(values.begin(), values.end(), out.data<S>(),
+                 [](double v) { return static_cast<S>(v); });
+  return out;
+}
+
+template <class T, class S>
+void backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy, const Tensor& y) {
+  GradSums sums;
+  if (grads.want_residual) grads.dresidual = empty_like(call.x);
+  if (grads.want_params || grads.want_residual || (grads.want_x && call.batch_stats)) {
+    sums = grad_sums<T, S>(call, dy, y, grads.dresidual);
+  }
+  if (grads.want_x) {
+    grads.dx = empty_like(call.x);
+    if (grads.want_residual) {  // g is in memory already: no mask is needed any more
+      grad_input<T, S>(grads.dx, BatchNormForm::kPlain, call, grads.dresidual, Tensor(), sums);
+    } else {
+      grad_input<T, S>(grads.dx, call.form, call, dy, y, sums);
+    }
+  }
+  if (grads.want_params) {
+    grads.dbias = as_tensor<S>(sums.g);
+    for (size_t k = 0; k < sums.gt.size(); ++k) sums.gt[k] *= call.invstd.data<S>()[k];
+    grads.dweight = as_tensor<S>(sums.gt);
+  }
+}
+
+}  // namespace
+
+void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,
+                         const Tensor& y) {
+  visit_float(call.x.dtype(), "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    backward<T, ComputeType<T>>(grads, call, dy, y);
+  });
+}
+
+}  // namespace lathe::cpu

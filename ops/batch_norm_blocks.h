@@ -1,0 +1,176 @@
+// How the CPU kernels of batch normalisation cut a tensor into blocks that stay in the cache.
+// Blocks depend on the shape only, never on the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "lathe/core/half.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/batch_norm_rows.h"
+
+namespace lathe::cpu {
+
+inline constexpr int64_t kBlock =
+    16384;  // elements: 64 KiB of float, a share of any second-level cache
+inline constexpr int64_t kMinWidth = 128;  // NHWC: so many columns at least per row of a block
+inline constexpr int64_t kBlocksPerTask = 2;
+
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// One run of memory. Its `shape` is the whole of it, except that an NHWC block may end with a
+/// shorter row.
+struct Block {
+  int64_t begin, size;  // elements
+  BlockShape shape;
+  int64_t last_width;  // of a row after shape.rows others, 0 if there is none
+  int64_t channel;     // of the first row or column
+  int64_t part;        // which partial result of its channels this block makes
+};
+
+/// How a tensor [N,C,…] is cut into blocks.
+class Blocks {
+ public:
+  explicit Blocks(const Tensor& x) : channels_(x.dim(1)) {
+    const int64_t n = x.dim(0);
+    plane_ = n * channels_ == 0 ? 0 : x.numel() / (n * channels_);
+    interleaved_ = plane_ == 1 || !x.is_contiguous();
+    if (x.numel() == 0) return;
+    if (interleaved_) {
+      repeat_ = std::max<int64_t>(1, divide_up(kMinWidth, channels_));
+      const int64_t width = repeat_ * channels_;
+      step_ = std::max<int64_t>(1, kBlock / width) * width;
+      total_ = x.numel();
+      parts_ = count_ = divide_up(total_, step_);
+    } else {
+      planes_ = std::min(channels_, std::max<int64_t>(1, kBlock / plane_));
+      groups_ = divide_up(channels_, planes_);
+      pieces_ = divide_up(plane_, kBlock);
+      parts_ = n * pieces_;
+      count_ = n * groups_ * pieces_;
+    }
+  }
+
+  bool interleaved() const { return interleaved_; }
+  int64_t count() const { return count_; }
+  int64_t parts() const { return parts_; }    // partial results per channel
+  int64_t repeat() const { return repeat_; }  // NHWC: pixels per row of a block
+  int64_t channels() const { return channels_; }
+
+  Block operator[](int64_t i) const {
+    if (interleaved_) {
+      const int64_t begin = i * step_, size = std::min(step_, total_ - begin);
+      const int64_t width = repeat_ * channels_;
+      return {begin, size, {size / width, width, ChannelAlong::kColumns}, size % width, 0, i};
+    }
+    const int64_t piece = i % pieces_, group = i / pieces_ % groups_, n = i / pieces_ / groups_;
+    const int64_t channel = group * planes_, offset = piece * kBlock;
+    const int64_t rows = std::min(planes_, channels_ - channel);
+    const int64_t width = std::min(kBlock, plane_ - offset);
+    return {(n * channels_ + channel) * plane_ + offset,
+            rows * width,
+            {rows, width, ChannelAlong::kRows},
+            0,
+            channel,
+            n * pieces_ + piece};
+  }
+
+  /// Values of each channel in part `part`.
+  int64_t part_size(int64_t part) const {
+    if (interleaved_) return (*this)[part].size / channels_;
+    return std::min(kBlock, plane_ - part % pieces_ * kBlock);
+  }
+
+ private:
+  bool interleaved_;
+  int64_t channels_, plane_;
+  int64_t count_ = 0, parts_ = 0;
+  int64_t repeat_ = 1, step_ = 1, total_ = 0;     // interleaved
+  int64_t planes_ = 1, groups_ = 1, pieces_ = 1;  // planes
+};
+
+/// f(shape, start) for the block and, apart, for its shorter last row.
+template <class F>
+void for_parts(const Block& block, F f) {
+  if (block.shape.rows > 0) f(block.shape, int64_t{0});
+  if (block.last_width > 0) {
+    f(BlockShape{1, block.last_width, block.shape.channels}, block.shape.rows * block.shape.width);
+  }
+}
+
+/// Values of a block in the type of the computation: the tensor's own memory, or a converted copy.
+template <class T, class S>
+class BlockBuffer {
+ public:
+  explicit BlockBuffer(int64_t size)
+      : copy_(static_cast<size_t>(std::is_same_v<T, S> ? 0 : size)) {}
+
+  const S* load(const T* from, int64_t size) {
+    if constexpr (std::is_same_v<T, S>)
+      return from;
+    else if (from == nullptr)
+      return nullptr;
+    else
+      return convert(copy_.data(), from, size), copy_.data();
+  }
+  S* target(T* to) {
+    if constexpr (std::is_same_v<T, S>)
+      return to;
+    else
+      return to == nullptr ? nullptr : copy_.data();
+  }
+  void store(T* to, int64_t size) {
+    if constexpr (!std::is_same_v<T, S>) {
+      if (to != nullptr) convert(to, copy_.data(), size);
+    }
+  }
+
+ private:
+  std::vector<S> copy_;
+};
+
+template <class T>
+T* at(const Tensor& t, const Block& block) {
+  return t.defined() ? t.data<T>() + block.begin : nullptr;
+}
+
+/// A parameter per channel, repeated over the columns of an NHWC block. Undefined: `absent`
+/// everywhere.
+template <class S>
+std::vector<S> spread(const Blocks& blocks, const Tensor& t, S absent) {
+  const int64_t c = blocks.channels();
+  std::vector<S> out(static_cast<size_t>(c * blocks.repeat()), absent);
+  if (!t.defined()) return out;
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = t.data<S>()[static_cast<int64_t>(i) % c * t.stride(0)];
+  }
+  return out;
+}
+
+/// Sums per column of a block → sums per channel: the repeats are added to the first.
+template <class S>
+void fold_repeats(const Blocks& blocks, S* sums) {
+  const int64_t c = blocks.channels();
+  for (int64_t i = c; i < c * blocks.repeat(); ++i) sums[i % c] += sums[i];
+}
+
+/// The numbers that turn x into y.
+template <class S>
+struct ApplyParams {
+  ApplyParams(const Blocks& blocks, const BatchNormCall& call)
+      : mean(spread<S>(blocks, call.mean, S(0))),
+        scale(spread<S>(blocks, call.weight, S(1))),
+        bias(spread<S>(blocks, call.bias, S(0))) {
+    const std::vector<S> invstd = spread<S>(blocks, call.invstd, S(1));
+    for (size_t i = 0; i < scale.size(); ++i) scale[i] *= invstd[i];
+  }
+
+  ChannelParams<S> from(int64_t channel) const {
+    return {mean.data() + channel, scale.data() + channel, bias.data() + channel, nullptr, nullptr};
+  }
+
+  std::vector<S> mean, scale, bias;
+};
+
+}  // namespace lathe::cpu

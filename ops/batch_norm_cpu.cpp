@@ -1,0 +1,142 @@
+// CPU kernels of batch normalisation, forward: statistics in one pass over memory, then one pass to
+// y.
+//
+// Each block's mean and squared deviations are computed while it is in the cache (two passes there,
+// none more over memory), and the blocks are merged in f64, in order (Chan et al.).
+#include <cmath>
+
+#include "lathe/core/visit.h"
+#include "lathe/ops/batch_norm_blocks.h"
+
+namespace lathe::cpu {
+
+namespace {
+
+template <class T, class S>
+void stats(const BatchNormStats& out, const Tensor& x) {
+  const Blocks blocks(x);
+  const int64_t c = blocks.channels(), columns = c * blocks.repeat();
+  // Mean and squared deviations of each part, [parts, C].
+  std::vector<S> means(static_cast<size_t>(blocks.parts() * c)), squares(means.size());
+  parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+    BlockBuffer<T, S> buffer(kBlock + columns);
+    std::vector<S> sum(static_cast<size_t>(columns)), mean(static_cast<size_t>(columns));
+    for (int64_t i = begin; i < end; ++i) {
+      const Block block = blocks[i];
+      const S* values = buffer.load(at<T>(x, block), block.size);
+      const int64_t shown = blocks.interleaved() ? c : block.shape.rows;
+      const S scale = S(1) / static_cast<S>(blocks.part_size(block.part));
+      const size_t to = static_cast<size_t>(block.part * c + block.channel);
+
+      std::fill(sum.begin(), sum.end(), S(0));
+      for_parts(block, [&](const BlockShape& shape, int64_t start) {
+        block_sums(shape, sum.data(), values + start);
+      });
+      fold_repeats(blocks, sum.data());
+      for (int64_t k = 0; k < shown; ++k) means[to + k] = sum[k] * scale;
+      for (int64_t k = 0; k < shown * blocks.repeat(); ++k) mean[k] = sum[k % shown] * scale;
+
+      std::fill(sum.begin(), sum.end(), S(0));
+      for_parts(block, [&](const BlockShape& shape, int64_t start) {
+        block_squares(shape, sum.data(), values + start, mean.data());
+      });
+      fold_repeats(blocks, sum.data());
+      for (int64_t k = 0; k < shown; ++k) squares[to + k] = sum[k];
+    }
+  });
+  // Merge, part by part: mean += d * n/total,  m2 += m2_part + d^2 * n * before/total.
+  std::vector<double> mean(static_cast<size_t>(c)), m2(static_cast<size_t>(c));
+  double total = 0;
+  for (int64_t part = 0; part < blocks.parts(); ++part) {
+    const double n = static_cast<double>(blocks.part_size(part)), before = total;
+    total += n;
+    const double share = n / total, weight = before * share;
+    const S* part_means = means.data() + part * c;
+    const S* part_squares = squares.data() + part * c;
+    for (int64_t k = 0; k < c; ++k) {
+      const double d = part_means[k] - mean[k];
+      mean[k] += d * share;
+      m2[k] += part_squares[k] + d * d * weight;
+    }
+  }
+  for (int64_t k = 0; k < c; ++k) {
+    out.mean.data<S>()[k] = static_cast<S>(mean[k]);
+    out.var.data<S>()[k] = static_cast<S>(total > 0 ? m2[k] / total : 0);
+  }
+}
+
+template <class T, class S>
+void forward(const Tensor& y, const BatchNormCall& call, const Tensor& residual) {
+  const Blocks blocks(call.x);
+  const ApplyParams<S> params(blocks, call);
+  parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+    const int64_t room = kBlock + blocks.channels() * blocks.repeat();
+    BlockBuffer<T, S> x_buffer(room), y_buffer(room),
+        residual_buffer(residual.defined() ? room : 0);
+    for (int64_t i = begin; i < end; ++i) {
+      const Block block = blocks[i];
+      const S* x = x_buffer.load(at<T>(call.x, block), block.size);
+      const S* add = residual_buffer.load(at<T>(residual, block), block.size);
+      S* to = y_buffer.target(at<T>(y, block));
+      for_parts(block, [&](const BlockShape& shape, int64_t start) {
+        block_apply(shape, call.form, to + start, x + start, add == nullptr ? add : add + start,
+                    params.from(block.channel));
+      });
+      y_buffer.store(at<T>(y, block), block.size);
+    }
+  });
+}
+
+/// The dtype of statistics and parameters of an input: f32, or f64 for f64.
+DType stats_dtype(const Tensor& x) { return x.dtype() == kF64 ? kF64 : kF32; }
+
+}  // namespace
+
+BatchNormStats batch_norm_stats(const Tensor& x) {
+  const BatchNormStats out{empty({x.dim(1)}, {.dtype = stats_dtype(x)}),
+                           empty({x.dim(1)}, {.dtype = stats_dtype(x)})};
+  visit_float(x.dtype(), "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    stats<T, ComputeType<T>>(out, x);
+  });
+  return out;
+}
+
+void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
+                        const BatchNormStats& batch, double momentum, int64_t count) {
+  const double unbias = static_cast<double>(count) / static_cast<double>(count - 1);
+  visit_float(batch.mean.dtype(), "batch_norm", [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    const auto blend = [&](const Tensor& running, const Tensor& values, double factor) {
+      S* to = running.data<S>();
+      for (int64_t i = 0; i < values.numel(); ++i, to += running.stride(0)) {
+        *to = static_cast<S>((1 - momentum) * *to + momentum * factor * values.data<S>()[i]);
+      }
+    };
+    blend(running_mean, batch.mean, 1);
+    blend(running_var, batch.var, unbias);
+  });
+}
+
+Tensor batch_norm_invstd(const Tensor& var, double eps) {
+  const Tensor out = empty(var.shape(), {.dtype = var.dtype()});
+  visit_float(var.dtype(), "batch_norm", [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    for (int64_t i = 0; i < var.numel(); ++i) {
+      const double v = var.data<S>()[i * var.stride(0)];
+      out.data<S>()[i] = static_cast<S>(1 / std::sqrt(v + eps));
+    }
+  });
+  return out;
+}
+
+Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual) {
+  const Tensor y = empty_like(call.x);
+  visit_float(call.x.dtype(), "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    forward<T, ComputeType<T>>(y, call, residual);
+  });
+  return y;
+}
+
+}  // namespace lathe::cpu

@@ -1,0 +1,326 @@
+// The inner loops of batch normalisation; see batch_norm_rows.h. Each is one template, instantiated
+// for float (with clones for wider vectors: the training path) and for double.
+#include "lathe/ops/batch_norm_rows.h"
+
+#include <type_traits>
+
+namespace lathe::cpu {
+
+namespace {
+
+constexpr int kLanes = 32;  // partial sums along a row, to hide the latency of an addition
+constexpr int kGroup = 4;   // rows that are summed together before they meet the column's total
+
+/// acc[0] = sum of all lanes, as a balanced tree.
+template <int kCount = kLanes, class S>
+[[gnu::always_inline]] inline S fold(S* acc) {
+  if constexpr (kCount > 1) {
+    for (int j = 0; j < kCount / 2; ++j) acc[j] += acc[j + kCount / 2];
+    return fold<kCount / 2>(acc);
+  }
+  return acc[0];
+}
+
+/// sum over i of term(i), for term being cheap and free of branches.
+template <class S, class Term>
+[[gnu::always_inline]] inline S row_sum(int64_t width, Term term) {
+  S acc[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) acc[j] += term(i + j);
+  }
+  for (int j = 0; i < width; ++i, ++j) acc[j] += term(i);
+  return fold(acc);
+}
+
+/// sum[i] += term(r, i) over all rows.
+template <class S, class Term>
+[[gnu::always_inline]] inline void column_sums(int64_t rows, int64_t width, S* __restrict__ sum,
+                                               Term term) {
+  int64_t r = 0;
+  for (; r + kGroup <= rows; r += kGroup) {
+    for (int64_t i = 0; i < width; ++i) {
+      sum[i] += (term(r, i) + term(r + 1, i)) + (term(r + 2, i) + term(r + 3, i));
+    }
+  }
+  for (; r < rows; ++r) {
+    for (int64_t i = 0; i < width; ++i) sum[i] += term(r, i);
+  }
+}
+
+template <class S>
+[[gnu::always_inline]] inline void sums(const BlockShape& shape, S* __restrict__ sum,
+                                        const S* __restrict__ x) {
+  const int64_t width = shape.width;
+  if (shape.channels == ChannelAlong::kColumns) {
+    column_sums(
+        shape.rows, width,
+        sum, [&](int64_t r, int64_t i) __attribute__((always_inline)) { return x[r * width + i]; });
+    return;
+  }
+  for (int64_t r = 0; r < shape.rows; ++r, x += width) {
+    sum[r] += row_sum<S>(
+        width, [&](int64_t i) __attribute__((always_inline)) { return x[i]; });
+  }
+}
+
+template <class S>
+[[gnu::always_inline]] inline void squares(const BlockShape& shape, S* __restrict__ sum,
+                                           const S* __restrict__ x, const S* __restrict__ mean) {
+  const int64_t width = shape.width;
+  if (shape.channels == ChannelAlong::kColumns) {
+    column_sums(
+        shape.rows, width, sum, [&](int64_t r, int64_t i) __attribute__((always_inline)) {
+          const S t = x[r * width + i] - mean[i];
+          return t * t;
+        });
+    return;
+  }
+  for (int64_t r = 0; r < shape.rows; ++r, x += width) {
+    const S m = mean[r];
+    sum[r] += row_sum<S>(
+        width, [&](int64_t i) __attribute__((always_inline)) {
+          const S t = x[i] - m;
+          return t * t;
+        });
+  }
+}
+
+/// One number for a whole row, read like an array.
+template <class S>
+struct Same {
+  S value;
+  S operator[](int64_t) const { return value; }
+};
+
+template <BatchNormForm kForm, class S, class P>
+[[gnu::always_inline]] inline void apply_row(int64_t width, S* __restrict__ y,
+                                             const S* __restrict__ x,
+                                             const S* __restrict__ residual, P mean, P scale,
+                                             P bias) {
+  for (int64_t i = 0; i < width; ++i) {
+    S v = (x[i] - mean[i]) * scale[i] + bias[i];
+    if constexpr (kForm == BatchNormForm::kAddRelu) v += residual[i];
+    if constexpr (kForm != BatchNormForm::kPlain) v = v < S(0) ? S(0) : v;  // NaN passes
+    y[i] = v;
+  }
+}
+
+template <BatchNormForm kForm, class S>
+[[gnu::always_inline]] inline void apply(const BlockShape& shape, S* __restrict__ y,
+                                         const S* __restrict__ x, const S* __restrict__ residual,
+                                         const ChannelParams<S>& p) {
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    const int64_t at = r * shape.width;
+    const S* add = kForm == BatchNormForm::kAddRelu ? residual + at : nullptr;
+    if (shape.channels == ChannelAlong::kColumns) {
+      apply_row<kForm>(shape.width, y + at, x + at, add, p.mean, p.scale, p.bias);
+    } else {
+      apply_row<kForm>(shape.width, y + at, x + at, add, Same<S>{p.mean[r]}, Same<S>{p.scale[r]},
+                       Same<S>{p.bias[r]});
+    }
+  }
+}
+
+/// dy where the form's relu let the value pass, else 0.
+template <BatchNormForm kForm, class S>
+[[gnu::always_inline]] inline S passed(S dy, S t, S scale, S bias, const S* y, int64_t i) {
+  if constexpr (kForm == BatchNormForm::kRelu) return t * scale + bias > S(0) ? dy : S(0);
+  if constexpr (kForm == BatchNormForm::kAddRelu) return y[i] > S(0) ? dy : S(0);
+  return dy;
+}
+
+template <BatchNormForm kForm, bool kWriteG, class S>
+[[gnu::always_inline]] inline void grad_sums_columns(const BlockShape& shape, S* __restrict__ sum_g,
+                                                     S* __restrict__ sum_gt, S* __restrict__ g_out,
+                                                     const S* __restrict__ dy,
+                                                     const S* __restrict__ x,
+                                                     const S* __restrict__ y,
+                                                     const ChannelParams<S>& p) {
+  const int64_t width = shape.width;
+  const auto step = [&](int64_t at, int64_t i, S & gt) __attribute__((always_inline)) {
+    const S t = x[at + i] - p.mean[i];
+    const S g = passed<kForm>(dy[at + i], t, p.scale[i], p.bias[i], y, at + i);
+    if constexpr (kWriteG) g_out[at + i] = g;
+    gt = g * t;
+    return g;
+  };
+  int64_t r = 0;
+  for (; r + kGroup <= shape.rows; r += kGroup) {
+    const int64_t at = r * width;
+    for (int64_t i = 0; i < width; ++i) {
+      S t0, t1, t2, t3;
+      const S g0 = step(at, i, t0), g1 = step(at + width, i, t1);
+      const S g2 = step(at + 2 * width, i, t2), g3 = step(at + 3 * width, i, t3);
+      sum_g[i] += (g0 + g1) + (g2 + g3);
+      sum_gt[i] += (t0 + t1) + (t2 + t3);
+    }
+  }
+  for (; r < shape.rows; ++r) {
+    for (int64_t i = 0; i < width; ++i) {
+      S t;
+      sum_g[i] += step(r * width, i, t);
+      sum_gt[i] += t;
+    }
+  }
+}
+
+template <BatchNormForm kForm, bool kWriteG, class S>
+[[gnu::always_inline]] inline void grad_sums_rows(const BlockShape& shape, S* __restrict__ sum_g,
+                                                  S* __restrict__ sum_gt, S* __restrict__ g_out,
+                                                  const S* __restrict__ dy, const S* __restrict__ x,
+                                                  const S* __restrict__ y,
+                                                  const ChannelParams<S>& p) {
+  const int64_t width = shape.width;
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    const S mean = p.mean[r], scale = p.scale[r], bias = p.bias[r];
+    const int64_t at = r * width;
+    S acc_g[kLanes] = {}, acc_gt[kLanes] = {};
+    const auto step = [&](int64_t i, int j) __attribute__((always_inline)) {
+      const S t = x[at + i] - mean;
+      const S g = passed<kForm>(dy[at + i], t, scale, bias, y, at + i);
+      if constexpr (kWriteG) g_out[at + i] = g;
+      acc_g[j] += g;
+      acc_gt[j] += g * t;
+    };
+    int64_t i = 0;
+    for (; i + kLanes <= width; i += kLanes) {
+      for (int j = 0; j < kLanes; ++j) step(i + j, j);
+    }
+    for (int j = 0; i < width; ++i, ++j) step(i, j);
+    sum_g[r] += fold(acc_g);
+    sum_gt[r] += fold(acc_gt);
+  }
+}
+
+template <BatchNormForm kForm, bool kWriteG, class S>
+[[gnu::always_inline]] inline void grad_sums(const BlockShape& shape, S* __restrict__ sum_g,
+                                             S* __restrict__ sum_gt, S* __restrict__ g_out,
+                                             const S* __restrict__ dy, const S* __restrict__ x,
+                                             const S* __restrict__ y, const ChannelParams<S>& p) {
+  if (shape.channels == ChannelAlong::kColumns) {
+    grad_sums_columns<kForm, kWriteG>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+  } else {
+    grad_sums_rows<kForm, kWriteG>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+  }
+}
+
+template <BatchNormForm kForm, class S, class P>
+[[gnu::always_inline]] inline void grad_input_row(int64_t width, S* __restrict__ dx,
+                                                  const S* __restrict__ dy, const S* __restrict__ x,
+                                                  const S* __restrict__ y, P mean, P scale, P bias,
+                                                  P slope, P offset) {
+  for (int64_t i = 0; i < width; ++i) {
+    const S t = x[i] - mean[i];
+    const S g = passed<kForm>(dy[i], t, scale[i], bias[i], y, i);
+    dx[i] = scale[i] * g - slope[i] * t - offset[i];
+  }
+}
+
+template <BatchNormForm kForm, class S>
+[[gnu::always_inline]] inline void grad_input(const BlockShape& shape, S* __restrict__ dx,
+                                              const S* __restrict__ dy, const S* __restrict__ x,
+                                              const S* __restrict__ y, const ChannelParams<S>& p) {
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    const int64_t at = r * shape.width;
+    const S* mask = kForm == BatchNormForm::kAddRelu ? y + at : nullptr;
+    if (shape.channels == ChannelAlong::kColumns) {
+      grad_input_row<kForm>(shape.width, dx + at, dy + at, x + at, mask, p.mean, p.scale, p.bias,
+                            p.slope, p.offset);
+    } else {
+      grad_input_row<kForm>(shape.width, dx + at, dy + at, x + at, mask, Same<S>{p.mean[r]},
+                            Same<S>{p.scale[r]}, Same<S>{p.bias[r]}, Same<S>{p.slope[r]},
+                            Same<S>{p.offset[r]});
+    }
+  }
+}
+
+/// Calls f with the form as a compile-time constant.
+template <class F>
+[[gnu::always_inline]] inline void with_form(BatchNormForm form, F f) {
+  switch (form) {
+    case BatchNormForm::kPlain:
+      return f(std::integral_constant<BatchNormForm, BatchNormForm::kPlain>{});
+    case BatchNormForm::kRelu:
+      return f(std::integral_constant<BatchNormForm, BatchNormForm::kRelu>{});
+    case BatchNormForm::kAddRelu:
+      return f(std::integral_constant<BatchNormForm, BatchNormForm::kAddRelu>{});
+  }
+}
+
+}  // namespace
+
+LATHE_CLONES void block_sums(const BlockShape& shape, float* __restrict__ sum,
+                             const float* __restrict__ x) {
+  sums(shape, sum, x);
+}
+LATHE_CLONES void block_squares(const BlockShape& shape, float* __restrict__ sum,
+                                const float* __restrict__ x, const float* __restrict__ mean) {
+  squares(shape, sum, x, mean);
+}
+LATHE_CLONES void block_apply(const BlockShape& shape, BatchNormForm form, float* __restrict__ y,
+                              const float* __restrict__ x, const float* __restrict__ residual,
+                              const ChannelParams<float>& p) {
+  with_form(
+      form, [&](auto f)
+                __attribute__((always_inline)) { apply<f.value>(shape, y, x, residual, p); });
+}
+LATHE_CLONES void block_grad_sums(const BlockShape& shape, BatchNormForm form,
+                                  float* __restrict__ sum_g, float* __restrict__ sum_gt,
+                                  float* __restrict__ g_out, const float* __restrict__ dy,
+                                  const float* __restrict__ x, const float* __restrict__ y,
+                                  const ChannelParams<float>& p) {
+  with_form(
+      form, [&](auto f) __attribute__((always_inline)) {
+        if (g_out != nullptr) {
+          grad_sums<f.value, true>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+        } else {
+          grad_sums<f.value, false>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+        }
+      });
+}
+LATHE_CLONES void block_grad_input(const BlockShape& shape, BatchNormForm form,
+                                   float* __restrict__ dx, const float* __restrict__ dy,
+                                   const float* __restrict__ x, const float* __restrict__ y,
+                                   const ChannelParams<float>& p) {
+  with_form(
+      form, [&](auto f)
+                __attribute__((always_inline)) { grad_input<f.value>(shape, dx, dy, x, y, p); });
+}
+
+void block_sums(const BlockShape& shape, double* __restrict__ sum, const double* __restrict__ x) {
+  sums(shape, sum, x);
+}
+void block_squares(const BlockShape& shape, double* __restrict__ sum, const double* __restrict__ x,
+                   const double* __restrict__ mean) {
+  squares(shape, sum, x, mean);
+}
+void block_apply(const BlockShape& shape, BatchNormForm form, double* __restrict__ y,
+                 const double* __restrict__ x, const double* __restrict__ residual,
+                 const ChannelParams<double>& p) {
+  with_form(
+      form, [&](auto f)
+                __attribute__((always_inline)) { apply<f.value>(shape, y, x, residual, p); });
+}
+void block_grad_sums(const BlockShape& shape, BatchNormForm form, double* __restrict__ sum_g,
+                     double* __restrict__ sum_gt, double* __restrict__ g_out,
+                     const double* __restrict__ dy, const double* __restrict__ x,
+                     const double* __restrict__ y, const ChannelParams<double>& p) {
+  with_form(
+      form, [&](auto f) __attribute__((always_inline)) {
+        if (g_out != nullptr) {
+          grad_sums<f.value, true>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+        } else {
+          grad_sums<f.value, false>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+        }
+      });
+}
+void block_grad_input(const BlockShape& shape, BatchNormForm form, double* __restrict__ dx,
+                      const double* __restrict__ dy, const double* __restrict__ x,
+                      const double* __restrict__ y, const ChannelParams<double>& p) {
+  with_form(
+      form, [&](auto f)
+                __attribute__((always_inline)) { grad_input<f.value>(shape, dx, dy, x, y, p); });
+}
+
+}  // namespace lathe::cpu
