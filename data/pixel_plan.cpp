@@ -1,0 +1,154 @@
+// The one pass that carries a plan out: blocks of 16 pixels of a row, each loaded, masked, reversed
+// if flipped, and stored as bytes or as floats. All loops have constant lengths, so that the
+// compiler turns them into a few vector instructions; a row whose width is no multiple of 16 ends
+// with a block that overlaps the one before it.
+#include "lathe/data/pixel_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace lathe::data {
+namespace {
+
+constexpr int64_t kBlock = 16;
+
+struct alignas(16) Block {
+  uint8_t v[kBlock];
+};
+
+Block load(const uint8_t* from) {
+  Block b;
+  std::memcpy(b.v, from, kBlock);
+  return b;
+}
+
+Block masked(const Block& a, const Block& mask) {
+  Block b;
+  for (int k = 0; k < kBlock; ++k) b.v[k] = a.v[k] & mask.v[k];
+  return b;
+}
+
+Block reversed(const Block& a) {
+  Block b;
+  for (int k = 0; k < kBlock; ++k) b.v[k] = a.v[kBlock - 1 - k];
+  return b;
+}
+
+struct StoreBytes {
+  void operator()(uint8_t* __restrict out, const Block& block) const {
+    std::memcpy(out, block.v, kBlock);
+  }
+};
+
+struct StoreFloats {
+  float scale, bias;
+  void operator()(float* __restrict out, const Block& block) const {
+    for (int k = 0; k < kBlock; ++k) out[k] = static_cast<float>(block.v[k]) * scale + bias;
+  }
+};
+
+/// Where the columns of a block come from, the same for every row.
+struct Column {
+  int64_t at;      // in the output row
+  int64_t source;  // first of 16 source columns; may reach beyond the row
+  int64_t count;   // 16, or the width of a narrower image
+  Block mask;      // 0xff where the source column is valid
+};
+
+std::span<const Column> columns_of(const PixelPlan& plan) {
+  thread_local std::vector<Column> columns;
+  columns.clear();
+  for (int64_t k = 0; k < plan.width; k += kBlock) {
+    const int64_t count = std::min(kBlock, plan.width);
+    const int64_t at = std::min(k, plan.width - count);
+    Column column{at, plan.left + (plan.flipped ? plan.width - count - at : at), count, {}};
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t x = column.source + i;
+      column.mask.v[i] = x >= plan.valid_left && x < plan.valid_right ? 0xff : 0;
+    }
+    columns.push_back(column);
+  }
+  return columns;
+}
+
+/// Sixteen bytes from `at` on, of which those outside the `size` bytes of the plane are not
+/// touched.
+Block load_within(const uint8_t* plane, int64_t size, int64_t at) {
+  if (at >= 0 && at + kBlock <= size) [[likely]]
+    return load(plane + at);
+  Block b{};
+  for (int64_t k = 0; k < kBlock; ++k)
+    if (at + k >= 0 && at + k < size) b.v[k] = plane[at + k];
+  return b;
+}
+
+template <bool kFlipped, class T, class Store>
+void render_plane(const PixelPlan& plan, std::span<const Column> columns, int64_t c,
+                  T* __restrict out, const Store store) {
+  const int64_t source_width = plan.source_width, width = plan.width;
+  const int64_t plane_bytes = plan.source_height * source_width;
+  const uint8_t* plane = plan.source + c * plane_bytes;
+  for (int64_t y = plan.top; y < plan.top + plan.height; ++y, out += width) {
+    const bool valid = y >= plan.valid_top && y < plan.valid_bottom;
+    for (const Column& column : columns) {
+      Block block{};
+      if (valid)
+        block =
+            masked(load_within(plane, plane_bytes, y * source_width + column.source), column.mask);
+      if (kFlipped) block = reversed(block);
+      if (column.count == kBlock) [[likely]] {
+        store(out + column.at, block);
+      } else {
+        T narrow[kBlock];
+        store(narrow, block);
+        std::copy_n(narrow + (kFlipped ? kBlock - column.count : 0), column.count, out);
+      }
+    }
+  }
+}
+
+template <class T, class Store>
+void render_plane(const PixelPlan& plan, std::span<const Column> columns, int64_t c, T* out,
+                  const Store& store) {
+  if (plan.flipped) {
+    render_plane<true>(plan, columns, c, out, store);
+  } else {
+    render_plane<false>(plan, columns, c, out, store);
+  }
+}
+
+}  // namespace
+
+PixelPlan identity_plan(const uint8_t* image, const ImageSpec& spec) {
+  return {.source = image,
+          .channels = spec.channels,
+          .source_height = spec.height,
+          .source_width = spec.width,
+          .top = 0,
+          .left = 0,
+          .height = spec.height,
+          .width = spec.width,
+          .valid_top = 0,
+          .valid_left = 0,
+          .valid_bottom = spec.height,
+          .valid_right = spec.width,
+          .scale = {},
+          .bias = {}};
+}
+
+void render(const PixelPlan& plan, void* out) {
+  const std::span<const Column> columns = columns_of(plan);
+  for (int64_t c = 0; c < plan.channels; ++c) {
+    const int64_t at = c * plan.height * plan.width;
+    if (plan.is_float) {
+      const StoreFloats store{static_cast<float>(plan.scale[c]), static_cast<float>(plan.bias[c])};
+      render_plane(plan, columns, c, static_cast<float*>(out) + at, store);
+    } else {
+      render_plane(plan, columns, c, static_cast<uint8_t*>(out) + at, StoreBytes{});
+    }
+  }
+}
+
+}  // namespace lathe::data

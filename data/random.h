@@ -1,0 +1,84 @@
+// Random numbers of one sample: a function of (seed, epoch, sample, stream) and of nothing else, so
+// that the number of workers, their timing and the order of reading cannot change a batch.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "lathe/core/philox.h"
+
+namespace lathe::data {
+
+/// A sequence of random numbers. Streams of different (seed, epoch, index, number) share no Philox
+/// counter.
+class Random {
+ public:
+  /// index below 2^56, epoch below 2^32, stream below 2^8 (higher bits are dropped); 2^34 numbers
+  /// follow.
+  Random(uint64_t seed, int64_t epoch, int64_t index, int stream)
+      : key_(seed ^ kDomain),
+        counter_lo_(static_cast<uint64_t>(epoch) << 32),
+        counter_hi_(static_cast<uint64_t>(stream) << 56 |
+                    (static_cast<uint64_t>(index) & kIndexMask)) {}
+
+  uint32_t bits() {
+    if (used_ == 4) {
+      block_ = philox4x32_10(key_, counter_lo_, counter_hi_);
+      counter_lo_ = (counter_lo_ & ~kBlockMask) | ((counter_lo_ + 1) & kBlockMask);
+      used_ = 0;
+    }
+    return block_.v[used_++];
+  }
+
+  /// [0, 1), a multiple of 2^-24.
+  float uniform() { return uniform_from_bits(bits()); }
+
+  /// 0 to n-1, each equally likely; n > 0.   ref: Lemire 2019 (arXiv:1805.10941) below 2^32.
+  uint64_t below(uint64_t n) {
+    if (n > UINT32_MAX) return below_large(n);
+    uint64_t product = uint64_t{bits()} * n;
+    if (static_cast<uint32_t>(product) < n) {
+      const auto n32 = static_cast<uint32_t>(n);
+      const uint32_t threshold = (0u - n32) % n32;
+      while (static_cast<uint32_t>(product) < threshold) product = uint64_t{bits()} * n;
+    }
+    return product >> 32;
+  }
+
+ private:
+  static constexpr uint64_t kDomain =
+      0x64617461'6c6f6164;  // apart from core's generators with the same seed
+  static constexpr uint64_t kIndexMask = (uint64_t{1} << 56) - 1;
+  static constexpr uint64_t kBlockMask = UINT32_MAX;
+
+  uint64_t below_large(uint64_t n) {
+    const uint64_t mask = ~uint64_t{0} >> std::countl_zero(n - 1);
+    for (;;) {
+      const uint64_t high = bits();
+      const uint64_t value = (high << 32 | bits()) & mask;
+      if (value < n) return value;
+    }
+  }
+
+  uint64_t key_, counter_lo_, counter_hi_;
+  Philox4x32 block_{};
+  uint32_t used_ = 4;
+};
+
+/// Names the random numbers of one sample in one epoch. Every draw that a data set or a transform
+/// makes for the sample comes from here.
+struct Key {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  int64_t index = 0;
+
+  /// Streams 0 to 127 are for Dataset::read; the stages of a Transform use those from
+  /// kTransformStream on.
+  Random random(int stream = 0) const { return Random(seed, epoch, index, stream); }
+};
+
+inline constexpr int kTransformStream =
+    128;  // to 254: stage k of a transform takes kTransformStream + k
+inline constexpr int kOrderStream = 255;  // of a sampler, with index 0
+
+}  // namespace lathe::data
