@@ -18,7 +18,8 @@ class LATHE_API ByteStream {
   virtual ~ByteStream() = default;
 
   /// Writes up to `bytes` bytes to `out` and returns how many; fewer than asked for only at the
-  /// end. throws: FileError (reading failed), DataError (gzip: truncated, corrupted, or followed by
+  /// end.
+  /// throws: FileError (reading failed), DataError (gzip: truncated, corrupted, or followed by
   /// other bytes).
   virtual size_t read(void* out, size_t bytes) = 0;
 
@@ -39,7 +40,8 @@ LATHE_API void read_exact(ByteStream& stream, void* out, size_t bytes,
                           const std::filesystem::path& path, const char* what);
 
 /// The inflated content of a gzip stream. Several gzip members one after another count as one
-/// stream. throws: DataError in a build without zlib.
+/// stream.
+/// throws: DataError in a build without zlib.
 std::unique_ptr<ByteStream> inflate(std::unique_ptr<ByteStream> compressed,
                                     const std::filesystem::path& path);
 

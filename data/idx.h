@@ -25,7 +25,8 @@ LATHE_API IdxArray read_idx(const std::filesystem::path& path, int64_t dims,
                             int64_t limit_bytes = int64_t{1} << 31);
 
 /// Images [n, height, width] and labels [n] below `classes` from a pair of IDX files, as n x 1 x
-/// height x width. throws: DataError naming file, record and value; FileError.
+/// height x width.
+/// throws: DataError naming file, record and value; FileError.
 LATHE_API ImageSet read_idx_images(const std::filesystem::path& images,
                                    const std::filesystem::path& labels, int64_t classes);
 

@@ -1,0 +1,86 @@
+#include "lathe/data/batch.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/error.h"
+
+namespace lathe::data {
+namespace {
+
+std::string with_index(int64_t index, const std::string& text) {
+  return concat("sample ", index, ": ", text);
+}
+
+/// Inside a catch block: throws the error of sample `index`, with the one at hand nested in it.
+[[noreturn]] void rethrow_with_index(int64_t index) {
+  try {
+    throw;
+  } catch (const OutOfMemoryError& error) {
+    std::throw_with_nested(OutOfMemoryError(with_index(index, error.message())));
+  } catch (const FileError& error) {
+    std::throw_with_nested(FileError(with_index(index, error.message())));
+  } catch (const Error& error) {
+    std::throw_with_nested(DataError(with_index(index, error.message())));
+  } catch (const std::bad_alloc& error) {
+    std::throw_with_nested(OutOfMemoryError(with_index(index, error.what())));
+  } catch (const std::exception& error) {
+    std::throw_with_nested(DataError(with_index(index, error.what())));
+  } catch (...) {
+    std::throw_with_nested(
+        DataError(with_index(index, "an exception that is not a std::exception")));
+  }
+}
+
+Tensor on_device(const Tensor& tensor, Device device) {
+  if (!tensor.defined() || tensor.device() == device) return tensor;
+  const Tensor copy = empty(tensor.shape(), {.dtype = tensor.dtype(), .device = device});
+  copy_values(copy, tensor);
+  return copy;
+}
+
+}  // namespace
+
+Batch Batch::to(Device device) const {
+  Batch out{on_device(x, device), on_device(y, device), {}, indices};
+  for (const Tensor& tensor : more) out.more.push_back(on_device(tensor, device));
+  return out;
+}
+
+bool read_batch(const Dataset& dataset, const SampleSpec& spec, std::span<const int64_t> indices,
+                uint64_t seed, int64_t epoch, FunctionRef<bool()> stop, Batch& out) {
+  const BatchBuffer buffer(spec, static_cast<int64_t>(indices.size()));
+  for (size_t row = 0; row < indices.size(); ++row) {
+    if (stop()) return false;
+    const int64_t index = indices[row];
+    try {
+      dataset.read(index, Key{seed, epoch, index}, Slot(buffer, static_cast<int64_t>(row)));
+    } catch (...) {
+      rethrow_with_index(index);
+    }
+  }
+  const Tensors& tensors = buffer.tensors();
+  out.x = tensors[0];
+  out.y = tensors.size() > 1 ? tensors[1] : Tensor();
+  out.more.assign(
+      tensors.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(tensors.size(), 2)),
+      tensors.end());
+  out.indices.assign(indices.begin(), indices.end());
+  return true;
+}
+
+Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices, uint64_t seed,
+                 int64_t epoch) {
+  const int64_t size = dataset.size();
+  for (const int64_t i : indices)
+    LATHE_CHECK(IndexError, i >= 0 && i < size, "read_batch: index ", i, " of a data set of ", size,
+                " samples");
+  Batch batch;
+  read_batch(
+      dataset, dataset.spec(), indices, seed, epoch, [] { return false; }, batch);
+  return batch;
+}
+
+}  // namespace lathe::data

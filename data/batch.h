@@ -1,0 +1,54 @@
+// A batch: the tensors of some samples, one beside the other.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/core/function_ref.h"
+#include "lathe/core/tensor.h"
+#include "lathe/data/dataset.h"
+
+namespace lathe::data {
+
+/// `auto& [x, y] = batch` names the first two fields.
+struct LATHE_API Batch {
+  Tensor x, y;   // fields 0 and 1: [N, …]; y is undefined if a sample has one field
+  Tensors more;  // fields 2 and on
+  std::vector<int64_t> indices;  // of the samples in the data set
+
+  int64_t size() const { return static_cast<int64_t>(indices.size()); }
+  /// With every tensor on `device`.
+  Batch to(Device device) const;
+};
+
+template <size_t I>
+Tensor& get(Batch& batch) {
+  return I == 0 ? batch.x : batch.y;
+}
+template <size_t I>
+const Tensor& get(const Batch& batch) {
+  return I == 0 ? batch.x : batch.y;
+}
+
+/// Reads the samples `indices` one after another, with the random numbers of (seed, epoch).
+/// throws: IndexError; DataError, FileError or OutOfMemoryError naming the sample and what its
+/// read() threw (which is nested in it, for std::rethrow_if_nested).
+LATHE_API Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices,
+                           uint64_t seed = 0, int64_t epoch = 0);
+
+/// The same, giving up between two samples when `stop` says so; → true if the batch is complete.
+bool read_batch(const Dataset& dataset, const SampleSpec& spec, std::span<const int64_t> indices,
+                uint64_t seed, int64_t epoch, FunctionRef<bool()> stop, Batch& out);
+
+}  // namespace lathe::data
+
+// Structured bindings see two parts, whatever else a batch holds.
+template <>
+struct std::tuple_size<lathe::data::Batch> : std::integral_constant<size_t, 2> {};
+template <size_t I>
+struct std::tuple_element<I, lathe::data::Batch> {
+  using type = lathe::Tensor;
+};

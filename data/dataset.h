@@ -1,0 +1,172 @@
+// What a data set is: numbered samples, each written straight into its place in a batch. Also the
+// small data sets over tensors, functions and parts of other data sets; images are in
+// image_datasets.h, the loader in data_loader.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/core/tensor.h"
+#include "lathe/data/random.h"
+
+namespace lathe::data {
+
+/// One named part of a sample: shape and dtype without the batch dimension.
+struct Field {
+  std::string name;
+  Shape shape;  // {}: one number
+  DType dtype = kF32;
+};
+
+/// The parts of a sample. Field 0 becomes batch.x, field 1 (if there is one) batch.y.
+struct SampleSpec {
+  std::vector<Field> fields;
+};
+
+/// The memory of a batch: one dense tensor [N, …] per field.
+class LATHE_API BatchBuffer {
+ public:
+  BatchBuffer() = default;
+  /// Uninitialised room for `samples` samples.   throws: ValueError without fields, ShapeError,
+  /// OutOfMemoryError.
+  BatchBuffer(const SampleSpec& spec, int64_t samples);
+
+  const SampleSpec& spec() const { return spec_; }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+
+ private:
+  friend class Slot;
+  SampleSpec spec_;
+  std::vector<Tensor> tensors_;
+  std::vector<std::byte*> base_;  // of each field
+  std::vector<int64_t> numel_;    // of one sample of each field
+};
+
+/// Where one sample is to be written: a row of a batch. Valid during the call of read() that gets
+/// it.
+class LATHE_API Slot {
+ public:
+  Slot(const BatchBuffer& batch, int64_t row) : batch_(&batch), row_(row) {}
+
+  int fields() const { return static_cast<int>(batch_->base_.size()); }
+
+  /// The elements of a field, row-major, uninitialised: all of them must be written.
+  /// throws: IndexError, DTypeError unless T is the field's dtype.
+  template <class T>
+  std::span<T> data(int field) const {
+    check(field, dtype_of<T>);
+    const int64_t count = batch_->numel_[static_cast<size_t>(field)];
+    return {reinterpret_cast<T*>(batch_->base_[static_cast<size_t>(field)]) + row_ * count,
+            static_cast<size_t>(count)};
+  }
+
+  /// The same, as bytes.
+  std::span<std::byte> bytes(int field) const;
+
+  /// Sets a field of one number.
+  template <class T>
+  void set(int field, T value) const {
+    data<T>(field)[0] = value;
+  }
+
+  /// Copies a CPU tensor into a field.   throws: ShapeError, DTypeError, DeviceError if it is not
+  /// exactly like it.
+  void copy(int field, const Tensor& value) const;
+
+ private:
+  void check(int field, DType asked) const;
+
+  const BatchBuffer* batch_;
+  int64_t row_;
+};
+
+/// Numbered samples. read() is called from several threads at once and must not change the object.
+class LATHE_API Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;
+
+  /// The same for every sample and every call.
+  virtual SampleSpec spec() const = 0;
+
+  /// Writes sample i, 0 <= i < size(), completely into `out`. Every random draw comes from `key` =
+  /// (seed, epoch, i).
+  virtual void read(int64_t i, Key key, Slot out) const = 0;
+};
+
+/// A sample as tensors.
+struct LATHE_API Example {
+  Example(Tensor x_value, Tensor y_value) : x(std::move(x_value)), y(std::move(y_value)) {}
+  Example(Tensor x_value, int64_t label);
+  Tensor x, y;
+};
+
+/// Rows of tensors that are in memory: sample i is {tensors[0][i], tensors[1][i], …}.
+class LATHE_API TensorDataset final : public Dataset {
+ public:
+  /// Copies the tensors.   throws: ValueError without tensors, ShapeError if they
+  /// are 0-d or differ in dimension 0.
+  explicit TensorDataset(const Tensors& tensors);
+  TensorDataset(const Tensor& x, const Tensor& y) : TensorDataset(Tensors{x, y}) {}
+
+  int64_t size() const override { return tensors_[0].dim(0); }
+  SampleSpec spec() const override;
+  void read(int64_t i, Key key, Slot out) const override;
+
+ private:
+  Tensors tensors_;
+};
+
+/// Samples that a function makes; it is called from several threads at once.
+class LATHE_API FunctionDataset final : public Dataset {
+ public:
+  FunctionDataset(int64_t size, std::function<Example(int64_t, Key)> make);
+
+  int64_t size() const override { return size_; }
+  SampleSpec spec() const override { return spec_; }
+  /// throws: ShapeError, DTypeError if the sample is unlike sample 0.
+  void read(int64_t i, Key key, Slot out) const override;
+
+ private:
+  int64_t size_;
+  std::function<Example(int64_t, Key)> make_;
+  SampleSpec spec_;  // of sample 0
+};
+
+/// from_function(1000, [](int64_t i) { return Example{image(i), label(i)}; }); the function may
+/// also take (int64_t i, Key key). Calls it once, for sample 0.   throws: ValueError if size < 1.
+template <class F>
+FunctionDataset from_function(int64_t size, F make) {
+  if constexpr (std::is_invocable_v<F, int64_t, Key>) {
+    return FunctionDataset(size, std::move(make));
+  } else {
+    return FunctionDataset(size,
+                           [make = std::move(make)](int64_t i, Key) { return Example(make(i)); });
+  }
+}
+
+/// The samples `indices` of another data set, in this order. Keeps a reference: `dataset` must
+/// outlive it. Sample k draws the random numbers of sample indices[k].
+class LATHE_API Subset final : public Dataset {
+ public:
+  /// throws: IndexError naming an index that is out of range.
+  Subset(const Dataset& dataset, std::vector<int64_t> indices);
+  Subset(const Dataset&& dataset, std::vector<int64_t> indices) = delete;
+
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  SampleSpec spec() const override { return dataset_->spec(); }
+  void read(int64_t i, Key key, Slot out) const override;
+
+ private:
+  const Dataset* dataset_;
+  std::vector<int64_t> indices_;
+};
+
+}  // namespace lathe::data

@@ -1,0 +1,26 @@
+// What is known about each image data set: class names, channel statistics.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lathe/core/config.h"
+
+namespace lathe::data {
+
+struct DatasetInfo {
+  std::vector<std::string> class_names;
+  int64_t channels;
+  int64_t side;              // images are side x side
+  std::vector<double> mean;  // of x / 255 over the training images, per channel
+  std::vector<double> std;
+};
+
+/// cifar10, cifar100, mnist, fashion-mnist.   throws: ValueError naming the known ones.
+LATHE_API const DatasetInfo& dataset_info(const std::string& name);
+
+/// The 20 superclasses of CIFAR-100.
+LATHE_API const std::vector<std::string>& cifar100_superclasses();
+
+}  // namespace lathe::data

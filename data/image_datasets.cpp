@@ -1,0 +1,132 @@
+#include "lathe/data/image_datasets.h"
+
+#include "lathe/core/error.h"
+#include "lathe/data/cifar.h"
+#include "lathe/data/dataset_info.h"
+#include "lathe/data/idx.h"
+#include "lathe/data/sources.h"
+
+namespace lathe::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+ImageSet read_cifar10(const fs::path& directory, bool train) {
+  if (!train) return read_cifar({directory / "test_batch.bin"}, cifar10_format());
+  std::vector<fs::path> files;
+  for (const char k : {'1', '2', '3', '4', '5'})
+    files.push_back(directory / (std::string("data_batch_") + k + ".bin"));
+  return read_cifar(files, cifar10_format());
+}
+
+ImageSet read_idx_pair(const fs::path& directory, const std::string& prefix) {
+  const auto images = find_file(directory, prefix + "-images-idx3-ubyte");
+  const auto labels = find_file(directory, prefix + "-labels-idx1-ubyte");
+  LATHE_CHECK(DataError, images && labels, directory.string(), ": has no ", prefix, "-",
+              images ? "labels-idx1" : "images-idx3", "-ubyte");
+  return read_idx_images(*images, *labels, 10);
+}
+
+ImageSet read_images(const std::string& name, const fs::path& root, const ImageOptions& options) {
+  const Split split = options.train ? Split::kTrain : Split::kTest;
+  const fs::path directory = require_dataset(dataset_source(name), root.string(), split);
+  ImageSet images;
+  if (name == "cifar10") {
+    images = read_cifar10(directory, options.train);
+  } else if (name == "cifar100") {
+    images = options.train
+                 ? read_cifar({directory / "train.bin"}, cifar100_train_format(options.coarse))
+                 : read_cifar({directory / "test.bin"}, cifar100_test_format(options.coarse));
+  } else {
+    images = read_idx_pair(directory, options.train ? "train" : "t10k");
+  }
+  return options.pad_to > images.height ? pad_images(images, options.pad_to, options.pad_to)
+                                        : images;
+}
+
+ImageSpec spec_of(const ImageSet& images) {
+  return {images.channels, images.height, images.width, kU8};
+}
+
+std::vector<std::string> class_names_of(const std::string& name, bool coarse) {
+  return name == "cifar100" && coarse ? cifar100_superclasses() : dataset_info(name).class_names;
+}
+
+std::vector<std::string> numbered_classes(int64_t classes) {
+  std::vector<std::string> names;
+  for (int64_t k = 0; k < classes; ++k) names.push_back("class " + std::to_string(k));
+  return names;
+}
+
+}  // namespace
+
+ImageDataset::ImageDataset(ImageSpec stored, std::vector<std::string> class_names,
+                           std::vector<double> mean, std::vector<double> std)
+    : stored_(stored),
+      output_(stored),
+      class_names_(std::move(class_names)),
+      mean_(std::move(mean)),
+      std_(std::move(std)) {}
+
+SampleSpec ImageDataset::spec() const {
+  return {
+      {{"x", {output_.channels, output_.height, output_.width}, output_.dtype}, {"y", {}, kI64}}};
+}
+
+void ImageDataset::read(int64_t i, Key key, Slot out) const {
+  thread_local std::vector<uint8_t> scratch;
+  transform_.apply(image(i, scratch), stored_, key, out.bytes(0).data());
+  out.set<int64_t>(1, label(i));
+}
+
+void ImageDataset::set_transform(const Transform& transform) {
+  output_ = transform.output(stored_);
+  transform_ = transform;
+}
+
+StoredImages::StoredImages(std::shared_ptr<const ImageSet> images,
+                           std::vector<std::string> class_names, std::vector<double> mean,
+                           std::vector<double> std, const Transform& transform)
+    : ImageDataset(spec_of(*images), std::move(class_names), std::move(mean), std::move(std)),
+      images_(std::move(images)) {
+  set_transform(transform);
+}
+
+StoredImages::StoredImages(const std::string& name, const fs::path& root,
+                           const ImageOptions& options)
+    : StoredImages(std::make_shared<const ImageSet>(read_images(name, root, options)),
+                   class_names_of(name, options.coarse), dataset_info(name).mean,
+                   dataset_info(name).std, options.transform) {}
+
+StoredImages::StoredImages(ImageSet images, std::vector<std::string> class_names,
+                           std::vector<double> mean, std::vector<double> std,
+                           const Transform& transform)
+    : StoredImages(std::make_shared<const ImageSet>(std::move(images)), std::move(class_names),
+                   std::move(mean), std::move(std), transform) {
+  LATHE_CHECK(
+      DataError,
+      static_cast<int64_t>(images_->pixels.size()) == images_->count() * images_->image_bytes(),
+      "StoredImages: ", images_->count(), " labels, but ", images_->pixels.size(),
+      " bytes of pixels");
+  for (int64_t i = 0; i < size(); ++i)
+    LATHE_CHECK(DataError, label(i) < classes(), "StoredImages: record ", i, " has label ",
+                label(i), ", but there are ", classes(), " classes");
+}
+
+Synthetic::Synthetic(const SyntheticOptions& options, const Transform& transform)
+    : ImageDataset({options.channels, options.height, options.width, kU8},
+                   numbered_classes(options.classes),
+                   std::vector<double>(static_cast<size_t>(options.channels), kSyntheticMean),
+                   std::vector<double>(static_cast<size_t>(options.channels), kSyntheticStd)),
+      options_(options) {
+  check_synthetic(options);
+  set_transform(transform);
+}
+
+const uint8_t* Synthetic::image(int64_t i, std::vector<uint8_t>& scratch) const {
+  scratch.resize(static_cast<size_t>(options_.channels * options_.height * options_.width));
+  synthetic_image(options_, i, scratch.data());
+  return scratch.data();
+}
+
+}  // namespace lathe::data

@@ -1,0 +1,182 @@
+// The table of data sets, and the search for one on this machine. The checksums are the publishers'
+// or, for content that is published packed, those of the unpacked official download.
+#include "lathe/data/sources.h"
+
+#include <cstdlib>
+
+#include "lathe/core/error.h"
+
+namespace lathe::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kCifar10FileBytes = 10'000 * 3073;
+constexpr char kCifarUrl[] = "https://www.cs.toronto.edu/~kriz/";
+constexpr char kMnistUrl[] = "https://storage.googleapis.com/cvdf-datasets/mnist/";
+constexpr char kFashionUrl[] = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/";
+
+DatasetSource cifar10() {
+  return {
+      .name = "cifar10",
+      .title = "CIFAR-10",
+      .folders = {"cifar-10-batches-bin", "cifar10", "cifar-10"},
+      .downloads = {{std::string(kCifarUrl) + "cifar-10-binary.tar.gz", 170'052'171,
+                     "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"}},
+      .files = {{"data_batch_1.bin", kCifar10FileBytes, "e8800bf27ec6f45491f149f7317b9608", true},
+                {"data_batch_2.bin", kCifar10FileBytes, "7d723ade99f73b811cfabf20cb43fa92", true},
+                {"data_batch_3.bin", kCifar10FileBytes, "d89dc53bd17e60b84343cd94e9eafc38", true},
+                {"data_batch_4.bin", kCifar10FileBytes, "456349a8730963b7930555350ebfd0f8", true},
+                {"data_batch_5.bin", kCifar10FileBytes, "1c39cedb4666850d181538cfcd1008d1", true},
+                {"test_batch.bin", kCifar10FileBytes, "4fd89b928a74095080b56355876466c0", false}},
+      .debian_package = "",
+  };
+}
+
+DatasetSource cifar100() {
+  return {
+      .name = "cifar100",
+      .title = "CIFAR-100",
+      .folders = {"cifar-100-binary", "cifar100", "cifar-100"},
+      .downloads = {{std::string(kCifarUrl) + "cifar-100-binary.tar.gz", 168'513'733,
+                     "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"}},
+      .files = {{"train.bin", 50'000 * 3074, "6172c7755cfe09b2fe270c85cebc1b15", true},
+                {"test.bin", 10'000 * 3074, "4499cfba6c016c1be1438163640a0898", false}},
+      .debian_package = "",
+  };
+}
+
+DatasetSource mnist() {
+  return {
+      .name = "mnist",
+      .title = "MNIST",
+      .folders = {"mnist", "MNIST/raw", "MNIST"},
+      .downloads = {{std::string(kMnistUrl) + "train-images-idx3-ubyte.gz", 9'912'422,
+                     "f68b3c2dcbeaaa9fbdd348bbdeb94873", ""},
+                    {std::string(kMnistUrl) + "train-labels-idx1-ubyte.gz", 28'881,
+                     "d53e105ee54ea40749a09fcbcd1e9432", ""},
+                    {std::string(kMnistUrl) + "t10k-images-idx3-ubyte.gz", 1'648'877,
+                     "9fb629c4189551a2d022fa330f9573f3", ""},
+                    {std::string(kMnistUrl) + "t10k-labels-idx1-ubyte.gz", 4'542,
+                     "ec29112dd5afa0611ce80d1b7f02629c", ""}},
+      .files = {{"train-images-idx3-ubyte", 47'040'016, "6bbc9ace898e44ae57da46a324031adb", true},
+                {"train-labels-idx1-ubyte", 60'008, "a25bea736e30d166cdddb491f175f624", true},
+                {"t10k-images-idx3-ubyte", 7'840'016, "2646ac647ad5339dbf082846283269ea", false},
+                {"t10k-labels-idx1-ubyte", 10'008, "27ae3e4e09519cfbb04c329615203637", false}},
+      .debian_package = "",
+  };
+}
+
+DatasetSource fashion_mnist() {
+  return {
+      .name = "fashion-mnist",
+      .title = "Fashion-MNIST",
+      .folders = {"fashion-mnist", "FashionMNIST/raw", "FashionMNIST"},
+      .downloads = {{std::string(kFashionUrl) + "train-images-idx3-ubyte.gz", 26'421'880,
+                     "8d4fb7e6c68d591d4c3dfef9ec88bf0d", ""},
+                    {std::string(kFashionUrl) + "train-labels-idx1-ubyte.gz", 29'515,
+                     "25c81989df183df01b3e8a0aad5dffbe", ""},
+                    {std::string(kFashionUrl) + "t10k-images-idx3-ubyte.gz", 4'422'102,
+                     "bef4ecab320f06d8554ea6380940ec79", ""},
+                    {std::string(kFashionUrl) + "t10k-labels-idx1-ubyte.gz", 5'148,
+                     "bb300cfdad3c16e7a12a480ee83cd310", ""}},
+      .files = {{"train-images-idx3-ubyte", 47'040'016, "f4a8712d7a061bf5bd6d2ca38dc4d50a", true},
+                {"train-labels-idx1-ubyte", 60'008, "9018921c3c673c538a1fc5bad174d6f9", true},
+                {"t10k-images-idx3-ubyte", 7'840'016, "8181f5470baa50b63fa0f6fddb340f0a", false},
+                {"t10k-labels-idx1-ubyte", 10'008, "15d484375f8d13e6eb1aabb0c3f46965", false}},
+      .debian_package = "dataset-fashion-mnist",
+  };
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::vector<fs::path> candidates(const DatasetSource& source, const std::string& data_root) {
+  std::vector<fs::path> out;
+  for (const auto& root : data_roots(data_root)) {
+    out.push_back(root);
+    for (const auto& folder : source.folders) out.push_back(root / folder);
+  }
+  return out;
+}
+
+bool wanted(const DatasetFile& file, Split split) {
+  return split == Split::kAll || (split == Split::kTrain) == file.train;
+}
+
+std::vector<std::string> missing_files(const DatasetSource& source, Split split,
+                                       const fs::path& directory) {
+  std::vector<std::string> missing;
+  for (const auto& file : source.files)
+    if (wanted(file, split) && !find_file(directory, file.name)) missing.push_back(file.name);
+  return missing;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const auto& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
+}
+
+}  // namespace
+
+const std::vector<DatasetSource>& dataset_sources() {
+  static const std::vector<DatasetSource> sources = {cifar10(), cifar100(), mnist(),
+                                                     fashion_mnist()};
+  return sources;
+}
+
+const DatasetSource& dataset_source(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& source : dataset_sources()) {
+    if (source.name == name) return source;
+    known.push_back(source.name);
+  }
+  LATHE_FAIL(ValueError, "unknown data set \"", name, "\"; known are ", joined(known));
+}
+
+std::vector<fs::path> data_roots(const std::string& data_root) {
+  if (!data_root.empty()) return {data_root};
+  if (const std::string root = environment("LATHE_DATA_ROOT"); !root.empty()) return {root};
+  std::vector<fs::path> roots = {"data"};
+  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty())
+    roots.push_back(fs::path(cache) / "lathe");
+  else if (const std::string home = environment("HOME"); !home.empty())
+    roots.push_back(fs::path(home) / ".cache" / "lathe");
+  roots.push_back("/usr/share/datasets");
+  return roots;
+}
+
+std::optional<fs::path> find_file(const fs::path& directory, const std::string& name) {
+  std::error_code ignored;
+  for (const char* suffix : {"", ".gz"}) {
+    const fs::path path = directory / (name + suffix);
+    if (fs::is_regular_file(path, ignored)) return path;
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> find_dataset(const DatasetSource& source, const std::string& data_root,
+                                     Split split) {
+  for (const auto& directory : candidates(source, data_root))
+    if (missing_files(source, split, directory).empty()) return directory;
+  return std::nullopt;
+}
+
+fs::path require_dataset(const DatasetSource& source, const std::string& data_root, Split split) {
+  if (const auto found = find_dataset(source, data_root, split)) return *found;
+  std::vector<std::string> places;
+  for (const auto& root : data_roots(data_root)) places.push_back(root.string());
+  std::string partly;
+  for (const auto& directory : candidates(source, data_root)) {
+    const auto missing = missing_files(source, split, directory);
+    if (partly.empty() &&
+        missing_files(source, Split::kAll, directory).size() < source.files.size())
+      partly = "; " + directory.string() + " lacks " + joined(missing);
+  }
+  LATHE_FAIL(DataError, source.title, " not found in ", joined(places), partly);
+}
+
+}  // namespace lathe::data

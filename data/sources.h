@@ -1,0 +1,85 @@
+// Where the known data sets come from, which files they consist of, and where they lie on this
+// machine. fetch.h brings them here; image_datasets.h reads them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/core/config.h"
+
+namespace lathe::data {
+
+/// A file of a data set as it is read. `md5` is that of its content: of the inflated content if it
+/// lies on disk with ".gz" at the end of its name, which is as good.
+struct DatasetFile {
+  std::string name;
+  int64_t bytes;
+  std::string md5;
+  bool train;  // false: needed for testing
+};
+
+enum class Split { kTrain, kTest, kAll };
+
+/// A file that is downloaded: a .tar.gz that holds files of the set under `folder`, or one file as
+/// .gz.
+struct Download {
+  std::string url;
+  int64_t bytes;
+  std::string md5;
+  std::string folder;  // in the tar archive; empty: the download is itself the file
+};
+
+struct DatasetSource {
+  std::string name;   // "cifar10", as --dataset spells it
+  std::string title;  // "CIFAR-10"
+  std::vector<std::string>
+      folders;  // where its files usually lie below a data root; fetch makes the first
+  std::vector<Download> downloads;
+  std::vector<DatasetFile> files;
+  std::string debian_package;  // that holds it; empty if none does
+};
+
+/// cifar10, cifar100, mnist, fashion-mnist.
+LATHE_API const std::vector<DatasetSource>& dataset_sources();
+
+/// throws: ValueError naming the known ones.
+LATHE_API const DatasetSource& dataset_source(const std::string& name);
+
+/// The places searched, in order: `data_root` alone if it is not empty; else $LATHE_DATA_ROOT alone
+/// if it is set; else ./data, ~/.cache/lathe (or $XDG_CACHE_HOME/lathe) and /usr/share/datasets.
+LATHE_API std::vector<std::filesystem::path> data_roots(const std::string& data_root = {});
+
+/// The directory in which all files of the split lie: a root itself, or one of the set's folders
+/// below it. Empty if there is none. Reads names only; see verify_dataset for the content.
+LATHE_API std::optional<std::filesystem::path> find_dataset(const DatasetSource& source,
+                                                            const std::string& data_root = {},
+                                                            Split split = Split::kAll);
+
+/// Like find_dataset.   throws: DataError naming the places searched and, where some files of the
+/// set were found, those that are missing there.
+LATHE_API std::filesystem::path require_dataset(const DatasetSource& source,
+                                                const std::string& data_root = {},
+                                                Split split = Split::kAll);
+
+/// `directory`/`name`, or the same with .gz; empty if neither exists.
+LATHE_API std::optional<std::filesystem::path> find_file(const std::filesystem::path& directory,
+                                                         const std::string& name);
+
+enum class FileState { kOk, kDiffers, kMissing };
+
+struct FileReport {
+  std::string name;
+  FileState state;
+  std::filesystem::path path;  // empty if missing
+  std::string detail;          // "md5 … instead of …", "truncated after …"; empty if ok
+};
+
+/// Reads every file of the set in `directory` and compares it with the official checksum. Never
+/// throws for the content of a file: that is what the report is for.
+LATHE_API std::vector<FileReport> verify_dataset(const DatasetSource& source,
+                                                 const std::filesystem::path& directory);
+
+}  // namespace lathe::data

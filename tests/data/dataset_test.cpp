@@ -1,0 +1,108 @@
+#include "lathe/data/dataset.h"
+
+#include <doctest/doctest.h>
+
+#include "files.h"
+#include "lathe/data/batch.h"
+
+namespace lathe::data {
+namespace {
+
+using testing::message_of;
+
+template <class T>
+Tensor counting(const Shape& shape) {
+  const Tensor t = empty(shape, {.dtype = dtype_of<T>});
+  for (int64_t k = 0; k < t.numel(); ++k) t.data<T>()[k] = static_cast<T>(k);
+  return t;
+}
+
+TEST_CASE("dataset: TensorDataset gives the rows of its tensors") {
+  const TensorDataset set(counting<float>({4, 2, 3}), counting<int64_t>({4}));
+  CHECK(set.size() == 4);
+  const SampleSpec spec = set.spec();
+  REQUIRE(spec.fields.size() == 2);
+  CHECK(spec.fields[0].shape == Shape{2, 3});
+  CHECK(spec.fields[1].shape == Shape{});
+  CHECK(spec.fields[1].dtype == kI64);
+
+  const std::vector<int64_t> rows = {2, 0, 2};
+  Batch batch = read_batch(set, rows);
+  CHECK(batch.size() == 3);
+  CHECK(batch.indices == rows);
+  auto& [x, y] = batch;
+  CHECK(x.shape() == Shape{3, 2, 3});
+  CHECK(x.to_vector<float>() ==
+        std::vector<float>{12, 13, 14, 15, 16, 17, 0, 1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17});
+  CHECK(y.to_vector<int64_t>() == rows);
+  CHECK(message_of<IndexError>([&] { read_batch(set, std::vector<int64_t>{4}); }) ==
+        "read_batch: index 4 of a data set of 4 samples");
+}
+
+TEST_CASE("dataset: TensorDataset keeps a copy, takes strided tensors, and any number of them") {
+  const Tensor base = counting<float>({2, 3});
+  const Tensor transposed = alias(base, {3, 2}, {1, 3}, 0);
+  const TensorDataset set(Tensors{transposed, counting<double>({3}), counting<uint8_t>({3, 2})});
+  base.data<float>()[0] = 99;
+  const Batch batch = read_batch(set, std::vector<int64_t>{0, 1, 2});
+  CHECK(batch.x.to_vector<float>() == std::vector<float>{0, 3, 1, 4, 2, 5});
+  REQUIRE(batch.more.size() == 1);
+  CHECK(batch.more[0].to_vector<int>() == std::vector<int>{0, 1, 2, 3, 4, 5});
+  CHECK_THROWS_AS(TensorDataset(Tensors{}), ValueError);
+  CHECK(message_of<ShapeError>([] { TensorDataset(counting<float>({2}), counting<float>({3})); }) ==
+        "TensorDataset: tensors must have the same dimension 0 (f32[2]@cpu, f32[3]@cpu)");
+  CHECK_THROWS_AS(TensorDataset(Tensors{counting<float>({})}), ShapeError);
+}
+
+TEST_CASE("dataset: from_function takes functions of the index, and of index and key") {
+  const auto set = from_function(10, [](int64_t i) {
+    return Example{counting<float>({i < 5 ? 2 : 3}), i * i};
+  });
+  Batch batch = read_batch(set, std::vector<int64_t>{4});
+  CHECK(batch.y.to_vector<int64_t>() == std::vector<int64_t>{16});
+  CHECK(message_of<DataError>([&] {
+          read_batch(set, std::vector<int64_t>{1, 5});
+        }) == "sample 5: Slot: field 0 (x) has shape [2], the value is f32[3]@cpu");
+
+  const auto keyed = from_function(10, [](int64_t i, Key key) {
+    return Example{counting<float>({1}),
+                   static_cast<int64_t>(key.seed) + 10 * key.epoch + 100 * key.index + i};
+  });
+  CHECK(read_batch(keyed, std::vector<int64_t>{3}, 1, 2).y.to_vector<int64_t>() ==
+        std::vector<int64_t>{324});
+  CHECK_THROWS_AS(from_function(0,
+                                [](int64_t i) {
+                                  return Example{counting<float>({1}), i};
+                                }),
+                  ValueError);
+}
+
+TEST_CASE("dataset: Subset keeps each sample's own random numbers") {
+  const auto set = from_function(10, [](int64_t i, Key key) {
+    return Example{counting<float>({1}), 10 * i + key.index};
+  });
+  const Subset part(set, {7, 3});
+  CHECK(part.size() == 2);
+  CHECK(read_batch(part, std::vector<int64_t>{0, 1}).y.to_vector<int64_t>() ==
+        std::vector<int64_t>{77, 33});
+  CHECK(message_of<IndexError>([&] {
+          Subset(set, {0, 10});
+        }) == "Subset: index 10 of a data set of 10 samples");
+}
+
+TEST_CASE("dataset: a slot checks field, dtype and shape") {
+  const BatchBuffer batch({{{"x", {2}, kF32}, {"y", {}, kI64}}}, 3);
+  const Slot slot(batch, 1);
+  CHECK(slot.fields() == 2);
+  CHECK(slot.data<float>(0).data() == batch.tensors()[0].data<float>() + 2);
+  CHECK(slot.bytes(1).size() == 8);
+  CHECK(message_of<DTypeError>([&] { slot.data<double>(0); }) ==
+        "Slot: field 0 (x) is f32, asked for as f64");
+  CHECK(message_of<IndexError>([&] { slot.bytes(2); }) == "Slot: field 2 of a sample with 2");
+  CHECK_THROWS_AS(slot.data<float>(-1), IndexError);
+  CHECK_THROWS_AS(BatchBuffer({}, 1), ValueError);
+  CHECK_THROWS_AS(BatchBuffer({{{"x", {int64_t{1} << 40}, kF32}}}, int64_t{1} << 40), ShapeError);
+}
+
+}  // namespace
+}  // namespace lathe::data

@@ -1,0 +1,158 @@
+#include "lathe/data/image_datasets.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "files.h"
+#include "lathe/core/error.h"
+#include "lathe/data/batch.h"
+#include "lathe/data/dataset_info.h"
+
+namespace lathe::data {
+namespace {
+
+using namespace testing;
+
+std::string counting(int n) {
+  std::string out;
+  for (int k = 0; k < n; ++k) out += static_cast<char>(k);
+  return out;
+}
+
+TEST_CASE("image data sets: MNIST files, padded, normalised, with class names") {
+  const TempDir root;
+  write_file(root / "mnist/t10k-images-idx3-ubyte", gzip(idx({2, 28, 28}, counting(2 * 784))));
+  write_file(root / "mnist/t10k-labels-idx1-ubyte.gz", gzip(idx({2}, std::string("\x03\x09"))));
+  const Mnist set(root.path(),
+                  {.train = false, .transform = normalize({0.1307}, {0.3081}), .pad_to = 32});
+  CHECK(set.size() == 2);
+  CHECK(set.channels() == 1);
+  CHECK(set.height() == 32);
+  CHECK(set.width() == 32);
+  CHECK(set.classes() == 10);
+  CHECK(set.class_names()[9] == "9");
+  CHECK(set.label(1) == 9);
+  const Batch batch = read_batch(set, std::vector<int64_t>{1});
+  CHECK(batch.x.shape() == Shape{1, 1, 32, 32});
+  CHECK(batch.y.item<int64_t>() == 9);
+  const auto x = batch.x.to_vector<float>();
+  for (int r = 0; r < 32; ++r)
+    for (int k = 0; k < 32; ++k) {
+      const bool border = r < 2 || r >= 30 || k < 2 || k >= 30;
+      const int value = border ? 0 : (784 + (r - 2) * 28 + (k - 2)) % 256;
+      CHECK(std::abs(x[static_cast<size_t>(32 * r + k)] - (value / 255.0 - 0.1307) / 0.3081) <
+            1e-6);
+    }
+}
+
+TEST_CASE("image data sets: CIFAR-10 needs only the files of its split") {
+  const TempDir root;
+  write_sparse_file(root / "cifar-10-batches-bin/test_batch.bin", 30'730'000);
+  patch_file(root / "cifar-10-batches-bin/test_batch.bin", 3073 * 9999, "\x07\xff");
+  const Cifar10 set(root.path(), {.train = false});
+  CHECK(set.size() == 10'000);
+  CHECK(set.label(9999) == 7);
+  CHECK(set.class_names()[7] == "horse");
+  const Batch batch = read_batch(set, std::vector<int64_t>{9999});
+  CHECK(batch.x.dtype() == kU8);
+  CHECK(batch.x.to_vector<int>()[0] == 255);
+  const std::string text = message_of<DataError>([&] { Cifar10{root.path()}; });
+  CHECK(text == "CIFAR-10 not found in " + root.path().string() + "; " +
+                    (root / "cifar-10-batches-bin").string() +
+                    " lacks data_batch_1.bin, data_batch_2.bin, data_batch_3.bin, "
+                    "data_batch_4.bin, data_batch_5.bin");
+}
+
+TEST_CASE("image data sets: CIFAR-100 with classes and superclasses") {
+  const TempDir root;
+  write_sparse_file(root / "test.bin", 30'740'000);
+  patch_file(root / "test.bin", 3074 * 5, "\x13\x63");
+  const Cifar100 fine(root.path(), {.train = false}),
+      coarse(root.path(), {.train = false, .coarse = true});
+  CHECK(fine.classes() == 100);
+  CHECK(fine.label(5) == 99);
+  CHECK(fine.class_names()[99] == "worm");
+  CHECK(coarse.classes() == 20);
+  CHECK(coarse.label(5) == 19);
+}
+
+TEST_CASE("image data sets: images of the caller, checked") {
+  const ImageSet images{1, 2, 2, {1, 2, 3, 4, 5, 6, 7, 8}, {0, 1}};
+  const StoredImages set(images, {"a", "b"}, {0.5}, {0.25});
+  CHECK(read_batch(set, std::vector<int64_t>{1}).x.to_vector<int>() ==
+        std::vector<int>{5, 6, 7, 8});
+  CHECK(message_of<DataError>([&] { StoredImages(images, {"a"}, {0.5}, {0.25}); }) ==
+        "StoredImages: record 1 has label 1, but there are 1 classes");
+  ImageSet short_one = images;
+  short_one.pixels.pop_back();
+  CHECK_THROWS_AS(StoredImages(short_one, {"a", "b"}, {0.5}, {0.25}), DataError);
+}
+
+TEST_CASE("image data sets: a transform that does not fit leaves the old one") {
+  Synthetic set({.size = 3});
+  set.set_transform(hflip());
+  CHECK_THROWS_AS(set.set_transform(normalize({0.5}, {0.5})), ShapeError);
+  CHECK(set.spec().fields[0].dtype == kU8);
+  set.set_transform(compose(pad_crop(24, 0), normalize(set.mean(), set.std())));
+  CHECK(set.spec().fields[0].dtype == kF32);
+  CHECK(set.height() == 24);
+}
+
+TEST_CASE("image data sets: known sets have the right number of class names") {
+  const std::map<std::string, size_t> classes = {
+      {"cifar10", 10}, {"cifar100", 100}, {"mnist", 10}, {"fashion-mnist", 10}};
+  for (const auto& [name, count] : classes) {
+    CHECK(dataset_info(name).class_names.size() == count);
+    CHECK(dataset_info(name).mean.size() == static_cast<size_t>(dataset_info(name).channels));
+  }
+  CHECK(cifar100_superclasses().size() == 20);
+  CHECK(message_of<ValueError>([] { dataset_info("cifar"); }) ==
+        "unknown data set \"cifar\"; known are cifar10, cifar100, mnist, fashion-mnist");
+}
+
+TEST_CASE("synthetic: images are a function of seed and index, classes about equally frequent") {
+  const SyntheticOptions options{.size = 1000, .classes = 7, .seed = 5};
+  std::vector<uint8_t> a(3072), b(3072), c(3072);
+  synthetic_image(options, 3, a.data());
+  synthetic_image(options, 3, b.data());
+  CHECK(a == b);
+  synthetic_image({.size = 10, .classes = 7, .seed = 5}, 3, c.data());  // the size does not matter
+  CHECK(a == c);
+  synthetic_image({.size = 1000, .classes = 7, .seed = 6}, 3, c.data());
+  CHECK(a != c);
+  std::map<int64_t, int> counts;
+  for (int64_t i = 0; i < 7000; ++i) ++counts[synthetic_label(options, i)];
+  CHECK(counts.size() == 7);
+  for (const auto& [label, count] : counts)
+    CHECK(std::abs(count - 1000) < 150);  // 5 standard deviations
+}
+
+TEST_CASE("synthetic: mean and standard deviation are about what the header says") {
+  const SyntheticOptions options;
+  double sum = 0, squares = 0;
+  std::vector<uint8_t> image(3072);
+  for (int64_t i = 0; i < 500; ++i) {
+    synthetic_image(options, i, image.data());
+    for (const uint8_t v : image) {
+      sum += v / 255.0;
+      squares += v / 255.0 * v / 255.0;
+    }
+  }
+  const double mean = sum / (500 * 3072), std = std::sqrt(squares / (500 * 3072) - mean * mean);
+  CHECK(std::abs(mean - kSyntheticMean) < 0.03);
+  CHECK(std::abs(std - kSyntheticStd) < 0.03);
+}
+
+TEST_CASE("synthetic: options out of range are refused") {
+  CHECK(message_of<ValueError>([] { Synthetic({.classes = 0}); }) ==
+        "Synthetic: classes must be 1 to 200, got 0");
+  CHECK_THROWS_AS(Synthetic({.size = -1}), ValueError);
+  CHECK_THROWS_AS(Synthetic({.channels = 17}), ValueError);
+  CHECK_THROWS_AS(Synthetic({.height = 0}), ValueError);
+  CHECK_THROWS_AS(Synthetic({.noise = NAN}), ValueError);
+}
+
+}  // namespace
+}  // namespace lathe::data
