@@ -1,0 +1,55 @@
+// Named tensors in order; see state_dict.h.
+#include "lathe/core/state_dict.h"
+
+#include "lathe/core/copy.h"
+
+namespace lathe {
+
+void StateDict::add(std::string name, Tensor tensor) {
+  LATHE_CHECK(ValueError, tensor.defined(), "state dict: entry \"", name, "\" is undefined");
+  const bool is_new = index_.emplace(name, entries_.size()).second;
+  LATHE_CHECK(ValueError, is_new, "state dict: there is already an entry \"", name,
+              "\" (new: ", tensor, ")");
+  entries_.emplace_back(std::move(name), std::move(tensor));
+}
+
+void StateDict::add_number(std::string name, Scalar value) {
+  const Tensor number = lathe::empty({}, {.dtype = value.dtype()});
+  fill_values(number, value);
+  add(std::move(name), number);
+}
+
+void StateDict::add_all(std::string_view prefix, const StateDict& other) {
+  for (const auto& [name, tensor] : other) add(concat(prefix, name), tensor);
+}
+
+const Tensor* StateDict::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &entries_[found->second].second;
+}
+
+const Tensor& StateDict::at(std::string_view name) const {
+  const Tensor* tensor = find(name);
+  LATHE_CHECK(ValueError, tensor != nullptr, "state dict: no entry \"", name, "\" among ", size());
+  return *tensor;
+}
+
+StateDict StateDict::section(std::string_view prefix) const {
+  StateDict out;
+  for (const auto& [name, tensor] : entries_) {
+    if (name.starts_with(prefix)) out.add(name.substr(prefix.size()), tensor);
+  }
+  return out;
+}
+
+StateDict StateDict::clone() const {
+  StateDict out;
+  for (const auto& [name, tensor] : entries_) {
+    const Tensor copy = empty_like(tensor);
+    copy_values(copy, tensor);
+    out.add(name, copy);
+  }
+  return out;
+}
+
+}  // namespace lathe

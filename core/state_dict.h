@@ -1,0 +1,60 @@
+// StateDict: named tensors in order. What a module, an optimiser or a scheduler must remember
+// between runs, and what a weights file holds. A number is a 0-d tensor (f64, i64 or bool), so that
+// saving it loses nothing.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// Names → tensors, in the order in which they were added. The tensors are handles: they share
+/// their values with whoever made them, until clone().
+class LATHE_API StateDict {
+ public:
+  using Entry = std::pair<std::string, Tensor>;
+
+  /// throws: ValueError for an undefined tensor or a name that is there already.
+  void add(std::string name, Tensor tensor);
+  /// A number, as a 0-d CPU tensor of f64, i64 or bool.
+  void add_number(std::string name, Scalar value);
+  /// All entries of `other`, their names behind `prefix`.
+  void add_all(std::string_view prefix, const StateDict& other);
+
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+  /// Null if there is no such entry.
+  const Tensor* find(std::string_view name) const;
+  /// throws: ValueError if there is no such entry.
+  const Tensor& at(std::string_view name) const;
+  /// The value of a one-element entry.   throws: ValueError, ShapeError.
+  template <class T>
+  T number(std::string_view name) const {
+    return at(name).item<T>();
+  }
+
+  /// The entries whose names begin with `prefix`, without it.
+  StateDict section(std::string_view prefix) const;
+  /// The same names with copies of the values on their devices.
+  StateDict clone() const;
+
+  size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+
+  std::vector<Entry> entries_;
+  std::unordered_map<std::string, size_t, Hash, std::equal_to<>> index_;
+};
+
+}  // namespace lathe

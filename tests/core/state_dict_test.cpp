@@ -1,0 +1,77 @@
+// Named tensors: order, numbers, sections, and the errors.
+#include "lathe/core/state_dict.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "lathe/ops/creation.h"
+
+namespace lathe {
+namespace {
+
+std::vector<std::string> names(const StateDict& state) {
+  std::vector<std::string> out;
+  for (const auto& [name, tensor] : state) out.push_back(name);
+  return out;
+}
+
+TEST_CASE("StateDict: keeps the order in which entries were added") {
+  StateDict state;
+  state.add("z", ones({2}));
+  state.add("a", ones({3}));
+  state.add("m", ones({4}));
+  CHECK(names(state) == std::vector<std::string>{"z", "a", "m"});
+  CHECK(state.size() == 3);
+  CHECK(state.at("a").shape() == Shape{3});
+  CHECK(state.find("b") == nullptr);
+}
+
+TEST_CASE("StateDict: numbers keep their type and every bit") {
+  StateDict state;
+  state.add_number("lr", 0.1);
+  state.add_number("step", int64_t{1} << 60);
+  state.add_number("flag", true);
+  CHECK(state.at("lr").dtype() == kF64);
+  CHECK(state.at("lr").shape() == Shape{});
+  CHECK(state.number<double>("lr") == 0.1);
+  CHECK(state.number<int64_t>("step") == int64_t{1} << 60);
+  CHECK(state.at("flag").dtype() == kBool);
+  CHECK(state.number<bool>("flag"));
+}
+
+TEST_CASE("StateDict: sections take prefixes off, add_all puts them on") {
+  StateDict inner, outer;
+  inner.add_number("x", 1);
+  inner.add_number("y.z", 2);
+  outer.add_number("other", 3);
+  outer.add_all("optimizer.", inner);
+  CHECK(names(outer) == std::vector<std::string>{"other", "optimizer.x", "optimizer.y.z"});
+  CHECK(names(outer.section("optimizer.")) == names(inner));
+}
+
+TEST_CASE("StateDict: entries share their values until clone") {
+  const Tensor t = zeros({2});
+  StateDict state;
+  state.add("t", t);
+  const StateDict copy = state.clone();
+  t.data<float>()[0] = 5;
+  CHECK(state.at("t").to_vector<float>()[0] == 5);
+  CHECK(copy.at("t").to_vector<float>()[0] == 0);
+}
+
+TEST_CASE("StateDict: errors name the entry, and change nothing") {
+  StateDict state;
+  state.add("a", ones({2}));
+  CHECK_THROWS_WITH_AS(state.add("a", ones({3})),
+                       doctest::Contains("already an entry \"a\" (new: f32[3]@cpu)"), ValueError);
+  CHECK_THROWS_WITH_AS(state.add("b", Tensor()), doctest::Contains("\"b\" is undefined"),
+                       ValueError);
+  CHECK(state.size() == 1);
+  CHECK_THROWS_WITH_AS(state.at("c"), doctest::Contains("no entry \"c\" among 1"), ValueError);
+  CHECK_THROWS_AS(state.number<double>("a"), ShapeError);
+}
+
+}  // namespace
+}  // namespace lathe
