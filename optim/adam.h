@@ -1,0 +1,73 @@
+// Adam and AdamW; see optimizer.h for groups and state, update_math.h for the formula.
+#pragma once
+
+#include <optional>
+
+#include "lathe/optim/optimizer.h"
+
+namespace lathe::optim {
+
+/// Decay rates of the first and second moment.
+struct Betas {
+  double first = 0.9, second = 0.999;
+};
+
+struct AdamOptions {
+  double lr = 1e-3;
+  Betas betas = {};
+  double eps = 1e-8;  // added after the bias correction
+  double weight_decay =
+      0;  // Adam: L2, added to the gradient. AdamW's default is 0.01, on the parameter itself
+  bool amsgrad = false;  // divide by the largest second moment so far
+};
+
+struct AdamWOptions {
+  double lr = 1e-3;
+  Betas betas = {};
+  double eps = 1e-8;
+  double weight_decay = 0.01;  // p *= 1 - lr·weight_decay before the step
+  bool amsgrad = false;
+};
+
+/// Parameters with options of their own; what is absent comes from the optimiser's options.
+struct AdamGroup {
+  Tensors params;
+  std::optional<double> lr = {};
+  std::optional<Betas> betas = {};
+  std::optional<double> eps = {}, weight_decay = {};
+  std::optional<bool> amsgrad = {};
+};
+
+/// What Adam and AdamW share. State: exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
+/// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
+/// [0,1); and see
+///         Optimizer::add_group.
+class LATHE_API AdamBase : public Optimizer {
+ protected:
+  AdamBase(const char* name, std::vector<AdamGroup> groups, const AdamOptions& options,
+           bool decoupled);
+
+ private:
+  void check(const HyperParameters& hyper) const final;
+  bool needs_buffer(size_t buffer, const HyperParameters& hyper) const final;
+  void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const final;
+
+  bool decoupled_;  // the weight decay acts on the parameter, not on the gradient
+};
+
+/// g += weight_decay·p; m, v = running means of g, g²; p -= lr·m̂ / (sqrt(v̂) + eps), hats for the
+/// bias correction.
+class LATHE_API Adam final : public AdamBase {
+ public:
+  explicit Adam(Tensors params, const AdamOptions& options = {});
+  explicit Adam(std::vector<AdamGroup> groups, const AdamOptions& options = {});
+};
+
+/// p *= 1 - lr·weight_decay; then Adam without its own decay.
+class LATHE_API AdamW final : public AdamBase {
+ public:
+  explicit AdamW(Tensors params, const AdamWOptions& options = {});
+  explicit AdamW(std::vector<AdamGroup> groups, const AdamWOptions& options = {});
+};
+
+}  // namespace lathe::optim

@@ -1,0 +1,232 @@
+// Groups, state and the frame of a step; see optimizer.h.
+#include "lathe/optim/optimizer.h"
+
+#include <cmath>
+#include <unordered_set>
+
+#include "lathe/core/copy.h"
+
+namespace lathe::optim {
+
+namespace {
+
+/// The type of a parameter's buffers: the type its arithmetic is done in.
+DType buffer_dtype(const Tensor& param) { return param.dtype() == kF64 ? kF64 : kF32; }
+
+/// Do the elements lie side by side, in whatever order?
+bool is_dense(const Tensor& t) {
+  int64_t reach = 1;
+  for (int d = 0; d < t.ndim(); ++d) reach += (t.shape()[d] - 1) * t.strides()[d];
+  return t.numel() == 0 || (reach == t.numel() && !has_overlap(t));
+}
+
+bool same_order(const Tensor& a, const Tensor& b) {
+  for (int d = 0; d < a.ndim(); ++d) {
+    if (a.shape()[d] > 1 && a.strides()[d] != b.strides()[d]) return false;
+  }
+  return true;
+}
+
+/// Dense memory in `like`'s order.
+Tensor make_like(const Tensor& like, DType dtype) {
+  return empty_strided(like.shape(), like.strides(), dtype, like.device());
+}
+
+/// t itself if its elements lie in `like`'s order, else a copy that does.
+Tensor in_order_of(const Tensor& like, const Tensor& t) {
+  if (same_order(t, like)) return t;
+  const Tensor out = make_like(like, t.dtype());
+  copy_values(out, t);
+  return out;
+}
+
+}  // namespace
+
+/// One parameter made ready for the update. The slot changes only after all are.
+struct Optimizer::Prepared {
+  Tensor param;     // dense: the parameter or, if that is not, a copy to be written back
+  Tensor grad;      // in the same order
+  Tensors buffers;  // likewise; new ones are zero
+  bool fresh = false;
+};
+
+double Optimizer::HyperParameters::operator()(std::string_view name) const {
+  for (const HyperParameter& h : *this) {
+    if (h.name == name) return h.value;
+  }
+  LATHE_FAIL(ValueError, "optimizer: no hyper-parameter \"", name, "\"");
+}
+
+Optimizer::Optimizer(const char* name, std::vector<std::string_view> buffers)
+    : name_(name), buffer_names_(std::move(buffers)) {}
+
+Optimizer::~Optimizer() = default;
+
+void Optimizer::add_group(Tensors params, HyperParameters hyper) {
+  LATHE_CHECK(ValueError, !params.empty(), name_, ": group ", groups_.size(), " has no parameters");
+  check(hyper);
+  std::unordered_set<const TensorImpl*> known;
+  for (const Group& group : groups_) {
+    for (const Slot& slot : group.slots) known.insert(slot.param.handle().get());
+  }
+  Group group{.slots = {}, .hyper = std::move(hyper), .initial_lr = 0};
+  group.initial_lr = group.hyper("lr");
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Tensor& p = params[i];
+    LATHE_CHECK(ValueError, p.defined(), name_, ": parameter ", i, " of group ", groups_.size(),
+                " is undefined");
+    LATHE_CHECK(DTypeError, is_floating(p.dtype()), name_, ": parameter ", i, " is not floating (",
+                p, ")");
+    LATHE_CHECK(StateError, p.is_leaf(), name_, ": parameter ", i,
+                " is not a leaf but the result of ", p.grad_fn(), " (", p, ")");
+    LATHE_CHECK(ValueError, known.insert(p.handle().get()).second, name_, ": parameter ", i,
+                " of group ", groups_.size(), " appears twice (", p, ")");
+    group.slots.push_back({.param = p, .step = 0, .buffers = Tensors(buffer_names_.size())});
+  }
+  groups_.push_back(std::move(group));
+}
+
+void Optimizer::check_groups() const {
+  LATHE_CHECK(ValueError, !groups_.empty(), name_, ": an empty list of parameter groups");
+}
+
+void Optimizer::check_not_negative(const HyperParameters& hyper, std::string_view name) const {
+  const double value = hyper(name);
+  LATHE_CHECK(ValueError, value >= 0 && std::isfinite(value), name_, ": ", name,
+              " must be finite and not negative, got ", value);
+}
+
+void Optimizer::check_below_one(const HyperParameters& hyper, std::string_view name) const {
+  const double value = hyper(name);
+  LATHE_CHECK(ValueError, value >= 0 && value < 1, name_, ": ", name, " must be in [0,1), got ",
+              value);
+}
+
+const Optimizer::Group& Optimizer::group_at(size_t group) const {
+  LATHE_CHECK(IndexError, group < groups_.size(), name_, ": no group ", group, " among ",
+              groups_.size());
+  return groups_[group];
+}
+
+Tensors Optimizer::params(size_t group) const {
+  Tensors out;
+  for (const Slot& slot : group_at(group).slots) out.push_back(slot.param);
+  return out;
+}
+
+Tensors Optimizer::params() const {
+  Tensors out;
+  for (const Group& group : groups_) {
+    for (const Slot& slot : group.slots) out.push_back(slot.param);
+  }
+  return out;
+}
+
+double Optimizer::lr(size_t group) const { return group_at(group).hyper("lr"); }
+double Optimizer::initial_lr(size_t group) const { return group_at(group).initial_lr; }
+double Optimizer::hyper_parameter(std::string_view name, size_t group) const {
+  return group_at(group).hyper(name);
+}
+
+void Optimizer::set_lr(size_t group, double lr) {
+  HyperParameters hyper = group_at(group).hyper;
+  hyper.front().value = lr;
+  check(hyper);
+  groups_[group].hyper = std::move(hyper);
+}
+
+void Optimizer::set_lr(double lr) {
+  for (size_t g = 0; g < groups_.size(); ++g) set_lr(g, lr);
+}
+
+void Optimizer::zero_grad(ZeroGradOptions options) const {
+  for (const Tensor& p : params()) {
+    const Tensor grad = p.grad();
+    if (!grad.defined()) continue;
+    if (options.set_to_none) {
+      p.set_grad({});
+    } else if (has_overlap(grad)) {  // an expanded gradient has no memory of its own to write to
+      const Tensor zeros = empty_like(p);
+      fill_values(zeros, 0);
+      p.set_grad(zeros);
+    } else {
+      fill_values(grad, 0);
+      grad.bump_version();
+    }
+  }
+}
+
+void Optimizer::check_buffer_fits(const Slot& slot, size_t buffer, size_t number) const {
+  const Tensor& b = slot.buffers[buffer];
+  const Tensor& p = slot.param;
+  LATHE_CHECK(StateError,
+              b.shape() == p.shape() && b.device() == p.device() && b.dtype() == buffer_dtype(p),
+              name_, ": ", buffer_names_[buffer], " of parameter ", number,
+              " no longer fits its parameter (state: ", b, ", parameter: ", p, ")");
+}
+
+Optimizer::Prepared Optimizer::prepare(const Slot& slot, const HyperParameters& hyper) const {
+  Prepared out;
+  out.param = slot.param;
+  if (!is_dense(slot.param)) {
+    out.param = empty_like(slot.param);
+    copy_values(out.param, slot.param);
+  }
+  out.grad = in_order_of(out.param, slot.param.grad());
+  out.buffers.resize(slot.buffers.size());
+  for (size_t b = 0; b < slot.buffers.size(); ++b) {
+    if (slot.buffers[b].defined()) {
+      out.buffers[b] = in_order_of(out.param, slot.buffers[b]);
+    } else if (needs_buffer(b, hyper)) {
+      out.buffers[b] = make_like(out.param, buffer_dtype(out.param));
+      fill_values(out.buffers[b], 0);
+      out.fresh = true;
+    }
+  }
+  return out;
+}
+
+void Optimizer::step() {
+  // First everything that can fail, then the updates.
+  std::vector<std::pair<Slot*, Prepared>> ready;
+  std::vector<std::vector<UpdateItem>> items(groups_.size());
+  size_t number = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (Slot& slot : groups_[g].slots) {
+      const size_t at = number++;
+      if (!slot.param.grad().defined()) continue;
+      for (size_t b = 0; b < slot.buffers.size(); ++b) {
+        if (slot.buffers[b].defined()) check_buffer_fits(slot, b, at);
+      }
+      Prepared p = prepare(slot, groups_[g].hyper);
+      UpdateItem item{.n = p.param.numel(),
+                      .dtype = p.param.dtype(),
+                      .device = p.param.device(),
+                      .step = slot.step + 1,
+                      .param = p.param.raw_data(),
+                      .grad = p.grad.raw_data(),
+                      .buffers = {},
+                      .fresh = p.fresh};
+      for (size_t b = 0; b < p.buffers.size(); ++b) {
+        if (needs_buffer(b, groups_[g].hyper)) item.buffers[b] = p.buffers[b].raw_data();
+      }
+      LATHE_CHECK(DeviceError, items[g].empty() || items[g].front().device == item.device, name_,
+                  ": the parameters of group ", g, " are on several devices (parameter ", at, ": ",
+                  slot.param, ", others on ", items[g].front().device, ")");
+      items[g].push_back(item);
+      ready.emplace_back(&slot, std::move(p));
+    }
+  }
+
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (!items[g].empty()) update(groups_[g].hyper, items[g]);
+  }
+  for (auto& [slot, p] : ready) {
+    slot->step += 1;
+    slot->buffers = std::move(p.buffers);
+    if (!p.param.is_same(slot->param)) copy_values(slot->param, p.param);
+    slot->param.bump_version();
+  }
+}
+
+}  // namespace lathe::optim

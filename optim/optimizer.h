@@ -1,0 +1,122 @@
+// Optimizer: parameter groups, their hyper-parameters and per-parameter state; the base of sgd.h,
+// adam.h and rmsprop.h. The update rules are in update_math.h, the loops over them in update.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "lathe/core/state_dict.h"
+#include "lathe/core/tensor.h"
+#include "lathe/optim/update.h"
+
+namespace lathe::optim {
+
+struct ZeroGradOptions {
+  bool set_to_none =
+      true;  // false: keep the memory and write zeros (a zero gradient is a normal step)
+};
+
+/// Updates parameters from their gradients. Neither copied nor moved: schedulers and scalers refer
+/// to it. A parameter without gradient is skipped completely: no decay, no momentum, its step count
+/// stays.
+class LATHE_API Optimizer {
+ public:
+  virtual ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// One update of every parameter that has a gradient. Writes parameters in place (their version
+  /// goes up) and leaves the gradients alone. Nothing has changed if it throws.   throws:
+  /// StateError if a parameter's shape or device no longer fits its state, DeviceError for a group
+  /// on several devices, OutOfMemoryError.
+  void step();
+
+  /// Drops all gradients: undefined afterwards.
+  void zero_grad(ZeroGradOptions options = {}) const;
+
+  size_t num_groups() const { return groups_.size(); }
+  /// The parameters of one group, in order.
+  Tensors params(size_t group) const;
+  /// The parameters of all groups, in order.
+  Tensors params() const;
+
+  double lr(size_t group = 0) const;
+  /// Learning rate of one group, of all groups.   throws: ValueError for a negative or non-finite
+  /// one.
+  void set_lr(size_t group, double lr);
+  void set_lr(double lr);
+  /// The learning rate that the group was made with: what schedulers start from.
+  double initial_lr(size_t group = 0) const;
+  /// A hyper-parameter by its option's name, "momentum"; flags are 0 or 1.   throws: ValueError for
+  /// an unknown name.
+  double hyper_parameter(std::string_view name, size_t group = 0) const;
+
+  /// Everything that decides the next step. Parameters are numbered through all groups:
+  ///   group.0.params (how many), group.0.lr, group.0.initial_lr, group.0.momentum, …,
+  ///   state.3.step, state.3.momentum_buffer, …     A parameter that was never updated has no state
+  ///   entries.
+  StateDict state_dict() const;
+  /// Takes over such a state, hyper-parameters included; buffers are copied. All or nothing.
+  /// throws: ValueError listing what is missing, unexpected or of another shape.
+  void load_state_dict(const StateDict& state);
+
+ protected:
+  struct HyperParameter {
+    std::string_view name;  // a literal
+    double value;
+  };
+  class HyperParameters : public std::vector<HyperParameter> {
+   public:
+    using vector::vector;
+    /// throws: ValueError for an unknown name.
+    double operator()(std::string_view name) const;
+  };
+
+  /// `buffers`: the names of the per-parameter buffers that this optimiser can need, at most
+  /// kMaxBuffers.
+  Optimizer(const char* name, std::vector<std::string_view> buffers);
+
+  /// The first hyper-parameter is "lr".   throws: ValueError for an empty list, an undefined
+  /// tensor, a parameter that is there already, or a bad hyper-parameter; DTypeError unless
+  /// floating; StateError unless a leaf.
+  void add_group(Tensors params, HyperParameters hyper);
+  /// throws: ValueError if there is no group at all.
+  void check_groups() const;
+
+  /// throws: ValueError naming a hyper-parameter that is out of range.
+  virtual void check(const HyperParameters& hyper) const = 0;
+  /// Does this update need buffer number `buffer`?
+  virtual bool needs_buffer(size_t buffer, const HyperParameters& hyper) const = 0;
+  /// Updates all items (of one device).
+  virtual void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const = 0;
+
+  /// throws: ValueError "<optimiser>: <name> must be …, got …".
+  void check_not_negative(const HyperParameters& hyper, std::string_view name) const;
+  void check_below_one(const HyperParameters& hyper, std::string_view name) const;  // [0, 1)
+
+  const char* const name_;
+
+ private:
+  struct Slot {
+    Tensor param;
+    int64_t step = 0;  // updates so far
+    Tensors buffers;   // one per buffer name; undefined until needed
+  };
+  struct Group {
+    std::vector<Slot> slots;
+    HyperParameters hyper;
+    double initial_lr;
+  };
+  struct Prepared;
+
+  const Group& group_at(size_t group) const;
+  Prepared prepare(const Slot& slot, const HyperParameters& hyper) const;
+  void check_buffer_fits(const Slot& slot, size_t buffer, size_t number) const;
+
+  std::vector<std::string_view> buffer_names_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace lathe::optim

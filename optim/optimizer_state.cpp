@@ -1,0 +1,123 @@
+// The named state of an optimiser; see optimizer.h.
+#include <unordered_set>
+
+#include "lathe/core/copy.h"
+#include "lathe/optim/optimizer.h"
+
+namespace lathe::optim {
+
+namespace {
+
+/// Reads entries of a state dict and collects everything that is wrong with them.
+class StateReader {
+ public:
+  explicit StateReader(const StateDict& state) : state_(state) {}
+
+  bool contains(const std::string& name) const { return state_.contains(name); }
+
+  /// Null, and noted as missing, where there is none.
+  const Tensor* find(const std::string& name) {
+    const Tensor* t = state_.find(name);
+    if (t == nullptr) {
+      complain("missing ", name);
+    } else {
+      known_.insert(name);
+    }
+    return t;
+  }
+
+  /// The entry as a number; 0 where that is impossible.
+  double number(const std::string& name) {
+    const Tensor* t = find(name);
+    if (t == nullptr) return 0;
+    if (t->numel() == 1) return t->item<double>();
+    complain(name, " is ", *t, " instead of a number");
+    return 0;
+  }
+
+  template <class... Args>
+  void complain(const Args&... text) {
+    problems_ += concat(problems_.empty() ? "" : "; ", text...);
+  }
+
+  /// throws: ValueError with all complaints, and the entries that nobody asked for.
+  void finish(const char* optimizer) {
+    for (const auto& [name, tensor] : state_) {
+      if (!known_.contains(name)) complain("unexpected ", name);
+    }
+    LATHE_CHECK(ValueError, problems_.empty(), optimizer, ": the state does not fit: ", problems_);
+  }
+
+ private:
+  const StateDict& state_;
+  std::unordered_set<std::string> known_;
+  std::string problems_;
+};
+
+}  // namespace
+
+StateDict Optimizer::state_dict() const {
+  StateDict out;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const std::string prefix = concat("group.", g, ".");
+    out.add_number(prefix + "params", groups_[g].slots.size());
+    out.add_number(prefix + "initial_lr", groups_[g].initial_lr);
+    for (const HyperParameter& h : groups_[g].hyper)
+      out.add_number(concat(prefix, h.name), h.value);
+  }
+  size_t number = 0;
+  for (const Group& group : groups_) {
+    for (const Slot& slot : group.slots) {
+      const std::string prefix = concat("state.", number++, ".");
+      if (slot.step == 0) continue;
+      out.add_number(prefix + "step", slot.step);
+      for (size_t b = 0; b < slot.buffers.size(); ++b) {
+        if (slot.buffers[b].defined()) out.add(concat(prefix, buffer_names_[b]), slot.buffers[b]);
+      }
+    }
+  }
+  return out;
+}
+
+void Optimizer::load_state_dict(const StateDict& state) {
+  StateReader reader(state);
+  std::vector<Group> loaded = groups_;
+  size_t number = 0;
+  for (size_t g = 0; g < loaded.size(); ++g) {
+    Group& group = loaded[g];
+    const std::string prefix = concat("group.", g, ".");
+    const double params = reader.number(prefix + "params");
+    if (params != static_cast<double>(group.slots.size())) {
+      reader.complain("group ", g, " has ", group.slots.size(), " parameters here and ", params,
+                      " in the state");
+    }
+    group.initial_lr = reader.number(prefix + "initial_lr");
+    for (HyperParameter& h : group.hyper) h.value = reader.number(concat(prefix, h.name));
+
+    for (Slot& slot : group.slots) {
+      const std::string slot_prefix = concat("state.", number++, ".");
+      slot.step = 0;
+      slot.buffers.assign(buffer_names_.size(), Tensor());
+      if (!reader.contains(slot_prefix + "step")) continue;
+      slot.step = static_cast<int64_t>(reader.number(slot_prefix + "step"));
+      if (slot.step < 1) reader.complain(slot_prefix, "step is ", slot.step);
+      for (size_t b = 0; b < buffer_names_.size(); ++b) {
+        const std::string name = concat(slot_prefix, buffer_names_[b]);
+        if (!reader.contains(name) && !needs_buffer(b, group.hyper)) continue;
+        const Tensor* buffer = reader.find(name);
+        if (buffer == nullptr) continue;
+        if (!(buffer->shape() == slot.param.shape()) || !is_floating(buffer->dtype())) {
+          reader.complain(name, " is ", *buffer, " but the parameter is ", slot.param);
+          continue;
+        }
+        slot.buffers[b] = empty_like(slot.param, slot.param.dtype() == kF64 ? kF64 : kF32);
+        copy_values(slot.buffers[b], *buffer);
+      }
+    }
+  }
+  reader.finish(name_);
+  for (const Group& group : loaded) check(group.hyper);
+  groups_ = std::move(loaded);
+}
+
+}  // namespace lathe::optim

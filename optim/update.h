@@ -1,0 +1,56 @@
+// One update of many tensors at once: what the optimisers hand to a backend. CPU: update_cpu.cpp;
+// the formulas: update_math.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "lathe/core/config.h"
+#include "lathe/core/device.h"
+#include "lathe/core/dtype.h"
+
+namespace lathe::optim {
+
+inline constexpr size_t kMaxBuffers = 3;
+
+/// One parameter in one step: dense arrays of n elements in one common order. Buffers are f32, or
+/// f64 for f64 parameters.
+struct UpdateItem {
+  int64_t n;
+  DType dtype;  // of param and grad
+  Device device;
+  int64_t step;  // 1 in the first update of this parameter
+  void* param;
+  const void* grad;
+  std::array<void*, kMaxBuffers> buffers;  // null where not needed
+  bool fresh;                              // the buffers hold zeros: nothing was ever written
+};
+
+struct SgdNumbers {
+  double lr, momentum, dampening, weight_decay;
+  bool nesterov;
+};
+struct AdamNumbers {
+  double lr, beta1, beta2, eps, weight_decay;
+  bool amsgrad, decoupled;  // decoupled: AdamW
+};
+struct RmspropNumbers {
+  double lr, alpha, eps, weight_decay, momentum;
+  bool centered;
+};
+
+// Buffers: SGD {momentum}; Adam {first moment, second moment, its maximum}; RMSprop {mean square,
+// momentum, mean}.
+namespace cpu {
+void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& numbers);
+void adam_update(std::span<const UpdateItem> items, const AdamNumbers& numbers);
+void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& numbers);
+}  // namespace cpu
+namespace cuda {
+void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& numbers);
+void adam_update(std::span<const UpdateItem> items, const AdamNumbers& numbers);
+void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& numbers);
+}  // namespace cuda
+
+}  // namespace lathe::optim

@@ -1,0 +1,113 @@
+// The update rules, one element at a time: the same text for the CPU loops (update_cpu.cpp) and the
+// CUDA kernels. C is the type of the arithmetic: float (also for half parameters) or double.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "lathe/core/config.h"
+
+namespace lathe::optim {
+
+/// Stochastic gradient descent with momentum b:
+///   g ← g + weight_decay · p
+///   b ← g  (first step),   b ← momentum · b + (1 - dampening) · g  (later)
+///   p ← p - lr · (nesterov ? g + momentum · b : b),   without momentum  p ← p - lr · g
+/// ref: Sutskever et al. 2013, with lr outside the buffer as in PyTorch.
+template <class C>
+struct SgdMath {
+  C lr, momentum, gradient_share, weight_decay;  // gradient_share = 1 - dampening
+  bool nesterov;
+
+  LATHE_HD C decayed(C p, C g) const { return weight_decay != C(0) ? g + weight_decay * p : g; }
+
+  LATHE_HD C plain(C p, C g) const { return p - lr * decayed(p, g); }
+
+  LATHE_HD C first(C p, C g, C& b) const {
+    g = decayed(p, g);
+    b = g;
+    return p - lr * (nesterov ? g + momentum * b : b);
+  }
+
+  LATHE_HD C later(C p, C g, C& b) const {
+    g = decayed(p, g);
+    b = momentum * b + gradient_share * g;
+    return p - lr * (nesterov ? g + momentum * b : b);
+  }
+};
+
+/// Adam (Kingma and Ba 2015, arXiv:1412.6980); AMSGrad (Reddi et al. 2018); AdamW (Loshchilov and
+/// Hutter 2019, arXiv:1711.05101), whose decay acts on the parameter and not on the gradient. In
+/// step t = 1, 2, …:
+///   p ← p · (1 - lr · weight_decay)   (AdamW)     g ← g + weight_decay · p   (Adam)
+///   m ← beta1 · m + (1 - beta1) · g               v ← beta2 · v + (1 - beta2) · g²        w ←
+///   max(w, v)   (AMSGrad) p ← p - lr / (1 - beta1^t) · m / ( sqrt(v or w) / sqrt(1 - beta2^t) +
+///   eps )
+template <class C>
+struct AdamMath {
+  C beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
+  C kept;          // AdamW: 1 - lr · weight_decay, else 1
+  C weight_decay;  // Adam, else 0
+  C step_size;     // lr / (1 - beta1^t)
+  C root;          // sqrt(1 - beta2^t)
+
+  /// What depends on t is computed in double and rounded once.
+  static AdamMath at_step(int64_t t, double lr, double beta1, double beta2, double eps,
+                          double weight_decay, bool decoupled) {
+    const double steps = static_cast<double>(t);
+    return {.beta1 = C(beta1),
+            .one_minus_beta1 = C(1 - beta1),
+            .beta2 = C(beta2),
+            .one_minus_beta2 = C(1 - beta2),
+            .eps = C(eps),
+            .kept = decoupled ? C(1 - lr * weight_decay) : C(1),
+            .weight_decay = decoupled ? C(0) : C(weight_decay),
+            .step_size = C(lr / (1 - std::pow(beta1, steps))),
+            .root = C(std::sqrt(1 - std::pow(beta2, steps)))};
+  }
+
+  LATHE_HD C moments(C& p, C g, C& m, C& v) const {  // → v
+    p *= kept;
+    g = weight_decay != C(0) ? g + weight_decay * p : g;
+    m = beta1 * m + one_minus_beta1 * g;
+    v = beta2 * v + one_minus_beta2 * g * g;
+    return v;
+  }
+  LATHE_HD C stepped(C p, C m, C v) const {
+    return p - step_size * m / (std::sqrt(v) / root + eps);
+  }
+
+  LATHE_HD C adam(C p, C g, C& m, C& v) const {
+    const C second = moments(p, g, m, v);
+    return stepped(p, m, second);
+  }
+  LATHE_HD C amsgrad(C p, C g, C& m, C& v, C& w) const {
+    const C second = moments(p, g, m, v);
+    w = w < second || second != second ? second : w;  // a NaN stays visible
+    return stepped(p, m, w);
+  }
+};
+
+/// RMSprop (Hinton, lecture 6e of "Neural networks for machine learning", 2012):
+///   g ← g + weight_decay · p            v ← alpha · v + (1 - alpha) · g²
+///   d ← sqrt(v) + eps,   centred (Graves 2013):  a ← alpha · a + (1 - alpha) · g,   d ← sqrt(v -
+///   a²) + eps p ← p - lr · g / d,  with momentum:  b ← momentum · b + g / d,   p ← p - lr · b
+template <class C>
+struct RmspropMath {
+  C lr, alpha, one_minus_alpha, eps, weight_decay, momentum;
+
+  LATHE_HD C decayed(C p, C g) const { return weight_decay != C(0) ? g + weight_decay * p : g; }
+  LATHE_HD C mean_square(C g, C& v) const { return v = alpha * v + one_minus_alpha * g * g; }
+  LATHE_HD C divisor(C v) const { return std::sqrt(v) + eps; }
+  LATHE_HD C centred_divisor(C g, C v, C& a) const {
+    a = alpha * a + one_minus_alpha * g;
+    return std::sqrt(v - a * a) + eps;
+  }
+  LATHE_HD C stepped(C p, C g, C d) const { return p - lr * g / d; }
+  LATHE_HD C stepped(C p, C g, C d, C& b) const {
+    b = momentum * b + g / d;
+    return p - lr * b;
+  }
+};
+
+}  // namespace lathe::optim

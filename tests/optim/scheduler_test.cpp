@@ -1,0 +1,155 @@
+// Schedules: the sequences of learning rates, and resuming.
+#include "lathe/optim/scheduler.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <vector>
+
+#include "lathe/ops/creation.h"
+#include "lathe/optim/sgd.h"
+
+namespace lathe {
+namespace {
+
+using optim::LRScheduler;
+using optim::SGD;
+
+Tensors one_param() { return {zeros({1}, {.requires_grad = true})}; }
+
+std::vector<double> rates(LRScheduler& schedule, int epochs) {
+  std::vector<double> out;
+  for (int e = 0; e < epochs; ++e) {
+    out.push_back(schedule.optimizer().lr());
+    schedule.step();
+  }
+  return out;
+}
+
+TEST_CASE("StepLR: epoch e trains with lr·gamma^floor(e/step_size), by repeated multiplication") {
+  SGD optimizer(one_param(), {.lr = 0.1});
+  optim::StepLR schedule(optimizer, {.step_size = 3, .gamma = 0.1});
+  const double a = 0.1, b = a * 0.1, c = b * 0.1;
+  CHECK(rates(schedule, 8) == std::vector<double>{a, a, a, b, b, b, c, c});
+  CHECK(schedule.last_epoch() == 8);
+}
+
+TEST_CASE("MultiStepLR: multiplies at each milestone, twice at a doubled one") {
+  SGD optimizer(one_param(), {.lr = 1});
+  optim::MultiStepLR schedule(optimizer, {.milestones = {2, 4, 4}, .gamma = 0.5});
+  CHECK(rates(schedule, 6) == std::vector<double>{1, 1, 0.5, 0.5, 0.125, 0.125});
+}
+
+TEST_CASE("CosineAnnealingLR: half a cosine from the initial rate to eta_min") {
+  SGD optimizer(one_param(), {.lr = 1});
+  optim::CosineAnnealingLR schedule(optimizer, {.t_max = 4, .eta_min = 0.2});
+  const std::vector<double> got = rates(schedule, 5);
+  for (int e = 0; e < 5; ++e) {
+    CHECK(got[size_t(e)] ==
+          doctest::Approx(0.2 + 0.8 * 0.5 * (1 + std::cos(std::numbers::pi * e / 4))));
+  }
+  CHECK(got[0] == 1.0);
+  CHECK(got[4] == doctest::Approx(0.2));
+}
+
+TEST_CASE("LinearLR: warms up, or anneals to exactly 0") {
+  SGD optimizer(one_param(), {.lr = 2});
+  optim::LinearLR warmup(optimizer, {.start_factor = 0.25, .total_iters = 3});
+  CHECK(rates(warmup, 5) == std::vector<double>{0.5, 1, 1.5, 2, 2});
+  SGD other(one_param(), {.lr = 2});
+  optim::LinearLR anneal(other, {.start_factor = 1, .end_factor = 0, .total_iters = 4});
+  CHECK(rates(anneal, 6) == std::vector<double>{2, 1.5, 1, 0.5, 0, 0});
+}
+
+TEST_CASE("LambdaLR: the initial rate times a function of the epoch, in every group") {
+  const Tensor a = one_param()[0], b = one_param()[0];
+  SGD optimizer({{.params = {a}}, {.params = {b}, .lr = 10.0}}, {.lr = 1});
+  optim::LambdaLR schedule(optimizer, [](int64_t epoch) { return 1.0 / double(1 + epoch); });
+  schedule.step();
+  CHECK(optimizer.lr(0) == 0.5);
+  CHECK(optimizer.lr(1) == 5.0);
+}
+
+TEST_CASE("SequentialLR: a warm-up, then a schedule that counts from the milestone") {
+  SGD optimizer(one_param(), {.lr = 1});
+  optim::LinearLR warmup(optimizer, {.start_factor = 0.5, .total_iters = 2});
+  optim::StepLR steps(optimizer, {.step_size = 2, .gamma = 0.1});
+  optim::SequentialLR schedule(optimizer, {&warmup, &steps}, {2});
+  CHECK(rates(schedule, 7) == std::vector<double>{0.5, 0.75, 1, 1, 0.1, 0.1, 0.1 * 0.1});
+}
+
+TEST_CASE("schedules continue after an interruption as if there had been none") {
+  using Make = std::function<std::unique_ptr<LRScheduler>(SGD&)>;
+  const Make makes[] = {
+      [](SGD& o) {
+        return std::make_unique<optim::StepLR>(o,
+                                               optim::StepLROptions{.step_size = 2, .gamma = 0.3});
+      },
+      [](SGD& o) {
+        return std::make_unique<optim::MultiStepLR>(
+            o, optim::MultiStepLROptions{.milestones = {1, 5}});
+      },
+      [](SGD& o) {
+        return std::make_unique<optim::CosineAnnealingLR>(
+            o, optim::CosineAnnealingLROptions{.t_max = 7});
+      },
+      [](SGD& o) {
+        return std::make_unique<optim::LinearLR>(o, optim::LinearLROptions{.total_iters = 6});
+      },
+  };
+  for (const Make& make : makes) {
+    SGD straight(one_param(), {.lr = 0.7});
+    const auto whole = make(straight);
+    const std::vector<double> want = rates(*whole, 9);
+    for (int stop = 0; stop < 9; ++stop) {
+      CAPTURE(stop);
+      SGD before(one_param(), {.lr = 0.7});
+      const auto first = make(before);
+      rates(*first, stop);
+      SGD after(one_param(), {.lr = 0.7});
+      const auto second = make(after);
+      second->load_state_dict(first->state_dict());
+      CHECK(rates(*second, 9 - stop) == std::vector<double>(want.begin() + stop, want.end()));
+    }
+  }
+}
+
+TEST_CASE("schedules: bad options and states are errors with the value") {
+  SGD optimizer(one_param(), {.lr = 1}), other(one_param(), {.lr = 1});
+  CHECK_THROWS_WITH_AS(optim::StepLR(optimizer, {.step_size = 0}),
+                       doctest::Contains("StepLR: step_size must be at least 1, got 0"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(optim::StepLR(optimizer, {.gamma = -1}), doctest::Contains("gamma"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(optim::MultiStepLR(optimizer, {.milestones = {3, 2}}),
+                       doctest::Contains("must ascend, got [3,2]"), ValueError);
+  CHECK_THROWS_WITH_AS(optim::MultiStepLR(optimizer, {.milestones = {0}}),
+                       doctest::Contains("got 0"), ValueError);
+  CHECK_THROWS_WITH_AS(optim::CosineAnnealingLR(optimizer, {}), doctest::Contains("t_max"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(optim::LinearLR(optimizer, {.start_factor = std::nan("")}),
+                       doctest::Contains("start_factor"), ValueError);
+  CHECK_THROWS_AS(optim::LambdaLR(optimizer, nullptr), ValueError);
+  optim::StepLR a(optimizer, {}), b(other, {});
+  CHECK_THROWS_WITH_AS(optim::SequentialLR(optimizer, {&a, &b}, {2}),
+                       doctest::Contains("of this optimizer"), ValueError);
+  CHECK_THROWS_WITH_AS(optim::SequentialLR(optimizer, {&a}, {2}),
+                       doctest::Contains("one milestone fewer"), ValueError);
+  CHECK_THROWS_WITH_AS(optim::SequentialLR(optimizer, {&a, &a, &a}, {2, 2}),
+                       doctest::Contains("milestone 2 must be above 2"), ValueError);
+
+  a.step();
+  StateDict two_groups = a.state_dict();
+  two_groups.add_number("group.1.lr", 0.5);
+  CHECK_THROWS_WITH_AS(a.load_state_dict(two_groups), doctest::Contains("3 entries"), ValueError);
+  StateDict negative;
+  negative.add_number("last_epoch", -3);
+  negative.add_number("group.0.lr", 0.5);
+  CHECK_THROWS_WITH_AS(a.load_state_dict(negative), doctest::Contains("got -3"), ValueError);
+  CHECK(a.last_epoch() == 1);
+}
+
+}  // namespace
+}  // namespace lathe
