@@ -1,0 +1,203 @@
+// Files; see file.h.
+#include "lathe/core/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+
+namespace {
+
+[[noreturn]] void fail_with_errno(const char* verb, const std::string& path) {
+  const int reason = errno;
+  fail<FileError>({nullptr, 0}, "file: cannot ", verb, " ", path, ": ",
+                  std::generic_category().message(reason));
+}
+
+// The system calls, each behind its fault point. `failed` sets errno for an injected fault.
+bool failed(FaultPoint& point, int reason) {
+  if (!point.hit()) return false;
+  errno = reason;
+  return true;
+}
+
+int open_file(const char* path, int flags) {
+  if (failed(file_faults().open, EACCES)) return -1;
+  return ::open(path, flags | O_CLOEXEC, 0666);
+}
+
+bool sync_file(int descriptor) {
+  return !failed(file_faults().sync, EIO) && ::fsync(descriptor) == 0;
+}
+
+bool rename_file(const std::string& from, const std::string& to) {
+  return !failed(file_faults().rename, EACCES) && std::rename(from.c_str(), to.c_str()) == 0;
+}
+
+// Repeats `call(at, count)` until `bytes` are done or the end is reached; the bytes done, or -1 for
+// an error in errno. One call moves at most 1 GiB: the system's own limit is a little below 2 GiB.
+template <class Call>
+int64_t transfer(int64_t bytes, FaultPoint& fault, int reason, Call call) {
+  int64_t done = 0;
+  while (done < bytes) {
+    if (failed(fault, reason)) return -1;
+    if (file_faults().interrupted.hit()) continue;
+    int64_t count = std::min<int64_t>(bytes - done, 1 << 30);
+    if (file_faults().partial.hit()) count = 1;
+    const ssize_t moved = call(done, static_cast<size_t>(count));
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved < 0) return -1;
+    if (moved == 0) break;
+    done += moved;
+  }
+  return done;
+}
+
+// Closes at the end of a scope.
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+std::string directory_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+FileFaults& file_faults() {
+  static constinit FileFaults faults;
+  return faults;
+}
+
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
+  Descriptor opened{open_file(path_.c_str(), O_RDONLY)};
+  if (opened.value < 0) fail_with_errno("open", path_);
+  struct stat info;
+  if (::fstat(opened.value, &info) != 0) fail_with_errno("examine", path_);
+  if (!S_ISREG(info.st_mode)) {
+    fail<FileError>({nullptr, 0}, "file: cannot read ", path_, ": not a regular file");
+  }
+  size_ = info.st_size;
+  descriptor_ = std::exchange(opened.value, -1);
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+void InputFile::read(void* to, int64_t bytes, int64_t offset) const {
+  const int64_t done = transfer(bytes, file_faults().read, EIO, [&](int64_t at, size_t count) {
+    return ::pread(descriptor_, static_cast<char*>(to) + at, count, offset + at);
+  });
+  if (done < 0) fail_with_errno("read", path_);
+  if (done < bytes) {
+    fail<FileError>({nullptr, 0}, "file: ", path_, " ends at byte ", offset + done, ", expected ",
+                    bytes, " bytes from byte ", offset);
+  }
+}
+
+std::string read_file(const std::string& path, int64_t limit_bytes) {
+  const Descriptor file{open_file(path.c_str(), O_RDONLY)};
+  if (file.value < 0) fail_with_errno("open", path);
+  struct stat info;
+  if (::fstat(file.value, &info) != 0) fail_with_errno("examine", path);
+  std::string content;
+  // One byte more than the file has, so that its end is seen; pipes tell no size and grow as they
+  // come.
+  const int64_t expected = S_ISREG(info.st_mode) ? info.st_size : 4095;
+  int64_t room = std::min<int64_t>(expected, limit_bytes) + 1;
+  for (;;) {
+    const size_t before = content.size();
+    content.resize(before + static_cast<size_t>(room));
+    const int64_t done = transfer(room, file_faults().read, EIO, [&](int64_t at, size_t count) {
+      return ::read(file.value, content.data() + before + at, count);
+    });
+    if (done < 0) fail_with_errno("read", path);
+    content.resize(before + static_cast<size_t>(done));
+    const auto size = static_cast<int64_t>(content.size());
+    if (size > limit_bytes) {
+      fail<FileError>({nullptr, 0}, "file: ", path, " is larger than the limit of ",
+                      readable_bytes(static_cast<uint64_t>(limit_bytes)));
+    }
+    if (done < room) return content;
+    room = std::min(size, limit_bytes - size) + 1;
+  }
+}
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(path, ignored)) {
+    path_ = std::filesystem::weakly_canonical(path, ignored).string();
+    if (ignored) path_ = path;
+  }
+  struct stat info;
+  const bool exists = ::stat(path_.c_str(), &info) == 0;
+  if (exists && !S_ISREG(info.st_mode)) {
+    fail<FileError>({nullptr, 0}, "file: cannot replace ", path, ": not a regular file");
+  }
+  static std::atomic<uint64_t> counter{0};
+  temporary_ = concat(path_, ".tmp", ::getpid(), ".", counter.fetch_add(1));
+  descriptor_ = open_file(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL);
+  if (descriptor_ < 0) fail_with_errno("create", temporary_);
+  if (exists) static_cast<void>(::fchmod(descriptor_, info.st_mode & 07777));  // not ours: leave it
+}
+
+AtomicFile::~AtomicFile() { discard(); }
+
+void AtomicFile::discard() noexcept {
+  const int reason = errno;  // kept for the message that follows
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  temporary_.clear();
+  errno = reason;
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  LATHE_CHECK(StateError, descriptor_ >= 0, "file: write to ", path_, " after commit or an error");
+  const int64_t done = transfer(
+      static_cast<int64_t>(bytes), file_faults().write, ENOSPC, [&](int64_t at, size_t count) {
+        return ::write(descriptor_, static_cast<const char*>(data) + at, count);
+      });
+  if (done != static_cast<int64_t>(bytes)) {
+    discard();  // what was written is incomplete and must not be committed
+    fail_with_errno("write", path_);
+  }
+}
+
+void AtomicFile::commit() {
+  LATHE_CHECK(StateError, descriptor_ >= 0, "file: commit of ", path_, " after commit or an error");
+  if (!sync_file(descriptor_) || ::close(std::exchange(descriptor_, -1)) != 0) {
+    discard();
+    fail_with_errno("write", path_);
+  }
+  if (!rename_file(temporary_, path_)) {
+    discard();
+    fail_with_errno("replace", path_);
+  }
+  temporary_.clear();  // it is the target now
+  const Descriptor directory{open_file(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY)};
+  const bool synced = directory.value >= 0 && sync_file(directory.value);
+  if (!synced && errno != EINVAL)
+    fail_with_errno("sync the directory of", path_);  // EINVAL: it has no sync
+}
+
+void write_file_atomic(const std::string& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+}  // namespace lathe

@@ -1,0 +1,83 @@
+// Files: whole reads with a limit, reads at an offset, and writes that either replace the target
+// completely or leave it as it was. Every step can be made to fail (file_faults), so that the
+// promises here are tested.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lathe/core/config.h"
+#include "lathe/core/fault.h"
+
+namespace lathe {
+
+/// A regular file open for reading. Several threads may read at once.
+class LATHE_API InputFile {
+ public:
+  /// throws: FileError with the path and the system's reason.
+  explicit InputFile(std::string path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  int64_t size() const { return size_; }  // in bytes, when it was opened
+
+  /// Reads exactly `bytes` bytes from `offset` on.   throws: FileError, also if the file ends
+  /// before.
+  void read(void* to, int64_t bytes, int64_t offset) const;
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  int64_t size_ = 0;
+};
+
+/// The content of a file of any kind (a pipe too).   throws: FileError, also for more than
+/// `limit_bytes`.
+LATHE_API std::string read_file(const std::string& path, int64_t limit_bytes);
+
+/// A file written beside its target and moved over it by commit(): temporary file in the same
+/// directory, write, fsync, rename, fsync of the directory. At any moment the target is the
+/// complete old or the complete new file. Keeps the permissions of a file it replaces; a symbolic
+/// link stays one and the file it names is replaced.
+class LATHE_API AtomicFile {
+ public:
+  /// throws: FileError, also if the target exists and is not a regular file.
+  explicit AtomicFile(const std::string& path);
+
+  /// Without commit(): removes the temporary file, the target stays as it was.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends.   throws: FileError; the temporary file is then gone and the target stays as it was.
+  void write(const void* data, size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+
+  /// Makes the new content the target's. Call once, last.
+  /// throws: FileError; the target is then the old file, unless only the last step (fsync of the
+  /// directory) failed: then it is the new one, and a power cut may bring the old one back.
+  void commit();
+
+ private:
+  void discard() noexcept;
+
+  std::string path_, temporary_;
+  int descriptor_ = -1;
+};
+
+/// AtomicFile in one call.
+LATHE_API void write_file_atomic(const std::string& path, std::string_view content);
+
+/// Where the system calls of this file can be made to fail, with a typical reason each.
+struct FileFaults {
+  FaultPoint open, read, write, sync, rename;
+  FaultPoint interrupted;  // reads and writes: EINTR, to be tried again
+  FaultPoint partial;      // reads and writes: one byte only, to be continued
+};
+LATHE_API FileFaults& file_faults();
+
+}  // namespace lathe

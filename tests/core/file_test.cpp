@@ -1,0 +1,236 @@
+// Files: contents, limits and error texts; and after every fault the target is the old file and
+// nothing else is left.
+#include "lathe/core/file.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TemporaryFolder {
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "lathe-file-XXXXXX").string();
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    path = pattern;
+  }
+  ~TemporaryFolder() { fs::remove_all(path); }
+  std::string operator/(const char* name) const { return (path / name).string(); }
+  std::ptrdiff_t entries() const {
+    return std::distance(fs::directory_iterator(path), fs::directory_iterator());
+  }
+  fs::path path;
+};
+
+void put(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+std::string get(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_CASE("read_file: sizes around the limit") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "data";
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{100000}}) {
+    const std::string content(size, 'x');
+    put(path, content);
+    CHECK(read_file(path, static_cast<int64_t>(size)) == content);
+    CHECK(read_file(path, INT64_MAX - 1) == content);
+    if (size > 0) {
+      CHECK_THROWS_WITH_AS(read_file(path, static_cast<int64_t>(size) - 1),
+                           doctest::Contains("data is larger than the limit of"), FileError);
+    }
+  }
+}
+
+TEST_CASE("read_file: pipes and files that tell no size") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "pipe";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  std::thread writer([&] { put(path, std::string(50000, 'y')); });
+  CHECK(read_file(path, 1 << 20) == std::string(50000, 'y'));
+  writer.join();
+  CHECK(!read_file("/proc/self/status", 1 << 20).empty());
+}
+
+TEST_CASE("files: errors name the path and the system's reason") {
+  const TemporaryFolder folder;
+  const std::string missing = folder / "missing";
+  CHECK_THROWS_WITH_AS(read_file(missing, 10),
+                       doctest::Contains("missing: No such file or directory"), FileError);
+  CHECK_THROWS_WITH_AS(InputFile file(missing), doctest::Contains("file: cannot open /"),
+                       FileError);
+  CHECK_THROWS_WITH_AS(InputFile file(folder.path.string()),
+                       doctest::Contains("not a regular file"), FileError);
+  CHECK_THROWS_WITH_AS(read_file(folder.path.string(), 10), doctest::Contains("Is a directory"),
+                       FileError);
+  CHECK_THROWS_AS(write_file_atomic(folder / "no/such/folder", ""), FileError);
+  CHECK_THROWS_WITH_AS(write_file_atomic("/dev/null", "x"),
+                       doctest::Contains("cannot replace /dev/null: not a regular file"),
+                       FileError);
+}
+
+TEST_CASE("InputFile: reads at an offset, and says where a file ends") {
+  const TemporaryFolder folder;
+  put(folder / "data", "0123456789");
+  const InputFile file(folder / "data");
+  CHECK(file.size() == 10);
+  char buffer[4] = {};
+  file.read(buffer, 4, 3);
+  CHECK(std::string(buffer, 4) == "3456");
+  CHECK_THROWS_WITH_AS(file.read(buffer, 4, 8),
+                       doctest::Contains("ends at byte 10, expected 4 bytes from byte 8"),
+                       FileError);
+  file.read(buffer, 0, 10);
+}
+
+TEST_CASE("write_file_atomic: creates, replaces and leaves nothing else") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "out";
+  for (const std::string content : {"first", "", "a longer second content"}) {
+    write_file_atomic(path, content);
+    CHECK(get(path) == content);
+    CHECK(folder.entries() == 1);
+  }
+}
+
+TEST_CASE("write_file_atomic: keeps permissions and symbolic links") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "secret";
+  put(path, "old");
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("secret", folder / "link");
+  write_file_atomic(folder / "link", "new");
+  CHECK(fs::is_symlink(folder / "link"));
+  CHECK(get(path) == "new");
+  CHECK(fs::status(path).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
+}
+
+TEST_CASE("write_file_atomic: a relative path without a folder") {
+  const TemporaryFolder folder;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path);
+  write_file_atomic("plain", "x");
+  fs::current_path(before);
+  CHECK(get(folder / "plain") == "x");
+}
+
+TEST_CASE("AtomicFile: without commit nothing happens") {
+  const TemporaryFolder folder;
+  put(folder / "out", "old");
+  {
+    AtomicFile file(folder / "out");
+    file.write("half of the n");
+  }
+  CHECK(get(folder / "out") == "old");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("AtomicFile: two writers of one target do not disturb each other") {
+  const TemporaryFolder folder;
+  AtomicFile first(folder / "out"), second(folder / "out");
+  first.write("first");
+  second.write("second");
+  second.commit();
+  first.commit();
+  CHECK(get(folder / "out") == "first");
+  CHECK(folder.entries() == 1);
+  CHECK_THROWS_AS(first.commit(), StateError);
+  CHECK_THROWS_AS(first.write("more"), StateError);
+}
+
+TEST_CASE("AtomicFile: every fault before the rename leaves the old file and no other") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "out";
+  FileFaults& faults = file_faults();
+  struct Row {
+    FaultPoint& point;
+    const char* text;
+  };
+  const Row rows[] = {{faults.open, "cannot create"},
+                      {faults.write, "out: No space left on device"},
+                      {faults.sync, "out: Input/output error"},
+                      {faults.rename, "cannot replace"}};
+  for (const bool exists : {false, true}) {
+    if (exists) put(path, "old");
+    for (const Row& row : rows) {
+      const ArmedFault fault(row.point, 1);
+      CHECK_THROWS_WITH_AS(write_file_atomic(path, "new"), doctest::Contains(row.text), FileError);
+      CHECK(fs::exists(path) == exists);
+      if (exists) CHECK(get(path) == "old");
+      CHECK(folder.entries() == (exists ? 1 : 0));
+    }
+  }
+}
+
+TEST_CASE("AtomicFile: a failed write cannot be committed") {
+  const TemporaryFolder folder;
+  AtomicFile file(folder / "out");
+  {
+    const ArmedFault fault(file_faults().write, 1);
+    CHECK_THROWS_AS(file.write("lost"), FileError);
+  }
+  CHECK_THROWS_AS(file.commit(), StateError);
+  CHECK(folder.entries() == 0);
+}
+
+TEST_CASE("AtomicFile: when the directory cannot be synced the target is the complete new file") {
+  const TemporaryFolder folder;
+  put(folder / "out", "old");
+  const ArmedFault fault(file_faults().sync, 2);
+  CHECK_THROWS_WITH_AS(write_file_atomic(folder / "out", "new"),
+                       doctest::Contains("cannot sync the directory of"), FileError);
+  CHECK(get(folder / "out") == "new");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("files: interrupted and partial calls are continued") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "out", content = "a content of some length";
+  for (FaultPoint* point : {&file_faults().interrupted, &file_faults().partial}) {
+    const ArmedFault fault(*point, 1, 3);
+    write_file_atomic(path, content);
+    CHECK(point->calls() >= 3);
+    CHECK(get(path) == content);
+    point->fail_at(1, 3);
+    CHECK(read_file(path, 100) == content);
+    point->fail_at(1, 3);
+    std::string back(content.size(), ' ');
+    InputFile(path).read(back.data(), static_cast<int64_t>(back.size()), 0);
+    CHECK(back == content);
+  }
+}
+
+TEST_CASE("files: read faults are errors") {
+  const TemporaryFolder folder;
+  put(folder / "data", "0123456789");
+  {
+    const ArmedFault fault(file_faults().read, 1, FaultPoint::kForever);
+    CHECK_THROWS_WITH_AS(read_file(folder / "data", 100),
+                         doctest::Contains("data: Input/output error"), FileError);
+    const InputFile file(folder / "data");
+    char c;
+    CHECK_THROWS_WITH_AS(file.read(&c, 1, 0), doctest::Contains("cannot read"), FileError);
+  }
+  const ArmedFault fault(file_faults().open, 1, FaultPoint::kForever);
+  CHECK_THROWS_AS(read_file(folder / "data", 100), FileError);
+  CHECK_THROWS_AS(InputFile file(folder / "data"), FileError);
+}
+
+}  // namespace
+}  // namespace lathe
