@@ -1,6 +1,4 @@
 // CPU kernels of ops/unary.h: one strided loop, one instance per op and dtype.
-#include <limits>
-
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/unary.h"
@@ -59,24 +57,11 @@ void test_op(const char* name, const Tensor& out, const Tensor& x, F f) {
   });
 }
 
-/// An end of clamp's interval in C; beyond C's range it is C's own end.
-template <class C>
-C end_of(double value) {
-  if constexpr (std::is_floating_point_v<C>) {
-    return static_cast<C>(value);
-  } else {
-    using Limits = std::numeric_limits<C>;
-    if (value <= static_cast<double>(Limits::min())) return Limits::min();
-    if (value >= static_cast<double>(Limits::max())) return Limits::max();
-    return static_cast<C>(value);
-  }
-}
-
 void clamp(const Tensor& out, const Tensor& x, UnaryParams p) {
   visit_number(x.dtype(), "clamp", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const math::Clamp<C> f{end_of<C>(p.a), end_of<C>(p.b)};
+    const math::Clamp<C> f{math::clamp_end<C>(p.a), math::clamp_end<C>(p.b)};
     strided_loop(out, x, [f](const StridedRow& row) { unary_row<T, T>(row, f); });
   });
 }

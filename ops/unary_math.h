@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "lathe/core/config.h"
@@ -50,6 +51,19 @@ struct Gelu       { template <class T> LATHE_HD T operator()(T x) const {
 struct GeluTanh   { template <class T> LATHE_HD T operator()(T x) const {
   return T(0.5) * x * (T(1) + std::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x))); } };
 // clang-format on
+
+/// An end of clamp's interval in C; beyond C's range it is C's own end.
+template <class C>
+C clamp_end(double value) {
+  if constexpr (std::is_floating_point_v<C>) {
+    return static_cast<C>(value);
+  } else {
+    using Limits = std::numeric_limits<C>;
+    if (value <= static_cast<double>(Limits::min())) return Limits::min();
+    if (value >= static_cast<double>(Limits::max())) return Limits::max();
+    return static_cast<C>(value);
+  }
+}
 
 template <class T>
 struct Clamp {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <pthread.h>
 
+#include <cmath>
 #include <thread>
 
 #include "lathe/autograd/engine.h"

@@ -1,0 +1,297 @@
+// The emulated block scheduler; see cuda_emulation.h.
+#include "cuda_emulation.h"
+
+#include <ucontext.h>
+
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "lathe/core/error.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+// The scheduler's own records are shared by fibers between which, for ThreadSanitizer, nothing is ordered; they are kept
+// out of its sight, so that it sees only what kernels do.
+#define LATHE_NO_TSAN __attribute__((no_sanitize("thread"), noinline))
+
+namespace lathe::emulation {
+
+namespace {
+
+constexpr size_t kStackBytes = 64 * 1024;
+constexpr int kWarp = 32;
+
+enum class Waits { kNo, kBlock, kWarp, kEnded };
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  Position position;
+  Waits waits = Waits::kNo;
+  std::source_location place;
+  unsigned mask = 0;
+  uint64_t word = 0;       // deposited for the warp
+  uint64_t received = 0;
+  int source = 0;
+  unsigned block_barriers = 0, warp_barriers = 0;  // passed so far
+  void* tsan = nullptr;
+  void* fake_stack = nullptr;
+};
+
+/// What ThreadSanitizer is told to be ordered: its address stands for one barrier. Two take turns, because a fiber may reach
+/// the next barrier before another has left the last one.
+struct Order {
+  char turn[2];
+};
+
+struct Block {
+  std::vector<Fiber> fibers;
+  std::vector<unsigned char> shared;
+  ucontext_t scheduler;
+  void* scheduler_tsan = nullptr;
+  void* scheduler_fake_stack = nullptr;
+  const void* scheduler_stack = nullptr;
+  size_t scheduler_stack_bytes = 0;
+  FunctionRef<void()>* body = nullptr;
+  std::exception_ptr error;
+  size_t current = 0;
+  Order block_order;
+  Order warp_order[1024 / kWarp];
+  char begin, end;  // the launch happens before every thread, and every thread before the launch's return
+};
+Block* g_block = nullptr;  // one grid at a time
+
+LATHE_NO_TSAN void to_scheduler(bool ended) {
+  Fiber& fiber = g_block->fibers[g_block->current];
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(ended ? nullptr : &fiber.fake_stack, g_block->scheduler_stack,
+                                 g_block->scheduler_stack_bytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(g_block->scheduler_tsan, 1);
+#endif
+  static_cast<void>(ended);
+  swapcontext(&fiber.context, &g_block->scheduler);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fiber.fake_stack, nullptr, nullptr);
+#endif
+}
+
+LATHE_NO_TSAN void resume(size_t i) {
+  Block& block = *g_block;
+  Fiber& fiber = block.fibers[i];
+  block.current = i;
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&block.scheduler_fake_stack, fiber.stack.get(), kStackBytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(fiber.tsan, 1);
+#endif
+  swapcontext(&block.scheduler, &fiber.context);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(block.scheduler_fake_stack, nullptr, nullptr);
+#endif
+}
+
+/// The barrier that this fiber is about to pass, as an address.
+LATHE_NO_TSAN char* barrier_of(Waits kind) {
+  Fiber& fiber = g_block->fibers[g_block->current];
+  if (kind == Waits::kBlock) return &g_block->block_order.turn[fiber.block_barriers++ % 2];
+  return &g_block->warp_order[g_block->current / kWarp].turn[fiber.warp_barriers++ % 2];
+}
+
+LATHE_NO_TSAN void release([[maybe_unused]] char* order) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release(order);
+#endif
+}
+LATHE_NO_TSAN void acquire([[maybe_unused]] char* order) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire(order);
+#endif
+}
+
+LATHE_NO_TSAN void wait(Waits kind, std::source_location place) {
+  Fiber& fiber = g_block->fibers[g_block->current];
+  char* const order = barrier_of(kind);
+  fiber.waits = kind;
+  fiber.place = place;
+  release(order);
+  to_scheduler(false);
+  acquire(order);
+}
+
+LATHE_NO_TSAN void fiber_main() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, &g_block->scheduler_stack, &g_block->scheduler_stack_bytes);
+#endif
+  Block& block = *g_block;
+  acquire(&block.begin);
+  try {
+    (*block.body)();
+  } catch (...) {
+    if (!block.error) block.error = std::current_exception();
+  }
+  release(&block.end);
+  block.fibers[block.current].waits = Waits::kEnded;
+  to_scheduler(true);
+}
+
+std::string place_text(const Fiber& fiber) {
+  if (fiber.waits == Waits::kEnded) return "its end";
+  return concat(fiber.place.file_name(), ":", static_cast<int64_t>(fiber.place.line()));
+}
+
+bool same_place(const Fiber& a, const Fiber& b) {
+  return a.waits == b.waits && a.place.line() == b.place.line() && a.place.column() == b.place.column();
+}
+
+[[noreturn]] void fail_divergence(size_t a, size_t b) {
+  const auto& fibers = g_block->fibers;
+  LATHE_FAIL(StateError, "kernel: threads of a block diverge at a barrier: thread ", a, " waits at ",
+             place_text(fibers[a]), ", thread ", b, " is at ", place_text(fibers[b]));
+}
+
+/// Lets the lanes of each warp that wait for each other go on. → true if any could.
+bool release_warps() {
+  bool released = false;
+  auto& fibers = g_block->fibers;
+  for (size_t first = 0; first < fibers.size(); first += kWarp) {
+    const size_t end = std::min(first + kWarp, fibers.size());
+    for (size_t i = first; i < end; ++i) {
+      if (fibers[i].waits != Waits::kWarp) continue;
+      const unsigned mask = fibers[i].mask;
+      bool complete = true;
+      for (size_t j = first; j < end; ++j) {
+        if ((mask >> (j - first) & 1) != 0) complete = complete && same_place(fibers[i], fibers[j]);
+      }
+      if (!complete) continue;
+      for (size_t j = first; j < end; ++j) {
+        if ((mask >> (j - first) & 1) == 0) continue;
+        const int source = fibers[j].source;
+        const bool known = source >= 0 && source < static_cast<int>(end - first) && (mask >> source & 1) != 0;
+        fibers[j].received = known ? fibers[first + static_cast<size_t>(source)].word : fibers[j].word;
+        fibers[j].waits = Waits::kNo;
+      }
+      released = true;
+    }
+  }
+  return released;
+}
+
+void release_block() {
+  auto& fibers = g_block->fibers;
+  for (size_t i = 1; i < fibers.size(); ++i) {
+    if (!same_place(fibers[0], fibers[i])) fail_divergence(0, i);
+  }
+  for (Fiber& fiber : fibers) fiber.waits = Waits::kNo;
+}
+
+void prepare(Fiber& fiber) {
+  fiber.waits = Waits::kNo;
+  fiber.block_barriers = fiber.warp_barriers = 0;
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStackBytes;
+  fiber.context.uc_link = nullptr;
+  makecontext(&fiber.context, fiber_main, 0);
+#if defined(__SANITIZE_THREAD__)
+  fiber.tsan = __tsan_create_fiber(0);
+#endif
+}
+
+void finish([[maybe_unused]] Fiber& fiber) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_destroy_fiber(fiber.tsan);
+#endif
+}
+
+/// Runs all fibers of one block to their ends.
+void run_block() {
+  auto& fibers = g_block->fibers;
+  for (;;) {
+    for (size_t i = 0; i < fibers.size(); ++i) {
+      if (fibers[i].waits == Waits::kNo) resume(i);
+      if (g_block->error) std::rethrow_exception(g_block->error);
+    }
+    bool all_ended = true;
+    for (const Fiber& fiber : fibers) all_ended = all_ended && fiber.waits == Waits::kEnded;
+    if (all_ended) return;
+    if (!release_warps()) release_block();
+  }
+}
+
+struct GridScope {
+  explicit GridScope(Block& block) {
+    LATHE_CHECK(StateError, g_block == nullptr, "kernel: launched from inside a kernel");
+    g_block = &block;
+  }
+  ~GridScope() { g_block = nullptr; }
+};
+
+}  // namespace
+
+LATHE_NO_TSAN const Position& position() noexcept {
+  return g_block->fibers[g_block->current].position;
+}
+LATHE_NO_TSAN void* dynamic_shared() noexcept { return g_block->shared.data(); }
+LATHE_NO_TSAN int lane() noexcept { return static_cast<int>(g_block->current % kWarp); }
+
+void block_barrier(std::source_location place) { wait(Waits::kBlock, place); }
+
+LATHE_NO_TSAN uint64_t exchange(unsigned mask, uint64_t value, int source, std::source_location place) {
+  Fiber& fiber = g_block->fibers[g_block->current];
+  fiber.mask = mask;
+  fiber.word = value;
+  fiber.source = source;
+  wait(Waits::kWarp, place);
+  return fiber.received;
+}
+
+void run_grid(dim3 grid, dim3 block_size, size_t shared_bytes, FunctionRef<void()> body) {
+  const size_t threads = size_t{block_size.x} * block_size.y * block_size.z;
+  LATHE_CHECK(ValueError, threads > 0 && threads <= 1024, "kernel: ", threads, " threads in a block");
+  Block block;
+  const GridScope scope(block);
+  block.body = &body;
+  block.fibers.resize(threads);
+  for (Fiber& fiber : block.fibers) fiber.stack = std::make_unique<char[]>(kStackBytes);
+#if defined(__SANITIZE_THREAD__)
+  block.scheduler_tsan = __tsan_get_current_fiber();
+#endif
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) {
+        block.shared.assign(shared_bytes, 0xA5);  // shared memory is not zero on a GPU either
+        for (size_t i = 0; i < threads; ++i) {
+          Fiber& fiber = block.fibers[i];
+          const auto t = static_cast<unsigned>(i);
+          fiber.position = {dim3(t % block_size.x, t / block_size.x % block_size.y,
+                                 t / (block_size.x * block_size.y)),
+                            dim3(x, y, z), block_size, grid};
+          prepare(fiber);
+        }
+        release(&block.begin);
+        run_block();
+        acquire(&block.end);
+        for (Fiber& fiber : block.fibers) finish(fiber);
+      }
+    }
+  }
+}
+
+}  // namespace lathe::emulation

@@ -1,0 +1,36 @@
+// The unary kernels of ops/unary_cuda.cu against the CPU op: every op, every dtype, dense and strided.
+#include <doctest/doctest.h>
+
+#include "../ops/compare.h"
+#include "lathe/ops/unary.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+void compare(UnaryOp op, const Tensor& x, UnaryParams params) {
+  const DType dtype = op >= UnaryOp::kIsNan ? kBool : x.dtype();
+  const Tensor want = empty_like(x, dtype), got = empty_like(x, dtype);
+  cpu::unary(op, want, x, params);
+  cuda::unary(op, got, x, params);
+  const std::string text = difference(got, want, 0);  // one formula: equal to the last bit
+  CHECK_MESSAGE(text.empty(), "op ", static_cast<int>(op), " ", concat(x), ": ", text);
+}
+}  // namespace
+
+TEST_CASE("unary kernels: equal the CPU op bit for bit, for every op, dtype and layout") {
+  const UnaryParams params{0.5, 2.0};
+  for (int i = 0; i <= static_cast<int>(UnaryOp::kIsFinite); ++i) {
+    const auto op = static_cast<UnaryOp>(i);
+    for (const DType dtype : {kF16, kBF16, kF32, kF64}) {
+      for (const Layout& layout : layouts()) compare(op, layout.apply(randn({7, 45}, {.dtype = dtype})), params);
+      compare(op, zeros({0, 3}, {.dtype = dtype}), params);
+      compare(op, full({}, -1.5, {.dtype = dtype}), params);
+    }
+  }
+  for (const UnaryOp op : {UnaryOp::kNeg, UnaryOp::kAbs, UnaryOp::kSign, UnaryOp::kSquare, UnaryOp::kRelu}) {
+    for (const DType dtype : {kU8, kI8, kI16, kI32, kI64}) {
+      compare(op, randint(0, 100, {5, 300}, {.dtype = dtype}), params);
+    }
+  }
+}
