@@ -1,5 +1,6 @@
-// How every hand-written kernel is started: launch(kernel, grid, block, shared_bytes, stream, arguments…). No <<<>>>, so
-// that the same text compiles with nvcc, and with the host compiler against the emulation in tests/emulation/.
+// How every hand-written kernel is started: launch(kernel, grid, block, shared_bytes, stream,
+// arguments…). No <<<>>>, so that the same text compiles with nvcc, and with the host compiler
+// against the emulation in tests/emulation/.
 #pragma once
 
 #include <algorithm>
@@ -11,45 +12,50 @@
 #include "lathe/core/stream.h"
 
 #if defined(__CUDACC__)
-#include <cuda_runtime.h>
+#  include <cuda_runtime.h>
 #else
-#include "lathe/tests/emulation/cuda_emulation.h"
+#  include "lathe/tests/emulation/cuda_emulation.h"
 #endif
 
 namespace lathe {
 
-/// Threads per block of pointwise kernels: a multiple of the warp, small enough for full occupancy everywhere.
+/// Threads per block of pointwise kernels: a multiple of the warp, small enough for full occupancy
+/// everywhere.
 inline constexpr unsigned kPointwiseBlock = 256;
 
 struct LaunchSize {
   dim3 grid, block;
 };
 
-/// One thread per element, in a grid-stride loop: enough blocks to fill the largest GPU, and no more.
+/// One thread per element, in a grid-stride loop: enough blocks to fill the largest GPU, and no
+/// more.
 inline LaunchSize launch_1d(int64_t n) {
-  constexpr int64_t kMostBlocks = 132 * 16;  // 16 blocks for each of an H100/H200's 132 multiprocessors
-  const int64_t blocks = std::clamp<int64_t>((n + kPointwiseBlock - 1) / kPointwiseBlock, 1, kMostBlocks);
+  constexpr int64_t kMostBlocks =
+      132 * 16;  // 16 blocks for each of an H100/H200's 132 multiprocessors
+  const int64_t blocks =
+      std::clamp<int64_t>((n + kPointwiseBlock - 1) / kPointwiseBlock, 1, kMostBlocks);
   return {dim3(static_cast<unsigned>(blocks)), dim3(kPointwiseBlock)};
 }
 
 #if defined(__CUDACC__)
 
-// LATHE_CUDA_CHECK(call): throws CudaError with the call's text and the runtime's reason. (A macro, because the text
-// of the call is part of the message.)
-#define LATHE_CUDA_CHECK(...)                                                                     \
-  do {                                                                                            \
-    if (const cudaError_t lathe_status = (__VA_ARGS__); lathe_status != cudaSuccess)              \
-      LATHE_FAIL(::lathe::CudaError, #__VA_ARGS__, ": ", cudaGetErrorString(lathe_status));       \
-  } while (false)
+// LATHE_CUDA_CHECK(call): throws CudaError with the call's text and the runtime's reason. (A macro,
+// because the text of the call is part of the message.)
+#  define LATHE_CUDA_CHECK(...)                                                               \
+    do {                                                                                      \
+      if (const cudaError_t lathe_status = (__VA_ARGS__); lathe_status != cudaSuccess)        \
+        LATHE_FAIL(::lathe::CudaError, #__VA_ARGS__, ": ", cudaGetErrorString(lathe_status)); \
+    } while (false)
 
-// LATHE_DYNAMIC_SHARED(float, name): the block's dynamic shared memory. (A macro, because it is a declaration.)
-#define LATHE_DYNAMIC_SHARED(T, name)                                  \
-  extern __shared__ __align__(16) unsigned char lathe_dynamic_shared[]; \
-  T* const name = reinterpret_cast<T*>(lathe_dynamic_shared)
+// LATHE_DYNAMIC_SHARED(float, name): the block's dynamic shared memory. (A macro, because it is a
+// declaration.)
+#  define LATHE_DYNAMIC_SHARED(T, name)                                   \
+    extern __shared__ __align__(16) unsigned char lathe_dynamic_shared[]; \
+    T* const name = reinterpret_cast<T*>(lathe_dynamic_shared)
 
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, Stream stream,
-            Arguments&&... arguments) {
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+            Stream stream, Arguments&&... arguments) {
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;

@@ -1,4 +1,5 @@
-// Streams: queues of device work. On the CPU there is one, and work on it is done when the call returns.
+// Streams: queues of device work. On the CPU there is one, and work on it is done when the call
+// returns.
 #pragma once
 
 #include "lathe/core/config.h"
@@ -6,7 +7,8 @@
 
 namespace lathe {
 
-/// A handle to a queue. `native` is the backend's own handle (cudaStream_t); null is the device's default queue.
+/// A handle to a queue. `native` is the backend's own handle (cudaStream_t); null is the device's
+/// default queue.
 struct Stream {
   void* native = nullptr;
   Device device;

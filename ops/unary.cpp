@@ -83,7 +83,6 @@ Tensor test(UnaryOp op, const Tensor& x, bool of_integers) {
 using T = const Tensor&;
 }  // namespace
 
-Tensor neg(T x)        { return from_input("neg", UnaryOp::kNeg, x, [](T dy, T) { return neg(dy); }); }
 Tensor abs(T x)        { return from_input("abs", UnaryOp::kAbs, x, [](T dy, T v) { return mul(dy, sign(v)); }); }
 Tensor square(T x)     { return from_input("square", UnaryOp::kSquare, x, [](T dy, T v) { return mul(mul(dy, v), 2); }); }
 Tensor sign(T x)       { return step_function("sign", UnaryOp::kSign, x); }
@@ -113,6 +112,12 @@ Tensor isnan(T x)      { return test(UnaryOp::kIsNan, x, false); }
 Tensor isinf(T x)      { return test(UnaryOp::kIsInf, x, false); }
 Tensor isfinite(T x)   { return test(UnaryOp::kIsFinite, x, true); }
 // clang-format on
+
+Tensor neg(const Tensor& x) {
+  Tensor y = run(UnaryOp::kNeg, x);
+  record("neg", y, {x}, [](const Tensor& dy, const Needs&) { return Tensors{neg(dy)}; });
+  return y;
+}
 
 Tensor leaky_relu(const Tensor& x, double slope) {
   const auto gradient = [slope](const Tensor& dy, const Tensor& v) {

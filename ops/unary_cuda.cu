@@ -28,8 +28,8 @@ StridedIndex index_of(const Tensor& out, const Tensor& x) {
 }
 
 // out = f(x). One thread per element in a grid-stride loop, so any n is correct.
-// Memory bound: sizeof(T) + sizeof(Out) bytes per element; meant to reach 90 % of the copy bandwidth, because
-// neighbouring threads touch neighbouring elements and nothing is read twice.
+// Memory bound: sizeof(T) + sizeof(Out) bytes per element; meant to reach 90 % of the copy
+// bandwidth, because neighbouring threads touch neighbouring elements and nothing is read twice.
 template <class Out, class T, class F>
 __global__ void unary_dense_kernel(Out* __restrict__ out, const T* __restrict__ x, F f, int64_t n) {
   using C = ComputeType<T>;
@@ -62,8 +62,8 @@ void run(const Tensor& out, const Tensor& x, F f) {
   if (n == 0) return;
   const auto [grid, block] = launch_1d(n);
   if (out.strides() == x.strides() && (x.is_contiguous() || x.is_contiguous(kChannelsLast))) {
-    launch(unary_dense_kernel<Out, T, F>, grid, block, 0, current_stream(x.device()), out.data<Out>(),
-           x.data<T>(), f, n);
+    launch(unary_dense_kernel<Out, T, F>, grid, block, 0, current_stream(x.device()),
+           out.data<Out>(), x.data<T>(), f, n);
   } else {
     launch(unary_strided_kernel<Out, T, F>, grid, block, 0, current_stream(x.device()),
            out.data<Out>(), x.data<T>(), f, index_of(out, x), n);
@@ -121,9 +121,8 @@ void unary(UnaryOp op, const Tensor& out, const Tensor& x, UnaryParams p) {
     case UnaryOp::kSquare: return number_op("square", out, x, math::Square{});
     case UnaryOp::kRelu: return number_op("relu", out, x, math::Relu{});
     case UnaryOp::kClamp:
-      return visit_number(x.dtype(), "clamp", [&](auto tag) {
-        clamp<typename decltype(tag)::type>(out, x, p);
-      });
+      return visit_number(x.dtype(), "clamp",
+                          [&](auto tag) { clamp<typename decltype(tag)::type>(out, x, p); });
     case UnaryOp::kFloor: return float_op("floor", out, x, Always<math::Floor>{});
     case UnaryOp::kCeil: return float_op("ceil", out, x, Always<math::Ceil>{});
     case UnaryOp::kRound: return float_op("round", out, x, Always<math::Round>{});
@@ -149,8 +148,9 @@ void unary(UnaryOp op, const Tensor& out, const Tensor& x, UnaryParams p) {
     case UnaryOp::kElu:
       return float_op("elu", out, x, [&]<class C>(C) { return math::Elu<C>{C(p.a)}; });
     case UnaryOp::kSoftplus:
-      return float_op("softplus", out, x,
-                      [&]<class C>(C) { return math::Softplus<C>{C(p.a), C(p.b)}; });
+      return float_op("softplus", out, x, [&]<class C>(C) {
+        return math::Softplus<C>{C(p.a), C(p.b)};
+      });
     case UnaryOp::kIsNan: return test_op("isnan", out, x, math::IsNan{});
     case UnaryOp::kIsInf: return test_op("isinf", out, x, math::IsInf{});
     case UnaryOp::kIsFinite: return test_op("isfinite", out, x, math::IsFinite{});

@@ -15,9 +15,12 @@ namespace lathe::math {
 struct Neg        { template <class T> LATHE_HD T operator()(T x) const { return static_cast<T>(-x); } };
 struct Square     { template <class T> LATHE_HD T operator()(T x) const { return static_cast<T>(x * x); } };
 struct Abs        { template <class T> LATHE_HD T operator()(T x) const {
-  if constexpr (std::is_floating_point_v<T>) return std::fabs(x);
+  if constexpr (std::is_unsigned_v<T>) return x;
+  else if constexpr (std::is_floating_point_v<T>) return std::fabs(x);
   else return static_cast<T>(x < T(0) ? -x : x); } };
-struct Sign       { template <class T> LATHE_HD T operator()(T x) const { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; } };
+struct Sign       { template <class T> LATHE_HD T operator()(T x) const {
+  if constexpr (std::is_unsigned_v<T>) return x > T(0) ? T(1) : x;
+  else return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; } };
 struct Floor      { template <class T> LATHE_HD T operator()(T x) const { return std::floor(x); } };
 struct Ceil       { template <class T> LATHE_HD T operator()(T x) const { return std::ceil(x); } };
 struct Round      { template <class T> LATHE_HD T operator()(T x) const { return std::nearbyint(x); } };
@@ -39,7 +42,9 @@ struct IsInf      { template <class T> LATHE_HD bool operator()(T x) const { ret
 struct IsFinite   { template <class T> LATHE_HD bool operator()(T x) const { return x - x == x - x; } };
 
 // Written as `x < 0 ? 0 : x` so that NaN passes through and a loss scaler still sees it.
-struct Relu       { template <class T> LATHE_HD T operator()(T x) const { return x < T(0) ? T(0) : x; } };
+struct Relu       { template <class T> LATHE_HD T operator()(T x) const {
+  if constexpr (std::is_unsigned_v<T>) return x;
+  else return x < T(0) ? T(0) : x; } };
 // Each branch keeps exp's argument negative: no overflow on either side.
 struct Sigmoid    { template <class T> LATHE_HD T operator()(T x) const {
   if (x >= T(0)) return T(1) / (T(1) + std::exp(-x));

@@ -91,7 +91,8 @@ TEST_CASE("InferenceMode: a result cannot be saved for a later backward pass") {
 
 TEST_CASE("requires_grad_: integers and results of ops are refused") {
   CHECK_THROWS_AS(tensor({1, 2}).requires_grad_(), DTypeError);
-  CHECK_THROWS_WITH_AS((leaf({1}) * 2).requires_grad_(false), Contains("result of mul"), StateError);
+  CHECK_THROWS_WITH_AS((leaf({1}) * 2).requires_grad_(false), Contains("result of mul"),
+                       StateError);
 }
 
 TEST_CASE("in place: a leaf that requires grad, or a view of one, only under NoGrad") {
@@ -110,9 +111,10 @@ TEST_CASE("in place: changing a saved tensor is an error at backward, not a wron
   Tensor y = x * 2;
   const Tensor z = y * y;  // saves y
   y.add_(1.0);
-  CHECK_THROWS_WITH_AS(z.sum().backward(),
-                       Contains("mul saved was modified by an in-place operation: version 1, expected 0"),
-                       StateError);
+  CHECK_THROWS_WITH_AS(
+      z.sum().backward(),
+      Contains("mul saved was modified by an in-place operation: version 1, expected 0"),
+      StateError);
   Tensor s = x + 1.0;
   const Tensor t = s + s;  // saves nothing: changing s afterwards is legal
   s.mul_(100.0);
@@ -176,7 +178,8 @@ TEST_CASE("grad: works inside NoGrad when the forward pass was recorded outside"
 TEST_CASE("grad: derivatives of derivatives, four deep") {
   const Tensor x = tensor({1.5}).requires_grad_();
   Tensor y = pow(x, 5);
-  const double expected[] = {5 * std::pow(1.5, 4), 20 * std::pow(1.5, 3), 60 * std::pow(1.5, 2), 120 * 1.5};
+  const double expected[] = {5 * std::pow(1.5, 4), 20 * std::pow(1.5, 3), 60 * std::pow(1.5, 2),
+                             120 * 1.5};
   for (const double want : expected) {
     y = grad({y}, {x}, {.create_graph = true})[0];
     CHECK(y.item<double>() == doctest::Approx(want).epsilon(1e-12));
@@ -187,12 +190,11 @@ TEST_CASE("engine: a closure's wrong shape is named, not propagated") {
   const Tensor x = leaf({1, 2});
   const Tensor y = empty_like(x);
   y.copy_(x.detach());
-  autograd::record("wrong", y, {x}, [](const Tensor&, const autograd::Needs&) {
-    return Tensors{zeros({3})};
-  });
-  CHECK_THROWS_WITH_AS(y.sum().backward(),
-                       Contains("wrong returned a gradient f32[3]@cpu for input 0, which is f32[2]"),
-                       ShapeError);
+  autograd::record("wrong", y, {x},
+                   [](const Tensor&, const autograd::Needs&) { return Tensors{zeros({3})}; });
+  CHECK_THROWS_WITH_AS(
+      y.sum().backward(),
+      Contains("wrong returned a gradient f32[3]@cpu for input 0, which is f32[2]"), ShapeError);
 }
 
 TEST_CASE("engine: saved outputs own no cycle, so memory goes with the last handle") {

@@ -72,8 +72,8 @@ const WrongCase kWrong[] = {
 }  // namespace
 
 TEST_CASE("gradcheck: a right gradient passes, once and twice") {
-  const auto right = with_gradient([](T x) { return tanh(x); },
-                                   [](T dy, T x) { return tanh_grad(dy, tanh(x)); });
+  const auto right =
+      with_gradient([](T x) { return tanh(x); }, [](T dy, T x) { return tanh_grad(dy, tanh(x)); });
   CHECK(gradcheck(right, {kX}).ok);
   CHECK(gradgradcheck(right, {kX}).ok);
 }

@@ -10,22 +10,22 @@
 #include "lathe/core/error.h"
 
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
+#  if __has_feature(address_sanitizer)
+#    define __SANITIZE_ADDRESS__ 1
+#  endif
+#  if __has_feature(thread_sanitizer)
+#    define __SANITIZE_THREAD__ 1
+#  endif
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
+#  include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
+#  include <sanitizer/tsan_interface.h>
 #endif
 
-// The scheduler's own records are shared by fibers between which, for ThreadSanitizer, nothing is ordered; they are kept
-// out of its sight, so that it sees only what kernels do.
+// The scheduler's own records are shared by fibers between which, for ThreadSanitizer, nothing is
+// ordered; they are kept out of its sight, so that it sees only what kernels do.
 #define LATHE_NO_TSAN __attribute__((no_sanitize("thread"), noinline))
 
 namespace lathe::emulation {
@@ -33,7 +33,7 @@ namespace lathe::emulation {
 namespace {
 
 constexpr size_t kStackBytes = 64 * 1024;
-constexpr int kWarp = 32;
+constexpr int kWarpSize = 32;
 
 enum class Waits { kNo, kBlock, kWarp, kEnded };
 
@@ -44,7 +44,7 @@ struct Fiber {
   Waits waits = Waits::kNo;
   std::source_location place;
   unsigned mask = 0;
-  uint64_t word = 0;       // deposited for the warp
+  uint64_t word = 0;  // deposited for the warp
   uint64_t received = 0;
   int source = 0;
   unsigned block_barriers = 0, warp_barriers = 0;  // passed so far
@@ -52,8 +52,8 @@ struct Fiber {
   void* fake_stack = nullptr;
 };
 
-/// What ThreadSanitizer is told to be ordered: its address stands for one barrier. Two take turns, because a fiber may reach
-/// the next barrier before another has left the last one.
+/// What ThreadSanitizer is told to be ordered: its address stands for one barrier. Two take turns,
+/// because a fiber may reach the next barrier before another has left the last one.
 struct Order {
   char turn[2];
 };
@@ -70,8 +70,9 @@ struct Block {
   std::exception_ptr error;
   size_t current = 0;
   Order block_order;
-  Order warp_order[1024 / kWarp];
-  char begin, end;  // the launch happens before every thread, and every thread before the launch's return
+  Order warp_order[1024 / kWarpSize];
+  char begin,
+      end;  // the launch happens before every thread, and every thread before the launch's return
 };
 Block* g_block = nullptr;  // one grid at a time
 
@@ -111,7 +112,7 @@ LATHE_NO_TSAN void resume(size_t i) {
 LATHE_NO_TSAN char* barrier_of(Waits kind) {
   Fiber& fiber = g_block->fibers[g_block->current];
   if (kind == Waits::kBlock) return &g_block->block_order.turn[fiber.block_barriers++ % 2];
-  return &g_block->warp_order[g_block->current / kWarp].turn[fiber.warp_barriers++ % 2];
+  return &g_block->warp_order[g_block->current / kWarpSize].turn[fiber.warp_barriers++ % 2];
 }
 
 LATHE_NO_TSAN void release([[maybe_unused]] char* order) {
@@ -137,7 +138,8 @@ LATHE_NO_TSAN void wait(Waits kind, std::source_location place) {
 
 LATHE_NO_TSAN void fiber_main() {
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &g_block->scheduler_stack, &g_block->scheduler_stack_bytes);
+  __sanitizer_finish_switch_fiber(nullptr, &g_block->scheduler_stack,
+                                  &g_block->scheduler_stack_bytes);
 #endif
   Block& block = *g_block;
   acquire(&block.begin);
@@ -157,21 +159,22 @@ std::string place_text(const Fiber& fiber) {
 }
 
 bool same_place(const Fiber& a, const Fiber& b) {
-  return a.waits == b.waits && a.place.line() == b.place.line() && a.place.column() == b.place.column();
+  return a.waits == b.waits && a.place.line() == b.place.line() &&
+         a.place.column() == b.place.column();
 }
 
 [[noreturn]] void fail_divergence(size_t a, size_t b) {
   const auto& fibers = g_block->fibers;
-  LATHE_FAIL(StateError, "kernel: threads of a block diverge at a barrier: thread ", a, " waits at ",
-             place_text(fibers[a]), ", thread ", b, " is at ", place_text(fibers[b]));
+  LATHE_FAIL(StateError, "kernel: threads of a block diverge at a barrier: thread ", a,
+             " waits at ", place_text(fibers[a]), ", thread ", b, " is at ", place_text(fibers[b]));
 }
 
 /// Lets the lanes of each warp that wait for each other go on. → true if any could.
 bool release_warps() {
   bool released = false;
   auto& fibers = g_block->fibers;
-  for (size_t first = 0; first < fibers.size(); first += kWarp) {
-    const size_t end = std::min(first + kWarp, fibers.size());
+  for (size_t first = 0; first < fibers.size(); first += kWarpSize) {
+    const size_t end = std::min(first + kWarpSize, fibers.size());
     for (size_t i = first; i < end; ++i) {
       if (fibers[i].waits != Waits::kWarp) continue;
       const unsigned mask = fibers[i].mask;
@@ -183,8 +186,10 @@ bool release_warps() {
       for (size_t j = first; j < end; ++j) {
         if ((mask >> (j - first) & 1) == 0) continue;
         const int source = fibers[j].source;
-        const bool known = source >= 0 && source < static_cast<int>(end - first) && (mask >> source & 1) != 0;
-        fibers[j].received = known ? fibers[first + static_cast<size_t>(source)].word : fibers[j].word;
+        const bool known =
+            source >= 0 && source < static_cast<int>(end - first) && (mask >> source & 1) != 0;
+        fibers[j].received =
+            known ? fibers[first + static_cast<size_t>(source)].word : fibers[j].word;
         fibers[j].waits = Waits::kNo;
       }
       released = true;
@@ -249,11 +254,12 @@ LATHE_NO_TSAN const Position& position() noexcept {
   return g_block->fibers[g_block->current].position;
 }
 LATHE_NO_TSAN void* dynamic_shared() noexcept { return g_block->shared.data(); }
-LATHE_NO_TSAN int lane() noexcept { return static_cast<int>(g_block->current % kWarp); }
+LATHE_NO_TSAN int lane() noexcept { return static_cast<int>(g_block->current % kWarpSize); }
 
 void block_barrier(std::source_location place) { wait(Waits::kBlock, place); }
 
-LATHE_NO_TSAN uint64_t exchange(unsigned mask, uint64_t value, int source, std::source_location place) {
+LATHE_NO_TSAN uint64_t exchange(unsigned mask, uint64_t value, int source,
+                                std::source_location place) {
   Fiber& fiber = g_block->fibers[g_block->current];
   fiber.mask = mask;
   fiber.word = value;
@@ -264,7 +270,8 @@ LATHE_NO_TSAN uint64_t exchange(unsigned mask, uint64_t value, int source, std::
 
 void run_grid(dim3 grid, dim3 block_size, size_t shared_bytes, FunctionRef<void()> body) {
   const size_t threads = size_t{block_size.x} * block_size.y * block_size.z;
-  LATHE_CHECK(ValueError, threads > 0 && threads <= 1024, "kernel: ", threads, " threads in a block");
+  LATHE_CHECK(ValueError, threads > 0 && threads <= 1024, "kernel: ", threads,
+              " threads in a block");
   Block block;
   const GridScope scope(block);
   block.body = &body;

@@ -1,14 +1,17 @@
-// CUDA's vocabulary for the host compiler, so that the tests can run the kernels of ops/*_cuda.cu without a GPU.
+// CUDA's vocabulary for the host compiler, so that the tests can run the kernels of ops/*_cuda.cu
+// without a GPU.
 //
-// Blocks run one after another. The threads of a block are fibers on one host thread: each runs until it waits at a
-// barrier (__syncthreads, a warp shuffle) or ends. A barrier that some threads of the block never reach, or that they
-// reach at different places, is an error. Fibers are announced to the sanitizers; for ThreadSanitizer the switches
-// carry no synchronisation, so that only barriers order memory and a missing __syncthreads is reported as a race.
+// Blocks run one after another. The threads of a block are fibers on one host thread: each runs
+// until it waits at a barrier (__syncthreads, a warp shuffle) or ends. A barrier that some threads
+// of the block never reach, or that they reach at different places, is an error. Fibers are
+// announced to the sanitizers; for ThreadSanitizer the switches carry no synchronisation, so that
+// only barriers order memory and a missing __syncthreads is reported as a race.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <source_location>
+#include <type_traits>
 
 #include "lathe/core/function_ref.h"
 
@@ -35,14 +38,14 @@ struct Position {
 /// Of the fiber that runs now.
 const Position& position() noexcept;
 
-/// Runs `body` once per thread of every block.   throws: what body throws; StateError where threads of a block diverge
-/// at a barrier, naming both places.
+/// Runs `body` once per thread of every block.   throws: what body throws; StateError where threads
+/// of a block diverge at a barrier, naming both places.
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, FunctionRef<void()> body);
 
 void* dynamic_shared() noexcept;
 void block_barrier(std::source_location place);
-/// Deposits `value` for the warp, waits for all of the warp's lanes in `mask`, → the word of lane `source` (own if out of
-/// range or not in the mask).
+/// Deposits `value` for the warp, waits for all of the warp's lanes in `mask`, → the word of lane
+/// `source` (own if out of range or not in the mask).
 uint64_t exchange(unsigned mask, uint64_t value, int source, std::source_location place);
 int lane() noexcept;
 
@@ -80,33 +83,37 @@ inline void __syncthreads(EmulationPlace place = EmulationPlace::current()) {
   lathe::emulation::block_barrier(place);
 }
 template <class T>
-T __shfl_sync(unsigned mask, T v, int source, int = 32, EmulationPlace place = EmulationPlace::current()) {
+T __shfl_sync(unsigned mask, T v, int source, int = 32,
+              EmulationPlace place = EmulationPlace::current()) {
   return lathe::emulation::shuffle(mask, v, source, place);
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T v, unsigned delta, int = 32,
                    EmulationPlace place = EmulationPlace::current()) {
-  return lathe::emulation::shuffle(mask, v, lathe::emulation::lane() + static_cast<int>(delta), place);
+  return lathe::emulation::shuffle(mask, v, lathe::emulation::lane() + static_cast<int>(delta),
+                                   place);
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T v, int lanes, int = 32,
                   EmulationPlace place = EmulationPlace::current()) {
   return lathe::emulation::shuffle(mask, v, lathe::emulation::lane() ^ lanes, place);
 }
-inline void __syncwarp(unsigned mask = 0xffffffffu, EmulationPlace place = EmulationPlace::current()) {
+inline void __syncwarp(unsigned mask = 0xffffffffu,
+                       EmulationPlace place = EmulationPlace::current()) {
   lathe::emulation::exchange(mask, 0, 0, place);
 }
 
 template <class T>
 T atomicAdd(T* address, T value) {
-  if constexpr (requires { __atomic_fetch_add(address, value, __ATOMIC_RELAXED); }) {
+  if constexpr (std::is_integral_v<T>) {
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
   } else {
     T before, after;
     __atomic_load(address, &before, __ATOMIC_RELAXED);
     do {
       after = before + value;
-    } while (!__atomic_compare_exchange(address, &before, &after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    } while (!__atomic_compare_exchange(address, &before, &after, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED));
     return before;
   }
 }

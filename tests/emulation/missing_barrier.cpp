@@ -1,5 +1,6 @@
-// A block reverses its elements through shared memory. With an argument the barrier between write and read is there;
-// without one it is missing, which only ThreadSanitizer can see: the result may be right all the same.
+// A block reverses its elements through shared memory. With an argument the barrier between write
+// and read is there; without one it is missing, which only ThreadSanitizer can see: the result may
+// be right all the same.
 #include <cstdio>
 
 #include "lathe/core/launch.h"

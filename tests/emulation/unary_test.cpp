@@ -1,4 +1,5 @@
-// The unary kernels of ops/unary_cuda.cu against the CPU op: every op, every dtype, dense and strided.
+// The unary kernels of ops/unary_cuda.cu against the CPU op: every op, every dtype, dense and
+// strided.
 #include <doctest/doctest.h>
 
 #include "../ops/compare.h"
@@ -23,12 +24,14 @@ TEST_CASE("unary kernels: equal the CPU op bit for bit, for every op, dtype and 
   for (int i = 0; i <= static_cast<int>(UnaryOp::kIsFinite); ++i) {
     const auto op = static_cast<UnaryOp>(i);
     for (const DType dtype : {kF16, kBF16, kF32, kF64}) {
-      for (const Layout& layout : layouts()) compare(op, layout.apply(randn({7, 45}, {.dtype = dtype})), params);
+      for (const Layout& layout : layouts())
+        compare(op, layout.apply(randn({7, 45}, {.dtype = dtype})), params);
       compare(op, zeros({0, 3}, {.dtype = dtype}), params);
       compare(op, full({}, -1.5, {.dtype = dtype}), params);
     }
   }
-  for (const UnaryOp op : {UnaryOp::kNeg, UnaryOp::kAbs, UnaryOp::kSign, UnaryOp::kSquare, UnaryOp::kRelu}) {
+  for (const UnaryOp op :
+       {UnaryOp::kNeg, UnaryOp::kAbs, UnaryOp::kSign, UnaryOp::kSquare, UnaryOp::kRelu}) {
     for (const DType dtype : {kU8, kI8, kI16, kI32, kI64}) {
       compare(op, randint(0, 100, {5, 300}, {.dtype = dtype}), params);
     }

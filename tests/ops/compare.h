@@ -28,7 +28,8 @@ inline double tolerance_of(DType dtype) {
   }
 }
 
-/// "" if `got` equals `want` by the rule (NaN equals NaN, infinities must match); else the worst element.
+/// "" if `got` equals `want` by the rule (NaN equals NaN, infinities must match); else the worst
+/// element.
 inline std::string difference(const Tensor& got, const std::vector<double>& want, double tol) {
   const std::vector<double> values = got.to_vector<double>();
   if (values.size() != want.size()) {
@@ -89,8 +90,8 @@ struct GradientCase {
   bool twice = true;
 };
 
-/// gradcheck (and gradgradcheck where claimed) over contiguous, transposed, sliced and, inside the function, expanded
-/// inputs. Failure texts name op, layout, input and element.
+/// gradcheck (and gradgradcheck where claimed) over contiguous, transposed, sliced and, inside the
+/// function, expanded inputs. Failure texts name op, layout, input and element.
 inline void check_gradients(const GradientCase& c) {
   const auto squared = [&c](const Tensors& in) {
     const Tensor y = c.f(in);
@@ -114,7 +115,8 @@ inline void check_gradients(const GradientCase& c) {
   const auto expanded = [&](const Tensors& in) {
     Tensors full;
     for (size_t i = 0; i < in.size(); ++i) {
-      full.push_back(in[i].shape() == c.inputs[i].shape() ? in[i] : in[i].expand(c.inputs[i].shape()));
+      full.push_back(in[i].shape() == c.inputs[i].shape() ? in[i]
+                                                          : in[i].expand(c.inputs[i].shape()));
     }
     return squared(full);
   };

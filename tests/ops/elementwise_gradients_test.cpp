@@ -1,4 +1,5 @@
-// Gradients of the elementwise ops, views and in-place forms against finite differences, in every layout.
+// Gradients of the elementwise ops, views and in-place forms against finite differences, in every
+// layout.
 #include "compare.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/reduce.h"
