@@ -4,9 +4,9 @@
 
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/record.h"
-#include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 
@@ -17,31 +17,6 @@ using autograd::Saved;
 using autograd::SavedOutput;
 
 namespace {
-
-/// A Scalar as a 0-d tensor of the dtype that `a`'s category and the number's own make together.
-Tensor scalar_like(Scalar value, const Tensor& a) {
-  const bool raises = category_of(value.dtype()) > category_of(a.dtype());
-  const DType dtype = !raises ? a.dtype() : value.is_floating() ? default_dtype() : value.dtype();
-  const Tensor t = empty({}, {.dtype = dtype});
-  fill_values(t, value);
-  return t;
-}
-
-/// PyTorch's rule: tensors with dimensions promote each other; 0-d tensors raise the category only.
-DType result_dtype(const Tensor& a, const Tensor& b) {
-  if (a.dtype() == b.dtype()) return a.dtype();
-  if ((a.ndim() == 0) == (b.ndim() == 0)) return promote_types(a.dtype(), b.dtype());
-  const Tensor& full = a.ndim() == 0 ? b : a;
-  const Tensor& number = a.ndim() == 0 ? a : b;
-  return category_of(number.dtype()) > category_of(full.dtype()) ? number.dtype() : full.dtype();
-}
-
-void check_devices(const char* op, const Tensor& a, const Tensor& b) {
-  if (a.device() == b.device()) return;
-  const auto is_cpu_number = [](const Tensor& t) { return t.ndim() == 0 && t.device().is_cpu(); };
-  LATHE_CHECK(DeviceError, is_cpu_number(a) || is_cpu_number(b), op,
-              ": the operands are on different devices (a: ", a, ", b: ", b, ")");
-}
 
 struct Operands {
   Tensor a, b;

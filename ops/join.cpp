@@ -1,0 +1,123 @@
+// cat and stack. Contracts: join.h.
+#include "lathe/ops/join.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/checked_size.h"
+#include "lathe/core/copy.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/views.h"
+
+namespace lathe {
+
+using autograd::Needs;
+
+namespace {
+
+/// cat's oldest habit: "nothing yet" as the start of a loop.
+bool is_skipped(const Tensor& t) { return t.ndim() == 1 && t.dim(0) == 0; }
+
+/// The first part that decides the shape, or the first of all.
+const Tensor& model_of(const Tensors& parts) {
+  for (const Tensor& t : parts) {
+    if (!is_skipped(t)) return t;
+  }
+  return parts.front();
+}
+
+Shape check_cat(const Tensors& parts, const Tensor& model, int dim) {
+  Shape shape = model.shape();
+  CheckedSize length = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Tensor& t = parts[i];
+    LATHE_CHECK(DeviceError, t.device() == model.device(), "cat: part ", i,
+                " is on another device (part ", i, ": ", t, ", another: ", model, ")");
+    if (is_skipped(t)) continue;
+    Shape rest = t.shape();
+    if (t.ndim() == model.ndim()) rest[dim] = model.shape()[dim];
+    LATHE_CHECK(ShapeError, rest == model.shape(), "cat: part ", i, " differs outside dimension ",
+                dim, " (part ", i, ": ", t, ", another: ", model, ")");
+    length += t.shape()[dim];
+  }
+  shape[dim] = length.value_or_throw<ShapeError>("cat: the sum of the sizes overflows");
+  return shape;
+}
+
+DType common_dtype(const Tensors& parts) {
+  DType dtype = parts.front().dtype();
+  for (const Tensor& t : parts) dtype = promote_types(dtype, t.dtype());
+  return dtype;
+}
+
+/// NHWC if every part is, and not row-major as well.
+bool is_channels_last(const Tensors& parts) {
+  for (const Tensor& t : parts) {
+    if (is_skipped(t)) continue;
+    if (t.is_contiguous() || !t.is_contiguous(kChannelsLast)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Tensor cat(const Tensors& parts, int64_t dim_in) {
+  LATHE_CHECK(ValueError, !parts.empty(), "cat: there is nothing to join");
+  const Tensor& model = model_of(parts);
+  LATHE_CHECK(ShapeError, model.ndim() > 0, "cat: a 0-d tensor has no dimension to join along (",
+              model, "); use stack");
+  const int dim = wrap_dim("cat", dim_in, model.ndim());
+  const Shape shape = check_cat(parts, model, dim);
+
+  const Strides strides = shape.size() == 4 && is_channels_last(parts)
+                              ? channels_last_strides(shape)
+                              : contiguous_strides(shape);
+  const Tensor y = empty_strided(shape, strides, common_dtype(parts), model.device());
+  int64_t start = 0;
+  for (const Tensor& t : parts) {
+    if (is_skipped(t)) continue;
+    copy_values(alias(y, t.shape(), strides, y.offset() + start * strides[dim]), t);
+    start += t.shape()[dim];
+  }
+
+  // Of each part what its gradient needs: nothing of its values.
+  struct Part {
+    Shape shape;
+    DType dtype;
+  };
+  std::vector<Part> kept;
+  kept.reserve(parts.size());
+  for (const Tensor& t : parts) kept.push_back({t.shape(), t.dtype()});
+  autograd::record("cat", y, parts,
+                   [kept = std::move(kept), dim](const Tensor& dy, const Needs& need) {
+                     Tensors grads(kept.size());
+                     int64_t at = 0;
+                     for (size_t i = 0; i < kept.size(); ++i) {
+                       const bool skipped = kept[i].shape == Shape{0};
+                       const int64_t length = skipped ? 0 : kept[i].shape[dim];
+                       if (need[i]) {
+                         const Tensor piece =
+                             skipped ? flatten(narrow(dy, dim, 0, 0)) : narrow(dy, dim, at, length);
+                         grads[i] = cast(piece, kept[i].dtype);
+                       }
+                       at += length;
+                     }
+                     return grads;
+                   });
+  return y;
+}
+
+Tensor stack(const Tensors& parts, int64_t dim_in) {
+  LATHE_CHECK(ValueError, !parts.empty(), "stack: there is nothing to join");
+  const Tensor& model = parts.front();
+  const int dim = wrap_dim("stack", dim_in, model.ndim() + 1);
+  Tensors rows;
+  rows.reserve(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    LATHE_CHECK(ShapeError, parts[i].shape() == model.shape(),
+                "stack: all parts must have one shape (part 0: ", model, ", part ", i, ": ",
+                parts[i], ")");
+    rows.push_back(unsqueeze(parts[i], dim));
+  }
+  return cat(rows, dim);
+}
+
+}  // namespace lathe

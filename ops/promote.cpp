@@ -1,0 +1,31 @@
+// The common dtype and device of several operands; see promote.h.
+#include "lathe/ops/promote.h"
+
+#include "lathe/core/copy.h"
+
+namespace lathe {
+
+DType result_dtype(const Tensor& a, const Tensor& b) {
+  if (a.dtype() == b.dtype()) return a.dtype();
+  if ((a.ndim() == 0) == (b.ndim() == 0)) return promote_types(a.dtype(), b.dtype());
+  const Tensor& full = a.ndim() == 0 ? b : a;
+  const Tensor& number = a.ndim() == 0 ? a : b;
+  return category_of(number.dtype()) > category_of(full.dtype()) ? number.dtype() : full.dtype();
+}
+
+Tensor scalar_like(Scalar value, const Tensor& a) {
+  const bool raises = category_of(value.dtype()) > category_of(a.dtype());
+  const DType dtype = !raises ? a.dtype() : value.is_floating() ? default_dtype() : value.dtype();
+  const Tensor t = empty({}, {.dtype = dtype});
+  fill_values(t, value);
+  return t;
+}
+
+void check_devices(const char* op, const Tensor& a, const Tensor& b) {
+  if (a.device() == b.device()) return;
+  const auto is_cpu_number = [](const Tensor& t) { return t.ndim() == 0 && t.device().is_cpu(); };
+  LATHE_CHECK(DeviceError, is_cpu_number(a) || is_cpu_number(b), op,
+              ": the operands are on different devices (a: ", a, ", b: ", b, ")");
+}
+
+}  // namespace lathe

@@ -1,0 +1,78 @@
+// where and masked_fill: checks and gradients. Kernel: where_cpu.cpp. Contracts: where.h.
+#include "lathe/ops/where.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/inplace.h"
+#include "lathe/ops/promote.h"
+#include "lathe/ops/reduce.h"
+
+namespace lathe {
+
+using autograd::Needs;
+using autograd::Saved;
+
+namespace {
+
+void check_condition(const char* op, const char* name, const Tensor& cond) {
+  LATHE_CHECK(DTypeError, cond.dtype() == kBool, op, ": ", name, " must be bool (", name, ": ",
+              cond, ")");
+}
+
+/// a and b have one dtype and cond's device already.
+Tensor choose(const Tensor& cond, const Tensor& a, const Tensor& b) {
+  const Shape shape =
+      broadcast_shapes("where", cond.shape(), broadcast_shapes("where", a.shape(), b.shape()));
+  const auto dense_model = [&](const Tensor& t) {
+    return t.shape() == shape && !t.is_contiguous() && !has_overlap(t);
+  };
+  Tensor y = dense_model(a) ? empty_like(a)
+             : dense_model(b)
+                 ? empty_like(b)
+                 : empty_strided(shape, contiguous_strides(shape), a.dtype(), cond.device());
+  LATHE_DISPATCH(cond.device(), where(y, cond, a, b));
+
+  autograd::record(
+      "where", y, {a, b},
+      [cond = Saved(cond), as = a.shape(), bs = b.shape()](const Tensor& dy, const Needs& need) {
+        Tensor da, db;
+        if (need[0]) da = sum_to_shape(where(cond.get(), dy, 0), as);
+        if (need[1]) db = sum_to_shape(where(cond.get(), 0, dy), bs);
+        return Tensors{da, db};
+      });
+  return y;
+}
+
+}  // namespace
+
+Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
+  check_condition("where", "cond", cond);
+  const auto prepare = [&](const Tensor& t) {
+    check_devices("where", t, cond);
+    return to_device(cast(t, result_dtype(a, b)), cond.device());
+  };
+  return choose(cond, prepare(a), prepare(b));
+}
+Tensor where(const Tensor& cond, const Tensor& a, Scalar b) {
+  return where(cond, a, scalar_like(b, a));
+}
+Tensor where(const Tensor& cond, Scalar a, const Tensor& b) {
+  return where(cond, scalar_like(a, b), b);
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
+  check_condition("masked_fill", "mask", mask);
+  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()),
+              "masked_fill: ", value, " does not fit ", x.dtype(), " (x: ", x, ")");
+  return where(mask, value, x);
+}
+
+const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, Scalar value) {
+  autograd::check_in_place("masked_fill_", x);
+  LATHE_CHECK(ShapeError, broadcast_shapes("masked_fill_", x.shape(), mask.shape()) == x.shape(),
+              "masked_fill_: mask does not broadcast to x (x: ", x, ", mask: ", mask, ")");
+  return assign_("masked_fill_", x, masked_fill(x, mask, value));
+}
+
+}  // namespace lathe
