@@ -1,0 +1,54 @@
+// What runs here and what was built: for `lathe info`, env.json of a run and bug reports. Plain
+// values, no state. CUDA devices are listed by the CUDA backend.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/core/config.h"
+
+namespace lathe {
+
+/// The machine as this process sees it.
+struct CpuInfo {
+  std::string model;               // "unknown" where the system does not say
+  int usable_cpus = 0;             // in this process's affinity mask
+  std::vector<std::string> flags;  // of the instruction sets below, those present
+  int64_t memory_bytes = 0;        // physical, 0 if unknown
+  int64_t available_bytes = 0;     // what new programs could get without swapping, 0 if unknown
+
+  bool has(std::string_view flag) const;  // info.has("avx2")
+};
+
+/// Reads /proc; what cannot be read stays unknown. `flags` may hold: avx avx2 fma f16c avx512f
+/// avx512bw avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_bf16 (x86), asimd asimdhp bf16 sve
+/// (Arm).
+LATHE_API CpuInfo cpu_info();
+
+/// A library that this build uses.
+struct LibraryInfo {
+  std::string name;
+  std::string version;  // that it was compiled with; empty: built without it
+};
+
+/// How the library was built.
+struct BuildInfo {
+  std::string version;     // "0.1.0"
+  std::string compiler;    // "GNU 12.2.0"
+  std::string build_type;  // "Release"
+  std::string march;       // "x86-64-v2"; empty: the compiler's default
+  std::string sanitizers;  // "address,undefined"; empty: none
+  bool cuda = false;       // holds the CUDA backend
+  std::vector<LibraryInfo> libraries;
+};
+
+LATHE_API BuildInfo build_info();
+
+namespace info_detail {
+/// cpu_info() from the texts of /proc/cpuinfo and /proc/meminfo, usable_cpus apart.
+CpuInfo parse_cpu_info(std::string_view cpuinfo, std::string_view meminfo);
+}  // namespace info_detail
+
+}  // namespace lathe
