@@ -3,6 +3,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/matmul.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/ops/unary.h"
@@ -50,6 +51,7 @@ Tensor Tensor::tanh() const { return lathe::tanh(*this); }
 Tensor Tensor::sigmoid() const { return lathe::sigmoid(*this); }
 Tensor Tensor::relu() const { return lathe::relu(*this); }
 Tensor Tensor::pow(Scalar exponent) const { return lathe::pow(*this, exponent); }
+Tensor Tensor::matmul(const Tensor& other) const { return lathe::matmul(*this, other); }
 Tensor Tensor::softmax(int64_t dim) const { return lathe::softmax(*this, dim); }
 
 const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const { return lathe::add_(*this, other, alpha); }

@@ -1,0 +1,11 @@
+// Large f32 matrix products of a build without oneDNN. Contract: gemm.h.
+#include "lathe/ops/gemm.h"
+
+namespace lathe::cpu {
+
+void fast_gemm(const MatrixRef<float>& c, const MatrixRef<const float>& a,
+               const MatrixRef<const float>& b, GemmMode mode) {
+  gemm_by_rows(c, a, b, mode);
+}
+
+}  // namespace lathe::cpu

@@ -1,0 +1,34 @@
+// Eigen's matrix product, compiled once per instruction set: gemm_base.cpp for the build's baseline
+// and, on x86-64, gemm_avx2.cpp for AVX2 + FMA. gemm.cpp picks one at run time.
+//
+// Eigen chooses its vector width by the compiler's flags, and its functions are templates, of which
+// the linker keeps one copy. So each of the two files renames Eigen's namespace before it includes
+// it: their copies cannot be confused.
+#pragma once
+
+#include "lathe/ops/gemm.h"
+
+namespace lathe::cpu {
+
+/// gemm_serial for row-major c.
+struct GemmKernels {
+  void (*f32)(const MatrixRef<float>&, const MatrixRef<const float>&, const MatrixRef<const float>&,
+              GemmMode);
+  void (*f64)(const MatrixRef<double>&, const MatrixRef<const double>&,
+              const MatrixRef<const double>&, GemmMode);
+};
+
+GemmKernels gemm_kernels_base();
+GemmKernels gemm_kernels_avx2();
+
+// gemm_avx2.cpp exists on x86-64 only, and so does the question whether the processor can run it.
+#if defined(__x86_64__) && defined(__GNUC__)
+inline GemmKernels best_gemm_kernels() {
+  const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return can ? gemm_kernels_avx2() : gemm_kernels_base();
+}
+#else
+inline GemmKernels best_gemm_kernels() { return gemm_kernels_base(); }
+#endif
+
+}  // namespace lathe::cpu

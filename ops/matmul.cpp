@@ -1,0 +1,136 @@
+// Matrix products: checks, shapes, gradients. Contracts: matmul.h.
+// One recorded op multiplies matrices or equal batches of them; everything else is views around it.
+#include "lathe/ops/matmul.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/views.h"
+
+namespace lathe {
+
+using autograd::Needs;
+using autograd::record;
+using autograd::Saved;
+
+namespace {
+
+void check_operands(const char* op, const char* a_name, const Tensor& a, const char* b_name,
+                    const Tensor& b) {
+  LATHE_CHECK(DTypeError, a.dtype() == b.dtype() && a.dtype() != kBool, op, ": ", a_name, " and ",
+              b_name, " must have one number dtype (", a_name, ": ", a, ", ", b_name, ": ", b, ")");
+  LATHE_CHECK(DeviceError, a.device() == b.device(), op, ": ", a_name, " and ", b_name,
+              " must be on one device (", a_name, ": ", a, ", ", b_name, ": ", b, ")");
+}
+
+/// The number of terms of each sum: a's last dimension and b's last but one (b's only one).
+void check_inner(const char* op, const Tensor& a, const Tensor& b) {
+  const int64_t terms = b.dim(b.ndim() == 1 ? 0 : -2);
+  LATHE_CHECK(ShapeError, a.dim(-1) == terms, op, ": a has ", a.dim(-1), " columns but b has ",
+              terms, " rows (a: ", a, ", b: ", b, ")");
+}
+
+/// Matrices, or batches of the same size.
+Tensor multiply(const Tensor& a, const Tensor& b) {
+  Tensor y = LATHE_DISPATCH(a.device(), matmul(a, b));
+  record("matmul", y, {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& dy, const Needs& need) {
+    Tensor da, db;
+    if (need[0]) da = multiply(dy, transpose(b.get(), -2, -1));
+    if (need[1]) db = multiply(transpose(a.get(), -2, -1), dy);
+    return Tensors{da, db};
+  });
+  return y;
+}
+
+Shape batch_of(const Tensor& t) {
+  Shape batch = t.shape();
+  while (batch.size() > t.ndim() - 2) batch.erase(batch.size() - 1);
+  return batch;
+}
+
+Shape with_matrix(Shape batch, int64_t rows, int64_t cols) {
+  batch.push_back(rows);
+  batch.push_back(cols);
+  return batch;
+}
+
+/// t's batch dimensions broadcast to `batch` and then merged into one.
+Tensor as_batch(const Tensor& t, const Shape& batch) {
+  const Tensor broad = expand(t, with_matrix(batch, t.dim(-2), t.dim(-1)));
+  return reshape(broad, {numel_of(batch), t.dim(-2), t.dim(-1)});
+}
+
+/// Both at least matrices.
+Tensor multiply_broadcast(const Tensor& a, const Tensor& b) {
+  if (a.ndim() == 2 && b.ndim() == 2) return multiply(a, b);
+  const int64_t rows = a.dim(-2), cols = b.dim(-1);
+  if (b.ndim() == 2) {  // one matrix for all of a: its rows are one long matrix
+    const Shape batch = batch_of(a);
+    const Tensor y = multiply(reshape(a, {numel_of(batch) * rows, a.dim(-1)}), b);
+    return view(y, with_matrix(batch, rows, cols));
+  }
+  const Shape batch = broadcast_shapes("matmul", batch_of(a), batch_of(b));
+  return view(multiply(as_batch(a, batch), as_batch(b, batch)), with_matrix(batch, rows, cols));
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
+  const auto [a, b] = amp::cast(amp::kHalf, a_in, b_in);
+  check_operands("matmul", "a", a, "b", b);
+  LATHE_CHECK(ShapeError, a.ndim() > 0 && b.ndim() > 0,
+              "matmul: a and b must have at least one dimension (a: ", a, ", b: ", b, ")");
+  check_inner("matmul", a, b);
+  Tensor y =
+      multiply_broadcast(a.ndim() == 1 ? unsqueeze(a, 0) : a, b.ndim() == 1 ? unsqueeze(b, 1) : b);
+  if (b.ndim() == 1) y = squeeze(y, -1);
+  if (a.ndim() == 1) y = squeeze(y, b.ndim() == 1 ? -1 : -2);
+  return y;
+}
+
+Tensor bmm(const Tensor& a_in, const Tensor& b_in) {
+  const auto [a, b] = amp::cast(amp::kHalf, a_in, b_in);
+  check_operands("bmm", "a", a, "b", b);
+  LATHE_CHECK(ShapeError, a.ndim() == 3 && b.ndim() == 3 && a.dim(0) == b.dim(0),
+              "bmm: a and b must be [B,m,k] and [B,k,n] (a: ", a, ", b: ", b, ")");
+  check_inner("bmm", a, b);
+  return multiply(a, b);
+}
+
+Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& bias_in) {
+  const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, bias_in);
+  check_operands("linear", "x", x, "w", w);
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "linear: expected a floating dtype (x: ", x, ")");
+  LATHE_CHECK(ShapeError, x.ndim() > 0 && w.ndim() == 2 && x.dim(-1) == w.dim(1),
+              "linear: x must be [...,in] and w [out,in] (x: ", x, ", w: ", w, ")");
+  if (bias.defined()) {
+    check_operands("linear", "bias", bias, "w", w);
+    LATHE_CHECK(ShapeError, bias.shape() == Shape{w.dim(0)}, "linear: bias must be [", w.dim(0),
+                "] (bias: ", bias, ", w: ", w, ")");
+  }
+  if (x.ndim() != 2) {
+    Shape y_shape = x.shape();
+    y_shape[x.ndim() - 1] = w.dim(0);
+    int64_t rows = 1;
+    for (int i = 0; i + 1 < x.ndim(); ++i) rows *= x.shape()[i];
+    return view(linear(reshape(x, {rows, x.dim(-1)}), w, bias), y_shape);
+  }
+
+  Tensor y = LATHE_DISPATCH(x.device(), linear(x, w, bias));
+  const auto gradient = [x = Saved(x), w = Saved(w)](const Tensor& dy, const Needs& need) {
+    Tensor dx, dw, db;
+    if (need[0]) dx = multiply(dy, w.get());
+    if (need[1]) dw = multiply(transpose(dy, 0, 1), x.get());
+    if (need[2]) db = sum(dy, {0});
+    return Tensors{dx, dw, db};
+  };
+  if (bias.defined()) {
+    record("linear", y, {x, w, bias}, gradient);
+  } else {
+    record("linear", y, {x, w}, gradient);
+  }
+  return y;
+}
+
+}  // namespace lathe

@@ -1,0 +1,37 @@
+// Matrix products. Here: contracts. matmul.cpp: shapes and gradients. matmul_cpu.cpp: dtypes and
+// strides, over ops/gemm.h.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// Product of vectors, matrices or batches of matrices.
+///   [k] x [k] → 0-d           [m,k] x [k] → [m]           [k] x [k,n] → [n]
+///   [m,k] x [k,n] → [m,n]     […,m,k] x […,k,n] → […,m,n], the batch dimensions broadcast
+/// dtypes: floats, summed in f32 or wider; integers, summed in i64 and wrapped; both operands the
+/// same. k = 0 gives 0. grad: a, b (twice).   amp: half.   throws: ShapeError, DTypeError,
+/// DeviceError.   Also a.matmul(b).
+LATHE_API Tensor matmul(const Tensor& a, const Tensor& b);
+
+/// matmul of batches [B,m,k] x [B,k,n] → [B,m,n] without broadcasting.
+LATHE_API Tensor bmm(const Tensor& a, const Tensor& b);
+
+/// y = x * w^T + bias over the last dimension of x.
+///   x  […,in]     w  [out,in]     bias  [out] or undefined     →  […,out]
+/// dtypes: f16, bf16, f32, f64, all the same.
+/// grad: x, w, bias (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.
+LATHE_API Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
+
+namespace cpu {
+/// [m,k] x [k,n], or [B,m,k] x [B,k,n]; any strides.
+Tensor matmul(const Tensor& a, const Tensor& b);
+/// [n,in] x [out,in] → [n,out].
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias);
+}  // namespace cpu
+namespace cuda {
+Tensor matmul(const Tensor& a, const Tensor& b);
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias);
+}  // namespace cuda
+
+}  // namespace lathe

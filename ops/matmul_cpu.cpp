@@ -1,0 +1,143 @@
+// Matrix products on the CPU: dtypes and strides, over ops/gemm.h. Contracts: matmul.h.
+#include <algorithm>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/core/visit.h"
+#include "lathe/ops/gemm.h"
+#include "lathe/ops/matmul.h"
+
+namespace lathe::cpu {
+
+namespace {
+
+/// A batch of matrices in memory that gemm can read: element (i, j) of matrix b is at
+/// data[b * batch_step + i * row_step + j * col_step].
+template <class T>
+struct BatchRef {
+  MatrixRef<T> first;
+  int64_t batch_step;
+
+  MatrixRef<T> operator[](int64_t b) const {
+    MatrixRef<T> m = first;
+    m.data += b * batch_step;
+    return m;
+  }
+};
+
+template <class T>
+BatchRef<T> batch_ref(const Tensor& t) {
+  const int64_t row_step = t.stride(-2), col_step = t.stride(-1);
+  return {{t.data<std::remove_const_t<T>>(), t.dim(-2), t.dim(-1), row_step, col_step},
+          t.ndim() == 3 ? t.stride(0) : 0};
+}
+
+/// Rows or columns are dense and do not overlap: gemm takes the matrices as they are.
+bool is_dense_matrix(const Tensor& t) {
+  const auto dense = [](int64_t size, int64_t step, int64_t outer_size, int64_t outer_step) {
+    return (size == 1 || step == 1) && (outer_size == 1 || outer_step >= size);
+  };
+  const int64_t rows = t.dim(-2), cols = t.dim(-1), r = t.stride(-2), c = t.stride(-1);
+  return dense(cols, c, rows, r) || dense(rows, r, cols, c);
+}
+
+/// t in `dtype`, as gemm can read it.
+Tensor prepared(const Tensor& t, DType dtype) {
+  if (t.dtype() == dtype && is_dense_matrix(t)) return t;
+  Tensor copy = empty(t.shape(), {.dtype = dtype});
+  copy_values(copy, t);
+  return copy;
+}
+
+template <class T>
+void multiply_floats(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) {
+  const auto out = batch_ref<T>(y);
+  const auto left = batch_ref<const T>(a), right = batch_ref<const T>(b);
+  const int64_t count = y.ndim() == 3 ? y.dim(0) : 1;
+  const int64_t work = std::max<int64_t>(y.dim(-2) * y.dim(-1) * a.dim(-1), 1);
+  constexpr int64_t kSmall = 1 << 18, kGrain = 1 << 16;  // multiplications
+  if (count == 1 || work >= kSmall) {  // few or large products: all threads on each
+    for (int64_t i = 0; i < count; ++i) gemm(out[i], left[i], right[i], mode);
+  } else {
+    parallel_for(count, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) gemm_serial(out[i], left[i], right[i], mode);
+    });
+  }
+}
+
+/// Sums modulo 2^64, then modulo the type's width: as integers wrap.
+template <class T>
+void multiply_integers(const Tensor& y, const Tensor& a, const Tensor& b) {
+  const auto out = batch_ref<T>(y);
+  const auto left = batch_ref<const T>(a), right = batch_ref<const T>(b);
+  const int64_t rows = y.dim(-2), cols = y.dim(-1), terms = a.dim(-1);
+  const int64_t count = y.ndim() == 3 ? y.dim(0) : 1;
+  const int64_t grain = std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, cols * terms));
+  const auto at = [](const auto& m, int64_t i, int64_t j) -> auto& {
+    return m.data[i * m.row_step + j * m.col_step];
+  };
+  parallel_for(count * rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const int64_t i = n % rows;
+      const auto c = out[n / rows];
+      const auto l = left[n / rows], r = right[n / rows];
+      for (int64_t j = 0; j < cols; ++j) {
+        uint64_t sum = 0;
+        for (int64_t k = 0; k < terms; ++k) {
+          sum += static_cast<uint64_t>(at(l, i, k)) * static_cast<uint64_t>(at(r, k, j));
+        }
+        at(c, i, j) = static_cast<T>(sum);
+      }
+    }
+  });
+}
+
+void multiply(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) {
+  if (y.numel() == 0) return;
+  if (a.dim(-1) == 0) {
+    if (mode == GemmMode::kWrite) fill_values(y, 0);
+  } else if (y.dtype() == kF64) {
+    multiply_floats<double>(y, a, b, mode);
+  } else {
+    multiply_floats<float>(y, a, b, mode);
+  }
+}
+
+/// f64 is computed in f64, other floats in f32.
+DType compute_dtype(DType dtype) { return dtype == kF64 ? kF64 : kF32; }
+
+Tensor rounded(const Tensor& y, DType dtype) {
+  if (y.dtype() == dtype) return y;
+  Tensor half = empty(y.shape(), {.dtype = dtype});
+  copy_values(half, y);
+  return half;
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  Shape shape = a.shape();
+  shape[a.ndim() - 1] = b.dim(-1);
+  if (!is_floating(a.dtype())) {
+    Tensor y = empty(shape, {.dtype = a.dtype()});
+    visit_integer(a.dtype(), "matmul",
+                  [&](auto tag) { multiply_integers<typename decltype(tag)::type>(y, a, b); });
+    return y;
+  }
+  const DType dtype = compute_dtype(a.dtype());
+  Tensor y = empty(shape, {.dtype = dtype});
+  multiply(y, prepared(a, dtype), prepared(b, dtype), GemmMode::kWrite);
+  return rounded(y, a.dtype());
+}
+
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const DType dtype = compute_dtype(x.dtype());
+  const Tensor transposed = alias(w, {w.dim(1), w.dim(0)}, {w.stride(1), w.stride(0)}, w.offset());
+  Tensor y = empty({x.dim(0), w.dim(0)}, {.dtype = dtype});
+  if (bias.defined()) copy_values(y, bias);
+  multiply(y, prepared(x, dtype), prepared(transposed, dtype),
+           bias.defined() ? GemmMode::kAdd : GemmMode::kWrite);
+  return rounded(y, x.dtype());
+}
+
+}  // namespace lathe::cpu

@@ -1,0 +1,51 @@
+// oneDNN as the *_dnnl.cpp files use it: the engine, this thread's stream, the number of threads,
+// errors as Lathe's. Included by *_dnnl.cpp files only.
+#pragma once
+
+#include <omp.h>
+
+#include <dnnl.hpp>
+#include <new>
+
+#include "lathe/core/error.h"
+#include "lathe/core/thread_pool.h"
+
+namespace lathe::cpu {
+
+inline const dnnl::engine& dnnl_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+inline dnnl::stream& dnnl_stream() {
+  thread_local dnnl::stream stream(dnnl_engine());
+  return stream;
+}
+
+/// Inside its scope oneDNN computes on num_threads() threads. OpenMP keeps that number per calling
+/// thread; the caller's own is put back.
+class OmpThreads {
+ public:
+  OmpThreads() : before_(omp_get_max_threads()) { omp_set_num_threads(num_threads()); }
+  ~OmpThreads() { omp_set_num_threads(before_); }
+  OmpThreads(const OmpThreads&) = delete;
+  OmpThreads& operator=(const OmpThreads&) = delete;
+
+ private:
+  int before_;
+};
+
+/// Calls f; what oneDNN throws becomes an Error that names `op`.
+template <class F>
+decltype(auto) translate_dnnl_errors(const char* op, F&& f) {
+  try {
+    return f();
+  } catch (const dnnl::error& e) {
+    if (e.status == dnnl_out_of_memory) {
+      LATHE_FAIL(OutOfMemoryError, op, ": oneDNN ran out of memory: ", e.what());
+    }
+    LATHE_FAIL(Error, op, ": oneDNN failed: ", e.what());
+  }
+}
+
+}  // namespace lathe::cpu

@@ -1,0 +1,202 @@
+// matmul, bmm and linear: values against loops, gradients against finite differences, dtypes,
+// errors.
+#include "lathe/ops/matmul.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/autograd/gradcheck.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/unary.h"
+#include "lathe/ops/views.h"
+#include "relative_error.h"
+
+using namespace lathe;
+using lathe::test::relative_error;
+
+namespace {
+
+struct MatmulCase {
+  Shape a, b, y;
+};
+
+const MatmulCase kCases[] = {
+    {{3}, {3}, {}},
+    {{2, 3}, {3}, {2}},
+    {{3}, {3, 4}, {4}},
+    {{2, 3}, {3, 4}, {2, 4}},
+    {{5, 2, 3}, {5, 3, 4}, {5, 2, 4}},
+    {{5, 2, 3}, {3, 4}, {5, 2, 4}},
+    {{2, 3}, {5, 3, 4}, {5, 2, 4}},
+    {{3}, {5, 3, 4}, {5, 4}},
+    {{5, 2, 3}, {3}, {5, 2}},
+    {{2, 1, 2, 3}, {4, 3, 2}, {2, 4, 2, 2}},
+    {{1, 1}, {1, 1}, {1, 1}},
+    {{1, 7}, {7, 1}, {1, 1}},
+    {{0, 3}, {3, 4}, {0, 4}},
+    {{2, 0}, {0, 4}, {2, 4}},  // nothing to sum: zeros
+    {{0}, {0}, {}},
+    {{0, 2, 3}, {0, 3, 4}, {0, 2, 4}},
+    {{3, 2, 0}, {0, 4}, {3, 2, 4}},
+};
+
+/// The product by its definition, in f64.
+std::vector<double> product(const Tensor& a_in, const Tensor& b_in, const Shape& y) {
+  const Tensor a = cast(a_in.ndim() == 1 ? unsqueeze(a_in, 0) : a_in, kF64);
+  const Tensor b = cast(b_in.ndim() == 1 ? unsqueeze(b_in, 1) : b_in, kF64);
+  const int64_t m = a.dim(-2), n = b.dim(-1), k = a.dim(-1);
+  const int64_t count = m * n == 0 ? 0 : numel_of(y) / (m * n);
+  Shape batch = y;
+  if (a_in.ndim() > 1) batch.erase(batch.size() - (b_in.ndim() > 1 ? 2 : 1));
+  if (b_in.ndim() > 1) batch.erase(batch.size() - 1);
+  const auto matrices = [&](const Tensor& t) {
+    Shape shape = batch;
+    shape.push_back(t.dim(-2));
+    shape.push_back(t.dim(-1));
+    return expand(t, shape).to_vector<double>();
+  };
+  const auto as = matrices(a), bs = matrices(b);
+  std::vector<double> result(static_cast<size_t>(numel_of(y)), 0.0);
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t r = 0; r < m; ++r)
+      for (int64_t c = 0; c < n; ++c)
+        for (int64_t t = 0; t < k; ++t)
+          result[static_cast<size_t>((i * m + r) * n + c)] +=
+              as[static_cast<size_t>((i * m + r) * k + t)] *
+              bs[static_cast<size_t>((i * k + t) * n + c)];
+  return result;
+}
+
+Tensor random64(const Shape& shape) { return randn(shape, {.dtype = kF64}); }
+
+}  // namespace
+
+TEST_CASE("matmul: values agree with the definition") {
+  for (const MatmulCase& c : kCases) {
+    CAPTURE(concat(c.a, " x ", c.b));
+    const Tensor a = random64(c.a), b = random64(c.b);
+    const Tensor y = matmul(a, b);
+    REQUIRE(y.shape() == c.y);
+    const auto expected = product(a, b, c.y);
+    CHECK(relative_error(y.to_vector<double>(), expected) <= 1e-12);
+    const auto in = [&](DType t) { return matmul(cast(a, t), cast(b, t)).to_vector<double>(); };
+    CHECK(relative_error(in(kF32), expected) <= 1e-5);
+    CHECK(relative_error(in(kF16), expected) <= 5e-3);   // inputs rounded to 2^-11
+    CHECK(relative_error(in(kBF16), expected) <= 4e-2);  // inputs rounded to 2^-8
+  }
+}
+
+TEST_CASE("matmul: gradients agree with finite differences, once and twice") {
+  for (const MatmulCase& c : kCases) {
+    CAPTURE(concat(c.a, " x ", c.b));
+    const auto f = [](const Tensors& in) { return square(matmul(in[0], in[1])); };
+    const Tensors inputs{random64(c.a), random64(c.b)};
+    const GradReport once = gradcheck(f, inputs), twice = gradgradcheck(f, inputs);
+    CHECK_MESSAGE(once.ok, once.text);
+    CHECK_MESSAGE(twice.ok, twice.text);
+  }
+}
+
+TEST_CASE("matmul: transposed, sliced and expanded operands give what their copies give") {
+  const Tensor lefts[] = {
+      random64({4, 6}),
+      transpose(random64({6, 4}), 0, 1),
+      slice(random64({4, 12}), 1, 0, 12, 2),
+      slice(random64({8, 9}), 0, 0, 8, 2).narrow(1, 2, 6),
+      transpose(slice(random64({6, 9}), 1, 1, 9, 2), 0, 1),
+      expand(random64({1, 6}), {4, 6}),
+      expand(random64({4, 1}), {4, 6}),
+      select(random64({4, 6, 3}), 2, 1),
+  };
+  for (const Tensor& a : lefts) {
+    for (const Tensor& t : lefts) {
+      const Tensor b = transpose(t, 0, 1);
+      for (const DType dtype : {kF64, kF32, kI32}) {
+        const Tensor x = dtype == kF64 ? a : cast(a, dtype), y = dtype == kF64 ? b : cast(b, dtype);
+        CHECK(relative_error(matmul(x, y), matmul(contiguous(x), contiguous(y))) <= 1e-6);
+      }
+    }
+    const auto f = [&](const Tensors& in) {
+      return square(matmul(expand(in[0], {4, 6}), transpose(slice(in[1], 1, 0, 12, 2), 0, 1)));
+    };
+    const GradReport report = gradcheck(f, {random64({1, 6}), random64({3, 12})});
+    CHECK_MESSAGE(report.ok, report.text);
+  }
+}
+
+TEST_CASE("matmul: large f32 products agree with f64") {
+  const MatmulCase cases[] = {{{200, 300}, {300, 150}, {}},
+                              {{3, 100, 90}, {3, 90, 110}, {}},
+                              {{40, 24, 32}, {40, 32, 16}, {}},
+                              {{1, 1000}, {1000, 900}, {}}};
+  for (const MatmulCase& c : cases) {
+    const Tensor a = randn(c.a), b = randn(c.b);
+    CHECK(relative_error(matmul(a, b), matmul(cast(a, kF64), cast(b, kF64))) <= 1e-5);
+    const Tensor at = transpose(contiguous(transpose(a, -2, -1)), -2, -1);
+    CHECK(relative_error(matmul(at, b), matmul(a, b)) <= 1e-5);
+  }
+}
+
+TEST_CASE("matmul: integers are summed exactly and wrap") {
+  const Tensor a = tensor({{1, 2}, {3, 4}}), b = tensor({{5, 6}, {7, 8}});
+  CHECK(matmul(a, b).dtype() == kI32);
+  CHECK(matmul(a, b).to_vector<int32_t>() == std::vector<int32_t>{19, 22, 43, 50});
+  const Tensor large = full({1, 2}, int64_t{1} << 62, {.dtype = kI64});
+  CHECK(matmul(large, transpose(full({1, 2}, 2, {.dtype = kI64}), 0, 1)).to_vector<int64_t>() ==
+        std::vector<int64_t>{0});  // 2^64
+  CHECK(matmul(full({2}, 16, {.dtype = kU8}), full({2}, 8, {.dtype = kU8})).item<int>() ==
+        0);  // 256
+  CHECK(matmul(full({2}, -100, {.dtype = kI8}), full({2}, 1, {.dtype = kI8})).item<int>() == 56);
+}
+
+TEST_CASE("bmm: as matmul, without broadcasting") {
+  const Tensor a = random64({3, 2, 4}), b = random64({3, 4, 5});
+  CHECK(relative_error(bmm(a, b), matmul(a, b)) == 0);
+  CHECK_THROWS_WITH_AS(bmm(a, random64({2, 4, 5})),
+                       doctest::Contains("a and b must be [B,m,k] and [B,k,n]"), ShapeError);
+  CHECK_THROWS_AS(bmm(a, random64({4, 5})), ShapeError);
+}
+
+TEST_CASE("linear: values and gradients over any number of leading dimensions") {
+  for (const Shape& shape : {Shape{4, 3}, Shape{3}, Shape{2, 4, 3}, Shape{0, 3}, Shape{1, 3}}) {
+    CAPTURE(concat(shape));
+    const Tensor x = random64(shape), w = random64({5, 3}), bias = random64({5});
+    const Tensor y = linear(x, w, bias);
+    CHECK(relative_error(y, matmul(x, transpose(w, 0, 1)) + bias) <= 1e-12);
+    CHECK(relative_error(linear(x, w), matmul(x, transpose(w, 0, 1))) <= 1e-12);
+    CHECK(relative_error(linear(cast(x, kF32), cast(w, kF32), cast(bias, kF32)), y) <= 1e-5);
+    CHECK(relative_error(linear(cast(x, kF16), cast(w, kF16), cast(bias, kF16)), y) <= 5e-3);
+    const auto f = [](const Tensors& in) { return square(linear(in[0], in[1], in[2])); };
+    const GradReport once = gradcheck(f, {x, w, bias}), twice = gradgradcheck(f, {x, w, bias});
+    CHECK_MESSAGE(once.ok, once.text);
+    CHECK_MESSAGE(twice.ok, twice.text);
+  }
+  const Tensor nothing = linear(random64({2, 0}), random64({3, 0}), random64({3}) * 0.0 + 1.5);
+  CHECK(nothing.to_vector<double>() == std::vector<double>(6, 1.5));
+}
+
+TEST_CASE("matmul, linear: errors name the values") {
+  CHECK_THROWS_WITH_AS(
+      matmul(zeros({2, 3}), zeros({4, 5})),
+      doctest::Contains(
+          "matmul: a has 3 columns but b has 4 rows (a: f32[2,3]@cpu, b: f32[4,5]@cpu)"),
+      ShapeError);
+  CHECK_THROWS_WITH_AS(matmul(zeros({}), zeros({4})),
+                       doctest::Contains("must have at least one dimension"), ShapeError);
+  CHECK_THROWS_AS(matmul(zeros({2, 3, 4}), zeros({5, 4, 3})), ShapeError);
+  CHECK_THROWS_WITH_AS(
+      matmul(zeros({2}), zeros({2}, {.dtype = kF64})),
+      doctest::Contains("a and b must have one number dtype (a: f32[2]@cpu, b: f64[2]@cpu)"),
+      DTypeError);
+  CHECK_THROWS_AS(matmul(zeros({2}, {.dtype = kBool}), zeros({2}, {.dtype = kBool})), DTypeError);
+  CHECK_THROWS_WITH_AS(
+      linear(zeros({2, 3}), zeros({4, 5})),
+      doctest::Contains("x must be [...,in] and w [out,in] (x: f32[2,3]@cpu, w: f32[4,5]@cpu)"),
+      ShapeError);
+  CHECK_THROWS_WITH_AS(linear(zeros({2, 3}), zeros({4, 3}), zeros({3})),
+                       doctest::Contains("bias must be [4] (bias: f32[3]@cpu"), ShapeError);
+  CHECK_THROWS_AS(linear(zeros({2, 3}, {.dtype = kI32}), zeros({4, 3}, {.dtype = kI32})),
+                  DTypeError);
+}
