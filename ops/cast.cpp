@@ -3,6 +3,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
+#include "lathe/ops/views.h"
 
 namespace lathe {
 
@@ -35,9 +36,15 @@ static Tensor copy_as(const char* op, const Tensor& x, const Tensor& out) {
 }
 
 Tensor contiguous(const Tensor& x, MemoryFormat format) {
-  if (x.is_contiguous(format)) return x;
+  const bool dense = x.is_contiguous(format);
+  if (dense && format == kContiguous) return x;
   const Strides strides =
       format == kChannelsLast ? channels_last_strides(x.shape()) : contiguous_strides(x.shape());
+  if (dense) {
+    // One channel or one pixel: the memory is right already, but the strides must tell later ops
+    // which order is meant.
+    return x.strides() == strides ? x : as_strided(x, x.shape(), strides, x.offset());
+  }
   return copy_as("contiguous", x, empty_strided(x.shape(), strides, x.dtype(), x.device()));
 }
 

@@ -1,0 +1,105 @@
+// Convolution and its two adjoints: checks, dispatch and gradients. Each of the three is linear in
+// both of its arguments, and each one's gradients are the other two. Contracts: conv2d.h.
+#include "lathe/ops/conv2d.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/reduce.h"
+
+namespace lathe {
+
+using autograd::Needs;
+using autograd::record;
+using autograd::Saved;
+
+static void check_operands(const char* op, const char* a_name, const Tensor& a, const char* b_name,
+                           const Tensor& b) {
+  LATHE_CHECK(DTypeError, is_floating(a.dtype()) && a.dtype() == b.dtype(), op, ": ", a_name,
+              " and ", b_name, " must have one floating dtype (", a_name, ": ", a, ", ", b_name,
+              ": ", b, ")");
+  LATHE_CHECK(DeviceError, a.device() == b.device(), op, ": ", a_name, " and ", b_name,
+              " must be on one device (", a_name, ": ", a, ", ", b_name, ": ", b, ")");
+}
+
+static void check_bias(const Tensor& bias, const Tensor& w) {
+  if (!bias.defined()) return;
+  check_operands("conv2d", "bias", bias, "w", w);
+  LATHE_CHECK(ShapeError, bias.shape() == Shape{w.dim(0)}, "conv2d: bias must be [", w.dim(0),
+              "], one number per output channel (bias: ", bias, ", w: ", w, ")");
+}
+
+static void check_dy(const char* op, const Tensor& dy, const Conv2dGeometry& g) {
+  LATHE_CHECK(ShapeError, dy.shape() == g.y_shape(), op, ": dy must be ", g.y_shape(),
+              ", the convolution of ", g.x_shape(), " with ", g.w_shape(), " (dy: ", dy, ")");
+}
+
+/// What the gradients need of the options: everything but the bias.
+static Conv2dOptions without_bias(Conv2dOptions opt) {
+  opt.bias = {};
+  return opt;
+}
+
+Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) {
+  const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
+  check_operands("conv2d", "x", x, "w", w);
+  const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), opt);
+  check_bias(bias, w);
+  Tensor y = LATHE_DISPATCH(x.device(), conv2d_forward(g, x, w, bias));
+
+  const auto gradient = [x = Saved(x), w = Saved(w), opt = without_bias(opt)](const Tensor& dy,
+                                                                              const Needs& need) {
+    Tensor dx, dw, db;  // stay undefined when nobody needs them
+    if (need[0]) dx = conv2d_input_grad(dy, w.get(), x.get().shape(), opt);
+    if (need[1]) dw = conv2d_weight_grad(dy, x.get(), w.get().shape(), opt);
+    if (need[2]) db = sum(dy, {0, 2, 3});
+    return Tensors{dx, dw, db};
+  };
+  if (bias.defined()) {
+    record("conv2d", y, {x, w, bias}, gradient);
+  } else {
+    record("conv2d", y, {x, w}, gradient);
+  }
+  return y;
+}
+
+Tensor conv2d_input_grad(const Tensor& dy_in, const Tensor& w_in, const Shape& x_shape,
+                         const Conv2dOptions& opt) {
+  const auto [dy, w] = amp::cast(amp::kHalf, dy_in, w_in);
+  check_operands("conv2d_input_grad", "dy", dy, "w", w);
+  const Conv2dGeometry g = conv2d_geometry("conv2d_input_grad", x_shape, w.shape(), opt);
+  check_dy("conv2d_input_grad", dy, g);
+  Tensor dx = LATHE_DISPATCH(dy.device(), conv2d_backward_input(g, dy, w));
+
+  record(
+      "conv2d_input_grad", dx, {dy, w},
+      [dy = Saved(dy), w = Saved(w), opt = without_bias(opt)](const Tensor& d, const Needs& need) {
+        Tensor d_dy, d_w;
+        if (need[0]) d_dy = conv2d(d, w.get(), opt);
+        if (need[1]) d_w = conv2d_weight_grad(dy.get(), d, w.get().shape(), opt);
+        return Tensors{d_dy, d_w};
+      });
+  return dx;
+}
+
+Tensor conv2d_weight_grad(const Tensor& dy_in, const Tensor& x_in, const Shape& w_shape,
+                          const Conv2dOptions& opt) {
+  const auto [dy, x] = amp::cast(amp::kHalf, dy_in, x_in);
+  check_operands("conv2d_weight_grad", "dy", dy, "x", x);
+  const Conv2dGeometry g = conv2d_geometry("conv2d_weight_grad", x.shape(), w_shape, opt);
+  check_dy("conv2d_weight_grad", dy, g);
+  Tensor dw = LATHE_DISPATCH(dy.device(), conv2d_backward_weight(g, dy, x));
+
+  record(
+      "conv2d_weight_grad", dw, {dy, x},
+      [dy = Saved(dy), x = Saved(x), opt = without_bias(opt)](const Tensor& d, const Needs& need) {
+        Tensor d_dy, d_x;
+        if (need[0]) d_dy = conv2d(x.get(), d, opt);
+        if (need[1]) d_x = conv2d_input_grad(dy.get(), d, x.get().shape(), opt);
+        return Tensors{d_dy, d_x};
+      });
+  return dw;
+}
+
+}  // namespace lathe

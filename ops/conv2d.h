@@ -1,0 +1,67 @@
+// 2-d convolution. Here: contracts. conv2d.cpp: checks and gradients. conv2d_cpu.cpp: dtypes and
+// layouts on the CPU, over conv2d_dnnl.cpp (oneDNN) or conv2d_eigen.cpp (without it) and
+// conv2d_im2col.cpp (f64, portable f32). conv2d_geometry.h: the shape rules.
+#pragma once
+
+#include "lathe/core/pair.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+struct Conv2dOptions {
+  Tensor bias = {};    // [K] or undefined
+  Pair stride = 1;     // {rows, columns}; one number sets both
+  Pair pad = 0;        // zeros added on each side
+  Pair dilation = 1;   // distance between filter taps
+  int64_t groups = 1;  // C and K are split into this many independent groups
+};
+
+/// 2-D cross-correlation: y[n,k,p,q] = bias[k] + sum over c,r,s of
+/// x[n, c, p*stride - pad + r*dilation, q*…] * w[k,c,r,s].
+///   x  [N,C,H,W]     w  [K,C/groups,R,S]     bias  [K]
+///   →  [N,K,P,Q],    P = (H + 2*pad - dilation*(R-1) - 1) / stride + 1,  Q likewise; NHWC where x
+///   is
+/// dtypes: f16, bf16, f32 (and f64 on CPU); sums are kept in f32 or wider.
+/// grad: x, w, bias (twice).   amp: half.   throws: ShapeError, ValueError, DTypeError,
+/// DeviceError. ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, f32 3x3 kernels may run as
+/// Winograd F(4x4,3x3) (Lavin and Gray 2015, arXiv:1509.09308): relative error about 1e-5 instead
+/// of 1e-6; see cpu::set_conv_exact.
+LATHE_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt = {});
+
+/// Its adjoint in x: the gradient of sum(conv2d(x, w) * dy) with respect to an x of shape
+/// `x_shape`; opt.bias is not used. This is also what a transposed convolution computes.
+///   dy  [N,K,P,Q]     w  [K,C/groups,R,S]     →  [N,C,H,W], NHWC where dy is
+/// dtypes, throws: as conv2d; ShapeError if dy is not what conv2d gives for x_shape.   grad: dy, w
+/// (twice).
+LATHE_API Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                                   const Conv2dOptions& opt = {});
+
+/// Its adjoint in w: the gradient of sum(conv2d(x, w) * dy) with respect to a w of shape `w_shape`;
+/// opt.bias is not used.
+///   dy  [N,K,P,Q]     x  [N,C,H,W]     →  [K,C/groups,R,S]
+/// dtypes, throws: as above.   grad: dy, x (twice).
+LATHE_API Tensor conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
+                                    const Conv2dOptions& opt = {});
+
+struct Conv2dGeometry;
+
+namespace cpu {
+/// true: f32 convolutions sum products directly (error about 1e-6 relative); false, the default:
+/// 3x3 kernels may use Winograd's algorithm where it is faster. For the whole process; affects
+/// later calls.
+LATHE_API void set_conv_exact(bool exact) noexcept;
+LATHE_API bool conv_exact() noexcept;
+
+Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
+                      const Tensor& bias);
+Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w);
+Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x);
+}  // namespace cpu
+namespace cuda {
+Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
+                      const Tensor& bias);
+Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w);
+Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x);
+}  // namespace cuda
+
+}  // namespace lathe

@@ -1,0 +1,28 @@
+// What conv2d_cpu.cpp stands on: convolution of dense tensors of one dtype. No checks, no trivial
+// sizes (g.is_trivial()).
+#pragma once
+
+#include "lathe/ops/conv2d_geometry.h"
+
+namespace lathe::cpu {
+
+/// x and y (and their gradients): each row-major or NHWC, both in the same order; w row-major; bias
+/// dense or undefined. The fast f32 path: conv2d_dnnl.cpp, or conv2d_eigen.cpp in a build without
+/// oneDNN.
+void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
+                         const Tensor& bias);
+void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
+                                const Tensor& w);
+void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
+                                 const Tensor& x);
+
+/// f32 and f64 by im2col and matrix products, all tensors in any dense order (conv2d_im2col.cpp).
+/// The order of summation depends on the sizes alone, not on the number of threads.
+void im2col_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
+                    const Tensor& bias);
+void im2col_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
+                           const Tensor& w);
+void im2col_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
+                            const Tensor& x);
+
+}  // namespace lathe::cpu

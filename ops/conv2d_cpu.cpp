@@ -1,0 +1,89 @@
+// Convolution on the CPU: brings dtypes and layouts into the form of conv2d_backend.h. Contracts:
+// conv2d.h.
+#include <atomic>
+
+#include "lathe/core/copy.h"
+#include "lathe/ops/conv2d.h"
+#include "lathe/ops/conv2d_backend.h"
+
+namespace lathe::cpu {
+
+static std::atomic<bool> g_conv_exact{false};
+
+void set_conv_exact(bool exact) noexcept { g_conv_exact.store(exact, std::memory_order_relaxed); }
+bool conv_exact() noexcept { return g_conv_exact.load(std::memory_order_relaxed); }
+
+/// f64 is computed in f64, everything else in f32.
+static DType compute_dtype(DType dtype) { return dtype == kF64 ? kF64 : kF32; }
+
+static Tensor empty_as(const Shape& shape, MemoryFormat format, DType dtype) {
+  const Strides strides =
+      format == kChannelsLast ? channels_last_strides(shape) : contiguous_strides(shape);
+  return empty_strided(shape, strides, dtype, kCPU);
+}
+
+/// t itself where it has that order and dtype, else a copy that has.
+static Tensor dense(const Tensor& t, MemoryFormat format, DType dtype) {
+  if (!t.defined() || (t.dtype() == dtype && t.is_contiguous(format))) return t;
+  Tensor copy = empty_as(t.shape(), format, dtype);
+  copy_values(copy, t);
+  return copy;
+}
+
+/// The result in the dtype of the arguments.
+static Tensor rounded(const Tensor& result, DType dtype) {
+  if (result.dtype() == dtype) return result;
+  Tensor half = empty_like(result, dtype);
+  copy_values(half, result);
+  return half;
+}
+
+Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x_in, const Tensor& w_in,
+                      const Tensor& bias_in) {
+  const MemoryFormat format = conv2d_format(x_in);
+  const DType dtype = compute_dtype(x_in.dtype());
+  const Tensor x = dense(x_in, format, dtype), w = dense(w_in, kContiguous, dtype);
+  const Tensor bias = dense(bias_in, kContiguous, dtype);
+  const Tensor y = empty_as(g.y_shape(), format, dtype);
+  if (g.is_trivial()) {
+    fill_values(y, 0);
+    if (bias.defined()) copy_values(y, alias(bias, {g.K, 1, 1}, {1, 0, 0}, bias.offset()));
+  } else if (dtype == kF32) {
+    fast_conv2d_forward(g, y, x, w, bias);
+  } else {
+    im2col_forward(g, y, x, w, bias);
+  }
+  return rounded(y, x_in.dtype());
+}
+
+Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& w_in) {
+  const MemoryFormat format = conv2d_format(dy_in);
+  const DType dtype = compute_dtype(dy_in.dtype());
+  const Tensor dy = dense(dy_in, format, dtype), w = dense(w_in, kContiguous, dtype);
+  const Tensor dx = empty_as(g.x_shape(), format, dtype);
+  if (g.is_trivial()) {
+    fill_values(dx, 0);
+  } else if (dtype == kF32) {
+    fast_conv2d_backward_input(g, dx, dy, w);
+  } else {
+    im2col_backward_input(g, dx, dy, w);
+  }
+  return rounded(dx, dy_in.dtype());
+}
+
+Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& x_in) {
+  const MemoryFormat format = conv2d_format(x_in);
+  const DType dtype = compute_dtype(dy_in.dtype());
+  const Tensor dy = dense(dy_in, format, dtype), x = dense(x_in, format, dtype);
+  const Tensor dw = empty_as(g.w_shape(), kContiguous, dtype);
+  if (g.is_trivial()) {
+    fill_values(dw, 0);
+  } else if (dtype == kF32) {
+    fast_conv2d_backward_weight(g, dw, dy, x);
+  } else {
+    im2col_backward_weight(g, dw, dy, x);
+  }
+  return rounded(dw, dy_in.dtype());
+}
+
+}  // namespace lathe::cpu

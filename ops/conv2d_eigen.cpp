@@ -1,0 +1,21 @@
+// The f32 convolution of a build without oneDNN: im2col. Contracts: conv2d_backend.h.
+#include "lathe/ops/conv2d_backend.h"
+
+namespace lathe::cpu {
+
+void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
+                         const Tensor& bias) {
+  im2col_forward(g, y, x, w, bias);
+}
+
+void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
+                                const Tensor& w) {
+  im2col_backward_input(g, dx, dy, w);
+}
+
+void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
+                                 const Tensor& x) {
+  im2col_backward_weight(g, dw, dy, x);
+}
+
+}  // namespace lathe::cpu

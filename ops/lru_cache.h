@@ -1,0 +1,61 @@
+// LruCache: the values made last, by key. Thread-safe.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace lathe {
+
+/// Keeps at most `limit` values; a new one beyond that drops the one that was not asked for the
+/// longest. A value that was handed out stays valid for as long as its holder keeps it.
+template <class Key, class Value>
+class LruCache {
+ public:
+  using Pointer = std::shared_ptr<const Value>;
+
+  explicit LruCache(size_t limit) : limit_(limit) {}
+
+  /// The value of `key`, made by make() if there is none. make runs without the lock: two threads
+  /// that miss at once both make one, and the first to finish is kept. What make throws leaves the
+  /// cache as it was.
+  template <class Make>
+  Pointer get(const Key& key, Make&& make) {
+    if (Pointer found = find(key)) return found;
+    Pointer made = std::make_shared<const Value>(make());
+    const std::lock_guard lock(mutex_);
+    if (const auto at = places_.find(key); at != places_.end()) return at->second->second;
+    entries_.emplace_front(key, std::move(made));
+    places_.emplace(key, entries_.begin());
+    if (entries_.size() > limit_) {
+      places_.erase(entries_.back().first);
+      entries_.pop_back();
+    }
+    return entries_.front().second;
+  }
+
+  size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return entries_.size();
+  }
+
+ private:
+  using Entries = std::list<std::pair<Key, Pointer>>;  // the one asked for last is in front
+
+  Pointer find(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto at = places_.find(key);
+    if (at == places_.end()) return nullptr;
+    entries_.splice(entries_.begin(), entries_, at->second);
+    return at->second->second;
+  }
+
+  const size_t limit_;
+  mutable std::mutex mutex_;
+  Entries entries_;
+  std::map<Key, typename Entries::iterator> places_;
+};
+
+}  // namespace lathe

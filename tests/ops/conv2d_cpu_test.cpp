@@ -1,0 +1,111 @@
+// The CPU's fast f32 convolution and its half types against f64, in both memory orders, exact and
+// Winograd.
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "conv2d_cases.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/random.h"
+#include "relative_error.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+const Conv2dCase kLargeCases[] = {
+    {"ResNet stage 1", {4, 64, 16, 16}, {64, 64, 3, 3}, {.pad = 1}},
+    {"ResNet stage 2, first", {4, 64, 16, 16}, {128, 64, 3, 3}, {.stride = 2, .pad = 1}},
+    {"ResNet stage 2", {3, 128, 9, 7}, {96, 128, 3, 3}, {.pad = 1}},
+    {"ResNet stage 4", {2, 256, 4, 4}, {256, 256, 3, 3}, {.pad = 1}},
+    {"unpadded", {2, 64, 11, 10}, {64, 64, 3, 3}},
+    {"stem", {4, 3, 32, 32}, {16, 3, 3, 3}, {.pad = 1}},
+    {"ImageNet stem", {1, 3, 45, 45}, {64, 3, 7, 7}, {.stride = 2, .pad = 3}},
+    {"narrow", {4, 16, 16, 16}, {16, 16, 3, 3}, {.pad = 1}},
+    {"odd channel counts", {2, 67, 8, 8}, {65, 67, 3, 3}, {.pad = 1}},
+    {"shortcut", {4, 64, 8, 8}, {128, 64, 1, 1}, {.stride = 2}},
+    {"depthwise", {2, 32, 9, 9}, {32, 1, 3, 3}, {.pad = 1, .groups = 32}},
+    {"grouped", {2, 32, 9, 9}, {64, 8, 3, 3}, {.pad = 1, .groups = 4}},
+};
+
+/// The largest error of the three passes in `dtype` against f64.
+double error_in(const Conv2dCase& c, DType dtype, MemoryFormat format) {
+  manual_seed(7);
+  const auto rounded = [&](const Shape& shape) { return cast(randn(shape), dtype); };
+  const Tensor x = contiguous(rounded(c.x), format), w = rounded(c.w);
+  Conv2dOptions opt = c.opt, opt64 = c.opt;
+  opt.bias = rounded({c.w[0]});
+  opt64.bias = cast(opt.bias, kF64);
+  const Tensor x64 = cast(x, kF64), w64 = cast(w, kF64);
+  const Tensor y64 = conv2d(x64, w64, opt64), y = conv2d(x, w, opt);
+  CHECK(y.dtype() == dtype);
+  CHECK(y.is_contiguous(format));
+  const Tensor dy = contiguous(rounded(y.shape()), format), dy64 = cast(dy, kF64);
+  return std::max({relative_error(y, y64),
+                   relative_error(conv2d_input_grad(dy, w, c.x, c.opt),
+                                  conv2d_input_grad(dy64, w64, c.x, c.opt)),
+                   relative_error(conv2d_weight_grad(dy, x, c.w, c.opt),
+                                  conv2d_weight_grad(dy64, x64, c.w, c.opt))});
+}
+
+void check_cases(const Conv2dCase* first, const Conv2dCase* last, DType dtype, double tolerance) {
+  for (const Conv2dCase* c = first; c != last; ++c) {
+    CAPTURE(c->name);
+    CHECK(error_in(*c, dtype, kContiguous) <= tolerance);
+    CHECK(error_in(*c, dtype, kChannelsLast) <= tolerance);
+  }
+}
+
+struct ExactScope {
+  explicit ExactScope(bool exact) : before(cpu::conv_exact()) { cpu::set_conv_exact(exact); }
+  ~ExactScope() { cpu::set_conv_exact(before); }
+  bool before;
+};
+
+}  // namespace
+
+TEST_CASE("conv2d: f32 with direct sums agrees with f64") {
+  const ExactScope exact(true);
+  check_cases(std::begin(kConv2dCases), std::end(kConv2dCases), kF32, 1e-5);
+  check_cases(std::begin(kLargeCases), std::end(kLargeCases), kF32, 1e-5);
+}
+
+TEST_CASE("conv2d: f32 with the fastest algorithm agrees with f64") {
+  // Winograd F(4x4,3x3) loses about 4 bits: its transforms multiply by up to 5.25 and cancel again.
+  check_cases(std::begin(kConv2dCases), std::end(kConv2dCases), kF32, 1e-4);
+  check_cases(std::begin(kLargeCases), std::end(kLargeCases), kF32, 1e-4);
+}
+
+TEST_CASE("conv2d: half types are summed in f32 and rounded once") {
+  const ExactScope exact(true);
+  check_cases(std::begin(kConv2dCases), std::end(kConv2dCases), kF16, 1e-3);   // 2^-11 relative
+  check_cases(std::begin(kConv2dCases), std::end(kConv2dCases), kBF16, 8e-3);  // 2^-8 relative
+}
+
+TEST_CASE("conv2d: two calls give the same bits, also from several threads at once") {
+  manual_seed(1);
+  const Tensor x = contiguous(randn({4, 64, 12, 12}), kChannelsLast), w = randn({64, 64, 3, 3});
+  const auto once = [&] { return conv2d(x, w, {.pad = 1}).to_vector<double>(); };
+  const auto expected = once();
+  CHECK(once() == expected);
+  std::vector<std::vector<double>> results(3);
+  std::vector<std::thread> threads;
+  for (auto& result : results) threads.emplace_back([&] { result = once(); });
+  for (auto& thread : threads) thread.join();
+  for (const auto& result : results) CHECK(result == expected);
+}
+
+TEST_CASE("conv2d: follows a change of the number of threads") {
+  const Tensor x = randn({4, 16, 12, 12}), w = randn({16, 16, 3, 3});
+  const int before = num_threads();
+  set_num_threads(1);
+  const Tensor one = conv2d(x, w), one64 = conv2d(cast(x, kF64), cast(w, kF64));
+  set_num_threads(3);
+  const Tensor three = conv2d(x, w), three64 = conv2d(cast(x, kF64), cast(w, kF64));
+  set_num_threads(before);
+  CHECK(relative_error(three, one) <= 1e-5);
+  CHECK(three64.to_vector<double>() ==
+        one64.to_vector<double>());  // our own kernels: the same bits
+}
