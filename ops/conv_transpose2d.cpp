@@ -1,0 +1,60 @@
+// Transposed convolution; see conv_transpose2d.h. The gradients are those of conv2d_input_grad and
+// add.
+#include "lathe/ops/conv_transpose2d.h"
+
+#include <algorithm>
+
+#include "lathe/core/checked_size.h"
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/conv2d.h"
+#include "lathe/ops/views.h"
+
+namespace lathe {
+
+/// (in - 1)*stride - 2*pad + dilation*(kernel - 1) + output_pad + 1 along one axis.
+static int64_t output_size(int64_t in, int64_t kernel, int64_t stride, int64_t pad,
+                           int64_t dilation, int64_t output_pad) {
+  LATHE_CHECK(ValueError, output_pad >= 0 && output_pad < std::max(stride, dilation),
+              "conv_transpose2d: output_pad must be at least 0 and below stride or dilation, got ",
+              output_pad, " with stride ", stride, " and dilation ", dilation);
+  const int64_t size =
+      (CheckedSize(in - 1) * stride - CheckedSize(2) * pad + CheckedSize(dilation) * (kernel - 1) +
+       output_pad + 1)
+          .value_or_throw<ShapeError>("conv_transpose2d: the output size does not fit an int64");
+  LATHE_CHECK(ShapeError, in > 0 && size > 0, "conv_transpose2d: an input of ", in, " with pad ",
+              pad, " gives an output of ", size);
+  return size;
+}
+
+Tensor conv_transpose2d(const Tensor& x_in, const Tensor& w_in, const ConvTranspose2dOptions& opt) {
+  const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
+  LATHE_CHECK(ShapeError, x.ndim() == 4 && w.ndim() == 4 && w.dim(2) > 0 && w.dim(3) > 0,
+              "conv_transpose2d: x and w must be [N,C,H,W] and [C,K/groups,R,S] (x: ", x,
+              ", w: ", w, ")");
+  LATHE_CHECK(ShapeError, x.dim(1) == w.dim(0), "conv_transpose2d: x has ", x.dim(1),
+              " channels but w expects ", w.dim(0), " (x: ", x, ", w: ", w, ")");
+  LATHE_CHECK(
+      ValueError, opt.stride > 0 && opt.dilation > 0 && opt.pad >= 0 && opt.groups > 0,
+      "conv_transpose2d: stride, dilation and groups must be positive and pad not negative, "
+      "got stride=",
+      opt.stride, ", dilation=", opt.dilation, ", groups=", opt.groups, ", pad=", opt.pad);
+  const int64_t channels = w.dim(1) * opt.groups;
+  if (bias.defined()) {
+    LATHE_CHECK(DTypeError, bias.dtype() == x.dtype(),
+                "conv_transpose2d: bias and x must have one dtype (bias: ", bias, ", x: ", x, ")");
+    LATHE_CHECK(ShapeError, bias.shape() == Shape{channels}, "conv_transpose2d: bias must be [",
+                channels, "], one number per output channel (bias: ", bias, ", w: ", w, ")");
+  }
+  const Shape y_shape{x.dim(0), channels,
+                      output_size(x.dim(2), w.dim(2), opt.stride.rows, opt.pad.rows,
+                                  opt.dilation.rows, opt.output_pad.rows),
+                      output_size(x.dim(3), w.dim(3), opt.stride.cols, opt.pad.cols,
+                                  opt.dilation.cols, opt.output_pad.cols)};
+  const Tensor y = conv2d_input_grad(
+      x, w, y_shape,
+      {.stride = opt.stride, .pad = opt.pad, .dilation = opt.dilation, .groups = opt.groups});
+  return bias.defined() ? add(y, view(bias, {channels, 1, 1})) : y;
+}
+
+}  // namespace lathe

@@ -1,0 +1,111 @@
+// conv_transpose2d: values against the scattering definition, gradients, errors.
+#include "lathe/ops/conv_transpose2d.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/autograd/gradcheck.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/unary.h"
+#include "relative_error.h"
+
+using namespace lathe;
+using lathe::test::relative_error;
+
+namespace {
+
+struct Case {
+  std::string name;
+  Shape x, w, y;
+  ConvTranspose2dOptions opt = {};
+};
+
+const Case kCases[] = {
+    {"plain", {2, 3, 4, 5}, {3, 2, 3, 3}, {2, 2, 6, 7}},
+    {"doubling", {1, 2, 3, 3}, {2, 4, 4, 4}, {1, 4, 6, 6}, {.stride = 2, .pad = 1}},
+    {"output pad",
+     {1, 2, 3, 4},
+     {2, 2, 3, 3},
+     {1, 2, 6, 8},
+     {.stride = 2, .pad = 1, .output_pad = 1}},
+    {"groups", {2, 4, 3, 3}, {4, 3, 2, 2}, {2, 6, 4, 4}, {.groups = 2}},
+    {"dilation, other rows than columns",
+     {1, 1, 4, 3},
+     {1, 2, 2, 3},
+     {1, 2, 8, 7},
+     {.stride = {2, 1}, .output_pad = {0, 0}, .dilation = {1, 2}}},
+    {"one pixel", {1, 3, 1, 1}, {3, 2, 1, 1}, {1, 2, 1, 1}},
+    {"no images", {0, 3, 2, 2}, {3, 2, 3, 3}, {0, 2, 4, 4}},
+};
+
+std::vector<double> scattered(const Case& c, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const auto xs = x.to_vector<double>(), ws = w.to_vector<double>(), bs = bias.to_vector<double>();
+  std::vector<double> y(static_cast<size_t>(numel_of(c.y)));
+  const int64_t plane = c.y[2] * c.y[3], group_c = c.x[1] / c.opt.groups;
+  for (size_t i = 0; i < y.size(); ++i) y[i] = bs[i / static_cast<size_t>(plane) % bs.size()];
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const int64_t at = static_cast<int64_t>(i);
+    const int64_t q = at % c.x[3], p = at / c.x[3] % c.x[2];
+    const int64_t ch = at / (c.x[3] * c.x[2]) % c.x[1], n = at / (c.x[3] * c.x[2] * c.x[1]);
+    for (int64_t k = 0; k < c.w[1]; ++k)
+      for (int64_t r = 0; r < c.w[2]; ++r)
+        for (int64_t s = 0; s < c.w[3]; ++s) {
+          const int64_t h = p * c.opt.stride.rows - c.opt.pad.rows + r * c.opt.dilation.rows;
+          const int64_t v = q * c.opt.stride.cols - c.opt.pad.cols + s * c.opt.dilation.cols;
+          if (h < 0 || h >= c.y[2] || v < 0 || v >= c.y[3]) continue;
+          const int64_t to = ((n * c.y[1] + ch / group_c * c.w[1] + k) * c.y[2] + h) * c.y[3] + v;
+          const int64_t by = ((ch * c.w[1] + k) * c.w[2] + r) * c.w[3] + s;
+          y[static_cast<size_t>(to)] += xs[i] * ws[static_cast<size_t>(by)];
+        }
+  }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("conv_transpose2d: values agree with the definition") {
+  for (const Case& c : kCases) {
+    CAPTURE(c.name);
+    const TensorOptions f64{.dtype = kF64};
+    const Tensor x = randn(c.x, f64), w = randn(c.w, f64), bias = randn({c.y[1]}, f64);
+    ConvTranspose2dOptions opt = c.opt;
+    opt.bias = bias;
+    const Tensor y = conv_transpose2d(x, w, opt);
+    REQUIRE(y.shape() == c.y);
+    CHECK(relative_error(y.to_vector<double>(), scattered(c, x, w, bias)) <= 1e-12);
+    opt.bias = cast(bias, kF32);
+    CHECK(relative_error(conv_transpose2d(cast(x, kF32), cast(w, kF32), opt), y) <= 1e-5);
+  }
+}
+
+TEST_CASE("conv_transpose2d: gradients agree with finite differences, once and twice") {
+  for (const Case& c : kCases) {
+    CAPTURE(c.name);
+    const auto f = [&](const Tensors& in) {
+      ConvTranspose2dOptions opt = c.opt;
+      opt.bias = in[2];
+      return square(conv_transpose2d(in[0], in[1], opt));
+    };
+    const TensorOptions f64{.dtype = kF64};
+    const Tensors inputs{randn(c.x, f64), randn(c.w, f64), randn({c.y[1]}, f64)};
+    const GradReport once = gradcheck(f, inputs), twice = gradgradcheck(f, inputs);
+    CHECK_MESSAGE(once.ok, once.text);
+    CHECK_MESSAGE(twice.ok, twice.text);
+  }
+}
+
+TEST_CASE("conv_transpose2d: errors name the values") {
+  CHECK_THROWS_WITH_AS(conv_transpose2d(zeros({1, 4, 3, 3}), zeros({3, 2, 3, 3})),
+                       doctest::Contains("x has 4 channels but w expects 3"), ShapeError);
+  CHECK_THROWS_WITH_AS(
+      conv_transpose2d(zeros({1, 3, 3, 3}), zeros({3, 2, 3, 3}), {.stride = 2, .output_pad = 2}),
+      doctest::Contains("output_pad must be at least 0 and below stride or dilation, got 2"),
+      ValueError);
+  CHECK_THROWS_WITH_AS(conv_transpose2d(zeros({1, 3, 1, 1}), zeros({3, 2, 3, 3}), {.pad = 2}),
+                       doctest::Contains("an input of 1 with pad 2 gives an output of -1"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(
+      conv_transpose2d(zeros({1, 3, 2, 2}), zeros({3, 2, 3, 3}), {.bias = zeros({3})}),
+      doctest::Contains("bias must be [2], one number per output channel"), ShapeError);
+}
