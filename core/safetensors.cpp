@@ -1,0 +1,137 @@
+// Reading and writing of safetensors files; see safetensors.h and safetensors_header.h.
+#include "lathe/core/safetensors.h"
+
+#include <bit>
+#include <cstring>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/crc32c.h"
+#include "lathe/core/file.h"
+#include "lathe/core/function_ref.h"
+#include "lathe/core/safetensors_header.h"
+
+namespace lathe::safetensors {
+
+static_assert(std::endian::native == std::endian::little,
+              "values are copied as they lie in memory");
+
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+constexpr size_t kChecksumAt = kLengthBytes + kChecksumStart.size();  // of the digits, in the file
+
+std::string checksum_text(uint32_t crc) {
+  std::string digits(kChecksumDigits, '0');
+  for (size_t i = 0; i < kChecksumDigits; ++i) {
+    digits[kChecksumDigits - 1 - i] = "0123456789abcdef"[crc >> (4 * i) & 15u];
+  }
+  return digits;
+}
+
+/// The CRC of the length and the header with zeros for the checksum's digits.
+uint32_t crc_of_header(std::string header_with_length) {
+  header_with_length.replace(kChecksumAt, kChecksumDigits, kChecksumDigits, '0');
+  return crc32c(header_with_length.data(), header_with_length.size());
+}
+
+/// throws: DataError for a byte that would not be a C++ bool.
+void check_bools(const HeaderEntry& entry, const void* values, std::string_view file) {
+  const auto* bytes = static_cast<const unsigned char*>(values);
+  for (int64_t i = 0; i < entry.end - entry.begin; ++i) {
+    LATHE_CHECK(DataError, bytes[i] <= 1, file, ": entry ", in_quotes(entry.name),
+                " holds the byte ", bytes[i], " as a bool");
+  }
+}
+
+/// Where a file's bytes come from: reads `bytes` of them from `offset` on.
+using ReadAt = FunctionRef<void(void* to, int64_t bytes, int64_t offset)>;
+
+Contents parse_from(ReadAt read_at, uint64_t size, std::string_view file) {
+  LATHE_CHECK(DataError, size >= kLengthBytes, file, ": ", size,
+              " bytes are too few for a safetensors file, which begins with 8 of header length");
+  uint64_t header_bytes;
+  read_at(&header_bytes, kLengthBytes, 0);
+  LATHE_CHECK(DataError, header_bytes <= kMaxHeaderBytes, file, ": the header length ",
+              header_bytes, " is above the format's limit of ", kMaxHeaderBytes);
+  LATHE_CHECK(DataError, header_bytes <= size - kLengthBytes, file, ": the header length ",
+              header_bytes, " does not fit a file of ", size, " bytes");
+  const uint64_t start = kLengthBytes + header_bytes;  // of the values
+  std::string text(start, '\0');
+  read_at(text.data(), static_cast<int64_t>(start), 0);
+  Header header = parse_header(std::string_view(text).substr(kLengthBytes), size - start, file);
+
+  // The values, in the order in which they lie in the file.
+  const bool has_checksum = std::string_view(text).substr(kLengthBytes).starts_with(kChecksumStart);
+  uint32_t crc = has_checksum ? crc_of_header(text) : 0;
+  std::vector<Tensor> tensors(header.entries.size());
+  for (const size_t i : header.order) {
+    const HeaderEntry& entry = header.entries[i];
+    tensors[i] = empty(entry.shape, {.dtype = entry.dtype});
+    if (entry.begin == entry.end) continue;
+    void* values = tensors[i].raw_data();
+    read_at(values, entry.end - entry.begin, static_cast<int64_t>(start) + entry.begin);
+    if (has_checksum) crc = crc32c(values, static_cast<size_t>(entry.end - entry.begin), crc);
+    if (entry.dtype == kBool) check_bools(entry, values, file);
+  }
+  Contents out;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    out.tensors.add(std::move(header.entries[i].name), std::move(tensors[i]));
+  }
+  if (has_checksum) {
+    const auto stored = header.metadata.find(kChecksumKey);
+    LATHE_CHECK(DataError, stored->second == checksum_text(crc), file,
+                ": the contents have checksum ", checksum_text(crc), " but the file says ",
+                stored->second, " (damaged, or rewritten by a program that kept the metadata ",
+                kChecksumKey, ")");
+    header.metadata.erase(stored);
+  }
+  out.metadata = std::move(header.metadata);
+  return out;
+}
+
+/// The tensor itself where its bytes are the file's bytes, else a copy.
+Tensor as_written(const Tensor& t) {
+  if (t.device().is_cpu() && t.is_contiguous()) return t;
+  const Tensor out = empty(t.shape(), {.dtype = t.dtype()});
+  copy_values(out, t);
+  return out;
+}
+
+}  // namespace
+
+Contents parse(std::span<const std::byte> bytes, std::string_view name) {
+  const auto read_at = [&](void* to, int64_t count, int64_t offset) {
+    std::memcpy(to, bytes.data() + offset, static_cast<size_t>(count));
+  };
+  return parse_from(read_at, bytes.size(), name);
+}
+
+Contents read(const std::string& path) {
+  const InputFile file(path);
+  const auto read_at = [&](void* to, int64_t count, int64_t offset) {
+    file.read(to, count, offset);
+  };
+  return parse_from(read_at, static_cast<uint64_t>(file.size()), path);
+}
+
+void write(const std::string& path, const StateDict& tensors, const Metadata& metadata) {
+  std::vector<size_t> order;
+  std::string header = format_header(tensors, metadata, order);
+  uint64_t header_bytes = header.size();
+  header.insert(0, reinterpret_cast<const char*>(&header_bytes), kLengthBytes);
+
+  std::vector<Tensor> values;
+  uint32_t crc = crc_of_header(header);
+  for (const size_t i : order) {
+    values.push_back(as_written(tensors.begin()[static_cast<std::ptrdiff_t>(i)].second));
+    crc = crc32c(values.back().raw_data(), static_cast<size_t>(values.back().bytes()), crc);
+  }
+  header.replace(kChecksumAt, kChecksumDigits, checksum_text(crc));
+
+  AtomicFile file(path);
+  file.write(header);
+  for (const Tensor& t : values) file.write(t.raw_data(), static_cast<size_t>(t.bytes()));
+  file.commit();
+}
+
+}  // namespace lathe::safetensors

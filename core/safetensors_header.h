@@ -1,0 +1,47 @@
+// The JSON header of a safetensors file, both ways. Internal: safetensors.h is what others use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/core/safetensors.h"
+
+namespace lathe::safetensors {
+
+/// The longest header that the format allows.
+inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+
+/// How a header that write() made begins; eight hexadecimal digits follow.
+inline constexpr std::string_view kChecksumStart = R"({"__metadata__":{"lathe.crc32c":")";
+inline constexpr size_t kChecksumDigits = 8;
+
+/// One entry: where a tensor's values are.
+struct HeaderEntry {
+  std::string name;
+  DType dtype = kF32;
+  Shape shape;
+  int64_t begin = 0, end = 0;  // bytes from the start of the values
+};
+
+struct Header {
+  std::vector<HeaderEntry> entries;  // in the order of the text
+  std::vector<size_t> order;         // the entries in the order of their values
+  Metadata metadata;
+};
+
+/// Reads a header and checks all of it against `data_bytes`, the size of the values behind it.
+/// throws: DataError naming `file`, the entry and the values.
+Header parse_header(std::string_view json, uint64_t data_bytes, std::string_view file);
+
+/// The header of `tensors` with zeros for the checksum's digits, padded with blanks so that the
+/// values start at a multiple of 8; `order` becomes the order of the values: larger elements first,
+/// so that each tensor is aligned to its element. throws: ValueError.
+std::string format_header(const StateDict& tensors, const Metadata& metadata,
+                          std::vector<size_t>& order);
+
+/// Text from a file as it may stand in a one-line message: quoted, escaped, cut where long.
+std::string in_quotes(std::string_view text);
+
+}  // namespace lathe::safetensors
