@@ -1,0 +1,35 @@
+// Class numbers as targets of cross_entropy and nll_loss: their checks, and how they lie against
+// the scores.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// Checked targets. The scores are [outer, classes, inner], the targets [outer, inner].
+struct ClassTargets {
+  Tensor index;   // i64, contiguous; each in [0, classes) or ignore_index
+  Tensor weight;  // [classes] in the compute dtype of the scores, contiguous; undefined: all 1
+  int64_t classes = 0, inner = 1, ignore_index = -100;
+
+  int64_t rows() const { return index.numel(); }
+};
+
+/// x: scores [N,C] or [N,C,d1,…]; target: integers [N] or [N,d1,…]; weight: [C] or undefined.
+/// throws: ShapeError, DTypeError, DeviceError naming `op`; IndexError naming the first target that
+/// is neither in [0, C) nor ignore_index, and its place.
+ClassTargets check_class_targets(const char* op, const Tensor& x, const Tensor& target,
+                                 const Tensor& weight, int64_t ignore_index);
+
+/// The dtype in which losses of such scores are computed: f32 for half types.
+constexpr DType loss_dtype(DType dtype) { return is_half(dtype) ? kF32 : dtype; }
+
+namespace cpu {
+void check_class_range(const char* op, const ClassTargets& targets);
+}  // namespace cpu
+namespace cuda {
+/// Without waiting: sets the device's error flag, and the kernels treat a bad target as ignored.
+void check_class_range(const char* op, const ClassTargets& targets);
+}  // namespace cuda
+
+}  // namespace lathe

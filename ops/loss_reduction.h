@@ -1,0 +1,24 @@
+// What becomes of the losses of a batch.
+#pragma once
+
+#include "lathe/ops/reduce.h"
+
+namespace lathe {
+
+enum class Reduction : uint8_t {
+  kNone,  // one loss per element
+  kMean,  // their mean; NaN of nothing
+  kSum,
+};
+
+/// The losses of a batch reduced; 0-d unless kNone.   grad: losses (twice).
+inline Tensor reduce_losses(const Tensor& losses, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kMean: return mean(losses);
+    case Reduction::kSum: return sum(losses);
+    case Reduction::kNone: break;
+  }
+  return losses;
+}
+
+}  // namespace lathe

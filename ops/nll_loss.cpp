@@ -1,0 +1,61 @@
+// Negative log-likelihood: checks and gradient; see nll_loss.h. CPU kernels: nll_loss_cpu.cpp.
+#include "lathe/ops/nll_loss.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+
+namespace lathe {
+
+using autograd::Needs;
+
+namespace {
+
+struct Rows {
+  Tensor loss, weight;
+};
+
+Tensor nll_grad(const Tensor& g, const Shape& shape, DType dtype, const ClassTargets& targets);
+
+/// The losses are linear in logp: their gradient is the transposed map, and the gradient of that is
+/// this map again.
+Rows nll_rows(const Tensor& logp, const ClassTargets& targets) {
+  Shape shape = logp.shape();
+  shape.erase(1);
+  const TensorOptions options{.dtype = loss_dtype(logp.dtype()), .device = logp.device()};
+  Rows rows{empty(shape, options), empty(shape, options)};
+  LATHE_DISPATCH(logp.device(),
+                 nll_loss_forward(rows.loss, rows.weight, contiguous(logp.detach()), targets));
+  autograd::record(
+      "nll_loss", rows.loss, {logp},
+      [shape = logp.shape(), dtype = logp.dtype(), targets](const Tensor& g, const Needs&) {
+        return Tensors{nll_grad(g, shape, dtype, targets)};
+      });
+  return rows;
+}
+
+Tensor nll_grad(const Tensor& g, const Shape& shape, DType dtype, const ClassTargets& targets) {
+  Tensor dlogp = empty(shape, {.dtype = dtype, .device = g.device()});
+  LATHE_DISPATCH(g.device(), nll_loss_backward(dlogp, contiguous(g.detach()), targets));
+  autograd::record("nll_loss_grad", dlogp, {g}, [targets](const Tensor& v, const Needs&) {
+    return Tensors{nll_rows(v, targets).loss};
+  });
+  return dlogp;
+}
+
+}  // namespace
+
+Tensor nll_loss(const Tensor& logp_in, const Tensor& target, const NllLossOptions& opt) {
+  const Tensor logp = amp::cast(amp::kFloat, logp_in);
+  const ClassTargets targets =
+      check_class_targets("nll_loss", logp, target, opt.weight, opt.ignore_index);
+  const Rows rows = nll_rows(logp, targets);
+  if (opt.reduction == Reduction::kNone) return cast(rows.loss, logp.dtype());
+  const Tensor total = sum(rows.loss);
+  return cast(opt.reduction == Reduction::kSum ? total : div(total, sum(rows.weight)),
+              logp.dtype());
+}
+
+}  // namespace lathe

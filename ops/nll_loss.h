@@ -1,0 +1,37 @@
+// Negative log-likelihood of log-probabilities that were computed elsewhere. From scores:
+// ops/cross_entropy.h.
+#pragma once
+
+#include "lathe/core/tensor.h"
+#include "lathe/ops/class_targets.h"
+#include "lathe/ops/loss_reduction.h"
+
+namespace lathe {
+
+struct NllLossOptions {
+  Tensor weight = {};           // [C], one number per class, not differentiated; undefined: all 1
+  int64_t ignore_index = -100;  // targets with this number count for nothing
+  Reduction reduction = Reduction::kMean;
+};
+
+/// loss_i = -w[y_i] * logp[i, y_i].
+///   logp  [N,C] or [N,C,d1,…]     target  integers [N] or [N,d1,…]
+///   →  as cross_entropy.   dtypes, amp, throws: as cross_entropy.   grad: logp (twice).
+LATHE_API Tensor nll_loss(const Tensor& logp, const Tensor& target,
+                          const NllLossOptions& options = {});
+
+namespace cpu {
+/// loss and weight (w[y_i], 0 where ignored), in loss_dtype(logp) and the target's shape; logp
+/// contiguous.
+void nll_loss_forward(const Tensor& loss, const Tensor& weight, const Tensor& logp,
+                      const ClassTargets& targets);
+/// dlogp, all of it, from the gradient of each loss.
+void nll_loss_backward(const Tensor& dlogp, const Tensor& g, const ClassTargets& targets);
+}  // namespace cpu
+namespace cuda {
+void nll_loss_forward(const Tensor& loss, const Tensor& weight, const Tensor& logp,
+                      const ClassTargets& targets);
+void nll_loss_backward(const Tensor& dlogp, const Tensor& g, const ClassTargets& targets);
+}  // namespace cuda
+
+}  // namespace lathe
