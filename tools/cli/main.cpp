@@ -1,12 +1,83 @@
-// Entry point of the `lathe` command.
-#include <CLI/CLI.hpp>
+// Entry point of `lathe`: the list of commands, and every way to end.
+#include <unistd.h>
 
-#include "lathe/core/version.h"
+#include <cstdlib>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/command_line.h"
+#include "lathe/tools/cli/output.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {.name = "info",
+     .help = "Versions, devices, number types",
+     .takes = kInfo,
+     .computes = false,
+     .run = run_info},
+};
+
+// OpenMP (inside oneDNN) reads its settings before main. Its threads would spin between two
+// parallel regions and take the processor from every other process, so unless the user has said
+// otherwise the program starts itself once more with a passive wait policy; that costs about 5 ms.
+void restart_with_passive_openmp(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  execv("/proc/self/exe", argv);  // returns only if it failed: slower, no harm
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  return text;
+}
+
+ExitCode fail(ExitCode code, const std::string& message) {
+  write_stderr(fmt::format("lathe: {}\n", one_line(message)));
+  return code;
+}
+
+ExitCode run(int argc, char** argv) try {
+  const CommandLine line =
+      parse_command_line({argv + (argc > 0 ? 1 : 0), argv + argc}, commands(),
+                         [](const char* name) -> const char* { return std::getenv(name); });
+  if (!line.command) {
+    write_all(STDOUT_FILENO, line.text, "stdout");
+    return ExitCode::kDone;
+  }
+  if (line.command->computes) restart_with_passive_openmp(argv);
+  return line.command->run(line.invocation);
+} catch (const CommandError& e) {
+  return fail(e.code(), e.what());
+} catch (const DataError& e) {
+  return fail(ExitCode::kData, e.message());
+} catch (const DeviceError& e) {
+  return fail(ExitCode::kDevice, e.message());
+} catch (const CudaError& e) {
+  return fail(ExitCode::kDevice, e.message());
+} catch (const OutOfMemoryError& e) {
+  return fail(ExitCode::kOutOfMemory, e.message());
+} catch (const std::bad_alloc&) {
+  return fail(ExitCode::kOutOfMemory, "out of memory");
+} catch (const Error& e) {
+  return fail(ExitCode::kError, e.message());
+} catch (const std::exception& e) {
+  return fail(ExitCode::kError, e.what());
+}
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+}  // namespace lathe::cli
 
 int main(int argc, char** argv) {
-  CLI::App app{"Train, evaluate and inspect neural networks", "lathe"};
-  app.set_version_flag("--version", lathe::version());
-  app.require_subcommand(0, 1);
-  CLI11_PARSE(app, argc, argv);
-  return 0;
+  lathe::cli::prepare_standard_streams();
+  return static_cast<int>(lathe::cli::run(argc, argv));
 }

@@ -1,0 +1,88 @@
+#include "lathe/tools/cli/command_line.h"
+
+#include <doctest/doctest.h>
+
+using namespace lathe::cli;
+
+namespace {
+
+constexpr Command kSome[] = {
+    {.name = "train", .help = "Train", .takes = kTrain, .run = nullptr},
+    {.name = "gradcheck",
+     .help = "Check",
+     .takes = kGradcheck,
+     .words = "[OP...]",
+     .max_words = 3,
+     .run = nullptr},
+    {.name = "data fetch",
+     .help = "Fetch",
+     .takes = kDataFetch,
+     .words = "one data set",
+     .min_words = 1,
+     .max_words = 1,
+     .run = nullptr},
+};
+
+CommandLine parse(std::vector<std::string> arguments) {
+  return parse_command_line(std::move(arguments), kSome,
+                            [](const char*) -> const char* { return nullptr; });
+}
+
+}  // namespace
+
+TEST_CASE("command line: --flag value and --flag=value, switches and their opposite") {
+  const CommandLine a =
+      parse({"train", "--lr", "0.5", "--batch-size=7", "--conv-exact", "--no-nesterov"});
+  REQUIRE(a.command == &kSome[0]);
+  const Settings& s = a.invocation.settings;
+  CHECK(s.lr == 0.5);
+  CHECK(s.batch_size == 7);
+  CHECK(s.conv_exact);
+  CHECK_FALSE(s.nesterov);
+  CHECK_FALSE(parse({"train", "--conv-exact=false"}).invocation.settings.conv_exact);
+  CHECK(parse({"train", "--epochs", "1", "--epochs", "2"}).invocation.settings.epochs ==
+        2);  // the last one wins
+}
+
+TEST_CASE("command line: words go to the commands that take them") {
+  CHECK(parse({"gradcheck", "relu", "conv2d", "--seed", "3"}).invocation.words ==
+        std::vector<std::string>{"relu", "conv2d"});
+  CHECK(parse({"data", "fetch", "cifar10"}).command == &kSome[2]);
+  CHECK_THROWS_WITH_AS(parse({"data", "fetch"}), "expected one data set", UsageError);
+  CHECK_THROWS_WITH_AS(parse({"data", "fetch", "a", "b"}), "expected one data set", UsageError);
+  CHECK_THROWS_WITH_AS(parse({"train", "now"}), "unexpected argument \"now\"", UsageError);
+}
+
+TEST_CASE("command line: mistakes name the flag and the nearest one") {
+  CHECK_THROWS_WITH_AS(parse({"train", "--batchsize", "3"}),
+                       "--batchsize: unknown flag; did you mean --batch-size?", UsageError);
+  CHECK_THROWS_WITH_AS(parse({"train", "--epoch=3"}),
+                       "--epoch: unknown flag; did you mean --epochs?", UsageError);
+  CHECK_THROWS_WITH_AS(parse({"train", "-x"}), "-x: unknown flag", UsageError);
+  CHECK_THROWS_WITH_AS(parse({"train", "--lr", "-1"}), "--lr: expected 0 or more, got -1",
+                       UsageError);
+  CHECK_THROWS_WITH_AS(parse({"train", "--lr", "nan"}), "--lr: expected a finite number, got nan",
+                       UsageError);
+  CHECK_THROWS_AS(parse({"train", "--lr"}), UsageError);
+  CHECK_THROWS_AS(parse({"train", "--conv-exact=perhaps"}), UsageError);
+  CHECK_THROWS_WITH_AS(parse({"trian"}), "trian: unknown command; did you mean lathe train?",
+                       UsageError);
+  CHECK_THROWS_WITH_AS(parse({"data"}), "data: which one? see lathe data --help", UsageError);
+  CHECK_THROWS_WITH_AS(parse({"data", "fetsh", "x"}),
+                       "data fetsh: unknown command; did you mean lathe data fetch?", UsageError);
+  CHECK_THROWS_WITH_AS(parse({}), "no command given; see lathe --help", UsageError);
+}
+
+TEST_CASE("command line: help and version") {
+  CHECK(parse({"--version"}).text.starts_with("lathe "));
+  for (const auto& arguments : {std::vector<std::string>{"--help"}, {"help"}, {"-h"}}) {
+    CHECK(parse(arguments).text.find("gradcheck") != std::string::npos);
+  }
+  for (const auto& arguments : {std::vector<std::string>{"help", "train"}, {"train", "--help"}}) {
+    const std::string text = parse(arguments).text;
+    CHECK(text.find("--batch-size") != std::string::npos);
+    CHECK(text.find("--[no-]nesterov") != std::string::npos);
+  }
+  CHECK(parse({"data", "--help"}).text.find("data fetch") != std::string::npos);
+  CHECK(parse({"help", "data"}).text.find("train") == std::string::npos);
+}

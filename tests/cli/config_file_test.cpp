@@ -1,0 +1,53 @@
+#include "lathe/tools/cli/config_file.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+
+using namespace lathe::cli;
+
+namespace {
+
+std::string value_of(std::string_view line) { return parse_config(line, "f").at(0).value; }
+
+}  // namespace
+
+TEST_CASE("config: comments, quotes, lists, spaces") {
+  const auto entries = parse_config("# a run\n\n  lr=0.1   # peak\r\nmodel = \"resnet20\"\n", "f");
+  REQUIRE(entries.size() == 2);
+  CHECK(entries[0].line == 3);
+  CHECK(entries[0].key == "lr");
+  CHECK(entries[0].value == "0.1");
+  CHECK(entries[1].value == "resnet20");
+  CHECK(value_of("a = 'c:\\new # not a comment'") == "c:\\new # not a comment");
+  CHECK(value_of(R"(a = "tab\t \"q\" \\ # x" # comment)") == "tab\t \"q\" \\ # x");
+  CHECK(value_of("a = [80, 120 , 'x']") == "80,120,x");
+  CHECK(value_of("a = []") == "");
+  CHECK(value_of("a = \"\"") == "");
+  CHECK(value_of("a = 0:16") == "0:16");
+  CHECK(parse_config("", "f").empty());
+}
+
+TEST_CASE("config: what is not of the form names file and line") {
+  const auto fails = [](std::string_view text, const char* message) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH_AS(parse_config(text, "run.toml"), message, UsageError);
+  };
+  fails("lr = 1\nlr = 2", "run.toml:2: lr is given twice");
+  fails("[train]", "run.toml:1: sections are not used here: write key = value");
+  fails("lr", "run.toml:1: expected = after lr");
+  fails("lr =", "run.toml:1: expected a value; texts stand in quotes");
+  fails("lr = 1 2", "run.toml:1: lr: unexpected text after the value");
+  fails("lr = \"1", "run.toml:1: a \" is missing at the end");
+  fails("lr = '1", "run.toml:1: a ' is missing at the end");
+  fails("lr = \"\\x\"", "run.toml:1: only \\\" \\\\ \\n and \\t may follow a backslash");
+  fails("lr = [1 2]", "run.toml:1: expected , or ] in a list");
+  fails("= 1", "run.toml:1: expected key = value");
+  fails(std::string_view("a\0b = 1", 7), "run.toml:1: expected = after a");
+}
+
+TEST_CASE("config: a file that cannot be read is a mistake in the call") {
+  CHECK_THROWS_WITH_AS(read_config("/nonexistent/run.toml"),
+                       doctest::Contains("/nonexistent/run.toml: cannot read the config file"),
+                       UsageError);
+}

@@ -1,0 +1,66 @@
+"""Runs the lathe command for the tests: a clean environment, a folder per test, counts at the end."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import traceback
+
+LATHE = sys.argv[1]
+SANITIZED = "--sanitized" in sys.argv  # slower, and memory limits do not work
+
+
+def environment(**extra):
+    """The environment without any setting of ours."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LATHE_") and k != "NO_COLOR"}
+    return {**kept, **extra}
+
+
+def lathe(*arguments, env=None, **options):
+    """Runs to the end; .returncode, .stdout and .stderr are what it left."""
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([LATHE, *map(str, arguments)], stderr=subprocess.PIPE, text=True, timeout=300,
+                          env=environment(**(env or {})), **options)
+
+
+def start(*arguments, env=None, **options):
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.Popen([LATHE, *map(str, arguments)], stderr=subprocess.PIPE, text=True,
+                            env=environment(**(env or {})), **options)
+
+
+def expect(result, code, *texts):
+    """The exit code, and texts that stderr holds."""
+    shown = f"exit {result.returncode}, expected {code}\nstdout: {result.stdout}\nstderr: {result.stderr}"
+    assert result.returncode == code, shown
+    for text in texts:
+        assert text in result.stderr, f"stderr lacks {text!r}\n{shown}"
+    return result
+
+
+def expect_one_line(result, code, *texts):
+    expect(result, code, *texts)
+    assert result.stderr.count("\n") == 1, f"one line expected on stderr:\n{result.stderr}"
+    return result
+
+
+def main(tests):
+    """Calls every test_* function with a fresh folder as its working directory."""
+    passed = failed = 0
+    home = os.getcwd()
+    for name, test in sorted(tests.items()):
+        if not name.startswith("test_"):
+            continue
+        with tempfile.TemporaryDirectory(prefix="lathe-cli-") as folder:
+            os.chdir(folder)
+            try:
+                test(pathlib.Path(folder))
+                passed += 1
+            except Exception:
+                failed += 1
+                print(f"FAILED {name}")
+                traceback.print_exc(file=sys.stdout)
+            finally:
+                os.chdir(home)
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    sys.exit(1 if failed else 0)

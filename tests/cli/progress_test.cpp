@@ -1,0 +1,75 @@
+#include "lathe/tools/cli/progress.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace lathe::cli;
+
+namespace {
+
+const ProgressState kState{.label = "epoch 3/10",
+                           .done = 117,
+                           .total = 468,
+                           .loss = 0.41234,
+                           .accuracy = 0.8525,
+                           .lr = 0.05,
+                           .images_per_second = 2345.6,
+                           .eta_seconds = 83.4};
+
+}  // namespace
+
+TEST_CASE("progress: the bar shows rate, ETA, loss and accuracy in the room there is") {
+  CHECK(bar_text(kState, 120, false) ==
+        "epoch 3/10 [#######-----------------------] 117/468  loss 0.412  acc 85.2 %  lr 0.0500  "
+        "2346 img/s  ETA 1:23");
+  CHECK(bar_text(kState, 120, true).find("\033[32m#######\033[0m---") != std::string::npos);
+  for (int width = 1; width <= 200; ++width) {
+    CAPTURE(width);
+    CHECK(static_cast<int>(bar_text(kState, width, false).size()) < width);
+  }
+}
+
+TEST_CASE("progress: beginning, end and beyond stay inside the bar") {
+  ProgressState state = kState;
+  state.done = 0;
+  CHECK(bar_text(state, 120, false).find("[------------------------------]") != std::string::npos);
+  state.done = state.total;
+  CHECK(bar_text(state, 120, false).find("[##############################]") != std::string::npos);
+  state.done = state.total + 5;
+  CHECK(bar_text(state, 120, false).find("[##############################]") != std::string::npos);
+  state.total = 0;
+  CHECK(bar_text(state, 120, false).find("[------------------------------]") != std::string::npos);
+}
+
+TEST_CASE("progress: a plain line has the same numbers") {
+  ProgressState state = kState;
+  state.lr = -1;
+  CHECK(plain_text(state) == "epoch 3/10 117/468  loss 0.412  acc 85.2 %  2346 img/s  ETA 1:23");
+}
+
+TEST_CASE("progress: durations and rates") {
+  CHECK(duration_text(0) == "0:00");
+  CHECK(duration_text(59.6) == "1:00");
+  CHECK(duration_text(3599.4) == "59:59");
+  CHECK(duration_text(3723) == "1:02:03");
+  for (const double unknown :
+       {-1.0, static_cast<double>(NAN), static_cast<double>(INFINITY), 1e9}) {
+    CHECK(duration_text(unknown) == "?");
+  }
+  CHECK(rate_text(985.7) == "986");
+  CHECK(rate_text(21'949) == "21.9k");
+}
+
+TEST_CASE("progress: a bar only on a terminal, colour only without NO_COLOR") {
+  CHECK(progress_mode("auto", true, "xterm") == ProgressMode::kBar);
+  CHECK(progress_mode("auto", true, nullptr) == ProgressMode::kBar);
+  CHECK(progress_mode("auto", true, "dumb") == ProgressMode::kPlain);
+  CHECK(progress_mode("auto", false, "xterm") == ProgressMode::kPlain);
+  CHECK(progress_mode("plain", true, "xterm") == ProgressMode::kPlain);
+  CHECK(progress_mode("none", true, "xterm") == ProgressMode::kNone);
+  CHECK(wants_colour(true, nullptr));
+  CHECK(wants_colour(true, ""));
+  CHECK_FALSE(wants_colour(true, "1"));
+  CHECK_FALSE(wants_colour(false, nullptr));
+}

@@ -1,0 +1,28 @@
+#include "lathe/tools/cli/row.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace lathe::cli;
+
+TEST_CASE("row: JSON keeps order, digits and types; what JSON lacks is null") {
+  const Row row = Row()
+                      .add("z", 1)
+                      .add("a", 0.1)
+                      .add("ok", true)
+                      .add("s", "a\"b\n\xff")
+                      .add("n", NAN)
+                      .add("i", INFINITY);
+  CHECK(to_json(row) ==
+        "{\"z\":1,\"a\":0.1,\"ok\":true,\"s\":\"a\\\"b\\n\xEF\xBF\xBD\",\"n\":null,\"i\":null}");
+  CHECK(to_json(Row()) == "{}");
+  CHECK(to_json(Row().add("a", int64_t{1} << 62), 1) == "{\n \"a\": 4611686018427387904\n}");
+}
+
+TEST_CASE("row: CSV quotes what needs it") {
+  const Row row =
+      Row().add("a", 1).add("b,c", "x,\"y\"").add("d", 1.0 / 3).add("e", NAN).add("f", false);
+  CHECK(csv_header(row) == "a,\"b,c\",d,e,f");
+  CHECK(csv_line(row) == "1,\"x,\"\"y\"\"\",0.3333333333333333,,false");
+}

@@ -1,0 +1,58 @@
+#include "lathe/tools/cli/run_folder.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/core/error.h"
+#include "lathe/tests/cli/temporary_folder.h"
+#include "lathe/tools/cli/exit_codes.h"
+
+using namespace lathe::cli;
+using lathe::test::TemporaryFolder;
+namespace fs = std::filesystem;
+
+TEST_CASE("run folder: the default name takes the first free number") {
+  const TemporaryFolder folder;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  CHECK(make_run_folder("", "mnist-resnet8", "20260131") == "runs/mnist-resnet8-20260131-1");
+  CHECK(make_run_folder("", "mnist-resnet8", "20260131") == "runs/mnist-resnet8-20260131-2");
+  CHECK(fs::is_directory("runs/mnist-resnet8-20260131-2"));
+  fs::current_path(before);
+}
+
+TEST_CASE("run folder: a folder that holds a run is not written over") {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "a" / "b").string();
+  CHECK(make_run_folder(path, "x", "y") == path);
+  CHECK(make_run_folder(path, "x", "y") == path);  // empty: fine
+  folder.write("a/b/metrics.csv", "");
+  CHECK_THROWS_WITH_AS(make_run_folder(path, "x", "y"),
+                       doctest::Contains("already holds a run (metrics.csv)"), UsageError);
+  const std::string file = folder.write("file", "");
+  CHECK_THROWS_AS(make_run_folder(file + "/run", "x", "y"), lathe::FileError);
+}
+
+TEST_CASE("run folder: metrics go to both files, the CSV with one header") {
+  const TemporaryFolder folder;
+  MetricsFiles files(folder.path());
+  files.add(metrics_row({.epoch = 1,
+                         .step = 50,
+                         .split = "train",
+                         .loss = 2.25,
+                         .accuracy = 0.125,
+                         .lr = 0.1,
+                         .images_per_second = 300}));
+  files.add(metrics_row({.epoch = 1,
+                         .step = 60,
+                         .split = "val",
+                         .loss = 2,
+                         .accuracy = 0.5,
+                         .lr = 0.1,
+                         .images_per_second = 600}));
+  CHECK(folder.read("metrics.csv") ==
+        "epoch,step,split,loss,accuracy,lr,images_per_second,schema\n1,50,train,2.25,0.125,0.1,300,"
+        "1\n1,60,val,2,0.5,0.1,600,1\n");
+  CHECK(folder.read("metrics.jsonl")
+            .starts_with("{\"epoch\":1,\"step\":50,\"split\":\"train\",\"loss\":2.25,"));
+  CHECK_THROWS_AS(MetricsFiles(folder.path()), lathe::FileError);  // exists
+}

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Flags, help, version and info, seen from outside.
+
+    usage_test.py LATHE
+"""
+import json
+import os
+import subprocess
+import time
+
+from driver import LATHE, SANITIZED, environment, expect, expect_one_line, lathe, main
+
+
+def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
+    expect_one_line(lathe(), 2, "no command given")
+    expect_one_line(lathe("inf"), 2, "inf: unknown command; did you mean lathe info?")
+    expect_one_line(lathe("info", "--jsn"), 2, "--jsn: unknown flag; did you mean --json?")
+    expect_one_line(lathe("info", "x"), 2, 'unexpected argument "x"')
+    expect_one_line(lathe("info", "--config", "nowhere.toml"), 2, "nowhere.toml: cannot read the config file")
+    expect_one_line(lathe("info", "--config"), 2, "--config")
+
+
+def test_environment_and_config_files_are_checked(folder):
+    expect_one_line(lathe("info", env={"LATHE_JSON": "perhaps"}), 2, "LATHE_JSON: expected true or false")
+    (folder / "run.toml").write_text("# a run\njsn = true\n")
+    expect_one_line(lathe("info", "--config", "run.toml"), 2, "run.toml:2: jsn: unknown key; did you mean json?")
+
+
+def test_flags_beat_the_environment_which_beats_the_file(folder):
+    (folder / "run.toml").write_text("json = true\n")
+    def is_json(*arguments, **env):
+        return expect(lathe("info", *arguments, env=env), 0).stdout.startswith("{")
+    assert not is_json()
+    assert is_json("--config", "run.toml")
+    assert not is_json("--config", "run.toml", LATHE_JSON="false")
+    assert is_json("--config", "run.toml", "--json", LATHE_JSON="false")
+
+
+def test_info(folder):
+    row = json.loads(expect(lathe("info", "--json"), 0).stdout)
+    assert row["usable_cpus"] >= 1 and row["lathe"]
+    assert "dtypes" in lathe("info").stdout
+
+
+def test_help_and_version_go_to_stdout(folder):
+    for arguments in (["--help"], ["help"], ["info", "--help"], ["help", "info"], ["--version"]):
+        result = expect(lathe(*arguments), 0)
+        assert result.stdout and not result.stderr, arguments
+    assert lathe("--version").stdout.startswith("lathe ")
+
+
+def test_help_is_quick(folder):
+    """20 ms on an idle machine; the best of many, so that a busy one does not fail."""
+    best = 1.0
+    for _ in range(40):
+        before = time.perf_counter()
+        subprocess.run([LATHE, "--help"], stdout=subprocess.DEVNULL, check=True, env=environment())
+        best = min(best, time.perf_counter() - before)
+    assert best < (0.2 if SANITIZED else 0.02), f"{best * 1000:.1f} ms"
+
+
+def test_closed_and_full_stdout_exit_1(folder):
+    with open("/dev/full", "w") as full:
+        expect_one_line(lathe("info", stdout=full), 1, "stdout: No space left on device")
+    closed = subprocess.run(["/bin/sh", "-c", f'"{LATHE}" info >&-'], stderr=subprocess.PIPE, text=True, env=environment())
+    expect_one_line(closed, 1, "stdout: closed")
+    read, write = os.pipe()
+    os.close(read)
+    expect_one_line(lathe("info", stdout=write), 1, "stdout: closed")
+    os.close(write)
+
+
+main(globals())

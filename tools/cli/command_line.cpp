@@ -1,0 +1,190 @@
+#include "lathe/tools/cli/command_line.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "lathe/core/version.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings_sources.h"
+
+namespace lathe::cli {
+namespace {
+
+std::string overview(std::span<const Command> commands, std::string_view prefix) {
+  std::string text = prefix.empty() ? "Train, evaluate and inspect neural networks.\n\n" : "";
+  text += fmt::format("Usage: lathe {}COMMAND [flags]\n\nCommands:\n",
+                      prefix.empty() ? "" : fmt::format("{} ", prefix));
+  for (const Command& c : commands) {
+    if (prefix.empty() || c.name.starts_with(fmt::format("{} ", prefix))) {
+      text += fmt::format("  {:<13} {}\n", c.name, c.help);
+    }
+  }
+  text +=
+      "\nlathe help COMMAND (or lathe COMMAND --help) lists a command's flags; lathe --version.\n";
+  return text;
+}
+
+// The command named by the first one or two arguments, which are removed.
+const Command* take_command(std::vector<std::string>& arguments,
+                            std::span<const Command> commands) {
+  for (size_t words = std::min<size_t>(2, arguments.size()); words >= 1; --words) {
+    const std::string name = words == 2 ? arguments[0] + " " + arguments[1] : arguments[0];
+    const auto found = std::find_if(commands.begin(), commands.end(),
+                                    [&](const Command& c) { return c.name == name; });
+    if (found != commands.end()) {
+      arguments.erase(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(words));
+      return &*found;
+    }
+  }
+  return nullptr;
+}
+
+bool is_prefix(const std::string& word, std::span<const Command> commands) {
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const Command& c) { return c.name.starts_with(word + " "); });
+}
+
+[[noreturn]] void fail_unknown_command(const std::vector<std::string>& arguments,
+                                       std::span<const Command> commands) {
+  std::string word = arguments[0];
+  std::vector<std::string_view> names;
+  for (const Command& c : commands) names.push_back(c.name);
+  if (is_prefix(word, commands)) {
+    if (arguments.size() == 1 || arguments[1].starts_with("-")) {
+      throw UsageError(fmt::format("{}: which one? see lathe {} --help", word, word));
+    }
+    word += " " + arguments[1];
+  }
+  throw UsageError(fmt::format("{}: unknown command{}", word, suggestion(word, names, "lathe ")));
+}
+
+std::string describe(const Setting& setting, const Settings& defaults) {
+  std::string text(setting.help);
+  const std::string value = value_text(defaults, setting);
+  if (!setting.automatic.empty()) {
+    text += fmt::format(" [auto: {}]", setting.automatic);
+  } else if (!value.empty() && !(setting.is_switch() && value == "false")) {
+    text += fmt::format(" [{}]", value);
+  }
+  return text;
+}
+
+// Shows --json,--no-json{false} as --[no-]json.
+class HelpFormatter final : public CLI::Formatter {
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    if (name.ends_with("{false}")) name = "--[no-]" + name.substr(2, name.find(',') - 2);
+    return name;
+  }
+};
+
+// One CLI11 application per command: it splits the arguments and writes the help; values stay text.
+class Flags {
+ public:
+  explicit Flags(const Command& command)
+      : app_(std::string(command.help), fmt::format("lathe {}", command.name)) {
+    app_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    app_.set_help_flag("-h,--help", "This text")->group("Other");
+    const auto formatter = std::make_shared<HelpFormatter>();
+    formatter->column_width(36);
+    app_.formatter(formatter);
+    const Settings defaults;
+    for (const Setting& setting : all_settings()) {
+      if ((setting.takes & command.takes) == 0) continue;
+      const std::string key(setting.key);
+      const std::string help = describe(setting, defaults);
+      CLI::Option* const option = setting.is_switch()
+                                      ? app_.add_flag(fmt::format("--{0},!--no-{0}", key), help)
+                                      : app_.add_option("--" + key, texts_[key], help);
+      if (!setting.is_switch()) {
+        option->type_name(std::string(setting.choices.empty() ? setting.unit : setting.choices));
+      }
+      option->group(std::string(setting.group));
+      options_[key] = option;
+    }
+    app_.add_option("--config", config_,
+                    "File with `key = value` lines; flags and LATHE_<KEY> come first")
+        ->type_name("FILE")
+        ->group("Other");
+    if (command.max_words > 0) {
+      app_.add_option("words", words_, std::string(command.words))->type_name("")->expected(0, 64);
+    }
+    app_.allow_extras();
+  }
+
+  /// The help text if that was asked for.
+  std::optional<std::string> parse(std::vector<std::string> arguments) {
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    try {
+      app_.parse(std::move(arguments));
+    } catch (const CLI::CallForHelp&) {
+      return app_.help();
+    } catch (const CLI::ParseError& e) {
+      throw UsageError(e.what());
+    }
+    for (const std::string& extra : app_.remaining()) fail_extra(extra);
+    return std::nullopt;
+  }
+
+  SettingSources sources() const {
+    SettingSources sources;
+    for (const auto& [key, option] : options_) {
+      if (option->count() > 0) sources.flags[key] = option->results().back();
+    }
+    sources.config_path = config_;
+    return sources;
+  }
+  const std::vector<std::string>& words() const { return words_; }
+
+ private:
+  [[noreturn]] void fail_extra(const std::string& extra) const {
+    if (!extra.starts_with("-")) throw UsageError(fmt::format("unexpected argument \"{}\"", extra));
+    const std::string flag = extra.substr(0, extra.find('='));
+    std::vector<std::string_view> keys = {"config", "help"};
+    for (const auto& [key, option] : options_) keys.push_back(key);
+    const size_t dashes = flag.find_first_not_of('-');
+    const std::string word = dashes == std::string::npos ? "" : flag.substr(dashes);
+    throw UsageError(fmt::format("{}: unknown flag{}", flag, suggestion(word, keys, "--")));
+  }
+
+  CLI::App app_;
+  std::map<std::string, std::string, std::less<>> texts_;
+  std::map<std::string, CLI::Option*, std::less<>> options_;
+  std::string config_;
+  std::vector<std::string> words_;
+};
+
+}  // namespace
+
+CommandLine parse_command_line(std::vector<std::string> arguments,
+                               std::span<const Command> commands,
+                               const char* (*environment)(const char*)) {
+  if (arguments.empty()) throw UsageError("no command given; see lathe --help");
+  if (arguments[0] == "--version") return {nullptr, {}, fmt::format("lathe {}\n", version())};
+  if (arguments[0] == "help") {
+    arguments.erase(arguments.begin());
+    arguments.push_back("--help");
+  }
+  if (arguments[0] == "--help" || arguments[0] == "-h")
+    return {nullptr, {}, overview(commands, "")};
+  const std::string first = arguments[0];
+  const Command* const command = take_command(arguments, commands);
+  if (!command) {
+    const bool help = arguments.size() == 2 && (arguments[1] == "--help" || arguments[1] == "-h");
+    if (help && is_prefix(first, commands)) return {nullptr, {}, overview(commands, first)};
+    fail_unknown_command(arguments, commands);
+  }
+  Flags flags(*command);
+  if (auto help = flags.parse(std::move(arguments))) return {nullptr, {}, std::move(*help)};
+  if (flags.words().size() < command->min_words || flags.words().size() > command->max_words) {
+    throw UsageError(fmt::format("expected {}", command->words));
+  }
+  SettingSources sources = flags.sources();
+  sources.environment = environment;
+  return {command, {merge_settings(sources, command->takes), flags.words()}, {}};
+}
+
+}  // namespace lathe::cli

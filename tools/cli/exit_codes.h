@@ -1,0 +1,40 @@
+// The exit codes of `lathe`, and the exception that carries one. main.cpp maps every other
+// exception.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace lathe::cli {
+
+enum class ExitCode : int {
+  kDone = 0,
+  kError = 1,          // anything without a code of its own: a full disk, a closed stdout
+  kUsage = 2,          // a flag, an environment variable, a config file
+  kData = 3,           // a data set or weights file that is missing or not what it should be
+  kDevice = 4,         // a device or driver that is missing or not supported
+  kOutOfMemory = 5,    // of any kind
+  kDiverged = 6,       // the loss is no longer a number
+  kCheckFailed = 7,    // gradcheck, data verify, a target accuracy
+  kInterrupted = 130,  // SIGINT, after saving
+  kTerminated = 143,   // SIGTERM, after saving
+};
+
+/// Ends the command with `code`; what() becomes the one line on stderr.
+class CommandError : public std::runtime_error {
+ public:
+  CommandError(ExitCode code, const std::string& message)
+      : std::runtime_error(message), code_(code) {}
+  ExitCode code() const noexcept { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+/// A mistake in the call.
+class UsageError : public CommandError {
+ public:
+  explicit UsageError(const std::string& message) : CommandError(ExitCode::kUsage, message) {}
+};
+
+}  // namespace lathe::cli

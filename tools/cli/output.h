@@ -1,0 +1,66 @@
+// What the command prints: results on stdout, everything else on stderr and in the run's log file.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "lathe/tools/cli/row.h"
+
+namespace lathe::cli {
+
+/// Makes sure that descriptors 0 to 2 are open, so that no file of ours gets one of them: writing
+/// to a stdout that was closed keeps failing. Ignores SIGPIPE. The first thing main does.
+void prepare_standard_streams();
+
+/// Writes all of `text` to a descriptor.   throws: CommandError (kError) naming `what` and the
+/// cause.
+void write_all(int descriptor, std::string_view text, std::string_view what);
+
+/// Writes to stderr; that nobody reads it is no error.
+void write_stderr(std::string_view text) noexcept;
+
+/// Results. A stdout that does not take them (closed, a full disk) throws CommandError (kError) at
+/// once, and training then saves and ends.
+class Output {
+ public:
+  /// `json`: rows only, texts are left out. `quiet`: only results.
+  explicit Output(bool json) : json_(json) {}
+
+  bool json() const { return json_; }
+  /// A line for people; not with --json.
+  void text(std::string_view line) const;
+  /// A line for programs; only with --json.
+  void row(const Row& row) const;
+
+ private:
+  bool json_;
+};
+
+/// Remarks: a line each, on stderr and (with the time) in a log file.
+class Log {
+ public:
+  explicit Log(bool quiet) : quiet_(quiet) {}
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  /// Writes to this file too, from now on.   throws: FileError.
+  void open(const std::filesystem::path& path);
+  void line(std::string_view text);
+  /// Also with --quiet.
+  void warning(std::string_view text);
+  /// Called before each line: takes a progress bar off the terminal.
+  void before_line(std::function<void()> hook) { before_line_ = std::move(hook); }
+
+ private:
+  void write_file(std::string_view text);
+
+  bool quiet_;
+  std::FILE* file_ = nullptr;
+  std::function<void()> before_line_;
+};
+
+}  // namespace lathe::cli

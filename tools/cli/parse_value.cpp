@@ -1,0 +1,118 @@
+#include "lathe/tools/cli/parse_value.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+
+namespace lathe::cli {
+namespace {
+
+template <class T>
+T parse_whole(std::string_view name, std::string_view text, const char* what) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc::result_out_of_range) {
+    throw UsageError(fmt::format("{}: {} is out of range", name, text));
+  }
+  if (error != std::errc{} || stop != end) {
+    throw UsageError(fmt::format("{}: expected {}, got \"{}\"", name, what, text));
+  }
+  return value;
+}
+
+// Optimal string alignment distance: three rows of the usual table.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) above[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replace = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, replace});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    before.swap(above);
+    above.swap(row);
+  }
+  return above[b.size()];
+}
+
+}  // namespace
+
+int64_t parse_integer(std::string_view name, std::string_view text, int64_t min, int64_t max) {
+  const auto value = parse_whole<int64_t>(name, text, "a whole number");
+  if (value < min || value > max) {
+    throw UsageError(fmt::format(
+        "{}: expected {}, got {}", name,
+        max == INT64_MAX ? fmt::format("{} or more", min) : fmt::format("{} to {}", min, max),
+        value));
+  }
+  return value;
+}
+
+double parse_number(std::string_view name, std::string_view text, double min, double max) {
+  const auto value = parse_whole<double>(name, text, "a number");
+  if (!std::isfinite(value)) {
+    throw UsageError(fmt::format("{}: expected a finite number, got {}", name, text));
+  }
+  if (value < min || value > max) {
+    throw UsageError(fmt::format(
+        "{}: expected {}, got {}", name,
+        std::isinf(max) ? fmt::format("{} or more", min) : fmt::format("{} to {}", min, max),
+        text));
+  }
+  return value;
+}
+
+bool parse_switch(std::string_view name, std::string_view text) {
+  for (const std::string_view yes : {"true", "on", "yes", "1"}) {
+    if (text == yes) return true;
+  }
+  for (const std::string_view no : {"false", "off", "no", "0"}) {
+    if (text == no) return false;
+  }
+  throw UsageError(fmt::format("{}: expected true or false, got \"{}\"", name, text));
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    std::string_view part = text.substr(0, comma);
+    while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
+    while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
+    parts.emplace_back(part);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return parts;
+}
+
+std::string number_text(double value) { return fmt::format("{}", value); }
+
+std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
+  std::string_view best;
+  size_t best_distance = word.size() / 2 + 1;
+  for (const std::string_view candidate : candidates) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return std::string(best);
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string_view>& candidates,
+                       std::string_view prefix) {
+  const std::string near = nearest(word, candidates);
+  return near.empty() ? "" : fmt::format("; did you mean {}{}?", prefix, near);
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,59 @@
+// Progress of training and evaluation: one line that is drawn again on a terminal, a line now and
+// then elsewhere. The texts are pure functions of what is shown.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lathe::cli {
+
+struct ProgressState {
+  std::string label;            // "epoch 3/10", "val"
+  int64_t done = 0, total = 0;  // steps of this pass
+  double loss = 0, accuracy = 0;
+  double lr = -1;  // negative: not shown
+  double images_per_second = 0;
+  double eta_seconds = 0;  // until the end of the run
+};
+
+/// "0:07", "12:34", "1:02:03"; "?" for what is not known.
+std::string duration_text(double seconds);
+/// "986", "12.3k".
+std::string rate_text(double images_per_second);
+
+/// One line of at most `width` columns; the bar takes what room the numbers leave.
+std::string bar_text(const ProgressState& state, int width, bool colour);
+/// The same without a bar, for a log.
+std::string plain_text(const ProgressState& state);
+
+enum class ProgressMode { kBar, kPlain, kNone };
+
+/// "auto" is a bar where stderr is a terminal (and not TERM=dumb) and lines elsewhere.
+ProgressMode progress_mode(std::string_view setting, bool is_terminal, const char* term);
+/// Colour: on a terminal, unless NO_COLOR is set to anything.
+bool wants_colour(bool is_terminal, const char* no_color);
+
+/// Draws to stderr, at most ten times a second as a bar and every ten seconds as lines.
+class Progress {
+ public:
+  Progress(std::string_view setting, bool quiet);
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(const ProgressState& state);
+  /// Takes the bar off the terminal.
+  void clear();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  ProgressMode mode_;
+  bool colour_;
+  bool drawn_ = false;
+  Clock::time_point next_;
+};
+
+}  // namespace lathe::cli

@@ -1,0 +1,56 @@
+#include "lathe/tools/cli/row.h"
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "lathe/tools/cli/parse_value.h"
+
+namespace lathe::cli {
+namespace {
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + '"';
+}
+
+std::string csv_field(bool value) { return value ? "true" : "false"; }
+std::string csv_field(int64_t value) { return std::to_string(value); }
+std::string csv_field(double value) { return std::isfinite(value) ? number_text(value) : ""; }
+
+template <class F>
+std::string joined(const Row& row, F field) {
+  std::string line;
+  for (const auto& entry : row.values()) {
+    if (&entry != row.values().data()) line += ',';
+    line += field(entry);
+  }
+  return line;
+}
+
+}  // namespace
+
+std::string to_json(const Row& row, int indent) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : row.values()) {
+    std::visit([&, &key = name](const auto& v) { object[key] = v; }, value);
+  }
+  return object.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string csv_header(const Row& row) {
+  return joined(row, [](const auto& entry) { return csv_field(entry.first); });
+}
+
+std::string csv_line(const Row& row) {
+  return joined(row, [](const auto& entry) {
+    return std::visit([](const auto& v) { return csv_field(v); }, entry.second);
+  });
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,102 @@
+#include "lathe/tools/cli/run_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/output.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+void make_folders(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  LATHE_CHECK(FileError, !error, path.string(), ": cannot make the run folder: ", error.message());
+}
+
+int open_new(const std::string& path) {
+  const int descriptor =
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+  LATHE_CHECK(FileError, descriptor >= 0, path, ": cannot be made: ", std::strerror(errno));
+  return descriptor;
+}
+
+}  // namespace
+
+Row metrics_row(const Metrics& m) {
+  return Row()
+      .add("epoch", m.epoch)
+      .add("step", m.step)
+      .add("split", m.split)
+      .add("loss", m.loss)
+      .add("accuracy", m.accuracy)
+      .add("lr", m.lr)
+      .add("images_per_second", m.images_per_second)
+      .add("schema", kMetricsSchema);
+}
+
+fs::path make_run_folder(const std::string& requested, const std::string& name,
+                         const std::string& date) {
+  if (!requested.empty()) {
+    const fs::path folder(requested);
+    for (const char* file : {"config.toml", "metrics.jsonl", "metrics.csv", "last.safetensors"}) {
+      if (fs::exists(folder / file)) {
+        throw UsageError(fmt::format("--run-dir: {} already holds a run ({})", requested, file));
+      }
+    }
+    make_folders(folder);
+    return folder;
+  }
+  make_folders("runs");
+  for (int n = 1;; ++n) {
+    const fs::path folder = fs::path("runs") / fmt::format("{}-{}-{}", name, date, n);
+    std::error_code error;
+    if (fs::create_directory(folder, error)) return folder;  // only one process gets true
+    LATHE_CHECK(FileError, !error || error == std::errc::file_exists, folder.string(),
+                ": cannot make the run folder: ", error.message());
+  }
+}
+
+MetricsFiles::MetricsFiles(const fs::path& folder)
+    : jsonl_path_((folder / "metrics.jsonl").string()),
+      csv_path_((folder / "metrics.csv").string()) {
+  jsonl_ = open_new(jsonl_path_);
+  try {
+    csv_ = open_new(csv_path_);
+  } catch (...) {
+    close(jsonl_);
+    throw;
+  }
+}
+
+MetricsFiles::~MetricsFiles() {
+  close(jsonl_);
+  close(csv_);
+}
+
+void MetricsFiles::add(const Row& row) {
+  write_all(jsonl_, to_json(row) + "\n", jsonl_path_);
+  const bool first = lseek(csv_, 0, SEEK_END) == 0;
+  write_all(csv_, (first ? csv_header(row) + "\n" : "") + csv_line(row) + "\n", csv_path_);
+}
+
+std::string today() {
+  char text[16];
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  std::strftime(text, sizeof text, "%Y%m%d", localtime_r(&now, &local));
+  return text;
+}
+
+}  // namespace lathe::cli

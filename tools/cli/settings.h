@@ -1,0 +1,127 @@
+// Settings: everything that can be said to `lathe`, in one table. A row is at once a flag
+// (--batch-size), a key of a config file (batch-size) and an environment variable
+// (LATHE_BATCH_SIZE). Where values come from and who wins: settings_sources.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace lathe::cli {
+
+/// An absent optional is "auto": recipe.h fills it in.
+struct Settings {
+  // data
+  std::optional<std::string> dataset;
+  std::string data_root;
+  bool download = false;
+  int64_t synthetic_size = 10'000;
+  std::optional<std::string> augment;
+  std::optional<int64_t> image_size;
+  std::string split = "test";
+  std::string index = "0:16";
+  // loading
+  std::optional<int64_t> workers;
+  int64_t prefetch_factor = 2;
+  bool drop_last = false;
+  // model
+  std::optional<std::string> model;
+  std::string stem = "cifar";
+  std::string weights;
+  int64_t classes = 10;
+  int64_t in_channels = 3;
+  // optimisation
+  std::string optimizer = "sgd";
+  std::optional<double> lr;
+  double momentum = 0.9;
+  bool nesterov = true;
+  std::optional<double> weight_decay;
+  bool no_decay_norm = false;
+  std::string scheduler = "cosine";
+  int64_t step_size = 30;
+  std::string milestones;
+  double gamma = 0.1;
+  std::optional<double> warmup_epochs;
+  double label_smoothing = 0;
+  double clip_grad_norm = 0;
+  std::optional<int64_t> epochs;
+  int64_t max_steps = 0;
+  std::optional<int64_t> batch_size;
+  int64_t accumulate = 1;
+  // speed
+  std::string device = "auto";
+  std::optional<int64_t> threads;
+  bool conv_exact = false;
+  bool deterministic = false;
+  std::string layout = "nchw";
+  // run
+  int64_t seed = 0;
+  std::string run_dir;
+  int64_t eval_every = 1;
+  int64_t log_every = 50;
+  double target_acc = 0;
+  double time_limit = 0;
+  bool dry_run = false;
+  std::string confusion;
+  // output
+  std::string progress = "auto";
+  bool json = false;
+  bool quiet = false;
+
+  bool operator==(const Settings&) const = default;
+};
+
+/// The commands that take settings, as bits.
+enum Takes : unsigned {
+  kTrain = 1,
+  kEval = 2,
+  kPredict = 4,
+  kSummary = 8,
+  kBenchStep = 16,
+  kBenchOp = 32,
+  kBenchLoader = 64,
+  kInfo = 128,
+  kDataFetch = 256,
+  kDataVerify = 512,
+  kGradcheck = 1024,
+};
+
+struct Setting {
+  using Target =
+      std::variant<bool Settings::*, int64_t Settings::*, double Settings::*,
+                   std::string Settings::*, std::optional<int64_t> Settings::*,
+                   std::optional<double> Settings::*, std::optional<std::string> Settings::*>;
+
+  std::string_view key;    // "batch-size"
+  std::string_view group;  // heading in --help
+  Target target;
+  unsigned takes;                   // commands, of Takes
+  std::string_view choices = {};    // "sgd|adam": nothing else is allowed
+  std::string_view unit = {};       // what stands for the value in --help
+  double min = 0, max = 1e300;      // of a number
+  std::string_view automatic = {};  // what an absent optional stands for, for --help
+  std::string_view help;
+
+  bool is_switch() const { return std::holds_alternative<bool Settings::*>(target); }
+};
+
+std::span<const Setting> all_settings();
+
+/// The row of a key; '_' counts as '-'. Null if there is none.
+const Setting* find_setting(std::string_view key);
+
+/// "LATHE_BATCH_SIZE".
+std::string environment_name(const Setting& setting);
+
+/// Sets a value from its text; `name` is how errors call the place it stands at.   throws:
+/// UsageError.
+void assign(Settings& settings, const Setting& setting, std::string_view name,
+            std::string_view text);
+
+/// The value as text that assign() reads back; "auto" for an absent optional.
+std::string value_text(const Settings& settings, const Setting& setting);
+
+}  // namespace lathe::cli

@@ -1,0 +1,45 @@
+#include "lathe/tools/cli/settings_sources.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/config_file.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/parse_value.h"
+
+namespace lathe::cli {
+namespace {
+
+void assign_config(Settings& settings, const std::string& path, unsigned takes) {
+  for (const ConfigEntry& entry : read_config(path)) {
+    const std::string name = fmt::format("{}:{}: {}", path, entry.line, entry.key);
+    const Setting* const setting = find_setting(entry.key);
+    if (!setting) {
+      std::vector<std::string_view> keys;
+      for (const Setting& s : all_settings()) keys.push_back(s.key);
+      throw UsageError(fmt::format("{}: unknown key{}", name, suggestion(entry.key, keys)));
+    }
+    Settings other;
+    assign((setting->takes & takes) != 0 ? settings : other, *setting, name, entry.value);
+  }
+}
+
+}  // namespace
+
+Settings merge_settings(const SettingSources& sources, unsigned takes) {
+  Settings settings;
+  if (!sources.config_path.empty()) assign_config(settings, sources.config_path, takes);
+  for (const Setting& setting : all_settings()) {
+    if ((setting.takes & takes) == 0) continue;
+    const std::string variable = environment_name(setting);
+    const char* const value = sources.environment ? sources.environment(variable.c_str()) : nullptr;
+    if (value && *value) assign(settings, setting, variable, value);
+  }
+  for (const auto& [key, text] : sources.flags) {
+    assign(settings, *find_setting(key), "--" + key, text);
+  }
+  return settings;
+}
+
+}  // namespace lathe::cli

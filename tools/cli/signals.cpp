@@ -1,0 +1,48 @@
+#include "lathe/tools/cli/signals.h"
+
+#include <csignal>
+
+namespace lathe::cli {
+namespace {
+
+volatile std::sig_atomic_t g_asked = 0;
+
+// SA_RESETHAND has put the default back for this signal; the other one gets it here, so that a
+// second signal of either kind ends the process.
+void note(int signal) {
+  g_asked = signal;
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  // A command that was started with the signal ignored (nohup, a background job) keeps ignoring it.
+  struct sigaction before {};
+  if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) return;
+  action.sa_handler = handler;
+  action.sa_flags = handler == SIG_DFL ? 0 : static_cast<int>(SA_RESETHAND | SA_RESTART);
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+StopRequests::StopRequests() {
+  g_asked = 0;
+  handle(SIGINT, note);
+  handle(SIGTERM, note);
+}
+
+StopRequests::~StopRequests() {
+  handle(SIGINT, SIG_DFL);
+  handle(SIGTERM, SIG_DFL);
+}
+
+int StopRequests::asked() noexcept { return g_asked; }
+
+ExitCode exit_code_of_signal(int signal) {
+  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+}
+
+}  // namespace lathe::cli

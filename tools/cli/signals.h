@@ -1,0 +1,23 @@
+// Ctrl-C and SIGTERM: the first asks to stop after the step, the second stops at once.
+#pragma once
+
+#include "lathe/tools/cli/exit_codes.h"
+
+namespace lathe::cli {
+
+/// While it lives, SIGINT and SIGTERM are taken as requests. One at a time.
+class StopRequests {
+ public:
+  StopRequests();
+  ~StopRequests();
+  StopRequests(const StopRequests&) = delete;
+  StopRequests& operator=(const StopRequests&) = delete;
+
+  /// The signal that asked to stop, or 0.
+  static int asked() noexcept;
+};
+
+/// 130 for SIGINT, 143 for SIGTERM.
+ExitCode exit_code_of_signal(int signal);
+
+}  // namespace lathe::cli
