@@ -1,0 +1,309 @@
+// Values of the elementwise ops: formulas, NaN and infinities, promotion, broadcasting, layouts,
+// errors.
+#include <cmath>
+#include <limits>
+
+#include "compare.h"
+#include "lathe/core/half.h"
+#include "lathe/ops/inplace.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
+
+using namespace lathe;
+using namespace lathe::test;
+using doctest::Contains;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct UnaryCase {
+  const char* op;
+  Tensor (*f)(const Tensor&);
+  double (*reference)(double);
+};
+Tensor leaky(const Tensor& x) { return leaky_relu(x, 0.25); }
+Tensor elu2(const Tensor& x) { return elu(x, 2.0); }
+Tensor exact_gelu(const Tensor& x) { return gelu(x); }
+Tensor clamp2(const Tensor& x) { return clamp(x, -0.5, 0.75); }
+Tensor softplus1(const Tensor& x) { return softplus(x); }
+
+// clang-format off
+const UnaryCase kCases[] = {
+    {"neg", neg, [](double x) { return -x; }},
+    {"abs", abs, [](double x) { return std::fabs(x); }},
+    {"square", square, [](double x) { return x * x; }},
+    {"sign", sign, [](double x) { return std::isnan(x) ? x : (x > 0) - (x < 0) + 0.0; }},
+    {"floor", floor, [](double x) { return std::floor(x); }},
+    {"ceil", ceil, [](double x) { return std::ceil(x); }},
+    {"round", round, [](double x) { return std::nearbyint(x); }},
+    {"trunc", trunc, [](double x) { return std::trunc(x); }},
+    {"exp", exp, [](double x) { return std::exp(x); }},
+    {"expm1", expm1, [](double x) { return std::expm1(x); }},
+    {"log", log, [](double x) { return std::log(x); }},
+    {"log1p", log1p, [](double x) { return std::log1p(x); }},
+    {"log2", log2, [](double x) { return std::log2(x); }},
+    {"sqrt", sqrt, [](double x) { return std::sqrt(x); }},
+    {"rsqrt", rsqrt, [](double x) { return 1 / std::sqrt(x); }},
+    {"reciprocal", reciprocal, [](double x) { return 1 / x; }},
+    {"sin", sin, [](double x) { return std::sin(x); }},
+    {"cos", cos, [](double x) { return std::cos(x); }},
+    {"tanh", tanh, [](double x) { return std::tanh(x); }},
+    {"sigmoid", sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"erf", erf, [](double x) { return std::erf(x); }},
+    {"relu", relu, [](double x) { return std::isnan(x) ? x : std::fmax(x, 0); }},
+    {"leaky_relu", leaky, [](double x) { return x > 0 ? x : 0.25 * x; }},
+    {"elu", elu2, [](double x) { return x > 0 ? x : 2 * std::expm1(x); }},
+    {"gelu", exact_gelu, [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); }},
+    {"silu", silu, [](double x) { return x / (1 + std::exp(-x)); }},
+    {"softplus", softplus1, [](double x) { return x > 20 ? x : std::log1p(std::exp(x)); }},
+    {"clamp", clamp2, [](double x) { return std::isnan(x) ? x : std::fmin(std::fmax(x, -0.5), 0.75); }},
+};
+// clang-format on
+
+std::vector<double> mapped(const Tensor& x, double (*f)(double)) {
+  std::vector<double> out = x.to_vector<double>();
+  for (double& v : out) v = f(v);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("unary ops: equal the formula for every floating dtype and layout") {
+  for (const UnaryCase& c : kCases) {
+    for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
+      const Tensor x = (randn({5, 7}, {.dtype = kF64}) * 2.0).to(dtype);
+      for (const Layout& layout : layouts()) {
+        const std::string text =
+            difference(c.f(layout.apply(x)), mapped(x, c.reference), tolerance_of(dtype));
+        CHECK_MESSAGE(text.empty(), c.op, " ", layout.name, ": ", text);
+      }
+    }
+    CHECK(c.f(zeros({0, 3})).shape() == Shape{0, 3});
+    CHECK(c.f(full({}, 0.25)).ndim() == 0);
+  }
+}
+
+TEST_CASE("unary ops: NaN stays NaN everywhere") {
+  for (const UnaryCase& c : kCases) {
+    CHECK_MESSAGE(std::isnan(c.f(tensor(kNaN)).item<double>()), c.op);
+  }
+}
+
+TEST_CASE("unary ops: extremes do not overflow on the way") {
+  const Tensor x = tensor({-1000.0, 1000.0, -kInf, kInf});
+  CHECK(difference(sigmoid(x), {0, 1, 0, 1}, 0).empty());
+  CHECK(difference(tanh(x), {-1, 1, -1, 1}, 0).empty());
+  CHECK(difference(softplus(x), {0, 1000, 0, kInf}, 0).empty());
+  CHECK(difference(isnan(tensor({kNaN, kInf, 1.0})), {1, 0, 0}, 0).empty());
+  CHECK(difference(isinf(tensor({kNaN, -kInf, 1.0})), {0, 1, 0}, 0).empty());
+  CHECK(difference(isfinite(tensor({kNaN, -kInf, 1.0})), {0, 0, 1}, 0).empty());
+}
+
+TEST_CASE("unary ops: integers keep their dtype or become the default one") {
+  const Tensor i = tensor({-2, 0, 3});
+  CHECK(abs(i).dtype() == kI32);
+  CHECK(relu(i).to_vector<int>() == std::vector<int>{0, 0, 3});
+  CHECK(exp(i).dtype() == kF32);
+  CHECK(clamp(i, -1, 1).to_vector<int>() == std::vector<int>{-1, 0, 1});
+  CHECK(clamp(i, -0.5, 0.5).dtype() == kF32);
+  CHECK(floor(i).dtype() == kI32);
+  CHECK_THROWS_WITH_AS(neg(tensor({true})), Contains("neg: not defined for bool"), DTypeError);
+  CHECK_THROWS_AS(clamp(i, {}), ValueError);
+}
+
+TEST_CASE("unary ops: subgradients at the kinks") {
+  const auto slope = [](auto f, double at) {
+    const Tensor x = tensor(at).requires_grad_();
+    f(x).backward();
+    return x.grad().item<double>();
+  };
+  CHECK(slope([](const Tensor& x) { return relu(x); }, 0) == 0);
+  CHECK(slope([](const Tensor& x) { return abs(x); }, 0) == 0);
+  CHECK(slope([](const Tensor& x) { return sqrt(x); }, 0) == kInf);
+  CHECK(slope([](const Tensor& x) { return clamp(x, 0.0, 1.0); }, 0) == 1);
+  CHECK(slope([](const Tensor& x) { return clamp(x, 0.0, 1.0); }, 1) == 1);
+  CHECK(slope([](const Tensor& x) { return pow(x, 0); }, 0) == 0);
+  CHECK(slope([](const Tensor& x) { return pow(x, 2); }, 0) == 0);
+  CHECK(slope([](const Tensor& x) { return maximum(x, tensor(2.0)); }, 2) == 0.5);
+  CHECK(slope([](const Tensor& x) { return minimum(x, tensor(2.0)); }, 2) == 0.5);
+}
+
+TEST_CASE("binary ops: equal the formula with broadcasting, for every layout") {
+  const Tensor a = randn({2, 3, 4}, {.dtype = kF64}), b = rand({3, 1}, {.dtype = kF64}) + 0.5;
+  const std::vector<double> av = a.to_vector<double>(), bv = b.to_vector<double>();
+  struct Case {
+    const char* op;
+    Tensor (*f)(const Tensor&, const Tensor&);
+    double (*reference)(double, double);
+  };
+  const Case cases[] = {
+      {"add", add, [](double p, double q) { return p + q; }},
+      {"sub", sub, [](double p, double q) { return p - q; }},
+      {"mul", mul, [](double p, double q) { return p * q; }},
+      {"div", div, [](double p, double q) { return p / q; }},
+      {"maximum", maximum, [](double p, double q) { return std::fmax(p, q); }},
+      {"minimum", minimum, [](double p, double q) { return std::fmin(p, q); }},
+      {"eq", eq, [](double p, double q) { return p == q ? 1.0 : 0.0; }},
+      {"lt", lt, [](double p, double q) { return p < q ? 1.0 : 0.0; }},
+      {"ge", ge, [](double p, double q) { return p >= q ? 1.0 : 0.0; }},
+  };
+  for (const Case& c : cases) {
+    std::vector<double> want;
+    for (size_t i = 0; i < av.size(); ++i) want.push_back(c.reference(av[i], bv[i / 4 % 3]));
+    for (const Layout& layout : layouts()) {
+      const std::string text = difference(c.f(layout.apply(a), layout.apply(b)), want, 0);
+      CHECK_MESSAGE(text.empty(), c.op, " ", layout.name, ": ", text);
+    }
+  }
+  CHECK(add(zeros({0, 3}), ones({1})).shape() == Shape{0, 3});
+  CHECK((tensor(2) + tensor(3)).item<int>() == 5);
+}
+
+TEST_CASE("binary ops: NaN propagates through maximum and minimum, and compares false") {
+  const Tensor a = tensor({kNaN, 1.0}), b = tensor({1.0, kNaN});
+  CHECK(difference(maximum(a, b), {kNaN, kNaN}, 0).empty());
+  CHECK(difference(minimum(a, b), {kNaN, kNaN}, 0).empty());
+  CHECK(difference(eq(a, a), {0, 1}, 0).empty());
+  CHECK(difference(ne(a, a), {1, 0}, 0).empty());
+}
+
+TEST_CASE("binary ops: promotion follows PyTorch's table") {
+  const auto result = [](DType a, DType b) {
+    return (ones({2}, {.dtype = a}) * ones({2}, {.dtype = b})).dtype();
+  };
+  CHECK(result(kBool, kU8) == kU8);
+  CHECK(result(kU8, kI8) == kI16);
+  CHECK(result(kI8, kI64) == kI64);
+  CHECK(result(kI64, kF16) == kF16);
+  CHECK(result(kF16, kBF16) == kF32);
+  CHECK(result(kBF16, kF32) == kF32);
+  CHECK(result(kF32, kF64) == kF64);
+  // Scalars and 0-d tensors raise the category, not the width.
+  CHECK((ones({2}, {.dtype = kF16}) + 1.0).dtype() == kF16);
+  CHECK((ones({2}, {.dtype = kI8}) + 1000).dtype() == kI8);
+  CHECK((ones({2}, {.dtype = kI64}) + 0.5).dtype() == kF32);
+  CHECK((ones({2}, {.dtype = kBool}) + 1).dtype() == kI64);
+  CHECK((ones({2}) + tensor(1.0)).dtype() == kF32);
+  CHECK((ones({2}, {.dtype = kI32}) + tensor(1.0)).dtype() == kF64);
+  CHECK((tensor({1, 2}) / tensor({2, 4})).dtype() == kF32);
+  CHECK(lt(tensor({1}), tensor({1.5f})).dtype() == kBool);
+}
+
+TEST_CASE("binary ops: shapes that do not broadcast are named") {
+  CHECK_THROWS_WITH_AS(ones({2, 3}) + ones({4}),
+                       Contains("add: shapes [2,3] and [4] do not broadcast"), ShapeError);
+  CHECK_THROWS_AS(zeros({0}) + ones({2}), ShapeError);
+  CHECK_THROWS_AS(tensor({true}) - tensor({true}), DTypeError);
+}
+
+TEST_CASE("pow: integers, and gradients at zero") {
+  CHECK(pow(tensor({2, 3, -1}), tensor({10, 0, -3})).to_vector<int>() ==
+        std::vector<int>{1024, 1, -1});
+  const Tensor a = tensor({0.0, 0.0}).requires_grad_(), b = tensor({0.0, 2.0}).requires_grad_();
+  pow(a, b).sum().backward();
+  CHECK(difference(a.grad(), {0, 0}, 0).empty());
+  CHECK(difference(b.grad(), {0, 0}, 0).empty());
+}
+
+TEST_CASE("casts: round to nearest even, truncate, saturate to infinity") {
+  CHECK(tensor({65519.f, 65520.f, 2.98023e-8f}).to(kF16).to_vector<float>() ==
+        std::vector<float>{65504.f, std::numeric_limits<float>::infinity(), 0.f});
+  CHECK(tensor({-1.9, 2.9}).to(kI32).to_vector<int>() == std::vector<int>{-1, 2});
+  CHECK(tensor({0.0, 0.3, kNaN}).to(kBool).to_vector<int>() == std::vector<int>{0, 1, 1});
+  CHECK(tensor({300, -1}).to(kU8).to_vector<int>() == std::vector<int>{44, 255});
+}
+
+TEST_CASE("in-place ops: results equal the plain ops, and wrong operands change nothing") {
+  const Tensor x = tensor({1.f, 2.f, 4.f});
+  x.add_(tensor({1.f})).mul_(2.0).sub_(tensor({1.f, 1.f, 1.f})).div_(tensor({3.f, 5.f, 9.f}));
+  CHECK(x.to_vector<float>() == std::vector<float>{1, 1, 1});
+  CHECK(x.version() == 4);
+  CHECK_THROWS_AS(x.add_(ones({2, 3})), ShapeError);
+  CHECK_THROWS_WITH_AS(tensor({1, 2}).add_(0.5), Contains("add_: the result does not fit i32"),
+                       DTypeError);
+  CHECK_THROWS_AS(tensor({1, 2}).div_(2), DTypeError);
+  CHECK(x.version() == 4);
+  const Tensor m = tensor({{1.f, 2.f}, {3.f, 4.f}});
+  m.add_(m.t());  // reads what it writes: as if from a copy
+  CHECK(m.to_vector<float>() == std::vector<float>{2, 5, 5, 8});
+  const Tensor wide = zeros({2, 3});
+  wide.copy_(tensor({1, 2, 3}));
+  CHECK(wide.to_vector<int>() == std::vector<int>{1, 2, 3, 1, 2, 3});
+  CHECK(tensor({5, 6}).fill_(7).to_vector<int>() == std::vector<int>{7, 7});
+}
+
+TEST_CASE("views: share storage, and refuse what strides cannot show") {
+  const Tensor x = arange(24).reshape({2, 3, 4});
+  const Tensor v = x.select(0, 1).slice(1, 0, 4, 2).transpose(0, 1);
+  CHECK(v.to_vector<int>() == std::vector<int>{12, 16, 20, 14, 18, 22});
+  v.zero_();
+  CHECK(x.sum().item<int>() == 276 - (12 + 16 + 20 + 14 + 18 + 22));
+  CHECK(x.version() == v.version());
+  CHECK(x[1][2].to_vector<int>() == std::vector<int>{0, 21, 0, 23});
+  CHECK_THROWS_WITH_AS(x.transpose(0, 2).view({24}), Contains("use reshape"), ShapeError);
+  CHECK(x.transpose(0, 2).reshape({24}).numel() == 24);
+  CHECK(x.transpose(1, 2).view({2, 2, 2, 3}).shape() == Shape{2, 2, 2, 3});
+  CHECK(x.view({-1, 6}).shape() == Shape{4, 6});
+  CHECK_THROWS_AS(x.view({-1, -1}), ShapeError);
+  CHECK_THROWS_AS(x.view({5, -1}), ShapeError);
+  CHECK_THROWS_WITH_AS(zeros({0, 3}).view({-1, 0}), Contains("ambiguous"), ShapeError);
+  CHECK(zeros({0, 3}).view({3, 0, 7}).numel() == 0);
+  CHECK_THROWS_AS(x.select(0, 2), IndexError);
+  CHECK_THROWS_AS(x.narrow(1, 2, 2), IndexError);
+  CHECK_THROWS_AS(x.permute({0, 1, 1}), IndexError);
+  CHECK_THROWS_AS(x.transpose(0, 3), IndexError);
+  CHECK_THROWS_AS(x.expand({2, 3, 5}), ShapeError);
+  CHECK(x.slice(2, -3, 100, 2).shape() == Shape{2, 3, 2});
+  CHECK(tensor(1.f).unsqueeze(0).shape() == Shape{1});
+  CHECK(tensor(1.f).flatten().shape() == Shape{1});
+  CHECK(ones({2, 1, 3}).squeeze(1).shape() == Shape{2, 3});
+  CHECK(split(x, 2, 1).size() == 2);
+  CHECK(split(x, {1, 3}, 2)[1].shape() == Shape{2, 3, 3});
+  CHECK(chunk(x, 3, 2).size() == 2);
+}
+
+TEST_CASE("creation: values, dtypes and errors") {
+  CHECK(arange(5).dtype() == kI64);
+  CHECK(difference(arange(1.0, 0.0, -0.25), {1, 0.75, 0.5, 0.25}, 1e-6).empty());
+  CHECK(arange(3, 3).numel() == 0);
+  CHECK_THROWS_AS(arange(0, 5, -1), ValueError);
+  CHECK_THROWS_AS(arange(0, 5, 0), ValueError);
+  CHECK(difference(linspace(0, 1, 5), {0, 0.25, 0.5, 0.75, 1}, 0).empty());
+  CHECK(difference(eye(2, 3, {}), {1, 0, 0, 0, 1, 0}, 0).empty());
+  CHECK(full({2}, true).dtype() == kBool);
+  CHECK(tensor({{1, 2}, {3, 4}}).shape() == Shape{2, 2});
+  CHECK_THROWS_AS(tensor({{1, 2}, {3}}), ShapeError);
+  CHECK_THROWS_AS(zeros({-1}), ShapeError);
+  CHECK_THROWS_AS(zeros({int64_t{1} << 40, int64_t{1} << 40}), ShapeError);
+  CHECK_THROWS_AS(zeros({1, 1, 1, 1, 1, 1, 1, 1, 1}), ShapeError);
+  CHECK_THROWS_AS(zeros({2}, {.device = "cuda:0"}), NoCudaError);
+  const Tensor nhwc = zeros({2, 3, 4, 5}).contiguous(kChannelsLast);
+  CHECK(nhwc.stride(1) == 1);
+  CHECK(empty_like(nhwc).strides() == nhwc.strides());
+  CHECK((nhwc + 1.0).strides() == nhwc.strides());
+}
+
+TEST_CASE("random: a function of the seed, in range, with the right moments") {
+  Generator g(7), h(7);
+  const Tensor u = rand({10000}, {}, &g);
+  CHECK(u.to_vector<float>() == rand({10000}, {}, &h).to_vector<float>());
+  CHECK(u.to_vector<float>() != rand({10000}, {}, &h).to_vector<float>());
+  CHECK(u.mean().item<double>() == doctest::Approx(0.5).epsilon(0.02));  // sd of the mean: 0.003
+  const std::vector<double> n = randn({20000}, {.dtype = kF64}, &g).to_vector<double>();
+  double sum = 0, squares = 0;
+  for (const double v : n) sum += v, squares += v * v;
+  CHECK(std::fabs(sum / 20000) < 0.03);                        // sd 0.007
+  CHECK(squares / 20000 == doctest::Approx(1).epsilon(0.05));  // sd 0.01
+  for (const int64_t v : randint(-3, 5, {1000}, {}, &g).to_vector<int64_t>())
+    CHECK((v >= -3 && v < 5));
+  std::vector<int64_t> p = randperm(100, &g).to_vector<int64_t>();
+  CHECK(p != arange(100).to_vector<int64_t>());
+  std::sort(p.begin(), p.end());
+  CHECK(p == arange(100).to_vector<int64_t>());
+  CHECK_THROWS_AS(randint(3, 3, {1}), ValueError);
+  CHECK_THROWS_AS(rand({2}, {.dtype = kI32}), DTypeError);
+  CHECK_THROWS_AS(bernoulli(tensor({1.5})), ValueError);
+  CHECK(bernoulli(tensor({0.0, 1.0})).to_vector<int>() == std::vector<int>{0, 1});
+}
