@@ -1,55 +1,43 @@
 // Plain files as byte streams; gzip is in inflate_zlib.cpp.
 #include "lathe/data/byte_stream.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <algorithm>
 
 #include "lathe/core/error.h"
+#include "lathe/core/file.h"
 
 namespace lathe::data {
 namespace {
 
 class FileStream final : public ByteStream {
  public:
-  explicit FileStream(const std::filesystem::path& path) : path_(path) {
-    std::error_code error;
-    const auto status = std::filesystem::status(path, error);
-    LATHE_CHECK(FileError, !std::filesystem::is_directory(status), path.string(),
-                ": is a directory, not a file");
-    LATHE_CHECK(FileError, !std::filesystem::exists(status) || is_regular_file(status),
-                path.string(),
-                ": is not a regular file");  // opening a pipe would wait for its writer
-    file_.reset(std::fopen(path.c_str(), "rb"));
-    LATHE_CHECK(FileError, file_ != nullptr, path.string(),
-                ": cannot be opened: ", std::strerror(errno));
-    size_ = std::filesystem::file_size(path, error);
-    LATHE_CHECK(FileError, !error, path.string(), ": size unknown: ", error.message());
-  }
+  explicit FileStream(const std::filesystem::path& path) : file_(path.string()) {}
 
   size_t read(void* out, size_t bytes) override {
-    const size_t got = std::fread(out, 1, bytes, file_.get());
-    LATHE_CHECK(FileError, got == bytes || std::ferror(file_.get()) == 0, path_.string(),
-                ": reading failed: ", std::strerror(errno));
-    return got;
+    const int64_t count = std::min(static_cast<int64_t>(bytes), file_.size() - at_);
+    file_.read(out, count, at_);
+    at_ += count;
+    return static_cast<size_t>(count);
   }
 
-  uint64_t size_bound() const override { return size_; }
+  uint64_t size_bound() const override { return static_cast<uint64_t>(file_.size()); }
 
-  void rewind() { std::rewind(file_.get()); }
+  void rewind() { at_ = 0; }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::filesystem::path path_;
-  std::unique_ptr<std::FILE, Close> file_;
-  uint64_t size_ = 0;
+  InputFile file_;
+  int64_t at_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  // Looked at before it is opened: opening a pipe would wait for its writer.
+  LATHE_CHECK(FileError, !std::filesystem::exists(status) || is_regular_file(status), path.string(),
+              std::filesystem::is_directory(status) ? ": is a directory, not a file"
+                                                    : ": is not a regular file");
   auto file = std::make_unique<FileStream>(path);
   unsigned char magic[2] = {0, 0};
   const bool gzip = file->read(magic, 2) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;

@@ -45,4 +45,7 @@ LATHE_API void read_exact(ByteStream& stream, void* out, size_t bytes,
 std::unique_ptr<ByteStream> inflate(std::unique_ptr<ByteStream> compressed,
                                     const std::filesystem::path& path);
 
+/// False in a build without zlib.
+LATHE_API bool gzip_available();
+
 }  // namespace lathe::data

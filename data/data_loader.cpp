@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lathe/core/error.h"
+#include "lathe/core/log.h"
 #include "lathe/data/epoch_run.h"
 
 namespace lathe::data {
@@ -52,6 +53,9 @@ DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options)
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
   check_options(options_);
+  if (options_.pin_memory && !cuda_is_available())
+    warn_once("DataLoader.pin_memory",
+              "DataLoader: pin_memory is ignored: there is no GPU to copy to");
   options_.sampler = sampler_for(*dataset_, options_);
 }
 

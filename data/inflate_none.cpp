@@ -11,4 +11,6 @@ std::unique_ptr<ByteStream> inflate(std::unique_ptr<ByteStream>,
       ": is gzip, and this build has no zlib (install zlib1g-dev and build again, or gunzip it)");
 }
 
+bool gzip_available() { return false; }
+
 }  // namespace lathe::data

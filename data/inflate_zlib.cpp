@@ -95,4 +95,6 @@ std::unique_ptr<ByteStream> inflate(std::unique_ptr<ByteStream> compressed,
   return std::make_unique<InflateStream>(std::move(compressed), path);
 }
 
+bool gzip_available() { return true; }
+
 }  // namespace lathe::data

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "files.h"
+#include "lathe/core/log.h"
 #include "lathe/data/image_datasets.h"
 
 namespace lathe::data {
@@ -281,6 +282,21 @@ TEST_CASE("loader: options and samplers that do not fit are refused") {
   CHECK(message_of<ValueError>([&] { loader.begin(); }) ==
         "DataLoader: the sampler gave 3 indices, but its size() is 2");
   CHECK_THROWS_AS(loader.set_epoch(-1), ValueError);
+}
+
+TEST_CASE("loader: pin_memory without a GPU is ignored and said once") {
+  if (cuda_is_available()) return;
+  const Probe set(4);
+  std::vector<std::string> said;
+  const LogHandler before =
+      set_log_handler([&](LogLevel, std::string_view text) { said.emplace_back(text); });
+  for (int k = 0; k < 3; ++k) {
+    DataLoader loader(set, {.pin_memory = true});
+    CHECK(indices_of_epoch(loader).size() == 4);
+  }
+  set_log_handler(before);
+  CHECK(said ==
+        std::vector<std::string>{"DataLoader: pin_memory is ignored: there is no GPU to copy to"});
 }
 
 TEST_CASE("loader: prefetch on the CPU gives the loader's batches") {

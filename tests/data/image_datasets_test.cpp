@@ -23,8 +23,8 @@ std::string counting(int n) {
 
 TEST_CASE("image data sets: MNIST files, padded, normalised, with class names") {
   const TempDir root;
-  write_file(root / "mnist/t10k-images-idx3-ubyte", gzip(idx({2, 28, 28}, counting(2 * 784))));
-  write_file(root / "mnist/t10k-labels-idx1-ubyte.gz", gzip(idx({2}, std::string("\x03\x09"))));
+  write_file(root / "mnist/t10k-images-idx3-ubyte", idx({2, 28, 28}, counting(2 * 784)));
+  write_file(root / "mnist/t10k-labels-idx1-ubyte.gz", idx({2}, std::string("\x03\x09")));
   const Mnist set(root.path(),
                   {.train = false, .transform = normalize({0.1307}, {0.3081}), .pad_to = 32});
   CHECK(set.size() == 2);
