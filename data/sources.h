@@ -1,5 +1,5 @@
 // Where the known data sets come from, which files they consist of, and where they lie on this
-// machine. fetch.h brings them here; image_datasets.h reads them.
+// machine. fetch.h brings them here, verify.h compares them, image_datasets.h reads them.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ LATHE_API const DatasetSource& dataset_source(const std::string& name);
 LATHE_API std::vector<std::filesystem::path> data_roots(const std::string& data_root = {});
 
 /// The directory in which all files of the split lie: a root itself, or one of the set's folders
-/// below it. Empty if there is none. Reads names only; see verify_dataset for the content.
+/// below it. Empty if there is none. Reads names only; see verify.h for the content.
 LATHE_API std::optional<std::filesystem::path> find_dataset(const DatasetSource& source,
                                                             const std::string& data_root = {},
                                                             Split split = Split::kAll);
@@ -67,19 +67,5 @@ LATHE_API std::filesystem::path require_dataset(const DatasetSource& source,
 /// `directory`/`name`, or the same with .gz; empty if neither exists.
 LATHE_API std::optional<std::filesystem::path> find_file(const std::filesystem::path& directory,
                                                          const std::string& name);
-
-enum class FileState { kOk, kDiffers, kMissing };
-
-struct FileReport {
-  std::string name;
-  FileState state;
-  std::filesystem::path path;  // empty if missing
-  std::string detail;          // "md5 … instead of …", "truncated after …"; empty if ok
-};
-
-/// Reads every file of the set in `directory` and compares it with the official checksum. Never
-/// throws for the content of a file: that is what the report is for.
-LATHE_API std::vector<FileReport> verify_dataset(const DatasetSource& source,
-                                                 const std::filesystem::path& directory);
 
 }  // namespace lathe::data

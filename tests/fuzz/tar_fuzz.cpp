@@ -1,0 +1,18 @@
+// Tar archives, plain and gzip.
+#include "lathe/data/tar.h"
+#include "lathe/tests/data/files.h"
+#include "lathe/tests/fuzz/fuzz.h"
+
+namespace lathe::fuzz {
+
+std::vector<std::string> seeds() {
+  const std::string plain = data::testing::tar({{"d", "", '5'}, {"d/one", std::string(600, 'x')}});
+  return {plain, data::testing::gzip(plain)};
+}
+
+void feed(const std::string& bytes) {
+  static const data::testing::TempDir directory;
+  data::extract_tar(file_of(bytes), {{"d/one", directory / "one", 4096}});
+}
+
+}  // namespace lathe::fuzz
