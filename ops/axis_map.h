@@ -1,0 +1,51 @@
+// AxisMap: a sparse linear map along one axis, out[i] = sum over taps of weight * in[begin[i] +
+// tap] / divisor[i]. Two of them, for rows and columns, describe average pooling, adaptive pooling,
+// upsampling, and (transposed) the gradient of each: see ops/resample.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lathe/core/config.h"
+
+namespace lathe {
+
+struct AxisMap {
+  int64_t in = 0;               // length of the input axis
+  std::vector<int64_t> begin;   // of each output: its first tap …
+  std::vector<int64_t> offset;  // … and where its weights start; one more entry than outputs
+  std::vector<double> weight;
+  std::vector<double> divisor;  // of each output
+
+  int64_t out() const { return static_cast<int64_t>(begin.size()); }
+  int64_t taps(int64_t i) const {
+    return offset[static_cast<size_t>(i + 1)] - offset[static_cast<size_t>(i)];
+  }
+};
+
+/// One window along one axis.
+struct Window1d {
+  int64_t kernel, stride, pad, dilation;
+  bool ceil_mode;
+};
+
+/// The number of windows: (in + 2 pad - dilation (kernel - 1) - 1) / stride + 1, rounded down, or
+/// up in ceil mode, where the last window must still start inside the input or its left padding. At
+/// most 0: the window is too large.
+LATHE_API int64_t pooled_size(int64_t in, const Window1d& window);
+
+/// Means over windows. A divisor counts the padding if `count_pad`, but nothing beyond it.
+LATHE_API AxisMap average_map(int64_t in, const Window1d& window, bool count_pad);
+/// Output i is the mean over [floor(i in/out), ceil((i+1) in/out)).
+LATHE_API AxisMap adaptive_average_map(int64_t in, int64_t out);
+/// Output i copies input floor(i * step), step = in/out, or 1/scale where a scale was given.
+LATHE_API AxisMap nearest_map(int64_t in, int64_t out, double step);
+/// Linear interpolation between the two inputs around each output's place: (i + 1/2) step - 1/2,
+/// clamped to 0, or i (in-1)/(out-1) where the corners are aligned.
+LATHE_API AxisMap linear_map(int64_t in, int64_t out, double step, bool align_corners);
+
+/// The adjoint: inputs and outputs exchanged.
+LATHE_API AxisMap transposed(const AxisMap& map);
+
+}  // namespace lathe

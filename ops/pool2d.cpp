@@ -1,0 +1,138 @@
+// Pooling: checks and gradients. Kernels: pool2d_cpu.cpp, resample_cpu.cpp. Contracts: pool2d.h.
+#include "lathe/ops/pool2d.h"
+
+#include <array>
+#include <limits>
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/resample.h"
+
+namespace lathe {
+
+using autograd::Needs;
+
+namespace {
+
+void check_planes(const char* op, const Tensor& x) {
+  LATHE_CHECK(ShapeError, x.ndim() == 4 && x.dim(2) > 0 && x.dim(3) > 0, op,
+              ": x must be [N,C,H,W] with H and W above 0 (x: ", x, ")");
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": x must be floating (x: ", x, ")");
+}
+
+/// Checks the options of a window and completes its stride.
+Pair check_window(const char* op, Pair kernel, Pair stride, Pair pad, Pair dilation) {
+  LATHE_CHECK(ValueError, kernel > 0, op, ": kernel must be positive, got ", kernel);
+  LATHE_CHECK(ValueError, dilation > 0, op, ": dilation must be positive, got ", dilation);
+  LATHE_CHECK(ValueError, stride >= 0, op, ": stride must not be negative, got ", stride);
+  LATHE_CHECK(ValueError, pad >= 0 && pad.rows <= kernel.rows / 2 && pad.cols <= kernel.cols / 2,
+              op, ": pad must be between 0 and half the kernel, got ", pad, " for a kernel of ",
+              kernel);
+  return {stride.rows == 0 ? kernel.rows : stride.rows,
+          stride.cols == 0 ? kernel.cols : stride.cols};
+}
+
+void check_size(const char* op, const Tensor& x, int64_t p, int64_t q, Pair kernel, Pair dilation) {
+  LATHE_CHECK(ShapeError, p > 0 && q > 0, op, ": a window of ", kernel, " (dilation ", dilation,
+              ") is larger than the padded input (x: ", x, ")");
+}
+
+MemoryFormat format_of(const Tensor& x) {
+  return !x.is_contiguous() && x.is_contiguous(kChannelsLast) ? kChannelsLast : kContiguous;
+}
+
+Tensor empty_in(MemoryFormat format, const Shape& shape, DType dtype, Device device) {
+  return empty_strided(
+      shape, format == kChannelsLast ? channels_last_strides(shape) : contiguous_strides(shape),
+      dtype, device);
+}
+
+Tensor index_scatter(const Tensor& dy, const Tensor& index, const Shape& shape);
+
+/// y[n,c,p,q] = x[n,c,index[n,c,p,q]]: where the gradient of the gradient comes from.
+Tensor index_gather(const Tensor& x_in, const Tensor& index) {
+  const MemoryFormat format = format_of(index);
+  const Tensor x = contiguous(x_in, format);
+  Tensor y = empty_in(format, index.shape(), x.dtype(), x.device());
+  LATHE_DISPATCH(x.device(), max_pool2d_gather(y, x, index));
+  autograd::record("max_pool2d_gather", y, {x},
+                   [index, shape = x.shape()](const Tensor& dy, const Needs&) {
+                     return Tensors{index_scatter(dy, index, shape)};
+                   });
+  return y;
+}
+
+/// Its adjoint: dx[n,c,index] += dy.
+Tensor index_scatter(const Tensor& dy_in, const Tensor& index, const Shape& shape) {
+  const MemoryFormat format = format_of(index);
+  const Tensor dy = contiguous(dy_in, format);
+  Tensor dx = empty_in(format, shape, dy.dtype(), dy.device());
+  LATHE_DISPATCH(dy.device(), max_pool2d_scatter(dx, dy, index));
+  autograd::record("max_pool2d_scatter", dx, {dy}, [index](const Tensor& g, const Needs&) {
+    return Tensors{index_gather(g, index)};
+  });
+  return dx;
+}
+
+/// → the values, and their i32 places.
+ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt) {
+  const char* const op = "max_pool2d";
+  check_planes(op, x_in);
+  opt.stride = check_window(op, opt.kernel, opt.stride, opt.pad, opt.dilation);
+  const auto [h, w] = std::array{x_in.dim(2), x_in.dim(3)};
+  LATHE_CHECK(ShapeError, h <= std::numeric_limits<int32_t>::max() / w, op,
+              ": a plane has more than 2^31 elements (x: ", x_in, ")");
+  const int64_t p = pooled_size(
+      h, {opt.kernel.rows, opt.stride.rows, opt.pad.rows, opt.dilation.rows, opt.ceil_mode});
+  const int64_t q = pooled_size(
+      w, {opt.kernel.cols, opt.stride.cols, opt.pad.cols, opt.dilation.cols, opt.ceil_mode});
+  check_size(op, x_in, p, q, opt.kernel, opt.dilation);
+
+  const MemoryFormat format = format_of(x_in);
+  const Tensor x = contiguous(x_in, format);
+  const Shape shape{x.dim(0), x.dim(1), p, q};
+  Tensor y = empty_in(format, shape, x.dtype(), x.device());
+  Tensor index = empty_in(format, shape, kI32, x.device());
+  LATHE_DISPATCH(x.device(), max_pool2d(y, index, x, opt));
+
+  autograd::record(op, y, {x}, [index, in = x.shape()](const Tensor& dy, const Needs&) {
+    return Tensors{index_scatter(dy, index, in)};
+  });
+  return {y, index};
+}
+
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
+  return pool_max(x, options).values;
+}
+
+ValuesAndIndices max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options) {
+  const auto [values, index] = pool_max(x, options);
+  return {values, cast(index, kI64)};
+}
+
+Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& opt) {
+  const char* const op = "avg_pool2d";
+  check_planes(op, x);
+  const Pair stride = check_window(op, opt.kernel, opt.stride, opt.pad, 1);
+  const Window1d rows{opt.kernel.rows, stride.rows, opt.pad.rows, 1, opt.ceil_mode};
+  const Window1d columns{opt.kernel.cols, stride.cols, opt.pad.cols, 1, opt.ceil_mode};
+  check_size(op, x, pooled_size(x.dim(2), rows), pooled_size(x.dim(3), columns), opt.kernel, 1);
+  return resample(op, x,
+                  std::make_shared<const PlaneMap>(
+                      PlaneMap{average_map(x.dim(2), rows, opt.count_include_pad),
+                               average_map(x.dim(3), columns, opt.count_include_pad)}));
+}
+
+Tensor adaptive_avg_pool2d(const Tensor& x, Pair out) {
+  check_planes("adaptive_avg_pool2d", x);
+  LATHE_CHECK(ValueError, out > 0, "adaptive_avg_pool2d: out must be positive, got ", out);
+  return resample(
+      "adaptive_avg_pool2d", x,
+      std::make_shared<const PlaneMap>(PlaneMap{adaptive_average_map(x.dim(2), out.rows),
+                                                adaptive_average_map(x.dim(3), out.cols)}));
+}
+
+}  // namespace lathe

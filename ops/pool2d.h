@@ -1,0 +1,61 @@
+// Pooling over windows of planes.
+//   x  [N,C,H,W], any strides; NHWC kept   →  [N,C,P,Q]
+// dtypes: floating; averages are summed in f32 or wider.   No amp word: follows x.
+// throws: ShapeError (x not 4-d, a window larger than the padded input), ValueError (options),
+// DTypeError.
+#pragma once
+
+#include "lathe/core/pair.h"
+#include "lathe/core/tensor.h"
+#include "lathe/ops/argmax.h"
+
+namespace lathe {
+
+struct MaxPool2dOptions {
+  Pair kernel = 2;         // rows and columns of a window
+  Pair stride = 0;         // 0: the kernel's size
+  Pair pad = 0;            // of -inf on each side; at most half the kernel
+  Pair dilation = 1;       // distance between elements of a window
+  bool ceil_mode = false;  // true: a last window may reach beyond the padded input
+};
+
+/// The largest element of each window; NaN if there is one. P = (H + 2 pad - dilation (kernel - 1)
+/// - 1) / stride + 1. grad: x (twice); of equal largest elements the first gets all of it.
+LATHE_API Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
+
+/// The same, and where in its plane each element came from (row * W + column), i64.
+LATHE_API ValuesAndIndices max_pool2d_with_indices(const Tensor& x,
+                                                   const MaxPool2dOptions& options);
+
+struct AvgPool2dOptions {
+  Pair kernel = 2;                // rows and columns of a window
+  Pair stride = 0;                // 0: the kernel's size
+  Pair pad = 0;                   // of 0 on each side; at most half the kernel
+  bool ceil_mode = false;         // true: a last window may reach beyond the padded input
+  bool count_include_pad = true;  // false: divide by the number of real elements
+};
+
+/// The mean of each window. What ceil_mode adds beyond the padding is never counted.   grad: x
+/// (twice).
+LATHE_API Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
+
+/// Means over out.rows x out.cols windows that cover the plane: row i is [floor(i H/P), ceil((i+1)
+/// H/P)). adaptive_avg_pool2d(x, 1) is global pooling.   grad: x (twice).
+LATHE_API Tensor adaptive_avg_pool2d(const Tensor& x, Pair out);
+
+namespace cpu {
+/// y and index (i32, -1 for a window of padding only) of a dense x; all in x's order, row-major or
+/// NHWC.
+void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x, const MaxPool2dOptions& opt);
+/// dx = 0, then dx[n,c,index] += dy: dense, one order.
+void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index);
+/// y = x[n,c,index], 0 where index is -1: dense, one order.
+void max_pool2d_gather(const Tensor& y, const Tensor& x, const Tensor& index);
+}  // namespace cpu
+namespace cuda {
+void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x, const MaxPool2dOptions& opt);
+void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index);
+void max_pool2d_gather(const Tensor& y, const Tensor& x, const Tensor& index);
+}  // namespace cuda
+
+}  // namespace lathe

@@ -1,0 +1,186 @@
+// CPU kernels of max pooling. A row of windows is made at once, tap by tap, so that the inner loop
+// runs over neighbouring windows (row-major) or channels (NHWC) and has no branches.
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/thread_pool.h"
+#include "lathe/core/visit.h"
+#include "lathe/ops/pool2d.h"
+
+namespace lathe::cpu {
+
+namespace {
+
+/// The windows along one axis of length `in`: tap k of window i is at i * stride - pad + k *
+/// dilation.
+struct Axis {
+  int64_t in, out, kernel, stride, pad, dilation;
+
+  int64_t place(int64_t i, int64_t k) const { return i * stride - pad + k * dilation; }
+  bool holds(int64_t i, int64_t k) const { return place(i, k) >= 0 && place(i, k) < in; }
+  /// The first tap of window i inside the input, or -1.
+  int64_t first_tap(int64_t i) const {
+    for (int64_t k = 0; k < kernel; ++k) {
+      if (holds(i, k)) return k;
+    }
+    return -1;
+  }
+};
+
+/// Takes `value` where it is larger, or NaN; of equal values, and of several NaN, the first stays.
+template <class T, class S = ComputeType<T>>
+void take(T& best, int32_t& index, T value, int32_t at) {
+  const S b = S(best), v = S(value);
+  const bool better = (b == b) & !(v <= b);
+  best = better ? value : best;
+  index = better ? at : index;
+}
+
+/// y and index of the windows in row p of one row-major plane.
+template <class T>
+void max_row(T* y, int32_t* index, const T* x, int64_t p, const Axis& rows, const Axis& cols) {
+  const T lowest = T(-std::numeric_limits<float>::infinity());
+  const int64_t first_row = rows.first_tap(p);
+  for (int64_t q = 0; q < cols.out;
+       ++q) {  // each starts with its first element, so that -inf has a place too
+    const int64_t first_col = cols.first_tap(q);
+    const bool any = first_row >= 0 && first_col >= 0;
+    const int64_t at = any ? rows.place(p, first_row) * cols.in + cols.place(q, first_col) : -1;
+    index[q] = static_cast<int32_t>(at);
+    y[q] = any ? x[at] : lowest;
+  }
+  for (int64_t r = 0; r < rows.kernel; ++r) {
+    if (!rows.holds(p, r)) continue;
+    for (int64_t s = 0; s < cols.kernel; ++s) {
+      int64_t begin = 0, end = cols.out;  // the windows whose tap s is inside
+      while (begin < end && !cols.holds(begin, s)) ++begin;
+      while (end > begin && !cols.holds(end - 1, s)) --end;
+      const int64_t start = rows.place(p, r) * cols.in + cols.place(0, s);
+      for (int64_t q = begin; q < end; ++q) {
+        const int64_t at = start + q * cols.stride;
+        take(y[q], index[q], x[at], static_cast<int32_t>(at));
+      }
+    }
+  }
+}
+
+/// The same for NHWC: all channels of each window.
+template <class T>
+void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p, const Axis& rows,
+                  const Axis& cols) {
+  for (int64_t q = 0; q < cols.out; ++q, y += channels, index += channels) {
+    std::fill_n(y, channels, T(-std::numeric_limits<float>::infinity()));
+    std::fill_n(index, channels, -1);
+    bool first = true;
+    for (int64_t r = 0; r < rows.kernel; ++r) {
+      if (!rows.holds(p, r)) continue;
+      for (int64_t s = 0; s < cols.kernel; ++s) {
+        if (!cols.holds(q, s)) continue;
+        const int64_t at = rows.place(p, r) * cols.in + cols.place(q, s);
+        const auto at32 = static_cast<int32_t>(at);
+        const T* from = x + at * channels;
+        if (std::exchange(first, false)) {
+          std::copy_n(from, channels, y);
+          std::fill_n(index, channels, at32);
+          continue;
+        }
+        for (int64_t c = 0; c < channels; ++c) take(y[c], index[c], from[c], at32);
+      }
+    }
+  }
+}
+
+constexpr int64_t kTask = 16384;  // elements that one task should touch at least
+
+/// Windows and the plane that they index: a row-major plane, or all channels of an NHWC sample.
+struct Planes {
+  Planes(const Tensor& windows, const Tensor& plane)
+      : count(windows.dim(0)),
+        inner(windows.dim(1)),
+        windows_size(windows.dim(2) * windows.dim(3)),
+        plane_size(plane.dim(2) * plane.dim(3)) {
+    if (plane.is_contiguous() && windows.is_contiguous()) {
+      count *= inner;
+      inner = 1;
+    }
+    grain = std::max<int64_t>(1, kTask / std::max<int64_t>(1, plane_size * inner));
+  }
+  int64_t count, inner, windows_size, plane_size, grain;
+};
+
+}  // namespace
+
+void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
+                const MaxPool2dOptions& opt) {
+  if (y.numel() == 0) return;
+  const Axis rows{x.dim(2),        y.dim(2),     opt.kernel.rows,
+                  opt.stride.rows, opt.pad.rows, opt.dilation.rows};
+  const Axis cols{x.dim(3),        y.dim(3),     opt.kernel.cols,
+                  opt.stride.cols, opt.pad.cols, opt.dilation.cols};
+  const Planes planes(y, x);
+  visit_float(x.dtype(), "max_pool2d", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const int64_t inner = planes.inner, row = cols.out * inner;
+    const int64_t work = row * rows.kernel * cols.kernel;
+    parallel_for(planes.count * rows.out, std::max<int64_t>(1, kTask / work),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t item = begin; item < end; ++item) {
+                     const T* plane = x.data<T>() + item / rows.out * planes.plane_size * inner;
+                     T* to = y.data<T>() + item * row;
+                     int32_t* at = index.data<int32_t>() + item * row;
+                     if (inner == 1) {
+                       max_row(to, at, plane, item % rows.out, rows, cols);
+                     } else {
+                       max_row_nhwc(to, at, plane, inner, item % rows.out, rows, cols);
+                     }
+                   }
+                 });
+  });
+}
+
+void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index) {
+  const Planes planes(index, dx);
+  visit_float(dx.dtype(), "max_pool2d", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using S = ComputeType<T>;
+    parallel_for(planes.count, planes.grain, [&](int64_t begin, int64_t end) {
+      const int64_t inner = planes.inner, size = planes.plane_size * inner;
+      std::vector<S> sum(
+          static_cast<size_t>(size));  // windows overlap: added up in S, rounded once
+      for (int64_t i = begin; i < end; ++i) {
+        std::fill(sum.begin(), sum.end(), S(0));
+        const T* from = dy.data<T>() + i * planes.windows_size * inner;
+        const int32_t* at = index.data<int32_t>() + i * planes.windows_size * inner;
+        for (int64_t w = 0; w < planes.windows_size; ++w, from += inner, at += inner) {
+          for (int64_t c = 0; c < inner; ++c) {
+            if (at[c] >= 0) sum[static_cast<size_t>(at[c] * inner + c)] += S(from[c]);
+          }
+        }
+        T* to = dx.data<T>() + i * size;
+        for (int64_t k = 0; k < size; ++k) to[k] = T(sum[static_cast<size_t>(k)]);
+      }
+    });
+  });
+}
+
+void max_pool2d_gather(const Tensor& y, const Tensor& x, const Tensor& index) {
+  const Planes planes(index, x);
+  visit_float(x.dtype(), "max_pool2d", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    parallel_for(planes.count, planes.grain, [&](int64_t begin, int64_t end) {
+      const int64_t inner = planes.inner, size = planes.windows_size * inner;
+      for (int64_t i = begin; i < end; ++i) {
+        const T* from = x.data<T>() + i * planes.plane_size * inner;
+        const int32_t* at = index.data<int32_t>() + i * size;
+        T* to = y.data<T>() + i * size;
+        for (int64_t k = 0; k < size; ++k) {
+          to[k] = at[k] < 0 ? T(0.0f) : from[at[k] * inner + k % inner];
+        }
+      }
+    });
+  });
+}
+
+}  // namespace lathe::cpu
