@@ -55,6 +55,7 @@ bool read_batch(const Dataset& dataset, const SampleSpec& spec, std::span<const 
   for (size_t row = 0; row < indices.size(); ++row) {
     if (stop()) return false;
     const int64_t index = indices[row];
+    if (row + 1 < indices.size()) dataset.prepare(indices[row + 1]);
     try {
       dataset.read(index, Key{seed, epoch, index}, Slot(buffer, static_cast<int64_t>(row)));
     } catch (...) {

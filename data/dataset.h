@@ -99,6 +99,10 @@ class LATHE_API Dataset {
   /// Writes sample i, 0 <= i < size(), completely into `out`. Every random draw comes from `key` =
   /// (seed, epoch, i).
   virtual void read(int64_t i, Key key, Slot out) const = 0;
+
+  /// A hint that sample i is about to be read by this thread: a data set in memory may ask for its
+  /// cache lines, so that they come while the sample before it is worked on.
+  virtual void prepare(int64_t /*i*/) const noexcept {}
 };
 
 /// A sample as tensors.
@@ -163,6 +167,9 @@ class LATHE_API Subset final : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   SampleSpec spec() const override { return dataset_->spec(); }
   void read(int64_t i, Key key, Slot out) const override;
+  void prepare(int64_t i) const noexcept override {
+    dataset_->prepare(indices_[static_cast<size_t>(i)]);
+  }
 
  private:
   const Dataset* dataset_;

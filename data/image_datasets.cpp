@@ -113,6 +113,12 @@ StoredImages::StoredImages(ImageSet images, std::vector<std::string> class_names
                 label(i), ", but there are ", classes(), " classes");
 }
 
+void StoredImages::prepare(int64_t i) const noexcept {
+  constexpr int64_t kCacheLine = 64;
+  const uint8_t* image = images_->image(i);
+  for (int64_t k = 0; k < images_->image_bytes(); k += kCacheLine) __builtin_prefetch(image + k);
+}
+
 Synthetic::Synthetic(const SyntheticOptions& options, const Transform& transform)
     : ImageDataset({options.channels, options.height, options.width, kU8},
                    numbered_classes(options.classes),

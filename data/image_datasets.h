@@ -63,6 +63,8 @@ class LATHE_API StoredImages : public ImageDataset {
   int64_t size() const override { return images_->count(); }
   int64_t label(int64_t i) const override { return images_->labels[static_cast<size_t>(i)]; }
 
+  void prepare(int64_t i) const noexcept override;
+
   /// The set `name` (cifar10, cifar100, mnist, fashion-mnist), searched as require_dataset does:
   /// `root` may be the directory of the files, a directory above it, or empty for the usual places.
   /// throws: DataError, FileError (as read_cifar, read_idx_images), ValueError.
