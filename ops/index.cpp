@@ -1,0 +1,202 @@
+// Reading and adding at given places: checks and gradients. Kernels: index_cpu.cpp. Contracts:
+// index.h.
+//
+// Two pairs of adjoint ops: index_select and index_sum, gather and scatter_sum. Each is the other's
+// gradient, so all are differentiable any number of times; index_add and scatter_add are sums with
+// them.
+#include "lathe/ops/index.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/views.h"
+
+namespace lathe {
+
+using autograd::Needs;
+using autograd::Saved;
+
+namespace {
+
+/// The index as the kernels want it.
+Tensor checked(const char* op, const Tensor& index, const Tensor& x, int dim) {
+  LATHE_CHECK(DTypeError, index.dtype() == kI64 || index.dtype() == kI32, op,
+              ": index must be i64 or i32 (index: ", index, ")");
+  LATHE_CHECK(DeviceError, index.device() == x.device(), op, ": index is on another device (x: ", x,
+              ", index: ", index, ")");
+  const Tensor wide = cast(index, kI64);
+  check_index(op, wide, x.shape()[dim]);
+  return wide;
+}
+
+void check_source(const char* op, const Tensor& x, const Tensor& source) {
+  LATHE_CHECK(DTypeError, source.dtype() == x.dtype(), op, ": source must have x's dtype (x: ", x,
+              ", source: ", source, ")");
+  LATHE_CHECK(DTypeError, x.dtype() != kBool, op, ": not defined for bool (x: ", x, ")");
+  LATHE_CHECK(DeviceError, source.device() == x.device(), op,
+              ": source is on another device (x: ", x, ", source: ", source, ")");
+}
+
+/// 0-d tensors take part as one element.
+Tensor at_least_1d(const Tensor& t) { return t.ndim() == 0 ? reshape(t, {1}) : t; }
+Tensor like_before(const Tensor& y, const Tensor& before) {
+  return before.ndim() == 0 ? reshape(y, {}) : y;
+}
+
+/// Sums of half numbers are made in f32 and rounded once.
+template <class Op>
+Tensor in_sum_dtype(const Tensor& x, Op op) {
+  return is_half(x.dtype()) ? cast(op(cast(x, kF32)), x.dtype()) : op(x);
+}
+
+Shape with_size(Shape shape, int dim, int64_t size) {
+  shape[dim] = size;
+  return shape;
+}
+
+/// Dense x as [outer, n, inner] around `dim`, without a record.
+Tensor around(const Tensor& x, int dim) {
+  int64_t outer = 1, inner = 1;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (d < dim) outer *= x.shape()[d];
+    if (d > dim) inner *= x.shape()[d];
+  }
+  const Shape shape{outer, x.shape()[dim], inner};
+  return alias(x, shape, contiguous_strides(shape), x.offset());
+}
+
+Tensor select_slices(const Tensor& x, int dim, const Tensor& index);
+
+/// The slices of x added up at index[k] of a result with n slices.
+Tensor sum_slices(const Tensor& x_in, int dim, const Tensor& index, int64_t n) {
+  return in_sum_dtype(x_in, [&](const Tensor& wide) {
+    const Tensor x = contiguous(wide);
+    Tensor y =
+        empty_strided(with_size(x.shape(), dim, n),
+                      contiguous_strides(with_size(x.shape(), dim, n)), x.dtype(), x.device());
+    LATHE_DISPATCH(x.device(), index_sum(around(y, dim), around(x, dim), index));
+    autograd::record("index_sum", y, {x},
+                     [dim, index = Saved(index)](const Tensor& dy, const Needs&) {
+                       return Tensors{select_slices(dy, dim, index.get())};
+                     });
+    return y;
+  });
+}
+
+Tensor select_slices(const Tensor& x_in, int dim, const Tensor& index) {
+  const Tensor x = contiguous(x_in);
+  const Shape shape = with_size(x.shape(), dim, index.numel());
+  Tensor y = empty_strided(shape, contiguous_strides(shape), x.dtype(), x.device());
+  LATHE_DISPATCH(x.device(), index_select(around(y, dim), around(x, dim), index));
+  autograd::record("index_select", y, {x},
+                   [dim, index = Saved(index), n = x.shape()[dim]](const Tensor& dy, const Needs&) {
+                     return Tensors{sum_slices(dy, dim, index.get(), n)};
+                   });
+  return y;
+}
+
+Tensor gather_places(const Tensor& x, int dim, const Tensor& index);
+
+/// x, of index's shape, added up at its places in a result of `shape`.
+Tensor scatter_places(const Tensor& x_in, int dim, const Tensor& index, const Shape& shape) {
+  return in_sum_dtype(x_in, [&](const Tensor& x) {
+    Tensor y = empty_strided(shape, contiguous_strides(shape), x.dtype(), x.device());
+    LATHE_DISPATCH(x.device(), scatter_sum(y, x, dim, index));
+    autograd::record("scatter_sum", y, {x},
+                     [dim, index = Saved(index)](const Tensor& dy, const Needs&) {
+                       return Tensors{gather_places(dy, dim, index.get())};
+                     });
+    return y;
+  });
+}
+
+Tensor gather_places(const Tensor& x, int dim, const Tensor& index) {
+  const Shape& shape = index.shape();
+  Tensor y = empty_strided(shape, contiguous_strides(shape), x.dtype(), x.device());
+  LATHE_DISPATCH(x.device(), gather(y, x, dim, index));
+  autograd::record("gather", y, {x},
+                   [dim, index = Saved(index), in = x.shape()](const Tensor& dy, const Needs&) {
+                     return Tensors{scatter_places(dy, dim, index.get(), in)};
+                   });
+  return y;
+}
+
+/// gather and scatter_add: index fits into x outside dim.
+void check_places(const char* op, const Tensor& x, int dim, const Tensor& index) {
+  bool fits = index.ndim() == x.ndim();
+  for (int d = 0; fits && d < x.ndim(); ++d) {
+    fits = d == dim || index.shape()[d] <= x.shape()[d];
+  }
+  LATHE_CHECK(ShapeError, fits, op,
+              ": index must have x's number of dimensions and be no longer in any but ", dim,
+              " (x: ", x, ", index: ", index, ")");
+}
+
+void check_vector(const char* op, const Tensor& index) {
+  LATHE_CHECK(ShapeError, index.ndim() == 1, op, ": index must be [K] (index: ", index, ")");
+}
+
+}  // namespace
+
+void check_index(const char* op, const Tensor& index, int64_t size) {
+  LATHE_DISPATCH(index.device(), check_index(op, index, size));
+}
+
+Tensor index_select(const Tensor& x_in, int64_t dim_in, const Tensor& index_in) {
+  const Tensor x = at_least_1d(x_in), index = at_least_1d(index_in);
+  const int dim = wrap_dim("index_select", dim_in, x.ndim());
+  check_vector("index_select", index);
+  LATHE_CHECK(ShapeError, x_in.ndim() > 0 || index.numel() == 1,
+              "index_select: a 0-d tensor has one element, not ", index.numel(), " (x: ", x_in,
+              ", index: ", index_in, ")");
+  const Tensor y = select_slices(x, dim, contiguous(checked("index_select", index, x, dim)));
+  return like_before(y, x_in);
+}
+
+Tensor index_add(const Tensor& x_in, int64_t dim_in, const Tensor& index_in,
+                 const Tensor& source_in, Scalar alpha) {
+  const Tensor x = at_least_1d(x_in), index = at_least_1d(index_in);
+  const Tensor source = at_least_1d(source_in);
+  const int dim = wrap_dim("index_add", dim_in, x.ndim());
+  check_vector("index_add", index);
+  check_source("index_add", x, source);
+  LATHE_CHECK(
+      ShapeError,
+      source.ndim() == x.ndim() && source.shape() == with_size(x.shape(), dim, index.numel()),
+      "index_add: source must have x's shape with ", index.numel(), " in dimension ", dim,
+      " (x: ", x, ", source: ", source, ")");
+  const Tensor places = contiguous(checked("index_add", index, x, dim));
+  const Tensor sums = sum_slices(source, dim, places, x.shape()[dim]);
+  const bool plain = alpha.to<double>() == 1;
+  return like_before(add(x, plain ? sums : mul(sums, alpha)), x_in);
+}
+
+Tensor gather(const Tensor& x_in, int64_t dim_in, const Tensor& index_in) {
+  const Tensor x = at_least_1d(x_in), index = at_least_1d(index_in);
+  const int dim = wrap_dim("gather", dim_in, x.ndim());
+  check_places("gather", x, dim, index);
+  return like_before(gather_places(x, dim, checked("gather", index, x, dim)), index_in);
+}
+
+Tensor scatter_add(const Tensor& x_in, int64_t dim_in, const Tensor& index_in,
+                   const Tensor& source_in) {
+  const Tensor x = at_least_1d(x_in), index = at_least_1d(index_in);
+  Tensor source = at_least_1d(source_in);
+  const int dim = wrap_dim("scatter_add", dim_in, x.ndim());
+  check_places("scatter_add", x, dim, index);
+  check_source("scatter_add", x, source);
+  bool covers = source.ndim() == index.ndim();
+  for (int d = 0; covers && d < index.ndim(); ++d) {
+    covers = source.shape()[d] >= index.shape()[d];
+  }
+  LATHE_CHECK(ShapeError, covers, "scatter_add: source is smaller than index (index: ", index,
+              ", source: ", source, ")");
+  for (int d = 0; d < index.ndim(); ++d) {
+    if (source.shape()[d] > index.shape()[d]) source = narrow(source, d, 0, index.shape()[d]);
+  }
+  const Tensor places = checked("scatter_add", index, x, dim);
+  return like_before(add(x, scatter_places(source, dim, places, x.shape())), x_in);
+}
+
+}  // namespace lathe

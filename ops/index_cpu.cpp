@@ -1,0 +1,157 @@
+// CPU kernels of ops/index.h. Threads share out what no two indices can both name (slices' columns,
+// or the lines beside dim), and each goes through the index in order: sums do not depend on the
+// number of threads.
+#include <algorithm>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/core/visit.h"
+#include "lathe/ops/index.h"
+
+namespace lathe::cpu {
+
+namespace {
+
+constexpr int64_t kTask = 16384;   // elements that one task should touch at least
+constexpr int64_t kColumns = 256;  // of a slice, added up by one task
+
+int64_t tasks_of(int64_t elements) {
+  return std::max<int64_t>(1, kTask / std::max<int64_t>(1, elements));
+}
+
+/// The offsets of the lines along `dim`: one line per combination of the other coordinates of
+/// `shape`.
+class Lines {
+ public:
+  Lines(const Shape& shape, int dim) : shape_(shape), dim_(dim) {
+    for (int d = 0; d < shape.size(); ++d) count_ *= d == dim ? 1 : shape[d];
+  }
+  int64_t count() const { return count_; }
+
+  /// Where line `i` starts in a tensor with these strides.
+  int64_t start(int64_t i, const Strides& strides) const {
+    int64_t offset = 0;
+    for (int d = shape_.size() - 1; d >= 0; --d) {
+      if (d == dim_) continue;
+      offset += i % shape_[d] * strides[d];
+      i /= shape_[d];
+    }
+    return offset;
+  }
+
+ private:
+  Shape shape_;
+  int dim_;
+  int64_t count_ = 1;
+};
+
+/// f(line start in index, in a, in b) for every line of index along dim.
+template <class F>
+void each_line(const Tensor& index, int dim, const Tensor& a, const Tensor& b, F f) {
+  const Lines lines(index.shape(), dim);
+  if (index.numel() == 0) return;
+  parallel_for(lines.count(), tasks_of(index.shape()[dim]), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      f(lines.start(i, index.strides()), lines.start(i, a.strides()), lines.start(i, b.strides()));
+    }
+  });
+}
+
+}  // namespace
+
+void check_index(const char* op, const Tensor& index, int64_t size) {
+  const int64_t* values = index.data<int64_t>();
+  const bool dense = index.is_contiguous();
+  const Shape& shape = index.shape();
+  for (int64_t i = 0; i < index.numel(); ++i) {
+    int64_t offset = i;
+    if (!dense) {
+      offset = 0;
+      int64_t rest = i;
+      for (int d = shape.size() - 1; d >= 0; --d) {
+        offset += rest % shape[d] * index.strides()[d];
+        rest /= shape[d];
+      }
+    }
+    if (values[offset] >= 0 && values[offset] < size) [[likely]]
+      continue;
+    Dims place = shape;
+    int64_t rest = i;
+    for (int d = shape.size() - 1; d >= 0; --d) {
+      place[d] = rest % shape[d];
+      rest /= shape[d];
+    }
+    LATHE_FAIL(IndexError, op, ": index ", values[offset], " at ", place, " is outside [0, ", size,
+               ") (index: ", index, ")");
+  }
+}
+
+void index_select(const Tensor& y, const Tensor& x, const Tensor& index) {
+  const int64_t count = index.numel(), n = x.dim(1), inner = x.dim(2);
+  const int64_t* at = index.data<int64_t>();
+  visit_all(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    parallel_for(y.dim(0) * count, tasks_of(inner), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* from = x.data<T>() + (i / count * n + at[i % count]) * inner;
+        std::copy_n(from, inner, y.data<T>() + i * inner);
+      }
+    });
+  });
+}
+
+void index_sum(const Tensor& y, const Tensor& x, const Tensor& index) {
+  fill_values(y, 0);
+  const int64_t count = index.numel(), n = y.dim(1), inner = y.dim(2);
+  const int64_t parts = (inner + kColumns - 1) / kColumns;
+  const int64_t* at = index.data<int64_t>();
+  visit_number(y.dtype(), "index_add", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const int64_t work = count * std::min(inner, kColumns);
+    parallel_for(y.dim(0) * parts, tasks_of(work), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t outer = i / parts, column = i % parts * kColumns;
+        const int64_t width = std::min(kColumns, inner - column);
+        for (int64_t k = 0; k < count; ++k) {
+          T* to = y.data<T>() + (outer * n + at[k]) * inner + column;
+          const T* from = x.data<T>() + (outer * count + k) * inner + column;
+          for (int64_t c = 0; c < width; ++c) to[c] = static_cast<T>(to[c] + from[c]);
+        }
+      }
+    });
+  });
+}
+
+void gather(const Tensor& y, const Tensor& x, int dim, const Tensor& index) {
+  const int64_t length = index.shape()[dim];
+  const int64_t si = index.strides()[dim], sx = x.strides()[dim], sy = y.strides()[dim];
+  visit_all(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    each_line(index, dim, x, y, [&](int64_t i0, int64_t x0, int64_t y0) {
+      const int64_t* at = index.data<int64_t>() + i0;
+      const T* from = x.data<T>() + x0;
+      T* to = y.data<T>() + y0;
+      for (int64_t k = 0; k < length; ++k) to[k * sy] = from[at[k * si] * sx];
+    });
+  });
+}
+
+void scatter_sum(const Tensor& y, const Tensor& x, int dim, const Tensor& index) {
+  fill_values(y, 0);
+  const int64_t length = index.shape()[dim];
+  const int64_t si = index.strides()[dim], sx = x.strides()[dim], sy = y.strides()[dim];
+  visit_number(x.dtype(), "scatter_add", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    each_line(index, dim, x, y, [&](int64_t i0, int64_t x0, int64_t y0) {
+      const int64_t* at = index.data<int64_t>() + i0;
+      const T* from = x.data<T>() + x0;
+      T* to = y.data<T>() + y0;
+      for (int64_t k = 0; k < length; ++k) {
+        T& sum = to[at[k * si] * sy];
+        sum = static_cast<T>(sum + from[k * sx]);
+      }
+    });
+  });
+}
+
+}  // namespace lathe::cpu
