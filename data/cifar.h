@@ -20,10 +20,11 @@ struct CifarFormat {
   std::vector<int64_t> classes;  // number of classes, per label byte
 };
 
-LATHE_API CifarFormat cifar10_format();  // 10,000 records a file
-LATHE_API CifarFormat
-cifar100_train_format(bool coarse = false);  // 50,000 records; coarse: 20 superclasses
-LATHE_API CifarFormat cifar100_test_format(bool coarse = false);  // 10,000 records
+/// Files of 10,000 records.
+LATHE_API CifarFormat cifar10_format();
+/// 50,000 records of training, 10,000 of test; coarse: the 20 superclasses are the labels.
+LATHE_API CifarFormat cifar100_train_format(bool coarse = false);
+LATHE_API CifarFormat cifar100_test_format(bool coarse = false);
 
 /// The records of all files, in order. Each file must have exactly the format's size, and every
 /// label byte must name a class.

@@ -51,7 +51,9 @@ DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options)
                  std::move(options)) {}
 
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
-    : dataset_(std::move(dataset)), options_(std::move(options)) {
+    : dataset_(std::move(dataset)),
+      options_(std::move(options)),
+      position_(std::make_shared<Position>()) {
   check_options(options_);
   if (options_.pin_memory && !cuda_is_available())
     warn_once("DataLoader.pin_memory",
@@ -70,6 +72,22 @@ void DataLoader::set_epoch(int64_t epoch, int64_t first_batch) {
               first_batch, ") needs numbers that are not negative");
   epoch_ = epoch;
   first_batch_ = first_batch;
+  *position_ = {epoch, first_batch};
+}
+
+StateDict DataLoader::state_dict() const {
+  StateDict state;
+  state.add_number("epoch", position_->epoch);
+  state.add_number("batch", position_->batch);
+  state.add_number("seed", static_cast<int64_t>(options_.seed));
+  return state;
+}
+
+void DataLoader::load_state_dict(const StateDict& state) {
+  const auto epoch = state.number<int64_t>("epoch"), batch = state.number<int64_t>("batch");
+  const auto seed = state.number<int64_t>("seed");
+  set_epoch(epoch, batch);
+  options_.seed = static_cast<uint64_t>(seed);
 }
 
 DataLoader::Iterator DataLoader::begin() {
@@ -84,13 +102,14 @@ DataLoader::Iterator DataLoader::begin() {
                  .epoch = epoch_,
                  .workers = std::min(options_.num_workers, left),
                  .capacity = std::min(options_.num_workers * options_.prefetch_factor, left)};
+  *position_ = {epoch_, first_batch_};
   ++epoch_;
   first_batch_ = 0;
-  return Iterator(std::make_shared<EpochRun>(std::move(plan)));
+  return Iterator(std::make_shared<EpochRun>(std::move(plan)), position_);
 }
 
-DataLoader::Iterator::Iterator(std::shared_ptr<EpochRun> run)
-    : run_(std::move(run)), batch_(std::make_shared<Batch>()) {
+DataLoader::Iterator::Iterator(std::shared_ptr<EpochRun> run, std::shared_ptr<Position> position)
+    : run_(std::move(run)), batch_(std::make_shared<Batch>()), position_(std::move(position)) {
   ++*this;
 }
 
@@ -98,7 +117,12 @@ DataLoader::Iterator& DataLoader::Iterator::operator++() {
   if (run_ == nullptr) return *this;
   const std::shared_ptr<EpochRun> run =
       std::exchange(run_, nullptr);  // at the end, should next() throw
-  if (run->next(*batch_)) run_ = run;
+  if (run->next(*batch_)) {
+    run_ = run;
+    ++position_->batch;
+  } else {
+    *position_ = {position_->epoch + 1, 0};
+  }
   return *this;
 }
 

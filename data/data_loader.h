@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "lathe/core/config.h"
+#include "lathe/core/state_dict.h"
 #include "lathe/data/batch.h"
 #include "lathe/data/dataset.h"
 #include "lathe/data/sampler.h"
@@ -68,11 +69,25 @@ class LATHE_API DataLoader {
   /// throws: ValueError for a negative number.
   void set_epoch(int64_t epoch, int64_t first_batch = 0);
 
+  /// What decides the next batch: `epoch`, `batch` and `seed`. Saved after the step on a batch, it
+  /// leads to the batch after that one; saved after an epoch, to the next epoch.
+  StateDict state_dict() const;
+  /// The next begin() goes on where `state` was saved. After the last batch of an epoch, but
+  /// before its end was seen, that is an epoch without batches.
+  /// throws: ValueError, ShapeError; the loader is then as it was.
+  void load_state_dict(const StateDict& state);
+
  private:
+  /// The first batch that has not been handed out.
+  struct Position {
+    int64_t epoch = 0, batch = 0;
+  };
+
   std::shared_ptr<const Dataset> dataset_;
   DataLoaderOptions options_;
-  int64_t epoch_ = 0;
+  int64_t epoch_ = 0;  // of the next begin()
   int64_t first_batch_ = 0;
+  std::shared_ptr<Position> position_;
 };
 
 /// An input iterator: copies share the pass, and ++ on one of them invalidates the batch of the
@@ -91,10 +106,11 @@ class LATHE_API DataLoader::Iterator {
 
  private:
   friend class DataLoader;
-  explicit Iterator(std::shared_ptr<EpochRun> run);
+  Iterator(std::shared_ptr<EpochRun> run, std::shared_ptr<Position> position);
 
   std::shared_ptr<EpochRun> run_;  // null: at the end
   std::shared_ptr<Batch> batch_;
+  std::shared_ptr<Position> position_;  // the loader's
 };
 
 /// What prefetch returns: a loader whose batches are on a device.

@@ -32,10 +32,8 @@ struct EpochPlan {
 
 /// Batch b of the epoch is job b. It lives in place b % capacity of a ring:
 ///
-///   free ──a worker takes job b──▶ busy ──all samples read──▶ ready ──next() takes it──▶ free, for
-///   b + capacity
-///                                    └────a sample threw────▶ failed ──next() rethrows──▶ the pass
-///                                    is over
+///   free ──a worker takes b──▶ busy ──all samples read──▶ ready ──next() takes it──▶ free
+///                                └────a sample threw────▶ failed ──next() rethrows──▶ pass over
 ///
 /// Workers take jobs in order, and job b only when b < taken + capacity: so at most `capacity`
 /// batches exist beside the one that the caller holds, and next() hands them out in order however

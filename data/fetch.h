@@ -19,12 +19,10 @@ struct FetchProgress {
 };
 
 struct FetchOptions {
-  std::function<bool(const FetchProgress&)> progress =
-      {};  // once a second or oftener; false cancels
+  std::function<bool(const FetchProgress&)> progress = {};  // each second at least; false cancels
   int64_t connect_timeout_ms = 5000;
   int64_t stall_timeout_s = 30;  // nothing received for so long: the connection counts as broken
-  int64_t attempts =
-      3;  // broken connections in a row, without a byte between them, before giving up
+  int64_t attempts = 3;          // connections in a row that broke without bringing a byte
 };
 
 /// Brings `download` to `target`. The bytes gather in `target`.part, which a broken or cancelled

@@ -22,7 +22,7 @@ struct TarMember {
 /// file, fsync, rename). Everything else in the archive is skipped, whatever its name says: no
 /// path in the archive is ever used to write. `keep_going` is asked before each block of 1 MiB;
 /// false stops with FileError "cancelled".
-/// throws: DataError (no tar, header checksum, truncated, a wanted member missing, twice, not a
+/// throws: DataError (no tar, header checksum, truncated, a wanted member missing, not a
 /// regular file or too large), FileError.
 LATHE_API void extract_tar(const std::filesystem::path& archive,
                            const std::vector<TarMember>& wanted,
