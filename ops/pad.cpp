@@ -1,0 +1,79 @@
+// pad: a fill and a copy (core/copy, any device). Contract: pad.h.
+#include "lathe/ops/pad.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/checked_size.h"
+#include "lathe/core/copy.h"
+#include "lathe/ops/views.h"
+
+namespace lathe {
+
+using autograd::Needs;
+
+namespace {
+
+/// Before and after each dimension of x, from F.pad's order.
+struct Borders {
+  Dims before, after;
+};
+
+Borders check_borders(const Tensor& x, const std::vector<int64_t>& amounts) {
+  LATHE_CHECK(ValueError,
+              amounts.size() % 2 == 0 && amounts.size() <= 2 * static_cast<size_t>(x.ndim()),
+              "pad: ", amounts.size(), " amounts are not two for each of at most ", x.ndim(),
+              " dimensions (x: ", x, ")");
+  Borders b{Dims::filled(x.ndim(), 0), Dims::filled(x.ndim(), 0)};
+  for (size_t i = 0; i < amounts.size(); i += 2) {
+    const int d = x.ndim() - 1 - static_cast<int>(i / 2);
+    b.before[d] = amounts[i];
+    b.after[d] = amounts[i + 1];
+    const CheckedSize size = CheckedSize(x.shape()[d]) + b.before[d] + b.after[d];
+    const int64_t kept = std::min<int64_t>(b.before[d], 0) + std::min<int64_t>(b.after[d], 0);
+    LATHE_CHECK(ValueError, !size.overflowed() && kept >= -x.shape()[d], "pad: {", amounts[i], ", ",
+                amounts[i + 1], "} does not go with size ", x.shape()[d], " of dimension ", d,
+                " (x: ", x, ")");
+  }
+  return b;
+}
+
+/// x without what negative borders cut off: a view.
+Tensor crop(const Tensor& x, const Dims& before, const Dims& after) {
+  Tensor y = x;
+  for (int d = 0; d < x.ndim(); ++d) {
+    const int64_t start = std::max<int64_t>(-before[d], 0);
+    const int64_t length = x.shape()[d] - start - std::max<int64_t>(-after[d], 0);
+    if (length != x.shape()[d]) y = narrow(y, d, start, length);
+  }
+  return y;
+}
+
+}  // namespace
+
+Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value) {
+  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()), "pad: ", value,
+              " does not fit ", x.dtype(), " (x: ", x, ")");
+  const Borders b = check_borders(x, amounts);
+  const Tensor part = crop(x, b.before, b.after);
+  Shape shape = part.shape(), inside = part.shape();
+  Dims cut_before = Dims::filled(x.ndim(), 0), cut_after = cut_before;  // what the gradient crops
+  for (int d = 0; d < x.ndim(); ++d) {
+    cut_before[d] = -std::max<int64_t>(b.before[d], 0);
+    cut_after[d] = -std::max<int64_t>(b.after[d], 0);
+    shape[d] -= cut_before[d] + cut_after[d];
+  }
+
+  const bool nhwc = !x.is_contiguous() && x.is_contiguous(kChannelsLast);
+  const Strides strides = nhwc ? channels_last_strides(shape) : contiguous_strides(shape);
+  Tensor y = empty_strided(shape, strides, x.dtype(), x.device());
+  fill_values(y, value);
+  int64_t start = 0;
+  for (int d = 0; d < x.ndim(); ++d) start -= cut_before[d] * strides[d];
+  copy_values(alias(y, inside, strides, y.offset() + start), part);
+
+  autograd::record("pad", y, {part}, [cut_before, cut_after](const Tensor& dy, const Needs&) {
+    return Tensors{crop(dy, cut_before, cut_after)};
+  });
+  return y;
+}
+
+}  // namespace lathe

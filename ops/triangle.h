@@ -1,0 +1,15 @@
+// Triangles of matrices.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// x with 0 above (tril) or below (triu) the given diagonal of its last two dimensions.
+///   diagonal  0: the main one; positive: above it, negative: below
+/// Any dtype, any strides.   grad: x (twice).   throws: ShapeError if x has fewer than 2
+/// dimensions.
+LATHE_API Tensor tril(const Tensor& x, int64_t diagonal = 0);
+LATHE_API Tensor triu(const Tensor& x, int64_t diagonal = 0);
+
+}  // namespace lathe

@@ -1,0 +1,60 @@
+// resample: the gradient's map is the adjoint of the forward map, for every kind of AxisMap.
+#include "lathe/ops/resample.h"
+
+#include "compare.h"
+#include "lathe/ops/reduce.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+struct Case {
+  const char* name;
+  AxisMap map;
+};
+const Case kCases[] = {
+    {"windows", average_map(9, {3, 2, 1, 1, false}, true)},
+    {"windows, ceil", average_map(8, {3, 2, 1, 1, true}, false)},
+    {"windows apart", average_map(9, {2, 4, 0, 1, false}, true)},
+    {"adaptive", adaptive_average_map(7, 3)},
+    {"adaptive, larger", adaptive_average_map(3, 7)},
+    {"nearest up", nearest_map(4, 9, 4.0 / 9)},
+    {"nearest down", nearest_map(9, 4, 9.0 / 4)},
+    {"linear up", linear_map(4, 9, 4.0 / 9, false)},
+    {"linear down", linear_map(9, 2, 9.0 / 2, false)},
+    {"linear, corners", linear_map(5, 8, 0, true)},
+    {"linear, one output", linear_map(5, 1, 5, true)},
+};
+
+double dot(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>(); }
+
+}  // namespace
+
+TEST_CASE("resample: <map x, y> = <x, adjoint y>") {
+  for (const Case& rows : kCases) {
+    for (const Case& columns : kCases) {
+      CAPTURE(rows.name);
+      CAPTURE(columns.name);
+      const auto map = std::make_shared<const PlaneMap>(PlaneMap{rows.map, columns.map});
+      const auto adjoint =
+          std::make_shared<const PlaneMap>(PlaneMap{transposed(rows.map), transposed(columns.map)});
+      const Tensor x = f64({2, 3, rows.map.in, columns.map.in});
+      const Tensor y = f64({2, 3, rows.map.out(), columns.map.out()});
+      const double forward = dot(resample("test", x, map), y);
+      const double nhwc = dot(resample("test", x.contiguous(kChannelsLast), map), y);
+      CHECK(forward == doctest::Approx(dot(x, resample("test", y, adjoint))).epsilon(1e-12));
+      CHECK(nhwc == doctest::Approx(forward).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("pooled_size: counts the windows") {
+  CHECK(pooled_size(224, {3, 2, 1, 1, false}) == 112);
+  CHECK(pooled_size(5, {2, 2, 0, 1, false}) == 2);
+  CHECK(pooled_size(5, {2, 2, 0, 1, true}) == 3);
+  CHECK(pooled_size(4, {1, 3, 0, 1, true}) == 2);
+  CHECK(pooled_size(2, {2, 2, 1, 1, true}) ==
+        2);  // a third window would start in the right padding
+  CHECK(pooled_size(2, {4, 1, 0, 1, true}) <= 0);
+}
