@@ -9,10 +9,12 @@ if(NOT LATHE_MARCH STREQUAL "" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD6
   endif()
 endif()
 
-# Flags for the library, the command and the tests alike:
+# lathe_target_flags(target [COLD]): flags for the library, the command and the tests alike.
 #   -ffp-contract=off   a*b+c rounds twice on the host, as our CUDA code does, so that both sides agree to the bit;
 #   -fmacro-prefix-map  error messages name ops/conv2d.cpp and not the machine's directories.
+# COLD is code that runs briefly. Sanitizers triple its compile time when it is optimised, so there it is not.
 function(lathe_target_flags target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "COLD" "" "")
   set_target_properties(${target} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
@@ -32,6 +34,9 @@ function(lathe_target_flags target)
     list(APPEND flags "-fsanitize=${LATHE_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       list(APPEND flags -Wno-maybe-uninitialized)  # GCC warns wrongly about instrumented code
+    endif()
+    if(arg_COLD)
+      list(APPEND flags -O0)
     endif()
     target_link_options(${target} PRIVATE "-fsanitize=${LATHE_SANITIZE}")
   endif()
