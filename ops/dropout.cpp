@@ -1,0 +1,33 @@
+// Dropout: checks and gradient; see dropout.h. CPU kernel: dropout_cpu.cpp.
+#include "lathe/ops/dropout.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/cast.h"
+
+namespace lathe {
+
+using autograd::Needs;
+
+/// The map is linear and symmetric: its gradient is the same map with the same random numbers.
+static Tensor drop(const Tensor& x, double p, Generator::Block block) {
+  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  const double scale = p < 1.0 ? 1.0 / (1.0 - p) : 0.0;
+  LATHE_DISPATCH(x.device(), dropout(y, contiguous(x.detach()), p, scale, block));
+  autograd::record("dropout", y, {x}, [p, block](const Tensor& dy, const Needs&) {
+    return Tensors{drop(dy, p, block)};
+  });
+  return y;
+}
+
+Tensor dropout(const Tensor& x, const DropoutOptions& opt) {
+  LATHE_CHECK(ValueError, opt.p >= 0.0 && opt.p <= 1.0, "dropout: p must be in [0, 1], got ",
+              opt.p);
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "dropout: expected a floating dtype (x: ", x,
+              ")");
+  if (!opt.train || opt.p == 0.0) return x;
+  Generator& generator = opt.generator != nullptr ? *opt.generator : default_generator(x.device());
+  return drop(x, opt.p, generator.reserve(Generator::counters_for(x.numel())));
+}
+
+}  // namespace lathe

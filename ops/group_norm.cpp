@@ -1,0 +1,38 @@
+// Group normalisation: checks; see group_norm.h. The work: row_norm.h.
+#include "lathe/ops/group_norm.h"
+
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/row_norm.h"
+
+namespace lathe {
+
+static void check_group_norm(const Tensor& x, int64_t groups, const GroupNormOptions& opt) {
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "group_norm: expected a floating dtype (x: ", x,
+              ")");
+  LATHE_CHECK(ShapeError, x.ndim() >= 2, "group_norm: x must be [N,C,...] (x: ", x, ")");
+  LATHE_CHECK(ValueError, groups >= 1, "group_norm: groups must be positive, got ", groups);
+  const int64_t channels = x.shape()[1];
+  LATHE_CHECK(ShapeError, channels % groups == 0, "group_norm: ", channels,
+              " channels do not divide into ", groups, " groups (x: ", x, ")");
+  for (const Tensor* t : {&opt.weight, &opt.bias}) {
+    if (!t->defined()) continue;
+    LATHE_CHECK(ShapeError, t->shape() == Shape{channels}, "group_norm: weight and bias must be ",
+                Shape{channels}, ", got ", t->shape(), " (x: ", x, ")");
+    LATHE_CHECK(DTypeError, is_floating(t->dtype()),
+                "group_norm: weight and bias must be floating, got ", *t);
+    LATHE_CHECK(DeviceError, t->device() == x.device(),
+                "group_norm: weight and bias must be where x is, got ", *t, " (x: ", x, ")");
+  }
+}
+
+Tensor group_norm(const Tensor& x_in, int64_t groups, const GroupNormOptions& opt) {
+  const Tensor x = amp::cast(amp::kFloat, x_in);
+  check_group_norm(x, groups, opt);
+  int64_t inner = 1;
+  for (int d = 2; d < x.ndim(); ++d) inner *= x.shape()[d];
+  const RowNormShape shape{
+      .samples = x.shape()[0], .groups = groups, .channels = x.shape()[1] / groups, .inner = inner};
+  return row_norm("group_norm", x, shape, opt.weight, opt.bias, opt.eps);
+}
+
+}  // namespace lathe
