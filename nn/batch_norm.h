@@ -1,0 +1,74 @@
+// Batch normalisation layers; see ops/batch_norm.h for the formula.
+#pragma once
+
+#include <optional>
+
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;  // weight of the new value; absent: cumulative average
+  bool affine = true;                    // false: no weight and bias
+  bool track_running_stats = true;       // false: batch statistics also in evaluation
+};
+
+/// What BatchNorm1d and BatchNorm2d share. Parameters weight [C] = 1 and bias [C] = 0; buffers
+/// running_mean [C] = 0, running_var [C] = 1 and num_batches_tracked (i64, 0-d), which goes up by 1
+/// in every training forward. Parameters and statistics stay f32 where a half type is asked for.
+class LATHE_API BatchNorm : public Module {
+ public:
+  Tensor forward(const Tensor& x) final;
+  /// relu(forward(x)) and relu(forward(x) + residual) as one op each, with this module's hooks
+  /// around it.
+  Tensor relu(const Tensor& x);
+  Tensor add_relu(const Tensor& x, const Tensor& residual);
+
+  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+
+ protected:
+  /// throws: ValueError unless channels > 0 and eps >= 0.
+  BatchNorm(int64_t channels, const BatchNormOptions& options);
+  /// throws: ShapeError.
+  virtual void check_input(const Tensor& x) const = 0;
+  DType dtype_for(DType asked) const override { return is_half(asked) ? kF32 : asked; }
+
+ private:
+  template <class Op>
+  Tensor normalize(const Tensor& x, Op&& op);
+
+  BatchNormOptions options_;
+};
+
+/// [N,C] or [N,C,L].
+class LATHE_API BatchNorm1d final : public BatchNorm {
+ public:
+  explicit BatchNorm1d(int64_t channels, const BatchNormOptions& options = {})
+      : BatchNorm(channels, options) {}
+  BatchNorm1d(Module& parent, const std::string& name, int64_t channels,
+              const BatchNormOptions& options = {})
+      : BatchNorm1d(channels, options) {
+    join(parent, name);
+  }
+
+ private:
+  void check_input(const Tensor& x) const override;
+};
+
+/// [N,C,H,W].
+class LATHE_API BatchNorm2d final : public BatchNorm {
+ public:
+  explicit BatchNorm2d(int64_t channels, const BatchNormOptions& options = {})
+      : BatchNorm(channels, options) {}
+  BatchNorm2d(Module& parent, const std::string& name, int64_t channels,
+              const BatchNormOptions& options = {})
+      : BatchNorm2d(channels, options) {
+    join(parent, name);
+  }
+
+ private:
+  void check_input(const Tensor& x) const override;
+};
+
+}  // namespace lathe::nn

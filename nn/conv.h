@@ -1,0 +1,98 @@
+// Convolution layers: Conv1d, Conv2d, ConvTranspose2d. The shape rules are at the ops of the same
+// name.
+#pragma once
+
+#include "lathe/core/pair.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+struct Conv2dOptions {
+  Pair kernel = 0;  // must be set
+  Pair stride = 1;
+  Pair pad = 0;
+  Pair dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;  // false where a batch norm follows
+};
+
+/// [N,in,H,W] → [N,out,P,Q]; see ops/conv2d.h.
+/// weight [out,in/groups,R,S] and bias [out], U(±1/sqrt(fan_in)).   throws: ValueError unless the
+/// kernel is positive and groups divide in and out.
+class LATHE_API Conv2d final : public Module {
+ public:
+  Conv2d(int64_t in, int64_t out, const Conv2dOptions& options);
+  Conv2d(Module& parent, const std::string& name, int64_t in, int64_t out,
+         const Conv2dOptions& options)
+      : Conv2d(in, out, options) {
+    join(parent, name);
+  }
+
+  Tensor forward(const Tensor& x) override;
+  int64_t macs(const Shape& x, const Shape& y) const override;
+
+  Tensor weight, bias;
+
+ private:
+  Conv2dOptions options_;
+};
+
+struct Conv1dOptions {
+  int64_t kernel = 0;  // must be set
+  int64_t stride = 1;
+  int64_t pad = 0;
+  int64_t dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+};
+
+/// [N,in,W] → [N,out,Q]; see ops/conv1d.h. weight [out,in/groups,S]; values and errors as Conv2d.
+class LATHE_API Conv1d final : public Module {
+ public:
+  Conv1d(int64_t in, int64_t out, const Conv1dOptions& options);
+  Conv1d(Module& parent, const std::string& name, int64_t in, int64_t out,
+         const Conv1dOptions& options)
+      : Conv1d(in, out, options) {
+    join(parent, name);
+  }
+
+  Tensor forward(const Tensor& x) override;
+  int64_t macs(const Shape& x, const Shape& y) const override;
+
+  Tensor weight, bias;
+
+ private:
+  Conv1dOptions options_;
+};
+
+struct ConvTranspose2dOptions {
+  Pair kernel = 0;  // must be set
+  Pair stride = 1;
+  Pair pad = 0;
+  Pair output_pad = 0;
+  Pair dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+};
+
+/// [N,in,H,W] → [N,out,P,Q]; see ops/conv_transpose2d.h. weight [in,out/groups,R,S]; values and
+/// errors as Conv2d.
+class LATHE_API ConvTranspose2d final : public Module {
+ public:
+  ConvTranspose2d(int64_t in, int64_t out, const ConvTranspose2dOptions& options);
+  ConvTranspose2d(Module& parent, const std::string& name, int64_t in, int64_t out,
+                  const ConvTranspose2dOptions& options)
+      : ConvTranspose2d(in, out, options) {
+    join(parent, name);
+  }
+
+  Tensor forward(const Tensor& x) override;
+  int64_t macs(const Shape& x, const Shape& y) const override;
+
+  Tensor weight, bias;
+
+ private:
+  ConvTranspose2dOptions options_;
+};
+
+}  // namespace lathe::nn

@@ -1,0 +1,55 @@
+// Initial values of parameters. In place on a parameter (the trailing underscore; never recorded),
+// or as a new tensor.
+//   fan_in = shape[1] · kernel size, fan_out = shape[0] · kernel size (of a grouped convolution
+//   too: shape[1] is per group).
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/core/generator.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe::nn::init {
+
+struct Fans {
+  int64_t in, out;
+};
+/// throws: ShapeError for fewer than 2 dimensions.
+LATHE_API Fans fans_of(const Shape& shape);
+
+enum class FanMode { kFanIn, kFanOut };
+inline constexpr FanMode kFanIn = FanMode::kFanIn, kFanOut = FanMode::kFanOut;
+
+struct KaimingOptions {
+  double slope = 0;  // of the leaky relu that follows; 0: relu
+  FanMode mode =
+      FanMode::kFanIn;  // keep the variance of the forward (fan_in) or backward (fan_out) signal
+  Generator* generator = nullptr;  // null: the default one
+};
+/// Gain g = sqrt(2 / (1 + slope²)): U(±g·sqrt(3 / fan)), N(0, g / sqrt(fan)).   throws: ShapeError.
+/// ref: He et al. 2015 (arXiv:1502.01852).
+LATHE_API const Tensor& kaiming_uniform_(const Tensor& w, const KaimingOptions& options = {});
+LATHE_API const Tensor& kaiming_normal_(const Tensor& w, const KaimingOptions& options = {});
+
+struct XavierOptions {
+  double gain = 1;
+  Generator* generator = nullptr;
+};
+/// U(±gain·sqrt(6 / (fan_in + fan_out))), N(0, gain·sqrt(2 / (fan_in + fan_out))).   throws:
+/// ShapeError. ref: Glorot and Bengio 2010.
+LATHE_API const Tensor& xavier_uniform_(const Tensor& w, const XavierOptions& options = {});
+LATHE_API const Tensor& xavier_normal_(const Tensor& w, const XavierOptions& options = {});
+
+LATHE_API const Tensor& uniform_(const Tensor& w, double low, double high,
+                                 Generator* generator = nullptr);
+LATHE_API const Tensor& normal_(const Tensor& w, double mean, double std,
+                                Generator* generator = nullptr);
+LATHE_API const Tensor& constant_(const Tensor& w, Scalar value);
+LATHE_API const Tensor& zeros_(const Tensor& w);
+LATHE_API const Tensor& ones_(const Tensor& w);
+
+/// New values for a layer's weight or bias: U(±1 / sqrt(fan_in)); 0 where fan_in is 0. For a weight
+/// this is kaiming_uniform_ with slope sqrt(5), the default of the layers.
+LATHE_API Tensor uniform_fan_in(const Shape& shape, int64_t fan_in);
+
+}  // namespace lathe::nn::init

@@ -1,0 +1,21 @@
+// Linear and Flatten; see linear.h.
+#include "lathe/nn/linear.h"
+
+#include "lathe/nn/init.h"
+#include "lathe/ops/matmul.h"
+#include "lathe/ops/views.h"
+
+namespace lathe::nn {
+
+Linear::Linear(int64_t in, int64_t out, const LinearOptions& options) {
+  weight = parameter("weight", init::uniform_fan_in({out, in}, in));
+  if (options.bias) bias = parameter("bias", init::uniform_fan_in({out}, in));
+}
+
+Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }
+
+int64_t Linear::macs(const Shape&, const Shape& y) const { return numel_of(y) * weight.dim(1); }
+
+Tensor Flatten::forward(const Tensor& x) { return flatten(x, options_.first, options_.last); }
+
+}  // namespace lathe::nn

@@ -1,0 +1,55 @@
+// Linear, Flatten and Identity.
+#pragma once
+
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+struct LinearOptions {
+  bool bias = true;
+};
+
+/// y = x·weight^T + bias over the last dimension: […,in] → […,out]; see ops/matmul.h.
+/// weight [out,in] and bias [out], U(±1/sqrt(in)).
+class LATHE_API Linear final : public Module {
+ public:
+  Linear(int64_t in, int64_t out, const LinearOptions& options = {});
+  Linear(Module& parent, const std::string& name, int64_t in, int64_t out,
+         const LinearOptions& options = {})
+      : Linear(in, out, options) {
+    join(parent, name);
+  }
+
+  Tensor forward(const Tensor& x) override;
+  int64_t macs(const Shape& x, const Shape& y) const override;
+
+  Tensor weight, bias;
+};
+
+struct FlattenOptions {
+  int64_t first = 1, last = -1;
+};
+
+/// Dimensions first … last as one: [N,C,H,W] → [N,C·H·W] by default.
+class LATHE_API Flatten final : public Module {
+ public:
+  explicit Flatten(const FlattenOptions& options = {}) : options_(options) {}
+  Flatten(Module& parent, const std::string& name, const FlattenOptions& options = {})
+      : Flatten(options) {
+    join(parent, name);
+  }
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  FlattenOptions options_;
+};
+
+/// y = x.
+class LATHE_API Identity final : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return x; }
+};
+
+}  // namespace lathe::nn

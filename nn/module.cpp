@@ -1,0 +1,209 @@
+// The tree of modules; see module.h.
+#include "lathe/nn/module.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <typeinfo>
+#include <unordered_set>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/ops/cast.h"
+
+namespace lathe::nn {
+
+Module::~Module() {
+  if (parent_ != nullptr) {
+    std::erase_if(parent_->children_, [this](const auto& child) { return child.second == this; });
+  }
+  for (auto& [name, child] : children_) child->parent_ = nullptr;
+}
+
+void Module::check_name(const std::string& name) const {
+  LATHE_CHECK(ValueError, !name.empty() && name.find('.') == std::string::npos, type_name(),
+              ": a name must not be empty nor hold a dot, got \"", name, "\"");
+  const auto is_it = [&](const auto& entry) { return entry.first == name; };
+  const bool taken = std::ranges::any_of(parameters_, is_it) ||
+                     std::ranges::any_of(buffers_, is_it) || std::ranges::any_of(children_, is_it);
+  LATHE_CHECK(ValueError, !taken, type_name(), ": the name \"", name, "\" is taken");
+}
+
+Tensor Module::parameter(const std::string& name, const Tensor& value) {
+  check_name(name);
+  LATHE_CHECK(ValueError, value.defined(), type_name(), ": parameter \"", name, "\" is undefined");
+  value.requires_grad_();
+  parameters_.emplace_back(name, value);
+  return value;
+}
+
+Tensor Module::buffer(const std::string& name, const Tensor& value) {
+  check_name(name);
+  LATHE_CHECK(ValueError, value.defined(), type_name(), ": buffer \"", name, "\" is undefined");
+  buffers_.emplace_back(name, value);
+  return value;
+}
+
+void Module::join(Module& parent, const std::string& name) {
+  parent.check_name(name);
+  parent.children_.emplace_back(name, this);
+  parent_ = &parent;
+}
+
+std::string Module::type_name() const {
+  const char* mangled = typeid(*this).name();
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
+  const std::string name = status == 0 ? text.get() : mangled;
+  const size_t scope = name.rfind("::", name.find('<'));
+  return scope == std::string::npos ? name : name.substr(scope + 2);
+}
+
+// --- calling
+// -----------------------------------------------------------------------------------------------------
+
+Tensor Module::forward(const Tensor& x) {
+  LATHE_FAIL(StateError, type_name(), ": has no forward of one tensor (x: ", x, ")");
+}
+
+int64_t Module::macs(const Shape&, const Shape&) const { return 0; }
+
+Tensor Module::operator()(const Tensor& x) {
+  return with_hooks(x, [this](const Tensor& in) { return forward(in); });
+}
+
+Tensor Module::with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f) {
+  if (hooks_.empty()) return f(x);
+  const std::vector<Hook> hooks = hooks_;  // a hook may remove itself
+  Tensor in = x;
+  for (const Hook& hook : hooks) {
+    if (!hook.before) continue;
+    if (Tensor other = hook.before(*this, in); other.defined()) in = std::move(other);
+  }
+  Tensor out = f(in);
+  for (const Hook& hook : hooks) {
+    if (!hook.after) continue;
+    if (Tensor other = hook.after(*this, in, out); other.defined()) out = std::move(other);
+  }
+  return out;
+}
+
+namespace {
+int64_t next_hook_number() {
+  static std::atomic<int64_t> counter{0};
+  return ++counter;
+}
+}  // namespace
+
+int64_t Module::register_forward_pre_hook(ForwardPreHook hook) {
+  hooks_.push_back({next_hook_number(), std::move(hook), nullptr});
+  return hooks_.back().number;
+}
+
+int64_t Module::register_forward_hook(ForwardHook hook) {
+  hooks_.push_back({next_hook_number(), nullptr, std::move(hook)});
+  return hooks_.back().number;
+}
+
+void Module::remove_hook(int64_t number) {
+  std::erase_if(hooks_, [number](const Hook& hook) { return hook.number == number; });
+}
+
+// --- the tree
+// ----------------------------------------------------------------------------------------------------
+
+void Module::for_each_module(const std::string& prefix,
+                             FunctionRef<void(const std::string&, Module&)> f) const {
+  f(prefix, const_cast<Module&>(*this));
+  for (const auto& [name, child] : children_) child->for_each_module(prefix + name + ".", f);
+}
+
+Module::Named<Tensor> Module::named_parameters() const {
+  Named<Tensor> out;
+  std::unordered_set<const TensorImpl*> known;
+  for_each_module("", [&](const std::string& prefix, const Module& module) {
+    for (const auto& [name, p] : module.parameters_) {
+      if (known.insert(p.handle().get()).second) out.emplace_back(prefix + name, p);
+    }
+  });
+  return out;
+}
+
+Tensors Module::parameters() const {
+  Tensors out;
+  for (auto& [name, p] : named_parameters()) out.push_back(p);
+  return out;
+}
+
+Module::Named<Tensor> Module::named_buffers() const {
+  Named<Tensor> out;
+  for_each_module("", [&](const std::string& prefix, const Module& module) {
+    for (const auto& [name, b] : module.buffers_) out.emplace_back(prefix + name, b);
+  });
+  return out;
+}
+
+std::vector<Module*> Module::children() const {
+  std::vector<Module*> out;
+  for (const auto& [name, child] : children_) out.push_back(child);
+  return out;
+}
+
+Module::Named<Module*> Module::named_modules() {
+  Named<Module*> out;
+  for_each_module("", [&](const std::string& prefix, Module& module) {
+    out.emplace_back(prefix.empty() ? "" : prefix.substr(0, prefix.size() - 1), &module);
+  });
+  return out;
+}
+
+// --- changes of everything
+// ---------------------------------------------------------------------------------------
+
+Module& Module::train(bool on) {
+  return apply([on](Module& module) { module.training_ = on; });
+}
+
+Module& Module::apply(FunctionRef<void(Module&)> f) {
+  for (auto& [name, child] : children_) child->apply(f);
+  f(*this);
+  return *this;
+}
+
+void Module::zero_grad() {
+  for (const Tensor& p : parameters()) p.set_grad({});
+}
+
+/// Every parameter and buffer becomes f of it. All new tensors are made before the first is put in
+/// place.
+void Module::replace_all(FunctionRef<Tensor(Module&, const Tensor&)> f) {
+  const NoGrad off;
+  std::vector<std::pair<Tensor, Tensor>> changes;
+  for_each_module("", [&](const std::string&, Module& module) {
+    for (const auto* list : {&module.parameters_, &module.buffers_}) {
+      for (const auto& [name, t] : *list) changes.emplace_back(t, f(module, t));
+    }
+  });
+  for (const auto& [t, value] : changes) {
+    if (!value.is_same(t)) t.set_data(value);
+  }
+}
+
+Module& Module::to(Device device) {
+  replace_all([device](Module&, const Tensor& t) { return to_device(t, device); });
+  return *this;
+}
+
+Module& Module::to(DType dtype) {
+  LATHE_CHECK(DTypeError, is_floating(dtype), type_name(), ": parameters must be floating, got ",
+              dtype);
+  replace_all([dtype](Module& module, const Tensor& t) {
+    return is_floating(t.dtype()) ? cast(t, module.dtype_for(dtype)) : t;
+  });
+  return *this;
+}
+
+}  // namespace lathe::nn

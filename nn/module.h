@@ -1,0 +1,143 @@
+// Module: parameters, buffers and child modules under names; the base of every layer and model.
+//   struct Net : nn::Module {                              // a member registers itself with its
+//   parent
+//     nn::Linear fc{*this, "fc", 64, 10};
+//     Tensor forward(const Tensor& x) override { return fc(x); }
+//   };
+// Names joined with dots are the checkpoint's keys ("layer1.0.conv1.weight"): changing one is a
+// format change. module.cpp: the tree and its moves; module_state.cpp: state_dict and
+// load_state_dict.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/function_ref.h"
+#include "lathe/core/state_dict.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe::nn {
+
+struct LoadOptions {
+  bool strict = true;  // false: missing and unexpected entries are reported, not thrown
+};
+
+struct LoadReport {
+  std::vector<std::string> missing, unexpected;
+};
+
+/// Has identity: neither copied nor moved. A function may return one by value (it is built in the
+/// caller's place).
+class LATHE_API Module {
+ public:
+  template <class T>
+  using Named = std::vector<std::pair<std::string, T>>;
+  /// See the input (and output) of a call; a defined result takes its place.
+  using ForwardPreHook = std::function<Tensor(Module&, const Tensor& x)>;
+  using ForwardHook = std::function<Tensor(Module&, const Tensor& x, const Tensor& y)>;
+
+  Module() = default;
+  /// As the child `name` of `parent`. A struct with `using Module::Module;` can be a member like
+  /// any layer. throws: ValueError for a name that is taken, empty or holds a dot.
+  Module(Module& parent, const std::string& name) { join(parent, name); }
+  virtual ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  /// Runs the pre-hooks, forward(), the hooks.
+  Tensor operator()(const Tensor& x);
+
+  // --- what it holds: own entries first, then the children's, in the order of registration
+  // ---------------------
+  /// Without repetition where several modules share a parameter.
+  Named<Tensor> named_parameters() const;
+  Tensors parameters() const;
+  Named<Tensor> named_buffers() const;
+  Named<Module*> named_children() const { return children_; }
+  std::vector<Module*> children() const;
+  /// This module ("") and all below it, parents first.
+  Named<Module*> named_modules();
+  /// The class, without namespaces: "Conv2d".
+  std::string type_name() const;
+
+  // --- state
+  // ---------------------------------------------------------------------------------------------------
+  /// Parameters and buffers. The tensors share their values with the module; clone() the result to
+  /// keep them.
+  StateDict state_dict() const;
+  /// Copies values into the existing tensors (their dtype, device and layout stay), so that an
+  /// optimiser sees them. All or nothing.   → what was missing and unexpected (not strict). throws:
+  /// ValueError listing every missing, unexpected or mis-shaped entry.
+  LoadReport load_state_dict(const StateDict& state, const LoadOptions& options = {});
+
+  // --- changes of everything below, in place; all return *this
+  // -------------------------------------------------------
+  /// Training or evaluation behaviour of batch norm, dropout, ….
+  Module& train(bool on = true);
+  Module& eval() { return train(false); }
+  bool is_training() const { return training_; }
+  /// Moves parameters and buffers; gradients that no longer fit are dropped.   throws: NoCudaError;
+  /// nothing moved then.
+  Module& to(Device device);
+  /// Converts floating parameters and buffers; batch norms keep f32 where a half type is asked for.
+  /// throws: DTypeError unless floating.
+  Module& to(DType dtype);
+  Module& half() { return to(kF16); }
+  /// Calls f for every module, children before their parent.
+  Module& apply(FunctionRef<void(Module&)> f);
+  /// Drops all gradients.
+  void zero_grad();
+
+  // --- hooks
+  // -------------------------------------------------------------------------------------------------------
+  /// → a number for remove_hook.
+  int64_t register_forward_pre_hook(ForwardPreHook hook);
+  int64_t register_forward_hook(ForwardHook hook);
+  void remove_hook(int64_t number);
+
+  // --- for those who write modules
+  // -------------------------------------------------------------------------------
+  /// What the module computes.   throws: StateError where a module defines none.
+  virtual Tensor forward(const Tensor& x);
+  /// Multiply-adds of one forward(), children apart; 0 unless the module says more.
+  virtual int64_t macs(const Shape& x, const Shape& y) const;
+
+ protected:
+  /// Registers a parameter: a leaf that requires grad. Assigning to a member that holds it later
+  /// does not reach the registered tensor: write into it (copy_, set_data).   throws: ValueError
+  /// for the name (as above) or an undefined tensor, DTypeError unless floating.
+  Tensor parameter(const std::string& name, const Tensor& value);
+  /// Registers state that is saved but not trained.
+  Tensor buffer(const std::string& name, const Tensor& value);
+  /// Registers this module with `parent`, which must not outlive its use of it.
+  void join(Module& parent, const std::string& name);
+  /// Registers `child` as this module's own, for containers.
+  void adopt(Module& child, const std::string& name) { child.join(*this, name); }
+  /// f(x) between the hooks, for modules with a second way to be called (batch norm with its relu).
+  Tensor with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f);
+  /// The dtype that this module's own tensors take when `asked` is asked for.
+  virtual DType dtype_for(DType asked) const { return asked; }
+
+ private:
+  void check_name(const std::string& name) const;
+  void for_each_module(const std::string& prefix,
+                       FunctionRef<void(const std::string&, Module&)> f) const;
+  void replace_all(FunctionRef<Tensor(Module&, const Tensor&)> f);
+
+  struct Hook {
+    int64_t number;
+    ForwardPreHook before;  // one of the two
+    ForwardHook after;
+  };
+
+  Named<Tensor> parameters_, buffers_;
+  Named<Module*> children_;
+  Module* parent_ = nullptr;
+  bool training_ = true;
+  std::vector<Hook> hooks_;
+};
+
+}  // namespace lathe::nn

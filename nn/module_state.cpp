@@ -1,0 +1,64 @@
+// The state of a module tree by name; see module.h.
+#include "lathe/core/copy.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+StateDict Module::state_dict() const {
+  StateDict out;
+  for_each_module("", [&](const std::string& prefix, const Module& module) {
+    for (const auto* list : {&module.parameters_, &module.buffers_}) {
+      for (const auto& [name, t] : *list) out.add(prefix + name, t.detach());
+    }
+  });
+  return out;
+}
+
+namespace {
+
+/// ", missing: a b" for the first few names.
+void append_names(std::string& text, const char* what, const std::vector<std::string>& names) {
+  constexpr size_t kMost = 10;
+  if (names.empty()) return;
+  text += concat(text.empty() ? "" : "; ", names.size(), " ", what, ":");
+  for (size_t i = 0; i < names.size() && i < kMost; ++i)
+    text += concat(i == 0 ? " " : ", ", names[i]);
+  if (names.size() > kMost) text += ", …";
+}
+
+}  // namespace
+
+LoadReport Module::load_state_dict(const StateDict& state, const LoadOptions& options) {
+  LoadReport report;
+  std::vector<std::string> misfits;
+  std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
+  const StateDict own = state_dict();
+  for (const auto& [name, to] : own) {
+    const Tensor* from = state.find(name);
+    if (from == nullptr) {
+      report.missing.push_back(name);
+    } else if (!(from->shape() == to.shape()) ||
+               is_floating(from->dtype()) != is_floating(to.dtype())) {
+      misfits.push_back(concat(name, " (", *from, " for ", to, ")"));
+    } else {
+      copies.emplace_back(to, *from);
+    }
+  }
+  for (const auto& [name, tensor] : state) {
+    if (!own.contains(name)) report.unexpected.push_back(name);
+  }
+
+  std::string problems;
+  if (options.strict) append_names(problems, "missing", report.missing);
+  if (options.strict) append_names(problems, "unexpected", report.unexpected);
+  append_names(problems, "of another shape or kind", misfits);
+  LATHE_CHECK(ValueError, problems.empty(), "load_state_dict: ", type_name(),
+              " does not take this state: ", problems);
+  for (const auto& [to, from] : copies) {
+    copy_values(to, from);
+    to.bump_version();
+  }
+  return report;
+}
+
+}  // namespace lathe::nn
