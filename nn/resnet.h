@@ -1,0 +1,104 @@
+// Residual networks: ResNet-18/34 as in torchvision, and the small CIFAR family of the same paper.
+// ref: He, Zhang, Ren, Sun 2016 (arXiv:1512.03385).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "lathe/nn/batch_norm.h"
+#include "lathe/nn/containers.h"
+#include "lathe/nn/conv.h"
+#include "lathe/nn/linear.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+enum class Stem {
+  kImagenet,  // 7x7 convolution of stride 2, then 3x3 max-pool of stride 2: for 224x224
+  kCifar,     // 3x3 convolution of stride 1: for 32x32
+};
+
+struct ResNetOptions {
+  int64_t classes = 1000;
+  Stem stem = Stem::kImagenet;
+  int64_t in_channels = 3;
+};
+
+/// relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)); the shortcut is x itself or, where the
+/// shape changes, a 1x1 convolution with batch norm.
+class LATHE_API BasicBlock final : public Module {
+ public:
+  BasicBlock(int64_t in, int64_t out, int64_t stride);
+  Tensor forward(const Tensor& x) override;
+
+  Conv2d conv1;
+  BatchNorm2d bn1;
+  Conv2d conv2;
+  BatchNorm2d bn2;
+  std::optional<Sequential> downsample;
+};
+
+/// [N,in_channels,H,W] → [N,classes]. Names and shapes are torchvision's: conv1, bn1, layer1 …
+/// layer4, fc. Convolutions kaiming_normal(fan_out), batch norms 1 and 0, fc as every Linear.
+class LATHE_API ResNet final : public Module {
+ public:
+  ResNet(const std::array<int, 4>& blocks, const ResNetOptions& options);
+  Tensor forward(const Tensor& x) override;
+
+  Conv2d conv1;
+  BatchNorm2d bn1;
+  Sequential layer1{*this, "layer1"}, layer2{*this, "layer2"}, layer3{*this, "layer3"},
+      layer4{*this, "layer4"};
+  Linear fc;
+
+ private:
+  Stem stem_;
+};
+
+/// 11,689,512 parameters as it is; 11,173,962 with {.classes = 10, .stem = Stem::kCifar}.
+LATHE_API ResNet resnet18(const ResNetOptions& options = {});
+LATHE_API ResNet resnet34(const ResNetOptions& options = {});
+
+struct CifarResNetOptions {
+  int64_t classes = 10;
+  int64_t in_channels = 3;  // 1 for Fashion-MNIST
+};
+
+/// As BasicBlock, but the shortcut has no parameters (option A of the paper): every second row and
+/// column, zeros for the new channels, half of them before and half after.
+class LATHE_API CifarBlock final : public Module {
+ public:
+  CifarBlock(int64_t in, int64_t out, int64_t stride);
+  Tensor forward(const Tensor& x) override;
+
+  Conv2d conv1;
+  BatchNorm2d bn1;
+  Conv2d conv2;
+  BatchNorm2d bn2;
+
+ private:
+  int64_t new_channels_, stride_;
+};
+
+/// 6n+2 layers for 32x32 images: a 3x3 convolution, three stages of n blocks with 16, 32 and 64
+/// channels, global average pooling, fc. [N,in_channels,H,W] → [N,classes]. Names: conv1, bn1,
+/// layer1 … layer3, fc. Initialised as ResNet.
+class LATHE_API CifarResNet final : public Module {
+ public:
+  CifarResNet(int blocks_per_stage, const CifarResNetOptions& options);
+  Tensor forward(const Tensor& x) override;
+
+  Conv2d conv1;
+  BatchNorm2d bn1;
+  Sequential layer1{*this, "layer1"}, layer2{*this, "layer2"}, layer3{*this, "layer3"};
+  Linear fc;
+};
+
+LATHE_API CifarResNet resnet8(const CifarResNetOptions& options = {});
+LATHE_API CifarResNet resnet20(const CifarResNetOptions& options = {});  // 269,722 parameters
+LATHE_API CifarResNet resnet32(const CifarResNetOptions& options = {});
+LATHE_API CifarResNet resnet44(const CifarResNetOptions& options = {});
+LATHE_API CifarResNet resnet56(const CifarResNetOptions& options = {});
+
+}  // namespace lathe::nn

@@ -1,0 +1,44 @@
+// A model at a glance: what each module computes, holds and costs.
+//   std::cout << nn::summary(model, {1, 3, 32, 32});
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+struct SummaryRow {
+  std::string name, type;  // "layer1.0.conv1", "Conv2d"
+  int depth;               // 0: the model itself
+  bool leaf;               // has no children
+  Shape output;            // of its last call; empty if it was not called
+  bool called;
+  int64_t parameters;  // elements of its own parameters, children apart
+  int64_t macs;        // multiply-adds of its own, over all calls
+};
+
+struct Summary {
+  std::vector<SummaryRow> rows;  // parents first
+  int64_t parameters = 0, trainable = 0;
+  int64_t macs = 0;  // of one forward
+  int64_t input_bytes = 0, parameter_bytes = 0;
+  int64_t output_bytes =
+      0;  // results of all leaf modules: about what training keeps per forward, gradients apart
+};
+
+/// Runs the model once on zeros of shape `input` (the dtype and device of its first parameter), in
+/// evaluation mode and without gradients; the model is left as it was.   throws: what its forward
+/// throws.
+LATHE_API Summary summary(Module& model, const Shape& input);
+
+/// The table, then the totals.
+LATHE_API std::ostream& operator<<(std::ostream& out, const Summary& summary);
+
+/// Elements of all parameters.
+LATHE_API int64_t count_parameters(const Module& model);
+
+}  // namespace lathe::nn

@@ -1,0 +1,22 @@
+// Weights in safetensors files; see core/safetensors.h for the format.
+#pragma once
+
+#include <string>
+
+#include "lathe/core/safetensors.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+/// Writes the state dict: names are the keys, values row-major (convolution weights OIHW) whatever
+/// the layout in memory. The file is replaced in one step: `path` is always a complete old or new
+/// file.   throws: FileError.
+LATHE_API void save(const Module& model, const std::string& path,
+                    const safetensors::Metadata& metadata = {});
+
+/// Reads and checks the whole file, then changes the model: all or nothing.   → what was missing
+/// and unexpected (not strict). throws: FileError, DataError (the file), ValueError naming the file
+/// and listing the entries that do not fit.
+LATHE_API LoadReport load(Module& model, const std::string& path, const LoadOptions& options = {});
+
+}  // namespace lathe::nn

@@ -1,0 +1,122 @@
+// Weights in files, and the summary.
+#include "lathe/nn/weights.h"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "lathe/nn/activation.h"
+#include "lathe/nn/containers.h"
+#include "lathe/nn/linear.h"
+#include "lathe/nn/resnet.h"
+#include "lathe/nn/summary.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/random.h"
+#include "lathe/tests/data/files.h"
+
+namespace lathe {
+namespace {
+
+using data::testing::message_of;
+using data::testing::TempDir;
+
+TEST_CASE("weights: save and load bring back every value, into the tensors that exist") {
+  const TempDir dir;
+  const std::string path = dir / "resnet8.safetensors";
+  manual_seed(1);
+  auto model = nn::resnet8(), other = nn::resnet8();
+  model(randn({2, 3, 32, 32}));  // moves the statistics
+  nn::save(model, path, {{"epoch", "7"}});
+  const Tensor held = other.conv1.weight;
+  nn::load(other, path);
+  CHECK(held.is_same(other.conv1.weight));
+  const StateDict a = model.state_dict(), b = other.state_dict();
+  for (const auto& [name, t] : a) {
+    CAPTURE(name);
+    CHECK(t.to_vector<double>() == b.at(name).to_vector<double>());
+  }
+  CHECK(safetensors::read(path).metadata == safetensors::Metadata{{"epoch", "7"}});
+}
+
+TEST_CASE("weights: convolution weights are OIHW on disk whatever their layout in memory") {
+  const TempDir dir;
+  const std::string path = dir / "conv.safetensors";
+  nn::Conv2d conv(2, 3, {.kernel = 3});
+  const auto values = conv.weight.to_vector<float>();
+  conv.weight.set_data(conv.weight.detach().contiguous(kChannelsLast));
+  REQUIRE(conv.weight.is_contiguous(kChannelsLast));
+  nn::save(conv, path);
+  const Tensor read = safetensors::read(path).tensors.at("weight");
+  CHECK(read.shape() == Shape{3, 2, 3, 3});
+  CHECK(std::vector<float>(read.data<float>(), read.data<float>() + 54) == values);
+  nn::load(conv, path);
+  CHECK(conv.weight.is_contiguous(kChannelsLast));
+  CHECK(conv.weight.to_vector<float>() == values);
+}
+
+TEST_CASE("weights: a file of another model is refused with its path, and nothing changes") {
+  const TempDir dir;
+  const std::string path = dir / "x.safetensors";
+  nn::Linear small(2, 3), large(2, 4, {.bias = false});
+  nn::save(small, path);
+  const auto before = large.weight.to_vector<float>();
+  CHECK(message_of<ValueError>([&] { nn::load(large, path); }) ==
+        path +
+            ": load_state_dict: Linear does not take this state: 1 unexpected: bias; 1 of another "
+            "shape or kind: "
+            "weight (f32[3,2]@cpu for f32[4,2]@cpu)");
+  CHECK(large.weight.to_vector<float>() == before);
+  CHECK_THROWS_AS(nn::load(large, dir / "absent.safetensors"), FileError);
+  nn::Linear bare(2, 3, {.bias = false});
+  const nn::LoadReport report = nn::load(bare, path, {.strict = false});
+  CHECK(report.unexpected == std::vector<std::string>{"bias"});
+  CHECK(bare.weight.to_vector<float>() == small.weight.to_vector<float>());
+}
+
+TEST_CASE(
+    "summary: shapes, parameters, multiply-adds and memory, and the model is left as it was") {
+  nn::Sequential seq;
+  seq.add<nn::Linear>(4, 8);
+  seq.add<nn::ReLU>();
+  seq.add<nn::Linear>(8, 2, nn::LinearOptions{.bias = false});
+  seq[1].eval();
+  const nn::Summary s = nn::summary(seq, {3, 4});
+  REQUIRE(s.rows.size() == 4);
+  CHECK(s.rows[0].type == "Sequential");
+  CHECK(s.rows[0].output == Shape{3, 2});
+  CHECK(s.rows[1].name == "0");
+  CHECK(s.rows[1].parameters == 40);
+  CHECK(s.rows[1].macs == 3 * 4 * 8);
+  CHECK(s.parameters == 40 + 16);
+  CHECK(s.trainable == 56);
+  CHECK(s.macs == 3 * (4 * 8 + 8 * 2));
+  CHECK(s.input_bytes == 48);
+  CHECK(s.parameter_bytes == 4 * 56);
+  CHECK(s.output_bytes == 4 * 3 * (8 + 8 + 2));
+  CHECK(seq.is_training());
+  CHECK_FALSE(seq[1].is_training());
+  std::ostringstream out;
+  out << s;
+  CHECK_MESSAGE(out.str().find("  Linear (0)  [3,8]") != std::string::npos, out.str());
+  CHECK(out.str().find("parameters     56 (56 trainable)") != std::string::npos);
+}
+
+TEST_CASE(
+    "summary: ResNet-18 for CIFAR-10 has 0.56 G multiply-adds, batch norms included in the table") {
+  auto model = nn::resnet18({.classes = 10, .stem = nn::Stem::kCifar});
+  const nn::Summary s = nn::summary(model, {1, 3, 32, 32});
+  CHECK(s.parameters == 11'173'962);
+  // 3x3 convolutions: conv1 27·64·1024 and 16 in the stages, 1x1 shortcuts 3, fc.
+  CHECK(s.macs ==
+        1'769'472 + 4 * 37'748'736 + 3 * (18'874'368 + 3 * 37'748'736) + 3 * 2'097'152 + 5120);
+  for (const nn::SummaryRow& row : s.rows) {
+    CAPTURE(row.name);
+    CHECK(row.called);
+  }
+  CHECK(model.bn1.num_batches_tracked.item<int64_t>() == 0);
+}
+
+}  // namespace
+}  // namespace lathe
