@@ -28,7 +28,7 @@ constexpr size_t thread_capacity(int size_class) {
 bool cache_is_wanted() {
   const char* text = std::getenv("LATHE_NO_CACHE");
   if (text != nullptr && *text != '\0') return std::string_view(text) == "0";
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(LATHE_ASAN) || defined(LATHE_TSAN)
   return false;
 #else
   return true;

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LATHE_ASAN)
 #  include <sanitizer/asan_interface.h>
 #endif
 
@@ -69,13 +69,13 @@ size_t physical_bytes() noexcept {
 }
 
 void poison([[maybe_unused]] void* block, [[maybe_unused]] size_t bytes) noexcept {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LATHE_ASAN)
   __asan_poison_memory_region(block, bytes);
 #endif
 }
 
 void unpoison([[maybe_unused]] void* block, [[maybe_unused]] size_t bytes) noexcept {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LATHE_ASAN)
   __asan_unpoison_memory_region(block, bytes);
 #endif
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "lathe/core/config.h"
 #include "lathe/core/fault.h"
 
 namespace lathe::system_memory {

@@ -165,7 +165,7 @@ TEST_CASE("thread pool: idle workers sleep") {
   CHECK(busy_ms < 10);
 }
 
-#if !defined(__SANITIZE_THREAD__)  // TSan does not follow threads that start after a fork
+#if !defined(LATHE_TSAN)  // TSan does not follow threads that start after a fork
 TEST_CASE("thread pool: works in the child of a fork") {
   const ThreadCount count(2);
   chunks_of(100, 1);
