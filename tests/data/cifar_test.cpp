@@ -4,6 +4,7 @@
 
 #include "files.h"
 #include "lathe/core/error.h"
+#include "lathe/core/file.h"
 
 namespace lathe::data {
 namespace {
@@ -77,6 +78,21 @@ TEST_CASE("cifar: a missing file and a directory are file errors with the path")
         "file: cannot open " + (dir / "none.bin").string() + ": No such file or directory");
   CHECK(message_of<FileError>([&] { read_cifar({dir.path()}, three_records()); }) ==
         dir.path().string() + ": is a directory, not a file");
+}
+
+TEST_CASE("cifar: a disk that fails in the middle is a file error, not half a data set") {
+  const TempDir dir;
+  write_file(dir / "a.bin", record(3, 0) + record(9, 1) + record(0, 2));
+  file_faults().read.count();
+  read_cifar({dir / "a.bin"}, three_records());
+  const int64_t reads = file_faults().read.calls();
+  file_faults().read.disarm();
+  for (int64_t n = 1; n <= reads; ++n) {
+    const ArmedFault broken(file_faults().read, n);
+    CHECK_THROWS_AS(read_cifar({dir / "a.bin"}, three_records()), FileError);
+  }
+  const ArmedFault slow(file_faults().partial, 1, FaultPoint::kForever);
+  CHECK(read_cifar({dir / "a.bin"}, three_records()).count() == 3);
 }
 
 }  // namespace
