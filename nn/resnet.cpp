@@ -2,8 +2,7 @@
 #include "lathe/nn/resnet.h"
 
 #include "lathe/nn/init.h"
-#include "lathe/ops/creation.h"
-#include "lathe/ops/join.h"
+#include "lathe/ops/pad.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
@@ -98,12 +97,8 @@ Tensor CifarBlock::forward(const Tensor& x) {
     shortcut = slice(slice(x, 2, 0, x.dim(2), stride_), 3, 0, x.dim(3), stride_);
   }
   if (new_channels_ > 0) {
-    const auto none = [&](int64_t channels) {
-      return zeros({x.dim(0), channels, shortcut.dim(2), shortcut.dim(3)},
-                   {.dtype = x.dtype(), .device = x.device()});
-    };
     const int64_t before = new_channels_ / 2;
-    shortcut = cat({none(before), shortcut, none(new_channels_ - before)}, 1);
+    shortcut = pad(shortcut, {0, 0, 0, 0, before, new_channels_ - before});
   }
   return bn2.add_relu(conv2(bn1.relu(conv1(x))), shortcut);
 }

@@ -9,14 +9,21 @@
 #include "lathe/nn/activation.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/conv.h"
+#include "lathe/nn/dropout.h"
+#include "lathe/nn/embedding.h"
 #include "lathe/nn/init.h"
 #include "lathe/nn/linear.h"
+#include "lathe/nn/losses.h"
+#include "lathe/nn/norm.h"
 #include "lathe/nn/pool2d.h"
 #include "lathe/ops/batch_norm.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/conv1d.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_transpose2d.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/group_norm.h"
+#include "lathe/ops/layer_norm.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
@@ -186,6 +193,64 @@ TEST_CASE("activations, pooling, Flatten and Identity call their ops") {
   nn::Module parent;
   nn::ReLU act(parent, "act");
   CHECK(parent.named_children()[0].first == "act");
+}
+
+TEST_CASE("LayerNorm, GroupNorm: weight 1, bias 0, and their op") {
+  const Tensor x = random({2, 4, 3, 5});
+  nn::LayerNorm layer({3, 5});
+  CHECK(layer.weight.shape() == Shape{3, 5});
+  nn::init::constant_(layer.weight, 2);
+  nn::init::constant_(layer.bias, 1);
+  check_equal(layer(x), layer_norm(x, {3, 5}, {.weight = layer.weight, .bias = layer.bias}));
+  nn::GroupNorm group(2, 4, {.eps = 0.1});
+  CHECK(group.bias.to_vector<float>() == std::vector<float>(4, 0.f));
+  check_equal(group(x), group_norm(x, 2, {.eps = 0.1}));
+  CHECK(nn::LayerNorm({5}, {.affine = false}).parameters().empty());
+  CHECK_THROWS_WITH_AS(nn::GroupNorm(3, 4), doctest::Contains("3 groups do not divide 4 channels"),
+                       ValueError);
+}
+
+TEST_CASE("Dropout: drops in training, is the input itself in evaluation") {
+  Generator generator(1);
+  nn::Dropout drop(0.25, &generator);
+  const Tensor x = ones({1000});
+  const auto y = drop(x).to_vector<float>();
+  int zeros = 0;
+  for (const float v : y) {
+    CHECK((v == 0.f || v == doctest::Approx(1 / 0.75)));
+    zeros += v == 0.f;
+  }
+  CHECK(std::abs(zeros - 250) < 70);  // 5 standard deviations of a binomial
+  drop.eval();
+  CHECK(drop(x).is_same(x));
+  CHECK_THROWS_WITH_AS(nn::Dropout(1.5), doctest::Contains("p must be in [0,1], got 1.5"),
+                       ValueError);
+}
+
+TEST_CASE("Embedding: rows by number, N(0,1), and a padding row of zeros") {
+  nn::Embedding table(50, 40, {.padding_index = 3});
+  CHECK(table.weight.shape() == Shape{50, 40});
+  CHECK(table.weight[3].to_vector<float>() == std::vector<float>(40, 0.f));
+  const Tensor rows = table(tensor({3, 7}, {.dtype = kI64}));
+  CHECK(rows.shape() == Shape{2, 40});
+  check_equal(rows[1], table.weight[7]);
+  sum(square(rows + 1.0)).backward();
+  CHECK(table.weight.grad()[3].to_vector<float>() == std::vector<float>(40, 0.f));
+  CHECK(table.weight.grad()[7].to_vector<float>()[0] != 0.f);
+  CHECK_THROWS_WITH_AS(nn::Embedding(5, 2, {.padding_index = 5}),
+                       doctest::Contains("must be in [0,5), got 5"), ValueError);
+}
+
+TEST_CASE("losses keep their options") {
+  const Tensor logits = random({4, 3}), labels = tensor({0, 2, 1, 0}, {.dtype = kI64});
+  check_equal(nn::CrossEntropyLoss{{.label_smoothing = 0.1}}(logits, labels),
+              cross_entropy(logits, labels, {.label_smoothing = 0.1}));
+  check_equal(nn::NLLLoss{}(logits, labels), nll_loss(logits, labels));
+  const Tensor y = zeros({4, 3});
+  check_equal(nn::MSELoss{{.reduction = Reduction::kSum}}(logits, y),
+              mse_loss(logits, y, {.reduction = Reduction::kSum}));
+  check_equal(nn::L1Loss{}(logits, y), l1_loss(logits, y));
+  check_equal(nn::BCEWithLogitsLoss{}(logits, y), bce_with_logits(logits, y));
 }
 
 double std_of(const Tensor& w) {

@@ -1,0 +1,25 @@
+// A table of trainable vectors; see embedding.h.
+#include "lathe/nn/embedding.h"
+
+#include "lathe/nn/init.h"
+
+namespace lathe::nn {
+
+Embedding::Embedding(int64_t entries, int64_t width, const EmbeddingOptions& options)
+    : options_(options) {
+  LATHE_CHECK(ValueError, entries > 0 && width > 0,
+              "Embedding: entries and width must be positive, got ", entries, " and ", width);
+  const Tensor table = empty({entries, width});
+  init::normal_(table, 0, 1);
+  if (options.padding_index.has_value()) {
+    const int64_t row = *options.padding_index;
+    LATHE_CHECK(ValueError, row >= 0 && row < entries, "Embedding: padding_index must be in [0,",
+                entries, "), got ", row);
+    init::zeros_(table[row]);
+  }
+  weight = parameter("weight", table);
+}
+
+Tensor Embedding::forward(const Tensor& index) { return embedding(weight, index, options_); }
+
+}  // namespace lathe::nn

@@ -1,0 +1,29 @@
+// A table of trainable vectors; see ops/embedding.h.
+#pragma once
+
+#include "lathe/nn/module.h"
+#include "lathe/ops/embedding.h"
+
+namespace lathe::nn {
+
+/// Integers of any shape in [0, entries) → that shape + [width]. weight [entries,width], N(0,1).
+/// With options.padding_index that row starts as 0 and gets no gradient.
+/// throws: ValueError unless entries and width are positive and padding_index is in [0, entries).
+class LATHE_API Embedding final : public Module {
+ public:
+  Embedding(int64_t entries, int64_t width, const EmbeddingOptions& options = {});
+  Embedding(Module& parent, const std::string& name, int64_t entries, int64_t width,
+            const EmbeddingOptions& options = {})
+      : Embedding(entries, width, options) {
+    join(parent, name);
+  }
+
+  Tensor forward(const Tensor& index) override;
+
+  Tensor weight;
+
+ private:
+  EmbeddingOptions options_;
+};
+
+}  // namespace lathe::nn

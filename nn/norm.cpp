@@ -1,0 +1,36 @@
+// LayerNorm and GroupNorm; see norm.h.
+#include "lathe/nn/norm.h"
+
+#include "lathe/ops/creation.h"
+#include "lathe/ops/group_norm.h"
+#include "lathe/ops/layer_norm.h"
+
+namespace lathe::nn {
+
+LayerNorm::LayerNorm(const Shape& normalized, const NormOptions& options)
+    : normalized_(normalized), eps_(options.eps) {
+  if (options.affine) {
+    weight = parameter("weight", ones(normalized));
+    bias = parameter("bias", zeros(normalized));
+  }
+}
+
+Tensor LayerNorm::forward(const Tensor& x) {
+  return layer_norm(x, normalized_, {.weight = weight, .bias = bias, .eps = eps_});
+}
+
+GroupNorm::GroupNorm(int64_t groups, int64_t channels, const NormOptions& options)
+    : groups_(groups), eps_(options.eps) {
+  LATHE_CHECK(ValueError, groups > 0 && channels > 0 && channels % groups == 0,
+              "GroupNorm: ", groups, " groups do not divide ", channels, " channels");
+  if (options.affine) {
+    weight = parameter("weight", ones({channels}));
+    bias = parameter("bias", zeros({channels}));
+  }
+}
+
+Tensor GroupNorm::forward(const Tensor& x) {
+  return group_norm(x, groups_, {.weight = weight, .bias = bias, .eps = eps_});
+}
+
+}  // namespace lathe::nn

@@ -1,0 +1,53 @@
+// LayerNorm and GroupNorm; the formulas are at the ops of the same name. Batch norms: batch_norm.h.
+#pragma once
+
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+struct NormOptions {
+  double eps = 1e-5;
+  bool affine = true;  // false: no weight and bias
+};
+
+/// Over the last dimensions, whose sizes are `normalized`. Parameters weight = 1 and bias = 0 of
+/// that shape.
+class LATHE_API LayerNorm final : public Module {
+ public:
+  explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
+  LayerNorm(Module& parent, const std::string& name, const Shape& normalized,
+            const NormOptions& options = {})
+      : LayerNorm(normalized, options) {
+    join(parent, name);
+  }
+
+  Tensor forward(const Tensor& x) override;
+
+  Tensor weight, bias;
+
+ private:
+  Shape normalized_;
+  double eps_;
+};
+
+/// Over groups of channels of each sample. Parameters weight [C] = 1 and bias [C] = 0.
+/// throws: ValueError unless groups divide the channels.
+class LATHE_API GroupNorm final : public Module {
+ public:
+  GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});
+  GroupNorm(Module& parent, const std::string& name, int64_t groups, int64_t channels,
+            const NormOptions& options = {})
+      : GroupNorm(groups, channels, options) {
+    join(parent, name);
+  }
+
+  Tensor forward(const Tensor& x) override;
+
+  Tensor weight, bias;
+
+ private:
+  int64_t groups_;
+  double eps_;
+};
+
+}  // namespace lathe::nn
