@@ -116,6 +116,7 @@ Tensor grad_norm(const Tensors& grads, double norm, DType dtype) {
 void scale_grads(const Tensors& grads, const Tensor& total, double max_norm) {
   const double ratio = max_norm / (total.item<double>() + 1e-6);
   const double factor = ratio > 1 ? 1 : ratio;  // a NaN stays
+  if (factor == 1) return;                      // x * 1 is x, whatever x is
   for (const Tensor& g : grads) {
     map_in_place(g, [factor](auto x) { return x * static_cast<decltype(x)>(factor); });
   }

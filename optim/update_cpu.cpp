@@ -15,7 +15,7 @@ namespace lathe::optim::cpu {
 
 namespace {
 
-/// The arrays of one item with their types.
+/// The arrays of one item from element `begin` on, with their types.
 template <class T>
 struct Arrays {
   using C = ComputeType<T>;
@@ -23,15 +23,20 @@ struct Arrays {
   const T* g;
   C *a, *b, *c;  // the buffers
 
-  explicit Arrays(const UpdateItem& item)
-      : p(static_cast<T*>(item.param)),
-        g(static_cast<const T*>(item.grad)),
-        a(static_cast<C*>(item.buffers[0])),
-        b(static_cast<C*>(item.buffers[1])),
-        c(static_cast<C*>(item.buffers[2])) {}
+  Arrays(const UpdateItem& item, int64_t begin)
+      : p(static_cast<T*>(item.param) + begin),
+        g(static_cast<const T*>(item.grad) + begin),
+        a(buffer(item, 0, begin)),
+        b(buffer(item, 1, begin)),
+        c(buffer(item, 2, begin)) {}
+
+ private:
+  static C* buffer(const UpdateItem& item, size_t k, int64_t begin) {
+    return item.buffers[k] == nullptr ? nullptr : static_cast<C*>(item.buffers[k]) + begin;
+  }
 };
 
-/// Calls update(item, arrays, begin, end) for ranges of elements that cover all items.
+/// Calls update(item, arrays, n) for stretches of n elements that cover all items.
 template <class Update>
 void for_all(std::span<const UpdateItem> items, const char* op, Update&& update) {
   std::vector<int64_t> ends;  // of each item in the long array
@@ -43,68 +48,88 @@ void for_all(std::span<const UpdateItem> items, const char* op, Update&& update)
       const UpdateItem& item = items[i];
       const int64_t start = ends[i] - item.n, stop = std::min(end, ends[i]);
       visit_float(item.dtype, op, [&](auto tag) {
-        update(item, Arrays<typename decltype(tag)::type>(item), begin - start, stop - start);
+        update(item, Arrays<typename decltype(tag)::type>(item, begin - start), stop - begin);
       });
       begin = stop;
     }
   });
 }
 
+/// The loops: every rule over n elements of dense arrays. Compiled for several instruction sets;
+/// none contracts a·b + c, so that all give the same bits.
+template <class T, class C = ComputeType<T>>
+LATHE_CLONES void sgd_plain(T* __restrict__ p, const T* __restrict__ g, int64_t n,
+                            SgdMath<C> math) {
+  for (int64_t i = 0; i < n; ++i) p[i] = T(math.plain(C(p[i]), C(g[i])));
+}
+template <class T, class C = ComputeType<T>>
+LATHE_CLONES void sgd_first(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ b,
+                            int64_t n, SgdMath<C> math) {
+  for (int64_t i = 0; i < n; ++i) p[i] = T(math.first(C(p[i]), C(g[i]), b[i]));
+}
+template <class T, class C = ComputeType<T>>
+LATHE_CLONES void sgd_later(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ b,
+                            int64_t n, SgdMath<C> math) {
+  for (int64_t i = 0; i < n; ++i) p[i] = T(math.later(C(p[i]), C(g[i]), b[i]));
+}
+template <class T, class C = ComputeType<T>>
+LATHE_CLONES void adam(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ m,
+                       C* __restrict__ v, int64_t n, AdamMath<C> math) {
+  for (int64_t i = 0; i < n; ++i) p[i] = T(math.adam(C(p[i]), C(g[i]), m[i], v[i]));
+}
+template <class T, class C = ComputeType<T>>
+LATHE_CLONES void amsgrad(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ m,
+                          C* __restrict__ v, C* __restrict__ w, int64_t n, AdamMath<C> math) {
+  for (int64_t i = 0; i < n; ++i) p[i] = T(math.amsgrad(C(p[i]), C(g[i]), m[i], v[i], w[i]));
+}
+template <class T, class C = ComputeType<T>>
+LATHE_CLONES void rmsprop(T* __restrict__ p, const T* __restrict__ g, C* v, C* b, C* a, int64_t n,
+                          RmspropMath<C> math, bool centered) {
+  for (int64_t i = 0; i < n; ++i) {
+    const C before = C(p[i]), decayed = math.decayed(before, C(g[i]));
+    const C square = math.mean_square(decayed, v[i]);
+    const C d = centered ? math.centred_divisor(decayed, square, a[i]) : math.divisor(square);
+    p[i] =
+        T(b != nullptr ? math.stepped(before, decayed, d, b[i]) : math.stepped(before, decayed, d));
+  }
+}
+
 }  // namespace
 
 void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& o) {
-  for_all(items, "SGD", [&](const UpdateItem& item, auto x, int64_t begin, int64_t end) {
+  for_all(items, "SGD", [&](const UpdateItem& item, auto x, int64_t n) {
     using C = typename decltype(x)::C;
-    using T = std::remove_pointer_t<decltype(x.p)>;
     const SgdMath<C> math{.lr = C(o.lr),
                           .momentum = C(o.momentum),
                           .gradient_share = C(1 - o.dampening),
                           .weight_decay = C(o.weight_decay),
                           .nesterov = o.nesterov};
-    if (x.a == nullptr) {
-      for (int64_t i = begin; i < end; ++i) x.p[i] = T(math.plain(C(x.p[i]), C(x.g[i])));
-    } else if (item.fresh) {
-      for (int64_t i = begin; i < end; ++i) x.p[i] = T(math.first(C(x.p[i]), C(x.g[i]), x.a[i]));
-    } else {
-      for (int64_t i = begin; i < end; ++i) x.p[i] = T(math.later(C(x.p[i]), C(x.g[i]), x.a[i]));
-    }
+    if (x.a == nullptr) return sgd_plain(x.p, x.g, n, math);
+    if (item.fresh) return sgd_first(x.p, x.g, x.a, n, math);
+    sgd_later(x.p, x.g, x.a, n, math);
   });
 }
 
 void adam_update(std::span<const UpdateItem> items, const AdamNumbers& o) {
-  for_all(items, "Adam", [&](const UpdateItem& item, auto x, int64_t begin, int64_t end) {
+  for_all(items, "Adam", [&](const UpdateItem& item, auto x, int64_t n) {
     using C = typename decltype(x)::C;
-    using T = std::remove_pointer_t<decltype(x.p)>;
     const auto math =
         AdamMath<C>::at_step(item.step, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.decoupled);
-    if (o.amsgrad) {
-      for (int64_t i = begin; i < end; ++i) {
-        x.p[i] = T(math.amsgrad(C(x.p[i]), C(x.g[i]), x.a[i], x.b[i], x.c[i]));
-      }
-    } else {
-      for (int64_t i = begin; i < end; ++i) {
-        x.p[i] = T(math.adam(C(x.p[i]), C(x.g[i]), x.a[i], x.b[i]));
-      }
-    }
+    if (o.amsgrad) return amsgrad(x.p, x.g, x.a, x.b, x.c, n, math);
+    adam(x.p, x.g, x.a, x.b, n, math);
   });
 }
 
 void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& o) {
-  for_all(items, "RMSprop", [&](const UpdateItem&, auto x, int64_t begin, int64_t end) {
+  for_all(items, "RMSprop", [&](const UpdateItem&, auto x, int64_t n) {
     using C = typename decltype(x)::C;
-    using T = std::remove_pointer_t<decltype(x.p)>;
     const RmspropMath<C> math{.lr = C(o.lr),
                               .alpha = C(o.alpha),
                               .one_minus_alpha = C(1 - o.alpha),
                               .eps = C(o.eps),
                               .weight_decay = C(o.weight_decay),
                               .momentum = C(o.momentum)};
-    for (int64_t i = begin; i < end; ++i) {
-      const C p = C(x.p[i]), g = math.decayed(p, C(x.g[i]));
-      const C v = math.mean_square(g, x.a[i]);
-      const C d = o.centered ? math.centred_divisor(g, v, x.c[i]) : math.divisor(v);
-      x.p[i] = T(x.b != nullptr ? math.stepped(p, g, d, x.b[i]) : math.stepped(p, g, d));
-    }
+    rmsprop(x.p, x.g, x.a, x.b, x.c, n, math, o.centered);
   });
 }
 
