@@ -36,7 +36,7 @@ std::string with_index(int64_t index, const std::string& text) {
 
 Tensor on_device(const Tensor& tensor, Device device) {
   if (!tensor.defined() || tensor.device() == device) return tensor;
-  const Tensor copy = empty(tensor.shape(), {.dtype = tensor.dtype(), .device = device});
+  Tensor copy = empty(tensor.shape(), {.dtype = tensor.dtype(), .device = device});
   copy_values(copy, tensor);
   return copy;
 }

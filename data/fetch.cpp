@@ -161,6 +161,7 @@ void fetch_archive(const Download& download, const std::vector<DatasetFile>& fil
   const fs::path archive = directory / file_name_of(download.url);
   fetch_file(download, archive, options);
   std::vector<TarMember> members;
+  members.reserve(files.size());
   for (const auto& file : files)
     members.push_back({download.folder + "/" + file.name, directory / file.name,
                        static_cast<uint64_t>(file.bytes)});
@@ -193,7 +194,7 @@ void fetch_file(const Download& download, const fs::path& target, const FetchOpt
 
 fs::path fetch_dataset(const DatasetSource& source, const fs::path& root,
                        const FetchOptions& options) {
-  const fs::path directory = root / source.folders[0];
+  fs::path directory = root / source.folders[0];
   make_directory(directory);
   const auto files = files_to_bring(source, directory);
   if (files.empty()) return directory;

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kCifar10FileBytes = 10'000 * 3073;
+constexpr int64_t kCifar10FileBytes = int64_t{10'000} * 3073;
 constexpr char kCifarUrl[] = "https://www.cs.toronto.edu/~kriz/";
 constexpr char kMnistUrl[] = "https://storage.googleapis.com/cvdf-datasets/mnist/";
 constexpr char kFashionUrl[] = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/";
@@ -40,8 +40,8 @@ DatasetSource cifar100() {
       .folders = {"cifar-100-binary", "cifar100", "cifar-100"},
       .downloads = {{std::string(kCifarUrl) + "cifar-100-binary.tar.gz", 168'513'733,
                      "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"}},
-      .files = {{"train.bin", 50'000 * 3074, "6172c7755cfe09b2fe270c85cebc1b15", true},
-                {"test.bin", 10'000 * 3074, "4499cfba6c016c1be1438163640a0898", false}},
+      .files = {{"train.bin", int64_t{50'000} * 3074, "6172c7755cfe09b2fe270c85cebc1b15", true},
+                {"test.bin", int64_t{10'000} * 3074, "4499cfba6c016c1be1438163640a0898", false}},
       .debian_package = "",
   };
 }

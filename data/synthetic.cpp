@@ -35,7 +35,8 @@ Scene scene_of(const SyntheticOptions& options, int64_t i) {
   scene.center_x = between(0.4f, 0.6f);
   scene.radius = between(0.3f, 0.4f);
   const float angle = 3.14159265f * static_cast<float>(label / kShapes % kDirections) / kDirections;
-  const float periods = 4.0f * std::pow(1.15f, static_cast<float>(label / (kShapes * kDirections)));
+  const int64_t period = label / (kShapes * kDirections);
+  const float periods = 4.0f * std::pow(1.15f, static_cast<float>(period));
   scene.stripe_y = 6.2831853f * periods * std::sin(angle);
   scene.stripe_x = 6.2831853f * periods * std::cos(angle);
   scene.phase = between(0.0f, 6.2831853f);

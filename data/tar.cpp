@@ -105,6 +105,7 @@ void check_member(const std::filesystem::path& archive, const Header& header,
 void extract_tar(const std::filesystem::path& archive, const std::vector<TarMember>& wanted,
                  const std::function<bool()>& keep_going) {
   std::vector<const TarMember*> missing;
+  missing.reserve(wanted.size());
   for (const TarMember& member : wanted) missing.push_back(&member);
   TarReader reader(archive);
   std::vector<char> buffer(kChunk);
