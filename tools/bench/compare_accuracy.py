@@ -36,49 +36,6 @@ def train_ours(args, seed):
     return last["accuracy"], last["loss"]
 
 
-def torch_resnet20():
-    import torch
-    from torch import nn
-    from torch.nn import functional as F
-
-    class Block(nn.Module):
-        def __init__(self, before, width, stride):
-            super().__init__()
-            self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
-            self.bn1 = nn.BatchNorm2d(width)
-            self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-            self.bn2 = nn.BatchNorm2d(width)
-            self.grow = width - before
-
-        def forward(self, x):
-            y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-            if self.grow:
-                x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.grow // 2, self.grow - self.grow // 2))
-            return F.relu(y + x)
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-            self.bn1 = nn.BatchNorm2d(16)
-            blocks, before = [], 16
-            for stage, width in enumerate((16, 32, 64)):
-                for i in range(3):
-                    blocks.append(Block(before, width, 2 if stage > 0 and i == 0 else 1))
-                    before = width
-            self.layers = nn.Sequential(*blocks)
-            self.fc = nn.Linear(64, 10)
-            for m in self.modules():
-                if isinstance(m, nn.Conv2d):
-                    nn.init.kaiming_normal_(m.weight, mode="fan_out", nonlinearity="relu")
-
-        def forward(self, x):
-            x = self.layers(F.relu(self.bn1(self.conv1(x))))
-            return self.fc(x.mean((2, 3)))
-
-    return Net().to(memory_format=torch.channels_last)
-
-
 def read_batches(root, names):
     import numpy
     import torch
@@ -96,6 +53,7 @@ def find_batches(data_root):
 def train_torch(args, seed):
     import torch
     from torch.nn import functional as F
+    from torch_models import resnet20
     torch.manual_seed(seed)
     torch.set_num_threads(args.threads)
     root = find_batches(pathlib.Path(args.data_root))
@@ -103,7 +61,7 @@ def train_torch(args, seed):
     test_x, test_y = read_batches(root, ["test_batch.bin"])
     mean, std = torch.tensor(MEAN).view(1, 3, 1, 1), torch.tensor(STD).view(1, 3, 1, 1)
     padded = F.pad(x, (4, 4, 4, 4))
-    net = torch_resnet20()
+    net = resnet20().to(memory_format=torch.channels_last)
     opt = torch.optim.SGD(net.parameters(), LR, MOMENTUM, weight_decay=WEIGHT_DECAY)
     steps = (len(x) + BATCH - 1) // BATCH * args.epochs
     step = 0
@@ -147,7 +105,7 @@ def summary(rows, side):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-root", required=True)
-    parser.add_argument("--lathe", default=str(pathlib.Path(__file__).parents[2] / "build/release/lathe"))
+    parser.add_argument("--lathe", default=str(pathlib.Path(__file__).parents[2] / "build/release/bin/lathe"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())

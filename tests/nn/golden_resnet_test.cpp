@@ -1,0 +1,134 @@
+// ResNet training steps against PyTorch's numbers: golden_resnet.h, made by golden_resnet.py, which says how weights, images
+// and labels are built.
+#include "golden_resnet.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "lathe/nn/resnet.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/conv2d.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/optim/sgd.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+constexpr uint32_t kImages = 1000, kLabels = 2000, kSigns = 3000;  // streams of numbers
+
+/// Number i of a stream, in [-1, 1): MurmurHash3's finaliser.
+double uniform(uint32_t stream, uint32_t i) {
+  uint32_t x = stream * 2654435761u + i;
+  x ^= x >> 16;
+  x *= 0x85EBCA6Bu;
+  x ^= x >> 13;
+  x *= 0xC2B2AE35u;
+  x ^= x >> 16;
+  return x / 2147483648.0 - 1;
+}
+
+Tensor uniforms(uint32_t stream, const Shape& shape) {
+  std::vector<double> values(static_cast<size_t>(numel_of(shape)));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = uniform(stream, static_cast<uint32_t>(i));
+  return tensor(values).reshape(shape);
+}
+
+void fill(nn::Module& net) {
+  const NoGrad off;
+  uint32_t k = 0;
+  for (const auto& [name, p] : net.named_parameters()) {
+    Tensor u = uniforms(k++, p.shape());
+    if (p.ndim() == 2) {
+      u.div_(std::sqrt(static_cast<double>(p.dim(1))));
+    } else if (p.ndim() == 4) {
+      u.mul_(std::sqrt(6.0 / static_cast<double>(p.dim(0) * p.dim(2) * p.dim(3))));
+    } else {
+      u.div_(10.0);
+      if (name.ends_with("weight")) u.add_(1.0);
+    }
+    p.copy_(u);
+  }
+}
+
+struct Batch {
+  Tensor x, y;
+};
+Batch batch_of(uint32_t step, int64_t n, int64_t size, DType dtype) {
+  std::vector<int64_t> labels;
+  for (uint32_t i = 0; i < n; ++i) {
+    labels.push_back(static_cast<int64_t>(std::floor((uniform(kLabels + step, i) + 1) * 5)));
+  }
+  return {(uniforms(kImages + step, {n, 3, size, size}) * 1.7).to(dtype), tensor(labels)};
+}
+
+/// Trains as golden_resnet.py does; → the loss before each step. The gradients of the last step stay.
+std::vector<double> train(nn::Module& net, uint32_t steps, int64_t n, int64_t size, DType dtype) {
+  net.to(dtype);
+  fill(net);
+  net.train();
+  optim::SGD opt(net.parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
+  std::vector<double> losses;
+  for (uint32_t step = 0; step < steps; ++step) {
+    const Batch batch = batch_of(step, n, size, dtype);
+    opt.zero_grad();
+    const Tensor loss = cross_entropy(net(batch.x), batch.y);
+    loss.backward();
+    losses.push_back(loss.item<double>());
+    if (step + 1 < steps) opt.step();
+  }
+  return losses;
+}
+
+template <size_t N>
+void check_losses(const std::vector<double>& got, const double (&want)[N]) {
+  REQUIRE(got.size() == N);
+  for (size_t i = 0; i < N; ++i) {
+    // 1e-9: f64 rounds at 1e-16, and 50 steps amplify that by far less than 1e7.
+    CHECK_MESSAGE(std::fabs(got[i] - want[i]) <= 1e-9 * std::fabs(want[i]), "step ", i, ": got ",
+                  got[i], ", PyTorch ", want[i]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ResNet-20 in f64: 50 training steps give PyTorch's losses") {
+  auto net = nn::resnet20({.classes = 10});
+  check_losses(train(net, 50, 8, 16, kF64), kResnet20Losses);
+}
+
+TEST_CASE("ResNet-18 in f64: training steps give PyTorch's losses") {
+  auto net = nn::resnet18({.classes = 10, .stem = nn::Stem::kCifar});
+  check_losses(train(net, 3, 2, 16, kF64), kResnet18Losses);
+}
+
+TEST_CASE("ResNet-18 in f32, direct convolutions: loss and every gradient of the first step") {
+  auto net = nn::resnet18({.classes = 10, .stem = nn::Stem::kCifar});
+  cpu::set_conv_exact(true);
+  const std::vector<double> losses = train(net, 1, 8, 32, kF32);
+  cpu::set_conv_exact(false);
+  CHECK(std::fabs(losses[0] - kResnet18Loss) <= 1e-5 * kResnet18Loss);
+  const auto parameters = net.named_parameters();
+  REQUIRE(parameters.size() == std::size(kResnet18Gradients));
+  size_t k = 0;
+  for (const auto& [name, p] : parameters) {
+    const GoldenGradient& want = kResnet18Gradients[k++];
+    CHECK(name == want.name);
+    const std::vector<double> g = p.grad().to_vector<double>();
+    double square = 0, products[3] = {};
+    for (size_t i = 0; i < g.size(); ++i) {
+      square += g[i] * g[i];
+      for (uint32_t s = 0; s < 3; ++s) {
+        products[s] += uniform(kSigns + s, static_cast<uint32_t>(i)) < 0 ? -g[i] : g[i];
+      }
+    }
+    CHECK_MESSAGE(std::fabs(std::sqrt(square) - want.norm) <= 1e-3 * want.norm, name);
+    // The product of an error with random signs has the size of the error's norm.
+    for (int s = 0; s < 3; ++s) {
+      CHECK_MESSAGE(std::fabs(products[s] - want.products[s]) <= 1e-3 * want.norm, name);
+    }
+  }
+}

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Training throughput of lathe and of PyTorch on the CPU: the same model, batch and thread count, in the same run.
+
+    compare_torch.py [--model resnet18] [--batch 64] [--threads 2] [--rounds 5] [--json]
+
+The two sides take turns (A B A B …), so that a machine whose speed drifts slows both. A round is a window of training steps
+(forward, loss, backward, SGD with momentum) on synthetic images, after a warm-up; PyTorch's rounds are the better of its two
+memory formats, chosen first. The figures are medians over the rounds. PyTorch gets a malloc that keeps large blocks, without
+which it loses up to a third of its speed. With --json, one object: ours_images_per_second, torch_images_per_second, ratio
+(the median of the rounds' ratios), torch_version, and the rounds themselves.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+KEEP_BLOCKS = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 40)}
+
+
+def torch_worker(args):
+    """Reads a memory format per line, runs one window, answers with images per second."""
+    import torch
+    from torch.nn import functional as F
+    import torch_models
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    formats = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+    net = getattr(torch_models, args.model)()
+    opt = torch.optim.SGD(net.parameters(), 0.01, 0.9, weight_decay=5e-4)
+    x, y = torch.randn(args.batch, 3, 32, 32), torch.randint(0, 10, (args.batch,))
+    print(torch.__version__, flush=True)
+
+    def step(images):
+        opt.zero_grad(set_to_none=True)
+        F.cross_entropy(net(images), y).backward()
+        opt.step()
+
+    for line in sys.stdin:
+        memory_format = formats[line.strip()]
+        net.to(memory_format=memory_format)
+        images = x.contiguous(memory_format=memory_format)
+        for _ in range(2):
+            step(images)
+        times, end = [], time.perf_counter() + args.seconds
+        while time.perf_counter() < end or len(times) < 3:
+            start = time.perf_counter()
+            step(images)
+            times.append(time.perf_counter() - start)
+        print(args.batch / statistics.median(times), flush=True)
+
+
+class Torch:
+    def __init__(self, args):
+        command = [args.python, os.path.abspath(__file__), "--worker", "--model", args.model, "--batch", str(args.batch),
+                   "--threads", str(args.threads), "--seconds", str(args.seconds)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **KEEP_BLOCKS, "OMP_NUM_THREADS": str(args.threads)})
+        self.version = self.process.stdout.readline().strip()
+        if not self.version:
+            sys.exit(f"compare_torch: {args.python} has no PyTorch (Debian: apt install python3-torch, then --python /usr/bin/python3)")
+
+    def window(self, memory_format):
+        print(memory_format, file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def ours_window(args):
+    out = subprocess.run([args.lathe, "bench", "step", "--model", args.model, "--batch-size", str(args.batch), "--threads",
+                          str(args.threads), "--seconds", str(args.seconds), "--json"],
+                         check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(out.splitlines()[-1])["images_per_second"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="resnet18", choices=("resnet18", "resnet20"))
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4, help="length of a window")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--lathe", default=str(pathlib.Path(__file__).parents[2] / "build/release/bin/lathe"))
+    parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        return torch_worker(args)
+    torch = Torch(args)
+    best_format = max(("nhwc", "nchw"), key=torch.window)
+    rounds = []
+    for i in range(args.rounds):
+        ours, theirs = ours_window(args), torch.window(best_format)
+        rounds.append({"ours": ours, "torch": theirs, "ratio": ours / theirs})
+        if not args.json:
+            print(f"round {i + 1}: ours {ours:.1f}, PyTorch {theirs:.1f} images/s, ratio {ours / theirs:.2f}", flush=True)
+    torch.close()
+
+    def median(key):
+        return statistics.median(r[key] for r in rounds)
+
+    result = {"model": args.model, "batch": args.batch, "threads": args.threads,
+              "ours_images_per_second": median("ours"), "torch_images_per_second": median("torch"),
+              "ratio": median("ratio"), "torch_version": torch.version, "torch_format": best_format, "rounds": rounds}
+    if args.json:
+        print(json.dumps(result))
+    else:
+        print(f"{args.model}, batch {args.batch}, {args.threads} threads: ours {median('ours'):.1f}, PyTorch {torch.version} "
+              f"({best_format}) {median('torch'):.1f} images/s, ratio {median('ratio'):.2f}")
+
+
+if __name__ == "__main__":
+    main()

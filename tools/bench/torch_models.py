@@ -1,0 +1,63 @@
+"""The models that the comparisons with PyTorch use: the same networks as nn/resnet.h, parameter for parameter and in the same
+order. PyTorch is a test tool here; lathe does not need it."""
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    """relu(bn2(conv2(relu(bn1(conv1 x)))) + shortcut). `projection`: a 1x1 convolution where the shape changes (ResNet-18);
+    else option A of He et al. 2016: every other pixel, new channels zero (ResNet-20)."""
+
+    def __init__(self, before, width, stride, projection):
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.grow = width - before
+        self.downsample = None
+        if projection and self.grow:
+            self.downsample = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        if self.downsample is not None:
+            x = self.downsample(x)
+        elif self.grow:
+            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.grow // 2, self.grow - self.grow // 2))
+        return F.relu(y + x)
+
+
+class ResNet(nn.Module):
+    def __init__(self, widths, blocks, projection, classes=10, channels=3):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, widths[0], 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(widths[0])
+        before = widths[0]
+        self.stages = len(widths)
+        for stage, width in enumerate(widths):
+            layers = []
+            for i in range(blocks):
+                layers.append(Block(before, width, 2 if stage > 0 and i == 0 else 1, projection))
+                before = width
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
+        self.fc = nn.Linear(before, classes)
+        for m in self.modules():
+            if isinstance(m, nn.Conv2d):
+                nn.init.kaiming_normal_(m.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        for stage in range(self.stages):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        return self.fc(x.mean((2, 3)))
+
+
+def resnet18(**options):
+    """The CIFAR form: 3x3 stem, no max-pool."""
+    return ResNet((64, 128, 256, 512), 2, True, **options)
+
+
+def resnet20(**options):
+    return ResNet((16, 32, 64), 3, False, **options)
