@@ -87,8 +87,8 @@ def main():
           f"inline constexpr double kResnet20Losses[] = {{{show(losses)}}};\n")
     losses, _ = train(resnet18(), 3, 2, 16, torch.float64)
     print(f"// ResNet-18, f64, batches of 2 16x16 images.\ninline constexpr double kResnet18Losses[] = {{{show(losses)}}};\n")
-    losses, net = train(resnet18(), 1, 8, 32, torch.float64)
-    print(f"// ResNet-18, a batch of 8 32x32 images, in f64: what f32 is compared with.\n"
+    losses, net = train(resnet18(), 1, 2, 32, torch.float64)
+    print(f"// ResNet-18, two 32x32 images, in f64.\n"
           f"inline constexpr double kResnet18Loss = {show(losses)};")
     print("inline constexpr GoldenGradient kResnet18Gradients[] = {")
     for name, norm, products in gradient_rows(net):

@@ -1,16 +1,19 @@
-// ResNet training steps against PyTorch's numbers: golden_resnet.h, made by golden_resnet.py, which says how weights, images
-// and labels are built.
+// ResNet training steps against PyTorch's numbers: golden_resnet.h, made by golden_resnet.py, which
+// says how weights, images and labels are built.
 #include "golden_resnet.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/inplace.h"
+#include "lathe/ops/views.h"
 #include "lathe/optim/sgd.h"
 
 using namespace lathe;
@@ -65,7 +68,8 @@ Batch batch_of(uint32_t step, int64_t n, int64_t size, DType dtype) {
   return {(uniforms(kImages + step, {n, 3, size, size}) * 1.7).to(dtype), tensor(labels)};
 }
 
-/// Trains as golden_resnet.py does; → the loss before each step. The gradients of the last step stay.
+/// Trains as golden_resnet.py does; → the loss before each step. The gradients of the last step
+/// stay.
 std::vector<double> train(nn::Module& net, uint32_t steps, int64_t n, int64_t size, DType dtype) {
   net.to(dtype);
   fill(net);
@@ -105,30 +109,37 @@ TEST_CASE("ResNet-18 in f64: training steps give PyTorch's losses") {
   check_losses(train(net, 3, 2, 16, kF64), kResnet18Losses);
 }
 
-TEST_CASE("ResNet-18 in f32, direct convolutions: loss and every gradient of the first step") {
+TEST_CASE("ResNet-18: loss and every gradient of the first step, in f64 and in f32") {
   auto net = nn::resnet18({.classes = 10, .stem = nn::Stem::kCifar});
+  auto net32 = nn::resnet18({.classes = 10, .stem = nn::Stem::kCifar});
+  const double loss = train(net, 1, 2, 32, kF64)[0];
+  CHECK(std::fabs(loss - kResnet18Loss) <= 1e-9 * kResnet18Loss);
   cpu::set_conv_exact(true);
-  const std::vector<double> losses = train(net, 1, 8, 32, kF32);
+  const double loss32 = train(net32, 1, 2, 32, kF32)[0];
   cpu::set_conv_exact(false);
-  CHECK(std::fabs(losses[0] - kResnet18Loss) <= 1e-5 * kResnet18Loss);
-  const auto parameters = net.named_parameters();
+  CHECK(std::fabs(loss32 - kResnet18Loss) <= 1e-5 * kResnet18Loss);
+  const auto parameters = net.named_parameters(), parameters32 = net32.named_parameters();
   REQUIRE(parameters.size() == std::size(kResnet18Gradients));
-  size_t k = 0;
-  for (const auto& [name, p] : parameters) {
-    const GoldenGradient& want = kResnet18Gradients[k++];
-    CHECK(name == want.name);
-    const std::vector<double> g = p.grad().to_vector<double>();
-    double square = 0, products[3] = {};
+  for (size_t k = 0; k < parameters.size(); ++k) {
+    const GoldenGradient& want = kResnet18Gradients[k];
+    CHECK(parameters[k].first == want.name);
+    const std::vector<double> g = parameters[k].second.grad().to_vector<double>();
+    const std::vector<double> g32 = parameters32[k].second.grad().to_vector<double>();
+    double square = 0, error = 0, products[3] = {};
     for (size_t i = 0; i < g.size(); ++i) {
       square += g[i] * g[i];
+      error += (g[i] - g32[i]) * (g[i] - g32[i]);
       for (uint32_t s = 0; s < 3; ++s) {
         products[s] += uniform(kSigns + s, static_cast<uint32_t>(i)) < 0 ? -g[i] : g[i];
       }
     }
-    CHECK_MESSAGE(std::fabs(std::sqrt(square) - want.norm) <= 1e-3 * want.norm, name);
     // The product of an error with random signs has the size of the error's norm.
+    CHECK_MESSAGE(std::fabs(std::sqrt(square) - want.norm) <= 1e-9 * want.norm, want.name);
     for (int s = 0; s < 3; ++s) {
-      CHECK_MESSAGE(std::fabs(products[s] - want.products[s]) <= 1e-3 * want.norm, name);
+      CHECK_MESSAGE(std::fabs(products[s] - want.products[s]) <= 1e-9 * want.norm, want.name);
     }
+    // f32: an activation that rounding moves across zero switches its gradient on or off, and one such switch changes a
+    // gradient's norm by about 1e-3. Two images are few enough that none is so close to zero: the rest is rounding.
+    CHECK_MESSAGE(std::sqrt(error) <= 1e-4 * want.norm, want.name, ": ", std::sqrt(error) / want.norm);
   }
 }
