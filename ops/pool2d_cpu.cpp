@@ -38,30 +38,81 @@ void take(T& best, int32_t& index, T value, int32_t at) {
   index = better ? at : index;
 }
 
+/// best[i], index[i] against x[i * step] at place `at + i * at_step`.
+template <class T>
+[[gnu::always_inline]] inline void take_loop(T* __restrict__ best, int32_t* __restrict__ index,
+                                             const T* __restrict__ x, int64_t n, int64_t step,
+                                             int32_t at, int32_t at_step) {
+  for (int64_t i = 0; i < n; ++i) {
+    take(best[i], index[i], x[i * step], at + static_cast<int32_t>(i) * at_step);
+  }
+}
+
+/// The same, with the usual steps as constants: neighbouring channels, windows at stride 1 and at
+/// stride 2.
+template <class T>
+[[gnu::always_inline]] inline void take_steps(T* __restrict__ best, int32_t* __restrict__ index,
+                                              const T* __restrict__ x, int64_t n, int64_t step,
+                                              int32_t at, int32_t at_step) {
+  if (step == 1) {
+    take_loop(best, index, x, n, 1, at, at_step);
+  } else if (step == 2) {
+    take_loop(best, index, x, n, 2, at, 2);
+  } else {
+    take_loop(best, index, x, n, step, at, at_step);
+  }
+}
+
+template <class T>
+void take_row(T* best, int32_t* index, const T* x, int64_t n, int64_t step, int32_t at,
+              int32_t at_step) {
+  take_steps(best, index, x, n, step, at, at_step);
+}
+LATHE_CLONES void take_row(float* __restrict__ best, int32_t* __restrict__ index,
+                           const float* __restrict__ x, int64_t n, int64_t step, int32_t at,
+                           int32_t at_step) {
+  take_steps(best, index, x, n, step, at, at_step);
+}
+
+/// What all rows of windows have in common along the columns.
+struct Columns {
+  explicit Columns(const Axis& axis_in) : axis(axis_in) {
+    for (int64_t q = 0; q < axis.out; ++q) {
+      const int64_t tap = axis.first_tap(q);
+      first.push_back(tap < 0 ? -1 : axis.place(q, tap));
+    }
+    for (int64_t s = 0; s < axis.kernel; ++s) {
+      int64_t begin = 0, end = axis.out;
+      while (begin < end && !axis.holds(begin, s)) ++begin;
+      while (end > begin && !axis.holds(end - 1, s)) --end;
+      inside.emplace_back(begin, end);
+    }
+  }
+  Axis axis;
+  std::vector<int64_t> first;                       // of each window: its first place inside, or -1
+  std::vector<std::pair<int64_t, int64_t>> inside;  // of each tap: the windows where it is inside
+};
+
 /// y and index of the windows in row p of one row-major plane.
 template <class T>
-void max_row(T* y, int32_t* index, const T* x, int64_t p, const Axis& rows, const Axis& cols) {
-  const T lowest = T(-std::numeric_limits<float>::infinity());
+void max_row(T* y, int32_t* index, const T* x, int64_t p, const Axis& rows,
+             const Columns& columns) {
+  const Axis& cols = columns.axis;
   const int64_t first_row = rows.first_tap(p);
-  for (int64_t q = 0; q < cols.out;
-       ++q) {  // each starts with its first element, so that -inf has a place too
-    const int64_t first_col = cols.first_tap(q);
-    const bool any = first_row >= 0 && first_col >= 0;
-    const int64_t at = any ? rows.place(p, first_row) * cols.in + cols.place(q, first_col) : -1;
-    index[q] = static_cast<int32_t>(at);
-    y[q] = any ? x[at] : lowest;
+  const int64_t row_start = first_row < 0 ? 0 : rows.place(p, first_row) * cols.in;
+  for (int64_t q = 0; q < cols.out; ++q) {  // the first element, so that -inf has a place too
+    const int64_t column = first_row < 0 ? -1 : columns.first[static_cast<size_t>(q)];
+    index[q] = static_cast<int32_t>(column < 0 ? -1 : row_start + column);
+    y[q] = column < 0 ? T(-std::numeric_limits<float>::infinity()) : x[row_start + column];
   }
   for (int64_t r = 0; r < rows.kernel; ++r) {
     if (!rows.holds(p, r)) continue;
     for (int64_t s = 0; s < cols.kernel; ++s) {
-      int64_t begin = 0, end = cols.out;  // the windows whose tap s is inside
-      while (begin < end && !cols.holds(begin, s)) ++begin;
-      while (end > begin && !cols.holds(end - 1, s)) --end;
-      const int64_t start = rows.place(p, r) * cols.in + cols.place(0, s);
-      for (int64_t q = begin; q < end; ++q) {
-        const int64_t at = start + q * cols.stride;
-        take(y[q], index[q], x[at], static_cast<int32_t>(at));
-      }
+      const auto [begin, end] = columns.inside[static_cast<size_t>(s)];
+      if (begin == end) continue;
+      const int64_t start = rows.place(p, r) * cols.in + cols.place(begin, s);
+      take_row(y + begin, index + begin, x + start, end - begin, cols.stride,
+               static_cast<int32_t>(start), static_cast<int32_t>(cols.stride));
     }
   }
 }
@@ -86,7 +137,7 @@ void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p,
           std::fill_n(index, channels, at32);
           continue;
         }
-        for (int64_t c = 0; c < channels; ++c) take(y[c], index[c], from[c], at32);
+        take_row(y, index, from, channels, 1, at32, 0);
       }
     }
   }
@@ -119,6 +170,7 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
                   opt.stride.rows, opt.pad.rows, opt.dilation.rows};
   const Axis cols{x.dim(3),        y.dim(3),     opt.kernel.cols,
                   opt.stride.cols, opt.pad.cols, opt.dilation.cols};
+  const Columns columns(cols);
   const Planes planes(y, x);
   visit_float(x.dtype(), "max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -131,7 +183,7 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
                      T* to = y.data<T>() + item * row;
                      int32_t* at = index.data<int32_t>() + item * row;
                      if (inner == 1) {
-                       max_row(to, at, plane, item % rows.out, rows, cols);
+                       max_row(to, at, plane, item % rows.out, rows, columns);
                      } else {
                        max_row_nhwc(to, at, plane, inner, item % rows.out, rows, cols);
                      }
