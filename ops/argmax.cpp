@@ -3,9 +3,9 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/index.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -33,22 +33,15 @@ Extremes find(const char* op, bool largest, const Tensor& x, int dim, bool want_
   return y;
 }
 
-/// True in that element along `dim` which `at` names.
-Tensor at_index(const Tensor& at, const Shape& shape, int dim) {
-  if (shape.empty()) return ones({}, {.dtype = kBool, .device = at.device()});
-  Shape line = Dims::filled(shape.size(), 1);
-  line[dim] = shape[dim];
-  return eq(at, view(arange(shape[dim], {.device = at.device()}), line));
-}
-
 ValuesAndIndices along(const char* op, bool largest, const Tensor& x, int64_t dim_in,
                        ReduceOptions opt) {
   const int dim = wrap_dim(op, dim_in, x.ndim());
   const auto [values, indices] = find(op, largest, x.detach(), dim, true);
-  autograd::record(op, values, {x},
-                   [at = indices, shape = x.shape(), dim](const Tensor& dy, const Needs&) {
-                     return Tensors{mul(dy, cast(at_index(at, shape, dim), dy.dtype()))};
-                   });
+  autograd::record(
+      op, values, {x}, [at = indices, in = x.shape(), dim](const Tensor& dy, const Needs&) {
+        return Tensors{
+            scatter_add(zeros(in, {.dtype = dy.dtype(), .device = dy.device()}), dim, at, dy)};
+      });
   if (opt.keepdim || x.ndim() == 0) return {values, indices};
   return {squeeze(values, dim), squeeze(indices, dim)};
 }

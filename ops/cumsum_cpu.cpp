@@ -37,6 +37,14 @@ void run(Out* y, const T* x, int64_t outer, int64_t n, int64_t inner, bool rever
     for (int64_t item = begin; item < end; ++item) {
       const int64_t first = item % tiles * kColumns, width = std::min(kColumns, inner - first);
       int64_t at = item / tiles * n * inner + first + (reverse ? (n - 1) * inner : 0);
+      if (inner == 1) {
+        A total = A(0);
+        for (int64_t i = 0; i < n; ++i, at += step) {
+          total += static_cast<A>(x[at]);
+          y[at] = static_cast<Out>(total);
+        }
+        continue;
+      }
       A total[kColumns] = {};
       for (int64_t i = 0; i < n; ++i, at += step) {
         for (int64_t c = 0; c < width; ++c) {

@@ -48,10 +48,13 @@ using reduce_engine::Load;
 using reduce_engine::Store;
 
 template <class A, class T>
+LATHE_CLONES void load_dense(A* __restrict__ to, const T* __restrict__ from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<A>(from[i]);
+}
+
+template <class A, class T>
 void load_as(A* to, const char* from, int64_t n, int64_t step) {
-  if constexpr (std::is_same_v<A, float> && sizeof(T) == 2 && !std::is_integral_v<T>) {
-    if (step == sizeof(T)) return convert(to, reinterpret_cast<const T*>(from), n);
-  }
+  if (step == sizeof(T)) return load_dense(to, reinterpret_cast<const T*>(from), n);
   for (int64_t i = 0; i < n; ++i) {
     to[i] = static_cast<A>(*reinterpret_cast<const T*>(from + i * step));
   }
@@ -158,10 +161,7 @@ void cpu::reduce(ReduceOp op, const Tensor& out, const Tensor& x, int64_t correc
     case ReduceOp::kLogSumExp:
       return run_float("logsumexp", out, x, []<class A>(A) { return reduce_fold::LogSumExp<A>{}; });
     case ReduceOp::kNorm:
-      return visit_float(x.dtype(), "norm", [&](auto tag) {
-        using X = typename decltype(tag)::type;
-        run<reduce_fold::Norm, X, X>(out, x, {});
-      });
+      return run_float("norm", out, x, []<class A>(A) { return reduce_fold::Norm<A>{}; });
   }
 }
 

@@ -129,23 +129,24 @@ class Inner {
   void run(Store<A> store) {
     using Partial = typename Folder::Partial;
     const int64_t outputs = plan_.kept.size();
-    std::vector<Partial> parts(static_cast<size_t>(chunks_ > 1 ? chunks_ * outputs : 0));
     const int64_t per_item = std::max<int64_t>(1, rows_ * row_.size / chunks_);
     const int64_t grain = std::max<int64_t>(1, kParallelGrain / per_item);
-    parallel_for(outputs * chunks_, grain, [&](int64_t begin, int64_t end) {
-      Walk output(plan_.kept, begin / chunks_);
-      for (int64_t item = begin; item < end; ++item) {
-        const int64_t chunk = item % chunks_;
-        const Partial part = fold_chunk(plan_.in + output.in, chunk);
-        if (chunks_ == 1) {
-          store(plan_.out + output.out, folder_.finish(part));
-        } else {
-          parts[static_cast<size_t>(item)] = part;
+    if (chunks_ == 1) {
+      parallel_for(outputs, grain, [&](int64_t begin, int64_t end) {
+        Walk output(plan_.kept, begin);
+        for (int64_t o = begin; o < end; ++o, output.next()) {
+          store(plan_.out + output.out, folder_.finish(fold_chunk(plan_.in + output.in, 0)));
         }
-        if (chunk + 1 == chunks_) output.next();
+      });
+      return;
+    }
+    std::vector<Partial> parts(static_cast<size_t>(chunks_ * outputs));
+    parallel_for(outputs * chunks_, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t item = begin; item < end; ++item) {
+        const Walk output(plan_.kept, item / chunks_);
+        parts[static_cast<size_t>(item)] = fold_chunk(plan_.in + output.in, item % chunks_);
       }
     });
-    if (chunks_ == 1) return;
     Walk output(plan_.kept, 0);
     for (int64_t o = 0; o < outputs; ++o, output.next()) {
       Partial* own = parts.data() + o * chunks_;

@@ -13,17 +13,27 @@
 #include <cstdint>
 
 #include "lathe/core/config.h"
+#include "lathe/ops/exp_math.h"
 #include "lathe/ops/reduce_math.h"
 
 namespace lathe::reduce_fold {
 
-/// Folds into 128 bytes of lanes whatever the machine's vectors, so that every machine rounds
-/// alike.
+/// lane[0] becomes all N lanes, in pairs.
+template <class Op, int N>
+[[gnu::always_inline]] inline void fold_tree(typename Op::Value* lane) {
+  if constexpr (N > 1) {
+    for (int l = 0; l < N / 2; ++l) Op::step(lane[l], lane[l + N / 2]);
+    fold_tree<Op, N / 2>(lane);
+  }
+}
+
+/// Folds into 128 bytes of lanes (four lanes for the rest) whatever the machine's vectors, so that
+/// every machine rounds alike.
 template <class Op>
 LATHE_CLONES typename Op::Value fold_lanes(const typename Op::Value* __restrict__ p, int64_t n) {
   using A = typename Op::Value;
   constexpr int kLanes = 128 / sizeof(A);
-  A total = Op::kStart;
+  A rest[4] = {Op::kStart, Op::kStart, Op::kStart, Op::kStart};
   int64_t i = 0;
   if (n >= kLanes) {
     A lane[kLanes];
@@ -31,13 +41,15 @@ LATHE_CLONES typename Op::Value fold_lanes(const typename Op::Value* __restrict_
     for (i = kLanes; i + kLanes <= n; i += kLanes) {
       for (int l = 0; l < kLanes; ++l) Op::step(lane[l], p[i + l]);
     }
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-      for (int l = 0; l < half; ++l) Op::step(lane[l], lane[l + half]);
-    }
-    total = lane[0];
+    fold_tree<Op, kLanes>(lane);
+    rest[0] = lane[0];
   }
-  for (; i < n; ++i) Op::step(total, p[i]);
-  return total;
+  for (; i + 4 <= n; i += 4) {
+    for (int l = 0; l < 4; ++l) Op::step(rest[l], p[i + l]);
+  }
+  for (; i < n; ++i) Op::step(rest[0], p[i]);
+  fold_tree<Op, 4>(rest);
+  return rest[0];
 }
 
 /// Four rows at a time, so that the partials are read and written once per four.
@@ -76,33 +88,35 @@ struct Simple : Op {
   static void join(Partial& a, const Partial& b) { Op::step(a, b); }
 };
 
-/// Sum of squares, then the root. The numbers are f64 whatever the tensor holds.
+/// Sum of squares in f64 whatever the tensor holds, then the root.
+template <class A>
 struct Norm {
-  using Value = double;
+  using Value = A;
   using Partial = double;
   static Partial start() { return 0.0; }
-  LATHE_CLONES static Partial fold(const double* p, int64_t n) {
+  [[gnu::always_inline]] static void step(double& sum, A x) {
+    sum += static_cast<double>(x) * static_cast<double>(x);
+  }
+  LATHE_CLONES static Partial fold(const A* p, int64_t n) {
     double lane[16] = {};
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
-      for (int l = 0; l < 16; ++l) lane[l] += p[i + l] * p[i + l];
+      for (int l = 0; l < 16; ++l) step(lane[l], p[i + l]);
     }
-    for (int l = 0; i < n; ++i, ++l) lane[l] += p[i] * p[i];
-    for (int half = 8; half > 0; half /= 2) {
-      for (int l = 0; l < half; ++l) lane[l] += lane[l + half];
-    }
+    for (int l = 0; i < n; ++i, ++l) step(lane[l], p[i]);
+    fold_tree<reduce_math::Sum<double>, 16>(lane);
     return lane[0];
   }
-  LATHE_CLONES static void fold_rows(double* __restrict__ out, const double* const* rows, int n,
+  LATHE_CLONES static void fold_rows(double* __restrict__ out, const A* const* rows, int n,
                                      int64_t cols) {
     for (int64_t c = 0; c < cols; ++c) out[c] = 0.0;
     for (int r = 0; r < n; ++r) {
-      const double* p = rows[r];
-      for (int64_t c = 0; c < cols; ++c) out[c] += p[c] * p[c];
+      const A* p = rows[r];
+      for (int64_t c = 0; c < cols; ++c) step(out[c], p[c]);
     }
   }
   static void join(double& a, double b) { a += b; }
-  static double finish(double a) { return std::sqrt(a); }
+  static A finish(double a) { return static_cast<A>(std::sqrt(a)); }
 };
 
 /// Mean and squared deviations of a block by two passes, both in cache.
@@ -128,9 +142,7 @@ struct Variance {
       }
     }
     for (int l = 0; i < n; ++i, ++l) lane[l] += (p[i] - mean) * (p[i] - mean);
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-      for (int l = 0; l < half; ++l) lane[l] += lane[l + half];
-    }
+    fold_tree<Sum, kLanes>(lane);
     return {count, mean, lane[0]};
   }
   LATHE_CLONES static void fold_rows(Partial* out, const A* const* rows, int n, int64_t cols) {
@@ -158,29 +170,39 @@ struct Variance {
   }
 };
 
-/// log(sum exp x): the largest of a block first, then the sum relative to it.
+/// log(sum exp x): the largest of a block first, then the sum relative to it. Blocks are at most
+/// kMost numbers.
 template <class A>
 struct LogSumExp {
   using Value = A;
   using Partial = reduce_math::ScaledSum<A>;
+  static constexpr int64_t kMost = 1024, kStrip = 64;
+
   static Partial start() { return {reduce_math::kLowest<A>, A(0)}; }
-  static Partial fold(const A* p, int64_t n) {
+  static Partial of_infinite(A m) { return {m, m > A(0) ? A(1) : A(0)}; }
+  LATHE_CLONES static Partial fold(const A* p, int64_t n) {
     const A m = fold_lanes<reduce_math::Max<A>>(p, n);
-    if (std::isinf(m)) return {m, m > A(0) ? A(1) : A(0)};
-    A sum = A(0);
-    for (int64_t i = 0; i < n; ++i) sum += std::exp(p[i] - m);
-    return {m, sum};
+    if (std::isinf(m)) return of_infinite(m);
+    A scaled[kMost];
+    for (int64_t i = 0; i < n; ++i) scaled[i] = math::fast_exp(p[i] - m);
+    return {m, fold_lanes<reduce_math::Sum<A>>(scaled, n)};
   }
-  static void fold_rows(Partial* out, const A* const* rows, int n, int64_t cols) {
-    for (int64_t c = 0; c < cols; ++c) {
-      A m = reduce_math::kLowest<A>, sum = A(0);
-      for (int r = 0; r < n; ++r) reduce_math::Max<A>::step(m, rows[r][c]);
-      if (std::isinf(m)) {
-        sum = m > A(0) ? A(1) : A(0);
-      } else {
-        for (int r = 0; r < n; ++r) sum += std::exp(rows[r][c] - m);
+  LATHE_CLONES static void fold_rows(Partial* out, const A* const* rows, int n, int64_t cols) {
+    for (int64_t start = 0; start < cols; start += kStrip) {
+      const int64_t width = std::min(kStrip, cols - start);
+      A m[kStrip], sum[kStrip] = {};
+      std::fill(m, m + kStrip, reduce_math::kLowest<A>);
+      for (int r = 0; r < n; ++r) {
+        const A* p = rows[r] + start;
+        for (int64_t c = 0; c < width; ++c) reduce_math::Max<A>::step(m[c], p[c]);
       }
-      out[c] = {m, sum};
+      for (int r = 0; r < n; ++r) {
+        const A* p = rows[r] + start;
+        for (int64_t c = 0; c < width; ++c) sum[c] += math::fast_exp(p[c] - m[c]);
+      }
+      for (int64_t c = 0; c < width; ++c) {
+        out[start + c] = std::isinf(m[c]) ? of_infinite(m[c]) : Partial{m[c], sum[c]};
+      }
     }
   }
   static void join(Partial& a, const Partial& b) { a.join(b); }

@@ -16,6 +16,8 @@ namespace lathe {
 
 namespace {
 
+constexpr int64_t kTogether = 16;
+
 using reduce_fold::fold_lanes;
 using reduce_math::Max;
 using reduce_math::Sum;
@@ -47,34 +49,47 @@ LATHE_CLONES void backward_line(bool log, A* __restrict__ dx, const A* __restric
   }
 }
 
-/// Calls line(out, in...) for each line of [outer, n, inner], in compute type and adjacent in
-/// memory.
+/// Calls line(out, in) for each line of [outer, n, inner], in compute type and adjacent in memory:
+/// lines that are so already are used where they are; others are gathered, up to kTogether
+/// neighbours at a time, so that every cache line is read once.
 template <class T, int kInputs, class Line>
 void for_lines(T* out, const T* const (&in)[kInputs], int64_t outer, int64_t n, int64_t inner,
                Line line) {
   using A = ComputeType<T>;
-  const bool in_place = std::is_same_v<A, T> && inner == 1;
-  const int64_t grain = std::max<int64_t>(1, kParallelGrain / 4 / std::max<int64_t>(n, 1));
-  parallel_for(outer * inner, grain, [&](int64_t begin, int64_t end) {
-    std::vector<A> scratch(static_cast<size_t>(in_place ? 0 : n * (kInputs + 1)));
-    for (int64_t l = begin; l < end; ++l) {
-      const int64_t start = l / inner * n * inner + l % inner;
-      A* y = scratch.data();
-      const A* x[kInputs];
-      if constexpr (std::is_same_v<A, T>) {
-        if (in_place) {
-          for (int k = 0; k < kInputs; ++k) x[k] = in[k] + start;
-          line(out + start, x);
-          continue;
+  const int64_t together = std::min(inner, kTogether), tiles = (inner + together - 1) / together;
+  const int64_t grain = std::max<int64_t>(1, kParallelGrain / 4 / (n * together));
+  parallel_for(outer * tiles, grain, [&](int64_t begin, int64_t end) {
+    if constexpr (std::is_same_v<A, T>) {
+      if (inner == 1) {
+        for (int64_t l = begin; l < end; ++l) {
+          const A* x[kInputs];
+          for (int k = 0; k < kInputs; ++k) x[k] = in[k] + l * n;
+          line(out + l * n, x);
+        }
+        return;
+      }
+    }
+    std::vector<A> scratch(static_cast<size_t>(n * together * (kInputs + 1)));
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t first = item % tiles * together, width = std::min(together, inner - first);
+      const int64_t start = item / tiles * n * inner + first;
+      A* gathered[kInputs + 1];
+      for (int k = 0; k <= kInputs; ++k) gathered[k] = scratch.data() + k * n * together;
+      for (int k = 0; k < kInputs; ++k) {
+        for (int64_t i = 0; i < n; ++i) {
+          const T* row = in[k] + start + i * inner;
+          for (int64_t c = 0; c < width; ++c) gathered[k + 1][c * n + i] = static_cast<A>(row[c]);
         }
       }
-      for (int k = 0; k < kInputs; ++k) {
-        A* gathered = scratch.data() + (k + 1) * n;
-        for (int64_t i = 0; i < n; ++i) gathered[i] = static_cast<A>(in[k][start + i * inner]);
-        x[k] = gathered;
+      for (int64_t c = 0; c < width; ++c) {
+        const A* x[kInputs];
+        for (int k = 0; k < kInputs; ++k) x[k] = gathered[k + 1] + c * n;
+        line(gathered[0] + c * n, x);
       }
-      line(y, x);
-      for (int64_t i = 0; i < n; ++i) out[start + i * inner] = static_cast<T>(y[i]);
+      for (int64_t i = 0; i < n; ++i) {
+        T* row = out + start + i * inner;
+        for (int64_t c = 0; c < width; ++c) row[c] = static_cast<T>(gathered[0][c * n + i]);
+      }
     }
   });
 }
