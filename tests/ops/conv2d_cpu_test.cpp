@@ -5,8 +5,10 @@
 #include <thread>
 
 #include "conv2d_cases.h"
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/inplace.h"
 #include "lathe/ops/random.h"
 #include "relative_error.h"
 
@@ -108,4 +110,31 @@ TEST_CASE("conv2d: follows a change of the number of threads") {
   CHECK(relative_error(three, one) <= 1e-5);
   CHECK(three64.to_vector<double>() ==
         one64.to_vector<double>());  // our own kernels: the same bits
+}
+
+TEST_CASE("conv2d: packed copies follow what happens to the tensors that they are copies of") {
+  manual_seed(3);
+  const Tensor x = contiguous(randn({2, 64, 8, 8}), kChannelsLast), w = randn({64, 64, 3, 3});
+  const auto direct = [&](const Tensor& weight) {
+    return conv2d(cast(x, kF64), cast(weight, kF64), {.pad = 1});
+  };
+  w.requires_grad_();
+  const NoGrad off;
+  for (int step = 0; step < 3; ++step) {  // inference, weights written between the calls
+    CHECK(relative_error(conv2d(x, w, {.pad = 1}), direct(w)) <= 1e-4);
+    CHECK(relative_error(conv2d(x, w, {.pad = 1}), direct(w)) <= 1e-4);
+    w.mul_(-0.5);
+  }
+  for (int model = 0; model < 3; ++model) {  // new weights, perhaps where the old ones were
+    const Tensor other = randn({64, 64, 3, 3});
+    other.requires_grad_();
+    CHECK(relative_error(conv2d(x, other, {.pad = 1}), direct(other)) <= 1e-4);
+  }
+
+  const Tensor dy = contiguous(randn({2, 64, 8, 8}), kChannelsLast);
+  conv2d_input_grad(dy, w, x.shape(), {.pad = 1});
+  dy.mul_(3);
+  CHECK(relative_error(conv2d_weight_grad(dy, x, w.shape(), {.pad = 1}),
+                       conv2d_weight_grad(cast(dy, kF64), cast(x, kF64), w.shape(), {.pad = 1})) <=
+        1e-4);
 }

@@ -1,0 +1,193 @@
+// How each convolution runs in oneDNN: algorithm, layouts, reorders. See conv2d_plan.h.
+//
+// Which algorithm (measured with AVX-512, batches of 32 to 128, oneDNN 2.6; docs/performance.md):
+// - Winograd F(4x4,3x3) for 3x3 kernels with stride 1 from 64 channels on: 1.2 to 1.9 times as fast
+//   as direct, reorders included. It works on blocks of 16 channels, so x and y are reordered;
+//   with 32 channels it is even, with 16 it takes twice the time of direct.
+// - direct otherwise: in place on NHWC tensors, on reordered blocks for row-major ones.
+#include <array>
+#include <utility>
+
+#include "lathe/ops/conv2d.h"
+#include "lathe/ops/conv2d_plan.h"
+#include "lathe/ops/lru_cache.h"
+
+namespace lathe::cpu {
+
+namespace {
+
+using dnnl::algorithm;
+using Tag = dnnl::memory::format_tag;
+
+/// x and y, or their gradients, and w as the caller has them; and as the primitive may choose them.
+struct Layouts {
+  Layout x, w, y, bias;
+};
+
+Layout layout(const dnnl::memory::dims& dims, Tag tag) {
+  return {dims, dnnl::memory::data_type::f32, tag};
+}
+
+Layouts layouts(const Conv2dGeometry& g, Tag activations, Tag weights, bool has_bias) {
+  using Dims = dnnl::memory::dims;
+  const Dims w = g.groups == 1 ? Dims{g.K, g.C, g.R, g.S}
+                               : Dims{g.groups, g.K / g.groups, g.C / g.groups, g.R, g.S};
+  return {.x = layout({g.N, g.C, g.H, g.W}, activations),
+          .w = layout(w, weights),
+          .y = layout({g.N, g.K, g.P, g.Q}, activations),
+          .bias = has_bias ? layout({g.K}, Tag::x) : Layout()};
+}
+
+/// What all three passes need to know besides the layouts.
+struct Filter {
+  explicit Filter(const Conv2dGeometry& g)
+      : stride{g.stride.rows, g.stride.cols},
+        dilation{g.dilation.rows - 1, g.dilation.cols - 1},  // oneDNN counts the gaps
+        pad{g.pad.rows, g.pad.cols} {}
+
+  dnnl::memory::dims stride, dilation, pad;
+};
+
+dnnl::primitive_attr own_scratchpad() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+dnnl::convolution_forward::primitive_desc describe_forward(algorithm how, const Layouts& l,
+                                                           const Filter& f) {
+  using Conv = dnnl::convolution_forward;
+  const auto kind = dnnl::prop_kind::forward_training;
+  const auto desc =
+      l.bias.is_zero()
+          ? Conv::desc(kind, how, l.x, l.w, l.y, f.stride, f.dilation, f.pad, f.pad)
+          : Conv::desc(kind, how, l.x, l.w, l.bias, l.y, f.stride, f.dilation, f.pad, f.pad);
+  return {desc, own_scratchpad(), dnnl_engine()};
+}
+
+dnnl::convolution_backward_data::primitive_desc describe_backward_input(algorithm how,
+                                                                        const Layouts& l,
+                                                                        const Filter& f) {
+  return {{how, l.x, l.w, l.y, f.stride, f.dilation, f.pad, f.pad},
+          own_scratchpad(),
+          dnnl_engine(),
+          describe_forward(how, l, f)};
+}
+
+dnnl::convolution_backward_weights::primitive_desc describe_backward_weight(algorithm how,
+                                                                            const Layouts& l,
+                                                                            const Filter& f) {
+  return {{how, l.x, l.w, l.y, f.stride, f.dilation, f.pad, f.pad},
+          own_scratchpad(),
+          dnnl_engine(),
+          describe_forward(how, l, f)};
+}
+
+enum class Flow { kIn, kOut };
+
+Conv2dPort make_port(const Layout& user, const Layout& wanted, Flow flow) {
+  Conv2dPort port{user, wanted, std::nullopt};
+  if (user == wanted) return port;
+  const Layout& from = flow == Flow::kIn ? user : wanted;
+  const Layout& to = flow == Flow::kIn ? wanted : user;
+  port.reorder.emplace(dnnl::reorder::primitive_desc(dnnl_engine(), from, dnnl_engine(), to));
+  return port;
+}
+
+Conv2dPlan make_plan(Conv2dPass pass, algorithm how, const Layouts& user, const Layouts& asked,
+                     const Filter& filter) {
+  switch (pass) {
+    case Conv2dPass::kForward: {
+      const auto d = describe_forward(how, asked, filter);
+      return {dnnl::convolution_forward(d), make_port(user.x, d.src_desc(), Flow::kIn),
+              make_port(user.w, d.weights_desc(), Flow::kIn),
+              make_port(user.y, d.dst_desc(), Flow::kOut), d.scratchpad_desc()};
+    }
+    case Conv2dPass::kBackwardInput: {
+      const auto d = describe_backward_input(how, asked, filter);
+      return {dnnl::convolution_backward_data(d), make_port(user.x, d.diff_src_desc(), Flow::kOut),
+              make_port(user.w, d.weights_desc(), Flow::kIn),
+              make_port(user.y, d.diff_dst_desc(), Flow::kIn), d.scratchpad_desc()};
+    }
+    case Conv2dPass::kBackwardWeight: break;
+  }
+  const auto d = describe_backward_weight(how, asked, filter);
+  return {dnnl::convolution_backward_weights(d), make_port(user.x, d.src_desc(), Flow::kIn),
+          make_port(user.w, d.diff_weights_desc(), Flow::kOut),
+          make_port(user.y, d.diff_dst_desc(), Flow::kIn), d.scratchpad_desc()};
+}
+
+bool winograd_pays(const Conv2dGeometry& g) {
+  constexpr int64_t kMinChannels = 64;
+  return g.R == 3 && g.S == 3 && g.stride == Pair(1) && g.dilation == Pair(1) && g.groups == 1 &&
+         !(g.pad > 1) && g.C >= kMinChannels && g.K >= kMinChannels;
+}
+
+/// oneDNN's direct kernels for NHWC share out whole rows of output: short rows keep them from it.
+bool in_place_pays(Conv2dPass pass, const Conv2dGeometry& g) {
+  constexpr int64_t kShortRow = 8;
+  return pass != Conv2dPass::kForward || g.Q >= kShortRow || g.R * g.S == 1;
+}
+
+struct Request {
+  Conv2dPass pass;
+  Conv2dGeometry g;
+  bool nhwc, has_bias, exact;
+  int threads;  // oneDNN shares out the work when it makes the primitive
+
+  auto key() const {
+    return std::array<int64_t, 21>{static_cast<int64_t>(pass),
+                                   g.N,
+                                   g.C,
+                                   g.H,
+                                   g.W,
+                                   g.K,
+                                   g.R,
+                                   g.S,
+                                   g.P,
+                                   g.Q,
+                                   g.stride.rows,
+                                   g.stride.cols,
+                                   g.pad.rows,
+                                   g.pad.cols,
+                                   g.dilation.rows,
+                                   g.dilation.cols,
+                                   g.groups,
+                                   nhwc,
+                                   has_bias,
+                                   exact,
+                                   threads};
+  }
+};
+
+Conv2dPlan make_plan(const Request& r) {
+  const Tag rows = r.g.groups == 1 ? Tag::oihw : Tag::goihw;
+  const Layouts user = layouts(r.g, r.nhwc ? Tag::nhwc : Tag::nchw, rows, r.has_bias);
+  const Layouts free = layouts(r.g, Tag::any, Tag::any, r.has_bias);
+  const Filter filter(r.g);
+  if (!r.exact && winograd_pays(r.g)) {
+    try {
+      return make_plan(r.pass, algorithm::convolution_winograd, user, free, filter);
+    } catch (const dnnl::error& e) {  // not on this processor
+      if (e.status != dnnl_unimplemented) throw;
+    }
+  }
+  const bool in_place = r.nhwc && in_place_pays(r.pass, r.g);
+  const Layouts nhwc = layouts(r.g, Tag::nhwc, Tag::any, r.has_bias);
+  return make_plan(r.pass, algorithm::convolution_direct, user, in_place ? nhwc : free, filter);
+}
+
+using PlanCache = LruCache<decltype(std::declval<Request>().key()), Conv2dPlan>;
+
+}  // namespace
+
+std::shared_ptr<const Conv2dPlan> conv2d_plan(Conv2dPass pass, const Conv2dGeometry& g,
+                                              const Tensor& x, bool has_bias) {
+  constexpr size_t kPlans = 1024;
+  static PlanCache cache(kPlans);
+  const bool nhwc = conv2d_format(x) == kChannelsLast;
+  const Request request{pass, g, nhwc, has_bias, conv_exact(), num_threads()};
+  return cache.get(request.key(), [&] { return make_plan(request); });
+}
+
+}  // namespace lathe::cpu
