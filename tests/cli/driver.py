@@ -7,7 +7,8 @@ import tempfile
 import traceback
 
 LATHE = sys.argv[1]
-SANITIZED = "--sanitized" in sys.argv  # slower, and memory limits do not work
+SANITIZED = "--sanitized" in sys.argv  # everything is slower
+ONLY = [word for word in sys.argv[2:] if not word.startswith("--")]  # run these tests and no others
 
 
 def environment(**extra):
@@ -49,7 +50,7 @@ def main(tests):
     passed = failed = 0
     home = os.getcwd()
     for name, test in sorted(tests.items()):
-        if not name.startswith("test_"):
+        if not name.startswith("test_") or (ONLY and name not in ONLY):
             continue
         with tempfile.TemporaryDirectory(prefix="lathe-cli-") as folder:
             os.chdir(folder)

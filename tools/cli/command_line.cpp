@@ -184,7 +184,13 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
   }
   SettingSources sources = flags.sources();
   sources.environment = environment;
-  return {command, {merge_settings(sources, command->takes), flags.words()}, {}};
+  Settings settings = merge_settings(sources, command->takes);
+  if (command->reads_run && sources.config_path.empty() && !settings.run_dir.empty()) {
+    sources.config_path = settings.run_dir + "/config.toml";
+    sources.of_finished_run = true;
+    settings = merge_settings(sources, command->takes);
+  }
+  return {command, {std::move(settings), flags.words()}, {}};
 }
 
 }  // namespace lathe::cli

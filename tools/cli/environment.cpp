@@ -1,54 +1,33 @@
 #include "lathe/tools/cli/environment.h"
 
 #include <sys/utsname.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include <fmt/format.h>
 
-#include "lathe/core/config.h"
-#include "lathe/core/thread_pool.h"
-#include "lathe/core/version.h"
+#include "lathe/core/info.h"
 
 namespace lathe::cli {
-namespace {
-
-utsname system_names() {
-  utsname names{};
-  uname(&names);
-  return names;
-}
-
-}  // namespace
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return system_names().machine;
-}
-
-int64_t memory_bytes() {
-  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 ? int64_t{pages} * page : 0;
-}
 
 Row environment_row() {
-  const utsname names = system_names();
-  return Row()
-      .add("lathe", version())
-      .add("build", LATHE_CLI_BUILD)    // "Release, GNU 12.2.0, -march=x86-64-v2"
-      .add("onednn", LATHE_CLI_ONEDNN)  // a version, or "off"
-      .add("zlib", LATHE_CLI_ZLIB)
-      .add("curl", LATHE_CLI_CURL)
-      .add("cuda", kHasCuda ? "on" : "off")
-      .add("cpu", cpu_name())
-      .add("usable_cpus", usable_cpus())
-      .add("memory_bytes", memory_bytes())
-      .add("system", fmt::format("{} {} {}", names.sysname, names.release, names.machine));
+  const BuildInfo build = build_info();
+  const CpuInfo cpu = cpu_info();
+  Row row;
+  row.add("lathe", build.version)
+      .add("compiler", build.compiler)
+      .add("build_type", build.build_type)
+      .add("march", build.march);
+  if (!build.sanitizers.empty()) row.add("sanitizers", build.sanitizers);
+  for (const LibraryInfo& library : build.libraries) {
+    row.add(library.name, library.version.empty() ? "off" : library.version);
+  }
+  utsname system{};
+  uname(&system);
+  return row.add("cuda", build.cuda ? "on" : "off")
+      .add("cpu", cpu.model)
+      .add("cpu_flags", fmt::format("{}", fmt::join(cpu.flags, " ")))
+      .add("usable_cpus", cpu.usable_cpus)
+      .add("memory_bytes", cpu.memory_bytes)
+      .add("system", fmt::format("{} {} {}", system.sysname, system.release, system.machine));
 }
 
 }  // namespace lathe::cli

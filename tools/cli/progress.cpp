@@ -73,29 +73,33 @@ bool wants_colour(bool is_terminal, const char* no_color) {
   return is_terminal && (!no_color || !*no_color);
 }
 
-Progress::Progress(std::string_view setting, bool quiet)
+StatusLine::StatusLine(std::string_view setting, bool quiet)
     : mode_(quiet ? ProgressMode::kNone
                   : progress_mode(setting, isatty(STDERR_FILENO) == 1, std::getenv("TERM"))),
       colour_(wants_colour(isatty(STDERR_FILENO) == 1, std::getenv("NO_COLOR"))),
       next_(Clock::now() + (mode_ == ProgressMode::kPlain ? kPlainInterval : kBarInterval)) {}
 
-void Progress::show(const ProgressState& state) {
-  const auto now = Clock::now();
-  if (mode_ == ProgressMode::kNone || now < next_) return;
+void StatusLine::show(FunctionRef<std::string(int, bool)> text) {
   if (mode_ == ProgressMode::kBar) {
-    write_stderr("\r\033[K" + bar_text(state, terminal_width(), colour_));
+    write_stderr("\r\033[K" + text(terminal_width(), colour_));
     drawn_ = true;
-    next_ = now + kBarInterval;
+    next_ = Clock::now() + kBarInterval;
   } else {
-    write_stderr(plain_text(state) + "\n");
-    next_ = now + kPlainInterval;
+    write_stderr(text(0, false) + "\n");
+    next_ = Clock::now() + kPlainInterval;
   }
 }
 
-void Progress::clear() {
-  if (!drawn_) return;
-  write_stderr("\r\033[K");
+void StatusLine::clear() {
+  if (drawn_) write_stderr("\r\033[K");
   drawn_ = false;
+}
+
+void Progress::show(const ProgressState& state) {
+  if (!line_.is_due()) return;
+  line_.show([&](int width, bool colour) {
+    return width > 0 ? bar_text(state, width, colour) : plain_text(state);
+  });
 }
 
 }  // namespace lathe::cli

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "lathe/core/function_ref.h"
+
 namespace lathe::cli {
 
 struct ProgressState {
@@ -35,16 +37,20 @@ ProgressMode progress_mode(std::string_view setting, bool is_terminal, const cha
 /// Colour: on a terminal, unless NO_COLOR is set to anything.
 bool wants_colour(bool is_terminal, const char* no_color);
 
-/// Draws to stderr, at most ten times a second as a bar and every ten seconds as lines.
-class Progress {
+/// A line on stderr that is drawn again: at most ten times a second as a bar, every ten seconds
+/// as lines.
+class StatusLine {
  public:
-  Progress(std::string_view setting, bool quiet);
-  ~Progress() { clear(); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  StatusLine(std::string_view setting, bool quiet);
+  ~StatusLine() { clear(); }
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
 
-  void show(const ProgressState& state);
-  /// Takes the bar off the terminal.
+  /// Time for the next line? Then show it.
+  bool is_due() const { return mode_ != ProgressMode::kNone && Clock::now() >= next_; }
+  /// Draws text(width, colour); width 0 asks for a plain line.
+  void show(FunctionRef<std::string(int, bool)> text);
+  /// Takes the line off the terminal.
   void clear();
 
  private:
@@ -54,6 +60,18 @@ class Progress {
   bool colour_;
   bool drawn_ = false;
   Clock::time_point next_;
+};
+
+/// The status line of training and evaluation.
+class Progress {
+ public:
+  Progress(std::string_view setting, bool quiet) : line_(setting, quiet) {}
+
+  void show(const ProgressState& state);
+  void clear() { line_.clear(); }
+
+ private:
+  StatusLine line_;
 };
 
 }  // namespace lathe::cli

@@ -37,14 +37,14 @@ struct Settings {
   std::string optimizer = "sgd";
   std::optional<double> lr;
   double momentum = 0.9;
-  bool nesterov = true;
+  bool nesterov = false;
   std::optional<double> weight_decay;
   bool no_decay_norm = false;
   std::string scheduler = "cosine";
   int64_t step_size = 30;
   std::string milestones;
   double gamma = 0.1;
-  std::optional<double> warmup_epochs;
+  double warmup_epochs = 0;
   double label_smoothing = 0;
   double clip_grad_norm = 0;
   std::optional<int64_t> epochs;
@@ -55,7 +55,6 @@ struct Settings {
   std::string device = "auto";
   std::optional<int64_t> threads;
   bool conv_exact = false;
-  bool deterministic = false;
   std::string layout = "nchw";
   // run
   int64_t seed = 0;

@@ -30,6 +30,7 @@ void assign_config(Settings& settings, const std::string& path, unsigned takes) 
 Settings merge_settings(const SettingSources& sources, unsigned takes) {
   Settings settings;
   if (!sources.config_path.empty()) assign_config(settings, sources.config_path, takes);
+  if (sources.of_finished_run) settings.weights.clear();
   for (const Setting& setting : all_settings()) {
     if ((setting.takes & takes) == 0) continue;
     const std::string variable = environment_name(setting);

@@ -15,6 +15,7 @@ struct SettingSources {
   std::map<std::string, std::string, std::less<>> flags;  // key → text; only those of the command
   std::function<const char*(const char*)> environment;    // getenv, or a test's
   std::string config_path;                                // empty: none
+  bool of_finished_run = false;  // the config file is that of a run: its --weights were its start
 };
 
 /// The settings of a command, `takes` its bit. An entry of the config file that other commands know

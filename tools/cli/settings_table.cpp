@@ -71,7 +71,7 @@ constexpr Setting kSettings[] = {
    .help = "Of multistep: epochs of the reductions, 80,120"},
   {.key = "gamma", .group = "Optimisation", .target = &S::gamma, .takes = kTrain, .unit = "NUMBER",
    .help = "Of step and multistep: factor of a reduction"},
-  {.key = "warmup-epochs", .group = "Optimisation", .target = &S::warmup_epochs, .takes = kTrain, .unit = "NUMBER", .automatic = "by run length",
+  {.key = "warmup-epochs", .group = "Optimisation", .target = &S::warmup_epochs, .takes = kTrain, .unit = "NUMBER",
    .help = "Epochs in which the learning rate rises linearly from 0"},
   {.key = "label-smoothing", .group = "Optimisation", .target = &S::label_smoothing, .takes = kTrain, .unit = "NUMBER", .max = 1,
    .help = "Part of a label's weight that all classes share"},
@@ -92,8 +92,6 @@ constexpr Setting kSettings[] = {
    .help = "Threads that compute"},
   {.key = "conv-exact", .group = "Speed", .target = &S::conv_exact, .takes = kCompute,
    .help = "Direct convolutions instead of the faster Winograd ones, which round more"},
-  {.key = "deterministic", .group = "Speed", .target = &S::deterministic, .takes = kCompute,
-   .help = "Same bits in every run with the same seed and threads, or an error"},
   {.key = "layout", .group = "Speed", .target = &S::layout, .takes = kTrain | kEval | kPredict | kBenchStep, .choices = "nchw|nhwc",
    .help = "Order of images in memory"},
 

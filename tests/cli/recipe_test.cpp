@@ -1,0 +1,92 @@
+#include "lathe/tools/cli/recipe.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+
+using namespace lathe::cli;
+
+namespace {
+
+constexpr Machine kCpu{
+    .has_cuda = false, .usable_cpus = 2, .cifar10_found = true, .fashion_mnist_found = true};
+constexpr Machine kGpu{
+    .has_cuda = true, .usable_cpus = 16, .cifar10_found = true, .fashion_mnist_found = true};
+
+struct Choice {
+  std::string dataset, model, remark;
+};
+
+Choice choose(const Machine& machine, Settings settings = {}) {
+  const std::string remark = choose_run(settings, machine);
+  return {*settings.dataset, *settings.model, remark};
+}
+
+Settings with_dataset(const char* name) {
+  Settings settings;
+  settings.dataset = name;
+  return settings;
+}
+
+}  // namespace
+
+TEST_CASE("recipe: a GPU gets ResNet-18 on CIFAR-10, a CPU a small ResNet on Fashion-MNIST") {
+  CHECK(choose(kGpu).dataset == "cifar10");
+  CHECK(choose(kGpu).model == "resnet18");
+  CHECK(choose(kCpu).dataset == "fashion-mnist");
+  CHECK(choose(kCpu).model == "resnet8");
+  CHECK(choose(kCpu).remark.find("resnet8 on fashion-mnist (no GPU") != std::string::npos);
+}
+
+TEST_CASE("recipe: what is not found is not chosen") {
+  Machine machine = kGpu;
+  machine.cifar10_found = false;
+  CHECK(choose(machine).dataset == "fashion-mnist");
+  machine = kCpu;
+  machine.fashion_mnist_found = false;
+  CHECK(choose(machine).dataset == "cifar10");
+  machine.cifar10_found = false;
+  CHECK_THROWS_WITH_AS(choose(machine), doctest::Contains("lathe data fetch cifar10"),
+                       CommandError);
+  CHECK(choose(machine, with_dataset("synthetic")).dataset == "synthetic");
+}
+
+TEST_CASE("recipe: what was given stays, and giving both leaves nothing to say") {
+  Settings settings = with_dataset("mnist");
+  CHECK(choose(kCpu, settings).dataset == "mnist");
+  CHECK(choose(kCpu, settings).remark.find("mnist") ==
+        std::string::npos);  // only the model was chosen
+  settings.model = "resnet56";
+  CHECK(choose(kGpu, settings).model == "resnet56");
+  CHECK(choose(kGpu, settings).remark.empty());
+}
+
+TEST_CASE("recipe: complete fills every gap and touches nothing else") {
+  Settings settings = with_dataset("cifar10");
+  settings.model = "resnet18";
+  settings.epochs = 3;
+  settings.optimizer = "adamw";
+  complete(settings, kCpu);
+  CHECK(settings.epochs == 3);
+  CHECK(settings.augment == "crop,flip");
+  CHECK(settings.lr == 1e-3);
+  CHECK(settings.weight_decay == 0.01);
+  CHECK(settings.threads == 2);
+  for (const Setting& setting : all_settings()) {
+    CAPTURE(setting.key);
+    if (setting.key != "device" && setting.key != "progress")
+      CHECK(value_text(settings, setting) != "auto");
+  }
+}
+
+TEST_CASE("recipe: digits are not mirrored") {
+  for (const auto& [dataset, augment] : {std::pair{"mnist", "none"},
+                                         {"fashion-mnist", "flip"},
+                                         {"cifar100", "crop,flip"},
+                                         {"synthetic", "none"}}) {
+    Settings settings = with_dataset(dataset);
+    settings.model = "resnet8";
+    complete(settings, kCpu);
+    CHECK(settings.augment == augment);
+  }
+}

@@ -1,0 +1,59 @@
+#include "lathe/tools/cli/schedule.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+
+using namespace lathe::cli;
+using doctest::Approx;
+using Kind = Schedule::Kind;
+
+TEST_CASE("schedule: cosine and linear fall from 1 to 0 over the run, step by step") {
+  const Schedule linear{.kind = Kind::kLinear, .steps_per_epoch = 10, .total_steps = 100};
+  CHECK(linear.factor(0) == 1);
+  CHECK(linear.factor(25) == Approx(0.75));
+  CHECK(linear.factor(99) == Approx(0.01));
+  CHECK(linear.factor(100) == 0);
+  CHECK(linear.factor(200) == 0);
+  const Schedule cosine{.kind = Kind::kCosine, .steps_per_epoch = 10, .total_steps = 100};
+  CHECK(cosine.factor(0) == 1);
+  CHECK(cosine.factor(50) == Approx(0.5));
+  CHECK(cosine.factor(100) == Approx(0));
+}
+
+TEST_CASE("schedule: step and multistep count in epochs") {
+  const Schedule step{.kind = Kind::kStep, .steps_per_epoch = 4, .step_size = 3, .gamma = 0.5};
+  CHECK(step.factor(11) == 1);
+  CHECK(step.factor(12) == 0.5);
+  CHECK(step.factor(24) == 0.25);
+  const Schedule multi{
+      .kind = Kind::kMultiStep, .steps_per_epoch = 4, .milestones = {2, 3}, .gamma = 0.1};
+  CHECK(multi.factor(7) == 1);
+  CHECK(multi.factor(8) == Approx(0.1));
+  CHECK(multi.factor(12) == Approx(0.01));
+  CHECK(Schedule{}.factor(1'000'000) == 1);
+}
+
+TEST_CASE("schedule: the warm-up rises to 1, and what follows begins there") {
+  const Schedule s{
+      .kind = Kind::kLinear, .steps_per_epoch = 10, .total_steps = 104, .warmup_steps = 4};
+  for (const int64_t step : {0, 1, 2, 3})
+    CHECK(s.factor(step) == Approx(0.2 * static_cast<double>(step + 1)));
+  CHECK(s.factor(4) == 1);
+  CHECK(s.factor(54) == Approx(0.5));
+}
+
+TEST_CASE("schedule: made from settings") {
+  Settings settings;
+  settings.scheduler = "multistep";
+  settings.milestones = "80, 120";
+  settings.warmup_epochs = 0.5;
+  const Schedule s = make_schedule(settings, 10, 1000);
+  CHECK(s.milestones == std::vector<int64_t>{80, 120});
+  CHECK(s.warmup_steps == 5);
+  for (const char* bad : {"", "120,80", "80,80", "0", "a"}) {
+    CAPTURE(bad);
+    settings.milestones = bad;
+    CHECK_THROWS_AS(make_schedule(settings, 10, 1000), UsageError);
+  }
+}

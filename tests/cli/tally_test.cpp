@@ -1,0 +1,36 @@
+#include "lathe/tools/cli/tally.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/ops/creation.h"
+
+using namespace lathe::cli;
+using lathe::tensor;
+
+TEST_CASE("tally: loss, hits and confusion add up over batches of different size") {
+  Tally tally(3);
+  CHECK(tally.accuracy() == 0);
+  tally.add(tensor({{1.f, 2.f, 0.f}, {5.f, 1.f, 1.f}}), tensor({1, 2}), 0.5);
+  tally.add(tensor({{0.f, 0.f, 1.f}}), tensor({2}), 2.0);
+  CHECK(tally.count() == 3);
+  CHECK(tally.loss() == doctest::Approx(1.0));
+  CHECK(tally.accuracy() == doctest::Approx(2.0 / 3));
+  CHECK(tally.confusion(1, 1) == 1);
+  CHECK(tally.confusion(2, 0) == 1);
+  CHECK(tally.confusion(2, 2) == 1);
+  CHECK(tally.confusion(0, 0) == 0);
+  tally.clear();
+  CHECK(tally.count() == 0);
+  CHECK(tally.confusion(1, 1) == 0);
+}
+
+TEST_CASE("tally: top-5 counts the five best, ties against the label") {
+  Tally tally;
+  tally.add(tensor({{9.f, 8.f, 7.f, 6.f, 5.f, 4.f}}), tensor({4}), 0);
+  CHECK(tally.top5() == 1);
+  tally.add(tensor({{9.f, 8.f, 7.f, 6.f, 5.f, 4.f}}), tensor({5}), 0);
+  CHECK(tally.top5() == 0.5);
+  tally.clear();
+  tally.add(tensor({{1.f, 1.f, 1.f, 1.f, 1.f, 1.f}}), tensor({0}), 0);
+  CHECK(tally.top5() == 0);
+}

@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+"""Training, evaluation and prediction on the synthetic set, seen from outside.
+
+    train_test.py LATHE [--sanitized]
+"""
+import csv
+import json
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+from driver import LATHE, environment, expect, expect_one_line, lathe, main, start
+
+SIZE = 600
+TINY = ["--dataset", "synthetic", "--synthetic-size", SIZE, "--model", "resnet8", "--batch-size", 50]
+
+
+def train(*arguments, **options):
+    return lathe("train", *TINY, *arguments, **options)
+
+
+def rows_of(run, split=None):
+    rows = [json.loads(line) for line in (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if split in (None, row["split"])]
+
+
+def safetensors_header(path):
+    data = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    end = max(entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__")
+    assert len(data) == 8 + length + end, "the file ends where the last entry does"
+    return header
+
+
+def wait_for_step(process, run):
+    """Until the run has written a row of metrics."""
+    path = pathlib.Path(run) / "metrics.jsonl"
+    for _ in range(3000):
+        if path.exists() and path.stat().st_size > 0:
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    raise AssertionError("no step within a minute")
+
+
+def test_training_learns_and_leaves_a_run_folder(folder):
+    size = 1500
+    result = expect(train("--synthetic-size", size, "--epochs", 3, "--lr", 0.05, "--log-every", 5, "--run-dir", "a", "--json"), 0)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]  # --json: nothing but JSON on stdout
+    assert lines[0]["event"] == "start" and lines[-1]["event"] == "done"
+    assert [line for line in lines if "split" in line] == rows_of("a")
+
+    steps = 3 * size // 50
+    training = rows_of("a", "train")
+    assert training[-1]["step"] == steps and len(training) == steps // 5
+    assert sum(r["loss"] for r in training[-3:]) < 0.9 * sum(r["loss"] for r in training[:3]), training
+    validation = rows_of("a", "val")
+    assert [r["epoch"] for r in validation] == [1, 2, 3]
+    for row in rows_of("a"):
+        assert list(row) == ["epoch", "step", "split", "loss", "accuracy", "lr", "images_per_second", "schema"]
+        assert 0 <= row["accuracy"] <= 1 and row["images_per_second"] > 0 and row["schema"] == 1
+
+    with open("a/metrics.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [(r["step"], r["split"], float(r["loss"])) for r in table] == [(str(r["step"]), r["split"], r["loss"]) for r in rows_of("a")]
+    names = {path.name for path in pathlib.Path("a").iterdir()}
+    assert names == {"config.toml", "env.json", "metrics.jsonl", "metrics.csv", "log.txt", "last.safetensors", "best.safetensors"}, names
+    assert json.loads(pathlib.Path("a/env.json").read_text())["lathe"]
+    assert "conv1.weight" in safetensors_header("a/last.safetensors")
+
+
+def test_eval_repeats_the_metrics_of_training(folder):
+    expect(train("--epochs", 2, "--run-dir", "a"), 0)
+    best = max(rows_of("a", "val"), key=lambda row: row["accuracy"])
+    result = expect(lathe("eval", "--run-dir", "a", "--json", "--confusion", "c.csv"), 0)
+    row = json.loads(result.stdout.splitlines()[0])
+    assert row["accuracy"] == best["accuracy"] and row["images"] == SIZE // 5
+    assert abs(row["loss"] - best["loss"]) <= 1e-6 * best["loss"], (row, best)
+    table = [[int(n) for n in line.split(",")[1:]] for line in pathlib.Path("c.csv").read_text().splitlines()[1:]]
+    assert sum(map(sum, table)) == row["images"]
+    assert abs(sum(table[i][i] for i in range(10)) / row["images"] - row["accuracy"]) < 1e-9
+    other = json.loads(expect(lathe("eval", "--run-dir", "a", "--weights", "a/last.safetensors", "--json"), 0).stdout.splitlines()[0])
+    assert abs(other["loss"] - rows_of("a", "val")[-1]["loss"]) <= 1e-6 * other["loss"]
+
+
+def test_predict_prints_the_rows_asked_for(folder):
+    expect(train("--max-steps", 2, "--run-dir", "a"), 0)
+    result = expect(lathe("predict", "--run-dir", "a", "--index", "3:7", "--json"), 0)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["index"] for row in rows] == [3, 4, 5, 6]
+    for row in rows:
+        assert 0.1 <= row["probability"] <= 1 and 0 <= row["predicted"] < 10 and 0 <= row["label"] < 10
+    assert len(expect(lathe("predict", "--run-dir", "a", "--index", "5"), 0).stdout.splitlines()) == 2
+    expect_one_line(lathe("predict", "--run-dir", "a", "--index", "7:3"), 2, "--index")
+    expect_one_line(lathe("predict", "--run-dir", "a", "--index", "0:999"), 2, "--index")
+
+
+def test_the_effective_config_gives_the_same_run_again(folder):
+    expect(train("--max-steps", 3, "--lr", 0.07, "--augment", "crop,flip", "--run-dir", "a"), 0)
+    expect(lathe("train", "--config", "a/config.toml", "--run-dir", "b"), 0)
+    assert pathlib.Path("a/config.toml").read_text() == pathlib.Path("b/config.toml").read_text()
+    pick = lambda run: [(r["loss"], r["accuracy"], r["lr"]) for r in rows_of(run)]
+    assert pick("a") == pick("b")
+    assert pathlib.Path("a/last.safetensors").read_bytes() == pathlib.Path("b/last.safetensors").read_bytes()
+
+
+def test_workers_do_not_change_the_result(folder):
+    for workers in (0, 3):
+        expect(train("--max-steps", 3, "--augment", "crop,flip", "--workers", workers, "--run-dir", f"w{workers}"), 0)
+    assert pathlib.Path("w0/last.safetensors").read_bytes() == pathlib.Path("w3/last.safetensors").read_bytes()
+
+
+def test_default_run_folder_and_a_folder_in_use(folder):
+    expect(train("--max-steps", 1), 0)
+    (run,) = pathlib.Path("runs").iterdir()
+    assert run.name.startswith("synthetic-resnet8-") and run.name.endswith("-1")
+    expect_one_line(train("--max-steps", 1, "--run-dir", run), 2, "already holds a run")
+
+
+def test_dry_run_does_nothing(folder):
+    result = expect(train("--epochs", 7, "--dry-run"), 0)
+    assert f"# {7 * SIZE // 50} steps, 75290 parameters" in result.stdout and "epochs = 7" in result.stdout
+    plan = json.loads(expect(train("--epochs", 7, "--dry-run", "--json"), 0).stdout)
+    assert plan["steps"] == 7 * SIZE // 50 and plan["parameters"] == 75290
+    assert not any(folder.iterdir())
+
+
+def test_flags_that_do_not_fit_each_other(folder):
+    expect_one_line(train("--scheduler", "multistep"), 2, "--milestones")
+    expect_one_line(train("--nesterov", "--momentum", 0), 2, "nesterov")
+    expect_one_line(train("--augment", "rotate"), 2, "--augment")
+    expect_one_line(train("--device", "tpu"), 2, "--device")
+    expect_one_line(train("--drop-last", "--batch-size", SIZE + 1), 2, "--drop-last")
+    expect_one_line(lathe("eval"), 2, "--run-dir")
+    expect_one_line(lathe("eval", "--run-dir", "nowhere"), 2, "nowhere/config.toml")
+    assert not any(folder.iterdir())
+
+
+def test_a_device_that_is_not_there_exits_4(folder):
+    expect_one_line(train("--device", "cuda:0"), 4, "--device cuda:0")
+
+
+def test_missing_and_truncated_data_exit_3(folder):
+    expect_one_line(lathe("train", "--dataset", "cifar10", "--model", "resnet8", "--data-root", folder), 3, "CIFAR-10 not found", str(folder), "lathe data fetch cifar10")
+    expect(lathe("train", "--data-root", folder), 3, "lathe data fetch cifar10", "--dataset synthetic")
+    for number in range(1, 6):
+        (folder / f"data_batch_{number}.bin").write_bytes(bytes(3073 * 10))
+    (folder / "test_batch.bin").write_bytes(bytes(1000))
+    result = lathe("train", "--dataset", "cifar10", "--model", "resnet8", "--data-root", folder, "--quiet")
+    expect_one_line(result, 3, "data_batch_1.bin: has 30730 bytes")
+    expect_one_line(lathe("data", "verify", "cifar10", "--data-root", folder), 7, "CIFAR-10")
+    expect_one_line(lathe("data", "verify", "cifar11"), 2, "did you mean cifar10?")
+
+
+def test_weights_that_are_wrong_exit_3(folder):
+    expect(train("--max-steps", 1, "--run-dir", "a"), 0)
+    whole = pathlib.Path("a/last.safetensors").read_bytes()
+    for name, data in (("cut", whole[:-1]), ("long", whole + b"x"), ("short", whole[:100]), ("empty", b""), ("text", b"hello" * 100)):
+        pathlib.Path(name).write_bytes(data)
+        expect_one_line(lathe("eval", "--run-dir", "a", "--weights", name), 3, name)
+    expect_one_line(lathe("eval", "--run-dir", "a", "--weights", "missing"), 3, "missing")
+    expect_one_line(lathe("eval", "--run-dir", "a", "--model", "resnet20"), 3, "best.safetensors")
+
+
+def test_loaded_weights_are_where_training_starts(folder):
+    expect(train("--max-steps", 6, "--run-dir", "a"), 0)
+    expect(train("--max-steps", 1, "--lr", 0, "--weights", "a/last.safetensors", "--run-dir", "b"), 0)
+    before, after = rows_of("a", "val")[-1], rows_of("b", "val")[-1]
+    assert abs(before["loss"] - after["loss"]) < 0.5 and before["loss"] != after["loss"]  # batch norms moved by a step
+    # eval of a run never takes the weights that the run started from
+    row = json.loads(expect(lathe("eval", "--run-dir", "b", "--json"), 0).stdout.splitlines()[0])
+    assert abs(row["loss"] - after["loss"]) <= 1e-6 * row["loss"]
+
+
+def test_a_loss_that_is_not_finite_exits_6_and_keeps_the_last_good_state(folder):
+    result = train("--lr", "1e30", "--weight-decay", 0, "--scheduler", "none", "--epochs", 2, "--run-dir", "a", "--quiet")
+    expect_one_line(result, 6, "loss is", "in step", "a/last.safetensors")
+    expect(lathe("eval", "--run-dir", "a", "--json"), 0)
+    assert "lathe.step" in safetensors_header("a/last.safetensors")["__metadata__"]
+
+
+def test_a_missed_target_exits_7(folder):
+    expect(train("--max-steps", 1, "--target-acc", 0.99, "--run-dir", "a"), 7, "--target-acc", "below 99.00 %")
+    expect(train("--max-steps", 1, "--target-acc", 0.001, "--run-dir", "b"), 0)
+
+
+def test_time_limit_evaluates_and_saves(folder):
+    expect(train("--epochs", 100000, "--time-limit", 1, "--run-dir", "a"), 0, "time limit")
+    assert rows_of("a", "val") and safetensors_header("a/last.safetensors")
+
+
+def test_every_optimizer_and_scheduler_runs(folder):
+    for optimizer, scheduler in (("adam", "step"), ("adamw", "cosine"), ("rmsprop", "none"), ("sgd", "linear")):
+        expect(train("--optimizer", optimizer, "--scheduler", scheduler, "--no-decay-norm", "--max-steps", 2, "--warmup-epochs", 0.1,
+                     "--label-smoothing", 0.1, "--clip-grad-norm", 1, "--layout", "nhwc", "--conv-exact", "--run-dir", optimizer), 0)
+
+
+def test_accumulated_gradients_equal_the_large_batch_nearly(folder):
+    expect(train("--batch-size", 100, "--max-steps", 1, "--run-dir", "a"), 0)
+    expect(train("--accumulate", 2, "--max-steps", 1, "--run-dir", "b"), 0)
+    assert rows_of("b", "train")[0]["step"] == 1
+    # Batch norms see half batches, so the two are near and not equal.
+    assert abs(rows_of("a", "train")[0]["loss"] - rows_of("b", "train")[0]["loss"]) < 0.3
+
+
+def stop_by(number, expected, run):
+    process = start("train", *TINY, "--epochs", 1000, "--log-every", 1, "--run-dir", run)
+    wait_for_step(process, run)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == expected, (process.returncode, errors)
+    assert f"{run}/last.safetensors" in errors
+    expect(lathe("eval", "--run-dir", run, "--weights", f"{run}/last.safetensors", "--quiet"), 0)
+    last = safetensors_header(f"{run}/last.safetensors")["__metadata__"]
+    assert int(last["lathe.step"]) >= 1
+
+
+def test_ctrl_c_saves_and_exits_130(folder):
+    stop_by(signal.SIGINT, 130, "a")
+
+
+def test_sigterm_saves_and_exits_143(folder):
+    stop_by(signal.SIGTERM, 143, "a")
+
+
+def test_a_second_signal_stops_at_once(folder):
+    # One step that takes long: the first signal waits for it, the second does not.
+    process = start("train", "--dataset", "synthetic", "--synthetic-size", 20000, "--model", "resnet34", "--batch-size", 2000, "--run-dir", "a")
+    for _ in range(3000):
+        if (folder / "a" / "log.txt").exists():
+            break
+        time.sleep(0.02)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    before = time.monotonic()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT and time.monotonic() - before < 5
+
+
+def test_a_closed_stdout_saves_and_exits_1(folder):
+    process = start("train", *TINY, "--epochs", 1000, "--run-dir", "a")
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert process.wait(timeout=60) == 1, errors
+    assert "lathe: stdout: closed" in errors and "a/last.safetensors" in errors
+    assert safetensors_header("a/last.safetensors")
+    command = " ".join(map(str, ["exec", LATHE, "train", *TINY, "--epochs", 1000, "--run-dir", "b", ">&-"]))
+    result = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=60, env=environment())
+    assert result.returncode == 1 and "stdout: closed" in result.stderr, result
+    with open("/dev/full", "w") as full:
+        expect(train("--epochs", 1000, "--run-dir", "c", stdout=full), 1, "stdout: No space left on device", "c/last.safetensors")
+
+
+def test_a_disk_that_fills_up_keeps_the_old_file(folder):
+    """A limit on file sizes stands for a full disk: the weights do not fit, everything else does."""
+    expect(train("--max-steps", 1, "--run-dir", "old"), 0)
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    result = train("--max-steps", 1, "--run-dir", "a", "--quiet", preexec_fn=small_files)
+    expect_one_line(result, 1, "a/best.safetensors", "File too large")
+    assert not [p for p in pathlib.Path("a").iterdir() if "safetensors" in p.name], "nothing half-written, no temporary file"
+    # Over an old file: weights beside it stay what they were.
+    shutil.copy("old/last.safetensors", "a/best.safetensors")
+    for name in ("config.toml", "metrics.jsonl", "metrics.csv"):
+        os.remove(f"a/{name}")
+    before = pathlib.Path("a/best.safetensors").read_bytes()
+    expect(train("--max-steps", 1, "--run-dir", "a", "--quiet", preexec_fn=small_files), 1)
+    assert pathlib.Path("a/best.safetensors").read_bytes() == before
+
+
+def test_progress_lines_are_plain_where_there_is_no_terminal(folder):
+    result = expect(train("--max-steps", 3, "--run-dir", "a"), 0)
+    assert "\r" not in result.stderr and "\033" not in result.stderr
+    quiet = expect(train("--max-steps", 3, "--run-dir", "b", "--quiet"), 0)
+    assert quiet.stderr == "" and quiet.stdout.count("\n") == 1
+
+
+def test_a_terminal_gets_a_bar_and_no_color_is_respected(folder):
+    def on_terminal(run, **env):
+        primary, secondary = os.openpty()
+        process = subprocess.Popen([LATHE, "train", *map(str, TINY), "--epochs", "2", "--run-dir", run], stdout=subprocess.DEVNULL,
+                                   stderr=secondary, env=environment(TERM="xterm", **env))
+        os.close(secondary)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(primary, 4096)
+            except OSError:
+                break
+            if not chunk:
+                break
+            seen += chunk
+        os.close(primary)
+        assert process.wait(timeout=60) == 0
+        return seen
+    coloured = on_terminal("a")
+    assert b"\r\033[K" in coloured and b"epoch 1/2 [" in coloured and b"\033[32m" in coloured, coloured
+    assert b"\033[32m" not in on_terminal("b", NO_COLOR="1")
+
+
+def test_other_commands(folder):
+    assert "75,290" in expect(lathe("summary", "--model", "resnet8"), 0).stdout
+    assert json.loads(expect(lathe("summary", "--model", "resnet18", "--json"), 0).stdout)["parameters"] == 11173962
+    rows = [json.loads(line) for line in expect(lathe("gradcheck", "--json"), 0).stdout.splitlines()]
+    assert len(rows) > 80 and all(row["ok"] for row in rows)
+    assert len(expect(lathe("gradcheck", "relu", "conv2d"), 0).stdout.splitlines()) == 4
+    expect_one_line(lathe("gradcheck", "relo"), 2, "relo: no such op; did you mean relu?")
+    step = json.loads(expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 8, "--json"), 0).stdout)
+    assert step["images_per_second"] > 0 and step["seconds_low"] <= step["seconds"] <= step["seconds_high"]
+    for row in map(json.loads, expect(lathe("bench", "op", "add", "--json"), 0).stdout.splitlines()):
+        assert row["op"] == "add" and row["images_per_second"] > 0
+    assert json.loads(expect(lathe("bench", "loader", "--json"), 0).stdout)["images_per_second"] > 0
+
+
+main(globals())

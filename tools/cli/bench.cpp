@@ -1,0 +1,55 @@
+#include "lathe/tools/cli/bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace lathe::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Calls f until the time is over, at least once.   → seconds per call
+double window(FunctionRef<void()> f, double seconds, int64_t& calls) {
+  const auto begin = Clock::now();
+  int64_t n = 0;
+  do {
+    f();
+    ++n;
+  } while (since(begin) < seconds);
+  calls += n;
+  return since(begin) / static_cast<double>(n);
+}
+
+}  // namespace
+
+Timing measure(FunctionRef<void()> f, const TimingOptions& options) {
+  Timing timing;
+  window(f, options.warm_up_seconds, timing.calls);
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < options.windows; ++i)
+    seconds.push_back(window(f, options.window_seconds, timing.calls));
+  std::sort(seconds.begin(), seconds.end());
+  const size_t n = seconds.size();
+  timing.median = seconds[n / 2];
+  timing.low = seconds[n / 4];
+  timing.high = seconds[n - 1 - n / 4];
+  timing.windows = options.windows;
+  return timing;
+}
+
+Row& add_timing(Row& row, const Timing& timing, const char* unit, double units) {
+  return row.add("seconds", timing.median)
+      .add("seconds_low", timing.low)
+      .add("seconds_high", timing.high)
+      .add("windows", timing.windows)
+      .add(fmt::format("{}_per_second", unit), units / timing.median);
+}
+
+}  // namespace lathe::cli

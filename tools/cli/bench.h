@@ -1,0 +1,29 @@
+// Timing: what the three bench commands share.
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/core/function_ref.h"
+#include "lathe/tools/cli/row.h"
+
+namespace lathe::cli {
+
+/// Seconds per call: the median over windows, and between which values its middle half lies.
+struct Timing {
+  double median = 0, low = 0, high = 0;
+  int64_t windows = 0, calls = 0;
+};
+
+struct TimingOptions {
+  double warm_up_seconds = 0.5;
+  double window_seconds = 0.2;  // a window is as many calls as fit, at least one
+  int64_t windows = 11;
+};
+
+/// Calls f for a while, then in windows.
+Timing measure(FunctionRef<void()> f, const TimingOptions& options = {});
+
+/// Adds seconds, seconds_low, seconds_high, windows and `<unit>_per_second`, for `units` per call.
+Row& add_timing(Row& row, const Timing& timing, const char* unit, double units);
+
+}  // namespace lathe::cli

@@ -1,0 +1,39 @@
+// lathe bench loader: epochs of batches, as training reads them, without training.
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/bench.h"
+#include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/datasets.h"
+#include "lathe/tools/cli/output.h"
+
+namespace lathe::cli {
+
+ExitCode run_bench_loader(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  if (!settings.dataset) settings.dataset = "synthetic";
+  if (!settings.model) settings.model = "resnet8";
+  complete(settings, look_around(settings));
+  const auto images = open_dataset(settings, Part::kTrain, true);
+  data::DataLoader loader = make_loader(images, settings, true);
+  auto batches = loader.begin();
+  // One call reads one batch; epochs follow each other without a pause.
+  const Timing timing = measure([&] {
+    ++batches;
+    if (batches == loader.end()) batches = loader.begin();
+  });
+  const auto batch = static_cast<double>(*settings.batch_size);
+  Row row;
+  row.add("bench", "loader")
+      .add("dataset", *settings.dataset)
+      .add("augment", *settings.augment)
+      .add("batch_size", *settings.batch_size)
+      .add("workers", *settings.workers);
+  out.row(add_timing(row, timing, "images", batch));
+  out.text(fmt::format("{} ({}), batch {}, {} workers: {:.0f} img/s", *settings.dataset,
+                       *settings.augment, *settings.batch_size, *settings.workers,
+                       batch / timing.median));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

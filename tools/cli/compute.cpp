@@ -1,0 +1,64 @@
+#include "lathe/tools/cli/compute.h"
+
+#include <fmt/format.h>
+
+#include "lathe/core/thread_pool.h"
+#include "lathe/nn/resnet.h"
+#include "lathe/nn/weights.h"
+#include "lathe/ops/conv2d.h"
+#include "lathe/tools/cli/exit_codes.h"
+
+namespace lathe::cli {
+namespace {
+
+Device device_of(const std::string& name) try {
+  if (name == "auto") return cuda_is_available() ? Device("cuda:0") : kCPU;
+  const Device device(name);
+  if (device.is_cuda() && !cuda_is_available()) {
+    throw CommandError(
+        ExitCode::kDevice,
+        fmt::format("--device {}: no CUDA device, or lathe was built without CUDA", name));
+  }
+  return device;
+} catch (const ValueError& e) {
+  throw UsageError(fmt::format("--device: {}", e.message()));
+}
+
+}  // namespace
+
+Device prepare_compute(const Settings& settings) {
+  if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
+  cpu::set_conv_exact(settings.conv_exact);
+  return device_of(settings.device);
+}
+
+std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape) {
+  const std::string& name = *settings.model;
+  const nn::ResNetOptions large{
+      .classes = shape.classes,
+      .stem = settings.stem == "cifar" ? nn::Stem::kCifar : nn::Stem::kImagenet,
+      .in_channels = shape.in_channels};
+  const nn::CifarResNetOptions small{.classes = shape.classes, .in_channels = shape.in_channels};
+  // A model is neither copied nor moved: `new` takes what the function returns in its place.
+  if (name == "resnet18") return std::unique_ptr<nn::Module>(new auto(nn::resnet18(large)));
+  if (name == "resnet34") return std::unique_ptr<nn::Module>(new auto(nn::resnet34(large)));
+  if (name == "resnet8") return std::unique_ptr<nn::Module>(new auto(nn::resnet8(small)));
+  if (name == "resnet20") return std::unique_ptr<nn::Module>(new auto(nn::resnet20(small)));
+  if (name == "resnet32") return std::unique_ptr<nn::Module>(new auto(nn::resnet32(small)));
+  if (name == "resnet44") return std::unique_ptr<nn::Module>(new auto(nn::resnet44(small)));
+  return std::unique_ptr<nn::Module>(new auto(nn::resnet56(small)));
+}
+
+void load_weights(nn::Module& model, const std::string& path) try {
+  nn::load(model, path);
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+} catch (const ValueError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+}
+
+Tensor in_layout(const Tensor& x, const Settings& settings) {
+  return settings.layout == "nhwc" ? x.contiguous(kChannelsLast) : x;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,35 @@
+// What every command that computes sets up first: threads, device, kind of convolution, and the
+// model.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lathe/core/device.h"
+#include "lathe/core/tensor.h"
+#include "lathe/nn/module.h"
+#include "lathe/tools/cli/settings.h"
+
+namespace lathe::cli {
+
+/// Applies --threads, --conv-exact and --device.   → the device
+/// throws: UsageError for a name that is no device, NoCudaError or DeviceError for one that is not
+/// there.
+Device prepare_compute(const Settings& settings);
+
+struct ModelShape {
+  int64_t classes = 10, in_channels = 3;
+};
+
+/// The model that --model and --stem name, on the CPU; its values are drawn from the default
+/// generator.
+std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape);
+
+/// Loads a weights file or a checkpoint into the model; all or nothing.   throws: CommandError
+/// (kData) if it cannot be read, DataError if it is not what it should be or does not fit.
+void load_weights(nn::Module& model, const std::string& path);
+
+/// The batch's images in the order that --layout names.
+Tensor in_layout(const Tensor& x, const Settings& settings);
+
+}  // namespace lathe::cli

@@ -1,0 +1,87 @@
+// lathe eval: how good a trained model is on a data set.
+#include <fmt/format.h>
+
+#include "lathe/core/file.h"
+#include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/datasets.h"
+#include "lathe/tools/cli/evaluate.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/saved_run.h"
+#include "lathe/tools/cli/signals.h"
+
+namespace lathe::cli {
+namespace {
+
+int64_t count_of(const Tally& tally, int64_t label, int64_t classes) {
+  int64_t count = 0;
+  for (int64_t p = 0; p < classes; ++p) count += tally.confusion(label, p);
+  return count;
+}
+
+void print_classes(const Output& out, const Tally& tally, const std::vector<std::string>& names) {
+  const auto classes = static_cast<int64_t>(names.size());
+  for (int64_t c = 0; c < classes; ++c) {
+    const int64_t count = count_of(tally, c, classes);
+    const std::string& name = names[static_cast<size_t>(c)];
+    const double accuracy =
+        count > 0 ? static_cast<double>(tally.confusion(c, c)) / static_cast<double>(count) : 0;
+    out.text(fmt::format("  {:<20} {:6.2f} % of {}", name, 100 * accuracy, count));
+    out.row(Row()
+                .add("event", "class")
+                .add("class", c)
+                .add("name", name)
+                .add("accuracy", accuracy)
+                .add("images", count));
+  }
+}
+
+std::string confusion_csv(const Tally& tally, const std::vector<std::string>& names) {
+  Row header;
+  header.add("label", 0);
+  for (const std::string& name : names) header.add(name, 0);
+  std::string text = csv_header(header) + "\n";
+  for (size_t label = 0; label < names.size(); ++label) {
+    Row row;
+    row.add("label", names[label]);
+    for (size_t p = 0; p < names.size(); ++p) {
+      row.add(names[p], tally.confusion(static_cast<int64_t>(label), static_cast<int64_t>(p)));
+    }
+    text += csv_line(row) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+ExitCode run_eval(const Invocation& call) {
+  const Output out(call.settings.json);
+  const SavedRun run = open_saved_run(call.settings);
+  const Settings& settings = run.settings;
+  data::DataLoader loader = make_loader(run.images, settings, false);
+  const StopRequests signals;
+  Progress progress(settings.progress, settings.quiet);
+  const Evaluation result =
+      evaluate(*run.model, loader, run.device, settings, run.images->classes(), progress);
+  if (!result.complete)
+    throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");
+  const Tally& tally = result.tally;
+  const double rate = static_cast<double>(tally.count()) / result.seconds;
+  out.row(Row()
+              .add("event", "eval")
+              .add("dataset", *settings.dataset)
+              .add("split", settings.split)
+              .add("images", tally.count())
+              .add("loss", tally.loss())
+              .add("accuracy", tally.accuracy())
+              .add("top5", tally.top5())
+              .add("images_per_second", rate));
+  out.text(fmt::format("{} {}: {} images, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} img/s",
+                       *settings.dataset, settings.split, tally.count(), tally.loss(),
+                       100 * tally.accuracy(), 100 * tally.top5(), rate_text(rate)));
+  if (!settings.quiet) print_classes(out, tally, run.images->class_names());
+  if (!settings.confusion.empty())
+    write_file_atomic(settings.confusion, confusion_csv(tally, run.images->class_names()));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

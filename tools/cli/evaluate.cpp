@@ -1,0 +1,40 @@
+#include "lathe/tools/cli/evaluate.h"
+
+#include <chrono>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/tools/cli/compute.h"
+#include "lathe/tools/cli/signals.h"
+
+namespace lathe::cli {
+
+Evaluation evaluate(nn::Module& model, data::DataLoader& loader, Device device,
+                    const Settings& settings, int64_t classes, Progress& progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  const bool was_training = model.is_training();
+  model.eval();
+  const NoGrad no_grad;
+  Evaluation result{Tally(classes)};
+  ProgressState state{.label = "eval", .total = loader.size()};
+  for (auto& [x, y] : data::prefetch(loader, device)) {
+    const Tensor scores = model(in_layout(x, settings));
+    result.tally.add(scores, y, cross_entropy(scores, y).item<double>());
+    result.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    result.complete = StopRequests::asked() == 0;
+    if (!result.complete) break;
+    state.loss = result.tally.loss();
+    state.accuracy = result.tally.accuracy();
+    state.images_per_second = static_cast<double>(result.tally.count()) / result.seconds;
+    ++state.done;
+    state.eta_seconds = result.seconds / static_cast<double>(state.done) *
+                        static_cast<double>(state.total - state.done);
+    progress.show(state);
+  }
+  progress.clear();
+  model.train(was_training);
+  return result;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,72 @@
+// lathe predict: what a trained model makes of single images.
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/data/batch.h"
+#include "lathe/ops/softmax.h"
+#include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/compute.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/saved_run.h"
+
+namespace lathe::cli {
+namespace {
+
+// "0:16" → 0 … 15, "7" → 7.
+std::vector<int64_t> parse_rows(const std::string& text, int64_t size) {
+  const size_t colon = text.find(':');
+  const int64_t first = parse_integer("--index", text.substr(0, colon), 0, size - 1);
+  const int64_t end = colon == std::string::npos
+                          ? first + 1
+                          : parse_integer("--index", text.substr(colon + 1), first + 1, size);
+  std::vector<int64_t> rows(static_cast<size_t>(end - first));
+  std::iota(rows.begin(), rows.end(), first);
+  return rows;
+}
+
+void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_t>& rows) {
+  const data::Batch batch = data::read_batch(*run.images, rows).to(run.device);
+  const Tensor scores = (*run.model)(in_layout(batch.x, run.settings));
+  const std::vector<float> probabilities = softmax(scores, 1).to_vector<float>();
+  const auto classes = static_cast<size_t>(run.images->classes());
+  const auto& names = run.images->class_names();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto row = probabilities.begin() + static_cast<std::ptrdiff_t>(i * classes);
+    const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(classes));
+    const auto predicted = static_cast<size_t>(best - row);
+    const auto label = static_cast<size_t>(run.images->label(rows[i]));
+    out.text(fmt::format("{:>7}  {:<20} {:<20} {:11.4f}{}", rows[i], names[label], names[predicted],
+                         *best, label == predicted ? "" : "  wrong"));
+    out.row(Row()
+                .add("index", rows[i])
+                .add("label", static_cast<int64_t>(label))
+                .add("predicted", static_cast<int64_t>(predicted))
+                .add("probability", static_cast<double>(*best))
+                .add("label_name", names[label])
+                .add("predicted_name", names[predicted]));
+  }
+}
+
+}  // namespace
+
+ExitCode run_predict(const Invocation& call) {
+  const Output out(call.settings.json);
+  const SavedRun run = open_saved_run(call.settings);
+  const std::vector<int64_t> rows = parse_rows(run.settings.index, run.images->size());
+  const NoGrad no_grad;
+  out.text(fmt::format("{:>7}  {:<20} {:<20} {}", "index", "label", "predicted", "probability"));
+  const auto batch = static_cast<size_t>(*run.settings.batch_size);
+  for (size_t begin = 0; begin < rows.size(); begin += batch) {
+    const auto first = rows.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last =
+        rows.begin() + static_cast<std::ptrdiff_t>(std::min(begin + batch, rows.size()));
+    print_rows(out, run, {first, last});
+  }
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

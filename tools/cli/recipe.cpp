@@ -1,0 +1,89 @@
+#include "lathe/tools/cli/recipe.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+
+namespace lathe::cli {
+namespace {
+
+// On a CPU of two cores: real learning within a minute, the end within five, 90 % and more.
+constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
+constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
+constexpr int64_t kCpuEpochs = 6, kSmallModelEpochs = 30, kLargeModelEpochs = 30;
+
+bool is_grey(std::string_view dataset) { return dataset == "mnist" || dataset == "fashion-mnist"; }
+
+}  // namespace
+
+bool is_cifar_resnet(std::string_view model) {
+  return model == "resnet8" || model == "resnet20" || model == "resnet32" || model == "resnet44" ||
+         model == "resnet56";
+}
+
+std::string choose_run(Settings& settings, const Machine& machine) {
+  std::string why;
+  const bool chose_dataset = !settings.dataset.has_value(),
+             chose_model = !settings.model.has_value();
+  if (chose_dataset) {
+    if (machine.has_cuda && machine.cifar10_found) {
+      settings.dataset = kGpuDataset;
+      why = "a GPU is there";
+    } else if (machine.fashion_mnist_found) {
+      settings.dataset = kCpuDataset;
+      why = machine.has_cuda ? "CIFAR-10 was not found and could not be fetched"
+                             : "no GPU, and this suits a CPU";
+    } else if (machine.cifar10_found) {
+      settings.dataset = kGpuDataset;
+      why = "no GPU, and Fashion-MNIST was not found";
+    } else {
+      throw CommandError(
+          ExitCode::kData,
+          "no data set found: get one with `lathe data fetch cifar10` or `apt-get install "
+          "dataset-fashion-mnist`, name its place with --data-root, or use --dataset synthetic");
+    }
+  }
+  if (chose_model) {
+    settings.model = machine.has_cuda ? kGpuModel : kCpuModel;
+    if (why.empty()) why = machine.has_cuda ? "a GPU is there" : "no GPU, and this suits a CPU";
+  }
+  if (chose_dataset && chose_model) {
+    return fmt::format("chosen: {} on {} ({}); --model and --dataset choose others",
+                       *settings.model, *settings.dataset, why);
+  }
+  if (chose_dataset)
+    return fmt::format("chosen: {} ({}); --dataset chooses another", *settings.dataset, why);
+  if (chose_model)
+    return fmt::format("chosen: {} ({}); --model chooses another", *settings.model, why);
+  return "";
+}
+
+void complete(Settings& settings, const Machine& machine) {
+  const std::string& dataset = *settings.dataset;
+  const bool small = is_cifar_resnet(*settings.model);
+  if (!settings.image_size) settings.image_size = 32;
+  if (!settings.augment) {
+    // A digit that is mirrored is another one or none; the synthetic set is random enough.
+    settings.augment = dataset.starts_with("cifar") ? "crop,flip"
+                       : dataset == "fashion-mnist" ? "flip"
+                                                    : "none";
+  }
+  if (!settings.batch_size) settings.batch_size = 128;
+  if (!settings.epochs) {
+    settings.epochs = !machine.has_cuda && (is_grey(dataset) || dataset == "synthetic") ? kCpuEpochs
+                      : small ? kSmallModelEpochs
+                              : kLargeModelEpochs;
+  }
+  if (!settings.lr) settings.lr = settings.optimizer == "sgd" ? 0.1 : 1e-3;
+  if (!settings.weight_decay) {
+    settings.weight_decay = settings.optimizer == "adamw" ? 0.01
+                            : settings.optimizer == "sgd" ? 5e-4
+                                                          : 0.0;
+  }
+  if (!settings.threads) settings.threads = machine.usable_cpus;
+  if (!settings.workers) settings.workers = 1;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,29 @@
+// Fills in what was not said: which data set and model suit the machine, and how to train them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "lathe/tools/cli/settings.h"
+
+namespace lathe::cli {
+
+/// What a choice depends on.
+struct Machine {
+  bool has_cuda = false;
+  int usable_cpus = 1;
+  bool cifar10_found = false;        // or may be fetched
+  bool fashion_mnist_found = false;  // or may be fetched
+};
+
+/// Makes dataset and model definite. → one line that says what was chosen and why; "" if both were
+/// given.   throws: CommandError (kData) telling how to get a data set if none is found.
+std::string choose_run(Settings& settings, const Machine& machine);
+
+/// Makes every other setting definite; needs dataset and model.
+void complete(Settings& settings, const Machine& machine);
+
+/// True for the families of models that take images of 32 x 32 and are small: resnet8 … resnet56.
+bool is_cifar_resnet(std::string_view model);
+
+}  // namespace lathe::cli

@@ -1,0 +1,47 @@
+#include "lathe/tools/cli/saved_run.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/compute.h"
+#include "lathe/tools/cli/datasets.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/recipe.h"
+
+namespace lathe::cli {
+namespace {
+
+std::string weights_of(const Settings& settings) {
+  if (!settings.weights.empty()) return settings.weights;
+  if (settings.run_dir.empty())
+    throw UsageError("which model? name a --run-dir, or --weights with --model and --dataset");
+  for (const char* name : {"best.safetensors", "last.safetensors"}) {
+    const auto path = std::filesystem::path(settings.run_dir) / name;
+    if (std::filesystem::exists(path)) return path.string();
+  }
+  throw CommandError(
+      ExitCode::kData,
+      fmt::format("{} holds neither best.safetensors nor last.safetensors", settings.run_dir));
+}
+
+}  // namespace
+
+SavedRun open_saved_run(const Settings& asked) {
+  SavedRun run{.settings = asked};
+  const std::string weights = weights_of(asked);
+  if (!asked.model) throw UsageError("--weights needs --model");
+  if (!asked.dataset) throw UsageError("--weights needs --dataset");
+  complete(run.settings, look_around(asked));
+  run.device = prepare_compute(run.settings);
+  run.images =
+      open_dataset(run.settings, asked.split == "train" ? Part::kTrain : Part::kTest, false);
+  run.model = make_model(run.settings,
+                         {.classes = run.images->classes(), .in_channels = run.images->channels()});
+  load_weights(*run.model, weights);
+  run.model->to(run.device);
+  run.model->eval();
+  return run;
+}
+
+}  // namespace lathe::cli

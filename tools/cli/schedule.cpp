@@ -1,0 +1,67 @@
+#include "lathe/tools/cli/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/parse_value.h"
+
+namespace lathe::cli {
+namespace {
+
+Schedule::Kind kind_of(const std::string& name) {
+  return name == "step"        ? Schedule::Kind::kStep
+         : name == "multistep" ? Schedule::Kind::kMultiStep
+         : name == "cosine"    ? Schedule::Kind::kCosine
+         : name == "linear"    ? Schedule::Kind::kLinear
+                               : Schedule::Kind::kNone;
+}
+
+std::vector<int64_t> parse_milestones(const std::string& text) {
+  std::vector<int64_t> milestones;
+  for (const std::string& part : split_list(text)) {
+    const int64_t least = milestones.empty() ? 1 : milestones.back() + 1;
+    milestones.push_back(parse_integer("--milestones", part, least, INT64_MAX));
+  }
+  if (milestones.empty())
+    throw UsageError("--scheduler multistep needs --milestones, such as 80,120");
+  return milestones;
+}
+
+}  // namespace
+
+double Schedule::factor(int64_t step) const {
+  if (step < warmup_steps)
+    return static_cast<double>(step + 1) / static_cast<double>(warmup_steps + 1);
+  const int64_t epoch = step / steps_per_epoch;
+  const double length = static_cast<double>(std::max<int64_t>(total_steps - warmup_steps, 1));
+  const double t = std::min(static_cast<double>(step - warmup_steps) / length, 1.0);
+  switch (kind) {
+    case Kind::kNone: return 1;
+    case Kind::kStep: return std::pow(gamma, static_cast<double>(epoch / step_size));
+    case Kind::kMultiStep: {
+      const auto reached =
+          std::upper_bound(milestones.begin(), milestones.end(), epoch) - milestones.begin();
+      return std::pow(gamma, static_cast<double>(reached));
+    }
+    case Kind::kCosine: return (1 + std::cos(std::numbers::pi * t)) / 2;
+    case Kind::kLinear: return 1 - t;
+  }
+  return 1;
+}
+
+Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_t total_steps) {
+  Schedule schedule{
+      .kind = kind_of(settings.scheduler),
+      .steps_per_epoch = steps_per_epoch,
+      .total_steps = total_steps,
+      .warmup_steps = std::llround(settings.warmup_epochs * static_cast<double>(steps_per_epoch)),
+      .step_size = settings.step_size,
+      .gamma = settings.gamma};
+  if (schedule.kind == Schedule::Kind::kMultiStep)
+    schedule.milestones = parse_milestones(settings.milestones);
+  return schedule;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,166 @@
+// lathe train: makes the parts of a training from the settings, and the run folder.
+#include <fmt/format.h>
+
+#include "lathe/core/file.h"
+#include "lathe/core/generator.h"
+#include "lathe/core/log.h"
+#include "lathe/nn/summary.h"
+#include "lathe/optim/adam.h"
+#include "lathe/optim/rmsprop.h"
+#include "lathe/optim/sgd.h"
+#include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/compute.h"
+#include "lathe/tools/cli/config_file.h"
+#include "lathe/tools/cli/datasets.h"
+#include "lathe/tools/cli/environment.h"
+#include "lathe/tools/cli/schedule.h"
+#include "lathe/tools/cli/trainer.h"
+
+namespace lathe::cli {
+namespace {
+
+// Dataset and model, fetched if that was asked for. Where nothing was said and the data set cannot
+// be fetched, there is another choice.
+void choose(Settings& settings, Log& log) {
+  Machine machine = look_around(settings);
+  const Settings asked = settings;
+  if (settings.download) machine.cifar10_found = true;
+  std::string remark = choose_run(settings, machine);
+  try {
+    fetch_if_asked(settings);
+  } catch (const FileError& e) {
+    if (asked.dataset) throw CommandError(ExitCode::kData, e.message());
+    log.warning(e.message());
+    settings = asked;
+    machine = look_around(settings);
+    remark = choose_run(settings, machine);
+  }
+  complete(settings, machine);
+  if (!remark.empty()) log.line(remark);
+}
+
+template <class Options>
+Options common_options(const Settings& s) {
+  Options options;
+  options.lr = *s.lr;
+  options.weight_decay = *s.weight_decay;
+  return options;
+}
+
+// Weights of two and more dimensions decay; with --no-decay-norm biases and batch norms do not.
+template <class Optimizer, class Group, class Options>
+std::unique_ptr<optim::Optimizer> make_grouped(const Settings& s, const nn::Module& model,
+                                               const Options& options) {
+  if (!s.no_decay_norm) return std::make_unique<Optimizer>(model.parameters(), options);
+  Group decayed, rest;
+  for (const Tensor& p : model.parameters()) (p.ndim() > 1 ? decayed : rest).params.push_back(p);
+  rest.weight_decay = 0.0;
+  return std::make_unique<Optimizer>(std::vector<Group>{std::move(decayed), std::move(rest)},
+                                     options);
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, const nn::Module& model) try {
+  if (s.optimizer == "adam")
+    return make_grouped<optim::Adam, optim::AdamGroup>(s, model,
+                                                       common_options<optim::AdamOptions>(s));
+  if (s.optimizer == "adamw")
+    return make_grouped<optim::AdamW, optim::AdamGroup>(s, model,
+                                                        common_options<optim::AdamWOptions>(s));
+  if (s.optimizer == "rmsprop") {
+    auto options = common_options<optim::RMSpropOptions>(s);
+    options.momentum = s.momentum;
+    return make_grouped<optim::RMSprop, optim::RMSpropGroup>(s, model, options);
+  }
+  auto options = common_options<optim::SGDOptions>(s);
+  options.momentum = s.momentum;
+  options.nesterov = s.nesterov;
+  return make_grouped<optim::SGD, optim::SGDGroup>(s, model, options);
+} catch (const ValueError& e) {
+  throw UsageError(e.message());
+}
+
+int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
+  return (loader.size() + s.accumulate - 1) / s.accumulate;
+}
+
+int64_t total_steps(const Settings& s, const data::DataLoader& loader) {
+  const int64_t all = *s.epochs * steps_in_epoch(s, loader);
+  return s.max_steps > 0 ? std::min(s.max_steps, all) : all;
+}
+
+// What config.toml holds: the place of a run and the wish to do nothing are not settings of the
+// next.
+std::string reusable_config(Settings settings) {
+  settings.run_dir.clear();
+  settings.dry_run = false;
+  return config_text(settings, kTrain);
+}
+
+void print_plan(const Settings& settings, const Output& out, int64_t steps, int64_t parameters) {
+  out.text(
+      fmt::format("{}\n# {} steps, {} parameters", reusable_config(settings), steps, parameters));
+  Row row;
+  row.add("event", "plan").add("steps", steps).add("parameters", parameters);
+  for (const Setting& setting : all_settings()) {
+    if (setting.takes & kTrain) row.add(std::string(setting.key), value_text(settings, setting));
+  }
+  out.row(row);
+}
+
+}  // namespace
+
+ExitCode run_train(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  Log log(settings.quiet);
+  set_log_handler([&log](LogLevel, std::string_view text) { log.warning(text); });
+  const struct Restore {
+    ~Restore() { set_log_handler({}); }
+  } restore;
+
+  choose(settings, log);
+  const Device device = prepare_compute(settings);
+  const auto train_set = open_dataset(settings, Part::kTrain, true);
+  const auto test_set = open_dataset(settings, Part::kTest, false);
+  data::DataLoader train_loader = make_loader(train_set, settings, true);
+  data::DataLoader test_loader = make_loader(test_set, settings, false);
+  const int64_t steps = total_steps(settings, train_loader);
+  if (steps == 0)
+    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
+                                 *settings.batch_size, train_set->size()));
+  const Schedule schedule = make_schedule(settings, steps_in_epoch(settings, train_loader), steps);
+
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  const auto model =
+      make_model(settings, {.classes = train_set->classes(), .in_channels = train_set->channels()});
+  const int64_t parameters = nn::count_parameters(*model);
+  if (settings.dry_run) {
+    print_plan(settings, out, steps, parameters);
+    return ExitCode::kDone;
+  }
+  if (!settings.weights.empty()) load_weights(*model, settings.weights);
+  model->to(device);
+  const auto optimizer = make_optimizer(settings, *model);
+  optim::LambdaLR lr(*optimizer, [schedule](int64_t step) { return schedule.factor(step); });
+
+  const auto folder = make_run_folder(
+      settings.run_dir, fmt::format("{}-{}", *settings.dataset, *settings.model), today());
+  write_file_atomic((folder / "config.toml").string(), reusable_config(settings));
+  write_file_atomic((folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
+  log.open(folder / "log.txt");
+  log.line(fmt::format(
+      "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
+      *settings.model, *settings.dataset, parameters, train_set->size(), steps,
+      *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
+      folder.string()));
+  out.row(Row()
+              .add("event", "start")
+              .add("run_dir", folder.string())
+              .add("parameters", parameters)
+              .add("steps", steps));
+  Trainer trainer({settings, device, *model, lr, train_loader, test_loader, folder, out, log},
+                  steps);
+  return trainer.run();
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,275 @@
+#include "lathe/tools/cli/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/optim/clip_grad.h"
+#include "lathe/tools/cli/checkpoint.h"
+#include "lathe/tools/cli/compute.h"
+#include "lathe/tools/cli/signals.h"
+
+namespace lathe::cli {
+namespace {
+
+// A copy of the state costs about a hundredth of a step on a CPU; this often it costs nothing.
+constexpr int64_t kStepsBetweenSnapshots = 50;
+
+double since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
+    : settings_(parts.settings),
+      parts_(parts),
+      optimizer_(parts.schedule.optimizer()),
+      parameters_(parts.model.parameters()),
+      metrics_(parts.folder),
+      progress_(parts.settings.progress, parts.settings.quiet),
+      total_steps_(total_steps) {
+  parts_.log.before_line([this] { progress_.clear(); });
+}
+
+ExitCode Trainer::run() {
+  const StopRequests signals;
+  good_.state = parts_.model.state_dict().clone();
+  try {
+    while (epoch_ < *settings_.epochs && stop_reason() == Stop::kNo) {
+      ++epoch_;
+      train_epoch();
+      if (stop_reason() == Stop::kSignal) return stop_for_signal();
+      if (evaluates_after(epoch_)) evaluate_now();
+      if (stop_reason() == Stop::kSignal) return stop_for_signal();
+      end_epoch();
+    }
+    return finish();
+  } catch (...) {
+    save_after_error();
+    throw;
+  }
+}
+
+void Trainer::train_epoch() {
+  parts_.model.train();
+  epoch_tally_.clear();
+  parts_.train_loader.set_epoch(epoch_ - 1);
+  batch_began_ = Clock::now();
+  int64_t batches_left = parts_.train_loader.size();
+  for (auto& [x, y] : data::prefetch(parts_.train_loader, parts_.device)) {
+    step_batch(x, y);
+    --batches_left;
+    if (micro_batches_ == settings_.accumulate || batches_left == 0) update();
+    const double took = since(batch_began_);
+    batch_began_ = Clock::now();
+    window_seconds_ += took;
+    train_seconds_ += took;
+    if (micro_batches_ > 0) continue;
+    if (step_ % settings_.log_every == 0) write_window();
+    show_progress();
+    if (stop_reason() != Stop::kNo) break;
+  }
+  write_window();
+  progress_.clear();
+}
+
+// Forward and backward of one batch; the gradients add up until update().
+void Trainer::step_batch(const Tensor& x, const Tensor& y) {
+  const Tensor scores = parts_.model(in_layout(x, settings_));
+  const Tensor loss = cross_entropy(scores, y, {.label_smoothing = settings_.label_smoothing});
+  const double value = loss.item<double>();
+  if (!std::isfinite(value)) fail_diverged("train", value);
+  if (step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0) {
+    good_ = {parts_.model.state_dict().clone(), epoch_, step_};
+  }
+  loss.backward();
+  window_.add(scores, y, value);
+  epoch_tally_.add(scores, y, value);
+  ++micro_batches_;
+}
+
+void Trainer::update() {
+  if (micro_batches_ > 1) {
+    for (const Tensor& p : parameters_) {
+      if (p.grad().defined()) p.grad().mul_(1.0 / static_cast<double>(micro_batches_));
+    }
+  }
+  if (settings_.clip_grad_norm > 0) optim::clip_grad_norm_(parameters_, settings_.clip_grad_norm);
+  last_lr_ = optimizer_.lr();
+  optimizer_.step();
+  optimizer_.zero_grad();
+  micro_batches_ = 0;
+  evaluated_ = false;
+  // After the last step there is no next one to set a learning rate for.
+  if (++step_ < total_steps_) parts_.schedule.step();
+}
+
+void Trainer::evaluate_now() {
+  const Evaluation result =
+      evaluate(parts_.model, parts_.test_loader, parts_.device, settings_, 0, progress_);
+  if (!result.complete) return;
+  const Tally& tally = result.tally;
+  if (!std::isfinite(tally.loss())) fail_diverged("val", tally.loss());
+  evaluated_ = true;
+  evaluation_seconds_ = result.seconds;
+  last_accuracy_ = tally.accuracy();
+  last_loss_ = tally.loss();
+  const Row row =
+      metrics_row({.epoch = epoch_,
+                   .step = step_,
+                   .split = "val",
+                   .loss = last_loss_,
+                   .accuracy = last_accuracy_,
+                   .lr = last_lr_,
+                   .images_per_second = static_cast<double>(tally.count()) / result.seconds});
+  metrics_.add(row);
+  parts_.out.row(row);
+  if (last_accuracy_ > best_accuracy_) {
+    best_accuracy_ = last_accuracy_;
+    best_epoch_ = epoch_;
+    save("best");
+  }
+}
+
+void Trainer::end_epoch() {
+  save("last");
+  if (settings_.quiet) return;
+  std::string line =
+      fmt::format("epoch {}/{}  train loss {:.3f} acc {:.1f} %", epoch_, *settings_.epochs,
+                  epoch_tally_.loss(), 100 * epoch_tally_.accuracy());
+  if (evaluated_)
+    line += fmt::format("  val loss {:.3f} acc {:.1f} %", last_loss_, 100 * last_accuracy_);
+  parts_.out.text(fmt::format("{}  lr {:.4f}  {}  saved {}", line, last_lr_,
+                              duration_text(seconds()), std::exchange(saved_, {})));
+}
+
+// One row of training metrics: the mean since the row before.
+void Trainer::write_window() {
+  if (window_.count() == 0) return;
+  const Row row =
+      metrics_row({.epoch = epoch_,
+                   .step = step_,
+                   .split = "train",
+                   .loss = window_.loss(),
+                   .accuracy = window_.accuracy(),
+                   .lr = last_lr_,
+                   .images_per_second = static_cast<double>(window_.count()) / window_seconds_});
+  metrics_.add(row);
+  parts_.out.row(row);
+  window_.clear();
+  window_seconds_ = 0;
+}
+
+void Trainer::show_progress() {
+  const int64_t per_epoch =
+      (parts_.train_loader.size() + settings_.accumulate - 1) / settings_.accumulate;
+  const double rate = train_seconds_ > 0 ? static_cast<double>(step_) / train_seconds_ : 0;
+  const int64_t evaluations =
+      settings_.eval_every > 0 ? (*settings_.epochs - epoch_) / settings_.eval_every + 1 : 1;
+  progress_.show({.label = fmt::format("epoch {}/{}", epoch_, *settings_.epochs),
+                  .done = step_ - (epoch_ - 1) * per_epoch,
+                  .total = per_epoch,
+                  .loss = epoch_tally_.loss(),
+                  .accuracy = epoch_tally_.accuracy(),
+                  .lr = last_lr_,
+                  .images_per_second =
+                      rate * static_cast<double>(*settings_.batch_size * settings_.accumulate),
+                  .eta_seconds = static_cast<double>(total_steps_ - step_) / rate +
+                                 evaluation_seconds_ * static_cast<double>(evaluations)});
+}
+
+void Trainer::fail_diverged(const char* split, double loss) {
+  const std::string file = (parts_.folder / "last.safetensors").string();
+  save_weights(file, good_.state, {*settings_.model, *settings_.dataset, good_.epoch, good_.step});
+  throw CommandError(
+      ExitCode::kDiverged,
+      fmt::format("the {} loss is {} in step {} (epoch {}); {} holds the weights of step {}; "
+                  "a lower --lr or --clip-grad-norm 1 may help",
+                  split, loss, step_ + 1, epoch_, file, good_.step));
+}
+
+void Trainer::save(const char* name) {
+  save_weights(parts_.folder / fmt::format("{}.safetensors", name), parts_.model.state_dict(),
+               {*settings_.model, *settings_.dataset, epoch_, step_});
+  saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
+}
+
+// Called with an exception in flight, which stays the one that is reported.
+void Trainer::save_after_error() {
+  progress_.clear();
+  try {
+    throw;
+  } catch (const CommandError& e) {
+    if (e.code() == ExitCode::kDiverged) return;  // saved already, and what is here now is no good
+  } catch (const FileError&) {
+    return;  // of the folder itself: there is nowhere to save to
+  } catch (...) {
+  }
+  try {
+    save("last");
+    parts_.log.warning(fmt::format("stopped in step {}; the weights are in {}", step_ + 1,
+                                   (parts_.folder / "last.safetensors").string()));
+  } catch (const std::exception& e) {
+    parts_.log.warning(e.what());
+  }
+}
+
+ExitCode Trainer::finish() {
+  if (!evaluated_) {
+    evaluate_now();
+    if (stop_reason() == Stop::kSignal) return stop_for_signal();
+    save("last");
+  }
+  if (stop_reason() == Stop::kTime) parts_.log.line("the time limit is reached");
+  parts_.out.row(Row()
+                     .add("event", "done")
+                     .add("epochs", epoch_)
+                     .add("steps", step_)
+                     .add("loss", last_loss_)
+                     .add("accuracy", last_accuracy_)
+                     .add("best_accuracy", best_accuracy_)
+                     .add("best_epoch", best_epoch_)
+                     .add("seconds", seconds())
+                     .add("run_dir", parts_.folder.string()));
+  parts_.out.text(fmt::format(
+      "test accuracy {:.2f} %, best {:.2f} % (epoch {}), {} steps in {}: {}", 100 * last_accuracy_,
+      100 * best_accuracy_, best_epoch_, step_, duration_text(seconds()), parts_.folder.string()));
+  const double target =
+      settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
+  if (best_accuracy_ < target) {
+    throw CommandError(
+        ExitCode::kCheckFailed,
+        fmt::format("--target-acc: the best test accuracy is {:.2f} %, below {:.2f} %",
+                    100 * best_accuracy_, 100 * target));
+  }
+  return ExitCode::kDone;
+}
+
+ExitCode Trainer::stop_for_signal() {
+  save("last");
+  progress_.clear();
+  parts_.log.warning(fmt::format(
+      "stopped after step {} by {}; the weights are in {}", step_,
+      exit_code_of_signal(StopRequests::asked()) == ExitCode::kInterrupted ? "Ctrl-C" : "SIGTERM",
+      (parts_.folder / "last.safetensors").string()));
+  return exit_code_of_signal(StopRequests::asked());
+}
+
+Trainer::Stop Trainer::stop_reason() const {
+  if (StopRequests::asked() != 0) return Stop::kSignal;
+  if (step_ >= total_steps_) return Stop::kSteps;
+  if (settings_.time_limit > 0 && seconds() >= settings_.time_limit) return Stop::kTime;
+  return Stop::kNo;
+}
+
+bool Trainer::evaluates_after(int64_t epoch) const {
+  if (stop_reason() != Stop::kNo || epoch == *settings_.epochs) return true;
+  return settings_.eval_every > 0 && epoch % settings_.eval_every == 0;
+}
+
+double Trainer::seconds() const { return since(began_); }
+
+}  // namespace lathe::cli
