@@ -74,8 +74,7 @@ class Torch:
 
 def ours_window(args):
     out = subprocess.run([args.lathe, "bench", "step", "--model", args.model, "--batch-size", str(args.batch), "--threads",
-                          str(args.threads), "--seconds", str(args.seconds), "--json"],
-                         check=True, stdout=subprocess.PIPE, text=True).stdout
+                          str(args.threads), "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(out.splitlines()[-1])["images_per_second"]
 
 
@@ -85,7 +84,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4, help="length of a window")
+    parser.add_argument("--seconds", type=float, default=4, help="length of a window of PyTorch's")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--lathe", default=str(pathlib.Path(__file__).parents[2] / "build/release/bin/lathe"))
     parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
