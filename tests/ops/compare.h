@@ -90,21 +90,42 @@ struct GradientCase {
   bool twice = true;
 };
 
-/// gradcheck (and gradgradcheck where claimed) over contiguous, transposed, sliced and, inside the
-/// function, expanded inputs. Failure texts name op, layout, input and element.
+/// What an op's result is put through before it is squared, so that its gradient arrives dense,
+/// transposed or overlapping.
+struct GradientLayout {
+  const char* name;
+  Tensor (*apply)(const Tensor& y);
+};
+inline constexpr GradientLayout kGradientLayouts[] = {
+    {"its gradient transposed",
+     [](const Tensor& y) { return y.ndim() < 2 ? y : y.transpose(0, -1).contiguous(); }},
+    {"its gradient expanded",
+     [](const Tensor& y) { return y.ndim() == 0 ? y : y.sum({-1}, {.keepdim = true}); }},
+};
+
+/// gradcheck, and gradgradcheck unless `twice` is false, over contiguous, transposed, sliced and,
+/// expanded inside the function, overlapping inputs, and over the layouts of the result's gradient.
+/// Failure texts name op, layout, input and element.
 inline void check_gradients(const GradientCase& c) {
-  const auto squared = [&c](const Tensors& in) {
-    const Tensor y = c.f(in);
-    return y * y;
+  const auto check = [&c](const char* layout, const Function& f, const Tensors& inputs) {
+    const Function squared = [&f](const Tensors& in) {
+      const Tensor y = f(in);
+      return y * y;
+    };
+    const GradReport once = gradcheck(squared, inputs);
+    CHECK_MESSAGE(once.ok, c.op, " (", layout, "): ", once.text);
+    if (!c.twice) return;
+    const GradReport twice = gradgradcheck(squared, inputs);
+    CHECK_MESSAGE(twice.ok, c.op, " twice (", layout, "): ", twice.text);
   };
   for (const Layout& layout : layouts()) {
     Tensors inputs;
     for (const Tensor& t : c.inputs) inputs.push_back(layout.apply(t));
-    const GradReport report = gradcheck(squared, inputs);
-    CHECK_MESSAGE(report.ok, c.op, " (", layout.name, "): ", report.text);
-    if (!c.twice) continue;
-    const GradReport second = gradgradcheck(squared, inputs);
-    CHECK_MESSAGE(second.ok, c.op, " twice (", layout.name, "): ", second.text);
+    check(layout.name, c.f, inputs);
+  }
+  for (const GradientLayout& layout : kGradientLayouts) {
+    check(
+        layout.name, [&](const Tensors& in) { return layout.apply(c.f(in)); }, c.inputs);
   }
   // Overlapping memory: each floating input is one number per row, expanded to its shape.
   Tensors narrow;
@@ -112,16 +133,12 @@ inline void check_gradients(const GradientCase& c) {
     const bool expandable = is_floating(t.dtype()) && t.ndim() > 0 && t.dim(-1) > 0;
     narrow.push_back(expandable ? t.narrow(-1, 0, 1).contiguous() : t);
   }
-  const auto expanded = [&](const Tensors& in) {
+  const Function expanded = [&c](const Tensors& in) {
     Tensors full;
-    for (size_t i = 0; i < in.size(); ++i) {
-      full.push_back(in[i].shape() == c.inputs[i].shape() ? in[i]
-                                                          : in[i].expand(c.inputs[i].shape()));
-    }
-    return squared(full);
+    for (size_t i = 0; i < in.size(); ++i) full.push_back(in[i].expand(c.inputs[i].shape()));
+    return c.f(full);
   };
-  const GradReport report = gradcheck(expanded, narrow);
-  CHECK_MESSAGE(report.ok, c.op, " (expanded): ", report.text);
+  check("expanded", expanded, narrow);
 }
 
 inline Tensor f64(const Shape& shape) { return randn(shape, {.dtype = kF64}); }

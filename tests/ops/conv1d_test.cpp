@@ -1,15 +1,14 @@
 // conv1d: hand-made values, gradients, errors. The arithmetic is conv2d's, tested there.
 #include "lathe/ops/conv1d.h"
 
-#include <doctest/doctest.h>
-
-#include "lathe/autograd/gradcheck.h"
+#include "compare.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 
 using namespace lathe;
+using namespace lathe::test;
 
 TEST_CASE("conv1d: values by hand") {
   const Tensor x = view(arange(1.0, 7.0), {1, 1, 6});  // 1 2 3 4 5 6
@@ -23,13 +22,9 @@ TEST_CASE("conv1d: values by hand") {
 
 TEST_CASE("conv1d: gradients agree with finite differences, once and twice") {
   const auto f = [](const Tensors& in) {
-    return square(conv1d(in[0], in[1], {.bias = in[2], .stride = 2, .pad = 2, .groups = 2}));
+    return conv1d(in[0], in[1], {.bias = in[2], .stride = 2, .pad = 2, .groups = 2});
   };
-  const TensorOptions f64{.dtype = kF64};
-  const Tensors inputs{randn({2, 4, 7}, f64), randn({6, 2, 3}, f64), randn({6}, f64)};
-  const GradReport once = gradcheck(f, inputs), twice = gradgradcheck(f, inputs);
-  CHECK_MESSAGE(once.ok, once.text);
-  CHECK_MESSAGE(twice.ok, twice.text);
+  check_gradients({"conv1d", f, {f64({2, 4, 7}), f64({6, 2, 3}), f64({6})}});
 }
 
 TEST_CASE("conv1d: a wrong number of dimensions names both tensors") {

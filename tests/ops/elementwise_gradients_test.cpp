@@ -3,7 +3,9 @@
 #include "compare.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/reduce.h"
+#include "lathe/ops/strided_adjoint.h"
 #include "lathe/ops/unary.h"
+#include "lathe/ops/where.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -42,6 +44,8 @@ const GradientCase kUnary[] = {
     {"softplus", [](In x) { return softplus(x[0], {.beta = 2, .threshold = 3}); }, {kMatrix}},
     {"clamp", [](In x) { return clamp(x[0], -0.1, 0.1); }, {kOffZero}},
     {"floor", [](In x) { return floor(x[0]) + x[0]; }, {f64_in({3, 4}, 0.2, 0.8)}},
+    {"ceil", [](In x) { return ceil(x[0]) + x[0]; }, {f64_in({3, 4}, 0.2, 0.8)}},
+    {"trunc", [](In x) { return trunc(x[0]) + x[0]; }, {f64_in({3, 4}, 0.2, 0.8)}},
     {"round", [](In x) { return round(x[0]) + x[0]; }, {f64_in({3, 4}, 0.6, 1.4)}},
     {"sign", [](In x) { return sign(x[0]) + x[0]; }, {kOffZero}},
 };
@@ -63,6 +67,8 @@ const GradientCase kBinary[] = {
     {"tanh_grad", [](In x) { return tanh_grad(x[0], x[1]); }, {f64({3, 4}), f64({3, 4})}},
     {"sigmoid_grad", [](In x) { return sigmoid_grad(x[0], x[1]); }, {f64({3, 4}), f64({3, 4})}},
 };
+// Three windows of two elements at distance 1: neighbours share an element.
+const Geometry kLine = dense_geometry({5}), kWindows{{3, 2}, {1, 1}, 1};
 const GradientCase kViews[] = {
     {"view", [](In x) { return view(x[0].contiguous(), {2, 6}); }, {kMatrix}},
     {"reshape", [](In x) { return reshape(x[0], {6, -1}); }, {kMatrix}},
@@ -79,8 +85,11 @@ const GradientCase kViews[] = {
     {"chunk", [](In x) { return chunk(x[0], 2, 0)[0]; }, {kMatrix}},
     {"as_strided", [](In x) { return as_strided(x[0].contiguous(), {3, 2}, {1, 2}, 1); }, {kMatrix}},  // overlaps
     {"cast", [](In x) { return x[0].to(kF64); }, {kMatrix}},
+    {"to_device", [](In x) { return to_device(x[0], kCPU); }, {kMatrix}},
     {"clone", [](In x) { return x[0].clone(); }, {kMatrix}},
     {"contiguous", [](In x) { return x[0].transpose(0, 1).contiguous(); }, {kMatrix}},
+    {"scatter_strided", [](In x) { return scatter_strided(x[0], kWindows, kLine); }, {f64({3, 2})}},
+    {"gather_strided", [](In x) { return gather_strided(x[0], kLine, kWindows); }, {f64({5})}},
     {"sum_to_shape", [](In x) { return sum_to_shape(x[0], {3, 1}); }, {f64({2, 3, 4})}},
 };
 // A fresh non-leaf, so that writing in place is legal.
@@ -92,6 +101,9 @@ const GradientCase kInPlace[] = {
     {"div_", [](In x) { return fresh(x[0]).div_(x[1]); }, {f64({3, 4}), f64_in({4}, 0.5, 2)}},
     {"copy_", [](In x) { Tensor y = fresh(x[0]); y.narrow(0, 1, 2).copy_(x[1]); return y; }, {f64({3, 4}), f64({4})}},
     {"fill_", [](In x) { Tensor y = fresh(x[0]); y.select(1, 0).fill_(3); return y * x[0]; }, {kMatrix}},
+    {"zero_", [](In x) { Tensor y = fresh(x[0]); y.select(1, 0).zero_(); return y * x[0]; }, {kMatrix}},
+    {"assign_", [](In x) { return assign_("test", fresh(x[0]), x[1] * x[0]); }, {f64({3, 4}), f64({3, 4})}},
+    {"masked_fill_", [](In x) { return masked_fill_(fresh(x[0]), gt(x[0].detach(), 0.0), 0.5); }, {kOffZero}},
     {"exp_", [](In x) { return exp_(fresh(x[0])); }, {kMatrix}},
     {"tanh_", [](In x) { return tanh_(fresh(x[0])); }, {kMatrix}},
     {"sigmoid_", [](In x) { return sigmoid_(fresh(x[0])); }, {kMatrix}},

@@ -2,9 +2,7 @@
 // errors.
 #include "lathe/ops/matmul.h"
 
-#include <doctest/doctest.h>
-
-#include "lathe/autograd/gradcheck.h"
+#include "compare.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -14,7 +12,7 @@
 #include "relative_error.h"
 
 using namespace lathe;
-using lathe::test::relative_error;
+using namespace lathe::test;
 
 namespace {
 
@@ -69,14 +67,12 @@ std::vector<double> product(const Tensor& a_in, const Tensor& b_in, const Shape&
   return result;
 }
 
-Tensor random64(const Shape& shape) { return randn(shape, {.dtype = kF64}); }
-
 }  // namespace
 
 TEST_CASE("matmul: values agree with the definition") {
   for (const MatmulCase& c : kCases) {
     CAPTURE(concat(c.a, " x ", c.b));
-    const Tensor a = random64(c.a), b = random64(c.b);
+    const Tensor a = f64(c.a), b = f64(c.b);
     const Tensor y = matmul(a, b);
     REQUIRE(y.shape() == c.y);
     const auto expected = product(a, b, c.y);
@@ -91,24 +87,21 @@ TEST_CASE("matmul: values agree with the definition") {
 TEST_CASE("matmul: gradients agree with finite differences, once and twice") {
   for (const MatmulCase& c : kCases) {
     CAPTURE(concat(c.a, " x ", c.b));
-    const auto f = [](const Tensors& in) { return square(matmul(in[0], in[1])); };
-    const Tensors inputs{random64(c.a), random64(c.b)};
-    const GradReport once = gradcheck(f, inputs), twice = gradgradcheck(f, inputs);
-    CHECK_MESSAGE(once.ok, once.text);
-    CHECK_MESSAGE(twice.ok, twice.text);
+    const auto f = [](const Tensors& in) { return matmul(in[0], in[1]); };
+    check_gradients({"matmul", f, {f64(c.a), f64(c.b)}});
   }
 }
 
 TEST_CASE("matmul: transposed, sliced and expanded operands give what their copies give") {
   const Tensor lefts[] = {
-      random64({4, 6}),
-      transpose(random64({6, 4}), 0, 1),
-      slice(random64({4, 12}), 1, 0, 12, 2),
-      slice(random64({8, 9}), 0, 0, 8, 2).narrow(1, 2, 6),
-      transpose(slice(random64({6, 9}), 1, 1, 9, 2), 0, 1),
-      expand(random64({1, 6}), {4, 6}),
-      expand(random64({4, 1}), {4, 6}),
-      select(random64({4, 6, 3}), 2, 1),
+      f64({4, 6}),
+      transpose(f64({6, 4}), 0, 1),
+      slice(f64({4, 12}), 1, 0, 12, 2),
+      slice(f64({8, 9}), 0, 0, 8, 2).narrow(1, 2, 6),
+      transpose(slice(f64({6, 9}), 1, 1, 9, 2), 0, 1),
+      expand(f64({1, 6}), {4, 6}),
+      expand(f64({4, 1}), {4, 6}),
+      select(f64({4, 6, 3}), 2, 1),
   };
   for (const Tensor& a : lefts) {
     for (const Tensor& t : lefts) {
@@ -118,11 +111,6 @@ TEST_CASE("matmul: transposed, sliced and expanded operands give what their copi
         CHECK(relative_error(matmul(x, y), matmul(contiguous(x), contiguous(y))) <= 1e-6);
       }
     }
-    const auto f = [&](const Tensors& in) {
-      return square(matmul(expand(in[0], {4, 6}), transpose(slice(in[1], 1, 0, 12, 2), 0, 1)));
-    };
-    const GradReport report = gradcheck(f, {random64({1, 6}), random64({3, 12})});
-    CHECK_MESSAGE(report.ok, report.text);
   }
 }
 
@@ -152,28 +140,27 @@ TEST_CASE("matmul: integers are summed exactly and wrap") {
 }
 
 TEST_CASE("bmm: as matmul, without broadcasting") {
-  const Tensor a = random64({3, 2, 4}), b = random64({3, 4, 5});
+  const Tensor a = f64({3, 2, 4}), b = f64({3, 4, 5});
   CHECK(relative_error(bmm(a, b), matmul(a, b)) == 0);
-  CHECK_THROWS_WITH_AS(bmm(a, random64({2, 4, 5})),
+  check_gradients({"bmm", [](const Tensors& in) { return bmm(in[0], in[1]); }, {a, b}});
+  CHECK_THROWS_WITH_AS(bmm(a, f64({2, 4, 5})),
                        doctest::Contains("a and b must be [B,m,k] and [B,k,n]"), ShapeError);
-  CHECK_THROWS_AS(bmm(a, random64({4, 5})), ShapeError);
+  CHECK_THROWS_AS(bmm(a, f64({4, 5})), ShapeError);
 }
 
 TEST_CASE("linear: values and gradients over any number of leading dimensions") {
   for (const Shape& shape : {Shape{4, 3}, Shape{3}, Shape{2, 4, 3}, Shape{0, 3}, Shape{1, 3}}) {
     CAPTURE(concat(shape));
-    const Tensor x = random64(shape), w = random64({5, 3}), bias = random64({5});
+    const Tensor x = f64(shape), w = f64({5, 3}), bias = f64({5});
     const Tensor y = linear(x, w, bias);
     CHECK(relative_error(y, matmul(x, transpose(w, 0, 1)) + bias) <= 1e-12);
     CHECK(relative_error(linear(x, w), matmul(x, transpose(w, 0, 1))) <= 1e-12);
     CHECK(relative_error(linear(cast(x, kF32), cast(w, kF32), cast(bias, kF32)), y) <= 1e-5);
     CHECK(relative_error(linear(cast(x, kF16), cast(w, kF16), cast(bias, kF16)), y) <= 5e-3);
-    const auto f = [](const Tensors& in) { return square(linear(in[0], in[1], in[2])); };
-    const GradReport once = gradcheck(f, {x, w, bias}), twice = gradgradcheck(f, {x, w, bias});
-    CHECK_MESSAGE(once.ok, once.text);
-    CHECK_MESSAGE(twice.ok, twice.text);
+    const auto f = [](const Tensors& in) { return linear(in[0], in[1], in[2]); };
+    check_gradients({"linear", f, {x, w, bias}});
   }
-  const Tensor nothing = linear(random64({2, 0}), random64({3, 0}), random64({3}) * 0.0 + 1.5);
+  const Tensor nothing = linear(f64({2, 0}), f64({3, 0}), f64({3}) * 0.0 + 1.5);
   CHECK(nothing.to_vector<double>() == std::vector<double>(6, 1.5));
 }
 

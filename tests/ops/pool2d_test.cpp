@@ -221,6 +221,10 @@ TEST_CASE("pooling: gradients agree with finite differences, twice") {
   check_gradients({"max_pool2d overlapping",
                    [](const Tensors& in) { return max_pool2d(in[0], {.kernel = 2, .stride = 1}); },
                    {x}});
+  check_gradients(
+      {"max_pool2d_with_indices",
+       [](const Tensors& in) { return max_pool2d_with_indices(in[0], {.kernel = 2}).values; },
+       {x}});
   check_gradients({"max_pool2d NHWC",
                    [](const Tensors& in) {
                      return max_pool2d(in[0].contiguous(kChannelsLast),

@@ -49,6 +49,13 @@ TEST_CASE("resample: <map x, y> = <x, adjoint y>") {
   }
 }
 
+TEST_CASE("resample: gradients agree with finite differences, twice") {
+  const auto map = std::make_shared<const PlaneMap>(PlaneMap{kCases[0].map, kCases[1].map});
+  const Tensor x = f64({2, 1, map->rows.in, map->columns.in});
+  check_gradients(
+      {"resample", [map](const Tensors& in) { return resample("test", in[0], map); }, {x}});
+}
+
 TEST_CASE("pooled_size: counts the windows") {
   CHECK(pooled_size(224, {3, 2, 1, 1, false}) == 112);
   CHECK(pooled_size(5, {2, 2, 0, 1, false}) == 2);
