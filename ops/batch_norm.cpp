@@ -77,7 +77,7 @@ BatchNormStats choose_stats(const char* op, const Tensor& x, const Inputs& in, b
     autograd::check_in_place(op, in.running_mean);
     autograd::check_in_place(op, in.running_var);
   }
-  const BatchNormStats stats = LATHE_DISPATCH(x.device(), batch_norm_stats(x));
+  BatchNormStats stats = LATHE_DISPATCH(x.device(), batch_norm_stats(x));
   if (moves) {
     LATHE_DISPATCH(x.device(),
                    batch_norm_update_(in.running_mean, in.running_var, stats, opt.momentum, count));

@@ -66,7 +66,8 @@ void grad_input(const Tensor& dx, BatchNormForm form, const BatchNormCall& call,
   const int64_t c = blocks.channels();
   std::vector<S> slope(params.mean.size()), offset(params.mean.size());
   if (call.batch_stats) {
-    const double m = static_cast<double>(call.x.numel() / std::max<int64_t>(c, 1));
+    const int64_t count = call.x.numel() / std::max<int64_t>(c, 1);
+    const double m = static_cast<double>(count);
     const S* invstd = call.invstd.data<S>();
     for (size_t i = 0; i < slope.size(); ++i) {
       const size_t k = i % static_cast<size_t>(c);
@@ -100,7 +101,7 @@ void grad_input(const Tensor& dx, BatchNormForm form, const BatchNormCall& call,
 /// [C] numbers as a tensor of the parameters' dtype.
 template <class S>
 Tensor as_tensor(const std::vector<double>& values) {
-  const Tensor out = empty({static_cast<int64_t>(values.size())}, {.dtype = dtype_of<S>});
+  Tensor out = empty({static_cast<int64_t>(values.size())}, {.dtype = dtype_of<S>});
   std::transform(values.begin(), values.end(), out.data<S>(),
                  [](double v) { return static_cast<S>(v); });
   return out;

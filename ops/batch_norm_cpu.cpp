@@ -93,8 +93,8 @@ DType stats_dtype(const Tensor& x) { return x.dtype() == kF64 ? kF64 : kF32; }
 }  // namespace
 
 BatchNormStats batch_norm_stats(const Tensor& x) {
-  const BatchNormStats out{empty({x.dim(1)}, {.dtype = stats_dtype(x)}),
-                           empty({x.dim(1)}, {.dtype = stats_dtype(x)})};
+  BatchNormStats out{empty({x.dim(1)}, {.dtype = stats_dtype(x)}),
+                     empty({x.dim(1)}, {.dtype = stats_dtype(x)})};
   visit_float(x.dtype(), "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
     stats<T, ComputeType<T>>(out, x);
@@ -119,7 +119,7 @@ void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
 }
 
 Tensor batch_norm_invstd(const Tensor& var, double eps) {
-  const Tensor out = empty(var.shape(), {.dtype = var.dtype()});
+  Tensor out = empty(var.shape(), {.dtype = var.dtype()});
   visit_float(var.dtype(), "batch_norm", [&](auto tag) {
     using S = typename decltype(tag)::type;
     for (int64_t i = 0; i < var.numel(); ++i) {
@@ -131,7 +131,7 @@ Tensor batch_norm_invstd(const Tensor& var, double eps) {
 }
 
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual) {
-  const Tensor y = empty_like(call.x);
+  Tensor y = empty_like(call.x);
   visit_float(call.x.dtype(), "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
     forward<T, ComputeType<T>>(y, call, residual);

@@ -15,7 +15,7 @@ namespace {
 
 /// A list of indices as i64, checked.
 Tensor checked(const char* op, const Tensor& index, int64_t size) {
-  const Tensor wide = cast(index, kI64);
+  Tensor wide = cast(index, kI64);
   check_index(op, wide, size);
   return wide;
 }

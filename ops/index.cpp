@@ -25,7 +25,7 @@ Tensor checked(const char* op, const Tensor& index, const Tensor& x, int dim) {
               ": index must be i64 or i32 (index: ", index, ")");
   LATHE_CHECK(DeviceError, index.device() == x.device(), op, ": index is on another device (x: ", x,
               ", index: ", index, ")");
-  const Tensor wide = cast(index, kI64);
+  Tensor wide = cast(index, kI64);
   check_index(op, wide, x.shape()[dim]);
   return wide;
 }

@@ -70,7 +70,7 @@ Tensor cat(const Tensors& parts, int64_t dim_in) {
   const Strides strides = shape.size() == 4 && is_channels_last(parts)
                               ? channels_last_strides(shape)
                               : contiguous_strides(shape);
-  const Tensor y = empty_strided(shape, strides, common_dtype(parts), model.device());
+  Tensor y = empty_strided(shape, strides, common_dtype(parts), model.device());
   int64_t start = 0;
   for (const Tensor& t : parts) {
     if (is_skipped(t)) continue;

@@ -16,7 +16,7 @@ DType result_dtype(const Tensor& a, const Tensor& b) {
 Tensor scalar_like(Scalar value, const Tensor& a) {
   const bool raises = category_of(value.dtype()) > category_of(a.dtype());
   const DType dtype = !raises ? a.dtype() : value.is_floating() ? default_dtype() : value.dtype();
-  const Tensor t = empty({}, {.dtype = dtype});
+  Tensor t = empty({}, {.dtype = dtype});
   fill_values(t, value);
   return t;
 }
