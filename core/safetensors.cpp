@@ -49,7 +49,7 @@ using ReadAt = FunctionRef<void(void* to, int64_t bytes, int64_t offset)>;
 Contents parse_from(ReadAt read_at, uint64_t size, std::string_view file) {
   LATHE_CHECK(DataError, size >= kLengthBytes, file, ": ", size,
               " bytes are too few for a safetensors file, which begins with 8 of header length");
-  uint64_t header_bytes;
+  uint64_t header_bytes = 0;
   read_at(&header_bytes, kLengthBytes, 0);
   LATHE_CHECK(DataError, header_bytes <= kMaxHeaderBytes, file, ": the header length ",
               header_bytes, " is above the format's limit of ", kMaxHeaderBytes);
@@ -92,7 +92,7 @@ Contents parse_from(ReadAt read_at, uint64_t size, std::string_view file) {
 /// The tensor itself where its bytes are the file's bytes, else a copy.
 Tensor as_written(const Tensor& t) {
   if (t.device().is_cpu() && t.is_contiguous()) return t;
-  const Tensor out = empty(t.shape(), {.dtype = t.dtype()});
+  Tensor out = empty(t.shape(), {.dtype = t.dtype()});
   copy_values(out, t);
   return out;
 }

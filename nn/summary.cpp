@@ -19,7 +19,7 @@ namespace {
 /// The model in evaluation mode with hooks, until the scope ends.
 class Observation {
  public:
-  Observation(Module& model, Module::ForwardHook hook) {
+  Observation(Module& model, const Module::ForwardHook& hook) {
     for (auto& [name, module] : model.named_modules()) {
       modules_.push_back({module, module->is_training(), module->register_forward_hook(hook)});
     }

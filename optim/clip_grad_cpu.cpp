@@ -108,7 +108,7 @@ void map_in_place(const Tensor& x, F&& f) {
 Tensor grad_norm(const Tensors& grads, double norm, DType dtype) {
   NormSum total{norm};
   for (const Tensor& g : grads) total.add(norm_of(g, norm));
-  const Tensor out = empty({}, {.dtype = dtype});
+  Tensor out = empty({}, {.dtype = dtype});
   fill_values(out, total.root());
   return out;
 }

@@ -35,7 +35,7 @@ Tensor make_like(const Tensor& like, DType dtype) {
 /// t itself if its elements lie in `like`'s order, else a copy that does.
 Tensor in_order_of(const Tensor& like, const Tensor& t) {
   if (same_order(t, like)) return t;
-  const Tensor out = make_like(like, t.dtype());
+  Tensor out = make_like(like, t.dtype());
   copy_values(out, t);
   return out;
 }
