@@ -158,6 +158,15 @@ def test_missing_and_truncated_data_exit_3(folder):
     expect_one_line(lathe("data", "verify", "cifar11"), 2, "did you mean cifar10?")
 
 
+def test_a_data_set_that_cannot_be_fetched_exits_3(folder):
+    nowhere = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9", "ALL_PROXY": "http://127.0.0.1:9"}
+    (folder / "root").mkdir()
+    result = lathe("train", "--dataset", "cifar10", "--model", "resnet8", "--data-root", "root", "--download", env=nowhere)
+    expect_one_line(result, 3)
+    expect_one_line(lathe("data", "fetch", "mnist", "--data-root", "root", env=nowhere), 3)
+    expect(lathe("train", "--data-root", "root", "--download", env=nowhere), 3, "warning: ", "no data set found")
+
+
 def test_weights_that_are_wrong_exit_3(folder):
     expect(train("--max-steps", 1, "--run-dir", "a"), 0)
     whole = pathlib.Path("a/last.safetensors").read_bytes()
@@ -230,19 +239,23 @@ def test_sigterm_saves_and_exits_143(folder):
 
 
 def test_a_second_signal_stops_at_once(folder):
-    # One step that takes long: the first signal waits for it, the second does not.
-    process = start("train", "--dataset", "synthetic", "--synthetic-size", 20000, "--model", "resnet34", "--batch-size", 2000, "--run-dir", "a")
-    for _ in range(3000):
-        if (folder / "a" / "log.txt").exists():
-            break
-        time.sleep(0.02)
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    before = time.monotonic()
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGINT and time.monotonic() - before < 5
+    """In a step that takes seconds: the first signal waits for its end, the second does not."""
+    for attempt in "abc":
+        process = start("train", "--dataset", "synthetic", "--model", "resnet18", "--batch-size", 128, "--run-dir", attempt)
+        while not (folder / attempt / "log.txt").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        before = time.monotonic()
+        process.communicate(timeout=60)
+        assert time.monotonic() - before < 5
+        if process.returncode == -signal.SIGINT:
+            return
+        assert process.returncode == 130  # the step ended between the two
+    raise AssertionError("never between two steps")
 
 
 def test_a_closed_stdout_saves_and_exits_1(folder):

@@ -78,7 +78,7 @@ constexpr Command kCommands[] = {
 
 // OpenMP (inside oneDNN) reads its settings before main. Its threads would spin between two
 // parallel regions and take the processor from every other process, so unless the user has said
-// otherwise the program starts itself once more with a passive wait policy; that costs about 5 ms.
+// otherwise the program starts itself once more with a passive wait policy; that costs about 6 ms.
 void restart_with_passive_openmp(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
   setenv("OMP_WAIT_POLICY", "passive", 1);

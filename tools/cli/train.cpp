@@ -24,7 +24,7 @@ namespace {
 void choose(Settings& settings, Log& log) {
   Machine machine = look_around(settings);
   const Settings asked = settings;
-  if (settings.download) machine.cifar10_found = true;
+  if (settings.download) machine.cifar10_found = machine.fashion_mnist_found = true;
   std::string remark = choose_run(settings, machine);
   try {
     fetch_if_asked(settings);
