@@ -239,10 +239,12 @@ Tensor logsumexp(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
   check_floating("logsumexp", x);
   const Extent e = extent_of("logsumexp", x, dims, opt.keepdim);
   Tensor y = run(ReduceOp::kLogSumExp, x, e, x.dtype());
-  autograd::record(
-      "logsumexp", y, {x}, [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
-        return Tensors{mul(exp(sub(x.get(), e.restore(finite_below(y.get())))), e.restore(dy))};
-      });
+  autograd::record("logsumexp", y, {x},
+                   [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
+                     const Tensor share = exp(sub(x.get(), e.restore(finite_below(y.get()))));
+                     return Tensors{cast(mul(share, e.restore(dy)),
+                                         dy.dtype())};  // Autocast may have widened the exponential
+                   });
   return y;
 }
 

@@ -44,6 +44,8 @@ Plan make_plan(const Tensor& out, const Tensor& x) {
 
 namespace {
 
+static_assert(reduce_fold::LogSumExp<float>::kMost >= reduce_engine::kBlock);
+
 using reduce_engine::Load;
 using reduce_engine::Store;
 
@@ -54,6 +56,9 @@ LATHE_CLONES void load_dense(A* __restrict__ to, const T* __restrict__ from, int
 
 template <class A, class T>
 void load_as(A* to, const char* from, int64_t n, int64_t step) {
+  if constexpr (std::is_same_v<A, float> && sizeof(T) == 2 && !std::is_integral_v<T>) {
+    if (step == sizeof(T)) return convert(to, reinterpret_cast<const T*>(from), n);
+  }
   if (step == sizeof(T)) return load_dense(to, reinterpret_cast<const T*>(from), n);
   for (int64_t i = 0; i < n; ++i) {
     to[i] = static_cast<A>(*reinterpret_cast<const T*>(from + i * step));

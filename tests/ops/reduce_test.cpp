@@ -363,6 +363,17 @@ TEST_CASE("reduce: gradients where the derivative is a convention") {
             .empty());
 }
 
+TEST_CASE("reduce: Autocast between forward and backward does not change a gradient's dtype") {
+  const Tensor x = randn({4}, {.dtype = kF16, .requires_grad = true});
+  for (const Tensor& y :
+       {logsumexp(x), sum(x), mean(x), prod(x), amax(x), var(x), lathe::std(x), norm(x)}) {
+    const Autocast half(kCPU, kBF16);
+    x.set_grad({});
+    y.backward();
+    CHECK(x.grad().dtype() == kF16);
+  }
+}
+
 TEST_CASE("reduce: errors name the op and the values") {
   const Tensor x = zeros({2, 3});
   CHECK_THROWS_WITH_AS(sum(x, {2}), doctest::Contains("sum: "), IndexError);
