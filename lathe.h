@@ -45,6 +45,7 @@
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/softmax.h"
+#include "lathe/ops/sort.h"
 #include "lathe/ops/triangle.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/upsample.h"
