@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "lathe/autograd/accumulate.h"
+#include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/core/copy.h"
@@ -75,6 +76,7 @@ class BackwardPass {
 
   Tensors run() {
     const ModeScope mode({call_.create_graph, false});
+    const Autocast off(kCPU, kF16, false);  // closures compute in the dtypes that the forward pass chose
     watch_inputs();
     for (size_t i = 0; i < call_.outputs.size(); ++i) {
       deliver(gradient_edge(call_.outputs[i]), call_.gradients[i]);
