@@ -34,7 +34,7 @@ class Consumer:
         """Configures and builds one of the projects beside this file; returns its program."""
         build = self.work / project
         run(self.o.cmake, "-S", HERE / project, "-B", build, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={self.o.compiler}",
-            f"-DCMAKE_CXX_COMPILER_LAUNCHER={self.o.launcher}", "-DCMAKE_BUILD_TYPE=Debug", *settings)
+            f"-DCMAKE_CXX_COMPILER_LAUNCHER={self.o.launcher}", "-DCMAKE_BUILD_TYPE=", "-DCMAKE_CXX_FLAGS=-O0", *settings)
         run(self.o.cmake, "--build", build)
         return build / "consumer"
 
