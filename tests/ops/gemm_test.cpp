@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -62,8 +63,8 @@ double worst_error(const Sizes& s, GemmMode mode, Gemm&& run) {
   return worst;
 }
 
-const Sizes kSizes[] = {{1, 1, 1},    {1, 7, 5},    {9, 1, 4},    {3, 5, 1},
-                        {17, 33, 19}, {64, 70, 65}, {130, 40, 90}};
+const Sizes kSizes[] = {{1, 40, 50}, {50, 1, 40}, {5, 6, 7},    {1, 1, 1},    {1, 7, 5},
+                        {9, 1, 4},   {3, 5, 1},   {17, 33, 19}, {64, 70, 65}, {130, 40, 90}};
 
 template <class T>
 void check_gemm(double tolerance) {
@@ -86,3 +87,21 @@ void check_gemm(double tolerance) {
 
 TEST_CASE("gemm: f32 agrees with three loops in every storage order") { check_gemm<float>(1e-5); }
 TEST_CASE("gemm: f64 agrees with three loops in every storage order") { check_gemm<double>(1e-13); }
+
+TEST_CASE("gemm_serial: the same numbers give the same bits at any address") {
+  for (const Sizes& s : kSizes) {
+    std::vector<double> first;
+    for (int64_t shift = 0; shift < 4; ++shift) {  // in elements: every offset in a 32-byte vector
+      Matrix<double> a(s.m, s.k, true, 2), b(s.k, s.n, false, 3), c(s.m, s.n, true, 1);
+      std::vector<double> moved_a(a.values.size() + 4), moved_b(b.values.size() + 4);
+      std::copy(a.values.begin(), a.values.end(), moved_a.begin() + shift);
+      std::copy(b.values.begin(), b.values.end(), moved_b.begin() + shift);
+      MatrixRef<const double> left = a.read(), right = b.read();
+      left.data = moved_a.data() + shift;
+      right.data = moved_b.data() + shift;
+      gemm_serial(c.ref, left, right, GemmMode::kWrite);
+      if (shift == 0) first = c.values;
+      CHECK(c.values == first);
+    }
+  }
+}
