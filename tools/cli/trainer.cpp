@@ -210,8 +210,8 @@ void Trainer::save_after_error() {
   }
   try {
     save("last");
-    parts_.log.warning(fmt::format("stopped in step {}; the weights are in {}", step_ + 1,
-                                   (parts_.folder / "last.safetensors").string()));
+    parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1,
+                                (parts_.folder / "last.safetensors").string()));
   } catch (const std::exception& e) {
     parts_.log.warning(e.what());
   }
