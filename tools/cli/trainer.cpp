@@ -14,7 +14,7 @@
 namespace lathe::cli {
 namespace {
 
-// A copy of the state costs about a hundredth of a step on a CPU; this often it costs nothing.
+// A copy of the state costs about a hundredth of a step on a CPU: made so seldom it costs nothing.
 constexpr int64_t kStepsBetweenSnapshots = 50;
 
 double since(std::chrono::steady_clock::time_point begin) {
