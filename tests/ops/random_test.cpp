@@ -1,0 +1,48 @@
+// Random tensors: reproducible, in range, with the right moments. The bits are tested in
+// tests/core/philox_test.cpp.
+#include "lathe/ops/random.h"
+
+#include <algorithm>
+
+#include "compare.h"
+#include "lathe/ops/reduce.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+TEST_CASE("random: a function of the seed, in range, with the right moments") {
+  Generator g(7), h(7);
+  const Tensor u = rand({10000}, {}, &g);
+  CHECK(u.to_vector<float>() == rand({10000}, {}, &h).to_vector<float>());
+  CHECK(u.to_vector<float>() != rand({10000}, {}, &h).to_vector<float>());
+  CHECK(u.mean().item<double>() == doctest::Approx(0.5).epsilon(0.02));  // sd of the mean: 0.003
+  const std::vector<double> n = randn({20000}, {.dtype = kF64}, &g).to_vector<double>();
+  double sum = 0, squares = 0;
+  for (const double v : n) sum += v, squares += v * v;
+  CHECK(std::fabs(sum / 20000) < 0.03);                        // sd 0.007
+  CHECK(squares / 20000 == doctest::Approx(1).epsilon(0.05));  // sd 0.01
+  for (const int64_t v : randint(-3, 5, {1000}, {}, &g).to_vector<int64_t>())
+    CHECK((v >= -3 && v < 5));
+  std::vector<int64_t> p = randperm(100, &g).to_vector<int64_t>();
+  CHECK(p != arange(100).to_vector<int64_t>());
+  std::sort(p.begin(), p.end());
+  CHECK(p == arange(100).to_vector<int64_t>());
+  CHECK_THROWS_AS(randint(3, 3, {1}), ValueError);
+  CHECK_THROWS_AS(rand({2}, {.dtype = kI32}), DTypeError);
+  CHECK_THROWS_AS(bernoulli(tensor({1.5})), ValueError);
+  CHECK(bernoulli(tensor({0.0, 1.0})).to_vector<int>() == std::vector<int>{0, 1});
+}
+
+TEST_CASE("random: forms in place and after another tensor draw the same numbers") {
+  const Tensor like = zeros({3, 4}, {.dtype = kF64}).transpose(0, 1);
+  Generator g(7), h(7);
+  const Tensor u = rand({4, 3}, {.dtype = kF64}, &g), n = randn({4, 3}, {.dtype = kF64}, &g);
+  CHECK(difference(rand_like(like, &h), u, 0).empty());
+  CHECK(difference(randn_like(like, &h), n, 0).empty());
+  const Tensor room = zeros({4, 6}, {.dtype = kF64}), part = room.slice(1, 0, 6, 2);
+  CHECK(uniform_(part, -2, 3, &g).is_same(part));
+  CHECK(difference(part, rand({4, 3}, {.dtype = kF64}, &h) * 5 - 2, 1e-15).empty());
+  normal_(part, 10, 0.5, &g);
+  CHECK(difference(part, randn({4, 3}, {.dtype = kF64}, &h) * 0.5 + 10, 1e-15).empty());
+  CHECK(sum(room.slice(1, 1, 6, 2)).item<double>() == 0);  // nothing was written beside it
+}
