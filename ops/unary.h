@@ -58,7 +58,7 @@ LATHE_API Tensor floor(const Tensor& x);       // gradient 0, as for ceil, round
 LATHE_API Tensor ceil(const Tensor& x);
 LATHE_API Tensor round(const Tensor& x);       // halves to even
 LATHE_API Tensor trunc(const Tensor& x);
-LATHE_API Tensor exp(const Tensor& x);         // e^x                       grad twice; amp: float, as for the next seven
+LATHE_API Tensor exp(const Tensor& x);         // e^x                       grad twice; amp: float, as for the next eight
 LATHE_API Tensor expm1(const Tensor& x);       // e^x - 1, exact near 0
 LATHE_API Tensor log(const Tensor& x);         // ln x
 LATHE_API Tensor log1p(const Tensor& x);       // ln(1 + x), exact near 0

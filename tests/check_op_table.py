@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Checks that the table in ops/README.md keeps its word.
+
+    check_op_table.py SOURCE_ROOT
+
+- Every op of ops/CMakeLists.txt has a row; every function of its header that returns a tensor is named by one.
+- Every function that a row names is declared in the header that the row links, and that header is in lathe.h.
+- Every test that a row names exists and mentions the function.
+- An op with gradients is a GradientCase in one of those tests, for second gradients one that is checked twice.
+- "emulated" stands where a CUDA kernel is listed, and nowhere else.
+- The op has its line in op_table_test.cpp, which compares the columns amp and cpu with what the op does.
+"""
+import pathlib
+import re
+import sys
+
+COLUMNS = ["API", "grad", "grad²", "amp", "cpu", "cuda", "test"]
+NOT_IN_UMBRELLA = {"strided_adjoint.h", "resample.h"}  # parts of other ops
+NO_DTYPE_OF_THEIR_OWN = {"randperm"}  # op_table_test.cpp feeds them nothing
+
+
+class Table:
+    """Rows as dictionaries: the columns, and `header`, `functions`."""
+
+    def __init__(self, text):
+        self.rows, self.problems = [], []
+        for line in text.splitlines():
+            if not line.startswith("| ["):
+                continue
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            link = re.match(r"\[([^\]]+)\]\(([^)]+)\)", cells[0])
+            if len(cells) != len(COLUMNS) or not link:
+                self.problems.append(f"not a row of {len(COLUMNS)} columns: {line}")
+                continue
+            row = dict(zip(COLUMNS, cells))
+            row["header"] = link.group(2)
+            row["functions"] = [link.group(1)] + [name.strip() for name in cells[0][link.end() :].split(",") if name.strip()]
+            self.rows.append(row)
+
+    def functions(self):
+        return {function for row in self.rows for function in row["functions"]}
+
+
+def words_of(text, name):
+    """The words of a CMake list set(name …)."""
+    body = re.search(rf"set\({name}\b(.*?)\n\)", text, re.S)
+    return re.sub(r"#.*", "", body.group(1)).split() if body else []
+
+
+def without_comments(text):
+    return re.sub(r"//.*", "", text)
+
+
+def ops_declared_in(header):
+    """Names of the exported functions that return tensors, outside `detail`."""
+    text = re.sub(r"namespace detail \{.*?\n\}", "", without_comments(header), flags=re.S)
+    result = r"(?:const\s+Tensor&|Tensors?|ValuesAndIndices)"
+    return set(re.findall(rf"LATHE_API\s+{result}\s+([a-z]\w*)\s*\(", text))
+
+
+def gradient_cases(text):
+    """{op: True if one of its cases is checked twice} of tests that call check_gradients (compare.h)."""
+    cases = {}
+    for start in re.finditer(r'\{\s*"(\w+)(?: [^"]*)?",', text):
+        depth, at = 1, start.end()
+        while depth and at < len(text):
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            at += 1
+        twice = not re.search(r",\s*(\.twice = )?false\s*\}$", text[start.start() : at])
+        cases[start.group(1)] = cases.get(start.group(1), False) or twice
+    return cases
+
+
+def test_path(root, word):
+    folder = root / "tests" if "/" in word else root / "tests" / "ops"
+    return folder / f"{word}_test.cpp"
+
+
+def problems_of_row(row, root, cuda_words, umbrella, measured):
+    header = (root / "ops" / row["header"]).resolve()
+    name = row["functions"][0]
+    if not header.exists():
+        yield f"{name}: there is no {row['header']}"
+        return
+    tests = {word.strip(): test_path(root, word.strip()) for word in row["test"].split(",")}
+    for word, path in tests.items():
+        if not path.exists():
+            yield f"{name}: there is no test {path.relative_to(root)}"
+    texts = {word: path.read_text(encoding="utf-8") for word, path in tests.items() if path.exists()}
+    if header.suffix != ".h":  # a row that stands for forwarding methods
+        return
+
+    if header.parent.name == "ops" and header.name not in NOT_IN_UMBRELLA and f'"lathe/ops/{header.name}"' not in umbrella:
+        yield f"{name}: {row['header']} is not in lathe.h"
+    if (row["cuda"] == "emulated") != (header.stem in cuda_words):
+        yield f"{name}: cuda says '{row['cuda']}' but {header.stem} is {'' if header.stem in cuda_words else 'not '}in LATHE_OPS_CUDA"
+    cases = gradient_cases("".join(text for text in texts.values() if "check_gradients" in text))
+    declared = without_comments(header.read_text(encoding="utf-8"))
+    for function in row["functions"]:
+        if not re.search(rf"\b{function}\s*\(", declared):
+            yield f"{function}: not declared in {row['header']}"
+        if not any(re.search(rf"\b{function}\b", text) for text in texts.values()):
+            yield f"{function}: no test of its row mentions it: {row['test']}"
+        if row["grad"] and function not in cases:
+            yield f"{function}: its row says grad, but no GradientCase in {row['test']} has its name"
+        if row["grad²"] and not cases.get(function, False):
+            yield f"{function}: its row says grad², but no case is checked twice"
+        if row["grad²"] and not row["grad"]:
+            yield f"{function}: grad² without grad"
+        if function not in measured | NO_DTYPE_OF_THEIR_OWN:
+            yield f"{function}: no line in tests/ops/op_table_test.cpp"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    read = lambda path: (root / path).read_text(encoding="utf-8")
+    lists = read("ops/CMakeLists.txt")
+    words, cuda_words = words_of(lists, "LATHE_OPS"), words_of(lists, "LATHE_OPS_CUDA")
+    table = Table(read("ops/README.md"))
+    measured = set(re.findall(r'\{"(\w+)", \[\]\(T x\)', read("tests/ops/op_table_test.cpp")))
+    problems = list(table.problems)
+    assert words and table.rows and measured, "nothing was read"
+
+    stems = {pathlib.PurePath(row["header"]).stem for row in table.rows}
+    problems += [f"{word} of LATHE_OPS has no row" for word in words if word not in stems]
+    for word in words:
+        header = root / "ops" / f"{word}.h"
+        if header.exists():
+            missing = ops_declared_in(header.read_text(encoding="utf-8")) - table.functions()
+            problems += [f"{name} of ops/{word}.h has no row" for name in sorted(missing)]
+    for row in table.rows:
+        problems += problems_of_row(row, root, cuda_words, read("lathe.h"), measured)
+
+    for problem in problems:
+        print(problem)
+    print(f"{0 if problems else 1} passed, {1 if problems else 0} failed, 0 skipped")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+// The columns amp and cpu of the table in ops/README.md against what the ops do. The other columns
+// are checked by tests/check_op_table.py, which also sees to it that every row has its line here.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "lathe/autograd/autocast.h"
+#include "lathe/lathe.h"
+#include "lathe/ops/resample.h"
+#include "lathe/ops/strided_adjoint.h"
+
+using namespace lathe;
+
+namespace {
+
+using T = const Tensor&;
+
+/// An op applied to a tensor of ones [2,2,3,3], or to parts of it.
+struct Row {
+  const char* op;
+  Tensor (*f)(T x);
+};
+
+Tensor matrix(T x) { return x[0][0]; }
+Tensor index() { return zeros({3}, {.dtype = kI64}); }
+Tensor mask(T x) { return zeros(x.shape(), {.dtype = kBool}); }
+Tensor stats(T x) { return ones({2}, {.dtype = x.dtype() == kF64 ? kF64 : kF32}); }
+
+// clang-format off
+const Row kRows[] = {
+    {"zeros_like", [](T x) { return zeros_like(x); }},
+    {"ones_like", [](T x) { return ones_like(x); }},
+    {"full_like", [](T x) { return full_like(x, 1); }},
+    {"empty_like", [](T x) { return empty_like(x); }},
+    {"zeros", [](T x) { return zeros({2}, {.dtype = x.dtype()}); }},
+    {"ones", [](T x) { return ones({2}, {.dtype = x.dtype()}); }},
+    {"full", [](T x) { return full({2}, 1, {.dtype = x.dtype()}); }},
+    {"empty", [](T x) { return empty({2}, {.dtype = x.dtype()}); }},
+    {"from_blob", [](T x) { return from_blob(x.raw_data(), {1}, x.dtype()); }},
+    {"arange", [](T x) { return arange(0, 2, 1, {.dtype = x.dtype()}); }},
+    {"linspace", [](T x) { return linspace(0, 1, 2, {.dtype = x.dtype()}); }},
+    {"eye", [](T x) { return eye(2, {.dtype = x.dtype()}); }},
+    {"rand", [](T x) { return rand({2}, {.dtype = x.dtype()}); }},
+    {"randn", [](T x) { return randn({2}, {.dtype = x.dtype()}); }},
+    {"rand_like", [](T x) { return rand_like(x); }},
+    {"randn_like", [](T x) { return randn_like(x); }},
+    {"randint", [](T x) { return randint(0, 2, {2}, {.dtype = x.dtype()}); }},
+    {"bernoulli", [](T x) { return bernoulli(x); }},
+    {"uniform_", [](T x) { return uniform_(x.clone(), 0, 1); }},
+    {"normal_", [](T x) { return normal_(x.clone(), 0, 1); }},
+    {"neg", [](T x) { return neg(x); }},
+    {"abs", [](T x) { return abs(x); }},
+    {"sign", [](T x) { return sign(x); }},
+    {"square", [](T x) { return square(x); }},
+    {"floor", [](T x) { return floor(x); }},
+    {"ceil", [](T x) { return ceil(x); }},
+    {"round", [](T x) { return round(x); }},
+    {"trunc", [](T x) { return trunc(x); }},
+    {"exp", [](T x) { return exp(x); }},
+    {"expm1", [](T x) { return expm1(x); }},
+    {"log", [](T x) { return log(x); }},
+    {"log1p", [](T x) { return log1p(x); }},
+    {"log2", [](T x) { return log2(x); }},
+    {"rsqrt", [](T x) { return rsqrt(x); }},
+    {"reciprocal", [](T x) { return reciprocal(x); }},
+    {"sin", [](T x) { return sin(x); }},
+    {"cos", [](T x) { return cos(x); }},
+    {"sqrt", [](T x) { return sqrt(x); }},
+    {"tanh", [](T x) { return tanh(x); }},
+    {"sigmoid", [](T x) { return sigmoid(x); }},
+    {"erf", [](T x) { return erf(x); }},
+    {"relu", [](T x) { return relu(x); }},
+    {"leaky_relu", [](T x) { return leaky_relu(x); }},
+    {"elu", [](T x) { return elu(x); }},
+    {"silu", [](T x) { return silu(x); }},
+    {"gelu", [](T x) { return gelu(x); }},
+    {"softplus", [](T x) { return softplus(x); }},
+    {"clamp", [](T x) { return clamp(x, 0, 1); }},
+    {"isnan", [](T x) { return isnan(x); }},
+    {"isinf", [](T x) { return isinf(x); }},
+    {"isfinite", [](T x) { return isfinite(x); }},
+    {"add", [](T x) { return add(x, x); }},
+    {"sub", [](T x) { return sub(x, x); }},
+    {"mul", [](T x) { return mul(x, x); }},
+    {"div", [](T x) { return div(x, x); }},
+    {"maximum", [](T x) { return maximum(x, x); }},
+    {"minimum", [](T x) { return minimum(x, x); }},
+    {"pow", [](T x) { return pow(x, x); }},
+    {"eq", [](T x) { return eq(x, x); }},
+    {"ne", [](T x) { return ne(x, x); }},
+    {"lt", [](T x) { return lt(x, x); }},
+    {"le", [](T x) { return le(x, x); }},
+    {"gt", [](T x) { return gt(x, x); }},
+    {"ge", [](T x) { return ge(x, x); }},
+    {"logical_and", [](T x) { return logical_and(x, x); }},
+    {"logical_or", [](T x) { return logical_or(x, x); }},
+    {"logical_xor", [](T x) { return logical_xor(x, x); }},
+    {"logical_not", [](T x) { return logical_not(x); }},
+    {"relu_grad", [](T x) { return relu_grad(x, x); }},
+    {"tanh_grad", [](T x) { return tanh_grad(x, x); }},
+    {"sigmoid_grad", [](T x) { return sigmoid_grad(x, x); }},
+    {"where", [](T x) { return where(mask(x), x, x); }},
+    {"masked_fill", [](T x) { return masked_fill(x, mask(x), true); }},
+    {"masked_fill_", [](T x) { return masked_fill_(x.clone(), mask(x), true); }},
+    {"add_", [](T x) { return add_(x.clone(), x); }},
+    {"sub_", [](T x) { return sub_(x.clone(), x); }},
+    {"mul_", [](T x) { return mul_(x.clone(), x); }},
+    {"div_", [](T x) { return div_(x.clone(), x); }},
+    {"copy_", [](T x) { return copy_(x.clone(), x); }},
+    {"fill_", [](T x) { return fill_(x.clone(), true); }},
+    {"zero_", [](T x) { return zero_(x.clone()); }},
+    {"assign_", [](T x) { return assign_("test", x.clone(), x); }},
+    {"clamp_", [](T x) { return clamp_(x.clone(), {.low = 0, .high = 1}); }},
+    {"neg_", [](T x) { return neg_(x.clone()); }},
+    {"exp_", [](T x) { return exp_(x.clone()); }},
+    {"sqrt_", [](T x) { return sqrt_(x.clone()); }},
+    {"tanh_", [](T x) { return tanh_(x.clone()); }},
+    {"sigmoid_", [](T x) { return sigmoid_(x.clone()); }},
+    {"relu_", [](T x) { return relu_(x.clone()); }},
+    {"cast", [](T x) { return cast(x, x.dtype()); }},
+    {"to_device", [](T x) { return to_device(x, kCPU); }},
+    {"contiguous", [](T x) { return contiguous(x); }},
+    {"clone", [](T x) { return clone(x); }},
+    {"view", [](T x) { return view(x, {-1}); }},
+    {"reshape", [](T x) { return reshape(x, {-1}); }},
+    {"flatten", [](T x) { return flatten(x); }},
+    {"squeeze", [](T x) { return squeeze(x); }},
+    {"unsqueeze", [](T x) { return unsqueeze(x, 0); }},
+    {"transpose", [](T x) { return transpose(x, 0, 1); }},
+    {"permute", [](T x) { return permute(x, {3, 0, 1, 2}); }},
+    {"expand", [](T x) { return expand(x, {5, 2, 2, 3, 3}); }},
+    {"select", [](T x) { return select(x, 0, 1); }},
+    {"narrow", [](T x) { return narrow(x, 0, 1, 1); }},
+    {"slice", [](T x) { return slice(x, 2, 0, 3, 2); }},
+    {"split", [](T x) { return split(x, 2, 3)[1]; }},
+    {"chunk", [](T x) { return chunk(x, 2, 3)[1]; }},
+    {"as_strided", [](T x) { return as_strided(x, {2, 2}, {1, 1}, 0); }},
+    {"gather_strided", [](T x) { return gather_strided(matrix(x), dense_geometry({3, 3}), {{2, 2}, {1, 1}, 0}); }},
+    {"scatter_strided", [](T x) { return scatter_strided(matrix(x), {{3, 3}, {3, 1}, 0}, dense_geometry({9})); }},
+    {"cat", [](T x) { return cat({x, x}); }},
+    {"stack", [](T x) { return stack({x, x}); }},
+    {"pad", [](T x) { return pad(x, {1, 1}, false); }},
+    {"tril", [](T x) { return tril(x); }},
+    {"triu", [](T x) { return triu(x); }},
+    {"index_select", [](T x) { return index_select(matrix(x), 0, index()); }},
+    {"index_add", [](T x) { return index_add(matrix(x), 0, index(), matrix(x)); }},
+    {"gather", [](T x) { return gather(matrix(x)[0], 0, index()); }},
+    {"scatter_add", [](T x) { return scatter_add(matrix(x)[0], 0, index(), matrix(x)[0]); }},
+    {"embedding", [](T x) { return embedding(matrix(x), index()); }},
+    {"one_hot", [](T x) { return one_hot(x, 2); }},
+    {"sum", [](T x) { return sum(x); }},
+    {"mean", [](T x) { return mean(x); }},
+    {"prod", [](T x) { return prod(x); }},
+    {"amax", [](T x) { return amax(x); }},
+    {"amin", [](T x) { return amin(x); }},
+    {"all", [](T x) { return all(x); }},
+    {"any", [](T x) { return any(x); }},
+    {"var", [](T x) { return var(x); }},
+    {"std", [](T x) { return lathe::std(x); }},
+    {"norm", [](T x) { return norm(x); }},
+    {"logsumexp", [](T x) { return logsumexp(x); }},
+    {"sum_to_shape", [](T x) { return sum_to_shape(x, {3, 1}); }},
+    {"cumsum", [](T x) { return cumsum(x, 0); }},
+    {"max", [](T x) { return max(x, 0).values; }},
+    {"min", [](T x) { return min(x, 0).values; }},
+    {"argmax", [](T x) { return argmax(x); }},
+    {"argmin", [](T x) { return argmin(x); }},
+    {"sort", [](T x) { return sort(x).values; }},
+    {"argsort", [](T x) { return argsort(x); }},
+    {"topk", [](T x) { return topk(x, 1).values; }},
+    {"matmul", [](T x) { return matmul(x, x); }},
+    {"bmm", [](T x) { return bmm(x[0], x[0]); }},
+    {"linear", [](T x) { return linear(matrix(x), matrix(x)); }},
+    {"conv2d", [](T x) { return conv2d(x, x); }},
+    {"conv2d_input_grad", [](T x) { return conv2d_input_grad(x, x, {2, 2, 5, 5}); }},
+    {"conv2d_weight_grad", [](T x) { return conv2d_weight_grad(x, x, {2, 2, 1, 1}); }},
+    {"conv1d", [](T x) { return conv1d(x[0], x[0]); }},
+    {"conv_transpose2d", [](T x) { return conv_transpose2d(x, x); }},
+    {"max_pool2d", [](T x) { return max_pool2d(x, {}); }},
+    {"max_pool2d_with_indices", [](T x) { return max_pool2d_with_indices(x, {}).values; }},
+    {"avg_pool2d", [](T x) { return avg_pool2d(x, {}); }},
+    {"adaptive_avg_pool2d", [](T x) { return adaptive_avg_pool2d(x, 2); }},
+    {"upsample", [](T x) { return upsample(x, {.scale = 2}); }},
+    {"resample", [](T x) {
+       const AxisMap map = adaptive_average_map(3, 2);
+       return resample("test", x, std::make_shared<const PlaneMap>(PlaneMap{map, map})); }},
+    {"batch_norm", [](T x) { return batch_norm(x, stats(x), stats(x), stats(x), stats(x)); }},
+    {"batch_norm_relu", [](T x) { return batch_norm_relu(x, stats(x), stats(x), stats(x), stats(x)); }},
+    {"batch_norm_add_relu", [](T x) { return batch_norm_add_relu(x, x, stats(x), stats(x), stats(x), stats(x)); }},
+    {"layer_norm", [](T x) { return layer_norm(x, {3}); }},
+    {"group_norm", [](T x) { return group_norm(x, 2); }},
+    {"softmax", [](T x) { return softmax(x, 1); }},
+    {"log_softmax", [](T x) { return log_softmax(x, 1); }},
+    {"cross_entropy", [](T x) { return cross_entropy(matrix(x), index()); }},
+    {"nll_loss", [](T x) { return nll_loss(matrix(x), index()); }},
+    {"mse_loss", [](T x) { return mse_loss(x, x); }},
+    {"l1_loss", [](T x) { return l1_loss(x, x); }},
+    {"smooth_l1_loss", [](T x) { return smooth_l1_loss(x, x); }},
+    {"bce_with_logits", [](T x) { return bce_with_logits(x, x); }},
+    {"dropout", [](T x) { return dropout(x); }},
+};
+// clang-format on
+
+bool accepts(const Row& row, DType dtype) {
+  try {
+    row.f(ones({2, 2, 3, 3}, {.dtype = dtype}));
+    return true;
+  } catch (const DTypeError&) {
+    return false;
+  }
+}
+
+/// The word for the set of dtypes that an op accepts: "floats", "numbers" (and integers), "any"
+/// (and bool); else the list.
+std::string dtypes_of(const Row& row) {
+  std::string list;
+  for (const DType dtype : {kF16, kBF16, kF32, kF64, kU8, kI8, kI16, kI32, kI64, kBool}) {
+    if (accepts(row, dtype)) list += concat(list.empty() ? "" : " ", dtype);
+  }
+  const std::string floats = "f16 bf16 f32 f64", numbers = floats + " u8 i8 i16 i32 i64";
+  if (list == floats) return "floats";
+  if (list == numbers) return "numbers";
+  if (list == numbers + " bool") return "any";
+  return list;
+}
+
+/// "half": f32 is computed in the scope's half type; "float": half types are computed in f32.
+std::string amp_of(const Row& row) {
+  const Autocast half(kCPU, kF16);
+  if (!accepts(row, kF32)) return "";
+  if (row.f(ones({2, 2, 3, 3})).dtype() == kF16) return "half";
+  return row.f(ones({2, 2, 3, 3}, {.dtype = kF16})).dtype() == kF32 ? "float" : "";
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t first = text.find_first_not_of(' ');
+  return first == std::string::npos ? ""
+                                    : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+std::vector<std::string> split_at(const std::string& text, char mark) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, mark);) parts.push_back(trimmed(part));
+  return parts;
+}
+
+struct Claim {
+  std::string amp, cpu;
+};
+
+/// What the table says of each op. A row: | [conv2d](conv2d.h), … | grad | grad² | amp | cpu | ….
+std::map<std::string, Claim> claims() {
+  std::map<std::string, Claim> table;
+  std::ifstream file(LATHE_OP_TABLE);
+  REQUIRE_MESSAGE(file.good(), LATHE_OP_TABLE);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("| [")) continue;
+    const auto cells = split_at(line, '|');
+    REQUIRE_MESSAGE(cells.size() == 8, line);
+    for (const std::string& name : split_at(cells[1], ',')) {
+      const size_t end = name.find(']');
+      table[end == std::string::npos ? name : name.substr(1, end - 1)] = {cells[4], cells[5]};
+    }
+  }
+  return table;
+}
+}  // namespace
+
+TEST_CASE("op table: what it says of dtypes and autocast is what the ops do") {
+  const auto table = claims();
+  for (const Row& row : kRows) {
+    CAPTURE(std::string(row.op));
+    const auto claim = table.find(row.op);
+    REQUIRE_MESSAGE(claim != table.end(), "no row in ops/README.md");
+    CHECK(dtypes_of(row) == claim->second.cpu);
+    CHECK(amp_of(row) == claim->second.amp);
+  }
+}
