@@ -14,7 +14,7 @@ import struct
 import subprocess
 import time
 
-from driver import LATHE, environment, expect, expect_one_line, lathe, main, start
+from driver import LATHE, SANITIZED, environment, expect, expect_one_line, lathe, main, start
 
 SIZE = 600
 TINY = ["--dataset", "synthetic", "--synthetic-size", SIZE, "--model", "resnet8", "--batch-size", 50]
@@ -129,6 +129,14 @@ def test_dry_run_does_nothing(folder):
     plan = json.loads(expect(train("--epochs", 7, "--dry-run", "--json"), 0).stdout)
     assert plan["steps"] == 7 * SIZE // 50 and plan["parameters"] == 75290
     assert not any(folder.iterdir())
+
+
+def test_memory_that_runs_out_exits_5(folder):
+    if SANITIZED:
+        return  # the sanitizers need more address space than this
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (1_500_000_000, resource.RLIM_INFINITY))
+    result = train("--synthetic-size", 4000, "--batch-size", 4000, "--run-dir", "a", "--quiet", preexec_fn=limit)
+    expect_one_line(result, 5, "cannot allocate")
 
 
 def test_flags_that_do_not_fit_each_other(folder):

@@ -14,6 +14,7 @@ from driver import LATHE, SANITIZED, environment, expect, expect_one_line, lathe
 def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     expect_one_line(lathe(), 2, "no command given")
     expect_one_line(lathe("inf"), 2, "inf: unknown command; did you mean lathe info?")
+    expect_one_line(lathe("--json", "info"), 2, "--json: the command comes first")
     expect_one_line(lathe("info", "--jsn"), 2, "--jsn: unknown flag; did you mean --json?")
     expect_one_line(lathe("info", "x"), 2, 'unexpected argument "x"')
     expect_one_line(lathe("info", "--config", "nowhere.toml"), 2, "nowhere.toml: cannot read the config file")

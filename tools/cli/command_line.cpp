@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "lathe/core/version.h"
+#include "lathe/core/info.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings_sources.h"
 
@@ -25,6 +25,18 @@ std::string overview(std::span<const Command> commands, std::string_view prefix)
   text +=
       "\nlathe help COMMAND (or lathe COMMAND --help) lists a command's flags; lathe --version.\n";
   return text;
+}
+
+// "lathe 0.1.0 (Release, GNU 12.2.0; oneDNN 2.6.3, zlib 1.2.13, no CUDA)".
+std::string version_text() {
+  const BuildInfo build = build_info();
+  std::string libraries;
+  for (const LibraryInfo& library : build.libraries) {
+    if (!library.version.empty())
+      libraries += fmt::format("{} {}, ", library.name, library.version);
+  }
+  return fmt::format("lathe {} ({}, {}; {}{})\n", build.version, build.build_type, build.compiler,
+                     libraries, build.cuda ? "CUDA" : "no CUDA");
 }
 
 // The command named by the first one or two arguments, which are removed.
@@ -50,6 +62,9 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
 [[noreturn]] void fail_unknown_command(const std::vector<std::string>& arguments,
                                        std::span<const Command> commands) {
   std::string word = arguments[0];
+  if (word.starts_with("-")) {
+    throw UsageError(fmt::format("{}: the command comes first; see lathe --help", word));
+  }
   std::vector<std::string_view> names;
   for (const Command& c : commands) names.push_back(c.name);
   if (is_prefix(word, commands)) {
@@ -163,7 +178,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
                                std::span<const Command> commands,
                                const char* (*environment)(const char*)) {
   if (arguments.empty()) throw UsageError("no command given; see lathe --help");
-  if (arguments[0] == "--version") return {nullptr, {}, fmt::format("lathe {}\n", version())};
+  if (arguments[0] == "--version") return {nullptr, {}, version_text()};
   if (arguments[0] == "help") {
     arguments.erase(arguments.begin());
     arguments.push_back("--help");

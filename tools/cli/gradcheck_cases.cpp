@@ -9,14 +9,21 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/cumsum.h"
+#include "lathe/ops/embedding.h"
+#include "lathe/ops/group_norm.h"
+#include "lathe/ops/index.h"
 #include "lathe/ops/join.h"
+#include "lathe/ops/layer_norm.h"
 #include "lathe/ops/losses.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/nll_loss.h"
+#include "lathe/ops/pad.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/softmax.h"
+#include "lathe/ops/sort.h"
+#include "lathe/ops/triangle.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/upsample.h"
 #include "lathe/ops/views.h"
@@ -139,6 +146,29 @@ void add_shapes_and_sums(std::vector<GradcheckCase>& cases) {
                    }});
 }
 
+void add_selections(std::vector<GradcheckCase>& cases) {
+  const Shape s{3, 4};
+  const Tensor rows = tensor({2, 0, 2}), places = tensor({{0, 1, 2, 0}, {2, 2, 1, 1}});
+  cases.push_back({"index_select", {off_zero(s)}, [rows](In in) {
+                     return square(index_select(in[0], 0, rows));
+                   }});
+  cases.push_back({"index_add", {off_zero(s), off_zero(s)}, [rows](In in) {
+                     return square(index_add(in[0], 0, rows, in[1]));
+                   }});
+  cases.push_back(
+      {"gather", {off_zero(s)}, [places](In in) { return square(gather(in[0], 0, places)); }});
+  cases.push_back({"scatter_add", {off_zero(s), off_zero({2, 4})}, [places](In in) {
+                     return square(scatter_add(in[0], 0, places, in[1]));
+                   }});
+  cases.push_back(
+      {"embedding", {off_zero(s)}, [rows](In in) { return square(embedding(in[0], rows)); }});
+  cases.push_back({"sort", {distinct(s)}, [](In in) { return square(sort(in[0]).values); }});
+  cases.push_back({"topk", {distinct(s)}, [](In in) { return square(topk(in[0], 2).values); }});
+  cases.push_back({"pad", {off_zero(s)}, [](In in) { return square(pad(in[0], {1, 2})); }});
+  cases.push_back({"tril", {off_zero(s)}, [](In in) { return square(tril(in[0])); }});
+  cases.push_back({"triu", {off_zero(s)}, [](In in) { return square(triu(in[0], 1)); }});
+}
+
 void add_layers(std::vector<GradcheckCase>& cases) {
   cases.push_back(
       {"conv2d", {off_zero({2, 2, 5, 5}), off_zero({4, 1, 3, 3}), off_zero({4})}, [](In in) {
@@ -165,6 +195,12 @@ void add_layers(std::vector<GradcheckCase>& cases) {
                    }});
   cases.push_back({"batch_norm", {off_zero({3, 2, 2, 2}), off_zero({2}), off_zero({2})}, [](In in) {
                      return square(batch_norm(in[0], in[1], in[2], {}, {}, {.training = true}));
+                   }});
+  cases.push_back({"layer_norm", {off_zero({3, 4}), off_zero({4}), off_zero({4})}, [](In in) {
+                     return square(layer_norm(in[0], {4}, {.weight = in[1], .bias = in[2]}));
+                   }});
+  cases.push_back({"group_norm", {off_zero({2, 4, 3}), off_zero({4}), off_zero({4})}, [](In in) {
+                     return square(group_norm(in[0], 2, {.weight = in[1], .bias = in[2]}));
                    }});
   cases.push_back({"softmax", {off_zero({3, 4})}, [](In in) { return square(softmax(in[0], 1)); }});
   cases.push_back(
@@ -197,6 +233,7 @@ std::vector<GradcheckCase> gradcheck_cases() {
   std::vector<GradcheckCase> cases;
   add_elementwise(cases);
   add_shapes_and_sums(cases);
+  add_selections(cases);
   add_layers(cases);
   add_losses(cases);
   return cases;

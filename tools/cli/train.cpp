@@ -125,9 +125,10 @@ ExitCode run_train(const Invocation& call) {
   data::DataLoader train_loader = make_loader(train_set, settings, true);
   data::DataLoader test_loader = make_loader(test_set, settings, false);
   const int64_t steps = total_steps(settings, train_loader);
-  if (steps == 0)
+  if (steps == 0) {
     throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
                                  *settings.batch_size, train_set->size()));
+  }
   const Schedule schedule = make_schedule(settings, steps_in_epoch(settings, train_loader), steps);
 
   manual_seed(static_cast<uint64_t>(settings.seed));

@@ -14,7 +14,7 @@
 namespace lathe::cli {
 namespace {
 
-// A copy of the state costs about a hundredth of a step on a CPU; this often it costs nothing.
+// A copy of the state costs about a hundredth of a step on a CPU: made so seldom it costs nothing.
 constexpr int64_t kStepsBetweenSnapshots = 50;
 
 double since(std::chrono::steady_clock::time_point begin) {
@@ -210,8 +210,8 @@ void Trainer::save_after_error() {
   }
   try {
     save("last");
-    parts_.log.warning(fmt::format("stopped in step {}; the weights are in {}", step_ + 1,
-                                   (parts_.folder / "last.safetensors").string()));
+    parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1,
+                                (parts_.folder / "last.safetensors").string()));
   } catch (const std::exception& e) {
     parts_.log.warning(e.what());
   }
