@@ -12,8 +12,7 @@ namespace {
 constexpr int64_t kAbridgeAbove = 1000;  // elements
 constexpr int64_t kEdge = 3;             // elements shown at each end of an abridged dimension
 
-std::string number_text(double value, bool floating) {
-  if (!floating) return concat(static_cast<int64_t>(value));
+std::string number_text(double value) {
   char buffer[32];
   const auto end =
       std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, 4);
@@ -23,7 +22,12 @@ std::string number_text(double value, bool floating) {
 class Printer {
  public:
   Printer(std::ostream& out, const Tensor& t)
-      : out_(out), t_(t), values_(t.to_vector<double>()), abridged_(t.numel() > kAbridgeAbove) {
+      : out_(out), t_(t), abridged_(t.numel() > kAbridgeAbove) {
+    if (is_floating(t.dtype())) {
+      numbers_ = t.to_vector<double>();
+    } else {
+      integers_ = t.to_vector<int64_t>();
+    }
     for (int64_t i = 0; i < t.numel(); ++i) {
       if (!abridged_) width_ = std::max(width_, text_of(i).size());
     }
@@ -55,14 +59,16 @@ class Printer {
 
  private:
   std::string text_of(int64_t i) const {
-    const double value = values_[static_cast<size_t>(i)];
-    if (t_.dtype() == kBool) return value != 0 ? "true" : "false";
-    return number_text(value, is_floating(t_.dtype()));
+    const auto at = static_cast<size_t>(i);
+    if (is_floating(t_.dtype())) return number_text(numbers_[at]);
+    if (t_.dtype() == kBool) return integers_[at] != 0 ? "true" : "false";
+    return concat(integers_[at]);
   }
 
   std::ostream& out_;
   const Tensor& t_;
-  std::vector<double> values_;
+  std::vector<double> numbers_;    // of a floating tensor
+  std::vector<int64_t> integers_;  // of any other
   bool abridged_;
   size_t width_ = 0;
 };

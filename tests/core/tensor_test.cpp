@@ -1,0 +1,60 @@
+// Tensors as handles: sharing, conversion out of them, methods, printing.
+#include "lathe/core/tensor.h"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+#include "lathe/ops/creation.h"
+#include "lathe/ops/views.h"
+
+using namespace lathe;
+
+namespace {
+std::string printed(const Tensor& t) {
+  std::ostringstream out;
+  out << t;
+  return out.str();
+}
+}  // namespace
+
+TEST_CASE("tensor: copies of a handle share, clones do not") {
+  const Tensor a = tensor({1.f, 2.f}), b = a, c = a.clone();
+  b.fill_(7);
+  CHECK(a.to_vector<float>() == std::vector<float>{7, 7});
+  CHECK(c.to_vector<float>() == std::vector<float>{1, 2});
+  CHECK(b.is_same(a));
+  CHECK(a.slice(0, 0, 1).shares_storage(a));
+  CHECK_FALSE(Tensor().defined());
+}
+
+TEST_CASE("tensor: values leave it converted, one by one or all") {
+  const Tensor t = tensor({{1.5, -2.0}, {3.25, 0.0}}).transpose(0, 1);
+  CHECK(t.to_vector<int>() == std::vector<int>{1, 3, -2, 0});
+  CHECK(t.select(0, 1).select(0, 0).item<float>() == -2.f);
+  CHECK_THROWS_AS(t.item<float>(), ShapeError);
+  CHECK_THROWS_AS(t.data<float>(), DTypeError);
+  CHECK(*t.data<double>() == 1.5);
+}
+
+TEST_CASE("tensor: dtype conversions as methods") {
+  const Tensor t = tensor({1.75f, -1.75f});
+  CHECK(t.to(kI64).to_vector<int64_t>() == std::vector<int64_t>{1, -1});
+  CHECK(t.to(kF16).dtype() == kF16);
+  CHECK(t.to(kBool).to_vector<int>() == std::vector<int>{1, 1});
+  CHECK(t.to(kF32).is_same(t));
+}
+
+TEST_CASE("tensor: printing shows values, then dtype, shape and device") {
+  CHECK(printed(tensor({{1.f, 2.5f}, {-3.f, 4.f}})) == "[[  1, 2.5],\n [ -3,   4]]\nf32[2,2]@cpu");
+  CHECK(printed(tensor({true, false})) == "[ true, false]\nbool[2]@cpu");
+  CHECK(printed(tensor(2.0)) == "2\nf64[]@cpu");
+  CHECK(printed(zeros({0, 3})) == "[]\nf32[0,3]@cpu");
+  CHECK(printed(Tensor()) == "undefined");
+  CHECK(printed(tensor({{1, 2}, {3, 4}}).transpose(0, 1)) == "[[1, 3],\n [2, 4]]\ni32[2,2]@cpu");
+  const int64_t large = (int64_t{1} << 62) + 1;  // more digits than a double holds
+  CHECK(printed(tensor({large, int64_t{0}})) ==
+        "[4611686018427387905,                   0]\ni64[2]@cpu");
+  CHECK(printed(arange(1001)) == "[0, 1, 2, ..., 998, 999, 1000]\ni64[1001]@cpu");
+  CHECK(concat(zeros({2, 3}, {.dtype = kI8})) == "i8[2,3]@cpu");
+}
