@@ -108,8 +108,8 @@ void gemm_serial(const MatrixRef<T>& c, const MatrixRef<const T>& a, const Matri
 template <class T>
 void gemm_by_rows(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<const T>& b,
                   GemmMode mode) {
-  // At most 16 blocks, of a multiple of 16 rows: Eigen packs b anew for each.
-  const int64_t block = std::max<int64_t>(16, (c.rows + 255) / 256 * 16);
+  // At most 8 blocks, of a multiple of 16 rows: Eigen packs b anew for each.
+  const int64_t block = std::max<int64_t>(48, (c.rows + 127) / 128 * 16);
   parallel_for(c.rows, block, [&](int64_t first, int64_t last) {
     gemm_serial(c.middle_rows(first, last - first), a.middle_rows(first, last - first), b, mode);
   });

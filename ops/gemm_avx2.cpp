@@ -1,4 +1,8 @@
-// Eigen's matrix product for AVX2 + FMA; compiled with -march=x86-64-v3. See gemm_kernel.h.
+// Eigen's matrix product for AVX2 + FMA; see gemm_kernel.h.
+#ifndef __FMA__
+#error "gemm_avx2.cpp needs -mavx2 -mfma, set in ops/CMakeLists.txt"
+#endif
+
 #define Eigen EigenForAvx2
 #include "lathe/ops/gemm_kernel_eigen.h"
 
