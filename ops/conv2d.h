@@ -19,36 +19,38 @@ struct Conv2dOptions {
 /// 2-D cross-correlation: y[n,k,p,q] = bias[k] + sum over c,r,s of
 /// x[n, c, p*stride - pad + r*dilation, q*…] * w[k,c,r,s].
 ///   x  [N,C,H,W]     w  [K,C/groups,R,S]     bias  [K]
-///   →  [N,K,P,Q],    P = (H + 2*pad - dilation*(R-1) - 1) / stride + 1,  Q likewise; NHWC where x
-///   is
+///   →  [N,K,P,Q],    P = (H + 2*pad - dilation*(R-1) - 1) / stride + 1,  Q likewise; NHWC if x is
 /// dtypes: f16, bf16, f32 (and f64 on CPU); sums are kept in f32 or wider.
-/// grad: x, w, bias (twice).   amp: half.   throws: ShapeError, ValueError, DTypeError,
-/// DeviceError. ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, f32 3x3 kernels may run as
-/// Winograd F(4x4,3x3) (Lavin and Gray 2015, arXiv:1509.09308): relative error about 1e-5 instead
-/// of 1e-6; see cpu::set_conv_exact.
+/// grad: x, w, bias (twice).   amp: half.
+/// throws: ShapeError, ValueError, DTypeError, DeviceError.
+/// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, f32 3x3 kernels may run as Winograd
+/// F(4x4,3x3) (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact.
 LATHE_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt = {});
 
 /// Its adjoint in x: the gradient of sum(conv2d(x, w) * dy) with respect to an x of shape
-/// `x_shape`; opt.bias is not used. This is also what a transposed convolution computes.
-///   dy  [N,K,P,Q]     w  [K,C/groups,R,S]     →  [N,C,H,W], NHWC where dy is
-/// dtypes, throws: as conv2d; ShapeError if dy is not what conv2d gives for x_shape.   grad: dy, w
-/// (twice).
+/// `x_shape`. This is also what a transposed convolution computes. opt.bias is not used.
+///   dy  [N,K,P,Q]     w  [K,C/groups,R,S]     →  [N,C,H,W], NHWC if dy is
+/// dtypes: as conv2d.   grad: dy, w (twice).   amp: half.
+/// throws: as conv2d; ShapeError if dy is not what conv2d gives for x_shape.
 LATHE_API Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                                    const Conv2dOptions& opt = {});
 
-/// Its adjoint in w: the gradient of sum(conv2d(x, w) * dy) with respect to a w of shape `w_shape`;
+/// Its adjoint in w: the gradient of sum(conv2d(x, w) * dy) with respect to a w of shape `w_shape`.
 /// opt.bias is not used.
 ///   dy  [N,K,P,Q]     x  [N,C,H,W]     →  [K,C/groups,R,S]
-/// dtypes, throws: as above.   grad: dy, x (twice).
+/// dtypes, throws: as conv2d_input_grad.   grad: dy, x (twice).   amp: half.
 LATHE_API Tensor conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                     const Conv2dOptions& opt = {});
 
 struct Conv2dGeometry;
 
 namespace cpu {
-/// true: f32 convolutions sum products directly (error about 1e-6 relative); false, the default:
-/// 3x3 kernels may use Winograd's algorithm where it is faster. For the whole process; affects
+/// true: f32 convolutions add up the products themselves; false, the default: 3x3 kernels with
+/// stride 1 may run as Winograd, up to twice as fast. Its error is two to ten times as large: up to
+/// 5e-6 of the largest element, for 512 channels, instead of 2e-6. For the whole process; affects
 /// later calls.
+/// Either way the weights of parameters are packed once for inference: whoever writes them through
+/// Tensor::data() must call bump_version().
 LATHE_API void set_conv_exact(bool exact) noexcept;
 LATHE_API bool conv_exact() noexcept;
 

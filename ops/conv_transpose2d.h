@@ -7,20 +7,19 @@
 namespace lathe {
 
 struct ConvTranspose2dOptions {
-  Tensor bias = {};  // [K] or undefined
-  Pair stride = 1;   // {rows, columns}; one number sets both
-  Pair pad = 0;      // rows and columns dropped from each side of the result
-  Pair output_pad =
-      0;  // rows and columns added at the end of the result; below max(stride, dilation)
-  Pair dilation = 1;   // distance between filter taps
-  int64_t groups = 1;  // C and K are split into this many independent groups
+  Tensor bias = {};     // [K] or undefined
+  Pair stride = 1;      // {rows, columns}; one number sets both
+  Pair pad = 0;         // rows and columns dropped from each side of the result
+  Pair output_pad = 0;  // rows and columns added at the end; less than stride or dilation
+  Pair dilation = 1;    // distance between filter taps
+  int64_t groups = 1;   // C and K are split into this many independent groups
 };
 
 /// What conv2d's gradient does to its input: every x[n,c,h,w] adds x * w[c,k,r,s] to
 /// y[n, k, h*stride - pad + r*dilation, w*…].
 ///   x  [N,C,H,W]     w  [C,K/groups,R,S]     bias  [K]
-///   →  [N,K,P,Q],    P = (H-1)*stride - 2*pad + dilation*(R-1) + output_pad + 1,  Q likewise; NHWC
-///   where x is
+///   →  [N,K,P,Q],    P = (H-1)*stride - 2*pad + dilation*(R-1) + output_pad + 1,  Q likewise;
+///   NHWC if x is
 /// dtypes: f16, bf16, f32 (and f64 on CPU).   grad: x, w, bias (twice).   amp: half.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Dumoulin and Visin 2016 (arXiv:1603.07285), chapter 4.
