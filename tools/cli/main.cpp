@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 
 #include <fmt/format.h>
@@ -82,7 +83,10 @@ constexpr Command kCommands[] = {
 void restart_with_passive_openmp(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
   setenv("OMP_WAIT_POLICY", "passive", 1);
-  execv("/proc/self/exe", argv);  // returns only if it failed: slower, no harm
+  // By its path and not as /proc/self/exe, after which ps would call the process "exe".
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) execv(path.c_str(), argv);  // returns only if it failed: slower, no harm
 }
 
 std::string one_line(std::string text) {
