@@ -55,7 +55,7 @@ struct Settings {
   std::string device = "auto";
   std::optional<int64_t> threads;
   bool conv_exact = false;
-  std::string layout = "nchw";
+  std::string layout = "nhwc";
   // run
   int64_t seed = 0;
   std::string run_dir;
