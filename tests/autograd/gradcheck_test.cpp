@@ -38,7 +38,7 @@ using T = const Tensor&;
 const Tensor kX = randn({3, 4}, {.dtype = kF64});
 
 struct WrongCase {
-  const char* mistake;
+  std::string mistake;
   std::function<Tensor(const Tensors&)> f;
 };
 

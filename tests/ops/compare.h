@@ -55,7 +55,7 @@ inline std::string difference(const Tensor& got, const Tensor& want, double tol)
 
 /// The same values as `t` in memory laid out in other ways.
 struct Layout {
-  const char* name;
+  std::string name;
   std::function<Tensor(const Tensor&)> apply;
 };
 inline const std::vector<Layout>& layouts() {
@@ -84,7 +84,7 @@ inline const std::vector<Layout>& layouts() {
 using Function = std::function<Tensor(const Tensors&)>;
 
 struct GradientCase {
-  const char* op;
+  std::string op;
   Function f;      // its result is squared by the check, so that a wrong dy cannot hide
   Tensors inputs;  // f64 (integer tensors are passed through)
   bool twice = true;
@@ -93,10 +93,10 @@ struct GradientCase {
 /// What an op's result is put through before it is squared, so that its gradient arrives dense,
 /// transposed or overlapping.
 struct GradientLayout {
-  const char* name;
+  std::string name;
   Tensor (*apply)(const Tensor& y);
 };
-inline constexpr GradientLayout kGradientLayouts[] = {
+inline const GradientLayout kGradientLayouts[] = {
     {"its gradient transposed",
      [](const Tensor& y) { return y.ndim() < 2 ? y : y.transpose(0, -1).contiguous(); }},
     {"its gradient expanded",
@@ -107,7 +107,7 @@ inline constexpr GradientLayout kGradientLayouts[] = {
 /// expanded inside the function, overlapping inputs, and over the layouts of the result's gradient.
 /// Failure texts name op, layout, input and element.
 inline void check_gradients(const GradientCase& c) {
-  const auto check = [&c](const char* layout, const Function& f, const Tensors& inputs) {
+  const auto check = [&c](const std::string& layout, const Function& f, const Tensors& inputs) {
     const Function squared = [&f](const Tensors& in) {
       const Tensor y = f(in);
       return y * y;

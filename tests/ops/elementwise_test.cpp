@@ -19,7 +19,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct UnaryCase {
-  const char* op;
+  std::string op;
   Tensor (*f)(const Tensor&);
   double (*reference)(double);
 };
@@ -134,7 +134,7 @@ TEST_CASE("binary ops: equal the formula with broadcasting, for every layout") {
   const Tensor a = randn({2, 3, 4}, {.dtype = kF64}), b = rand({3, 1}, {.dtype = kF64}) + 0.5;
   const std::vector<double> av = a.to_vector<double>(), bv = b.to_vector<double>();
   struct Case {
-    const char* op;
+    std::string op;
     Tensor (*f)(const Tensor&, const Tensor&);
     double (*reference)(double, double);
   };
@@ -163,7 +163,7 @@ TEST_CASE("binary ops: comparisons and logic equal C++'s, for every layout") {
   const std::vector<double> av = {-1, -1, 0, 0, 2, 2, kNaN, 1}, bv = {-1, 0, 0, 2, 0, 2, 1, kNaN};
   const Tensor a = tensor(av).reshape({2, 4}), b = tensor(bv).reshape({2, 4});
   struct Case {
-    const char* op;
+    std::string op;
     Tensor (*f)(const Tensor&, const Tensor&);
     bool (*reference)(double, double);
   };

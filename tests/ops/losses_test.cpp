@@ -11,7 +11,7 @@ using namespace lathe::test;
 namespace {
 
 struct Loss {
-  const char* name;
+  std::string name;
   Tensor (*f)(const Tensor& x, const Tensor& y, Reduction reduction);
   double (*reference)(double x, double y);
 };

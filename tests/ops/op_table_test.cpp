@@ -22,7 +22,7 @@ using T = const Tensor&;
 
 /// An op applied to a tensor of ones [2,2,3,3], or to parts of it.
 struct Row {
-  const char* op;
+  std::string op;
   Tensor (*f)(T x);
 };
 
@@ -275,7 +275,7 @@ std::map<std::string, Claim> claims() {
 TEST_CASE("op table: what it says of dtypes and autocast is what the ops do") {
   const auto table = claims();
   for (const Row& row : kRows) {
-    CAPTURE(std::string(row.op));
+    CAPTURE(row.op);
     const auto claim = table.find(row.op);
     REQUIRE_MESSAGE(claim != table.end(), "no row in ops/README.md");
     CHECK(dtypes_of(row) == claim->second.cpu);

@@ -78,7 +78,7 @@ double variance(const Values& v, double correction) {
 }
 
 struct Op {
-  const char* name;
+  std::string name;
   Tensor (*f)(const Tensor&, const Dims&, bool keepdim);
   double (*reference)(const Values&);
   bool needs_elements = false;
@@ -129,7 +129,7 @@ const Op kOps[] = {
      }},
 };
 
-void compare(const Op& op, const Case& c, const Tensor& x, const char* what) {
+void compare(const Op& op, const Case& c, const Tensor& x, const std::string& what) {
   const std::vector<Values> parts = groups(x, c.dims);
   if (op.needs_elements && !parts.empty() && parts[0].empty()) {
     CHECK_THROWS_AS(op.f(x, c.dims, false), ShapeError);

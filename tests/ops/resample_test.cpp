@@ -10,7 +10,7 @@ using namespace lathe::test;
 namespace {
 
 struct Case {
-  const char* name;
+  std::string name;
   AxisMap map;
 };
 const Case kCases[] = {
