@@ -41,7 +41,11 @@ Tensor run_hooks(const Hooks* hooks, Tensor gradient) {
   const Hooks copy = *hooks;  // a hook may remove itself
   for (const NumberedHook& hook : copy) {
     const Tensor replaced = hook.call(gradient);
-    if (replaced.defined()) gradient = replaced;
+    if (!replaced.defined()) continue;
+    LATHE_CHECK(ShapeError,
+                replaced.shape() == gradient.shape() && replaced.dtype() == gradient.dtype(),
+                "backward: a hook replaced the gradient ", gradient, " by ", replaced);
+    gradient = replaced;
   }
   return gradient;
 }
@@ -57,7 +61,7 @@ void accumulate_leaf(TensorImpl* leaf, Tensor gradient, bool create_graph) {
   const std::lock_guard lock(leaf_mutex(leaf));
   Tensor& grad = leaf->meta->grad;
   if (grad.defined()) {
-    if (!create_graph && !grad.requires_grad()) {
+    if (!create_graph && !grad.requires_grad() && !has_overlap(grad)) {
       accumulate_(grad, gradient);  // same tensor as before: its holders see the sum
     } else {
       grad = accumulate(grad, gradient);
@@ -76,7 +80,8 @@ class BackwardPass {
 
   Tensors run() {
     const ModeScope mode({call_.create_graph, false});
-    const Autocast off(kCPU, kF16, false);  // closures compute in the dtypes that the forward pass chose
+    const Autocast off(kCPU, kF16,
+                       false);  // closures compute in the dtypes that the forward pass chose
     watch_inputs();
     for (size_t i = 0; i < call_.outputs.size(); ++i) {
       deliver(gradient_edge(call_.outputs[i]), call_.gradients[i]);

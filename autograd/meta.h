@@ -19,6 +19,10 @@ struct Meta {
 /// The tensor's Meta, made if absent.
 LATHE_API Meta& meta_of(const Tensor& t);
 
+/// Makes `node` (null: nothing) the op that made t's values; a retained gradient is from then on
+/// that of the new values.
+LATHE_API void set_maker(const Tensor& t, NodePtr node);
+
 /// Where t's gradient goes. A view whose base was written in place since gets its new history here.
 LATHE_API Edge gradient_edge(const Tensor& t);
 

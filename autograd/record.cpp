@@ -52,6 +52,14 @@ std::mutex& leaf_mutex(const TensorImpl* leaf) {
   return mutexes[reinterpret_cast<uintptr_t>(leaf) / sizeof(TensorImpl) % mutexes.size()];
 }
 
+void set_maker(const Tensor& t, NodePtr node) {
+  Meta& meta = meta_of(t);
+  const bool retained = meta.grad_fn && meta.grad_fn->retain_target == &t.impl();
+  if (retained) meta.grad_fn->retain_target = nullptr;
+  if (retained && node) node->retain_target = &t.impl();
+  meta.grad_fn = std::move(node);
+}
+
 namespace {
 
 /// An in-place write through the base or another view has changed the history of `t`'s values.
@@ -67,7 +75,7 @@ Edge gradient_edge(const Tensor& t) {
   if (is_stale_view(impl)) {
     const Tensor base(impl.base);
     Meta& meta = meta_of(t);
-    meta.grad_fn = base.requires_grad() ? make_view_node(base, t) : NodePtr();
+    set_maker(t, base.requires_grad() ? make_view_node(base, t) : NodePtr());
     meta.history = impl.base->meta->history;
   }
   if (impl.meta == nullptr) return {};
@@ -101,10 +109,9 @@ void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node
   node->shape = y.shape();
   node->dtype = y.dtype();
   node->device = y.device();
-  Meta& meta = meta_of(y);
-  meta.grad_fn = std::move(node);
+  set_maker(y, std::move(node));
   if (y.impl().base && y.impl().base->meta != nullptr) {
-    meta.history = y.impl().base->meta->history;
+    meta_of(y).history = y.impl().base->meta->history;
   }
 }
 

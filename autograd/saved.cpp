@@ -8,7 +8,10 @@
 namespace lathe::autograd {
 
 const Tensor& Saved::get() const {
-  if (tensor_.defined() && tensor_.version() != version_) {
+  if (!tensor_.defined()) return tensor_;
+  LATHE_CHECK(StateError, tensor_.impl().storage.get() == storage_,
+              "backward: a saved tensor was given other data by set_data (saved: ", tensor_, ")");
+  if (tensor_.version() != version_) {
     const Node* node = current_node();
     LATHE_FAIL(StateError, "backward: a tensor that ", node == nullptr ? "an op" : node->name,
                " saved was modified by an in-place operation: version ", tensor_.version(),

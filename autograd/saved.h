@@ -9,14 +9,19 @@ namespace lathe::autograd {
 /// An input of the op, kept with its history (so that the gradient can be differentiated again).
 class LATHE_API Saved {
  public:
-  explicit Saved(const Tensor& t) : tensor_(t), version_(t.defined() ? t.version() : 0) {}
+  explicit Saved(const Tensor& t) : tensor_(t) {
+    if (!t.defined()) return;
+    storage_ = t.impl().storage.get();
+    version_ = t.version();
+  }
 
   /// throws: StateError if the values were modified by an in-place op since.
   const Tensor& get() const;
 
  private:
   Tensor tensor_;
-  uint32_t version_;
+  const Storage* storage_ = nullptr;  // set_data gives a tensor another one
+  uint32_t version_ = 0;
 };
 
 /// The output of the op, kept without its node: otherwise node → output → node would never be

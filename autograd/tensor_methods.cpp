@@ -83,11 +83,7 @@ void Tensor::remove_hook(int64_t number) const {
   if (hooks != nullptr) std::erase_if(*hooks, [&](const auto& h) { return h.number == number; });
 }
 
-Tensor Tensor::detach() const {
-  Tensor out = alias(*this, shape(), strides(), offset());
-  out.impl().inference = impl().inference;
-  return out;
-}
+Tensor Tensor::detach() const { return alias(*this, shape(), strides(), offset()); }
 
 std::string Tensor::grad_fn() const {
   const autograd::Edge edge = gradient_edge(*this);

@@ -74,7 +74,7 @@ void fill_values(const Tensor& dst, Scalar value) {
               "fill: this build has no CUDA backend (dst: ", dst, ")");
   visit_all(dst.dtype(), [&](auto to) {
     using T = typename decltype(to)::type;
-    const T number = value.to<T>();
+    const T number = value.is_floating() ? convert<T>(value.to<double>()) : value.to<T>();
     strided_loop(dst, [number](const StridedRow& row) {
       if (row.dense<T>(0)) {
         std::fill_n(row.at<T>(0), row.size, number);

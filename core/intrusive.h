@@ -27,7 +27,7 @@ class RefCounted {
   mutable std::atomic<uint32_t> refs_{0};
 };
 
-/// Handle to a RefCounted T. The last handle calls `release_object(T*)`, found by argument-dependent lookup, so
+/// Handle to a RefCounted T. The last handle calls `drop_reference(T*)`, found by argument-dependent lookup, so
 /// that T may stay incomplete here.
 template <class T>
 class IntrusivePtr {

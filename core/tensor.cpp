@@ -48,6 +48,17 @@ bool Tensor::is_contiguous(MemoryFormat format) const {
   return true;
 }
 
+namespace {
+int dim_of(const char* op, int64_t i, const Tensor& t) {
+  LATHE_CHECK(IndexError, t.ndim() > 0, op, ": a 0-d tensor has no dimension ", i, " (this: ", t,
+              ")");
+  return wrap_dim(op, i, t.ndim());
+}
+}  // namespace
+
+int64_t Tensor::dim(int64_t i) const { return shape()[dim_of("dim", i, *this)]; }
+int64_t Tensor::stride(int64_t i) const { return strides()[dim_of("stride", i, *this)]; }
+
 Scalar Tensor::item_scalar() const {
   LATHE_CHECK(ShapeError, numel() == 1, "item: expected one element (this: ", *this, ")");
   if (is_floating(dtype())) {
@@ -105,7 +116,9 @@ Tensor empty_like(const Tensor& like, DType dtype) {
 Tensor empty_like(const Tensor& like) { return empty_like(like, like.dtype()); }
 
 Tensor alias(const Tensor& t, const Shape& shape, const Strides& strides, int64_t offset) {
-  return Tensor(IntrusivePtr(new TensorImpl(t.impl().storage, offset, shape, strides, t.dtype())));
+  Tensor view(IntrusivePtr(new TensorImpl(t.impl().storage, offset, shape, strides, t.dtype())));
+  view.impl().inference = t.impl().inference;
+  return view;
 }
 
 Tensor from_blob(void* data, const Shape& shape, DType dtype, Device device,

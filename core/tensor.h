@@ -87,8 +87,8 @@ class LATHE_API Tensor {
   bool defined() const { return static_cast<bool>(impl_); }
   const Shape& shape() const { return impl().shape; }
   const Strides& strides() const { return impl().strides; }  // in elements
-  int64_t dim(int64_t i) const { return impl().shape[wrap_dim("dim", i, ndim())]; }
-  int64_t stride(int64_t i) const { return impl().strides[wrap_dim("stride", i, ndim())]; }
+  int64_t dim(int64_t i) const;     // throws: IndexError, always for a 0-d tensor; so does stride
+  int64_t stride(int64_t i) const;  // in elements
   int ndim() const { return impl().shape.size(); }
   int64_t numel() const { return impl().numel; }
   DType dtype() const { return impl().dtype; }

@@ -18,6 +18,8 @@ using autograd::SavedOutput;
 
 namespace {
 
+using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
+
 struct Operands {
   Tensor a, b;
 };
@@ -48,6 +50,15 @@ Saved saved_if(bool wanted, const Tensor& t) { return Saved(wanted ? t : Tensor(
 Tensor compare(const char* name, BinaryOp op, const Tensor& a, const Tensor& b) {
   const auto [x, y] = prepare(name, a, b);
   return run(name, op, x, y, kBool);
+}
+
+/// op(t, number). A half tensor is computed in float, so that the number is not rounded to the half
+/// type first.
+template <class Op>
+Tensor with_number(Op op, const Tensor& t, Scalar number) {
+  if (!is_half(t.dtype())) return op(t, scalar_like(number, t));
+  const Tensor wide = cast(t, kF32);
+  return cast(op(wide, scalar_like(number, wide)), t.dtype());
 }
 
 /// maximum and minimum: the gradient goes where the value came from, half to each on a tie.
@@ -198,14 +209,14 @@ Tensor sigmoid_grad(const Tensor& dy, const Tensor& y) {
 }
 
 // clang-format off
-Tensor add(const Tensor& a, Scalar b) { return add(a, scalar_like(b, a)); }
-Tensor sub(const Tensor& a, Scalar b) { return sub(a, scalar_like(b, a)); }
-Tensor sub(Scalar a, const Tensor& b) { return sub(scalar_like(a, b), b); }
-Tensor mul(const Tensor& a, Scalar b) { return mul(a, scalar_like(b, a)); }
-Tensor div(const Tensor& a, Scalar b) { return div(a, scalar_like(b, a)); }
-Tensor div(Scalar a, const Tensor& b) { return div(scalar_like(a, b), b); }
-Tensor pow(const Tensor& a, Scalar b) { return pow(a, scalar_like(b, a)); }
-Tensor pow(Scalar a, const Tensor& b) { return pow(scalar_like(a, b), b); }
+Tensor add(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(add, a, b); }
+Tensor sub(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(sub, a, b); }
+Tensor sub(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return sub(n, t); }, b, a); }
+Tensor mul(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(mul, a, b); }
+Tensor div(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(div, a, b); }
+Tensor div(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return div(n, t); }, b, a); }
+Tensor pow(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(pow, a, b); }
+Tensor pow(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return pow(n, t); }, b, a); }
 
 Tensor eq(const Tensor& a, const Tensor& b) { return compare("eq", BinaryOp::kEq, a, b); }
 Tensor ne(const Tensor& a, const Tensor& b) { return compare("ne", BinaryOp::kNe, a, b); }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdint>
 #include <type_traits>
 
 #include "lathe/core/config.h"
@@ -15,10 +16,17 @@ LATHE_HD inline bool is_nan(T x) {
   return false;
 }
 
+/// Integers as u64, whose overflow wraps (a signed one is undefined); floating numbers as they are.
+template <class T>
+LATHE_HD inline auto wrapping(T x) {
+  if constexpr (std::is_floating_point_v<T>) return x;
+  else return static_cast<uint64_t>(x);
+}
+
 // clang-format off
-struct Add { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(a + b); } };
-struct Sub { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(a - b); } };
-struct Mul { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(a * b); } };
+struct Add { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(wrapping(a) + wrapping(b)); } };
+struct Sub { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(wrapping(a) - wrapping(b)); } };
+struct Mul { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(wrapping(a) * wrapping(b)); } };
 struct Div { template <class T> LATHE_HD T operator()(T a, T b) const { return a / b; } };
 // NaN wins: a comparison with NaN is false, so the operand that may be NaN is asked for directly.
 struct Maximum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a > b ? a : b; } };

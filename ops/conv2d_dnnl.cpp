@@ -159,7 +159,7 @@ void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const
                                 const Tensor& w) {
   const OmpThreads threads;
   translate_dnnl_errors("conv2d_input_grad", [&] {
-    const auto plan = conv2d_plan(Conv2dPass::kBackwardInput, g, dx, false);
+    const auto plan = conv2d_plan(Conv2dPass::kBackwardInput, g, dy, false);
     Run run(*plan);
     run.in(DNNL_ARG_DIFF_DST, plan->y, dy, packed_and_kept_dy);
     run.in(DNNL_ARG_WEIGHTS, plan->w, w);

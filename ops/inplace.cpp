@@ -47,9 +47,12 @@ void take_history(const Tensor& x, const Tensor& value) {
   } else {
     ++meta_of(x).history;
   }
-  meta_of(x).grad_fn = {};
-  autograd::record("assign", x, {value},
-                   [](const Tensor& dy, const Needs&) { return Tensors{dy}; });
+  if (value.requires_grad()) {
+    autograd::record("assign", x, {value},
+                     [](const Tensor& dy, const Needs&) { return Tensors{dy}; });
+  } else {
+    autograd::set_maker(x, {});
+  }
 }
 
 /// Before a binary in-place op writes: shape, dtype and place are right.
@@ -68,6 +71,10 @@ using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
 const Tensor& binary_(const char* name, BinaryOp op, BinaryFunction function, const Tensor& x,
                       const Tensor& other_in) {
   check_operand(name, x, other_in, op == BinaryOp::kDiv);
+  if (is_half(x.dtype()) && other_in.dtype() != x.dtype()) {  // the operand is not rounded first
+    const Tensor wide = function(cast(x, kF32), cast(other_in, kF32));
+    return assign_(name, x, cast(wide, x.dtype()));
+  }
   if (autograd::wants_record_in_place(x, {other_in})) {
     // The op may save x for other's gradient; so it gets a copy that the write below leaves alone.
     const Tensor before = other_in.requires_grad() ? clone(x) : x;
@@ -82,8 +89,8 @@ const Tensor& binary_(const char* name, BinaryOp op, BinaryFunction function, co
 }
 
 Tensor number_for(const Tensor& x, Scalar value) {
-  const DType dtype =
-      category_of(value.dtype()) > category_of(x.dtype()) ? value.dtype() : x.dtype();
+  const bool raises = category_of(value.dtype()) > category_of(x.dtype());
+  const DType dtype = raises ? value.dtype() : is_half(x.dtype()) ? kF32 : x.dtype();
   const Tensor t = empty({}, {.dtype = dtype});
   fill_values(t, value);
   return t;
@@ -107,7 +114,11 @@ const Tensor& assign_(const char* op, const Tensor& x, const Tensor& value) {
   check_in_place(op, x);
   LATHE_CHECK(ShapeError, value.shape() == x.shape() && value.dtype() == x.dtype(), op, ": value ",
               value, " does not match x ", x);
-  copy_values(x, value);
+  {
+    const NoGrad off;
+    const bool overlaps = value.shares_storage(x) && !value.is_same(x);
+    copy_values(x, overlaps ? clone(value) : value);
+  }
   x.bump_version();
   take_history(x, value);
   return x;

@@ -1,5 +1,7 @@
 // CPU kernels of ops/random.h: one counter makes four values; element i takes lane i % 4 of counter
 // i / 4.
+#include <limits>
+
 #include "lathe/core/copy.h"
 #include "lathe/core/philox.h"
 #include "lathe/core/thread_pool.h"
@@ -35,15 +37,32 @@ void fill(const Tensor& out, Generator::Block block, Make make) {
   if (!dense) copy_values(out, target);
 }
 
+/// A uniform number of [0, 1) with as many bits as T holds exactly: more would round some of them
+/// up to 1.
+template <class T>
+ComputeType<T> uniform_as(uint32_t bits) {
+  if constexpr (sizeof(T) > 2) {
+    return static_cast<ComputeType<T>>(uniform_from_bits(bits));
+  } else {
+    constexpr int kBits = std::numeric_limits<T>::digits;
+    return static_cast<float>(bits >> (32 - kBits)) / static_cast<float>(1u << kBits);
+  }
+}
+
 }  // namespace
 
 void fill_uniform(const Tensor& out, double low, double high, Generator::Block block) {
   visit_float(out.dtype(), "uniform", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const C from = static_cast<C>(low), span = static_cast<C>(high - low);
+    const C from = static_cast<C>(low), span = static_cast<C>(high - low),
+            end = static_cast<C>(high);
     fill<T>(out, block, [=](const Philox4x32& bits, T* values) {
-      for (int i = 0; i < 4; ++i) values[i] = T(from + span * C(uniform_from_bits(bits.v[i])));
+      for (int i = 0; i < 4; ++i) {
+        values[i] = T(from + span * uniform_as<T>(bits.v[i]));
+        // Rounding may reach the open end; the closed end takes its place.
+        if (C(values[i]) >= end && span > C(0)) values[i] = T(from);
+      }
     });
   });
 }

@@ -11,6 +11,7 @@
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/creation.h"
 
 namespace lathe {
 
@@ -54,10 +55,10 @@ Tensor from_output(const char* name, UnaryOp op, const Tensor& x, G gradient,
   return y;
 }
 
-/// An op that is constant between its jumps: the gradient is zero, which an undefined tensor says.
+/// An op that is constant between its jumps: the gradient is zero.
 Tensor step_function(const char* name, UnaryOp op, const Tensor& x) {
   Tensor y = run(op, x);
-  record(name, y, {x}, [](const Tensor& dy, const Needs&) { return Tensors{mul(dy, 0)}; });
+  record(name, y, {x}, [](const Tensor& dy, const Needs&) { return Tensors{zeros_like(dy)}; });
   return y;
 }
 
@@ -131,7 +132,7 @@ Tensor elu(const Tensor& x, double alpha) {
   const auto gradient = [alpha](const Tensor& dy, const Tensor& v) {
     const Tensor positive =
         mask(gt(v, 0), dy);  // min(v, 0) keeps exp finite where it is masked out
-    const Tensor slope = mul(exp(minimum(v, mul(v, 0))), alpha);
+    const Tensor slope = mul(exp(clamp(v, {.high = 0})), alpha);
     return mul(dy, add(positive, mul(sub(1, positive), slope)));
   };
   return from_input("elu", UnaryOp::kElu, floating(x), gradient, {.a = alpha});

@@ -8,16 +8,17 @@
 #include <type_traits>
 
 #include "lathe/core/config.h"
+#include "lathe/ops/binary_math.h"
 
 namespace lathe::math {
 
 // clang-format off
-struct Neg        { template <class T> LATHE_HD T operator()(T x) const { return static_cast<T>(-x); } };
-struct Square     { template <class T> LATHE_HD T operator()(T x) const { return static_cast<T>(x * x); } };
+struct Neg        { template <class T> LATHE_HD T operator()(T x) const { return static_cast<T>(-wrapping(x)); } };
+struct Square     { template <class T> LATHE_HD T operator()(T x) const { return static_cast<T>(wrapping(x) * wrapping(x)); } };
 struct Abs        { template <class T> LATHE_HD T operator()(T x) const {
   if constexpr (std::is_unsigned_v<T>) return x;
   else if constexpr (std::is_floating_point_v<T>) return std::fabs(x);
-  else return static_cast<T>(x < T(0) ? -x : x); } };
+  else return x < T(0) ? Neg{}(x) : x; } };
 struct Sign       { template <class T> LATHE_HD T operator()(T x) const {
   if constexpr (std::is_unsigned_v<T>) return x > T(0) ? T(1) : x;
   else return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; } };
@@ -73,7 +74,10 @@ C clamp_end(double value) {
 template <class T>
 struct Clamp {
   T low, high;
-  LATHE_HD T operator()(T x) const { return x < low ? low : x > high ? high : x; }
+  LATHE_HD T operator()(T x) const {
+    const T raised = x < low ? low : x;
+    return raised > high ? high : raised;
+  }
 };
 
 template <class T>

@@ -23,6 +23,11 @@ Tensor make_view(const char* op, const Tensor& x, const Shape& shape, const Stri
   Tensor y = alias(x, shape, strides, offset);
   if (!inference_enabled()) y.impl().base = x.impl().base ? x.impl().base : x.handle();
   record(op, y, {x}, std::forward<Backward>(backward));
+  const TensorImpl* base = y.impl().base.get();
+  if (base != nullptr && base->meta != nullptr && y.impl().meta == nullptr) {
+    // Made while nothing is recorded: a constant, also if the base was written before.
+    if (base->meta->history > 0) autograd::meta_of(y).history = base->meta->history;
+  }
   return y;
 }
 
@@ -33,7 +38,7 @@ Geometry part_of(const Geometry& x, int dim, int64_t first, int64_t size, int64_
   Geometry part = x;
   part.offset += first * x.strides[dim];
   part.shape[dim] = size;
-  part.strides[dim] *= step;
+  if (size > 1) part.strides[dim] *= step;
   if (drop) {
     part.shape.erase(dim);
     part.strides.erase(dim);
@@ -250,7 +255,7 @@ Tensor slice(const Tensor& x, int64_t dim_in, int64_t start, int64_t stop, int64
     return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size);
   };
   const int64_t first = clip(start), last = std::max(clip(stop), first);
-  return make_part("slice", x, dim, first, (last - first + step - 1) / step, step);
+  return make_part("slice", x, dim, first, last == first ? 0 : 1 + (last - first - 1) / step, step);
 }
 
 Tensors split(const Tensor& x, int64_t size, int64_t dim_in) {
@@ -288,12 +293,15 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, i
   LATHE_CHECK(ShapeError, shape.size() == strides.size(), "as_strided: shape ", shape,
               " and strides ", strides, " differ in number");
   int64_t last = offset;
+  bool overflow = false;
   for (int d = 0; d < shape.size(); ++d) {
     LATHE_CHECK(ShapeError, strides[d] >= 0, "as_strided: negative stride in ", strides);
-    last += shape[d] == 0 ? 0 : (shape[d] - 1) * strides[d];
+    int64_t reach = 0;
+    overflow |= __builtin_mul_overflow(std::max<int64_t>(shape[d] - 1, 0), strides[d], &reach);
+    overflow |= __builtin_add_overflow(last, reach, &last);
   }
   const int64_t elements = x.impl().storage->bytes() / static_cast<int64_t>(size_of(x.dtype()));
-  LATHE_CHECK(IndexError, offset >= 0 && (numel_of(shape) == 0 || last < elements),
+  LATHE_CHECK(IndexError, offset >= 0 && (numel_of(shape) == 0 || (!overflow && last < elements)),
               "as_strided: shape ", shape, ", strides ", strides, ", offset ", offset,
               " leave the storage of ", elements, " elements (x: ", x, ")");
   LATHE_CHECK(ValueError, !(x.requires_grad() && has_overlap(x)),

@@ -154,6 +154,64 @@ TEST_CASE("hooks: see and replace gradients; retain_grad keeps them") {
   CHECK(calls == 3);
 }
 
+TEST_CASE("hooks: a replacement that does not fit is refused") {
+  const Tensor x = leaf({1, 2});
+  x.register_hook([](const Tensor&) { return zeros({7}); });
+  CHECK_THROWS_WITH_AS(x.sum().backward(),
+                       Contains("replaced the gradient f32[2]@cpu by f32[7]@cpu"), ShapeError);
+  CHECK_FALSE(x.grad().defined());
+}
+
+TEST_CASE("retain_grad: follows the tensor through an in-place write, and its end") {
+  const Tensor x = leaf({1, 2});
+  Tensor y = x * 2;
+  y.retain_grad();
+  y.add_(x);
+  (y * 5.0).sum().backward();
+  CHECK(values(y.grad()) == Floats{5, 5});
+  Tensor gone = x * 2;
+  gone.retain_grad();
+  gone.add_(1.0);
+  const Tensor z = gone.sum();
+  gone = Tensor();
+  z.backward();
+  CHECK(values(x.grad()) == Floats{17, 17});
+}
+
+TEST_CASE("set_data: between forward and backward is noticed") {
+  const Tensor x = leaf({1, 2}), w = leaf({3, 4});
+  const Tensor y = (x * w).sum();
+  w.set_data(tensor({5.f, 6.f}));
+  CHECK_THROWS_WITH_AS(y.backward(), Contains("given other data by set_data"), StateError);
+}
+
+TEST_CASE("NoGrad: a view of a tensor that was written before is a constant") {
+  Tensor y = leaf({1, 2}) * 2;
+  y.add_(1.0);
+  Tensor v;
+  {
+    const NoGrad off;
+    v = y[0];
+  }
+  CHECK_FALSE(v.requires_grad());
+}
+
+TEST_CASE("in place: an overlapping source is read before it is overwritten") {
+  const Tensor x = leaf({1, 2, 3, 4});
+  const Tensor y = x * 1.0;
+  y.slice(0, 1, 4).copy_(y.slice(0, 0, 3));
+  CHECK(values(y) == Floats{1, 1, 2, 3});
+  y.sum().backward();
+  CHECK(values(x.grad()) == Floats{2, 1, 1, 0});
+}
+
+TEST_CASE("backward: a gradient set to expanded memory is not added to three times") {
+  const Tensor x = leaf({1, 2, 3});
+  x.set_grad(zeros({1}).expand({3}));
+  x.sum().backward();
+  CHECK(values(x.grad()) == Floats{1, 1, 1});
+}
+
 TEST_CASE("grad: returns gradients without touching grad(), for leaves and results") {
   const Tensor x = leaf({2});
   const Tensor y = x * x;

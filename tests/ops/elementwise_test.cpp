@@ -227,6 +227,39 @@ TEST_CASE("binary ops: shapes that do not broadcast are named") {
   CHECK_THROWS_AS(tensor({true}) - tensor({true}), DTypeError);
 }
 
+TEST_CASE("half tensors: a number is not rounded to the half type before it is used") {
+  const Tensor x = tensor({1000.f, 2.f}).to(kF16);
+  CHECK((x * 1e-6).dtype() == kF16);
+  CHECK(difference(x * 1e-6, {1e-3, 2e-6}, 1e-6).empty());
+  CHECK(difference(x / 1e5, {1e-2, 2e-5}, 1e-5).empty());
+  CHECK(difference(full({2}, 1000.0, {.dtype = kF16}).div_(1e5), {1e-2, 1e-2}, 1e-5).empty());
+  const Tensor many = ones({70000}, {.dtype = kF16}).requires_grad_();
+  (many.mean() * 30000.0).backward();
+  CHECK(many.grad()[0].item<double>() == doctest::Approx(30000.0 / 70000).epsilon(1e-3));
+}
+
+TEST_CASE("integers wrap instead of overflowing") {
+  const Tensor largest = full({1}, INT64_MAX);
+  CHECK((largest + 1).item<int64_t>() == INT64_MIN);
+  CHECK((largest * 2).item<int64_t>() == -2);
+  CHECK(neg(largest + 1).item<int64_t>() == INT64_MIN);
+  CHECK(abs(largest + 1).item<int64_t>() == INT64_MIN);
+  CHECK(square(tensor({1 << 20})).item<int>() == 0);
+}
+
+TEST_CASE("views: sizes that overflow are refused or clipped") {
+  CHECK_THROWS_AS(as_strided(zeros({4}), {3}, {int64_t{1} << 62}, 0), IndexError);
+  CHECK(slice(arange(5), 0, 0, 5, INT64_MAX).to_vector<int>() == std::vector<int>{0});
+  CHECK_THROWS_AS(tensor(1.f).dim(0), IndexError);
+}
+
+TEST_CASE("clamp: low above high gives high; elu: the gradient at infinity is finite") {
+  CHECK(clamp(tensor(0.0), 3.0, 1.0).item<double>() == 1);
+  const Tensor x = tensor({-kInf, kInf}).requires_grad_();
+  elu(x).sum().backward();
+  CHECK(difference(x.grad(), {0, 1}, 0).empty());
+}
+
 TEST_CASE("pow: integers, and gradients at zero") {
   CHECK(pow(tensor({2, 3, -1}), tensor({10, 0, -3})).to_vector<int>() ==
         std::vector<int>{1024, 1, -1});

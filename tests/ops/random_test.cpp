@@ -46,3 +46,14 @@ TEST_CASE("random: forms in place and after another tensor draw the same numbers
   CHECK(difference(part, randn({4, 3}, {.dtype = kF64}, &h) * 0.5 + 10, 1e-15).empty());
   CHECK(sum(room.slice(1, 1, 6, 2)).item<double>() == 0);  // nothing was written beside it
 }
+
+TEST_CASE("rand: half types stay below 1") {
+  for (const DType dtype : {kF16, kBF16}) {
+    const Tensor u = rand({100000}, {.dtype = dtype});
+    CHECK(u.max().item<float>() < 1.f);
+    CHECK(u.mean().item<float>() == doctest::Approx(0.5).epsilon(0.02));
+  }
+  const Tensor x = empty({200000});
+  uniform_(x, 1, 2);
+  CHECK(x.max().item<float>() < 2.f);
+}
