@@ -5,7 +5,7 @@
 
 The two sides take turns (A B A B …), so that a machine whose speed drifts slows both. A round is a window of training steps
 (forward, loss, backward, SGD with momentum) on synthetic images, after a warm-up; PyTorch's rounds are the best of its two
-memory formats and of OpenMP threads that spin or sleep while they wait, chosen first. The figures are medians over the rounds. PyTorch gets a malloc that keeps large blocks, without
+memory formats and of OpenMP threads that spin a while or sleep at once when they wait, chosen first. The figures are medians over the rounds. PyTorch gets a malloc that keeps large blocks, without
 which it loses up to a third of its speed. With --json, one object: ours_images_per_second, torch_images_per_second, ratio
 (the median of the rounds' ratios), torch_version, and the rounds themselves.
 """
@@ -18,6 +18,8 @@ import subprocess
 import sys
 import time
 
+# How OpenMP's threads wait between parallel regions. Not "active": those of an idle worker would take a core from the other side.
+WAITING = {"default": {}, "passive": {"OMP_WAIT_POLICY": "passive"}}
 KEEP_BLOCKS = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 40)}
 
 
@@ -54,12 +56,11 @@ def torch_worker(args):
 
 
 class Torch:
-    def __init__(self, args, wait_policy):
+    def __init__(self, args, waiting):
         command = [args.python, os.path.abspath(__file__), "--worker", "--model", args.model, "--batch", str(args.batch),
                    "--threads", str(args.threads), "--seconds", str(args.seconds)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, **KEEP_BLOCKS, "OMP_NUM_THREADS": str(args.threads),
-                                             "OMP_WAIT_POLICY": wait_policy})
+                                        env={**os.environ, **KEEP_BLOCKS, **WAITING[waiting], "OMP_NUM_THREADS": str(args.threads)})
         self.version = self.process.stdout.readline().strip()
         if not self.version:
             sys.exit(f"compare_torch: {args.python} has no PyTorch (Debian: apt install python3-torch, then --python /usr/bin/python3)")
@@ -93,10 +94,10 @@ def main():
     args = parser.parse_args()
     if args.worker:
         return torch_worker(args)
-    workers = {policy: Torch(args, policy) for policy in ("active", "passive")}
-    best_policy, best_format = max(((p, f) for p in workers for f in ("nhwc", "nchw")),
+    workers = {waiting: Torch(args, waiting) for waiting in WAITING}
+    best_waiting, best_format = max(((p, f) for p in workers for f in ("nhwc", "nchw")),
                                    key=lambda variant: workers[variant[0]].window(variant[1]))
-    torch = workers[best_policy]
+    torch = workers[best_waiting]
     rounds = []
     for i in range(args.rounds):
         ours, theirs = ours_window(args), torch.window(best_format)
@@ -112,12 +113,12 @@ def main():
     result = {"model": args.model, "batch": args.batch, "threads": args.threads,
               "ours_images_per_second": median("ours"), "torch_images_per_second": median("torch"),
               "ratio": median("ratio"), "torch_version": torch.version, "torch_format": best_format,
-              "torch_wait_policy": best_policy, "rounds": rounds}
+              "torch_waiting": best_waiting, "rounds": rounds}
     if args.json:
         print(json.dumps(result))
     else:
         print(f"{args.model}, batch {args.batch}, {args.threads} threads: ours {median('ours'):.1f}, PyTorch {torch.version} "
-              f"({best_format}, {best_policy}) {median('torch'):.1f} images/s, ratio {median('ratio'):.2f}")
+              f"({best_format}, {best_waiting}) {median('torch'):.1f} images/s, ratio {median('ratio'):.2f}")
 
 
 if __name__ == "__main__":
