@@ -25,7 +25,8 @@
 #endif
 
 // The scheduler's own records are shared by fibers between which, for ThreadSanitizer, nothing is
-// ordered; they are kept out of its sight, so that it sees only what kernels do.
+// ordered; they are kept out of its sight, so that it sees only what kernels do. Such a function
+// uses plain pointers: a container's operator[] is a function of its own, which would be seen.
 #define LATHE_NO_TSAN __attribute__((no_sanitize("thread"), noinline))
 
 namespace lathe::emulation {
@@ -59,7 +60,8 @@ struct Order {
 };
 
 struct Block {
-  std::vector<Fiber> fibers;
+  Fiber* fibers = nullptr;
+  size_t count = 0;
   std::vector<unsigned char> shared;
   ucontext_t scheduler;
   void* scheduler_tsan = nullptr;
@@ -68,13 +70,24 @@ struct Block {
   size_t scheduler_stack_bytes = 0;
   FunctionRef<void()>* body = nullptr;
   std::exception_ptr error;
+  bool failed = false;  // `error` is set
   size_t current = 0;
   Order block_order;
   Order warp_order[1024 / kWarpSize];
-  char begin,
-      end;  // the launch happens before every thread, and every thread before the launch's return
+  char begin;  // the launch happens before every thread
 };
 Block* g_block = nullptr;  // one grid at a time
+
+LATHE_NO_TSAN void release([[maybe_unused]] char* order) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release(order);
+#endif
+}
+LATHE_NO_TSAN void acquire([[maybe_unused]] char* order) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire(order);
+#endif
+}
 
 LATHE_NO_TSAN void to_scheduler(bool ended) {
   Fiber& fiber = g_block->fibers[g_block->current];
@@ -115,17 +128,6 @@ LATHE_NO_TSAN char* barrier_of(Waits kind) {
   return &g_block->warp_order[g_block->current / kWarpSize].turn[fiber.warp_barriers++ % 2];
 }
 
-LATHE_NO_TSAN void release([[maybe_unused]] char* order) {
-#if defined(__SANITIZE_THREAD__)
-  __tsan_release(order);
-#endif
-}
-LATHE_NO_TSAN void acquire([[maybe_unused]] char* order) {
-#if defined(__SANITIZE_THREAD__)
-  __tsan_acquire(order);
-#endif
-}
-
 LATHE_NO_TSAN void wait(Waits kind, std::source_location place) {
   Fiber& fiber = g_block->fibers[g_block->current];
   char* const order = barrier_of(kind);
@@ -146,9 +148,9 @@ LATHE_NO_TSAN void fiber_main() {
   try {
     (*block.body)();
   } catch (...) {
-    if (!block.error) block.error = std::current_exception();
+    block.error = std::current_exception();
+    block.failed = true;
   }
-  release(&block.end);
   block.fibers[block.current].waits = Waits::kEnded;
   to_scheduler(true);
 }
@@ -164,7 +166,7 @@ bool same_place(const Fiber& a, const Fiber& b) {
 }
 
 [[noreturn]] void fail_divergence(size_t a, size_t b) {
-  const auto& fibers = g_block->fibers;
+  const Fiber* const fibers = g_block->fibers;
   LATHE_FAIL(StateError, "kernel: threads of a block diverge at a barrier: thread ", a,
              " waits at ", place_text(fibers[a]), ", thread ", b, " is at ", place_text(fibers[b]));
 }
@@ -172,9 +174,9 @@ bool same_place(const Fiber& a, const Fiber& b) {
 /// Lets the lanes of each warp that wait for each other go on. → true if any could.
 bool release_warps() {
   bool released = false;
-  auto& fibers = g_block->fibers;
-  for (size_t first = 0; first < fibers.size(); first += kWarpSize) {
-    const size_t end = std::min(first + kWarpSize, fibers.size());
+  Fiber* const fibers = g_block->fibers;
+  for (size_t first = 0; first < g_block->count; first += kWarpSize) {
+    const size_t end = std::min(first + kWarpSize, g_block->count);
     for (size_t i = first; i < end; ++i) {
       if (fibers[i].waits != Waits::kWarp) continue;
       const unsigned mask = fibers[i].mask;
@@ -199,11 +201,11 @@ bool release_warps() {
 }
 
 void release_block() {
-  auto& fibers = g_block->fibers;
-  for (size_t i = 1; i < fibers.size(); ++i) {
+  Fiber* const fibers = g_block->fibers;
+  for (size_t i = 1; i < g_block->count; ++i) {
     if (!same_place(fibers[0], fibers[i])) fail_divergence(0, i);
   }
-  for (Fiber& fiber : fibers) fiber.waits = Waits::kNo;
+  for (size_t i = 0; i < g_block->count; ++i) fibers[i].waits = Waits::kNo;
 }
 
 void prepare(Fiber& fiber) {
@@ -219,22 +221,35 @@ void prepare(Fiber& fiber) {
 #endif
 }
 
-void finish([[maybe_unused]] Fiber& fiber) {
+// What the fibers did happens before what follows; a failed launch leaves some in their middle,
+// where they have released nothing, so each one is switched to and back with synchronisation.
+LATHE_NO_TSAN void finish_fibers() {
 #if defined(__SANITIZE_THREAD__)
-  __tsan_destroy_fiber(fiber.tsan);
+  for (size_t i = 0; i < g_block->count; ++i) {
+    Fiber& fiber = g_block->fibers[i];
+    if (fiber.tsan == nullptr) continue;
+    __tsan_switch_to_fiber(fiber.tsan, 0);
+    __tsan_switch_to_fiber(g_block->scheduler_tsan, 0);
+    __tsan_destroy_fiber(fiber.tsan);
+    fiber.tsan = nullptr;
+  }
 #endif
 }
 
 /// Runs all fibers of one block to their ends.
 void run_block() {
-  auto& fibers = g_block->fibers;
+  Fiber* const fibers = g_block->fibers;
+  const size_t count = g_block->count;
   for (;;) {
-    for (size_t i = 0; i < fibers.size(); ++i) {
+    for (size_t i = 0; i < count; ++i) {
       if (fibers[i].waits == Waits::kNo) resume(i);
-      if (g_block->error) std::rethrow_exception(g_block->error);
+      if (g_block->failed) {
+        finish_fibers();
+        std::rethrow_exception(g_block->error);
+      }
     }
     bool all_ended = true;
-    for (const Fiber& fiber : fibers) all_ended = all_ended && fiber.waits == Waits::kEnded;
+    for (size_t i = 0; i < count; ++i) all_ended = all_ended && fibers[i].waits == Waits::kEnded;
     if (all_ended) return;
     if (!release_warps()) release_block();
   }
@@ -245,7 +260,10 @@ struct GridScope {
     LATHE_CHECK(StateError, g_block == nullptr, "kernel: launched from inside a kernel");
     g_block = &block;
   }
-  ~GridScope() { g_block = nullptr; }
+  ~GridScope() {
+    finish_fibers();
+    g_block = nullptr;
+  }
 };
 
 }  // namespace
@@ -272,11 +290,11 @@ void run_grid(dim3 grid, dim3 block_size, size_t shared_bytes, FunctionRef<void(
   const size_t threads = size_t{block_size.x} * block_size.y * block_size.z;
   LATHE_CHECK(ValueError, threads > 0 && threads <= 1024, "kernel: ", threads,
               " threads in a block");
-  Block block;
+  std::vector<Fiber> fibers(threads);
+  Block block{.fibers = fibers.data(), .count = threads};
   const GridScope scope(block);
   block.body = &body;
-  block.fibers.resize(threads);
-  for (Fiber& fiber : block.fibers) fiber.stack = std::make_unique<char[]>(kStackBytes);
+  for (Fiber& fiber : fibers) fiber.stack = std::make_unique<char[]>(kStackBytes);
 #if defined(__SANITIZE_THREAD__)
   block.scheduler_tsan = __tsan_get_current_fiber();
 #endif
@@ -285,7 +303,7 @@ void run_grid(dim3 grid, dim3 block_size, size_t shared_bytes, FunctionRef<void(
       for (unsigned x = 0; x < grid.x; ++x) {
         block.shared.assign(shared_bytes, 0xA5);  // shared memory is not zero on a GPU either
         for (size_t i = 0; i < threads; ++i) {
-          Fiber& fiber = block.fibers[i];
+          Fiber& fiber = fibers[i];
           const auto t = static_cast<unsigned>(i);
           fiber.position = {dim3(t % block_size.x, t / block_size.x % block_size.y,
                                  t / (block_size.x * block_size.y)),
@@ -294,8 +312,7 @@ void run_grid(dim3 grid, dim3 block_size, size_t shared_bytes, FunctionRef<void(
         }
         release(&block.begin);
         run_block();
-        acquire(&block.end);
-        for (Fiber& fiber : block.fibers) finish(fiber);
+        finish_fibers();
       }
     }
   }
