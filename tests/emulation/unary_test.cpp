@@ -19,21 +19,23 @@ void compare(UnaryOp op, const Tensor& x, UnaryParams params) {
 }
 }  // namespace
 
-TEST_CASE("unary kernels: equal the CPU op bit for bit, for every op, dtype and layout") {
+TEST_CASE(
+    "unary kernels: equal the CPU op bit for bit, for every op and dtype, and every layout in "
+    "f32") {
   const UnaryParams params{0.5, 2.0};
   for (int i = 0; i <= static_cast<int>(UnaryOp::kIsFinite); ++i) {
     const auto op = static_cast<UnaryOp>(i);
-    for (const DType dtype : {kF16, kBF16, kF32, kF64}) {
-      for (const Layout& layout : layouts())
-        compare(op, layout.apply(randn({7, 45}, {.dtype = dtype})), params);
-      compare(op, zeros({0, 3}, {.dtype = dtype}), params);
-      compare(op, full({}, -1.5, {.dtype = dtype}), params);
+    for (const Layout& layout : layouts()) compare(op, layout.apply(randn({7, 45})), params);
+    for (const DType dtype : {kF16, kBF16, kF64}) {
+      compare(op, randn({3, 20}, {.dtype = dtype}), params);
     }
+    compare(op, zeros({0, 3}), params);
+    compare(op, full({}, -1.5), params);
   }
   for (const UnaryOp op :
        {UnaryOp::kNeg, UnaryOp::kAbs, UnaryOp::kSign, UnaryOp::kSquare, UnaryOp::kRelu}) {
     for (const DType dtype : {kU8, kI8, kI16, kI32, kI64}) {
-      compare(op, randint(0, 100, {5, 300}, {.dtype = dtype}), params);
+      compare(op, randint(0, 100, {3, 20}, {.dtype = dtype}), params);
     }
   }
 }
