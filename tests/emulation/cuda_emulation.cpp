@@ -217,19 +217,21 @@ void prepare(Fiber& fiber) {
   fiber.context.uc_link = nullptr;
   makecontext(&fiber.context, fiber_main, 0);
 #if defined(__SANITIZE_THREAD__)
-  fiber.tsan = __tsan_create_fiber(0);
+  if (fiber.tsan == nullptr)
+    fiber.tsan = __tsan_create_fiber(0);  // one for all its blocks: it is slow to make
 #endif
 }
 
 // What the fibers did happens before what follows; a failed launch leaves some in their middle,
 // where they have released nothing, so each one is switched to and back with synchronisation.
-LATHE_NO_TSAN void finish_fibers() {
+LATHE_NO_TSAN void finish_fibers([[maybe_unused]] bool last_block) {
 #if defined(__SANITIZE_THREAD__)
   for (size_t i = 0; i < g_block->count; ++i) {
     Fiber& fiber = g_block->fibers[i];
     if (fiber.tsan == nullptr) continue;
     __tsan_switch_to_fiber(fiber.tsan, 0);
     __tsan_switch_to_fiber(g_block->scheduler_tsan, 0);
+    if (!last_block) continue;
     __tsan_destroy_fiber(fiber.tsan);
     fiber.tsan = nullptr;
   }
@@ -244,7 +246,7 @@ void run_block() {
     for (size_t i = 0; i < count; ++i) {
       if (fibers[i].waits == Waits::kNo) resume(i);
       if (g_block->failed) {
-        finish_fibers();
+        finish_fibers(true);
         std::rethrow_exception(g_block->error);
       }
     }
@@ -261,7 +263,7 @@ struct GridScope {
     g_block = &block;
   }
   ~GridScope() {
-    finish_fibers();
+    finish_fibers(true);
     g_block = nullptr;
   }
 };
@@ -312,7 +314,7 @@ void run_grid(dim3 grid, dim3 block_size, size_t shared_bytes, FunctionRef<void(
         }
         release(&block.begin);
         run_block();
-        finish_fibers();
+        finish_fibers(false);
       }
     }
   }
