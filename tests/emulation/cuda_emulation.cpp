@@ -218,24 +218,29 @@ void prepare(Fiber& fiber) {
   makecontext(&fiber.context, fiber_main, 0);
 #if defined(__SANITIZE_THREAD__)
   if (fiber.tsan == nullptr)
-    fiber.tsan = __tsan_create_fiber(0);  // one for all its blocks: it is slow to make
+    fiber.tsan =
+        __tsan_create_fiber(0);  // kept from block to block and launch to launch: slow to make
 #endif
 }
 
-// What the fibers did happens before what follows; a failed launch leaves some in their middle,
-// where they have released nothing, so each one is switched to and back with synchronisation.
-LATHE_NO_TSAN void finish_fibers([[maybe_unused]] bool last_block) {
-#if defined(__SANITIZE_THREAD__)
+// What the fibers did happens before what follows. A failed launch leaves some in their middle,
+// where they have released nothing, so each one is switched to and back with synchronisation. Those
+// are not used again: their stacks still hold what they were doing.
+LATHE_NO_TSAN void finish_fibers() {
   for (size_t i = 0; i < g_block->count; ++i) {
     Fiber& fiber = g_block->fibers[i];
+    const bool abandoned = fiber.waits != Waits::kEnded;
+#if defined(__SANITIZE_THREAD__)
     if (fiber.tsan == nullptr) continue;
     __tsan_switch_to_fiber(fiber.tsan, 0);
     __tsan_switch_to_fiber(g_block->scheduler_tsan, 0);
-    if (!last_block) continue;
-    __tsan_destroy_fiber(fiber.tsan);
-    fiber.tsan = nullptr;
-  }
+    if (abandoned) {
+      __tsan_destroy_fiber(fiber.tsan);
+      fiber.tsan = nullptr;
+    }
 #endif
+    if (abandoned) fiber.stack.reset();
+  }
 }
 
 /// Runs all fibers of one block to their ends.
@@ -246,7 +251,7 @@ void run_block() {
     for (size_t i = 0; i < count; ++i) {
       if (fibers[i].waits == Waits::kNo) resume(i);
       if (g_block->failed) {
-        finish_fibers(true);
+        finish_fibers();
         std::rethrow_exception(g_block->error);
       }
     }
@@ -258,12 +263,9 @@ void run_block() {
 }
 
 struct GridScope {
-  explicit GridScope(Block& block) {
-    LATHE_CHECK(StateError, g_block == nullptr, "kernel: launched from inside a kernel");
-    g_block = &block;
-  }
+  explicit GridScope(Block& block) { g_block = &block; }
   ~GridScope() {
-    finish_fibers(true);
+    finish_fibers();
     g_block = nullptr;
   }
 };
@@ -292,11 +294,15 @@ void run_grid(dim3 grid, dim3 block_size, size_t shared_bytes, FunctionRef<void(
   const size_t threads = size_t{block_size.x} * block_size.y * block_size.z;
   LATHE_CHECK(ValueError, threads > 0 && threads <= 1024, "kernel: ", threads,
               " threads in a block");
-  std::vector<Fiber> fibers(threads);
+  LATHE_CHECK(StateError, g_block == nullptr, "kernel: launched from inside a kernel");
+  static std::vector<Fiber> fibers;  // kept, with their stacks, from launch to launch
+  if (fibers.size() < threads) fibers.resize(threads);
   Block block{.fibers = fibers.data(), .count = threads};
   const GridScope scope(block);
   block.body = &body;
-  for (Fiber& fiber : fibers) fiber.stack = std::make_unique<char[]>(kStackBytes);
+  for (Fiber& fiber : fibers) {
+    if (!fiber.stack) fiber.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+  }
 #if defined(__SANITIZE_THREAD__)
   block.scheduler_tsan = __tsan_get_current_fiber();
 #endif
@@ -314,7 +320,7 @@ void run_grid(dim3 grid, dim3 block_size, size_t shared_bytes, FunctionRef<void(
         }
         release(&block.begin);
         run_block();
-        finish_fibers(false);
+        finish_fibers();
       }
     }
   }
