@@ -1,5 +1,5 @@
-// The interface behind every tensor's memory. Implementations: core/host_allocator (CPU); pinned and device memory come
-// with the CUDA backend and stand behind the same interface.
+// The interface behind every tensor's memory. Implementations: core/host_allocator (CPU); pinned
+// and device memory come with the CUDA backend and stand behind the same interface.
 #pragma once
 
 #include <cstddef>

@@ -25,18 +25,18 @@
 
 // LATHE_ASAN, LATHE_TSAN: set in sanitizer builds. GCC defines a macro, clang answers a question.
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define LATHE_ASAN 1
-#endif
-#if __has_feature(thread_sanitizer)
-#define LATHE_TSAN 1
-#endif
+#  if __has_feature(address_sanitizer)
+#    define LATHE_ASAN 1
+#  endif
+#  if __has_feature(thread_sanitizer)
+#    define LATHE_TSAN 1
+#  endif
 #endif
 #if defined(__SANITIZE_ADDRESS__) && !defined(LATHE_ASAN)
-#define LATHE_ASAN 1
+#  define LATHE_ASAN 1
 #endif
 #if defined(__SANITIZE_THREAD__) && !defined(LATHE_TSAN)
-#define LATHE_TSAN 1
+#  define LATHE_TSAN 1
 #endif
 
 // LATHE_CLONES before a function with a hot loop compiles it for the baseline, AVX2 and AVX-512

@@ -1,4 +1,5 @@
-// FunctionRef: a borrowed callable, for arguments that are called before the callee returns. No allocation.
+// FunctionRef: a borrowed callable, for arguments that are called before the callee returns. No
+// allocation.
 #pragma once
 
 #include <memory>
@@ -14,8 +15,7 @@ template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
-  FunctionRef(F&& f)
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>) FunctionRef(F&& f)
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

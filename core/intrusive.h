@@ -1,4 +1,5 @@
-// IntrusivePtr: a shared handle whose count lives in the object (one word, one allocation, no weak counts).
+// IntrusivePtr: a shared handle whose count lives in the object (one word, one allocation, no weak
+// counts).
 #pragma once
 
 #include <atomic>
@@ -27,8 +28,8 @@ class RefCounted {
   mutable std::atomic<uint32_t> refs_{0};
 };
 
-/// Handle to a RefCounted T. The last handle calls `drop_reference(T*)`, found by argument-dependent lookup, so
-/// that T may stay incomplete here.
+/// Handle to a RefCounted T. The last handle calls `drop_reference(T*)`, found by
+/// argument-dependent lookup, so that T may stay incomplete here.
 template <class T>
 class IntrusivePtr {
  public:

@@ -15,8 +15,8 @@ class Scalar {
  public:
   constexpr Scalar(bool value) : integer_(value), dtype_(DType::kBool) {}
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  constexpr Scalar(T value) : integer_(static_cast<int64_t>(value)), dtype_(DType::kI64) {}
+  requires(!std::same_as<T, bool>) constexpr Scalar(T value)
+      : integer_(static_cast<int64_t>(value)), dtype_(DType::kI64) {}
   template <std::floating_point T>
   constexpr Scalar(T value) : floating_(value), dtype_(DType::kF64) {}
 

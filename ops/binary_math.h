@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdint>
 #include <type_traits>
 
 #include "lathe/core/config.h"
@@ -19,8 +18,10 @@ LATHE_HD inline bool is_nan(T x) {
 /// Integers as u64, whose overflow wraps (a signed one is undefined); floating numbers as they are.
 template <class T>
 LATHE_HD inline auto wrapping(T x) {
-  if constexpr (std::is_floating_point_v<T>) return x;
-  else return static_cast<uint64_t>(x);
+  if constexpr (std::is_floating_point_v<T>)
+    return x;
+  else
+    return static_cast<uint64_t>(x);
 }
 
 // clang-format off

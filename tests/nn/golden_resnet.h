@@ -4,34 +4,30 @@
 namespace lathe::test {
 
 struct GoldenGradient {
-  const char *name;
+  const char* name;
   double norm;
   double products[3];
 };
 
 // ResNet-20, f64, batches of 8 16x16 images: the loss before each of 50 steps.
 inline constexpr double kResnet20Losses[] = {
-    0x1.81610dafc3b56p+1, 0x1.0c1d8d2a220e7p+1, 0x1.51df85aaac1b7p+1,
-    0x1.6c266453c9ebdp+1, 0x1.396b7fbc75908p+1, 0x1.174538695d2b0p+1,
-    0x1.5d9e9a79f0ad8p+1, 0x1.49744419f6555p+1, 0x1.fb7f5e48036c4p+0,
-    0x1.25b087ded42a8p+1, 0x1.7ec038e79ced0p+1, 0x1.66bdf928c981ep+1,
-    0x1.120c421c4ab7ap+1, 0x1.2b3a56c20bcdap+1, 0x1.5aad755ea774ep+1,
-    0x1.2b6782dd10f41p+1, 0x1.28a206c2acc3dp+1, 0x1.2479decf6908ap+1,
-    0x1.65dadf6f512e2p+1, 0x1.9258859d6ac2ap+1, 0x1.263059a438815p+1,
-    0x1.83a89065cc3c4p+1, 0x1.2544b083fb028p+1, 0x1.57d9c1e827102p+1,
-    0x1.4ec7a680c8e8bp+1, 0x1.659ae7a2db929p+1, 0x1.4cd3144038e6bp+1,
-    0x1.048164b42def0p+1, 0x1.24c7b9d205fb2p+1, 0x1.6f0e31dae2476p+1,
-    0x1.7f6287e51c041p+1, 0x1.a15c69d595232p+1, 0x1.451d0749d47fep+1,
-    0x1.1d5de81bb711ep+1, 0x1.460ced466ccaap+1, 0x1.071bfcba3fdc7p+1,
-    0x1.40610aeb123c8p+1, 0x1.5dcc691eb84cdp+1, 0x1.4fc5d904e233ap+1,
-    0x1.721769e958155p+1, 0x1.11606f63b6130p+1, 0x1.62d2bf5c97a15p+1,
-    0x1.4be19dc524522p+1, 0x1.6d82c88239fbfp+1, 0x1.9a3cf92568df8p+1,
-    0x1.401eeb95da980p+1, 0x1.60dda20f1d5dcp+1, 0x1.9a9cbf130fef4p+1,
+    0x1.81610dafc3b56p+1, 0x1.0c1d8d2a220e7p+1, 0x1.51df85aaac1b7p+1, 0x1.6c266453c9ebdp+1,
+    0x1.396b7fbc75908p+1, 0x1.174538695d2b0p+1, 0x1.5d9e9a79f0ad8p+1, 0x1.49744419f6555p+1,
+    0x1.fb7f5e48036c4p+0, 0x1.25b087ded42a8p+1, 0x1.7ec038e79ced0p+1, 0x1.66bdf928c981ep+1,
+    0x1.120c421c4ab7ap+1, 0x1.2b3a56c20bcdap+1, 0x1.5aad755ea774ep+1, 0x1.2b6782dd10f41p+1,
+    0x1.28a206c2acc3dp+1, 0x1.2479decf6908ap+1, 0x1.65dadf6f512e2p+1, 0x1.9258859d6ac2ap+1,
+    0x1.263059a438815p+1, 0x1.83a89065cc3c4p+1, 0x1.2544b083fb028p+1, 0x1.57d9c1e827102p+1,
+    0x1.4ec7a680c8e8bp+1, 0x1.659ae7a2db929p+1, 0x1.4cd3144038e6bp+1, 0x1.048164b42def0p+1,
+    0x1.24c7b9d205fb2p+1, 0x1.6f0e31dae2476p+1, 0x1.7f6287e51c041p+1, 0x1.a15c69d595232p+1,
+    0x1.451d0749d47fep+1, 0x1.1d5de81bb711ep+1, 0x1.460ced466ccaap+1, 0x1.071bfcba3fdc7p+1,
+    0x1.40610aeb123c8p+1, 0x1.5dcc691eb84cdp+1, 0x1.4fc5d904e233ap+1, 0x1.721769e958155p+1,
+    0x1.11606f63b6130p+1, 0x1.62d2bf5c97a15p+1, 0x1.4be19dc524522p+1, 0x1.6d82c88239fbfp+1,
+    0x1.9a3cf92568df8p+1, 0x1.401eeb95da980p+1, 0x1.60dda20f1d5dcp+1, 0x1.9a9cbf130fef4p+1,
     0x1.48f5d279481f6p+1, 0x1.64a04535207aap+1};
 
 // ResNet-18, f64, batches of 2 16x16 images.
-inline constexpr double kResnet18Losses[] = {
-    0x1.101bc33083602p+1, 0x1.16fba51464190p+2, 0x1.ef9f57ebf6030p+1};
+inline constexpr double kResnet18Losses[] = {0x1.101bc33083602p+1, 0x1.16fba51464190p+2,
+                                             0x1.ef9f57ebf6030p+1};
 
 // ResNet-18, two 32x32 images, in f64.
 inline constexpr double kResnet18Loss = 0x1.0e35e64fb761ep+1;
@@ -224,4 +220,4 @@ inline constexpr GoldenGradient kResnet18Gradients[] = {
      {-0x1.b047b55463139p-1, -0x1.9404fefcbc5b4p-2, -0x1.60427c6344052p-1}},
 };
 
-} // namespace lathe::test
+}  // namespace lathe::test

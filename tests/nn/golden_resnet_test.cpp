@@ -138,8 +138,10 @@ TEST_CASE("ResNet-18: loss and every gradient of the first step, in f64 and in f
     for (int s = 0; s < 3; ++s) {
       CHECK_MESSAGE(std::fabs(products[s] - want.products[s]) <= 1e-9 * want.norm, want.name);
     }
-    // f32: an activation that rounding moves across zero switches its gradient on or off, and one such switch changes a
-    // gradient's norm by about 1e-3. Two images are few enough that none is so close to zero: the rest is rounding.
-    CHECK_MESSAGE(std::sqrt(error) <= 1e-4 * want.norm, want.name, ": ", std::sqrt(error) / want.norm);
+    // f32: an activation that rounding moves across zero switches its gradient on or off, and one
+    // such switch changes a gradient's norm by about 1e-3. Two images are few enough that none is
+    // so close to zero: the rest is rounding.
+    CHECK_MESSAGE(std::sqrt(error) <= 1e-4 * want.norm, want.name, ": ",
+                  std::sqrt(error) / want.norm);
   }
 }

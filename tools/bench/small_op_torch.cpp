@@ -1,4 +1,5 @@
-// The same as small_op_lathe.cpp in LibTorch, for comparison: not part of any build. Built and run by compare_small_op.py.
+// The same as small_op_lathe.cpp in LibTorch, for comparison: not part of any build. Built and run
+// by compare_small_op.py.
 #include <torch/torch.h>
 
 #include <chrono>
@@ -12,7 +13,8 @@ int main() {
   for (int window = 0; window < 5; ++window) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < kCalls; ++i) torch::Tensor c = a + b;
-    const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
+    const std::chrono::duration<double, std::nano> elapsed =
+        std::chrono::steady_clock::now() - start;
     std::printf("%.1f\n", elapsed.count() / kCalls);
   }
 }
