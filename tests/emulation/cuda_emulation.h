@@ -118,5 +118,11 @@ T atomicAdd(T* address, T value) {
   }
 }
 
+inline unsigned atomicCAS(unsigned* address, unsigned expected, unsigned desired) {
+  __atomic_compare_exchange_n(address, &expected, desired, false, __ATOMIC_RELAXED,
+                              __ATOMIC_RELAXED);
+  return expected;
+}
+
 enum cudaError_t { cudaSuccess = 0 };
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }

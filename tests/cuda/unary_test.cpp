@@ -2,8 +2,8 @@
 // strided.
 #include <doctest/doctest.h>
 
-#include "../ops/compare.h"
 #include "lathe/ops/unary.h"
+#include "on_device.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -11,10 +11,11 @@ using namespace lathe::test;
 namespace {
 void compare(UnaryOp op, const Tensor& x, UnaryParams params) {
   const DType dtype = op >= UnaryOp::kIsNan ? kBool : x.dtype();
-  const Tensor want = empty_like(x, dtype), got = empty_like(x, dtype);
+  const Tensor want = empty_like(x, dtype), device_x = on_device(x);
+  const Tensor got = empty_like(device_x, dtype);
   cpu::unary(op, want, x, params);
-  cuda::unary(op, got, x, params);
-  const std::string text = difference(got, want, 0);  // one formula: equal to the last bit
+  cuda::unary(op, got, device_x, params);
+  const std::string text = difference(on_host(got), want, 0);  // one formula: equal to the last bit
   CHECK_MESSAGE(text.empty(), "op ", static_cast<int>(op), " ", concat(x), ": ", text);
 }
 }  // namespace
