@@ -145,8 +145,9 @@ class Pool {
     while (std::ssize(workers_) < threads() - 1) {
       try {
         workers_.emplace_back([this] { worker(); });
-      } catch (const std::system_error&) {
-        return;  // the system has no more threads for us: go on with those that run
+      } catch (const std::exception&) {
+        return;  // no more threads or memory for us (system_error, bad_alloc): those that run will
+                 // do
       }
     }
   }

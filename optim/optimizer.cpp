@@ -135,8 +135,18 @@ void Optimizer::set_lr(size_t group, double lr) {
   groups_[group].hyper = std::move(hyper);
 }
 
-void Optimizer::set_lr(double lr) {
-  for (size_t g = 0; g < groups_.size(); ++g) set_lr(g, lr);
+void Optimizer::set_lr(double lr) { set_lrs(std::vector<double>(groups_.size(), lr)); }
+
+void Optimizer::set_lrs(const std::vector<double>& rates) {
+  LATHE_CHECK(ValueError, rates.size() == groups_.size(), name_, ": ", rates.size(),
+              " learning rates for ", groups_.size(), " groups");
+  std::vector<HyperParameters> hypers;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    hypers.push_back(groups_[g].hyper);
+    hypers.back().front().value = rates[g];
+    check(hypers.back());
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) groups_[g].hyper = std::move(hypers[g]);
 }
 
 void Optimizer::zero_grad(ZeroGradOptions options) const {

@@ -47,6 +47,9 @@ class LATHE_API Optimizer {
   /// one.
   void set_lr(size_t group, double lr);
   void set_lr(double lr);
+  /// One learning rate per group. All or none.   throws: ValueError as above, or for another number
+  /// of rates.
+  void set_lrs(const std::vector<double>& rates);
   /// The learning rate that the group was made with: what schedulers start from.
   double initial_lr(size_t group = 0) const;
   /// A hyper-parameter by its option's name, "momentum"; flags are 0 or 1.   throws: ValueError for
@@ -89,7 +92,8 @@ class LATHE_API Optimizer {
   virtual void check(const HyperParameters& hyper) const = 0;
   /// Does this update need buffer number `buffer`?
   virtual bool needs_buffer(size_t buffer, const HyperParameters& hyper) const = 0;
-  /// Updates all items (of one device).
+  /// Updates all items (of one device). Can no longer fail: step() has checked everything, and an
+  /// update allocates nothing.
   virtual void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const = 0;
 
   /// throws: ValueError "<optimiser>: <name> must be …, got …".

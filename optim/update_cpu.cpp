@@ -3,7 +3,6 @@
 // changes nothing.
 #include <algorithm>
 #include <type_traits>
-#include <vector>
 
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
@@ -36,21 +35,23 @@ struct Arrays {
   }
 };
 
-/// Calls update(item, arrays, n) for stretches of n elements that cover all items.
+/// Calls update(item, arrays, n) for stretches of n elements that cover all items. Allocates
+/// nothing: see Optimizer::update.
 template <class Update>
 void for_all(std::span<const UpdateItem> items, const char* op, Update&& update) {
-  std::vector<int64_t> ends;  // of each item in the long array
   int64_t total = 0;
-  for (const UpdateItem& item : items) ends.push_back(total += item.n);
+  for (const UpdateItem& item : items) total += item.n;
   parallel_for(total, kParallelGrain, [&](int64_t begin, int64_t end) {
-    auto i = static_cast<size_t>(std::ranges::upper_bound(ends, begin) - ends.begin());
-    for (; begin < end; ++i) {
-      const UpdateItem& item = items[i];
-      const int64_t start = ends[i] - item.n, stop = std::min(end, ends[i]);
-      visit_float(item.dtype, op, [&](auto tag) {
-        update(item, Arrays<typename decltype(tag)::type>(item, begin - start), stop - begin);
-      });
-      begin = stop;
+    int64_t start = 0;  // of the item in the long array
+    for (const UpdateItem& item : items) {
+      if (start >= end) return;
+      const int64_t first = std::max(begin, start), stop = std::min(end, start + item.n);
+      if (first < stop) {
+        visit_float(item.dtype, op, [&](auto tag) {
+          update(item, Arrays<typename decltype(tag)::type>(item, first - start), stop - first);
+        });
+      }
+      start += item.n;
     }
   });
 }
