@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 
 namespace lathe::optim {
@@ -21,18 +22,23 @@ void check_factor(const char* schedule, const char* name, double value) {
 }  // namespace
 
 void LRScheduler::start() {
-  last_epoch_ = 0;
+  std::vector<double> rates;
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
     const double initial = optimizer_.initial_lr(g);
-    optimizer_.set_lr(g, lr_at(0, initial, initial));
+    rates.push_back(lr_at(0, initial, initial));
   }
+  optimizer_.set_lrs(rates);
+  last_epoch_ = 0;
 }
 
 void LRScheduler::step() {
-  ++last_epoch_;
+  const int64_t next = last_epoch_ + 1;
+  std::vector<double> rates;
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
-    optimizer_.set_lr(g, lr_at(last_epoch_, optimizer_.lr(g), optimizer_.initial_lr(g)));
+    rates.push_back(lr_at(next, optimizer_.lr(g), optimizer_.initial_lr(g)));
   }
+  optimizer_.set_lrs(rates);
+  last_epoch_ = next;
 }
 
 StateDict LRScheduler::state_dict() const {
@@ -56,8 +62,8 @@ void LRScheduler::load_state_dict(const StateDict& state) {
     rates.push_back(state.number<double>(concat("group.", g, ".lr")));
     check_factor("scheduler", "lr", rates.back());
   }
+  optimizer_.set_lrs(rates);
   last_epoch_ = epoch;
-  for (size_t g = 0; g < groups; ++g) optimizer_.set_lr(g, rates[g]);
 }
 
 StepLR::StepLR(Optimizer& optimizer, const StepLROptions& options)
@@ -75,8 +81,9 @@ double StepLR::lr_at(int64_t epoch, double before, double initial) const {
 MultiStepLR::MultiStepLR(Optimizer& optimizer, MultiStepLROptions options)
     : LRScheduler(optimizer), options_(std::move(options)) {
   for (const int64_t m : options_.milestones) check_count("MultiStepLR", "a milestone", m);
-  LATHE_CHECK(ValueError, std::ranges::is_sorted(options_.milestones),
-              "MultiStepLR: the milestones must ascend, got ", Dims(options_.milestones));
+  const auto descent = std::ranges::adjacent_find(options_.milestones, std::greater<>());
+  LATHE_CHECK(ValueError, descent == options_.milestones.end(),
+              "MultiStepLR: the milestones must ascend, got ", *(descent + 1), " after ", *descent);
   check_factor("MultiStepLR", "gamma", options_.gamma);
   start();
 }

@@ -19,7 +19,9 @@ class LATHE_API LRScheduler {
   LRScheduler(const LRScheduler&) = delete;
   LRScheduler& operator=(const LRScheduler&) = delete;
 
-  /// Begins the next epoch: sets each group's learning rate.
+  /// Begins the next epoch: sets each group's learning rate.   throws: ValueError for a rate that
+  /// is negative or not finite (of LambdaLR's function, say); the epoch and all rates are then as
+  /// before.
   void step();
 
   /// The epoch whose learning rates are set; 0 at first.
