@@ -1,0 +1,150 @@
+// Reductions inside a kernel: of the lanes of a warp, of the threads of a block, of the columns of
+// a block. For .cu files only.
+//
+// `combine(a, b)` gives the reduction of both: associative and commutative but for rounding; it
+// needs no neutral element. The order of the combinations is fixed, so the same values give the
+// same bits every time. T is any trivial type; blocks are one-dimensional, their size a multiple of
+// 32, and all their threads (of a warp: all its lanes) must make the call.
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/core/launch.h"
+
+namespace lathe::cuda {
+
+inline constexpr unsigned kWarpSize = 32;
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+inline constexpr unsigned kMostWarps = 1024 / kWarpSize;
+
+/// The combination that a simple reduction of reduce_math.h makes: Step<Sum<float>> adds.
+template <class Op>
+struct Step {
+  using Value = typename Op::Value;
+  __device__ Value operator()(Value a, Value b) const {
+    Op::step(a, b);
+    return a;
+  }
+};
+
+/// The combination of partial results that have a member join: Moments, ScaledSum.
+struct Join {
+  template <class T>
+  __device__ T operator()(T a, const T& b) const {
+    a.join(b);
+    return a;
+  }
+};
+
+namespace block_reduce_detail {
+
+/// `move` applied to each word of `value`: shuffles carry 4 or 8 bytes.
+template <class T, class Move>
+__device__ T each_word(const T& value, Move move) {
+  if constexpr (sizeof(T) % sizeof(uint64_t) == 0) {
+    unsigned long long words[sizeof(T) / sizeof(uint64_t)];
+    __builtin_memcpy(words, &value, sizeof(T));
+    for (unsigned long long& word : words) word = move(word);
+    T result;
+    __builtin_memcpy(&result, words, sizeof(T));
+    return result;
+  } else {
+    unsigned words[(sizeof(T) + 3) / 4] = {};
+    __builtin_memcpy(words, &value, sizeof(T));
+    for (unsigned& word : words) word = move(word);
+    T result;
+    __builtin_memcpy(&result, words, sizeof(T));
+    return result;
+  }
+}
+
+}  // namespace block_reduce_detail
+
+/// The value of the lane `delta` above; of no use in the topmost lanes.
+template <class T>
+__device__ T shuffle_down(const T& value, unsigned delta) {
+  return block_reduce_detail::each_word(
+      value, [delta](auto word) { return __shfl_down_sync(kAllLanes, word, delta); });
+}
+
+/// The value of lane `source`, to all lanes.
+template <class T>
+__device__ T shuffle(const T& value, unsigned source) {
+  return block_reduce_detail::each_word(value, [source](auto word) {
+    return __shfl_sync(kAllLanes, word, static_cast<int>(source));
+  });
+}
+
+/// Reduces each group of `lanes` adjacent lanes (a power of two, at most a warp) to its first lane.
+template <class T, class Combine>
+__device__ T warp_reduce(T value, Combine combine, unsigned lanes = kWarpSize) {
+  for (unsigned step = lanes / 2; step > 0; step /= 2) {
+    value = combine(value, shuffle_down(value, step));
+  }
+  return value;
+}
+
+/// The same to all lanes of the group.
+template <class T, class Combine>
+__device__ T warp_reduce_all(T value, Combine combine, unsigned lanes = kWarpSize) {
+  return shuffle(warp_reduce(value, combine, lanes), threadIdx.x % kWarpSize / lanes * lanes);
+}
+
+/// Reduces the block to thread 0: warps by shuffles, their results by the first warp.
+template <class T, class Combine>
+__device__ T block_reduce(T value, Combine combine) {
+  __shared__ T parts[kMostWarps];
+  const unsigned lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
+  const unsigned warps = blockDim.x / kWarpSize;
+  value = warp_reduce(value, combine);
+  __syncthreads();  // whoever read `parts` in an earlier call is done
+  if (lane == 0) parts[warp] = value;
+  __syncthreads();
+  if (warp > 0) return value;
+  value = parts[lane < warps ? lane : 0];
+  for (unsigned step = kMostWarps / 2; step > 0; step /= 2) {
+    const T other = shuffle_down(value, step);
+    if (lane + step < warps) value = combine(value, other);
+  }
+  return value;
+}
+
+/// The same to all threads.
+template <class T, class Combine>
+__device__ T block_reduce_all(T value, Combine combine) {
+  __shared__ T total;
+  value = block_reduce(value, combine);  // its barriers also end the reading of an earlier `total`
+  if (threadIdx.x == 0) total = value;
+  __syncthreads();
+  return total;
+}
+
+/// The block as a matrix with `width` columns, thread t in column t % width: each column's values
+/// reduced, to its thread t < width. kThreads = blockDim.x and width are powers of two.
+template <unsigned kThreads, class T, class Combine>
+__device__ T block_reduce_columns(T value, Combine combine, unsigned width) {
+  __shared__ T parts[kThreads];
+  const unsigned t = threadIdx.x;
+  __syncthreads();  // whoever read `parts` in an earlier call is done
+  parts[t] = value;
+  for (unsigned half = kThreads / 2; half >= width; half /= 2) {
+    __syncthreads();
+    if (t < half) {
+      value = combine(value, parts[t + half]);
+      parts[t] = value;
+    }
+  }
+  return value;
+}
+
+/// The same to all threads of each column.
+template <unsigned kThreads, class T, class Combine>
+__device__ T block_reduce_columns_all(T value, Combine combine, unsigned width) {
+  __shared__ T totals[kThreads];
+  value = block_reduce_columns<kThreads>(value, combine, width);
+  if (threadIdx.x < width) totals[threadIdx.x] = value;
+  __syncthreads();
+  return totals[threadIdx.x % width];
+}
+
+}  // namespace lathe::cuda
