@@ -173,12 +173,15 @@ Tensor softplus(const Tensor& x, const SoftplusOptions& options) {
 Tensor clamp(const Tensor& x_in, const ClampOptions& options) {
   LATHE_CHECK(ValueError, options.low || options.high, "clamp: neither end is given (x: ", x_in,
               ")");
-  constexpr double kOpen = std::numeric_limits<double>::infinity();
-  const double low = options.low ? options.low->to<double>() : -kOpen;
-  const double high = options.high ? options.high->to<double>() : kOpen;
   const bool floating_ends =
       (options.low && options.low->is_floating()) || (options.high && options.high->is_floating());
   const Tensor x = floating_ends ? floating(x_in) : x_in;
+  // An absent end is the last number of x's kind. Integers stay integers: a double would not hold
+  // all of them.
+  constexpr double kOpen = std::numeric_limits<double>::infinity();
+  const bool real = is_floating(x.dtype());
+  const Scalar low = options.low.value_or(real ? Scalar(-kOpen) : Scalar(INT64_MIN));
+  const Scalar high = options.high.value_or(real ? Scalar(kOpen) : Scalar(INT64_MAX));
   const auto gradient = [low, high](const Tensor& dy, const Tensor& v) {
     return mul(dy, mask(logical_and(ge(v, low), le(v, high)), dy));
   };

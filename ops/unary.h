@@ -45,8 +45,9 @@ enum class UnaryOp : uint8_t {
 };
 
 struct UnaryParams {
-  double a = 0,
-         b = 0;  // clamp: low, high; leaky_relu: slope; elu: alpha; softplus: beta, threshold
+  // clamp: low, high, integers for an integer x; leaky_relu: slope; elu: alpha; softplus: beta,
+  // threshold
+  Scalar a = 0.0, b = 0.0;
 };
 
 // clang-format off
@@ -97,8 +98,8 @@ LATHE_API Tensor softplus(const Tensor& x, const SoftplusOptions& options = {});
 struct ClampOptions {
   std::optional<Scalar> low = {}, high = {};  // an absent end is open
 };
-/// min(max(x, low), high); NaN stays. The gradient passes in the closed interval.   grad: x
-/// (twice). throws: ValueError if both ends are absent.
+/// min(max(x, low), high); NaN stays; integers exactly. The gradient passes in the closed
+/// interval.   grad: x (twice). throws: ValueError if both ends are absent.
 LATHE_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 LATHE_API Tensor clamp(const Tensor& x, Scalar low, Scalar high);
 

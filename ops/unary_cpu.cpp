@@ -98,12 +98,12 @@ void unary(UnaryOp op, const Tensor& out, const Tensor& x, UnaryParams p) {
     case UnaryOp::kSilu: return float_op("silu", out, x, math::Silu{});
     case UnaryOp::kLeakyRelu:
       return float_op_with("leaky_relu", out, x,
-                           [&]<class C>(C) { return math::LeakyRelu<C>{C(p.a)}; });
+                           [&]<class C>(C) { return math::LeakyRelu<C>{p.a.to<C>()}; });
     case UnaryOp::kElu:
-      return float_op_with("elu", out, x, [&]<class C>(C) { return math::Elu<C>{C(p.a)}; });
+      return float_op_with("elu", out, x, [&]<class C>(C) { return math::Elu<C>{p.a.to<C>()}; });
     case UnaryOp::kSoftplus:
       return float_op_with("softplus", out, x, [&]<class C>(C) {
-        return math::Softplus<C>{C(p.a), C(p.b)};
+        return math::Softplus<C>{p.a.to<C>(), p.b.to<C>()};
       });
     case UnaryOp::kIsNan: return test_op("isnan", out, x, math::IsNan{});
     case UnaryOp::kIsInf: return test_op("isinf", out, x, math::IsInf{});

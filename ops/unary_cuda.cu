@@ -144,12 +144,13 @@ void unary(UnaryOp op, const Tensor& out, const Tensor& x, UnaryParams p) {
     case UnaryOp::kGeluTanh: return float_op("gelu", out, x, Always<math::GeluTanh>{});
     case UnaryOp::kSilu: return float_op("silu", out, x, Always<math::Silu>{});
     case UnaryOp::kLeakyRelu:
-      return float_op("leaky_relu", out, x, [&]<class C>(C) { return math::LeakyRelu<C>{C(p.a)}; });
+      return float_op("leaky_relu", out, x,
+                      [&]<class C>(C) { return math::LeakyRelu<C>{p.a.to<C>()}; });
     case UnaryOp::kElu:
-      return float_op("elu", out, x, [&]<class C>(C) { return math::Elu<C>{C(p.a)}; });
+      return float_op("elu", out, x, [&]<class C>(C) { return math::Elu<C>{p.a.to<C>()}; });
     case UnaryOp::kSoftplus:
       return float_op("softplus", out, x, [&]<class C>(C) {
-        return math::Softplus<C>{C(p.a), C(p.b)};
+        return math::Softplus<C>{p.a.to<C>(), p.b.to<C>()};
       });
     case UnaryOp::kIsNan: return test_op("isnan", out, x, math::IsNan{});
     case UnaryOp::kIsInf: return test_op("isinf", out, x, math::IsInf{});

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "lathe/core/config.h"
+#include "lathe/core/scalar.h"
 #include "lathe/ops/binary_math.h"
 
 namespace lathe::math {
@@ -60,14 +61,17 @@ struct GeluTanh   { template <class T> LATHE_HD T operator()(T x) const {
 
 /// An end of clamp's interval in C; beyond C's range it is C's own end.
 template <class C>
-C clamp_end(double value) {
+C clamp_end(Scalar end) {
   if constexpr (std::is_floating_point_v<C>) {
-    return static_cast<C>(value);
+    return end.to<C>();
   } else {
     using Limits = std::numeric_limits<C>;
-    if (value <= static_cast<double>(Limits::min())) return Limits::min();
-    if (value >= static_cast<double>(Limits::max())) return Limits::max();
-    return static_cast<C>(value);
+    const auto limited = [](auto value) {
+      if (value <= static_cast<decltype(value)>(Limits::min())) return Limits::min();
+      if (value >= static_cast<decltype(value)>(Limits::max())) return Limits::max();
+      return static_cast<C>(value);
+    };
+    return end.is_floating() ? limited(end.to<double>()) : limited(end.to<int64_t>());
   }
 }
 

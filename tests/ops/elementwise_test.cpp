@@ -113,6 +113,20 @@ TEST_CASE("unary ops: integers keep their dtype or become the default one") {
   CHECK_THROWS_AS(clamp(i, {}), ValueError);
 }
 
+TEST_CASE("clamp: integers keep all their digits") {
+  constexpr int64_t k = int64_t{1} << 53;  // a double has no number between this and k + 2
+  const Tensor x = tensor<int64_t>({INT64_MIN, -k - 1, 0, k + 1, INT64_MAX});
+  using Values = std::vector<int64_t>;
+  CHECK(clamp(x, {.low = -k - 1}).to_vector<int64_t>() ==
+        Values{-k - 1, -k - 1, 0, k + 1, INT64_MAX});
+  CHECK(clamp(x, {.high = k + 1}).to_vector<int64_t>() ==
+        Values{INT64_MIN, -k - 1, 0, k + 1, k + 1});
+  CHECK(clamp(x, INT64_MAX - 1, INT64_MAX).to_vector<int64_t>() ==
+        Values{INT64_MAX - 1, INT64_MAX - 1, INT64_MAX - 1, INT64_MAX - 1, INT64_MAX});
+  CHECK(clamp(tensor<uint8_t>({0, 7, 255}), -1, 300).to_vector<int>() ==
+        std::vector<int>{0, 7, 255});
+}
+
 TEST_CASE("unary ops: subgradients at the kinks") {
   const auto slope = [](auto f, double at) {
     const Tensor x = tensor(at).requires_grad_();
