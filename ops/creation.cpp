@@ -3,6 +3,7 @@
 #include "lathe/ops/creation.h"
 
 #include <cmath>
+#include <utility>
 
 #include "lathe/core/copy.h"
 
@@ -18,13 +19,37 @@ Tensor filled(Tensor t, Scalar value, bool requires_grad = false) {
 
 DType natural_dtype(Scalar value) { return value.is_floating() ? default_dtype() : value.dtype(); }
 
-/// `count` values of f64 or i64, moved to the wanted dtype and device.
-template <class T>
-Tensor from_host(const std::vector<T>& values, const TensorOptions& options, DType natural) {
-  TensorOptions complete = options;
-  complete.dtype = options.dtype.value_or(natural);
-  return detail::from_values(values.data(), values.size(), dtype_of<T>,
-                             {static_cast<int64_t>(values.size())}, complete);
+/// Values made one by one as T (f64 or i64), in the wanted dtype and on the wanted device. Their
+/// memory is a tensor's, so that too many of them are a typed error before the first is made.
+template <class T, class Make>
+Tensor generated(int64_t count, const TensorOptions& options, DType natural, Make make) {
+  const DType dtype = options.dtype.value_or(natural);
+  const bool in_place = dtype == dtype_of<T> && options.device.is_cpu();
+  const Tensor out = empty({count}, {.dtype = dtype, .device = options.device});
+  const Tensor values = in_place ? out : empty({count}, {.dtype = dtype_of<T>});
+  T* to = values.data<T>();
+  for (int64_t i = 0; i < count; ++i) to[i] = make(i);
+  if (!in_place) copy_values(out, values);
+  if (options.requires_grad) out.requires_grad_();
+  return out;
+}
+
+/// The integers from `first` on, below (above, for a negative step) `last`: exact over all of i64.
+Tensor integer_range(int64_t first, int64_t last, int64_t step, const TensorOptions& options) {
+  LATHE_CHECK(ValueError, step != 0, "arange: step must not be 0");
+  LATHE_CHECK(ValueError, step > 0 ? first <= last : first >= last, "arange: step ", step,
+              " leads from ", first, " away from ", last);
+  // Distances need all 64 bits; unsigned differences and products wrap to the right value.
+  const auto start = static_cast<uint64_t>(first), by = static_cast<uint64_t>(step);
+  const uint64_t distance =
+      step > 0 ? static_cast<uint64_t>(last) - start : start - static_cast<uint64_t>(last);
+  const uint64_t stride = step > 0 ? by : 0 - by;
+  const uint64_t count = distance / stride + (distance % stride != 0 ? 1 : 0);
+  LATHE_CHECK(ShapeError, std::in_range<int64_t>(count), "arange: ", count,
+              " elements are too many");
+  return generated<int64_t>(static_cast<int64_t>(count), options, kI64, [=](int64_t i) {
+    return static_cast<int64_t>(start + static_cast<uint64_t>(i) * by);
+  });
 }
 
 }  // namespace
@@ -47,41 +72,32 @@ Tensor full_like(const Tensor& like, Scalar value) { return filled(empty_like(li
 Tensor arange(Scalar stop, const TensorOptions& options) { return arange(0, stop, 1, options); }
 
 Tensor arange(Scalar start, Scalar stop, Scalar step, const TensorOptions& options) {
+  if (!start.is_floating() && !stop.is_floating() && !step.is_floating()) {
+    return integer_range(start.to<int64_t>(), stop.to<int64_t>(), step.to<int64_t>(), options);
+  }
   const double first = start.to<double>(), last = stop.to<double>(), by = step.to<double>();
   LATHE_CHECK(ValueError,
               std::isfinite(first) && std::isfinite(last) && std::isfinite(by) && by != 0,
               "arange: start ", start, ", stop ", stop, " and step ", step,
               " must be finite, and step not 0");
-  LATHE_CHECK(ValueError, (last - first) * by >= 0, "arange: step ", step, " leads from ", start,
-              " away from ", stop);
-  const double steps = std::ceil((last - first) / by);
-  LATHE_CHECK(ShapeError, steps < 9e15, "arange: ", steps, " elements are too many");
-  const auto count = static_cast<int64_t>(steps);
-  if (!start.is_floating() && !stop.is_floating() && !step.is_floating()) {
-    std::vector<int64_t> values(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) {
-      values[static_cast<size_t>(i)] = start.to<int64_t>() + i * step.to<int64_t>();
-    }
-    return from_host(values, options, kI64);
-  }
-  std::vector<double> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) {
-    values[static_cast<size_t>(i)] = first + static_cast<double>(i) * by;
-  }
-  return from_host(values, options, default_dtype());
+  LATHE_CHECK(ValueError, by > 0 ? first <= last : first >= last, "arange: step ", step,
+              " leads from ", start, " away from ", stop);
+  const double count = std::ceil((last - first) / by);
+  LATHE_CHECK(ShapeError, count < 0x1p63, "arange: ", count, " elements are too many");
+  return generated<double>(static_cast<int64_t>(count), options, default_dtype(),
+                           [=](int64_t i) { return first + static_cast<double>(i) * by; });
 }
 
 Tensor linspace(double start, double stop, int64_t count, const TensorOptions& options) {
   LATHE_CHECK(ValueError, count >= 0, "linspace: count must not be negative, got ", count);
-  std::vector<double> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) {
+  LATHE_CHECK(ValueError, std::isfinite(stop - start), "linspace: start ", start, ", stop ", stop,
+              " and their difference must be finite");
+  const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
+  return generated<double>(count, options, default_dtype(), [=](int64_t i) {
     // From the nearer end, so that both ends are exact.
-    const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
-    values[static_cast<size_t>(i)] = i < count / 2 + count % 2
-                                         ? start + step * static_cast<double>(i)
-                                         : stop - step * static_cast<double>(count - 1 - i);
-  }
-  return from_host(values, options, default_dtype());
+    return i < count / 2 + count % 2 ? start + step * static_cast<double>(i)
+                                     : stop - step * static_cast<double>(count - 1 - i);
+  });
 }
 
 Tensor eye(int64_t rows, const TensorOptions& options) { return eye(rows, rows, options); }

@@ -21,14 +21,14 @@ LATHE_API Tensor ones_like(const Tensor& like);
 LATHE_API Tensor full_like(const Tensor& like, Scalar value);
 
 /// 0, 1, … below `stop`; or start, start + step, … below (above, for a negative step) stop.
-/// dtype: i64 for integers, else the default dtype.   throws: ValueError if step is 0 or points
-/// away.
+/// dtype: i64 for integers, else the default dtype.   throws: ValueError if step is 0, points away
+/// or an argument is not finite; ShapeError for more elements than a tensor can have.
 LATHE_API Tensor arange(Scalar stop, const TensorOptions& options = {});
 LATHE_API Tensor arange(Scalar start, Scalar stop, Scalar step = 1,
                         const TensorOptions& options = {});
 
 /// `count` numbers evenly from start to stop, both included.   throws: ValueError for a negative
-/// count.
+/// count, or if start, stop or their difference is not finite.
 LATHE_API Tensor linspace(double start, double stop, int64_t count,
                           const TensorOptions& options = {});
 

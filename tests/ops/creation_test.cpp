@@ -1,7 +1,10 @@
 // New tensors: values, dtypes, layouts, errors.
 #include "lathe/ops/creation.h"
 
+#include <limits>
+
 #include "compare.h"
+#include "lathe/core/host_allocator.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -23,6 +26,44 @@ TEST_CASE("creation: values, dtypes and errors") {
   CHECK_THROWS_AS(zeros({int64_t{1} << 40, int64_t{1} << 40}), ShapeError);
   CHECK_THROWS_AS(zeros({1, 1, 1, 1, 1, 1, 1, 1, 1}), ShapeError);
   CHECK_THROWS_AS(zeros({2}, {.device = "cuda:0"}), NoCudaError);
+}
+
+TEST_CASE("arange: integers are exact over all of i64") {
+  constexpr int64_t kTwo53 = int64_t{1} << 53;
+  CHECK(arange(kTwo53, kTwo53 + 3).to_vector<int64_t>() ==
+        std::vector<int64_t>{kTwo53, kTwo53 + 1, kTwo53 + 2});
+  CHECK(arange(INT64_MAX - 3, INT64_MAX, 2).to_vector<int64_t>() ==
+        std::vector<int64_t>{INT64_MAX - 3, INT64_MAX - 1});
+  CHECK(arange(INT64_MIN, INT64_MAX, int64_t{1} << 62).to_vector<int64_t>() ==
+        std::vector<int64_t>{INT64_MIN, -(int64_t{1} << 62), 0, int64_t{1} << 62});
+  CHECK(arange(INT64_MAX, INT64_MIN, INT64_MIN).to_vector<int64_t>() ==
+        std::vector<int64_t>{INT64_MAX, -1});
+  CHECK(arange(5, 0, -2, {.dtype = kF32}).to_vector<float>() == std::vector<float>{5, 3, 1});
+}
+
+TEST_CASE("arange, linspace: too many numbers, and those that are none, are typed errors") {
+  const auto refused = [](auto f) {  // with all memory as it was before
+    const size_t before = host_allocator().stats().allocated_bytes;
+    try {
+      f();
+    } catch (const ShapeError&) {
+      return host_allocator().stats().allocated_bytes == before;
+    } catch (const OutOfMemoryError&) {
+      return host_allocator().stats().allocated_bytes == before;
+    }
+    return false;
+  };
+  CHECK(refused([] { arange(INT64_MIN, INT64_MAX); }));
+  CHECK(refused([] { arange(int64_t{1} << 55); }));
+  CHECK(refused([] { arange(0.0, 1e300, 1.0); }));
+  CHECK(refused([] { arange(-1.7e308, 1.7e308, 1.0); }));
+  CHECK(refused([] { arange(0.0, 1e17, 1.0); }));
+  CHECK(refused([] { linspace(0, 1, INT64_MAX); }));
+  CHECK(refused([] { linspace(0, 1, int64_t{1} << 55); }));
+  CHECK_THROWS_AS(arange(0.0, 1e-200, -1e-200), ValueError);  // the product of the two is 0
+  CHECK_THROWS_AS(arange(0.0, std::numeric_limits<double>::infinity(), 1.0), ValueError);
+  CHECK_THROWS_AS(linspace(0, std::nan(""), 3), ValueError);
+  CHECK_THROWS_AS(linspace(-1.7e308, 1.7e308, 3), ValueError);
 }
 
 TEST_CASE("creation: _like forms have the other tensor's shape, dtype and stride order") {
