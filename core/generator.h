@@ -10,10 +10,11 @@
 
 namespace lathe {
 
-/// Hands out blocks of Philox counters. Value i of a random call is lane i % 4 of
-/// philox4x32_10(block.seed, block.offset + i / 4, 0), so a sequence of calls is reproducible
-/// whatever the thread count. Thread-safe; calls from several threads take their blocks in the
-/// order in which they arrive.
+/// Hands out blocks of Philox counters. Word i of a random call is lane i % 4 of
+/// philox4x32_10(block.seed, block.offset + i / 4, 0), and value i is made of word i (a wide random
+/// integer of words 2i and 2i + 1), so a sequence of calls is reproducible whatever the thread
+/// count. Thread-safe; calls from several threads take their blocks in the order in which they
+/// arrive.
 class LATHE_API Generator {
  public:
   explicit Generator(uint64_t seed) : state_{seed, 0} {}
@@ -30,9 +31,9 @@ class LATHE_API Generator {
   /// Takes the next `counters` counters, that is 4 * counters words of 32 bits. 0 takes none.
   Block reserve(uint64_t counters);
 
-  /// The counters that `values` values of one word each need.
-  static constexpr uint64_t counters_for(int64_t values) {
-    return (static_cast<uint64_t>(values) + 3) / 4;
+  /// The counters that hold `words` words.
+  static constexpr uint64_t counters_for(int64_t words) {
+    return (static_cast<uint64_t>(words) + 3) / 4;
   }
 
   uint64_t seed() const;

@@ -1,5 +1,5 @@
 // Philox 4x32-10, the counter-based generator behind every random number, and what is made of its
-// bits. One text for host and device. Value i of a random call is a function of (seed, offset + i /
+// bits. One text for host and device. Word i of a random call is a function of (seed, offset + i /
 // 4, lane i % 4) alone, so nothing random depends on threads; core/generator.h hands out the
 // offsets. ref: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once

@@ -10,14 +10,16 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/random_math.h"
 
 namespace lathe {
 
 namespace {
 
-Generator::Block reserve(Generator* generator, Device device, int64_t values) {
+/// The counters for `words` words of 32 bits.
+Generator::Block reserve(Generator* generator, Device device, int64_t words) {
   Generator& source = generator != nullptr ? *generator : default_generator(device);
-  return source.reserve(Generator::counters_for(values));
+  return source.reserve(Generator::counters_for(words));
 }
 
 Tensor empty_floating(const char* op, const Shape& shape, const TensorOptions& options) {
@@ -59,8 +61,9 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
   TensorOptions complete = options;
   complete.dtype = options.dtype.value_or(kI64);
   const Tensor out = empty(shape, complete);
-  const Generator::Block block = reserve(generator, out.device(), out.numel());
   const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  const int64_t words_each = math::is_wide_span(span) ? 2 : 1;
+  const Generator::Block block = reserve(generator, out.device(), words_each * out.numel());
   LATHE_DISPATCH(out.device(), fill_integers(out, low, span, block));
   return out;
 }

@@ -16,7 +16,8 @@ LATHE_API Tensor rand(const Shape& shape, const TensorOptions& options = {},
 /// Normal with mean 0 and variance 1, by Box-Muller: never infinite.
 LATHE_API Tensor randn(const Shape& shape, const TensorOptions& options = {},
                        Generator* generator = nullptr);
-/// Integers in [low, high); i64 unless a dtype is set.   throws: ValueError unless low < high.
+/// Integers in [low, high); i64 unless a dtype is set. Up to a span of 2^32 - 1 each is made of 32
+/// random bits, beyond that of 64.   throws: ValueError unless low < high.
 LATHE_API Tensor randint(int64_t low, int64_t high, const Shape& shape,
                          const TensorOptions& options = {}, Generator* generator = nullptr);
 /// The numbers 0 … n-1 in random order; i64.
@@ -37,7 +38,8 @@ namespace cpu {
 /// out[i] = low + (high - low) * uniform(i), in row-major order of the elements.
 void fill_uniform(const Tensor& out, double low, double high, Generator::Block block);
 void fill_normal(const Tensor& out, double mean, double std, Generator::Block block);
-/// out[i] in [low, low + span).
+/// out[i] in [low, low + span). The block holds two words per element where
+/// math::is_wide_span(span) (ops/random_math.h), else one.
 void fill_integers(const Tensor& out, int64_t low, uint64_t span, Generator::Block block);
 }  // namespace cpu
 namespace cuda {

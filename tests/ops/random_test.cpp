@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compare.h"
+#include "lathe/core/philox.h"
 #include "lathe/ops/reduce.h"
 
 using namespace lathe;
@@ -31,6 +32,23 @@ TEST_CASE("random: a function of the seed, in range, with the right moments") {
   CHECK_THROWS_AS(rand({2}, {.dtype = kI32}), DTypeError);
   CHECK_THROWS_AS(bernoulli(tensor({1.5})), ValueError);
   CHECK(bernoulli(tensor({0.0, 1.0})).to_vector<int>() == std::vector<int>{0, 1});
+}
+
+TEST_CASE("randint: narrow spans take one word each, wide ones two that no other value shares") {
+  const auto word = [](uint64_t i) { return uint64_t{philox4x32_10(7, 5 + i / 4, 0).v[i % 4]}; };
+  Generator g(7);
+  g.set_state({7, 5});
+  const auto narrow = randint(-9, int64_t{UINT32_MAX} - 9, {7}, {}, &g).to_vector<int64_t>();
+  CHECK(g.state().offset == 5 + 2);
+  g.set_state({7, 5});
+  const auto wide = randint(INT64_MIN, INT64_MAX, {7}, {}, &g).to_vector<int64_t>();
+  CHECK(g.state().offset == 5 + 4);
+  for (uint64_t i = 0; i < 7; ++i) {
+    CAPTURE(i);
+    CHECK(narrow[i] == static_cast<int64_t>(word(i) % UINT32_MAX) - 9);
+    const uint64_t bits = word(2 * i) | word(2 * i + 1) << 32;
+    CHECK(static_cast<uint64_t>(wide[i]) == bits % UINT64_MAX + (uint64_t{1} << 63));
+  }
 }
 
 TEST_CASE("random: forms in place and after another tensor draw the same numbers") {
