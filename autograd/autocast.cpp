@@ -7,23 +7,20 @@
 
 namespace lathe {
 
-Autocast::State& Autocast::state() noexcept {
-  thread_local State current;
-  return current;
+Autocast::State& Autocast::state_of(DeviceType type) noexcept {
+  constinit thread_local State cpu, cuda;
+  return type == DeviceType::kCPU ? cpu : cuda;
 }
 
-Autocast::Autocast(Device device, DType dtype, bool enabled) {
+Autocast::Autocast(Device device, DType dtype, bool enabled) : type_(device.type) {
   LATHE_CHECK(DTypeError, is_half(dtype), "autocast: expected f16 or bf16, got ", dtype);
-  before_ = std::exchange(state(), State{enabled, device.type, dtype});
+  before_ = std::exchange(state_of(type_), State{enabled, dtype});
 }
-Autocast::~Autocast() { state() = before_; }
+Autocast::~Autocast() { state_of(type_) = before_; }
 
 namespace amp {
-bool autocast_enabled(Device device) noexcept {
-  const Autocast::State& now = Autocast::state();
-  return now.enabled && now.device == device.type;
-}
-DType autocast_dtype() noexcept { return Autocast::state().dtype; }
+bool autocast_enabled(Device device) noexcept { return Autocast::state_of(device.type).enabled; }
+DType autocast_dtype(Device device) noexcept { return Autocast::state_of(device.type).dtype; }
 }  // namespace amp
 
 }  // namespace lathe

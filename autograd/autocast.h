@@ -10,13 +10,14 @@ namespace lathe {
 namespace amp {
 /// True inside an Autocast scope for this kind of device, on this thread.
 LATHE_API bool autocast_enabled(Device device) noexcept;
-/// The half type of the innermost scope.
-LATHE_API DType autocast_dtype() noexcept;
+/// The half type of the innermost scope for this kind of device.
+LATHE_API DType autocast_dtype(Device device) noexcept;
 }  // namespace amp
 
 /// { Autocast half(device, kF16); … }: convolutions and matrix products on this kind of device run
-/// in the half type, what needs range stays f32. Scopes nest; each thread has its own state;
-/// parameters stay f32 and so do their gradients.
+/// in the half type, what needs range stays f32. Scopes nest, and those for the CPU and for GPUs do
+/// not touch one another; each thread has its own state; parameters stay f32 and so do their
+/// gradients.
 ///   dtype  kF16 or kBF16          enabled  false: switches an outer scope off
 /// throws: DTypeError for any other dtype.
 class LATHE_API Autocast {
@@ -29,13 +30,13 @@ class LATHE_API Autocast {
  private:
   struct State {
     bool enabled = false;
-    DeviceType device = DeviceType::kCPU;
     DType dtype = kF16;
   };
   friend bool amp::autocast_enabled(Device) noexcept;
-  friend DType amp::autocast_dtype() noexcept;
-  static State& state() noexcept;
+  friend DType amp::autocast_dtype(Device) noexcept;
+  static State& state_of(DeviceType type) noexcept;
 
+  const DeviceType type_;
   State before_;
 };
 

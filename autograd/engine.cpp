@@ -80,8 +80,8 @@ class BackwardPass {
 
   Tensors run() {
     const ModeScope mode({call_.create_graph, false});
-    const Autocast off(kCPU, kF16,
-                       false);  // closures compute in the dtypes that the forward pass chose
+    // Closures compute in the dtypes that the forward pass chose.
+    const Autocast cpu_off(kCPU, kF16, false), cuda_off(DeviceType::kCUDA, kF16, false);
     watch_inputs();
     for (size_t i = 0; i < call_.outputs.size(); ++i) {
       deliver(gradient_edge(call_.outputs[i]), call_.gradients[i]);

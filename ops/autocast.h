@@ -22,7 +22,7 @@ inline DType target_dtype(Policy policy, const Tensor& t) {
   if (!t.defined() || !autocast_enabled(t.device())) return t.defined() ? t.dtype() : kF32;
   const bool castable = t.dtype() == kF32 || is_half(t.dtype());  // f64 and integers stay
   if (!castable) return t.dtype();
-  return policy == Policy::kHalf ? autocast_dtype() : kF32;
+  return policy == Policy::kHalf ? autocast_dtype(t.device()) : kF32;
 }
 
 /// The inputs as `policy` wants them; differentiable; no-op outside an Autocast scope.

@@ -27,12 +27,45 @@ TEST_CASE("autocast: products are computed in half, sums and softmax in f32; sco
     }
     {
       const Autocast gpu_only(Device("cuda:0"), kF16);
-      CHECK(matmul(a, b).dtype() == kF32);
+      CHECK(matmul(a, b).dtype() == kBF16);  // the CPU's scope goes on
     }
     CHECK(matmul(a, b).dtype() == kBF16);
   }
   CHECK(matmul(a, b).dtype() == kF32);
   CHECK_THROWS_AS(Autocast(kCPU, kF32), DTypeError);
+}
+
+TEST_CASE("autocast: the CPU and GPUs have scopes of their own") {
+  const Device gpu("cuda:0");
+  const Autocast on_gpu(gpu, kF16);
+  CHECK_FALSE(amp::autocast_enabled(kCPU));
+  {
+    const Autocast on_cpu(kCPU, kBF16);
+    CHECK(amp::autocast_enabled(kCPU));
+    CHECK(amp::autocast_dtype(kCPU) == kBF16);
+    CHECK(amp::autocast_enabled(gpu));
+    CHECK(amp::autocast_dtype(Device("cuda:1")) == kF16);
+    const Autocast gpu_off(gpu, kF16, false);
+    CHECK(amp::autocast_enabled(kCPU));
+    CHECK_FALSE(amp::autocast_enabled(gpu));
+  }
+  CHECK(amp::autocast_enabled(gpu));
+  CHECK_FALSE(amp::autocast_enabled(kCPU));
+}
+
+TEST_CASE("autocast: backward closures run outside every scope") {
+  const Tensor x = randn({2}).requires_grad_();
+  const Tensor y = x * 2;
+  bool inside = false;
+  const Device gpu("cuda:0");
+  const Autocast on_cpu(kCPU, kBF16), on_gpu(gpu, kF16);
+  y.register_hook([&](const Tensor&) {
+    inside = amp::autocast_enabled(kCPU) || amp::autocast_enabled(gpu);
+    return Tensor();
+  });
+  y.sum().backward();
+  CHECK_FALSE(inside);
+  CHECK((amp::autocast_enabled(kCPU) && amp::autocast_enabled(gpu)));
 }
 
 TEST_CASE("autocast: f32 parameters get f32 gradients, the same inside and outside the scope") {
