@@ -4,6 +4,7 @@
 #include "lathe/autograd/engine.h"
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <queue>
 #include <unordered_map>
@@ -43,7 +44,8 @@ Tensor run_hooks(const Hooks* hooks, Tensor gradient) {
     const Tensor replaced = hook.call(gradient);
     if (!replaced.defined()) continue;
     LATHE_CHECK(ShapeError,
-                replaced.shape() == gradient.shape() && replaced.dtype() == gradient.dtype(),
+                replaced.shape() == gradient.shape() && replaced.dtype() == gradient.dtype() &&
+                    replaced.device() == gradient.device(),
                 "backward: a hook replaced the gradient ", gradient, " by ", replaced);
     gradient = replaced;
   }
@@ -56,23 +58,53 @@ bool is_sole_owner(const Tensor& t) {
   return t.impl().use_count() == 1 && t.impl().storage->use_count() == 1;
 }
 
-/// leaf.grad += gradient.
-void accumulate_leaf(TensorImpl* leaf, Tensor gradient, bool create_graph) {
-  const std::lock_guard lock(leaf_mutex(leaf));
-  Tensor& grad = leaf->meta->grad;
-  if (grad.defined()) {
-    if (!create_graph && !grad.requires_grad() && !has_overlap(grad)) {
-      accumulate_(grad, gradient);  // same tensor as before: its holders see the sum
-    } else {
-      grad = accumulate(grad, gradient);
+/// A gradient on its way into a tensor's grad(): of a leaf, or of an op's result that asked for
+/// retain_grad(). prepare() does all that can fail, commit() changes grad(); both under the locks.
+struct Arrival {
+  IntrusivePtr<TensorImpl> tensor;
+  Tensor gradient;
+  Tensor new_grad = {};  // takes grad()'s place; undefined: the gradient is added to it in place
+
+  void prepare(bool create_graph) {
+    const Tensor& grad = tensor->meta->grad;
+    if (grad.defined()) {
+      // In place it stays the same tensor: its holders see the sum.
+      const bool in_place = !create_graph && !grad.requires_grad() && !has_overlap(grad);
+      if (!in_place) new_grad = accumulate(grad, gradient);
+    } else if ((create_graph && gradient.requires_grad()) || is_sole_owner(gradient)) {
+      new_grad = std::move(gradient);
+    } else {  // someone else holds this memory (add passes one dy to both inputs): keep an own copy
+      new_grad = empty_like(gradient);
+      copy_values(new_grad, gradient);
+      gradient = Tensor();
     }
-  } else if (create_graph || is_sole_owner(gradient)) {
-    grad = std::move(gradient);
-  } else {  // someone else holds this memory (add passes one dy to both inputs): keep an own copy
-    grad = empty_like(gradient);
-    copy_values(grad, gradient);
   }
-}
+
+  void commit() {
+    Tensor& grad = tensor->meta->grad;
+    if (new_grad.defined()) {
+      std::swap(grad, new_grad);  // the old one goes after the locks are open
+    } else {
+      accumulate_(grad, gradient);  // allocates nothing
+    }
+  }
+};
+
+/// Holds the leaf_mutex of every arrival, taken in one order by all threads.
+class GradLocks {
+ public:
+  explicit GradLocks(const std::vector<Arrival>& arrivals) {
+    std::vector<std::mutex*> mutexes;
+    for (const Arrival& a : arrivals) mutexes.push_back(&leaf_mutex(a.tensor.get()));
+    std::ranges::sort(mutexes, std::less<>());
+    const auto repeated = std::ranges::unique(mutexes);
+    mutexes.erase(repeated.begin(), repeated.end());
+    for (std::mutex* mutex : mutexes) locks_.emplace_back(*mutex);
+  }
+
+ private:
+  std::vector<std::unique_lock<std::mutex>> locks_;
+};
 
 class BackwardPass {
  public:
@@ -93,7 +125,7 @@ class BackwardPass {
       pending_.erase(node.get());
       run_node(*node, std::move(dy));
     }
-    flush_leaves();
+    finish();
     return std::move(captured_);
   }
 
@@ -127,8 +159,8 @@ class BackwardPass {
       add_to(pending.gradient, gradient);
     } else if (edge.leaf) {
       const auto [at, is_new] = leaf_at_.try_emplace(edge.leaf.get(), leaves_.size());
-      if (is_new) leaves_.emplace_back(edge.leaf, Tensor());
-      add_to(leaves_[at->second].second, gradient);
+      if (is_new) leaves_.push_back({edge.leaf, {}});
+      add_to(leaves_[at->second].gradient, gradient);
     }
   }
 
@@ -136,8 +168,7 @@ class BackwardPass {
     const CurrentNode current(&node);
     dy = run_hooks(node.hooks.get(), std::move(dy));
     if (node.retain_target != nullptr && call_.inputs == nullptr) {
-      Tensor& kept = node.retain_target->meta->grad;
-      kept = kept.defined() ? accumulate(kept, dy) : dy;
+      retained_.push_back({IntrusivePtr<TensorImpl>(node.retain_target), dy});
     }
     capture(&node, dy);
     LATHE_CHECK(StateError, !node.released, "backward: the graph through ", node.name,
@@ -160,27 +191,33 @@ class BackwardPass {
     const Edge& edge = node.edges[i];
     const Shape& shape = edge.node ? edge.node->shape : edge.leaf->shape;
     const DType dtype = edge.node ? edge.node->dtype : edge.leaf->dtype;
-    LATHE_CHECK(ShapeError, g.shape() == shape && g.dtype() == dtype, "backward: ", node.name,
-                " returned a gradient ", g, " for input ", i, ", which is ", dtype, shape);
+    const Device device = edge.node ? edge.node->device : edge.leaf->storage->device();
+    LATHE_CHECK(ShapeError, g.shape() == shape && g.dtype() == dtype && g.device() == device,
+                "backward: ", node.name, " returned a gradient ", g, " for input ", i,
+                ", which is ", dtype, shape, "@", device);
   }
 
-  void flush_leaves() {
-    for (auto& [leaf, gradient] : leaves_) {
-      Tensor g = std::move(gradient);
-      if (leaf->meta->hooks != nullptr) g = run_hooks(leaf->meta->hooks.get(), std::move(g));
-      if (call_.inputs == nullptr) {
-        accumulate_leaf(leaf.get(), std::move(g), call_.create_graph);
-      } else {
-        capture(leaf.get(), g);
-      }
+  /// The end of the pass: first everything that can fail, then grad() of all tensors.
+  void finish() {
+    for (Arrival& leaf : leaves_) {
+      leaf.gradient = run_hooks(leaf.tensor->meta->hooks.get(), std::move(leaf.gradient));
+      if (call_.inputs != nullptr) capture(leaf.tensor.get(), leaf.gradient);
     }
+    if (call_.inputs != nullptr) return;
+    std::vector<Arrival>& all = leaves_;
+    all.insert(all.end(), retained_.begin(), retained_.end());
+    retained_.clear();
+    const GradLocks locks(all);
+    for (Arrival& a : all) a.prepare(call_.create_graph);
+    for (Arrival& a : all) a.commit();
   }
 
   const BackwardCall& call_;
   std::priority_queue<std::pair<uint64_t, Node*>> queue_;
   std::unordered_map<Node*, Pending> pending_;
   std::unordered_map<TensorImpl*, size_t> leaf_at_;
-  std::vector<std::pair<IntrusivePtr<TensorImpl>, Tensor>> leaves_;  // in order of first arrival
+  std::vector<Arrival> leaves_;  // in order of first arrival
+  std::vector<Arrival> retained_;
   std::unordered_multimap<const void*, size_t> watched_;  // node or leaf → index into captured_
   Tensors captured_;
 };

@@ -1,4 +1,11 @@
 // The engine: walks the graph from outputs to leaves, newest op first, and accumulates gradients.
+//
+// Note [A backward pass that fails]
+// Gradients gather inside the pass. grad() of leaves (and of results with retain_grad()) changes at
+// its very end, after the last hook and the last allocation; so a pass that throws, whether in an
+// op's closure, a hook or for want of memory, leaves every grad() as it was. The graph may be used
+// up in part: without retain_graph an op gives back what it saved as soon as it has run, which is
+// what makes room for the gradients, and a second attempt is a StateError.
 #pragma once
 
 #include "lathe/autograd/node.h"
@@ -32,7 +39,7 @@ struct BackwardCall {
       nullptr;  // null: accumulate into the leaves' grad(); else: return these tensors' gradients
 };
 
-/// One backward pass on the calling thread.
+/// One backward pass on the calling thread. See Note [A backward pass that fails].
 LATHE_API Tensors run_backward(const BackwardCall& call);
 
 /// The node whose closure runs on this thread; null outside a backward pass.
