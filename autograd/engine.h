@@ -6,6 +6,23 @@
 // op's closure, a hook or for want of memory, leaves every grad() as it was. The graph may be used
 // up in part: without retain_graph an op gives back what it saved as soon as it has run, which is
 // what makes room for the gradients, and a second attempt is a StateError.
+//
+// Note [Gradients and threads]
+// Each thread has its own grad mode and Autocast state. Without locks of the caller's, at the same
+// time:
+// - forward and backward passes of different graphs, also where they share leaves: a pass adds all
+//   its gradients under locks that grad() and set_grad() take too. Hooks run outside these locks,
+//   on the thread that called backward().
+// - any number of threads that read one tensor: its values, requires_grad(), ops on it.
+// - dropping handles, the last one of a graph or a tensor included.
+// One thread at a time, and nobody else reading:
+// - a graph: backward(), grad(outputs, …), register_hook, remove_hook and retain_grad of its
+//   tensors. Two graphs that share an op are one graph.
+// - a tensor that is written: in-place ops, requires_grad_, set_data. A gradient is written while a
+//   pass may add to it: read the values of grad() when the passes are over.
+// - a view whose base was written in place, through whichever tensor: the first look at its history
+//   afterwards (requires_grad(), is_leaf(), grad_fn(), any op on it) brings it up to date, and so
+//   writes it. Look once before sharing it.
 #pragma once
 
 #include "lathe/autograd/node.h"

@@ -26,7 +26,8 @@ LATHE_API void set_maker(const Tensor& t, NodePtr node);
 /// Where t's gradient goes. A view whose base was written in place since gets its new history here.
 LATHE_API Edge gradient_edge(const Tensor& t);
 
-/// Guards grad() of leaves that several threads' backward passes share.
+/// Guards Meta::grad, which several threads' backward passes may share; see engine.h, Note
+/// [Gradients and threads]. Tensors share a few mutexes: whoever takes several sorts them first.
 LATHE_API std::mutex& leaf_mutex(const TensorImpl* leaf);
 
 // Defined in ops/ (autograd knows no op):

@@ -1,9 +1,9 @@
-// The engine: accumulation, freeing, modes, hooks, versions, depth, threads.
+// The engine: accumulation, freeing, modes, hooks, versions, depth. threads_test.cpp: several
+// passes at once; failure_test.cpp: passes that throw.
 #include <doctest/doctest.h>
 #include <pthread.h>
 
 #include <cmath>
-#include <thread>
 
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
@@ -257,7 +257,8 @@ TEST_CASE("engine: a closure's wrong shape is named, not propagated") {
                    [](const Tensor&, const autograd::Needs&) { return Tensors{zeros({3})}; });
   CHECK_THROWS_WITH_AS(
       y.sum().backward(),
-      Contains("wrong returned a gradient f32[3]@cpu for input 0, which is f32[2]@cpu"), ShapeError);
+      Contains("wrong returned a gradient f32[3]@cpu for input 0, which is f32[2]@cpu"),
+      ShapeError);
 }
 
 TEST_CASE("engine: saved outputs own no cycle, so memory goes with the last handle") {
@@ -296,19 +297,6 @@ TEST_CASE("engine: a million nodes are walked and released on a 256 KiB stack") 
   pthread_join(thread, &result);
   pthread_attr_destroy(&attributes);
   CHECK(result == nullptr);
-}
-
-TEST_CASE("threads: backward passes over shared leaves add up") {
-  const Tensor w = leaf({1, 1, 1, 1});
-  constexpr int kThreads = 4, kPasses = 50;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&w] {
-      for (int i = 0; i < kPasses; ++i) (w * 2.0).sum().backward();
-    });
-  }
-  for (std::thread& t : threads) t.join();
-  CHECK(values(w.grad()) == Floats(4, 2.f * kThreads * kPasses));
 }
 
 TEST_CASE("set_data: identity and gradient flag stay, values change for every holder") {
