@@ -1,70 +1,12 @@
 // The strided loop nest; see strided_loop.h.
 #include "lathe/core/strided_loop.h"
 
-#include <cstdlib>
-
+#include "lathe/core/loop_nest.h"
 #include "lathe/core/thread_pool.h"
 
 namespace lathe {
 
 namespace {
-
-constexpr int kMaxOperands = 4;
-
-struct LoopDim {
-  int64_t size;
-  int64_t step[kMaxOperands];  // bytes
-};
-
-/// The loop after sorting and merging: dims[0] is the innermost.
-struct LoopNest {
-  LoopDim dims[kMaxDims];
-  int ndim = 0;
-  int operands = 0;
-};
-
-LoopNest make_nest(const Shape& shape, const StridedOperand* operands, int count) {
-  LoopNest nest;
-  nest.operands = count;
-  for (int d = shape.size() - 1; d >= 0; --d) {
-    if (shape[d] == 1) continue;
-    LoopDim dim{shape[d], {}};
-    for (int k = 0; k < count; ++k) {
-      dim.step[k] = operands[k].strides[d] * operands[k].element_bytes;
-    }
-    // Insertion sort by the output's step, then by the inputs': the densest dimension goes inside.
-    int at = nest.ndim++;
-    const auto before = [&](const LoopDim& a, const LoopDim& b) {
-      for (int k = 0; k < count; ++k) {
-        const int64_t p = std::abs(a.step[k]), q = std::abs(b.step[k]);
-        if (p != q) return p < q;
-      }
-      return false;
-    };
-    for (; at > 0 && before(dim, nest.dims[at - 1]); --at) nest.dims[at] = nest.dims[at - 1];
-    nest.dims[at] = dim;
-  }
-  if (nest.ndim == 0) {
-    nest.dims[0] = LoopDim{1, {}};
-    nest.ndim = 1;
-    return nest;
-  }
-  int last = 0;
-  for (int d = 1; d < nest.ndim; ++d) {  // merge d into `last` where it continues every operand
-    LoopDim& inner = nest.dims[last];
-    bool continues = true;
-    for (int k = 0; k < count; ++k) {
-      continues = continues && nest.dims[d].step[k] == inner.step[k] * inner.size;
-    }
-    if (continues) {
-      inner.size *= nest.dims[d].size;
-    } else {
-      nest.dims[++last] = nest.dims[d];
-    }
-  }
-  nest.ndim = last + 1;
-  return nest;
-}
 
 /// Runs the elements [begin, end) of the nest's linear order.
 void run_range(const LoopNest& nest, char* const* start, int64_t begin, int64_t end,
@@ -106,7 +48,7 @@ void run(const Shape& shape, const StridedOperand* operands, int count,
          FunctionRef<void(const StridedRow&)> row) {
   const int64_t total = numel_of(shape);
   if (total == 0) return;
-  const LoopNest nest = make_nest(shape, operands, count);
+  const LoopNest nest = make_nest(shape, operands, count, LoopOrder::kDensestInside);
   char* start[kMaxOperands];
   for (int k = 0; k < count; ++k) start[k] = operands[k].data;
   if (total <= kParallelGrain) {

@@ -1,6 +1,5 @@
 // CUDA kernels of ops/unary.h. The arithmetic is that of unary_math.h, which the CPU loop uses too.
-#include "lathe/core/launch.h"
-#include "lathe/core/visit.h"
+#include "lathe/core/pointwise.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/unary_math.h"
 
@@ -8,67 +7,9 @@ namespace lathe::cuda {
 
 namespace {
 
-/// Row-major position → element offset, for tensors that are not dense.
-struct StridedIndex {
-  int ndim = 0;
-  int64_t size[kMaxDims] = {};
-  int64_t out_stride[kMaxDims] = {};
-  int64_t x_stride[kMaxDims] = {};
-};
-
-StridedIndex index_of(const Tensor& out, const Tensor& x) {
-  StridedIndex index;
-  index.ndim = out.ndim();
-  for (int d = 0; d < out.ndim(); ++d) {
-    index.size[d] = out.shape()[d];
-    index.out_stride[d] = out.strides()[d];
-    index.x_stride[d] = x.strides()[d];
-  }
-  return index;
-}
-
-// out = f(x). One thread per element in a grid-stride loop, so any n is correct.
-// Memory bound: sizeof(T) + sizeof(Out) bytes per element; meant to reach 90 % of the copy
-// bandwidth, because neighbouring threads touch neighbouring elements and nothing is read twice.
-template <class Out, class T, class F>
-__global__ void unary_dense_kernel(Out* __restrict__ out, const T* __restrict__ x, F f, int64_t n) {
-  using C = ComputeType<T>;
-  const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n; i += step) {
-    out[i] = Out(f(C(x[i])));
-  }
-}
-
-// The same for any strides; the index arithmetic, not memory, may bound it.
-template <class Out, class T, class F>
-__global__ void unary_strided_kernel(Out* out, const T* x, F f, StridedIndex index, int64_t n) {
-  using C = ComputeType<T>;
-  const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n; i += step) {
-    int64_t rest = i, to = 0, from = 0;
-    for (int d = index.ndim - 1; d >= 0; --d) {
-      const int64_t at = rest % index.size[d];
-      rest /= index.size[d];
-      to += at * index.out_stride[d];
-      from += at * index.x_stride[d];
-    }
-    out[to] = Out(f(C(x[from])));
-  }
-}
-
 template <class Out, class T, class F>
 void run(const Tensor& out, const Tensor& x, F f) {
-  const int64_t n = x.numel();
-  if (n == 0) return;
-  const auto [grid, block] = launch_1d(n);
-  if (out.strides() == x.strides() && (x.is_contiguous() || x.is_contiguous(kChannelsLast))) {
-    launch(unary_dense_kernel<Out, T, F>, grid, block, 0, current_stream(x.device()),
-           out.data<Out>(), x.data<T>(), f, n);
-  } else {
-    launch(unary_strided_kernel<Out, T, F>, grid, block, 0, current_stream(x.device()),
-           out.data<Out>(), x.data<T>(), f, index_of(out, x), n);
-  }
-  LATHE_CUDA_CHECK(cudaGetLastError());
+  pointwise<Out>(out, Rounded<Out, F>{f}, Input<T>{x});
 }
 
 template <class F>

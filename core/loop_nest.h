@@ -1,0 +1,48 @@
+// The loop nest behind elementwise kernels of both backends: dimensions put in order and merged, on
+// the host, once per call. core/strided_loop.cpp walks it on the CPU, core/strided_index.h on the
+// GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/core/function_ref.h"
+#include "lathe/core/strided_loop.h"
+
+namespace lathe {
+
+/// The most operands of one nest, the output included.
+inline constexpr int kMaxOperands = 4;
+
+struct LoopDim {
+  int64_t size;
+  int64_t step[kMaxOperands];  // in units of StridedOperand::element_bytes
+};
+
+/// dims[0] is the innermost. At least one dimension; none has size 1 unless it is the only one.
+struct LoopNest {
+  LoopDim dims[kMaxDims];
+  int ndim = 0;
+  int operands = 0;
+
+  int64_t numel() const;
+};
+
+enum class LoopOrder : uint8_t {
+  kDensestInside,  // whatever order is the densest for the first operand, then for the next
+  kRowMajor,       // position i of the nest is element i of the shape
+};
+
+/// The loop over all elements of `shape`; dimensions of size 1 are dropped, neighbours merged where
+/// every operand goes on with the same step.
+LATHE_API LoopNest make_nest(const Shape& shape, const StridedOperand* operands, int count,
+                             LoopOrder order);
+
+/// True if positions and every operand's offsets, in the nest's units, stay below 2^31.
+LATHE_API bool fits_32_bits(const LoopNest& nest);
+
+/// Calls part(nest, start) for pieces that fit 32 bits and make up `nest`, which it cuts in halves
+/// as often as that takes; operand k of a piece starts at start[k].
+LATHE_API void each_32_bit_part(const LoopNest& nest,
+                                FunctionRef<void(const LoopNest&, const int64_t* start)> part);
+
+}  // namespace lathe
