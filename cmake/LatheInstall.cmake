@@ -10,9 +10,10 @@ install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
         FILES_MATCHING PATTERN "*.h"
         # for our own kernels, emulated or not
-        PATTERN core/launch.h EXCLUDE PATTERN core/device_fault.h EXCLUDE
+        PATTERN core/launch.h EXCLUDE PATTERN core/device_fault.h EXCLUDE PATTERN core/packet.h EXCLUDE
         PATTERN core/pointwise.h EXCLUDE PATTERN core/strided_index.h EXCLUDE
-        PATTERN ops/block_reduce.h EXCLUDE)
+        PATTERN ops/block_reduce.h EXCLUDE
+        PATTERN optim/array_table.h EXCLUDE)
 if(LATHE_BUILD_CLI)
   file(RELATIVE_PATH _lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
   set_target_properties(lathe_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${_lib_from_bin}")

@@ -100,11 +100,7 @@ LATHE_CLONES void rmsprop(T* __restrict__ p, const T* __restrict__ g, C* v, C* b
 void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& o) {
   for_all(items, "SGD", [&](const UpdateItem& item, auto x, int64_t n) {
     using C = typename decltype(x)::C;
-    const SgdMath<C> math{.lr = C(o.lr),
-                          .momentum = C(o.momentum),
-                          .gradient_share = C(1 - o.dampening),
-                          .weight_decay = C(o.weight_decay),
-                          .nesterov = o.nesterov};
+    const auto math = SgdMath<C>::of(o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov);
     if (x.a == nullptr) return sgd_plain(x.p, x.g, n, math);
     if (item.fresh) return sgd_first(x.p, x.g, x.a, n, math);
     sgd_later(x.p, x.g, x.a, n, math);
@@ -124,12 +120,7 @@ void adam_update(std::span<const UpdateItem> items, const AdamNumbers& o) {
 void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& o) {
   for_all(items, "RMSprop", [&](const UpdateItem&, auto x, int64_t n) {
     using C = typename decltype(x)::C;
-    const RmspropMath<C> math{.lr = C(o.lr),
-                              .alpha = C(o.alpha),
-                              .one_minus_alpha = C(1 - o.alpha),
-                              .eps = C(o.eps),
-                              .weight_decay = C(o.weight_decay),
-                              .momentum = C(o.momentum)};
+    const auto math = RmspropMath<C>::of(o.lr, o.alpha, o.eps, o.weight_decay, o.momentum);
     rmsprop(x.p, x.g, x.a, x.b, x.c, n, math, o.centered);
   });
 }

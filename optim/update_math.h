@@ -19,6 +19,15 @@ struct SgdMath {
   C lr, momentum, gradient_share, weight_decay;  // gradient_share = 1 - dampening
   bool nesterov;
 
+  static SgdMath of(double lr, double momentum, double dampening, double weight_decay,
+                    bool nesterov) {
+    return {.lr = C(lr),
+            .momentum = C(momentum),
+            .gradient_share = C(1 - dampening),
+            .weight_decay = C(weight_decay),
+            .nesterov = nesterov};
+  }
+
   LATHE_HD C decayed(C p, C g) const { return weight_decay != C(0) ? g + weight_decay * p : g; }
 
   LATHE_HD C plain(C p, C g) const { return p - lr * decayed(p, g); }
@@ -95,6 +104,15 @@ struct AdamMath {
 template <class C>
 struct RmspropMath {
   C lr, alpha, one_minus_alpha, eps, weight_decay, momentum;
+
+  static RmspropMath of(double lr, double alpha, double eps, double weight_decay, double momentum) {
+    return {.lr = C(lr),
+            .alpha = C(alpha),
+            .one_minus_alpha = C(1 - alpha),
+            .eps = C(eps),
+            .weight_decay = C(weight_decay),
+            .momentum = C(momentum)};
+  }
 
   LATHE_HD C decayed(C p, C g) const { return weight_decay != C(0) ? g + weight_decay * p : g; }
   LATHE_HD C mean_square(C g, C& v) const { return v = alpha * v + one_minus_alpha * g * g; }

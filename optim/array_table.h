@@ -1,0 +1,89 @@
+// Many small dense arrays handed to one kernel launch: parameters with their gradients and buffers,
+// or the gradients that are clipped. For .cu files.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lathe/core/error.h"
+#include "lathe/core/launch.h"
+
+namespace lathe::optim {
+
+/// Elements of one item that one block works on.
+inline constexpr int64_t kChunk = 4096;
+inline constexpr unsigned kChunkThreads = 256;
+
+/// One item: kArrays dense arrays of n elements each.
+template <int kArrays>
+struct ArrayItem {
+  int64_t n;
+  void* array[kArrays];
+};
+
+/// The items of one launch, in the kernel's parameters (whose limit is 4 KiB): no table in device
+/// memory, so nothing to copy, and nothing that must outlive the call. Block b works on one chunk
+/// of one item.
+template <int kArrays>
+struct ArrayTable {
+  static constexpr int kCapacity = 3840 / static_cast<int>(sizeof(ArrayItem<kArrays>) + 4);
+
+  ArrayItem<kArrays> item[kCapacity];
+  unsigned first_block[kCapacity];  // of each item
+  int count = 0;
+  unsigned blocks = 0;
+
+  /// The item that block b works on: the last one that starts at or before b.
+  LATHE_HD int item_of(unsigned b) const {
+    int low = 0, high = count;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (first_block[middle] <= b) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+};
+
+/// What one block works on: elements begin to end of item number `item`.
+struct Chunk {
+  int item;
+  int64_t begin, end;
+};
+template <int kArrays>
+__device__ Chunk chunk_of_block(const ArrayTable<kArrays>& table) {
+  const int item = table.item_of(blockIdx.x);
+  const int64_t begin = static_cast<int64_t>(blockIdx.x - table.first_block[item]) * kChunk;
+  const int64_t n = table.item[item].n;
+  return {item, begin, n - begin < kChunk ? n : begin + kChunk};
+}
+
+/// Calls launch_table(table) with tables that together hold all items; empty items are left out.
+template <int kArrays, class Launch>
+void for_each_table(std::span<const ArrayItem<kArrays>> items, Launch&& launch_table) {
+  constexpr int64_t kMostBlocks = int64_t{1} << 30;
+  ArrayTable<kArrays> table;
+  const auto flush = [&] {
+    if (table.count > 0) launch_table(static_cast<const ArrayTable<kArrays>&>(table));
+    table.count = 0;
+    table.blocks = 0;
+  };
+  for (const ArrayItem<kArrays>& item : items) {
+    if (item.n == 0) continue;
+    const int64_t blocks = (item.n + kChunk - 1) / kChunk;
+    LATHE_CHECK(ValueError, blocks <= kMostBlocks, "optim: an array of ", item.n,
+                " elements is too long");
+    if (table.count == table.kCapacity || table.blocks + blocks > kMostBlocks) flush();
+    table.item[table.count] = item;
+    table.first_block[table.count] = table.blocks;
+    table.blocks += static_cast<unsigned>(blocks);
+    ++table.count;
+  }
+  flush();
+}
+
+}  // namespace lathe::optim

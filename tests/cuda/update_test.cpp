@@ -1,0 +1,193 @@
+// The update kernels of optim/update_cuda.cu against the CPU loops: one formula, so equal to the
+// last bit, for every rule, dtype and size, over several steps.
+#include "lathe/optim/update.h"
+
+#include <functional>
+
+#include "on_device.h"
+
+using namespace lathe;
+using namespace lathe::test;
+using optim::UpdateItem;
+
+namespace {
+
+/// Parameters with everything that an update touches. Buffers that stay undefined are not used.
+struct State {
+  Tensors params, grads;
+  std::vector<std::array<Tensor, optim::kMaxBuffers>> buffers;
+  std::vector<int64_t> steps;
+
+  std::vector<UpdateItem> items() const {
+    std::vector<UpdateItem> all;
+    for (size_t i = 0; i < params.size(); ++i) {
+      UpdateItem item{.n = params[i].numel(),
+                      .dtype = params[i].dtype(),
+                      .device = params[i].device(),
+                      .step = steps[i],
+                      .param = params[i].raw_data(),
+                      .grad = grads[i].raw_data(),
+                      .buffers = {},
+                      .fresh = steps[i] == 1};
+      for (size_t b = 0; b < optim::kMaxBuffers; ++b) {
+        if (buffers[i][b].defined()) item.buffers[b] = buffers[i][b].raw_data();
+      }
+      all.push_back(item);
+    }
+    return all;
+  }
+};
+
+Tensor moved(const Tensor& t) { return on_device(t.clone()); }
+
+State on_device(const State& host) {
+  State device = host;
+  for (size_t i = 0; i < host.params.size(); ++i) {
+    device.params[i] = moved(host.params[i]);
+    device.grads[i] = moved(host.grads[i]);
+    for (Tensor& b : device.buffers[i]) {
+      if (b.defined()) b = moved(b);
+    }
+  }
+  return device;
+}
+
+/// Parameters of these sizes; `used` says which buffers there are.
+State make_state(const std::vector<int64_t>& sizes, DType dtype, std::array<bool, 3> used) {
+  State state;
+  const DType buffer_dtype = dtype == kF64 ? kF64 : kF32;
+  for (const int64_t n : sizes) {
+    state.params.push_back(randn({n}, {.dtype = dtype}));
+    state.grads.push_back(randn({n}, {.dtype = dtype}));
+    auto& buffers = state.buffers.emplace_back();
+    for (size_t b = 0; b < used.size(); ++b) {
+      if (used[b]) buffers[b] = zeros({n}, {.dtype = buffer_dtype});
+    }
+    state.steps.push_back(1);
+  }
+  return state;
+}
+
+void check_equal(const State& got, const State& want, const std::string& name) {
+  const auto check = [&](const Tensor& a, const Tensor& b, size_t i) {
+    const std::string text = difference(on_host(a), b, 0);
+    CHECK_MESSAGE(text.empty(), name, ", parameter ", i, ": ", text);
+  };
+  for (size_t i = 0; i < want.params.size(); ++i) {
+    check(got.params[i], want.params[i], i);
+    for (size_t b = 0; b < optim::kMaxBuffers; ++b) {
+      if (want.buffers[i][b].defined()) check(got.buffers[i][b], want.buffers[i][b], i);
+    }
+  }
+}
+
+struct Rule {
+  std::string name;
+  std::array<bool, 3> used;
+  std::function<void(std::span<const UpdateItem>)> on_cpu, on_cuda;
+};
+
+template <class Numbers, class F>
+Rule rule(std::string name, std::array<bool, 3> used, const Numbers& numbers, F cpu_f, F cuda_f) {
+  return {std::move(name), used, [=](auto items) { cpu_f(items, numbers); },
+          [=](auto items) { cuda_f(items, numbers); }};
+}
+
+std::vector<Rule> rules() {
+  std::vector<Rule> all;
+  const auto sgd = [&](std::string name, const optim::SgdNumbers& o) {
+    all.push_back(rule("SGD " + name, {o.momentum != 0, false, false}, o, optim::cpu::sgd_update,
+                       optim::cuda::sgd_update));
+  };
+  const auto adam = [&](std::string name, const optim::AdamNumbers& o) {
+    all.push_back(rule("Adam " + name, {true, true, o.amsgrad}, o, optim::cpu::adam_update,
+                       optim::cuda::adam_update));
+  };
+  const auto rmsprop = [&](std::string name, const optim::RmspropNumbers& o) {
+    all.push_back(rule("RMSprop " + name, {true, o.momentum != 0, o.centered}, o,
+                       optim::cpu::rmsprop_update, optim::cuda::rmsprop_update));
+  };
+  sgd("plain", {.lr = 0.1, .momentum = 0, .dampening = 0, .weight_decay = 0.3, .nesterov = false});
+  sgd("momentum",
+      {.lr = 0.1, .momentum = 0.9, .dampening = 0.4, .weight_decay = 0, .nesterov = false});
+  sgd("nesterov",
+      {.lr = 0.1, .momentum = 0.9, .dampening = 0, .weight_decay = 0.2, .nesterov = true});
+  optim::AdamNumbers a{.lr = 0.02,
+                       .beta1 = 0.9,
+                       .beta2 = 0.99,
+                       .eps = 1e-8,
+                       .weight_decay = 0.1,
+                       .amsgrad = false,
+                       .decoupled = false};
+  adam("decay", a);
+  a.decoupled = true;
+  adam("decoupled", a);
+  a.amsgrad = true;
+  adam("amsgrad", a);
+  optim::RmspropNumbers r{
+      .lr = 0.02, .alpha = 0.8, .eps = 0.01, .weight_decay = 0.1, .momentum = 0, .centered = false};
+  rmsprop("plain", r);
+  r.centered = true;
+  rmsprop("centered", r);
+  r.momentum = 0.5;
+  rmsprop("centered with momentum", r);
+  r.centered = false;
+  rmsprop("momentum", r);
+  return all;
+}
+
+/// `steps` updates with new gradients each time, on both sides.
+void compare(const Rule& r, State host, int steps) {
+  State device = on_device(host);
+  for (int s = 0; s < steps; ++s) {
+    r.on_cpu(host.items());
+    r.on_cuda(device.items());
+    for (size_t i = 0; i < host.params.size(); ++i) {
+      host.grads[i] = randn(host.grads[i].shape(), {.dtype = host.grads[i].dtype()});
+      device.grads[i] = moved(host.grads[i]);
+      device.steps[i] = ++host.steps[i];
+    }
+  }
+  check_equal(device, host, r.name);
+}
+
+}  // namespace
+
+TEST_CASE("update kernels: equal the CPU loops bit for bit, for every rule and dtype") {
+  manual_seed(31);
+  for (const Rule& r : rules()) {
+    compare(r, make_state({0, 1, 31, 33, 1025}, kF32, r.used), 3);
+    for (const DType dtype : {kF16, kBF16, kF64}) compare(r, make_state({65, 3}, dtype, r.used), 2);
+  }
+}
+
+TEST_CASE("update kernels: chunks, many parameters, mixed dtypes and steps, odd addresses") {
+  manual_seed(32);
+  const Rule sgd = rules()[1], adam = rules()[3];
+  compare(sgd, make_state({4096, 4097, 8195}, kF32, sgd.used), 2);
+  compare(sgd, make_state(std::vector<int64_t>(200, 2), kF32, sgd.used), 2);  // several tables
+
+  State mixed = make_state({40, 3}, kF32, adam.used);
+  const State half = make_state({17, 3}, kF16, adam.used);
+  for (size_t i = 0; i < half.params.size(); ++i) {
+    mixed.params.insert(mixed.params.begin() + 1, half.params[i]);
+    mixed.grads.insert(mixed.grads.begin() + 1, half.grads[i]);
+    mixed.buffers.insert(mixed.buffers.begin() + 1, half.buffers[i]);
+    mixed.steps.insert(mixed.steps.begin() + 1, 7);
+  }
+  compare(adam, mixed, 2);
+
+  State host = make_state({1000}, kF32, sgd.used);  // one element beyond a 16-byte boundary
+  host.params[0] = host.params[0].narrow(0, 1, 999);
+  host.grads[0] = host.grads[0].narrow(0, 0, 999);
+  host.buffers[0][0] = host.buffers[0][0].narrow(0, 1, 999);
+  State device = host;
+  const Tensor param = lathe::test::on_device(zeros({1000}));
+  device.params[0] = param.narrow(0, 1, 999);
+  device.params[0].copy_(host.params[0]);
+  device.grads[0] = moved(host.grads[0]);
+  device.buffers[0][0] = moved(host.buffers[0][0]);
+  sgd.on_cpu(host.items());
+  sgd.on_cuda(device.items());
+  check_equal(device, host, "SGD at an odd address");
+}
