@@ -71,12 +71,7 @@ lathe_optional(ZLIB "${ZLIB_FOUND}" "${ZLIB_VERSION_STRING}" zlib1g-dev)
 find_package(CURL QUIET)
 lathe_optional(CURL "${CURL_FOUND}" "${CURL_VERSION_STRING}" libcurl4-openssl-dev)
 
-if(LATHE_CUDA)
-  include(LatheCuda)
-  set(LATHE_CUDA_NOTE "nvcc ${CMAKE_CUDA_COMPILER_VERSION} compiles the kernels; the CPU still runs the ops")
-else()
-  set(LATHE_CUDA_NOTE "LATHE_CUDA=OFF")
-endif()
+include(LatheCuda)
 
 # Header-only packages stay private to the build: whoever installs lathe needs none of them. The others are shared
 # libraries that a static liblathe.a asks its user to link (cmake/latheConfig.cmake.in, cmake/lathe.pc.in).

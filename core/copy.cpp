@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/half.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/visit.h"
@@ -53,13 +54,14 @@ void convert_row(const StridedRow& row) {
 }  // namespace
 
 void copy_values(const Tensor& dst, const Tensor& src) {
-  LATHE_CHECK(NoCudaError, dst.device().is_cpu() && src.device().is_cpu(),
-              "copy: this build has no CUDA backend (dst: ", dst, ", src: ", src, ")");
   if (!(src.shape() == dst.shape())) {
     LATHE_CHECK(ShapeError, broadcast_shapes("copy", src.shape(), dst.shape()) == dst.shape(),
                 "copy: ", src.shape(), " does not broadcast to ", dst.shape(), " (dst: ", dst,
                 ", src: ", src, ")");
   }
+  if (dst.device() != src.device()) return cuda::transfer(dst, src, false);
+  LATHE_CHECK(NoCudaError, dst.device().is_cpu(),
+              "copy: this build has no CUDA backend (dst: ", dst, ", src: ", src, ")");
   visit_all(dst.dtype(), [&](auto to) {
     using To = typename decltype(to)::type;
     visit_all(src.dtype(), [&](auto from) {

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 
 namespace lathe {
@@ -28,6 +29,6 @@ void append_text(std::string& out, Device device) {
   }
 }
 
-bool cuda_is_available() noexcept { return false; }
+bool cuda_is_available() noexcept { return cuda::device_count() > 0; }
 
 }  // namespace lathe

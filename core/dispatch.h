@@ -3,6 +3,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/device.h"
+#include "lathe/core/device_scope.h"
 #include "lathe/core/error.h"
 
 namespace lathe {
@@ -13,17 +14,19 @@ namespace lathe {
 }  // namespace lathe
 
 // LATHE_DISPATCH(x.device(), relu_forward(x)) calls cpu::relu_forward(x) or cuda::relu_forward(x).
-// Both must be declared; a missing CUDA kernel is a link error in a CUDA build. In a CPU build the
+// with its device current. Both must be declared; a missing CUDA kernel is a link error in a CUDA
+// build. In a CPU build the
 // second call is compiled but discarded, and reached only by a tensor that cannot exist:
 // NoCudaError names the call. (A macro, because a namespace cannot be an argument of a function.)
-#define LATHE_DISPATCH(device, ...)           \
-  [&] {                                       \
-    if ((device).is_cuda()) {                 \
-      if constexpr (::lathe::kHasCuda) {      \
-        return cuda::__VA_ARGS__;             \
-      } else {                                \
-        ::lathe::throw_no_cuda(#__VA_ARGS__); \
-      }                                       \
-    }                                         \
-    return cpu::__VA_ARGS__;                  \
+#define LATHE_DISPATCH(device, ...)                   \
+  [&] {                                               \
+    if ((device).is_cuda()) {                         \
+      if constexpr (::lathe::kHasCuda) {              \
+        const ::lathe::cuda::DeviceScope on_(device); \
+        return cuda::__VA_ARGS__;                     \
+      } else {                                        \
+        ::lathe::throw_no_cuda(#__VA_ARGS__);         \
+      }                                               \
+    }                                                 \
+    return cpu::__VA_ARGS__;                          \
   }()

@@ -1,5 +1,6 @@
 // The host allocator; see host_allocator.h.
 #include "lathe/core/host_allocator.h"
+#include "lathe/core/cuda_backend.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -149,9 +150,7 @@ HostAllocator& host_allocator() {
 }
 
 Allocator& allocator_for(Device device) {
-  LATHE_CHECK(NoCudaError, device.is_cpu(), "allocator_for: no memory on ", device,
-              ": this build has no CUDA backend; configure with -DLATHE_CUDA=ON");
-  return host_allocator();
+  return device.is_cpu() ? host_allocator() : cuda::device_allocator(device);
 }
 
 void* HostAllocator::allocate(size_t bytes) {

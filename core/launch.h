@@ -8,14 +8,26 @@
 #include <cstdint>
 
 #include "lathe/core/config.h"
+#include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 #include "lathe/core/stream.h"
 
-#if defined(__CUDACC__)
+#if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
 #  include <cuda_runtime.h>
 #else
+#  include <tuple>
+
 #  include "lathe/tests/emulation/cuda_emulation.h"
+#  include "lathe/tests/emulation/cuda_runtime_emulation.h"
 #endif
+
+// LATHE_CUDA_CHECK(call): throws CudaError with the call's text and the runtime's reason. (A macro,
+// because the text of the call is part of the message.)
+#define LATHE_CUDA_CHECK(...)                                                               \
+  do {                                                                                      \
+    if (const cudaError_t lathe_status = (__VA_ARGS__); lathe_status != cudaSuccess)        \
+      LATHE_FAIL(::lathe::CudaError, #__VA_ARGS__, ": ", cudaGetErrorString(lathe_status)); \
+  } while (false)
 
 namespace lathe {
 
@@ -37,15 +49,7 @@ inline LaunchSize launch_1d(int64_t n) {
   return {dim3(static_cast<unsigned>(blocks)), dim3(kPointwiseBlock)};
 }
 
-#if defined(__CUDACC__)
-
-// LATHE_CUDA_CHECK(call): throws CudaError with the call's text and the runtime's reason. (A macro,
-// because the text of the call is part of the message.)
-#  define LATHE_CUDA_CHECK(...)                                                               \
-    do {                                                                                      \
-      if (const cudaError_t lathe_status = (__VA_ARGS__); lathe_status != cudaSuccess)        \
-        LATHE_FAIL(::lathe::CudaError, #__VA_ARGS__, ": ", cudaGetErrorString(lathe_status)); \
-    } while (false)
+#if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
 
 // LATHE_DYNAMIC_SHARED(float, name): the block's dynamic shared memory. (A macro, because it is a
 // declaration.)
@@ -62,15 +66,26 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
   config.dynamicSmemBytes = shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream.native);
   LATHE_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+  detail::count_launch();
 }
 
 #else
 
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, Stream,
-            Arguments&&... arguments) {
-  emulation::run_grid(grid, block, shared_bytes,
-                      [&] { kernel(static_cast<Parameters>(arguments)...); });
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+            Stream stream, Arguments&&... arguments) {
+  // The arguments are copied, as a launch copies them: the kernel may run much later.
+  std::tuple<Parameters...> parameters(static_cast<Parameters>(arguments)...);
+  const auto run = [kernel, grid, block, shared_bytes, parameters = std::move(parameters)] {
+    emulation::run_grid(reinterpret_cast<void (*)()>(kernel), grid, block, shared_bytes,
+                        [&] { std::apply(kernel, parameters); });
+  };
+  if constexpr (kHasCuda) {
+    LATHE_CUDA_CHECK(emulation::enqueue_kernel(static_cast<cudaStream_t>(stream.native), run));
+  } else {
+    run();  // the kernel tests of a build without a backend: no queues, host tensors
+  }
+  detail::count_launch();
 }
 
 #endif

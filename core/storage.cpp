@@ -3,11 +3,17 @@
 
 #include <utility>
 
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/error.h"
+
 namespace lathe {
 
-Storage::Storage(int64_t bytes, Device device) : bytes_(bytes), device_(device) {
+Storage::Storage(int64_t bytes, Device device, bool pinned)
+    : bytes_(bytes), device_(device), pinned_(pinned) {
+  LATHE_CHECK(DeviceError, !pinned || device.is_cpu(), "empty: pinned memory is the host's, not ",
+              device, "'s");
   if (bytes == 0) return;
-  allocator_ = &allocator_for(device);
+  allocator_ = pinned ? &cuda::pinned_allocator() : &allocator_for(device);
   data_ = allocator_->allocate(static_cast<size_t>(bytes));
 }
 

@@ -17,7 +17,8 @@ namespace lathe {
 class LATHE_API Storage final : public RefCounted {
  public:
   /// `bytes` of uninitialised memory; 0 bytes hold no block.   throws: OutOfMemoryError.
-  Storage(int64_t bytes, Device device);
+  /// `pinned`: host memory that GPUs read and write by themselves.   throws: NoCudaError too.
+  Storage(int64_t bytes, Device device, bool pinned = false);
 
   /// Memory that the caller owns; `release` (may be empty) runs when the last tensor is gone.
   Storage(void* data, int64_t bytes, Device device, std::function<void()> release);
@@ -29,6 +30,7 @@ class LATHE_API Storage final : public RefCounted {
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+  bool pinned() const { return pinned_; }
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -39,6 +41,7 @@ class LATHE_API Storage final : public RefCounted {
   std::function<void()> release_;
   std::atomic<uint32_t> version_{0};
   Device device_;
+  bool pinned_ = false;
 };
 
 inline void add_reference(Storage* s) { s->add_ref(); }

@@ -1,11 +1,13 @@
-// Streams: queues of device work. On the CPU there is one, and work on it is done when the call
-// returns.
+// Streams and events: queues of device work, and points in them. On the CPU there is one queue, and
+// work on it is done when the call returns.
 #pragma once
 
 #include "lathe/core/config.h"
 #include "lathe/core/device.h"
 
 namespace lathe {
+
+class Tensor;
 
 /// A handle to a queue. `native` is the backend's own handle (cudaStream_t); null is the device's
 /// default queue.
@@ -30,5 +32,62 @@ class LATHE_API StreamScope {
  private:
   Stream before_;
 };
+
+/// A queue of its own, which waits for no other. On the CPU it is the one that everything uses.
+class LATHE_API OwnedStream {
+ public:
+  /// throws: NoCudaError, DeviceError, CudaError.
+  explicit OwnedStream(Device device = Device(DeviceType::kCUDA));
+  ~OwnedStream();
+  OwnedStream(OwnedStream&& other) noexcept;
+  OwnedStream& operator=(OwnedStream&& other) noexcept;
+
+  Stream get() const { return stream_; }
+  operator Stream() const { return stream_; }
+
+ private:
+  Stream stream_;
+};
+
+/// Waits until everything queued on `stream` is done. throws: CudaError; IndexError for a label or
+/// index that a kernel found out of range since the last wait.
+LATHE_API void synchronize(Stream stream);
+
+/// `t`'s memory is also used by the work queued on `stream` so far: it is not handed out again
+/// before that is done. For tensors that are used on another stream than they were made on.
+LATHE_API void record_stream(const Tensor& t, Stream stream);
+
+struct EventOptions {
+  bool timing = false;  // true: elapsed_ms can be asked
+};
+
+/// A point in a queue. On the CPU it is reached at once.
+class LATHE_API Event {
+ public:
+  /// throws: NoCudaError, DeviceError, CudaError.
+  explicit Event(Device device = Device(DeviceType::kCUDA), EventOptions options = {});
+  ~Event();
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+
+  /// From now on the point after everything queued on `stream` so far.
+  void record(Stream stream);
+  /// What is queued on `stream` from now on runs after this event. The host does not wait.
+  void block(Stream stream) const;
+  /// Is the point reached? True also before the first record().
+  bool done() const;
+  /// The host waits until it is.
+  void synchronize() const;
+
+ private:
+  friend LATHE_API double elapsed_ms(const Event& from, const Event& to);
+  Device device_;
+  void* native_ = nullptr;
+  double cpu_ms_ = 0;  // on the CPU: when it was recorded
+};
+
+/// Milliseconds between two recorded events made with timing.   throws: CudaError if one was not
+/// reached yet.
+LATHE_API double elapsed_ms(const Event& from, const Event& to);
 
 }  // namespace lathe

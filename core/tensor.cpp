@@ -78,7 +78,11 @@ void Tensor::copy_out(void* out, DType dtype) const {
 
 Tensor empty(const Shape& shape, const TensorOptions& options) {
   const DType dtype = options.dtype.value_or(default_dtype());
-  return empty_strided(shape, contiguous_strides(shape), dtype, options.device);
+  const Strides strides = contiguous_strides(shape);
+  if (!options.pinned) return empty_strided(shape, strides, dtype, options.device);
+  const int64_t bytes = numel_of(shape) * static_cast<int64_t>(size_of(dtype));
+  return Tensor(IntrusivePtr(new TensorImpl(StoragePtr(new Storage(bytes, options.device, true)), 0,
+                                            shape, strides, dtype)));
 }
 
 Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, Device device) {

@@ -48,6 +48,7 @@ struct TensorOptions {
   std::optional<DType> dtype = {};
   Device device = kCPU;
   bool requires_grad = false;
+  bool pinned = false;  // host memory that GPUs copy to and from by themselves; needs a GPU
 };
 
 struct ReduceOptions {
@@ -99,6 +100,8 @@ class LATHE_API Tensor {
   bool is_contiguous(MemoryFormat format = kContiguous) const;
   /// Both handles name the same tensor.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
+  /// In host memory that GPUs read and write by themselves.
+  bool is_pinned() const { return impl().storage->pinned(); }
   bool shares_storage(const Tensor& other) const { return impl().storage == other.impl().storage; }
 
   // --- its values
@@ -133,6 +136,7 @@ class LATHE_API Tensor {
   Tensor to(Device device) const;
   Tensor cpu() const { return to(kCPU); }
   Tensor cuda() const { return to(Device(DeviceType::kCUDA)); }
+  Tensor pin_memory() const;  // a copy in pinned host memory
   Tensor contiguous(MemoryFormat format = kContiguous) const;
   Tensor clone() const;
 

@@ -26,11 +26,10 @@ struct ResNetOptions {
 };
 
 /// relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)); the shortcut is x itself or, where the
-/// shape changes, a 1x1 convolution with batch norm. init = false leaves the convolutions open
-/// (Conv2dOptions::init).
+/// shape changes, a 1x1 convolution with batch norm.
 class LATHE_API BasicBlock final : public Module {
  public:
-  BasicBlock(int64_t in, int64_t out, int64_t stride, bool init = true);
+  BasicBlock(int64_t in, int64_t out, int64_t stride);
   Tensor forward(const Tensor& x) override;
 
   Conv2d conv1;
@@ -70,7 +69,7 @@ struct CifarResNetOptions {
 /// column, zeros for the new channels, half of them before and half after.
 class LATHE_API CifarBlock final : public Module {
  public:
-  CifarBlock(int64_t in, int64_t out, int64_t stride, bool init = true);
+  CifarBlock(int64_t in, int64_t out, int64_t stride);
   Tensor forward(const Tensor& x) override;
 
   Conv2d conv1;

@@ -1,15 +1,27 @@
-// How kernel tests get their tensors onto the device that runs the kernels. In the emulation the
-// device's memory is the host's.
+// How kernel tests get their tensors onto the device that runs the kernels. In a build without the
+// CUDA backend the kernels run on host tensors.
 #pragma once
 
 #include "../ops/compare.h"
+#include "lathe/autograd/grad_mode.h"
 
 namespace lathe::test {
 
-/// `t` where kernels of namespace cuda can read and write it, strides kept.
-inline Tensor on_device(const Tensor& t) { return t; }
+inline Device kernel_device() { return kHasCuda ? Device(DeviceType::kCUDA) : kCPU; }
+
+/// `t` where kernels of namespace cuda can read and write it, strides and overlaps kept.
+inline Tensor on_device(const Tensor& t) {
+  if (!kHasCuda) return t;
+  const NoGrad off;
+  // All of the storage that t looks at, so that a view there looks at the same places.
+  int64_t reach = 1;
+  for (int d = 0; d < t.ndim(); ++d) reach += (t.shape()[d] - 1) * t.strides()[d];
+  if (t.numel() == 0) reach = 0;
+  const Tensor memory = alias(t, {reach}, {1}, t.offset());
+  return alias(memory.to(kernel_device()), t.shape(), t.strides(), 0);
+}
 
 /// `t` with its values readable by the host, all kernels on it done.
-inline Tensor on_host(const Tensor& t) { return t; }
+inline Tensor on_host(const Tensor& t) { return t.to(kCPU); }
 
 }  // namespace lathe::test

@@ -3,6 +3,9 @@
 
 #include <ucontext.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <vector>
@@ -28,6 +31,8 @@
 // ordered; they are kept out of its sight, so that it sees only what kernels do. Such a function
 // uses plain pointers: a container's operator[] is a function of its own, which would be seen.
 #define LATHE_NO_TSAN __attribute__((no_sanitize("thread"), noinline))
+
+extern "C" char __executable_start;  // from the linker: where the program was loaded
 
 namespace lathe::emulation {
 
@@ -262,6 +267,26 @@ void run_block() {
   }
 }
 
+std::vector<void (*)()> g_launched;
+
+/// For tests/check_kernels.py, which knows the names that belong to the addresses.
+void write_launched() {
+  const char* path = std::getenv("LATHE_LAUNCHED_KERNELS");
+  std::FILE* file = path == nullptr ? nullptr : std::fopen(path, "a");
+  if (file == nullptr) return;
+  for (void (*kernel)() : g_launched) {
+    std::fprintf(file, "%zx\n",
+                 static_cast<size_t>(reinterpret_cast<char*>(kernel) - &__executable_start));
+  }
+  std::fclose(file);
+}
+
+void note_launch(void (*kernel)()) {
+  if (std::ranges::find(g_launched, kernel) != g_launched.end()) return;
+  if (g_launched.empty()) std::atexit(write_launched);
+  g_launched.push_back(kernel);
+}
+
 struct GridScope {
   explicit GridScope(Block& block) { g_block = &block; }
   ~GridScope() {
@@ -290,7 +315,10 @@ LATHE_NO_TSAN uint64_t exchange(unsigned mask, uint64_t value, int source,
   return fiber.received;
 }
 
-void run_grid(dim3 grid, dim3 block_size, size_t shared_bytes, FunctionRef<void()> body) {
+const std::vector<void (*)()>& launched_kernels() { return g_launched; }
+
+void run_grid(void (*kernel)(), dim3 grid, dim3 block_size, size_t shared_bytes,
+              FunctionRef<void()> body) {
   const size_t threads = size_t{block_size.x} * block_size.y * block_size.z;
   LATHE_CHECK(ValueError, threads > 0 && threads <= 1024, "kernel: ", threads,
               " threads in a block");
@@ -299,6 +327,7 @@ void run_grid(dim3 grid, dim3 block_size, size_t shared_bytes, FunctionRef<void(
   if (fibers.size() < threads) fibers.resize(threads);
   Block block{.fibers = fibers.data(), .count = threads};
   const GridScope scope(block);
+  note_launch(kernel);
   block.body = &body;
   for (Fiber& fiber : fibers) {
     if (!fiber.stack) fiber.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);

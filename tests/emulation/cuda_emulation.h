@@ -12,6 +12,7 @@
 #include <cstring>
 #include <source_location>
 #include <type_traits>
+#include <vector>
 
 #include "lathe/core/function_ref.h"
 
@@ -23,7 +24,6 @@
 #define __shared__ static  // blocks run one at a time, so one instance per kernel is the block's
 #define LATHE_DYNAMIC_SHARED(T, name) \
   T* const name = static_cast<T*>(::lathe::emulation::dynamic_shared())
-#define LATHE_CUDA_CHECK(...) static_cast<void>(__VA_ARGS__)
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -40,7 +40,14 @@ const Position& position() noexcept;
 
 /// Runs `body` once per thread of every block.   throws: what body throws; StateError where threads
 /// of a block diverge at a barrier, naming both places.
-void run_grid(dim3 grid, dim3 block, size_t shared_bytes, FunctionRef<void()> body);
+/// `kernel` is noted as run; see launched_kernels().
+void run_grid(void (*kernel)(), dim3 grid, dim3 block, size_t shared_bytes,
+              FunctionRef<void()> body);
+
+/// The kernels that ran so far. With LATHE_LAUNCHED_KERNELS=FILE in the environment, their
+/// addresses relative to the program are appended to FILE when the program ends
+/// (tests/check_kernels.py).
+const std::vector<void (*)()>& launched_kernels();
 
 void* dynamic_shared() noexcept;
 void block_barrier(std::source_location place);
@@ -123,6 +130,3 @@ inline unsigned atomicCAS(unsigned* address, unsigned expected, unsigned desired
                               __ATOMIC_RELAXED);
   return expected;
 }
-
-enum cudaError_t { cudaSuccess = 0 };
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }

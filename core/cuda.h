@@ -1,0 +1,80 @@
+// What a program may ask of its GPUs, or tell them. In a build or on a machine without CUDA the
+// questions are answered with 0 and the requests do nothing, so that one program runs everywhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/core/device.h"
+
+namespace lathe::cuda {
+
+/// How many GPUs this process can use. The driver is asked once, at the first call of anything that
+/// needs a GPU; a program that never does creates no context.
+LATHE_API int device_count() noexcept;
+
+/// Why device_count() is 0, as a sentence for users ("this build has no CUDA backend", "no NVIDIA
+/// driver is installed"); empty if it is not.
+LATHE_API const std::string& unavailable_reason() noexcept;
+
+/// One GPU. What the driver does not tell is 0 or empty.
+struct DeviceInfo {
+  std::string name, uuid;    // "NVIDIA H200", "GPU-3f1c…"
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  size_t total_bytes = 0, free_bytes = 0;   // of its memory; free for all processes
+  int clock_mhz = 0, memory_clock_mhz = 0;  // now
+  int temperature_c = 0, utilization_percent = 0;
+  struct Process {
+    unsigned id;
+    size_t bytes;
+  };
+  std::vector<Process> processes;  // that compute on it
+};
+
+/// throws: DeviceError if there is no such device.
+LATHE_API DeviceInfo device_info(int index);
+
+/// Versions as "13.0"; empty where there is none.
+struct Versions {
+  std::string driver;          // the newest CUDA that the installed driver supports
+  std::string runtime;         // the CUDA runtime in this build
+  std::string driver_package;  // the driver's own number, "580.65.06"
+};
+LATHE_API Versions versions();
+
+// --- memory of one device, in bytes; block sizes, rounding included -----------------------------
+LATHE_API size_t memory_allocated(Device device = Device(DeviceType::kCUDA));
+LATHE_API size_t memory_reserved(Device device = Device(DeviceType::kCUDA));
+LATHE_API size_t max_memory_allocated(Device device = Device(DeviceType::kCUDA));
+LATHE_API size_t max_memory_reserved(Device device = Device(DeviceType::kCUDA));
+LATHE_API void reset_peak_memory(Device device = Device(DeviceType::kCUDA));
+/// Gives the cached blocks of all devices, and cached pinned memory, back to the driver. Waits for
+/// the devices.
+LATHE_API void empty_cache();
+/// At most this many bytes are taken from the driver (0: no limit).
+LATHE_API void set_memory_limit(size_t bytes, Device device = Device(DeviceType::kCUDA));
+/// Segments, blocks and recent events of the device's allocator, as JSON.
+LATHE_API std::string memory_snapshot(Device device = Device(DeviceType::kCUDA));
+
+/// Waits until everything queued on `device` is done. throws: CudaError; IndexError for a label or
+/// index that a kernel found out of range since the last wait.
+LATHE_API void synchronize(Device device = Device(DeviceType::kCUDA));
+
+/// What this process did on its GPUs so far.
+struct Counters {
+  uint64_t launches = 0;          // of our own kernels
+  uint64_t synchronizations = 0;  // times the host waited for a device
+  uint64_t driver_allocations = 0;
+};
+LATHE_API Counters counters() noexcept;
+
+}  // namespace lathe::cuda
+
+namespace lathe::detail {
+LATHE_API void count_launch() noexcept;
+LATHE_API void count_synchronization() noexcept;
+}  // namespace lathe::detail

@@ -1,0 +1,65 @@
+// core/cuda.h, core/stream.h and the memory of GPUs in a build without the CUDA backend.
+#include "lathe/core/cuda.h"
+
+#include "lathe/core/allocator.h"
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+namespace cuda {
+
+int device_count() noexcept { return 0; }
+
+const std::string& unavailable_reason() noexcept {
+  static const std::string reason = "this build has no CUDA backend";
+  return reason;
+}
+
+DeviceInfo device_info(int) { throw_no_cuda("device_info"); }
+Versions versions() { return {}; }
+
+size_t memory_allocated(Device) { return 0; }
+size_t memory_reserved(Device) { return 0; }
+size_t max_memory_allocated(Device) { return 0; }
+size_t max_memory_reserved(Device) { return 0; }
+void reset_peak_memory(Device) {}
+void empty_cache() {}
+void set_memory_limit(size_t, Device) {}
+std::string memory_snapshot(Device) { return "{}"; }
+void synchronize(Device) {}
+Counters counters() noexcept { return {}; }
+
+Allocator& device_allocator(Device device) {
+  LATHE_FAIL(NoCudaError, "allocator_for: no memory on ", device,
+             ": this build has no CUDA backend; configure with -DLATHE_CUDA=ON");
+}
+Allocator& pinned_allocator() { throw_no_cuda("pin_memory"); }
+void record_pinned(void*, Stream) {}
+
+void transfer(const Tensor& dst, const Tensor& src, bool) {
+  LATHE_FAIL(NoCudaError, "copy: this build has no CUDA backend (dst: ", dst, ", src: ", src, ")");
+}
+
+void* create_stream(Device) { throw_no_cuda("OwnedStream"); }
+void destroy_stream(Device, void*) noexcept {}
+void synchronize_stream(Stream) {}
+void record_stream(void*, Stream) {}
+
+void* create_event(Device, bool) { throw_no_cuda("Event"); }
+void destroy_event(Device, void*) noexcept {}
+void record_event(void*, Stream) {}
+void wait_event(Stream, void*) {}
+bool query_event(Device, void*) { return true; }
+void synchronize_event(Device, void*) {}
+double elapsed_ms(Device, void*, void*) { return 0; }
+
+}  // namespace cuda
+
+namespace detail {
+void count_launch() noexcept {}
+void count_synchronization() noexcept {}
+}  // namespace detail
+
+}  // namespace lathe

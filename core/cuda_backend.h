@@ -1,0 +1,52 @@
+// What core asks of the CUDA backend, below the public face of cuda.h and stream.h. Defined in
+// core/*_cuda.cpp or, in a build without CUDA, in core/cuda_absent.cpp. Handles are the runtime's.
+#pragma once
+
+#include "lathe/core/allocator.h"
+#include "lathe/core/cuda.h"
+#include "lathe/core/stream.h"
+
+namespace lathe {
+class Tensor;
+}
+
+namespace lathe::cuda {
+
+/// Memory of a GPU, cached; blocks belong to the stream that is current when they are taken.
+/// throws: NoCudaError, DeviceError.
+Allocator& device_allocator(Device device);
+/// Host memory that a GPU reads and writes by itself, cached.   throws: NoCudaError.
+Allocator& pinned_allocator();
+/// A pinned block is also used by what was queued on `stream` so far.
+void record_pinned(void* block, Stream stream);
+
+/// dst = src where at least one of them is on a GPU and they are on different devices; converts and
+/// broadcasts like copy_values. Waits where the host gets the result. From pinned memory to a GPU:
+/// waits too, unless `async`.
+void transfer(const Tensor& dst, const Tensor& src, bool async);
+
+void* create_stream(Device device);
+void destroy_stream(Device device, void* stream) noexcept;
+void synchronize_stream(Stream stream);
+/// The block's memory is also used by what was queued on `stream` so far.
+void record_stream(void* block, Stream stream);
+
+/// No more work will be queued on a stream, which is about to be destroyed; and: this handle is a
+/// live stream's again.
+void forget_stream(void* stream) noexcept;
+void revive_stream(void* stream);
+/// Blocks taken from the driver so far, device and pinned memory.
+uint64_t driver_allocations() noexcept;
+
+void* create_event(Device device, bool timing);
+void destroy_event(Device device, void* event) noexcept;
+void record_event(void* event, Stream stream);
+void wait_event(Stream stream, void* event);
+bool query_event(Device device, void* event);
+void synchronize_event(Device device, void* event);
+double elapsed_ms(Device device, void* from, void* to);
+
+/// Throws what kernels on `device` noted (core/device_fault.h), and clears it. Call after a wait.
+void check_fault(Device device);
+
+}  // namespace lathe::cuda

@@ -1,0 +1,115 @@
+// Which GPUs there are; see cuda.h. The driver is asked once, at the first question.
+#include <algorithm>
+#include <cstdint>
+
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/device_scope.h"
+#include "lathe/core/error.h"
+#include "lathe/core/launch.h"
+#include "lathe/core/nvml.h"
+
+namespace lathe::cuda {
+
+namespace {
+
+struct Machine {
+  int count = 0;
+  std::string reason;  // why count is 0
+};
+
+std::string version_text(int version) {  // 13000
+  if (version == 0) return {};
+  return concat(version / 1000, ".", version % 1000 / 10);
+}
+
+std::string reason_of(cudaError_t error) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  cudaGetLastError();
+  switch (error) {
+    case cudaErrorInsufficientDriver:
+      if (driver == 0) return "no NVIDIA driver is installed";
+      return concat("the NVIDIA driver supports CUDA ", version_text(driver),
+                    ", but this build needs ", version_text(runtime));
+    case cudaErrorNoDevice: return "the NVIDIA driver shows no GPU (see CUDA_VISIBLE_DEVICES)";
+    default: return concat("the CUDA runtime answers: ", cudaGetErrorString(error));
+  }
+}
+
+Machine ask() {
+  Machine machine;
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) {
+    machine.count = std::min(count, int{INT8_MAX});
+  } else {
+    // A failed question stays behind as the thread's last error.
+    cudaGetLastError();
+    machine.reason = reason_of(error == cudaSuccess ? cudaErrorNoDevice : error);
+  }
+  return machine;
+}
+
+const Machine& machine() {
+  static const Machine the_machine = ask();
+  return the_machine;
+}
+
+std::string missing_device() {
+  return device_count() == 0 ? unavailable_reason()
+                             : concat("this machine has ", device_count(), " GPUs");
+}
+
+constexpr int kUnchanged = -1;
+
+}  // namespace
+
+int device_count() noexcept { return machine().count; }
+const std::string& unavailable_reason() noexcept { return machine().reason; }
+
+// The runtime is asked each time, because the program may use it beside us; that takes some 20 ns.
+DeviceScope::DeviceScope(Device device) {
+  LATHE_CHECK(DeviceError, device.is_cuda() && device.index < device_count(), "device: no ", device,
+              ": ", missing_device());
+  LATHE_CUDA_CHECK(cudaGetDevice(&before_));
+  if (before_ == device.index) {
+    before_ = kUnchanged;
+  } else {
+    LATHE_CUDA_CHECK(cudaSetDevice(device.index));
+  }
+}
+
+DeviceScope::~DeviceScope() {
+  if (before_ != kUnchanged) cudaSetDevice(before_);
+}
+
+DeviceInfo device_info(int index) {
+  LATHE_CHECK(DeviceError, index >= 0 && index < device_count(), "device_info: no cuda:", index,
+              ": ", missing_device());
+  const DeviceScope scope(Device(DeviceType::kCUDA, static_cast<int8_t>(index)));
+  cudaDeviceProp properties;
+  LATHE_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  DeviceInfo info;
+  info.name = properties.name;
+  info.major = properties.major;
+  info.minor = properties.minor;
+  info.multiprocessors = properties.multiProcessorCount;
+  LATHE_CUDA_CHECK(cudaMemGetInfo(&info.free_bytes, &info.total_bytes));
+  nvml::complete(info, {.domain = properties.pciDomainID,
+                        .bus = properties.pciBusID,
+                        .device = properties.pciDeviceID});
+  return info;
+}
+
+Versions versions() {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  cudaGetLastError();
+  return {.driver = version_text(driver),
+          .runtime = version_text(runtime),
+          .driver_package = driver == 0 ? "" : nvml::driver_version()};
+}
+
+}  // namespace lathe::cuda

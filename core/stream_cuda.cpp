@@ -1,0 +1,102 @@
+// Streams, events and waits on GPUs; see stream.h and cuda_backend.h.
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/device_fault.h"
+#include "lathe/core/device_scope.h"
+#include "lathe/core/launch.h"
+
+namespace lathe {
+
+namespace {
+// Bumped by every thread that works on a GPU; relaxed, since only their sums are read.
+std::atomic<uint64_t> g_launches{0}, g_synchronizations{0};
+
+cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
+cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+}  // namespace
+
+namespace detail {
+void count_launch() noexcept { g_launches.fetch_add(1, std::memory_order_relaxed); }
+void count_synchronization() noexcept {
+  g_synchronizations.fetch_add(1, std::memory_order_relaxed);
+}
+}  // namespace detail
+
+namespace cuda {
+
+Counters counters() noexcept {
+  return {.launches = g_launches.load(std::memory_order_relaxed),
+          .synchronizations = g_synchronizations.load(std::memory_order_relaxed),
+          .driver_allocations = driver_allocations()};
+}
+
+void* create_stream(Device device) {
+  const DeviceScope on(device);
+  cudaStream_t stream = nullptr;
+  LATHE_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  revive_stream(stream);
+  return stream;
+}
+
+void destroy_stream(Device, void* stream) noexcept {
+  forget_stream(stream);
+  cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+}
+
+void synchronize_stream(Stream stream) {
+  const DeviceScope on(stream.device);
+  detail::count_synchronization();
+  LATHE_CUDA_CHECK(cudaStreamSynchronize(native(stream)));
+  check_fault(stream.device);
+}
+
+void synchronize(Device device) {
+  if (!device.is_cuda() || device_count() == 0) return;
+  const DeviceScope on(device);
+  detail::count_synchronization();
+  LATHE_CUDA_CHECK(cudaDeviceSynchronize());
+  check_fault(device);
+}
+
+void* create_event(Device device, bool timing) {
+  const DeviceScope on(device);
+  cudaEvent_t event = nullptr;
+  LATHE_CUDA_CHECK(
+      cudaEventCreateWithFlags(&event, timing ? cudaEventDefault : cudaEventDisableTiming));
+  return event;
+}
+void destroy_event(Device, void* event) noexcept { cudaEventDestroy(event_of(event)); }
+
+void record_event(void* event, Stream stream) {
+  const DeviceScope on(stream.device);
+  LATHE_CUDA_CHECK(cudaEventRecord(event_of(event), native(stream)));
+}
+void wait_event(Stream stream, void* event) {
+  const DeviceScope on(stream.device);
+  LATHE_CUDA_CHECK(cudaStreamWaitEvent(native(stream), event_of(event), 0));
+}
+bool query_event(Device, void* event) {
+  const cudaError_t error = cudaEventQuery(event_of(event));
+  if (error == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  LATHE_CUDA_CHECK(error);
+  return true;
+}
+void synchronize_event(Device device, void* event) {
+  detail::count_synchronization();
+  LATHE_CUDA_CHECK(cudaEventSynchronize(event_of(event)));
+  check_fault(device);
+}
+double elapsed_ms(Device, void* from, void* to) {
+  float milliseconds = 0;
+  LATHE_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, event_of(from), event_of(to)));
+  return milliseconds;
+}
+
+}  // namespace cuda
+}  // namespace lathe

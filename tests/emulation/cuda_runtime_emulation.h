@@ -1,0 +1,127 @@
+// The part of the CUDA runtime that Lathe calls, for machines without a GPU: one or more devices
+// whose memory is host memory and whose kernels run on fibers (cuda_emulation.h).
+//
+// It keeps the rules that a GPU enforces, so that breaking one shows up in the tests:
+// - Work is queued. A stream's work runs when somebody waits for it, as late as the rules allow, so
+//   that a missing wait reads old values.
+// - Device memory is out of the host's reach (PROT_NONE) except while queued work runs.
+// - New memory holds 0xA5 bytes. A copy whose ends are not where its kind says, a double free, a
+//   dead stream or event: cudaErrorInvalidValue or cudaErrorInvalidResourceHandle.
+//
+// LATHE_EMULATED_DEVICES (default 1) and LATHE_EMULATED_MEMORY (bytes per device, default 1 GiB)
+// shape the machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "lathe/core/fault.h"
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorCudartUnloading = 4,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719,
+};
+
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault,
+};
+
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
+
+enum cudaDeviceAttr {
+  cudaDevAttrClockRate = 13,
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+};
+
+struct cudaUUID_t {
+  char bytes[16];
+};
+struct cudaDeviceProp {
+  char name[256];
+  cudaUUID_t uuid;
+  size_t totalGlobalMem;
+  int major, minor, multiProcessorCount;
+  int pciDomainID, pciBusID, pciDeviceID;
+};
+
+namespace lathe::emulation {
+struct StreamState;
+struct EventState;
+}  // namespace lathe::emulation
+using cudaStream_t = lathe::emulation::StreamState*;
+using cudaEvent_t = lathe::emulation::EventState*;
+
+inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0,
+                          cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
+                          cudaHostAllocPortable = 1;
+
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+const char* cudaGetErrorString(cudaError_t error);
+const char* cudaGetErrorName(cudaError_t error);
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+
+cudaError_t cudaMalloc(void** memory, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
+
+namespace lathe::emulation {
+
+/// Queues a kernel: `run` executes its grid.
+cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run);
+
+/// What tests look at and break.
+struct RuntimeProbe {
+  FaultPoint malloc_fault;  // fails the n-th cudaMalloc or cudaHostAlloc
+  size_t device_bytes = 0;  // taken by cudaMalloc and not given back
+  size_t pinned_bytes = 0;
+  size_t streams = 0, events = 0;  // alive
+  uint64_t calls = 0;              // of any function above: 0 in a program that never used the GPU
+};
+RuntimeProbe& runtime_probe();
+
+}  // namespace lathe::emulation
