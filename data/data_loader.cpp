@@ -53,7 +53,7 @@ DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options)
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
     : dataset_(std::move(dataset)),
       options_(std::move(options)),
-      position_(std::make_shared<Position>()) {
+      position_(std::make_shared<const Position>()) {
   check_options(options_);
   if (options_.pin_memory && !cuda_is_available())
     warn_once("DataLoader.pin_memory",
@@ -70,9 +70,9 @@ int64_t DataLoader::size() const {
 void DataLoader::set_epoch(int64_t epoch, int64_t first_batch) {
   LATHE_CHECK(ValueError, epoch >= 0 && first_batch >= 0, "DataLoader: set_epoch(", epoch, ", ",
               first_batch, ") needs numbers that are not negative");
+  position_ = std::make_shared<const Position>(epoch, first_batch);
   epoch_ = epoch;
   first_batch_ = first_batch;
-  *position_ = {epoch, first_batch};
 }
 
 StateDict DataLoader::state_dict() const {
@@ -102,10 +102,11 @@ DataLoader::Iterator DataLoader::begin() {
                  .epoch = epoch_,
                  .workers = std::min(options_.num_workers, left),
                  .capacity = std::min(options_.num_workers * options_.prefetch_factor, left)};
-  *position_ = {epoch_, first_batch_};
+  const auto position = std::make_shared<Position>(epoch_, first_batch_);
+  position_ = position;
   ++epoch_;
   first_batch_ = 0;
-  return Iterator(std::make_shared<EpochRun>(std::move(plan)), position_);
+  return Iterator(std::make_shared<EpochRun>(std::move(plan)), position);
 }
 
 DataLoader::Iterator::Iterator(std::shared_ptr<EpochRun> run, std::shared_ptr<Position> position)

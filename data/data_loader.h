@@ -40,7 +40,8 @@ struct DataLoaderOptions {
 /// begin() starts the next epoch. An iterator may be dropped at any moment: its threads finish the
 /// sample they are reading and are joined.
 ///
-/// One thread may use a loader at a time. Several iterators of one loader may live at once.
+/// One thread may use a loader at a time. Several iterators of one loader may live at once; the
+/// loader's state is the position of the one that began last.
 class LATHE_API DataLoader {
  public:
   class Iterator;
@@ -78,7 +79,7 @@ class LATHE_API DataLoader {
   void load_state_dict(const StateDict& state);
 
  private:
-  /// The first batch that has not been handed out.
+  /// The first batch of a pass that has not been handed out. Each pass has its own.
   struct Position {
     int64_t epoch = 0, batch = 0;
   };
@@ -87,7 +88,7 @@ class LATHE_API DataLoader {
   DataLoaderOptions options_;
   int64_t epoch_ = 0;  // of the next begin()
   int64_t first_batch_ = 0;
-  std::shared_ptr<Position> position_;
+  std::shared_ptr<const Position> position_;  // of the last begin() or set_epoch()
 };
 
 /// An input iterator: copies share the pass, and ++ on one of them invalidates the batch of the
@@ -110,7 +111,7 @@ class LATHE_API DataLoader::Iterator {
 
   std::shared_ptr<EpochRun> run_;  // null: at the end
   std::shared_ptr<Batch> batch_;
-  std::shared_ptr<Position> position_;  // the loader's
+  std::shared_ptr<Position> position_;  // the loader looks at it until it begins another pass
 };
 
 /// What prefetch returns: a loader whose batches are on a device.

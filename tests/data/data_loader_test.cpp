@@ -276,6 +276,29 @@ TEST_CASE("loader: two iterators of one loader run side by side, and one may out
   CHECK(count == 30);
 }
 
+TEST_CASE("loader: its state is the position of the iterator that began last") {
+  const Probe set(30);
+  DataLoader loader(set, {.batch_size = 3});
+  const auto position = [&] {
+    const StateDict state = loader.state_dict();
+    return std::pair(state.number<int64_t>("epoch"), state.number<int64_t>("batch"));
+  };
+  auto a = loader.begin();
+  ++a;
+  CHECK(position() == std::pair<int64_t, int64_t>(0, 2));
+  auto b = loader.begin();
+  CHECK(position() == std::pair<int64_t, int64_t>(1, 1));
+  for (; a != std::default_sentinel; ++a) CHECK(position() == std::pair<int64_t, int64_t>(1, 1));
+  ++b;
+  CHECK(position() == std::pair<int64_t, int64_t>(1, 2));
+  loader.set_epoch(7, 4);
+  ++b;
+  CHECK(position() == std::pair<int64_t, int64_t>(7, 4));
+  const auto c = loader.begin();
+  CHECK(c->indices.front() == 12);
+  CHECK(position() == std::pair<int64_t, int64_t>(7, 5));
+}
+
 TEST_CASE("loader: empty data sets give no batch") {
   const Probe set(0);
   for (const bool shuffle : {false, true})
