@@ -21,6 +21,7 @@ class FileStream final : public ByteStream {
   }
 
   uint64_t size_bound() const override { return static_cast<uint64_t>(file_.size()); }
+  bool size_is_known() const override { return true; }
 
   void rewind() { at_ = 0; }
 

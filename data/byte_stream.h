@@ -27,6 +27,9 @@ class LATHE_API ByteStream {
   /// for gzip 1032 times that (the best that deflate can do). Declared sizes are checked against it
   /// before memory is allocated for them.
   virtual uint64_t size_bound() const = 0;
+
+  /// True if size_bound() is exactly what the stream can still give.
+  virtual bool size_is_known() const = 0;
 };
 
 /// Opens a file; a gzip file (by its first two bytes, whatever its name) is inflated.

@@ -20,9 +20,18 @@ void check_labels(const std::filesystem::path& path, const CifarFormat& format, 
                 " labels are 0 to ", format.classes[static_cast<size_t>(k)] - 1);
 }
 
-void check_size(const std::filesystem::path& path, const CifarFormat& format, uint64_t bytes) {
+/// Before anything is read or allocated. Of a gzip file only the most that it can hold is known;
+/// its true size shows at its end.
+void check_size(const std::filesystem::path& path, const CifarFormat& format,
+                const ByteStream& stream) {
   const auto record_bytes = static_cast<uint64_t>(format.label_bytes + kImageBytes);
   const uint64_t expected = static_cast<uint64_t>(format.records) * record_bytes;
+  const uint64_t bytes = stream.size_bound();
+  if (!stream.size_is_known()) {
+    LATHE_CHECK(DataError, bytes >= expected, path.string(), ": holds at most ", bytes,
+                " bytes, but a ", format.name, " file has ", expected);
+    return;
+  }
   LATHE_CHECK(DataError, bytes == expected, path.string(), ": has ", bytes, " bytes, but a ",
               format.name, " file has ", expected, " (", format.records, " records of ",
               record_bytes, " bytes; this one ends in record ", bytes / record_bytes, ")");
@@ -30,7 +39,7 @@ void check_size(const std::filesystem::path& path, const CifarFormat& format, ui
 
 void read_file(const std::filesystem::path& path, const CifarFormat& format, ImageSet& out) {
   const auto stream = open_stream(path);
-  check_size(path, format, stream->size_bound());  // before anything is read or allocated
+  check_size(path, format, *stream);
   const int64_t record_bytes = format.label_bytes + kImageBytes;
   std::vector<uint8_t> chunk(static_cast<size_t>(kRecordsAtATime * record_bytes));
   for (int64_t first = 0; first < format.records; first += kRecordsAtATime) {
@@ -44,6 +53,9 @@ void read_file(const std::filesystem::path& path, const CifarFormat& format, Ima
       out.pixels.insert(out.pixels.end(), image, image + kImageBytes);
     }
   }
+  uint8_t extra;
+  LATHE_CHECK(DataError, stream->read(&extra, 1) == 0, path.string(), ": goes on after the ",
+              format.records, " records of a ", format.name, " file");
 }
 
 }  // namespace

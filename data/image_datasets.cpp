@@ -11,20 +11,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// `directory`/`name`, plain or with .gz.
+fs::path need_file(const fs::path& directory, const std::string& name) {
+  const auto path = find_file(directory, name);
+  LATHE_CHECK(DataError, path.has_value(), directory.string(), ": has no ", name);
+  return *path;
+}
+
 ImageSet read_cifar10(const fs::path& directory, bool train) {
-  if (!train) return read_cifar({directory / "test_batch.bin"}, cifar10_format());
+  if (!train) return read_cifar({need_file(directory, "test_batch.bin")}, cifar10_format());
   std::vector<fs::path> files;
   for (const char k : {'1', '2', '3', '4', '5'})
-    files.push_back(directory / (std::string("data_batch_") + k + ".bin"));
+    files.push_back(need_file(directory, std::string("data_batch_") + k + ".bin"));
   return read_cifar(files, cifar10_format());
 }
 
+ImageSet read_cifar100(const fs::path& directory, bool train, bool coarse) {
+  return train ? read_cifar({need_file(directory, "train.bin")}, cifar100_train_format(coarse))
+               : read_cifar({need_file(directory, "test.bin")}, cifar100_test_format(coarse));
+}
+
 ImageSet read_idx_pair(const fs::path& directory, const std::string& prefix) {
-  const auto images = find_file(directory, prefix + "-images-idx3-ubyte");
-  const auto labels = find_file(directory, prefix + "-labels-idx1-ubyte");
-  LATHE_CHECK(DataError, images && labels, directory.string(), ": has no ", prefix, "-",
-              images ? "labels-idx1" : "images-idx3", "-ubyte");
-  return read_idx_images(*images, *labels, 10);
+  return read_idx_images(need_file(directory, prefix + "-images-idx3-ubyte"),
+                         need_file(directory, prefix + "-labels-idx1-ubyte"), 10);
 }
 
 ImageSet read_images(const std::string& name, const fs::path& root, const ImageOptions& options) {
@@ -34,9 +43,7 @@ ImageSet read_images(const std::string& name, const fs::path& root, const ImageO
   if (name == "cifar10") {
     images = read_cifar10(directory, options.train);
   } else if (name == "cifar100") {
-    images = options.train
-                 ? read_cifar({directory / "train.bin"}, cifar100_train_format(options.coarse))
-                 : read_cifar({directory / "test.bin"}, cifar100_test_format(options.coarse));
+    images = read_cifar100(directory, options.train, options.coarse);
   } else {
     images = read_idx_pair(directory, options.train ? "train" : "t10k");
   }

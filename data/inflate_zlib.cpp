@@ -42,6 +42,7 @@ class InflateStream final : public ByteStream {
     const uint64_t compressed = compressed_->size_bound();
     return compressed > UINT64_MAX / kBestRatio ? UINT64_MAX : compressed * kBestRatio;
   }
+  bool size_is_known() const override { return false; }
 
  private:
   void inflate_some() {

@@ -5,6 +5,7 @@
 #include "files.h"
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/data/byte_stream.h"
 
 namespace lathe::data {
 namespace {
@@ -30,6 +31,25 @@ TEST_CASE("cifar: records come out in order, over all files") {
   for (int i = 0; i < 6; ++i)
     for (const int k : {0, 1023, 1024, 3071})
       CHECK(set.image(i)[k] == static_cast<uint8_t>(k * 7 + i));
+}
+
+TEST_CASE("cifar: a gzip file is inflated, and must hold exactly the records" *
+          doctest::skip(!gzip_available())) {
+  const TempDir dir;
+  const std::string plain = record(3, 0) + record(9, 1) + record(0, 2);
+  const auto path = dir / "a.bin.gz";
+  write_file(path, gzip(plain));
+  CHECK(read_cifar({path}, three_records()).labels == std::vector<uint8_t>{3, 9, 0});
+  const auto message = [&](const std::string& content) {
+    write_file(path, content);
+    return message_of<DataError>([&] { read_cifar({path}, three_records()); });
+  };
+  CHECK(message(gzip(plain + "x")) ==
+        path.string() + ": goes on after the 3 records of a CIFAR-3 file");
+  CHECK(message(gzip(plain.substr(1))).find("ends after 9218 bytes of records") !=
+        std::string::npos);
+  CHECK(message("\x1f\x8b").find("holds at most 2064 bytes, but a CIFAR-3 file has 9219") !=
+        std::string::npos);
 }
 
 TEST_CASE("cifar: CIFAR-100 takes the class or the superclass") {

@@ -8,6 +8,7 @@
 #include "files.h"
 #include "lathe/core/error.h"
 #include "lathe/data/batch.h"
+#include "lathe/data/byte_stream.h"
 #include "lathe/data/dataset_info.h"
 
 namespace lathe::data {
@@ -45,6 +46,19 @@ TEST_CASE("image data sets: MNIST files, padded, normalised, with class names") 
       CHECK(std::abs(x[static_cast<size_t>(32 * r + k)] - (value / 255.0 - 0.1307) / 0.3081) <
             1e-6);
     }
+}
+
+TEST_CASE("image data sets: CIFAR files that are found as .gz are read as such" *
+          doctest::skip(!gzip_available())) {
+  const TempDir root;
+  const auto ten = root / "cifar10/test_batch.bin.gz", hundred = root / "cifar100/test.bin.gz";
+  write_file(ten, gzip(std::string(800'000, 'x')));
+  write_file(hundred, gzip(std::string(40'000, '\0')));
+  CHECK(message_of<DataError>([&] { Cifar10(root.path(), {.train = false}); }) ==
+        ten.string() + ": record 0 has label 120, but CIFAR-10 labels are 0 to 9");
+  CHECK(message_of<DataError>([&] {
+          Cifar100(root.path(), {.train = false});
+        }).starts_with(hundred.string() + ": ends after 40000 bytes of records"));
 }
 
 TEST_CASE("image data sets: CIFAR-10 needs only the files of its split") {
