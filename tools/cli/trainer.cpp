@@ -17,6 +17,12 @@ namespace {
 // A copy of the state costs about a hundredth of a step on a CPU: made so seldom it costs nothing.
 constexpr int64_t kStepsBetweenSnapshots = 50;
 
+/// The run folder does not take the weights: there is nowhere to save to.
+class SaveError : public CommandError {
+ public:
+  using CommandError::CommandError;
+};
+
 double since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -47,6 +53,9 @@ ExitCode Trainer::run() {
       end_epoch();
     }
     return finish();
+  } catch (const FileError& e) {  // while training, only samples are read
+    save_after_error();
+    throw CommandError(ExitCode::kData, e.message());
   } catch (...) {
     save_after_error();
     throw;
@@ -183,7 +192,7 @@ void Trainer::show_progress() {
 
 void Trainer::fail_diverged(const char* split, double loss) {
   const std::string file = (parts_.folder / "last.safetensors").string();
-  save_weights(file, good_.state, {*settings_.model, *settings_.dataset, good_.epoch, good_.step});
+  write_weights("last", good_.state, good_.epoch, good_.step);
   throw CommandError(
       ExitCode::kDiverged,
       fmt::format("the {} loss is {} in step {} (epoch {}); {} holds the weights of step {}; "
@@ -191,9 +200,16 @@ void Trainer::fail_diverged(const char* split, double loss) {
                   split, loss, step_ + 1, epoch_, file, good_.step));
 }
 
+void Trainer::write_weights(const char* name, const StateDict& state, int64_t epoch,
+                            int64_t step) const try {
+  save_weights(parts_.folder / fmt::format("{}.safetensors", name), state,
+               {*settings_.model, *settings_.dataset, epoch, step});
+} catch (const FileError& e) {
+  throw SaveError(ExitCode::kError, e.message());
+}
+
 void Trainer::save(const char* name) {
-  save_weights(parts_.folder / fmt::format("{}.safetensors", name), parts_.model.state_dict(),
-               {*settings_.model, *settings_.dataset, epoch_, step_});
+  write_weights(name, parts_.model.state_dict(), epoch_, step_);
   saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
 }
 
@@ -202,10 +218,10 @@ void Trainer::save_after_error() {
   progress_.clear();
   try {
     throw;
+  } catch (const SaveError&) {
+    return;
   } catch (const CommandError& e) {
     if (e.code() == ExitCode::kDiverged) return;  // saved already, and what is here now is no good
-  } catch (const FileError&) {
-    return;  // of the folder itself: there is nowhere to save to
   } catch (...) {
   }
   try {

@@ -3,7 +3,8 @@
 //   the epochs, --max-steps or --time-limit are over: evaluated, exit code 0 (or 7, --target-acc)
 //   SIGINT, SIGTERM: after the step in hand, exit code 130 or 143
 //   a loss that is not finite: the last state known to be good is what is saved; exit code 6
-//   any error (stdout closed, a sample that cannot be read): the error's exit code
+//   any error (stdout closed): the error's exit code; a sample that cannot be read, for whatever
+//   reason: 3
 // Only a folder that cannot be written leaves less, and then the old file is still whole.
 #pragma once
 
@@ -55,6 +56,7 @@ class Trainer {
   void write_window();
   void show_progress();
   [[noreturn]] void fail_diverged(const char* split, double loss);
+  void write_weights(const char* name, const StateDict& state, int64_t epoch, int64_t step) const;
   void save(const char* name);
   void save_after_error();
   ExitCode finish();
