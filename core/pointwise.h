@@ -13,6 +13,7 @@
 
 #include "lathe/core/launch.h"
 #include "lathe/core/loop_nest.h"
+#include "lathe/core/packet.h"
 #include "lathe/core/strided_index.h"
 #include "lathe/core/visit.h"
 
@@ -42,12 +43,6 @@ struct Elements {
   T number;
 
   __device__ T operator[](int32_t offset) const { return data != nullptr ? data[offset] : number; }
-};
-
-/// V neighbours, loaded and stored as one word.
-template <class T, int V>
-struct alignas(V * sizeof(T)) Packet {
-  T v[V];
 };
 
 template <int V, class T>

@@ -26,7 +26,8 @@ Conv2d::Conv2d(int64_t in, int64_t out, const Conv2dOptions& o) : options_(o) {
   check_layer("Conv2d", in, out, o.kernel, o.groups);
   const Shape shape{out, in / o.groups, o.kernel.rows, o.kernel.cols};
   const int64_t fan_in = init::fans_of(shape).in;
-  weight = parameter("weight", init::uniform_fan_in(shape, fan_in));
+  weight =
+      parameter("weight", o.init ? init::uniform_fan_in(shape, fan_in) : init::left_open(shape));
   if (o.bias) bias = parameter("bias", init::uniform_fan_in({out}, fan_in));
 }
 

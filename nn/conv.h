@@ -14,6 +14,7 @@ struct Conv2dOptions {
   Pair dilation = 1;
   int64_t groups = 1;
   bool bias = true;  // false where a batch norm follows
+  bool init = true;  // false: the weight is left open (init::left_open) for whoever fills it next
 };
 
 /// [N,in,H,W] → [N,out,P,Q]; see ops/conv2d.h.

@@ -68,4 +68,9 @@ Tensor uniform_fan_in(const Shape& shape, int64_t fan_in) {
   return init::uniform_(empty(shape), -bound, bound);
 }
 
+Tensor left_open(const Shape& shape) {
+  default_generator(kCPU).reserve(Generator::counters_for(numel_of(shape)));
+  return empty(shape);
+}
+
 }  // namespace lathe::nn::init

@@ -52,4 +52,8 @@ LATHE_API const Tensor& ones_(const Tensor& w);
 /// this is kaiming_uniform_ with slope sqrt(5), the default of the layers.
 LATHE_API Tensor uniform_fan_in(const Shape& shape, int64_t fan_in);
 
+/// Uninitialised memory for a weight that its maker fills next. Takes as many random numbers as
+/// uniform_fan_in: what a seed gives the other layers does not depend on who fills this one.
+LATHE_API Tensor left_open(const Shape& shape);
+
 }  // namespace lathe::nn::init

@@ -177,19 +177,25 @@ void Module::zero_grad() {
   for (const Tensor& p : parameters()) p.set_grad({});
 }
 
-/// Every parameter and buffer becomes f of it. All new tensors are made before the first is put in
-/// place.
+/// Every parameter and buffer becomes f of it. All new tensors are made, and the old ones found fit
+/// for set_data, before the first is put in place.
 void Module::replace_all(FunctionRef<Tensor(Module&, const Tensor&)> f) {
   const NoGrad off;
   std::vector<std::pair<Tensor, Tensor>> changes;
-  for_each_module("", [&](const std::string&, Module& module) {
+  for_each_module("", [&](const std::string& prefix, Module& module) {
     for (const auto* list : {&module.parameters_, &module.buffers_}) {
-      for (const auto& [name, t] : *list) changes.emplace_back(t, f(module, t));
+      for (const auto& [name, t] : *list) {
+        Tensor value = f(module, t);
+        if (value.is_same(t)) continue;
+        LATHE_CHECK(StateError, !t.impl().base && t.is_leaf(), "to: ", prefix, name,
+                    " is a view or the "
+                    "result of an op and cannot take other data (",
+                    t, ")");
+        changes.emplace_back(t, std::move(value));
+      }
     }
   });
-  for (const auto& [t, value] : changes) {
-    if (!value.is_same(t)) t.set_data(value);
-  }
+  for (const auto& [t, value] : changes) t.set_data(value);
 }
 
 Module& Module::to(Device device) {

@@ -69,8 +69,9 @@ class LATHE_API Module {
   /// keep them.
   StateDict state_dict() const;
   /// Copies values into the existing tensors (their dtype, device and layout stay), so that an
-  /// optimiser sees them. All or nothing.   → what was missing and unexpected (not strict). throws:
-  /// ValueError listing every missing, unexpected or mis-shaped entry.
+  /// optimiser sees them; the state may hold tensors of this very module, under whatever names. All
+  /// or nothing.   → what was missing and unexpected (not strict). throws: ValueError listing every
+  /// missing, unexpected or mis-shaped entry.
   LoadReport load_state_dict(const StateDict& state, const LoadOptions& options = {});
 
   // --- changes of everything below, in place; all return *this
@@ -80,10 +81,11 @@ class LATHE_API Module {
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
   /// Moves parameters and buffers; gradients that no longer fit are dropped.   throws: NoCudaError;
-  /// nothing moved then.
+  /// StateError for a tensor to be moved that is a view or has become the result of an op; nothing
+  /// moved then.
   Module& to(Device device);
   /// Converts floating parameters and buffers; batch norms keep f32 where a half type is asked for.
-  /// throws: DTypeError unless floating.
+  /// throws: DTypeError unless floating; StateError as above.
   Module& to(DType dtype);
   Module& half() { return to(kF16); }
   /// Calls f for every module, children before their parent.

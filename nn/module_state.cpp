@@ -1,4 +1,6 @@
 // The state of a module tree by name; see module.h.
+#include <unordered_set>
+
 #include "lathe/core/copy.h"
 #include "lathe/nn/module.h"
 
@@ -24,6 +26,26 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
   for (size_t i = 0; i < names.size() && i < kMost; ++i)
     text += concat(i == 0 ? " " : ", ", names[i]);
   if (names.size() > kMost) text += ", …";
+}
+
+/// Both look at the same elements in the same way.
+bool same_place(const Tensor& a, const Tensor& b) {
+  return a.shares_storage(b) && a.offset() == b.offset() && a.strides() == b.strides() &&
+         a.dtype() == b.dtype();
+}
+
+/// Copies {to, from} whose source another copy would overwrite get a source of their own; those
+/// that would change nothing are dropped.
+void detach_sources(std::vector<std::pair<Tensor, Tensor>>& copies) {
+  std::erase_if(copies, [](const auto& copy) { return same_place(copy.first, copy.second); });
+  std::unordered_set<const Storage*> written;
+  for (const auto& [to, from] : copies) written.insert(to.impl().storage.get());
+  for (auto& [to, from] : copies) {
+    if (!written.contains(from.impl().storage.get())) continue;
+    const Tensor own = empty_like(from);
+    copy_values(own, from);
+    from = own;
+  }
 }
 
 }  // namespace
@@ -54,6 +76,7 @@ LoadReport Module::load_state_dict(const StateDict& state, const LoadOptions& op
   append_names(problems, "of another shape or kind", misfits);
   LATHE_CHECK(ValueError, problems.empty(), "load_state_dict: ", type_name(),
               " does not take this state: ", problems);
+  detach_sources(copies);
   for (const auto& [to, from] : copies) {
     copy_values(to, from);
     to.bump_version();

@@ -11,24 +11,25 @@ namespace lathe::nn {
 
 namespace {
 
-Conv2dOptions conv3x3(int64_t stride) {
-  return {.kernel = 3, .stride = stride, .pad = 1, .bias = false};
+Conv2dOptions conv3x3(int64_t stride, bool init) {
+  return {.kernel = 3, .stride = stride, .pad = 1, .bias = false, .init = init};
 }
 
 Conv2dOptions stem_conv(Stem stem) {
-  if (stem == Stem::kCifar) return conv3x3(1);
-  return {.kernel = 7, .stride = 2, .pad = 3, .bias = false};
+  if (stem == Stem::kCifar) return conv3x3(1, false);
+  return {.kernel = 7, .stride = 2, .pad = 3, .bias = false, .init = false};
 }
 
-/// Fills a stage: the first block changes channels and size, the others keep them.
+/// Adds a stage's blocks, their convolutions left open: the first block changes channels and size,
+/// the others keep them.
 template <class Block>
 void add_blocks(Sequential& stage, int count, int64_t in, int64_t out, int64_t stride) {
   for (int i = 0; i < count; ++i) {
-    stage.add<Block>(i == 0 ? in : out, out, i == 0 ? stride : int64_t{1});
+    stage.add<Block>(i == 0 ? in : out, out, i == 0 ? stride : int64_t{1}, false);
   }
 }
 
-/// Convolutions as in the paper; all else keeps its layer's default.
+/// Fills the convolutions as in the paper; all else keeps its layer's default.
 void init_convolutions(Module& model) {
   model.apply([](Module& module) {
     if (const auto* conv = dynamic_cast<const Conv2d*>(&module)) {
@@ -42,14 +43,15 @@ void init_convolutions(Module& model) {
 // --- torchvision's family
 // ----------------------------------------------------------------------------------------
 
-BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride)
-    : conv1(*this, "conv1", in, out, conv3x3(stride)),
+BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, bool init)
+    : conv1(*this, "conv1", in, out, conv3x3(stride, init)),
       bn1(*this, "bn1", out),
-      conv2(*this, "conv2", out, out, conv3x3(1)),
+      conv2(*this, "conv2", out, out, conv3x3(1, init)),
       bn2(*this, "bn2", out) {
   if (stride == 1 && in == out) return;
   downsample.emplace(*this, "downsample");
-  downsample->add<Conv2d>(in, out, Conv2dOptions{.kernel = 1, .stride = stride, .bias = false});
+  downsample->add<Conv2d>(
+      in, out, Conv2dOptions{.kernel = 1, .stride = stride, .bias = false, .init = init});
   downsample->add<BatchNorm2d>(out);
 }
 
@@ -83,10 +85,10 @@ ResNet resnet34(const ResNetOptions& options) { return ResNet({3, 4, 6, 3}, opti
 // --- the CIFAR family
 // --------------------------------------------------------------------------------------------
 
-CifarBlock::CifarBlock(int64_t in, int64_t out, int64_t stride)
-    : conv1(*this, "conv1", in, out, conv3x3(stride)),
+CifarBlock::CifarBlock(int64_t in, int64_t out, int64_t stride, bool init)
+    : conv1(*this, "conv1", in, out, conv3x3(stride, init)),
       bn1(*this, "bn1", out),
-      conv2(*this, "conv2", out, out, conv3x3(1)),
+      conv2(*this, "conv2", out, out, conv3x3(1, init)),
       bn2(*this, "bn2", out),
       new_channels_(out - in),
       stride_(stride) {}
@@ -104,7 +106,7 @@ Tensor CifarBlock::forward(const Tensor& x) {
 }
 
 CifarResNet::CifarResNet(int blocks_per_stage, const CifarResNetOptions& options)
-    : conv1(*this, "conv1", options.in_channels, 16, conv3x3(1)),
+    : conv1(*this, "conv1", options.in_channels, 16, conv3x3(1, false)),
       bn1(*this, "bn1", 16),
       fc(*this, "fc", 64, options.classes) {
   add_blocks<CifarBlock>(layer1, blocks_per_stage, 16, 16, 1);

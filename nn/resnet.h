@@ -26,10 +26,11 @@ struct ResNetOptions {
 };
 
 /// relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)); the shortcut is x itself or, where the
-/// shape changes, a 1x1 convolution with batch norm.
+/// shape changes, a 1x1 convolution with batch norm. init = false leaves the convolutions open
+/// (Conv2dOptions::init).
 class LATHE_API BasicBlock final : public Module {
  public:
-  BasicBlock(int64_t in, int64_t out, int64_t stride);
+  BasicBlock(int64_t in, int64_t out, int64_t stride, bool init = true);
   Tensor forward(const Tensor& x) override;
 
   Conv2d conv1;
@@ -69,7 +70,7 @@ struct CifarResNetOptions {
 /// column, zeros for the new channels, half of them before and half after.
 class LATHE_API CifarBlock final : public Module {
  public:
-  CifarBlock(int64_t in, int64_t out, int64_t stride);
+  CifarBlock(int64_t in, int64_t out, int64_t stride, bool init = true);
   Tensor forward(const Tensor& x) override;
 
   Conv2d conv1;

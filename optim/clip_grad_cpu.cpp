@@ -1,6 +1,5 @@
 // Gradient clipping on the CPU; see clip_grad.h.
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "lathe/core/copy.h"
@@ -8,32 +7,11 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/optim/clip_grad.h"
+#include "lathe/optim/clip_math.h"
 
 namespace lathe::optim::cpu {
 
 namespace {
-
-/// A running p-norm without its final root.
-struct NormSum {
-  double p, sum = 0;
-
-  void add(double x) {
-    const double a = std::abs(x);
-    if (std::isinf(p)) {
-      sum = a > sum || a != a ? a : sum;  // a NaN stays
-    } else {
-      sum += p == 1 ? a : p == 2 ? a * a : std::pow(a, p);
-    }
-  }
-  void add(const NormSum& part) {
-    if (std::isinf(p)) return add(part.sum);
-    sum += part.sum;
-  }
-  double root() const {
-    if (p == 2) return std::sqrt(sum);
-    return p == 1 || std::isinf(p) ? sum : std::pow(sum, 1 / p);
-  }
-};
 
 /// The sum of squares, in eight interleaved sums so that the additions need not wait for each
 /// other.
@@ -79,7 +57,7 @@ double norm_of(const Tensor& grad, double p) {
     });
   });
   NormSum total{p};
-  for (const NormSum& part : parts) total.add(part);
+  for (const NormSum& part : parts) total.join(part);
   return total.root();
 }
 
@@ -114,20 +92,16 @@ Tensor grad_norm(const Tensors& grads, double norm, DType dtype) {
 }
 
 void scale_grads(const Tensors& grads, const Tensor& total, double max_norm) {
-  const double ratio = max_norm / (total.item<double>() + 1e-6);
-  const double factor = ratio > 1 ? 1 : ratio;  // a NaN stays
-  if (factor == 1) return;                      // x * 1 is x, whatever x is
+  const double factor = clip_factor(total.item<double>(), max_norm);
+  if (factor == 1) return;  // x * 1 is x, whatever x is
   for (const Tensor& g : grads) {
-    map_in_place(g, [factor](auto x) { return x * static_cast<decltype(x)>(factor); });
+    map_in_place(g, [factor]<class C>(C x) { return Scale<C>{C(factor)}(x); });
   }
 }
 
 void clamp_grads(const Tensors& grads, double limit) {
   for (const Tensor& g : grads) {
-    map_in_place(g, [limit](auto x) {
-      const auto high = static_cast<decltype(x)>(limit);
-      return x > high ? high : x < -high ? -high : x;
-    });
+    map_in_place(g, [limit]<class C>(C x) { return Clamp<C>{C(limit)}(x); });
   }
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "lathe/core/copy.h"
+#include "lathe/optim/dense.h"
 
 namespace lathe::optim {
 
@@ -12,13 +13,6 @@ namespace {
 
 /// The type of a parameter's buffers: the type its arithmetic is done in.
 DType buffer_dtype(const Tensor& param) { return param.dtype() == kF64 ? kF64 : kF32; }
-
-/// Do the elements lie side by side, in whatever order?
-bool is_dense(const Tensor& t) {
-  int64_t reach = 1;
-  for (int d = 0; d < t.ndim(); ++d) reach += (t.shape()[d] - 1) * t.strides()[d];
-  return t.numel() == 0 || (reach == t.numel() && !has_overlap(t));
-}
 
 bool same_order(const Tensor& a, const Tensor& b) {
   for (int d = 0; d < a.ndim(); ++d) {

@@ -287,6 +287,18 @@ TEST_CASE("init: bounds and standard deviations follow the fans") {
                        doctest::Contains("needs 2 dimensions to have a fan"), ShapeError);
 }
 
+TEST_CASE("Conv2d: a weight left open takes its random numbers all the same") {
+  manual_seed(9);
+  nn::Conv2d filled(3, 5, {.kernel = 3});
+  const Generator::Block after = default_generator().state();
+  manual_seed(9);
+  nn::Conv2d open(3, 5, {.kernel = 3, .init = false});
+  CHECK(open.weight.shape() == filled.weight.shape());
+  CHECK(open.weight.requires_grad());
+  check_equal(open.bias, filled.bias);
+  CHECK(default_generator().state() == after);
+}
+
 TEST_CASE("init: the same seed gives the same model") {
   manual_seed(9);
   nn::Linear a(5, 5);

@@ -155,6 +155,39 @@ TEST_CASE(
   if (!cuda_is_available()) CHECK_THROWS_AS(net.to(Device("cuda")), DeviceError);
 }
 
+TEST_CASE("module: to() changes nothing if one of the parameters is a view") {
+  struct Tied : nn::Module {
+    Tensor first = parameter("first", ones({2}));
+    Tensor whole = ones({4});
+    Tensor half_of_it = buffer("half_of_it", whole.narrow(0, 0, 2));
+  } net;
+  CHECK_THROWS_WITH_AS(net.to(kF64), doctest::Contains("to: half_of_it is a view"), StateError);
+  CHECK(net.first.dtype() == kF32);
+  CHECK(net.half_of_it.dtype() == kF32);
+  net.to(kF32);  // nothing to change
+}
+
+TEST_CASE("module: load_state_dict takes the module's own tensors, under other names too") {
+  struct Pair : nn::Module {
+    Tensor a = parameter("a", tensor({1.f, 2.f, 3.f}));
+    Tensor b = parameter("b", tensor({4.f, 5.f, 6.f}));
+    Tensor c = buffer("c", tensor({7.0, 8.0, 9.0}));
+  } net;
+  const StateDict own = net.state_dict();
+  StateDict rotated;
+  rotated.add("a", own.at("b"));
+  rotated.add("b", own.at("c"));
+  rotated.add("c", own.at("a"));
+  net.load_state_dict(rotated);
+  CHECK(net.a.to_vector<float>() == std::vector<float>{4, 5, 6});
+  CHECK(net.b.to_vector<float>() == std::vector<float>{7, 8, 9});
+  CHECK(net.c.to_vector<float>() == std::vector<float>{1, 2, 3});
+  const uint32_t version = net.a.version();
+  net.load_state_dict(net.state_dict());
+  CHECK(net.a.to_vector<float>() == std::vector<float>{4, 5, 6});
+  CHECK(net.a.version() == version);
+}
+
 TEST_CASE("module: state_dict shares values; load_state_dict writes into the same tensors") {
   Net net, other;
   const StateDict kept = net.state_dict().clone();

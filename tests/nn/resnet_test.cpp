@@ -4,11 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/generator.h"
+#include "lathe/nn/init.h"
 #include "lathe/nn/summary.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/binary.h"
@@ -205,6 +208,41 @@ TEST_CASE("resnet: convolutions start as kaiming_normal(fan_out), batch norms as
     CHECK(x == 1.f);
   for (const float x : model.state_dict().at("layer1.0.bn2.bias").to_vector<float>())
     CHECK(x == 0.f);
+}
+
+TEST_CASE("resnet: what a seed gives: the layers' own numbers first, then the convolutions'") {
+  manual_seed(4);
+  const auto model = nn::resnet8();
+  const Generator::Block after = default_generator().state();
+  std::vector<Tensor> convolutions;
+  uint64_t own = 0;  // counters of the layers' defaults, drawn or passed over
+  for (const auto& [name, p] : model.named_parameters()) {
+    if (p.ndim() == 4) convolutions.push_back(p);
+    if (p.ndim() == 4 || name.starts_with("fc.")) own += Generator::counters_for(p.numel());
+  }
+  const Shape fc = model.fc.weight.shape();
+  manual_seed(4);
+  default_generator().set_state(
+      {4, own - Generator::counters_for(numel_of(fc)) - Generator::counters_for(fc[0])});
+  CHECK(nn::init::uniform_fan_in(fc, fc[1]).to_vector<float>() ==
+        model.fc.weight.to_vector<float>());
+  default_generator().set_state({4, own});
+  for (const Tensor& w : convolutions) {  // a module's children before itself, in order
+    const Tensor want = empty_like(w);
+    nn::init::kaiming_normal_(want, {.mode = nn::init::kFanOut});
+    CHECK(w.to_vector<float>() == want.to_vector<float>());
+  }
+  CHECK(default_generator().state() == after);
+}
+
+TEST_CASE("resnet: a block of its own is filled") {
+  manual_seed(5);
+  const nn::BasicBlock block(4, 4, 1);
+  const double bound = 1 / std::sqrt(4.0 * 9);
+  const Tensor w = block.conv2.weight;
+  CHECK(w.max().item<double>() <= bound);
+  CHECK(w.min().item<double>() >= -bound);
+  CHECK(square(w).mean().item<double>() == doctest::Approx(bound * bound / 3).epsilon(0.3));
 }
 
 }  // namespace

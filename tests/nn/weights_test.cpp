@@ -9,6 +9,7 @@
 
 #include "lathe/nn/activation.h"
 #include "lathe/nn/containers.h"
+#include "lathe/nn/init.h"
 #include "lathe/nn/linear.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/nn/summary.h"
@@ -73,6 +74,35 @@ TEST_CASE("weights: a file of another model is refused with its path, and nothin
   const nn::LoadReport report = nn::load(bare, path, {.strict = false});
   CHECK(report.unexpected == std::vector<std::string>{"bias"});
   CHECK(bare.weight.to_vector<float>() == small.weight.to_vector<float>());
+}
+
+TEST_CASE("weights: the other sections of a checkpoint are passed over") {
+  const TempDir dir;
+  const std::string path = dir / "last.safetensors";
+  nn::Sequential model;
+  model.add<nn::Linear>(2, 3);
+  struct WithLoader : nn::Module {
+    nn::Linear loader{*this, "loader", 2, 3};  // a model's own entry stays one
+  } own_loader;
+  for (nn::Module* module : std::initializer_list<nn::Module*>{&model, &own_loader}) {
+    StateDict checkpoint = module->state_dict().clone();
+    for (const char* section : {"optimizer", "scheduler", "scaler", "ema", "rng", "loader"}) {
+      checkpoint.add_number(concat(section, ".0.step"), 3);
+    }
+    safetensors::write(path, checkpoint);
+    for (const Tensor& p : module->parameters()) nn::init::zeros_(p);
+    const nn::LoadReport report = nn::load(*module, path);
+    CHECK(report.unexpected.empty());
+    const StateDict now = module->state_dict();
+    for (const auto& [name, t] : now) {
+      CHECK(t.to_vector<float>() == checkpoint.at(name).to_vector<float>());
+    }
+    checkpoint.add_number("optimizers.step", 3);  // no section
+    safetensors::write(path, checkpoint);
+    CHECK(message_of<ValueError>([&] {
+            nn::load(*module, path);
+          }).find("1 unexpected: optimizers.step") != std::string::npos);
+  }
 }
 
 TEST_CASE(

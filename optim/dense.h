@@ -1,0 +1,15 @@
+// Whether a tensor's memory can be walked without regard to its shape.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe::optim {
+
+/// Do the elements lie side by side, in whatever order?
+inline bool is_dense(const Tensor& t) {
+  int64_t reach = 1;
+  for (int d = 0; d < t.ndim(); ++d) reach += (t.shape()[d] - 1) * t.strides()[d];
+  return t.numel() == 0 || (reach == t.numel() && !has_overlap(t));
+}
+
+}  // namespace lathe::optim
