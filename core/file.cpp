@@ -104,8 +104,8 @@ void InputFile::read(void* to, int64_t bytes, int64_t offset) const {
   });
   if (done < 0) fail_with_errno("read", path_);
   if (done < bytes) {
-    fail<FileError>({nullptr, 0}, "file: ", path_, " ends at byte ", offset + done, ", expected ",
-                    bytes, " bytes from byte ", offset);
+    fail<FileError>({nullptr, 0}, "file: expected ", bytes, " bytes from byte ", offset, " of ",
+                    path_, ", which ends at byte ", offset + done);
   }
 }
 
@@ -188,10 +188,14 @@ void AtomicFile::commit() {
     fail_with_errno("replace", path_);
   }
   temporary_.clear();  // it is the target now
-  const Descriptor directory{open_file(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY)};
+  sync_directory_of(path_);
+}
+
+void sync_directory_of(const std::string& path) {
+  const Descriptor directory{open_file(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY)};
   const bool synced = directory.value >= 0 && sync_file(directory.value);
   if (!synced && errno != EINVAL)
-    fail_with_errno("sync the directory of", path_);  // EINVAL: it has no sync
+    fail_with_errno("sync the directory of", path);  // EINVAL: it has no sync
 }
 
 void write_file_atomic(const std::string& path, std::string_view content) {

@@ -69,6 +69,10 @@ class LATHE_API AtomicFile {
   int descriptor_ = -1;
 };
 
+/// After a file was renamed to `path`: a power cut no longer brings the old name back.   throws:
+/// FileError.
+LATHE_API void sync_directory_of(const std::string& path);
+
 /// AtomicFile in one call.
 LATHE_API void write_file_atomic(const std::string& path, std::string_view content);
 

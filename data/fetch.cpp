@@ -58,14 +58,18 @@ class PartFile {
     }
   }
 
-  /// Makes it the file `target`, safe against a power cut.
+  /// Makes it the file `target`: its bytes are on the disk before it has that name, and the name is
+  /// before this returns, so that a power cut leaves either the part file or the complete target.
   void become(const fs::path& target) {
-    const bool synced = !file_faults().sync.hit() && ::fsync(descriptor_) == 0;
+    const bool faulty = file_faults().sync.hit();
+    if (faulty) errno = EIO;
+    const bool synced = !faulty && ::fsync(descriptor_) == 0;
     LATHE_CHECK(FileError, synced, path_.string(), ": cannot be synced: ", std::strerror(errno));
     std::error_code error;
     fs::rename(path_, target, error);
     LATHE_CHECK(FileError, !error, path_.string(), ": cannot be renamed to ", target.string(), ": ",
                 error.message());
+    sync_directory_of(target.string());
   }
 
   void remove() { ::unlink(path_.c_str()); }

@@ -84,6 +84,23 @@ TEST_CASE("fetch: goes on in the next call, also after a full disk or a cancelle
   CHECK(server.requests().back() == here);
 }
 
+TEST_CASE("fetch: file and directory are synced before a download counts" * needs_curl() *
+          doctest::description(kWhySkipped)) {
+  const TempDir dir;
+  const HttpServer server({.content = content()});
+  const Download download = download_of(content(), server.url());
+  {
+    const ArmedFault broken(file_faults().sync, 1);
+    CHECK(fetch_error<FileError>(download, dir) ==
+          (dir / "f.part").string() + ": cannot be synced: Input/output error");
+    CHECK(names_in(dir.path()) == std::vector<std::string>{"f.part"});
+  }
+  const ArmedFault broken(file_faults().sync, 2);
+  CHECK(fetch_error<FileError>(download, dir) ==
+        "file: cannot sync the directory of " + (dir / "f").string() + ": Input/output error");
+  CHECK(read_file(dir / "f") == content());  // complete, but a power cut may take it back
+}
+
 TEST_CASE("fetch: begins again with a server that ignores ranges" * needs_curl() *
           doctest::description(kWhySkipped)) {
   const TempDir dir;
