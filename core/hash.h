@@ -1,5 +1,7 @@
 // Checksums of downloads and data sets: SHA-256 (FIPS 180-4) and MD5 (RFC 1321, only because data
-// sets publish it).
+// sets publish it). Our own, because core needs nothing else of a cryptography library (OpenSSL,
+// libgcrypt) and would make every user of liblathe link one for two functions with published test
+// vectors.
 #pragma once
 
 #include <array>

@@ -1,5 +1,8 @@
 // Config files: the part of TOML that settings need. One `key = value` per line, `#` comments;
 // values are "basic strings", 'literal strings', bare words and numbers, and flat [lists] of them.
+// Our own parser, because CLI11's reads into flags at once (and puts the file above the
+// environment), and a complete TOML library would accept tables and dates that no setting can mean;
+// an error names file and line either way.
 #pragma once
 
 #include <filesystem>
