@@ -11,7 +11,8 @@ if(DNNL_INCLUDE_DIR AND EXISTS "${_dnnl_version_header}")
 endif()
 
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(DNNL REQUIRED_VARS DNNL_LIBRARY DNNL_INCLUDE_DIR VERSION_VAR DNNL_VERSION)
+find_package_handle_standard_args(DNNL REQUIRED_VARS DNNL_LIBRARY DNNL_INCLUDE_DIR VERSION_VAR DNNL_VERSION
+                                  HANDLE_VERSION_RANGE)
 mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
 
 if(DNNL_FOUND AND NOT TARGET DNNL::dnnl)

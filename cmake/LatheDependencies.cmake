@@ -6,18 +6,23 @@ function(lathe_require what package)
   message(FATAL_ERROR "lathe: ${what} not found; install it with: apt-get install ${package}")
 endfunction()
 
-# lathe_optional(<feature> <found> <version> <debian package>) sets LATHE_HAS_<feature> and LATHE_<feature>_NOTE
-# from the option LATHE_<feature> (AUTO, ON, OFF) and from what was found.
+# lathe_optional(<feature> <found> <version> <debian package> [<problem>]) sets LATHE_HAS_<feature> and
+# LATHE_<feature>_NOTE from the option LATHE_<feature> (AUTO, ON, OFF) and from what was found. <problem> says why
+# what is there will not do; without it, it is not there.
 function(lathe_optional feature found version package)
   set(has OFF)
+  set(problem "not found")
+  if(ARGC GREATER 4)
+    set(problem "${ARGV4}")
+  endif()
   if("${LATHE_${feature}}" STREQUAL "AUTO" OR LATHE_${feature})
     if(found)
       set(has ON)
       set(note "found ${version}")
     elseif("${LATHE_${feature}}" STREQUAL "AUTO")
-      set(note "not found (apt-get install ${package})")
+      set(note "${problem} (apt-get install ${package})")
     else()
-      message(FATAL_ERROR "lathe: LATHE_${feature}=ON but it was not found; install it with: apt-get install ${package}")
+      message(FATAL_ERROR "lathe: LATHE_${feature}=ON but it was ${problem}; install it with: apt-get install ${package}")
     endif()
   else()
     set(note "LATHE_${feature}=OFF")
@@ -58,11 +63,17 @@ if(LATHE_BUILD_TESTS)
 endif()
 
 # --- optional --------------------------------------------------------------------------------------------------
-# oneDNN computes on OpenMP's threads; we link OpenMP ourselves to tell it how many.
-find_package(DNNL 2.6 QUIET)
+# oneDNN 3 took away the operation descriptors that ops/*_dnnl.cpp are written with. oneDNN computes on OpenMP's
+# threads; we link OpenMP ourselves to tell it how many.
+set(LATHE_DNNL_VERSIONS 2.6...<3)
+find_package(DNNL ${LATHE_DNNL_VERSIONS} QUIET)
 find_package(OpenMP QUIET COMPONENTS CXX)
 if(DNNL_FOUND AND OpenMP_CXX_FOUND)
   lathe_optional(ONEDNN TRUE "${DNNL_VERSION}" libdnnl-dev)
+elseif(DNNL_FOUND)
+  lathe_optional(ONEDNN FALSE "" libgomp1 "found without OpenMP")
+elseif(DNNL_VERSION)
+  lathe_optional(ONEDNN FALSE "" libdnnl-dev "found in version ${DNNL_VERSION}, not 2.6 or later and below 3")
 else()
   lathe_optional(ONEDNN FALSE "" libdnnl-dev)
 endif()
