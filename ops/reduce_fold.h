@@ -164,8 +164,7 @@ struct Variance {
   }
   static void join(Partial& a, const Partial& b) { a.join(b); }
   A finish(const Partial& a) const {
-    const A divisor = std::max(a.count - correction, A(0));
-    const A v = a.m2 / divisor;
+    const A v = a.variance(correction);
     return root ? std::sqrt(v) : v;
   }
 };
@@ -179,10 +178,9 @@ struct LogSumExp {
   static constexpr int64_t kMost = 1024, kStrip = 64;
 
   static Partial start() { return {reduce_math::kLowest<A>, A(0)}; }
-  static Partial of_infinite(A m) { return {m, m > A(0) ? A(1) : A(0)}; }
   LATHE_CLONES static Partial fold(const A* p, int64_t n) {
     const A m = fold_lanes<reduce_math::Max<A>>(p, n);
-    if (std::isinf(m)) return of_infinite(m);
+    if (std::isinf(m)) return Partial::of_infinite(m);
     A scaled[kMost];
     for (int64_t i = 0; i < n; ++i) scaled[i] = math::fast_exp(p[i] - m);
     return {m, fold_lanes<reduce_math::Sum<A>>(scaled, n)};
@@ -201,12 +199,12 @@ struct LogSumExp {
         for (int64_t c = 0; c < width; ++c) sum[c] += math::fast_exp(p[c] - m[c]);
       }
       for (int64_t c = 0; c < width; ++c) {
-        out[start + c] = std::isinf(m[c]) ? of_infinite(m[c]) : Partial{m[c], sum[c]};
+        out[start + c] = std::isinf(m[c]) ? Partial::of_infinite(m[c]) : Partial{m[c], sum[c]};
       }
     }
   }
   static void join(Partial& a, const Partial& b) { a.join(b); }
-  static A finish(const Partial& a) { return a.largest + std::log(a.sum); }
+  static A finish(const Partial& a) { return a.log(); }
 };
 
 }  // namespace lathe::reduce_fold

@@ -83,6 +83,11 @@ struct Moments {
     mean += delta * (b.count / total);
     count = total;
   }
+  /// Of the numbers behind it, dividing by count - correction; NaN where that is not above 0.
+  LATHE_HD A variance(A correction) const {
+    const A divisor = count - correction;
+    return m2 / (divisor > A(0) ? divisor : A(0));
+  }
 };
 
 /// log of a sum of exponentials: the largest so far, and the sum of exp(x - largest).
@@ -90,6 +95,9 @@ template <class A>
 struct ScaledSum {
   A largest, sum;
 
+  /// Of numbers whose largest is infinite: of none above -inf, or of a +inf.
+  LATHE_HD static ScaledSum of_infinite(A m) { return {m, m > A(0) ? A(1) : A(0)}; }
+  LATHE_HD A log() const { return largest + std::log(sum); }
   /// exp(largest - m) * sum, where both may be infinite.
   LATHE_HD A scaled_to(A m) const { return largest == m ? sum : sum * std::exp(largest - m); }
   LATHE_HD void join(const ScaledSum& b) {

@@ -1,0 +1,143 @@
+// How a reduction is shared out among threads: which kernel of reduce_kernels.h, how many threads
+// per result, how many pieces. It follows from shapes and strides only, never from the GPU, so that
+// results repeat bit for bit. For .cu files only.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+
+#include "lathe/core/loop_nest.h"
+#include "lathe/core/strided_index.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe::cuda {
+
+inline constexpr unsigned kReduceBlock = 256;
+/// Numbers that a thread reads before it uses the first: they hide the memory's latency.
+inline constexpr int kFold = 8;
+/// Enough blocks to fill the largest GPU: 8 for each of an H100/H200's 132 multiprocessors.
+inline constexpr int64_t kFillingBlocks = 132 * 8;
+
+/// From a position in a loop nest to offsets: a product where there is one dimension, of any size;
+/// else by StridedIndex, in 32 bits. The choice is the same for all threads.
+template <int N>
+class NestIndex {
+ public:
+  struct Offsets {
+    int64_t at[N];
+  };
+
+  NestIndex() = default;
+  NestIndex(const LoopNest& nest, const int64_t* start)
+      : one_dimension_(nest.ndim == 1), index_(nest) {
+    for (int k = 0; k < N; ++k) {
+      start_[k] = start[k];
+      step_[k] = nest.dims[0].step[k];
+    }
+  }
+
+  LATHE_HD Offsets operator()(int64_t i) const {
+    Offsets result;
+    if (one_dimension_) {
+      for (int k = 0; k < N; ++k) result.at[k] = start_[k] + i * step_[k];
+    } else {
+      const auto offsets = index_(static_cast<uint32_t>(i));
+      for (int k = 0; k < N; ++k) result.at[k] = start_[k] + offsets[k];
+    }
+    return result;
+  }
+
+ private:
+  bool one_dimension_ = true;
+  int64_t start_[N] = {}, step_[N] = {};
+  StridedIndex<N, uint32_t> index_;
+};
+
+/// Calls part(nest, start) for `nest`, or for pieces of it that NestIndex can handle.
+template <class F>
+void each_indexable_part(const LoopNest& nest, F part) {
+  constexpr int64_t kStart[kMaxOperands] = {};
+  if (nest.ndim == 1) return part(nest, kStart);
+  each_32_bit_part(nest, part);
+}
+
+/// The loops of a reduction, in elements of x and of the output.
+struct ReduceNests {
+  LoopNest kept, reduced;
+  int64_t outputs = 0, count = 0;  // results, numbers of each
+};
+
+/// One launch of a reduction.
+struct ReducePlan {
+  NestIndex<2> kept;     // a result's position → where its numbers start, where it is written
+  NestIndex<1> reduced;  // a number's position among those of one result → its offset from there
+  int64_t outputs = 0, count = 0;
+  int64_t chunks = 1, chunk = 0;  // each result's numbers are cut into `chunks` runs of `chunk`
+  bool rows = true;               // the numbers of one result are the densest in memory
+  unsigned width = 1;             // rows: threads per result; else: neighbouring results per block
+};
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/// The smallest power of two that is not below n >= 1.
+inline unsigned power_above(int64_t n) {
+  return static_cast<unsigned>(std::bit_ceil(static_cast<uint64_t>(n)));
+}
+
+/// Threads that share a short line of n numbers: a few numbers each, so that they are not all
+/// shuffles.
+inline unsigned lanes_for(int64_t n) { return power_above(std::clamp<int64_t>(n / 4, 1, 32)); }
+
+/// The smallest step of x; the largest number if x does not move.
+inline int64_t density(const LoopNest& nest) {
+  int64_t least = INT64_MAX;
+  for (int d = 0; d < nest.ndim; ++d) {
+    if (nest.dims[d].step[0] != 0) least = std::min(least, std::abs(nest.dims[d].step[0]));
+  }
+  return least;
+}
+
+/// x of `shape`, reduced over the dimensions in which `kept` has size 1 and x has not.
+inline ReduceNests reduce_nests(const Shape& shape, const Strides& x, const Shape& kept,
+                                const Strides& out) {
+  Shape reduced = shape;
+  for (int d = 0; d < shape.size(); ++d) {
+    if (kept[d] == shape[d]) reduced[d] = 1;
+  }
+  ReduceNests nests;
+  nests.outputs = numel_of(kept);
+  nests.count = numel_of(reduced);
+  if (nests.outputs == 0) return nests;
+  const auto nest = [&](const Shape& loop) {
+    const StridedOperand operands[] = {{nullptr, 1, x}, {nullptr, 1, out}};
+    return make_nest(loop, operands, 2, LoopOrder::kDensestInside);
+  };
+  nests.kept = nest(kept);
+  nests.reduced = nest(nests.count > 0 ? reduced : Shape{});
+  return nests;
+}
+
+/// How the numbers of `reduced` become the results of `kept`; the indices are still to be set.
+inline ReducePlan plan_reduction(const LoopNest& kept, const LoopNest& reduced, int64_t count) {
+  ReducePlan plan;
+  plan.outputs = kept.numel();
+  plan.count = count;
+  plan.rows = density(reduced) <= density(kept);
+  int64_t most_chunks = 1, blocks = plan.outputs;  // blocks: without chunks
+  if (plan.rows) {
+    plan.width = plan.count <= 1024 ? lanes_for(plan.count) : kReduceBlock;
+    if (plan.width == kReduceBlock) most_chunks = plan.count / (kReduceBlock * kFold * 2);
+  } else {
+    const unsigned rows = power_above(std::clamp<int64_t>(plan.count / kFold, 1, 8));
+    plan.width = std::min(power_above(plan.outputs), kReduceBlock / rows);
+    blocks = ceil_div(plan.outputs, plan.width);
+    most_chunks = plan.count * plan.width / (kReduceBlock * kFold * 2);
+  }
+  plan.chunks = std::clamp<int64_t>(std::min(most_chunks, kFillingBlocks / blocks), 1, 65535);
+  plan.chunk = ceil_div(plan.count, plan.chunks);
+  if (plan.chunks > 1) plan.chunks = ceil_div(plan.count, plan.chunk);
+  return plan;
+}
+
+}  // namespace lathe::cuda
