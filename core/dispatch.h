@@ -13,11 +13,11 @@ namespace lathe {
 
 }  // namespace lathe
 
-// LATHE_DISPATCH(x.device(), relu_forward(x)) calls cpu::relu_forward(x) or cuda::relu_forward(x).
+// LATHE_DISPATCH(x.device(), relu_forward(x)) calls cpu::relu_forward(x) or cuda::relu_forward(x)
 // with its device current. Both must be declared; a missing CUDA kernel is a link error in a CUDA
-// build. In a CPU build the
-// second call is compiled but discarded, and reached only by a tensor that cannot exist:
-// NoCudaError names the call. (A macro, because a namespace cannot be an argument of a function.)
+// build. In a CPU build the second call is compiled but discarded, and a tensor on a GPU (from_blob
+// makes one without asking the device) is refused: NoCudaError names the call. (A macro, because a
+// namespace cannot be an argument of a function.)
 #define LATHE_DISPATCH(device, ...)                   \
   [&] {                                               \
     if ((device).is_cuda()) {                         \
