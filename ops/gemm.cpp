@@ -127,15 +127,16 @@ void gemm(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<co
   }
 }
 
-#define LATHE_GEMM(T)                                                                           \
-  template void gemm_serial(const MatrixRef<T>&, const MatrixRef<const T>&,                     \
-                            const MatrixRef<const T>&, GemmMode);                               \
-  template void gemm_by_rows(const MatrixRef<T>&, const MatrixRef<const T>&,                    \
-                             const MatrixRef<const T>&, GemmMode);                              \
-  template void gemm(const MatrixRef<T>&, const MatrixRef<const T>&, const MatrixRef<const T>&, \
-                     GemmMode)
-LATHE_GEMM(float);
-LATHE_GEMM(double);
-#undef LATHE_GEMM
+using FloatRef = MatrixRef<float>;
+using FloatInput = MatrixRef<const float>;
+template void gemm_serial(const FloatRef&, const FloatInput&, const FloatInput&, GemmMode);
+template void gemm_by_rows(const FloatRef&, const FloatInput&, const FloatInput&, GemmMode);
+template void gemm(const FloatRef&, const FloatInput&, const FloatInput&, GemmMode);
+
+using DoubleRef = MatrixRef<double>;
+using DoubleInput = MatrixRef<const double>;
+template void gemm_serial(const DoubleRef&, const DoubleInput&, const DoubleInput&, GemmMode);
+template void gemm_by_rows(const DoubleRef&, const DoubleInput&, const DoubleInput&, GemmMode);
+template void gemm(const DoubleRef&, const DoubleInput&, const DoubleInput&, GemmMode);
 
 }  // namespace lathe::cpu

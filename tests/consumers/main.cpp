@@ -1,6 +1,6 @@
 // What a user's first program does with the library: includes the umbrella, fits a line, prints.
-#include <cstdio>
 #include <lathe/lathe.h>
+#include <cstdio>
 
 int main() {
   lathe::manual_seed(7);
