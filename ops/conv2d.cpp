@@ -6,6 +6,7 @@
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"
 
 namespace lathe {
@@ -13,22 +14,6 @@ namespace lathe {
 using autograd::Needs;
 using autograd::record;
 using autograd::Saved;
-
-static void check_operands(const char* op, const char* a_name, const Tensor& a, const char* b_name,
-                           const Tensor& b) {
-  LATHE_CHECK(DTypeError, is_floating(a.dtype()) && a.dtype() == b.dtype(), op, ": ", a_name,
-              " and ", b_name, " must have one floating dtype (", a_name, ": ", a, ", ", b_name,
-              ": ", b, ")");
-  LATHE_CHECK(DeviceError, a.device() == b.device(), op, ": ", a_name, " and ", b_name,
-              " must be on one device (", a_name, ": ", a, ", ", b_name, ": ", b, ")");
-}
-
-static void check_bias(const Tensor& bias, const Tensor& w) {
-  if (!bias.defined()) return;
-  check_operands("conv2d", "bias", bias, "w", w);
-  LATHE_CHECK(ShapeError, bias.shape() == Shape{w.dim(0)}, "conv2d: bias must be [", w.dim(0),
-              "], one number per output channel (bias: ", bias, ", w: ", w, ")");
-}
 
 static void check_dy(const char* op, const Tensor& dy, const Conv2dGeometry& g) {
   LATHE_CHECK(ShapeError, dy.shape() == g.y_shape(), op, ": dy must be ", g.y_shape(),
@@ -43,9 +28,9 @@ static Conv2dOptions without_bias(Conv2dOptions opt) {
 
 Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) {
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
-  check_operands("conv2d", "x", x, "w", w);
+  check_operands("conv2d", OperandDType::kFloating, "x", x, "w", w);
   const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), opt);
-  check_bias(bias, w);
+  check_conv_bias("conv2d", bias, w, g.K);
   Tensor y = LATHE_DISPATCH(x.device(), conv2d_forward(g, x, w, bias));
 
   const auto gradient = [x = Saved(x), w = Saved(w), opt = without_bias(opt)](const Tensor& dy,
@@ -67,7 +52,7 @@ Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) 
 Tensor conv2d_input_grad(const Tensor& dy_in, const Tensor& w_in, const Shape& x_shape,
                          const Conv2dOptions& opt) {
   const auto [dy, w] = amp::cast(amp::kHalf, dy_in, w_in);
-  check_operands("conv2d_input_grad", "dy", dy, "w", w);
+  check_operands("conv2d_input_grad", OperandDType::kFloating, "dy", dy, "w", w);
   const Conv2dGeometry g = conv2d_geometry("conv2d_input_grad", x_shape, w.shape(), opt);
   check_dy("conv2d_input_grad", dy, g);
   Tensor dx = LATHE_DISPATCH(dy.device(), conv2d_backward_input(g, dy, w));
@@ -86,7 +71,7 @@ Tensor conv2d_input_grad(const Tensor& dy_in, const Tensor& w_in, const Shape& x
 Tensor conv2d_weight_grad(const Tensor& dy_in, const Tensor& x_in, const Shape& w_shape,
                           const Conv2dOptions& opt) {
   const auto [dy, x] = amp::cast(amp::kHalf, dy_in, x_in);
-  check_operands("conv2d_weight_grad", "dy", dy, "x", x);
+  check_operands("conv2d_weight_grad", OperandDType::kFloating, "dy", dy, "x", x);
   const Conv2dGeometry g = conv2d_geometry("conv2d_weight_grad", x.shape(), w_shape, opt);
   check_dy("conv2d_weight_grad", dy, g);
   Tensor dw = LATHE_DISPATCH(dy.device(), conv2d_backward_weight(g, dy, x));

@@ -5,6 +5,7 @@
 
 #include "lathe/core/pair.h"
 #include "lathe/core/tensor.h"
+#include "lathe/ops/memory_format.h"
 
 namespace lathe {
 
@@ -25,14 +26,22 @@ struct Conv2dGeometry {
   bool is_trivial() const { return N * K * P * Q == 0 || C * H * W == 0; }
 };
 
+// The parts of the check that every convolution shares; conv1d makes them under its own name.
+// throws: ShapeError, ValueError, DTypeError, DeviceError, their messages starting with `op`.
+
+/// Options, channels and groups of x [N,C,…] and w [K,C/groups,…].
+void check_conv(const char* op, const Shape& x, const Shape& w, Pair stride, Pair pad,
+                Pair dilation, int64_t groups);
+/// bias is [channels] and of w's dtype and device, or undefined.
+void check_conv_bias(const char* op, const Tensor& bias, const Tensor& w, int64_t channels);
+/// floor((in + 2*pad - dilation*(kernel-1) - 1) / stride) + 1 along one axis, at least 1; `axis` is
+/// "rows" or "columns".
+int64_t conv_output_size(const char* op, const char* axis, int64_t in, int64_t kernel,
+                         int64_t stride, int64_t pad, int64_t dilation);
+
 /// The sizes of a convolution of these shapes.
 /// throws: ShapeError, ValueError, their messages starting with `op`.
 Conv2dGeometry conv2d_geometry(const char* op, const Shape& x, const Shape& w,
                                const Conv2dOptions& opt);
-
-/// The order in which a convolution of `x` writes its result: NHWC if x lies so in memory. Where
-/// one channel or one pixel leaves both readings open, the strides of the dimensions of size 1
-/// decide.
-MemoryFormat conv2d_format(const Tensor& x);
 
 }  // namespace lathe

@@ -8,6 +8,8 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv2d.h"
+#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -29,6 +31,7 @@ static int64_t output_size(int64_t in, int64_t kernel, int64_t stride, int64_t p
 
 Tensor conv_transpose2d(const Tensor& x_in, const Tensor& w_in, const ConvTranspose2dOptions& opt) {
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
+  check_operands("conv_transpose2d", OperandDType::kFloating, "x", x, "w", w);
   LATHE_CHECK(ShapeError, x.ndim() == 4 && w.ndim() == 4 && w.dim(2) > 0 && w.dim(3) > 0,
               "conv_transpose2d: x and w must be [N,C,H,W] and [C,K/groups,R,S] (x: ", x,
               ", w: ", w, ")");
@@ -39,13 +42,11 @@ Tensor conv_transpose2d(const Tensor& x_in, const Tensor& w_in, const ConvTransp
       "conv_transpose2d: stride, dilation and groups must be positive and pad not negative, "
       "got stride=",
       opt.stride, ", dilation=", opt.dilation, ", groups=", opt.groups, ", pad=", opt.pad);
-  const int64_t channels = w.dim(1) * opt.groups;
-  if (bias.defined()) {
-    LATHE_CHECK(DTypeError, bias.dtype() == x.dtype(),
-                "conv_transpose2d: bias and x must have one dtype (bias: ", bias, ", x: ", x, ")");
-    LATHE_CHECK(ShapeError, bias.shape() == Shape{channels}, "conv_transpose2d: bias must be [",
-                channels, "], one number per output channel (bias: ", bias, ", w: ", w, ")");
-  }
+  const int64_t channels =
+      (CheckedSize(w.dim(1)) * opt.groups)
+          .value_or_throw<ShapeError>("conv_transpose2d: ", opt.groups, " groups of ", w.dim(1),
+                                      " channels do not fit an int64");
+  check_conv_bias("conv_transpose2d", bias, w, channels);
   const Shape y_shape{x.dim(0), channels,
                       output_size(x.dim(2), w.dim(2), opt.stride.rows, opt.pad.rows,
                                   opt.dilation.rows, opt.output_pad.rows),

@@ -5,6 +5,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
 
@@ -15,14 +16,6 @@ using autograd::record;
 using autograd::Saved;
 
 namespace {
-
-void check_operands(const char* op, const char* a_name, const Tensor& a, const char* b_name,
-                    const Tensor& b) {
-  LATHE_CHECK(DTypeError, a.dtype() == b.dtype() && a.dtype() != kBool, op, ": ", a_name, " and ",
-              b_name, " must have one number dtype (", a_name, ": ", a, ", ", b_name, ": ", b, ")");
-  LATHE_CHECK(DeviceError, a.device() == b.device(), op, ": ", a_name, " and ", b_name,
-              " must be on one device (", a_name, ": ", a, ", ", b_name, ": ", b, ")");
-}
 
 /// The number of terms of each sum: a's last dimension and b's last but one (b's only one).
 void check_inner(const char* op, const Tensor& a, const Tensor& b) {
@@ -78,7 +71,7 @@ Tensor multiply_broadcast(const Tensor& a, const Tensor& b) {
 
 Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
   const auto [a, b] = amp::cast(amp::kHalf, a_in, b_in);
-  check_operands("matmul", "a", a, "b", b);
+  check_operands("matmul", OperandDType::kNumber, "a", a, "b", b);
   LATHE_CHECK(ShapeError, a.ndim() > 0 && b.ndim() > 0,
               "matmul: a and b must have at least one dimension (a: ", a, ", b: ", b, ")");
   check_inner("matmul", a, b);
@@ -91,7 +84,7 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
 
 Tensor bmm(const Tensor& a_in, const Tensor& b_in) {
   const auto [a, b] = amp::cast(amp::kHalf, a_in, b_in);
-  check_operands("bmm", "a", a, "b", b);
+  check_operands("bmm", OperandDType::kNumber, "a", a, "b", b);
   LATHE_CHECK(ShapeError, a.ndim() == 3 && b.ndim() == 3 && a.dim(0) == b.dim(0),
               "bmm: a and b must be [B,m,k] and [B,k,n] (a: ", a, ", b: ", b, ")");
   check_inner("bmm", a, b);
@@ -100,12 +93,11 @@ Tensor bmm(const Tensor& a_in, const Tensor& b_in) {
 
 Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& bias_in) {
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, bias_in);
-  check_operands("linear", "x", x, "w", w);
-  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "linear: expected a floating dtype (x: ", x, ")");
+  check_operands("linear", OperandDType::kFloating, "x", x, "w", w);
   LATHE_CHECK(ShapeError, x.ndim() > 0 && w.ndim() == 2 && x.dim(-1) == w.dim(1),
               "linear: x must be [...,in] and w [out,in] (x: ", x, ", w: ", w, ")");
   if (bias.defined()) {
-    check_operands("linear", "bias", bias, "w", w);
+    check_operands("linear", OperandDType::kFloating, "bias", bias, "w", w);
     LATHE_CHECK(ShapeError, bias.shape() == Shape{w.dim(0)}, "linear: bias must be [", w.dim(0),
                 "] (bias: ", bias, ", w: ", w, ")");
   }

@@ -21,6 +21,17 @@ Tensor scalar_like(Scalar value, const Tensor& a) {
   return t;
 }
 
+void check_operands(const char* op, OperandDType kind, const char* a_name, const Tensor& a,
+                    const char* b_name, const Tensor& b) {
+  const bool floating = kind == OperandDType::kFloating;
+  const bool fits = floating ? is_floating(a.dtype()) : a.dtype() != kBool;
+  LATHE_CHECK(DTypeError, fits && a.dtype() == b.dtype(), op, ": ", a_name, " and ", b_name,
+              " must have one ", floating ? "floating" : "number", " dtype (", a_name, ": ", a,
+              ", ", b_name, ": ", b, ")");
+  LATHE_CHECK(DeviceError, a.device() == b.device(), op, ": ", a_name, " and ", b_name,
+              " must be on one device (", a_name, ": ", a, ", ", b_name, ": ", b, ")");
+}
+
 void check_devices(const char* op, const Tensor& a, const Tensor& b) {
   if (a.device() == b.device()) return;
   const auto is_cpu_number = [](const Tensor& t) { return t.ndim() == 0 && t.device().is_cpu(); };

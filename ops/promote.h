@@ -12,6 +12,14 @@ LATHE_API DType result_dtype(const Tensor& a, const Tensor& b);
 /// together.
 LATHE_API Tensor scalar_like(Scalar value, const Tensor& a);
 
+/// The dtypes that an op takes whose operands do not promote.
+enum class OperandDType : uint8_t { kNumber, kFloating };
+
+/// throws: DTypeError unless a and b have one dtype of that kind, DeviceError unless they are on
+/// one device.
+LATHE_API void check_operands(const char* op, OperandDType kind, const char* a_name,
+                              const Tensor& a, const char* b_name, const Tensor& b);
+
 /// throws: DeviceError unless a and b share a device, or one of them is a 0-d CPU tensor.
 LATHE_API void check_devices(const char* op, const Tensor& a, const Tensor& b);
 

@@ -33,3 +33,30 @@ TEST_CASE("conv1d: a wrong number of dimensions names both tensors") {
                                          "f32[4,7]@cpu, w: f32[6,4,3]@cpu)"),
                        ShapeError);
 }
+
+TEST_CASE("conv1d: errors name conv1d and the shapes that it was given") {
+  const Tensor x = zeros({2, 4, 7}), w = zeros({6, 4, 3});
+  const auto says = [&](const Tensor& filter, const Conv1dOptions& opt) -> std::string {
+    try {
+      conv1d(x, filter, opt);
+    } catch (const Error& e) {
+      return e.message();
+    }
+    return "";
+  };
+  CHECK(says(zeros({6, 3, 3}), {}) ==
+        "conv1d: x has 4 channels but w expects 3 (x: [2,4,7], w: [6,3,3], groups=1)");
+  CHECK(says(zeros({6, 4, 9}), {.pad = 0}) ==
+        "conv1d: the kernel spans 9 columns but the padded input has 7 (7 + 2*0)");
+  CHECK(says(zeros({6, 4, 0}), {}) == "conv1d: the kernel is empty (w: [6,4,0])");
+  CHECK(says(w, {.stride = 0}) == "conv1d: stride must be positive, got 0");
+  CHECK(says(w, {.pad = -1}) == "conv1d: pad must not be negative, got -1");
+  CHECK(says(w, {.dilation = 0}) == "conv1d: dilation must be positive, got 0");
+  CHECK(says(zeros({0, 2, 3}), {.groups = INT64_MAX}) ==
+        concat("conv1d: ", INT64_MAX, " groups of 2 channels do not fit an int64"));
+  CHECK(says(w, {.bias = zeros({5})}) ==
+        "conv1d: bias must be [6], one number per output channel (bias: f32[5]@cpu, w: "
+        "f32[6,4,3]@cpu)");
+  CHECK(says(cast(w, kF64), {}) ==
+        "conv1d: x and w must have one floating dtype (x: f32[2,4,7]@cpu, w: f64[6,4,3]@cpu)");
+}
