@@ -6,6 +6,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
+#include "lathe/ops/lines.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -22,14 +23,13 @@ struct Extremes {
 Extremes find(const char* op, bool largest, const Tensor& x, int dim, bool want_values) {
   Shape kept = x.shape();
   if (x.ndim() > 0) kept[dim] = 1;
-  const int64_t n = x.ndim() > 0 ? x.shape()[dim] : 1;
-  LATHE_CHECK(ShapeError, n > 0, op, ": dimension ", dim, " has no elements (x: ", x, ")");
-  int64_t inner = 1;
-  for (int d = dim + 1; d < x.ndim(); ++d) inner *= x.shape()[d];
+  const Lines lines = lines_of(x.shape(), dim);
+  LATHE_CHECK(ShapeError, lines.n > 0, op, ": dimension ", dim, " has no elements (x: ", x, ")");
 
   Extremes y{{}, empty(kept, {.dtype = kI64, .device = x.device()})};
   if (want_values) y.values = empty(kept, {.dtype = x.dtype(), .device = x.device()});
-  LATHE_DISPATCH(x.device(), extreme(largest, y.values, y.indices, contiguous(x), n, inner));
+  LATHE_DISPATCH(x.device(),
+                 extreme(largest, y.values, y.indices, contiguous(x), lines.n, lines.inner));
   return y;
 }
 

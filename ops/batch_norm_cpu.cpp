@@ -88,13 +88,12 @@ void forward(const Tensor& y, const BatchNormCall& call, const Tensor& residual)
 }
 
 /// The dtype of statistics and parameters of an input: f32, or f64 for f64.
-DType stats_dtype(const Tensor& x) { return x.dtype() == kF64 ? kF64 : kF32; }
 
 }  // namespace
 
 BatchNormStats batch_norm_stats(const Tensor& x) {
-  BatchNormStats out{empty({x.dim(1)}, {.dtype = stats_dtype(x)}),
-                     empty({x.dim(1)}, {.dtype = stats_dtype(x)})};
+  BatchNormStats out{empty({x.dim(1)}, {.dtype = compute_dtype(x.dtype())}),
+                     empty({x.dim(1)}, {.dtype = compute_dtype(x.dtype())})};
   visit_float(x.dtype(), "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
     stats<T, ComputeType<T>>(out, x);

@@ -3,6 +3,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
+#include "lathe/ops/memory_format.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -48,8 +49,7 @@ static Tensor copy_as(const char* op, const Tensor& x, const Tensor& out) {
 Tensor contiguous(const Tensor& x, MemoryFormat format) {
   const bool dense = x.is_contiguous(format);
   if (dense && format == kContiguous) return x;
-  const Strides strides =
-      format == kChannelsLast ? channels_last_strides(x.shape()) : contiguous_strides(x.shape());
+  const Strides strides = dense_strides(x.shape(), format);
   if (dense) {
     // One channel or one pixel: the memory is right already, but the strides must tell later ops
     // which order is meant.

@@ -3,6 +3,7 @@
 
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/lines.h"
 
 namespace lathe {
 
@@ -19,8 +20,9 @@ ClassTargets check_class_targets(const char* op, const Tensor& x, const Tensor& 
   LATHE_CHECK(DeviceError, target.device() == x.device(), op,
               ": scores and targets are on different devices (x: ", x, ", target: ", target, ")");
   ClassTargets t;
-  t.classes = x.shape()[1];
-  for (int d = 2; d < x.ndim(); ++d) t.inner *= x.shape()[d];
+  const Lines lines = lines_of(x.shape(), 1);
+  t.classes = lines.n;
+  t.inner = lines.inner;
   t.ignore_index = ignore_index;
   t.index = contiguous(cast(target, kI64));
   if (weight.defined()) {

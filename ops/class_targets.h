@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lathe/core/tensor.h"
+#include "lathe/core/visit.h"
 
 namespace lathe {
 
@@ -22,7 +23,7 @@ ClassTargets check_class_targets(const char* op, const Tensor& x, const Tensor& 
                                  const Tensor& weight, int64_t ignore_index);
 
 /// The dtype in which losses of such scores are computed: f32 for half types.
-constexpr DType loss_dtype(DType dtype) { return is_half(dtype) ? kF32 : dtype; }
+constexpr DType loss_dtype(DType dtype) { return compute_dtype(dtype); }
 
 namespace cpu {
 void check_class_range(const char* op, const ClassTargets& targets);

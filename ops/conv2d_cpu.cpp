@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "lathe/core/copy.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv2d_backend.h"
 
@@ -13,19 +14,10 @@ static std::atomic<bool> g_conv_exact{false};
 void set_conv_exact(bool exact) noexcept { g_conv_exact.store(exact, std::memory_order_relaxed); }
 bool conv_exact() noexcept { return g_conv_exact.load(std::memory_order_relaxed); }
 
-/// f64 is computed in f64, everything else in f32.
-static DType compute_dtype(DType dtype) { return dtype == kF64 ? kF64 : kF32; }
-
-static Tensor empty_as(const Shape& shape, MemoryFormat format, DType dtype) {
-  const Strides strides =
-      format == kChannelsLast ? channels_last_strides(shape) : contiguous_strides(shape);
-  return empty_strided(shape, strides, dtype, kCPU);
-}
-
 /// t itself where it has that order and dtype, else a copy that has.
 static Tensor dense(const Tensor& t, MemoryFormat format, DType dtype) {
   if (!t.defined() || (t.dtype() == dtype && t.is_contiguous(format))) return t;
-  Tensor copy = empty_as(t.shape(), format, dtype);
+  Tensor copy = empty_in(format, t.shape(), dtype, kCPU);
   copy_values(copy, t);
   return copy;
 }
@@ -44,7 +36,7 @@ Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x_in, const Tensor&
   const DType dtype = compute_dtype(x_in.dtype());
   const Tensor x = dense(x_in, format, dtype), w = dense(w_in, kContiguous, dtype);
   const Tensor bias = dense(bias_in, kContiguous, dtype);
-  const Tensor y = empty_as(g.y_shape(), format, dtype);
+  const Tensor y = empty_in(format, g.y_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(y, 0);
     if (bias.defined()) copy_values(y, alias(bias, {g.K, 1, 1}, {1, 0, 0}, bias.offset()));
@@ -60,7 +52,7 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
   const MemoryFormat format = conv2d_format(dy_in);
   const DType dtype = compute_dtype(dy_in.dtype());
   const Tensor dy = dense(dy_in, format, dtype), w = dense(w_in, kContiguous, dtype);
-  const Tensor dx = empty_as(g.x_shape(), format, dtype);
+  const Tensor dx = empty_in(format, g.x_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dx, 0);
   } else if (dtype == kF32) {
@@ -75,7 +67,7 @@ Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, cons
   const MemoryFormat format = conv2d_format(x_in);
   const DType dtype = compute_dtype(dy_in.dtype());
   const Tensor dy = dense(dy_in, format, dtype), x = dense(x_in, format, dtype);
-  const Tensor dw = empty_as(g.w_shape(), kContiguous, dtype);
+  const Tensor dw = empty_in(kContiguous, g.w_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dw, 0);
   } else if (dtype == kF32) {

@@ -5,6 +5,7 @@
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/lines.h"
 
 namespace lathe {
 
@@ -12,12 +13,10 @@ using autograd::Needs;
 
 /// The gradient of a running sum is the running sum of dy from the other end.
 static Tensor running_sum(const Tensor& x, int dim, bool reverse) {
-  const int64_t n = x.ndim() == 0 ? 1 : x.shape()[dim];
-  int64_t inner = 1;
-  for (int d = dim + 1; d < x.ndim(); ++d) inner *= x.shape()[d];
+  const Lines lines = lines_of(x.shape(), dim);
   const DType dtype = is_floating(x.dtype()) ? x.dtype() : kI64;
   Tensor y = empty(x.shape(), {.dtype = dtype, .device = x.device()});
-  LATHE_DISPATCH(x.device(), cumsum(y, contiguous(x.detach()), n, inner, reverse));
+  LATHE_DISPATCH(x.device(), cumsum(y, contiguous(x.detach()), lines.n, lines.inner, reverse));
   autograd::record("cumsum", y, {x}, [dim, reverse](const Tensor& dy, const Needs&) {
     return Tensors{running_sum(dy, dim, !reverse)};
   });

@@ -2,6 +2,7 @@
 #include "lathe/ops/group_norm.h"
 
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/lines.h"
 #include "lathe/ops/row_norm.h"
 
 namespace lathe {
@@ -28,10 +29,9 @@ static void check_group_norm(const Tensor& x, int64_t groups, const GroupNormOpt
 Tensor group_norm(const Tensor& x_in, int64_t groups, const GroupNormOptions& opt) {
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_group_norm(x, groups, opt);
-  int64_t inner = 1;
-  for (int d = 2; d < x.ndim(); ++d) inner *= x.shape()[d];
+  const Lines lines = lines_of(x.shape(), 1);
   const RowNormShape shape{
-      .samples = x.shape()[0], .groups = groups, .channels = x.shape()[1] / groups, .inner = inner};
+      .samples = lines.outer, .groups = groups, .channels = lines.n / groups, .inner = lines.inner};
   return row_norm("group_norm", x, shape, opt.weight, opt.bias, opt.eps);
 }
 

@@ -10,6 +10,7 @@
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/lines.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -44,7 +45,8 @@ Tensor like_before(const Tensor& y, const Tensor& before) {
   return before.ndim() == 0 ? reshape(y, {}) : y;
 }
 
-/// Sums of half numbers are made in f32 and rounded once.
+/// Sums of half numbers are made in f32 and rounded when they are complete. (index_add and
+/// scatter_add round again, when they add such a sum to x.)
 template <class Op>
 Tensor in_sum_dtype(const Tensor& x, Op op) {
   return is_half(x.dtype()) ? cast(op(cast(x, kF32)), x.dtype()) : op(x);
@@ -57,12 +59,8 @@ Shape with_size(Shape shape, int dim, int64_t size) {
 
 /// Dense x as [outer, n, inner] around `dim`, without a record.
 Tensor around(const Tensor& x, int dim) {
-  int64_t outer = 1, inner = 1;
-  for (int d = 0; d < x.ndim(); ++d) {
-    if (d < dim) outer *= x.shape()[d];
-    if (d > dim) inner *= x.shape()[d];
-  }
-  const Shape shape{outer, x.shape()[dim], inner};
+  const Lines lines = lines_of(x.shape(), dim);
+  const Shape shape{lines.outer, lines.n, lines.inner};
   return alias(x, shape, contiguous_strides(shape), x.offset());
 }
 

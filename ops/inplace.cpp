@@ -6,6 +6,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/strided_adjoint.h"
@@ -90,7 +91,7 @@ const Tensor& binary_(const char* name, BinaryOp op, BinaryFunction function, co
 
 Tensor number_for(const Tensor& x, Scalar value) {
   const bool raises = category_of(value.dtype()) > category_of(x.dtype());
-  const DType dtype = raises ? value.dtype() : is_half(x.dtype()) ? kF32 : x.dtype();
+  const DType dtype = raises ? value.dtype() : compute_dtype(x.dtype());
   const Tensor t = empty({}, {.dtype = dtype});
   fill_values(t, value);
   return t;

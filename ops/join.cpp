@@ -5,6 +5,7 @@
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/memory_format.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -52,7 +53,7 @@ DType common_dtype(const Tensors& parts) {
 bool is_channels_last(const Tensors& parts) {
   for (const Tensor& t : parts) {
     if (is_skipped(t)) continue;
-    if (t.is_contiguous() || !t.is_contiguous(kChannelsLast)) return false;
+    if (memory_format_of(t) != kChannelsLast) return false;
   }
   return true;
 }
@@ -67,9 +68,8 @@ Tensor cat(const Tensors& parts, int64_t dim_in) {
   const int dim = wrap_dim("cat", dim_in, model.ndim());
   const Shape shape = check_cat(parts, model, dim);
 
-  const Strides strides = shape.size() == 4 && is_channels_last(parts)
-                              ? channels_last_strides(shape)
-                              : contiguous_strides(shape);
+  const bool nhwc = shape.size() == 4 && is_channels_last(parts);
+  const Strides strides = dense_strides(shape, nhwc ? kChannelsLast : kContiguous);
   Tensor y = empty_strided(shape, strides, common_dtype(parts), model.device());
   int64_t start = 0;
   for (const Tensor& t : parts) {

@@ -103,9 +103,6 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) 
   }
 }
 
-/// f64 is computed in f64, other floats in f32.
-DType compute_dtype(DType dtype) { return dtype == kF64 ? kF64 : kF32; }
-
 Tensor rounded(const Tensor& y, DType dtype) {
   if (y.dtype() == dtype) return y;
   Tensor half = empty(y.shape(), {.dtype = dtype});

@@ -4,6 +4,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
+#include "lathe/ops/memory_format.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -62,8 +63,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value) {
     shape[d] -= cut_before[d] + cut_after[d];
   }
 
-  const bool nhwc = !x.is_contiguous() && x.is_contiguous(kChannelsLast);
-  const Strides strides = nhwc ? channels_last_strides(shape) : contiguous_strides(shape);
+  const Strides strides = dense_strides(shape, memory_format_of(x));
   Tensor y = empty_strided(shape, strides, x.dtype(), x.device());
   fill_values(y, value);
   int64_t start = 0;

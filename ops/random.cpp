@@ -7,6 +7,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -88,7 +89,7 @@ Tensor bernoulli(const Tensor& p, Generator* generator) {
     LATHE_CHECK(ValueError, value >= 0 && value <= 1, "bernoulli: probability ", value,
                 " is outside [0, 1] (p: ", p, ")");
   }
-  const Tensor u = empty_like(p, p.dtype() == kF64 ? kF64 : kF32);
+  const Tensor u = empty_like(p, compute_dtype(p.dtype()));
   uniform(u, 0, 1, generator);
   return cast(lt(u, p), p.dtype());
 }

@@ -3,6 +3,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/reduce.h"
@@ -15,8 +16,6 @@ using autograd::Needs;
 using autograd::Saved;
 
 namespace {
-
-DType compute_dtype(const Tensor& x) { return is_half(x.dtype()) ? kF32 : x.dtype(); }
 
 /// A weight or bias for the kernels.
 Tensor plain(const Tensor& t, DType dtype) {
@@ -47,7 +46,7 @@ Gradients fused(const Tensor& dy, const Tensor& x, const Tensor& mean, const Ten
 /// The same written with ops, for gradients that are differentiated again.
 Gradients composed(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight,
                    const RowNormShape& s, double eps) {
-  const DType dtype = compute_dtype(x_in);
+  const DType dtype = compute_dtype(x_in.dtype());
   const Shape blocks{s.samples, s.groups, s.channels, s.inner};
   const auto row_mean = [](const Tensor& t) { return mean(t, {2, 3}, {.keepdim = true}); };
   const Tensor x = reshape(cast(x_in, dtype), blocks), dy = reshape(cast(dy_in, dtype), blocks);
@@ -68,7 +67,7 @@ Tensor as(const Tensor& gradient, const Tensor& of) {
 
 Tensor row_norm(const char* op, const Tensor& x, const RowNormShape& shape, const Tensor& weight,
                 const Tensor& bias, double eps) {
-  const DType dtype = compute_dtype(x);
+  const DType dtype = compute_dtype(x.dtype());
   const TensorOptions options{.dtype = dtype, .device = x.device()};
   Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   const Tensor mean = empty({shape.rows()}, options), rstd = empty({shape.rows()}, options);

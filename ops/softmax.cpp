@@ -6,6 +6,7 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/lines.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 
@@ -16,18 +17,6 @@ using autograd::Saved;
 using autograd::SavedOutput;
 
 namespace {
-
-/// A tensor as [outer, n, inner] about `dim`.
-struct Lines {
-  int64_t n = 1, inner = 1;
-};
-
-Lines lines_of(const Shape& shape, int dim) {
-  Lines lines;
-  if (!shape.empty()) lines.n = shape[dim];
-  for (int d = dim + 1; d < shape.size(); ++d) lines.inner *= shape[d];
-  return lines;
-}
 
 Tensor sum_along(const Tensor& x, int dim) {
   return x.ndim() == 0 ? x : sum(x, {dim}, {.keepdim = true});

@@ -6,6 +6,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
+#include "lathe/ops/lines.h"
 
 namespace lathe {
 
@@ -14,15 +15,13 @@ using autograd::Needs;
 /// The first k along `dim`. All three ops are this.
 static ValuesAndIndices first_in_order(const char* op, const Tensor& x, int64_t k, int dim,
                                        bool descending) {
-  const int64_t n = x.ndim() == 0 ? 1 : x.shape()[dim];
-  int64_t inner = 1;
-  for (int d = dim + 1; d < x.ndim(); ++d) inner *= x.shape()[d];
+  const Lines lines = lines_of(x.shape(), dim);
   Shape shape = x.shape();
   if (x.ndim() > 0) shape[dim] = k;
   ValuesAndIndices y{empty(shape, {.dtype = x.dtype(), .device = x.device()}),
                      empty(shape, {.dtype = kI64, .device = x.device()})};
-  LATHE_DISPATCH(x.device(),
-                 sort(y.values, y.indices, contiguous(x.detach()), n, k, inner, descending));
+  LATHE_DISPATCH(x.device(), sort(y.values, y.indices, contiguous(x.detach()), lines.n, k,
+                                  lines.inner, descending));
   autograd::record(
       op, y.values, {x}, [at = y.indices, in = x.shape(), dim](const Tensor& dy, const Needs&) {
         return Tensors{

@@ -1,0 +1,22 @@
+// How an op along one dimension sees its tensor.
+#pragma once
+
+#include "lathe/core/shape.h"
+
+namespace lathe {
+
+/// A shape as [outer, n, inner] about one of its dimensions: outer * inner lines of n elements.
+struct Lines {
+  int64_t outer = 1, n = 1, inner = 1;
+};
+
+/// The lines along `dim`, counted from the front; a 0-d tensor is one line of one element.
+inline Lines lines_of(const Shape& shape, int dim) {
+  Lines lines;
+  for (int d = 0; d < shape.size(); ++d) {
+    (d < dim ? lines.outer : d == dim ? lines.n : lines.inner) *= shape[d];
+  }
+  return lines;
+}
+
+}  // namespace lathe
