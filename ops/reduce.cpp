@@ -156,12 +156,16 @@ static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims
   const Extent e = extent_of(name, x, dims, opt.keepdim);
   LATHE_CHECK(ShapeError, e.count > 0, name, ": a reduced dimension has no elements (x: ", x, ")");
   Tensor y = run(op, x, e, x.dtype());
-  autograd::record(
-      name, y, {x}, [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
-        const Tensor won = eq(x.get(), e.restore(y.get()));
-        const Tensor winners = cast(sum_in(won, extent_of("sum", won, e.dims, true)), dy.dtype());
-        return Tensors{mul(cast(won, dy.dtype()), div(e.restore(dy), winners))};
-      });
+  autograd::record(name, y, {x},
+                   [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
+                     const DType dtype = dy.dtype();
+                     const Tensor won = eq(x.get(), e.restore(y.get()));
+                     const Tensor winners = sum_in(won, extent_of("sum", won, e.dims, true));
+                     // Their number may be beyond f16's range: half gradients are shared out in
+                     // f32.
+                     const Tensor share = div(e.restore(dy), cast(winners, compute_dtype(dtype)));
+                     return Tensors{mul(cast(won, dtype), cast(share, dtype))};
+                   });
   return y;
 }
 

@@ -6,6 +6,7 @@
 
 #include "compare.h"
 #include "lathe/autograd/autocast.h"
+#include "lathe/core/half.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/inplace.h"
 
@@ -361,6 +362,13 @@ TEST_CASE("reduce: gradients where the derivative is a convention") {
   CHECK(difference(gradient(full({2, 0}, 1.0), [](const Tensor& x) { return sum(x, {1}); }),
                    Values{}, 0)
             .empty());
+}
+
+TEST_CASE("reduce: more ties than f16 can count share the gradient too") {
+  const Tensor x = ones({70000}, {.dtype = kF16, .requires_grad = true});
+  max(x).backward();
+  CHECK(x.grad().dtype() == kF16);
+  CHECK(x.grad().to_vector<float>() == std::vector<float>(70000, float(Half(1 / 70000.f))));
 }
 
 TEST_CASE("reduce: Autocast between forward and backward does not change a gradient's dtype") {
