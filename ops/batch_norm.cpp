@@ -5,8 +5,10 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/memory_format.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
@@ -29,7 +31,7 @@ void check_channels(const char* op, const char* name, const Tensor& t, const Ten
   if (!t.defined()) return;
   LATHE_CHECK(ShapeError, t.ndim() == 1 && t.dim(0) == x.dim(1), op, ": ", name, " must be [",
               x.dim(1), "], one number per channel of x (", name, ": ", t, ", x: ", x, ")");
-  const DType wanted = x.dtype() == kF64 ? kF64 : kF32;
+  const DType wanted = compute_dtype(x.dtype());
   LATHE_CHECK(DTypeError, t.dtype() == wanted, op, ": ", name, " must be ", wanted, " for x of ",
               x.dtype(), " (", name, ": ", t, ", x: ", x, ")");
   LATHE_CHECK(DeviceError, t.device() == x.device(), op, ": ", name, " is on another device (",
@@ -60,31 +62,19 @@ void check(const char* op, const Inputs& in, const BatchNormOptions& opt) {
               ": residual is on another device (residual: ", in.residual, ", x: ", x, ")");
 }
 
-/// The dense order that a kernel sees x in: NHWC if x is in it, else row-major.
-MemoryFormat format_of(const Tensor& x) {
-  return !x.is_contiguous() && x.is_contiguous(kChannelsLast) ? kChannelsLast : kContiguous;
-}
-
-/// Act 3a: the statistics to normalise with; in training the running ones move.
-BatchNormStats choose_stats(const char* op, const Tensor& x, const Inputs& in, bool batch_stats,
-                            const BatchNormOptions& opt) {
-  if (!batch_stats) return {in.running_mean, in.running_var};
-  const int64_t count = x.numel() / std::max<int64_t>(x.dim(1), 1);
+/// The values per channel if this call moves the running statistics, else 0.
+int64_t moving_count(const char* op, const Inputs& in, bool batch_stats,
+                     const BatchNormOptions& opt) {
+  if (!batch_stats) return 0;
+  const int64_t count = in.x.numel() / std::max<int64_t>(in.x.dim(1), 1);
   LATHE_CHECK(ShapeError, count != 1, op,
-              ": training needs more than one value per channel (x: ", x, ")");
-  const bool moves = opt.training && in.running_mean.defined() && count > 0;
-  if (moves) {
+              ": training needs more than one value per channel (x: ", in.x, ")");
+  if (!opt.training || !in.running_mean.defined()) return 0;
+  if (count > 0) {
     autograd::check_in_place(op, in.running_mean);
     autograd::check_in_place(op, in.running_var);
   }
-  BatchNormStats stats = LATHE_DISPATCH(x.device(), batch_norm_stats(x));
-  if (moves) {
-    LATHE_DISPATCH(x.device(),
-                   batch_norm_update_(in.running_mean, in.running_var, stats, opt.momentum, count));
-    in.running_mean.bump_version();
-    in.running_var.bump_version();
-  }
-  return stats;
+  return count;
 }
 
 /// The gradients of {x, residual, weight, bias} in ops, so that they have gradients themselves.
@@ -132,12 +122,14 @@ Tensors gradients_in_ops(const BatchNormCall& call, double eps, const Tensor& dy
 Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
                  const BatchNormOptions& opt) {
   check(op, in, opt);
-  const MemoryFormat format = format_of(in.x);
+  const MemoryFormat format = memory_format_of(in.x);
   const Tensor x = contiguous(in.x, format);
   const Tensor residual = in.residual.defined() ? contiguous(in.residual, format) : Tensor();
   const bool batch_stats = opt.training || !in.running_mean.defined();
+  const int64_t count = moving_count(op, in, batch_stats, opt);
 
-  const BatchNormStats stats = choose_stats(op, x, in, batch_stats, opt);
+  const BatchNormStats stats = batch_stats ? LATHE_DISPATCH(x.device(), batch_norm_stats(x))
+                                           : BatchNormStats{in.running_mean, in.running_var};
   BatchNormCall call{form, x, stats.mean, {}, in.weight, in.bias, batch_stats};
   call.invstd = LATHE_DISPATCH(x.device(), batch_norm_invstd(stats.var, opt.eps));
   Tensor y = LATHE_DISPATCH(x.device(), batch_norm_forward(call, residual));
@@ -162,6 +154,12 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
            LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, y.get()));
            return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
          });
+  if (count > 0) {  // last, so that a call that fails leaves the running statistics
+    LATHE_DISPATCH(x.device(),
+                   batch_norm_update_(in.running_mean, in.running_var, stats, opt.momentum, count));
+    in.running_mean.bump_version();
+    in.running_var.bump_version();
+  }
   return y;
 }
 

@@ -3,6 +3,7 @@
 
 #include "compare.h"
 #include "lathe/autograd/engine.h"
+#include "lathe/core/host_allocator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/reduce.h"
@@ -293,6 +294,31 @@ TEST_CASE("batch_norm: an input changed in between is noticed") {
   const Tensor y = batch_norm(x, {}, {}, {}, {}, {.training = true});
   x.add_(1.0);
   CHECK_THROWS_WITH_AS(y.backward(ones({4, 2})), doctest::Contains("in-place"), StateError);
+}
+
+TEST_CASE("batch_norm: running out of memory anywhere leaves the statistics") {
+  const Tensor x = randn({4, 3, 2, 2}).requires_grad_(), w = ones({3}).requires_grad_();
+  const Tensor mean = zeros({3}), var = ones({3});
+  FaultPoint& fault = host_allocator().fault();
+  const auto run = [&] { batch_norm_add_relu(x, x, w, {}, mean, var, {.training = true}); };
+  fault.count();
+  run();
+  const int64_t allocations = fault.calls();
+  fault.disarm();
+  REQUIRE(allocations >= 3);
+  const std::vector<float> mean_before = mean.to_vector<float>(),
+                           var_before = var.to_vector<float>();
+  const uint32_t version = mean.version();
+  for (int64_t n = 1; n <= allocations; ++n) {
+    CAPTURE(n);
+    {
+      const ArmedFault armed(fault, n);
+      CHECK_THROWS_AS(run(), OutOfMemoryError);
+    }
+    CHECK(mean.to_vector<float>() == mean_before);
+    CHECK(var.to_vector<float>() == var_before);
+    CHECK(mean.version() == version);
+  }
 }
 
 TEST_CASE("batch_norm: errors name the values, and leave the statistics") {
