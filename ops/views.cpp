@@ -4,6 +4,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/record.h"
+#include "lathe/core/checked_size.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/reduce.h"
@@ -61,17 +62,19 @@ Tensor make_part(const char* op, const Tensor& x, int dim, int64_t first, int64_
 /// `shape` with its -1 worked out.
 Shape complete_shape(const char* op, const Tensor& x, Shape shape) {
   int unknown = -1;
-  int64_t known = 1;
+  CheckedSize product = 1;  // of the sizes that are given
   for (int d = 0; d < shape.size(); ++d) {
     if (shape[d] == -1) {
       LATHE_CHECK(ShapeError, unknown < 0, op, ": only one size can be -1, got ", shape);
       unknown = d;
     } else {
       LATHE_CHECK(ShapeError, shape[d] >= 0, op, ": negative size ", shape[d], " in ", shape);
-      known *= shape[d];
+      product *= shape[d];
     }
   }
   if (unknown >= 0) {
+    const int64_t known = product.value_or_throw<ShapeError>(op, ": the sizes in ", shape,
+                                                             " are too large (x: ", x, ")");
     LATHE_CHECK(ShapeError, known != 0 && x.numel() % known == 0, op, ": -1 in ", shape,
                 known == 0 ? " is ambiguous beside a 0" : " does not come out even", " (x: ", x,
                 ")");
@@ -270,8 +273,13 @@ Tensors split(const Tensor& x, int64_t size, int64_t dim_in) {
 
 Tensors split(const Tensor& x, const Dims& sizes, int64_t dim_in) {
   const int dim = wrap_dim("split", dim_in, x.ndim());
-  int64_t total = 0;
-  for (const int64_t size : sizes) total += size;
+  CheckedSize sum = 0;
+  for (const int64_t size : sizes) {
+    LATHE_CHECK(ShapeError, size >= 0, "split: negative size ", size, " in ", sizes);
+    sum += size;
+  }
+  const int64_t total =
+      sum.value_or_throw<ShapeError>("split: the sizes ", sizes, " are too large (x: ", x, ")");
   LATHE_CHECK(ShapeError, total == x.dim(dim), "split: sizes ", sizes, " add up to ", total,
               ", dimension ", dim, " has ", x.dim(dim), " (x: ", x, ")");
   Tensors parts;
@@ -286,7 +294,7 @@ Tensors split(const Tensor& x, const Dims& sizes, int64_t dim_in) {
 Tensors chunk(const Tensor& x, int64_t count, int64_t dim) {
   LATHE_CHECK(ValueError, count > 0, "chunk: count must be positive, got ", count);
   const int64_t size = x.dim(dim);
-  return split(x, std::max<int64_t>((size + count - 1) / count, 1), dim);
+  return split(x, size / count + (size % count != 0 || size == 0 ? 1 : 0), dim);
 }
 
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {

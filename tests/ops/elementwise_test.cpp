@@ -265,6 +265,16 @@ TEST_CASE("views: sizes that overflow are refused or clipped") {
   CHECK_THROWS_AS(as_strided(zeros({4}), {3}, {int64_t{1} << 62}, 0), IndexError);
   CHECK(slice(arange(5), 0, 0, 5, INT64_MAX).to_vector<int>() == std::vector<int>{0});
   CHECK_THROWS_AS(tensor(1.f).dim(0), IndexError);
+  const Tensor x = arange(4);
+  constexpr int64_t k32 = int64_t{1} << 32;
+  CHECK_THROWS_WITH_AS(view(x, {k32, k32, -1}), Contains("view: the sizes in"), ShapeError);
+  CHECK_THROWS_AS(view(x, {k32, k32, 4}), ShapeError);
+  CHECK_THROWS_WITH_AS(split(x, {INT64_MAX, INT64_MAX, 6}), Contains("split: the sizes"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(split(x, {5, -1}), Contains("split: negative size -1"), ShapeError);
+  CHECK(split(x, INT64_MAX).size() == 1);
+  CHECK(chunk(x, INT64_MAX).size() == 4);
+  CHECK(chunk(zeros({0, 2}), 3).size() == 1);
 }
 
 TEST_CASE("clamp: low above high gives high; elu: the gradient at infinity is finite") {
