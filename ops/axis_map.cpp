@@ -3,67 +3,123 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <new>
+
+#include "lathe/core/checked_size.h"
+#include "lathe/core/size_class.h"
 
 namespace lathe {
 
 namespace {
 
-/// Adds one output.
-void append(AxisMap& map, int64_t begin, const std::vector<double>& weights, double divisor) {
-  if (map.offset.empty()) map.offset.push_back(0);
-  map.begin.push_back(begin);
-  map.weight.insert(map.weight.end(), weights.begin(), weights.end());
-  map.offset.push_back(static_cast<int64_t>(map.weight.size()));
-  map.divisor.push_back(divisor);
+/// An empty map with room for `outputs` outputs of `taps` weights in all: a map that memory does
+/// not hold fails here, before the first of its outputs is worked out.
+AxisMap with_room(int64_t in, int64_t outputs, CheckedSize taps) {
+  const int64_t bytes =
+      ((CheckedSize(outputs) * 3 + taps + 1) * 8)
+          .value_or_throw<OutOfMemoryError>("axis map: ", outputs, " outputs are too many");
+  AxisMap map{in, {}, {}, {}, {}};
+  try {
+    if (static_cast<size_t>(bytes) > kLargestClassBytes) throw std::bad_alloc();
+    map.begin.reserve(static_cast<size_t>(outputs));
+    map.offset.reserve(static_cast<size_t>(outputs) + 1);
+    map.divisor.reserve(static_cast<size_t>(outputs));
+    map.weight.reserve(static_cast<size_t>(taps.value_or_throw()));
+  } catch (const std::bad_alloc&) {
+    LATHE_FAIL(OutOfMemoryError, "axis map: no memory for ", outputs, " outputs (", bytes,
+               " bytes)");
+  }
+  map.offset.push_back(0);
+  return map;
 }
 
-void append_mean(AxisMap& map, int64_t begin, int64_t end, int64_t divisor) {
-  append(map, begin, std::vector<double>(static_cast<size_t>(end - begin), 1.0),
-         static_cast<double>(divisor));
+/// Adds one output.
+void append(AxisMap& map, int64_t begin, std::initializer_list<double> weights) {
+  map.begin.push_back(begin);
+  map.weight.insert(map.weight.end(), weights);
+  map.offset.push_back(static_cast<int64_t>(map.weight.size()));
+  map.divisor.push_back(1.0);
+}
+
+/// Adds one output of `count` equal weights.
+void append_equal(AxisMap& map, int64_t begin, int64_t count, double weight, int64_t divisor) {
+  map.begin.push_back(begin);
+  map.weight.insert(map.weight.end(), static_cast<size_t>(count), weight);
+  map.offset.push_back(static_cast<int64_t>(map.weight.size()));
+  map.divisor.push_back(static_cast<double>(divisor));
+}
+
+/// Where one averaging window lies: [start, stop) with the padding, [begin, end) without.
+struct Extent {
+  int64_t start, stop, begin, end;
+};
+
+Extent extent_of(int64_t in, const Window1d& w, int64_t i) {
+  const int64_t start = i * w.stride - w.pad, last = in + w.pad;
+  const int64_t stop = start > last - w.kernel ? last : start + w.kernel;
+  const int64_t begin = std::max<int64_t>(start, 0);
+  return {start, stop, begin, std::max(begin, std::min(stop, in))};
 }
 
 }  // namespace
 
 int64_t pooled_size(int64_t in, const Window1d& w) {
-  const int64_t room = in + 2 * w.pad - w.dilation * (w.kernel - 1) - 1;
+  const CheckedSize reach = CheckedSize(w.dilation) * (w.kernel - 1) + 1;
+  if (reach.overflowed()) return 0;  // pad is at most half the kernel and does not make up for it
+  const int64_t room = in - (reach.value_or_throw() - 2 * w.pad);
   if (room < 0) return 0;
-  int64_t out = (room + (w.ceil_mode ? w.stride - 1 : 0)) / w.stride + 1;
-  if (w.ceil_mode && (out - 1) * w.stride >= in + w.pad) --out;
-  return out;
+  const int64_t rest = room % w.stride;
+  const bool one_more = w.ceil_mode && rest > 0 && w.stride - rest < in + w.pad - room;
+  return room / w.stride + 1 + (one_more ? 1 : 0);
 }
 
 AxisMap average_map(int64_t in, const Window1d& w, bool count_pad) {
-  AxisMap map{in, {}, {}, {}, {}};
   const int64_t out = pooled_size(in, w);
+  CheckedSize taps = 0;
   for (int64_t i = 0; i < out; ++i) {
-    const int64_t start = i * w.stride - w.pad;
-    const int64_t stop = std::min(start + w.kernel, in + w.pad);
-    const int64_t begin = std::max<int64_t>(start, 0), end = std::min(stop, in);
-    append_mean(map, begin, std::max(begin, end), count_pad ? stop - start : end - begin);
+    const Extent e = extent_of(in, w, i);
+    taps += e.end - e.begin;
+  }
+  AxisMap map = with_room(in, out, taps);
+  for (int64_t i = 0; i < out; ++i) {
+    const Extent e = extent_of(in, w, i);
+    append_equal(map, e.begin, e.end - e.begin, 1.0,
+                 count_pad ? e.stop - e.start : std::min(e.stop, in) - e.begin);
   }
   return map;
 }
 
 AxisMap adaptive_average_map(int64_t in, int64_t out) {
-  AxisMap map{in, {}, {}, {}, {}};
+  // Neighbouring windows share at most one input.
+  AxisMap map = with_room(in, out, CheckedSize(in) + out);
+  // i * in = begin * out + rest, carried along: the product itself may not fit.
+  int64_t begin = 0, rest = 0;
   for (int64_t i = 0; i < out; ++i) {
-    const int64_t begin = i * in / out, end = ((i + 1) * in + out - 1) / out;
-    append_mean(map, begin, end, end - begin);
+    int64_t next = begin + in / out, next_rest = rest + in % out;
+    if (next_rest >= out) {
+      ++next;
+      next_rest -= out;
+    }
+    const int64_t end = next + (next_rest > 0 ? 1 : 0);
+    append_equal(map, begin, end - begin, 1.0, end - begin);
+    begin = next;
+    rest = next_rest;
   }
   return map;
 }
 
 AxisMap nearest_map(int64_t in, int64_t out, double step) {
-  AxisMap map{in, {}, {}, {}, {}};
+  AxisMap map = with_room(in, out, out);
   for (int64_t i = 0; i < out; ++i) {
     const auto at = static_cast<int64_t>(std::floor(static_cast<double>(i) * step));
-    append(map, std::min(at, in - 1), {1.0}, 1.0);
+    append(map, std::min(at, in - 1), {1.0});
   }
   return map;
 }
 
 AxisMap linear_map(int64_t in, int64_t out, double step, bool align_corners) {
-  AxisMap map{in, {}, {}, {}, {}};
+  AxisMap map = with_room(in, out, CheckedSize(out) * 2);
   if (align_corners) {
     step = out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0.0;
   }
@@ -73,9 +129,9 @@ AxisMap linear_map(int64_t in, int64_t out, double step, bool align_corners) {
     const int64_t left = std::min(static_cast<int64_t>(place), in - 1);
     const double share = std::min(place - static_cast<double>(left), 1.0);
     if (left + 1 < in) {
-      append(map, left, {1.0 - share, share}, 1.0);
+      append(map, left, {1.0 - share, share});
     } else {
-      append(map, left, {1.0}, 1.0);
+      append(map, left, {1.0});
     }
   }
   return map;
@@ -99,11 +155,13 @@ AxisMap transposed(const AxisMap& map) {
     first[source] = std::min(first[source], i);
     last[source] = std::max(last[source], i);
   });
-  AxisMap result{map.out(), {}, {}, {}, {}};
+  // An unused input: first is beyond last.
+  const auto taps = [&](size_t s) { return std::max<int64_t>(last[s] - first[s] + 1, 0); };
+  CheckedSize total = 0;
+  for (size_t s = 0; s < n; ++s) total += taps(s);
+  AxisMap result = with_room(map.out(), map.in, total);
   for (size_t s = 0; s < n; ++s) {
-    const bool used = last[s] >= 0;
-    append(result, used ? first[s] : 0,
-           std::vector<double>(static_cast<size_t>(used ? last[s] - first[s] + 1 : 0), 0.0), 1.0);
+    append_equal(result, taps(s) > 0 ? first[s] : 0, taps(s), 0.0, 1);
   }
   each([&](size_t source, int64_t i, double weight) {
     result.weight[static_cast<size_t>(result.offset[source] + i - first[source])] += weight;

@@ -31,9 +31,11 @@ struct Window1d {
 };
 
 /// The number of windows: (in + 2 pad - dilation (kernel - 1) - 1) / stride + 1, rounded down, or
-/// up in ceil mode, where the last window must still start inside the input or its left padding. At
-/// most 0: the window is too large.
+/// up in ceil mode, where the last window must still start inside the input or its left padding. 0:
+/// the window is too large. pad is at most half the kernel.
 LATHE_API int64_t pooled_size(int64_t in, const Window1d& window);
+
+// The maps.   throws: OutOfMemoryError, before anything is worked out.
 
 /// Means over windows. A divisor counts the padding if `count_pad`, but nothing beyond it.
 LATHE_API AxisMap average_map(int64_t in, const Window1d& window, bool count_pad);

@@ -7,6 +7,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/memory_format.h"
 #include "lathe/ops/resample.h"
 
 namespace lathe {
@@ -29,30 +30,26 @@ Pair check_window(const char* op, Pair kernel, Pair stride, Pair pad, Pair dilat
   LATHE_CHECK(ValueError, pad >= 0 && pad.rows <= kernel.rows / 2 && pad.cols <= kernel.cols / 2,
               op, ": pad must be between 0 and half the kernel, got ", pad, " for a kernel of ",
               kernel);
+  // 32 bits, so that places are computed without overflow.
+  constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+  for (const Pair& p : {kernel, dilation, stride}) {
+    LATHE_CHECK(ValueError, p.rows <= kLargest && p.cols <= kLargest, op, ": kernel ", kernel,
+                ", stride ", stride, " and dilation ", dilation, " must be below 2^31");
+  }
   return {stride.rows == 0 ? kernel.rows : stride.rows,
           stride.cols == 0 ? kernel.cols : stride.cols};
 }
 
-void check_size(const char* op, const Tensor& x, int64_t p, int64_t q, Pair kernel, Pair dilation) {
-  LATHE_CHECK(ShapeError, p > 0 && q > 0, op, ": a window of ", kernel, " (dilation ", dilation,
+void check_size(const char* op, const Tensor& x, Pair out, Pair kernel, Pair dilation) {
+  LATHE_CHECK(ShapeError, out > 0, op, ": a window of ", kernel, " (dilation ", dilation,
               ") is larger than the padded input (x: ", x, ")");
-}
-
-MemoryFormat format_of(const Tensor& x) {
-  return !x.is_contiguous() && x.is_contiguous(kChannelsLast) ? kChannelsLast : kContiguous;
-}
-
-Tensor empty_in(MemoryFormat format, const Shape& shape, DType dtype, Device device) {
-  return empty_strided(
-      shape, format == kChannelsLast ? channels_last_strides(shape) : contiguous_strides(shape),
-      dtype, device);
 }
 
 Tensor index_scatter(const Tensor& dy, const Tensor& index, const Shape& shape);
 
 /// y[n,c,p,q] = x[n,c,index[n,c,p,q]]: where the gradient of the gradient comes from.
 Tensor index_gather(const Tensor& x_in, const Tensor& index) {
-  const MemoryFormat format = format_of(index);
+  const MemoryFormat format = memory_format_of(index);
   const Tensor x = contiguous(x_in, format);
   Tensor y = empty_in(format, index.shape(), x.dtype(), x.device());
   LATHE_DISPATCH(x.device(), max_pool2d_gather(y, x, index));
@@ -65,7 +62,7 @@ Tensor index_gather(const Tensor& x_in, const Tensor& index) {
 
 /// Its adjoint: dx[n,c,index] += dy.
 Tensor index_scatter(const Tensor& dy_in, const Tensor& index, const Shape& shape) {
-  const MemoryFormat format = format_of(index);
+  const MemoryFormat format = memory_format_of(index);
   const Tensor dy = contiguous(dy_in, format);
   Tensor dx = empty_in(format, shape, dy.dtype(), dy.device());
   LATHE_DISPATCH(dy.device(), max_pool2d_scatter(dx, dy, index));
@@ -87,9 +84,9 @@ ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt) {
       h, {opt.kernel.rows, opt.stride.rows, opt.pad.rows, opt.dilation.rows, opt.ceil_mode});
   const int64_t q = pooled_size(
       w, {opt.kernel.cols, opt.stride.cols, opt.pad.cols, opt.dilation.cols, opt.ceil_mode});
-  check_size(op, x_in, p, q, opt.kernel, opt.dilation);
+  check_size(op, x_in, {p, q}, opt.kernel, opt.dilation);
 
-  const MemoryFormat format = format_of(x_in);
+  const MemoryFormat format = memory_format_of(x_in);
   const Tensor x = contiguous(x_in, format);
   const Shape shape{x.dim(0), x.dim(1), p, q};
   Tensor y = empty_in(format, shape, x.dtype(), x.device());
@@ -119,20 +116,21 @@ Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& opt) {
   const Pair stride = check_window(op, opt.kernel, opt.stride, opt.pad, 1);
   const Window1d rows{opt.kernel.rows, stride.rows, opt.pad.rows, 1, opt.ceil_mode};
   const Window1d columns{opt.kernel.cols, stride.cols, opt.pad.cols, 1, opt.ceil_mode};
-  check_size(op, x, pooled_size(x.dim(2), rows), pooled_size(x.dim(3), columns), opt.kernel, 1);
-  return resample(op, x,
-                  std::make_shared<const PlaneMap>(
-                      PlaneMap{average_map(x.dim(2), rows, opt.count_include_pad),
-                               average_map(x.dim(3), columns, opt.count_include_pad)}));
+  const Pair out(pooled_size(x.dim(2), rows), pooled_size(x.dim(3), columns));
+  check_size(op, x, out, opt.kernel, 1);
+  return resample(op, x, out, [&] {
+    return PlaneMap{average_map(x.dim(2), rows, opt.count_include_pad),
+                    average_map(x.dim(3), columns, opt.count_include_pad)};
+  });
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair out) {
   check_planes("adaptive_avg_pool2d", x);
   LATHE_CHECK(ValueError, out > 0, "adaptive_avg_pool2d: out must be positive, got ", out);
-  return resample(
-      "adaptive_avg_pool2d", x,
-      std::make_shared<const PlaneMap>(PlaneMap{adaptive_average_map(x.dim(2), out.rows),
-                                                adaptive_average_map(x.dim(3), out.cols)}));
+  return resample("adaptive_avg_pool2d", x, out, [&] {
+    return PlaneMap{adaptive_average_map(x.dim(2), out.rows),
+                    adaptive_average_map(x.dim(3), out.cols)};
+  });
 }
 
 }  // namespace lathe

@@ -175,7 +175,7 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
   visit_float(x.dtype(), "max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
     const int64_t inner = planes.inner, row = cols.out * inner;
-    const int64_t work = row * rows.kernel * cols.kernel;
+    const int64_t work = row * std::min(rows.kernel * cols.kernel, kTask);
     parallel_for(planes.count * rows.out, std::max<int64_t>(1, kTask / work),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t item = begin; item < end; ++item) {

@@ -37,9 +37,9 @@ Tensor upsample(const Tensor& x, const UpsampleOptions& opt) {
               "upsample: align_corners goes with bilinear only");
   const Pair out =
       sized ? opt.size : Pair(scaled(x, x.dim(2), opt.scale), scaled(x, x.dim(3), opt.scale));
-  return resample("upsample", x,
-                  std::make_shared<const PlaneMap>(
-                      PlaneMap{axis(x.dim(2), out.rows, opt), axis(x.dim(3), out.cols, opt)}));
+  return resample("upsample", x, out, [&] {
+    return PlaneMap{axis(x.dim(2), out.rows, opt), axis(x.dim(3), out.cols, opt)};
+  });
 }
 
 }  // namespace lathe

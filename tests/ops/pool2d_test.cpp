@@ -282,6 +282,13 @@ TEST_CASE("pooling: errors name the options and the tensor") {
   CHECK_THROWS_WITH_AS(max_pool2d(x, {.stride = -1}),
                        doctest::Contains("stride must not be negative, got -1"), ValueError);
   CHECK_THROWS_AS(max_pool2d(x, {.dilation = 0}), ValueError);
+  CHECK_THROWS_AS(max_pool2d(x, {.dilation = INT64_MAX}), ValueError);
+  CHECK_THROWS_AS(avg_pool2d(x, {.kernel = INT64_MAX}), ValueError);
+  CHECK_THROWS_WITH_AS(max_pool2d(x, {.stride = int64_t{1} << 31}),
+                       doctest::Contains("stride 2147483648 and dilation 1 must be below 2^31"),
+                       ValueError);
+  CHECK_THROWS_AS(adaptive_avg_pool2d(x, INT64_MAX), ShapeError);
+  CHECK_THROWS_AS(adaptive_avg_pool2d(x, int64_t{1} << 29), OutOfMemoryError);
   CHECK_THROWS_AS(max_pool2d(zeros({4, 4}), {}), ShapeError);
   CHECK_THROWS_AS(max_pool2d(zeros({1, 1, 0, 4}), {}), ShapeError);
   CHECK_THROWS_AS(avg_pool2d(zeros({1, 1, 4, 4}, {.dtype = kI32}), {}), DTypeError);

@@ -63,5 +63,16 @@ TEST_CASE("pooled_size: counts the windows") {
   CHECK(pooled_size(4, {1, 3, 0, 1, true}) == 2);
   CHECK(pooled_size(2, {2, 2, 1, 1, true}) ==
         2);  // a third window would start in the right padding
-  CHECK(pooled_size(2, {4, 1, 0, 1, true}) <= 0);
+  CHECK(pooled_size(5, {2, INT64_MAX, 0, 1, true}) == 1);
+  CHECK(pooled_size(4, {INT64_MAX, 1, 0, INT64_MAX, false}) == 0);
+  CHECK(pooled_size(4, {INT64_MAX, 1, INT64_MAX / 2, 1, true}) == 4);
+  CHECK(average_map(4, {INT64_MAX, 1, INT64_MAX / 2, 1, true}, false).weight.size() == 16);
+  CHECK(pooled_size(2, {4, 1, 0, 1, true}) == 0);
+}
+
+TEST_CASE("axis maps: those that no memory holds are typed errors") {
+  CHECK_THROWS_AS(adaptive_average_map(1, INT64_MAX), OutOfMemoryError);
+  CHECK_THROWS_AS(adaptive_average_map(int64_t{1} << 60, 1), OutOfMemoryError);
+  CHECK_THROWS_AS(nearest_map(1, int64_t{1} << 50, 1), OutOfMemoryError);
+  CHECK_THROWS_AS(linear_map(1, int64_t{1} << 50, 1, false), OutOfMemoryError);
 }

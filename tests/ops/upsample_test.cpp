@@ -2,6 +2,7 @@
 #include "lathe/ops/upsample.h"
 
 #include "compare.h"
+#include "lathe/core/host_allocator.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -105,6 +106,19 @@ TEST_CASE("upsample: gradients agree with finite differences, twice") {
         UpsampleOptions{.size = {5, 3}, .mode = kBilinear, .align_corners = true}}) {
     check_gradients({"upsample", [opt](const Tensors& in) { return upsample(in[0], opt); }, {x}});
   }
+}
+
+TEST_CASE("upsample: sizes that no memory holds are typed errors, and take none") {
+  const Tensor x = zeros({1, 1, 4, 4});
+  host_allocator().reset_peak();
+  const size_t before = host_allocator().stats().peak_allocated_bytes;
+  CHECK_THROWS_AS(upsample(x, {.size = INT64_MAX}), ShapeError);
+  CHECK_THROWS_AS(upsample(x, {.size = int64_t{1} << 29}), OutOfMemoryError);
+  CHECK_THROWS_AS(upsample(x, {.size = int64_t{1} << 29, .mode = kBilinear}), OutOfMemoryError);
+  // Nothing to write, but a map that is too long.
+  CHECK_THROWS_WITH_AS(upsample(zeros({0, 1, 4, 4}), {.size = {int64_t{1} << 50, 1}}),
+                       doctest::Contains("upsample: axis map: no memory for"), OutOfMemoryError);
+  CHECK(host_allocator().stats().peak_allocated_bytes < before + (size_t{1} << 16));
 }
 
 TEST_CASE("upsample: errors name the options") {
