@@ -59,17 +59,19 @@ Packed make_packed(const Conv2dPort& port, const Tensor& t) {
   return {source, t.version(), port.user, port.wanted, packed(port, t)};
 }
 
-/// The packed weights of parameters, one copy each.
+/// The packed weights of parameters. It holds one copy of each that is alive and was used for
+/// inference, so at most about the bytes of the models themselves; the copy of one that is gone,
+/// and its values, until the next look-up.
 class WeightCache {
  public:
   Tensor get(const Conv2dPort& port, const Tensor& w) {
     const std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [](const Packed& entry) { return entry.is_orphan(); });
     for (Packed& entry : entries_) {
       if (!entry.shows_memory_of(w)) continue;
       if (!entry.is_of(port, w)) entry = make_packed(port, w);
       return entry.values;
     }
-    std::erase_if(entries_, [](const Packed& entry) { return entry.is_orphan(); });
     return entries_.emplace_back(make_packed(port, w)).values;
   }
 
@@ -86,6 +88,8 @@ Tensor packed_weights(const Conv2dPort& port, const Tensor& w) {
 }
 
 /// The dy that backward_input packed last on this thread, for the backward_weight of the same dy.
+/// One dy and its copy at most; kept, where no backward_weight follows, until this thread's next
+/// convolution.
 thread_local Packed t_dy;
 
 Tensor packed_and_kept_dy(const Conv2dPort& port, const Tensor& dy) {
@@ -145,6 +149,7 @@ class Run {
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                          const Tensor& bias) {
   const OmpThreads threads;
+  t_dy = {};
   translate_dnnl_errors("conv2d", [&] {
     const auto plan = conv2d_plan(Conv2dPass::kForward, g, x, bias.defined());
     Run run(*plan);

@@ -6,10 +6,13 @@
 
 #include "conv2d_cases.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/host_allocator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/random.h"
+#include "lathe/ops/reduce.h"
 #include "relative_error.h"
 
 using namespace lathe;
@@ -110,6 +113,28 @@ TEST_CASE("conv2d: follows a change of the number of threads") {
   CHECK(relative_error(three, one) <= 1e-5);
   CHECK(three64.to_vector<double>() ==
         one64.to_vector<double>());  // our own kernels: the same bits
+}
+
+TEST_CASE("conv2d: packed copies are freed by the next convolution after what they were made of") {
+  const Conv2dOptions opt{.pad = 1};
+  const Tensor small_x = zeros({1, 16, 4, 4}), small_w = zeros({16, 16, 3, 3}).requires_grad_();
+  const auto held_after_next = [&] {
+    const NoGrad off;
+    conv2d(small_x, small_w, opt);
+    return host_allocator().stats().allocated_bytes;
+  };
+  const size_t before = held_after_next();
+  {  // dy, for a gradient of frozen weights that nobody asks for
+    const Tensor x = randn({4, 64, 8, 8}).requires_grad_(), w = randn({64, 64, 3, 3});
+    sum(conv2d(x, w, opt)).backward();
+  }
+  CHECK(held_after_next() == before);
+  {  // the weights of a model that is gone
+    const NoGrad off;
+    const Tensor w = randn({64, 64, 3, 3}).requires_grad_();
+    conv2d(randn({4, 64, 8, 8}), w, opt);
+  }
+  CHECK(held_after_next() == before);
 }
 
 TEST_CASE("conv2d: packed copies follow what happens to the tensors that they are copies of") {
