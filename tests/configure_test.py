@@ -5,6 +5,8 @@
 """
 import argparse
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,6 +47,39 @@ def test_onednn_3_asked_for_is_an_error(options, folder):
 def test_onednn_2_is_taken(options, folder):
     code, text = configure(options, folder, make_onednn(folder, "2.7.3"))
     assert code == 0 and ("oneDNN on found 2.7.3" in text or "found without OpenMP" in text), text
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main"]
+    return subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def revision_of(options, folder):
+    """What LatheRevision.cmake makes of a source folder, and when the file was last written."""
+    output = folder.parent / "revision.cpp"
+    subprocess.run([options.cmake, f"-DGIT={shutil.which('git')}", f"-DSOURCE={folder}", f"-DOUTPUT={output}", "-P",
+                    f"{options.source}/cmake/LatheRevision.cmake"], check=True)
+    return re.search('return "(.*)"', output.read_text())[1], output.stat().st_mtime_ns
+
+
+def test_revision_is_that_of_the_sources(options, folder):
+    root = folder / "sources"
+    (root / "vendored").mkdir(parents=True)
+    assert revision_of(options, root)[0] == ""
+    if shutil.which("git") is None:
+        return
+    git(root, "init", "--quiet")
+    (root / "file").write_text("1")
+    git(root, "add", "file")
+    git(root, "commit", "--quiet", "--message=one")
+    git(root, "tag", "a-tag")
+    head = git(root, "rev-parse", "HEAD")
+    revision, written = revision_of(options, root)
+    assert revision == head[:12]
+    assert revision_of(options, root) == (revision, written)  # not written again
+    (root / "file").write_text("2")
+    assert revision_of(options, root)[0] == revision + "-dirty"
+    assert revision_of(options, root / "vendored")[0] == ""  # of somebody else's repository
 
 
 def main():

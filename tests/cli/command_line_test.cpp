@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "lathe/tools/cli/revision.h"
+
 using namespace lathe::cli;
 
 namespace {
@@ -75,6 +77,7 @@ TEST_CASE("command line: mistakes name the flag and the nearest one") {
 
 TEST_CASE("command line: help and version") {
   CHECK(parse({"--version"}).text.starts_with("lathe "));
+  CHECK(parse({"--version"}).text.find(revision()) != std::string::npos);
   for (const auto& arguments : {std::vector<std::string>{"--help"}, {"help"}, {"-h"}}) {
     CHECK(parse(arguments).text.find("gradcheck") != std::string::npos);
   }

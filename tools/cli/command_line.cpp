@@ -8,6 +8,7 @@
 
 #include "lathe/core/info.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/revision.h"
 #include "lathe/tools/cli/settings_sources.h"
 
 namespace lathe::cli {
@@ -27,7 +28,7 @@ std::string overview(std::span<const Command> commands, std::string_view prefix)
   return text;
 }
 
-// "lathe 0.1.0 (Release, GNU 12.2.0; oneDNN 2.6.3, zlib 1.2.13, no CUDA)".
+// "lathe 0.1.0 (a1b2c3d4e5f6, Release, GNU 12.2.0; oneDNN 2.6.3, zlib 1.2.13, no CUDA)".
 std::string version_text() {
   const BuildInfo build = build_info();
   std::string libraries;
@@ -35,8 +36,9 @@ std::string version_text() {
     if (!library.version.empty())
       libraries += fmt::format("{} {}, ", library.name, library.version);
   }
-  return fmt::format("lathe {} ({}, {}; {}{})\n", build.version, build.build_type, build.compiler,
-                     libraries, build.cuda ? "CUDA" : "no CUDA");
+  return fmt::format("lathe {} ({}{}{}, {}; {}{})\n", build.version, revision(),
+                     revision().empty() ? "" : ", ", build.build_type, build.compiler, libraries,
+                     build.cuda ? "CUDA" : "no CUDA");
 }
 
 // The command named by the first one or two arguments, which are removed.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/info.h"
+#include "lathe/tools/cli/revision.h"
 
 namespace lathe::cli {
 
@@ -12,10 +13,9 @@ Row environment_row() {
   const BuildInfo build = build_info();
   const CpuInfo cpu = cpu_info();
   Row row;
-  row.add("lathe", build.version)
-      .add("compiler", build.compiler)
-      .add("build_type", build.build_type)
-      .add("march", build.march);
+  row.add("lathe", build.version);
+  if (!revision().empty()) row.add("revision", std::string(revision()));
+  row.add("compiler", build.compiler).add("build_type", build.build_type).add("march", build.march);
   if (!build.sanitizers.empty()) row.add("sanitizers", build.sanitizers);
   for (const LibraryInfo& library : build.libraries) {
     row.add(library.name, library.version.empty() ? "off" : library.version);
