@@ -56,7 +56,9 @@ struct Pow {
     if constexpr (std::is_floating_point_v<T>) {
       return std::pow(a, b);
     } else {
-      if (b < T(0)) return a == T(1) ? T(1) : a == T(-1) ? (b % 2 == 0 ? T(1) : T(-1)) : T(0);
+      if constexpr (std::is_signed_v<T>) {
+        if (b < T(0)) return a == T(1) ? T(1) : a == T(-1) ? (b % 2 == 0 ? T(1) : T(-1)) : T(0);
+      }
       uint64_t result = 1, base = static_cast<uint64_t>(a);
       for (uint64_t n = static_cast<uint64_t>(b); n != 0; n >>= 1) {
         if (n & 1) result *= base;
