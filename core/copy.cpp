@@ -1,36 +1,18 @@
-// Raw copies; see copy.h. Copies between devices join here with the CUDA backend.
+// Raw copies and their CPU loops; see copy.h. CUDA kernels: copy_cuda.cu. Copies between devices
+// join here with the CUDA runtime.
 #include "lathe/core/copy.h"
 
 #include <cstring>
 #include <type_traits>
 
+#include "lathe/core/convert.h"
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/half.h"
+#include "lathe/core/dispatch.h"
 #include "lathe/core/strided_loop.h"
-#include "lathe/core/visit.h"
 
 namespace lathe {
 
 namespace {
-
-template <class To, class From>
-To convert(From value) {
-  using Wide = ComputeType<From>;
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return static_cast<Wide>(value) != Wide(0);
-  } else if constexpr (std::is_floating_point_v<Wide> && std::is_integral_v<To>) {
-    // Through i64, so that a value outside To wraps as integers do instead of being undefined.
-    const double wide = static_cast<double>(static_cast<Wide>(value));
-    const bool fits = wide >= -9223372036854775808.0 && wide < 9223372036854775808.0;
-    return static_cast<To>(fits ? static_cast<int64_t>(wide) : INT64_MIN);
-  } else if constexpr (std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>) {
-    return To(static_cast<float>(static_cast<Wide>(value)));
-  } else {
-    return static_cast<To>(static_cast<Wide>(value));
-  }
-}
 
 template <class To, class From>
 void convert_row(const StridedRow& row) {
@@ -53,15 +35,7 @@ void convert_row(const StridedRow& row) {
 
 }  // namespace
 
-void copy_values(const Tensor& dst, const Tensor& src) {
-  if (!(src.shape() == dst.shape())) {
-    LATHE_CHECK(ShapeError, broadcast_shapes("copy", src.shape(), dst.shape()) == dst.shape(),
-                "copy: ", src.shape(), " does not broadcast to ", dst.shape(), " (dst: ", dst,
-                ", src: ", src, ")");
-  }
-  if (dst.device() != src.device()) return cuda::transfer(dst, src, false);
-  LATHE_CHECK(NoCudaError, dst.device().is_cpu(),
-              "copy: this build has no CUDA backend (dst: ", dst, ", src: ", src, ")");
+void cpu::copy_elements(const Tensor& dst, const Tensor& src) {
   visit_all(dst.dtype(), [&](auto to) {
     using To = typename decltype(to)::type;
     visit_all(src.dtype(), [&](auto from) {
@@ -71,12 +45,10 @@ void copy_values(const Tensor& dst, const Tensor& src) {
   });
 }
 
-void fill_values(const Tensor& dst, Scalar value) {
-  LATHE_CHECK(NoCudaError, dst.device().is_cpu(),
-              "fill: this build has no CUDA backend (dst: ", dst, ")");
+void cpu::fill_elements(const Tensor& dst, Scalar value) {
   visit_all(dst.dtype(), [&](auto to) {
     using T = typename decltype(to)::type;
-    const T number = value.is_floating() ? convert<T>(value.to<double>()) : value.to<T>();
+    const T number = element_of<T>(value);
     strided_loop(dst, [number](const StridedRow& row) {
       if (row.dense<T>(0)) {
         std::fill_n(row.at<T>(0), row.size, number);
@@ -88,6 +60,20 @@ void fill_values(const Tensor& dst, Scalar value) {
       }
     });
   });
+}
+
+void copy_values(const Tensor& dst, const Tensor& src) {
+  if (!(src.shape() == dst.shape())) {
+    LATHE_CHECK(ShapeError, broadcast_shapes("copy", src.shape(), dst.shape()) == dst.shape(),
+                "copy: ", src.shape(), " does not broadcast to ", dst.shape(), " (dst: ", dst,
+                ", src: ", src, ")");
+  }
+  if (dst.device() != src.device()) return cuda::transfer(dst, src, false);
+  LATHE_DISPATCH(dst.device(), copy_elements(dst, src));
+}
+
+void fill_values(const Tensor& dst, Scalar value) {
+  LATHE_DISPATCH(dst.device(), fill_elements(dst, value));
 }
 
 }  // namespace lathe

@@ -14,4 +14,14 @@ LATHE_API void copy_values(const Tensor& dst, const Tensor& src);
 /// dst = value, everywhere.
 LATHE_API void fill_values(const Tensor& dst, Scalar value);
 
+// Their kernels: both tensors on one device.
+namespace cpu {
+void copy_elements(const Tensor& dst, const Tensor& src);
+void fill_elements(const Tensor& dst, Scalar value);
+}  // namespace cpu
+namespace cuda {
+void copy_elements(const Tensor& dst, const Tensor& src);
+void fill_elements(const Tensor& dst, Scalar value);
+}  // namespace cuda
+
 }  // namespace lathe

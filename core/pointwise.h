@@ -61,7 +61,7 @@ __device__ Packet<T, V> gather_packet(const Elements<T>& x, const Offsets (&at)[
   return packet;
 }
 
-template <class Out, class F, int V, class... T>
+template <int V, class Out, class F, class... T>
 __device__ Packet<Out, V> map_packets(const F& f, const Packet<T, V>&... x) {
   Packet<Out, V> out;
   for (int v = 0; v < V; ++v) out.v[v] = f(x.v[v]...);
@@ -72,13 +72,13 @@ __device__ Packet<Out, V> map_packets(const F& f, const Packet<T, V>&... x) {
 template <int V, class Out, class F, class Offsets, size_t... K, class... In>
 __device__ Packet<Out, V> packet_at(const F& f, const Offsets& at, uint32_t repeated,
                                     std::index_sequence<K...>, const Elements<In>&... in) {
-  return map_packets<Out>(f, load_packet<V>(in, at[K + 1], (repeated >> K & 1u) != 0)...);
+  return map_packets<V, Out>(f, load_packet<V>(in, at[K + 1], (repeated >> K & 1u) != 0)...);
 }
 
 template <class Out, class F, class Offsets, int V, size_t... K, class... In>
 __device__ Packet<Out, V> packet_from(const F& f, const Offsets (&at)[V], std::index_sequence<K...>,
                                       const Elements<In>&... in) {
-  return map_packets<Out>(f, gather_packet(in, at, static_cast<int>(K + 1))...);
+  return map_packets<V, Out>(f, gather_packet(in, at, static_cast<int>(K + 1))...);
 }
 
 // Every operand is dense along the innermost dimension or, an input, constant there. One thread per
