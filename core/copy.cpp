@@ -1,5 +1,5 @@
-// Raw copies and their CPU loops; see copy.h. CUDA kernels: copy_cuda.cu. Copies between devices
-// join here with the CUDA runtime.
+// Raw copies and their CPU loops; see copy.h. CUDA kernels: copy_cuda.cu; copies between devices:
+// transfer_cuda.cpp.
 #include "lathe/core/copy.h"
 
 #include <cstring>

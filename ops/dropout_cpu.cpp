@@ -7,6 +7,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/dropout.h"
+#include "lathe/ops/dropout_math.h"
 
 namespace lathe {
 
@@ -24,12 +25,9 @@ LATHE_CLONES void random_words(uint32_t* __restrict__ words, uint64_t seed, uint
 
 template <class T>
 LATHE_CLONES void choose(T* __restrict__ y, const T* __restrict__ x,
-                         const uint32_t* __restrict__ words, float threshold, ComputeType<T> scale,
+                         const uint32_t* __restrict__ words, math::Dropout<ComputeType<T>> drop,
                          int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const ComputeType<T> kept = static_cast<ComputeType<T>>(x[i]) * scale;
-    y[i] = static_cast<T>(uniform_from_bits(words[i]) < threshold ? ComputeType<T>(0) : kept);
-  }
+  for (int64_t i = 0; i < n; ++i) y[i] = T(drop(ComputeType<T>(x[i]), words[i]));
 }
 
 }  // namespace
@@ -42,6 +40,8 @@ void cpu::dropout(const Tensor& y, const Tensor& x, double p, double scale,
     using T = typename decltype(tag)::type;
     T* out = y.data<T>();
     const T* in = x.data<T>();
+    const math::Dropout<ComputeType<T>> drop{static_cast<float>(p),
+                                             static_cast<ComputeType<T>>(scale)};
     parallel_for(blocks, kBlocksPerTask, [&](int64_t begin, int64_t end) {
       uint32_t words[4 * kBlockCounters];
       for (int64_t b = begin; b < end; ++b) {
@@ -49,8 +49,7 @@ void cpu::dropout(const Tensor& y, const Tensor& x, double p, double scale,
                       count = std::min(4 * kBlockCounters, n - first);
         const uint64_t counter = block.offset + static_cast<uint64_t>(b * kBlockCounters);
         random_words(words, block.seed, counter, (count + 3) / 4);
-        choose(out + first, in + first, words, static_cast<float>(p),
-               static_cast<ComputeType<T>>(scale), count);
+        choose(out + first, in + first, words, drop, count);
       }
     });
   });

@@ -1,0 +1,21 @@
+// The arithmetic of ops/dropout.h, shared by host and device. Element i takes word i % 4 of Philox
+// counter block.offset + i / 4.
+#pragma once
+
+#include "lathe/core/config.h"
+#include "lathe/core/philox.h"
+
+namespace lathe::math {
+
+/// C: the compute type.
+template <class C>
+struct Dropout {
+  float p;
+  C scale;
+  LATHE_HD C operator()(C x, uint32_t word) const {
+    const C kept = x * scale;
+    return uniform_from_bits(word) < p ? C(0) : kept;
+  }
+};
+
+}  // namespace lathe::math

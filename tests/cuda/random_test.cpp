@@ -1,0 +1,100 @@
+// The kernels of ops/random_cuda.cu and ops/dropout_cuda.cu against the CPU: the same numbers,
+// whatever the device.
+#include "lathe/ops/random.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/ops/dropout.h"
+#include "on_device.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+const Generator::Block kBlock = {12345,
+                                 (uint64_t{1} << 32) - 3};  // the counter's high word changes
+
+constexpr DType kFloats[] = {kF16, kBF16, kF32, kF64};
+
+/// Fills with cpu:: and with cuda::, whose functions are `fill`.
+template <class Fill>
+void compare(const Tensor& like, double tolerance, Fill fill) {
+  const Tensor want = like.clone(), got = on_device(like);
+  fill(want, false);
+  fill(got, true);
+  const std::string text = difference(on_host(got), want, tolerance);
+  CHECK_MESSAGE(text.empty(), concat(like), ": ", text);
+}
+
+void compare_uniform(const Tensor& like) {
+  compare(like, 0, [](const Tensor& out, bool device) {
+    device ? cuda::fill_uniform(out, -2, 3, kBlock) : cpu::fill_uniform(out, -2, 3, kBlock);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("random kernels: uniform numbers equal the CPU's bit for bit") {
+  for (const DType dtype : kFloats) {
+    for (const int64_t n : {0, 1, 3, 31, 1023, 1025}) compare_uniform(zeros({n}, {.dtype = dtype}));
+    for (const Layout& layout : layouts()) {
+      compare_uniform(layout.apply(zeros({5, 9}, {.dtype = dtype})));
+    }
+    const Tensor line = zeros({18}, {.dtype = dtype});
+    compare_uniform(line.narrow(0, 1, 17));  // dense, but not aligned to a packet
+  }
+}
+
+TEST_CASE("random kernels: normal numbers equal the CPU's to 2 ulp") {
+  for (const DType dtype : kFloats) {
+    for (const int64_t n : {1, 31, 1025}) {
+      const double ulp = dtype == kF16 ? 0x1p-11 : dtype == kBF16 ? 0x1p-8 : 0x1p-24;
+      compare(
+          zeros({n}, {.dtype = dtype}), kHasCuda ? 2 * ulp : 0, [](const Tensor& out, bool device) {
+            device ? cuda::fill_normal(out, 0.5, 2, kBlock) : cpu::fill_normal(out, 0.5, 2, kBlock);
+          });
+    }
+  }
+}
+
+TEST_CASE("random kernels: integers equal the CPU's, of narrow and of wide spans") {
+  const struct {
+    int64_t low;
+    uint64_t span;
+  } ranges[] = {
+      {0, 1}, {-5, 11}, {3, UINT32_MAX}, {-7, uint64_t{1} << 40}, {INT64_MIN, UINT64_MAX}};
+  for (int d = 0; d < kNumDTypes; ++d) {
+    const auto dtype = static_cast<DType>(d);
+    if (dtype == kBool) continue;
+    for (const auto& range : ranges) {
+      compare(zeros({77}, {.dtype = dtype}), 0, [&](const Tensor& out, bool device) {
+        device ? cuda::fill_integers(out, range.low, range.span, kBlock)
+               : cpu::fill_integers(out, range.low, range.span, kBlock);
+      });
+    }
+  }
+  compare(zeros({7, 9}, {.dtype = kI64}).t(), 0, [&](const Tensor& out, bool device) {
+    device ? cuda::fill_integers(out, 0, 100, kBlock) : cpu::fill_integers(out, 0, 100, kBlock);
+  });
+}
+
+TEST_CASE("dropout kernel: drops what the CPU drops and scales the rest alike") {
+  for (const DType dtype : kFloats) {
+    for (const int64_t n : {0, 1, 3, 31, 1023, 1025}) {
+      const Tensor x = randn({n}, {.dtype = dtype});
+      for (const double p : {0.3, 1.0}) {
+        compare(zeros({n}, {.dtype = dtype}), 0, [&](const Tensor& y, bool device) {
+          const double scale = p < 1 ? 1 / (1 - p) : 0;
+          device ? cuda::dropout(y, on_device(x), p, scale, kBlock)
+                 : cpu::dropout(y, x, p, scale, kBlock);
+        });
+      }
+    }
+    const Tensor line = randn({18}, {.dtype = dtype});
+    compare(zeros({17}, {.dtype = dtype}), 0, [&](const Tensor& y, bool device) {
+      const Tensor x = line.narrow(0, 1, 17);
+      device ? cuda::dropout(y, on_device(x), 0.5, 2, kBlock) : cpu::dropout(y, x, 0.5, 2, kBlock);
+    });
+  }
+}
