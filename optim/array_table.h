@@ -2,9 +2,8 @@
 // or the gradients that are clipped. For .cu files.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "lathe/core/error.h"
 #include "lathe/core/launch.h"
@@ -62,9 +61,10 @@ __device__ Chunk chunk_of_block(const ArrayTable<kArrays>& table) {
   return {item, begin, n - begin < kChunk ? n : begin + kChunk};
 }
 
-/// Calls launch_table(table) with tables that together hold all items; empty items are left out.
-template <int kArrays, class Launch>
-void for_each_table(std::span<const ArrayItem<kArrays>> items, Launch&& launch_table) {
+/// Calls launch_table(table) with tables that together hold item_at(0) … item_at(count - 1); empty
+/// items are left out. Allocates nothing.
+template <int kArrays, class ItemAt, class Launch>
+void for_each_table(size_t count, ItemAt&& item_at, Launch&& launch_table) {
   constexpr int64_t kMostBlocks = int64_t{1} << 30;
   ArrayTable<kArrays> table;
   const auto flush = [&] {
@@ -72,7 +72,8 @@ void for_each_table(std::span<const ArrayItem<kArrays>> items, Launch&& launch_t
     table.count = 0;
     table.blocks = 0;
   };
-  for (const ArrayItem<kArrays>& item : items) {
+  for (size_t i = 0; i < count; ++i) {
+    const ArrayItem<kArrays> item = item_at(i);
     if (item.n == 0) continue;
     const int64_t blocks = (item.n + kChunk - 1) / kChunk;
     LATHE_CHECK(ValueError, blocks <= kMostBlocks, "optim: an array of ", item.n,

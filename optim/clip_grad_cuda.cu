@@ -140,7 +140,9 @@ void for_each_dtype(const Tensors& grads, Launch&& launch_table) {
       if (g.dtype() == dtype) items.push_back({g.numel(), {g.raw_data()}});
     }
     visit_float(dtype, "clip_grad", [&](auto tag) {
-      for_each_table<1>(items, [&](const ArrayTable<1>& table) { launch_table(tag, table); });
+      for_each_table<1>(
+          items.size(), [&](size_t i) { return items[i]; },
+          [&](const ArrayTable<1>& table) { launch_table(tag, table); });
     });
   }
 }

@@ -1,6 +1,7 @@
 // Groups, state and the frame of a step; see optimizer.h.
 #include "lathe/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_set>
 
@@ -220,6 +221,10 @@ void Optimizer::step() {
       items[g].push_back(item);
       ready.emplace_back(&slot, std::move(p));
     }
+  }
+
+  for (std::vector<UpdateItem>& group : items) {
+    std::ranges::stable_sort(group, {}, &UpdateItem::kind);
   }
 
   for (size_t g = 0; g < groups_.size(); ++g) {

@@ -92,8 +92,8 @@ class LATHE_API Optimizer {
   virtual void check(const HyperParameters& hyper) const = 0;
   /// Does this update need buffer number `buffer`?
   virtual bool needs_buffer(size_t buffer, const HyperParameters& hyper) const = 0;
-  /// Updates all items (of one device). Can no longer fail: step() has checked everything, and an
-  /// update allocates nothing.
+  /// Updates all items (of one device, those of one kind side by side). Can no longer fail: step()
+  /// has checked everything, and an update allocates nothing.
   virtual void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const = 0;
 
   /// throws: ValueError "<optimiser>: <name> must be …, got …".

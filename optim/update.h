@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <tuple>
 
 #include "lathe/core/config.h"
 #include "lathe/core/device.h"
@@ -25,6 +26,9 @@ struct UpdateItem {
   const void* grad;
   std::array<void*, kMaxBuffers> buffers;  // null where not needed
   bool fresh;                              // the buffers hold zeros: nothing was ever written
+
+  /// Items of one kind can be updated by one launch.
+  auto kind() const { return std::tuple(n == 0, dtype, step, fresh); }
 };
 
 struct SgdNumbers {

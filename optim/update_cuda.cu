@@ -1,8 +1,6 @@
 // The optimisers' updates on the GPU: many parameters in one launch. The arithmetic is that of
 // update_math.h, which the CPU loop uses too.
 #include <algorithm>
-#include <tuple>
-#include <vector>
 
 #include "lathe/core/device_fault.h"
 #include "lathe/core/launch.h"
@@ -127,37 +125,34 @@ __global__ void __launch_bounds__(kChunkThreads)
 template <class T, class Rule>
 void run(std::span<const UpdateItem> items, const Rule& rule) {
   constexpr int kArrays = 2 + Rule::kBuffers;
-  std::vector<ArrayItem<kArrays>> arrays;
-  for (const UpdateItem& item : items) {
-    ArrayItem<kArrays> entry{item.n, {item.param, const_cast<void*>(item.grad)}};
+  const auto arrays_of = [&](size_t i) {
+    ArrayItem<kArrays> entry{items[i].n, {items[i].param, const_cast<void*>(items[i].grad)}};
     int at = 2;
-    for (void* buffer : item.buffers) {
+    for (void* buffer : items[i].buffers) {
       if (buffer != nullptr && at < kArrays) entry.array[at++] = buffer;
     }
-    arrays.push_back(entry);
-  }
+    return entry;
+  };
   const Device device = items.front().device;
   const DeviceFault* fault = ::lathe::cuda::device_fault(device);
-  for_each_table<kArrays>(arrays, [&](const ArrayTable<kArrays>& table) {
+  for_each_table<kArrays>(items.size(), arrays_of, [&](const ArrayTable<kArrays>& table) {
     launch(update_kernel<T, Rule>, dim3(table.blocks), dim3(kChunkThreads), 0,
            current_stream(device), table, rule, fault);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
 }
 
-/// Calls update(items, tag) for each set of items that one launch may update: all of one dtype, one
-/// step and one freshness. Usually all are.
+/// Calls update(items, tag) for each run of items that one launch may update: all of one kind, and
+/// with memory. Allocates nothing: see Optimizer::update.
 template <class Update>
 void for_each_kind(std::span<const UpdateItem> items, const char* op, Update&& update) {
-  const auto kind = [](const UpdateItem& a) { return std::tuple(a.dtype, a.step, a.fresh); };
-  std::vector<UpdateItem> sorted(items.begin(), items.end());
-  std::erase_if(sorted, [](const UpdateItem& a) { return a.n == 0; });  // without memory
-  std::ranges::stable_sort(sorted, {}, kind);
-  for (auto begin = sorted.begin(); begin != sorted.end();) {
+  for (auto begin = items.begin(); begin != items.end();) {
     const auto end =
-        std::find_if(begin, sorted.end(), [&](const auto& a) { return kind(a) != kind(*begin); });
-    visit_float(begin->dtype, op,
-                [&](auto tag) { update(std::span<const UpdateItem>(begin, end), tag); });
+        std::find_if(begin, items.end(), [&](const auto& a) { return a.kind() != begin->kind(); });
+    if (begin->n > 0) {
+      visit_float(begin->dtype, op,
+                  [&](auto tag) { update(std::span<const UpdateItem>(begin, end), tag); });
+    }
     begin = end;
   }
 }
