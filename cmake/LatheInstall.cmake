@@ -14,6 +14,8 @@ install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_I
         PATTERN core/pointwise.h EXCLUDE PATTERN core/strided_index.h EXCLUDE
         PATTERN ops/block_reduce.h EXCLUDE PATTERN ops/reduce_plan.h EXCLUDE
         PATTERN ops/reduce_kernels.h EXCLUDE PATTERN ops/reduce_device.h EXCLUDE
+        PATTERN ops/line_kernels.h EXCLUDE
+        PATTERN ops/class_targets_device.h EXCLUDE
         PATTERN optim/array_table.h EXCLUDE)
 if(LATHE_BUILD_CLI)
   file(RELATIVE_PATH _lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")

@@ -29,7 +29,8 @@ namespace cpu {
 void check_class_range(const char* op, const ClassTargets& targets);
 }  // namespace cpu
 namespace cuda {
-/// Without waiting: sets the device's error flag, and the kernels treat a bad target as ignored.
+/// Without waiting: sets the device's error flag. The kernels give a bad target a NaN loss and
+/// gradients of 0.
 void check_class_range(const char* op, const ClassTargets& targets);
 }  // namespace cuda
 

@@ -8,6 +8,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/cross_entropy_math.h"
 #include "lathe/ops/exp_math.h"
 #include "lathe/ops/reduce_fold.h"
 
@@ -60,19 +61,16 @@ class Scores {
 /// The class weights and what smoothing makes of them.
 template <class A>
 struct Weights {
-  explicit Weights(const ClassTargets& targets, double smoothing)
+  explicit Weights(const ClassTargets& targets, double e)
       : data(targets.weight.defined() ? targets.weight.data<A>() : nullptr),
-        one_hot(static_cast<A>(1.0 - smoothing)),
-        spread(targets.classes == 0
-                   ? A(0)
-                   : static_cast<A>(smoothing / static_cast<double>(targets.classes))) {
+        smoothing(math::Smoothing<A>::of(e, targets.classes)) {
     sum = static_cast<A>(targets.classes);
     if (data != nullptr) sum = fold_lanes<reduce_math::Sum<A>>(data, targets.classes);
   }
   A of(int64_t c) const { return data == nullptr ? A(1) : data[c]; }
 
   const A* data;
-  A one_hot, spread;  // 1 - e, e / C
+  math::Smoothing<A> smoothing;
   A sum;
 };
 
@@ -99,11 +97,11 @@ void forward(const CrossEntropyRows& rows, const Tensor& x, const ClassTargets& 
       const A m = largest[i] = fold_lanes<reduce_math::Max<A>>(row, classes);
       log_sum[i] = std::log(exp_sum(room.data() + classes, row, m, classes));
       weight[i] = weights.of(target[i]);
-      loss[i] = weights.one_hot * weight[i] * (log_sum[i] - (row[target[i]] - m));
-      if (weights.spread == A(0)) continue;
       A even = A(0);
-      for (int64_t c = 0; c < classes; ++c) even += weights.of(c) * (log_sum[i] - (row[c] - m));
-      loss[i] += weights.spread * even;
+      if (weights.smoothing.spread != A(0)) {
+        for (int64_t c = 0; c < classes; ++c) even += weights.of(c) * (log_sum[i] - (row[c] - m));
+      }
+      loss[i] = weights.smoothing.loss(weight[i], log_sum[i] - (row[target[i]] - m), even);
     }
   });
 }
@@ -126,13 +124,14 @@ void backward(const Tensor& dx, const Tensor& g, const CrossEntropyRows& rows, c
       if (target[i] == targets.ignore_index) {
         std::fill(d, d + classes, A(0));
       } else {
-        const A one_hot = weights.one_hot * weight[i];
-        const A scale = dloss[i] * (one_hot + weights.spread * weights.sum);
+        const math::Smoothing<A>& smoothed = weights.smoothing;
+        const A scale = smoothed.softmax_factor(dloss[i], weight[i], weights.sum);
         scaled_softmax(d, scores.row(i, room.data()), largest[i], log_sum[i], scale, classes);
-        if (weights.spread != A(0)) {
-          for (int64_t c = 0; c < classes; ++c) d[c] -= dloss[i] * weights.spread * weights.of(c);
+        if (smoothed.spread != A(0)) {
+          for (int64_t c = 0; c < classes; ++c)
+            d[c] -= smoothed.class_part(dloss[i], weights.of(c));
         }
-        d[target[i]] -= dloss[i] * one_hot;
+        d[target[i]] -= smoothed.target_part(dloss[i], weight[i]);
       }
       T* to = out + scores.start(i);
       for (int64_t c = 0; c < classes; ++c) to[c * targets.inner] = static_cast<T>(d[c]);

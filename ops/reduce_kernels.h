@@ -34,9 +34,10 @@ struct Combine {
   }
 };
 
-/// The partial of the numbers at positions first, first + step, … below `end`.
-template <class Math, class Source>
-__device__ typename Math::Partial fold_strided(Source x, const NestIndex<1>& index, int64_t first,
+/// The partial of the numbers at positions first, first + step, … below `end`; position i is at
+/// x[index(i).at[0]].
+template <class Math, class Source, class Index>
+__device__ typename Math::Partial fold_strided(Source x, const Index& index, int64_t first,
                                                int64_t step, int64_t end) {
   typename Math::Partial total = Math::start();
   typename Math::Value v[kFold];

@@ -11,6 +11,7 @@
 #include "lathe/ops/exp_math.h"
 #include "lathe/ops/reduce_fold.h"
 #include "lathe/ops/softmax.h"
+#include "lathe/ops/softmax_math.h"
 
 namespace lathe {
 
@@ -29,7 +30,7 @@ LATHE_CLONES void forward_line(bool log, A* __restrict__ y, const A* __restrict_
   const A sum = fold_lanes<Sum<A>>(y, n);
   if (log) {
     const A log_sum = std::log(sum);
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) - log_sum;
+    for (int64_t i = 0; i < n; ++i) y[i] = math::log_softmax(x[i], m, log_sum);
   } else {
     const A scale = A(1) / sum;
     for (int64_t i = 0; i < n; ++i) y[i] *= scale;
@@ -41,11 +42,12 @@ LATHE_CLONES void backward_line(bool log, A* __restrict__ dx, const A* __restric
                                 const A* __restrict__ dy, int64_t n) {
   if (log) {
     const A sum = fold_lanes<Sum<A>>(dy, n);
-    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - math::fast_exp(y[i]) * sum;
+    for (int64_t i = 0; i < n; ++i)
+      dx[i] = math::log_softmax_grad(math::fast_exp(y[i]), dy[i], sum);
   } else {
     for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * y[i];
     const A sum = fold_lanes<Sum<A>>(dx, n);
-    for (int64_t i = 0; i < n; ++i) dx[i] -= y[i] * sum;
+    for (int64_t i = 0; i < n; ++i) dx[i] = math::softmax_grad(y[i], dy[i], sum);
   }
 }
 
