@@ -67,6 +67,13 @@ __device__ T shuffle_down(const T& value, unsigned delta) {
       value, [delta](auto word) { return __shfl_down_sync(kAllLanes, word, delta); });
 }
 
+/// The value of the lane `delta` below; of no use in the lowest lanes.
+template <class T>
+__device__ T shuffle_up(const T& value, unsigned delta) {
+  return block_reduce_detail::each_word(
+      value, [delta](auto word) { return __shfl_up_sync(kAllLanes, word, delta); });
+}
+
 /// The value of lane `source`, to all lanes.
 template <class T>
 __device__ T shuffle(const T& value, unsigned source) {

@@ -4,8 +4,8 @@
 
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/core/visit.h"
 #include "lathe/ops/cumsum.h"
+#include "lathe/ops/cumsum_math.h"
 
 namespace lathe {
 
@@ -13,23 +13,9 @@ namespace {
 
 constexpr int64_t kColumns = 64;  // adjacent lines that are summed together
 
-/// One digit reserve more than the result has: rounding happens once, when it is stored.
-template <class T>
-struct Wide {
-  using type = SumType<T>;
-};
-template <>
-struct Wide<float> {
-  using type = double;
-};
-template <>
-struct Wide<int64_t> {
-  using type = uint64_t;  // wraps
-};
-
 template <class Out, class T>
 void run(Out* y, const T* x, int64_t outer, int64_t n, int64_t inner, bool reverse) {
-  using A = typename Wide<Out>::type;
+  using A = math::RunningSum<Out>;
   const int64_t tiles = (inner + kColumns - 1) / kColumns;
   const int64_t grain = std::max<int64_t>(1, kParallelGrain / (n * std::min(inner, kColumns)));
   const int64_t step = reverse ? -inner : inner;

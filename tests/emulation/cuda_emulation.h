@@ -101,6 +101,12 @@ T __shfl_down_sync(unsigned mask, T v, unsigned delta, int = 32,
                                    place);
 }
 template <class T>
+T __shfl_up_sync(unsigned mask, T v, unsigned delta, int = 32,
+                 EmulationPlace place = EmulationPlace::current()) {
+  return lathe::emulation::shuffle(mask, v, lathe::emulation::lane() - static_cast<int>(delta),
+                                   place);
+}
+template <class T>
 T __shfl_xor_sync(unsigned mask, T v, int lanes, int = 32,
                   EmulationPlace place = EmulationPlace::current()) {
   return lathe::emulation::shuffle(mask, v, lathe::emulation::lane() ^ lanes, place);

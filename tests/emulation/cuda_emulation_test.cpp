@@ -32,6 +32,13 @@ __global__ void block_sum_kernel(float* out, const float* x) {
   }
 }
 
+__global__ void shuffle_kernel(int* up, int* down, int* across) {
+  const int value = static_cast<int>(threadIdx.x) + 100;
+  up[threadIdx.x] = __shfl_up_sync(0xffffffffu, value, 3);
+  down[threadIdx.x] = __shfl_down_sync(0xffffffffu, value, 5);
+  across[threadIdx.x] = __shfl_xor_sync(0xffffffffu, value, 6);
+}
+
 __global__ void dynamic_shared_kernel(int* out) {
   LATHE_DYNAMIC_SHARED(int, room);
   room[threadIdx.x] = static_cast<int>(threadIdx.x) * 10;
@@ -71,6 +78,17 @@ TEST_CASE("emulation: shuffles and barriers sum a block") {
   x[100] = 5.f;
   launch(block_sum_kernel, dim3(3), dim3(96), 0, Stream{}, out.data(), x.data());
   CHECK(out == std::vector<float>{96, 100, 96});
+}
+
+TEST_CASE("emulation: shuffles stay in their warp; a lane without a partner keeps its value") {
+  std::vector<int> up(64), down(64), across(64);
+  launch(shuffle_kernel, dim3(1), dim3(64), 0, Stream{}, up.data(), down.data(), across.data());
+  for (int t = 0; t < 64; ++t) {
+    const auto i = static_cast<size_t>(t);
+    CHECK(up[i] == 100 + (t % 32 < 3 ? t : t - 3));
+    CHECK(down[i] == 100 + (t % 32 > 26 ? t : t + 5));
+    CHECK(across[i] == 100 + (t ^ 6));
+  }
 }
 
 TEST_CASE("emulation: dynamic shared memory and atomics") {
