@@ -6,35 +6,21 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/sort.h"
+#include "lathe/ops/sort_order.h"
 
 namespace lathe {
 
 namespace {
 
-template <class A>
-struct Element {
-  A value;
-  int64_t at;
-};
-
-/// A total order: NaN above all numbers, equal values by their place. So any algorithm gives the
-/// stable order.
-template <class A>
-bool comes_first(const Element<A>& a, const Element<A>& b, bool descending) {
-  const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
-  if (a_nan != b_nan) return a_nan == descending;
-  if (!a_nan && a.value != b.value) return (a.value > b.value) == descending;
-  return a.at < b.at;
-}
-
 template <class T>
 void run(T* values, int64_t* indices, const T* x, int64_t lines, int64_t n, int64_t k,
          int64_t inner, bool descending) {
   using A = ComputeType<T>;
+  using Element = SortElement<A, int64_t>;
   const int64_t grain = std::max<int64_t>(1, kParallelGrain / 8 / n);
   parallel_for(lines, grain, [&](int64_t begin, int64_t end) {
-    std::vector<Element<A>> line(static_cast<size_t>(n));
-    const auto before = [descending](const Element<A>& a, const Element<A>& b) {
+    std::vector<Element> line(static_cast<size_t>(n));
+    const auto before = [descending](const Element& a, const Element& b) {
       return comes_first(a, b, descending);
     };
     for (int64_t l = begin; l < end; ++l) {
@@ -48,7 +34,7 @@ void run(T* values, int64_t* indices, const T* x, int64_t lines, int64_t n, int6
       }
       const int64_t to = l / inner * k * inner + l % inner;
       for (int64_t i = 0; i < k; ++i) {
-        const Element<A>& e = line[static_cast<size_t>(i)];
+        const Element& e = line[static_cast<size_t>(i)];
         values[to + i * inner] = from[e.at * inner];
         indices[to + i * inner] = e.at;
       }

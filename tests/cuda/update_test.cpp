@@ -4,6 +4,8 @@
 
 #include <functional>
 
+#include "fault.h"
+#include "lathe/ops/index.h"
 #include "on_device.h"
 
 using namespace lathe;
@@ -190,4 +192,18 @@ TEST_CASE("update kernels: chunks, many parameters, mixed dtypes and steps, odd 
   sgd.on_cpu(host.items());
   sgd.on_cuda(device.items());
   check_equal(device, host, "SGD at an odd address");
+}
+TEST_CASE("update kernels: nothing changes while the fault record is raised") {
+  const Rule adam = rules()[3];
+  const State before = make_state({300}, kF32, adam.used);
+  const State device = on_device(before);
+  const Tensor bad = on_device(full({1}, 9, {.dtype = kI64}));
+  cuda::check_index("embedding", bad, 5);
+  adam.on_cuda(device.items());
+  const DeviceFault fault = take_fault();
+  CHECK(fault.raised == 1);
+  CHECK(fault.value == 9);
+  check_equal(device, before, "Adam with a fault");
+  adam.on_cuda(device.items());
+  CHECK_FALSE(difference(on_host(device.params[0]), before.params[0], 0).empty());
 }
