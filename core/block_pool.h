@@ -1,0 +1,243 @@
+// The caching allocator's policy, for any memory that is slow to take from a device and may still
+// be in use by queued work when it is given back: device and pinned memory. Plain C++ over
+// RawMemory.
+//
+// - Sizes are rounded up to 512 bytes (pinned memory: to powers of two). 0 bytes are no block.
+// - Memory is taken in segments. Requests up to 1 MiB share segments of 2 MiB, those below 10 MiB
+//   segments of 20 MiB; a larger one gets a segment of its own, in steps of 2 MiB. Small and large
+//   requests never share a segment, so that small long-lived blocks do not pin large ones.
+// - Best fit: of the free blocks of the request's stream the smallest that is large enough, the
+//   lowest address among equals. So the same calls give the same addresses.
+// - A block is split when the rest is worth keeping: 512 bytes for small requests, more than 1 MiB
+//   for large ones. A block that is given back joins its free neighbours in the segment.
+// - Stream rule: a segment serves one stream. A block given back may be reused at once, because
+//   work on one stream runs in order. Where record_stream() named other streams, it first waits for
+//   an event on each; nobody blocks for that (core/block_pool_events.h).
+// - When nothing fits: blocks whose events are done by now; a new segment; then, if the device
+//   refuses, the ladder of core/block_pool_recovery.cpp: callbacks, release of just enough cached
+//   segments, wait for the device and release of them all, OutOfMemoryError.
+// - Private pools (graphs): between begin_pool() and end_pool() the requests of chosen streams come
+//   from segments of their own, which stay until the pool is released and its last block is free.
+// - While a capture is underway nothing is waited for, queried or given back to the device; blocks
+//   that other streams used are parked until it is over. Whether one is underway is asked of the
+//   device each time, never remembered: a capture that failed cannot leave the pool believing in
+//   it.
+// - Expandable segments (optional, core/block_pool_expandable.cpp): one range of addresses per
+//   stream, into which memory is mapped as it is needed; no more cached segments of unfit sizes.
+// - Without caching (LATHE_NO_CACHE) every block is a segment of exactly its size, given back at
+//   once: what memory checkers can watch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lathe/core/block_pool_blocks.h"
+#include "lathe/core/block_pool_events.h"
+#include "lathe/core/block_pool_stats.h"
+#include "lathe/core/raw_memory.h"
+
+namespace lathe {
+
+/// The constants of the policy. Sizes in bytes; tests shrink them.
+struct BlockPoolOptions {
+  enum class Rounding : uint8_t { kAlignment, kPowerOfTwo };
+
+  std::string name = "device memory";  // begins messages: "cuda:0"
+  Rounding rounding = Rounding::kAlignment;
+  size_t alignment = 512;           // of addresses and sizes; a power of two
+  size_t small_request = 1 << 20;   // requests up to here are small
+  size_t small_segment = 2 << 20;   // what small requests share
+  size_t large_segment = 20 << 20;  // what large requests share
+  size_t own_segment = 10 << 20;    // from this size on a request gets a segment of its own,
+  size_t segment_step = 2 << 20;    // rounded up to this
+  size_t max_split = SIZE_MAX;      // blocks from this size on stay whole, for such requests only
+  size_t history = 0;               // events to keep
+  bool cache = true;
+  bool expandable = false;  // where RawMemory has virtual memory
+};
+
+/// Thread-safe. The device is called under the pool's lock: work on a stream must not wait for a
+/// thread that allocates.
+class LATHE_API BlockPool {
+ public:
+  using PoolId = uint64_t;  // of private pools; 0 is the default pool
+  using StreamFilter = std::function<bool(StreamHandle)>;
+  using OutOfMemoryCallback = std::function<bool(size_t bytes)>;
+
+  /// `memory` must outlive the pool.   throws: ValueError for options that contradict each other.
+  explicit BlockPool(RawMemory& memory, BlockPoolOptions options = {});
+
+  /// Waits for the device and returns every free segment, private ones too. Live blocks stay: their
+  /// segments are not returned, and an error is logged. Does nothing once the driver is shut down,
+  /// or while a capture is underway.
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  /// At least `bytes` for work on `stream`; null for 0. `tag`, a string that outlives the pool,
+  /// says what for.   throws: OutOfMemoryError; live blocks are then as before, but cached segments
+  /// may have been released. StateError if a segment is needed after the driver's end.
+  void* allocate(size_t bytes, StreamHandle stream, const char* tag = nullptr);
+
+  /// Gives a block back; its own stream may still be working on it, and so may those named by
+  /// record_stream(). Null is ignored. An address that is no live block is logged once and ignored.
+  void deallocate(void* block) noexcept;
+
+  /// Work on `stream`, queued by now or before the block is given back, uses `block`. To be said
+  /// again if the stream joined a capture in between. No effect for the stream it was allocated on.
+  /// throws: ValueError if `block` is not a live block of this pool.
+  void record_stream(void* block, StreamHandle stream);
+
+  /// Waits for the device and returns all segments that hold no block in use, except those of
+  /// private pools in use.   throws: StateError while a capture is underway.
+  void empty_cache();
+
+  /// The most bytes to take from the device (0: no limit). Cached segments are released before the
+  /// limit makes an allocation fail. A limit below what is reserved now holds for further segments
+  /// only.
+  void set_limit(size_t bytes);
+  /// The same as a part of the device's memory.   throws: ValueError outside (0, 1].
+  void set_limit_fraction(double fraction);
+
+  /// Called when the device refuses memory, without the pool's lock, before cached segments are
+  /// released: the place to drop caches. Returns whether anything was freed. What it throws leaves
+  /// allocate(). Not called during captures, nor for allocations within a callback.
+  uint64_t add_oom_callback(OutOfMemoryCallback callback);
+  void remove_oom_callback(uint64_t id);
+
+  /// From now on requests on streams of which `filter` is true are served by private pool `id`,
+  /// made by the first call with that id. `capture_origin`: the stream that a graph is (about to
+  /// be) captured from, through which the pool asks whether the capture is underway; null for a
+  /// pool without capture. Each call adds a user of the pool. `filter` is called under the pool's
+  /// lock. throws: ValueError for id 0 or an empty filter, StateError if the pool is already being
+  /// served.
+  void begin_pool(PoolId id, StreamFilter filter, StreamHandle capture_origin = nullptr);
+
+  /// Ends the routing, whatever became of the capture.   throws: StateError if there is none.
+  void end_pool(PoolId id);
+
+  /// Takes away one user (its graph was destroyed). With the last one gone, segments may return to
+  /// the device as their blocks become free.   throws: ValueError if there is no such pool,
+  /// StateError if it has no users left or is the last user's and still being served.
+  void release_pool(PoolId id);
+
+  BlockPoolStats stats() const;
+  void reset_peak();
+
+  /// Keeps the latest `capacity` events from now on; 0 turns the history off.
+  void set_history(size_t capacity);
+
+  /// Segments with their blocks, statistics and history as JSON; see
+  /// core/block_pool_snapshot.cpp.
+  std::string snapshot() const;
+
+  const BlockPoolOptions& options() const { return options_; }
+
+ private:
+  friend class BlockPoolInspector;  // tests: checks the invariants
+  using Lock = std::unique_lock<std::mutex>;
+
+  struct Request {
+    size_t bytes;  // as asked for
+    size_t size;   // rounded up
+    StreamHandle stream;
+    const char* tag;
+    bool small;
+  };
+  struct Route {
+    PoolId id;
+    StreamFilter filter;
+    StreamHandle capture_origin;
+  };
+  struct ReleaseScope {
+    bool idle = false;         // the device was just synchronised
+    bool private_too = false;  // also private pools in use
+  };
+
+  // block_pool.cpp: requests, segments, free blocks
+  size_t rounded(size_t bytes) const;
+  size_t segment_bytes(const Request& request) const;
+  size_t smallest_segment(const Request& request) const;
+  Block* take_free(const Request& request);
+  Block* allocate_slow(Lock& lock, const Request& request);
+  Block* cut(Block* block, const Request& request) noexcept;
+  Block* grow(const Request& request, size_t segment_bytes);
+  Block* add_segment(std::list<Segment>& fresh, Arena& arena, const Request& request, char* base,
+                     size_t bytes) noexcept;
+  void drop_segment(Block* whole) noexcept;
+  bool within_limit(size_t bytes) const noexcept;
+  void insert_free(Block* block) noexcept;
+  void remove_free(Block* block) noexcept;
+  void make_free(Block* block) noexcept;
+  void make_free_all(Block* waiting) noexcept;
+  Block* merge_free_neighbours(Block* block) noexcept;
+  bool collect(StreamHandle stream);
+  bool synchronize_and_collect() noexcept;
+  void report_misuse(Lock& lock, bool foreign, const void* address) noexcept;
+
+  // block_pool_arenas.cpp: private pools, captures
+  std::vector<Route>::iterator find_route(PoolId id) noexcept;
+  Arena& arena_for(StreamHandle stream);
+  void drop_unused_arenas() noexcept;
+  bool capture_underway(StreamHandle stream) const noexcept;
+  bool capture_touches(const Block* block) const noexcept;
+
+  // block_pool_recovery.cpp: what happens when the device refuses
+  Block* recover(Lock& lock, const Request& request);
+  bool run_callbacks(Lock& lock, const Request& request);
+  bool release_enough(size_t bytes);
+  void release_segments(ReleaseScope scope);
+  void release_segment(Block* whole) noexcept;
+  void release_uncached(Block* block) noexcept;
+  size_t largest_free(StreamHandle stream);
+  std::string biggest_holders() const;
+  [[noreturn]] void throw_out_of_memory(const Request& request);
+
+  // block_pool_expandable.cpp
+  bool grows_in_place() const noexcept;
+  Block* grow_in_place(const Request& request);
+  Block* find_gap(const Request& request);
+  Block* reserve_range(const Request& request);
+  void drop_range(Block* gap) noexcept;
+  bool map_granules(char* address, size_t bytes) noexcept;
+  void unmap_granules(Block* block);
+
+  RawMemory& memory_;
+  const BlockPoolOptions options_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  BlockTable blocks_;
+  std::list<Segment> segments_;  // oldest first
+  std::map<PoolId, Arena> arenas_;
+  Arena* default_arena_;
+  std::vector<Route> routes_;  // being served; a stream goes to the first that takes it
+  StreamUses uses_;
+  std::map<uint64_t, OutOfMemoryCallback> callbacks_;
+  uint64_t next_callback_ = 1;
+  size_t range_bytes_ = 0;  // of an expandable segment
+  BlockPoolStats stats_;
+  PoolHistory history_;
+  bool misuse_reported_ = false;
+};
+
+/// { PrivatePoolScope pool(pool, id, filter, stream); capture… }: ends the routing on every path.
+class LATHE_API PrivatePoolScope {
+ public:
+  PrivatePoolScope(BlockPool& pool, BlockPool::PoolId id, BlockPool::StreamFilter filter,
+                   StreamHandle capture_origin = nullptr);
+  ~PrivatePoolScope();
+  PrivatePoolScope(const PrivatePoolScope&) = delete;
+  PrivatePoolScope& operator=(const PrivatePoolScope&) = delete;
+
+ private:
+  BlockPool& pool_;
+  const BlockPool::PoolId id_;
+};
+
+}  // namespace lathe

@@ -1,0 +1,87 @@
+// Which streams other than its own have used a block, and when a block that was given back may be
+// used again: core/block_pool's half of the stream rule.
+//
+//                 give back, streams idle or none
+//   live ────────────────────────────────────────────────→ free
+//     │ wait(): one event per use                            ↑ all its events are done
+//     (collect_done), ├───────────────────────────→ waiting ─────────────────┤ or the device is
+//     idle (collect_all) │ park(): a capture is underway   ↑ unpark()           │
+//     └───────────────────────────→ parked ──────────────────┘ its streams were joined within the
+//                                                              capture (collect_joined)
+#pragma once
+
+#include <cstddef>
+#include <map>
+
+#include "lathe/core/block_pool_blocks.h"
+
+namespace lathe {
+
+struct StreamQueue;
+
+/// The use of one block by one stream. `event` is set while the block waits for it.
+struct StreamUse {
+  StreamHandle stream = nullptr;
+  Block* block = nullptr;
+  StreamQueue* queue = nullptr;
+  EventHandle event = nullptr;
+  uint64_t capture = 0;  // which all of the use is part of; 0: work that runs now
+  CaptureMark mark = 0;  // of a parked block: where the stream was when it was given back, or 0
+  StreamUse *next_of_block = nullptr, *next_in_queue = nullptr;
+};
+
+/// Events on one stream complete in order, so only the oldest is ever asked.
+struct StreamQueue {
+  StreamUse *oldest = nullptr, *newest = nullptr;
+  size_t uses = 0;  // on this stream, queued or not
+};
+
+/// Not thread-safe; the pool's lock guards it. The functions that return blocks return them as a
+/// list linked by `next_waiting`, no longer waiting and without uses.
+class StreamUses {
+ public:
+  explicit StreamUses(RawMemory& memory) : memory_(memory) {}
+  ~StreamUses();
+  StreamUses(const StreamUses&) = delete;
+  StreamUses& operator=(const StreamUses&) = delete;
+
+  /// Notes that `stream` uses the live `block`.   throws: std::bad_alloc; nothing was noted.
+  void add(Block* block, StreamHandle stream);
+
+  /// A block with uses was given back: records an event per use. A stream that takes none (it was
+  /// destroyed) leaves the block waiting until the device is idle.
+  void wait(Block* block) noexcept;
+
+  /// The same while a capture is underway: the events are recorded by unpark(), once it is over.
+  void park(Block* block) noexcept;
+  void unpark() noexcept;
+
+  /// Forgets the uses of a live block.
+  void forget(Block* block) noexcept;
+
+  Block* collect_done() noexcept;
+  Block* collect_all() noexcept;  // only when the device has just been synchronised
+  Block* collect_joined(const Arena* arena, StreamHandle stream) noexcept;
+
+  /// Whether a stream of the block's uses is being captured: an event on it would become part of
+  /// the graph.
+  bool is_captured(const Block* block) const noexcept;
+
+  bool any_waiting() const { return oldest_ != nullptr; }
+  bool any_parked() const { return parked_ > 0; }
+
+ private:
+  friend class BlockPoolInspector;  // tests
+  uint64_t capture_of(StreamHandle stream) const noexcept;
+  void record_events(Block* block) noexcept;
+  void finish(StreamUse* use, Block*& done) noexcept;
+  void leave(Block* block, Block*& done) noexcept;
+  void drop_idle_queues() noexcept;
+
+  RawMemory& memory_;
+  std::map<StreamHandle, StreamQueue> queues_;   // of streams with uses
+  Block *oldest_ = nullptr, *newest_ = nullptr;  // waiting blocks, parked ones included
+  size_t parked_ = 0;
+};
+
+}  // namespace lathe
