@@ -20,15 +20,20 @@ namespace {
 constinit thread_local int64_t t_allocations_left = INT64_MAX;  // on this thread, before one fails
 }
 
-// The whole program's; the forms that this standard library derives from these two stay as they
-// are.
+// The whole program's. The forms for arrays are made from these by the standard library; those for
+// over-aligned types stay as they are, in pairs.
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return t_allocations_left-- == 0 ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
 [[gnu::noinline]] void* operator new(size_t bytes) {
-  if (t_allocations_left-- == 0) throw std::bad_alloc();
-  if (void* block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
+  if (void* block = operator new(bytes, std::nothrow)) return block;
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
 [[gnu::noinline]] void operator delete(void* block, size_t) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete(void* block, const std::nothrow_t&) noexcept {
+  std::free(block);
+}
 
 namespace lathe {
 namespace {
