@@ -45,29 +45,31 @@ void check_size(const char* op, const Tensor& x, Pair out, Pair kernel, Pair dil
               ") is larger than the padded input (x: ", x, ")");
 }
 
-Tensor index_scatter(const Tensor& dy, const Tensor& index, const Shape& shape);
+Tensor index_scatter(const Tensor& dy, const Tensor& index, const Shape& shape,
+                     const MaxPool2dOptions& opt);
 
 /// y[n,c,p,q] = x[n,c,index[n,c,p,q]]: where the gradient of the gradient comes from.
-Tensor index_gather(const Tensor& x_in, const Tensor& index) {
+Tensor index_gather(const Tensor& x_in, const Tensor& index, const MaxPool2dOptions& opt) {
   const MemoryFormat format = memory_format_of(index);
   const Tensor x = contiguous(x_in, format);
   Tensor y = empty_in(format, index.shape(), x.dtype(), x.device());
   LATHE_DISPATCH(x.device(), max_pool2d_gather(y, x, index));
   autograd::record("max_pool2d_gather", y, {x},
-                   [index, shape = x.shape()](const Tensor& dy, const Needs&) {
-                     return Tensors{index_scatter(dy, index, shape)};
+                   [index, opt, shape = x.shape()](const Tensor& dy, const Needs&) {
+                     return Tensors{index_scatter(dy, index, shape, opt)};
                    });
   return y;
 }
 
 /// Its adjoint: dx[n,c,index] += dy.
-Tensor index_scatter(const Tensor& dy_in, const Tensor& index, const Shape& shape) {
+Tensor index_scatter(const Tensor& dy_in, const Tensor& index, const Shape& shape,
+                     const MaxPool2dOptions& opt) {
   const MemoryFormat format = memory_format_of(index);
   const Tensor dy = contiguous(dy_in, format);
   Tensor dx = empty_in(format, shape, dy.dtype(), dy.device());
-  LATHE_DISPATCH(dy.device(), max_pool2d_scatter(dx, dy, index));
-  autograd::record("max_pool2d_scatter", dx, {dy}, [index](const Tensor& g, const Needs&) {
-    return Tensors{index_gather(g, index)};
+  LATHE_DISPATCH(dy.device(), max_pool2d_scatter(dx, dy, index, opt));
+  autograd::record("max_pool2d_scatter", dx, {dy}, [index, opt](const Tensor& g, const Needs&) {
+    return Tensors{index_gather(g, index, opt)};
   });
   return dx;
 }
@@ -93,8 +95,8 @@ ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt) {
   Tensor index = empty_in(format, shape, kI32, x.device());
   LATHE_DISPATCH(x.device(), max_pool2d(y, index, x, opt));
 
-  autograd::record(op, y, {x}, [index, in = x.shape()](const Tensor& dy, const Needs&) {
-    return Tensors{index_scatter(dy, index, in)};
+  autograd::record(op, y, {x}, [index, opt, in = x.shape()](const Tensor& dy, const Needs&) {
+    return Tensors{index_scatter(dy, index, in, opt)};
   });
   return {y, index};
 }

@@ -47,14 +47,16 @@ namespace cpu {
 /// y and index (i32, -1 for a window of padding only) of a dense x; all in x's order, row-major or
 /// NHWC.
 void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x, const MaxPool2dOptions& opt);
-/// dx = 0, then dx[n,c,index] += dy: dense, one order.
-void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index);
+/// dx = 0, then dx[n,c,index] += dy: dense, one order; index as max_pool2d makes it.
+void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index,
+                        const MaxPool2dOptions& opt);
 /// y = x[n,c,index], 0 where index is -1: dense, one order.
 void max_pool2d_gather(const Tensor& y, const Tensor& x, const Tensor& index);
 }  // namespace cpu
 namespace cuda {
 void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x, const MaxPool2dOptions& opt);
-void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index);
+void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index,
+                        const MaxPool2dOptions& opt);
 void max_pool2d_gather(const Tensor& y, const Tensor& x, const Tensor& index);
 }  // namespace cuda
 

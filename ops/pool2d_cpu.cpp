@@ -8,34 +8,18 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/pool2d.h"
+#include "lathe/ops/pool2d_math.h"
 
 namespace lathe::cpu {
 
 namespace {
 
-/// The windows along one axis of length `in`: tap k of window i is at i * stride - pad + k *
-/// dilation.
-struct Axis {
-  int64_t in, out, kernel, stride, pad, dilation;
-
-  int64_t place(int64_t i, int64_t k) const { return i * stride - pad + k * dilation; }
-  bool holds(int64_t i, int64_t k) const { return place(i, k) >= 0 && place(i, k) < in; }
-  /// The first tap of window i inside the input, or -1.
-  int64_t first_tap(int64_t i) const {
-    for (int64_t k = 0; k < kernel; ++k) {
-      if (holds(i, k)) return k;
-    }
-    return -1;
+/// The first tap of window i inside the input, or -1.
+int64_t first_tap(const PoolAxis& axis, int64_t i) {
+  for (int64_t k = 0; k < axis.kernel; ++k) {
+    if (axis.holds(i, k)) return k;
   }
-};
-
-/// Takes `value` where it is larger, or NaN; of equal values, and of several NaN, the first stays.
-template <class T, class S = ComputeType<T>>
-void take(T& best, int32_t& index, T value, int32_t at) {
-  const S b = S(best), v = S(value);
-  const bool better = (b == b) & !(v <= b);
-  best = better ? value : best;
-  index = better ? at : index;
+  return -1;
 }
 
 /// best[i], index[i] against x[i * step] at place `at + i * at_step`.
@@ -44,7 +28,7 @@ template <class T>
                                              const T* __restrict__ x, int64_t n, int64_t step,
                                              int32_t at, int32_t at_step) {
   for (int64_t i = 0; i < n; ++i) {
-    take(best[i], index[i], x[i * step], at + static_cast<int32_t>(i) * at_step);
+    take_larger(best[i], index[i], x[i * step], at + static_cast<int32_t>(i) * at_step);
   }
 }
 
@@ -76,9 +60,9 @@ LATHE_CLONES void take_row(float* __restrict__ best, int32_t* __restrict__ index
 
 /// What all rows of windows have in common along the columns.
 struct Columns {
-  explicit Columns(const Axis& axis_in) : axis(axis_in) {
+  explicit Columns(const PoolAxis& axis_in) : axis(axis_in) {
     for (int64_t q = 0; q < axis.out; ++q) {
-      const int64_t tap = axis.first_tap(q);
+      const int64_t tap = first_tap(axis, q);
       first.push_back(tap < 0 ? -1 : axis.place(q, tap));
     }
     for (int64_t s = 0; s < axis.kernel; ++s) {
@@ -88,17 +72,17 @@ struct Columns {
       inside.emplace_back(begin, end);
     }
   }
-  Axis axis;
+  PoolAxis axis;
   std::vector<int64_t> first;                       // of each window: its first place inside, or -1
   std::vector<std::pair<int64_t, int64_t>> inside;  // of each tap: the windows where it is inside
 };
 
 /// y and index of the windows in row p of one row-major plane.
 template <class T>
-void max_row(T* y, int32_t* index, const T* x, int64_t p, const Axis& rows,
+void max_row(T* y, int32_t* index, const T* x, int64_t p, const PoolAxis& rows,
              const Columns& columns) {
-  const Axis& cols = columns.axis;
-  const int64_t first_row = rows.first_tap(p);
+  const PoolAxis& cols = columns.axis;
+  const int64_t first_row = first_tap(rows, p);
   const int64_t row_start = first_row < 0 ? 0 : rows.place(p, first_row) * cols.in;
   for (int64_t q = 0; q < cols.out; ++q) {  // the first element, so that -inf has a place too
     const int64_t column = first_row < 0 ? -1 : columns.first[static_cast<size_t>(q)];
@@ -119,8 +103,8 @@ void max_row(T* y, int32_t* index, const T* x, int64_t p, const Axis& rows,
 
 /// The same for NHWC: all channels of each window.
 template <class T>
-void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p, const Axis& rows,
-                  const Axis& cols) {
+void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p,
+                  const PoolAxis& rows, const PoolAxis& cols) {
   for (int64_t q = 0; q < cols.out; ++q, y += channels, index += channels) {
     std::fill_n(y, channels, T(-std::numeric_limits<float>::infinity()));
     std::fill_n(index, channels, -1);
@@ -166,10 +150,10 @@ struct Planes {
 void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
                 const MaxPool2dOptions& opt) {
   if (y.numel() == 0) return;
-  const Axis rows{x.dim(2),        y.dim(2),     opt.kernel.rows,
-                  opt.stride.rows, opt.pad.rows, opt.dilation.rows};
-  const Axis cols{x.dim(3),        y.dim(3),     opt.kernel.cols,
-                  opt.stride.cols, opt.pad.cols, opt.dilation.cols};
+  const PoolAxis rows{x.dim(2),        y.dim(2),     opt.kernel.rows,
+                      opt.stride.rows, opt.pad.rows, opt.dilation.rows};
+  const PoolAxis cols{x.dim(3),        y.dim(3),     opt.kernel.cols,
+                      opt.stride.cols, opt.pad.cols, opt.dilation.cols};
   const Columns columns(cols);
   const Planes planes(y, x);
   visit_float(x.dtype(), "max_pool2d", [&](auto tag) {
@@ -192,7 +176,8 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
   });
 }
 
-void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index) {
+void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index,
+                        const MaxPool2dOptions&) {
   const Planes planes(index, dx);
   visit_float(dx.dtype(), "max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
