@@ -1,11 +1,12 @@
-// New tensors. Contracts: creation.h. Values are written on the host or by core/copy; no op has a
-// gradient.
+// New tensors. Contracts: creation.h; kernels: creation_cpu.cpp, creation_cuda.cu and core/copy. No
+// op has a gradient.
 #include "lathe/ops/creation.h"
 
 #include <cmath>
 #include <utility>
 
 #include "lathe/core/copy.h"
+#include "lathe/core/dispatch.h"
 
 namespace lathe {
 
@@ -19,17 +20,12 @@ Tensor filled(Tensor t, Scalar value, bool requires_grad = false) {
 
 DType natural_dtype(Scalar value) { return value.is_floating() ? default_dtype() : value.dtype(); }
 
-/// Values made one by one as T (f64 or i64), in the wanted dtype and on the wanted device. Their
-/// memory is a tensor's, so that too many of them are a typed error before the first is made.
-template <class T, class Make>
-Tensor generated(int64_t count, const TensorOptions& options, DType natural, Make make) {
-  const DType dtype = options.dtype.value_or(natural);
-  const bool in_place = dtype == dtype_of<T> && options.device.is_cpu();
-  const Tensor out = empty({count}, {.dtype = dtype, .device = options.device});
-  const Tensor values = in_place ? out : empty({count}, {.dtype = dtype_of<T>});
-  T* to = values.data<T>();
-  for (int64_t i = 0; i < count; ++i) to[i] = make(i);
-  if (!in_place) copy_values(out, values);
+/// The first `count` numbers of a sequence.
+template <class Sequence>
+Tensor generated(int64_t count, const TensorOptions& options, DType natural, Sequence sequence) {
+  const Tensor out =
+      empty({count}, {.dtype = options.dtype.value_or(natural), .device = options.device});
+  LATHE_DISPATCH(options.device, fill_sequence(out, sequence));
   if (options.requires_grad) out.requires_grad_();
   return out;
 }
@@ -47,9 +43,7 @@ Tensor integer_range(int64_t first, int64_t last, int64_t step, const TensorOpti
   const uint64_t count = distance / stride + (distance % stride != 0 ? 1 : 0);
   LATHE_CHECK(ShapeError, std::in_range<int64_t>(count), "arange: ", count,
               " elements are too many");
-  return generated<int64_t>(static_cast<int64_t>(count), options, kI64, [=](int64_t i) {
-    return static_cast<int64_t>(start + static_cast<uint64_t>(i) * by);
-  });
+  return generated(static_cast<int64_t>(count), options, kI64, math::IntegerSequence{start, by});
 }
 
 }  // namespace
@@ -84,8 +78,8 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, const TensorOptions& optio
               " leads from ", start, " away from ", stop);
   const double count = std::ceil((last - first) / by);
   LATHE_CHECK(ShapeError, count < 0x1p63, "arange: ", count, " elements are too many");
-  return generated<double>(static_cast<int64_t>(count), options, default_dtype(),
-                           [=](int64_t i) { return first + static_cast<double>(i) * by; });
+  return generated(static_cast<int64_t>(count), options, default_dtype(),
+                   math::FloatSequence{first, by});
 }
 
 Tensor linspace(double start, double stop, int64_t count, const TensorOptions& options) {
@@ -93,11 +87,7 @@ Tensor linspace(double start, double stop, int64_t count, const TensorOptions& o
   LATHE_CHECK(ValueError, std::isfinite(stop - start), "linspace: start ", start, ", stop ", stop,
               " and their difference must be finite");
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
-  return generated<double>(count, options, default_dtype(), [=](int64_t i) {
-    // From the nearer end, so that both ends are exact.
-    return i < count / 2 + count % 2 ? start + step * static_cast<double>(i)
-                                     : stop - step * static_cast<double>(count - 1 - i);
-  });
+  return generated(count, options, default_dtype(), math::EvenlySpaced{start, stop, step, count});
 }
 
 Tensor eye(int64_t rows, const TensorOptions& options) { return eye(rows, rows, options); }

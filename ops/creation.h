@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lathe/core/tensor.h"
+#include "lathe/ops/creation_math.h"
 
 namespace lathe {
 
@@ -109,5 +110,17 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
                     static_cast<int64_t>(columns)};
   return detail::from_values(values.data(), values.size(), dtype_of<T>, shape, options);
 }
+
+namespace cpu {
+/// out[i] = s(i), converted as by core/copy; out is contiguous.
+void fill_sequence(const Tensor& out, math::IntegerSequence s);
+void fill_sequence(const Tensor& out, math::FloatSequence s);
+void fill_sequence(const Tensor& out, math::EvenlySpaced s);
+}  // namespace cpu
+namespace cuda {
+void fill_sequence(const Tensor& out, math::IntegerSequence s);
+void fill_sequence(const Tensor& out, math::FloatSequence s);
+void fill_sequence(const Tensor& out, math::EvenlySpaced s);
+}  // namespace cuda
 
 }  // namespace lathe
