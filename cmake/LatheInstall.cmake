@@ -16,6 +16,7 @@ install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_I
         PATTERN ops/reduce_kernels.h EXCLUDE PATTERN ops/reduce_device.h EXCLUDE
         PATTERN ops/line_kernels.h EXCLUDE
         PATTERN ops/class_targets_device.h EXCLUDE
+        PATTERN ops/batch_norm_layout.h EXCLUDE
         PATTERN optim/array_table.h EXCLUDE)
 if(LATHE_BUILD_CLI)
   file(RELATIVE_PATH _lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")

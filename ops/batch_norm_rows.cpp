@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+#include "lathe/ops/batch_norm_math.h"
+
 namespace lathe::cpu {
 
 namespace {
@@ -99,9 +101,9 @@ template <BatchNormForm kForm, class S, class P>
                                              const S* __restrict__ residual, P mean, P scale,
                                              P bias) {
   for (int64_t i = 0; i < width; ++i) {
-    S v = (x[i] - mean[i]) * scale[i] + bias[i];
+    S v = math::batch_norm_affine(x[i] - mean[i], scale[i], bias[i]);
     if constexpr (kForm == BatchNormForm::kAddRelu) v += residual[i];
-    if constexpr (kForm != BatchNormForm::kPlain) v = v < S(0) ? S(0) : v;  // NaN passes
+    if constexpr (kForm != BatchNormForm::kPlain) v = math::batch_norm_relu(v);
     y[i] = v;
   }
 }
@@ -125,8 +127,10 @@ template <BatchNormForm kForm, class S>
 /// dy where the form's relu let the value pass, else 0.
 template <BatchNormForm kForm, class S>
 [[gnu::always_inline]] inline S passed(S dy, S t, S scale, S bias, const S* y, int64_t i) {
-  if constexpr (kForm == BatchNormForm::kRelu) return t * scale + bias > S(0) ? dy : S(0);
-  if constexpr (kForm == BatchNormForm::kAddRelu) return y[i] > S(0) ? dy : S(0);
+  if constexpr (kForm == BatchNormForm::kRelu) {
+    return math::batch_norm_passed(dy, math::batch_norm_affine(t, scale, bias));
+  }
+  if constexpr (kForm == BatchNormForm::kAddRelu) return math::batch_norm_passed(dy, y[i]);
   return dy;
 }
 
@@ -213,7 +217,7 @@ template <BatchNormForm kForm, class S, class P>
   for (int64_t i = 0; i < width; ++i) {
     const S t = x[i] - mean[i];
     const S g = passed<kForm>(dy[i], t, scale[i], bias[i], y, i);
-    dx[i] = scale[i] * g - slope[i] * t - offset[i];
+    dx[i] = math::batch_norm_grad(g, t, scale[i], slope[i], offset[i]);
   }
 }
 

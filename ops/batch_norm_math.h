@@ -1,0 +1,33 @@
+// The arithmetic of ops/batch_norm.h, per number: used by the CPU loops and by the CUDA kernels.
+// t = x - mean, scale = weight / sqrt(var + eps).
+#pragma once
+
+#include "lathe/core/config.h"
+
+namespace lathe::math {
+
+template <class S>
+[[gnu::always_inline]] LATHE_HD inline S batch_norm_affine(S t, S scale, S bias) {
+  return t * scale + bias;
+}
+
+/// relu(v); NaN passes.
+template <class S>
+[[gnu::always_inline]] LATHE_HD inline S batch_norm_relu(S v) {
+  return v < S(0) ? S(0) : v;
+}
+
+/// dy where relu passed y, the value before or after it; else 0.
+template <class S>
+[[gnu::always_inline]] LATHE_HD inline S batch_norm_passed(S dy, S y) {
+  return y > S(0) ? dy : S(0);
+}
+
+/// dx; over the m values of a channel slope = scale / (var + eps) * sum(g t) / m and
+/// offset = scale * sum(g) / m.
+template <class S>
+[[gnu::always_inline]] LATHE_HD inline S batch_norm_grad(S g, S t, S scale, S slope, S offset) {
+  return scale * g - slope * t - offset;
+}
+
+}  // namespace lathe::math
