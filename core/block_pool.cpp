@@ -47,15 +47,9 @@ BlockPool::BlockPool(RawMemory& memory, BlockPoolOptions options)
 
 BlockPool::~BlockPool() {
   const Lock lock(mutex_);
-  if (!memory_.is_alive() || capture_underway(nullptr)) return;
-  try {
-    release_segments({.idle = synchronize_and_collect(), .private_too = true});
-  } catch (const std::bad_alloc&) {  // cutting an expandable segment; what is left stays reserved
-  }
-  if (const size_t live = stats_.allocations.current; live > 0) {
-    log(LogLevel::kError,
-        concat(options_.name, ": the pool ends while ", live, live == 1 ? " block" : " blocks",
-               " of ", readable_bytes(stats_.allocated_bytes.current), " in all are in use"));
+  if (memory_.is_alive() && !capture_underway(nullptr)) release_at_end();
+  for (const Segment& segment : segments_) {
+    for (Block* block = segment.first; block != nullptr; block = block->next) uses_.forget(block);
   }
 }
 

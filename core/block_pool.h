@@ -195,6 +195,7 @@ class LATHE_API BlockPool {
   void release_segments(ReleaseScope scope);
   void release_segment(Block* whole) noexcept;
   void release_uncached(Block* block) noexcept;
+  void release_at_end() noexcept;
   size_t largest_free(StreamHandle stream);
   std::string biggest_holders() const;
   [[noreturn]] void throw_out_of_memory(const Request& request);

@@ -3,14 +3,6 @@
 
 namespace lathe {
 
-StreamUses::~StreamUses() {
-  while (oldest_ != nullptr) {
-    Block* block = oldest_;
-    oldest_ = block->next_waiting;
-    forget(block);
-  }
-}
-
 void StreamUses::add(Block* block, StreamHandle stream) {
   const uint64_t capture = capture_of(stream);
   for (StreamUse* use = block->uses; use != nullptr; use = use->next_of_block) {

@@ -36,12 +36,12 @@ struct StreamQueue {
   size_t uses = 0;  // on this stream, queued or not
 };
 
-/// Not thread-safe; the pool's lock guards it. The functions that return blocks return them as a
-/// list linked by `next_waiting`, no longer waiting and without uses.
+/// Not thread-safe; the pool's lock guards it. Whoever ends it has every block forget() its uses.
+/// The functions that return blocks return them as a list linked by `next_waiting`, no longer
+/// waiting and without uses.
 class StreamUses {
  public:
   explicit StreamUses(RawMemory& memory) : memory_(memory) {}
-  ~StreamUses();
   StreamUses(const StreamUses&) = delete;
   StreamUses& operator=(const StreamUses&) = delete;
 
@@ -56,7 +56,7 @@ class StreamUses {
   void park(Block* block) noexcept;
   void unpark() noexcept;
 
-  /// Forgets the uses of a live block.
+  /// Forgets the uses of a block; events that it waits for are not released.
   void forget(Block* block) noexcept;
 
   Block* collect_done() noexcept;

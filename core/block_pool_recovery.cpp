@@ -9,12 +9,15 @@
 //
 // While a capture is underway 1 to 3 are forbidden calls, so 4 comes at once.
 #include <algorithm>
+#include <cstdio>
 #include <map>
+#include <new>
 #include <string_view>
 #include <utility>
 
 #include "lathe/core/block_pool.h"
 #include "lathe/core/error.h"
+#include "lathe/core/log.h"
 
 namespace lathe {
 
@@ -135,6 +138,19 @@ void BlockPool::empty_cache() {
   LATHE_CHECK(StateError, !capture_underway(nullptr), options_.name,
               ": empty_cache: a graph is being captured, and nothing may be given back meanwhile");
   release_segments({.idle = synchronize_and_collect()});
+}
+
+void BlockPool::release_at_end() noexcept {
+  try {
+    release_segments({.idle = synchronize_and_collect(), .private_too = true});
+  } catch (const std::bad_alloc&) {  // cutting an expandable segment; what is left stays reserved
+  }
+  const size_t live = stats_.allocations.current;
+  if (live == 0) return;
+  char text[200];
+  std::snprintf(text, sizeof text, "%.80s: the pool ends with blocks in use (%zu, %zu bytes)",
+                options_.name.c_str(), live, stats_.allocated_bytes.current);
+  log(LogLevel::kError, text);
 }
 
 uint64_t BlockPool::add_oom_callback(OutOfMemoryCallback callback) {
