@@ -4,36 +4,14 @@
 
 #include "lathe/core/launch.h"
 #include "lathe/core/packet.h"
-#include "lathe/core/strided_index.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/plane_index.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/pool2d_math.h"
 
 namespace lathe::cuda {
 
 namespace {
-
-/// Planes of rows x cols pixels, each of `packets` packets: a row-major plane has one number per
-/// pixel, an NHWC sample all channels.
-template <class Index>
-struct Planes {
-  Divider<Index> packets, cols, rows;
-  Index total;  // packets of all planes
-};
-template <class Index>
-struct Pixel {
-  int64_t plane;
-  int32_t row, col, packet;
-};
-
-template <class Index>
-__device__ Pixel<Index> pixel_of(const Planes<Index>& planes, Index i) {
-  const Index pixel = planes.packets.quotient(i), row = planes.cols.quotient(pixel);
-  const Index plane = planes.rows.quotient(row);
-  return {static_cast<int64_t>(plane), static_cast<int32_t>(row - plane * planes.rows.divisor()),
-          static_cast<int32_t>(pixel - row * planes.cols.divisor()),
-          static_cast<int32_t>(i - pixel * planes.packets.divisor())};
-}
 
 /// The windows over planes of height x width, with V numbers per packet.
 struct Windows {
@@ -62,7 +40,7 @@ __global__ void max_pool2d_kernel(Packet<T, V>* __restrict__ y,
                                   Planes<Index> outputs) {
   const Index step = gridDim.x * blockDim.x;
   for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < outputs.total; i += step) {
-    const Pixel<Index> out = pixel_of(outputs, i);
+    const Pixel out = pixel_of(outputs, i);
     Packet<T, V> best;
     Packet<int32_t, V> place;
     for (int v = 0; v < V; ++v) {
@@ -117,7 +95,7 @@ __global__ void max_pool2d_scatter_kernel(Packet<T, V>* __restrict__ dx,
   using S = ComputeType<T>;
   const Index step = gridDim.x * blockDim.x;
   for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < inputs.total; i += step) {
-    const Pixel<Index> in = pixel_of(inputs, i);
+    const Pixel in = pixel_of(inputs, i);
     const auto place = static_cast<int32_t>(in.row * windows.cols.in + in.col);
     const Span rows = windows_over(windows.rows, in.row), cols = windows_over(windows.cols, in.col);
     S sum[V] = {};
@@ -145,22 +123,10 @@ __global__ void max_pool2d_gather_kernel(T* __restrict__ y, const T* __restrict_
                                          Planes<Index> outputs) {
   const Index step = gridDim.x * blockDim.x;
   for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < outputs.total; i += step) {
-    const Pixel<Index> out = pixel_of(outputs, i);
+    const Pixel out = pixel_of(outputs, i);
     const int64_t inner = outputs.packets.divisor(), place = index[i];
     y[i] = place < 0 ? T(0.0f) : x[(out.plane * plane_size + place) * inner + out.packet];
   }
-}
-
-/// Numbers per pixel of `planes`: 1 in row-major order, C in NHWC.
-int64_t inner_of(const Tensor& planes, const Tensor& windows) {
-  return planes.is_contiguous() && windows.is_contiguous() ? 1 : planes.dim(1);
-}
-
-/// The planes of `t`, with that many packets per pixel.
-template <class Index>
-Planes<Index> planes_of(const Tensor& t, int64_t inner, int64_t packets) {
-  return {Divider<Index>(packets), Divider<Index>(t.dim(3)), Divider<Index>(t.dim(2)),
-          static_cast<Index>(t.numel() / inner * packets)};
 }
 
 Windows windows_of(const Tensor& x, const Tensor& y, const MaxPool2dOptions& opt, int64_t packets) {
@@ -169,29 +135,12 @@ Windows windows_of(const Tensor& x, const Tensor& y, const MaxPool2dOptions& opt
           packets};
 }
 
-/// Calls f(std::integral_constant V, TypeTag<Index>): the packet that fits pixels of `inner`
-/// numbers and the three addresses, and the type that counts n elements.
-template <class T, class F>
-void visit_packets(int64_t inner, const void* a, const void* b, const void* places, int64_t n,
-                   F&& f) {
-  constexpr int V = 16 / sizeof(T);
-  const bool whole = inner % V == 0 && holds_packets<V>(static_cast<const T*>(a)) &&
-                     holds_packets<V>(static_cast<const T*>(b)) &&
-                     holds_packets<V>(static_cast<const int32_t*>(places));
-  const auto with = [&](auto width) {
-    if (n < (int64_t{1} << 31)) return f(width, TypeTag<uint32_t>{});
-    f(width, TypeTag<uint64_t>{});
-  };
-  if (whole) return with(std::integral_constant<int, V>{});
-  with(std::integral_constant<int, 1>{});
-}
-
 }  // namespace
 
 void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
                 const MaxPool2dOptions& opt) {
   if (y.numel() == 0) return;
-  const int64_t inner = inner_of(x, y);
+  const int64_t inner = numbers_per_pixel(x, y);
   visit_float(x.dtype(), "max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
     visit_packets<T>(inner, y.raw_data(), x.raw_data(), index.raw_data(), y.numel(),
@@ -203,8 +152,7 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
                               current_stream(x.device()), static_cast<Packet<T, V>*>(y.raw_data()),
                               static_cast<Packet<int32_t, V>*>(index.raw_data()),
                               static_cast<const Packet<T, V>*>(x.raw_data()),
-                              windows_of(x, y, opt, inner / V),
-                              planes_of<Index>(y, inner, inner / V));
+                              windows_of(x, y, opt, inner / V), planes_of<Index>(y, inner, V));
                      });
   });
   LATHE_CUDA_CHECK(cudaGetLastError());
@@ -213,28 +161,28 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
 void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index,
                         const MaxPool2dOptions& opt) {
   if (dx.numel() == 0) return;
-  const int64_t inner = inner_of(dx, index);
+  const int64_t inner = numbers_per_pixel(dx, index);
   visit_float(dx.dtype(), "max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    visit_packets<T>(
-        inner, dx.raw_data(), dy.raw_data(), index.raw_data(), dx.numel(),
-        [&](auto width, auto index_tag) {
-          constexpr int V = decltype(width)::value;
-          using Index = typename decltype(index_tag)::type;
-          const auto [grid, block] = launch_1d(dx.numel() / V);
-          launch(max_pool2d_scatter_kernel<T, V, Index>, grid, block, 0,
-                 current_stream(dx.device()), static_cast<Packet<T, V>*>(dx.raw_data()),
-                 static_cast<const Packet<T, V>*>(dy.raw_data()),
-                 static_cast<const Packet<int32_t, V>*>(index.raw_data()),
-                 windows_of(dx, index, opt, inner / V), planes_of<Index>(dx, inner, inner / V));
-        });
+    visit_packets<T>(inner, dx.raw_data(), dy.raw_data(), index.raw_data(), dx.numel(),
+                     [&](auto width, auto index_tag) {
+                       constexpr int V = decltype(width)::value;
+                       using Index = typename decltype(index_tag)::type;
+                       const auto [grid, block] = launch_1d(dx.numel() / V);
+                       launch(
+                           max_pool2d_scatter_kernel<T, V, Index>, grid, block, 0,
+                           current_stream(dx.device()), static_cast<Packet<T, V>*>(dx.raw_data()),
+                           static_cast<const Packet<T, V>*>(dy.raw_data()),
+                           static_cast<const Packet<int32_t, V>*>(index.raw_data()),
+                           windows_of(dx, index, opt, inner / V), planes_of<Index>(dx, inner, V));
+                     });
   });
   LATHE_CUDA_CHECK(cudaGetLastError());
 }
 
 void max_pool2d_gather(const Tensor& y, const Tensor& x, const Tensor& index) {
   if (y.numel() == 0) return;
-  const int64_t inner = inner_of(x, index);
+  const int64_t inner = numbers_per_pixel(x, index);
   const auto [grid, block] = launch_1d(y.numel());
   visit_float(x.dtype(), "max_pool2d", [&, g = grid, b = block](auto tag) {
     using T = typename decltype(tag)::type;
@@ -242,7 +190,7 @@ void max_pool2d_gather(const Tensor& y, const Tensor& x, const Tensor& index) {
       using Index = typename decltype(index_tag)::type;
       launch(max_pool2d_gather_kernel<T, Index>, g, b, 0, current_stream(x.device()), y.data<T>(),
              x.data<T>(), index.data<int32_t>(), x.dim(2) * x.dim(3),
-             planes_of<Index>(y, inner, inner));
+             planes_of<Index>(y, inner, 1));
     };
     y.numel() < (int64_t{1} << 31) ? start(TypeTag<uint32_t>{}) : start(TypeTag<uint64_t>{});
   });
