@@ -6,7 +6,7 @@
 namespace lathe::cuda {
 
 /// { DeviceScope on(device); … }: calls of the CUDA runtime act on `device` until the scope ends.
-/// throws: DeviceError if there is no such device.
+/// throws: NoCudaError, or DeviceError if there is no such device.
 class DeviceScope {
  public:
   explicit DeviceScope(Device device);

@@ -56,9 +56,11 @@ const Machine& machine() {
   return the_machine;
 }
 
-std::string missing_device() {
-  return device_count() == 0 ? unavailable_reason()
-                             : concat("this machine has ", device_count(), " GPUs");
+void check_device(Device device) {
+  const int count = device_count();
+  LATHE_CHECK(NoCudaError, count > 0, "device: no ", device, ": ", unavailable_reason());
+  LATHE_CHECK(DeviceError, device.is_cuda() && device.index >= 0 && device.index < count,
+              "device: no ", device, ": this machine has ", count, " GPUs");
 }
 
 constexpr int kUnchanged = -1;
@@ -70,8 +72,7 @@ const std::string& unavailable_reason() noexcept { return machine().reason; }
 
 // The runtime is asked each time, because the program may use it beside us; that takes some 20 ns.
 DeviceScope::DeviceScope(Device device) {
-  LATHE_CHECK(DeviceError, device.is_cuda() && device.index < device_count(), "device: no ", device,
-              ": ", missing_device());
+  check_device(device);
   LATHE_CUDA_CHECK(cudaGetDevice(&before_));
   if (before_ == device.index) {
     before_ = kUnchanged;
@@ -85,9 +86,9 @@ DeviceScope::~DeviceScope() {
 }
 
 DeviceInfo device_info(int index) {
-  LATHE_CHECK(DeviceError, index >= 0 && index < device_count(), "device_info: no cuda:", index,
-              ": ", missing_device());
-  const DeviceScope scope(Device(DeviceType::kCUDA, static_cast<int8_t>(index)));
+  const Device device(DeviceType::kCUDA,
+                      static_cast<int8_t>(std::clamp(index, int{INT8_MIN}, int{INT8_MAX})));
+  const DeviceScope scope(device);
   cudaDeviceProp properties;
   LATHE_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
   DeviceInfo info;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lathe/core/cuda.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/nn/weights.h"
@@ -14,10 +15,12 @@ namespace {
 Device device_of(const std::string& name) try {
   if (name == "auto") return cuda_is_available() ? Device("cuda:0") : kCPU;
   const Device device(name);
-  if (device.is_cuda() && !cuda_is_available()) {
-    throw CommandError(
-        ExitCode::kDevice,
-        fmt::format("--device {}: no CUDA device, or lathe was built without CUDA", name));
+  if (device.is_cuda() && device.index >= cuda::device_count()) {
+    throw CommandError(ExitCode::kDevice,
+                       fmt::format("--device {}: {}", name,
+                                   cuda_is_available()
+                                       ? fmt::format("this machine has {} GPUs", cuda::device_count())
+                                       : cuda::unavailable_reason()));
   }
   return device;
 } catch (const ValueError& e) {
@@ -25,6 +28,11 @@ Device device_of(const std::string& name) try {
 }
 
 }  // namespace
+
+std::string device_remark(const Settings& settings) {
+  if (settings.device != "auto" || cuda_is_available()) return {};
+  return fmt::format("device: cpu, because {}", cuda::unavailable_reason());
+}
 
 Device prepare_compute(const Settings& settings) {
   if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));

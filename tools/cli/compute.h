@@ -17,6 +17,9 @@ namespace lathe::cli {
 /// there.
 Device prepare_compute(const Settings& settings);
 
+/// With --device auto, why the CPU was chosen, as one line; "" otherwise.
+std::string device_remark(const Settings& settings);
+
 struct ModelShape {
   int64_t classes = 10, in_channels = 3;
 };

@@ -120,6 +120,7 @@ ExitCode run_train(const Invocation& call) {
 
   choose(settings, log);
   const Device device = prepare_compute(settings);
+  if (const std::string remark = device_remark(settings); !remark.empty()) log.line(remark);
   const auto train_set = open_dataset(settings, Part::kTrain, true);
   const auto test_set = open_dataset(settings, Part::kTest, false);
   data::DataLoader train_loader = make_loader(train_set, settings, true);
