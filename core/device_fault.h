@@ -19,10 +19,12 @@ struct DeviceFault {
   int64_t limit;
 };
 
-/// Called by kernels. The first caller's record is kept.
-__device__ inline void raise_fault(DeviceFault* fault, const char* op, int64_t position,
-                                   int64_t value, int64_t limit) {
-  if (atomicCAS(&fault->raised, 0u, 1u) != 0u) return;
+/// Called by kernels. The first caller's record is kept. (A template, so that a file without kernels
+/// may include this header.)
+template <class Flag = unsigned>
+__device__ void raise_fault(DeviceFault* fault, const char* op, int64_t position, int64_t value,
+                            int64_t limit) {
+  if (atomicCAS(static_cast<Flag*>(&fault->raised), 0u, 1u) != 0u) return;
   fault->op = op;
   fault->position = position;
   fault->value = value;
