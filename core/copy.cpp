@@ -62,13 +62,22 @@ void cpu::fill_elements(const Tensor& dst, Scalar value) {
   });
 }
 
+static void check_fits(const Tensor& dst, const Tensor& src) {
+  if (src.shape() == dst.shape()) return;
+  LATHE_CHECK(ShapeError, broadcast_shapes("copy", src.shape(), dst.shape()) == dst.shape(),
+              "copy: ", src.shape(), " does not broadcast to ", dst.shape(), " (dst: ", dst,
+              ", src: ", src, ")");
+}
+
 void copy_values(const Tensor& dst, const Tensor& src) {
-  if (!(src.shape() == dst.shape())) {
-    LATHE_CHECK(ShapeError, broadcast_shapes("copy", src.shape(), dst.shape()) == dst.shape(),
-                "copy: ", src.shape(), " does not broadcast to ", dst.shape(), " (dst: ", dst,
-                ", src: ", src, ")");
-  }
+  check_fits(dst, src);
   if (dst.device() != src.device()) return cuda::transfer(dst, src, false);
+  LATHE_DISPATCH(dst.device(), copy_elements(dst, src));
+}
+
+void copy_values_async(const Tensor& dst, const Tensor& src) {
+  check_fits(dst, src);
+  if (dst.device() != src.device()) return cuda::transfer(dst, src, true);
   LATHE_DISPATCH(dst.device(), copy_elements(dst, src));
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lathe/autograd/gradcheck.h"
+#include "lathe/core/cuda.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -27,6 +28,9 @@ inline double tolerance_of(DType dtype) {
     default: return 0;
   }
 }
+
+/// f32 on two devices: sums in other orders, and TF32 off. As for convolutions and products.
+inline constexpr double kDeviceTolerance = 1e-4;
 
 /// "" if `got` equals `want` by the rule (NaN equals NaN, infinities must match); else the worst
 /// element.
@@ -103,10 +107,45 @@ inline const GradientLayout kGradientLayouts[] = {
      [](const Tensor& y) { return y.ndim() == 0 ? y : y.sum({-1}, {.keepdim = true}); }},
 };
 
+/// Where there is a GPU, real or emulated: the op and its gradients in f32 there against the CPU, on
+/// the same inputs, dense and transposed.
+inline void check_device(const GradientCase& c) {
+  if (!cuda_is_available()) return;
+  const Device gpu(DeviceType::kCUDA);
+  for (const Layout& layout : {layouts()[0], layouts()[1]}) {
+    Tensors host, device;
+    for (const Tensor& t : c.inputs) {
+      const bool floating = is_floating(t.dtype());
+      host.push_back(floating ? cast(t.detach(), kF32) : t);
+      device.push_back(layout.apply(host.back().to(gpu)));
+      host.back() = layout.apply(host.back());
+      if (floating) {
+        host.back().requires_grad_();
+        device.back().requires_grad_();
+      }
+    }
+    const Tensor want = c.f(host), got = c.f(device);
+    CHECK_MESSAGE(got.device() == gpu, c.op, " left the GPU");
+    const std::string text = difference(got.cpu(), want, kDeviceTolerance);
+    CHECK_MESSAGE(text.empty(), c.op, " on a GPU (", layout.name, "): ", text);
+    if (!want.requires_grad()) continue;
+    const Tensor dy = randn(want.shape());
+    want.backward(dy);
+    got.backward(dy.to(gpu));
+    for (size_t i = 0; i < host.size(); ++i) {
+      if (!host[i].grad().defined()) continue;
+      const std::string wrong = difference(device[i].grad().cpu(), host[i].grad(), kDeviceTolerance);
+      CHECK_MESSAGE(wrong.empty(), c.op, " on a GPU (", layout.name, "), gradient of input ", i,
+                    ": ", wrong);
+    }
+  }
+}
+
 /// gradcheck, and gradgradcheck unless `twice` is false, over contiguous, transposed, sliced and,
 /// expanded inside the function, overlapping inputs, and over the layouts of the result's gradient.
 /// Failure texts name op, layout, input and element.
 inline void check_gradients(const GradientCase& c) {
+  check_device(c);
   const auto check = [&c](const std::string& layout, const Function& f, const Tensors& inputs) {
     const Function squared = [&f](const Tensors& in) {
       const Tensor y = f(in);

@@ -1,0 +1,175 @@
+// Streams, events, copies and memory of a GPU, real or emulated.
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+#include "../cuda_case.h"
+#include "../ops/compare.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/cuda.h"
+#include "lathe/core/stream.h"
+#include "lathe/ops/index.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+const Device kGpu(DeviceType::kCUDA);
+}
+
+TEST_CASE("copy: values survive the way to a GPU and back, whatever dtypes and strides" * cuda_case()) {
+  const Tensor x = randn({3, 4, 5});
+  for (const Layout& layout : layouts()) {
+    const Tensor there = layout.apply(x).to(kGpu);
+    CHECK(there.device() == kGpu);
+    CHECK(difference(there.cpu(), x, 0) == "");
+    CHECK(difference(layout.apply(there).cpu(), x, 0) == "");
+  }
+  for (const DType from : {kF32, kF64, kF16, kI64, kU8, kBool}) {
+    for (const DType to : {kF32, kF64, kBF16, kI32, kBool}) {
+      const Tensor source = cast(mul(rand({2, 7}), 9), from);
+      const Tensor target = empty({2, 7}, {.dtype = to, .device = kGpu});
+      copy_values(target, source);
+      CHECK_MESSAGE(difference(target.cpu(), cast(source, to), 0) == "", concat(from, " to ", to));
+    }
+  }
+  const Tensor wide = empty({4, 3}, {.device = kGpu});
+  const Tensor row = rand({3});
+  copy_values(wide, row);
+  CHECK(difference(wide.cpu(), row.expand({4, 3}), 0) == "");
+  const Tensor empty_one = zeros({0, 3}, {.device = kGpu});
+  CHECK(empty_one.cpu().numel() == 0);
+  CHECK(full({}, 2.5, {.device = kGpu}).item<double>() == 2.5);
+}
+
+TEST_CASE("pinned memory: copies are exact, and a block in use by a copy is not handed out" *
+          cuda_case()) {
+  const Tensor pinned = rand({1000}).pin_memory();
+  CHECK(pinned.is_pinned());
+  CHECK(pinned.pin_memory().is_same(pinned));
+  CHECK_FALSE(rand({3}).is_pinned());
+  CHECK(difference(pinned.to(kGpu).cpu(), pinned, 0) == "");
+  const Tensor made = zeros({8}, {.pinned = true});
+  CHECK(made.is_pinned());
+  CHECK_THROWS_AS(zeros({8}, {.device = kGpu, .pinned = true}), DeviceError);
+  // The copy is queued; the block is given back at once, and somebody else asks for one like it.
+  Tensor target = empty({1000}, {.device = kGpu});
+  Tensor source = full({1000}, 7).pin_memory();
+  copy_values_async(target, source);
+  source = Tensor();
+  const Tensor next = full({1000}, 1).pin_memory();
+  CHECK(target.sum().item<double>() == 7000);
+}
+
+TEST_CASE("streams: work on two waits only where an event says so" * cuda_case()) {
+  const OwnedStream side(kGpu);
+  const Tensor x = full({100}, 3, {.device = kGpu});
+  Event filled(kGpu);
+  filled.record(current_stream(kGpu));
+  Tensor doubled;
+  {
+    const StreamScope on(side);
+    CHECK(current_stream(kGpu) == side.get());
+    filled.block(side);
+    doubled = add(x, x);
+    record_stream(x, side);
+  }
+  CHECK_FALSE(current_stream(kGpu) == side.get());
+  Event done(kGpu);
+  done.record(side);
+  done.synchronize();
+  CHECK(done.done());
+  CHECK(difference(doubled.cpu(), full({100}, 6), 0) == "");
+}
+
+TEST_CASE("events: time passes between two of them" * cuda_case()) {
+  Event from(kGpu, {.timing = true}), to(kGpu, {.timing = true});
+  from.record(current_stream(kGpu));
+  const Tensor x = mul(rand({1000}, {.device = kGpu}), 2);
+  to.record(current_stream(kGpu));
+  to.synchronize();
+  CHECK(elapsed_ms(from, to) >= 0);
+}
+
+TEST_CASE("events: on the CPU they are reached at once and tell the time") {
+  Event from(kCPU, {.timing = true}), to(kCPU, {.timing = true});
+  from.record(current_stream(kCPU));
+  to.record(current_stream(kCPU));
+  CHECK(from.done());
+  from.synchronize();
+  from.block(current_stream(kCPU));
+  CHECK(elapsed_ms(from, to) >= 0);
+  const OwnedStream stream(kCPU);
+  synchronize(stream);
+}
+
+TEST_CASE("memory: counters follow the tensors, and empty_cache gives everything back" *
+          cuda_case()) {
+  cuda::synchronize();
+  cuda::empty_cache();
+  const size_t before = cuda::memory_allocated(), reserved = cuda::memory_reserved();
+  {
+    const Tensor x = zeros({1 << 20}, {.device = kGpu});
+    CHECK(cuda::memory_allocated() >= before + (size_t{4} << 20));
+    CHECK(cuda::memory_reserved() >= cuda::memory_allocated());
+  }
+  CHECK(cuda::memory_allocated() == before);
+  cuda::synchronize();
+  cuda::empty_cache();
+  CHECK(cuda::memory_reserved() <= reserved);
+  CHECK(cuda::memory_snapshot().find("segments") != std::string::npos);
+}
+
+TEST_CASE("memory: a limit is an OutOfMemoryError that names the numbers, and work goes on" *
+          cuda_case()) {
+  const Tensor small = ones({4}, {.device = kGpu});
+  cuda::set_memory_limit(cuda::memory_reserved() + (size_t{30} << 20));
+  CHECK_THROWS_WITH_AS(empty({int64_t{64} << 20}, {.dtype = kU8, .device = kGpu}),
+                       doctest::Contains("cuda:0: out of memory"), OutOfMemoryError);
+  cuda::set_memory_limit(0);
+  CHECK(empty({int64_t{64} << 20}, {.dtype = kU8, .device = kGpu}).numel() == int64_t{64} << 20);
+  CHECK(small.sum().item<double>() == 4);
+}
+
+TEST_CASE("device faults: an index out of range is thrown at the next wait, and work goes on" *
+          cuda_case()) {
+  const Tensor x = rand({5, 2}, {.device = kGpu});
+  const Tensor index = tensor({0, 7, 1}).to(kI64).to(kGpu);
+  const Tensor y = index_select(x, 0, index);
+  CHECK_THROWS_WITH_AS(cuda::synchronize(), doctest::Contains("index 7 at position 1"), IndexError);
+  cuda::synchronize();
+  CHECK(difference(index_select(x, 0, tensor({4}).to(kI64).to(kGpu)).cpu(), x.cpu().narrow(0, 4, 1), 0) == "");
+}
+
+TEST_CASE("counters: launches and waits are counted" * cuda_case()) {
+  const cuda::Counters before = cuda::counters();
+  const Tensor y = add(ones({8}, {.device = kGpu}), 1);
+  const cuda::Counters queued = cuda::counters();
+  CHECK(queued.launches > before.launches);
+  CHECK(queued.synchronizations == before.synchronizations);
+  CHECK(y.sum().item<double>() == 16);
+  CHECK(cuda::counters().synchronizations > queued.synchronizations);
+}
+
+TEST_CASE("devices: what is there is described, what is not is an error that says so" * cuda_case()) {
+  const cuda::DeviceInfo info = cuda::device_info(0);
+  CHECK(!info.name.empty());
+  CHECK(info.total_bytes >= info.free_bytes);
+  const int count = cuda::device_count();
+  CHECK_THROWS_WITH_AS(cuda::device_info(count), doctest::Contains("this machine has"), DeviceError);
+  const Device beyond(DeviceType::kCUDA, static_cast<int8_t>(count));
+  CHECK_THROWS_AS(zeros({2}, {.device = beyond}), DeviceError);
+}
+
+TEST_CASE("devices: without a GPU the questions have answers") {
+  if (cuda_is_available()) {
+    CHECK(cuda::unavailable_reason().empty());
+    return;
+  }
+  CHECK(!cuda::unavailable_reason().empty());
+  CHECK(cuda::memory_allocated() == 0);
+  cuda::synchronize();
+  cuda::empty_cache();
+  CHECK_THROWS_AS(zeros({2}).pin_memory(), NoCudaError);
+  CHECK_THROWS_AS(OwnedStream{}, NoCudaError);
+}
