@@ -339,6 +339,9 @@ def test_other_commands(folder):
     assert step["images_per_second"] > 0 and step["seconds_low"] <= step["seconds"] <= step["seconds_high"]
     for row in map(json.loads, expect(lathe("bench", "op", "add", "--json"), 0).stdout.splitlines()):
         assert row["op"] == "add" and row["images_per_second"] > 0
+    rows = [json.loads(line) for line in expect(lathe("bench", "kernels", "copy", "relu", "--json"), 0).stdout.splitlines()]
+    assert [row["kernel"] for row in rows] == ["copy", "relu"] and rows[0]["of_copy"] == 1 and rows[1]["of_copy"] > 0
+    expect_one_line(lathe("bench", "kernels", "relo"), 2, "relo: no such kernel benchmark; did you mean relu?")
     assert json.loads(expect(lathe("bench", "loader", "--json"), 0).stdout)["images_per_second"] > 0
 
 

@@ -17,7 +17,8 @@ namespace {
 const Device kGpu(DeviceType::kCUDA);
 }
 
-TEST_CASE("copy: values survive the way to a GPU and back, whatever dtypes and strides" * cuda_case()) {
+TEST_CASE("copy: values survive the way to a GPU and back, whatever dtypes and strides" *
+          cuda_case()) {
   const Tensor x = randn({3, 4, 5});
   for (const Layout& layout : layouts()) {
     const Tensor there = layout.apply(x).to(kGpu);
@@ -138,7 +139,8 @@ TEST_CASE("device faults: an index out of range is thrown at the next wait, and 
   const Tensor y = index_select(x, 0, index);
   CHECK_THROWS_WITH_AS(cuda::synchronize(), doctest::Contains("index 7 at position 1"), IndexError);
   cuda::synchronize();
-  CHECK(difference(index_select(x, 0, tensor({4}).to(kI64).to(kGpu)).cpu(), x.cpu().narrow(0, 4, 1), 0) == "");
+  CHECK(difference(index_select(x, 0, tensor({4}).to(kI64).to(kGpu)).cpu(), x.cpu().narrow(0, 4, 1),
+                   0) == "");
 }
 
 TEST_CASE("counters: launches and waits are counted" * cuda_case()) {
@@ -151,12 +153,14 @@ TEST_CASE("counters: launches and waits are counted" * cuda_case()) {
   CHECK(cuda::counters().synchronizations > queued.synchronizations);
 }
 
-TEST_CASE("devices: what is there is described, what is not is an error that says so" * cuda_case()) {
+TEST_CASE("devices: what is there is described, what is not is an error that says so" *
+          cuda_case()) {
   const cuda::DeviceInfo info = cuda::device_info(0);
   CHECK(!info.name.empty());
   CHECK(info.total_bytes >= info.free_bytes);
   const int count = cuda::device_count();
-  CHECK_THROWS_WITH_AS(cuda::device_info(count), doctest::Contains("this machine has"), DeviceError);
+  CHECK_THROWS_WITH_AS(cuda::device_info(count), doctest::Contains("this machine has"),
+                       DeviceError);
   const Device beyond(DeviceType::kCUDA, static_cast<int8_t>(count));
   CHECK_THROWS_AS(zeros({2}, {.device = beyond}), DeviceError);
 }

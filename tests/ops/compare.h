@@ -107,8 +107,8 @@ inline const GradientLayout kGradientLayouts[] = {
      [](const Tensor& y) { return y.ndim() == 0 ? y : y.sum({-1}, {.keepdim = true}); }},
 };
 
-/// Where there is a GPU, real or emulated: the op and its gradients in f32 there against the CPU, on
-/// the same inputs, dense and transposed.
+/// Where there is a GPU, real or emulated: the op and its gradients in f32 there against the CPU,
+/// on the same inputs, dense and transposed.
 inline void check_device(const GradientCase& c) {
   if (!cuda_is_available()) return;
   const Device gpu(DeviceType::kCUDA);
@@ -134,7 +134,8 @@ inline void check_device(const GradientCase& c) {
     got.backward(dy.to(gpu));
     for (size_t i = 0; i < host.size(); ++i) {
       if (!host[i].grad().defined()) continue;
-      const std::string wrong = difference(device[i].grad().cpu(), host[i].grad(), kDeviceTolerance);
+      const std::string wrong =
+          difference(device[i].grad().cpu(), host[i].grad(), kDeviceTolerance);
       CHECK_MESSAGE(wrong.empty(), c.op, " on a GPU (", layout.name, "), gradient of input ", i,
                     ": ", wrong);
     }

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "lathe/core/cuda.h"
+
 namespace lathe::cli {
 namespace {
 
@@ -16,13 +18,16 @@ double since(Clock::time_point begin) {
 }
 
 // Calls f until the time is over, at least once.   → seconds per call
-double window(FunctionRef<void()> f, double seconds, int64_t& calls) {
+double window(FunctionRef<void()> f, double seconds, Device device, int64_t& calls) {
   const auto begin = Clock::now();
   int64_t n = 0;
   do {
     f();
     ++n;
+    // A GPU is a queue: now and then it is waited for, so that the queue does not grow for ever.
+    if (n % 32 == 0) cuda::synchronize(device);
   } while (since(begin) < seconds);
+  cuda::synchronize(device);
   calls += n;
   return since(begin) / static_cast<double>(n);
 }
@@ -31,10 +36,10 @@ double window(FunctionRef<void()> f, double seconds, int64_t& calls) {
 
 Timing measure(FunctionRef<void()> f, const TimingOptions& options) {
   Timing timing;
-  window(f, options.warm_up_seconds, timing.calls);
+  window(f, options.warm_up_seconds, options.device, timing.calls);
   std::vector<double> seconds;
   for (int64_t i = 0; i < options.windows; ++i)
-    seconds.push_back(window(f, options.window_seconds, timing.calls));
+    seconds.push_back(window(f, options.window_seconds, options.device, timing.calls));
   std::sort(seconds.begin(), seconds.end());
   const size_t n = seconds.size();
   timing.median = seconds[n / 2];

@@ -1,8 +1,9 @@
-// Timing: what the three bench commands share.
+// Timing: what the bench commands share.
 #pragma once
 
 #include <cstdint>
 
+#include "lathe/core/device.h"
 #include "lathe/core/function_ref.h"
 #include "lathe/tools/cli/row.h"
 
@@ -18,6 +19,7 @@ struct TimingOptions {
   double warm_up_seconds = 0.5;
   double window_seconds = 0.2;  // a window is as many calls as fit, at least one
   int64_t windows = 11;
+  Device device = kCPU;  // a window ends when this device has done its work
 };
 
 /// Calls f for a while, then in windows.

@@ -89,10 +89,11 @@ void report(const Output& out, const OpCase& c, const char* pass, const Timing& 
 }
 
 void time_case(const Output& out, const OpCase& c) {
-  constexpr TimingOptions kShort{.warm_up_seconds = 0.1, .window_seconds = 0.05};
+  const TimingOptions options{
+      .warm_up_seconds = 0.1, .window_seconds = 0.05, .device = c.inputs[0].device()};
   {
     const NoGrad no_grad;
-    report(out, c, "forward", measure([&] { c.f(c.inputs); }, kShort));
+    report(out, c, "forward", measure([&] { c.f(c.inputs); }, options));
   }
   for (const Tensor& t : c.inputs) t.requires_grad_();
   Tensor dy;
@@ -102,7 +103,7 @@ void time_case(const Output& out, const OpCase& c) {
     y.backward(dy);
     for (const Tensor& t : c.inputs) t.set_grad({});
   };
-  report(out, c, "forward+backward", measure(both, kShort));
+  report(out, c, "forward+backward", measure(both, options));
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ ExitCode run_data_verify(const Invocation&);
 ExitCode run_gradcheck(const Invocation&);
 ExitCode run_bench_step(const Invocation&);
 ExitCode run_bench_op(const Invocation&);
+ExitCode run_bench_kernels(const Invocation&);
 ExitCode run_bench_loader(const Invocation&);
 
 std::span<const Command> commands();

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Everything that only a machine with a GPU can show, in one run: builds with CUDA, runs all tests, the kernel tests under
+# compute-sanitizer, and the kernel benchmark. The machine needs CUDA, CMake, ninja and Python; headers that it cannot
+# install travel in .deps/ (tools/carry_deps.sh).
+#     tools/gpu_check.sh [FOLDER for reports; default: build/gpu-check]
+# Writes report.md and report.json there; ends with the line "N passed, N failed, N skipped".
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+out=$(realpath -m "${1:-$root/build/gpu-check}")
+build=$root/build/gpu
+mkdir -p "$out"
+cd "$root" || exit 1
+
+steps=()  # "name|seconds|status"
+failed=0
+# step <name> <command...>: output goes to <name>.log.
+step() {
+  local name=$1 start=$SECONDS status=0
+  shift
+  echo "=== $name: $*"
+  "$@" >"$out/$name.log" 2>&1 || status=$?
+  steps+=("$name|$((SECONDS - start))|$status")
+  if [ "$status" -ne 0 ]; then
+    failed=$((failed + 1))
+    tail -n 40 "$out/$name.log"
+  fi
+  return "$status"
+}
+
+step configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLATHE_CUDA=ON -DLATHE_WERROR=ON &&
+  step build cmake --build "$build" --parallel "$(nproc)" &&
+  {
+    step info "$build/bin/lathe" info
+    step tests ctest --test-dir "$build" --output-on-failure --timeout 900 \
+      --output-junit "$build/test-results.xml" 
+    sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+    if [ -n "$sanitizer" ]; then
+      for tool in memcheck racecheck initcheck synccheck; do
+        step "sanitizer-$tool" env LATHE_NO_CACHE=1 timeout 300 "$sanitizer" --tool "$tool" --error-exitcode 9 \
+          "$build/tests/cuda/test_cuda"
+      done
+    else
+      echo "compute-sanitizer is not here: its four checks are skipped" | tee "$out/sanitizer.log"
+    fi
+    step bench-kernels "$build/bin/lathe" bench kernels --device cuda --json
+  }
+
+python3 tools/gpu_report.py --out "$out" --build "$build" "${steps[@]}"
+if [ -f "$build/test-results.xml" ]; then
+  python3 tools/sum_tests.py --failed "$((failed > 0 ? failed : 0))" "$build/test-results.xml"
+else
+  python3 tools/sum_tests.py --failed 1
+fi
