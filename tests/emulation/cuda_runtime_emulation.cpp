@@ -502,9 +502,17 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
       {.run = {}, .record = {}, .wait = waited_for, .number = waited_for->recorded});
   return cudaSuccess;
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id) {
   const Call call;
-  *status = cudaStreamCaptureStatusNone;
+  *status = cudaStreamCaptureStatusNone;  // nothing captures here yet
+  *id = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  const Call call;
+  thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+  std::swap(*mode, current);
   return cudaSuccess;
 }
 
