@@ -57,10 +57,7 @@ function(lathe_kernels_for_host)
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
 endfunction()
 
-# What the emulated GPU is made of, beside the kernels.
-set(LATHE_EMULATION_SOURCES
-  "${PROJECT_SOURCE_DIR}/tests/emulation/cuda_emulation.cpp"
-  "${PROJECT_SOURCE_DIR}/tests/emulation/cuda_runtime_emulation.cpp")
+include("${PROJECT_SOURCE_DIR}/tests/emulation/sources.cmake")
 
 # lathe_add_kernels(target kernel.cu...): compiles our kernels into the library, and links what they need. Contraction
 # of a*b+c is off as on the host.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that no source file lies about unlisted: the CMakeLists.txt nearest to it must name it, or a script beside it.
+"""Checks that no source file lies about unlisted: the CMakeLists.txt nearest to it (or a .cmake file there) must name
+it, or a script beside it.
 
     check_lists.py SOURCE_ROOT
 
@@ -25,7 +26,8 @@ def listed(path, root):
     folder = path.parent
     while not (folder / "CMakeLists.txt").exists() and folder != root:
         folder = folder.parent
-    text = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
+    text = "".join(script.read_text(encoding="utf-8")
+                   for script in [folder / "CMakeLists.txt", *sorted(folder.glob("*.cmake"))])
     words = re.sub(r"#.*", "", text).split()
     # A file of a deeper folder is listed with its path, "../main.cpp" or "kernels/relu.cpp".
     words = {word.strip('"()').split("/")[-1] for word in words}
