@@ -119,6 +119,13 @@ Tensor empty_like(const Tensor& like, DType dtype) {
 }
 Tensor empty_like(const Tensor& like) { return empty_like(like, like.dtype()); }
 
+Tensor Tensor::pin_memory() const {
+  if (is_pinned()) return *this;
+  Tensor copy = empty(shape(), {.dtype = dtype(), .pinned = true});
+  copy_values(copy, *this);
+  return copy;
+}
+
 Tensor alias(const Tensor& t, const Shape& shape, const Strides& strides, int64_t offset) {
   Tensor view(IntrusivePtr(new TensorImpl(t.impl().storage, offset, shape, strides, t.dtype())));
   view.impl().inference = t.impl().inference;

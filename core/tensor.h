@@ -102,6 +102,8 @@ class LATHE_API Tensor {
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
   /// In host memory that GPUs read and write by themselves.
   bool is_pinned() const { return impl().storage->pinned(); }
+  /// The values in such memory: this, or a copy without history.   throws: NoCudaError.
+  Tensor pin_memory() const;
   bool shares_storage(const Tensor& other) const { return impl().storage == other.impl().storage; }
 
   // --- its values
@@ -136,7 +138,6 @@ class LATHE_API Tensor {
   Tensor to(Device device) const;
   Tensor cpu() const { return to(kCPU); }
   Tensor cuda() const { return to(Device(DeviceType::kCUDA)); }
-  Tensor pin_memory() const;  // a copy in pinned host memory
   Tensor contiguous(MemoryFormat format = kContiguous) const;
   Tensor clone() const;
 

@@ -30,16 +30,6 @@ Tensor to_device(const Tensor& x, Device device) {
   return y;
 }
 
-Tensor pin_memory(const Tensor& x) {
-  if (x.device().is_cpu() && x.is_pinned()) return x;
-  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .pinned = true});
-  copy_values(y, x);
-  record("pin_memory", y, {x}, [from = x.device()](const Tensor& dy, const Needs&) {
-    return Tensors{to_device(dy, from)};
-  });
-  return y;
-}
-
 static Tensor copy_as(const char* op, const Tensor& x, const Tensor& out) {
   copy_values(out, x);
   record(op, out, {x}, [](const Tensor& dy, const Needs&) { return Tensors{dy}; });

@@ -14,10 +14,6 @@ LATHE_API Tensor cast(const Tensor& x, DType dtype);
 /// grad: x (twice).   throws: NoCudaError.   Also x.to(device), x.cpu(), x.cuda().
 LATHE_API Tensor to_device(const Tensor& x, Device device);
 
-/// x's values in pinned host memory, which a GPU copies from by itself; x if it is there already.
-/// grad: x (twice).   throws: NoCudaError.   Also x.pin_memory().
-LATHE_API Tensor pin_memory(const Tensor& x);
-
 /// x in dense memory of the given order; x itself if it is so already (a view of x where one
 /// channel or one pixel fits both orders: its strides are those of `format`, so that later ops keep
 /// it). grad: x (twice).   throws: ShapeError for kChannelsLast unless 4-d.   Also

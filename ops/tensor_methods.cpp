@@ -14,7 +14,6 @@ namespace lathe {
 // clang-format off
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 Tensor Tensor::to(Device device) const { return to_device(*this, device); }
-Tensor Tensor::pin_memory() const { return lathe::pin_memory(*this); }
 Tensor Tensor::contiguous(MemoryFormat format) const { return lathe::contiguous(*this, format); }
 Tensor Tensor::clone() const { return lathe::clone(*this); }
 
