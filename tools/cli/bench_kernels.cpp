@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/thread_pool.h"
