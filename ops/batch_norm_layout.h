@@ -172,9 +172,4 @@ struct OwnParams {
   }
 };
 
-/// Kernels that join `chunks` partials per channel: threads per channel.
-inline unsigned join_rows(int64_t chunks) {
-  return std::clamp(power_above(ceil_div(chunks, 8)), kWarpSize / 4, kReduceBlock);
-}
-
 }  // namespace lathe::cuda

@@ -125,8 +125,8 @@ __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
   }
 }
 
-// The second stage: joins parts[chunk][result] over the chunks, columns of a block as above. At
-// most about a thousand blocks' partials: a few microseconds, whatever the bandwidth.
+// The second stage: joins parts[chunk][result] over the chunks, columns of a block as above, so few
+// per block that a thread joins about 8 partials: a few microseconds, whatever the bandwidth.
 template <class Math, class Target>
 __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
     join_parts_kernel(Target target, const typename Math::Partial* __restrict__ parts,
@@ -190,7 +190,7 @@ void launch_reduction(const Target& target, Source x, const ReduceNests& nests, 
       launch_part<Math>(target, to, x, plan, stream);
       to += plan.chunks * outputs;
     }
-    const unsigned width = std::min(power_above(outputs), 32u);
+    const unsigned width = kReduceBlock / join_rows(chunks);
     const dim3 grid(static_cast<unsigned>(ceil_div(outputs, width)));
     launch(join_parts_kernel<Math, Target>, grid, dim3(kReduceBlock), 0, stream, target, parts,
            plans[0].kept, outputs, chunks, width);

@@ -89,6 +89,11 @@ inline unsigned power_above(int64_t n) {
 /// shuffles.
 inline unsigned lanes_for(int64_t n) { return power_above(std::clamp<int64_t>(n / 4, 1, 32)); }
 
+/// Threads of a block that share the joining of one result's `chunks` partials.
+inline unsigned join_rows(int64_t chunks) {
+  return std::clamp(power_above(ceil_div(chunks, 8)), 8u, kReduceBlock);
+}
+
 /// The smallest step of x; the largest number if x does not move.
 inline int64_t density(const LoopNest& nest) {
   int64_t least = INT64_MAX;

@@ -13,8 +13,8 @@ namespace lathe {
 struct RowNormShape {
   int64_t samples, groups, channels, inner;
 
-  int64_t rows() const { return samples * groups; }
-  int64_t row_size() const { return channels * inner; }
+  LATHE_HD int64_t rows() const { return samples * groups; }
+  LATHE_HD int64_t row_size() const { return channels * inner; }
 };
 
 /// y = (x - mean) / sqrt(var + eps) * weight + bias, var biased.

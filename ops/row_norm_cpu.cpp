@@ -10,6 +10,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/reduce_fold.h"
 #include "lathe/ops/row_norm.h"
+#include "lathe/ops/row_norm_math.h"
 
 namespace lathe {
 
@@ -37,13 +38,16 @@ template <class A>
 LATHE_CLONES void normalise(A* y, const A* x, A mean, A rstd, const A* w, const A* b,
                             int64_t channels, int64_t inner) {
   if (inner == 1 && w != nullptr && b != nullptr) {
-    for (int64_t c = 0; c < channels; ++c) y[c] = (x[c] - mean) * rstd * w[c] + b[c];
+    for (int64_t c = 0; c < channels; ++c) {
+      y[c] = math::row_norm_affine(math::row_norm_hat(x[c], mean, rstd), w[c], b[c]);
+    }
     return;
   }
   for (int64_t c = 0; c < channels; ++c) {
     const A scale = w == nullptr ? A(1) : w[c], shift = b == nullptr ? A(0) : b[c];
-    for (int64_t i = c * inner; i < (c + 1) * inner; ++i)
-      y[i] = (x[i] - mean) * rstd * scale + shift;
+    for (int64_t i = c * inner; i < (c + 1) * inner; ++i) {
+      y[i] = math::row_norm_affine(math::row_norm_hat(x[i], mean, rstd), scale, shift);
+    }
   }
 }
 
@@ -52,7 +56,7 @@ template <class A>
 LATHE_CLONES void prepare(A* __restrict__ xhat, A* __restrict__ g, const A* __restrict__ x,
                           const A* __restrict__ dy, A mean, A rstd, const A* __restrict__ w,
                           int64_t channels, int64_t inner) {
-  for (int64_t i = 0; i < channels * inner; ++i) xhat[i] = (x[i] - mean) * rstd;
+  for (int64_t i = 0; i < channels * inner; ++i) xhat[i] = math::row_norm_hat(x[i], mean, rstd);
   if (w == nullptr) {
     std::copy(dy, dy + channels * inner, g);
   } else if (inner == 1) {
@@ -74,7 +78,9 @@ LATHE_CLONES void multiply(A* __restrict__ out, const A* __restrict__ a, const A
 template <class A>
 LATHE_CLONES void combine(A* __restrict__ dx, const A* __restrict__ g, const A* __restrict__ xhat,
                           A rstd, A mean_g, A mean_gx, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) dx[i] = rstd * (g[i] - mean_g - xhat[i] * mean_gx);
+  for (int64_t i = 0; i < n; ++i) {
+    dx[i] = math::row_norm_grad(g[i], xhat[i], rstd, mean_g, mean_gx);
+  }
 }
 
 /// total[c] += the sum of channel c's numbers.

@@ -1,0 +1,218 @@
+// CUDA kernels of layer_norm and group_norm; see row_norm.h. Arithmetic: row_norm_math.h, and the
+// moments of reduce_device.h.
+#include "lathe/core/strided_index.h"
+#include "lathe/core/visit.h"
+#include "lathe/ops/line_kernels.h"
+#include "lathe/ops/reduce_device.h"
+#include "lathe/ops/row_norm.h"
+#include "lathe/ops/row_norm_math.h"
+
+namespace lathe::cuda {
+
+namespace {
+
+/// Which channel a number of a row belongs to.
+class ChannelOf {
+ public:
+  explicit ChannelOf(const RowNormShape& s)
+      : groups_(s.groups), channels_(s.channels), inner_(s.inner) {
+    fits_32_bits_ = s.row_size() < INT32_MAX;
+    if (fits_32_bits_ && inner_ > 0) divider_ = Divider<uint32_t>(inner_);
+  }
+  /// Of number 0 of the row.
+  __device__ int64_t first(int64_t row) const { return row % groups_ * channels_; }
+  /// Of number i, counted from there.
+  __device__ int64_t operator()(int64_t i) const {
+    if (inner_ == 1) return i;
+    return fits_32_bits_ ? int64_t{divider_.quotient(static_cast<uint32_t>(i))} : i / inner_;
+  }
+
+ private:
+  int64_t groups_, channels_, inner_;
+  bool fits_32_bits_;
+  Divider<uint32_t> divider_;
+};
+
+/// Inputs; weight and bias may be null: 1 and 0.
+template <class T>
+struct Row {
+  using A = ComputeType<T>;
+  const T* x;
+  const T* dy;  // null in the forward pass
+  const A *weight, *bias;
+};
+
+// One row per line of threads (Lines): moments by one pass over the row, a second one to y, which
+// finds the row in the cache. Memory bound: 2 * sizeof(T) bytes per element; meant to reach 80 % of
+// the copy bandwidth where there are some hundred rows to share out, and rows fit the cache.
+template <class T, class A = ComputeType<T>>
+__global__ void __launch_bounds__(kReduceBlock, 2)
+    forward_kernel(T* y, A* means, A* rstds, Row<T> in, ChannelOf channel, A eps, Lines lines) {
+  const LineThread thread(lines);
+  // The moments are those of x minus the row's first number.
+  const auto moments = thread.template reduce<MomentsMath<A>>(in.x);
+  if (!thread.active()) return;
+  const A mean = moments.mean + static_cast<A>(in.x[thread.at(0)]);
+  const A rstd = A(1) / std::sqrt(moments.variance(A(0)) + eps);
+  const int64_t row = thread.line(), first = channel.first(row);
+  if (thread.leads()) {
+    means[row] = mean;
+    rstds[row] = rstd;
+  }
+  thread.each([&](int64_t i, int64_t at) {
+    const int64_t c = first + channel(i);
+    const A weight = in.weight == nullptr ? A(1) : in.weight[c];
+    const A bias = in.bias == nullptr ? A(0) : in.bias[c];
+    const A xhat = math::row_norm_hat(static_cast<A>(in.x[at]), mean, rstd);
+    y[at] = static_cast<T>(math::row_norm_affine(xhat, weight, bias));
+  });
+}
+
+template <class A>
+struct Pair {
+  A g, gx;
+};
+
+/// Sums of pairs.
+template <class A>
+struct PairMath {
+  using Value = Pair<A>;
+  using Partial = Pair<A>;
+  static constexpr Value kFiller = {A(0), A(0)};
+  static constexpr bool kCentred = false;
+  __device__ static Value value(const Pair<A>& v) { return v; }
+  __device__ static Partial start() { return {A(0), A(0)}; }
+  __device__ static Partial fold(const Value (&v)[kFold], int, int64_t, int64_t) {
+    A g[kFold], gx[kFold];
+    for (int i = 0; i < kFold; ++i) {
+      g[i] = v[i].g;
+      gx[i] = v[i].gx;
+    }
+    return {fold_pairs<reduce_math::Sum<A>>(g), fold_pairs<reduce_math::Sum<A>>(gx)};
+  }
+  __device__ static Partial combine(const Partial& a, const Partial& b) {
+    return {a.g + b.g, a.gx + b.gx};
+  }
+};
+
+/// g and g * xhat of number i of a row.
+template <class T>
+struct RowGradient {
+  using A = ComputeType<T>;
+  const T *x, *dy;  // of the row
+  const A* weight;  // of its first channel
+  ChannelOf channel;
+  A mean, rstd;
+
+  __device__ A xhat(int64_t i) const {
+    return math::row_norm_hat(static_cast<A>(x[i]), mean, rstd);
+  }
+  __device__ A g(int64_t i) const {
+    const A d = static_cast<A>(dy[i]);
+    return weight == nullptr ? d : d * weight[channel(i)];
+  }
+  __device__ Pair<A> operator[](int64_t i) const {
+    const A own = g(i);
+    return {own, own * xhat(i)};
+  }
+};
+
+// dx of one row per line of threads: two sums by one pass over the row, a second one to dx. Memory
+// bound: 3 * sizeof(T) bytes per element; meant to reach 80 % of the copy bandwidth, as above.
+template <class T, class A = ComputeType<T>>
+__global__ void __launch_bounds__(kReduceBlock, 2)
+    input_kernel(T* dx, Row<T> in, const A* means, const A* rstds, ChannelOf channel, Lines lines) {
+  const LineThread thread(lines);
+  const int64_t row = thread.active() ? thread.line() : 0, start = row * lines.n;
+  const A* weight = in.weight == nullptr ? nullptr : in.weight + channel.first(row);
+  const RowGradient<T> own{in.x + start, in.dy + start, weight, channel, means[row], rstds[row]};
+  const Pair<A> sums = thread.template reduce_along<PairMath<A>>(own);
+  const A n = static_cast<A>(lines.n), mean_g = sums.g / n, mean_gx = sums.gx / n;
+  thread.each([&](int64_t i, int64_t at) {
+    dx[at] = static_cast<T>(math::row_norm_grad(own.g(i), own.xhat(i), own.rstd, mean_g, mean_gx));
+  });
+}
+
+// dweight and dbias of kRowNormPart rows: `lanes` threads for each part and channel, which add up
+// that channel's numbers in the part's rows; the parts are added by whoever reads them.
+// Neighbouring threads read neighbouring channels or, where inner > 1, neighbouring numbers of one.
+// Memory bound: 2 * sizeof(T) bytes per element, which input_kernel has just read: the cache has
+// some of them.
+template <class T, class A = ComputeType<T>>
+__global__ void __launch_bounds__(kReduceBlock)
+    params_kernel(A* dweight, A* dbias, Row<T> in, const A* means, const A* rstds, RowNormShape s,
+                  int64_t items, unsigned lanes) {
+  const int64_t item = (blockIdx.x * int64_t(kReduceBlock) + threadIdx.x) / lanes;
+  const int64_t columns = s.groups * s.channels;
+  Pair<A> sum = {A(0), A(0)};
+  if (item < items) {
+    const int64_t begin = item / columns * kRowNormPart, column = item % columns;
+    const int64_t group = column / s.channels, c = column % s.channels;
+    const int64_t limit = begin + kRowNormPart;
+    const int64_t end = limit < s.rows() ? limit : s.rows();
+    // The first row of the part that belongs to the group.
+    int64_t row = begin + (group - begin % s.groups + s.groups) % s.groups;
+    for (; row < end; row += s.groups) {
+      const int64_t start = row * s.row_size() + c * s.inner;
+      for (int64_t i = threadIdx.x % lanes; i < s.inner; i += lanes) {
+        const A d = static_cast<A>(in.dy[start + i]);
+        sum.g += d;
+        sum.gx += d * math::row_norm_hat(static_cast<A>(in.x[start + i]), means[row], rstds[row]);
+      }
+    }
+  }
+  sum = warp_reduce(sum, Combine<PairMath<A>>{}, lanes);
+  if (item >= items || threadIdx.x % lanes != 0) return;
+  if (dweight != nullptr) dweight[item] = sum.gx;
+  if (dbias != nullptr) dbias[item] = sum.g;
+}
+
+template <class S>
+S* data_or_null(const Tensor& t) {
+  return t.defined() ? t.data<S>() : nullptr;
+}
+
+}  // namespace
+
+void row_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& rstd, const Tensor& x,
+                      const Tensor& weight, const Tensor& bias, const RowNormShape& shape,
+                      double eps) {
+  if (x.numel() == 0) return;
+  visit_float(x.dtype(), "row_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = ComputeType<T>;
+    const Lines lines(shape.rows(), shape.row_size(), 1);
+    const Row<T> in{x.data<T>(), nullptr, data_or_null<A>(weight), data_or_null<A>(bias)};
+    launch(forward_kernel<T>, lines.grid(), dim3(kReduceBlock), 0, current_stream(x.device()),
+           y.data<T>(), mean.data<A>(), rstd.data<A>(), in, ChannelOf(shape), static_cast<A>(eps),
+           lines);
+    LATHE_CUDA_CHECK(cudaGetLastError());
+  });
+}
+
+void row_norm_backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
+                       const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                       const Tensor& weight, const RowNormShape& shape) {
+  visit_float(x.dtype(), "row_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = ComputeType<T>;
+    const Stream stream = current_stream(x.device());
+    const Row<T> in{x.data<T>(), dy.data<T>(), data_or_null<A>(weight), nullptr};
+    if (x.numel() > 0) {
+      const Lines lines(shape.rows(), shape.row_size(), 1);
+      launch(input_kernel<T>, lines.grid(), dim3(kReduceBlock), 0, stream, dx.data<T>(), in,
+             mean.data<A>(), rstd.data<A>(), ChannelOf(shape), lines);
+      LATHE_CUDA_CHECK(cudaGetLastError());
+    }
+    const int64_t items = dweight.defined() ? dweight.numel() : dbias.defined() ? dbias.numel() : 0;
+    if (items == 0) return;
+    const unsigned lanes = lanes_for(shape.inner);
+    const int64_t blocks = ceil_div(items, kReduceBlock / lanes);
+    launch(params_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kReduceBlock), 0, stream,
+           data_or_null<A>(dweight), data_or_null<A>(dbias), in, mean.data<A>(), rstd.data<A>(),
+           shape, items, lanes);
+    LATHE_CUDA_CHECK(cudaGetLastError());
+  });
+}
+
+}  // namespace lathe::cuda
