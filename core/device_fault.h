@@ -36,5 +36,8 @@ namespace cuda {
 /// The record that kernels on `device` get. Never waits.
 DeviceFault* device_fault(Device device);
 
+/// What kernels queued on `device`'s current stream noted, and clears it. Waits for them.
+DeviceFault take_fault(Device device);
+
 }  // namespace cuda
 }  // namespace lathe

@@ -36,19 +36,24 @@ DeviceFault* device_fault(Device device) {
   return slot.record;
 }
 
-void check_fault(Device device) {
-  Slot& slot = g_slots[device.index];
-  if (!slot.used.exchange(false, std::memory_order_relaxed)) return;
+DeviceFault take_fault(Device device) {
+  const DeviceScope on(device);
   const cudaStream_t stream = static_cast<cudaStream_t>(current_stream(device).native);
+  DeviceFault* const record = device_fault(device);
   DeviceFault fault;
-  LATHE_CUDA_CHECK(
-      cudaMemcpyAsync(&fault, slot.record, sizeof fault, cudaMemcpyDeviceToHost, stream));
+  LATHE_CUDA_CHECK(cudaMemcpyAsync(&fault, record, sizeof fault, cudaMemcpyDeviceToHost, stream));
   LATHE_CUDA_CHECK(cudaStreamSynchronize(stream));
-  if (fault.raised == 0) return;
-  LATHE_CUDA_CHECK(cudaMemsetAsync(slot.record, 0, sizeof fault, stream));
-  LATHE_FAIL(IndexError, fault.op, ": index ", fault.value, " at position ", fault.position,
-             " is outside [0, ", fault.limit, ") (noted by a kernel on ", device,
-             " since the last wait)");
+  if (fault.raised != 0) LATHE_CUDA_CHECK(cudaMemsetAsync(record, 0, sizeof fault, stream));
+  g_slots[device.index].used.store(false, std::memory_order_relaxed);
+  return fault;
+}
+
+void check_fault(Device device) {
+  if (!g_slots[device.index].used.load(std::memory_order_relaxed)) return;
+  const DeviceFault fault = take_fault(device);
+  LATHE_CHECK(IndexError, fault.raised == 0, fault.op, ": index ", fault.value, " at position ",
+              fault.position, " is outside [0, ", fault.limit, ") (noted by a kernel on ", device,
+              " since the last wait)");
 }
 
 }  // namespace lathe::cuda

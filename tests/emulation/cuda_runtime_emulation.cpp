@@ -47,6 +47,7 @@ struct StreamState {
 namespace {
 
 constexpr size_t kAlignBytes = 512;
+constexpr size_t kFilledBytes = size_t{4} << 20;  // a block may be larger than the machine's memory
 constexpr int kMaxDevices = 16;
 
 size_t number_from_environment(const char* name, size_t otherwise) {
@@ -81,7 +82,7 @@ class Arena {
     char* block = start_ + begin;
     unpoison(block, bytes);
     open();
-    std::memset(block, 0xA5, bytes);
+    std::memset(block, 0xA5, std::min(bytes, kFilledBytes));
     close();
     return block;
   }
@@ -141,7 +142,7 @@ class Arena {
 struct Machine {
   Machine() {
     const size_t devices = number_from_environment("LATHE_EMULATED_DEVICES", 1);
-    const size_t bytes = number_from_environment("LATHE_EMULATED_MEMORY", size_t{1} << 30);
+    const size_t bytes = number_from_environment("LATHE_EMULATED_MEMORY", size_t{16} << 30);
     for (size_t i = 0; i < devices && i < kMaxDevices; ++i) {
       arenas.push_back(std::make_unique<Arena>(bytes));
       default_streams.push_back(std::make_unique<StreamState>());
