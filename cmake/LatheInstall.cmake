@@ -12,7 +12,7 @@ install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_I
         # for our own kernels, emulated or not
         PATTERN core/launch.h EXCLUDE PATTERN core/device_fault.h EXCLUDE PATTERN core/packet.h EXCLUDE
         PATTERN core/pointwise.h EXCLUDE PATTERN core/strided_index.h EXCLUDE
-        PATTERN ops/block_reduce.h EXCLUDE PATTERN ops/plane_index.h EXCLUDE PATTERN ops/reduce_plan.h EXCLUDE
+        PATTERN ops/block_reduce.h EXCLUDE PATTERN ops/gemm_tile.h EXCLUDE PATTERN ops/conv2d_operands.h EXCLUDE PATTERN ops/plane_index.h EXCLUDE PATTERN ops/reduce_plan.h EXCLUDE
         PATTERN ops/reduce_kernels.h EXCLUDE PATTERN ops/reduce_device.h EXCLUDE
         PATTERN ops/line_kernels.h EXCLUDE
         PATTERN ops/class_targets_device.h EXCLUDE
