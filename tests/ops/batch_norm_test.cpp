@@ -180,12 +180,15 @@ TEST_CASE("batch_norm: gradients agree with finite differences, twice") {
   check_gradients({"batch_norm_relu", relu, {f64({2, 3, 2, 2}), w, b}});
   check_gradients({"batch_norm_add_relu", add_relu, {f64({2, 3, 2, 2}), w, b, f64({2, 3, 2, 2})}});
   check_gradients({"batch_norm eval",
-                   [&](const Tensors& in) { return batch_norm(in[0], in[1], in[2], mean, var); },
+                   [&](const Tensors& in) {
+                     return batch_norm(in[0], in[1], in[2], beside(in, mean), beside(in, var));
+                   },
                    {f64({2, 3, 2}), w, b}});
-  check_gradients(
-      {"batch_norm_relu eval",
-       [&](const Tensors& in) { return batch_norm_relu(in[0], in[1], in[2], mean, var); },
-       {f64({2, 3, 2}), w, b}});
+  check_gradients({"batch_norm_relu eval",
+                   [&](const Tensors& in) {
+                     return batch_norm_relu(in[0], in[1], in[2], beside(in, mean), beside(in, var));
+                   },
+                   {f64({2, 3, 2}), w, b}});
   check_gradients({"batch_norm without parameters",
                    [&](const Tensors& in) { return batch_norm(in[0], {}, {}, {}, {}, train); },
                    {f64({2, 3, 2})}});

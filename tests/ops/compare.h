@@ -94,6 +94,12 @@ struct GradientCase {
   bool twice = true;
 };
 
+/// A constant of a case as its inputs are: on their device and, if it is floating, of their dtype.
+inline Tensor beside(const Tensors& in, const Tensor& constant) {
+  const Tensor there = constant.to(in[0].device());
+  return is_floating(there.dtype()) ? there.to(in[0].dtype()) : there;
+}
+
 /// What an op's result is put through before it is squared, so that its gradient arrives dense,
 /// transposed or overlapping.
 struct GradientLayout {
@@ -129,7 +135,7 @@ inline void check_device(const GradientCase& c) {
     const std::string text = difference(got.cpu(), want, kDeviceTolerance);
     CHECK_MESSAGE(text.empty(), c.op, " on a GPU (", layout.name, "): ", text);
     if (!want.requires_grad()) continue;
-    const Tensor dy = randn(want.shape());
+    const Tensor dy = randn(want.shape(), {.dtype = want.dtype()});
     want.backward(dy);
     got.backward(dy.to(gpu));
     for (size_t i = 0; i < host.size(); ++i) {

@@ -112,10 +112,12 @@ TEST_CASE("cross_entropy: gradients agree with finite differences") {
                         Case{{2, 4, 3}, true, 0.2, true}, Case{{5, 4}, false, 1.0}}) {
     const Tensor target = targets_of(c), weight = weight_of(c);
     for (const Reduction reduction : {Reduction::kNone, Reduction::kSum, Reduction::kMean}) {
-      check_gradients(
-          {"cross_entropy",
-           [&](const Tensors& in) { return loss_of(c, in[0], target, weight, reduction); },
-           {f64(c.x)}});
+      check_gradients({"cross_entropy",
+                       [&](const Tensors& in) {
+                         return loss_of(c, in[0], beside(in, target),
+                                        weight.defined() ? beside(in, weight) : weight, reduction);
+                       },
+                       {f64(c.x)}});
     }
   }
 }

@@ -121,7 +121,7 @@ const GradientCase kInPlace[] = {
        y.mul_(x[1]);
        return v * v; }, {f64({3, 4}), f64({4})}},
     {"two views of constants written", [](In x) {
-       const Tensor room = zeros({3, 8}, {.dtype = kF64});
+       const Tensor room = zeros({3, 8}, {.dtype = x[0].dtype(), .device = x[0].device()});
        room.narrow(1, 0, 4).copy_(x[0]);
        room.narrow(1, 4, 4).add_(square(x[0]));
        return room; }, {kMatrix}},

@@ -153,16 +153,19 @@ TEST_CASE("indexing: gradients agree with finite differences, twice; repeated in
   const Tensor places =
       tensor({{int64_t{0}, int64_t{2}, int64_t{0}}, {int64_t{1}, int64_t{2}, int64_t{1}}});
   check_gradients({"index_select",
-                   [index](const Tensors& in) { return index_select(in[0], 1, index); },
+                   [index](const Tensors& in) { return index_select(in[0], 1, beside(in, index)); },
                    {f64({2, 3, 2})}});
-  check_gradients({"index_add",
-                   [index](const Tensors& in) { return index_add(in[0], 0, index, in[1], 0.5); },
-                   {f64({4, 2}), f64({3, 2})}});
   check_gradients(
-      {"gather", [places](const Tensors& in) { return gather(in[0], 0, places); }, {f64({3, 3})}});
-  check_gradients({"scatter_add",
-                   [places](const Tensors& in) { return scatter_add(in[0], 1, places, in[1]); },
-                   {f64({2, 4}), f64({3, 4})}});
+      {"index_add",
+       [index](const Tensors& in) { return index_add(in[0], 0, beside(in, index), in[1], 0.5); },
+       {f64({4, 2}), f64({3, 2})}});
+  check_gradients({"gather",
+                   [places](const Tensors& in) { return gather(in[0], 0, beside(in, places)); },
+                   {f64({3, 3})}});
+  check_gradients(
+      {"scatter_add",
+       [places](const Tensors& in) { return scatter_add(in[0], 1, beside(in, places), in[1]); },
+       {f64({2, 4}), f64({3, 4})}});
 }
 
 TEST_CASE("index_add: half sums are made in f32") {  // 2048 + 1 is 2048 in f16

@@ -78,7 +78,7 @@ TEST_CASE("losses: gradients agree with finite differences") {
   }
   const Tensor p = f64_in({4}, 0.5, 3.0), w = f64_in({3, 1}, 0.5, 3.0);
   const auto weighted = [&](const Tensors& in) {
-    return bce_with_logits(in[0], in[1], {.weight = w, .pos_weight = p});
+    return bce_with_logits(in[0], in[1], {.weight = beside(in, w), .pos_weight = beside(in, p)});
   };
   check_gradients({"bce_with_logits weighted", weighted, {f64({3, 4}), f64_in({3, 4}, 0, 1)}});
 }

@@ -49,7 +49,8 @@ TEST_CASE("nll_loss: gradients agree with finite differences") {
   for (const Reduction r : {Reduction::kNone, Reduction::kSum, Reduction::kMean}) {
     check_gradients({"nll_loss",
                      [&](const Tensors& in) {
-                       return nll_loss(in[0], target, {.weight = weight, .reduction = r});
+                       return nll_loss(in[0], beside(in, target),
+                                       {.weight = beside(in, weight), .reduction = r});
                      },
                      {f64({2, 3, 2})}});
   }

@@ -47,14 +47,14 @@ TEST_CASE("where: dtypes are promoted; a Scalar raises the category only") {
 
 TEST_CASE("where: the gradient reaches the chosen side only, twice") {
   const Tensor cond = gt(tensor({1, 0, 1, 0}), 0);
-  const Function f = [cond](const Tensors& in) { return where(cond, in[0], in[1]); };
+  const Function f = [cond](const Tensors& in) { return where(beside(in, cond), in[0], in[1]); };
   check_gradients({"where", f, {f64({3, 4}), f64({3, 4})}});
   check_gradients({"where broadcast", f, {f64({4}), f64({3, 1})}});
   check_gradients({"where scalar",
-                   [cond](const Tensors& in) { return where(cond, in[0], 2.0); },
+                   [cond](const Tensors& in) { return where(beside(in, cond), in[0], 2.0); },
                    {f64({3, 4})}});
   check_gradients({"masked_fill",
-                   [cond](const Tensors& in) { return masked_fill(in[0], cond, 3); },
+                   [cond](const Tensors& in) { return masked_fill(in[0], beside(in, cond), 3); },
                    {f64({2, 4})}});
 }
 
