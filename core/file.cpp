@@ -85,7 +85,8 @@ FileFaults& file_faults() {
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  Descriptor opened{open_file(path_.c_str(), O_RDONLY)};
+  // Without O_NONBLOCK a pipe would wait here for its writer; regular files take no notice of it.
+  Descriptor opened{open_file(path_.c_str(), O_RDONLY | O_NONBLOCK)};
   if (opened.value < 0) fail_with_errno("open", path_);
   struct stat info;
   if (::fstat(opened.value, &info) != 0) fail_with_errno("examine", path_);

@@ -34,6 +34,7 @@ TEST_CASE("config: what is not of the form names file and line") {
     CHECK_THROWS_WITH_AS(parse_config(text, "run.toml"), message, UsageError);
   };
   fails("lr = 1\nlr = 2", "run.toml:2: lr is given twice");
+  fails("batch-size = 1\nbatch_size = 2", "run.toml:2: batch_size is given twice");
   fails("[train]", "run.toml:1: sections are not used here: write key = value");
   fails("lr", "run.toml:1: expected = after lr");
   fails("lr =", "run.toml:1: expected a value; texts stand in quotes");
@@ -50,4 +51,10 @@ TEST_CASE("config: a file that cannot be read is a mistake in the call") {
   CHECK_THROWS_WITH_AS(read_config("/nonexistent/run.toml"),
                        doctest::Contains("/nonexistent/run.toml: cannot read the config file"),
                        UsageError);
+  CHECK_THROWS_WITH_AS(read_config("/"), "/: cannot read the config file: Is a directory",
+                       UsageError);
+  CHECK_THROWS_WITH_AS(read_config("/dev/zero"),
+                       "/dev/zero: cannot read the config file: it has more than 1048576 bytes",
+                       UsageError);
+  CHECK(read_config("/dev/null").empty());
 }

@@ -23,13 +23,23 @@ TEST_CASE("run folder: the default name takes the first free number") {
 TEST_CASE("run folder: a folder that holds a run is not written over") {
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "a" / "b").string();
+  fs::create_directories(path);
   CHECK(make_run_folder(path, "x", "y") == path);
-  CHECK(make_run_folder(path, "x", "y") == path);  // empty: fine
-  folder.write("a/b/metrics.csv", "");
   CHECK_THROWS_WITH_AS(make_run_folder(path, "x", "y"),
-                       doctest::Contains("already holds a run (metrics.csv)"), UsageError);
+                       doctest::Contains("already holds a run (log.txt)"), UsageError);
+  for (const char* file : {"config.toml", "env.json", "metrics.jsonl", "metrics.csv",
+                           "last.safetensors", "best.safetensors"}) {
+    fs::remove_all(path);
+    fs::create_directories(path);
+    fs::create_symlink("/nonexistent", fs::path(path) / file);  // a link is not replaced either
+    CHECK_THROWS_WITH_AS(make_run_folder(path, "x", "y"), doctest::Contains(file), UsageError);
+    CHECK_FALSE(fs::exists(fs::path(path) / "log.txt"));
+  }
   const std::string file = folder.write("file", "");
   CHECK_THROWS_AS(make_run_folder(file + "/run", "x", "y"), lathe::FileError);
+  CHECK_THROWS_WITH_AS(make_run_folder(std::string(300, 'x'), "x", "y"),
+                       doctest::Contains("cannot make the run folder: File name too long"),
+                       lathe::FileError);
 }
 
 TEST_CASE("run folder: metrics go to both files, the CSV with one header") {

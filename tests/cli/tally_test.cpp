@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "lathe/ops/creation.h"
 
 using namespace lathe::cli;
@@ -33,4 +35,12 @@ TEST_CASE("tally: top-5 counts the five best, ties against the label") {
   tally.clear();
   tally.add(tensor({{1.f, 1.f, 1.f, 1.f, 1.f, 1.f}}), tensor({0}), 0);
   CHECK(tally.top5() == 0);
+}
+
+TEST_CASE("tally: scores that are not numbers are no hits") {
+  Tally tally;
+  tally.add(tensor({{NAN, NAN, NAN, NAN, NAN, NAN}}), tensor({0}), NAN);
+  CHECK(tally.accuracy() == 0);
+  CHECK(tally.top5() == 0);
+  CHECK(std::isnan(tally.loss()));
 }

@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import resource
-import shutil
 import signal
 import struct
 import subprocess
@@ -124,6 +123,8 @@ def test_default_run_folder_and_a_folder_in_use(folder):
 
 
 def test_dry_run_does_nothing(folder):
+    expect_one_line(train("--nesterov", "--momentum", 0, "--dry-run"), 2, "nesterov")
+    expect_one_line(train("--weights", "missing", "--dry-run"), 3, "missing")
     result = expect(train("--epochs", 7, "--dry-run"), 0)
     assert f"# {7 * SIZE // 50} steps, 75290 parameters" in result.stdout and "epochs = 7" in result.stdout
     plan = json.loads(expect(train("--epochs", 7, "--dry-run", "--json"), 0).stdout)
@@ -143,7 +144,8 @@ def test_flags_that_do_not_fit_each_other(folder):
     expect_one_line(train("--scheduler", "multistep"), 2, "--milestones")
     expect_one_line(train("--nesterov", "--momentum", 0), 2, "nesterov")
     expect_one_line(train("--augment", "rotate"), 2, "--augment")
-    expect_one_line(train("--device", "tpu"), 2, "--device")
+    expect_one_line(train("--device", "tpu"), 2, '--device: expected "cpu", "cuda" or "cuda:N", got "tpu"')
+    expect_one_line(train("--prefetch-factor", 1025), 2, "--prefetch-factor")
     expect_one_line(train("--drop-last", "--batch-size", SIZE + 1), 2, "--drop-last")
     expect_one_line(lathe("eval"), 2, "--run-dir")
     expect_one_line(lathe("eval", "--run-dir", "nowhere"), 2, "nowhere/config.toml")
@@ -202,6 +204,22 @@ def test_a_loss_that_is_not_finite_exits_6_and_keeps_the_last_good_state(folder)
     assert "lathe.step" in safetensors_header("a/last.safetensors")["__metadata__"]
 
 
+def test_weights_that_are_not_numbers_exit_6(folder):
+    expect(train("--max-steps", 1, "--run-dir", "a"), 0)
+    data = bytearray(pathlib.Path("a/last.safetensors").read_bytes())
+    start_of_values = 8 + struct.unpack("<Q", data[:8])[0]
+    header = safetensors_header("a/last.safetensors")
+    del header["__metadata__"]  # with it the checksum
+    at = start_of_values + header["fc.bias"]["data_offsets"][0]
+    data[at:at + 4] = struct.pack("<f", float("nan"))
+    text = json.dumps(header).encode()
+    pathlib.Path("nan.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data[start_of_values:])
+    result = expect_one_line(lathe("eval", "--run-dir", "a", "--weights", "nan.safetensors", "--quiet", "--json"), 6, "the loss is", "nan")
+    row = json.loads(result.stdout.splitlines()[0])
+    assert row["loss"] is None and row["accuracy"] == 0, row
+    expect_one_line(lathe("predict", "--run-dir", "a", "--weights", "nan.safetensors", "--index", "3"), 6, "image 3")
+
+
 def test_a_missed_target_exits_7(folder):
     expect(train("--max-steps", 1, "--target-acc", 0.99, "--run-dir", "a"), 7, "--target-acc", "below 99.00 %")
     expect(train("--max-steps", 1, "--target-acc", 0.001, "--run-dir", "b"), 0)
@@ -240,6 +258,17 @@ def stop_by(number, expected, run):
 
 def test_ctrl_c_saves_and_exits_130(folder):
     stop_by(signal.SIGINT, 130, "a")
+
+
+def test_ctrl_c_while_an_epoch_is_saved_counts(folder):
+    for run in "abc":
+        process = start("train", *TINY, "--synthetic-size", 50, "--epochs", 100000, "--run-dir", run)
+        while not (folder / run / "last.safetensors").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.0005)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130 and f"{run}/last.safetensors" in errors, (process.returncode, errors)
 
 
 def test_sigterm_saves_and_exits_143(folder):
@@ -282,20 +311,31 @@ def test_a_closed_stdout_saves_and_exits_1(folder):
 
 def test_a_disk_that_fills_up_keeps_the_old_file(folder):
     """A limit on file sizes stands for a full disk: the weights do not fit, everything else does."""
-    expect(train("--max-steps", 1, "--run-dir", "old"), 0)
     def small_files():
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     result = train("--max-steps", 1, "--run-dir", "a", "--quiet", preexec_fn=small_files)
     expect_one_line(result, 1, "a/best.safetensors", "File too large")
     assert not [p for p in pathlib.Path("a").iterdir() if "safetensors" in p.name], "nothing half-written, no temporary file"
-    # Over an old file: weights beside it stay what they were.
-    shutil.copy("old/last.safetensors", "a/best.safetensors")
-    for name in ("config.toml", "metrics.jsonl", "metrics.csv"):
-        os.remove(f"a/{name}")
-    before = pathlib.Path("a/best.safetensors").read_bytes()
-    expect(train("--max-steps", 1, "--run-dir", "a", "--quiet", preexec_fn=small_files), 1)
-    assert pathlib.Path("a/best.safetensors").read_bytes() == before
+
+
+def test_a_run_overwrites_nothing(folder):
+    for name in ("config.toml", "env.json", "log.txt", "metrics.jsonl", "metrics.csv", "last.safetensors", "best.safetensors"):
+        run = folder / name.replace(".", "-")
+        run.mkdir()
+        (run / name).write_text("mine")
+        expect_one_line(train("--max-steps", 1, "--run-dir", run), 2, f"already holds a run ({name})")
+        assert (run / name).read_text() == "mine" and len(list(run.iterdir())) == 1
+
+
+def test_of_several_runs_in_one_folder_one_gets_it(folder):
+    rates = ["0.01", "0.02", "0.03"]
+    processes = [start("train", *TINY, "--max-steps", 1, "--lr", rate, "--run-dir", "a") for rate in rates]
+    ends = [process.communicate(timeout=120) + (process.returncode,) for process in processes]
+    assert sorted(code for _, _, code in ends) == [0, 2, 2], ends
+    winner = [code for _, _, code in ends].index(0)
+    assert f"lr = {rates[winner]}\n" in pathlib.Path("a/config.toml").read_text()
+    assert all("already holds a run" in errors for _, errors, code in ends if code == 2), ends
 
 
 def test_progress_lines_are_plain_where_there_is_no_terminal(folder):

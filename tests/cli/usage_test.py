@@ -19,6 +19,13 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     expect_one_line(lathe("info", "x"), 2, 'unexpected argument "x"')
     expect_one_line(lathe("info", "--config", "nowhere.toml"), 2, "nowhere.toml: cannot read the config file")
     expect_one_line(lathe("info", "--config"), 2, "--config")
+    expect_one_line(lathe("info", "--config", ""), 2, '--config: expected a file, got ""')
+    expect_one_line(lathe("info", "--config", folder), 2, f"{folder}: cannot read the config file: Is a directory")
+    expect_one_line(lathe("info", "--config", "/dev/zero"), 2, "/dev/zero: cannot read the config file: it has more than")
+
+
+def test_errors_do_not_command_the_terminal(folder):
+    expect_one_line(lathe("info", "--\033[31m\nx"), 2, "--\\x1b[31m x: unknown flag")
 
 
 def test_environment_and_config_files_are_checked(folder):

@@ -71,6 +71,9 @@ TEST_CASE("read_file: pipes and files that tell no size") {
 TEST_CASE("files: errors name the path and the system's reason") {
   const TemporaryFolder folder;
   const std::string missing = folder / "missing";
+  const std::string pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);  // without a writer: not waited for
+  CHECK_THROWS_WITH_AS(InputFile{pipe}, doctest::Contains("pipe: not a regular file"), FileError);
   CHECK_THROWS_WITH_AS(read_file(missing, 10),
                        doctest::Contains("missing: No such file or directory"), FileError);
   CHECK_THROWS_WITH_AS(InputFile file(missing), doctest::Contains("file: cannot open /"),

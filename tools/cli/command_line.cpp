@@ -122,10 +122,11 @@ class Flags {
       option->group(std::string(setting.group));
       options_[key] = option;
     }
-    app_.add_option("--config", config_,
-                    "File with `key = value` lines; flags and LATHE_<KEY> come first")
-        ->type_name("FILE")
-        ->group("Other");
+    config_option_ =
+        app_.add_option("--config", config_,
+                        "File with `key = value` lines; flags and LATHE_<KEY> come first")
+            ->type_name("FILE")
+            ->group("Other");
     if (command.max_words > 0) {
       app_.add_option("words", words_, std::string(command.words))->type_name("")->expected(0, 64);
     }
@@ -143,6 +144,8 @@ class Flags {
       throw UsageError(e.what());
     }
     for (const std::string& extra : app_.remaining()) fail_extra(extra);
+    if (config_option_->count() > 0 && config_.empty())
+      throw UsageError("--config: expected a file, got \"\"");
     return std::nullopt;
   }
 
@@ -171,6 +174,7 @@ class Flags {
   std::map<std::string, std::string, std::less<>> texts_;
   std::map<std::string, CLI::Option*, std::less<>> options_;
   std::string config_;
+  CLI::Option* config_option_ = nullptr;
   std::vector<std::string> words_;
 };
 

@@ -18,13 +18,13 @@ Device device_of(const std::string& name) try {
   if (device.is_cuda() && device.index >= cuda::device_count()) {
     throw CommandError(ExitCode::kDevice,
                        fmt::format("--device {}: {}", name,
-                                   cuda_is_available()
-                                       ? fmt::format("this machine has {} GPUs", cuda::device_count())
-                                       : cuda::unavailable_reason()));
+                                   cuda_is_available() ? fmt::format("this machine has {} GPUs",
+                                                                     cuda::device_count())
+                                                       : cuda::unavailable_reason()));
   }
   return device;
 } catch (const ValueError& e) {
-  throw UsageError(fmt::format("--device: {}", e.message()));
+  throw UsageError("--" + e.message());
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 #include "lathe/tools/cli/config_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <set>
-#include <sstream>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,8 @@
 
 namespace lathe::cli {
 namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 20;
 
 // Reads one line from left to right.
 class LineReader {
@@ -126,7 +129,10 @@ std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view na
     if (!line.take('=')) line.fail(fmt::format("expected = after {}", entry.key));
     entry.value = line.take('[') ? list(line) : line.scalar();
     if (!line.at_end()) line.fail(fmt::format("{}: unexpected text after the value", entry.key));
-    if (!seen.insert(entry.key).second) line.fail(fmt::format("{} is given twice", entry.key));
+    std::string dashed = entry.key;  // batch_size is batch-size
+    std::replace(dashed.begin(), dashed.end(), '_', '-');
+    if (!seen.insert(std::move(dashed)).second)
+      line.fail(fmt::format("{} is given twice", entry.key));
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -134,13 +140,17 @@ std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view na
 
 std::vector<ConfigEntry> read_config(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || file.bad()) {
+  std::string text(kMostBytes + 1, '\0');
+  if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && !file.eof()) {
     throw UsageError(
         fmt::format("{}: cannot read the config file: {}", path.string(), std::strerror(errno)));
   }
-  return parse_config(text.str(), path.string());
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMostBytes) {
+    throw UsageError(fmt::format("{}: cannot read the config file: it has more than {} bytes",
+                                 path.string(), kMostBytes));
+  }
+  return parse_config(text, path.string());
 }
 
 std::string config_text(const Settings& settings, unsigned takes) {

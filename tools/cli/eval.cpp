@@ -1,4 +1,6 @@
 // lathe eval: how good a trained model is on a data set.
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "lathe/core/file.h"
@@ -81,6 +83,10 @@ ExitCode run_eval(const Invocation& call) {
   if (!settings.quiet) print_classes(out, tally, run.images->class_names());
   if (!settings.confusion.empty())
     write_file_atomic(settings.confusion, confusion_csv(tally, run.images->class_names()));
+  if (!std::isfinite(tally.loss())) {
+    throw CommandError(ExitCode::kDiverged,
+                       fmt::format("the loss is {}: the weights give no numbers", tally.loss()));
+  }
   return ExitCode::kDone;
 }
 

@@ -95,11 +95,20 @@ void restart_with_passive_openmp(char** argv) {
   if (!error) execv(path.c_str(), argv);  // returns only if it failed: slower, no harm
 }
 
-std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (c == '\n' || c == '\r') c = ' ';
+// What a message repeats of a file or a flag neither breaks the line nor commands the terminal.
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    if (c == '\n' || c == '\r' || c == '\t') {
+      line += ' ';
+    } else if (control) {
+      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      line += c;
+    }
   }
-  return text;
+  return line;
 }
 
 ExitCode fail(ExitCode code, const std::string& message) {

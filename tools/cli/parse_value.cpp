@@ -100,6 +100,10 @@ std::string nearest(std::string_view word, const std::vector<std::string_view>& 
   std::string_view best;
   size_t best_distance = word.size() / 2 + 1;
   for (const std::string_view candidate : candidates) {
+    // The distance is at least this; a word of a megabyte is not worth a table.
+    if (std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size()) >=
+        best_distance)
+      continue;
     const size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {
       best = candidate;

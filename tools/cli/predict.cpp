@@ -1,5 +1,6 @@
 // lathe predict: what a trained model makes of single images.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -37,6 +38,12 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto row = probabilities.begin() + static_cast<std::ptrdiff_t>(i * classes);
     const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(classes));
+    if (!std::isfinite(*best)) {
+      throw CommandError(
+          ExitCode::kDiverged,
+          fmt::format("image {}: its best probability is {}: the weights give no numbers", rows[i],
+                      *best));
+    }
     const auto predicted = static_cast<size_t>(best - row);
     const auto label = static_cast<size_t>(run.images->label(rows[i]));
     out.text(fmt::format("{:>7}  {:<20} {:<20} {:11.4f}{}", rows[i], names[label], names[predicted],

@@ -25,11 +25,33 @@ void make_folders(const fs::path& path) {
   LATHE_CHECK(FileError, !error, path.string(), ": cannot make the run folder: ", error.message());
 }
 
+// A descriptor, or -1 with errno.
+int try_open_new(const std::string& path) {
+  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+}
+
 int open_new(const std::string& path) {
-  const int descriptor =
-      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+  const int descriptor = try_open_new(path);
   LATHE_CHECK(FileError, descriptor >= 0, path, ": cannot be made: ", std::strerror(errno));
   return descriptor;
+}
+
+constexpr char kLogFile[] = "log.txt";
+constexpr const char* kRunFiles[] = {"config.toml",     "env.json",    kLogFile,
+                                     "metrics.jsonl",   "metrics.csv", "last.safetensors",
+                                     "best.safetensors"};
+
+[[noreturn]] void fail_in_use(const std::string& folder, const char* file) {
+  throw UsageError(fmt::format("--run-dir: {} already holds a run ({})", folder, file));
+}
+
+// Of several processes that want the same folder, one makes this file.
+void claim(const std::string& folder) {
+  const std::string path = (fs::path(folder) / kLogFile).string();
+  const int descriptor = try_open_new(path);
+  if (descriptor < 0 && errno == EEXIST) fail_in_use(folder, kLogFile);
+  LATHE_CHECK(FileError, descriptor >= 0, path, ": cannot be made: ", std::strerror(errno));
+  close(descriptor);
 }
 
 }  // namespace
@@ -50,12 +72,12 @@ fs::path make_run_folder(const std::string& requested, const std::string& name,
                          const std::string& date) {
   if (!requested.empty()) {
     const fs::path folder(requested);
-    for (const char* file : {"config.toml", "metrics.jsonl", "metrics.csv", "last.safetensors"}) {
-      if (fs::exists(folder / file)) {
-        throw UsageError(fmt::format("--run-dir: {} already holds a run ({})", requested, file));
-      }
+    for (const char* file : kRunFiles) {
+      std::error_code unreadable;  // making the folder says why
+      if (fs::exists(fs::symlink_status(folder / file, unreadable))) fail_in_use(requested, file);
     }
     make_folders(folder);
+    claim(requested);
     return folder;
   }
   make_folders("runs");

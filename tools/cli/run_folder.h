@@ -29,7 +29,8 @@ struct Metrics {
 Row metrics_row(const Metrics& metrics);
 
 /// Makes a new folder `requested`, or runs/<name>-<date>-N below the working directory with the
-/// first N that is free.   throws: UsageError if `requested` holds a run already, FileError.
+/// first N that is free. Of several processes that request one folder a single one gets it.
+/// throws: UsageError if `requested` holds a file of a run already, FileError.
 std::filesystem::path make_run_folder(const std::string& requested, const std::string& name,
                                       const std::string& date);
 

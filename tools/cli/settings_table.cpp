@@ -34,7 +34,7 @@ constexpr Setting kSettings[] = {
 
   {.key = "workers", .group = "Loading", .target = &S::workers, .takes = kData, .unit = "N", .max = kMaxThreads, .automatic = "1",
    .help = "Threads that read batches ahead; 0 reads them in between. Results do not depend on it"},
-  {.key = "prefetch-factor", .group = "Loading", .target = &S::prefetch_factor, .takes = kData, .unit = "N", .min = 1, .max = 1e4,
+  {.key = "prefetch-factor", .group = "Loading", .target = &S::prefetch_factor, .takes = kData, .unit = "N", .min = 1, .max = 1024,
    .help = "Batches that each worker reads ahead"},
   {.key = "drop-last", .group = "Loading", .target = &S::drop_last, .takes = kTrain | kBenchLoader,
    .help = "Leave out an epoch's last batch if it is smaller than the others"},

@@ -1,6 +1,7 @@
 #include "lathe/tools/cli/tally.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lathe::cli {
 
@@ -13,8 +14,8 @@ void Tally::add(const Tensor& scores, const Tensor& labels, double mean_loss) {
     const int64_t label = wanted[static_cast<size_t>(i)];
     const int64_t best = std::max_element(row, row + classes) - row;
     const auto better =
-        std::count_if(row, row + classes, [&](float s) { return s >= row[label]; }) - 1;
-    top1_ += best == label;
+        std::count_if(row, row + classes, [&](float s) { return !(s < row[label]); }) - 1;
+    top1_ += best == label && !std::isnan(row[best]);
     top5_ += better < 5;
     if (classes_ > 0) ++confusion_[static_cast<size_t>(label * classes_ + best)];
   }

@@ -23,7 +23,7 @@ class Tally {
   /// Means over all samples; 0 if there are none.
   double loss() const { return mean(loss_sum_); }
   double accuracy() const { return mean(static_cast<double>(top1_)); }
-  /// The label is among the five best scores. Equal scores count against it.
+  /// The label is among the five best scores. Equal scores count against it, and so does nan.
   double top5() const { return mean(static_cast<double>(top5_)); }
   /// How often a sample of class `label` was taken for `predicted`.
   int64_t confusion(int64_t label, int64_t predicted) const {

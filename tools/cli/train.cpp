@@ -136,13 +136,13 @@ ExitCode run_train(const Invocation& call) {
   const auto model =
       make_model(settings, {.classes = train_set->classes(), .in_channels = train_set->channels()});
   const int64_t parameters = nn::count_parameters(*model);
-  if (settings.dry_run) {
-    print_plan(settings, out, steps, parameters);
-    return ExitCode::kDone;
-  }
   if (!settings.weights.empty()) load_weights(*model, settings.weights);
   model->to(device);
   const auto optimizer = make_optimizer(settings, *model);
+  if (settings.dry_run) {  // everything that can be wrong with the settings has been looked at
+    print_plan(settings, out, steps, parameters);
+    return ExitCode::kDone;
+  }
   optim::LambdaLR lr(*optimizer, [schedule](int64_t step) { return schedule.factor(step); });
 
   const auto folder = make_run_folder(

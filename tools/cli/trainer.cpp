@@ -234,6 +234,7 @@ void Trainer::save_after_error() {
 }
 
 ExitCode Trainer::finish() {
+  if (stop_reason() == Stop::kSignal) return stop_for_signal();  // it came while saving
   if (!evaluated_) {
     evaluate_now();
     if (stop_reason() == Stop::kSignal) return stop_for_signal();
