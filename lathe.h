@@ -74,6 +74,7 @@
 #include "lathe/optim/scheduler.h"
 #include "lathe/optim/sgd.h"
 
+#include "lathe/data/augment.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/dataset.h"
 #include "lathe/data/image_datasets.h"

@@ -45,7 +45,7 @@ struct StoreBytes {
 struct StoreFloats {
   float scale, bias;
   void operator()(float* __restrict out, const Block& block) const {
-    for (int k = 0; k < kBlock; ++k) out[k] = static_cast<float>(block.v[k]) * scale + bias;
+    for (int k = 0; k < kBlock; ++k) out[k] = pixel_value(block.v[k], scale, bias);
   }
 };
 
@@ -120,6 +120,13 @@ void render_plane(const PixelPlan& plan, std::span<const Column> columns, int64_
 }
 
 }  // namespace
+
+SampleWindow window_of(const PixelPlan& plan) {
+  const auto narrow = [](int64_t n) { return static_cast<int32_t>(n); };
+  return {narrow(plan.top),        narrow(plan.left),         narrow(plan.valid_top),
+          narrow(plan.valid_left), narrow(plan.valid_bottom), narrow(plan.valid_right),
+          plan.flipped ? 1 : 0};
+}
 
 PixelPlan identity_plan(const uint8_t* image, const ImageSpec& spec) {
   return {.source = image,

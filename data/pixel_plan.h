@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lathe/data/pixel_math.h"
 #include "lathe/data/transforms.h"
 
 namespace lathe::data {
@@ -24,6 +25,9 @@ struct PixelPlan {
   double scale[kMaxImageChannels], bias[kMaxImageChannels];  // set if is_float
 };
 
+/// The parts of the plan that differ between samples.
+SampleWindow window_of(const PixelPlan& plan);
+
 /// The plan that leaves an image as it is.
 PixelPlan identity_plan(const uint8_t* image, const ImageSpec& spec);
 
@@ -36,6 +40,7 @@ class PixelStage {
   virtual ~PixelStage() = default;
   /// The image after this stage.   throws: ShapeError, ValueError if it does not fit.
   virtual ImageSpec output(const ImageSpec& in) const = 0;
+  /// What is random may change the window alone, not the size, scale or bias.
   virtual void plan(PixelPlan& plan, Random random) const = 0;
 };
 

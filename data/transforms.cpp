@@ -114,11 +114,15 @@ ImageSpec Transform::output(const ImageSpec& in) const {
   return spec;
 }
 
-void Transform::apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const {
+PixelPlan Transform::plan(const uint8_t* image, const ImageSpec& in, Key key) const {
   PixelPlan plan = identity_plan(image, in);
   int stream = kTransformStream;
   for (const auto& stage : stages_) stage->plan(plan, key.random(stream++));
-  render(plan, out);
+  return plan;
+}
+
+void Transform::apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const {
+  render(plan(image, in, key), out);
 }
 
 Transform Transform::then(const Transform& next) const {

@@ -28,6 +28,7 @@ struct ImageSpec {
 };
 
 class PixelStage;  // one step; data/pixel_plan.h
+struct PixelPlan;  // what all steps come to; likewise
 
 /// A sequence of stages; empty: the bytes as they are. A cheap value; safe to use from several
 /// threads.
@@ -42,6 +43,9 @@ class LATHE_API Transform {
 
   /// Transforms one image of bytes. `out` has room for output(in).
   void apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const;
+
+  /// What `apply` will do with it.
+  PixelPlan plan(const uint8_t* image, const ImageSpec& in, Key key) const;
 
   /// This, then `next`.
   Transform then(const Transform& next) const;

@@ -1,0 +1,38 @@
+// A transform of a whole batch at once, on the device where its bytes are: for images that live on
+// the GPU, or that cross the bus as bytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "lathe/core/tensor.h"
+#include "lathe/data/transforms.h"
+
+namespace lathe::data {
+
+struct AugmentOptions {
+  uint64_t seed = 0;                  // with epoch and a sample's index: all that is random
+  int64_t epoch = 0;                  // from 0
+  DType dtype = kF32;                 // of a float result: f32, f16 or bf16
+  MemoryFormat format = kContiguous;  // of the result
+};
+
+/// What `transform` makes of each image, as the loader's workers make it: the same bytes or f32
+/// numbers for the same (seed, epoch, index); half results are those numbers rounded.
+///   images  u8 [N,C,H,W], any strides     indices  [N], of the samples in their data set
+///   →  [N,C,h,w] on the images' device, u8 if the transform has no to_float or normalize
+/// throws: ShapeError, DTypeError, ValueError (the transform does not fit, or the options).
+LATHE_API Tensor augment(const Tensor& images, const Transform& transform,
+                         std::span<const int64_t> indices, const AugmentOptions& options = {});
+
+struct PixelPlan;
+
+namespace cpu {
+/// out [N,C,h,w], dense in either order; one plan per sample, their scale and bias the same.
+void augment(const Tensor& out, const Tensor& images, std::span<const PixelPlan> plans);
+}  // namespace cpu
+namespace cuda {
+void augment(const Tensor& out, const Tensor& images, std::span<const PixelPlan> plans);
+}  // namespace cuda
+
+}  // namespace lathe::data

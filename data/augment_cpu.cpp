@@ -1,0 +1,53 @@
+// Batch transforms on the CPU, for any order and dtype of the result; see augment.h. The loader's
+// own way, one image at a time into row-major f32, is faster: render() in pixel_plan.cpp.
+#include "lathe/core/thread_pool.h"
+#include "lathe/core/visit.h"
+#include "lathe/data/augment.h"
+#include "lathe/data/pixel_math.h"
+#include "lathe/data/pixel_plan.h"
+
+namespace lathe::data::cpu {
+
+namespace {
+
+template <class T>
+void run_sample(T* out, const Strides& to, const uint8_t* image, const Strides& from,
+                const PixelPlan& plan) {
+  const SampleWindow window = window_of(plan);
+  const auto height = static_cast<int32_t>(plan.height), width = static_cast<int32_t>(plan.width);
+  for (int64_t c = 0; c < plan.channels; ++c) {
+    const auto scale = static_cast<float>(plan.scale[c]), bias = static_cast<float>(plan.bias[c]);
+    for (int32_t r = 0; r < height; ++r) {
+      for (int32_t k = 0; k < width; ++k) {
+        const SampleWindow::Source at = window.source(r, k, width);
+        const uint8_t byte =
+            at.valid ? image[c * from[1] + at.row * from[2] + at.col * from[3]] : uint8_t{0};
+        T& value = out[c * to[1] + r * to[2] + k * to[3]];
+        if constexpr (std::is_same_v<T, uint8_t>) {
+          value = byte;
+        } else {
+          value = T(pixel_value(byte, scale, bias));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void augment(const Tensor& out, const Tensor& images, std::span<const PixelPlan> plans) {
+  const auto run = [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    parallel_for(static_cast<int64_t>(plans.size()), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        run_sample(out.data<T>() + n * out.stride(0), out.strides(),
+                   images.data<uint8_t>() + n * images.stride(0), images.strides(),
+                   plans[static_cast<size_t>(n)]);
+      }
+    });
+  };
+  if (out.dtype() == kU8) return run(TypeTag<uint8_t>{});
+  visit_float(out.dtype(), "augment", run);
+}
+
+}  // namespace lathe::data::cpu

@@ -1,0 +1,33 @@
+// What becomes of one pixel: the arithmetic of data/pixel_plan.h for host and device.
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/core/config.h"
+
+namespace lathe::data {
+
+/// A byte as a float result.
+LATHE_HD inline float pixel_value(uint8_t byte, float scale, float bias) {
+  return static_cast<float>(byte) * scale + bias;
+}
+
+/// Where the pixels of one sample come from: the parts of a PixelPlan that differ between samples.
+struct SampleWindow {
+  int32_t top, left;
+  int32_t valid_top, valid_left, valid_bottom, valid_right;  // half open; black outside
+  int32_t flipped;
+
+  struct Source {
+    int32_t row, col;
+    bool valid;
+  };
+  /// Of result pixel (r, k) in a result of that width.
+  LATHE_HD Source source(int32_t r, int32_t k, int32_t width) const {
+    const int32_t row = top + r, col = left + (flipped != 0 ? width - 1 - k : k);
+    return {row, col,
+            row >= valid_top && row < valid_bottom && col >= valid_left && col < valid_right};
+  }
+};
+
+}  // namespace lathe::data

@@ -1,0 +1,50 @@
+// The kernel of data/augment_cuda.cu against the CPU's: equal to the last bit.
+#include "lathe/data/augment.h"
+
+#include <numeric>
+
+#include "lathe/data/pixel_plan.h"
+#include "on_device.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+const data::Transform kNone;
+const data::Transform kCrop = compose(data::pad_crop(6, 2), data::hflip());
+const data::Transform kAll = compose(data::pad_crop(7, 1), data::hflip(),
+                                     data::normalize({0.4, 0.5, 0.6}, {0.2, 0.3, 0.25}));
+
+void compare(const Tensor& images, const data::Transform& transform, DType dtype,
+             MemoryFormat format) {
+  std::vector<data::PixelPlan> plans;
+  const data::ImageSpec spec{images.dim(1), images.dim(2), images.dim(3), kU8};
+  for (int64_t n = 0; n < images.dim(0); ++n) {
+    plans.push_back(transform.plan(nullptr, spec, {7, 3, 11 * n}));
+  }
+  const data::ImageSpec out = transform.output(spec);
+  const Shape shape{images.dim(0), out.channels, out.height, out.width};
+  const DType result = out.dtype == kU8 ? kU8 : dtype;
+  const Tensor want = empty(shape, {.dtype = result}).contiguous(format);
+  const Tensor got = on_device(want.clone());
+  data::cpu::augment(want, images, plans);
+  data::cuda::augment(got, on_device(images), plans);
+  const std::string text = difference(on_host(got), want, 0);
+  CHECK_MESSAGE(text.empty(), concat(images, format == kContiguous ? "" : " NHWC"), ": ", text);
+}
+
+}  // namespace
+
+TEST_CASE("augment kernel: equals the CPU for every transform, dtype, order and layout") {
+  manual_seed(71);
+  for (const Layout& layout : layouts()) {
+    const Tensor images = layout.apply(randint(0, 256, {5, 3, 8, 9}, {.dtype = kU8}));
+    for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
+      compare(images, kNone, kF32, format);
+      compare(images, kCrop, kF32, format);
+      for (const DType dtype : {kF32, kF16, kBF16}) compare(images, kAll, dtype, format);
+    }
+  }
+  compare(randint(0, 256, {131, 3, 5, 5}, {.dtype = kU8}), kAll, kF32, kContiguous);
+}
