@@ -120,7 +120,6 @@ ExitCode run_train(const Invocation& call) {
 
   choose(settings, log);
   const Device device = prepare_compute(settings);
-  if (const std::string remark = device_remark(settings); !remark.empty()) log.line(remark);
   const auto train_set = open_dataset(settings, Part::kTrain, true);
   const auto test_set = open_dataset(settings, Part::kTest, false);
   data::DataLoader train_loader = make_loader(train_set, settings, true);
@@ -150,6 +149,7 @@ ExitCode run_train(const Invocation& call) {
   write_file_atomic((folder / "config.toml").string(), reusable_config(settings));
   write_file_atomic((folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
   log.open(folder / "log.txt");
+  if (const std::string remark = device_remark(settings); !remark.empty()) log.line(remark);
   log.line(fmt::format(
       "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
       *settings.model, *settings.dataset, parameters, train_set->size(), steps,
