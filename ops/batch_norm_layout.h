@@ -7,6 +7,7 @@
 #include "lathe/core/launch.h"
 #include "lathe/core/packet.h"
 #include "lathe/core/strided_index.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/block_reduce.h"
 #include "lathe/ops/reduce_plan.h"
