@@ -7,17 +7,27 @@ set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lathe")
 
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
+set(_kernel_headers  # for our own kernels, emulated or not
+  core/device_fault.h
+  core/launch.h
+  core/packet.h
+  core/pointwise.h
+  core/strided_index.h
+  ops/batch_norm_layout.h
+  ops/block_reduce.h
+  ops/class_targets_device.h
+  ops/conv2d_operands.h
+  ops/gemm_tile.h
+  ops/line_kernels.h
+  ops/plane_index.h
+  ops/reduce_device.h
+  ops/reduce_kernels.h
+  ops/reduce_plan.h
+  optim/array_table.h
+)
+list(TRANSFORM _kernel_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
 install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
-        FILES_MATCHING PATTERN "*.h"
-        # for our own kernels, emulated or not
-        PATTERN core/launch.h EXCLUDE PATTERN core/device_fault.h EXCLUDE PATTERN core/packet.h EXCLUDE
-        PATTERN core/pointwise.h EXCLUDE PATTERN core/strided_index.h EXCLUDE
-        PATTERN ops/block_reduce.h EXCLUDE PATTERN ops/gemm_tile.h EXCLUDE PATTERN ops/conv2d_operands.h EXCLUDE PATTERN ops/plane_index.h EXCLUDE PATTERN ops/reduce_plan.h EXCLUDE
-        PATTERN ops/reduce_kernels.h EXCLUDE PATTERN ops/reduce_device.h EXCLUDE
-        PATTERN ops/line_kernels.h EXCLUDE
-        PATTERN ops/class_targets_device.h EXCLUDE
-        PATTERN ops/batch_norm_layout.h EXCLUDE
-        PATTERN optim/array_table.h EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" ${_kernel_headers})
 if(LATHE_BUILD_CLI)
   file(RELATIVE_PATH _lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
   set_target_properties(lathe_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${_lib_from_bin}")

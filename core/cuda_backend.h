@@ -12,6 +12,9 @@ class Tensor;
 
 namespace lathe::cuda {
 
+/// GPUs beyond these are not used: what is kept per device stands in arrays.
+inline constexpr int kMaxDevices = 64;
+
 /// Memory of a GPU, cached; blocks belong to the stream that is current when they are taken.
 /// throws: NoCudaError, DeviceError.
 Allocator& device_allocator(Device device);

@@ -19,8 +19,8 @@ struct DeviceFault {
   int64_t limit;
 };
 
-/// Called by kernels. The first caller's record is kept. (A template, so that a file without kernels
-/// may include this header.)
+/// Called by kernels. The first caller's record is kept. (A template, so that a file without
+/// kernels may include this header.)
 template <class Flag = unsigned>
 __device__ void raise_fault(DeviceFault* fault, const char* op, int64_t position, int64_t value,
                             int64_t limit) {

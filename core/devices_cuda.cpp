@@ -42,7 +42,7 @@ Machine ask() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count > 0) {
-    machine.count = std::min(count, int{INT8_MAX});
+    machine.count = std::min(count, kMaxDevices);
   } else {
     // A failed question stays behind as the thread's last error.
     cudaGetLastError();

@@ -17,7 +17,6 @@ struct Slot {
   DeviceFault* record = nullptr;
   std::atomic<bool> used{false};  // a kernel got the record since it was last read
 };
-constexpr int kMaxDevices = 64;
 Slot g_slots[kMaxDevices];
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <unordered_set>
 #include <vector>
 
@@ -52,15 +53,16 @@ char g_host_stream;
 /// Events and captures, the same for both kinds of memory. One device's events serve its streams.
 class CudaMemory : public RawMemory {
  public:
-  explicit CudaMemory(Device device) : device_(device) {}
-
   bool is_alive() const noexcept override { return alive_.load(std::memory_order_relaxed); }
 
   EventHandle record(StreamHandle stream) noexcept override {
     if (dead_streams().holds(stream)) return nullptr;
     cudaEvent_t event = nullptr;
     if (events_.empty()) {
-      if (!works(cudaEventCreateWithFlags(&event, cudaEventDisableTiming))) return nullptr;
+      if (!make_room() || !works(cudaEventCreateWithFlags(&event, cudaEventDisableTiming))) {
+        return nullptr;
+      }
+      ++event_count_;
     } else {
       event = events_.back();
       events_.pop_back();
@@ -102,11 +104,19 @@ class CudaMemory : public RawMemory {
     return false;
   }
 
-  const Device device_;
-
  private:
+  /// Room for one more event, so that giving events back cannot fail.
+  bool make_room() noexcept try {
+    events_.reserve(event_count_ + 1);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+
   std::atomic<bool> alive_{true};
-  std::vector<cudaEvent_t> events_;  // not in use; guarded by the pool, which calls one at a time
+  // Guarded by the pool, which calls one at a time.
+  std::vector<cudaEvent_t> events_;  // not in use
+  size_t event_count_ = 0;           // made so far
 };
 
 /// Lets a thread whose stream is being captured ask the driver for memory.
@@ -123,8 +133,6 @@ class RelaxedCapture {
 
 class DeviceMemory final : public CudaMemory {
  public:
-  using CudaMemory::CudaMemory;
-
   void* allocate(size_t bytes) noexcept override {
     const RelaxedCapture relaxed;
     void* block = nullptr;
@@ -137,8 +145,6 @@ class DeviceMemory final : public CudaMemory {
 
 class PinnedMemory final : public CudaMemory {
  public:
-  PinnedMemory() : CudaMemory(Device(DeviceType::kCUDA)) {}
-
   void* allocate(size_t bytes) noexcept override {
     const RelaxedCapture relaxed;
     void* block = nullptr;
@@ -182,7 +188,6 @@ class PoolAllocator final : public Allocator {
   BlockPool pool_;
 };
 
-constexpr int kMaxDevices = 64;
 std::mutex g_mutex;  // guards the making of the allocators
 std::atomic<PoolAllocator*> g_device_allocators[kMaxDevices];
 std::atomic<PoolAllocator*> g_pinned_allocator;
@@ -204,7 +209,7 @@ PoolAllocator& device_pool(Device device) {
     BlockPoolOptions options;
     options.name = concat(device);
     options.cache = wants_cache();
-    return std::make_unique<PoolAllocator>(std::make_unique<DeviceMemory>(device), options, device,
+    return std::make_unique<PoolAllocator>(std::make_unique<DeviceMemory>(), options, device,
                                            false);
   });
 }
@@ -244,6 +249,8 @@ void record_stream(void* block, Stream stream) {
   device_pool(stream.device).pool().record_stream(block, stream.native);
 }
 void record_pinned(void* block, Stream stream) {
+  // The pool's events are those of the first GPU; on another one the host waits instead.
+  if (stream.device.index != 0) return synchronize_stream(stream);
   pinned_pool().pool().record_stream(block, stream.native);
 }
 void revive_stream(void* stream) { dead_streams().remove(stream); }

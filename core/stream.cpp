@@ -10,11 +10,10 @@
 namespace lathe {
 
 namespace {
-constexpr int kMaxDevices = 64;
-thread_local void* t_current[kMaxDevices] = {};  // of CUDA devices, by index
+thread_local void* t_current[cuda::kMaxDevices] = {};  // of CUDA devices, by index
 
 void** slot_of(Device device) noexcept {
-  const bool has_queue = device.is_cuda() && device.index >= 0 && device.index < kMaxDevices;
+  const bool has_queue = device.is_cuda() && device.index >= 0 && device.index < cuda::kMaxDevices;
   return has_queue ? &t_current[device.index] : nullptr;
 }
 

@@ -2,6 +2,7 @@
 // dtype; strides, broadcasting and conversion are done on the side that has them as tensors.
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_backend.h"
+#include "lathe/core/dense.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/launch.h"
 
@@ -9,23 +10,9 @@ namespace lathe::cuda {
 
 namespace {
 
-bool same_strides(const Tensor& a, const Tensor& b) {
-  for (int d = 0; d < a.ndim(); ++d) {
-    if (a.shape()[d] > 1 && a.strides()[d] != b.strides()[d]) return false;
-  }
-  return true;
-}
-
-/// Do the elements lie side by side, in whatever order?
-bool is_dense(const Tensor& t) {
-  int64_t reach = 1;
-  for (int d = 0; d < t.ndim(); ++d) reach += (t.shape()[d] - 1) * t.strides()[d];
-  return reach == t.numel() && !has_overlap(t);
-}
-
 /// One transfer moves all of it.
 bool is_plain(const Tensor& dst, const Tensor& src) {
-  return dst.dtype() == src.dtype() && dst.shape() == src.shape() && same_strides(dst, src) &&
+  return dst.dtype() == src.dtype() && dst.shape() == src.shape() && same_order(dst, src) &&
          is_dense(dst);
 }
 

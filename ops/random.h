@@ -22,8 +22,9 @@ LATHE_API Tensor randint(int64_t low, int64_t high, const Shape& shape,
                          const TensorOptions& options = {}, Generator* generator = nullptr);
 /// The numbers 0 … n-1 in random order; i64.
 LATHE_API Tensor randperm(int64_t n, Generator* generator = nullptr);
-/// 1 with probability p[i], else 0; p's dtype.   throws: ValueError for a p outside [0, 1]; on a GPU
-/// such a p counts as the nearer end (NaN as 0), because looking at it would wait for the device.
+/// 1 with probability p[i], else 0; p's dtype.   throws: ValueError for a p outside [0, 1]; on a
+/// GPU such a p counts as the nearer end (NaN as 0), because looking at it would wait for the
+/// device.
 LATHE_API Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
 
 LATHE_API Tensor rand_like(const Tensor& like, Generator* generator = nullptr);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lathe/core/copy.h"
+#include "lathe/core/dense.h"
 #include "lathe/core/launch.h"
 #include "lathe/core/packet.h"
 #include "lathe/core/visit.h"
@@ -11,7 +12,6 @@
 #include "lathe/optim/array_table.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/clip_math.h"
-#include "lathe/optim/dense.h"
 
 namespace lathe::optim::cuda {
 

@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "lathe/core/copy.h"
-#include "lathe/optim/dense.h"
+#include "lathe/core/dense.h"
 
 namespace lathe::optim {
 
@@ -14,13 +14,6 @@ namespace {
 
 /// The type of a parameter's buffers: the type its arithmetic is done in.
 DType buffer_dtype(const Tensor& param) { return param.dtype() == kF64 ? kF64 : kF32; }
-
-bool same_order(const Tensor& a, const Tensor& b) {
-  for (int d = 0; d < a.ndim(); ++d) {
-    if (a.shape()[d] > 1 && a.strides()[d] != b.strides()[d]) return false;
-  }
-  return true;
-}
 
 /// Dense memory in `like`'s order.
 Tensor make_like(const Tensor& like, DType dtype) {

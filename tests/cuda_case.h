@@ -9,17 +9,18 @@
 namespace lathe::test {
 
 struct CudaCase {
-  void fill(doctest::detail::TestCase& test) const { explain(test); }
-  void fill(doctest::detail::TestSuite& suite) const { explain(suite); }
+  bool runs;
 
- private:
-  template <class T>
-  static void explain(T& test) {
-    if (cuda_is_available()) return;
+  template <class TestCaseOrSuite>
+  void fill(TestCaseOrSuite& test) const {
+    if (runs) return;
     test.m_skip = true;
     test.m_description = cuda::unavailable_reason().c_str();
   }
 };
-inline CudaCase cuda_case() { return {}; }
+inline CudaCase cuda_case() { return {cuda_is_available()}; }
+
+/// For kernel tests, which in a build without the backend run on host tensors.
+inline CudaCase kernel_case() { return {!kHasCuda || cuda_is_available()}; }
 
 }  // namespace lathe::test

@@ -2,6 +2,7 @@
 // CUDA backend the kernels run on host tensors.
 #pragma once
 
+#include "../cuda_case.h"
 #include "../ops/compare.h"
 #include "lathe/autograd/grad_mode.h"
 
@@ -25,3 +26,7 @@ inline Tensor on_device(const Tensor& t) {
 inline Tensor on_host(const Tensor& t) { return t.to(kCPU); }
 
 }  // namespace lathe::test
+
+// Every file that includes this belongs to the suite: skipped where the build has the backend and
+// the machine no GPU.
+TEST_SUITE_BEGIN("kernels" * lathe::test::kernel_case());

@@ -2,8 +2,6 @@
 // machine need not be fast.
 #include "cuda_runtime_emulation.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -18,11 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/core/config.h"
-
-#if defined(LATHE_ASAN)
-#  include <sanitizer/asan_interface.h>
-#endif
+#include "device_arena.h"
 
 namespace lathe::emulation {
 
@@ -46,98 +40,12 @@ struct StreamState {
 
 namespace {
 
-constexpr size_t kAlignBytes = 512;
-constexpr size_t kFilledBytes = size_t{4} << 20;  // a block may be larger than the machine's memory
 constexpr int kMaxDevices = 16;
 
 size_t number_from_environment(const char* name, size_t otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
-
-/// The memory of one device: an address range that the host cannot touch, cut first-fit.
-class Arena {
- public:
-  explicit Arena(size_t bytes) : bytes_(bytes) {
-    void* start =
-        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (start == MAP_FAILED) throw std::bad_alloc();
-    start_ = static_cast<char*>(start);
-    poison(start_, bytes);
-  }
-  ~Arena() { munmap(start_, bytes_); }
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-
-  void* allocate(size_t bytes) {
-    size_t begin = 0;
-    for (const auto& [offset, size] : live_) {
-      if (offset - begin >= rounded(bytes)) break;
-      begin = offset + rounded(size);
-    }
-    if (bytes > bytes_ || begin > bytes_ - rounded(bytes)) return nullptr;
-    live_.emplace(begin, bytes);
-    used_ = std::max(used_, begin + rounded(bytes));
-    live_bytes_ += bytes;
-    char* block = start_ + begin;
-    unpoison(block, bytes);
-    open();
-    std::memset(block, 0xA5, std::min(bytes, kFilledBytes));
-    close();
-    return block;
-  }
-
-  bool deallocate(void* block) {
-    const auto at = live_.find(static_cast<size_t>(static_cast<char*>(block) - start_));
-    if (at == live_.end()) return false;
-    poison(block, at->second);
-    live_bytes_ -= at->second;
-    live_.erase(at);
-    return true;
-  }
-
-  /// Do all of these bytes lie in one live block?
-  bool holds(const void* memory, size_t bytes) const {
-    const char* p = static_cast<const char*>(memory);
-    if (p < start_ || p >= start_ + bytes_) return false;
-    const auto offset = static_cast<size_t>(p - start_);
-    auto at = live_.upper_bound(offset);
-    if (at == live_.begin()) return false;
-    --at;
-    return offset + bytes <= at->first + at->second;
-  }
-
-  void open() {
-    if (depth_++ == 0 && used_ > 0) mprotect(start_, page(used_), PROT_READ | PROT_WRITE);
-  }
-  void close() {
-    if (--depth_ == 0 && used_ > 0) mprotect(start_, page(used_), PROT_NONE);
-  }
-
-  size_t live_bytes() const { return live_bytes_; }
-  size_t bytes() const { return bytes_; }
-
- private:
-  static size_t rounded(size_t bytes) {
-    return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
-  }
-  size_t page(size_t bytes) const { return std::min(bytes_, (bytes + 4095) / 4096 * 4096); }
-  static void poison([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
-#if defined(LATHE_ASAN)
-    __asan_poison_memory_region(p, bytes);
-#endif
-  }
-  static void unpoison([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
-#if defined(LATHE_ASAN)
-    __asan_unpoison_memory_region(p, bytes);
-#endif
-  }
-
-  size_t bytes_, used_ = 0, live_bytes_ = 0;
-  int depth_ = 0;
-  char* start_ = nullptr;
-  std::map<size_t, size_t> live_;  // offset → size
-};
 
 struct Machine {
   Machine() {

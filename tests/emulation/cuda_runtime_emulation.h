@@ -5,12 +5,12 @@
 // - Work is queued. A stream's work runs when somebody waits for it, as late as the rules allow, so
 //   that a missing wait reads old values.
 // - Device memory is out of the host's reach (PROT_NONE) except while queued work runs.
-// - New memory begins with 4 MiB of 0xA5 bytes. A copy whose ends are not where its kind says, a double free, a
+// - New memory begins with 4 MiB of 0xA5 bytes. A copy whose ends are not where its kind says, a
+// double free, a
 //   dead stream or event: cudaErrorInvalidValue or cudaErrorInvalidResourceHandle.
 //
-// LATHE_EMULATED_DEVICES (default 1) and LATHE_EMULATED_MEMORY (bytes per device, default 16 GiB, of which only what is
-// touched is taken)
-// shape the machine.
+// LATHE_EMULATED_DEVICES (default 1) and LATHE_EMULATED_MEMORY (bytes per device, default 16 GiB,
+// of which only what is touched is taken) shape the machine.
 #pragma once
 
 #include <cstddef>

@@ -35,9 +35,10 @@ void print_devices(const Output& out) {
                 .add("cuda_runtime", versions.runtime)
                 .add("cuda_driver", versions.driver)
                 .add("driver", versions.driver_package));
-    out.text(fmt::format("{:<12} runtime {}, driver for {}{}", "CUDA", versions.runtime,
-                         versions.driver.empty() ? "none" : versions.driver,
-                         versions.driver_package.empty() ? "" : " (" + versions.driver_package + ")"));
+    out.text(
+        fmt::format("{:<12} runtime {}, driver for {}{}", "CUDA", versions.runtime,
+                    versions.driver.empty() ? "none" : versions.driver,
+                    versions.driver_package.empty() ? "" : " (" + versions.driver_package + ")"));
   }
   out.text(fmt::format("{:<12} cpu{}", "devices",
                        cuda_is_available() ? "" : " (" + cuda::unavailable_reason() + ")"));

@@ -3,7 +3,7 @@
 
 #include "lathe/core/tensor.h"
 
-namespace lathe::optim {
+namespace lathe {
 
 /// Do the elements lie side by side, in whatever order?
 inline bool is_dense(const Tensor& t) {
@@ -12,4 +12,12 @@ inline bool is_dense(const Tensor& t) {
   return t.numel() == 0 || (reach == t.numel() && !has_overlap(t));
 }
 
-}  // namespace lathe::optim
+/// Do two tensors of one shape have their elements in the same order?
+inline bool same_order(const Tensor& a, const Tensor& b) {
+  for (int d = 0; d < a.ndim(); ++d) {
+    if (a.shape()[d] > 1 && a.strides()[d] != b.strides()[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace lathe
