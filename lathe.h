@@ -9,6 +9,7 @@
 #include "lathe/core/host_allocator.h"
 #include "lathe/core/info.h"
 #include "lathe/core/log.h"
+#include "lathe/core/math_mode.h"
 #include "lathe/core/safetensors.h"
 #include "lathe/core/tensor.h"
 #include "lathe/core/thread_pool.h"

@@ -1,0 +1,91 @@
+// ConvKey: everything that decides which algorithm computes a convolution fastest, or at all. Two
+// calls with equal keys may share an algorithm; a field that is missing here would hand one call's
+// algorithm to another. The search that keys belong to: conv_search.h.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lathe/core/config.h"
+#include "lathe/core/dtype.h"
+#include "lathe/core/pair.h"
+
+namespace lathe {
+
+/// Which of the three products is computed. Words in texts: forward, backward_input,
+/// backward_weight.
+enum class ConvPass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
+
+/// What is computed in the same kernel: y = relu(conv(x, w) + bias + residual) without the parts
+/// that the name leaves out. Words: none, bias, bias_relu, bias_residual_relu.
+enum class ConvFusion : uint8_t { kNone, kBias, kBiasRelu, kBiasResidualRelu };
+
+/// How an algorithm is chosen. Words: heuristic, benchmark, deterministic.
+enum class ConvMode : uint8_t {
+  kHeuristic,      // the library's first guess that can be made ready
+  kBenchmark,      // all guesses are timed, the fastest wins
+  kDeterministic,  // the first guess that always gives the same bits; nothing is timed, no file
+                   // read
+};
+
+/// A tensor as the algorithm sees it: order and width of its elements in memory.
+struct ConvTensor {
+  DType dtype = kF32;
+  std::array<int64_t, 4> dims{}, strides{};  // of elements; all 0: the pass has no such tensor
+  int64_t alignment = 0;                     // of its address in bytes: 1, 2, 4, 8 or 16
+
+  bool exists() const { return alignment != 0; }
+  auto operator<=>(const ConvTensor&) const = default;
+};
+
+/// The largest power of two up to 16 that divides the address.
+LATHE_API int64_t alignment_of(const void* address);
+
+/// The device and the libraries that compute.
+struct ConvMachine {
+  std::string device;        // "NVIDIA H200"
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  std::string library;          // "cudnn 9.19.0"
+  std::string runtime, driver;  // of CUDA: "13.0"
+
+  auto operator<=>(const ConvMachine&) const = default;
+};
+
+/// A plain value. Comparisons are generated from the fields, so that none can be forgotten; those
+/// that differ most often come first.
+struct ConvKey {
+  ConvPass pass = ConvPass::kForward;
+  ConvFusion fusion = ConvFusion::kNone;
+  ConvMode mode = ConvMode::kHeuristic;
+  ConvTensor x, w, y;         // or their gradients: dx, dw, dy
+  ConvTensor bias, residual;  // where `fusion` has them
+  DType compute = kF32;       // of sums
+  Pair stride = 1, pad = 0, dilation = 1;
+  int64_t groups = 1;
+  bool tf32 = false;  // f32 products may be rounded to TF32
+  int64_t workspace_limit_bytes = 0;
+  ConvMachine machine;
+
+  bool deterministic() const { return mode == ConvMode::kDeterministic; }
+  auto operator<=>(const ConvKey&) const = default;
+};
+
+/// One line, for logs and files:
+///   backward_weight none benchmark x=f16[128,64,32,32]/[65536,1,2048,64]@16 w=… y=… bias=-
+///   residual=- compute=f32 stride=1 pad=1 dilation=1 groups=1 tf32=no workspace=1073741824
+///   device="NVIDIA H200" sm=9.0 multiprocessors=132 library="cudnn 9.19.0" runtime="13.0"
+///   driver="13.0"
+LATHE_API void append_text(std::string& out, const ConvKey& key);
+LATHE_API void append_text(std::string& out, const ConvTensor& tensor);
+LATHE_API void append_text(std::string& out, ConvPass pass);
+LATHE_API void append_text(std::string& out, ConvFusion fusion);
+LATHE_API void append_text(std::string& out, ConvMode mode);
+
+/// The key with exactly this text.   throws: DataError for any other text.
+LATHE_API ConvKey parse_conv_key(std::string_view text);
+
+}  // namespace lathe

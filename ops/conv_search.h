@@ -1,0 +1,72 @@
+// The convolution search: runs a convolution on the engine that suits its key best, and remembers
+// which that is. Explained with an example in README.md.
+//   key (conv_key.h) → known? → in the file? (conv_cache_file.h) → choose (conv_trials.h) → run
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/ops/conv_trials.h"
+
+namespace lathe {
+
+/// What a search has done so far.
+struct ConvSearchStats {
+  uint64_t hits = 0;    // calls whose key was known
+  uint64_t misses = 0;  // calls whose key was not
+  uint64_t searches =
+      0;  // of these, how many were searched: not in the file, not by another thread
+  uint64_t from_file = 0;  // of these, how many the file answered
+  uint64_t dropped = 0;    // engines that failed when they ran
+  double search_ms = 0;
+};
+
+/// Thread-safe. Searches run one at a time, so that they do not disturb each other's timing;
+/// threads that miss on one key at once share one search and what it throws. A failed search is not
+/// kept.
+class LATHE_API ConvSearch {
+ public:
+  /// Keeps the choices of at most `capacity` keys; the one not used for longest goes first.
+  explicit ConvSearch(size_t capacity = 10'000, ConvClock now_ms = {});
+  ~ConvSearch();
+  ConvSearch(const ConvSearch&) = delete;
+  ConvSearch& operator=(const ConvSearch&) = delete;
+
+  /// Computes the convolution: finds the key's engine and executes it. An engine that fails is
+  /// dropped and the next one executed.
+  /// While engines.capturing(), a key that is not known is chosen for without timing, and not kept.
+  /// throws: CudaError or OutOfMemoryError naming the key if no engine can; what `engines` throws
+  /// apart from these two.
+  void run(const ConvKey& key, ConvEngines& engines);
+
+  /// How much later searches may cost.
+  void set_limits(const ConvLimits& limits);
+  ConvLimits limits() const;
+
+  /// Choices of mode kBenchmark are looked for in this file before they are searched, and added to
+  /// it
+  /// ("": no file). What is already known stays known.
+  void set_file(const std::string& path);
+  std::string file() const;
+
+  /// The choice for a key; null if it is not known.
+  std::shared_ptr<const ConvChoice> find(const ConvKey& key) const;
+  /// All that are known, the one used last first.
+  std::vector<std::pair<ConvKey, std::shared_ptr<const ConvChoice>>> choices() const;
+  ConvSearchStats stats() const;
+  /// Forgets all choices; files stay as they are.
+  void clear();
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+/// The search of this process.
+LATHE_API ConvSearch& conv_search();
+
+}  // namespace lathe
