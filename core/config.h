@@ -58,6 +58,14 @@ inline constexpr bool kHasCuda = true;
 inline constexpr bool kHasCuda = false;
 #endif
 
+/// True if that backend links cuDNN, cuBLAS and cuRAND: false over the emulated GPU, where our own
+/// kernels do everything.
+#if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
+inline constexpr bool kHasCudaLibraries = true;
+#else
+inline constexpr bool kHasCudaLibraries = false;
+#endif
+
 }  // namespace lathe
 
 // Throws ErrorType with all further arguments written one after another when `condition` is false:

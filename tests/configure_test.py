@@ -4,6 +4,7 @@
     configure_test.py --cmake=CMAKE --source=ROOT
 """
 import argparse
+import os
 import pathlib
 import re
 import shutil
@@ -14,11 +15,16 @@ import tempfile
 NOTHING_BUILT = ["-DLATHE_BUILD_TESTS=OFF", "-DLATHE_BUILD_CLI=OFF", "-DLATHE_BUILD_EXAMPLES=OFF", "-DLATHE_INSTALL=OFF"]
 
 
-def configure(options, folder, *settings):
-    """Exit code and output of a configure step in a new build folder."""
-    result = subprocess.run([options.cmake, "-S", options.source, "-B", folder / "build", *NOTHING_BUILT, *settings], text=True,
+def cmake(options, source, build, *settings, **environment):
+    """Exit code and output of a configure step, each run of blanks as one."""
+    result = subprocess.run([options.cmake, "-S", source, "-B", build, *settings], text=True, env={**os.environ, **environment},
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     return result.returncode, " ".join(result.stdout.split())
+
+
+def configure(options, folder, *settings, **environment):
+    """Configures lathe in a new build folder."""
+    return cmake(options, options.source, folder / "build", *NOTHING_BUILT, *settings, **environment)
 
 
 def make_onednn(folder, version):
@@ -47,6 +53,83 @@ def test_onednn_3_asked_for_is_an_error(options, folder):
 def test_onednn_2_is_taken(options, folder):
     code, text = configure(options, folder, make_onednn(folder, "2.7.3"))
     assert code == 0 and ("oneDNN on found 2.7.3" in text or "found without OpenMP" in text), text
+
+
+def make_cudnn(prefix, version, library):
+    """As much of a cuDNN as is looked at."""
+    (prefix / "include").mkdir(parents=True)
+    (prefix / "lib").mkdir()
+    numbers = zip(("MAJOR", "MINOR", "PATCHLEVEL"), version.split("."))
+    lines = "".join(f"#define CUDNN_{k} {v}\n" for k, v in numbers)
+    (prefix / "include/cudnn_version.h").write_text(lines + "#define CUDNN_VERSION (CUDNN_MAJOR * 10000)\n")
+    (prefix / "lib" / library).touch()
+    return prefix
+
+
+def find_cudnn(options, folder, *settings, **environment):
+    """What cmake/FindCUDNN.cmake finds where neither a toolkit nor the system has one: "version library", or "none"."""
+    project = folder / "project"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\n"
+        f'list(PREPEND CMAKE_MODULE_PATH "{options.source}/cmake")\n'
+        "set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)\nset(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)\n"
+        "find_package(CUDNN QUIET)\nset(found none)\nif(CUDNN_FOUND)\n  set(found ${CUDNN_VERSION} ${CUDNN_LIBRARY})\nendif()\n"
+        "if(CUDNN_FOUND AND NOT TARGET CUDNN::cudnn)\n  message(FATAL_ERROR no-target)\nendif()\n"
+        'string(REPLACE ";" " " found "${found}")\nmessage(STATUS "found <${found}>")\n')
+    elsewhere = {"CUDNN_ROOT": "", "CUDNN_PATH": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": "", "CUDNN_PYTHON_PREFIX": ""}
+    code, text = cmake(options, project, folder / "build", *settings, **{**elsewhere, **environment})
+    assert code == 0, text
+    return re.search("found <(.*)>", text)[1]
+
+
+def test_cudnn_is_found_where_it_is_said_to_be(options, folder):
+    prefix = make_cudnn(folder / "cudnn", "9.19.0", "libcudnn.so.9")
+    expected = f"9.19.0 {prefix}/lib/libcudnn.so.9"
+    for name in ("CUDNN_ROOT", "CUDNN_PATH"):
+        for settings, environment in (([f"-D{name}={prefix}"], {}), ([], {name: str(prefix)})):
+            with tempfile.TemporaryDirectory(dir=folder) as build:
+                found = find_cudnn(options, pathlib.Path(build), *settings, **environment)
+                assert found == expected, (name, found)
+
+
+def test_cudnn_is_found_in_a_wheel(options, folder):
+    python = folder / "venv"
+    wheel = make_cudnn(python / "lib/python3.11/site-packages/nvidia/cudnn", "9.5.1", "libcudnn.so.9")
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "CUDNN_PYTHON_PREFIX"):
+        with tempfile.TemporaryDirectory(dir=folder) as build:
+            found = find_cudnn(options, pathlib.Path(build), **{name: str(python)})
+            assert found == f"9.5.1 {wheel}/lib/libcudnn.so.9", (name, found)
+
+
+def test_cudnn_library_must_be_of_its_headers_version(options, folder):
+    for library in ("libcudnn.so.8", "libcudnn.so"):
+        with tempfile.TemporaryDirectory(dir=folder) as build:
+            prefix = make_cudnn(pathlib.Path(build) / "cudnn", "9.19.0", library)
+            found = find_cudnn(options, pathlib.Path(build), f"-DCUDNN_ROOT={prefix}")
+            assert found == "none", (library, found)
+
+
+def has_nvcc(options, folder):
+    """Whether lathe's own search comes as far as the libraries."""
+    code, text = configure(options, folder / "first", "-DLATHE_CUDA=AUTO")
+    assert code == 0, text
+    return "nvcc was not found" not in text and "cannot build a program" not in text
+
+
+def test_cudnn_8_turns_cuda_off_with_the_reason(options, folder):
+    if not has_nvcc(options, folder):
+        return
+    prefix = make_cudnn(folder / "cudnn", "8.9.7", "libcudnn.so.8")
+    code, text = configure(options, folder, "-DLATHE_CUDA=AUTO", f"-DCUDNN_ROOT={prefix}")
+    assert code == 0 and f"CUDA off cuDNN 8.9.7 in {prefix}/include is too old, 9 is needed: install" in text, text
+    code, text = configure(options, folder, "-DLATHE_CUDA=ON")
+    assert code != 0 and "lathe: LATHE_CUDA=ON, but cuDNN 8.9.7 in" in text, text
+
+
+def test_nvcc_that_does_not_work_turns_cuda_off(options, folder):
+    code, text = configure(options, folder, "-DLATHE_CUDA=AUTO", CUDACXX="/bin/false")
+    assert code == 0 and "CUDA off nvcc (/bin/false) cannot build a program here" in text, text
 
 
 def git(folder, *arguments):
