@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that only a machine with a GPU can show, in one run: builds with CUDA, runs all tests, the kernel tests under
-# compute-sanitizer, and the kernel benchmark. The machine needs CUDA, CMake, ninja and Python; headers that it cannot
-# install travel in .deps/ (tools/carry_deps.sh).
+# compute-sanitizer, and the kernel benchmark. The machine needs CUDA (a toolkit, or NVIDIA's wheels: see
+# tools/cuda_from_wheels.py), cuDNN, CMake, ninja and Python; headers that it cannot install travel in .deps/
+# (tools/carry_deps.sh).
 #     tools/gpu_check.sh [FOLDER for reports; default: build/gpu-check]
 # Writes report.md and report.json there; ends with the line "N passed, N failed, N skipped".
 set -uo pipefail
@@ -27,7 +28,20 @@ step() {
   return "$status"
 }
 
-step configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLATHE_CUDA=ON -DLATHE_WERROR=ON &&
+# Without a toolkit, one made of NVIDIA's wheels; beside a toolkit, its cuDNN may be a wheel.
+toolkit=()
+if [ -z "${CUDACXX:-}" ] && ! command -v nvcc >/dev/null && [ ! -x "${CUDA_PATH:-/usr/local/cuda}/bin/nvcc" ]; then
+  if step toolkit python3 tools/cuda_from_wheels.py "$root/build/cuda-toolkit"; then
+    toolkit=(-DCMAKE_CUDA_COMPILER="$root/build/cuda-toolkit/bin/nvcc" -DCUDAToolkit_ROOT="$root/build/cuda-toolkit")
+  fi
+elif [ -z "${CUDNN_ROOT:-}" ]; then
+  wheel=$(python3 -c 'from importlib.metadata import distribution
+print(distribution("nvidia-cudnn-cu13").locate_file("nvidia/cudnn"))' 2>/dev/null || true)
+  [ -z "$wheel" ] || export CUDNN_ROOT=$wheel
+fi
+
+step configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLATHE_CUDA=ON -DLATHE_WERROR=ON \
+  ${toolkit[@]:+"${toolkit[@]}"} &&
   step build cmake --build "$build" --parallel "$(nproc)" &&
   {
     step info "$build/bin/lathe" info
