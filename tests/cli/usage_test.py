@@ -45,8 +45,9 @@ def test_flags_beat_the_environment_which_beats_the_file(folder):
 
 
 def test_info(folder):
-    row = json.loads(expect(lathe("info", "--json"), 0).stdout)
-    assert row["usable_cpus"] >= 1 and row["lathe"]
+    rows = [json.loads(line) for line in expect(lathe("info", "--json"), 0).stdout.splitlines()]
+    assert rows[0]["usable_cpus"] >= 1 and rows[0]["lathe"]
+    assert rows[1:] == [] or rows[0]["cuda"] == "on", "GPUs only where the backend is"
     assert "dtypes" in lathe("info").stdout
 
 

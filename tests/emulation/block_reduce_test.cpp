@@ -10,9 +10,11 @@
 
 #include "lathe/core/half.h"
 #include "lathe/ops/reduce_math.h"
+#include "run_now.h"
 
 using namespace lathe;
 using namespace lathe::cuda;
+using lathe::test::run_now;
 
 namespace {
 
@@ -68,8 +70,8 @@ void check_warps(Combine combine) {
   for (unsigned lanes = 1; lanes <= 32; lanes *= 2) {
     const std::vector<T> x = numbers<T>(64);
     std::vector<T> first(64), all(64);
-    launch(warp_kernel<T, Combine>, dim3(1), dim3(64), 0, Stream{}, first.data(), all.data(),
-           x.data(), combine, lanes);
+    run_now(warp_kernel<T, Combine>, dim3(1), dim3(64), 0, first.data(), all.data(), x.data(),
+            combine, lanes);
     for (unsigned t = 0; t < 64; ++t) {
       const unsigned start = t / lanes * lanes;
       double want = 0;
@@ -95,8 +97,8 @@ TEST_CASE("block_reduce: blocks of any number of warps, to one thread and to all
     const std::vector<float> x = numbers<float>(kBlocks * threads);
     std::vector<float> first(kBlocks), all(x.size());
     using Sum = Step<reduce_math::Sum<float>>;
-    launch(block_kernel<float, Sum>, dim3(kBlocks), dim3(threads), 0, Stream{}, first.data(),
-           all.data(), x.data(), Sum{});
+    run_now(block_kernel<float, Sum>, dim3(kBlocks), dim3(threads), 0, first.data(), all.data(),
+            x.data(), Sum{});
     for (unsigned b = 0; b < kBlocks; ++b) {
       const auto begin = x.begin() + b * threads;
       const float want = std::accumulate(begin, begin + threads, 0.f);
@@ -112,15 +114,15 @@ TEST_CASE("block_reduce: structures travel whole") {
   for (unsigned t = 0; t < kThreads; ++t) {
     x[t] = {static_cast<int64_t>((t * 7 + 3) % 40) - (int64_t{1} << 40), static_cast<int32_t>(t)};
   }
-  launch(block_kernel<Place, Smallest>, dim3(1), dim3(kThreads), 0, Stream{}, first.data(),
-         all.data(), x.data(), Smallest{});
+  run_now(block_kernel<Place, Smallest>, dim3(1), dim3(kThreads), 0, first.data(), all.data(),
+          x.data(), Smallest{});
   CHECK(first[0].thread == 11);  // 7 * 11 + 3 = 80: the first multiple of 40
   CHECK(all[97].thread == 11);
 
   std::vector<Moments> parts(kThreads), joined(1), everywhere(kThreads);
   for (unsigned t = 0; t < kThreads; ++t) parts[t] = {1.f, static_cast<float>(t), 0.f};
-  launch(block_kernel<Moments, Join>, dim3(1), dim3(kThreads), 0, Stream{}, joined.data(),
-         everywhere.data(), parts.data(), Join{});
+  run_now(block_kernel<Moments, Join>, dim3(1), dim3(kThreads), 0, joined.data(), everywhere.data(),
+          parts.data(), Join{});
   CHECK(joined[0].count == 160.f);
   CHECK(joined[0].mean == doctest::Approx(79.5));
   CHECK(joined[0].m2 == doctest::Approx(160.0 * (160.0 * 160.0 - 1) / 12));  // of 0 … 159
@@ -132,8 +134,8 @@ TEST_CASE("block_reduce: columns of any width") {
   const std::vector<double> x = numbers<double>(256);
   for (unsigned width = 1; width <= 256; width *= 2) {
     std::vector<double> first(width), all(256);
-    launch(columns_kernel<double, Sum>, dim3(1), dim3(256), 0, Stream{}, first.data(), all.data(),
-           x.data(), Sum{}, width);
+    run_now(columns_kernel<double, Sum>, dim3(1), dim3(256), 0, first.data(), all.data(), x.data(),
+            Sum{}, width);
     for (unsigned c = 0; c < 256; ++c) {
       double want = 0;
       for (unsigned t = c % width; t < 256; t += width) want += x[t];

@@ -4,9 +4,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "lathe/core/launch.h"
+#include "run_now.h"
 
 using namespace lathe;
+using lathe::test::run_now;
 
 namespace {
 
@@ -69,20 +70,20 @@ __global__ void throwing_kernel() {
 
 TEST_CASE("emulation: every thread of every block runs once, at its own position") {
   std::vector<int> out(8 * 6, -1);
-  launch(position_kernel, dim3(2, 3), dim3(4, 2), 0, Stream{}, out.data());
+  run_now(position_kernel, dim3(2, 3), dim3(4, 2), 0, out.data());
   for (size_t i = 0; i < out.size(); ++i) CHECK(out[i] == static_cast<int>(i));
 }
 
 TEST_CASE("emulation: shuffles and barriers sum a block") {
   std::vector<float> x(3 * 96, 1.f), out(3);
   x[100] = 5.f;
-  launch(block_sum_kernel, dim3(3), dim3(96), 0, Stream{}, out.data(), x.data());
+  run_now(block_sum_kernel, dim3(3), dim3(96), 0, out.data(), x.data());
   CHECK(out == std::vector<float>{96, 100, 96});
 }
 
 TEST_CASE("emulation: shuffles stay in their warp; a lane without a partner keeps its value") {
   std::vector<int> up(64), down(64), across(64);
-  launch(shuffle_kernel, dim3(1), dim3(64), 0, Stream{}, up.data(), down.data(), across.data());
+  run_now(shuffle_kernel, dim3(1), dim3(64), 0, up.data(), down.data(), across.data());
   for (int t = 0; t < 64; ++t) {
     const auto i = static_cast<size_t>(t);
     CHECK(up[i] == 100 + (t % 32 < 3 ? t : t - 3));
@@ -93,20 +94,20 @@ TEST_CASE("emulation: shuffles stay in their warp; a lane without a partner keep
 
 TEST_CASE("emulation: dynamic shared memory and atomics") {
   std::vector<int> out(8);
-  launch(dynamic_shared_kernel, dim3(1), dim3(8), 8 * sizeof(int), Stream{}, out.data());
+  run_now(dynamic_shared_kernel, dim3(1), dim3(8), 8 * sizeof(int), out.data());
   CHECK(out == std::vector<int>{10, 20, 30, 40, 50, 60, 70, 0});
   float sum = 0;
-  launch(atomic_kernel, dim3(4), dim3(32), 0, Stream{}, &sum);
+  run_now(atomic_kernel, dim3(4), dim3(32), 0, &sum);
   CHECK(sum == 64.f);
 }
 
 TEST_CASE("emulation: divergence at a barrier is an error that names both places") {
-  CHECK_THROWS_WITH_AS(launch(divergent_kernel, dim3(1), dim3(8), 0, Stream{}, 0),
+  CHECK_THROWS_WITH_AS(run_now(divergent_kernel, dim3(1), dim3(8), 0, 0),
                        doctest::Contains("thread 3 is at its end"), StateError);
-  CHECK_THROWS_WITH_AS(launch(divergent_kernel, dim3(1), dim3(8), 0, Stream{}, 1),
+  CHECK_THROWS_WITH_AS(run_now(divergent_kernel, dim3(1), dim3(8), 0, 1),
                        doctest::Contains("diverge at a barrier"), StateError);
 }
 
 TEST_CASE("emulation: an exception in a thread reaches the caller") {
-  CHECK_THROWS_WITH(launch(throwing_kernel, dim3(1), dim3(8), 0, Stream{}), "from a thread");
+  CHECK_THROWS_WITH(run_now(throwing_kernel, dim3(1), dim3(8), 0), "from a thread");
 }

@@ -3,7 +3,7 @@
 // be right all the same.
 #include <cstdio>
 
-#include "lathe/core/launch.h"
+#include "run_now.h"
 
 namespace {
 
@@ -22,6 +22,6 @@ __global__ void reverse_kernel(int* out, const int* x, bool with_barrier) {
 int main(int count, char**) {
   int x[kThreads], out[kThreads];
   for (int i = 0; i < kThreads; ++i) x[i] = i;
-  lathe::launch(reverse_kernel, dim3(1), dim3(kThreads), 0, lathe::Stream{}, out, x, count > 1);
+  lathe::test::run_now(reverse_kernel, dim3(1), dim3(kThreads), 0, out, x, count > 1);
   std::printf("%d\n", out[0]);
 }

@@ -85,7 +85,7 @@ const GradientCase kViews[] = {
     {"chunk", [](In x) { return chunk(x[0], 2, 0)[0]; }, {kMatrix}},
     {"as_strided", [](In x) { return as_strided(x[0].contiguous(), {3, 2}, {1, 2}, 1); }, {kMatrix}},  // overlaps
     {"cast", [](In x) { return x[0].to(kF64); }, {kMatrix}},
-    {"to_device", [](In x) { return to_device(x[0], kCPU); }, {kMatrix}},
+    {"to_device", [](In x) { return to_device(to_device(x[0], kCPU), x[0].device()); }, {kMatrix}},
     {"clone", [](In x) { return x[0].clone(); }, {kMatrix}},
     {"contiguous", [](In x) { return x[0].transpose(0, 1).contiguous(); }, {kMatrix}},
     {"scatter_strided", [](In x) { return scatter_strided(x[0], kWindows, kLine); }, {f64({3, 2})}},

@@ -158,6 +158,7 @@ ExitCode run_train(const Invocation& call) {
   out.row(Row()
               .add("event", "start")
               .add("run_dir", folder.string())
+              .add("device", concat(device))
               .add("parameters", parameters)
               .add("steps", steps));
   Trainer trainer({settings, device, *model, lr, train_loader, test_loader, folder, out, log},

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""The command on a GPU, seen from outside: a real one, or the emulated one of a build with LATHE_CUDA=EMULATE.
+
+    device_test.py LATHE [--sanitized]
+"""
+import json
+import pathlib
+
+from driver import Skip, expect, expect_one_line, lathe, main
+
+# Small enough for an emulated GPU, which takes microseconds for every element.
+TINY = ["--dataset", "synthetic", "--synthetic-size", 40, "--model", "resnet8", "--batch-size", 8, "--image-size", 8, "--seed", 3]
+
+
+def on_gpu(*arguments, devices=1, memory=1 << 28, **options):
+    """Runs the command where it can see a GPU. The settings are those of the emulated runtime; a real GPU ignores them."""
+    env = {"LATHE_EMULATED_DEVICES": str(devices), "LATHE_EMULATED_MEMORY": str(memory)}
+    return lathe(*arguments, env=env, **options)
+
+
+def gpus(**options):
+    rows = [json.loads(line) for line in on_gpu("info", "--json", **options).stdout.splitlines()]
+    return [row for row in rows if str(row.get("device", "")).startswith("cuda:")]
+
+
+def need_gpu(emulated=False):
+    found = gpus()
+    if not found:
+        raise Skip("no CUDA device")
+    if emulated and "emulated" not in found[0]["name"]:
+        raise Skip("for the emulated GPU only")
+
+
+def losses(run):
+    rows = [json.loads(line) for line in (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows if row["split"] == "train"]
+
+
+def test_training_follows_the_cpu(folder):
+    need_gpu()
+    steps = ["--max-steps", 4, "--log-every", 1, "--lr", 0.01]
+    expect(on_gpu("train", *TINY, *steps, "--device", "cpu", "--run-dir", "cpu"), 0)
+    for layout in ("nchw", "nhwc"):
+        expect(on_gpu("train", *TINY, *steps, "--device", "cuda", "--layout", layout, "--run-dir", layout), 0)
+        for step, (got, want) in enumerate(zip(losses(layout), losses("cpu"), strict=True)):
+            assert abs(got - want) <= 1e-4 * want, (layout, step, got, want)
+
+
+def test_auto_chooses_the_gpu(folder):
+    need_gpu()
+    started = json.loads(expect(on_gpu("train", *TINY, "--max-steps", 1, "--run-dir", "a", "--json"), 0).stdout.splitlines()[0])
+    assert started["device"] == "cuda:0", started
+
+
+def test_weights_trained_on_the_gpu_serve_the_cpu(folder):
+    need_gpu()
+    expect(on_gpu("train", *TINY, "--max-steps", 2, "--device", "cuda", "--run-dir", "a"), 0)
+    rows = [json.loads(on_gpu("eval", "--run-dir", "a", "--device", device, "--json").stdout.splitlines()[0])
+            for device in ("cpu", "cuda")]
+    assert abs(rows[0]["loss"] - rows[1]["loss"]) <= 1e-4 * rows[0]["loss"], rows
+
+
+def test_a_second_gpu(folder):
+    need_gpu(emulated=True)
+    assert len(gpus(devices=2)) == 2
+    expect(on_gpu("train", *TINY, "--max-steps", 1, "--device", "cuda:1", "--run-dir", "a", devices=2), 0)
+    expect_one_line(on_gpu("train", *TINY, "--device", "cuda:2", "--run-dir", "b", devices=2), 4, "cuda:2")
+    assert not pathlib.Path("b").exists(), "a run that never began leaves nothing"
+
+
+def test_a_gpu_that_is_too_small(folder):
+    need_gpu(emulated=True)
+    result = expect(on_gpu("train", *TINY, "--device", "cuda", "--run-dir", "a", memory=1 << 20), 5, "out of memory")
+    assert "requested" in result.stderr, result.stderr
+
+
+def test_without_a_gpu(folder):
+    none = {"LATHE_EMULATED_DEVICES": "0", "CUDA_VISIBLE_DEVICES": ""}
+    expect_one_line(lathe("train", *TINY, "--device", "cuda", "--run-dir", "a", env=none), 4, "cuda")
+    expect(lathe("train", *TINY, "--max-steps", 1, "--run-dir", "b", env=none), 0, "device: cpu, because")
+
+
+main(globals())
