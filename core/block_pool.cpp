@@ -58,7 +58,7 @@ void* BlockPool::allocate(size_t bytes, StreamHandle stream, const char* tag) {
   Lock lock(mutex_);
   const size_t size = rounded(bytes);
   const Request request{bytes, size, stream, tag, size <= options_.small_request};
-  if (bytes > kLargestRequest) [[unlikely]]
+  if (bytes > kLargestRequest || fault_.hit()) [[unlikely]]
     throw_out_of_memory(request);
   Block* block = take_free(request);
   if (block == nullptr) [[unlikely]]

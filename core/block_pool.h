@@ -40,6 +40,7 @@
 #include "lathe/core/block_pool_blocks.h"
 #include "lathe/core/block_pool_events.h"
 #include "lathe/core/block_pool_stats.h"
+#include "lathe/core/fault.h"
 #include "lathe/core/raw_memory.h"
 
 namespace lathe {
@@ -133,6 +134,9 @@ class LATHE_API BlockPool {
   /// Keeps the latest `capacity` events from now on; 0 turns the history off.
   void set_history(size_t capacity);
 
+  /// Fails the n-th allocate() that comes, as if the device had no memory left.
+  FaultPoint& fault() noexcept { return fault_; }
+
   /// Segments with their blocks, statistics and history as JSON; see
   /// core/block_pool_snapshot.cpp.
   std::string snapshot() const;
@@ -211,6 +215,7 @@ class LATHE_API BlockPool {
 
   RawMemory& memory_;
   const BlockPoolOptions options_;
+  FaultPoint fault_;
 
   mutable std::mutex mutex_;  // guards what follows
   BlockTable blocks_;

@@ -9,6 +9,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/device.h"
+#include "lathe/core/fault.h"
 
 namespace lathe::cuda {
 
@@ -57,8 +58,16 @@ LATHE_API void reset_peak_memory(Device device = Device(DeviceType::kCUDA));
 LATHE_API void empty_cache();
 /// At most this many bytes are taken from the driver (0: no limit).
 LATHE_API void set_memory_limit(size_t bytes, Device device = Device(DeviceType::kCUDA));
-/// Segments, blocks and recent events of the device's allocator, as JSON.
+/// Keeps the latest `events` events of the device's allocator for memory_snapshot(); 0: none.
+LATHE_API void set_memory_history(size_t events, Device device = Device(DeviceType::kCUDA));
+/// Segments, blocks with the calls that took them, and recent events of the device's allocator, as
+/// JSON.
 LATHE_API std::string memory_snapshot(Device device = Device(DeviceType::kCUDA));
+
+/// Fails the n-th allocation that comes, as if the device, or pinned memory, were exhausted: what a
+/// test of error paths arms.   throws: NoCudaError, DeviceError.
+LATHE_API FaultPoint& allocation_fault(Device device = Device(DeviceType::kCUDA));
+LATHE_API FaultPoint& pinned_allocation_fault();
 
 /// Waits until everything queued on `device` is done. throws: CudaError; IndexError for a label or
 /// index that a kernel found out of range since the last wait.

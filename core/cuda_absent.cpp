@@ -27,6 +27,9 @@ size_t max_memory_reserved(Device) { return 0; }
 void reset_peak_memory(Device) {}
 void empty_cache() {}
 void set_memory_limit(size_t, Device) {}
+void set_memory_history(size_t, Device) {}
+FaultPoint& allocation_fault(Device) { throw_no_cuda("allocation_fault"); }
+FaultPoint& pinned_allocation_fault() { throw_no_cuda("pinned_allocation_fault"); }
 std::string memory_snapshot(Device) { return "{}"; }
 void synchronize(Device) {}
 Counters counters() noexcept { return {}; }

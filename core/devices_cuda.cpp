@@ -12,6 +12,8 @@ namespace lathe::cuda {
 
 namespace {
 
+thread_local const char* t_call = nullptr;
+
 struct Machine {
   int count = 0;
   std::string reason;  // why count is 0
@@ -71,7 +73,7 @@ int device_count() noexcept { return machine().count; }
 const std::string& unavailable_reason() noexcept { return machine().reason; }
 
 // The runtime is asked each time, because the program may use it beside us; that takes some 20 ns.
-DeviceScope::DeviceScope(Device device) {
+DeviceScope::DeviceScope(Device device, const char* call) : outer_call_(t_call) {
   check_device(device);
   LATHE_CUDA_CHECK(cudaGetDevice(&before_));
   if (before_ == device.index) {
@@ -79,11 +81,15 @@ DeviceScope::DeviceScope(Device device) {
   } else {
     LATHE_CUDA_CHECK(cudaSetDevice(device.index));
   }
+  if (call != nullptr) t_call = call;
 }
 
 DeviceScope::~DeviceScope() {
   if (before_ != kUnchanged) cudaSetDevice(before_);
+  t_call = outer_call_;
 }
+
+const char* current_call() noexcept { return t_call; }
 
 DeviceInfo device_info(int index) {
   const Device device(DeviceType::kCUDA,

@@ -18,15 +18,15 @@ namespace lathe {
 // build. In a CPU build the second call is compiled but discarded, and a tensor on a GPU (from_blob
 // makes one without asking the device) is refused: NoCudaError names the call. (A macro, because a
 // namespace cannot be an argument of a function.)
-#define LATHE_DISPATCH(device, ...)                   \
-  [&] {                                               \
-    if ((device).is_cuda()) {                         \
-      if constexpr (::lathe::kHasCuda) {              \
-        const ::lathe::cuda::DeviceScope on_(device); \
-        return cuda::__VA_ARGS__;                     \
-      } else {                                        \
-        ::lathe::throw_no_cuda(#__VA_ARGS__);         \
-      }                                               \
-    }                                                 \
-    return cpu::__VA_ARGS__;                          \
+#define LATHE_DISPATCH(device, ...)                                 \
+  [&] {                                                             \
+    if ((device).is_cuda()) {                                       \
+      if constexpr (::lathe::kHasCuda) {                            \
+        const ::lathe::cuda::DeviceScope on_(device, #__VA_ARGS__); \
+        return cuda::__VA_ARGS__;                                   \
+      } else {                                                      \
+        ::lathe::throw_no_cuda(#__VA_ARGS__);                       \
+      }                                                             \
+    }                                                               \
+    return cpu::__VA_ARGS__;                                        \
   }()

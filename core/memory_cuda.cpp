@@ -169,7 +169,8 @@ class PoolAllocator final : public Allocator {
 
   void* allocate(size_t bytes) override {
     const DeviceScope on(device_);
-    return pool_.allocate(bytes, pinned_ ? &g_host_stream : current_stream(device_).native);
+    return pool_.allocate(bytes, pinned_ ? &g_host_stream : current_stream(device_).native,
+                          current_call());
   }
   void deallocate(void* block, size_t) noexcept override {
     int before = device_.index;
@@ -283,6 +284,11 @@ void empty_cache() {
 }
 
 void set_memory_limit(size_t bytes, Device device) { device_pool(device).pool().set_limit(bytes); }
+void set_memory_history(size_t events, Device device) {
+  device_pool(device).pool().set_history(events);
+}
+FaultPoint& allocation_fault(Device device) { return device_pool(device).pool().fault(); }
+FaultPoint& pinned_allocation_fault() { return pinned_pool().pool().fault(); }
 
 std::string memory_snapshot(Device device) {
   const BlockPool* pool = existing_pool(device);

@@ -10,12 +10,13 @@ namespace lathe::test {
 
 struct CudaCase {
   bool runs;
+  const char* reason = nullptr;  // why not; absent: the machine has no GPU
 
   template <class TestCaseOrSuite>
   void fill(TestCaseOrSuite& test) const {
     if (runs) return;
     test.m_skip = true;
-    test.m_description = cuda::unavailable_reason().c_str();
+    test.m_description = reason != nullptr ? reason : cuda::unavailable_reason().c_str();
   }
 };
 inline CudaCase cuda_case() { return {cuda_is_available()}; }

@@ -1,0 +1,127 @@
+// A training step on the GPU that runs out of memory, at every allocation it makes: a clean error,
+// nothing held, and the step done again gives the bits of one that never failed.
+#include <cstring>
+#include <memory>
+
+#include "../cuda_case.h"
+#include "lathe/core/cuda.h"
+#include "lathe/core/host_allocator.h"
+#include "lathe/lathe.h"
+
+using namespace lathe;
+
+namespace {
+
+const Device kGpu(DeviceType::kCUDA);
+
+struct Net : nn::Module {
+  nn::Conv2d conv{*this, "conv", 3, 8, {.kernel = 3, .pad = 1}};
+  nn::BatchNorm2d norm{*this, "norm", 8};
+  nn::Linear fc{*this, "fc", 8 * 9, 10};
+
+  Tensor forward(const Tensor& x) override {
+    return fc(max_pool2d(relu(norm(conv(x))), {.kernel = 2}).flatten(1));
+  }
+};
+
+/// Everything that one step reads and writes.
+struct Training {
+  Training() {
+    manual_seed(7);
+    x = randn({2, 3, 6, 6});
+    net = std::make_unique<Net>();
+    net->to(kGpu);
+    optimizer = std::make_unique<optim::SGD>(net->parameters(),
+                                             optim::SGDOptions{.lr = 0.1, .momentum = 0.9});
+    start = net->state_dict().clone();
+  }
+
+  /// → the loss.
+  Tensor step() {
+    optimizer->zero_grad();
+    const Tensor images = x.pin_memory().to(kGpu).contiguous(kChannelsLast);
+    const Tensor loss = cross_entropy((*net)(images), tensor({1, 3}).to(kI64).to(kGpu));
+    loss.backward();
+    optim::clip_grad_norm_(net->parameters(), 1.0);
+    optimizer->step();
+    return loss;
+  }
+
+  std::vector<std::vector<float>> everything() const {
+    std::vector<std::vector<float>> out;
+    for (const auto& [name, t] : net->state_dict())
+      out.push_back(t.to(kF32).cpu().to_vector<float>());
+    for (const auto& [name, t] : optimizer->state_dict())
+      out.push_back(t.to(kF32).cpu().to_vector<float>());
+    return out;
+  }
+
+  Tensor x;
+  std::unique_ptr<Net> net;
+  std::unique_ptr<optim::SGD> optimizer;
+  StateDict start;
+};
+
+/// Fails the step at the n-th allocation that `fault` sees, for every n.
+void fail_everywhere(FaultPoint& fault) {
+  Training reference;
+  fault.count();
+  const Tensor loss = reference.step();
+  const int64_t allocations = fault.calls();
+  fault.disarm();
+  const auto expected = reference.everything();
+  REQUIRE(allocations > 0);
+
+  for (int64_t n = 1; n <= allocations; ++n) {
+    CAPTURE(n);
+    Training t;
+    cuda::synchronize();
+    const size_t live = cuda::memory_allocated(), host = host_allocator().stats().allocated_bytes;
+    {
+      const ArmedFault armed(fault, n);
+      CHECK_THROWS_AS(t.step(), OutOfMemoryError);
+    }
+    t.optimizer->zero_grad();
+    cuda::synchronize();
+    CHECK(cuda::memory_allocated() == live);
+    CHECK(host_allocator().stats().allocated_bytes == host);
+
+    t.net->load_state_dict(t.start);  // batch norm's statistics moved with the forward that worked
+    CHECK(t.step().item<float>() == loss.item<float>());
+    CHECK(t.everything() == expected);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("out of memory: a step that fails at any allocation on the GPU can be done again" *
+          test::cuda_case()) {
+  fail_everywhere(cuda::allocation_fault());
+}
+
+TEST_CASE("out of memory: the same for pinned memory" * test::cuda_case()) {
+  fail_everywhere(cuda::pinned_allocation_fault());
+}
+
+TEST_CASE("out of memory: the same for host memory" * test::cuda_case()) {
+  fail_everywhere(host_allocator().fault());
+}
+
+TEST_CASE("out of memory: the error names the device, the numbers and who holds the memory" *
+          test::cuda_case()) {
+  const Tensor x = randn({4, 8, 32, 32}, {.device = kGpu}),
+               w = randn({8, 8, 3, 3}, {.device = kGpu});
+  const Tensor y = conv2d(x, w, {.pad = 1});  // 128 KiB
+  const ArmedFault armed(cuda::allocation_fault(), 1);
+  try {
+    conv2d(x, w);
+    FAIL("no error");
+  } catch (const OutOfMemoryError& error) {
+    const std::string text = error.what();
+    CAPTURE(text);
+    for (const char* part : {"cuda:0: out of memory: requested ", " for conv2d_forward(", "live ",
+                             "largest free ", "biggest holders: ", ") 128 KiB in 1 block"}) {
+      CHECK(text.find(part) != std::string::npos);
+    }
+  }
+}
