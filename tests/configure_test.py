@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the configure step makes of its surroundings.
 
-    configure_test.py --cmake=CMAKE --source=ROOT
+    configure_test.py --cmake=CMAKE --generator=NAME --source=ROOT
 """
 import argparse
 import os
@@ -17,7 +17,7 @@ NOTHING_BUILT = ["-DLATHE_BUILD_TESTS=OFF", "-DLATHE_BUILD_CLI=OFF", "-DLATHE_BU
 
 def cmake(options, source, build, *settings, **environment):
     """Exit code and output of a configure step, each run of blanks as one."""
-    result = subprocess.run([options.cmake, "-S", source, "-B", build, *settings], text=True, env={**os.environ, **environment},
+    result = subprocess.run([options.cmake, "-G", options.generator, "-S", source, "-B", build, *settings], text=True, env={**os.environ, **environment},
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     return result.returncode, " ".join(result.stdout.split())
 
@@ -167,7 +167,7 @@ def test_revision_is_that_of_the_sources(options, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("cmake", "source"):
+    for name in ("cmake", "generator", "source"):
         parser.add_argument(f"--{name}", required=True)
     options = parser.parse_args()
     passed = failed = 0
