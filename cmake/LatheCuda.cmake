@@ -91,8 +91,14 @@ endfunction()
 
 include("${PROJECT_SOURCE_DIR}/tests/emulation/sources.cmake")
 
-# lathe_add_kernels(target kernel.cu...): compiles our kernels into the library, and links what they need. Contraction
-# of a*b+c is off as on the host.
+# lathe_cuda_flags(target): how its .cu files are compiled by nvcc. Contraction of a*b+c is off as on the host.
+function(lathe_cuda_flags target)
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;--Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wshadow>")
+endfunction()
+
+# lathe_add_kernels(target kernel.cu...): compiles our kernels into the library, and links what they need.
 function(lathe_add_kernels target)
   if(NOT LATHE_HAS_CUDA)
     return()
@@ -106,9 +112,7 @@ function(lathe_add_kernels target)
     target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
     return()
   endif()
-  set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
-  target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;--Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wshadow>")
+  lathe_cuda_flags(${target})
   # Never libcuda: a program that needs it does not start without a driver.
   target_link_libraries(${target} PRIVATE
     CUDA::cudart_static CUDA::cublas CUDA::cublasLt CUDA::curand CUDNN::cudnn ${CMAKE_DL_LIBS})

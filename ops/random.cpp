@@ -11,6 +11,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/random_engine.h"
 #include "lathe/ops/random_math.h"
 
 namespace lathe {
@@ -29,12 +30,33 @@ Tensor empty_floating(const char* op, const Shape& shape, const TensorOptions& o
   return empty(shape, options);
 }
 
+[[maybe_unused]] bool uses_curand(const Tensor& out) {
+  return out.device().is_cuda() && random_engine() != RandomEngine::kLathe;
+}
+
+/// Enough for cuRAND, which makes a double of two words and normals in pairs.
+[[maybe_unused]] int64_t curand_words(const Tensor& out) { return 2 * (out.numel() + 1); }
+
 void uniform(const Tensor& out, double low, double high, Generator* generator) {
+  if constexpr (kHasCudaLibraries) {
+    if (uses_curand(out)) {
+      const cuda::DeviceScope on(out.device(), "curand_uniform");
+      return cuda::curand_uniform(out, low, high,
+                                  reserve(generator, out.device(), curand_words(out)));
+    }
+  }
   const Generator::Block block = reserve(generator, out.device(), out.numel());
   LATHE_DISPATCH(out.device(), fill_uniform(out, low, high, block));
 }
 
 void normal(const Tensor& out, double mean, double std, Generator* generator) {
+  if constexpr (kHasCudaLibraries) {
+    if (uses_curand(out)) {
+      const cuda::DeviceScope on(out.device(), "curand_normal");
+      return cuda::curand_normal(out, mean, std,
+                                 reserve(generator, out.device(), curand_words(out)));
+    }
+  }
   const Generator::Block block = reserve(generator, out.device(), out.numel());
   LATHE_DISPATCH(out.device(), fill_normal(out, mean, std, block));
 }

@@ -12,7 +12,7 @@ import re
 import sys
 
 FOLDERS = ["core", "autograd", "ops", "nn", "optim", "data", "tools", "tests", "examples"]
-SUFFIX = re.compile(r"_(cpu|dnnl|eigen|cuda|cudnn|cublas|fuzz)$")
+SUFFIX = re.compile(r"_(cpu|dnnl|eigen|cuda|cudnn|cublas|curand|fuzz)$")
 
 
 def names_of(path):

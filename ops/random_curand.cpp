@@ -1,0 +1,112 @@
+// The cuRAND engines of ops/random_engine.h. cuRAND writes f32 or f64 in one piece, an even number
+// of normals, and uniforms in (0, 1]; the rest is done with ops of ours.
+#include <curand.h>
+
+#include <memory>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/error.h"
+#include "lathe/core/launch.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/random_engine.h"
+#include "lathe/ops/unary.h"
+
+namespace lathe::cuda {
+
+namespace {
+
+void check(curandStatus_t status, const char* call) {
+  LATHE_CHECK(CudaError, status == CURAND_STATUS_SUCCESS, call, ": cuRAND status ",
+              static_cast<int>(status));
+}
+
+curandRngType_t type_of(RandomEngine engine) {
+  switch (engine) {
+    case RandomEngine::kCurandXorwow: return CURAND_RNG_PSEUDO_XORWOW;
+    case RandomEngine::kCurandMrg32k3a: return CURAND_RNG_PSEUDO_MRG32K3A;
+    default: return CURAND_RNG_PSEUDO_PHILOX4_32_10;
+  }
+}
+
+/// A generator of cuRAND's, made when a thread first needs it on a device.
+class Handle {
+ public:
+  explicit Handle(RandomEngine engine) : engine_(engine) {
+    check(curandCreateGenerator(&handle_, type_of(engine)), "curandCreateGenerator");
+  }
+  ~Handle() { curandDestroyGenerator(handle_); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  RandomEngine engine() const { return engine_; }
+  curandGenerator_t get() const { return handle_; }
+
+ private:
+  const RandomEngine engine_;
+  curandGenerator_t handle_ = nullptr;
+};
+
+/// This thread's generator for `device`, at the place of its sequence that `block` names.
+curandGenerator_t generator_at(Device device, Generator::Block block) {
+  thread_local std::unique_ptr<Handle> t_handles[kMaxDevices];
+  std::unique_ptr<Handle>& handle = t_handles[device.index];
+  if (handle == nullptr || handle->engine() != random_engine()) {
+    handle = std::make_unique<Handle>(random_engine());
+  }
+  const curandGenerator_t out = handle->get();
+  check(curandSetStream(out, static_cast<cudaStream_t>(current_stream(device).native)),
+        "curandSetStream");
+  check(curandSetPseudoRandomGeneratorSeed(out, block.seed), "curandSetPseudoRandomGeneratorSeed");
+  check(curandSetGeneratorOffset(out, 4 * block.offset), "curandSetGeneratorOffset");
+  return out;
+}
+
+/// Room for `out`'s elements, and one more where their number is odd.
+Tensor room_for(const Tensor& out) {
+  const DType dtype = out.dtype() == kF64 ? kF64 : kF32;
+  return empty({out.numel() + out.numel() % 2}, {.dtype = dtype, .device = out.device()});
+}
+
+void put(const Tensor& out, const Tensor& values) {
+  copy_values(out, alias(values, out.shape(), contiguous_strides(out.shape()), 0));
+}
+
+}  // namespace
+
+void curand_uniform(const Tensor& out, double low, double high, Generator::Block block) {
+  if (out.numel() == 0) return;
+  const NoGrad off;
+  const Tensor u = room_for(out);
+  const auto n = static_cast<size_t>(u.numel());
+  const curandGenerator_t generator = generator_at(out.device(), block);
+  if (u.dtype() == kF64) {
+    check(curandGenerateUniformDouble(generator, u.data<double>(), n),
+          "curandGenerateUniformDouble");
+  } else {
+    check(curandGenerateUniform(generator, u.data<float>(), n), "curandGenerateUniform");
+  }
+  // (0, 1] mirrored; what is left of 1 after rounding becomes the largest number of [0, 1).
+  const double below_one = u.dtype() == kF64 ? 1 - 0x1p-53 : 1 - 0x1p-24;
+  put(out, add(mul(clamp(sub(1.0, u), 0.0, below_one), high - low), low));
+}
+
+void curand_normal(const Tensor& out, double mean, double std, Generator::Block block) {
+  if (out.numel() == 0) return;
+  const NoGrad off;
+  const Tensor z = room_for(out);
+  const auto n = static_cast<size_t>(z.numel());
+  const curandGenerator_t generator = generator_at(out.device(), block);
+  if (z.dtype() == kF64) {
+    check(curandGenerateNormalDouble(generator, z.data<double>(), n, mean, std),
+          "curandGenerateNormalDouble");
+  } else {
+    check(curandGenerateNormal(generator, z.data<float>(), n, static_cast<float>(mean),
+                               static_cast<float>(std)),
+          "curandGenerateNormal");
+  }
+  put(out, z);
+}
+
+}  // namespace lathe::cuda

@@ -1,0 +1,30 @@
+// Who makes the uniform and normal numbers of a GPU: our Philox, or an engine of NVIDIA's cuRAND.
+#pragma once
+
+#include "lathe/core/generator.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+enum class RandomEngine {
+  kLathe,           // Philox 4x32-10 as on the CPU: same seed, same numbers everywhere
+  kCurandPhilox,    // the same bits in cuRAND's order
+  kCurandXorwow,    // Marsaglia 2003, doi:10.18637/jss.v008.i14
+  kCurandMrg32k3a,  // L'Ecuyer 1999, doi:10.1287/opre.47.1.159
+};
+
+/// From now on `rand`, `randn`, `uniform_` and `normal_` on GPUs take their numbers from `engine`;
+/// all else that is random, dropout included, keeps ours. With a cuRAND engine a sequence of calls
+/// repeats for the same generator state on the same device and version of cuRAND, and nowhere else.
+/// For the whole process.   throws: NoCudaError for a cuRAND engine where the build has none.
+LATHE_API void set_random_engine(RandomEngine engine);
+LATHE_API RandomEngine random_engine() noexcept;
+
+namespace cuda {
+/// The same contracts as fill_uniform and fill_normal (ops/random.h), with the numbers of
+/// random_engine(), which is one of cuRAND's.
+void curand_uniform(const Tensor& out, double low, double high, Generator::Block block);
+void curand_normal(const Tensor& out, double mean, double std, Generator::Block block);
+}  // namespace cuda
+
+}  // namespace lathe
