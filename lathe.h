@@ -30,6 +30,7 @@
 #include "lathe/ops/conv_transpose2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/cudnn.h"
 #include "lathe/ops/cumsum.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/embedding.h"

@@ -44,10 +44,10 @@ struct ConvCandidate {
 /// One call's convolution: its tensors are bound, its problem is the key it is searched with. Used
 /// by the calling thread only.
 ///
-/// Every function may throw: OutOfMemoryError, then less workspace is tried; CudaError, then this
-/// engine is given up and the next one tried. Before either is thrown the CUDA runtime's error
-/// state is cleared (cudaGetLastError), so that the next engine's calls do not report it again. Any
-/// other exception ends the call.
+/// prepare, time_ms and execute may throw OutOfMemoryError, then less workspace is tried, or
+/// CudaError, then this engine is given up and the next one tried. Before either is thrown the CUDA
+/// runtime's error state is cleared (cudaGetLastError), so that the next engine's calls do not
+/// report it again. Any other exception, and any from another function, ends the call.
 class ConvEngines {
  public:
   virtual ~ConvEngines() = default;

@@ -11,7 +11,6 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/dtype.h"
-#include "lathe/core/pair.h"
 
 namespace lathe {
 
@@ -61,10 +60,10 @@ struct ConvKey {
   ConvPass pass = ConvPass::kForward;
   ConvFusion fusion = ConvFusion::kNone;
   ConvMode mode = ConvMode::kHeuristic;
-  ConvTensor x, w, y;         // or their gradients: dx, dw, dy
-  ConvTensor bias, residual;  // where `fusion` has them
-  DType compute = kF32;       // of sums
-  Pair stride = 1, pad = 0, dilation = 1;
+  ConvTensor x, w, y;                                              // or their gradients: dx, dw, dy
+  ConvTensor bias, residual;                                       // where `fusion` has them
+  DType compute = kF32;                                            // of sums
+  std::array<int64_t, 2> stride{1, 1}, pad{0, 0}, dilation{1, 1};  // {rows, columns}
   int64_t groups = 1;
   bool tf32 = false;  // f32 products may be rounded to TF32
   int64_t workspace_limit_bytes = 0;
@@ -76,9 +75,9 @@ struct ConvKey {
 
 /// One line, for logs and files:
 ///   backward_weight none benchmark x=f16[128,64,32,32]/[65536,1,2048,64]@16 w=… y=… bias=-
-///   residual=- compute=f32 stride=1 pad=1 dilation=1 groups=1 tf32=no workspace=1073741824
-///   device="NVIDIA H200" sm=9.0 multiprocessors=132 library="cudnn 9.19.0" runtime="13.0"
-///   driver="13.0"
+///   residual=- compute=f32 stride=[1,1] pad=[1,1] dilation=[1,1] groups=1 tf32=no
+///   workspace=1073741824 device="NVIDIA H200" sm=9.0 multiprocessors=132 library="cudnn 9.19.0"
+///   runtime="13.0" driver="13.0"
 LATHE_API void append_text(std::string& out, const ConvKey& key);
 LATHE_API void append_text(std::string& out, const ConvTensor& tensor);
 LATHE_API void append_text(std::string& out, ConvPass pass);

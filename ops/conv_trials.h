@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/core/config.h"
@@ -14,6 +15,7 @@
 namespace lathe {
 
 /// What became of a candidate. Words in texts: timed, ready, untried, filtered, too_large, failed.
+/// The first three can be used.
 enum class ConvOutcome : uint8_t {
   kTimed,     // ran; ms is its time
   kReady,     // was made ready, not timed
@@ -22,6 +24,10 @@ enum class ConvOutcome : uint8_t {
   kTooLarge,  // needs more workspace than there is
   kFailed,    // the library refused it, or it failed when it ran
 };
+
+LATHE_API std::string_view name_of(ConvOutcome outcome);
+/// throws: DataError.
+LATHE_API ConvOutcome conv_outcome_from_name(std::string_view name);
 
 /// A candidate and what became of it.
 struct ConvTrial {
@@ -62,9 +68,16 @@ using ConvClock = std::function<double()>;  // milliseconds from any fixed time 
 /// next that needs at most half the workspace. `chosen` is trials.size() if there is none.
 LATHE_API ConvChoice without_chosen(ConvChoice choice, bool out_of_memory, const std::string& why);
 
+/// throws: OutOfMemoryError if memory is all that was missing, CudaError otherwise, both naming the
+/// key and why its candidates were not taken.
+[[noreturn]] LATHE_API void fail_without_engine(const ConvKey& key, const ConvChoice& choice);
+
+/// Why the candidate may not be used for the key, whatever its speed; "" if it may.
+LATHE_API std::string refusal(const ConvKey& key, const ConvCandidate& candidate);
+
 /// Chooses an engine for `key`. With `may_time` false nothing is timed and mode kBenchmark chooses
 /// as kHeuristic does.
-/// throws: CudaError or OutOfMemoryError naming the key if no candidate can be used.
+/// throws: as fail_without_engine, if no candidate can be used.
 LATHE_API ConvChoice choose_engine(const ConvKey& key, ConvEngines& engines,
                                    const ConvLimits& limits, const ConvClock& now_ms,
                                    bool may_time);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace lathe {
 
@@ -27,13 +28,48 @@ class LruCache {
     Pointer made = std::make_shared<const Value>(make());
     const std::lock_guard lock(mutex_);
     if (const auto at = places_.find(key); at != places_.end()) return at->second->second;
-    entries_.emplace_front(key, std::move(made));
-    places_.emplace(key, entries_.begin());
-    if (entries_.size() > limit_) {
-      places_.erase(entries_.back().first);
-      entries_.pop_back();
-    }
+    add(key, std::move(made));
     return entries_.front().second;
+  }
+
+  /// The value of `key`, null if there is none.
+  Pointer find(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto at = places_.find(key);
+    if (at == places_.end()) return nullptr;
+    entries_.splice(entries_.begin(), entries_, at->second);
+    return at->second->second;
+  }
+
+  /// Makes `value` the key's value, in the place of the one it may have had.
+  void put(const Key& key, Pointer value) {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = places_.find(key); at != places_.end()) {
+      entries_.splice(entries_.begin(), entries_, at->second);
+      entries_.front().second = std::move(value);
+    } else {
+      add(key, std::move(value));
+    }
+  }
+
+  void erase(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto at = places_.find(key);
+    if (at == places_.end()) return;
+    entries_.erase(at->second);
+    places_.erase(at);
+  }
+
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    places_.clear();
+    entries_.clear();
+  }
+
+  /// All keys and values, the one asked for last first.
+  std::vector<std::pair<Key, Pointer>> entries() const {
+    const std::lock_guard lock(mutex_);
+    return {entries_.begin(), entries_.end()};
   }
 
   size_t size() const {
@@ -44,12 +80,14 @@ class LruCache {
  private:
   using Entries = std::list<std::pair<Key, Pointer>>;  // the one asked for last is in front
 
-  Pointer find(const Key& key) {
-    const std::lock_guard lock(mutex_);
-    const auto at = places_.find(key);
-    if (at == places_.end()) return nullptr;
-    entries_.splice(entries_.begin(), entries_, at->second);
-    return at->second->second;
+  // A key that is not there yet.
+  void add(const Key& key, Pointer value) {
+    entries_.emplace_front(key, std::move(value));
+    places_.emplace(key, entries_.begin());
+    if (entries_.size() > limit_) {
+      places_.erase(entries_.back().first);
+      entries_.pop_back();
+    }
   }
 
   const size_t limit_;

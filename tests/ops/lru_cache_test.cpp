@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -29,4 +30,29 @@ TEST_CASE("LruCache: a value outlives its place, and a failed make changes nothi
   CHECK(cache.size() == 1);
   cache.get(3, [] { return std::string("three"); });
   CHECK(*kept == "one");
+}
+
+TEST_CASE("LruCache: find, put, erase, entries and clear") {
+  LruCache<int, std::string> cache(2);
+  const auto put = [&](int key, const char* value) {
+    cache.put(key, std::make_shared<const std::string>(value));
+  };
+  CHECK(!cache.find(1));
+  put(1, "one");
+  put(2, "two");
+  put(1, "uno");  // in the place of "one", and the newest now
+  CHECK(*cache.find(1) == "uno");
+  CHECK(*cache.find(2) == "two");
+  put(3, "three");
+  CHECK(!cache.find(1));
+  REQUIRE(cache.entries().size() == 2);
+  CHECK(cache.entries()[0].first == 3);
+  CHECK(*cache.entries()[1].second == "two");
+  cache.erase(2);
+  cache.erase(2);
+  CHECK(!cache.find(2));
+  CHECK(cache.size() == 1);
+  cache.clear();
+  CHECK(cache.size() == 0);
+  CHECK(!cache.find(3));
 }

@@ -1,0 +1,216 @@
+// The search's file; see conv_cache_file.h.
+#include "lathe/ops/conv_cache_file.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lathe/core/crc32c.h"
+#include "lathe/core/error.h"
+#include "lathe/core/file.h"
+#include "lathe/core/file_lock.h"
+#include "lathe/core/log.h"
+
+namespace lathe {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "lathe convolution algorithms";
+constexpr std::string_view kBeginning = "{\n \"format\": \"lathe convolution algorithms\"";
+constexpr int64_t kSchema = 1;
+constexpr int64_t kMaxBytes = int64_t{64} << 20;
+constexpr size_t kMaxChoices = 20'000;  // about 40 MiB
+
+std::string text_of(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+// Of all choices, so that no damage turns one engine into another.
+std::string checksum_of(const Json& choices) {
+  const std::string text = text_of(choices);
+  return concat("crc32c ", crc32c(text.data(), text.size()));
+}
+
+Json json_of(const ConvTrial& trial) {
+  const ConvCandidate& candidate = trial.candidate;
+  return {{"engine", concat(candidate.engine)},
+          {"outcome", name_of(trial.outcome)},
+          {"ms", trial.ms},
+          {"runs", trial.runs},
+          {"workspace_bytes", candidate.workspace_bytes},
+          {"deterministic", candidate.deterministic},
+          {"tensor_cores", candidate.tensor_cores},
+          {"down_converts", candidate.down_converts},
+          {"narrow_sums", candidate.narrow_sums},
+          {"compiles", candidate.compiles},
+          {"note", trial.note}};
+}
+
+ConvTrial trial_of(const Json& json) {
+  ConvTrial trial;
+  ConvCandidate& candidate = trial.candidate;
+  candidate.engine = parse_conv_engine(json.at("engine").get_ref<const std::string&>());
+  trial.outcome = conv_outcome_from_name(json.at("outcome").get_ref<const std::string&>());
+  json.at("ms").get_to(trial.ms);
+  json.at("runs").get_to(trial.runs);
+  json.at("workspace_bytes").get_to(candidate.workspace_bytes);
+  json.at("deterministic").get_to(candidate.deterministic);
+  json.at("tensor_cores").get_to(candidate.tensor_cores);
+  json.at("down_converts").get_to(candidate.down_converts);
+  json.at("narrow_sums").get_to(candidate.narrow_sums);
+  json.at("compiles").get_to(candidate.compiles);
+  json.at("note").get_to(trial.note);
+  return trial;
+}
+
+Json json_of(const ConvKey& key, const ConvChoice& choice) {
+  Json candidates = Json::array();
+  for (const ConvTrial& trial : choice.trials) candidates.push_back(json_of(trial));
+  return {{"key", concat(key)},
+          {"chosen", choice.chosen},
+          {"search_ms", choice.search_ms},
+          {"candidates", std::move(candidates)}};
+}
+
+ConvChoice choice_of(const Json& json) {
+  ConvChoice choice;
+  json.at("chosen").get_to(choice.chosen);
+  json.at("search_ms").get_to(choice.search_ms);
+  for (const Json& trial : json.at("candidates")) choice.trials.push_back(trial_of(trial));
+  LATHE_CHECK(DataError,
+              choice.chosen < choice.trials.size() && choice.trials[choice.chosen].usable(),
+              "convolution cache: candidate ", choice.chosen, " of ", choice.trials.size(),
+              " was chosen, which cannot be");
+  return choice;
+}
+
+ConvCache cache_of(const Json& json) {
+  LATHE_CHECK(DataError, json.at("format") == kFormat, "convolution cache: of another format");
+  const auto schema = json.at("schema").get<int64_t>();
+  LATHE_CHECK(DataError, schema == kSchema, "convolution cache: of schema ", schema,
+              ", this version reads ", kSchema);
+  const Json& choices = json.at("choices");
+  LATHE_CHECK(DataError, json.at("checksum") == checksum_of(choices),
+              "convolution cache: damaged, its checksum does not fit");
+  ConvCache cache;
+  json.at("library").get_to(cache.versions.library);
+  json.at("runtime").get_to(cache.versions.runtime);
+  json.at("driver").get_to(cache.versions.driver);
+  for (const Json& entry : choices) {
+    ConvKey key = parse_conv_key(entry.at("key").get_ref<const std::string&>());
+    LATHE_CHECK(DataError, versions_of(key.machine) == cache.versions,
+                "convolution cache: found by ", cache.versions, ", but holds the key ", key);
+    LATHE_CHECK(DataError, cache.choices.emplace(std::move(key), choice_of(entry)).second,
+                "convolution cache: a key stands in it twice");
+  }
+  return cache;
+}
+
+bool exists(const std::string& path) {
+  std::error_code none;
+  return std::filesystem::exists(path, none);
+}
+
+/// The file's text; "" if there is none.
+std::string text_at(const std::string& path) {
+  return exists(path) ? read_file(path, kMaxBytes) : "";
+}
+
+/// Whether a file may be replaced: nothing in it, or the beginning of what we write.
+bool is_ours(std::string_view text) {
+  const size_t size = std::min(text.size(), kBeginning.size());
+  return text.substr(0, size) == kBeginning.substr(0, size);
+}
+
+void check_ours(const std::string& path, std::string_view text) {
+  LATHE_CHECK(FileError, is_ours(text), "convolution cache: ", path,
+              " holds something else and is left as it is");
+}
+
+std::string lock_path(const std::string& path) { return path + ".lock"; }
+
+}  // namespace
+
+ConvVersions versions_of(const ConvMachine& machine) {
+  return {machine.library, machine.runtime, machine.driver};
+}
+
+void append_text(std::string& out, const ConvVersions& versions) {
+  out += concat(versions.library, ", CUDA ", versions.runtime, ", driver for ", versions.driver);
+}
+
+std::string conv_cache_text(const ConvCache& cache) {
+  Json choices = Json::array();
+  for (const auto& [key, choice] : cache.choices) choices.push_back(json_of(key, choice));
+  const std::string checksum = checksum_of(choices);
+  return text_of({{"format", kFormat},
+                  {"schema", kSchema},
+                  {"library", cache.versions.library},
+                  {"runtime", cache.versions.runtime},
+                  {"driver", cache.versions.driver},
+                  {"checksum", checksum},
+                  {"choices", std::move(choices)}},
+                 1) +
+         "\n";
+}
+
+ConvCache parse_conv_cache(std::string_view text) {
+  try {
+    return cache_of(Json::parse(text));
+  } catch (const Json::exception& error) {
+    LATHE_FAIL(DataError, "convolution cache: ", error.what());
+  }
+}
+
+ConvCache read_conv_cache(const std::string& path) {
+  const std::string text = read_file(path, kMaxBytes);
+  try {
+    return parse_conv_cache(text);
+  } catch (const DataError& error) {
+    LATHE_FAIL(DataError, path, ": ", error.message());
+  }
+}
+
+ConvChoices load_conv_cache(const std::string& path, const ConvVersions& versions) {
+  if (!exists(path)) return {};
+  try {
+    ConvCache cache = read_conv_cache(path);
+    if (cache.versions == versions) return std::move(cache.choices);
+    warn_once(concat("conv cache versions ", path),
+              concat(path, ": found by ", cache.versions, "; this is ", versions,
+                     ", so its algorithms are not used"));
+  } catch (const Error& error) {
+    warn_once(concat("conv cache ", path),
+              concat(error.message(), "; its algorithms are not used"));
+  }
+  return {};
+}
+
+void add_to_conv_cache(const std::string& path, const ConvCache& added) {
+  const FileLock lock(lock_path(path));
+  const std::string text = text_at(path);
+  check_ours(path, text);
+  ConvCache cache = added;
+  try {
+    ConvCache old = parse_conv_cache(text);
+    for (const auto& entry : old.choices) {
+      if (old.versions == added.versions && cache.choices.size() < kMaxChoices)
+        cache.choices.insert(entry);
+    }
+  } catch (const DataError&) {  // damaged: written anew
+  }
+  write_file_atomic(path, conv_cache_text(cache));
+}
+
+bool remove_conv_cache(const std::string& path) {
+  const FileLock lock(lock_path(path));
+  if (!exists(path)) return false;
+  check_ours(path, text_at(path));
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  LATHE_CHECK(FileError, !error, "convolution cache: cannot remove ", path, ": ", error.message());
+  return true;
+}
+
+}  // namespace lathe

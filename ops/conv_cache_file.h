@@ -1,0 +1,59 @@
+// The file in which the convolution search keeps what it found, so that the next start searches
+// nothing. JSON: which libraries found it, a checksum, and per key every candidate with its time.
+// `lathe algos show` prints it.
+//
+// It is a cache: no state of the file is an error for a program that computes, and none changes a
+// result. A file that is missing, cut off, damaged, of another kind or found by other libraries
+// counts as empty, with one warning unless it is just missing. Writers replace it as a whole
+// (core/file.h, AtomicFile) and take turns (core/file_lock.h, <path>.lock), so that several
+// processes may share one.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "lathe/core/config.h"
+#include "lathe/ops/conv_key.h"
+#include "lathe/ops/conv_trials.h"
+
+namespace lathe {
+
+using ConvChoices = std::map<ConvKey, ConvChoice>;
+
+/// The libraries that found the choices in a file: all of them the same, and those of its keys.
+/// (The devices may differ: a key holds its own.)
+struct ConvVersions {
+  std::string library, runtime, driver;
+
+  bool operator==(const ConvVersions&) const = default;
+};
+LATHE_API ConvVersions versions_of(const ConvMachine& machine);
+LATHE_API void append_text(std::string& out, const ConvVersions& versions);  // "cudnn 9.19.0, …"
+
+/// What a file holds.
+struct ConvCache {
+  ConvVersions versions;
+  ConvChoices choices;
+};
+
+/// The file's text.
+LATHE_API std::string conv_cache_text(const ConvCache& cache);
+/// throws: DataError for a text that is not exactly what conv_cache_text wrote, apart from spaces.
+LATHE_API ConvCache parse_conv_cache(std::string_view text);
+
+/// Reads a file.   throws: FileError; DataError naming it.
+LATHE_API ConvCache read_conv_cache(const std::string& path);
+
+/// The file's choices, none if these versions did not find them. Never throws for what the file is.
+LATHE_API ConvChoices load_conv_cache(const std::string& path, const ConvVersions& versions);
+
+/// Adds choices to the file, in the place of those with the same keys. What other versions found,
+/// or is damaged, is replaced; a file that never was a cache is left alone.   throws: FileError.
+LATHE_API void add_to_conv_cache(const std::string& path, const ConvCache& added);
+
+/// Removes the file.   → false if there is none
+/// throws: FileError, also for a file that never was a cache.
+LATHE_API bool remove_conv_cache(const std::string& path);
+
+}  // namespace lathe

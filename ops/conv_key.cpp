@@ -1,0 +1,188 @@
+// The text of a key, both ways; see conv_key.h.
+#include "lathe/ops/conv_key.h"
+
+#include "lathe/core/error.h"
+#include "lathe/ops/conv_words.h"
+
+namespace lathe {
+
+namespace {
+
+constexpr std::string_view kPasses[] = {"forward", "backward_input", "backward_weight"};
+constexpr std::string_view kFusions[] = {"none", "bias", "bias_relu", "bias_residual_relu"};
+constexpr std::string_view kModes[] = {"heuristic", "benchmark", "deterministic"};
+constexpr std::string_view kSwitch[] = {"no", "yes"};
+constexpr std::string_view kDigits = "0123456789abcdef";
+
+template <size_t N>
+void append_sizes(std::string& out, const std::array<int64_t, N>& sizes) {
+  char before = '[';
+  for (const int64_t size : sizes) {
+    out += before;
+    append_text(out, size);
+    before = ',';
+  }
+  out += ']';
+}
+
+// "NVIDIA H200" in quotes; what would end the quotes or the line, or is not ASCII, as \xHH.
+void append_quoted(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte >= 0x7f || c == '"' || c == '\\') {
+      out += "\\x";
+      out += kDigits[byte >> 4];
+      out += kDigits[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+template <size_t N>
+std::array<int64_t, N> read_sizes(WordReader& in) {
+  std::array<int64_t, N> sizes;
+  const char* before = "[";
+  for (int64_t& size : sizes) {
+    in.expect(before);
+    size = in.number();
+    before = ",";
+  }
+  in.expect("]");
+  return sizes;
+}
+
+DType read_dtype(WordReader& in, std::string_view ends) {
+  try {
+    return dtype_from_name(in.until(ends));
+  } catch (const ValueError&) {
+    in.fail_here("a dtype before this place");
+  }
+}
+
+ConvTensor read_tensor(WordReader& in) {
+  if (in.skip("-")) return {};
+  ConvTensor tensor;
+  tensor.dtype = read_dtype(in, "[");
+  tensor.dims = read_sizes<4>(in);
+  in.expect("/");
+  tensor.strides = read_sizes<4>(in);
+  in.expect("@");
+  tensor.alignment = in.number();
+  return tensor;
+}
+
+int read_digit(WordReader& in) {
+  for (size_t digit = 0; digit < kDigits.size(); ++digit) {
+    if (in.skip(kDigits.substr(digit, 1))) return static_cast<int>(digit);
+  }
+  in.fail_here("a hexadecimal digit");
+}
+
+std::string read_quoted(WordReader& in) {
+  std::string text;
+  in.expect("\"");
+  while (!in.skip("\"")) {
+    text += in.until("\"\\");
+    if (!in.skip("\\x")) {
+      if (in.done()) in.fail_here("a closing quote");
+      continue;
+    }
+    const int high = read_digit(in);
+    text += static_cast<char>(16 * high + read_digit(in));
+  }
+  return text;
+}
+
+int read_int(WordReader& in) { return static_cast<int>(in.number()); }
+
+}  // namespace
+
+int64_t alignment_of(const void* address) {
+  const auto bits = reinterpret_cast<uintptr_t>(address) | 16;
+  return static_cast<int64_t>(bits & -bits);
+}
+
+void append_text(std::string& out, ConvPass pass) { out += kPasses[static_cast<size_t>(pass)]; }
+void append_text(std::string& out, ConvFusion fusion) {
+  out += kFusions[static_cast<size_t>(fusion)];
+}
+void append_text(std::string& out, ConvMode mode) { out += kModes[static_cast<size_t>(mode)]; }
+
+void append_text(std::string& out, const ConvTensor& tensor) {
+  if (tensor == ConvTensor{}) {
+    out += '-';
+    return;
+  }
+  append_text(out, tensor.dtype);
+  append_sizes(out, tensor.dims);
+  out += '/';
+  append_sizes(out, tensor.strides);
+  out += concat("@", tensor.alignment);
+}
+
+void append_text(std::string& out, const ConvKey& key) {
+  // A new field of ConvKey or ConvMachine does not compile here until the text has it too.
+  const auto& [pass, fusion, mode, x, w, y, bias, residual, compute, stride, pad, dilation, groups,
+               tf32, workspace, machine] = key;
+  const auto& [device, major, minor, multiprocessors, library, runtime, driver] = machine;
+  out += concat(pass, " ", fusion, " ", mode, " x=", x, " w=", w, " y=", y, " bias=", bias,
+                " residual=", residual, " compute=", compute);
+  const auto sizes = [&](std::string_view name, const std::array<int64_t, 2>& values) {
+    out += name;
+    append_sizes(out, values);
+  };
+  sizes(" stride=", stride);
+  sizes(" pad=", pad);
+  sizes(" dilation=", dilation);
+  out += concat(" groups=", groups, " tf32=", kSwitch[tf32], " workspace=", workspace, " device=");
+  append_quoted(out, device);
+  out += concat(" sm=", major, ".", minor, " multiprocessors=", multiprocessors, " library=");
+  append_quoted(out, library);
+  out += " runtime=";
+  append_quoted(out, runtime);
+  out += " driver=";
+  append_quoted(out, driver);
+}
+
+ConvKey parse_conv_key(std::string_view text) {
+  WordReader in("convolution key", text);
+  ConvKey key;
+  key.pass = in.one_of<ConvPass>(kPasses, " ");
+  in.expect(" ");
+  key.fusion = in.one_of<ConvFusion>(kFusions, " ");
+  in.expect(" ");
+  key.mode = in.one_of<ConvMode>(kModes, " ");
+  const auto after = [&](std::string_view name) -> WordReader& {
+    in.expect(name);
+    return in;
+  };
+  key.x = read_tensor(after(" x="));
+  key.w = read_tensor(after(" w="));
+  key.y = read_tensor(after(" y="));
+  key.bias = read_tensor(after(" bias="));
+  key.residual = read_tensor(after(" residual="));
+  key.compute = read_dtype(after(" compute="), " ");
+  key.stride = read_sizes<2>(after(" stride="));
+  key.pad = read_sizes<2>(after(" pad="));
+  key.dilation = read_sizes<2>(after(" dilation="));
+  key.groups = after(" groups=").number();
+  key.tf32 = after(" tf32=").one_of<int>(kSwitch, " ") != 0;
+  key.workspace_limit_bytes = after(" workspace=").number();
+  key.machine.device = read_quoted(after(" device="));
+  key.machine.major = read_int(after(" sm="));
+  key.machine.minor = read_int(after("."));
+  key.machine.multiprocessors = read_int(after(" multiprocessors="));
+  key.machine.library = read_quoted(after(" library="));
+  key.machine.runtime = read_quoted(after(" runtime="));
+  key.machine.driver = read_quoted(after(" driver="));
+  in.expect_end();
+  // "float32", "[1,1]", "007" and "\x41" read well and are not what a key writes.
+  LATHE_CHECK(DataError, concat(key) == text, "convolution key: not in its exact form: \"", text,
+              "\"");
+  return key;
+}
+
+}  // namespace lathe

@@ -1,0 +1,250 @@
+// The convolution search: what is kept between calls, and between threads. See conv_search.h.
+#include "lathe/ops/conv_search.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "lathe/core/error.h"
+#include "lathe/core/log.h"
+#include "lathe/ops/conv_cache_file.h"
+#include "lathe/ops/lru_cache.h"
+
+namespace lathe {
+
+namespace {
+
+using Choice = std::shared_ptr<const ConvChoice>;
+
+double steady_ms() {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+class ConvSearch::State {
+ public:
+  State(size_t capacity, ConvClock now_ms)
+      : now_ms_(now_ms ? std::move(now_ms) : steady_ms), choices_(capacity) {}
+
+  /// The key's choice, searched for if need be.
+  Choice choice_for(const ConvKey& key, ConvEngines& engines);
+  /// The choice after this one, whose engine has failed.   throws: as fail_without_engine.
+  Choice after(const ConvKey& key, const Choice& failed, ConvEngines& engines, bool out_of_memory,
+               const std::string& why);
+
+  const ConvClock now_ms_;
+  LruCache<ConvKey, ConvChoice> choices_;
+
+  mutable std::mutex mutex_;  // of the next four; held for moments only
+  ConvLimits limits_;
+  ConvSearchStats stats_;
+  std::string path_;
+  std::map<ConvKey, std::shared_future<Choice>> running_;  // searches that others may wait for
+
+  // Held while engines are timed, so that one search does not disturb another; guards `stored_`.
+  std::mutex searching_;
+  std::optional<ConvChoices> stored_;  // what the file held; absent until it is read
+
+ private:
+  Choice known(const ConvKey& key);
+  Choice search(const ConvKey& key, ConvEngines& engines);
+  Choice stored(const ConvKey& key, ConvEngines& engines, const std::string& path);
+};
+
+Choice ConvSearch::State::choice_for(const ConvKey& key, ConvEngines& engines) {
+  std::unique_lock lock(mutex_);
+  if (Choice choice = known(key)) return choice;
+  lock.unlock();
+  const bool capturing = engines.capturing();
+  lock.lock();
+  if (Choice choice = known(key)) return choice;  // found by another thread since
+  ++stats_.misses;
+  if (capturing) {
+    const ConvLimits limits = limits_;
+    lock.unlock();
+    return std::make_shared<ConvChoice>(choose_engine(key, engines, limits, now_ms_, false));
+  }
+  if (const auto at = running_.find(key); at != running_.end()) {
+    const std::shared_future<Choice> other = at->second;
+    lock.unlock();
+    return other.get();
+  }
+  std::promise<Choice> promise;
+  running_.emplace(key, promise.get_future().share());
+  lock.unlock();
+
+  Choice found;
+  std::exception_ptr error;
+  try {
+    found = search(key, engines);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  if (found) choices_.put(key, found);
+  running_.erase(key);
+  lock.unlock();
+  if (error) {
+    promise.set_exception(error);
+    std::rethrow_exception(error);
+  }
+  promise.set_value(found);
+  return found;
+}
+
+/// The key's choice if it has one. The caller holds mutex_.
+Choice ConvSearch::State::known(const ConvKey& key) {
+  Choice choice = choices_.find(key);
+  if (choice) ++stats_.hits;
+  return choice;
+}
+
+Choice ConvSearch::State::search(const ConvKey& key, ConvEngines& engines) {
+  const std::lock_guard one_at_a_time(searching_);
+  std::unique_lock lock(mutex_);
+  const ConvLimits limits = limits_;
+  const std::string path = key.mode == ConvMode::kBenchmark ? path_ : "";
+  lock.unlock();
+  if (!path.empty()) {
+    if (Choice known = stored(key, engines, path)) return known;
+  }
+  const auto found =
+      std::make_shared<const ConvChoice>(choose_engine(key, engines, limits, now_ms_, true));
+  lock.lock();
+  ++stats_.searches;
+  stats_.search_ms += found->search_ms;
+  lock.unlock();
+  if (path.empty() || found->provisional) return found;
+  try {
+    add_to_conv_cache(path, {versions_of(key.machine), {{key, *found}}});
+  } catch (const Error& error) {
+    warn_once(concat("conv cache not written ", path),
+              concat(error.message(), "; what searches find is not kept"));
+  }
+  return found;
+}
+
+/// What the file says of the key, if it can be done; null otherwise.
+Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines,
+                                 const std::string& path) {
+  if (!stored_) stored_ = load_conv_cache(path, versions_of(key.machine));
+  const auto at = stored_->find(key);
+  if (at == stored_->end()) return nullptr;
+  ConvChoice choice = at->second;
+  ConvCandidate& candidate = choice.trials[choice.chosen].candidate;
+  try {
+    candidate.workspace_bytes = engines.prepare(candidate.engine);
+    const bool fits = candidate.workspace_bytes <= key.workspace_limit_bytes;
+    if (fits && refusal(key, candidate).empty()) {
+      const std::lock_guard lock(mutex_);
+      ++stats_.from_file;
+      return std::make_shared<const ConvChoice>(std::move(choice));
+    }
+  } catch (const CudaError&) {  // the search that follows says what can be done
+  } catch (const OutOfMemoryError&) {
+  }
+  stored_->erase(at);
+  return nullptr;
+}
+
+Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEngines& engines,
+                                bool out_of_memory, const std::string& why) {
+  const auto next = std::make_shared<const ConvChoice>(without_chosen(*failed, out_of_memory, why));
+  const bool any = next->chosen < next->trials.size();
+  bool from_file = false;
+  if (!any) {
+    const std::lock_guard one_at_a_time(searching_);
+    from_file = stored_ && stored_->erase(key) > 0;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ++stats_.dropped;
+    // Another thread may have come here first, or have searched again since.
+    if (choices_.find(key) == failed) {
+      if (any) {
+        choices_.put(key, next);
+      } else {
+        choices_.erase(key);
+      }
+    }
+  }
+  if (from_file)
+    return choice_for(key, engines);  // the file's list is at its end: a list of our own
+  if (!any) fail_without_engine(key, *next);
+  warn_once(concat("conv engine ", failed->candidate().engine, " ", key),
+            concat("conv2d: engine ", failed->candidate().engine, " is given up for engine ",
+                   next->candidate().engine, ": ", why, " (", key, ")"));
+  return next;
+}
+
+ConvSearch::ConvSearch(size_t capacity, ConvClock now_ms)
+    : state_(std::make_unique<State>(capacity, std::move(now_ms))) {}
+ConvSearch::~ConvSearch() = default;
+
+void ConvSearch::run(const ConvKey& key, ConvEngines& engines) {
+  Choice choice = state_->choice_for(key, engines);
+  for (;;) {
+    bool out_of_memory = false;
+    std::string why;
+    try {
+      engines.execute(choice->candidate().engine);
+      return;
+    } catch (const OutOfMemoryError& error) {
+      out_of_memory = true;
+      why = error.message();
+    } catch (const CudaError& error) {
+      why = error.message();
+    }
+    choice = state_->after(key, choice, engines, out_of_memory, why);
+  }
+}
+
+void ConvSearch::set_limits(const ConvLimits& limits) {
+  const std::lock_guard lock(state_->mutex_);
+  state_->limits_ = limits;
+}
+ConvLimits ConvSearch::limits() const {
+  const std::lock_guard lock(state_->mutex_);
+  return state_->limits_;
+}
+
+void ConvSearch::set_file(const std::string& path) {
+  const std::lock_guard one_at_a_time(state_->searching_);
+  const std::lock_guard lock(state_->mutex_);
+  state_->path_ = path;
+  state_->stored_.reset();
+}
+std::string ConvSearch::file() const {
+  const std::lock_guard lock(state_->mutex_);
+  return state_->path_;
+}
+
+std::shared_ptr<const ConvChoice> ConvSearch::find(const ConvKey& key) const {
+  return state_->choices_.find(key);
+}
+std::vector<std::pair<ConvKey, std::shared_ptr<const ConvChoice>>> ConvSearch::choices() const {
+  return state_->choices_.entries();
+}
+ConvSearchStats ConvSearch::stats() const {
+  const std::lock_guard lock(state_->mutex_);
+  return state_->stats_;
+}
+void ConvSearch::clear() { state_->choices_.clear(); }
+
+ConvSearch& conv_search() {
+  // Never destroyed: threads may still convolve while the process ends.
+  static ConvSearch& search = *[] {
+    auto* made = new ConvSearch;
+    if (const char* path = std::getenv("LATHE_ALGO_CACHE")) made->set_file(path);
+    return made;
+  }();
+  return search;
+}
+
+}  // namespace lathe

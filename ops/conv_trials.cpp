@@ -1,0 +1,243 @@
+// Choosing an engine; see conv_trials.h.
+#include "lathe/ops/conv_trials.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+
+namespace {
+
+constexpr int kRuns = 5;                             // that are timed, after one that is not
+constexpr int kRunsBeforeStop = 2;                   // one alone may have been disturbed
+constexpr double kClearlySlower = 1.5;               // than the fastest so far: not worth kRuns
+constexpr int64_t kMaxWorkspace = int64_t{1} << 40;  // above: the library made a mistake
+constexpr std::string_view kOutcomes[] = {"timed",    "ready",     "untried",
+                                          "filtered", "too_large", "failed"};
+
+double lower_median(std::vector<double> values) {
+  const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// One search in progress.
+class Chooser {
+ public:
+  Chooser(const ConvKey& key, ConvEngines& engines, const ConvLimits& limits,
+          const ConvClock& now_ms)
+      : key_(key), engines_(engines), limits_(limits), now_ms_(now_ms), began_ms_(now_ms()) {}
+
+  ConvChoice choose(bool timed) {
+    collect();
+    limit_workspace();
+    if (timed) {
+      time_all();
+    } else {
+      find_ready();
+    }
+    auto& trials = choice_.trials;
+    std::stable_sort(trials.begin(), trials.end(), [](const ConvTrial& a, const ConvTrial& b) {
+      const bool timed_a = a.outcome == ConvOutcome::kTimed,
+                 timed_b = b.outcome == ConvOutcome::kTimed;
+      return timed_a && timed_b ? a.ms < b.ms : timed_a && !timed_b;
+    });
+    const auto taken = std::find_if(trials.begin(), trials.end(), [](const ConvTrial& trial) {
+      return trial.outcome <= ConvOutcome::kReady;
+    });
+    if (taken == trials.end()) fail_without_engine(key_, choice_);
+    choice_.chosen = static_cast<size_t>(taken - trials.begin());
+    choice_.search_ms = now_ms_() - began_ms_;
+    return std::move(choice_);
+  }
+
+ private:
+  /// Every engine once, with the reason why it cannot be used if there is one.
+  void collect() {
+    for (ConvCandidate& candidate : engines_.candidates()) {
+      const bool listed = std::any_of(
+          choice_.trials.begin(), choice_.trials.end(),
+          [&](const ConvTrial& trial) { return trial.candidate.engine == candidate.engine; });
+      if (listed) continue;
+      ConvTrial& trial = choice_.trials.emplace_back();
+      trial.note = refusal(key_, candidate);
+      if (!trial.note.empty()) trial.outcome = ConvOutcome::kFiltered;
+      trial.candidate = std::move(candidate);
+    }
+  }
+
+  /// The workspace that this search allows. Memory that is not free today is no reason for another
+  /// algorithm in deterministic mode, nor for none at all: freeing cached blocks may still find it.
+  void limit_workspace() {
+    limit_bytes_ = key_.workspace_limit_bytes;
+    if (!key_.deterministic()) {
+      int64_t least = kMaxWorkspace;
+      for (const ConvTrial& trial : choice_.trials) {
+        if (trial.usable()) least = std::min(least, trial.candidate.workspace_bytes);
+      }
+      limit_bytes_ = std::min(limit_bytes_, std::max(least, engines_.available_bytes()));
+    }
+    for (ConvTrial& trial : choice_.trials) fits(trial);
+  }
+
+  /// Whether the trial may use its workspace; notes it where it may not.
+  bool fits(ConvTrial& trial) {
+    if (!trial.usable()) return false;
+    const int64_t bytes = trial.candidate.workspace_bytes;
+    if (bytes <= limit_bytes_) return true;
+    trial.outcome = ConvOutcome::kTooLarge;
+    trial.note =
+        concat("needs more workspace than ", readable_bytes(static_cast<uint64_t>(limit_bytes_)));
+    if (bytes <= key_.workspace_limit_bytes)
+      choice_.provisional = true;  // there was more on another day
+    return false;
+  }
+
+  /// Runs f on a trial; what it throws becomes the trial's outcome.
+  template <class F>
+  void attempt(ConvTrial& trial, F f) {
+    try {
+      f();
+    } catch (const OutOfMemoryError& error) {
+      choice_.provisional = true;
+      trial.note = error.message();
+      const int64_t bytes = trial.candidate.workspace_bytes;
+      // Without a workspace, what did not fit was the scratch for timing: it may still be run.
+      if (trial.outcome == ConvOutcome::kReady && bytes == 0) return;
+      trial.outcome = ConvOutcome::kTooLarge;
+      limit_bytes_ = std::min(limit_bytes_, bytes) / 2;
+      for (ConvTrial& other : choice_.trials) fits(other);
+    } catch (const CudaError& error) {
+      trial.outcome = ConvOutcome::kFailed;
+      trial.note = error.message();
+    }
+  }
+
+  void prepare(ConvTrial& trial) {
+    trial.candidate.workspace_bytes = engines_.prepare(trial.candidate.engine);
+    trial.note = refusal(key_, trial.candidate);
+    if (!trial.note.empty()) {
+      trial.outcome = ConvOutcome::kFiltered;
+    } else if (fits(trial)) {
+      trial.outcome = ConvOutcome::kReady;
+    }
+  }
+
+  void find_ready() {
+    for (ConvTrial& trial : choice_.trials) {
+      if (!trial.usable()) continue;
+      attempt(trial, [&] { prepare(trial); });
+      if (trial.outcome == ConvOutcome::kReady) return;
+    }
+  }
+
+  void time_all() {
+    int64_t tried = 0;
+    for (ConvTrial& trial : choice_.trials) {
+      if (!trial.usable()) continue;
+      trial.note = best_ms_ < 0 ? "" : end_of_search(tried);
+      if (!trial.note.empty()) continue;
+      ++tried;
+      attempt(trial, [&] {
+        prepare(trial);
+        if (trial.outcome == ConvOutcome::kReady) time(trial);
+      });
+    }
+  }
+
+  /// Why no further candidate is begun; "" if one may be.
+  std::string end_of_search(int64_t tried) const {
+    if (limits_.candidates > 0 && tried >= limits_.candidates)
+      return concat("only ", limits_.candidates, " candidates are tried");
+    if (limits_.ms > 0 && now_ms_() - began_ms_ >= limits_.ms)
+      return concat("a search takes at most ", limits_.ms, " ms");
+    return "";
+  }
+
+  void time(ConvTrial& trial) {
+    const ConvEngine& engine = trial.candidate.engine;
+    engines_.time_ms(engine);  // warm-up: code is loaded, clocks rise
+    std::vector<double> ms;
+    bool slow = false;
+    while (std::ssize(ms) < kRuns && !slow) {
+      ms.push_back(engines_.time_ms(engine));
+      LATHE_CHECK(CudaError, ms.back() >= 0, "conv2d: a run was timed with ", ms.back(), " ms");
+      slow = best_ms_ >= 0 && std::ssize(ms) >= kRunsBeforeStop &&
+             *std::min_element(ms.begin(), ms.end()) > kClearlySlower * best_ms_;
+    }
+    trial.outcome = ConvOutcome::kTimed;
+    trial.ms = lower_median(ms);
+    trial.runs = static_cast<int>(ms.size());
+    if (best_ms_ < 0 || trial.ms < best_ms_) best_ms_ = trial.ms;
+  }
+
+  const ConvKey& key_;
+  ConvEngines& engines_;
+  const ConvLimits& limits_;
+  const ConvClock& now_ms_;
+  const double began_ms_;
+  int64_t limit_bytes_ = 0;
+  double best_ms_ = -1;  // of those timed so far; -1: none
+  ConvChoice choice_;
+};
+
+}  // namespace
+
+std::string_view name_of(ConvOutcome outcome) { return kOutcomes[static_cast<size_t>(outcome)]; }
+
+ConvOutcome conv_outcome_from_name(std::string_view name) {
+  const auto at = std::find(std::begin(kOutcomes), std::end(kOutcomes), name);
+  LATHE_CHECK(DataError, at != std::end(kOutcomes), "convolution trial: no outcome is called \"",
+              name, "\"");
+  return static_cast<ConvOutcome>(at - std::begin(kOutcomes));
+}
+
+std::string refusal(const ConvKey& key, const ConvCandidate& candidate) {
+  if (key.deterministic() && !candidate.deterministic) return "not deterministic";
+  if (candidate.down_converts) return "computes in a narrower dtype than its tensors have";
+  if (candidate.narrow_sums) return concat("adds up in a narrower dtype than ", key.compute);
+  if (candidate.tensor_cores && key.x.dtype == kF32 && !key.tf32)
+    return "uses tensor cores on f32, and TF32 is off";
+  if (candidate.workspace_bytes < 0 || candidate.workspace_bytes > kMaxWorkspace)
+    return concat("names an impossible workspace of ", candidate.workspace_bytes, " bytes");
+  return "";
+}
+
+ConvChoice without_chosen(ConvChoice choice, bool out_of_memory, const std::string& why) {
+  ConvTrial& failed = choice.trials[choice.chosen];
+  failed.outcome = out_of_memory ? ConvOutcome::kTooLarge : ConvOutcome::kFailed;
+  failed.note = why;
+  choice.provisional = true;
+  const int64_t limit = out_of_memory ? failed.candidate.workspace_bytes / 2 : kMaxWorkspace;
+  const auto next = std::find_if(
+      choice.trials.begin(), choice.trials.end(),
+      [&](const ConvTrial& t) { return t.usable() && t.candidate.workspace_bytes <= limit; });
+  choice.chosen = static_cast<size_t>(next - choice.trials.begin());
+  return choice;
+}
+
+void fail_without_engine(const ConvKey& key, const ConvChoice& choice) {
+  size_t counts[std::size(kOutcomes)] = {};
+  std::string reasons;
+  for (const ConvTrial& trial : choice.trials) {
+    ++counts[static_cast<size_t>(trial.outcome)];
+    if (!trial.usable()) reasons += concat("\n  engine ", trial.candidate.engine, ": ", trial.note);
+  }
+  const auto count = [&](ConvOutcome outcome) { return counts[static_cast<size_t>(outcome)]; };
+  const std::string text =
+      concat("conv2d: none of ", choice.trials.size(), " engines can be used (",
+             count(ConvOutcome::kFiltered), " filtered, ", count(ConvOutcome::kTooLarge),
+             " too large, ", count(ConvOutcome::kFailed), " failed) for ", key, reasons);
+  if (count(ConvOutcome::kTooLarge) > 0 && count(ConvOutcome::kFailed) == 0)
+    LATHE_FAIL(OutOfMemoryError, text);
+  LATHE_FAIL(CudaError, text);
+}
+
+ConvChoice choose_engine(const ConvKey& key, ConvEngines& engines, const ConvLimits& limits,
+                         const ConvClock& now_ms, bool may_time) {
+  return Chooser(key, engines, limits, now_ms).choose(may_time && key.mode == ConvMode::kBenchmark);
+}
+
+}  // namespace lathe

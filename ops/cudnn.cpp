@@ -1,0 +1,53 @@
+// Settings of convolutions on a GPU; see cudnn.h.
+#include "lathe/ops/cudnn.h"
+
+#include <atomic>
+
+#include "lathe/core/error.h"
+#include "lathe/core/math_mode.h"
+#include "lathe/ops/conv_search.h"
+
+namespace lathe {
+
+namespace cudnn {
+
+namespace {
+std::atomic<bool> is_enabled{true}, times_engines{false};
+std::atomic<int64_t> workspace_bytes{int64_t{1} << 30};
+}  // namespace
+
+void set_enabled(bool on) noexcept { is_enabled = on; }
+bool enabled() noexcept { return is_enabled; }
+
+void set_benchmark(bool on) noexcept { times_engines = on; }
+bool benchmark() noexcept { return times_engines; }
+
+void set_workspace_limit(int64_t bytes) {
+  LATHE_CHECK(ValueError, bytes >= 0, "cudnn: the workspace limit must not be negative, got ",
+              bytes);
+  workspace_bytes = bytes;
+}
+int64_t workspace_limit() noexcept { return workspace_bytes; }
+
+void set_search_limits(const ConvLimits& limits) {
+  LATHE_CHECK(ValueError, limits.candidates >= 0 && limits.ms >= 0,
+              "cudnn: search limits must not be negative, got ", limits.candidates,
+              " candidates and ", limits.ms, " ms");
+  conv_search().set_limits(limits);
+}
+ConvLimits search_limits() { return conv_search().limits(); }
+
+void set_algo_cache(const std::string& path) { conv_search().set_file(path); }
+std::string algo_cache() { return conv_search().file(); }
+
+}  // namespace cudnn
+
+ConvKey conv_key_of_settings() {
+  return {.mode = deterministic()      ? ConvMode::kDeterministic
+                  : cudnn::benchmark() ? ConvMode::kBenchmark
+                                       : ConvMode::kHeuristic,
+          .tf32 = tf32(),
+          .workspace_limit_bytes = cudnn::workspace_limit()};
+}
+
+}  // namespace lathe

@@ -1,0 +1,78 @@
+// FileLock: one at a time, between threads and processes, and free again however its holder ends.
+#include "lathe/core/file_lock.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+struct LockPath {
+  std::string path =
+      (std::filesystem::temp_directory_path() / ("lathe-lock-" + std::to_string(::getpid())))
+          .string();
+  ~LockPath() { std::filesystem::remove(path); }
+};
+
+TEST_CASE("FileLock: one holder at a time among threads") {
+  const LockPath lock;
+  std::atomic<int> inside = 0, overlaps = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 5; ++round) {
+        const FileLock held(lock.path);
+        overlaps += inside.fetch_add(1) > 0;
+        std::this_thread::yield();
+        --inside;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(overlaps == 0);
+}
+
+TEST_CASE("FileLock: gives up with the path and the time, and is free after its holder") {
+  const LockPath lock;
+  {
+    const FileLock held(lock.path);
+    CHECK_THROWS_WITH_AS(
+        FileLock(lock.path, 20),
+        doctest::Contains(
+            ("another process has held " + lock.path + " for more than 20 ms").c_str()),
+        FileError);
+  }
+  const FileLock again(lock.path, 0);
+}
+
+TEST_CASE("FileLock: a process that dies leaves it free") {
+  const LockPath lock;
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    new FileLock(lock.path);
+    ::_exit(0);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  const FileLock held(lock.path, 0);
+}
+
+TEST_CASE("FileLock: a path that cannot be made is an error with the system's reason") {
+  CHECK_THROWS_WITH_AS(FileLock("/no/such/folder/lock"),
+                       doctest::Contains("cannot lock /no/such/folder/lock: No such file"),
+                       FileError);
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,240 @@
+// The file of the search: what goes in comes out; anything else is refused as a whole.
+#include "lathe/ops/conv_cache_file.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <random>
+#include <string>
+
+#include "fake_library.h"
+#include "lathe/core/error.h"
+#include "lathe/core/file.h"
+#include "temporary_file.h"
+
+namespace lathe {
+namespace {
+
+const ConvVersions kVersions = versions_of(example_key().machine);
+
+// Choices with every outcome in them.
+ConvCache example_cache(int keys = 2) {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 2.125), fake_engine(2, 1.0 / 3, 1 << 20),    fake_engine(3, 4),
+                     fake_engine(4, 5),     fake_engine(5, 6, int64_t{1} << 31), fake_engine(6, 7)};
+  library.engines[0].candidate.engine.knobs = {{2, 5}, {24, 10}};
+  library.engines[1].candidate.tensor_cores = true;
+  library.engines[2].refuses_to_prepare = "not \"supported\"\n on this device";
+  library.engines[3].candidate.down_converts = true;
+  ConvCache cache{.versions = kVersions, .choices = {}};
+  for (const ConvKey& key : example_keys(keys))
+    cache.choices[key] = choose(library, key, {.candidates = 3});
+  return cache;
+}
+
+void check_same(const ConvCache& a, const ConvCache& b) {
+  CHECK(a.versions == b.versions);
+  CHECK(a.choices == b.choices);
+}
+
+TEST_CASE("cache file: what is written is read back, to the last digit") {
+  for (const int keys : {0, 1, 7}) {
+    const ConvCache cache = example_cache(keys);
+    check_same(parse_conv_cache(conv_cache_text(cache)), cache);
+  }
+}
+
+TEST_CASE("cache file: added choices join those that are there, and replace their own") {
+  const TemporaryFile file;
+  ConvCache all = example_cache(3), first{kVersions, {}}, second{kVersions, {}};
+  for (auto& [key, choice] : all.choices)
+    (key.x.dims[0] < 3 ? first : second).choices[key] = choice;
+  add_to_conv_cache(file.path, first);
+  add_to_conv_cache(file.path, second);
+  check_same(read_conv_cache(file.path), all);
+  ConvChoice& changed = all.choices.begin()->second;
+  changed.chosen = 1;
+  add_to_conv_cache(file.path, {kVersions, {*all.choices.begin()}});
+  check_same(read_conv_cache(file.path), all);
+}
+
+TEST_CASE("cache file: a missing file is empty without a word") {
+  const TemporaryFile file;
+  const Warnings warnings;
+  CHECK(load_conv_cache(file.path, kVersions).empty());
+  CHECK(warnings.lines.empty());
+  CHECK_THROWS_AS(read_conv_cache(file.path), FileError);
+}
+
+TEST_CASE("cache file: other versions reject the whole file, warn once, and replace it") {
+  const TemporaryFile file;
+  add_to_conv_cache(file.path, example_cache());
+  for (const auto& change :
+       {&ConvVersions::library, &ConvVersions::runtime, &ConvVersions::driver}) {
+    const Warnings warnings;
+    ConvVersions other = kVersions;
+    other.*change = "12.5";
+    CHECK(load_conv_cache(file.path, other).empty());
+    CHECK(load_conv_cache(file.path, other).empty());
+    CHECK(warnings.lines.size() == (change == &ConvVersions::library ? 1 : 0));  // once per file
+  }
+  ConvKey key = example_key();
+  key.machine.library = "cudnn 10.0.0";
+  const ConvCache newer{versions_of(key.machine), {{key, example_cache().choices.begin()->second}}};
+  add_to_conv_cache(file.path, newer);
+  check_same(read_conv_cache(file.path), newer);
+}
+
+TEST_CASE("cache file: another device's choices stay beside ours") {
+  const TemporaryFile file;
+  ConvCache ours = example_cache(1), theirs{kVersions, {}};
+  ConvKey key = example_key();
+  key.machine.device = "NVIDIA L4";
+  theirs.choices[key] = ours.choices.begin()->second;
+  add_to_conv_cache(file.path, ours);
+  add_to_conv_cache(file.path, theirs);
+  CHECK(load_conv_cache(file.path, kVersions).size() == 2);
+}
+
+TEST_CASE("cache file: cut off anywhere it is refused, and replaced by the next search") {
+  const std::string text = conv_cache_text(example_cache(1));
+  const TemporaryFile file;
+  const Warnings warnings;
+  for (size_t size = 0; size + 2 < text.size(); ++size) {  // the last two: "}" and the line's end
+    CHECK_THROWS_AS(parse_conv_cache(text.substr(0, size)), DataError);
+    if (size % 64 != 0) continue;
+    file.put(text.substr(0, size));
+    CHECK(load_conv_cache(file.path, kVersions).empty());
+    add_to_conv_cache(file.path, example_cache(1));
+    CHECK(file.text() == text);
+  }
+  CHECK(warnings.lines.size() == 1);
+}
+
+TEST_CASE("cache file: a changed byte is noticed or changes nothing") {
+  const ConvCache cache = example_cache(2);
+  const std::string text = conv_cache_text(cache);
+  std::mt19937 random(3);
+  int refused = 0;
+  const auto feed = [&](const std::string& changed) {
+    try {
+      const ConvCache read = parse_conv_cache(changed);
+      check_same(read, cache);
+    } catch (const DataError&) {
+      ++refused;
+    }
+  };
+  for (size_t at = 0; at < text.size(); ++at) {
+    std::string changed = text;
+    changed[at] = static_cast<char>(changed[at] ^ (1 << random() % 8));
+    feed(changed);
+  }
+  for (int i = 0; i < 2000; ++i) {
+    std::string changed = text;
+    for (auto n = random() % 5 + 1; n > 0; --n)
+      changed[random() % changed.size()] = static_cast<char>(random());
+    feed(changed);
+  }
+  CHECK(refused > 2000);
+}
+
+TEST_CASE("cache file: valid JSON that is no cache is refused") {
+  const std::string text = conv_cache_text(example_cache(1));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    return changed.replace(changed.find(from), from.size(), to);
+  };
+  for (const std::string& changed :
+       {std::string("{}"), std::string("[]"), std::string("null"), std::string("\"text\""),
+        std::string("{\"format\": 3}"), with("lathe convolution", "other convolution"),
+        with("\"schema\": 1", "\"schema\": 2"), with("\"schema\": 1", "\"schema\": \"1\""),
+        with("\"chosen\": 0", "\"chosen\": 1"), with("crc32c ", "crc32c 1"), text + "x",
+        text + text})
+    CHECK_THROWS_AS(parse_conv_cache(changed), DataError);
+  CHECK_THROWS_AS(parse_conv_cache(std::string(1'000'000, '[')), DataError);
+}
+
+TEST_CASE(
+    "cache file: choices that cannot have been made are refused although their checksum fits") {
+  const ConvCache good = example_cache(1);
+  const ConvKey key = good.choices.begin()->first;
+  for (const size_t chosen : {size_t{2}, size_t{3}, size_t{4}, size_t{6}, size_t{1000}}) {
+    ConvCache bad = good;
+    bad.choices[key].chosen = chosen;
+    CHECK_THROWS_WITH_AS(parse_conv_cache(conv_cache_text(bad)),
+                         doctest::Contains("which cannot be"), DataError);
+  }
+  ConvCache other = good;
+  other.versions.driver = "14.0";
+  CHECK_THROWS_WITH_AS(parse_conv_cache(conv_cache_text(other)),
+                       doctest::Contains("but holds the key backward_weight"), DataError);
+}
+
+TEST_CASE("cache file: what never was a cache is neither read, overwritten nor removed") {
+  const TemporaryFile file;
+  const Warnings warnings;
+  for (const char* text : {"export PATH=/bin\n", "{\"format\": \"something else\"}", "{}", " "}) {
+    file.put(text);
+    CHECK(load_conv_cache(file.path, kVersions).empty());
+    CHECK_THROWS_WITH_AS(add_to_conv_cache(file.path, example_cache()),
+                         doctest::Contains("holds something else and is left as it is"), FileError);
+    CHECK_THROWS_AS(remove_conv_cache(file.path), FileError);
+    CHECK(file.text() == text);
+  }
+  CHECK(warnings.lines.size() == 1);
+}
+
+TEST_CASE("cache file: removed whatever its state, if it is ours") {
+  const TemporaryFile file;
+  CHECK(!remove_conv_cache(file.path));
+  for (const std::string& text :
+       {conv_cache_text(example_cache()), std::string(), std::string("{\n")}) {
+    file.put(text);
+    CHECK(remove_conv_cache(file.path));
+    CHECK(!file.exists());
+  }
+}
+
+TEST_CASE("cache file: a write that fails leaves the old file") {
+  const TemporaryFile file;
+  add_to_conv_cache(file.path, example_cache(1));
+  const std::string before = file.text();
+  FileFaults& faults = file_faults();
+  for (FaultPoint* point : {&faults.write, &faults.sync, &faults.rename}) {
+    const ArmedFault fault(*point, 1);
+    CHECK_THROWS_AS(add_to_conv_cache(file.path, example_cache(3)), FileError);
+    CHECK(file.text() == before);
+  }
+}
+
+TEST_CASE("cache file: processes that write at once lose nothing of each other") {
+  const TemporaryFile file;
+  constexpr int kProcesses = 4, kEach = 5;
+  const ConvCache all = example_cache(kProcesses * kEach);
+  pid_t children[kProcesses];
+  for (int p = 0; p < kProcesses; ++p) {
+    children[p] = ::fork();
+    REQUIRE(children[p] >= 0);
+    if (children[p] != 0) continue;
+    int failed = 0;
+    for (const auto& [key, choice] : all.choices) {
+      if (key.x.dims[0] % kProcesses != p) continue;
+      try {
+        add_to_conv_cache(file.path, {kVersions, {{key, choice}}});
+      } catch (const std::exception&) {
+        failed = 1;
+      }
+    }
+    ::_exit(failed);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+  check_same(read_conv_cache(file.path), all);
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,116 @@
+#include "fake_library.h"
+
+#include <algorithm>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+
+namespace {
+
+void fail_if(const std::string& why) {
+  if (!why.empty()) LATHE_FAIL(CudaError, why);
+}
+
+}  // namespace
+
+FakeEngine fake_engine(int64_t index, double ms, int64_t workspace_bytes) {
+  return {.candidate = {.engine = {.index = index}, .workspace_bytes = workspace_bytes}, .ms = ms};
+}
+
+const FakeEngine& FakeLibrary::engine(const ConvEngine& name) const {
+  const auto at = std::find_if(engines.begin(), engines.end(), [&](const FakeEngine& engine) {
+    return engine.candidate.engine == name;
+  });
+  LATHE_CHECK(CudaError, at != engines.end(), "the library has no engine ", name);
+  return *at;
+}
+
+std::vector<ConvCandidate> FakeEngines::candidates() {
+  ++library_.lists;
+  if (library_.when_listed) library_.when_listed();
+  std::vector<ConvCandidate> candidates;
+  for (const FakeEngine& engine : library_.engines) candidates.push_back(engine.candidate);
+  return candidates;
+}
+
+int64_t FakeEngines::prepare(const ConvEngine& name) {
+  ++library_.prepares;
+  runs_ = 0;
+  const FakeEngine& engine = library_.engine(name);
+  library_.now_ms = library_.now_ms + engine.prepare_ms;
+  fail_if(engine.refuses_to_prepare);
+  return engine.real_workspace_bytes >= 0 ? engine.real_workspace_bytes
+                                          : engine.candidate.workspace_bytes;
+}
+
+void FakeEngines::allocate(const FakeEngine& engine) const {
+  const int64_t bytes = engine.candidate.workspace_bytes;
+  LATHE_CHECK(OutOfMemoryError, bytes <= library_.memory_bytes, "no ", bytes, " bytes are free");
+}
+
+double FakeEngines::time_ms(const ConvEngine& name) {
+  const FakeEngine& engine = library_.engine(name);
+  allocate(engine);
+  fail_if(engine.fails_when_timed);
+  ++library_.timed_runs;
+  const auto run = static_cast<size_t>(runs_++);
+  const double ms = run < engine.run_ms.size() ? engine.run_ms[run] : engine.ms;
+  library_.now_ms = library_.now_ms + ms;
+  return ms;
+}
+
+void FakeEngines::execute(const ConvEngine& name) {
+  const FakeEngine& engine = library_.engine(name);
+  allocate(engine);
+  fail_if(engine.fails_when_executed);
+  ++library_.executes;
+  library_.last_executed = name.index;
+}
+
+ConvKey example_key(ConvMode mode) {
+  const auto nhwc = [](std::array<int64_t, 4> d) {
+    return ConvTensor{
+        .dtype = kF16,
+        .dims = d,
+        .strides = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]},
+        .alignment = 16,
+    };
+  };
+  return {.pass = ConvPass::kBackwardWeight,
+          .mode = mode,
+          .x = nhwc({128, 64, 32, 32}),
+          .w = nhwc({64, 64, 3, 3}),
+          .y = nhwc({128, 64, 32, 32}),
+          .pad = {1, 1},
+          .workspace_limit_bytes = 1 << 30,
+          .machine = {.device = "NVIDIA H200",
+                      .major = 9,
+                      .minor = 0,
+                      .multiprocessors = 132,
+                      .library = "cudnn 9.19.0",
+                      .runtime = "13.0",
+                      .driver = "13.0"}};
+}
+
+std::vector<ConvKey> example_keys(int n) {
+  std::vector<ConvKey> keys;
+  for (int i = 0; i < n; ++i) {
+    keys.push_back(example_key());
+    keys.back().x.dims[0] = i + 1;
+  }
+  return keys;
+}
+
+int64_t run(ConvSearch& search, FakeLibrary& library, const ConvKey& key) {
+  FakeEngines engines(library);
+  search.run(key, engines);
+  return library.last_executed;
+}
+
+ConvChoice choose(FakeLibrary& library, const ConvKey& key, const ConvLimits& limits) {
+  FakeEngines engines(library);
+  return choose_engine(key, engines, limits, library.clock(), true);
+}
+
+}  // namespace lathe

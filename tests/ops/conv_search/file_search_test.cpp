@@ -1,0 +1,178 @@
+// The search with its file: the second start searches nothing, and no state of the file changes
+// what is computed.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "fake_library.h"
+#include "lathe/core/error.h"
+#include "lathe/ops/conv_cache_file.h"
+#include "temporary_file.h"
+
+namespace lathe {
+namespace {
+
+// One start of a program: a search of its own.
+struct Start {
+  explicit Start(FakeLibrary& l, const std::string& path) : library(l), search(100, l.clock()) {
+    search.set_file(path);
+  }
+  int64_t operator()(const ConvKey& key) { return run(search, library, key); }
+
+  FakeLibrary& library;
+  ConvSearch search;
+};
+
+TEST_CASE("search with a file: the second start searches nothing") {
+  const TemporaryFile file;
+  const std::vector<ConvKey> keys = example_keys(5);
+  FakeLibrary first;
+  first.engines = {fake_engine(1, 2), fake_engine(2, 1)};
+  Start one(first, file.path);
+  for (const ConvKey& key : keys) CHECK(one(key) == 2);
+  CHECK(one.search.stats().searches == 5);
+
+  FakeLibrary second;
+  second.engines = first.engines;
+  Start two(second, file.path);
+  for (const ConvKey& key : keys) CHECK(two(key) == 2);
+  CHECK(second.lists == 0);
+  CHECK(second.timed_runs == 0);
+  CHECK(two.search.stats().searches == 0);
+  CHECK(two.search.stats().from_file == 5);
+  CHECK(two.search.choices().size() == 5);
+  CHECK(*two.search.find(keys[0]) == *one.search.find(keys[0]));
+}
+
+TEST_CASE("search with a file: heuristic and deterministic modes neither read nor write it") {
+  const TemporaryFile file;
+  for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kDeterministic}) {
+    FakeLibrary library;
+    library.engines = {fake_engine(1, 2)};
+    Start start(library, file.path);
+    start(example_key(mode));
+    CHECK(!file.exists());
+  }
+}
+
+TEST_CASE("search with a file: provisional choices are not written") {
+  const TemporaryFile file;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1, 1000), fake_engine(2, 2)};
+  library.available_bytes = 100;
+  Start start(library, file.path);
+  CHECK(start(example_key()) == 2);
+  CHECK(!file.exists());
+}
+
+TEST_CASE("search with a file: an engine that can no longer be made ready is searched again") {
+  const TemporaryFile file;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 2), fake_engine(2, 1)};
+  Start(library, file.path)(example_key());
+  struct Row {
+    const char* what;
+    void (*change)(FakeEngine&);
+  };
+  for (const Row& row :
+       {Row{"refused", [](FakeEngine& e) { e.refuses_to_prepare = "not any more"; }},
+        {"gone",
+         [](FakeEngine& e) {
+           e.candidate.engine.index = 77;
+           e.ms = 9;
+         }},
+        {"larger", [](FakeEngine& e) { e.real_workspace_bytes = int64_t{1} << 31; }}}) {
+    INFO(row.what);
+    const std::string text = file.text();
+    FakeLibrary changed;
+    changed.engines = library.engines;
+    row.change(changed.engines[1]);
+    Start start(changed, file.path);
+    CHECK(start(example_key()) == 1);
+    CHECK(start.search.stats().searches == 1);
+    file.put(text);
+  }
+}
+
+TEST_CASE("search with a file: when all that it names fail in use, a search of our own follows") {
+  const TemporaryFile file;
+  const Warnings warnings;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 2), fake_engine(2, 1)};
+  Start(library, file.path)(example_key());
+  FakeLibrary changed;
+  changed.engines = {fake_engine(1, 2), fake_engine(2, 1), fake_engine(3, 5)};
+  changed.engines[0].fails_when_executed = changed.engines[1].fails_when_executed = "no";
+  Start start(changed, file.path);
+  CHECK(start(example_key()) == 3);
+  CHECK(start.search.stats().searches == 1);
+}
+
+TEST_CASE("search with a file: engines that the key's filters refuse are not taken from it") {
+  const TemporaryFile file;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 2), fake_engine(2, 1)};
+  ConvChoice choice = choose(library, example_key());
+  choice.trials[0].candidate.down_converts = true;
+  add_to_conv_cache(file.path, {versions_of(example_key().machine), {{example_key(), choice}}});
+  library.lists = 0;
+  Start start(library, file.path);
+  start(example_key());
+  CHECK(library.lists == 1);
+}
+
+TEST_CASE("search with a file: damaged, cut off or foreign, the result is that of no file") {
+  const TemporaryFile file;
+  const Warnings warnings;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 2), fake_engine(2, 1)};
+  Start(library, file.path)(example_key());
+  const std::string text = file.text();
+  std::vector<std::string> texts = {
+      "", "\n", "{}", "[1,2", "\xff\xfe", text + text, "#!/bin/sh\nexit\n", std::string(100, '\0')};
+  for (size_t size = 0; size < text.size(); size += 97) texts.push_back(text.substr(0, size));
+  // Engine 1 in the place of engine 2: well-formed, and only the checksum tells.
+  std::string forged = text;
+  forged.replace(forged.find("\"engine\": \"2\""), 13, "\"engine\": \"1\"");
+  texts.push_back(forged);
+  for (const std::string& bad : texts) {
+    INFO(bad);
+    file.put(bad);
+    FakeLibrary again;
+    again.engines = library.engines;
+    Start start(again, file.path);
+    CHECK(start(example_key()) == 2);
+    CHECK(start.search.stats().from_file == 0);
+    CHECK(start.search.stats().searches == 1);
+  }
+  CHECK(warnings.lines.size() == 2);  // not read; not written: once each, whatever happens
+}
+
+TEST_CASE("search with a file: a folder that cannot be written costs a warning, not the result") {
+  const TemporaryFile file;
+  const Warnings warnings;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1)};
+  Start start(library, (file.folder / "no" / "folder" / "algos.json").string());
+  for (const ConvKey& key : example_keys(3)) CHECK(start(key) == 1);
+  CHECK(warnings.lines.size() == 1);
+}
+
+TEST_CASE("search with a file: it can be changed and left") {
+  const TemporaryFile file;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1)};
+  const std::vector<ConvKey> keys = example_keys(3);
+  Start start(library, file.path);
+  start(keys[0]);
+  start.search.set_file("");
+  CHECK(start.search.file().empty());
+  start(keys[1]);
+  start.search.set_file(file.path);
+  start(keys[2]);
+  CHECK(read_conv_cache(file.path).choices.size() == 2);
+}
+
+}  // namespace
+}  // namespace lathe

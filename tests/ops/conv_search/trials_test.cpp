@@ -1,0 +1,311 @@
+// Choosing an engine: filters, timing, limits, failures, memory. Against engines whose times the
+// test knows, by a clock of its own.
+#include "lathe/ops/conv_trials.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "fake_library.h"
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+using enum ConvOutcome;
+
+std::vector<int64_t> order(const ConvChoice& choice) {
+  std::vector<int64_t> indices;
+  for (const ConvTrial& trial : choice.trials) indices.push_back(trial.candidate.engine.index);
+  return indices;
+}
+
+const ConvTrial& trial_of(const ConvChoice& choice, int64_t index) {
+  for (const ConvTrial& trial : choice.trials) {
+    if (trial.candidate.engine.index == index) return trial;
+  }
+  FAIL("no engine ", index);
+  return choice.trials[0];
+}
+
+int64_t chosen(const ConvChoice& choice) { return choice.candidate().engine.index; }
+
+TEST_CASE("benchmark: the fastest engine wins wherever it stands, and all are listed by time") {
+  for (const std::vector<double>& times :
+       {std::vector<double>{1, 2, 3}, {3, 2, 1}, {2, 1, 3}, {1, 1, 1}}) {
+    FakeLibrary library;
+    for (const double ms : times)
+      library.engines.push_back(fake_engine(std::ssize(library.engines), ms));
+    const ConvChoice choice = choose(library, example_key());
+    CHECK(choice.chosen == 0);
+    const auto fastest = std::min_element(times.begin(), times.end()) - times.begin();
+    CHECK(chosen(choice) == fastest);
+    for (const ConvTrial& trial : choice.trials) {
+      CHECK(trial.outcome == kTimed);
+      CHECK(trial.ms == times[static_cast<size_t>(trial.candidate.engine.index)]);
+    }
+    CHECK(!choice.provisional);
+    CHECK(choice.search_ms > 0);
+  }
+}
+
+TEST_CASE("benchmark: the first run is a warm-up, and the median counts") {
+  FakeLibrary library;
+  FakeEngine lazy = fake_engine(1, 1);  // loads its code at the first run, and is disturbed once
+  lazy.run_ms = {500, 1, 80, 1, 1, 1};
+  FakeEngine lucky = fake_engine(2, 1.2);  // one run seems fast
+  lucky.run_ms = {1.2, 1.2, 0.1, 1.2, 1.2, 1.2};
+  library.engines = {lucky, lazy};
+  const ConvChoice choice = choose(library, example_key());
+  CHECK(chosen(choice) == 1);
+  CHECK(trial_of(choice, 1).ms == 1);
+  CHECK(trial_of(choice, 2).ms == 1.2);
+  CHECK(trial_of(choice, 1).runs >= 3);
+  CHECK(library.timed_runs == 12);
+}
+
+TEST_CASE("benchmark: what is clearly slower is not run to the end") {
+  FakeLibrary library;
+  FakeEngine disturbed = fake_engine(2, 0.5);  // one slow run must not end it
+  disturbed.run_ms = {0.5, 9};
+  library.engines = {fake_engine(1, 1), disturbed, fake_engine(3, 100), fake_engine(4, 0.7)};
+  const ConvChoice choice = choose(library, example_key());
+  CHECK(chosen(choice) == 2);
+  CHECK(trial_of(choice, 1).runs == 5);
+  CHECK(trial_of(choice, 2).runs == 5);
+  CHECK(trial_of(choice, 3).runs == 2);
+  CHECK(trial_of(choice, 3).ms == 100);
+  CHECK(trial_of(choice, 4).runs == 5);
+}
+
+TEST_CASE("benchmark: at most so many candidates, and always one that works") {
+  FakeLibrary library;
+  for (int i = 0; i < 10; ++i) library.engines.push_back(fake_engine(i, 10 - i));
+  const ConvChoice choice = choose(library, example_key(), {.candidates = 3});
+  CHECK(chosen(choice) == 2);
+  CHECK(library.prepares == 3);
+  CHECK(trial_of(choice, 3).outcome == kUntried);
+  CHECK(trial_of(choice, 3).note == "only 3 candidates are tried");
+  CHECK(chosen(choose(library, example_key(), {.candidates = 0})) == 9);
+
+  for (size_t i = 0; i < 8; ++i) library.engines[i].refuses_to_prepare = "no";
+  CHECK(chosen(choose(library, example_key(), {.candidates = 3})) == 8);
+}
+
+TEST_CASE("benchmark: after the time is over no candidate is begun") {
+  FakeLibrary library;
+  for (int i = 0; i < 10; ++i) library.engines.push_back(fake_engine(i, 10 - i));
+  library.engines[1].prepare_ms = 900;  // compiles
+  const ConvChoice choice = choose(library, example_key(), {.candidates = 0, .ms = 900});
+  CHECK(chosen(choice) == 1);
+  CHECK(library.prepares == 2);
+  CHECK(trial_of(choice, 2).note == "a search takes at most 900 ms");
+  CHECK(choice.search_ms == 6 * 10 + 900 + 6 * 9);
+
+  library.engines[0].refuses_to_prepare = "no";  // the first that works comes after the time
+  library.engines[0].prepare_ms = 5000;
+  CHECK(chosen(choose(library, example_key(), {.candidates = 0, .ms = 900})) == 1);
+  CHECK(chosen(choose(library, example_key(), {.candidates = 0, .ms = 0})) == 9);
+}
+
+TEST_CASE("filters: what may not be used for the key never runs") {
+  struct Row {
+    const char* what;
+    void (*engine)(ConvCandidate&);
+    void (*key)(ConvKey&);
+    bool taken;
+  };
+  const auto same_key = [](ConvKey&) {};
+  const auto f32 = [](ConvKey& k) { k.x.dtype = k.w.dtype = k.y.dtype = kF32; };
+  const auto f32_tf32 = [](ConvKey& k) {
+    k.x.dtype = k.w.dtype = k.y.dtype = kF32;
+    k.tf32 = true;
+  };
+  const auto repeatable = [](ConvKey& k) { k.mode = ConvMode::kDeterministic; };
+  const auto varies = [](ConvCandidate& c) { c.deterministic = false; };
+  const auto cores = [](ConvCandidate& c) { c.tensor_cores = true; };
+  const Row rows[] = {
+      {"plain", [](ConvCandidate&) {}, same_key, true},
+      {"not deterministic", varies, same_key, true},
+      {"not deterministic, deterministic mode", varies, repeatable, false},
+      {"tensor cores, f16", cores, same_key, true},
+      {"tensor cores, f32", cores, f32, false},
+      {"tensor cores, f32 with TF32", cores, f32_tf32, true},
+      {"down-converts", [](ConvCandidate& c) { c.down_converts = true; }, same_key, false},
+      {"narrow sums", [](ConvCandidate& c) { c.narrow_sums = true; }, same_key, false},
+      {"compiles", [](ConvCandidate& c) { c.compiles = true; }, same_key, true},
+      {"negative workspace", [](ConvCandidate& c) { c.workspace_bytes = -1; }, same_key, false},
+      {"impossible workspace", [](ConvCandidate& c) { c.workspace_bytes = (int64_t{1} << 40) + 1; },
+       same_key, false},
+  };
+  for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kBenchmark}) {
+    for (const Row& row : rows) {
+      INFO(row.what);
+      FakeLibrary library;
+      library.engines = {fake_engine(1, 1), fake_engine(2, 2)};
+      row.engine(library.engines[0].candidate);
+      ConvKey key = example_key(mode);
+      row.key(key);
+      const ConvChoice choice = choose(library, key);
+      CHECK(chosen(choice) == (row.taken ? 1 : 2));
+      if (row.taken) continue;
+      CHECK(trial_of(choice, 1).outcome == kFiltered);
+      CHECK(!trial_of(choice, 1).note.empty());
+      CHECK(library.prepares == 1);
+      CHECK(!choice.provisional);
+    }
+  }
+}
+
+TEST_CASE("heuristic and deterministic mode: the first that can be made ready, nothing timed") {
+  for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kDeterministic}) {
+    FakeLibrary library;
+    library.engines = {fake_engine(1, 3), fake_engine(2, 2), fake_engine(3, 1)};
+    library.engines[0].refuses_to_prepare = "not on this device";
+    const ConvChoice choice = choose(library, example_key(mode));
+    CHECK(order(choice) == std::vector<int64_t>{1, 2, 3});
+    CHECK(chosen(choice) == 2);
+    CHECK(trial_of(choice, 1).outcome == kFailed);
+    CHECK(trial_of(choice, 1).note == "not on this device");
+    CHECK(trial_of(choice, 2).outcome == kReady);
+    CHECK(trial_of(choice, 3).outcome == kUntried);
+    CHECK(library.timed_runs == 0);
+    CHECK(!choice.provisional);
+  }
+}
+
+TEST_CASE("deterministic mode: free memory does not choose the engine") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1, 1000), fake_engine(2, 2, 0)};
+  library.available_bytes = 10;
+  CHECK(chosen(choose(library, example_key(ConvMode::kDeterministic))) == 1);
+  CHECK(chosen(choose(library, example_key(ConvMode::kHeuristic))) == 2);
+}
+
+TEST_CASE("candidates listed twice are tried once") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 2), fake_engine(2, 1), fake_engine(1, 2)};
+  CHECK(order(choose(library, example_key())) == std::vector<int64_t>{2, 1});
+  CHECK(library.prepares == 2);
+}
+
+TEST_CASE("failures while engines are made ready or timed: the others go on") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1), fake_engine(2, 2), fake_engine(3, 3)};
+  library.engines[0].refuses_to_prepare = "unsupported";
+  library.engines[1].fails_when_timed = "misaligned";
+  const ConvChoice choice = choose(library, example_key());
+  CHECK(order(choice) == std::vector<int64_t>{3, 1, 2});
+  CHECK(chosen(choice) == 3);
+  CHECK(trial_of(choice, 2).outcome == kFailed);
+  CHECK(trial_of(choice, 2).note == "misaligned");
+}
+
+TEST_CASE("no engine at all: the error names the key and every reason") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1), fake_engine(2, 2), fake_engine(3, 3, int64_t{1} << 31)};
+  library.engines[0].refuses_to_prepare = "not on this device";
+  library.engines[1].candidate.down_converts = true;
+  const std::string key = concat(example_key());
+  for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kBenchmark}) {
+    CHECK_THROWS_WITH_AS(choose(library, example_key(mode)),
+                         doctest::Contains("conv2d: none of 3 engines can be used (1 filtered, 1 "
+                                           "too large, 1 failed) for backward_weight none"),
+                         CudaError);
+  }
+  CHECK_THROWS_WITH_AS(choose(library, example_key()), doctest::Contains(key.c_str()), CudaError);
+  CHECK_THROWS_WITH_AS(choose(library, example_key()),
+                       doctest::Contains("\n  engine 3: needs more workspace than 1 GiB"),
+                       CudaError);
+  library.engines = {};
+  CHECK_THROWS_WITH_AS(choose(library, example_key()), doctest::Contains("none of 0 engines"),
+                       CudaError);
+  library.engines = {fake_engine(1, 1, int64_t{1} << 31)};
+  CHECK_THROWS_AS(choose(library, example_key()), OutOfMemoryError);
+}
+
+TEST_CASE("workspace: the key's limit holds for what an engine claims and for what it needs") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1, 1001), fake_engine(2, 2, 1000), fake_engine(3, 3, 500)};
+  library.engines[1].real_workspace_bytes = 1002;
+  ConvKey key = example_key();
+  key.workspace_limit_bytes = 1000;
+  const ConvChoice choice = choose(library, key);
+  CHECK(chosen(choice) == 3);
+  CHECK(trial_of(choice, 1).outcome == kTooLarge);
+  CHECK(trial_of(choice, 2).outcome == kTooLarge);
+  CHECK(trial_of(choice, 2).candidate.workspace_bytes == 1002);
+  CHECK(!choice.provisional);
+  CHECK(library.prepares == 2);
+}
+
+TEST_CASE("workspace: what is free today limits it too, and the choice is provisional") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1, 1000), fake_engine(2, 2, 500)};
+  library.available_bytes = 999;
+  const ConvChoice choice = choose(library, example_key());
+  CHECK(chosen(choice) == 2);
+  CHECK(trial_of(choice, 1).outcome == kTooLarge);
+  CHECK(choice.provisional);
+  library.available_bytes = 10;  // less than any needs: the allocator may still find it
+  CHECK(chosen(choose(library, example_key())) == 2);
+}
+
+TEST_CASE("out of memory: the limit is halved until something fits") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1, 1000), fake_engine(2, 2, 900), fake_engine(3, 3, 500),
+                     fake_engine(4, 4, 300), fake_engine(5, 5, 100)};
+  library.memory_bytes = 400;
+  const ConvChoice choice = choose(library, example_key());
+  CHECK(chosen(choice) == 5);  // 1000 fails, so 500 is tried; it fails, so at most 250
+  CHECK(trial_of(choice, 1).note == "no 1000 bytes are free");
+  CHECK(trial_of(choice, 2).note == "needs more workspace than 500 bytes");
+  CHECK(trial_of(choice, 3).note == "no 500 bytes are free");
+  CHECK(trial_of(choice, 4).note == "needs more workspace than 250 bytes");
+  CHECK(choice.provisional);
+  CHECK(library.timed_runs == 6);
+}
+
+TEST_CASE("out of memory: an engine without workspace is taken untimed") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1), fake_engine(2, 2)};
+  library.memory_bytes = -1;  // not even the outputs' scratch
+  const ConvChoice choice = choose(library, example_key());
+  CHECK(chosen(choice) == 1);
+  CHECK(choice.candidate().workspace_bytes == 0);
+  CHECK(choice.provisional);
+}
+
+TEST_CASE("without_chosen: the next fastest, then what was not tried, then none") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 2), fake_engine(2, 1), fake_engine(3, 3)};
+  ConvChoice choice = choose(library, example_key(), {.candidates = 2});
+  CHECK(chosen(choice) == 2);
+  choice = without_chosen(choice, false, "illegal address");
+  CHECK(chosen(choice) == 1);
+  CHECK(trial_of(choice, 2).outcome == kFailed);
+  CHECK(trial_of(choice, 2).note == "illegal address");
+  CHECK(choice.provisional);
+  choice = without_chosen(choice, false, "again");
+  CHECK(chosen(choice) == 3);
+  CHECK(without_chosen(choice, false, "again").chosen == 3);
+}
+
+TEST_CASE("without_chosen: out of memory asks for half the workspace") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1, 1000), fake_engine(2, 2, 501), fake_engine(3, 3, 500)};
+  const ConvChoice choice = without_chosen(choose(library, example_key()), true, "no memory");
+  CHECK(chosen(choice) == 3);
+  CHECK(trial_of(choice, 1).outcome == kTooLarge);
+}
+
+TEST_CASE("outcomes: names lead to outcomes and back") {
+  for (const ConvOutcome outcome : {kTimed, kReady, kUntried, kFiltered, kTooLarge, kFailed})
+    CHECK(conv_outcome_from_name(name_of(outcome)) == outcome);
+  CHECK_THROWS_WITH_AS(conv_outcome_from_name("best"), doctest::Contains("called \"best\""),
+                       DataError);
+}
+
+}  // namespace
+}  // namespace lathe
