@@ -84,16 +84,13 @@ int read_digit(WordReader& in) {
 std::string read_quoted(WordReader& in) {
   std::string text;
   in.expect("\"");
-  while (!in.skip("\"")) {
+  for (;;) {
     text += in.until("\"\\");
-    if (!in.skip("\\x")) {
-      if (in.done()) in.fail_here("a closing quote");
-      continue;
-    }
+    if (in.skip("\"")) return text;
+    in.expect("\\x");
     const int high = read_digit(in);
     text += static_cast<char>(16 * high + read_digit(in));
   }
-  return text;
 }
 
 int read_int(WordReader& in) { return static_cast<int>(in.number()); }
