@@ -49,6 +49,7 @@
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/ops/sort.h"
+#include "lathe/ops/tally_scores.h"
 #include "lathe/ops/triangle.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/upsample.h"

@@ -7,16 +7,18 @@
 #include "lathe/ops/creation.h"
 
 using namespace lathe::cli;
+using lathe::full;
 using lathe::tensor;
 
 TEST_CASE("tally: loss, hits and confusion add up over batches of different size") {
   Tally tally(3);
   CHECK(tally.accuracy() == 0);
-  tally.add(tensor({{1.f, 2.f, 0.f}, {5.f, 1.f, 1.f}}), tensor({1, 2}), 0.5);
-  tally.add(tensor({{0.f, 0.f, 1.f}}), tensor({2}), 2.0);
+  tally.add(tensor({{1.f, 2.f, 0.f}, {5.f, 1.f, 1.f}}), tensor({1, 2}), full({}, 0.5));
+  tally.add(tensor({{0.f, 0.f, 1.f}}), tensor({2}), full({}, 2.0));
   CHECK(tally.count() == 3);
   CHECK(tally.loss() == doctest::Approx(1.0));
   CHECK(tally.accuracy() == doctest::Approx(2.0 / 3));
+  tally.read();
   CHECK(tally.confusion(1, 1) == 1);
   CHECK(tally.confusion(2, 0) == 1);
   CHECK(tally.confusion(2, 2) == 1);
@@ -28,19 +30,37 @@ TEST_CASE("tally: loss, hits and confusion add up over batches of different size
 
 TEST_CASE("tally: top-5 counts the five best, ties against the label") {
   Tally tally;
-  tally.add(tensor({{9.f, 8.f, 7.f, 6.f, 5.f, 4.f}}), tensor({4}), 0);
+  tally.add(tensor({{9.f, 8.f, 7.f, 6.f, 5.f, 4.f}}), tensor({4}), full({}, 0.0));
   CHECK(tally.top5() == 1);
-  tally.add(tensor({{9.f, 8.f, 7.f, 6.f, 5.f, 4.f}}), tensor({5}), 0);
+  tally.add(tensor({{9.f, 8.f, 7.f, 6.f, 5.f, 4.f}}), tensor({5}), full({}, 0.0));
   CHECK(tally.top5() == 0.5);
   tally.clear();
-  tally.add(tensor({{1.f, 1.f, 1.f, 1.f, 1.f, 1.f}}), tensor({0}), 0);
+  tally.add(tensor({{1.f, 1.f, 1.f, 1.f, 1.f, 1.f}}), tensor({0}), full({}, 0.0));
   CHECK(tally.top5() == 0);
 }
 
 TEST_CASE("tally: scores that are not numbers are no hits") {
   Tally tally;
-  tally.add(tensor({{NAN, NAN, NAN, NAN, NAN, NAN}}), tensor({0}), NAN);
+  tally.add(tensor({{NAN, NAN, NAN, NAN, NAN, NAN}}), tensor({0}), full({}, NAN));
   CHECK(tally.accuracy() == 0);
   CHECK(tally.top5() == 0);
   CHECK(std::isnan(tally.loss()));
+}
+
+TEST_CASE("tally: one joins another, and goes on") {
+  Tally all, part;
+  const auto add = [](Tally& tally, int64_t label, double loss) {
+    tally.add(tensor({{1.f, 2.f}}), tensor({label}), full({}, loss));
+  };
+  add(part, 1, 1);
+  all.join(part);
+  part.clear();
+  add(part, 0, 4);
+  all.join(part);
+  CHECK(all.count() == 2);
+  CHECK(all.loss() == 2.5);
+  CHECK(all.accuracy() == 0.5);
+  add(all, 1, 4);
+  CHECK(all.count() == 3);
+  CHECK(all.loss() == 3);
 }

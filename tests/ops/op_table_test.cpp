@@ -197,6 +197,10 @@ const Row kRows[] = {
     {"softmax", [](T x) { return softmax(x, 1); }},
     {"log_softmax", [](T x) { return log_softmax(x, 1); }},
     {"cross_entropy", [](T x) { return cross_entropy(matrix(x), index()); }},
+    {"tally_scores_", [](T x) {
+       const ScoreTally tally = make_score_tally(kCPU);
+       tally_scores_(tally, matrix(x), index(), stats(x).sum());
+       return tally.loss_sum; }},
     {"nll_loss", [](T x) { return nll_loss(matrix(x), index()); }},
     {"mse_loss", [](T x) { return mse_loss(x, x); }},
     {"l1_loss", [](T x) { return l1_loss(x, x); }},

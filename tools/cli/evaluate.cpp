@@ -9,6 +9,10 @@
 
 namespace lathe::cli {
 
+namespace {
+constexpr int64_t kBatchesBetweenReads = 20;  // of what a GPU has added up, for the progress line
+}
+
 Evaluation evaluate(nn::Module& model, data::DataLoader& loader, Device device,
                     const Settings& settings, int64_t classes, Progress& progress) {
   const auto begin = std::chrono::steady_clock::now();
@@ -19,11 +23,12 @@ Evaluation evaluate(nn::Module& model, data::DataLoader& loader, Device device,
   ProgressState state{.label = "eval", .total = loader.size()};
   for (auto& [x, y] : data::prefetch(loader, device)) {
     const Tensor scores = model(in_layout(x, settings));
-    result.tally.add(scores, y, cross_entropy(scores, y).item<double>());
+    result.tally.add(scores, y, cross_entropy(scores, y));
     result.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     result.complete = StopRequests::asked() == 0;
     if (!result.complete) break;
+    if (state.done % kBatchesBetweenReads == 0) result.tally.read();
     state.loss = result.tally.loss();
     state.accuracy = result.tally.accuracy();
     state.images_per_second = static_cast<double>(result.tally.count()) / result.seconds;
@@ -32,6 +37,8 @@ Evaluation evaluate(nn::Module& model, data::DataLoader& loader, Device device,
                         static_cast<double>(state.total - state.done);
     progress.show(state);
   }
+  result.tally.read();
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   progress.clear();
   model.train(was_training);
   return result;

@@ -1,26 +1,38 @@
 #include "lathe/tools/cli/tally.h"
 
-#include <algorithm>
-#include <cmath>
-
 namespace lathe::cli {
 
-void Tally::add(const Tensor& scores, const Tensor& labels, double mean_loss) {
-  const int64_t n = scores.dim(0), classes = scores.dim(1);
-  const std::vector<float> values = scores.to_vector<float>();
-  const std::vector<int64_t> wanted = labels.to_vector<int64_t>();
-  for (int64_t i = 0; i < n; ++i) {
-    const float* const row = values.data() + i * classes;
-    const int64_t label = wanted[static_cast<size_t>(i)];
-    const int64_t best = std::max_element(row, row + classes) - row;
-    const auto better =
-        std::count_if(row, row + classes, [&](float s) { return !(s < row[label]); }) - 1;
-    top1_ += best == label && !std::isnan(row[best]);
-    top5_ += better < 5;
-    if (classes_ > 0) ++confusion_[static_cast<size_t>(label * classes_ + best)];
+void Tally::add(const Tensor& scores, const Tensor& labels, const Tensor& mean_loss) {
+  if (!sums_) sums_ = make_score_tally(scores.device(), classes_);
+  tally_scores_(*sums_, scores.detach(), labels, mean_loss.detach());
+  count_ += scores.dim(0);
+  if (scores.device().is_cpu()) read_numbers();
+}
+
+void Tally::read_numbers() {
+  const std::vector<int64_t> counts = sums_->counts.cpu().to_vector<int64_t>();
+  read_ = joined_;
+  read_.count += counts[0];
+  read_.top1 += counts[1];
+  read_.top5 += counts[2];
+  read_.loss_sum += sums_->loss_sum.item<double>();
+}
+
+void Tally::read() {
+  if (!sums_) return;
+  read_numbers();
+  if (classes_ > 0) confusion_ = sums_->confusion.cpu().to_vector<int64_t>();
+}
+
+void Tally::join(const Tally& other) {
+  const Numbers& more = other.read_;
+  for (Numbers* to : {&read_, &joined_}) {
+    to->count += more.count;
+    to->top1 += more.top1;
+    to->top5 += more.top5;
+    to->loss_sum += more.loss_sum;
   }
-  loss_sum_ += mean_loss * static_cast<double>(n);
-  count_ += n;
+  count_ += other.count_;
 }
 
 }  // namespace lathe::cli

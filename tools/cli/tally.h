@@ -2,40 +2,56 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "lathe/core/tensor.h"
+#include "lathe/ops/tally_scores.h"
 
 namespace lathe::cli {
 
-/// Sums over batches: loss, hits, and (if asked for) which class was taken for which.
+/// Sums over batches: loss, hits, and (if asked for) which class was taken for which. On a GPU they
+/// are kept there, and the numbers here are those of the last read().
 class Tally {
  public:
   /// `classes` > 0 keeps the confusion matrix.
   explicit Tally(int64_t classes = 0)
       : classes_(classes), confusion_(static_cast<size_t>(classes * classes)) {}
 
-  /// `scores` f32 [N,C], `labels` i64 [N], `mean_loss` over the batch. Waits for the device.
-  void add(const Tensor& scores, const Tensor& labels, double mean_loss);
+  /// `scores` [N,C], `labels` integers [N], `mean_loss` over the batch, 0-d. Does not wait for a GPU.
+  void add(const Tensor& scores, const Tensor& labels, const Tensor& mean_loss);
+  /// Fetches what was added; waits for a GPU. On a CPU needed for confusion() alone.
+  void read();
+  /// Adds the numbers of `other`, as read, but for its confusion matrix.
+  void join(const Tally& other);
   void clear() { *this = Tally(classes_); }
 
+  /// Samples added, read or not.
   int64_t count() const { return count_; }
-  /// Means over all samples; 0 if there are none.
-  double loss() const { return mean(loss_sum_); }
-  double accuracy() const { return mean(static_cast<double>(top1_)); }
+  /// Means over all samples read; 0 if there are none.
+  double loss() const { return mean(read_.loss_sum); }
+  double accuracy() const { return mean(static_cast<double>(read_.top1)); }
   /// The label is among the five best scores. Equal scores count against it, and so does nan.
-  double top5() const { return mean(static_cast<double>(top5_)); }
+  double top5() const { return mean(static_cast<double>(read_.top5)); }
   /// How often a sample of class `label` was taken for `predicted`.
   int64_t confusion(int64_t label, int64_t predicted) const {
     return confusion_[static_cast<size_t>(label * classes_ + predicted)];
   }
 
  private:
-  double mean(double sum) const { return count_ > 0 ? sum / static_cast<double>(count_) : 0; }
+  struct Numbers {
+    int64_t count = 0, top1 = 0, top5 = 0;
+    double loss_sum = 0;
+  };
+
+  void read_numbers();
+  double mean(double sum) const {
+    return read_.count > 0 ? sum / static_cast<double>(read_.count) : 0;
+  }
 
   int64_t classes_;
-  int64_t count_ = 0, top1_ = 0, top5_ = 0;
-  double loss_sum_ = 0;
+  std::optional<ScoreTally> sums_;  // where the scores are
+  int64_t count_ = 0;
+  Numbers read_, joined_;
   std::vector<int64_t> confusion_;
 };
 

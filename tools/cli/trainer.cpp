@@ -89,14 +89,14 @@ void Trainer::train_epoch() {
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   const Tensor scores = parts_.model(in_layout(x, settings_));
   const Tensor loss = cross_entropy(scores, y, {.label_smoothing = settings_.label_smoothing});
-  const double value = loss.item<double>();
-  if (!std::isfinite(value)) fail_diverged("train", value);
-  if (step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0) {
-    good_ = {parts_.model.state_dict().clone(), epoch_, step_};
+  const bool snapshot = step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0;
+  if (snapshot || parts_.device.is_cpu()) {  // else seen in write_window(): a GPU is not waited for
+    const double value = loss.item<double>();
+    if (!std::isfinite(value)) fail_diverged("train", value);
   }
+  if (snapshot) good_ = {parts_.model.state_dict().clone(), epoch_, step_};
   loss.backward();
-  window_.add(scores, y, value);
-  epoch_tally_.add(scores, y, value);
+  window_.add(scores, y, loss);
   ++micro_batches_;
 }
 
@@ -158,6 +158,9 @@ void Trainer::end_epoch() {
 // One row of training metrics: the mean since the row before.
 void Trainer::write_window() {
   if (window_.count() == 0) return;
+  window_.read();
+  if (!std::isfinite(window_.loss())) fail_diverged("train", window_.loss());
+  epoch_tally_.join(window_);
   const Row row =
       metrics_row({.epoch = epoch_,
                    .step = step_,
@@ -176,13 +179,15 @@ void Trainer::show_progress() {
   const int64_t per_epoch =
       (parts_.train_loader.size() + settings_.accumulate - 1) / settings_.accumulate;
   const double rate = train_seconds_ > 0 ? static_cast<double>(step_) / train_seconds_ : 0;
+  Tally so_far = epoch_tally_;
+  so_far.join(window_);
   const int64_t evaluations =
       settings_.eval_every > 0 ? (*settings_.epochs - epoch_) / settings_.eval_every + 1 : 1;
   progress_.show({.label = fmt::format("epoch {}/{}", epoch_, *settings_.epochs),
                   .done = step_ - (epoch_ - 1) * per_epoch,
                   .total = per_epoch,
-                  .loss = epoch_tally_.loss(),
-                  .accuracy = epoch_tally_.accuracy(),
+                  .loss = so_far.loss(),
+                  .accuracy = so_far.accuracy(),
                   .lr = last_lr_,
                   .images_per_second =
                       rate * static_cast<double>(*settings_.batch_size * settings_.accumulate),

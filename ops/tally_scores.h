@@ -1,0 +1,38 @@
+// What a classifier's scores add up to over many batches, kept where the scores are: a training
+// loop reads it when it wants to show something, and waits for the device only then.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// Running totals of one device.
+struct ScoreTally {
+  Tensor loss_sum;   // f64 0-d: each batch's mean loss times its samples
+  Tensor counts;     // i64 [3]: samples, hits, hits among the five best
+  Tensor confusion;  // i64 [C,C], [label, predicted]; undefined: not kept
+};
+
+/// All zeros. `classes` > 0 keeps the confusion matrix.
+LATHE_API ScoreTally make_score_tally(Device device, int64_t classes = 0);
+
+/// Adds a batch. Never waits for the device; calls on one tally belong on one stream.
+///   scores     [N,C], C >= 1      labels  integers [N]
+///   mean_loss  0-d, in the dtype of losses of such scores: f32, f64 for f64
+/// The prediction is the first of the best scores; NaN counts as best, and is no hit. A label is
+/// among the five best if fewer than five other scores are not below its own, so ties count against
+/// it. A label outside [0, C) is no hit and in no cell.
+/// dtypes: f16, bf16, f32, f64.   throws: ShapeError, DTypeError, DeviceError.
+LATHE_API void tally_scores_(const ScoreTally& tally, const Tensor& scores, const Tensor& labels,
+                             const Tensor& mean_loss);
+
+namespace cpu {
+void tally_scores_(const ScoreTally& tally, const Tensor& scores, const Tensor& labels,
+                   const Tensor& mean_loss);
+}  // namespace cpu
+namespace cuda {
+void tally_scores_(const ScoreTally& tally, const Tensor& scores, const Tensor& labels,
+                   const Tensor& mean_loss);
+}  // namespace cuda
+
+}  // namespace lathe

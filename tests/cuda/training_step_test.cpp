@@ -1,0 +1,40 @@
+// What a training step may not do on a GPU: wait for it, or ask the driver for memory.
+#include "../cuda_case.h"
+#include "lathe/core/copy.h"
+#include "lathe/lathe.h"
+
+using namespace lathe;
+
+TEST_CASE("training step: no wait for the GPU, and no memory from the driver once it is warm" *
+          test::cuda_case()) {
+  const Device gpu(DeviceType::kCUDA);
+  manual_seed(1);
+  nn::CifarResNet net = nn::resnet8();
+  net.to(gpu);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4});
+  const Tensor images = randn({4, 3, 8, 8}).contiguous(kChannelsLast).pin_memory();
+  const Tensor labels = tensor({1, 3, 0, 7}).to(kI64).pin_memory();
+  const ScoreTally tally = make_score_tally(gpu);
+
+  cuda::Counters warm;
+  constexpr int kWarm = 2, kSteps = 5;
+  for (int step = 0; step < kSteps; ++step) {
+    if (step == kWarm) warm = cuda::counters();
+    const Tensor x = empty_strided(images.shape(), images.strides(), kF32, gpu);
+    const Tensor y = empty(labels.shape(), {.dtype = kI64, .device = gpu});
+    copy_values_async(x, images);
+    copy_values_async(y, labels);
+    optimizer.zero_grad();
+    const Tensor scores = net(x);
+    const Tensor loss = cross_entropy(scores, y, {.label_smoothing = 0.1});
+    loss.backward();
+    optim::clip_grad_norm_(net.parameters(), 1.0);
+    optimizer.step();
+    tally_scores_(tally, scores, y, loss);
+  }
+  const cuda::Counters after = cuda::counters();
+  CHECK(after.synchronizations == warm.synchronizations);
+  CHECK(after.driver_allocations == warm.driver_allocations);
+  CHECK(after.launches > warm.launches);
+  CHECK(tally.counts.cpu().to_vector<int64_t>()[0] == 4 * kSteps);
+}
