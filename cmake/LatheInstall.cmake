@@ -7,7 +7,11 @@ set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lathe")
 
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
-set(_kernel_headers  # for our own kernels, emulated or not
+set(_kernel_headers  # for our own kernels, emulated or not, and calls of cuDNN
+  core/cudnn_descriptor.h
+  core/cudnn_graph.h
+  core/cudnn_handle.h
+  core/cudnn_plan.h
   core/device_fault.h
   core/launch.h
   core/packet.h
@@ -16,7 +20,9 @@ set(_kernel_headers  # for our own kernels, emulated or not
   ops/batch_norm_layout.h
   ops/block_reduce.h
   ops/class_targets_device.h
+  ops/conv2d_cudnn.h
   ops/conv2d_operands.h
+  ops/conv2d_portable.h
   ops/gemm_tile.h
   ops/line_kernels.h
   ops/plane_index.h

@@ -128,6 +128,10 @@ class LATHE_API BlockPool {
   /// StateError if it has no users left or is the last user's and still being served.
   void release_pool(PoolId id);
 
+  /// Bytes that a request on `stream` could have now: of the largest free block, and of what the
+  /// device has left within the limit. A hint; other threads allocate too.
+  size_t available_bytes(StreamHandle stream);
+
   BlockPoolStats stats() const;
   void reset_peak();
 

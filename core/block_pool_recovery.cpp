@@ -178,6 +178,16 @@ size_t BlockPool::largest_free(StreamHandle stream) {
   return largest;
 }
 
+size_t BlockPool::available_bytes(StreamHandle stream) {
+  const Lock lock(mutex_);
+  size_t left = memory_.mem_info().free_bytes;
+  if (stats_.limit_bytes != 0) {
+    const size_t reserved = std::min(stats_.reserved_bytes.current, stats_.limit_bytes);
+    left = std::min(left, stats_.limit_bytes - reserved);
+  }
+  return largest_free(stream) + left;
+}
+
 // "weights 3.2 GiB in 60 blocks, untagged 1 GiB in 4 blocks"
 std::string BlockPool::biggest_holders() const {
   struct Holder {

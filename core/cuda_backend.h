@@ -38,6 +38,12 @@ void record_stream(void* block, Stream stream);
 /// live stream's again.
 void forget_stream(void* stream) noexcept;
 void revive_stream(void* stream);
+/// True while the stream's work is captured into a graph.
+bool is_capturing(Stream stream);
+/// Bytes that could be had now on the current stream: the largest cached block, and what the driver
+/// has left.
+size_t available_memory(Device device);
+
 /// Blocks taken from the driver so far, device and pinned memory.
 uint64_t driver_allocations() noexcept;
 

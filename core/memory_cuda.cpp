@@ -257,6 +257,11 @@ void record_pinned(void* block, Stream stream) {
 void revive_stream(void* stream) { dead_streams().remove(stream); }
 void forget_stream(void* stream) noexcept { dead_streams().add(stream); }
 
+size_t available_memory(Device device) {
+  const DeviceScope on(device);
+  return device_pool(device).pool().available_bytes(current_stream(device).native);
+}
+
 uint64_t driver_allocations() noexcept {
   return g_driver_allocations.load(std::memory_order_relaxed);
 }

@@ -53,6 +53,14 @@ void synchronize_stream(Stream stream) {
   check_fault(stream.device);
 }
 
+bool is_capturing(Stream stream) {
+  const DeviceScope on(stream.device);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  LATHE_CUDA_CHECK(cudaStreamGetCaptureInfo(native(stream), &status, &id));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 void synchronize(Device device) {
   if (!device.is_cuda() || device_count() == 0) return;
   const DeviceScope on(device);

@@ -63,6 +63,20 @@ TEST_CASE("block pool: near the end a shared segment shrinks to what the request
   f.give(b);
 }
 
+TEST_CASE("block pool: available are the largest free block and what the limit leaves") {
+  PoolFixture f(small_options(), 512 * kKiB);
+  CHECK(f.pool->available_bytes(kA) == 512 * kKiB);
+  void* a = f.take(96 * kKiB, kA);
+  CHECK(f.pool->available_bytes(kA) == 416 * kKiB);
+  f.give(a);
+  CHECK(f.pool->available_bytes(kA) == 512 * kKiB);
+  CHECK(f.pool->available_bytes(kB) == 416 * kKiB);  // the cached block is another stream's
+  f.pool->set_limit(128 * kKiB);
+  CHECK(f.pool->available_bytes(kA) == 128 * kKiB);
+  f.pool->set_limit(64 * kKiB);
+  CHECK(f.pool->available_bytes(kB) == 0);
+}
+
 TEST_CASE("block pool: out of memory says who holds it, and changes nothing that is in use") {
   PoolFixture f(small_options(), 512 * kKiB);
   void* a = f.take(256 * kKiB, kA, "weights");

@@ -1,0 +1,47 @@
+// What tests ask of the emulated cuDNN (cudnn/cudnn.h), and how they break it.
+//
+// It keeps rules that the library keeps: descriptors are finalized before they are used and not
+// changed afterwards; what a descriptor refers to must still exist; sizes must fit; every tensor of
+// a graph is bound when it is executed, at an address as aligned as was said, and the workspace is
+// there. Work is queued on the handle's stream and overwrites its whole workspace.
+//
+// Its engines, in the order of the heuristics:
+//   A          7  tensor cores, with knob TILE_SIZE = 2, then 1: NHWC with channels in whole groups
+//                 of 16 bytes at addresses so aligned; rounds f32 factors to TF32
+//              5  rounds factors to bf16, and says so (DOWN_CONVERT_INPUTS)
+//              3  not deterministic; needs a workspace of 4 bytes per element of the output
+//              4  knob SPLIT_K = 4; needs a workspace of 16 bytes per element of the output
+//   FALLBACK   4  again
+//              0  needs no workspace, takes everything
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "lathe/core/fault.h"
+#include "lathe/tests/emulation/cudnn/cudnn.h"
+
+namespace lathe::emulation {
+
+struct CudnnExecution {
+  int64_t engine = 0;
+  cudaStream_t stream = nullptr;
+  int64_t workspace_bytes = 0;
+  std::vector<int64_t> uids;
+};
+
+struct CudnnProbe {
+  size_t handles = 0, descriptors = 0, plans = 0;  // alive; plans are among the descriptors
+  uint64_t heuristics = 0, plans_made = 0;         // so far
+  std::vector<CudnnExecution> executions;          // the latest that were queued
+  std::set<int64_t> refused;                       // engines whose plans cannot be finalized
+  std::set<int64_t> failing;                       // engines whose execution fails
+  bool fuses = true;            // false: no heuristic knows graphs of several operations
+  FaultPoint descriptor_fault;  // fails the n-th creation of a descriptor for lack of memory
+
+  int64_t last_engine() const { return executions.empty() ? -1 : executions.back().engine; }
+};
+CudnnProbe& cudnn_probe();
+
+}  // namespace lathe::emulation
