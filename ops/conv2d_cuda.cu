@@ -1,10 +1,10 @@
 // Convolution on the GPU by the portable matrix product of ops/gemm_tile.h: the three passes as
 // implicit matrix products, one per group. It takes any strides, needs no workspace but the split
-// sums of small products, and is deterministic. Contracts: conv2d.h.
+// sums of small products, and is deterministic. Contracts: conv2d.h. When it is
+// used: conv2d_portable.h.
 #include "lathe/core/copy.h"
-#include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv2d_geometry.h"
 #include "lathe/ops/conv2d_operands.h"
+#include "lathe/ops/conv2d_portable.h"
 #include "lathe/ops/gemm_tile.h"
 
 namespace lathe::cuda {
@@ -85,8 +85,8 @@ bool channels_inside(const Tensor& t) { return t.stride(1) == 1 && t.dim(1) > 1;
 }  // namespace
 
 // Rows: output pixels. Columns: output channels. Terms: taps of x.
-Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
-                      const Tensor& bias) {
+Tensor portable_conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
+                               const Tensor& bias) {
   const MemoryFormat format = conv2d_format(x);
   Tensor y = empty_planes(g.y_shape(), format, x.dtype(), x.device());
   if (g.is_trivial()) {
@@ -123,7 +123,7 @@ Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
 }
 
 // Rows: input pixels. Columns: input channels. Terms: taps of dy.
-Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w) {
+Tensor portable_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w) {
   const MemoryFormat format = conv2d_format(dy);
   Tensor dx = empty_planes(g.x_shape(), format, dy.dtype(), dy.device());
   if (g.is_trivial()) {
@@ -160,7 +160,7 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Te
 
 // Rows: output channels. Columns: taps of x. Terms: output pixels, which are many: their sum is
 // usually split among blocks.
-Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x) {
+Tensor portable_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x) {
   Tensor dw = empty_planes(g.w_shape(), kContiguous, dy.dtype(), dy.device());
   if (g.is_trivial()) {
     fill_values(dw, 0);

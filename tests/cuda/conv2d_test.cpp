@@ -3,7 +3,7 @@
 #include "lathe/ops/conv2d.h"
 
 #include "../ops/conv2d_cases.h"
-#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/conv2d_portable.h"
 #include "on_device.h"
 
 using namespace lathe;
@@ -30,11 +30,11 @@ void compare(const Conv2dCase& c, DType dtype, MemoryFormat x_format, MemoryForm
   const std::string name = concat(c.name, " ", dtype, x_format == kContiguous ? "" : " NHWC");
   const Tensor every_second = x_format == kContiguous ? bias.slice(0, 0, 2 * g.K, 2) : Tensor();
   const Tensor d_bias = every_second.defined() ? on_device(every_second) : Tensor();
-  check_close(cuda::conv2d_forward(g, d_x, d_w, d_bias), cpu::conv2d_forward(g, x, w, every_second),
+  check_close(cuda::portable_conv2d_forward(g, d_x, d_w, d_bias), cpu::conv2d_forward(g, x, w, every_second),
               name);
-  check_close(cuda::conv2d_backward_input(g, d_dy, d_w), cpu::conv2d_backward_input(g, dy, w),
+  check_close(cuda::portable_conv2d_backward_input(g, d_dy, d_w), cpu::conv2d_backward_input(g, dy, w),
               name + " input gradient");
-  check_close(cuda::conv2d_backward_weight(g, d_dy, d_x), cpu::conv2d_backward_weight(g, dy, x),
+  check_close(cuda::portable_conv2d_backward_weight(g, d_dy, d_x), cpu::conv2d_backward_weight(g, dy, x),
               name + " weight gradient");
 }
 
@@ -71,14 +71,14 @@ TEST_CASE("conv2d kernels: transposed, sliced and expanded operands") {
   for (const Layout& layout : layouts()) {
     const Tensor x = layout.apply(randn(c.x)), w = layout.apply(randn(c.w));
     const Tensor dy = layout.apply(randn(g.y_shape()));
-    check_close(cuda::conv2d_forward(g, on_device(x), on_device(w), {}),
+    check_close(cuda::portable_conv2d_forward(g, on_device(x), on_device(w), {}),
                 cpu::conv2d_forward(g, x, w, {}), layout.name);
-    check_close(cuda::conv2d_backward_input(g, on_device(dy), on_device(w)),
+    check_close(cuda::portable_conv2d_backward_input(g, on_device(dy), on_device(w)),
                 cpu::conv2d_backward_input(g, dy, w), layout.name + " input gradient");
-    check_close(cuda::conv2d_backward_weight(g, on_device(dy), on_device(x)),
+    check_close(cuda::portable_conv2d_backward_weight(g, on_device(dy), on_device(x)),
                 cpu::conv2d_backward_weight(g, dy, x), layout.name + " weight gradient");
   }
   const Tensor one = randn({1, 1, 1, 1}).expand(g.y_shape());  // the gradient of a sum
-  check_close(cuda::conv2d_backward_input(g, on_device(one), on_device(ones(c.w))),
+  check_close(cuda::portable_conv2d_backward_input(g, on_device(one), on_device(ones(c.w))),
               cpu::conv2d_backward_input(g, one, ones(c.w)), "expanded");
 }

@@ -4,7 +4,7 @@
 
 #include "../cuda_case.h"
 #include "../ops/compare.h"
-#include "lathe/autograd/grad_mode.h"
+#include "../same_memory.h"
 
 namespace lathe::test {
 
@@ -12,14 +12,7 @@ inline Device kernel_device() { return kHasCuda ? Device(DeviceType::kCUDA) : kC
 
 /// `t` where kernels of namespace cuda can read and write it, strides and overlaps kept.
 inline Tensor on_device(const Tensor& t) {
-  if (!kHasCuda) return t;
-  const NoGrad off;
-  // All of the storage that t looks at, so that a view there looks at the same places.
-  int64_t reach = 1;
-  for (int d = 0; d < t.ndim(); ++d) reach += (t.shape()[d] - 1) * t.strides()[d];
-  if (t.numel() == 0) reach = 0;
-  const Tensor memory = alias(t, {reach}, {1}, t.offset());
-  return alias(memory.to(kernel_device()), t.shape(), t.strides(), 0);
+  return kHasCuda ? same_memory_on(kernel_device(), t) : t;
 }
 
 /// `t` with its values readable by the host, all kernels on it done.

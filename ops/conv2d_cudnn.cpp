@@ -1,0 +1,209 @@
+// Convolution on the GPU by cuDNN: the three passes. Each brings its tensors into the form that
+// cuDNN wants, lets the search (conv_search.h) run its operation graph (conv2d_graph_cudnn.cpp) on
+// the best engine, and brings the result back. Contracts: conv2d.h.
+//
+// Order in memory: NHWC tensors with filters [K,R,S,C], or NCHW ones with filters [K,C,R,S]; the
+// order of x (of dy for the input gradient) decides. What lies otherwise is copied first: of a
+// training step in NHWC that is each filter that is not stored channels-last, 4*|w| bytes in half
+// types, and each filter gradient, which is row-major.
+// Channels: tensor cores take whole groups of 16 bytes. Where NHWC channels are no multiple of
+// that, as the 3 of an image, zeros are added and what they make is cut off.
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/cuda.h"
+#include "lathe/core/log.h"
+#include "lathe/core/math_mode.h"
+#include "lathe/ops/conv2d.h"
+#include "lathe/ops/conv2d_cudnn.h"
+#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/conv2d_portable.h"
+#include "lathe/ops/conv_search.h"
+#include "lathe/ops/cudnn.h"
+#include "lathe/ops/inplace.h"
+
+namespace lathe::cuda {
+
+namespace {
+
+bool takes(const Conv2dGeometry& g, DType dtype) {
+  return cudnn::enabled() && dtype != kF64 && !g.is_trivial();
+}
+
+/// The sizes that cuDNN is given: channels and filters in whole groups of 16 bytes where that lets
+/// tensor cores work on them. In NCHW they do not lie side by side, and groups would have to be
+/// padded one by one.
+Conv2dGeometry padded(Conv2dGeometry g, MemoryFormat format, DType dtype) {
+  const bool uses_tensor_cores = is_half(dtype) || tf32();
+  if (format != kChannelsLast || g.groups != 1 || !uses_tensor_cores) return g;
+  const auto group = static_cast<int64_t>(16 / size_of(dtype));
+  g.C = (g.C + group - 1) / group * group;
+  g.K = (g.K + group - 1) / group * group;
+  return g;
+}
+
+/// `t` dense in `format`, with zeros where `shape` is larger.
+Tensor input(const Tensor& t, const Shape& shape, MemoryFormat format) {
+  if (t.shape() == shape && t.is_contiguous(format)) return t;
+  const Tensor room = empty_in(format, shape, t.dtype(), t.device());
+  for (int d = 0; d < t.ndim(); ++d) {
+    if (shape[d] == t.dim(d)) continue;
+    Shape rest = shape;
+    rest[d] = shape[d] - t.dim(d);
+    fill_values(alias(room, rest, room.strides(), t.dim(d) * room.stride(d)), 0);
+  }
+  copy_values(alias(room, t.shape(), room.strides(), 0), t);
+  return room;
+}
+
+/// Where cuDNN writes: the result itself, or what the result is copied from.
+struct Output {
+  Output(const Shape& shape, const Shape& padded_shape, MemoryFormat result_format,
+         MemoryFormat format, const Tensor& like)
+      : result(empty_in(result_format, shape, like.dtype(), like.device())),
+        room(shape == padded_shape && result.is_contiguous(format)
+                 ? result
+                 : empty_in(format, padded_shape, like.dtype(), like.device())) {}
+
+  const Tensor& finish() const {
+    if (!room.is_same(result)) {
+      copy_values(result, alias(room, result.shape(), room.strides(), 0));
+    }
+    return result;
+  }
+
+  Tensor result, room;
+};
+
+/// What stays the same while a program runs, asked once per device.
+const ConvMachine& machine_of(Device device) {
+  static std::mutex mutex;
+  static auto* const known = new std::map<int, ConvMachine>;
+  const std::lock_guard lock(mutex);
+  const auto found = known->find(device.index);
+  if (found != known->end()) return found->second;
+  const DeviceInfo info = device_info(device.index);
+  const Versions installed = versions();
+  return known
+      ->try_emplace(device.index, ConvMachine{.device = info.name,
+                                              .major = info.major,
+                                              .minor = info.minor,
+                                              .multiprocessors = info.multiprocessors,
+                                              .library = "cudnn " + cudnn::version(),
+                                              .runtime = installed.runtime,
+                                              .driver = installed.driver})
+      .first->second;
+}
+
+/// Four dimensions, their strides as `format` says and not as a dimension of size 1 happens to have
+/// it.
+ConvTensor describe(const Tensor& t, const Shape& shape, MemoryFormat format) {
+  if (!t.defined()) return {};
+  const Strides strides = dense_strides(shape, format);
+  ConvTensor d{.dtype = t.dtype(), .alignment = alignment_of(t.raw_data())};
+  std::copy(shape.begin(), shape.end(), d.dims.begin());
+  std::copy(strides.begin(), strides.end(), d.strides.begin());
+  return d;
+}
+
+ConvKey key_of(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
+               const Conv2dOperands& operands) {
+  ConvKey key = conv_key_of_settings();
+  key.pass = pass;
+  key.fusion = operands.bias.defined() ? ConvFusion::kBias : ConvFusion::kNone;
+  key.x = describe(operands.x, g.x_shape(), format);
+  key.w = describe(operands.w, g.w_shape(), format);
+  key.y = describe(operands.y, g.y_shape(), format);
+  key.bias = describe(operands.bias, {1, g.K, 1, 1}, format);
+  key.stride = {g.stride.rows, g.stride.cols};
+  key.pad = {g.pad.rows, g.pad.cols};
+  key.dilation = {g.dilation.rows, g.dilation.cols};
+  key.groups = g.groups;
+  key.tf32 = key.tf32 && key.x.dtype == kF32;
+  key.machine = machine_of(operands.x.device());
+  return key;
+}
+
+/// Computes the pass into its output. False: cuDNN cannot, for a reason that was logged.
+bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
+         const Conv2dOperands& operands) {
+  const ConvKey key = key_of(pass, g, format, operands);
+  const auto report = [&](const Error& e) {
+    const std::string text = concat(key);
+    warn_once(text, concat("conv2d: cuDNN does not compute this: ", e.message(), " (", text, ")"));
+  };
+  std::optional<Conv2dEngines> engines;
+  try {
+    engines.emplace(key, operands);
+    if (engines->refused()) return false;
+    conv_search().run(key, *engines);
+    return true;
+  } catch (const OutOfMemoryError& e) {  // next time there may be enough
+    report(e);
+  } catch (const ShapeError& e) {  // our own checks are done: too large for cuDNN
+    report(e);
+  } catch (const CudaError& e) {
+    if (engines.has_value() && !engines->capturing()) engines->set_refused();
+    report(e);
+  }
+  return false;
+}
+
+}  // namespace
+
+Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
+                      const Tensor& bias) {
+  if (!takes(g, x.dtype())) return portable_conv2d_forward(g, x, w, bias);
+  const MemoryFormat format = conv2d_format(x);
+  const Conv2dGeometry sizes = padded(g, format, x.dtype());
+  const Output y(g.y_shape(), sizes.y_shape(), format, format, x);
+  Conv2dOperands operands{
+      .x = input(x, sizes.x_shape(), format), .w = input(w, sizes.w_shape(), format), .y = y.room};
+  if (bias.defined()) {
+    operands.bias = input(bias, {sizes.K}, kContiguous);
+    if (run(ConvPass::kForward, sizes, format, operands)) return y.finish();
+    operands.bias = {};  // no engine adds it in the same kernel
+  }
+  if (!run(ConvPass::kForward, sizes, format, operands)) {
+    return portable_conv2d_forward(g, x, w, bias);
+  }
+  if (bias.defined()) {
+    add_(y.finish(), alias(bias, {g.K, 1, 1}, {bias.stride(0), 0, 0}, bias.offset()));
+    return y.result;
+  }
+  return y.finish();
+}
+
+Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w) {
+  if (!takes(g, dy.dtype())) return portable_conv2d_backward_input(g, dy, w);
+  const MemoryFormat format = conv2d_format(dy);
+  const Conv2dGeometry sizes = padded(g, format, dy.dtype());
+  const Output dx(g.x_shape(), sizes.x_shape(), format, format, dy);
+  const Conv2dOperands operands{.x = dx.room,
+                                .w = input(w, sizes.w_shape(), format),
+                                .y = input(dy, sizes.y_shape(), format)};
+  if (!run(ConvPass::kBackwardInput, sizes, format, operands)) {
+    return portable_conv2d_backward_input(g, dy, w);
+  }
+  return dx.finish();
+}
+
+// Runs cuDNN's convolution backward filter: conv2d_graph() makes it of
+// OperationGraph::convolution_backward_filter (core/cudnn_graph.cpp).
+Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x) {
+  if (!takes(g, dy.dtype())) return portable_conv2d_backward_weight(g, dy, x);
+  const MemoryFormat format = conv2d_format(x);
+  const Conv2dGeometry sizes = padded(g, format, dy.dtype());
+  const Output dw(g.w_shape(), sizes.w_shape(), kContiguous, format, dy);
+  const Conv2dOperands operands{.x = input(x, sizes.x_shape(), format),
+                                .w = dw.room,
+                                .y = input(dy, sizes.y_shape(), format)};
+  if (!run(ConvPass::kBackwardWeight, sizes, format, operands)) {
+    return portable_conv2d_backward_weight(g, dy, x);
+  }
+  return dw.finish();
+}
+
+}  // namespace lathe::cuda

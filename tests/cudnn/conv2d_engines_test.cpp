@@ -1,0 +1,241 @@
+// How convolutions use cuDNN's engines, over the emulated cuDNN: which one runs, with what memory,
+// and what becomes of its failures.
+#include <string>
+#include <thread>
+
+#include "../cuda_case.h"
+#include "../ops/compare.h"
+#include "../same_memory.h"
+#include "conv_keys.h"
+#include "lathe/core/log.h"
+#include "lathe/core/math_mode.h"
+#include "lathe/core/stream.h"
+#include "lathe/ops/conv2d.h"
+#include "lathe/ops/conv_search.h"
+#include "lathe/ops/cudnn.h"
+#include "lathe/tests/emulation/cudnn_emulation.h"
+
+using namespace lathe;
+using namespace lathe::test;
+using emulation::cudnn_probe;
+
+namespace {
+
+const Device kGpu(DeviceType::kCUDA);
+
+/// A clean start, and whatever a case breaks mended at its end.
+struct Fixture {
+  Fixture() {
+    conv_search().clear();
+    probe().executions.clear();
+    handler = set_log_handler([this](LogLevel, std::string_view text) { logged += text; });
+  }
+  ~Fixture() {
+    probe().refused.clear();
+    probe().failing.clear();
+    probe().fuses = true;
+    probe().descriptor_fault.disarm();
+    set_deterministic(false);
+    set_tf32(false);
+    cudnn::set_benchmark(false);
+    conv_search().clear();
+    set_log_handler(handler);
+  }
+  static emulation::CudnnProbe& probe() { return cudnn_probe(); }
+
+  std::string logged;
+  LogHandler handler;
+};
+
+/// A convolution of its own sizes for each case: what a thread keeps of a key stays.
+struct Problem {
+  Problem(int64_t channels, int64_t filters, int64_t size, DType dtype = kF32,
+          MemoryFormat format = kChannelsLast)
+      : g(geometry_of({"", {2, channels, size, size}, {filters, channels, 3, 3}, {.pad = 1}})),
+        x(rand(g.x_shape(), {.dtype = dtype}).contiguous(format)),
+        w(rand(g.w_shape(), {.dtype = dtype})),
+        dy(rand(g.y_shape(), {.dtype = dtype}).contiguous(format)) {}
+
+  Tensor forward(const Tensor& bias = {}) const {
+    return cuda::conv2d_forward(g, on_gpu(x), on_gpu(w), bias.defined() ? on_gpu(bias) : Tensor());
+  }
+  Tensor backward_weight() const { return cuda::conv2d_backward_weight(g, on_gpu(dy), on_gpu(x)); }
+  void check(const Tensor& y, const Tensor& bias = {}) const {
+    const Tensor want = cpu::conv2d_forward(g, x, w, bias);
+    const double tol = x.dtype() == kF32 ? kDeviceTolerance : tolerance_of(x.dtype());
+    CHECK(difference(y.cpu(), want, tol) == "");
+  }
+  static Tensor on_gpu(const Tensor& t) { return same_memory_on(kGpu, t); }
+
+  Conv2dGeometry g;
+  Tensor x, w, dy;
+};
+
+}  // namespace
+
+TEST_CASE("engines: tensor cores for half types, their channels padded") {
+  Fixture f;
+  for (const auto& [channels, filters] : {std::pair<int64_t, int64_t>{8, 16}, {3, 5}, {8, 7}}) {
+    const Problem p(channels, filters, 6, kF16);
+    p.check(p.forward());
+    CHECK(cudnn_probe().last_engine() == 7);
+  }
+  const Problem planes(3, 5, 6, kF16, kContiguous);
+  planes.check(planes.forward());
+  CHECK(cudnn_probe().last_engine() != 7);
+}
+
+TEST_CASE("engines: f32 stays f32 unless TF32 is on, and no engine rounds its inputs unasked") {
+  Fixture f;
+  const Problem p(8, 8, 7);
+  p.check(p.forward());
+  CHECK(cudnn_probe().last_engine() == 3);  // 7 and 5 come first
+  set_tf32(true);
+  const Tensor rounded = p.forward();
+  CHECK(cudnn_probe().last_engine() == 7);
+  CHECK(difference(rounded.cpu(), cpu::conv2d_forward(p.g, p.x, p.w, {}), 2e-3) == "");
+}
+
+TEST_CASE("engines: deterministic mode passes over those that are not") {
+  Fixture f;
+  const Problem p(4, 4, 9);
+  p.forward();
+  CHECK(cudnn_probe().last_engine() == 3);
+  set_deterministic(true);
+  p.check(p.forward());
+  CHECK(cudnn_probe().last_engine() == 4);
+  p.backward_weight();
+  CHECK(cudnn_probe().last_engine() == 4);
+}
+
+TEST_CASE("engines: the workspace is the plan's, and is given back") {
+  Fixture f;
+  const Problem p(4, 6, 11);
+  const size_t before = cuda::memory_allocated(kGpu);
+  {
+    const Tensor y = p.forward();
+    CHECK(cudnn_probe().executions.back().workspace_bytes == 4 * y.numel());
+    p.check(y);
+  }
+  CHECK(cuda::memory_allocated(kGpu) == before);
+}
+
+TEST_CASE("engines: one search and one plan for calls that are alike") {
+  Fixture f;
+  const Problem p(4, 6, 12);
+  const uint64_t heuristics = cudnn_probe().heuristics, plans = cudnn_probe().plans_made;
+  for (int i = 0; i < 3; ++i) p.check(p.forward());
+  CHECK(cudnn_probe().heuristics == heuristics + 2);  // A and the fall-back
+  CHECK(cudnn_probe().plans_made == plans + 1);
+}
+
+TEST_CASE("engines: benchmark mode times the candidates and keeps the winner's plan only") {
+  Fixture f;
+  cudnn::set_benchmark(true);
+  const Problem p(4, 6, 13);
+  const size_t plans = cudnn_probe().plans;
+  p.check(p.forward());
+  CHECK(cudnn_probe().plans == plans + 1);
+  const auto choices = conv_search().choices();
+  REQUIRE(choices.size() == 1);
+  CHECK(choices[0].second->trials.size() == 4);  // 5, 3, 4, 0: the second 4 counts once
+  CHECK(choices[0].second->candidate().workspace_bytes ==
+        cudnn_probe().executions.back().workspace_bytes);
+}
+
+TEST_CASE("engines: one whose plan is refused is passed over") {
+  Fixture f;
+  cudnn_probe().refused = {3};
+  const Problem p(4, 6, 14);
+  p.check(p.forward());
+  CHECK(cudnn_probe().last_engine() == 4);
+}
+
+TEST_CASE("engines: one that fails when it runs is dropped, and its error is not seen again") {
+  Fixture f;
+  const Problem p(4, 6, 15);
+  p.check(p.forward());
+  cudnn_probe().failing = {3};
+  p.check(p.forward());
+  CHECK(cudnn_probe().last_engine() == 4);
+  CHECK(cudaGetLastError() == cudaSuccess);
+  cudnn_probe().failing.clear();
+  p.forward();
+  CHECK(cudnn_probe().last_engine() == 4);  // it is not tried again
+}
+
+TEST_CASE("engines: with none left our own kernel computes, and says so once") {
+  Fixture f;
+  cudnn_probe().refused = {0, 3, 4, 7};
+  const Problem p(4, 6, 16);
+  const uint64_t heuristics = cudnn_probe().heuristics;
+  for (int i = 0; i < 3; ++i) p.check(p.forward());
+  CHECK(cudnn_probe().executions.empty());
+  CHECK(cudnn_probe().heuristics == heuristics + 2);
+  const size_t first = f.logged.find("conv2d: cuDNN does not compute this");
+  CHECK(first != std::string::npos);
+  CHECK(f.logged.find("conv2d: cuDNN", first + 1) == std::string::npos);
+  CHECK(f.logged.find("4,16,16") != std::string::npos);  // names the sizes
+}
+
+TEST_CASE("engines: the bias is added in the same kernel, or after it where none does") {
+  Fixture f;
+  const Problem p(4, 6, 17);
+  const Tensor bias = rand({6});
+  p.check(p.forward(bias), bias);
+  CHECK(cudnn_probe().executions.back().uids.size() == 4);
+  cudnn_probe().fuses = false;
+  const Problem q(4, 6, 18);
+  q.check(q.forward(bias), bias);
+  CHECK(cudnn_probe().executions.back().uids.size() == 3);
+}
+
+TEST_CASE("engines: with too little memory for a workspace one that needs less runs") {
+  Fixture f;
+  const Problem p(4, 6, 19);
+  const Tensor x = Problem::on_gpu(p.x), w = Problem::on_gpu(p.w);
+  const int64_t before = cudnn::workspace_limit();
+  cudnn::set_workspace_limit(100);
+  const Tensor y = cuda::conv2d_forward(p.g, x, w, {});
+  cudnn::set_workspace_limit(before);
+  p.check(y);
+  CHECK(cudnn_probe().last_engine() == 0);
+}
+
+TEST_CASE("engines: work is queued on the current stream, its workspace too") {
+  Fixture f;
+  const Problem p(4, 6, 20);
+  const OwnedStream stream(kGpu);
+  {
+    const StreamScope on(stream);
+    p.check(p.forward());
+    CHECK(static_cast<void*>(cudnn_probe().executions.back().stream) == stream.get().native);
+  }
+  p.check(p.forward());
+  CHECK(cudnn_probe().executions.back().stream == nullptr);
+}
+
+TEST_CASE("engines: each thread has a handle and plans of its own; handles are taken over") {
+  Fixture f;
+  const Problem p(4, 6, 21);
+  p.check(p.forward());
+  const size_t plans = cudnn_probe().plans;
+  std::thread([&] { p.check(p.forward()); }).join();
+  CHECK(cudnn_probe().plans == plans);  // the thread's went with it
+  const size_t handles = cudnn_probe().handles;
+  std::thread([&] { p.check(p.forward()); }).join();
+  CHECK(cudnn_probe().handles == handles);
+}
+
+TEST_CASE("engines: wherever memory for a descriptor is missing, the result is right") {
+  for (int64_t n = 1; n < 120; ++n) {
+    Fixture f;
+    const Problem p(4, 6, 22 + n);
+    const Tensor x = Problem::on_gpu(p.x), w = Problem::on_gpu(p.w);
+    const ArmedFault fault(cudnn_probe().descriptor_fault, n);
+    Tensor y = cuda::conv2d_forward(p.g, x, w, {});
+    if (cudnn_probe().descriptor_fault.calls() < n) break;
+    cudnn_probe().descriptor_fault.disarm();
+    if (n % 5 == 1) p.check(y);
+  }
+}
