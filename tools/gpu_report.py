@@ -39,6 +39,8 @@ def main():
         "info": output_of(f"{options.build}/bin/lathe", "info"),
         "steps": [],
         "kernels": rows_of(options.out / "bench-kernels.log"),
+        "convolutions": rows_of(options.out / "bench-conv.log"),
+        "compared": [row for log in sorted(options.out.glob("compare-*.log")) for row in rows_of(log)],
     }
     for text in options.steps:
         name, seconds, status = text.split("|")
@@ -56,6 +58,13 @@ def main():
         lines += ["", "| kernel | dtype | GB/s | of a copy |", "|---|---|---|---|"]
         for row in report["kernels"]:
             lines.append(f"| {row['kernel']} | {row['dtype']} | {row['bytes_per_second'] / 1e9:.0f} | {100 * row['of_copy']:.0f} % |")
+    if report["compared"]:
+        lines += ["", "| model | image | batch | amp | ours, images/s | best PyTorch | ratio | to eager |", "|---|---|---|---|---|---|---|---|"]
+        for row in report["compared"]:
+            rates, best = row["images_per_second"], row["best_of_torch"]
+            eager = "" if row["ratio_to_eager"] is None else f"{row['ratio_to_eager']:.2f}"
+            lines.append(f"| {row['model']} | {row['image_size']} | {row['batch']} | {row['amp']} | {rates['ours']:.0f} "
+                         f"| {best} {rates[best]:.0f} | {row['ratio']:.2f} | {eager} |")
     (options.out / "report.md").write_text("\n".join(lines) + "\n")
     print(f"report: {options.out / 'report.md'}")
 

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Training throughput of lathe and of PyTorch on the CPU: the same model, batch and thread count, in the same run.
+"""Training throughput of lathe and of PyTorch: the same model, batch and thread count, in the same run.
 
     compare_torch.py [--model resnet18] [--batch 64] [--threads 2] [--rounds 5] [--json]
+    compare_torch.py --device cuda [--batch 512] [--amp fp16] [--image-size 224] [--variants eager,compile,graph] [--no-tf32]
 
 The two sides take turns (A B A B …), so that a machine whose speed drifts slows both. A round is a window of training steps
 (forward, loss, backward, SGD with momentum) on synthetic images, after a warm-up; PyTorch's rounds are the best of its two
 memory formats and of OpenMP threads that spin a while or sleep at once when they wait, chosen first. The figures are medians over the rounds. PyTorch gets a malloc that keeps large blocks, without
 which it loses up to a third of its speed. With --json, one object: ours_images_per_second, torch_images_per_second, ratio
 (the median of the rounds' ratios), torch_version, and the rounds themselves.
+
+On a GPU (compare_torch_cuda.py) the other side is PyTorch's best variant of those named: eager, torch.compile in its default,
+reduce-overhead and max-autotune modes, and a CUDA graph captured by hand, all in NHWC with cuDNN's benchmark mode over all
+plans and the fused optimizer; with --json also PyTorch's kernels by kind, first-step times and peak memory.
 """
 import argparse
 import json
@@ -90,8 +95,17 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--lathe", default=str(pathlib.Path(__file__).parents[2] / "build/release/bin/lathe"))
     parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--amp", default="off", choices=("off", "fp16", "bf16"))
+    parser.add_argument("--tf32", default=True, action=argparse.BooleanOptionalAction, help="of fp32 on a GPU, both sides")
+    parser.add_argument("--image-size", type=int, default=32)
+    parser.add_argument("--variants", default="eager,compile,reduce-overhead,graph", help="of PyTorch on a GPU")
+    parser.add_argument("--variant", help=argparse.SUPPRESS)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.device != "cpu" or args.variant:
+        import compare_torch_cuda
+        return compare_torch_cuda.worker(args) if args.worker else compare_torch_cuda.compare(args)
     if args.worker:
         return torch_worker(args)
     workers = {waiting: Torch(args, waiting) for waiting in WAITING}

@@ -30,9 +30,11 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, widths, blocks, projection, classes=10, channels=3):
+    def __init__(self, widths, blocks, projection, classes=10, channels=3, stem="cifar"):
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, widths[0], 3, 1, 1, bias=False)
+        kernel, stride, pad = (7, 2, 3) if stem == "imagenet" else (3, 1, 1)
+        self.conv1 = nn.Conv2d(channels, widths[0], kernel, stride, pad, bias=False)
+        self.pools = stem == "imagenet"
         self.bn1 = nn.BatchNorm2d(widths[0])
         before = widths[0]
         self.stages = len(widths)
@@ -49,13 +51,15 @@ class ResNet(nn.Module):
 
     def forward(self, x):
         x = F.relu(self.bn1(self.conv1(x)))
+        if self.pools:
+            x = F.max_pool2d(x, 3, 2, 1)
         for stage in range(self.stages):
             x = getattr(self, f"layer{stage + 1}")(x)
         return self.fc(x.mean((2, 3)))
 
 
 def resnet18(**options):
-    """The CIFAR form: 3x3 stem, no max-pool."""
+    """With stem="imagenet" torchvision's; otherwise the CIFAR form: 3x3 stem, no max-pool."""
     return ResNet((64, 128, 256, 512), 2, True, **options)
 
 

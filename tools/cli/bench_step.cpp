@@ -1,6 +1,7 @@
 // lathe bench step: forward, loss, backward and update on a synthetic batch that is in memory.
 #include <fmt/format.h>
 
+#include "lathe/core/cuda.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cross_entropy.h"
@@ -33,9 +34,8 @@ ExitCode run_bench_step(const Invocation& call) {
         const Tensor loss = cross_entropy((*model)(x), y);
         loss.backward();
         optimizer.step();
-        loss.item<float>();  // waits for the device
       },
-      {.warm_up_seconds = 1, .window_seconds = 0.5});
+      {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device});
   Row row;
   row.add("bench", "step")
       .add("model", *settings.model)
@@ -44,6 +44,9 @@ ExitCode run_bench_step(const Invocation& call) {
       .add("device", concat(device))
       .add("layout", settings.layout)
       .add("conv_exact", settings.conv_exact);
+  if (device.is_cuda()) {
+    row.add("memory_reserved_peak", static_cast<int64_t>(cuda::max_memory_reserved(device)));
+  }
   const double rate = static_cast<double>(batch) / timing.median;
   out.row(add_timing(row, timing, "images", static_cast<double>(batch)));
   out.text(
