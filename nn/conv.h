@@ -31,6 +31,7 @@ class LATHE_API Conv2d final : public Module {
 
   Tensor forward(const Tensor& x) override;
   int64_t macs(const Shape& x, const Shape& y) const override;
+  const Conv2dOptions& options() const { return options_; }
 
   Tensor weight, bias;
 

@@ -379,6 +379,14 @@ def test_other_commands(folder):
     assert step["images_per_second"] > 0 and step["seconds_low"] <= step["seconds"] <= step["seconds_high"]
     for row in map(json.loads, expect(lathe("bench", "op", "add", "--json"), 0).stdout.splitlines()):
         assert row["op"] == "add" and row["images_per_second"] > 0
+    rows = [json.loads(line) for line in
+            expect(lathe("bench", "conv", "--model", "resnet8", "--batch-size", 2, "--peak-gbytes", 40, "--json"), 0).stdout.splitlines()]
+    assert {row["pass"] for row in rows[:-1]} == {"forward", "backward_input", "backward_weight"}
+    assert [row["pass"] for row in rows if row["layer"] == "conv1"] == ["forward", "backward_weight"]
+    assert all(row["of_roofline"] > 0 and row["operations_per_second"] > 0 for row in rows)
+    assert rows[-1]["layer"] == "all" and rows[-1]["roofline_bytes_per_second"] == 40e9
+    total = sum(row["count"] * row["seconds"] for row in rows[:-1])
+    assert abs(rows[-1]["seconds"] - total) < 1e-9 * total
     rows = [json.loads(line) for line in expect(lathe("bench", "kernels", "copy", "relu", "--json"), 0).stdout.splitlines()]
     assert [row["kernel"] for row in rows] == ["copy", "relu"] and rows[0]["of_copy"] == 1 and rows[1]["of_copy"] > 0
     expect_one_line(lathe("bench", "kernels", "relo"), 2, "relo: no such kernel benchmark; did you mean relu?")

@@ -5,10 +5,14 @@
 """
 import json
 import os
+import pathlib
+import shutil
 import subprocess
 import time
 
 from driver import LATHE, SANITIZED, environment, expect, expect_one_line, lathe, main
+
+EXAMPLE_CACHE = pathlib.Path(__file__).resolve().parent.parent / "ops/conv_search/example_cache.json"
 
 
 def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
@@ -49,6 +53,40 @@ def test_info(folder):
     assert rows[0]["usable_cpus"] >= 1 and rows[0]["lathe"]
     assert rows[1:] == [] or rows[0]["cuda"] == "on", "GPUs only where the backend is"
     assert "dtypes" in lathe("info").stdout
+
+
+def test_algos_shows_every_candidate_without_a_gpu(folder):
+    shown = expect(lathe("algos", "show", "--algo-cache", EXAMPLE_CACHE), 0).stdout
+    assert "1 convolution, found by cudnn 9.19.0, CUDA 13.0, driver for 13.0" in shown
+    assert "backward_weight none benchmark x=f16[128,64,32,32]" in shown
+    lines = [line for line in shown.splitlines() if line.startswith("* ")]
+    assert len(lines) == 1 and lines[0].split()[1:3] == ["34:2=4,24=8", "0.0880"], lines
+    rows = [json.loads(line) for line in
+            expect(lathe("algos", "show", "--json", env={"LATHE_ALGO_CACHE": str(EXAMPLE_CACHE)}), 0).stdout.splitlines()]
+    assert len(rows) == 7 and [row["engine"] for row in rows if row["chosen"]] == ["34:2=4,24=8"]
+    assert [row["outcome"] for row in rows] == ["timed"] * 4 + ["failed", "too_large", "filtered"]
+    assert rows[4]["ms"] is None and rows[4]["note"] == "not supported on this device"
+    assert rows[0]["workspace_bytes"] == 4718592 and rows[0]["tensor_cores"] and rows[0]["deterministic"]
+
+
+def test_algos_clear_removes_the_file_and_nothing_else(folder):
+    shutil.copy(EXAMPLE_CACHE, "algos.json")
+    assert "algos.json: removed" in expect(lathe("algos", "clear", "--algo-cache", "algos.json"), 0).stdout
+    assert not os.path.exists("algos.json")
+    assert "there is none" in expect(lathe("algos", "clear", "--algo-cache", "algos.json"), 0).stdout
+    (folder / "notes.txt").write_text("notes")
+    expect_one_line(lathe("algos", "clear", "--algo-cache", "notes.txt"), 3, "notes.txt holds something else and is left as it is")
+    assert (folder / "notes.txt").read_text() == "notes"
+
+
+def test_algos_say_what_is_wrong_with_a_file(folder):
+    expect_one_line(lathe("algos", "show"), 2, "algos: no file is named; give --algo-cache FILE or set LATHE_ALGO_CACHE")
+    expect_one_line(lathe("algos", "show", "--algo-cache", "nowhere"), 3, "nowhere: No such file or directory")
+    text = EXAMPLE_CACHE.read_text()
+    (folder / "cut").write_text(text[:500])
+    expect_one_line(lathe("algos", "show", "--algo-cache", "cut"), 3, "cut: convolution cache: ")
+    (folder / "changed").write_text(text.replace('"34:2=4,24=8"', '"35:2=4,24=8"'))
+    expect_one_line(lathe("algos", "show", "--algo-cache", "changed"), 3, "damaged, its checksum does not fit")
 
 
 def test_help_and_version_go_to_stdout(folder):

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include "lathe/core/cuda.h"
+#include "lathe/core/math_mode.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/nn/weights.h"
 #include "lathe/ops/conv2d.h"
+#include "lathe/ops/cudnn.h"
 #include "lathe/tools/cli/exit_codes.h"
 
 namespace lathe::cli {
@@ -37,6 +39,11 @@ std::string device_remark(const Settings& settings) {
 Device prepare_compute(const Settings& settings) {
   if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
   cpu::set_conv_exact(settings.conv_exact);
+  set_tf32(settings.tf32);
+  set_deterministic(settings.deterministic);
+  cudnn::set_benchmark(settings.cudnn_benchmark);
+  cudnn::set_workspace_limit(settings.workspace_limit << 20);
+  cudnn::set_algo_cache(settings.algo_cache);
   return device_of(settings.device);
 }
 

@@ -12,7 +12,7 @@
 
 namespace lathe::cli {
 
-/// Applies --threads, --conv-exact and --device.   → the device
+/// Applies --threads, --device and what says how convolutions are computed.   → the device
 /// throws: UsageError for a name that is no device, NoCudaError or DeviceError for one that is not
 /// there.
 Device prepare_compute(const Settings& settings);

@@ -56,6 +56,14 @@ struct Settings {
   std::optional<int64_t> threads;
   bool conv_exact = false;
   std::string layout = "nhwc";
+  std::string dtype = "f32";
+  bool tf32 = false;
+  bool deterministic = false;
+  bool cudnn_benchmark = false;
+  int64_t workspace_limit = 1024;
+  std::string algo_cache;
+  double peak_gflops = 0;
+  double peak_gbytes = 0;
   // run
   int64_t seed = 0;
   std::string run_dir;
@@ -86,6 +94,8 @@ enum Takes : unsigned {
   kDataFetch = 256,
   kDataVerify = 512,
   kGradcheck = 1024,
+  kBenchConv = 2048,
+  kAlgos = 4096,
 };
 
 struct Setting {

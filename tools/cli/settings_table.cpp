@@ -5,11 +5,12 @@ namespace lathe::cli {
 namespace {
 
 using S = Settings;
-constexpr unsigned kModels = kTrain | kEval | kPredict | kSummary | kBenchStep;
+constexpr unsigned kModels = kTrain | kEval | kPredict | kSummary | kBenchStep | kBenchConv;
 constexpr unsigned kData = kTrain | kEval | kPredict | kBenchLoader;
-constexpr unsigned kCompute = kTrain | kEval | kPredict | kBenchStep | kBenchOp;
-constexpr unsigned kRows =
-    kData | kSummary | kInfo | kBenchStep | kBenchOp | kDataVerify | kDataFetch | kGradcheck;
+constexpr unsigned kCompute = kTrain | kEval | kPredict | kBenchStep | kBenchOp | kBenchConv;
+constexpr unsigned kSynthetic = kBenchStep | kBenchConv;
+constexpr unsigned kRows = kData | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
+                           kDataVerify | kDataFetch | kGradcheck | kAlgos;
 constexpr double kMaxThreads = 1024;
 
 // clang-format off
@@ -25,7 +26,7 @@ constexpr Setting kSettings[] = {
    .help = "Training images of the synthetic set; it has a fifth as many for testing"},
   {.key = "augment", .group = "Data", .target = &S::augment, .takes = kTrain | kBenchLoader, .unit = "LIST", .automatic = "by data set",
    .help = "none, crop, flip or crop,flip: random changes of training images"},
-  {.key = "image-size", .group = "Data", .target = &S::image_size, .takes = kData | kSummary | kBenchStep, .unit = "N", .min = 1, .max = 4096, .automatic = "32",
+  {.key = "image-size", .group = "Data", .target = &S::image_size, .takes = kData | kSummary | kSynthetic, .unit = "N", .min = 1, .max = 4096, .automatic = "32",
    .help = "Images are padded with zeros to N x N"},
   {.key = "split", .group = "Data", .target = &S::split, .takes = kEval | kPredict, .choices = "train|test",
    .help = "Which part of the data set"},
@@ -46,9 +47,9 @@ constexpr Setting kSettings[] = {
    .help = "First layers of resnet18 and resnet34: 3x3, or 7x7 with stride 2 and max pooling"},
   {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kEval | kPredict, .unit = "FILE",
    .help = "Safetensors file with the model's weights"},
-  {.key = "classes", .group = "Model", .target = &S::classes, .takes = kSummary | kBenchStep, .unit = "N", .min = 1, .max = 1e6,
+  {.key = "classes", .group = "Model", .target = &S::classes, .takes = kSummary | kSynthetic, .unit = "N", .min = 1, .max = 1e6,
    .help = "Number of classes"},
-  {.key = "in-channels", .group = "Model", .target = &S::in_channels, .takes = kSummary | kBenchStep, .unit = "N", .min = 1, .max = 1024,
+  {.key = "in-channels", .group = "Model", .target = &S::in_channels, .takes = kSummary | kSynthetic, .unit = "N", .min = 1, .max = 1024,
    .help = "Channels of an image"},
 
   {.key = "optimizer", .group = "Optimisation", .target = &S::optimizer, .takes = kTrain, .choices = "sgd|adam|adamw|rmsprop",
@@ -81,7 +82,7 @@ constexpr Setting kSettings[] = {
    .help = "Passes over the training images"},
   {.key = "max-steps", .group = "Optimisation", .target = &S::max_steps, .takes = kTrain, .unit = "N", .max = 1e15,
    .help = "Stop after N steps; 0: after the last epoch"},
-  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
+  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kSynthetic, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
    .help = "Images in a step"},
   {.key = "accumulate", .group = "Optimisation", .target = &S::accumulate, .takes = kTrain, .unit = "N", .min = 1, .max = 1e6,
    .help = "Batches whose gradients are averaged before a step"},
@@ -92,10 +93,26 @@ constexpr Setting kSettings[] = {
    .help = "Threads that compute"},
   {.key = "conv-exact", .group = "Speed", .target = &S::conv_exact, .takes = kCompute,
    .help = "Direct convolutions instead of the faster Winograd ones, which round more"},
-  {.key = "layout", .group = "Speed", .target = &S::layout, .takes = kTrain | kEval | kPredict | kBenchStep, .choices = "nchw|nhwc",
+  {.key = "layout", .group = "Speed", .target = &S::layout, .takes = kTrain | kEval | kPredict | kSynthetic, .choices = "nchw|nhwc",
    .help = "Order of images in memory"},
+  {.key = "dtype", .group = "Speed", .target = &S::dtype, .takes = kBenchConv, .choices = "f32|f16|bf16",
+   .help = "Of the numbers to compute with"},
+  {.key = "tf32", .group = "Speed", .target = &S::tf32, .takes = kCompute,
+   .help = "f32 products on a GPU may be rounded to TF32, which tensor cores multiply faster"},
+  {.key = "deterministic", .group = "Speed", .target = &S::deterministic, .takes = kCompute,
+   .help = "The same bits in every run on the same GPU: slower, nothing is timed"},
+  {.key = "cudnn-benchmark", .group = "Speed", .target = &S::cudnn_benchmark, .takes = kCompute,
+   .help = "Time the algorithms of every new convolution on a GPU and take the fastest"},
+  {.key = "workspace-limit", .group = "Speed", .target = &S::workspace_limit, .takes = kCompute, .unit = "MIB", .max = 1 << 20,
+   .help = "Memory that one convolution on a GPU may use beside its tensors"},
+  {.key = "algo-cache", .group = "Speed", .target = &S::algo_cache, .takes = kCompute | kAlgos, .unit = "FILE",
+   .help = "Keeps what --cudnn-benchmark found, so that the next start times nothing"},
+  {.key = "peak-gflops", .group = "Speed", .target = &S::peak_gflops, .takes = kBenchConv, .unit = "NUMBER",
+   .help = "1e9 operations per second that the device can do; 0: measured, by a matrix product"},
+  {.key = "peak-gbytes", .group = "Speed", .target = &S::peak_gbytes, .takes = kBenchConv, .unit = "NUMBER",
+   .help = "1e9 bytes per second that its memory can move; 0: measured, by a copy"},
 
-  {.key = "seed", .group = "Run", .target = &S::seed, .takes = kData | kBenchStep | kGradcheck, .unit = "N", .max = 9e18,
+  {.key = "seed", .group = "Run", .target = &S::seed, .takes = kData | kSynthetic | kGradcheck, .unit = "N", .max = 9e18,
    .help = "Of everything random"},
   {.key = "run-dir", .group = "Run", .target = &S::run_dir, .takes = kTrain | kEval | kPredict, .unit = "DIR",
    .help = "Run folder; training makes it (otherwise runs/DATASET-MODEL-DATE-N), eval and predict read it"},

@@ -33,6 +33,30 @@ ConvCache example_cache(int keys = 2) {
   return cache;
 }
 
+// The worked example of ops/README.md, which example_cache.json holds. Its times are made up.
+ConvCache worked_example() {
+  FakeLibrary library;
+  library.engines = {fake_engine(0, 0.181),
+                     fake_engine(34, 0.093, 1'179'648),
+                     fake_engine(34, 0.088, 4'718'592),
+                     fake_engine(21, 0.0952),
+                     fake_engine(58, 0.2),
+                     fake_engine(1, 0.61, int64_t{3} << 30),
+                     fake_engine(12, 0.07)};
+  const auto set = [&](size_t at, auto change) { change(library.engines[at]); };
+  for (const size_t at : {1, 2, 3}) {
+    set(at, [](FakeEngine& e) { e.candidate.tensor_cores = true; });
+  }
+  set(1, [](FakeEngine& e) { e.candidate.engine.knobs = {{2, 1}, {24, 8}}; });
+  set(2, [](FakeEngine& e) { e.candidate.engine.knobs = {{2, 4}, {24, 8}}; });
+  set(3, [](FakeEngine& e) { e.candidate.deterministic = false; });
+  set(4, [](FakeEngine& e) { e.refuses_to_prepare = "not supported on this device"; });
+  set(6, [](FakeEngine& e) { e.candidate.down_converts = true; });
+  ConvChoice choice = choose(library, example_key());
+  choice.search_ms = 46.5;
+  return {kVersions, {{example_key(), choice}}};
+}
+
 void check_same(const ConvCache& a, const ConvCache& b) {
   CHECK(a.versions == b.versions);
   CHECK(a.choices == b.choices);
@@ -43,6 +67,11 @@ TEST_CASE("cache file: what is written is read back, to the last digit") {
     const ConvCache cache = example_cache(keys);
     check_same(parse_conv_cache(conv_cache_text(cache)), cache);
   }
+}
+
+TEST_CASE("cache file: the example in the repository is what is written today") {
+  const std::string text = conv_cache_text(worked_example());
+  CHECK_MESSAGE(read_file(LATHE_EXAMPLE_CACHE, 1 << 20) == text, text);
 }
 
 TEST_CASE("cache file: added choices join those that are there, and replace their own") {
