@@ -175,8 +175,7 @@ ConvKey parse_conv_key(std::string_view text) {
   key.machine.library = read_quoted(after(" library="));
   key.machine.runtime = read_quoted(after(" runtime="));
   key.machine.driver = read_quoted(after(" driver="));
-  in.expect_end();
-  // "float32", "[1,1]", "007" and "\x41" read well and are not what a key writes.
+  // More text, "float32", "007" and "\x41" read well and are not what a key writes.
   LATHE_CHECK(DataError, concat(key) == text, "convolution key: not in its exact form: \"", text,
               "\"");
   return key;

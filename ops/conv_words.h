@@ -30,10 +30,6 @@ class WordReader {
   void expect(std::string_view word) {
     if (!skip(word)) fail_here(concat("\"", word, "\""));
   }
-  void expect_end() {
-    if (!done()) fail_here("the end");
-  }
-
   int64_t number() {
     int64_t value = 0;
     const char* begin = text_.data() + at_;

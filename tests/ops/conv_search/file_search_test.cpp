@@ -159,6 +159,18 @@ TEST_CASE("search with a file: a folder that cannot be written costs a warning, 
   CHECK(warnings.lines.size() == 1);
 }
 
+TEST_CASE("search with a file: another file is read in its place") {
+  const TemporaryFile empty, file;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1)};
+  Start(library, file.path)(example_key());
+  Start start(library, empty.path);
+  start(example_keys(1)[0]);  // reads the first
+  start.search.set_file(file.path);
+  start(example_key());
+  CHECK(start.search.stats().from_file == 1);
+}
+
 TEST_CASE("search with a file: it can be changed and left") {
   const TemporaryFile file;
   FakeLibrary library;
