@@ -74,6 +74,7 @@
 
 #include "lathe/optim/adam.h"
 #include "lathe/optim/clip_grad.h"
+#include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/scheduler.h"
 #include "lathe/optim/sgd.h"

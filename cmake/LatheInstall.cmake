@@ -30,6 +30,7 @@ set(_kernel_headers  # for our own kernels, emulated or not, and calls of cuDNN
   ops/reduce_kernels.h
   ops/reduce_plan.h
   optim/array_table.h
+  optim/grad_tables.h
 )
 list(TRANSFORM _kernel_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
 install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"

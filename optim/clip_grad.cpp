@@ -6,32 +6,9 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/optim/gradients.h"
 
 namespace lathe::optim {
-
-namespace {
-
-/// The gradients there are, each in memory that may be written: an expanded one is replaced by a
-/// copy.
-Tensors writable_grads(const char* op, const Tensors& params) {
-  Tensors grads;
-  for (const Tensor& p : params) {
-    Tensor grad = p.grad();
-    if (!grad.defined()) continue;
-    LATHE_CHECK(DeviceError, grads.empty() || grads.front().device() == grad.device(), op,
-                ": gradients on several devices (", grads.front(), ", ", grad, ")");
-    if (has_overlap(grad)) {
-      const Tensor copy = empty(grad.shape(), {.dtype = grad.dtype(), .device = grad.device()});
-      copy_values(copy, grad);
-      p.set_grad(copy);
-      grad = copy;
-    }
-    grads.push_back(grad);
-  }
-  return grads;
-}
-
-}  // namespace
 
 Tensor clip_grad_norm_(const Tensors& params, double max_norm, const ClipGradNormOptions& options) {
   LATHE_CHECK(ValueError, max_norm >= 0, "clip_grad_norm_: max_norm must not be negative, got ",

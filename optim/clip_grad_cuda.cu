@@ -1,39 +1,17 @@
 // Gradient clipping on the GPU: many gradients in one launch, and no value that the host must wait
 // for. The arithmetic is that of clip_math.h, which the CPU loops use too.
-#include <algorithm>
-#include <vector>
-
-#include "lathe/core/copy.h"
-#include "lathe/core/dense.h"
 #include "lathe/core/launch.h"
-#include "lathe/core/packet.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/block_reduce.h"
-#include "lathe/optim/array_table.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/clip_math.h"
+#include "lathe/optim/grad_tables.h"
 
 namespace lathe::optim::cuda {
 
 namespace {
 
 using ::lathe::cuda::block_reduce;
-using ::lathe::cuda::holds_packets;
-using ::lathe::cuda::Packet;
-
-/// f(Packet*) for packets that cover the chunk of x, shared out among the block's threads: 16 bytes
-/// each where x is aligned to that, single elements elsewhere.
-template <class T, class F>
-__device__ void for_packets(T* x, const Chunk& chunk, F f) {
-  constexpr int V = 16 / sizeof(T);
-  const int64_t whole = holds_packets<V>(x) ? chunk.end - chunk.end % V : chunk.begin;
-  for (int64_t i = chunk.begin + threadIdx.x * V; i < whole; i += blockDim.x * V) {
-    f(reinterpret_cast<Packet<T, V>*>(x + i));
-  }
-  for (int64_t i = whole + threadIdx.x; i < chunk.end; i += blockDim.x) {
-    f(reinterpret_cast<Packet<T, 1>*>(x + i));
-  }
-}
 
 struct JoinSums {
   double p;
@@ -115,53 +93,14 @@ __global__ void __launch_bounds__(kChunkThreads) map_kernel(ArrayTable<1> table,
   });
 }
 
-/// Gradients as the kernels want them: a copy for each that is not dense.
-Tensors dense(const Tensors& grads) {
-  Tensors all;
-  for (const Tensor& g : grads) {
-    if (g.numel() == 0) continue;
-    if (is_dense(g)) {
-      all.push_back(g);
-      continue;
-    }
-    const Tensor copy = empty(g.shape(), {.dtype = g.dtype(), .device = g.device()});
-    copy_values(copy, g);
-    all.push_back(copy);
-  }
-  return all;
-}
-
-/// Calls launch_table(tag, table) with tables of gradients of one dtype.
-template <class Launch>
-void for_each_dtype(const Tensors& grads, Launch&& launch_table) {
-  for (const DType dtype : {kF32, kF16, kBF16, kF64}) {
-    std::vector<ArrayItem<1>> items;
-    for (const Tensor& g : grads) {
-      if (g.dtype() == dtype) items.push_back({g.numel(), {g.raw_data()}});
-    }
-    visit_float(dtype, "clip_grad", [&](auto tag) {
-      for_each_table<1>(
-          items.size(), [&](size_t i) { return items[i]; },
-          [&](const ArrayTable<1>& table) { launch_table(tag, table); });
-    });
-  }
-}
-
 template <class Map>
 void map_in_place(const Tensors& grads, const Map& map) {
-  const Tensors copies = dense(grads);
-  for_each_dtype(copies, [&](auto tag, const ArrayTable<1>& table) {
+  change_dense("clip_grad", grads, [&](auto tag, const ArrayTable<1>& table) {
     using T = typename decltype(tag)::type;
     launch(map_kernel<T, Map>, dim3(table.blocks), dim3(kChunkThreads), 0,
            current_stream(grads.front().device()), table, map);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
-  size_t at = 0;
-  for (const Tensor& g : grads) {
-    if (g.numel() == 0) continue;
-    if (!copies[at].is_same(g)) copy_values(g, copies[at]);
-    ++at;
-  }
 }
 
 }  // namespace
@@ -169,12 +108,12 @@ void map_in_place(const Tensors& grads, const Map& map) {
 Tensor grad_norm(const Tensors& grads, double norm, DType dtype) {
   const Device device = grads.front().device();
   const Stream stream = current_stream(device);
-  const Tensors copies = dense(grads);
+  const Tensors copies = dense_grads(grads);
   int64_t count = 0;
   for (const Tensor& g : copies) count += (g.numel() + kChunk - 1) / kChunk;
   const Tensor parts = empty({count}, {.dtype = kF64, .device = device});
   int64_t done = 0;
-  for_each_dtype(copies, [&](auto tag, const ArrayTable<1>& table) {
+  for_each_dtype("clip_grad", copies, [&](auto tag, const ArrayTable<1>& table) {
     using T = typename decltype(tag)::type;
     launch(norm_parts_kernel<T>, dim3(table.blocks), dim3(kChunkThreads), 0, stream,
            parts.data<double>() + done, table, norm);

@@ -35,7 +35,6 @@ struct Optimizer::Prepared {
   Tensor param;     // dense: the parameter or, if that is not, a copy to be written back
   Tensor grad;      // in the same order
   Tensors buffers;  // likewise; new ones are zero
-  bool fresh = false;
 };
 
 double Optimizer::HyperParameters::operator()(std::string_view name) const {
@@ -57,7 +56,7 @@ void Optimizer::add_group(Tensors params, HyperParameters hyper) {
   for (const Group& group : groups_) {
     for (const Slot& slot : group.slots) known.insert(slot.param.handle().get());
   }
-  Group group{.slots = {}, .hyper = std::move(hyper), .initial_lr = 0};
+  Group group{.slots = {}, .hyper = std::move(hyper), .initial_lr = 0, .counts = {}};
   group.initial_lr = group.hyper("lr");
   for (size_t i = 0; i < params.size(); ++i) {
     const Tensor& p = params[i];
@@ -178,19 +177,58 @@ Optimizer::Prepared Optimizer::prepare(const Slot& slot, const HyperParameters& 
     } else if (needs_buffer(b, hyper)) {
       out.buffers[b] = make_like(out.param, buffer_dtype(out.param));
       fill_values(out.buffers[b], 0);
-      out.fresh = true;
     }
   }
   return out;
 }
 
-void Optimizer::step() {
+std::vector<int64_t> Optimizer::steps_of(const Group& group) const {
+  if (group.counts.defined()) return group.counts.to_vector<int64_t>();
+  std::vector<int64_t> out;
+  for (const Slot& slot : group.slots) out.push_back(slot.step);
+  return out;
+}
+
+/// The slots' steps in the device's memory, by fills: a copy from the host would wait.
+Tensor Optimizer::make_counts(const Group& group, Device device) const {
+  const Tensor counts =
+      empty({static_cast<int64_t>(group.slots.size())}, {.dtype = kI64, .device = device});
+  const int64_t common = group.slots.front().step;
+  fill_values(counts, common);
+  for (size_t i = 0; i < group.slots.size(); ++i) {
+    if (group.slots[i].step == common) continue;
+    fill_values(alias(counts, {}, {}, static_cast<int64_t>(i)), group.slots[i].step);
+  }
+  return counts;
+}
+
+/// Counts that a moved parameter left behind on another device become the slots' again.
+void Optimizer::follow_device(Group& group) const {
+  if (!group.counts.defined() || group.counts.device() == group.slots.front().param.device()) {
+    return;
+  }
+  const std::vector<int64_t> steps = steps_of(group);
+  for (size_t s = 0; s < steps.size(); ++s) group.slots[s].step = steps[s];
+  group.counts = {};
+}
+
+void Optimizer::step(const StepOptions& options) {
+  const Tensor& found_inf = options.found_inf;
+  if (found_inf.defined()) {
+    LATHE_CHECK(ValueError, found_inf.dtype() == kF32 && found_inf.ndim() == 0, name_,
+                ": found_inf must be a 0-d f32 (found_inf: ", found_inf, ")");
+    if (found_inf.device().is_cpu() && found_inf.item<float>() != 0) return;
+  }
+
   // First everything that can fail, then the updates.
   std::vector<std::pair<Slot*, Prepared>> ready;
   std::vector<std::vector<UpdateItem>> items(groups_.size());
+  Tensors counts(groups_.size());
   size_t number = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    for (Slot& slot : groups_[g].slots) {
+    follow_device(groups_[g]);
+    for (size_t s = 0; s < groups_[g].slots.size(); ++s) {
+      Slot& slot = groups_[g].slots[s];
       const size_t at = number++;
       if (!slot.param.grad().defined()) continue;
       for (size_t b = 0; b < slot.buffers.size(); ++b) {
@@ -203,14 +241,24 @@ void Optimizer::step() {
                       .step = slot.step + 1,
                       .param = p.param.raw_data(),
                       .grad = p.grad.raw_data(),
-                      .buffers = {},
-                      .fresh = p.fresh};
+                      .buffers = {}};
       for (size_t b = 0; b < p.buffers.size(); ++b) {
         if (needs_buffer(b, groups_[g].hyper)) item.buffers[b] = p.buffers[b].raw_data();
       }
       LATHE_CHECK(DeviceError, items[g].empty() || items[g].front().device == item.device, name_,
                   ": the parameters of group ", g, " are on several devices (parameter ", at, ": ",
                   slot.param, ", others on ", items[g].front().device, ")");
+      LATHE_CHECK(DeviceError, !found_inf.defined() || found_inf.device() == item.device, name_,
+                  ": found_inf is on another device than parameter ", at,
+                  " (found_inf: ", found_inf, ", parameter: ", slot.param, ")");
+      if (item.device.is_cuda()) {
+        if (!counts[g].defined()) counts[g] = groups_[g].counts;
+        if (found_inf.defined()) {
+          item.found_inf = found_inf.data<float>();
+          if (!counts[g].defined()) counts[g] = make_counts(groups_[g], item.device);
+        }
+        if (counts[g].defined()) item.count = counts[g].data<int64_t>() + s;
+      }
       items[g].push_back(item);
       ready.emplace_back(&slot, std::move(p));
     }
@@ -221,7 +269,9 @@ void Optimizer::step() {
   }
 
   for (size_t g = 0; g < groups_.size(); ++g) {
-    if (!items[g].empty()) update(groups_[g].hyper, items[g]);
+    if (items[g].empty()) continue;
+    if (counts[g].defined()) groups_[g].counts = counts[g];
+    update(groups_[g].hyper, items[g]);
   }
   for (auto& [slot, p] : ready) {
     slot->step += 1;

@@ -18,6 +18,11 @@ struct ZeroGradOptions {
       true;  // false: keep the memory and write zeros (a zero gradient is a normal step)
 };
 
+struct StepOptions {
+  Tensor found_inf =
+      {};  // 0-d f32 on the parameters' device: the step is skipped where it is not 0
+};
+
 /// Updates parameters from their gradients. Neither copied nor moved: schedulers and scalers refer
 /// to it. A parameter without gradient is skipped completely: no decay, no momentum, its step count
 /// stays.
@@ -28,14 +33,18 @@ class LATHE_API Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// One update of every parameter that has a gradient. Writes parameters in place (their version
-  /// goes up) and leaves the gradients alone. Nothing has changed if it throws.   throws:
-  /// StateError if a parameter's shape or device no longer fits its state, DeviceError for a group
-  /// on several devices, OutOfMemoryError.
-  void step();
+  /// goes up) and leaves the gradients alone. A skipped step (StepOptions) changes no parameter, no
+  /// buffer and no step count; on a GPU the kernels read the flag and the host never waits. Nothing
+  /// has changed if it throws.   throws: StateError if a parameter's shape or device no longer fits
+  /// its state, DeviceError for a group on several devices or a flag on another one, ValueError for
+  /// a flag that is not a 0-d f32, OutOfMemoryError.
+  void step(const StepOptions& options = {});
 
   /// Drops all gradients: undefined afterwards.
   void zero_grad(ZeroGradOptions options = {}) const;
 
+  /// "SGD".
+  const char* name() const { return name_; }
   size_t num_groups() const { return groups_.size(); }
   /// The parameters of one group, in order.
   Tensors params(size_t group) const;
@@ -59,7 +68,7 @@ class LATHE_API Optimizer {
   /// Everything that decides the next step. Parameters are numbered through all groups:
   ///   group.0.params (how many), group.0.lr, group.0.initial_lr, group.0.momentum, …,
   ///   state.3.step, state.3.momentum_buffer, …     A parameter that was never updated has no state
-  ///   entries.
+  ///   entries. Waits for the device if steps could be skipped there.
   StateDict state_dict() const;
   /// Takes over such a state, hyper-parameters included; buffers are copied. All or nothing.
   /// throws: ValueError listing what is missing, unexpected or of another shape.
@@ -105,17 +114,21 @@ class LATHE_API Optimizer {
  private:
   struct Slot {
     Tensor param;
-    int64_t step = 0;  // updates so far
+    int64_t step = 0;  // updates so far, unless the group has counts
     Tensors buffers;   // one per buffer name; undefined until needed
   };
   struct Group {
     std::vector<Slot> slots;
     HyperParameters hyper;
     double initial_lr;
+    Tensor counts = {};  // i64[slots] on the GPU from the first step on that may be skipped there
   };
   struct Prepared;
 
   const Group& group_at(size_t group) const;
+  std::vector<int64_t> steps_of(const Group& group) const;
+  Tensor make_counts(const Group& group, Device device) const;
+  void follow_device(Group& group) const;
   Prepared prepare(const Slot& slot, const HyperParameters& hyper) const;
   void check_buffer_fits(const Slot& slot, size_t buffer, size_t number) const;
 

@@ -67,10 +67,12 @@ StateDict Optimizer::state_dict() const {
   }
   size_t number = 0;
   for (const Group& group : groups_) {
-    for (const Slot& slot : group.slots) {
+    const std::vector<int64_t> steps = steps_of(group);
+    for (size_t s = 0; s < group.slots.size(); ++s) {
+      const Slot& slot = group.slots[s];
       const std::string prefix = concat("state.", number++, ".");
-      if (slot.step == 0) continue;
-      out.add_number(prefix + "step", slot.step);
+      if (steps[s] == 0) continue;
+      out.add_number(prefix + "step", steps[s]);
       for (size_t b = 0; b < slot.buffers.size(); ++b) {
         if (slot.buffers[b].defined()) out.add(concat(prefix, buffer_names_[b]), slot.buffers[b]);
       }
@@ -92,6 +94,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
                       " in the state");
     }
     group.initial_lr = reader.number(prefix + "initial_lr");
+    group.counts = {};
     for (HyperParameter& h : group.hyper) h.value = reader.number(concat(prefix, h.name));
 
     for (Slot& slot : group.slots) {

@@ -21,14 +21,19 @@ struct UpdateItem {
   int64_t n;
   DType dtype;  // of param and grad
   Device device;
-  int64_t step;  // 1 in the first update of this parameter
+  int64_t step;  // 1 in the first update of this parameter, whose buffers hold zeros
   void* param;
   const void* grad;
   std::array<void*, kMaxBuffers> buffers;  // null where not needed
-  bool fresh;                              // the buffers hold zeros: nothing was ever written
+
+  // What only the GPU knows. Null on the CPU, and where every update so far was made for certain.
+  const float* found_inf = nullptr;  // where it is not 0 the update changes nothing
+  int64_t* count = nullptr;  // the updates made so far, instead of `step`: raised by this one
 
   /// Items of one kind can be updated by one launch.
-  auto kind() const { return std::tuple(n == 0, dtype, step, fresh); }
+  auto kind() const {
+    return std::tuple(n == 0, dtype, count == nullptr ? step : 0, count == nullptr);
+  }
 };
 
 struct SgdNumbers {

@@ -102,7 +102,7 @@ void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& o) {
     using C = typename decltype(x)::C;
     const auto math = SgdMath<C>::of(o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov);
     if (x.a == nullptr) return sgd_plain(x.p, x.g, n, math);
-    if (item.fresh) return sgd_first(x.p, x.g, x.a, n, math);
+    if (item.step == 1) return sgd_first(x.p, x.g, x.a, n, math);
     sgd_later(x.p, x.g, x.a, n, math);
   });
 }

@@ -19,8 +19,8 @@ struct SgdMath {
   C lr, momentum, gradient_share, weight_decay;  // gradient_share = 1 - dampening
   bool nesterov;
 
-  static SgdMath of(double lr, double momentum, double dampening, double weight_decay,
-                    bool nesterov) {
+  LATHE_HD static SgdMath of(double lr, double momentum, double dampening, double weight_decay,
+                             bool nesterov) {
     return {.lr = C(lr),
             .momentum = C(momentum),
             .gradient_share = C(1 - dampening),
@@ -61,8 +61,8 @@ struct AdamMath {
   C root;          // sqrt(1 - beta2^t)
 
   /// What depends on t is computed in double and rounded once.
-  static AdamMath at_step(int64_t t, double lr, double beta1, double beta2, double eps,
-                          double weight_decay, bool decoupled) {
+  LATHE_HD static AdamMath at_step(int64_t t, double lr, double beta1, double beta2, double eps,
+                                   double weight_decay, bool decoupled) {
     const double steps = static_cast<double>(t);
     return {.beta1 = C(beta1),
             .one_minus_beta1 = C(1 - beta1),
@@ -105,7 +105,8 @@ template <class C>
 struct RmspropMath {
   C lr, alpha, one_minus_alpha, eps, weight_decay, momentum;
 
-  static RmspropMath of(double lr, double alpha, double eps, double weight_decay, double momentum) {
+  LATHE_HD static RmspropMath of(double lr, double alpha, double eps, double weight_decay,
+                                 double momentum) {
     return {.lr = C(lr),
             .alpha = C(alpha),
             .one_minus_alpha = C(1 - alpha),

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "fault.h"
+#include "lathe/core/copy.h"
 #include "lathe/ops/index.h"
 #include "on_device.h"
 
@@ -29,8 +30,7 @@ struct State {
                       .step = steps[i],
                       .param = params[i].raw_data(),
                       .grad = grads[i].raw_data(),
-                      .buffers = {},
-                      .fresh = steps[i] == 1};
+                      .buffers = {}};
       for (size_t b = 0; b < optim::kMaxBuffers; ++b) {
         if (buffers[i][b].defined()) item.buffers[b] = buffers[i][b].raw_data();
       }
@@ -206,4 +206,47 @@ TEST_CASE("update kernels: nothing changes while the fault record is raised") {
   check_equal(device, before, "Adam with a fault");
   adam.on_cuda(device.items());
   CHECK_FALSE(difference(on_host(device.params[0]), before.params[0], 0).empty());
+}
+TEST_CASE(
+    "update kernels: with counts on the device, a skipped step changes nothing and is not "
+    "counted") {
+  manual_seed(34);
+  for (const Rule& r : rules()) {
+    State host = make_state({0, 1, 33, 4099}, kF32, r.used);
+    State device = on_device(host);
+    // One count per parameter; the second parameter has made three updates already.
+    const Tensor counts = lathe::test::on_device(zeros({4}, {.dtype = kI64}));
+    fill_values(counts.narrow(0, 1, 1), 3);
+    host.steps[1] = 4;
+    for (const bool skip : {true, false, true, false, false}) {
+      const Tensor flag = lathe::test::on_device(full({}, skip ? 1.0 : 0.0));
+      std::vector<UpdateItem> items = device.items();
+      for (size_t i = 0; i < items.size(); ++i) {
+        items[i].found_inf = flag.data<float>();
+        items[i].count = counts.data<int64_t>() + i;
+      }
+      r.on_cuda(items);
+      if (!skip) {
+        r.on_cpu(host.items());
+        for (int64_t& step : host.steps) ++step;
+      }
+      check_equal(device, host, r.name);
+      for (size_t i = 0; i < host.params.size(); ++i) {
+        host.grads[i] = randn(host.grads[i].shape());
+        device.grads[i] = moved(host.grads[i]);
+      }
+    }
+    CHECK(on_host(counts).to_vector<int64_t>() == std::vector<int64_t>{3, 6, 3, 3});
+  }
+  // More counts than one launch takes.
+  const Rule sgd = rules()[1];
+  const State before = make_state(std::vector<int64_t>(500, 1), kF32, sgd.used);
+  const State device = on_device(before);
+  const Tensor counts = lathe::test::on_device(zeros({500}, {.dtype = kI64}));
+  std::vector<UpdateItem> items = device.items();
+  for (size_t i = 0; i < items.size(); ++i) items[i].count = counts.data<int64_t>() + i;
+  sgd.on_cuda(items);
+  CHECK(on_host(counts).to_vector<int64_t>() == std::vector<int64_t>(500, 1));
+  sgd.on_cpu(before.items());
+  check_equal(device, before, "SGD of 500 parameters");
 }

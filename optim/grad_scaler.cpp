@@ -1,0 +1,233 @@
+// The order of calls, and what the host knows; see grad_scaler.h.
+#include "lathe/optim/grad_scaler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/binary.h"
+#include "lathe/optim/gradients.h"
+
+namespace lathe::optim {
+
+namespace {
+
+bool is_positive_float(double x) { return x > 0 && x <= std::numeric_limits<float>::max(); }
+
+/// Empty, or what is wrong with these numbers.
+std::string fault_of(const GradScalerOptions& o) {
+  if (!(std::isfinite(o.growth_factor) && o.growth_factor > 1))
+    return concat("growth_factor must be finite and above 1, got ", o.growth_factor);
+  if (!(o.backoff_factor > 0 && o.backoff_factor < 1))
+    return concat("backoff_factor must be between 0 and 1, got ", o.backoff_factor);
+  if (o.growth_interval < 1)
+    return concat("growth_interval must be at least 1, got ", o.growth_interval);
+  if (!is_positive_float(o.min_scale))
+    return concat("min_scale must be finite and positive, got ", o.min_scale);
+  if (!is_positive_float(o.init_scale) || o.init_scale < o.min_scale)
+    return concat("the scale must be finite in f32 and not below min_scale (", o.min_scale,
+                  "), got ", o.init_scale);
+  return {};
+}
+
+Tensor filled(DType dtype, Scalar value, Device device) {
+  const Tensor t = empty({}, {.dtype = dtype, .device = device});
+  fill_values(t, value);
+  return t;
+}
+
+}  // namespace
+
+GradScaler::GradScaler(const GradScalerOptions& options)
+    : options_(options), scale_at_start_(options.init_scale) {
+  const std::string fault = fault_of(options);
+  LATHE_CHECK(ValueError, fault.empty(), "GradScaler: ", fault);
+  known_.scale = scale_at_start_;
+}
+
+void GradScaler::make_state(Device device) {
+  Tensor scale = filled(kF32, scale_at_start_, device);
+  Tensor tracker = filled(kI64, tracker_at_start_, device);
+  Tensor counts =
+      empty({sizeof(LossScaleCounts) / sizeof(int64_t)}, {.dtype = kI64, .device = device});
+  fill_values(counts, 0);
+  report_ = empty({sizeof(LossScaleReport)}, {.dtype = kU8, .pinned = device.is_cuda()});
+  reported_.emplace(device);
+  growth_tracker_ = std::move(tracker);
+  counts_ = std::move(counts);
+  scale_ = std::move(scale);
+}
+
+Tensor GradScaler::scale(const Tensor& loss) {
+  if (!options_.enabled) return loss;
+  LATHE_CHECK(DTypeError, is_floating(loss.dtype()), "GradScaler: the loss is not floating (", loss,
+              ")");
+  if (!scale_.defined()) make_state(loss.device());
+  LATHE_CHECK(DeviceError, loss.device() == scale_.device(),
+              "GradScaler: the loss is on another device than the scale (loss: ", loss,
+              ", scale: ", scale_, ")");
+  return mul(loss, scale_);
+}
+
+GradScaler::Check* GradScaler::find_check(const Optimizer& optimizer) {
+  const auto at = std::ranges::find(checks_, &optimizer, &Check::optimizer);
+  return at == checks_.end() ? nullptr : &*at;
+}
+
+void GradScaler::unscale_(Optimizer& optimizer) {
+  if (!options_.enabled) return;
+  LATHE_CHECK(StateError, scale_.defined(), "GradScaler: unscale_(", optimizer.name(),
+              ") before the first scale(loss)");
+  if (const Check* check = find_check(optimizer)) {
+    LATHE_CHECK(StateError, !check->stepped, "GradScaler: unscale_(", optimizer.name(),
+                ") after step(), in step ", step_, "; update() comes first");
+    LATHE_FAIL(StateError, "GradScaler: unscale_(", optimizer.name(), ") a second time in step ",
+               step_, "; update() comes first");
+  }
+  const Tensors params = optimizer.params();
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Tensor grad = params[i].grad();
+    if (!grad.defined()) continue;
+    LATHE_CHECK(DTypeError, !is_half(grad.dtype()), "GradScaler: the gradient of parameter ", i,
+                " of ", optimizer.name(), " is ", grad.dtype(),
+                ", too narrow to be unscaled; parameters stay f32 under Autocast (gradient: ", grad,
+                ")");
+    LATHE_CHECK(DeviceError, grad.device() == scale_.device(),
+                "GradScaler: the gradient of parameter ", i, " of ", optimizer.name(),
+                " is on another device than the scale (gradient: ", grad, ", scale: ", scale_, ")");
+  }
+  Check check{.optimizer = &optimizer, .found_inf = {}};
+  const Tensors grads = writable_grads("GradScaler", params);
+  checks_.reserve(checks_.size() + 1);
+  if (!grads.empty()) {
+    check.found_inf = filled(kF32, 0.0, scale_.device());
+    LATHE_DISPATCH(scale_.device(), unscale_grads(grads, scale_, check.found_inf));
+    for (const Tensor& g : grads) g.bump_version();
+  }
+  checks_.push_back(std::move(check));
+}
+
+void GradScaler::step(Optimizer& optimizer) {
+  if (!options_.enabled) return optimizer.step();
+  Check* check = find_check(optimizer);
+  if (check == nullptr) {
+    unscale_(optimizer);
+    check = find_check(optimizer);
+  }
+  LATHE_CHECK(StateError, !check->stepped, "GradScaler: step(", optimizer.name(),
+              ") a second time in step ", step_, "; update() comes first");
+  LATHE_CHECK(StateError, check->found_inf.defined(), "GradScaler: step(", optimizer.name(),
+              ") in step ", step_, ", but none of its ", optimizer.params().size(),
+              " parameters has a gradient");
+  optimizer.step({.found_inf = check->found_inf});
+  check->stepped = true;
+}
+
+void GradScaler::update() {
+  if (!options_.enabled) return;
+  const bool news = poll();
+  const LossScaleCounts& known = known_.counts;
+  LATHE_CHECK(LossScaleError, !news || known.floor_step == 0, "GradScaler: in step ",
+              known.floor_step, " the loss scale would have fallen from ", known_.scale, " to ",
+              known_.scale * options_.backoff_factor, ", below min_scale ", options_.min_scale,
+              ": ", known.skipped_by_then, " of ", known.floor_step,
+              " steps were skipped; the gradients are inf or NaN at any scale");
+  Tensor found_inf;
+  for (const Check& check : checks_) {
+    if (!check.found_inf.defined()) continue;
+    found_inf = found_inf.defined() ? add(found_inf, check.found_inf) : check.found_inf;
+  }
+  LATHE_CHECK(StateError, found_inf.defined(), "GradScaler: update() in step ", step_,
+              " with no gradients looked at since the last one (", checks_.size(),
+              " optimisers unscaled); step(optimizer) comes first");
+  const bool publish = !report_pending_;  // the host reads one report at a time
+  const LossScaleRule rule{.growth_factor = options_.growth_factor,
+                           .backoff_factor = options_.backoff_factor,
+                           .min_scale = options_.min_scale,
+                           .growth_interval = options_.growth_interval,
+                           .dynamic = options_.dynamic};
+  LATHE_DISPATCH(scale_.device(), update_loss_scale(scale_, growth_tracker_, counts_,
+                                                    publish ? report_ : Tensor(), found_inf, rule));
+  if (publish) {
+    reported_->record(current_stream(scale_.device()));
+    report_pending_ = true;
+  }
+  for (const Tensor& t : {scale_, growth_tracker_}) t.bump_version();
+  checks_.clear();
+  ++step_;
+}
+
+/// Takes over the report if it has arrived. True if one ever has.
+bool GradScaler::poll() const {
+  if (report_pending_ && reported_->done()) {
+    std::memcpy(&known_, report_.raw_data(), sizeof(known_));
+    report_pending_ = false;
+  }
+  return known_.counts.steps > 0;
+}
+
+double GradScaler::get_scale() const {
+  if (!options_.enabled) return 1;
+  return scale_.defined() ? scale_.item<double>() : scale_at_start_;
+}
+
+GradScaler::Progress GradScaler::progress() const {
+  if (!options_.enabled) return {1, 0, 0};
+  poll();
+  return {known_.scale, known_.counts.steps, known_.counts.skipped};
+}
+
+StateDict GradScaler::state_dict() const {
+  StateDict out;
+  if (!options_.enabled) return out;
+  out.add("scale", scale_.defined() ? scale_ : filled(kF32, scale_at_start_, kCPU));
+  out.add_number("growth_factor", options_.growth_factor);
+  out.add_number("backoff_factor", options_.backoff_factor);
+  out.add_number("growth_interval", options_.growth_interval);
+  out.add("growth_tracker",
+          growth_tracker_.defined() ? growth_tracker_ : filled(kI64, tracker_at_start_, kCPU));
+  return out;
+}
+
+void GradScaler::load_state_dict(const StateDict& state) {
+  if (!options_.enabled) return;
+  LATHE_CHECK(StateError, checks_.empty(), "GradScaler: load_state_dict() in step ", step_,
+              " between unscale_ or step and update()");
+  constexpr const char* kNames[] = {"scale", "growth_factor", "backoff_factor", "growth_interval",
+                                    "growth_tracker"};
+  std::string faults;
+  const auto complain = [&](const auto&... text) {
+    faults += concat(faults.empty() ? "" : "; ", text...);
+  };
+  for (const char* name : kNames) {
+    const Tensor* t = state.find(name);
+    if (t == nullptr) complain("missing ", name);
+    if (t != nullptr && t->numel() != 1) complain(name, " is ", *t, " instead of a number");
+  }
+  for (const auto& [name, tensor] : state) {
+    if (std::ranges::find(kNames, name) == std::end(kNames)) complain("unexpected ", name);
+  }
+  LATHE_CHECK(ValueError, faults.empty(), "GradScaler: the state does not fit: ", faults);
+
+  GradScalerOptions loaded = options_;
+  loaded.init_scale = state.number<double>("scale");
+  loaded.growth_factor = state.number<double>("growth_factor");
+  loaded.backoff_factor = state.number<double>("backoff_factor");
+  loaded.growth_interval = state.number<int64_t>("growth_interval");
+  const int64_t tracker = state.number<int64_t>("growth_tracker");
+  faults = fault_of(loaded);
+  if (tracker < 0) complain("growth_tracker must not be negative, got ", tracker);
+  LATHE_CHECK(ValueError, faults.empty(), "GradScaler: the state does not fit: ", faults);
+
+  scale_at_start_ = std::exchange(loaded.init_scale, options_.init_scale);
+  tracker_at_start_ = tracker;
+  options_ = loaded;
+  if (scale_.defined()) make_state(scale_.device());
+  known_ = {.scale = scale_at_start_, .counts = {}};
+  report_pending_ = false;
+}
+
+}  // namespace lathe::optim

@@ -1,0 +1,134 @@
+// GradScaler: loss scaling for training in f16, whose gradients would otherwise vanish below 2^-24.
+// The arithmetic of the scale is in loss_scale_math.h.
+//
+//   scale(loss).backward()  ->  [unscale_(optimizer)  ->  clip ...]  ->  step(optimizer)  ->
+//   update()
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lathe/core/state_dict.h"
+#include "lathe/core/stream.h"
+#include "lathe/core/tensor.h"
+#include "lathe/optim/loss_scale_math.h"
+#include "lathe/optim/optimizer.h"
+
+namespace lathe::optim {
+
+struct GradScalerOptions {
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  int64_t growth_interval = 2000;  // steps without overflow before the scale grows
+  double min_scale = 0x1p-14;      // a scale that would fall below is an error
+  bool dynamic = true;  // false: the scale stays init_scale; steps that overflow are skipped still
+  bool enabled = true;  // false: everything passes through
+};
+
+/// The loss scale would have fallen below GradScalerOptions::min_scale: the gradients are inf or
+/// NaN whatever it is.
+class LATHE_API LossScaleError : public StateError {
+  using StateError::StateError;
+};
+
+/// Multiplies the loss, and so all gradients, by a scale; divides the gradients by it before the
+/// optimiser sees them; skips a step whose gradients overflowed and lowers the scale; raises it
+/// after growth_interval steps without overflow. Scale, overflow flags and growth count live on the
+/// device of the loss, and the host never waits. Several optimisers may share one scaler.
+/// ref: Micikevicius et al. 2018 (arXiv:1710.03740); defaults and order of calls as in PyTorch.
+///
+/// Neither copied nor moved. An optimiser must outlive the update() after its step().
+class LATHE_API GradScaler {
+ public:
+  /// throws: ValueError unless growth_factor > 1, 0 < backoff_factor < 1, growth_interval >= 1 and
+  /// 0 < min_scale <= init_scale, all of them finite in f32.
+  explicit GradScaler(const GradScalerOptions& options = {});
+  GradScaler(const GradScaler&) = delete;
+  GradScaler& operator=(const GradScaler&) = delete;
+
+  /// loss · scale, differentiable. The first loss decides on the device.   throws: DTypeError
+  /// unless floating; DeviceError for a loss on another device than the first.
+  Tensor scale(const Tensor& loss);
+
+  /// Divides the gradients of the optimiser's parameters by the scale, in place, and notes whether
+  /// one was inf or NaN. For what looks at gradients between backward() and step(), as clipping
+  /// does.   throws, and changes nothing: StateError before the first scale(), if called twice
+  /// before update() or after step(); DTypeError for f16 or bf16 gradients; DeviceError.
+  void unscale_(Optimizer& optimizer);
+
+  /// unscale_() unless done; then optimizer.step(), skipped where a gradient was inf or NaN: no
+  /// parameter, no buffer and no step count changes.   throws: StateError if called twice before
+  /// update(), or if no parameter has a gradient; what unscale_() and step() throw.
+  void step(Optimizer& optimizer);
+
+  /// The scale of the next step; begins it. Of several optimisers one that overflowed is enough.
+  /// throws: StateError if no gradient was looked at since the last update(). LossScaleError when
+  /// the news have arrived that the scale would have fallen below min_scale (it stays where it was)
+  /// in an earlier step: at once on the CPU, some steps later on a GPU.
+  void update();
+
+  /// Waits for the device. 1 where the scaler is disabled.
+  double get_scale() const;
+
+  struct Progress {
+    double scale;
+    int64_t steps, skipped;  // calls of update(); those that followed an overflow
+  };
+  /// The newest that the host knows, for a progress line: exact on the CPU, some steps old on a
+  /// GPU. Never waits.
+  Progress progress() const;
+
+  bool enabled() const { return options_.enabled; }
+  const GradScalerOptions& options() const { return options_; }
+
+  /// scale, growth_factor, backoff_factor, growth_interval, growth_tracker; empty if disabled. The
+  /// scale and the tracker share the device's values until clone().
+  StateDict state_dict() const;
+  /// Takes over such a state. Nothing where disabled. All or nothing; waits for a state on a GPU.
+  /// throws: ValueError listing what is missing, unexpected or out of range; StateError between
+  /// unscale_() or step() and update().
+  void load_state_dict(const StateDict& state);
+
+ private:
+  struct Check {  // of one optimiser's gradients, since the last update()
+    const Optimizer* optimizer;
+    Tensor found_inf;  // 0-d f32; undefined if there was no gradient
+    bool stepped = false;
+  };
+
+  void make_state(Device device);
+  Check* find_check(const Optimizer& optimizer);
+  bool poll() const;
+
+  GradScalerOptions options_;
+  double scale_at_start_;  // until the first scale()
+  int64_t tracker_at_start_ = 0;
+
+  Tensor scale_, growth_tracker_;  // 0-d f32, i64; undefined before the first scale()
+  Tensor counts_;                  // a LossScaleCounts on the device
+  Tensor report_;                  // a LossScaleReport in memory that the host reads
+  std::optional<Event> reported_;  // behind the kernel that writes the report
+  mutable bool report_pending_ = false;
+  mutable LossScaleReport known_;  // the last report that arrived
+  std::vector<Check> checks_;
+  int64_t step_ = 1;  // that the next update() ends
+};
+
+namespace cpu {
+/// grad /= scale for every gradient, dense or not; found_inf becomes 1 if an element was inf or
+/// NaN.
+void unscale_grads(const Tensors& grads, const Tensor& scale, const Tensor& found_inf);
+/// One step of `rule`. `report` may be undefined.
+void update_loss_scale(const Tensor& scale, const Tensor& growth_tracker, const Tensor& counts,
+                       const Tensor& report, const Tensor& found_inf, const LossScaleRule& rule);
+}  // namespace cpu
+namespace cuda {
+void unscale_grads(const Tensors& grads, const Tensor& scale, const Tensor& found_inf);
+/// `report`: in pinned memory.
+void update_loss_scale(const Tensor& scale, const Tensor& growth_tracker, const Tensor& counts,
+                       const Tensor& report, const Tensor& found_inf, const LossScaleRule& rule);
+}  // namespace cuda
+
+}  // namespace lathe::optim

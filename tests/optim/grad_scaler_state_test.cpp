@@ -1,0 +1,242 @@
+// GradScaler's order of calls, options, floor and state; what it does to gradients is in
+// grad_scaler_test.cpp.
+#include "lathe/optim/grad_scaler.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/ops/reduce.h"
+#include "lathe/optim/adam.h"
+#include "lathe/optim/sgd.h"
+#include "loss_scaling.h"
+
+namespace lathe {
+namespace {
+
+using namespace test;
+using optim::GradScaler;
+using optim::GradScalerOptions;
+
+TEST_CASE("GradScaler: every wrong order of calls is a StateError that changes nothing") {
+  for (const Device device : devices()) {
+    const Tensor p = param(ones({3}), device), q = param(ones({2}), device);
+    optim::SGD optimizer({p}, {.lr = 0.1}), other({q}, {.lr = 0.1});
+    GradScaler scaler;
+    const auto expect = [&](auto call, const char* text) {
+      CHECK_THROWS_WITH_AS(call(), doctest::Contains(text), StateError);
+    };
+    p.set_grad(ones({3}, {.device = device}));
+    expect([&] { scaler.unscale_(optimizer); }, "unscale_(SGD) before the first scale(loss)");
+    expect([&] { scaler.step(optimizer); }, "before the first scale(loss)");
+    expect([&] { scaler.update(); }, "update() in step 1 with no gradients looked at");
+    begin(scaler, device);
+    expect([&] { scaler.update(); }, "update() in step 1 with no gradients looked at");
+    expect([&] { scaler.step(other); }, "none of its 1 parameters has a gradient");
+    expect([&] { scaler.update(); }, "(1 optimisers unscaled)");
+    scaler.unscale_(optimizer);
+    expect([&] { scaler.unscale_(optimizer); }, "unscale_(SGD) a second time in step 1");
+    expect([&] { scaler.load_state_dict(scaler.state_dict()); }, "load_state_dict() in step 1");
+    CHECK(p.grad().to_vector<float>() == std::vector<float>(3, 1 / 65536.0f));
+    scaler.step(optimizer);
+    const std::vector<float> after = p.to_vector<float>();
+    expect([&] { scaler.step(optimizer); }, "step(SGD) a second time in step 1");
+    expect([&] { scaler.unscale_(optimizer); }, "unscale_(SGD) after step(), in step 1");
+    CHECK(p.to_vector<float>() == after);
+    scaler.update();
+    expect([&] { scaler.update(); }, "update() in step 2");
+    CHECK(scaler.get_scale() == 65536);
+  }
+}
+
+TEST_CASE("GradScaler: half gradients, other devices and bad options are refused") {
+  const Tensor half = param(ones({3}, {.dtype = kF16}), kCPU), p = param(ones({2}), kCPU);
+  optim::SGD optimizer({p, half}, {.lr = 0.1});
+  p.set_grad(ones({2}));
+  half.set_grad(ones({3}, {.dtype = kF16}));
+  GradScaler scaler;
+  begin(scaler, kCPU);
+  CHECK_THROWS_WITH_AS(scaler.unscale_(optimizer),
+                       doctest::Contains("the gradient of parameter 1 of SGD is f16"), DTypeError);
+  CHECK_THROWS_AS(scaler.step(optimizer), DTypeError);
+  CHECK(p.grad().to_vector<float>() == std::vector<float>{1, 1});
+  CHECK_THROWS_AS(scaler.scale(zeros({}, {.dtype = kI64})), DTypeError);
+  for (const Device device : devices()) {
+    if (device.is_cpu()) continue;
+    const Tensor there = param(ones({2}), device);
+    there.set_grad(ones({2}, {.device = device}));
+    optim::SGD elsewhere({there}, {.lr = 0.1});
+    CHECK_THROWS_AS(scaler.unscale_(elsewhere), DeviceError);
+    CHECK_THROWS_AS(scaler.scale(zeros({}, {.device = device})), DeviceError);
+    CHECK_THROWS_AS(elsewhere.step({.found_inf = zeros({})}), DeviceError);
+  }
+  CHECK_THROWS_AS(optimizer.step({.found_inf = zeros({1})}), ValueError);
+  CHECK_THROWS_AS(optimizer.step({.found_inf = zeros({}, {.dtype = kF64})}), ValueError);
+
+  const auto refused = [](const GradScalerOptions& options, const char* text) {
+    CHECK_THROWS_WITH_AS(GradScaler{options}, doctest::Contains(text), ValueError);
+  };
+  refused({.init_scale = 0}, "the scale must be finite in f32 and not below min_scale");
+  refused({.init_scale = 1e39}, "got 1e+39");
+  refused({.init_scale = kNaN}, "got nan");
+  refused({.growth_factor = 1}, "growth_factor must be finite and above 1, got 1");
+  refused({.growth_factor = kInfinity}, "growth_factor");
+  refused({.backoff_factor = 1}, "backoff_factor must be between 0 and 1, got 1");
+  refused({.backoff_factor = kNaN}, "backoff_factor");
+  refused({.growth_interval = 0}, "growth_interval must be at least 1, got 0");
+  refused({.min_scale = 0}, "min_scale must be finite and positive, got 0");
+  refused({.init_scale = 1, .min_scale = 2}, "not below min_scale (2), got 1");
+}
+
+/// One step with a gradient of ones or of inf.
+void step(GradScaler& scaler, optim::Optimizer& optimizer, bool overflow) {
+  for (const Tensor& p : optimizer.params()) {
+    p.set_grad(full(p.shape(), overflow ? kInfinity : 1.0, {.device = p.device()}));
+  }
+  scaler.step(optimizer);
+  scaler.update();
+}
+
+TEST_CASE("GradScaler: the scale grows only to finite values") {
+  for (const Device device : devices()) {
+    optim::SGD optimizer({param(ones({2}), device)}, {.lr = 0.1});
+    GradScaler scaler({.init_scale = 0x1p126, .growth_interval = 1});
+    begin(scaler, device);
+    for (const double want : {0x1p127, 0x1p127, 0x1p127}) {
+      step(scaler, optimizer, false);
+      CHECK(scaler.get_scale() == want);
+      CHECK(scaler.state_dict().number<int64_t>("growth_tracker") == 0);
+    }
+  }
+}
+
+TEST_CASE(
+    "GradScaler: a scale that falls below the floor is an error that names the step and the "
+    "skips") {
+  for (const Device device : devices()) {
+    optim::SGD optimizer({param(ones({2}), device)}, {.lr = 0.1});
+    GradScaler scaler({.init_scale = 0x1p-12});
+    begin(scaler, device);
+    step(scaler, optimizer, false);
+    for (int s = 0; s < 2; ++s) step(scaler, optimizer, true);
+    CHECK(scaler.get_scale() == 0x1p-14);  // the floor itself is allowed
+    step(scaler, optimizer, true);         // step 4
+    CHECK(scaler.get_scale() == 0x1p-14);
+    if (device.is_cuda()) cuda::synchronize();
+    CHECK_THROWS_WITH_AS(step(scaler, optimizer, false),
+                         doctest::Contains("in step 4 the loss scale would have fallen"),
+                         optim::LossScaleError);
+    CHECK_THROWS_WITH_AS(scaler.update(), doctest::Contains("3 of 4 steps were skipped"),
+                         StateError);
+    CHECK(scaler.progress().skipped == 3);
+  }
+}
+
+TEST_CASE("GradScaler: a fixed scale stays, and overflows are skipped still") {
+  for (const Device device : devices()) {
+    const Tensor p = param(ones({2}), device);
+    optim::SGD optimizer({p}, {.lr = 0.1});
+    GradScaler scaler({.init_scale = 128, .growth_interval = 1, .dynamic = false});
+    begin(scaler, device);
+    step(scaler, optimizer, true);
+    CHECK(p.to_vector<float>() == std::vector<float>{1, 1});
+    step(scaler, optimizer, false);
+    CHECK(p.to_vector<float>() != std::vector<float>{1, 1});
+    CHECK(scaler.get_scale() == 128);
+    if (device.is_cuda()) cuda::synchronize();
+    CHECK(scaler.progress().skipped == 1);
+  }
+}
+
+TEST_CASE("GradScaler: its state goes on where it was, and what does not fit is refused") {
+  for (const Device device : devices()) {
+    optim::SGD optimizer({param(ones({2}), device)}, {.lr = 0.1});
+    GradScaler first({.init_scale = 512, .growth_factor = 4, .growth_interval = 3});
+    begin(first, device);
+    for (const bool overflow : {true, false, false}) step(first, optimizer, overflow);
+    const StateDict state = first.state_dict().clone();
+    CHECK(state.size() == 5);
+    CHECK(state.number<double>("scale") == 256);
+    CHECK(state.number<int64_t>("growth_tracker") == 2);
+    for (const bool started : {false, true}) {
+      GradScaler second;
+      if (started) begin(second, device);
+      second.load_state_dict(state);
+      begin(second, device);
+      CHECK(second.get_scale() == 256);
+      CHECK(second.progress().scale == 256);
+      CHECK(second.options().growth_interval == 3);
+      step(second, optimizer, false);
+      CHECK(second.get_scale() == 1024);
+    }
+    const auto refused = [&](const StateDict& bad, const char* text) {
+      CHECK_THROWS_WITH_AS(first.load_state_dict(bad), doctest::Contains(text), ValueError);
+      CHECK(first.get_scale() == 256);
+    };
+    refused({}, "missing scale; missing growth_factor");
+    StateDict more = state;
+    more.add_number("more", 1);
+    refused(more, "unexpected more");
+    StateDict bad;
+    bad.add("scale", zeros({2}));
+    for (const auto& [name, t] : state) {
+      if (name != "scale") bad.add(name, t);
+    }
+    refused(bad, "scale is f32[2]");
+    StateDict negative;
+    for (const auto& [name, t] : state) {
+      if (name == "growth_tracker") {
+        negative.add_number(name, -1);
+      } else {
+        negative.add(name, t);
+      }
+    }
+    refused(negative, "growth_tracker must not be negative, got -1");
+  }
+}
+
+TEST_CASE("GradScaler: disabled, everything passes through") {
+  const Tensor p = param(ones({2}), kCPU);
+  optim::SGD optimizer({p}, {.lr = 0.5});
+  GradScaler scaler({.enabled = false});
+  const Tensor loss = sum(p);
+  CHECK(scaler.scale(loss).is_same(loss));
+  p.set_grad(ones({2}));
+  scaler.unscale_(optimizer);
+  scaler.unscale_(optimizer);
+  scaler.step(optimizer);
+  scaler.update();
+  scaler.update();
+  CHECK(p.to_vector<float>() == std::vector<float>{0.5f, 0.5f});
+  CHECK(scaler.get_scale() == 1);
+  CHECK(scaler.state_dict().empty());
+  scaler.load_state_dict({});
+}
+
+TEST_CASE(
+    "optimizer: step counts kept on the device go on after plain steps, a reload and a move") {
+  for (const Device device : devices()) {
+    const Tensor p = param(ones({3}), device), q = param(ones({2}), device);
+    optim::Adam optimizer({p, q}, {.lr = 0.1});
+    const Tensor ok = zeros({}, {.device = device}), bad = ones({}, {.device = device});
+    const auto step = [&](const Tensor& flag, bool both) {
+      p.set_grad(ones({3}, {.device = p.device()}));
+      q.set_grad(both ? ones({2}, {.device = q.device()}) : Tensor());
+      optimizer.step({.found_inf = flag});
+    };
+    step({}, false);
+    step(ok, true);
+    step(bad, true);
+    step({}, true);
+    StateDict state = optimizer.state_dict().clone();
+    CHECK(state.number<int64_t>("state.0.step") == 3);
+    CHECK(state.number<int64_t>("state.1.step") == 2);
+    optimizer.load_state_dict(state);
+    step(ok, false);
+    step(bad, true);
+    state = optimizer.state_dict();
+    CHECK(state.number<int64_t>("state.0.step") == 4);
+    CHECK(state.number<int64_t>("state.1.step") == 2);
+  }
+}
+
+}  // namespace
+}  // namespace lathe
