@@ -3,9 +3,14 @@
 
 #include <utility>
 
+#include "lathe/autograd/cast_cache.h"
 #include "lathe/core/error.h"
 
 namespace lathe {
+
+namespace {
+constinit thread_local int t_depth = 0;  // of the scopes that are open, for whatever device
+}  // namespace
 
 Autocast::State& Autocast::state_of(DeviceType type) noexcept {
   constinit thread_local State cpu, cuda;
@@ -15,8 +20,13 @@ Autocast::State& Autocast::state_of(DeviceType type) noexcept {
 Autocast::Autocast(Device device, DType dtype, bool enabled) : type_(device.type) {
   LATHE_CHECK(DTypeError, is_half(dtype), "autocast: expected f16 or bf16, got ", dtype);
   before_ = std::exchange(state_of(type_), State{enabled, dtype});
+  ++t_depth;
 }
-Autocast::~Autocast() { state_of(type_) = before_; }
+Autocast::~Autocast() {
+  state_of(type_) = before_;
+  if (--t_depth == 0) amp::drop_casts();
+}
+bool Autocast::active() noexcept { return t_depth > 0; }
 
 namespace amp {
 bool autocast_enabled(Device device) noexcept { return Autocast::state_of(device.type).enabled; }

@@ -17,7 +17,8 @@ LATHE_API DType autocast_dtype(Device device) noexcept;
 /// { Autocast half(device, kF16); … }: convolutions and matrix products on this kind of device run
 /// in the half type, what needs range stays f32. Scopes nest, and those for the CPU and for GPUs do
 /// not touch one another; each thread has its own state; parameters stay f32 and so do their
-/// gradients.
+/// gradients. The half copy of a parameter is kept until the thread's outermost scope ends, or the
+/// parameter changes (cast_cache.h).
 ///   dtype  kF16 or kBF16          enabled  false: switches an outer scope off
 /// throws: DTypeError for any other dtype.
 class LATHE_API Autocast {
@@ -26,6 +27,9 @@ class LATHE_API Autocast {
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
+
+  /// True inside any scope of this thread, also one that switches off.
+  static bool active() noexcept;
 
  private:
   struct State {

@@ -180,7 +180,7 @@ class BackwardPass {
       check_gradient(node, i, gradients[i]);
       deliver(node.edges[i], gradients[i]);
     }
-    if (!call_.retain_graph) {
+    if (!call_.retain_graph && !node.reusable) {
       node.released = true;
       node.release();
     }

@@ -62,6 +62,7 @@ class LATHE_API Node : public RefCounted {
   const uint64_t number;  // creation order: an op's number is above those of the ops it depends on
   std::vector<Edge> edges;  // one per input
   bool released = false;
+  bool reusable = false;                // saves nothing: a backward pass need not release it
   TensorImpl* retain_target = nullptr;  // of retain_grad(): cleared when that tensor goes
   std::unique_ptr<Hooks> hooks;         // see the gradient of the output before run() does
   Shape shape;                          // of the output, so of dy

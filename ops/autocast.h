@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "lathe/autograd/autocast.h"
+#include "lathe/autograd/cast_cache.h"
 #include "lathe/core/tensor.h"
 #include "lathe/ops/cast.h"
 
@@ -29,7 +30,11 @@ inline DType target_dtype(Policy policy, const Tensor& t) {
 template <class... Inputs>
 auto cast(Policy policy, const Inputs&... inputs) {
   const auto one = [policy](const Tensor& t) {
-    return t.defined() ? lathe::cast(t, target_dtype(policy, t)) : t;
+    const DType dtype = target_dtype(policy, t);
+    if (!t.defined() || t.dtype() == dtype) return t;
+    Tensor result = find_cast(t, dtype);
+    if (!result.defined()) keep_cast(t, result = lathe::cast(t, dtype));
+    return result;
   };
   if constexpr (sizeof...(Inputs) == 1) {
     return one(inputs...);

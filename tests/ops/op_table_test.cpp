@@ -27,9 +27,11 @@ struct Row {
 };
 
 Tensor matrix(T x) { return x[0][0]; }
-Tensor index() { return zeros({3}, {.dtype = kI64}); }
-Tensor mask(T x) { return zeros(x.shape(), {.dtype = kBool}); }
-Tensor stats(T x) { return ones({2}, {.dtype = x.dtype() == kF64 ? kF64 : kF32}); }
+Tensor index(T x) { return zeros({3}, {.dtype = kI64, .device = x.device()}); }
+Tensor mask(T x) { return zeros(x.shape(), {.dtype = kBool, .device = x.device()}); }
+Tensor stats(T x) {
+  return ones({2}, {.dtype = x.dtype() == kF64 ? kF64 : kF32, .device = x.device()});
+}
 
 // clang-format off
 const Row kRows[] = {
@@ -147,11 +149,11 @@ const Row kRows[] = {
     {"pad", [](T x) { return pad(x, {1, 1}, false); }},
     {"tril", [](T x) { return tril(x); }},
     {"triu", [](T x) { return triu(x); }},
-    {"index_select", [](T x) { return index_select(matrix(x), 0, index()); }},
-    {"index_add", [](T x) { return index_add(matrix(x), 0, index(), matrix(x)); }},
-    {"gather", [](T x) { return gather(matrix(x)[0], 0, index()); }},
-    {"scatter_add", [](T x) { return scatter_add(matrix(x)[0], 0, index(), matrix(x)[0]); }},
-    {"embedding", [](T x) { return embedding(matrix(x), index()); }},
+    {"index_select", [](T x) { return index_select(matrix(x), 0, index(x)); }},
+    {"index_add", [](T x) { return index_add(matrix(x), 0, index(x), matrix(x)); }},
+    {"gather", [](T x) { return gather(matrix(x)[0], 0, index(x)); }},
+    {"scatter_add", [](T x) { return scatter_add(matrix(x)[0], 0, index(x), matrix(x)[0]); }},
+    {"embedding", [](T x) { return embedding(matrix(x), index(x)); }},
     {"one_hot", [](T x) { return one_hot(x, 2); }},
     {"sum", [](T x) { return sum(x); }},
     {"mean", [](T x) { return mean(x); }},
@@ -196,12 +198,12 @@ const Row kRows[] = {
     {"group_norm", [](T x) { return group_norm(x, 2); }},
     {"softmax", [](T x) { return softmax(x, 1); }},
     {"log_softmax", [](T x) { return log_softmax(x, 1); }},
-    {"cross_entropy", [](T x) { return cross_entropy(matrix(x), index()); }},
+    {"cross_entropy", [](T x) { return cross_entropy(matrix(x), index(x)); }},
     {"tally_scores_", [](T x) {
-       const ScoreTally tally = make_score_tally(kCPU);
-       tally_scores_(tally, matrix(x), index(), stats(x).sum());
+       const ScoreTally tally = make_score_tally(x.device());
+       tally_scores_(tally, matrix(x), index(x), stats(x).sum());
        return tally.loss_sum; }},
-    {"nll_loss", [](T x) { return nll_loss(matrix(x), index()); }},
+    {"nll_loss", [](T x) { return nll_loss(matrix(x), index(x)); }},
     {"mse_loss", [](T x) { return mse_loss(x, x); }},
     {"l1_loss", [](T x) { return l1_loss(x, x); }},
     {"smooth_l1_loss", [](T x) { return smooth_l1_loss(x, x); }},
@@ -234,11 +236,14 @@ std::string dtypes_of(const Row& row) {
 }
 
 /// "half": f32 is computed in the scope's half type; "float": half types are computed in f32.
-std::string amp_of(const Row& row) {
-  const Autocast half(kCPU, kF16);
+std::string amp_of(const Row& row, Device device, DType half) {
+  const Autocast scope(device, half);
   if (!accepts(row, kF32)) return "";
-  if (row.f(ones({2, 2, 3, 3})).dtype() == kF16) return "half";
-  return row.f(ones({2, 2, 3, 3}, {.dtype = kF16})).dtype() == kF32 ? "float" : "";
+  const auto result = [&](DType dtype) {
+    return row.f(ones({2, 2, 3, 3}, {.dtype = dtype, .device = device})).dtype();
+  };
+  if (result(kF32) == half) return "half";
+  return result(half) == kF32 ? "float" : "";
 }
 
 std::string trimmed(const std::string& text) {
@@ -278,11 +283,18 @@ std::map<std::string, Claim> claims() {
 
 TEST_CASE("op table: what it says of dtypes and autocast is what the ops do") {
   const auto table = claims();
+  std::vector<Device> devices = {kCPU};
+  if (cuda_is_available()) devices.emplace_back(DeviceType::kCUDA);
   for (const Row& row : kRows) {
     CAPTURE(row.op);
     const auto claim = table.find(row.op);
     REQUIRE_MESSAGE(claim != table.end(), "no row in ops/README.md");
     CHECK(dtypes_of(row) == claim->second.cpu);
-    CHECK(amp_of(row) == claim->second.amp);
+    for (const Device device : devices) {
+      for (const DType half : {kF16, kBF16}) {
+        CAPTURE(half);
+        CHECK(amp_of(row, device, half) == claim->second.amp);
+      }
+    }
   }
 }

@@ -1,0 +1,49 @@
+// See cast_cache.h.
+#include "lathe/autograd/cast_cache.h"
+
+#include <unordered_map>
+
+#include "lathe/autograd/autocast.h"
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/meta.h"
+
+namespace lathe::amp {
+
+namespace {
+
+struct Kept {
+  Tensor parameter;    // so that its address stays its own
+  StoragePtr storage;  // with the version: the values that were cast
+  uint32_t version;
+  bool grad;  // was the cast recorded?
+  Tensor cast;
+};
+
+thread_local std::unordered_map<const TensorImpl*, Kept> t_casts;
+
+bool pays(const Tensor& t, DType dtype) {
+  return is_half(dtype) && t.dtype() == kF32 && t.is_leaf() && t.requires_grad() &&
+         !t.impl().base && !inference_enabled();
+}
+
+}  // namespace
+
+Tensor find_cast(const Tensor& t, DType dtype) {
+  const auto at = t_casts.find(t.handle().get());
+  if (at == t_casts.end()) return {};
+  const Kept& kept = at->second;
+  const bool fresh = kept.storage == t.impl().storage && kept.version == t.version() &&
+                     kept.grad == grad_enabled() && !inference_enabled();
+  return fresh && kept.cast.dtype() == dtype ? kept.cast : Tensor();
+}
+
+void keep_cast(const Tensor& t, const Tensor& cast) {
+  if (!Autocast::active() || !pays(t, cast.dtype())) return;
+  if (grad_enabled()) autograd::meta_of(cast).grad_fn->reusable = true;
+  t_casts.insert_or_assign(t.handle().get(),
+                           Kept{t, t.impl().storage, t.version(), grad_enabled(), cast});
+}
+
+void drop_casts() noexcept { t_casts.clear(); }
+
+}  // namespace lathe::amp
