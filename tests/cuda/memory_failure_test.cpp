@@ -1,5 +1,6 @@
 // A training step on the GPU that runs out of memory, at every allocation it makes: a clean error,
-// nothing held, and the step done again gives the bits of one that never failed.
+// nothing held, and the step done again gives the bits of one that never failed. Where only a
+// workspace is missing, a convolution or product that needs less takes over, and the step works.
 #include <cstring>
 #include <memory>
 
@@ -7,6 +8,7 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/host_allocator.h"
 #include "lathe/lathe.h"
+#include "lathe/ops/conv_search.h"
 
 using namespace lathe;
 
@@ -62,8 +64,13 @@ struct Training {
   StateDict start;
 };
 
+/// The convolution and the linear layer: three passes each, one of them tried with and without the
+/// bias in the same kernel.
+constexpr int64_t kWorkspaces = 7;
+
 /// Fails the step at the n-th allocation that `fault` sees, for every n.
 void fail_everywhere(FaultPoint& fault) {
+  conv_search().clear();
   Training reference;
   fault.count();
   const Tensor loss = reference.step();
@@ -72,15 +79,23 @@ void fail_everywhere(FaultPoint& fault) {
   const auto expected = reference.everything();
   REQUIRE(allocations > 0);
 
+  int64_t failed = 0;
   for (int64_t n = 1; n <= allocations; ++n) {
     CAPTURE(n);
+    conv_search().clear();  // so that the engines are those of the reference
     Training t;
     cuda::synchronize();
     const size_t live = cuda::memory_allocated(), host = host_allocator().stats().allocated_bytes;
     {
       const ArmedFault armed(fault, n);
-      CHECK_THROWS_AS(t.step(), OutOfMemoryError);
+      try {
+        t.step();
+        continue;
+      } catch (const OutOfMemoryError&) {
+        ++failed;
+      }
     }
+    conv_search().clear();
     t.optimizer->zero_grad();
     cuda::synchronize();
     CHECK(cuda::memory_allocated() == live);
@@ -90,6 +105,7 @@ void fail_everywhere(FaultPoint& fault) {
     CHECK(t.step().item<float>() == loss.item<float>());
     CHECK(t.everything() == expected);
   }
+  CHECK(failed >= allocations - kWorkspaces);
 }
 
 }  // namespace
