@@ -47,6 +47,15 @@ struct Versions {
 };
 LATHE_API Versions versions();
 
+/// A shared library of NVIDIA's that this build calls.
+struct Library {
+  std::string name;           // "cuDNN"
+  std::string built, loaded;  // "9.19.0": compiled with, and found by the loader of this process
+  std::string path;           // of the file that was loaded
+  std::string problem;        // a sentence if major or minor version differ, else empty
+};
+LATHE_API std::vector<Library> libraries();
+
 // --- memory of one device, in bytes; block sizes, rounding included -----------------------------
 LATHE_API size_t memory_allocated(Device device = Device(DeviceType::kCUDA));
 LATHE_API size_t memory_reserved(Device device = Device(DeviceType::kCUDA));

@@ -15,6 +15,9 @@ namespace lathe::cuda {
 /// GPUs beyond these are not used: what is kept per device stands in arrays.
 inline constexpr int kMaxDevices = 64;
 
+/// A warning for each library with a problem (cuda.h), once per process.
+void warn_of_other_libraries();
+
 /// Memory of a GPU, cached; blocks belong to the stream that is current when they are taken.
 /// throws: NoCudaError, DeviceError.
 Allocator& device_allocator(Device device);

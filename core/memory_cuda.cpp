@@ -207,6 +207,7 @@ PoolAllocator& once(std::atomic<PoolAllocator*>& place, Make make) {
 PoolAllocator& device_pool(Device device) {
   const DeviceScope on(device);  // there is such a device
   return once(g_device_allocators[device.index], [device] {
+    warn_of_other_libraries();  // here a program begins to use its GPU
     BlockPoolOptions options;
     options.name = concat(device);
     options.cache = wants_cache();

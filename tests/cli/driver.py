@@ -8,6 +8,7 @@ import traceback
 
 LATHE = sys.argv[1]
 SANITIZED = "--sanitized" in sys.argv  # everything is slower
+OTHER_CUDNN = next((word.partition("=")[2] for word in sys.argv if word.startswith("--other-cudnn=")), "")
 ONLY = [word for word in sys.argv[2:] if not word.startswith("--")]  # run these tests and no others
 
 

@@ -153,7 +153,7 @@ def test_flags_that_do_not_fit_each_other(folder):
 
 
 def test_a_device_that_is_not_there_exits_4(folder):
-    expect_one_line(train("--device", "cuda:0"), 4, "--device cuda:0")
+    expect_one_line(train("--device", "cuda:99"), 4, "--device cuda:99")
 
 
 def test_missing_and_truncated_data_exit_3(folder):

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "lathe/core/cuda.h"
 #include "lathe/core/info.h"
 #include "lathe/tools/cli/revision.h"
 
@@ -20,6 +21,7 @@ Row environment_row() {
   for (const LibraryInfo& library : build.libraries) {
     row.add(library.name, library.version.empty() ? "off" : library.version);
   }
+  for (const cuda::Library& library : cuda::libraries()) row.add(library.name, library.loaded);
   utsname system{};
   uname(&system);
   return row.add("cuda", build.cuda ? "on" : "off")

@@ -40,6 +40,15 @@ void print_devices(const Output& out) {
                     versions.driver.empty() ? "none" : versions.driver,
                     versions.driver_package.empty() ? "" : " (" + versions.driver_package + ")"));
   }
+  for (const cuda::Library& library : cuda::libraries()) {
+    out.row(Row()
+                .add("library", library.name)
+                .add("built", library.built)
+                .add("loaded", library.loaded)
+                .add("path", library.path)
+                .add("problem", library.problem));
+    if (!library.problem.empty()) out.text(fmt::format("{:<12} {}", "warning", library.problem));
+  }
   out.text(fmt::format("{:<12} cpu{}", "devices",
                        cuda_is_available() ? "" : " (" + cuda::unavailable_reason() + ")"));
   for (int i = 0; i < cuda::device_count(); ++i) {
