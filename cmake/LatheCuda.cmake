@@ -3,6 +3,22 @@
 #   EMULATE   on, with the host compiler, over the runtime in tests/emulation: every kernel runs, without a GPU
 # LATHE_HAS_CUDA_LIBRARIES is on in the builds for real GPUs, which link cuDNN, cuBLAS and cuRAND.
 
+# lathe_cuda_architectures(<variable>): those of this machine's GPUs, 90 (Hopper) where there is none.
+function(lathe_cuda_architectures result)
+  set(architectures "")
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                  OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE status)
+  if(status EQUAL 0)
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]+" architectures "${capabilities}")
+    string(REPLACE "." "" architectures "${architectures}")
+    list(REMOVE_DUPLICATES architectures)
+  endif()
+  if(NOT architectures)
+    set(architectures 90)
+  endif()
+  set(${result} "${architectures}" PARENT_SCOPE)
+endfunction()
+
 # nvcc is taken from CMAKE_CUDA_COMPILER, $CUDACXX, CUDAToolkit_ROOT, $CUDA_PATH, the PATH, /usr/local/cuda, in this
 # order. It is tried out in a project of its own, so that one that does not work turns CUDA off instead of failing here.
 macro(_lathe_find_nvcc)
@@ -18,7 +34,7 @@ macro(_lathe_find_nvcc)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      set(CMAKE_CUDA_ARCHITECTURES 90)
+      lathe_cuda_architectures(CMAKE_CUDA_ARCHITECTURES)
     endif()
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     enable_language(CUDA)
@@ -62,13 +78,16 @@ set(LATHE_HAS_CUDA_LIBRARIES OFF)
 if(LATHE_CUDA STREQUAL "EMULATE")
   set(LATHE_HAS_CUDA ON)
   set(LATHE_CUDA_NOTE "LATHE_CUDA=EMULATE: a GPU made of host memory, for tests")
+elseif(LATHE_CUDA STREQUAL "AUTO" AND LATHE_SANITIZE)
+  set(LATHE_CUDA_NOTE "the CUDA driver does not start under sanitizers: LATHE_SANITIZE=${LATHE_SANITIZE}")
 elseif(LATHE_CUDA STREQUAL "AUTO" OR LATHE_CUDA)
   _lathe_find_nvcc()
   lathe_cuda_problem(LATHE_CUDA_NOTE)
   if(NOT LATHE_CUDA_NOTE)
     set(LATHE_HAS_CUDA ON)
     set(LATHE_HAS_CUDA_LIBRARIES ON)
-    set(LATHE_CUDA_NOTE "nvcc ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}, cuDNN ${CUDNN_VERSION}")
+    list(JOIN CMAKE_CUDA_ARCHITECTURES ", " _architectures)
+    set(LATHE_CUDA_NOTE "nvcc ${CMAKE_CUDA_COMPILER_VERSION} for sm_ ${_architectures}; cuDNN ${CUDNN_VERSION}")
   elseif(NOT LATHE_CUDA STREQUAL "AUTO")
     message(FATAL_ERROR "lathe: LATHE_CUDA=ON, but ${LATHE_CUDA_NOTE}")
   endif()
@@ -84,6 +103,36 @@ if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND NOT DEFINED CMAKE_CUDA20_STANDAR
   set(CMAKE_CUDA20_COMPILE_FEATURES cuda_std_20)
 endif()
 
+# Headers of our own kernels, and of calls of cuDNN. None is installed. Where nvcc compiles the kernels, no other compiler
+# takes their headers.
+set(LATHE_KERNEL_HEADERS
+  core/device_fault.h
+  core/launch.h
+  core/packet.h
+  core/pointwise.h
+  core/strided_index.h
+  ops/batch_norm_layout.h
+  ops/block_reduce.h
+  ops/class_targets_device.h
+  ops/conv2d_operands.h
+  ops/conv2d_portable.h
+  ops/gemm_tile.h
+  ops/line_kernels.h
+  ops/plane_index.h
+  ops/reduce_device.h
+  ops/reduce_kernels.h
+  ops/reduce_plan.h
+  optim/array_table.h
+  optim/grad_tables.h
+)
+set(LATHE_CUDNN_HEADERS
+  core/cudnn_descriptor.h
+  core/cudnn_graph.h
+  core/cudnn_handle.h
+  core/cudnn_plan.h
+  ops/conv2d_cudnn.h
+)
+
 # lathe_kernels_for_host(source...): these .cu files are compiled by the host compiler in the calling folder.
 function(lathe_kernels_for_host)
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
@@ -93,9 +142,14 @@ include("${PROJECT_SOURCE_DIR}/tests/emulation/sources.cmake")
 
 # lathe_cuda_flags(target): how its .cu files are compiled by nvcc. Contraction of a*b+c is off as on the host.
 function(lathe_cuda_flags target)
-  set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
-  target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;--Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wshadow>")
+  set_target_properties(${target} PROPERTIES
+    CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_VISIBILITY_PRESET hidden)
+  string(JOIN "," host_flags -Wall -Wextra -Wshadow -ffp-contract=off "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+  set(flags --fmad=false --expt-relaxed-constexpr "-Xcompiler=${host_flags}")
+  if(LATHE_WERROR)  # a kernel that spills registers is an error, too (tools/kernel_report.py)
+    list(APPEND flags --Werror=all-warnings -Xptxas=--warn-on-spills)
+  endif()
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${flags}>")
 endfunction()
 
 # lathe_add_kernels(target kernel.cu...): compiles our kernels into the library, and links what they need.
@@ -117,4 +171,7 @@ function(lathe_add_kernels target)
   # Never libcuda: a program that needs it does not start without a driver.
   target_link_libraries(${target} PRIVATE
     CUDA::cudart_static CUDA::cublas CUDA::cublasLt CUDA::curand CUDNN::cudnn ${CMAKE_DL_LIBS})
+  if(BUILD_SHARED_LIBS)  # its copy of the runtime is its own: a program that links another one must not get into it
+    target_link_options(${target} PRIVATE "LINKER:--exclude-libs,libcudart_static.a:libcudadevrt.a:libculibos.a")
+  endif()
 endfunction()

@@ -1,6 +1,9 @@
 # Compiler flags of our own targets. Nothing here reaches a user's target.
 
 include(CheckCXXCompilerFlag)
+include(CheckLinkerFlag)
+
+check_linker_flag(CXX "LINKER:--as-needed" LATHE_HAS_AS_NEEDED)
 
 if(NOT LATHE_MARCH STREQUAL "" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   check_cxx_compiler_flag("-march=${LATHE_MARCH}" LATHE_HAS_MARCH)
@@ -41,4 +44,7 @@ function(lathe_target_flags target)
     target_link_options(${target} PRIVATE "-fsanitize=${LATHE_SANITIZE}")
   endif()
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
+  if(LATHE_HAS_AS_NEEDED)  # a program that calls nothing of a library does not load it
+    target_link_options(${target} PRIVATE "LINKER:--as-needed")
+  endif()
 endfunction()

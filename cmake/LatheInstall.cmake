@@ -5,39 +5,18 @@ include(CMakePackageConfigHelpers)
 
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lathe")
 
+# Libraries outside the system's folders (a CUDA toolkit, a wheel) are found again after the install.
+set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
-set(_kernel_headers  # for our own kernels, emulated or not, and calls of cuDNN
-  core/cudnn_descriptor.h
-  core/cudnn_graph.h
-  core/cudnn_handle.h
-  core/cudnn_plan.h
-  core/device_fault.h
-  core/launch.h
-  core/packet.h
-  core/pointwise.h
-  core/strided_index.h
-  ops/batch_norm_layout.h
-  ops/block_reduce.h
-  ops/class_targets_device.h
-  ops/conv2d_cudnn.h
-  ops/conv2d_operands.h
-  ops/conv2d_portable.h
-  ops/gemm_tile.h
-  ops/line_kernels.h
-  ops/plane_index.h
-  ops/reduce_device.h
-  ops/reduce_kernels.h
-  ops/reduce_plan.h
-  optim/array_table.h
-  optim/grad_tables.h
-)
-list(TRANSFORM _kernel_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
+set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDNN_HEADERS})
+list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
 install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
-        FILES_MATCHING PATTERN "*.h" ${_kernel_headers})
+        FILES_MATCHING PATTERN "*.h" ${_private_headers})
 if(LATHE_BUILD_CLI)
   file(RELATIVE_PATH _lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
-  set_target_properties(lathe_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${_lib_from_bin}")
+  set_target_properties(lathe_cli PROPERTIES
+    INSTALL_RPATH "$ORIGIN/${_lib_from_bin}" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS lathe_cli)
 endif()
 
@@ -47,14 +26,25 @@ configure_package_config_file(cmake/latheConfig.cmake.in "${PROJECT_BINARY_DIR}/
 # Before 1.0 a new minor version may break code, so a package satisfies its own minor version only.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/latheConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/latheConfig.cmake" "${PROJECT_BINARY_DIR}/latheConfigVersion.cmake"
-              cmake/FindDNNL.cmake DESTINATION "${_package_dir}")
+              cmake/FindDNNL.cmake cmake/FindCUDNN.cmake DESTINATION "${_package_dir}")
 
 # A shared lathe brings its libraries along; a static one leaves them to whoever links it.
 set(LATHE_PC_CFLAGS "")
 set(LATHE_PC_LIBS "")
+if(LATHE_HAS_CUDA)
+  string(APPEND LATHE_PC_CFLAGS " -DLATHE_WITH_CUDA")
+endif()
+if(LATHE_CUDA STREQUAL "EMULATE")
+  string(APPEND LATHE_PC_CFLAGS " -DLATHE_CUDA_EMULATED")
+endif()
 if(BUILD_SHARED_LIBS)
-  set(LATHE_PC_CFLAGS " -DLATHE_SHARED")
+  string(APPEND LATHE_PC_CFLAGS " -DLATHE_SHARED")
 else()
+  if(LATHE_HAS_CUDA_LIBRARIES)
+    get_filename_component(_cudnn_name "${CUDNN_LIBRARY}" NAME)
+    string(APPEND LATHE_PC_LIBS " -L\${cuda_libdir} -L\${cudnn_libdir} -lcublas -lcublasLt -lcurand"
+           " -l:${_cudnn_name} -lcudart_static -lrt -ldl")
+  endif()
   if(LATHE_HAS_ONEDNN)
     string(APPEND LATHE_PC_LIBS " -ldnnl ${OpenMP_CXX_FLAGS}")
   endif()
@@ -68,5 +58,10 @@ else()
 endif()
 file(RELATIVE_PATH LATHE_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 string(REGEX REPLACE "/$" "" LATHE_PC_PREFIX "${LATHE_PC_PREFIX}")
+set(LATHE_PC_VARIABLES "")
+if(LATHE_HAS_CUDA_LIBRARIES)
+  get_filename_component(_cudnn_dir "${CUDNN_LIBRARY}" DIRECTORY)
+  set(LATHE_PC_VARIABLES "cuda_libdir=${CUDAToolkit_LIBRARY_DIR}\ncudnn_libdir=${_cudnn_dir}\n")
+endif()
 configure_file(cmake/lathe.pc.in "${PROJECT_BINARY_DIR}/lathe.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/lathe.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -127,6 +127,18 @@ def test_cudnn_8_turns_cuda_off_with_the_reason(options, folder):
     assert code != 0 and "lathe: LATHE_CUDA=ON, but cuDNN 8.9.7 in" in text, text
 
 
+def test_kernels_are_for_the_gpus_that_are_here(options, folder):
+    if not has_nvcc(options, folder):
+        return
+    for name, answer, expected in (("two", "echo 8.9; echo 9.0; echo 8.9", "89, 90"), ("none", "exit 9", "90")):
+        tool = folder / name / "nvidia-smi"
+        tool.parent.mkdir()
+        tool.write_text(f"#!/bin/sh\n{answer}\n")
+        tool.chmod(0o755)
+        code, text = configure(options, folder / name, "-DLATHE_CUDA=AUTO", PATH=f"{tool.parent}:{os.environ['PATH']}")
+        assert code == 0 and (f"for sm_ {expected}; cuDNN" in text or "CUDA off" in text), text
+
+
 def test_nvcc_that_does_not_work_turns_cuda_off(options, folder):
     code, text = configure(options, folder, "-DLATHE_CUDA=AUTO", CUDACXX="/bin/false")
     assert code == 0 and "CUDA off nvcc (/bin/false) cannot build a program here" in text, text

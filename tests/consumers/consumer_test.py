@@ -34,7 +34,8 @@ class Consumer:
         """Configures and builds one of the projects beside this file; returns its program."""
         build = self.work / project
         run(self.o.cmake, "-S", HERE / project, "-B", build, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={self.o.compiler}",
-            f"-DCMAKE_CXX_COMPILER_LAUNCHER={self.o.launcher}", "-DCMAKE_BUILD_TYPE=", "-DCMAKE_CXX_FLAGS=-O0", *settings)
+            f"-DCMAKE_CXX_COMPILER_LAUNCHER={self.o.launcher}", "-DCMAKE_BUILD_TYPE=", "-DCMAKE_CXX_FLAGS=-O0",
+            *self.o.setting, *settings)
         run(self.o.cmake, "--build", build)
         return build / "consumer"
 
@@ -47,7 +48,13 @@ class Consumer:
         printed = run(program, **environment)
         assert printed.startswith("lathe 0."), f"{program} printed {printed!r}"
 
+    def check_needs(self, program):
+        """What a machine without a driver lacks is not needed to start."""
+        dynamic = run("readelf", "-d", program)
+        assert "libcuda.so" not in dynamic and "libcudart.so" not in dynamic, dynamic
+
     def check_shared(self, program, expected):
+        self.check_needs(program)
         loads = "liblathe.so" in run("ldd", program)
         assert loads == expected, f"{program} {'loads' if loads else 'does not load'} liblathe.so"
 
@@ -64,7 +71,8 @@ class Consumer:
         flags = run(self.o.pkg_config, "--cflags", "--libs", "lathe", **search).split()
         program = self.work / "pkg_config_consumer"
         run(self.o.compiler, "-std=c++20", self.o.program, *flags, "-o", program)
-        self.check_runs(program, LD_LIBRARY_PATH=str(lib))
+        folders = [run(self.o.pkg_config, f"--variable={name}", "lathe", **search).strip() for name in ("cuda_libdir", "cudnn_libdir")]
+        self.check_runs(program, LD_LIBRARY_PATH=":".join(filter(None, [str(lib), *folders])))
 
     def command(self):
         run(self.prefix / "bin/lathe", "--version")
@@ -81,6 +89,7 @@ def main():
     parser.add_argument("kind", choices=["static", "shared"])
     for name in ("cmake", "source", "build", "program", "work", "compiler", "launcher", "pkg-config"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--setting", action="append", default=[], help="for every configure step")
     options = parser.parse_args()
     consumer = Consumer(options)
     counts = {"passed": 0, "failed": 0, "skipped": 0}
