@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-NOTHING_BUILT = ["-DLATHE_BUILD_TESTS=OFF", "-DLATHE_BUILD_CLI=OFF", "-DLATHE_BUILD_EXAMPLES=OFF", "-DLATHE_INSTALL=OFF"]
+# CUDA is looked for only where a test is about it: trying nvcc out takes seconds.
+NOTHING_BUILT = ["-DLATHE_CUDA=OFF", "-DLATHE_BUILD_TESTS=OFF", "-DLATHE_BUILD_CLI=OFF", "-DLATHE_BUILD_EXAMPLES=OFF", "-DLATHE_INSTALL=OFF"]
 
 
 def cmake(options, source, build, *settings, **environment):
@@ -117,11 +118,17 @@ def test_cudnn_library_must_be_of_its_headers_version(options, folder):
             assert found == "none", (library, found)
 
 
+_has_nvcc = None
+
+
 def has_nvcc(options, folder):
-    """Whether lathe's own search comes as far as the libraries."""
-    code, text = configure(options, folder / "first", "-DLATHE_CUDA=AUTO")
-    assert code == 0, text
-    return "nvcc was not found" not in text and "cannot build a program" not in text
+    """Whether lathe's own search comes as far as the libraries; found out once."""
+    global _has_nvcc
+    if _has_nvcc is None:
+        code, text = configure(options, folder / "first", "-DLATHE_CUDA=AUTO")
+        assert code == 0, text
+        _has_nvcc = "nvcc was not found" not in text and "cannot build a program" not in text
+    return _has_nvcc
 
 
 def test_cudnn_8_turns_cuda_off_with_the_reason(options, folder):
