@@ -104,7 +104,7 @@ if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND NOT DEFINED CMAKE_CUDA20_STANDAR
   set(CMAKE_CUDA20_COMPILE_FEATURES cuda_std_20)
 endif()
 
-# Headers of our own kernels, and of calls of cuDNN. None is installed. Where nvcc compiles the kernels, no other compiler
+# Headers of our own kernels, and of calls of cuBLAS and cuDNN. None is installed. Where nvcc compiles the kernels, no other compiler
 # takes their headers.
 set(LATHE_KERNEL_HEADERS
   core/device_fault.h
@@ -119,6 +119,7 @@ set(LATHE_KERNEL_HEADERS
   ops/conv2d_portable.h
   ops/gemm_tile.h
   ops/line_kernels.h
+  ops/matmul_portable.h
   ops/plane_index.h
   ops/reduce_device.h
   ops/reduce_kernels.h
@@ -126,12 +127,14 @@ set(LATHE_KERNEL_HEADERS
   optim/array_table.h
   optim/grad_tables.h
 )
-set(LATHE_CUDNN_HEADERS
+set(LATHE_CUDA_LIBRARY_HEADERS
+  core/cublas_handle.h
   core/cudnn_descriptor.h
   core/cudnn_graph.h
   core/cudnn_handle.h
   core/cudnn_plan.h
   ops/conv2d_cudnn.h
+  ops/matmul_plan.h
 )
 
 # lathe_kernels_for_host(source...): these .cu files are compiled by the host compiler in the calling folder.
@@ -162,8 +165,8 @@ function(lathe_add_kernels target)
   target_compile_definitions(${target} PUBLIC LATHE_WITH_CUDA)
   if(LATHE_CUDA STREQUAL "EMULATE")
     lathe_kernels_for_host(${ARGN})
-    target_sources(${target} PRIVATE ${LATHE_EMULATION_SOURCES} ${LATHE_CUDNN_EMULATION_SOURCES})
-    target_include_directories(${target} PRIVATE "${LATHE_CUDNN_EMULATION_DIR}")
+    target_sources(${target} PRIVATE ${LATHE_EMULATION_SOURCES} ${LATHE_LIBRARY_EMULATION_SOURCES})
+    target_include_directories(${target} PRIVATE ${LATHE_LIBRARY_EMULATION_DIRS})
     target_compile_definitions(${target} PUBLIC LATHE_CUDA_EMULATED)
     target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
     return()

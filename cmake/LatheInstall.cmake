@@ -9,7 +9,7 @@ set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lathe")
 set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
-set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDNN_HEADERS})
+set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
 install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
         FILES_MATCHING PATTERN "*.h" ${_private_headers})

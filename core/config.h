@@ -58,8 +58,8 @@ inline constexpr bool kHasCuda = true;
 inline constexpr bool kHasCuda = false;
 #endif
 
-/// True if that backend links cuDNN, cuBLAS and cuRAND: false over the emulated GPU, where a
-/// stand-in computes what cuDNN does, and our own kernels everything else.
+/// True if that backend links cuDNN, cuBLAS and cuRAND: false over the emulated GPU, where
+/// stand-ins compute what cuDNN and cuBLAS do, and our own kernels everything else.
 #if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
 inline constexpr bool kHasCudaLibraries = true;
 #else

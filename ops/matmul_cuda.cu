@@ -1,9 +1,10 @@
-// Matrix products on the GPU by the portable kernel of ops/gemm_tile.h. Contracts: matmul.h.
+// Matrix products on the GPU by the portable kernel of ops/gemm_tile.h. Contracts: matmul.h. When it
+// is used: matmul_portable.h.
 #include <type_traits>
 
 #include "lathe/core/visit.h"
 #include "lathe/ops/gemm_tile.h"
-#include "lathe/ops/matmul.h"
+#include "lathe/ops/matmul_portable.h"
 
 namespace lathe::cuda {
 
@@ -51,7 +52,7 @@ int64_t batch_step(const Tensor& t) { return t.ndim() == 3 ? t.stride(0) : 0; }
 
 }  // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
+Tensor portable_matmul(const Tensor& a, const Tensor& b) {
   Shape shape = a.shape();
   shape[a.ndim() - 1] = b.dim(-1);
   Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
@@ -67,7 +68,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+Tensor portable_linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   Tensor y = empty({x.dim(0), w.dim(0)}, {.dtype = x.dtype(), .device = x.device()});
   const GemmSize size{x.dim(0), w.dim(0), x.dim(1), 1};
   visit_float(x.dtype(), "linear", [&](auto tag) {

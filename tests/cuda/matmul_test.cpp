@@ -1,6 +1,7 @@
 // The portable matrix product of ops/matmul_cuda.cu against the CPU's.
 #include "lathe/ops/matmul.h"
 
+#include "lathe/ops/matmul_portable.h"
 #include "on_device.h"
 
 using namespace lathe;
@@ -22,7 +23,7 @@ const Case kCases[] = {
 double tolerance(DType dtype) { return dtype == kF32 ? 1e-4 : tolerance_of(dtype); }
 
 void compare(const Tensor& a, const Tensor& b) {
-  const Tensor want = cpu::matmul(a, b), got = cuda::matmul(on_device(a), on_device(b));
+  const Tensor want = cpu::matmul(a, b), got = cuda::portable_matmul(on_device(a), on_device(b));
   CHECK(got.dtype() == want.dtype());
   const std::string text = difference(on_host(got), want, tolerance(a.dtype()));
   CHECK_MESSAGE(text.empty(), concat(a, " x ", b), ": ", text);
@@ -53,7 +54,7 @@ TEST_CASE("linear kernels: agree with the CPU, with and without a bias") {
   const auto compare_linear = [](const Tensor& x, const Tensor& w, const Tensor& bias) {
     const Tensor want = cpu::linear(x, w, bias);
     const Tensor got =
-        cuda::linear(on_device(x), on_device(w), bias.defined() ? on_device(bias) : bias);
+        cuda::portable_linear(on_device(x), on_device(w), bias.defined() ? on_device(bias) : bias);
     const std::string text = difference(on_host(got), want, tolerance(x.dtype()));
     CHECK_MESSAGE(text.empty(), concat(x, " ", w), ": ", text);
   };

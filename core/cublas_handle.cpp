@@ -1,0 +1,33 @@
+// cuBLASLt's errors and handle; see cublas_handle.h.
+#include "lathe/core/cublas_handle.h"
+
+#include <array>
+#include <mutex>
+
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/device_scope.h"
+#include "lathe/core/error.h"
+#include "lathe/core/launch.h"
+
+namespace lathe::cublas {
+
+void check(cublasStatus_t status, std::string_view doing) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  cudaGetLastError();
+  const std::string text = concat("cublas: ", doing, ": ", cublasLtGetStatusString(status));
+  LATHE_CHECK(OutOfMemoryError, status != CUBLAS_STATUS_ALLOC_FAILED, text);
+  LATHE_FAIL(CudaError, text);
+}
+
+// Never destroyed: when a process ends the driver may be gone before this.
+cublasLtHandle_t handle(Device device) {
+  static std::mutex mutex;
+  static std::array<cublasLtHandle_t, cuda::kMaxDevices> handles{};
+  const cuda::DeviceScope on(device);
+  const std::lock_guard lock(mutex);
+  cublasLtHandle_t& made = handles.at(static_cast<size_t>(device.index));
+  if (made == nullptr) check(cublasLtCreate(&made), "create a handle");
+  return made;
+}
+
+}  // namespace lathe::cublas

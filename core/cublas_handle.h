@@ -1,0 +1,49 @@
+// cuBLASLt: its errors, its handle and owners of its descriptors. For files that are compiled only
+// where cuBLAS is.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <string_view>
+#include <utility>
+
+#include "lathe/core/device.h"
+
+namespace lathe::cublas {
+
+/// Throws unless `status` is success: "cublas: multiply: CUBLAS_STATUS_NOT_SUPPORTED". The CUDA
+/// runtime's last error is then cleared, so that it is not reported a second time.
+/// throws: OutOfMemoryError where cuBLAS found no memory, else CudaError.
+void check(cublasStatus_t status, std::string_view doing);
+
+/// The handle of `device`, made by the first call and used by all threads: it holds neither stream
+/// nor workspace.   throws: CudaError; NoCudaError, DeviceError if there is no such device.
+cublasLtHandle_t handle(Device device);
+
+/// Owns a descriptor.
+template <class T, cublasStatus_t (*kDestroy)(T)>
+class Owned {
+ public:
+  Owned() = default;
+  ~Owned() {
+    if (object_ != nullptr) kDestroy(object_);
+  }
+  Owned(Owned&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+
+  T get() const { return object_; }
+  /// Where a create function writes, once.
+  T* address() { return &object_; }
+
+ private:
+  T object_ = nullptr;
+};
+
+using MatmulDescriptor = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using MatrixLayout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using MatmulPreference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+}  // namespace lathe::cublas

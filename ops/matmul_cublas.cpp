@@ -1,0 +1,112 @@
+// Matrix products on the GPU by cuBLASLt: factors of any layout that cuBLAS can read in place,
+// copies of the others, plans kept by shape. Contracts: matmul.h.
+#include <optional>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/log.h"
+#include "lathe/core/math_mode.h"
+#include "lathe/ops/conv_key.h"
+#include "lathe/ops/lru_cache.h"
+#include "lathe/ops/matmul.h"
+#include "lathe/ops/matmul_plan.h"
+#include "lathe/ops/matmul_portable.h"
+
+namespace lathe::cuda {
+
+namespace {
+
+/// Layout of a row-major matrix, or batch, as cuBLAS sees its transpose; empty if it cannot.
+std::optional<MatmulLayout> layout_of(const Tensor& t) {
+  const int64_t rows = t.dim(-2), cols = t.dim(-1), down = t.stride(-2), across = t.stride(-1);
+  const int64_t batch_step = t.ndim() == 3 ? t.stride(0) : 0;
+  MatmulLayout layout{.batch_step = batch_step, .alignment = alignment_of(t.raw_data())};
+  if ((across == 1 || cols == 1) && (down >= cols || rows == 1)) {
+    layout.ld = rows == 1 ? cols : down;
+    return layout;
+  }
+  if ((down == 1 || rows == 1) && (across >= rows || cols == 1)) {
+    layout.transposed = true;
+    layout.ld = cols == 1 ? rows : across;
+    return layout;
+  }
+  return std::nullopt;
+}
+
+/// `t`, or a copy that cuBLAS can read.
+Tensor readable(const Tensor& t) {
+  if (layout_of(t).has_value()) return t;
+  const Tensor copy = empty(t.shape(), {.dtype = t.dtype(), .device = t.device()});
+  copy_values(copy, t);
+  return copy;
+}
+
+bool takes(const Tensor& y, int64_t terms) {
+  return is_floating(y.dtype()) && y.numel() > 0 && terms > 0;
+}
+
+/// y = a * b (+ bias), y row-major. Transposed, as cuBLAS sees all of them: y' = b' * a' (+ bias in
+/// every column). False: cuBLAS cannot, for a reason that was logged.
+bool multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  const MatmulKey key{.dtype = y.dtype(),
+                      .tf32 = y.dtype() == kF32 && tf32(),
+                      .rows = y.dim(-1),
+                      .cols = y.dim(-2),
+                      .terms = a.dim(-1),
+                      .batch = y.ndim() == 3 ? y.dim(0) : 1,
+                      .left = *layout_of(b),
+                      .right = *layout_of(a),
+                      .result = *layout_of(y),
+                      .bias_alignment = bias.defined() ? alignment_of(bias.raw_data()) : 0,
+                      .device = y.device().index};
+  const auto report = [&](const Error& e) {
+    const std::string text = concat("matmul: cuBLAS does not compute ", a, " x ", b, ": ",
+                                    e.message(), "; our own kernel does");
+    warn_once(text, text);
+  };
+  // Plans hold the bias's address, so each thread has its own. Null: cuBLAS refused the key.
+  constexpr size_t kPlans = 1024;
+  thread_local LruCache<MatmulKey, std::shared_ptr<MatmulPlan>> plans(kPlans);
+  try {
+    const std::shared_ptr<MatmulPlan> plan = *plans.get(key, [&]() -> std::shared_ptr<MatmulPlan> {
+      try {
+        return std::make_shared<MatmulPlan>(key);
+      } catch (const CudaError& e) {
+        report(e);
+        return nullptr;
+      }
+    });
+    if (plan == nullptr) return false;
+    plan->execute(b.raw_data(), a.raw_data(), y.raw_data(),
+                  bias.defined() ? bias.raw_data() : nullptr);
+    return true;
+  } catch (const OutOfMemoryError& e) {
+    report(e);
+  } catch (const CudaError& e) {
+    report(e);
+  }
+  return false;
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  Shape shape = a.shape();
+  shape[a.ndim() - 1] = b.dim(-1);
+  const Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
+  if (takes(y, a.dim(-1)) && multiply(y, readable(a), readable(b), {})) return y;
+  return portable_matmul(a, b);
+}
+
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const Tensor y = empty({x.dim(0), w.dim(0)}, {.dtype = x.dtype(), .device = x.device()});
+  if (!takes(y, x.dim(1))) return portable_linear(x, w, bias);
+  const Tensor w_t = alias(w, {w.dim(1), w.dim(0)}, {w.stride(1), w.stride(0)}, w.offset());
+  Tensor dense_bias = bias;
+  if (bias.defined() && bias.dim(0) > 1 && bias.stride(0) != 1) {
+    dense_bias = empty(bias.shape(), {.dtype = bias.dtype(), .device = bias.device()});
+    copy_values(dense_bias, bias);
+  }
+  return multiply(y, readable(x), readable(w_t), dense_bias) ? y : portable_linear(x, w, bias);
+}
+
+}  // namespace lathe::cuda

@@ -1,0 +1,64 @@
+// A matrix product of cuBLASLt, described and with its algorithms chosen (matmul_plan_cublas.cpp).
+// For *_cublas.cpp.
+//
+// cuBLAS reads memory column by column, so a row-major matrix is its own transpose to it.
+// Everything here is in cuBLAS's terms: result[rows,cols] = left[rows,terms] * right[terms,cols],
+// with columns `ld` elements apart.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "lathe/core/cublas_handle.h"
+#include "lathe/core/dtype.h"
+
+namespace lathe::cuda {
+
+/// How a factor or the result lies in memory.
+struct MatmulLayout {
+  bool transposed = false;  // rows are `ld` apart, and not columns
+  int64_t ld = 0, batch_step = 0;
+  int64_t alignment = 0;  // of its address in bytes: a power of two
+
+  auto operator<=>(const MatmulLayout&) const = default;
+};
+
+/// Everything that decides which algorithm computes it fastest, or at all.
+struct MatmulKey {
+  DType dtype = kF32;
+  bool tf32 = false;  // f32 factors may be rounded to TF32
+  int64_t rows = 0, cols = 0, terms = 0, batch = 1;
+  MatmulLayout left, right, result;
+  int64_t bias_alignment = 0;  // 0: none is added
+  int device = 0;
+
+  auto operator<=>(const MatmulKey&) const = default;
+};
+
+/// For one thread.
+class MatmulPlan {
+ public:
+  /// throws: CudaError where cuBLAS has no algorithm; what cublas::check throws.
+  explicit MatmulPlan(const MatmulKey& key);
+
+  /// Queues the product on the current stream; `bias`, one element per row, is added to every
+  /// column before rounding. The workspace comes from the caching allocator. An algorithm that
+  /// fails is dropped and the next one taken.
+  /// throws: CudaError, OutOfMemoryError if none is left.
+  void execute(const void* left, const void* right, void* result, const void* bias);
+
+ private:
+  void describe(const MatmulKey& key);
+  void find_algorithms(const MatmulKey& key);
+  void run(const cublasLtMatmulHeuristicResult_t& how, const void* left, const void* right,
+           void* result) const;
+
+  Device device_;
+  bool is_f64_;
+  cublas::MatmulDescriptor product_;
+  cublas::MatrixLayout left_, right_, result_;
+  std::vector<cublasLtMatmulHeuristicResult_t> algorithms_;  // that remain, the best first
+};
+
+}  // namespace lathe::cuda

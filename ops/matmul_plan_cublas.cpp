@@ -1,0 +1,140 @@
+// Matrix products of cuBLASLt; see matmul_plan.h.
+#include <array>
+
+#include "lathe/core/error.h"
+#include "lathe/core/stream.h"
+#include "lathe/core/tensor.h"
+#include "lathe/ops/matmul_plan.h"
+
+namespace lathe::cuda {
+
+namespace {
+
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return CUDA_R_16F;
+    case DType::kBF16: return CUDA_R_16BF;
+    case DType::kF64: return CUDA_R_64F;
+    default: return CUDA_R_32F;
+  }
+}
+
+cublasComputeType_t compute_type(const MatmulKey& key) {
+  if (key.dtype == kF64) return CUBLAS_COMPUTE_64F;
+  return key.dtype == kF32 && key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+template <class T>
+void set(const cublas::MatmulDescriptor& product, cublasLtMatmulDescAttributes_t name, T value) {
+  cublas::check(cublasLtMatmulDescSetAttribute(product.get(), name, &value, sizeof value),
+                "describe a product");
+}
+template <class T>
+void set(const cublas::MatrixLayout& layout, cublasLtMatrixLayoutAttribute_t name, T value) {
+  cublas::check(cublasLtMatrixLayoutSetAttribute(layout.get(), name, &value, sizeof value),
+                "describe a matrix");
+}
+template <class T>
+void set(const cublas::MatmulPreference& wish, cublasLtMatmulPreferenceAttributes_t name, T value) {
+  cublas::check(cublasLtMatmulPreferenceSetAttribute(wish.get(), name, &value, sizeof value),
+                "describe a preference");
+}
+
+cublas::MatrixLayout make_layout(const MatmulKey& key, const MatmulLayout& l, int64_t rows,
+                                 int64_t cols) {
+  cublas::MatrixLayout layout;
+  if (l.transposed) std::swap(rows, cols);
+  cublas::check(
+      cublasLtMatrixLayoutCreate(layout.address(), data_type(key.dtype),
+                                 static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), l.ld),
+      "make a matrix layout");
+  if (key.batch > 1) {
+    set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(key.batch));
+    set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, l.batch_step);
+  }
+  return layout;
+}
+
+}  // namespace
+
+MatmulPlan::MatmulPlan(const MatmulKey& key)
+    : device_(DeviceType::kCUDA, static_cast<int8_t>(key.device)), is_f64_(key.dtype == kF64) {
+  describe(key);
+  find_algorithms(key);
+}
+
+void MatmulPlan::describe(const MatmulKey& key) {
+  cublas::check(cublasLtMatmulDescCreate(product_.address(), compute_type(key),
+                                         is_f64_ ? CUDA_R_64F : CUDA_R_32F),
+                "make a product");
+  set(product_, CUBLASLT_MATMUL_DESC_TRANSA, key.left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(product_, CUBLASLT_MATMUL_DESC_TRANSB, key.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (key.bias_alignment != 0) set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  left_ = make_layout(key, key.left, key.rows, key.terms);
+  right_ = make_layout(key, key.right, key.terms, key.cols);
+  result_ = make_layout(key, key.result, key.rows, key.cols);
+}
+
+// Sums are kept in f32 also where several blocks share one (no OUTPUT_TYPE), and added up in a
+// fixed order (no INPLACE): the same product always has the same bits.
+void MatmulPlan::find_algorithms(const MatmulKey& key) {
+  constexpr uint64_t kWorkspaceBytes = 32 << 20;  // what cuBLAS itself takes on Hopper
+  constexpr int kMost = 8;
+  cublas::MatmulPreference wish;
+  cublas::check(cublasLtMatmulPreferenceCreate(wish.address()), "make a preference");
+  set(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  set(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(key.left.alignment));
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(key.right.alignment));
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+      static_cast<uint32_t>(key.result.alignment));
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+      static_cast<uint32_t>(key.result.alignment));
+  std::array<cublasLtMatmulHeuristicResult_t, kMost> found{};
+  int count = 0;
+  cublas::check(cublasLtMatmulAlgoGetHeuristic(cublas::handle(device_), product_.get(), left_.get(),
+                                               right_.get(), result_.get(), result_.get(),
+                                               wish.get(), kMost, found.data(), &count),
+                "find an algorithm");
+  for (int i = 0; i < count; ++i) {
+    const auto& result = found[static_cast<size_t>(i)];
+    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms_.push_back(result);
+  }
+  LATHE_CHECK(CudaError, !algorithms_.empty(), "cublas: no algorithm for this product");
+}
+
+void MatmulPlan::run(const cublasLtMatmulHeuristicResult_t& how, const void* left,
+                     const void* right, void* result) const {
+  const float one = 1, zero = 0;
+  const double one_f64 = 1, zero_f64 = 0;
+  const void* const alpha = is_f64_ ? static_cast<const void*>(&one_f64) : &one;
+  const void* const beta = is_f64_ ? static_cast<const void*>(&zero_f64) : &zero;
+  // Freed when the call returns: whoever gets the memory next uses it on this stream, after this.
+  const auto bytes = static_cast<int64_t>(how.workspaceSize);
+  const Tensor workspace = empty({bytes}, {.dtype = kU8, .device = device_});
+  const auto stream = static_cast<cudaStream_t>(current_stream(device_).native);
+  cublas::check(
+      cublasLtMatmul(cublas::handle(device_), product_.get(), alpha, left, left_.get(), right,
+                     right_.get(), beta, result, result_.get(), result, result_.get(), &how.algo,
+                     workspace.raw_data(), how.workspaceSize, stream),
+      "multiply");
+}
+
+void MatmulPlan::execute(const void* left, const void* right, void* result, const void* bias) {
+  if (bias != nullptr) set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  for (size_t i = 0;;) {
+    const bool last = i + 1 == algorithms_.size();
+    try {
+      return run(algorithms_[i], left, right, result);
+    } catch (const OutOfMemoryError&) {  // there may be enough the next time
+      if (last) throw;
+      ++i;
+    } catch (const CudaError&) {
+      if (last) throw;
+      algorithms_.erase(algorithms_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+}
+
+}  // namespace lathe::cuda

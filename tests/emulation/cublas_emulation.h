@@ -1,0 +1,33 @@
+// What tests ask of the emulated cuBLASLt (cublas/cublasLt.h), and how they break it.
+//
+// It keeps rules that the library keeps: sizes, leading dimensions and batches must fit, and the
+// workspace is there. Work is queued on the stream and overwrites its whole workspace.
+//
+// Its algorithms, in the order of the heuristic:
+//   12  adds in the output's dtype: left out where the preference's mask says so
+//   21  needs a workspace of 8 bytes per element of the result
+//    0  needs none
+#pragma once
+
+#include <cstdint>
+#include <set>
+
+#include "lathe/tests/emulation/cublas/cublasLt.h"
+
+namespace lathe::emulation {
+
+struct CublasProbe {
+  size_t descriptors = 0;   // alive: products, layouts, preferences
+  uint64_t heuristics = 0;  // asked so far
+  uint64_t products = 0;    // queued so far
+  int64_t algorithm = -1;   // of the last product
+  size_t workspace_bytes = 0;
+  bool had_bias = false;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  cudaStream_t stream = nullptr;
+  std::set<int64_t> failing;  // algorithms that fail when they run
+  bool knows_none = false;    // true: the heuristic finds no algorithm
+};
+CublasProbe& cublas_probe();
+
+}  // namespace lathe::emulation
