@@ -104,8 +104,8 @@ if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND NOT DEFINED CMAKE_CUDA20_STANDAR
   set(CMAKE_CUDA20_COMPILE_FEATURES cuda_std_20)
 endif()
 
-# Headers of our own kernels, and of calls of cuBLAS and cuDNN. None is installed. Where nvcc compiles the kernels, no other compiler
-# takes their headers.
+# Headers of our own kernels, and of calls of cuBLAS and cuDNN. None is installed. Where nvcc compiles the kernels, no
+# other compiler takes their headers.
 set(LATHE_KERNEL_HEADERS
   core/device_fault.h
   core/launch.h

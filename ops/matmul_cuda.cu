@@ -1,5 +1,5 @@
-// Matrix products on the GPU by the portable kernel of ops/gemm_tile.h. Contracts: matmul.h. When it
-// is used: matmul_portable.h.
+// Matrix products on the GPU by the portable kernel of ops/gemm_tile.h. Contracts: matmul.h. When
+// it is used: matmul_portable.h.
 #include <type_traits>
 
 #include "lathe/core/visit.h"
