@@ -22,6 +22,11 @@ static Tensor dense(const Tensor& t, MemoryFormat format, DType dtype) {
   return copy;
 }
 
+/// The dtype that the backend gets: sums are kept in f32 also where that is bf16.
+static DType arithmetic_of(const Tensor& t) {
+  return fast_conv2d_takes(t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
+}
+
 /// The result in the dtype of the arguments.
 static Tensor rounded(const Tensor& result, DType dtype) {
   if (result.dtype() == dtype) return result;
@@ -33,14 +38,14 @@ static Tensor rounded(const Tensor& result, DType dtype) {
 Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x_in, const Tensor& w_in,
                       const Tensor& bias_in) {
   const MemoryFormat format = conv2d_format(x_in);
-  const DType dtype = compute_dtype(x_in.dtype());
+  const DType dtype = arithmetic_of(x_in);
   const Tensor x = dense(x_in, format, dtype), w = dense(w_in, kContiguous, dtype);
   const Tensor bias = dense(bias_in, kContiguous, dtype);
   const Tensor y = empty_in(format, g.y_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(y, 0);
     if (bias.defined()) copy_values(y, alias(bias, {g.K, 1, 1}, {1, 0, 0}, bias.offset()));
-  } else if (dtype == kF32) {
+  } else if (fast_conv2d_takes(dtype)) {
     fast_conv2d_forward(g, y, x, w, bias);
   } else {
     im2col_forward(g, y, x, w, bias);
@@ -50,12 +55,12 @@ Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x_in, const Tensor&
 
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& w_in) {
   const MemoryFormat format = conv2d_format(dy_in);
-  const DType dtype = compute_dtype(dy_in.dtype());
+  const DType dtype = arithmetic_of(dy_in);
   const Tensor dy = dense(dy_in, format, dtype), w = dense(w_in, kContiguous, dtype);
   const Tensor dx = empty_in(format, g.x_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dx, 0);
-  } else if (dtype == kF32) {
+  } else if (fast_conv2d_takes(dtype)) {
     fast_conv2d_backward_input(g, dx, dy, w);
   } else {
     im2col_backward_input(g, dx, dy, w);
@@ -65,12 +70,12 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
 
 Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& x_in) {
   const MemoryFormat format = conv2d_format(x_in);
-  const DType dtype = compute_dtype(dy_in.dtype());
+  const DType dtype = arithmetic_of(dy_in);
   const Tensor dy = dense(dy_in, format, dtype), x = dense(x_in, format, dtype);
   const Tensor dw = empty_in(kContiguous, g.w_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dw, 0);
-  } else if (dtype == kF32) {
+  } else if (fast_conv2d_takes(dtype)) {
     fast_conv2d_backward_weight(g, dw, dy, x);
   } else {
     im2col_backward_weight(g, dw, dy, x);

@@ -1,4 +1,4 @@
-// f32 convolution by oneDNN: runs the plans of conv2d_plan.h. Contracts: conv2d_backend.h.
+// f32 and bf16 convolution by oneDNN: runs the plans of conv2d_plan.h. Contracts: conv2d_backend.h.
 //
 // Tensors are reordered where the primitive wants another layout than theirs. Two reorders are
 // saved: the weights of a model that only infers are packed once, and the packed dy of
@@ -115,7 +115,9 @@ class Run {
     add(name, port.wanted, port.reorder ? pack(port, t) : t);
   }
   void bias(const Tensor& t) {
-    add(DNNL_ARG_BIAS, {{t.numel()}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::x}, t);
+    const auto type =
+        t.dtype() == kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+    add(DNNL_ARG_BIAS, {{t.numel()}, type, dnnl::memory::format_tag::x}, t);
   }
   /// Runs the primitive, whose result goes to t.
   void out(int name, const Conv2dPort& port, const Tensor& t) {
@@ -145,6 +147,16 @@ class Run {
 };
 
 }  // namespace
+
+bool fast_conv2d_takes(DType dtype) noexcept {
+  if (dtype != kBF16) return dtype == kF32;
+  // Without these instructions oneDNN emulates bf16, which is slower than f32.
+  static const bool native = [] {
+    const auto bf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bf16) == bf16;
+  }();
+  return native;
+}
 
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                          const Tensor& bias) {

@@ -3,6 +3,8 @@
 
 namespace lathe::cpu {
 
+bool fast_conv2d_takes(DType dtype) noexcept { return dtype == kF32; }
+
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                          const Tensor& bias) {
   im2col_forward(g, y, x, w, bias);

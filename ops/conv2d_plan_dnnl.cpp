@@ -4,7 +4,8 @@
 // - Winograd F(4x4,3x3) for 3x3 kernels with stride 1 from 64 channels on: 1.2 to 1.9 times as fast
 //   as direct, reorders included. It works on blocks of 16 channels, so x and y are reordered;
 //   with 32 channels it is even, with 16 it takes twice the time of direct.
-// - direct otherwise: in place on NHWC tensors, on reordered blocks for row-major ones.
+// - direct otherwise, and always for bf16, which has no other: in place on NHWC tensors, on
+// reordered blocks for row-major ones.
 #include <array>
 #include <utility>
 
@@ -24,12 +25,10 @@ struct Layouts {
   Layout x, w, y, bias;
 };
 
-Layout layout(const dnnl::memory::dims& dims, Tag tag) {
-  return {dims, dnnl::memory::data_type::f32, tag};
-}
-
-Layouts layouts(const Conv2dGeometry& g, Tag activations, Tag weights, bool has_bias) {
+Layouts layouts(const Conv2dGeometry& g, dnnl::memory::data_type type, Tag activations, Tag weights,
+                bool has_bias) {
   using Dims = dnnl::memory::dims;
+  const auto layout = [type](const Dims& dims, Tag tag) { return Layout(dims, type, tag); };
   const Dims w = g.groups == 1 ? Dims{g.K, g.C, g.R, g.S}
                                : Dims{g.groups, g.K / g.groups, g.C / g.groups, g.R, g.S};
   return {.x = layout({g.N, g.C, g.H, g.W}, activations),
@@ -132,11 +131,11 @@ bool in_place_pays(Conv2dPass pass, const Conv2dGeometry& g) {
 struct Request {
   Conv2dPass pass;
   Conv2dGeometry g;
-  bool nhwc, has_bias, exact;
+  bool nhwc, has_bias, exact, bf16;
   int threads;  // oneDNN shares out the work when it makes the primitive
 
   auto key() const {
-    return std::array<int64_t, 21>{static_cast<int64_t>(pass),
+    return std::array<int64_t, 22>{static_cast<int64_t>(pass),
                                    g.N,
                                    g.C,
                                    g.H,
@@ -156,16 +155,18 @@ struct Request {
                                    nhwc,
                                    has_bias,
                                    exact,
+                                   bf16,
                                    threads};
   }
 };
 
 Conv2dPlan make_plan(const Request& r) {
   const Tag rows = r.g.groups == 1 ? Tag::oihw : Tag::goihw;
-  const Layouts user = layouts(r.g, r.nhwc ? Tag::nhwc : Tag::nchw, rows, r.has_bias);
-  const Layouts free = layouts(r.g, Tag::any, Tag::any, r.has_bias);
+  const auto type = r.bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  const Layouts user = layouts(r.g, type, r.nhwc ? Tag::nhwc : Tag::nchw, rows, r.has_bias);
+  const Layouts free = layouts(r.g, type, Tag::any, Tag::any, r.has_bias);
   const Filter filter(r.g);
-  if (!r.exact && winograd_pays(r.g)) {
+  if (!r.exact && !r.bf16 && winograd_pays(r.g)) {
     try {
       return make_plan(r.pass, algorithm::convolution_winograd, user, free, filter);
     } catch (const dnnl::error& e) {  // not on this processor
@@ -173,7 +174,7 @@ Conv2dPlan make_plan(const Request& r) {
     }
   }
   const bool in_place = r.nhwc && in_place_pays(r.pass, r.g);
-  const Layouts nhwc = layouts(r.g, Tag::nhwc, Tag::any, r.has_bias);
+  const Layouts nhwc = layouts(r.g, type, Tag::nhwc, Tag::any, r.has_bias);
   return make_plan(r.pass, algorithm::convolution_direct, user, in_place ? nhwc : free, filter);
 }
 
@@ -186,7 +187,7 @@ std::shared_ptr<const Conv2dPlan> conv2d_plan(Conv2dPass pass, const Conv2dGeome
   constexpr size_t kPlans = 1024;
   static PlanCache cache(kPlans);
   const bool nhwc = conv2d_format(x) == kChannelsLast;
-  const Request request{pass, g, nhwc, has_bias, conv_exact(), num_threads()};
+  const Request request{pass, g, nhwc, has_bias, conv_exact(), x.dtype() == kBF16, num_threads()};
   return cache.get(request.key(), [&] { return make_plan(request); });
 }
 

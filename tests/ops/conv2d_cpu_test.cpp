@@ -87,6 +87,7 @@ TEST_CASE("conv2d: half types are summed in f32 and rounded once") {
   const ExactScope exact(true);
   check_cases(std::begin(kConv2dCases), std::end(kConv2dCases), kF16, 1e-3);   // 2^-11 relative
   check_cases(std::begin(kConv2dCases), std::end(kConv2dCases), kBF16, 8e-3);  // 2^-8 relative
+  check_cases(std::begin(kLargeCases), std::end(kLargeCases), kBF16, 8e-3);
 }
 
 TEST_CASE("conv2d: two calls give the same bits, also from several threads at once") {
