@@ -46,6 +46,15 @@ def test_training_follows_the_cpu(folder):
             assert abs(got - want) <= 1e-4 * want, (layout, step, got, want)
 
 
+def test_mixed_precision_trains(folder):
+    need_gpu()
+    steps = ["--max-steps", 3, "--log-every", 1, "--lr", 0.01, "--device", "cuda"]
+    for amp in ("off", "fp16", "bf16"):
+        expect(on_gpu("train", *TINY, *steps, "--amp", amp, "--run-dir", amp), 0)
+        for step, (got, want) in enumerate(zip(losses(amp), losses("off"), strict=True)):
+            assert abs(got - want) <= 2e-2 * want, (amp, step, got, want)
+
+
 def test_auto_chooses_the_gpu(folder):
     need_gpu()
     started = json.loads(expect(on_gpu("train", *TINY, "--max-steps", 1, "--run-dir", "a", "--json"), 0).stdout.splitlines()[0])

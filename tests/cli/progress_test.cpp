@@ -48,6 +48,16 @@ TEST_CASE("progress: a plain line has the same numbers") {
   CHECK(plain_text(state) == "epoch 3/10 117/468  loss 0.412  acc 85.2 %  2346 img/s  ETA 1:23");
 }
 
+TEST_CASE("progress: a loss scale is shown with the steps that it cost") {
+  ProgressState state = kState;
+  state.loss_scale = 65536;
+  state.skipped_steps = 3;
+  CHECK(
+      plain_text(state) ==
+      "epoch 3/10 117/468  loss 0.412  acc 85.2 %  lr 0.0500  scale 65536  skipped 3  2346 img/s  "
+      "ETA 1:23");
+}
+
 TEST_CASE("progress: durations and rates") {
   CHECK(duration_text(0) == "0:00");
   CHECK(duration_text(59.6) == "1:00");

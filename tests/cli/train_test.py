@@ -236,6 +236,43 @@ def test_every_optimizer_and_scheduler_runs(folder):
                      "--label-smoothing", 0.1, "--clip-grad-norm", 1, "--layout", "nhwc", "--conv-exact", "--run-dir", optimizer), 0)
 
 
+def test_bf16_learns_as_f32_does(folder):
+    accuracy = {}
+    for amp in ("off", "bf16", "fp16"):
+        expect(train("--synthetic-size", 1500, "--epochs", 3, "--lr", 0.05, "--log-every", 1, "--amp", amp, "--run-dir", amp), 0)
+        accuracy[amp] = rows_of(amp, "val")[-1]["accuracy"]
+        assert f'amp = "{amp}"' in pathlib.Path(amp, "config.toml").read_text()
+    assert accuracy["off"] > 0.5, accuracy
+    assert abs(accuracy["bf16"] - accuracy["off"]) < 0.15 and abs(accuracy["fp16"] - accuracy["off"]) < 0.15, accuracy
+    first = {amp: rows_of(amp, "train")[0]["loss"] for amp in accuracy}
+    assert abs(first["bf16"] - first["off"]) < 0.01 and abs(first["fp16"] - first["off"]) < 0.01, first
+    assert "loss_scale" not in rows_of("bf16")[0]
+    last = rows_of("fp16", "train")[-1]
+    assert last["loss_scale"] == 65536 / 2 ** last["skipped_steps"] and last["skipped_steps"] < 5, last
+    saved = safetensors_header("fp16/last.safetensors")
+    assert {entry["dtype"] for name, entry in saved.items() if name != "__metadata__"} <= {"F32", "I64"}
+    rows = [json.loads(lathe("eval", "--run-dir", "bf16", "--amp", amp, "--json").stdout.splitlines()[0]) for amp in ("off", "bf16")]
+    assert abs(rows[0]["loss"] - rows[1]["loss"]) < 0.05, rows
+
+
+def test_an_overflow_skips_the_step_and_halves_the_scale(folder):
+    # The first gradients of a loss times 1e38 are beyond f16; the weights of the first step are those of the seed.
+    steps = ["--log-every", 1, "--eval-every", 0, "--scheduler", "none", "--amp", "fp16"]
+    expect(train(*steps, "--max-steps", 5, "--init-scale", 1e38, "--clip-grad-norm", 1, "--run-dir", "a"), 0)
+    rows = rows_of("a", "train")
+    assert [row["skipped_steps"] for row in rows] == [1, 2, 3, 4, 5], rows
+    halved = [rows[0]["loss_scale"] / 2 ** i for i in range(5)]
+    assert [row["loss_scale"] for row in rows] == halved and abs(halved[0] - 5e37) < 1e33, rows
+    expect(train(*steps, "--max-steps", 4, "--growth-interval", 2, "--init-scale", 8, "--run-dir", "b"), 0)
+    assert [row["loss_scale"] for row in rows_of("b", "train")] == [8, 16, 16, 32]
+    expect(train(*steps, "--max-steps", 2, "--loss-scale", 1024, "--run-dir", "c"), 0)
+    assert [row["loss_scale"] for row in rows_of("c")] == [1024] * 3
+    expect_one_line(train("--loss-scale", 1024), 2, "--loss-scale 1024 needs --amp fp16")
+    expect_one_line(train("--loss-scale", "much", "--amp", "fp16"), 2, "--loss-scale")
+    expect_one_line(train("--amp", "fp8"), 2, "--amp", "bf16")
+    expect_one_line(train("--amp", "fp16", "--init-scale", 0), 2, "--init-scale")
+
+
 def test_accumulated_gradients_equal_the_large_batch_nearly(folder):
     expect(train("--batch-size", 100, "--max-steps", 1, "--run-dir", "a"), 0)
     expect(train("--accumulate", 2, "--max-steps", 1, "--run-dir", "b"), 0)

@@ -12,6 +12,7 @@
 #include "lathe/data/dataset.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/linear.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tests/cli/temporary_folder.h"
@@ -33,9 +34,18 @@ std::shared_ptr<const data::Dataset> samples(int64_t bad) {
   }));
 }
 
+/// The loss is finite; the gradient is not: that of sqrt at 0.
+struct Steep : nn::Module {
+  nn::Linear fc{*this, "fc", 4, 2};
+  Tensor forward(const Tensor& x) override {
+    const Tensor zero = fc.weight.sum() * 0.0;
+    return fc(x.flatten(1)) + zero.sqrt();
+  }
+};
+
 /// What train.cpp puts together, in small.
 struct Run {
-  explicit Run(int64_t bad_train, int64_t bad_test = -1)
+  explicit Run(int64_t bad_train, int64_t bad_test = -1, bool steep = false)
       : train_loader(samples(bad_train), {.batch_size = kBatch}),
         test_loader(samples(bad_test), {.batch_size = kBatch}) {
     settings.dataset = "samples";
@@ -44,6 +54,10 @@ struct Run {
     settings.batch_size = kBatch;
     settings.quiet = true;
     settings.progress = "none";
+    if (steep) {
+      model.add<Steep>();
+      return;
+    }
     model.add<nn::Flatten>();
     model.add<nn::Linear>(4, 2);
   }
@@ -93,6 +107,20 @@ TEST_CASE("trainer: so does one of the test set, after the epoch") {
   CHECK(run.failure("sample 3") == ExitCode::kData);
   CHECK(safetensors::read((run.folder.path() / "last.safetensors").string())
             .metadata.at("lathe.step") == "4");
+}
+
+TEST_CASE(
+    "trainer: gradients that overflow at any scale end in exit code 6, with the weights saved") {
+  Run run(-1, -1, true);
+  run.settings.amp = "fp16";
+  run.settings.init_scale = 0x1p-13;
+  const auto before = run.model.state_dict().clone();
+  CHECK(run.failure("in step 2 the loss scale would have fallen") == ExitCode::kDiverged);
+  const auto saved = safetensors::read((run.folder.path() / "last.safetensors").string());
+  CHECK(saved.metadata.at("lathe.step") == "2");
+  for (const auto& [name, values] : before) {
+    CHECK(saved.tensors.at(name).to_vector<float>() == values.to_vector<float>());
+  }
 }
 
 TEST_CASE("trainer: a folder that takes no weights is the error, and is not tried again") {

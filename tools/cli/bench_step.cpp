@@ -31,7 +31,7 @@ ExitCode run_bench_step(const Invocation& call) {
   const Timing timing = measure(
       [&] {
         optimizer.zero_grad();
-        const Tensor loss = cross_entropy((*model)(x), y);
+        const Tensor loss = cross_entropy(scores_of(*model, x, settings), y);
         loss.backward();
         optimizer.step();
       },
@@ -43,6 +43,7 @@ ExitCode run_bench_step(const Invocation& call) {
       .add("threads", num_threads())
       .add("device", concat(device))
       .add("layout", settings.layout)
+      .add("amp", settings.amp)
       .add("conv_exact", settings.conv_exact);
   if (device.is_cuda()) {
     row.add("memory_reserved_peak", static_cast<int64_t>(cuda::max_memory_reserved(device)));

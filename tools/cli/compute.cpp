@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lathe/autograd/autocast.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/thread_pool.h"
@@ -74,6 +75,11 @@ void load_weights(nn::Module& model, const std::string& path) try {
 
 Tensor in_layout(const Tensor& x, const Settings& settings) {
   return settings.layout == "nhwc" ? x.contiguous(kChannelsLast) : x;
+}
+
+Tensor scores_of(nn::Module& model, const Tensor& x, const Settings& settings) {
+  const Autocast half(x.device(), settings.amp == "bf16" ? kBF16 : kF16, settings.amp != "off");
+  return model(in_layout(x, settings)).to(kF32);
 }
 
 }  // namespace lathe::cli

@@ -35,4 +35,7 @@ void load_weights(nn::Module& model, const std::string& path);
 /// The batch's images in the order that --layout names.
 Tensor in_layout(const Tensor& x, const Settings& settings);
 
+/// The model's scores of a batch in f32, computed as --layout and --amp say.
+Tensor scores_of(nn::Module& model, const Tensor& x, const Settings& settings);
+
 }  // namespace lathe::cli

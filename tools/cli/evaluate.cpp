@@ -22,7 +22,7 @@ Evaluation evaluate(nn::Module& model, data::DataLoader& loader, Device device,
   Evaluation result{Tally(classes)};
   ProgressState state{.label = "eval", .total = loader.size()};
   for (auto& [x, y] : data::prefetch(loader, device)) {
-    const Tensor scores = model(in_layout(x, settings));
+    const Tensor scores = scores_of(model, x, settings);
     result.tally.add(scores, y, cross_entropy(scores, y));
     result.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

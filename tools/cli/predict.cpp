@@ -31,7 +31,7 @@ std::vector<int64_t> parse_rows(const std::string& text, int64_t size) {
 
 void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_t>& rows) {
   const data::Batch batch = data::read_batch(*run.images, rows).to(run.device);
-  const Tensor scores = (*run.model)(in_layout(batch.x, run.settings));
+  const Tensor scores = scores_of(*run.model, batch.x, run.settings);
   const std::vector<float> probabilities = softmax(scores, 1).to_vector<float>();
   const auto classes = static_cast<size_t>(run.images->classes());
   const auto& names = run.images->class_names();

@@ -21,6 +21,8 @@ std::string numbers(const ProgressState& s) {
   std::string text =
       fmt::format("{}/{}  loss {:.3f}  acc {:.1f} %", s.done, s.total, s.loss, 100 * s.accuracy);
   if (s.lr >= 0) text += fmt::format("  lr {:.4f}", s.lr);
+  if (s.loss_scale > 0)
+    text += fmt::format("  scale {:g}  skipped {}", s.loss_scale, s.skipped_steps);
   return text + fmt::format("  {} img/s  ETA {}", rate_text(s.images_per_second),
                             duration_text(s.eta_seconds));
 }

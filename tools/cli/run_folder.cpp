@@ -57,15 +57,16 @@ void claim(const std::string& folder) {
 }  // namespace
 
 Row metrics_row(const Metrics& m) {
-  return Row()
-      .add("epoch", m.epoch)
+  Row row;
+  row.add("epoch", m.epoch)
       .add("step", m.step)
       .add("split", m.split)
       .add("loss", m.loss)
       .add("accuracy", m.accuracy)
       .add("lr", m.lr)
-      .add("images_per_second", m.images_per_second)
-      .add("schema", kMetricsSchema);
+      .add("images_per_second", m.images_per_second);
+  if (m.loss_scale > 0) row.add("loss_scale", m.loss_scale).add("skipped_steps", m.skipped_steps);
+  return row.add("schema", kMetricsSchema);
 }
 
 fs::path make_run_folder(const std::string& requested, const std::string& name,

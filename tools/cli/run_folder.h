@@ -24,6 +24,8 @@ struct Metrics {
   double loss = 0, accuracy = 0;  // accuracy from 0 to 1
   double lr = 0;                  // of the last step
   double images_per_second = 0;
+  double loss_scale = 0;  // 0: none, and the row does not hold these two
+  int64_t skipped_steps = 0;
 };
 
 Row metrics_row(const Metrics& metrics);

@@ -51,6 +51,11 @@ struct Settings {
   int64_t max_steps = 0;
   std::optional<int64_t> batch_size;
   int64_t accumulate = 1;
+  // precision
+  std::string amp = "off";
+  std::string loss_scale = "dynamic";
+  double init_scale = 65536;
+  int64_t growth_interval = 2000;
   // speed
   std::string device = "auto";
   std::optional<int64_t> threads;

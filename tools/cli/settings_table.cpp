@@ -87,6 +87,15 @@ constexpr Setting kSettings[] = {
   {.key = "accumulate", .group = "Optimisation", .target = &S::accumulate, .takes = kTrain, .unit = "N", .min = 1, .max = 1e6,
    .help = "Batches whose gradients are averaged before a step"},
 
+  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kTrain | kEval | kPredict | kBenchStep, .choices = "off|fp16|bf16",
+   .help = "Convolutions and matrix products in a half type; parameters, sums and losses stay f32"},
+  {.key = "loss-scale", .group = "Precision", .target = &S::loss_scale, .takes = kTrain, .unit = "dynamic|NUMBER",
+   .help = "Of --amp fp16: adapts itself to overflows, or is fixed"},
+  {.key = "init-scale", .group = "Precision", .target = &S::init_scale, .takes = kTrain, .unit = "NUMBER",
+   .help = "The first dynamic loss scale"},
+  {.key = "growth-interval", .group = "Precision", .target = &S::growth_interval, .takes = kTrain, .unit = "STEPS", .min = 1, .max = 1e9,
+   .help = "Steps without overflow before the dynamic loss scale doubles"},
+
   {.key = "device", .group = "Speed", .target = &S::device, .takes = kCompute, .unit = "auto|cpu|cuda:N",
    .help = "Where to compute"},
   {.key = "threads", .group = "Speed", .target = &S::threads, .takes = kCompute | kGradcheck, .unit = "N", .min = 1, .max = kMaxThreads, .automatic = "all processors",

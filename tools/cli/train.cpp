@@ -138,6 +138,7 @@ ExitCode run_train(const Invocation& call) {
   if (!settings.weights.empty()) load_weights(*model, settings.weights);
   model->to(device);
   const auto optimizer = make_optimizer(settings, *model);
+  scaler_options(settings);
   if (settings.dry_run) {  // everything that can be wrong with the settings has been looked at
     print_plan(settings, out, steps, parameters);
     return ExitCode::kDone;

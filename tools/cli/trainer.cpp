@@ -9,6 +9,7 @@
 #include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/checkpoint.h"
 #include "lathe/tools/cli/compute.h"
+#include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/signals.h"
 
 namespace lathe::cli {
@@ -29,10 +30,27 @@ double since(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
+optim::GradScalerOptions scaler_options(const Settings& settings) {
+  const bool dynamic = settings.loss_scale == "dynamic";
+  if (settings.amp != "fp16" && !dynamic)
+    throw UsageError(fmt::format("--loss-scale {} needs --amp fp16", settings.loss_scale));
+  optim::GradScalerOptions options{.init_scale = settings.init_scale,
+                                   .growth_interval = settings.growth_interval,
+                                   .dynamic = dynamic,
+                                   .enabled = settings.amp == "fp16"};
+  if (!dynamic) options.init_scale = parse_number("--loss-scale", settings.loss_scale, 0, HUGE_VAL);
+  try {
+    return optim::GradScaler(options).options();
+  } catch (const ValueError& e) {
+    throw UsageError(fmt::format("{}: {}", dynamic ? "--init-scale" : "--loss-scale", e.message()));
+  }
+}
+
 Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
     : settings_(parts.settings),
       parts_(parts),
       optimizer_(parts.schedule.optimizer()),
+      scaler_(scaler_options(parts.settings)),
       parameters_(parts.model.parameters()),
       metrics_(parts.folder),
       progress_(parts.settings.progress, parts.settings.quiet),
@@ -87,7 +105,7 @@ void Trainer::train_epoch() {
 
 // Forward and backward of one batch; the gradients add up until update().
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
-  const Tensor scores = parts_.model(in_layout(x, settings_));
+  const Tensor scores = scores_of(parts_.model, x, settings_);
   const Tensor loss = cross_entropy(scores, y, {.label_smoothing = settings_.label_smoothing});
   const bool snapshot = step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0;
   if (snapshot || parts_.device.is_cpu()) {  // else seen in write_window(): a GPU is not waited for
@@ -95,7 +113,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
     if (!std::isfinite(value)) fail_diverged("train", value);
   }
   if (snapshot) good_ = {parts_.model.state_dict().clone(), epoch_, step_};
-  loss.backward();
+  scaler_.scale(loss).backward();
   window_.add(scores, y, loss);
   ++micro_batches_;
 }
@@ -106,14 +124,27 @@ void Trainer::update() {
       if (p.grad().defined()) p.grad().mul_(1.0 / static_cast<double>(micro_batches_));
     }
   }
-  if (settings_.clip_grad_norm > 0) optim::clip_grad_norm_(parameters_, settings_.clip_grad_norm);
+  if (settings_.clip_grad_norm > 0) {
+    scaler_.unscale_(optimizer_);
+    optim::clip_grad_norm_(parameters_, settings_.clip_grad_norm);
+  }
   last_lr_ = optimizer_.lr();
-  optimizer_.step();
+  scaler_.step(optimizer_);
+  update_scale();
   optimizer_.zero_grad();
   micro_batches_ = 0;
   evaluated_ = false;
   // After the last step there is no next one to set a learning rate for.
   if (++step_ < total_steps_) parts_.schedule.step();
+}
+
+void Trainer::update_scale() try {
+  scaler_.update();
+} catch (const optim::LossScaleError& e) {  // its steps were skipped: the weights are good
+  save("last");
+  throw CommandError(ExitCode::kDiverged,
+                     fmt::format("{}; {} holds the weights of step {}", e.message(),
+                                 (parts_.folder / "last.safetensors").string(), step_));
 }
 
 void Trainer::evaluate_now() {
@@ -126,6 +157,7 @@ void Trainer::evaluate_now() {
   evaluation_seconds_ = result.seconds;
   last_accuracy_ = tally.accuracy();
   last_loss_ = tally.loss();
+  const auto scale = scaler_.progress();
   const Row row =
       metrics_row({.epoch = epoch_,
                    .step = step_,
@@ -133,7 +165,9 @@ void Trainer::evaluate_now() {
                    .loss = last_loss_,
                    .accuracy = last_accuracy_,
                    .lr = last_lr_,
-                   .images_per_second = static_cast<double>(tally.count()) / result.seconds});
+                   .images_per_second = static_cast<double>(tally.count()) / result.seconds,
+                   .loss_scale = scaler_.enabled() ? scale.scale : 0,
+                   .skipped_steps = scale.skipped});
   metrics_.add(row);
   parts_.out.row(row);
   if (last_accuracy_ > best_accuracy_) {
@@ -161,6 +195,7 @@ void Trainer::write_window() {
   window_.read();
   if (!std::isfinite(window_.loss())) fail_diverged("train", window_.loss());
   epoch_tally_.join(window_);
+  const auto scale = scaler_.progress();
   const Row row =
       metrics_row({.epoch = epoch_,
                    .step = step_,
@@ -168,7 +203,9 @@ void Trainer::write_window() {
                    .loss = window_.loss(),
                    .accuracy = window_.accuracy(),
                    .lr = last_lr_,
-                   .images_per_second = static_cast<double>(window_.count()) / window_seconds_});
+                   .images_per_second = static_cast<double>(window_.count()) / window_seconds_,
+                   .loss_scale = scaler_.enabled() ? scale.scale : 0,
+                   .skipped_steps = scale.skipped});
   metrics_.add(row);
   parts_.out.row(row);
   window_.clear();
@@ -183,12 +220,15 @@ void Trainer::show_progress() {
   so_far.join(window_);
   const int64_t evaluations =
       settings_.eval_every > 0 ? (*settings_.epochs - epoch_) / settings_.eval_every + 1 : 1;
+  const auto scale = scaler_.progress();
   progress_.show({.label = fmt::format("epoch {}/{}", epoch_, *settings_.epochs),
                   .done = step_ - (epoch_ - 1) * per_epoch,
                   .total = per_epoch,
                   .loss = so_far.loss(),
                   .accuracy = so_far.accuracy(),
                   .lr = last_lr_,
+                  .loss_scale = scaler_.enabled() ? scale.scale : 0,
+                  .skipped_steps = scale.skipped,
                   .images_per_second =
                       rate * static_cast<double>(*settings_.batch_size * settings_.accumulate),
                   .eta_seconds = static_cast<double>(total_steps_ - step_) / rate +

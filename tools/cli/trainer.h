@@ -2,9 +2,9 @@
 // run folder. It ends in one of these ways, always with last.safetensors written:
 //   the epochs, --max-steps or --time-limit are over: evaluated, exit code 0 (or 7, --target-acc)
 //   SIGINT, SIGTERM: after the step in hand, exit code 130 or 143
-//   a loss that is not finite: the last state known to be good is what is saved; exit code 6
-//   any error (stdout closed): the error's exit code; a sample that cannot be read, for whatever
-//   reason: 3
+//   a loss that is not finite, or a loss scale below its floor: the last state known to be good is
+//   what is saved; exit code 6 any error (stdout closed): the error's exit code; a sample that
+//   cannot be read, for whatever reason: 3
 // Only a folder that cannot be written leaves less, and then the old file is still whole.
 #pragma once
 
@@ -14,6 +14,7 @@
 
 #include "lathe/data/data_loader.h"
 #include "lathe/nn/module.h"
+#include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/scheduler.h"
 #include "lathe/tools/cli/evaluate.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -21,6 +22,9 @@
 #include "lathe/tools/cli/run_folder.h"
 
 namespace lathe::cli {
+
+/// Of --amp and --loss-scale.   throws: UsageError.
+optim::GradScalerOptions scaler_options(const Settings& settings);
 
 /// What a training works on; everything outlives the Trainer.
 struct TrainingParts {
@@ -51,6 +55,7 @@ class Trainer {
   void train_epoch();
   void step_batch(const Tensor& x, const Tensor& y);
   void update();
+  void update_scale();
   void evaluate_now();
   void end_epoch();
   void write_window();
@@ -68,6 +73,7 @@ class Trainer {
   const Settings& settings_;
   TrainingParts parts_;
   optim::Optimizer& optimizer_;
+  optim::GradScaler scaler_;  // of --amp fp16; disabled otherwise
   Tensors parameters_;
   MetricsFiles metrics_;
   Progress progress_;
