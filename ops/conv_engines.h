@@ -60,8 +60,9 @@ class ConvEngines {
   /// → bytes of workspace that it needs, now for certain
   virtual int64_t prepare(const ConvEngine& engine) = 0;
 
-  /// Runs a prepared engine once on the call's inputs, with outputs and workspace of its own, on
-  /// the call's stream. Waits for it.   → milliseconds between an event before and one after it
+  /// Runs a prepared engine on the call's inputs, with outputs and workspace of its own, on the
+  /// call's stream. Waits for it.   → milliseconds of one run on the device, without what the host
+  /// takes to start it
   virtual double time_ms(const ConvEngine& engine) = 0;
 
   /// Queues the engine on the call's inputs and outputs; prepares it first where this thread has
