@@ -141,6 +141,7 @@ bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
     conv_search().run(key, *engines);
     return true;
   } catch (const OutOfMemoryError& e) {  // next time there may be enough
+    if (key.deterministic()) throw;      // our own kernel has other bits
     report(e);
   } catch (const ShapeError& e) {  // our own checks are done: too large for cuDNN
     report(e);

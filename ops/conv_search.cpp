@@ -196,6 +196,7 @@ void ConvSearch::run(const ConvKey& key, ConvEngines& engines) {
       engines.execute(choice->candidate().engine);
       return;
     } catch (const OutOfMemoryError& error) {
+      if (key.deterministic()) throw;  // another engine would add up in another order
       out_of_memory = true;
       why = error.message();
     } catch (const CudaError& error) {

@@ -37,7 +37,8 @@ class LATHE_API ConvSearch {
   ConvSearch& operator=(const ConvSearch&) = delete;
 
   /// Computes the convolution: finds the key's engine and executes it. An engine that fails is
-  /// dropped and the next one executed.
+  /// dropped and the next one executed. Not so where memory is short in deterministic mode: the
+  /// choice is kept, and the OutOfMemoryError passes.
   /// While engines.capturing(), a key that is not known is chosen for without timing, and not kept.
   /// throws: CudaError or OutOfMemoryError naming the key if no engine can; what `engines` throws
   /// apart from these two.

@@ -101,6 +101,7 @@ class Chooser {
     try {
       f();
     } catch (const OutOfMemoryError& error) {
+      if (key_.deterministic()) throw;  // memory that is short today chooses no other engine
       choice_.provisional = true;
       trial.note = error.message();
       const int64_t bytes = trial.candidate.workspace_bytes;
@@ -230,7 +231,8 @@ void fail_without_engine(const ConvKey& key, const ConvChoice& choice) {
       concat("conv2d: none of ", choice.trials.size(), " engines can be used (",
              count(ConvOutcome::kFiltered), " filtered, ", count(ConvOutcome::kTooLarge),
              " too large, ", count(ConvOutcome::kFailed), " failed) for ", key, reasons);
-  if (count(ConvOutcome::kTooLarge) > 0 && count(ConvOutcome::kFailed) == 0)
+  // In deterministic mode it is the key's limit that they do not fit into, whatever is free.
+  if (!key.deterministic() && count(ConvOutcome::kTooLarge) > 0 && count(ConvOutcome::kFailed) == 0)
     LATHE_FAIL(OutOfMemoryError, text);
   LATHE_FAIL(CudaError, text);
 }

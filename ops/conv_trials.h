@@ -68,8 +68,8 @@ using ConvClock = std::function<double()>;  // milliseconds from any fixed time 
 /// next that needs at most half the workspace. `chosen` is trials.size() if there is none.
 LATHE_API ConvChoice without_chosen(ConvChoice choice, bool out_of_memory, const std::string& why);
 
-/// throws: OutOfMemoryError if memory is all that was missing, CudaError otherwise, both naming the
-/// key and why its candidates were not taken.
+/// throws: OutOfMemoryError if memory is all that was missing, CudaError otherwise and in
+/// deterministic mode, both naming the key and why its candidates were not taken.
 [[noreturn]] LATHE_API void fail_without_engine(const ConvKey& key, const ConvChoice& choice);
 
 /// Why the candidate may not be used for the key, whatever its speed; "" if it may.
@@ -77,7 +77,8 @@ LATHE_API std::string refusal(const ConvKey& key, const ConvCandidate& candidate
 
 /// Chooses an engine for `key`. With `may_time` false nothing is timed and mode kBenchmark chooses
 /// as kHeuristic does.
-/// throws: as fail_without_engine, if no candidate can be used.
+/// throws: as fail_without_engine, if no candidate can be used; in deterministic mode the
+/// OutOfMemoryError of the candidate that comes first.
 LATHE_API ConvChoice choose_engine(const ConvKey& key, ConvEngines& engines,
                                    const ConvLimits& limits, const ConvClock& now_ms,
                                    bool may_time);

@@ -44,8 +44,8 @@ class MatmulPlan {
 
   /// Queues the product on the current stream; `bias`, one element per row, is added to every
   /// column before rounding. The workspace comes from the caching allocator. An algorithm that
-  /// fails is dropped and the next one taken.
-  /// throws: CudaError, OutOfMemoryError if none is left.
+  /// fails is dropped and the next one taken; where memory is short the next one runs this once,
+  /// and in deterministic mode none. throws: CudaError, OutOfMemoryError if none is left.
   void execute(const void* left, const void* right, void* result, const void* bias);
 
  private:

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "lathe/core/error.h"
+#include "lathe/core/math_mode.h"
 #include "lathe/core/stream.h"
 #include "lathe/core/tensor.h"
 #include "lathe/ops/matmul_plan.h"
@@ -127,8 +128,8 @@ void MatmulPlan::execute(const void* left, const void* right, void* result, cons
     const bool last = i + 1 == algorithms_.size();
     try {
       return run(algorithms_[i], left, right, result);
-    } catch (const OutOfMemoryError&) {  // there may be enough the next time
-      if (last) throw;
+    } catch (const OutOfMemoryError&) {    // there may be enough the next time
+      if (last || deterministic()) throw;  // another algorithm has other bits
       ++i;
     } catch (const CudaError&) {
       if (last) throw;

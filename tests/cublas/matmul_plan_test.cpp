@@ -28,6 +28,7 @@ struct Fixture {
     cublas_probe().failing.clear();
     cublas_probe().knows_none = false;
     set_tf32(false);
+    set_deterministic(false);
     set_log_handler(handler);
   }
 
@@ -115,6 +116,23 @@ TEST_CASE("cublas: an algorithm that fails is dropped, and its error is not seen
   p.check();
   CHECK(cublas_probe().algorithm == 0);  // it is not tried again
   CHECK(f.logged.empty());
+}
+
+TEST_CASE("cublas: memory that is short takes another algorithm, in deterministic mode none") {
+  Fixture f;
+  const Tensor a = rand({3, 8}).to(kGpu), b = rand({8, 12}).to(kGpu);
+  const auto without_workspace = [&] {
+    const ArmedFault fault(cuda::allocation_fault(kGpu), 2, FaultPoint::kForever);
+    return cuda::matmul(a, b);
+  };
+  without_workspace();
+  CHECK(cublas_probe().algorithm == 0);
+  set_deterministic(true);
+  const uint64_t products = cublas_probe().products;
+  CHECK_THROWS_AS(without_workspace(), OutOfMemoryError);
+  CHECK(cublas_probe().products == products);
+  cuda::matmul(a, b);
+  CHECK(cublas_probe().algorithm == 21);
 }
 
 TEST_CASE("cublas: with none left our own kernel computes, and says so once") {

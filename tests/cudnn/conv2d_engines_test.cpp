@@ -108,6 +108,26 @@ TEST_CASE("engines: deterministic mode passes over those that are not") {
   CHECK(cudnn_probe().last_engine() == 4);
 }
 
+TEST_CASE("engines: memory that is short takes no other engine in deterministic mode") {
+  Fixture f;
+  set_deterministic(true);
+  const Problem p(4, 4, 10);
+  const Tensor x = Problem::on_gpu(p.x), w = Problem::on_gpu(p.w);
+  const Tensor y = cuda::conv2d_forward(p.g, x, w, {});
+  CHECK(cudnn_probe().last_engine() == 4);
+  FaultPoint& point = cuda::allocation_fault(kGpu);
+  point.count();
+  cuda::conv2d_forward(p.g, x, w, {});
+  const int64_t workspace = point.calls();  // the last allocation
+  {
+    const ArmedFault fault(point, workspace, FaultPoint::kForever);
+    CHECK_THROWS_AS(cuda::conv2d_forward(p.g, x, w, {}), OutOfMemoryError);
+  }
+  CHECK(difference(cuda::conv2d_forward(p.g, x, w, {}).cpu(), y.cpu(), 0) == "");
+  CHECK(cudnn_probe().last_engine() == 4);
+  CHECK(f.logged.empty());
+}
+
 TEST_CASE("engines: the workspace is the plan's, and is given back") {
   Fixture f;
   const Problem p(4, 6, 11);

@@ -40,6 +40,7 @@ int64_t FakeEngines::prepare(const ConvEngine& name) {
   const FakeEngine& engine = library_.engine(name);
   library_.now_ms = library_.now_ms + engine.prepare_ms;
   fail_if(engine.refuses_to_prepare);
+  LATHE_CHECK(OutOfMemoryError, !engine.lacks_memory, "no memory for a plan");
   return engine.real_workspace_bytes >= 0 ? engine.real_workspace_bytes
                                           : engine.candidate.workspace_bytes;
 }

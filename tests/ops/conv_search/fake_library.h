@@ -23,6 +23,7 @@ struct FakeEngine {
   double prepare_ms = 0;
   int64_t real_workspace_bytes = -1;  // what prepare returns; -1: as claimed
   std::string refuses_to_prepare, fails_when_timed, fails_when_executed;  // why; "": it does not
+  bool lacks_memory = false;                                              // to be made ready
 };
 
 /// An engine with this index and time.

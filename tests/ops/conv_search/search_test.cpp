@@ -98,6 +98,19 @@ TEST_CASE("search: out of memory in use takes an engine that needs half") {
   CHECK(library.lists == 1);
 }
 
+TEST_CASE("search: in deterministic mode memory that is short changes no choice") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1, 1000), fake_engine(2, 2, 0)};
+  ConvSearch search(10, library.clock());
+  const ConvKey key = example_key(ConvMode::kDeterministic);
+  library.memory_bytes = 500;
+  for (int i = 0; i < 2; ++i) CHECK_THROWS_AS(run(search, library, key), OutOfMemoryError);
+  library.memory_bytes = 5000;
+  CHECK(run(search, library, key) == 1);
+  CHECK(search.stats().dropped == 0);
+  CHECK(library.lists == 1);
+}
+
 TEST_CASE("search: when every engine fails in use the error names the key and nothing is kept") {
   const Warnings log;
   FakeLibrary library;

@@ -183,6 +183,23 @@ TEST_CASE("deterministic mode: free memory does not choose the engine") {
   CHECK(chosen(choose(library, example_key(ConvMode::kHeuristic))) == 2);
 }
 
+TEST_CASE("deterministic mode: an engine that lacks memory to be made ready is not passed over") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1), fake_engine(2, 2)};
+  library.engines[0].lacks_memory = true;
+  CHECK_THROWS_WITH_AS(choose(library, example_key(ConvMode::kDeterministic)),
+                       doctest::Contains("no memory for a plan"), OutOfMemoryError);
+  library.engines[0].candidate.workspace_bytes = 100;
+  CHECK(chosen(choose(library, example_key(ConvMode::kHeuristic))) == 2);
+}
+
+TEST_CASE("deterministic mode: a workspace above the key's limit is no lack of memory") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1, int64_t{1} << 31)};
+  CHECK_THROWS_AS(choose(library, example_key(ConvMode::kDeterministic)), CudaError);
+  CHECK_THROWS_AS(choose(library, example_key(ConvMode::kHeuristic)), OutOfMemoryError);
+}
+
 TEST_CASE("candidates listed twice are tried once") {
   FakeLibrary library;
   library.engines = {fake_engine(1, 2), fake_engine(2, 1), fake_engine(1, 2)};
