@@ -83,11 +83,11 @@ Choice ConvSearch::State::choice_for(const ConvKey& key, ConvEngines& engines) {
   std::exception_ptr error;
   try {
     found = search(key, engines);
+    choices_.put(key, found);
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
-  if (found) choices_.put(key, found);
   running_.erase(key);
   lock.unlock();
   if (error) {

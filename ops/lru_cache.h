@@ -80,10 +80,12 @@ class LruCache {
  private:
   using Entries = std::list<std::pair<Key, Pointer>>;  // the one asked for last is in front
 
-  // A key that is not there yet.
+  // A key that is not there yet. What throws leaves the cache as it was.
   void add(const Key& key, Pointer value) {
-    entries_.emplace_front(key, std::move(value));
-    places_.emplace(key, entries_.begin());
+    Entries added;
+    added.emplace_front(key, std::move(value));
+    places_.emplace(key, added.begin());
+    entries_.splice(entries_.begin(), added);
     if (entries_.size() > limit_) {
       places_.erase(entries_.back().first);
       entries_.pop_back();

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -30,6 +31,31 @@ TEST_CASE("LruCache: a value outlives its place, and a failed make changes nothi
   CHECK(cache.size() == 1);
   cache.get(3, [] { return std::string("three"); });
   CHECK(*kept == "one");
+}
+
+TEST_CASE("LruCache: when memory for a key is missing nothing is kept of it") {
+  struct Key {
+    explicit Key(int n) : number(n) {}
+    Key(const Key& other) : number(other.number), copies_left(other.copies_left) {
+      if (copies_left != nullptr && (*copies_left)-- == 0) throw std::bad_alloc();
+    }
+    bool operator<(const Key& other) const { return number < other.number; }
+    int number;
+    int* copies_left = nullptr;
+  };
+  const auto value = std::make_shared<const int>(7);
+  for (int copies = 0; copies < 2; ++copies) {  // one in the list, one in the map
+    LruCache<Key, int> cache(2);
+    int left = copies;
+    Key key(1);
+    key.copies_left = &left;
+    CHECK_THROWS_AS(cache.put(key, value), std::bad_alloc);
+    CHECK(cache.size() == 0);
+    for (const int n : {1, 2, 3}) cache.put(Key(n), value);
+    CHECK(!cache.find(Key(1)));
+    CHECK(cache.find(Key(2)));
+    CHECK(cache.find(Key(3)));
+  }
 }
 
 TEST_CASE("LruCache: find, put, erase, entries and clear") {
