@@ -1,5 +1,6 @@
 // Matrix products on the GPU by cuBLASLt: factors of any layout that cuBLAS can read in place,
 // copies of the others, plans kept by shape. Contracts: matmul.h.
+#include <cstdint>
 #include <optional>
 
 #include "lathe/core/copy.h"
@@ -40,8 +41,16 @@ Tensor readable(const Tensor& t) {
   return copy;
 }
 
+int64_t batch_of(const Tensor& y) { return y.ndim() == 3 ? y.dim(0) : 1; }
+
+/// cuBLAS counts a batch in 32 bits.
 bool takes(const Tensor& y, int64_t terms) {
-  return is_floating(y.dtype()) && y.numel() > 0 && terms > 0;
+  return is_floating(y.dtype()) && y.numel() > 0 && terms > 0 && batch_of(y) <= INT32_MAX;
+}
+
+/// cuBLAS takes a bias side by side, at an address that is whole 16 bytes: it cannot be told less.
+bool is_readable_bias(const Tensor& bias) {
+  return (bias.dim(0) <= 1 || bias.stride(0) == 1) && alignment_of(bias.raw_data()) == 16;
 }
 
 /// y = a * b (+ bias), y row-major. Transposed, as cuBLAS sees all of them: y' = b' * a' (+ bias in
@@ -52,11 +61,11 @@ bool multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& b
                       .rows = y.dim(-1),
                       .cols = y.dim(-2),
                       .terms = a.dim(-1),
-                      .batch = y.ndim() == 3 ? y.dim(0) : 1,
+                      .batch = batch_of(y),
                       .left = *layout_of(b),
                       .right = *layout_of(a),
                       .result = *layout_of(y),
-                      .bias_alignment = bias.defined() ? alignment_of(bias.raw_data()) : 0,
+                      .adds_bias = bias.defined(),
                       .device = y.device().index};
   const auto report = [&](const Error& e) {
     const std::string text = concat("matmul: cuBLAS does not compute ", a, " x ", b, ": ",
@@ -102,12 +111,12 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   const Tensor y = empty({x.dim(0), w.dim(0)}, {.dtype = x.dtype(), .device = x.device()});
   if (!takes(y, x.dim(1))) return portable_linear(x, w, bias);
   const Tensor w_t = alias(w, {w.dim(1), w.dim(0)}, {w.stride(1), w.stride(0)}, w.offset());
-  Tensor dense_bias = bias;
-  if (bias.defined() && bias.dim(0) > 1 && bias.stride(0) != 1) {
-    dense_bias = empty(bias.shape(), {.dtype = bias.dtype(), .device = bias.device()});
-    copy_values(dense_bias, bias);
+  Tensor readable_bias = bias;
+  if (bias.defined() && !is_readable_bias(bias)) {
+    readable_bias = empty(bias.shape(), {.dtype = bias.dtype(), .device = bias.device()});
+    copy_values(readable_bias, bias);
   }
-  return multiply(y, readable(x), readable(w_t), dense_bias) ? y : portable_linear(x, w, bias);
+  return multiply(y, readable(x), readable(w_t), readable_bias) ? y : portable_linear(x, w, bias);
 }
 
 }  // namespace lathe::cuda

@@ -30,7 +30,7 @@ struct MatmulKey {
   bool tf32 = false;  // f32 factors may be rounded to TF32
   int64_t rows = 0, cols = 0, terms = 0, batch = 1;
   MatmulLayout left, right, result;
-  int64_t bias_alignment = 0;  // 0: none is added
+  bool adds_bias = false;
   int device = 0;
 
   auto operator<=>(const MatmulKey&) const = default;
@@ -42,10 +42,11 @@ class MatmulPlan {
   /// throws: CudaError where cuBLAS has no algorithm; what cublas::check throws.
   explicit MatmulPlan(const MatmulKey& key);
 
-  /// Queues the product on the current stream; `bias`, one element per row, is added to every
-  /// column before rounding. The workspace comes from the caching allocator. An algorithm that
-  /// fails is dropped and the next one taken; where memory is short the next one runs this once,
-  /// and in deterministic mode none. throws: CudaError, OutOfMemoryError if none is left.
+  /// Queues the product on the current stream; `bias`, one element per row and aligned to 16 bytes,
+  /// is added to every column before rounding. The workspace comes from the caching allocator. An
+  /// algorithm that fails is dropped and the next one taken; where memory is short the next one
+  /// runs this once, and in deterministic mode none.
+  /// throws: CudaError, OutOfMemoryError if none is left.
   void execute(const void* left, const void* right, void* result, const void* bias);
 
  private:

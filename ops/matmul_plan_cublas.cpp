@@ -70,7 +70,7 @@ void MatmulPlan::describe(const MatmulKey& key) {
                 "make a product");
   set(product_, CUBLASLT_MATMUL_DESC_TRANSA, key.left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(product_, CUBLASLT_MATMUL_DESC_TRANSB, key.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (key.bias_alignment != 0) set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  if (key.adds_bias) set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
   left_ = make_layout(key, key.left, key.rows, key.terms);
   right_ = make_layout(key, key.right, key.terms, key.cols);
   result_ = make_layout(key, key.result, key.rows, key.cols);

@@ -5,6 +5,7 @@
 
 #include "../cuda_case.h"
 #include "../ops/compare.h"
+#include "../same_memory.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
@@ -91,6 +92,16 @@ TEST_CASE("cublas: the bias is added in the same kernel") {
   const Tensor x = rand({3, 8}), w = rand({5, 8}), bias = rand({5});
   const uint64_t products = cublas_probe().products;
   const Tensor y = cuda::linear(x.to(kGpu), w.to(kGpu), bias.to(kGpu));
+  CHECK(difference(y.cpu(), cpu::linear(x, w, bias), kDeviceTolerance) == "");
+  CHECK(cublas_probe().products == products + 1);
+  CHECK(cublas_probe().had_bias);
+}
+
+TEST_CASE("cublas: a bias at an odd address is copied to one that cuBLAS takes") {
+  Fixture f;
+  const Tensor x = rand({3, 8}), w = rand({4, 8}), bias = rand({5}).slice(0, 1, 5);
+  const uint64_t products = cublas_probe().products;
+  const Tensor y = cuda::linear(x.to(kGpu), w.to(kGpu), same_memory_on(kGpu, bias));
   CHECK(difference(y.cpu(), cpu::linear(x, w, bias), kDeviceTolerance) == "");
   CHECK(cublas_probe().products == products + 1);
   CHECK(cublas_probe().had_bias);

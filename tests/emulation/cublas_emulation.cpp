@@ -243,6 +243,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
       element(product->scale, alpha, 0) == 1 && element(product->scale, beta, 0) == 0;
   const bool missing = (product->epilogue == CUBLASLT_EPILOGUE_BIAS) != (bias != nullptr);
   if (!fits(left, right, *d_layout) || !plain || missing) return CUBLAS_STATUS_INVALID_VALUE;
+  if (reinterpret_cast<uintptr_t>(bias) % 16 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   if ((workspace == nullptr) != (workspace_bytes == 0)) return CUBLAS_STATUS_INVALID_VALUE;
   ++probe.products;
   probe.algorithm = number;
