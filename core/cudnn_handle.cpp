@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -71,7 +72,7 @@ HandlePool& pool() {
 struct ThreadHandles {
   struct Slot {
     cudnnHandle_t handle = nullptr;
-    void* stream = nullptr;  // that it was told last; a new handle queues on the default stream
+    std::optional<void*> stream;  // that it was told last; absent: somebody else's, perhaps gone
   };
 
   ~ThreadHandles() {
@@ -115,11 +116,9 @@ cudnnHandle_t handle(Device device) {
   const cuda::DeviceScope on(device);
   ThreadHandles::Slot& slot = handles.slots.at(static_cast<size_t>(device.index));
   void* const stream = current_stream(device).native;
-  if (slot.handle == nullptr) {
-    slot.handle = pool().take(device.index);
-  } else if (slot.stream == stream) {
-    return slot.handle;
-  }
+  if (slot.handle == nullptr) slot.handle = pool().take(device.index);
+  if (slot.stream == stream) return slot.handle;
+  slot.stream.reset();
   check(cudnnSetStream(slot.handle, static_cast<cudaStream_t>(stream)), "set the stream");
   slot.stream = stream;
   return slot.handle;

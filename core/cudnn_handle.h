@@ -21,7 +21,8 @@ std::string version();
 void check(cudnnStatus_t status, std::string_view doing);
 
 /// This thread's handle on `device`, made by the first call; what it executes is queued on the
-/// stream that is current now. It stays valid until the thread ends.
+/// stream that is current now. It stays valid until the thread ends: until after the end of
+/// thread-locals that were made after the first call.
 /// throws: CudaError; NoCudaError, DeviceError if there is no such device.
 cudnnHandle_t handle(Device device);
 

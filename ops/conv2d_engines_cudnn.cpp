@@ -58,9 +58,11 @@ Conv2dEngines::Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands)
   // A plan takes some 200 kB of host memory. Plans are not for two threads at once, so each thread
   // has its own.
   constexpr size_t kKeys = 1024;
+  const cudnnHandle_t handle =
+      cudnn::handle(device_);  // before the plans, so that it outlives them
   thread_local LruCache<std::pair<int, ConvKey>, std::shared_ptr<Prepared>> cache(kKeys);
-  prepared_ = *cache.get({device_.index, key},
-                         [&] { return std::make_shared<Prepared>(key, cudnn::handle(device_)); });
+  prepared_ =
+      *cache.get({device_.index, key}, [&] { return std::make_shared<Prepared>(key, handle); });
 }
 
 Conv2dEngines::~Conv2dEngines() = default;

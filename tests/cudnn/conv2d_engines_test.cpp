@@ -7,6 +7,7 @@
 #include "../ops/compare.h"
 #include "../same_memory.h"
 #include "conv_keys.h"
+#include "lathe/core/cudnn_handle.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/stream.h"
@@ -35,6 +36,8 @@ struct Fixture {
     probe().failing.clear();
     probe().fuses = true;
     probe().descriptor_fault.disarm();
+    probe().stream_fault.disarm();
+    probe().execution_fault.disarm();
     set_deterministic(false);
     set_tf32(false);
     cudnn::set_benchmark(false);
@@ -247,10 +250,29 @@ TEST_CASE("engines: each thread has a handle and plans of its own; handles are t
   CHECK(cudnn_probe().handles == handles);
 }
 
+TEST_CASE("engines: a handle that could not be told its stream is told again") {
+  Fixture f;
+  const Problem p(4, 6, 22);
+  std::thread([&] {
+    const OwnedStream stream(kGpu);
+    const StreamScope on(stream);
+    p.check(p.forward());
+  }).join();
+  std::thread([&] {  // takes over that handle, whose stream is gone
+    {
+      const ArmedFault fault(cudnn_probe().stream_fault, 1);
+      CHECK_THROWS_AS(cudnn::handle(kGpu), CudaError);
+    }
+    p.check(p.forward());
+    CHECK(cudnn_probe().executions.back().stream == nullptr);
+  })
+      .join();
+}
+
 TEST_CASE("engines: wherever memory for a descriptor is missing, the result is right") {
   for (int64_t n = 1; n < 120; ++n) {
     Fixture f;
-    const Problem p(4, 6, 22 + n);
+    const Problem p(4, 6, 30 + n);
     const Tensor x = Problem::on_gpu(p.x), w = Problem::on_gpu(p.w);
     const ArmedFault fault(cudnn_probe().descriptor_fault, n);
     Tensor y = cuda::conv2d_forward(p.g, x, w, {});

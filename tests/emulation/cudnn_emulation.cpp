@@ -134,7 +134,7 @@ std::map<int64_t, void*> memory_of(const CudnnProgram& program, const CudnnObjec
 void execute(cudnnHandle_t handle, const CudnnObject& plan, const CudnnObject& pack) {
   const CudnnConfig config = config_of_plan(plan);
   const int64_t index = config.engine->index;
-  if (cudnn_probe().failing.contains(index)) {
+  if (cudnn_probe().failing.contains(index) || cudnn_probe().execution_fault.hit()) {
     cudaFree(handle);  // leaves an error behind in the runtime, as a failed launch does
     throw CudnnRefusal{CUDNN_STATUS_EXECUTION_FAILED, "a test lets this engine fail"};
   }
@@ -252,7 +252,11 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
 }
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  return guarded([&] { handle->stream = stream; });
+  return guarded([&] {
+    require(!cudnn_probe().stream_fault.hit(), CUDNN_STATUS_EXECUTION_FAILED,
+            "a test lets this call fail");
+    handle->stream = stream;
+  });
 }
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,

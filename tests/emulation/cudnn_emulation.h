@@ -39,6 +39,8 @@ struct CudnnProbe {
   std::set<int64_t> failing;                       // engines whose execution fails
   bool fuses = true;            // false: no heuristic knows graphs of several operations
   FaultPoint descriptor_fault;  // fails the n-th creation of a descriptor for lack of memory
+  FaultPoint stream_fault;      // fails the n-th cudnnSetStream
+  FaultPoint execution_fault;   // fails the n-th execution of a plan
 
   int64_t last_engine() const { return executions.empty() ? -1 : executions.back().engine; }
 };
