@@ -42,7 +42,8 @@ bool is_bad_parameter(cudnnStatus_t status) {
 }  // namespace
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type) : type_(type) {
-  check(cudnnBackendCreateDescriptor(type, &object_), concat("make ", info_of(type).name));
+  const cudnnStatus_t status = cudnnBackendCreateDescriptor(type, &object_);
+  if (status != CUDNN_STATUS_SUCCESS) check(status, concat("make ", info_of(type).name));
 }
 
 Descriptor::~Descriptor() {

@@ -2,7 +2,9 @@
 #include "lathe/core/cudnn_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <tuple>
 
 #include "lathe/core/error.h"
 
@@ -104,15 +106,17 @@ ExecutionPlan::ExecutionPlan(cudnnHandle_t handle, EngineConfig config)
 
 void ExecutionPlan::execute(cudnnHandle_t handle, std::span<const Binding> tensors,
                             void* workspace) const {
-  std::vector<int64_t> uids;
-  std::vector<void*> addresses;
-  for (const auto& [uid, address] : tensors) {
-    uids.push_back(uid);
-    addresses.push_back(address);
-  }
+  constexpr size_t kMost = 16;  // every call comes here: no allocation
+  std::array<int64_t, kMost> uids;
+  std::array<void*, kMost> addresses;
+  const size_t count = tensors.size();
+  LATHE_CHECK(ValueError, count <= kMost, "cudnn: a plan binds at most ", kMost, " tensors, got ",
+              count);
+  for (size_t i = 0; i < count; ++i) std::tie(uids[i], addresses[i]) = tensors[i];
   Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set_array(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const int64_t>(uids));
-  pack.set_array(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(addresses));
+  pack.set_array(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const int64_t>(uids.data(), count));
+  pack.set_array(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                 std::span<void* const>(addresses.data(), count));
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
   pack.finalize();
   check(cudnnBackendExecute(handle, plan_.object(), pack.object()), "execute a plan");

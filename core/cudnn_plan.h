@@ -45,7 +45,8 @@ class ExecutionPlan {
   int64_t workspace_bytes() const { return workspace_bytes_; }
 
   /// Queues it on the handle's stream. The workspace, of that many bytes, and the tensors' memory
-  /// must stay theirs until it has run.   throws: what check() throws.
+  /// must stay theirs until it has run.
+  /// throws: ValueError for more than 16 tensors; what check() throws.
   void execute(cudnnHandle_t handle, std::span<const Binding> tensors, void* workspace) const;
 
  private:
