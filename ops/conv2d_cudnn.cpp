@@ -14,6 +14,9 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/device_scope.h"
+#include "lathe/core/launch.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/ops/conv2d.h"
@@ -23,6 +26,7 @@
 #include "lathe/ops/conv_search.h"
 #include "lathe/ops/cudnn.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/lru_cache.h"
 
 namespace lathe::cuda {
 
@@ -126,30 +130,66 @@ ConvKey key_of(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
   return key;
 }
 
+/// What is remembered of a key that cuDNN did not compute.
+enum class Refusal : uint8_t {
+  kForNow,   // it may the next time; the user was warned
+  kForGood,  // too large for cuDNN, or none of its engines takes it
+};
+
+/// What the driver has left; nothing where an earlier error has ended all work on the device.
+std::optional<size_t> driver_memory(Device device) {
+  const DeviceScope on(device);
+  size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) == cudaSuccess) return free;
+  cudaGetLastError();
+  return std::nullopt;
+}
+
+/// True if cuDNN, which takes memory past our allocator, for its code above all, may have failed
+/// for lack of it: then the cache was emptied. Within a handler, whose exception it throws on if
+/// the device is lost.
+bool made_room(Device device) {
+  constexpr size_t kEnough = 256 << 20;
+  const std::optional<size_t> free = driver_memory(device);
+  if (!free) throw;
+  if (*free >= kEnough) return false;
+  empty_cache();
+  return true;
+}
+
 /// Computes the pass into its output. False: cuDNN cannot, for a reason that was logged.
 bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
          const Conv2dOperands& operands) {
+  static auto& refusals = *new LruCache<ConvKey, Refusal>(1024);
   const ConvKey key = key_of(pass, g, format, operands);
-  const auto report = [&](const Error& e) {
+  const auto known = refusals.find(key);
+  if (known && *known == Refusal::kForGood) return false;
+  const auto refuse = [&](Refusal refusal, const Error& e) {
+    if (known && *known == refusal) return;
+    refusals.put(key, std::make_shared<const Refusal>(refusal));
     const std::string text = concat(key);
     warn_once(text, concat("conv2d: cuDNN does not compute this: ", e.message(), " (", text, ")"));
   };
-  std::optional<Conv2dEngines> engines;
-  try {
-    engines.emplace(key, operands);
-    if (engines->refused()) return false;
-    conv_search().run(key, *engines);
-    return true;
-  } catch (const OutOfMemoryError& e) {  // next time there may be enough
-    if (key.deterministic()) throw;      // our own kernel has other bits
-    report(e);
-  } catch (const ShapeError& e) {  // our own checks are done: too large for cuDNN
-    report(e);
-  } catch (const CudaError& e) {
-    if (engines.has_value() && !engines->capturing()) engines->set_refused();
-    report(e);
+  const Device device = operands.x.device();
+  for (bool first = true;; first = false) {
+    std::optional<Conv2dEngines> engines;
+    try {
+      engines.emplace(key, operands);
+      conv_search().run(key, *engines);
+      return true;
+    } catch (const OutOfMemoryError& e) {  // next time there may be enough
+      if (key.deterministic()) throw;      // our own kernel has other bits
+      refuse(Refusal::kForNow, e);
+    } catch (const ShapeError& e) {  // our own checks are done: too large for cuDNN
+      refuse(Refusal::kForGood, e);
+    } catch (const CudaError& e) {
+      const bool capturing = is_capturing(current_stream(device));
+      if (!capturing && made_room(device) && first) continue;
+      const bool takes_none = engines.has_value() && !engines->any_ready() && !capturing;
+      refuse(takes_none ? Refusal::kForGood : Refusal::kForNow, e);
+    }
+    return false;
   }
-  return false;
 }
 
 }  // namespace

@@ -43,9 +43,8 @@ class Conv2dEngines final : public ConvEngines {
   int64_t available_bytes() override;
   bool capturing() override;
 
-  /// No engine could compute the key on this device: this thread need not search again.
-  bool refused() const;
-  void set_refused();
+  /// cuDNN has made a plan for the key, if not this time then earlier in this thread.
+  bool any_ready() const;
 
  private:
   struct Prepared;

@@ -13,7 +13,6 @@ struct Conv2dEngines::Prepared {
 
   cudnn::OperationGraph graph;
   std::map<ConvEngine, cudnn::ExecutionPlan> plans;
-  bool refused = false;
 };
 
 namespace {
@@ -133,8 +132,7 @@ void Conv2dEngines::execute(const ConvEngine& engine) {
 
 int64_t Conv2dEngines::available_bytes() { return static_cast<int64_t>(available_memory(device_)); }
 
-bool Conv2dEngines::refused() const { return prepared_->refused; }
-void Conv2dEngines::set_refused() { prepared_->refused = true; }
+bool Conv2dEngines::any_ready() const { return !prepared_->plans.empty(); }
 
 bool Conv2dEngines::capturing() { return is_capturing(current_stream(device_)); }
 

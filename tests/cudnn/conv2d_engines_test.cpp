@@ -201,6 +201,43 @@ TEST_CASE("engines: with none left our own kernel computes, and says so once") {
   CHECK(f.logged.find("4,16,16") != std::string::npos);  // names the sizes
 }
 
+TEST_CASE("engines: a failure that passes sends one call to our own kernel, not the next") {
+  Fixture f;
+  const Problem p(4, 6, 23);
+  for (int i = 0; i < 2; ++i) {
+    const ArmedFault fault(cudnn_probe().execution_fault, 1, 3);  // engines 3, 4 and 0
+    p.check(p.forward());
+    CHECK(cudnn_probe().executions.empty());
+  }
+  p.check(p.forward());
+  CHECK(cudnn_probe().last_engine() == 3);
+  const size_t first = f.logged.find("conv2d: cuDNN does not compute this");
+  CHECK(first != std::string::npos);
+  CHECK(f.logged.find("conv2d: cuDNN", first + 1) == std::string::npos);
+}
+
+TEST_CASE("engines: where the driver has little memory left the cache is emptied for cuDNN") {
+  Fixture f;
+  const Problem p(4, 6, 24);
+  const Tensor x = Problem::on_gpu(p.x), w = Problem::on_gpu(p.w);
+  { const Tensor cached = empty({64 << 20}, {.device = kGpu}); }
+  size_t free = 0, total = 0;
+  REQUIRE(cudaMemGetInfo(&free, &total) == cudaSuccess);
+  void* others = nullptr;  // of another process, say
+  REQUIRE(cudaMalloc(&others, free - (100 << 20)) == cudaSuccess);
+  const size_t reserved = cuda::memory_reserved(kGpu);
+  Tensor y;
+  {
+    const ArmedFault fault(cudnn_probe().execution_fault, 1, 3);
+    y = cuda::conv2d_forward(p.g, x, w, {});
+  }
+  CHECK(cuda::memory_reserved(kGpu) < reserved);
+  CHECK(cudaFree(others) == cudaSuccess);
+  CHECK(cudnn_probe().last_engine() == 3);
+  CHECK(f.logged.find("conv2d: cuDNN") == std::string::npos);
+  p.check(y);
+}
+
 TEST_CASE("engines: the bias is added in the same kernel, or after it where none does") {
   Fixture f;
   const Problem p(4, 6, 17);
