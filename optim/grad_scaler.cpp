@@ -119,9 +119,11 @@ void GradScaler::step(Optimizer& optimizer) {
   }
   LATHE_CHECK(StateError, !check->stepped, "GradScaler: step(", optimizer.name(),
               ") a second time in step ", step_, "; update() comes first");
-  LATHE_CHECK(StateError, check->found_inf.defined(), "GradScaler: step(", optimizer.name(),
-              ") in step ", step_, ", but none of its ", optimizer.params().size(),
-              " parameters has a gradient");
+  if (!check->found_inf.defined()) {
+    checks_.erase(checks_.begin() + (check - checks_.data()));  // it may get gradients yet
+    LATHE_FAIL(StateError, "GradScaler: step(", optimizer.name(), ") in step ", step_,
+               ", but none of its ", optimizer.params().size(), " parameters has a gradient");
+  }
   optimizer.step({.found_inf = check->found_inf});
   check->stepped = true;
 }
@@ -130,19 +132,26 @@ void GradScaler::update() {
   if (!options_.enabled) return;
   const bool news = poll();
   const LossScaleCounts& known = known_.counts;
-  LATHE_CHECK(LossScaleError, !news || known.floor_step == 0, "GradScaler: in step ",
-              known.floor_step, " the loss scale would have fallen from ", known_.scale, " to ",
-              known_.scale * options_.backoff_factor, ", below min_scale ", options_.min_scale,
-              ": ", known.skipped_by_then, " of ", known.floor_step,
-              " steps were skipped; the gradients are inf or NaN at any scale");
+  if (news && known.floor_step != 0) {
+    checks_.clear();
+    LATHE_FAIL(LossScaleError, "GradScaler: in step ", known.floor_step,
+               " the loss scale would have fallen from ", known_.scale, " to ",
+               known_.scale * options_.backoff_factor, ", below min_scale ", options_.min_scale,
+               ": ", known.skipped_by_then, " of ", known.floor_step,
+               " steps were skipped; the gradients are inf or NaN at any scale");
+  }
   Tensor found_inf;
   for (const Check& check : checks_) {
     if (!check.found_inf.defined()) continue;
     found_inf = found_inf.defined() ? add(found_inf, check.found_inf) : check.found_inf;
   }
-  LATHE_CHECK(StateError, found_inf.defined(), "GradScaler: update() in step ", step_,
-              " with no gradients looked at since the last one (", checks_.size(),
-              " optimisers unscaled); step(optimizer) comes first");
+  if (!found_inf.defined()) {
+    const size_t unscaled = checks_.size();
+    checks_.clear();  // they may get gradients yet
+    LATHE_FAIL(StateError, "GradScaler: update() in step ", step_,
+               " with no gradients looked at since the last one (", unscaled,
+               " optimisers unscaled); step(optimizer) comes first");
+  }
   const bool publish = !report_pending_;  // the host reads one report at a time
   const LossScaleRule rule{.growth_factor = options_.growth_factor,
                            .backoff_factor = options_.backoff_factor,

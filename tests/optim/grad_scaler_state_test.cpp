@@ -31,6 +31,8 @@ TEST_CASE("GradScaler: every wrong order of calls is a StateError that changes n
     begin(scaler, device);
     expect([&] { scaler.update(); }, "update() in step 1 with no gradients looked at");
     expect([&] { scaler.step(other); }, "none of its 1 parameters has a gradient");
+    expect([&] { scaler.update(); }, "(0 optimisers unscaled)");
+    scaler.unscale_(other);
     expect([&] { scaler.update(); }, "(1 optimisers unscaled)");
     scaler.unscale_(optimizer);
     expect([&] { scaler.unscale_(optimizer); }, "unscale_(SGD) a second time in step 1");
@@ -44,6 +46,28 @@ TEST_CASE("GradScaler: every wrong order of calls is a StateError that changes n
     scaler.update();
     expect([&] { scaler.update(); }, "update() in step 2");
     CHECK(scaler.get_scale() == 65536);
+  }
+}
+
+TEST_CASE("GradScaler: an optimiser that had no gradients is stepped when it has") {
+  for (const Device device : devices()) {
+    for (const bool unscaled : {false, true}) {
+      const Tensor p = param(ones({3}), device);
+      optim::SGD optimizer({p}, {.lr = 0.5});
+      GradScaler scaler;
+      begin(scaler, device);
+      if (unscaled) {
+        scaler.unscale_(optimizer);
+        CHECK_THROWS_AS(scaler.update(), StateError);
+      } else {
+        CHECK_THROWS_AS(scaler.step(optimizer), StateError);
+      }
+      scaler.load_state_dict(scaler.state_dict().clone());
+      p.set_grad(full({3}, 65536.0, {.device = device}));
+      scaler.step(optimizer);
+      scaler.update();
+      CHECK(p.to_vector<float>() == std::vector<float>(3, 0.5f));
+    }
   }
 }
 
@@ -127,6 +151,9 @@ TEST_CASE(
     CHECK_THROWS_WITH_AS(scaler.update(), doctest::Contains("3 of 4 steps were skipped"),
                          StateError);
     CHECK(scaler.progress().skipped == 3);
+    scaler.load_state_dict(GradScaler().state_dict());
+    step(scaler, optimizer, false);
+    CHECK(scaler.get_scale() == 65536);
   }
 }
 
