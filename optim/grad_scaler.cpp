@@ -48,24 +48,26 @@ GradScaler::GradScaler(const GradScalerOptions& options)
   known_.scale = scale_at_start_;
 }
 
-void GradScaler::make_state(Device device) {
-  Tensor scale = filled(kF32, scale_at_start_, device);
-  Tensor tracker = filled(kI64, tracker_at_start_, device);
+void GradScaler::make_state(Device device, double scale_now, int64_t tracker_now) {
+  Tensor scale = filled(kF32, scale_now, device);
+  Tensor tracker = filled(kI64, tracker_now, device);
   Tensor counts =
       empty({sizeof(LossScaleCounts) / sizeof(int64_t)}, {.dtype = kI64, .device = device});
   fill_values(counts, 0);
-  report_ = empty({sizeof(LossScaleReport)}, {.dtype = kU8, .pinned = device.is_cuda()});
-  reported_.emplace(device);
+  Tensor report = empty({sizeof(LossScaleReport)}, {.dtype = kU8, .pinned = device.is_cuda()});
+  Event reported(device);
+  scale_ = std::move(scale);
   growth_tracker_ = std::move(tracker);
   counts_ = std::move(counts);
-  scale_ = std::move(scale);
+  report_ = std::move(report);
+  reported_ = std::move(reported);
 }
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
   LATHE_CHECK(DTypeError, is_floating(loss.dtype()), "GradScaler: the loss is not floating (", loss,
               ")");
-  if (!scale_.defined()) make_state(loss.device());
+  if (!scale_.defined()) make_state(loss.device(), scale_at_start_, tracker_at_start_);
   LATHE_CHECK(DeviceError, loss.device() == scale_.device(),
               "GradScaler: the loss is on another device than the scale (loss: ", loss,
               ", scale: ", scale_, ")");
@@ -231,10 +233,10 @@ void GradScaler::load_state_dict(const StateDict& state) {
   if (tracker < 0) complain("growth_tracker must not be negative, got ", tracker);
   LATHE_CHECK(ValueError, faults.empty(), "GradScaler: the state does not fit: ", faults);
 
+  if (scale_.defined()) make_state(scale_.device(), loaded.init_scale, tracker);  // it may throw
   scale_at_start_ = std::exchange(loaded.init_scale, options_.init_scale);
   tracker_at_start_ = tracker;
   options_ = loaded;
-  if (scale_.defined()) make_state(scale_.device());
   known_ = {.scale = scale_at_start_, .counts = {}};
   report_pending_ = false;
 }

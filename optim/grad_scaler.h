@@ -98,7 +98,8 @@ class LATHE_API GradScaler {
     bool stepped = false;
   };
 
-  void make_state(Device device);
+  /// All or nothing.
+  void make_state(Device device, double scale_now, int64_t tracker_now);
   Check* find_check(const Optimizer& optimizer);
   bool poll() const;
 

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lathe/core/host_allocator.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/sgd.h"
@@ -217,6 +218,36 @@ TEST_CASE("GradScaler: its state goes on where it was, and what does not fit is 
       }
     }
     refused(negative, "growth_tracker must not be negative, got -1");
+  }
+}
+
+TEST_CASE("GradScaler: a state for which there is no memory changes nothing") {
+  for (const Device device : devices()) {
+    const StateDict state = GradScaler({.init_scale = 4, .growth_interval = 7}).state_dict();
+    FaultPoint& memory =
+        device.is_cpu() ? host_allocator().fault() : cuda::allocation_fault(device);
+    bool loaded = false;
+    for (int n = 1; !loaded; ++n) {
+      REQUIRE(n < 20);
+      CAPTURE(n);
+      optim::SGD optimizer({param(ones({2}), device)}, {.lr = 0.1});
+      GradScaler scaler({.init_scale = 512, .growth_interval = 3});
+      begin(scaler, device);
+      step(scaler, optimizer, false);
+      try {
+        const ArmedFault fault(memory, n);
+        scaler.load_state_dict(state);
+        loaded = true;
+      } catch (const OutOfMemoryError&) {
+      }
+      CHECK(scaler.get_scale() == (loaded ? 4 : 512));
+      CHECK(scaler.options().growth_interval == (loaded ? 7 : 3));
+      CHECK(scaler.state_dict().number<int64_t>("growth_tracker") == (loaded ? 0 : 1));
+      step(scaler, optimizer, false);
+      if (device.is_cuda()) cuda::synchronize();
+      CHECK(scaler.progress().scale == (loaded ? 4 : 512));
+      CHECK(scaler.progress().steps == (loaded ? 1 : 2));
+    }
   }
 }
 
