@@ -49,6 +49,7 @@ void* create_stream(Device) { throw_no_cuda("OwnedStream"); }
 void destroy_stream(Device, void*) noexcept {}
 void synchronize_stream(Stream) {}
 void record_stream(void*, Stream) {}
+bool is_capturing(Stream) { return false; }
 
 void* create_event(Device, bool) { throw_no_cuda("Event"); }
 void destroy_event(Device, void*) noexcept {}

@@ -54,6 +54,7 @@ void synchronize_stream(Stream stream) {
 }
 
 bool is_capturing(Stream stream) {
+  if (stream.native == nullptr) return false;  // the default stream cannot be captured
   const DeviceScope on(stream.device);
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "lathe/core/copy.h"
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/binary.h"
 #include "lathe/optim/gradients.h"
@@ -154,7 +155,8 @@ void GradScaler::update() {
                " with no gradients looked at since the last one (", unscaled,
                " optimisers unscaled); step(optimizer) comes first");
   }
-  const bool publish = !report_pending_;  // the host reads one report at a time
+  // The host reads one report at a time, and none of a step that is only captured.
+  const bool publish = !report_pending_ && !is_captured();
   const LossScaleRule rule{.growth_factor = options_.growth_factor,
                            .backoff_factor = options_.backoff_factor,
                            .min_scale = options_.min_scale,
@@ -171,9 +173,14 @@ void GradScaler::update() {
   ++step_;
 }
 
+/// Are the steps captured into a graph? No event may be asked then.
+bool GradScaler::is_captured() const {
+  return scale_.defined() && lathe::cuda::is_capturing(current_stream(scale_.device()));
+}
+
 /// Takes over the report if it has arrived. True if one ever has.
 bool GradScaler::poll() const {
-  if (report_pending_ && reported_->done()) {
+  if (report_pending_ && !is_captured() && reported_->done()) {
     std::memcpy(&known_, report_.raw_data(), sizeof(known_));
     report_pending_ = false;
   }

@@ -66,7 +66,8 @@ class LATHE_API GradScaler {
   /// The scale of the next step; begins it. Of several optimisers one that overflowed is enough.
   /// throws: StateError if no gradient was looked at since the last update(). LossScaleError when
   /// the news have arrived that the scale would have fallen below min_scale (it stays where it was)
-  /// in an earlier step: at once on the CPU, some steps later on a GPU.
+  /// in an earlier step: at once on the CPU, some steps later on a GPU, and not from updates that
+  /// are captured into a graph, which report nothing.
   void update();
 
   /// Waits for the device. 1 where the scaler is disabled.
@@ -101,6 +102,7 @@ class LATHE_API GradScaler {
   /// All or nothing.
   void make_state(Device device, double scale_now, int64_t tracker_now);
   Check* find_check(const Optimizer& optimizer);
+  bool is_captured() const;
   bool poll() const;
 
   GradScalerOptions options_;

@@ -1,6 +1,7 @@
 // The emulated CUDA runtime; see cuda_runtime_emulation.h. One lock guards everything: a test's
 // machine need not be fast.
 #include "cuda_runtime_emulation.h"
+#include "captured_stream.h"
 
 #include <algorithm>
 #include <chrono>
@@ -73,6 +74,8 @@ Machine& machine() {
   return *the_machine;
 }
 
+constexpr cudaError_t kStreamCaptureUnsupported = static_cast<cudaError_t>(900);
+cudaStream_t g_captured = nullptr;  // of pretend_capture()
 thread_local int t_device = 0;
 thread_local cudaError_t t_last_error = cudaSuccess;
 
@@ -197,6 +200,11 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
 RuntimeProbe& runtime_probe() {
   static RuntimeProbe probe;
   return probe;
+}
+
+void pretend_capture(cudaStream_t stream) {
+  const Call call;
+  g_captured = stream;
 }
 
 cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run) {
@@ -411,11 +419,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
       {.run = {}, .record = {}, .wait = waited_for, .number = waited_for->recorded});
   return cudaSuccess;
 }
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status,
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      unsigned long long* id) {
   const Call call;
-  *status = cudaStreamCaptureStatusNone;  // nothing captures here yet
-  *id = 0;
+  const bool captured = stream != nullptr && stream == g_captured;
+  *status = captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  *id = captured ? 1 : 0;
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
@@ -454,6 +463,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Call call;
   const std::shared_ptr<EventState> state = find_event(event);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (g_captured != nullptr) return result(kStreamCaptureUnsupported);
   if (state->completed >= state->recorded) return cudaSuccess;
   const DeviceAccess access;  // whoever asks again and again gets on
   if (state->stream != nullptr && !state->stream->queue.empty()) run_next(*state->stream);
