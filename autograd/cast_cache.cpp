@@ -1,6 +1,7 @@
 // See cast_cache.h.
 #include "lathe/autograd/cast_cache.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "lathe/autograd/autocast.h"
@@ -21,6 +22,26 @@ struct Kept {
 
 thread_local std::unordered_map<const TensorImpl*, Kept> t_casts;
 
+constexpr size_t kFirstPruning = 8;
+thread_local size_t t_prune_at = kFirstPruning;  // entries
+
+/// Does nobody hold the parameter but this entry and the graph of its cast?
+bool is_abandoned(const Kept& kept) {
+  uint32_t ours = 1;
+  if (kept.grad) {
+    for (const autograd::Edge& edge : autograd::meta_of(kept.cast).grad_fn->edges)
+      ours += edge.leaf == kept.parameter.handle() ? 1 : 0;
+  }
+  return kept.parameter.handle()->use_count() == ours;
+}
+
+/// Drops what no find_cast() can ask for any more; now and then, so that a lookup stays cheap.
+void prune() {
+  if (t_casts.size() < t_prune_at) return;
+  std::erase_if(t_casts, [](const auto& entry) { return is_abandoned(entry.second); });
+  t_prune_at = std::max(kFirstPruning, 2 * t_casts.size());
+}
+
 bool pays(const Tensor& t, DType dtype) {
   return is_half(dtype) && t.dtype() == kF32 && t.is_leaf() && t.requires_grad() &&
          !t.impl().base && !inference_enabled();
@@ -33,17 +54,21 @@ Tensor find_cast(const Tensor& t, DType dtype) {
   if (at == t_casts.end()) return {};
   const Kept& kept = at->second;
   const bool fresh = kept.storage == t.impl().storage && kept.version == t.version() &&
-                     kept.grad == grad_enabled() && !inference_enabled();
+                     kept.grad == grad_enabled() && t.requires_grad() && !inference_enabled();
   return fresh && kept.cast.dtype() == dtype ? kept.cast : Tensor();
 }
 
 void keep_cast(const Tensor& t, const Tensor& cast) {
   if (!Autocast::active() || !pays(t, cast.dtype())) return;
   if (grad_enabled()) autograd::meta_of(cast).grad_fn->reusable = true;
+  prune();
   t_casts.insert_or_assign(t.handle().get(),
                            Kept{t, t.impl().storage, t.version(), grad_enabled(), cast});
 }
 
-void drop_casts() noexcept { t_casts.clear(); }
+void drop_casts() noexcept {
+  t_casts.clear();
+  t_prune_at = kFirstPruning;
+}
 
 }  // namespace lathe::amp

@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "lathe/autograd/cast_cache.h"
 #include "lathe/autograd/grad_mode.h"
@@ -156,6 +158,39 @@ TEST_CASE("autocast: a parameter is cast once until it changes or the outermost 
   const Autocast scope(kCPU, kBF16);
   matmul(x, w);
   CHECK_FALSE(kept().defined());
+}
+
+TEST_CASE("autocast: a parameter that is frozen inside the scope gets no gradient from then on") {
+  const Tensor w = randn({3, 3}).requires_grad_(), v = randn({3, 3}).requires_grad_();
+  const Autocast scope(kCPU, kBF16);
+  matmul(v, w);
+  w.requires_grad_(false);
+  matmul(v, w).sum().backward();
+  CHECK(v.grad().defined());
+  CHECK_FALSE(w.grad().defined());
+  w.requires_grad_();
+  matmul(v, w).sum().backward();
+  CHECK(w.grad().defined());
+}
+
+TEST_CASE("autocast: inputs that are gone do not pile up until the outermost scope ends") {
+  const Tensor w = randn({3, 3}).requires_grad_();
+  const Autocast scope(kCPU, kBF16);
+  std::vector<StoragePtr> inputs;
+  const auto held = [&] {
+    return std::ranges::count_if(inputs, [](const StoragePtr& s) { return s->use_count() > 1; });
+  };
+  const Tensor first = matmul(randn({3, 3}), w).sum();
+  const Tensor cast = amp::find_cast(w, kBF16);
+  for (int i = 0; i < 100; ++i) {
+    const Tensor x = randn({3, 3}).requires_grad_();  // an adversarial example, say
+    inputs.push_back(x.impl().storage);
+    const Tensor y = matmul(x, w).sum();
+    if (i % 2 == 0) y.backward();
+    CHECK(amp::find_cast(x, kBF16).defined());
+    CHECK(held() <= 9);
+  }
+  CHECK(amp::find_cast(w, kBF16).is_same(cast));
 }
 
 TEST_CASE("autocast: graphs that share a kept cast have their own backward passes") {
