@@ -19,8 +19,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kFormat = "lathe convolution algorithms";
 constexpr std::string_view kBeginning = "{\n \"format\": \"lathe convolution algorithms\"";
 constexpr int64_t kSchema = 1;
-constexpr int64_t kMaxBytes = int64_t{64} << 20;
-constexpr size_t kMaxChoices = 20'000;  // about 40 MiB
 
 std::string text_of(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
@@ -114,7 +112,7 @@ bool exists(const std::string& path) {
 
 /// The file's text; "" if there is none.
 std::string text_at(const std::string& path) {
-  return exists(path) ? read_file(path, kMaxBytes) : "";
+  return exists(path) ? read_file(path, kMaxConvCacheBytes) : "";
 }
 
 /// Whether a file may be replaced: nothing in it, or the beginning of what we write.
@@ -126,6 +124,19 @@ bool is_ours(std::string_view text) {
 void check_ours(const std::string& path, std::string_view text) {
   LATHE_CHECK(FileError, is_ours(text), "convolution cache: ", path,
               " holds something else and is left as it is");
+}
+
+/// Drops a quarter, at least one, of the choices that are not among `kept`.
+void drop_quarter(ConvChoices& choices, const ConvChoices& kept) {
+  size_t left = (choices.size() - kept.size() + 3) / 4;
+  for (auto at = choices.begin(); at != choices.end() && left > 0;) {
+    if (kept.contains(at->first)) {
+      ++at;
+    } else {
+      at = choices.erase(at);
+      --left;
+    }
+  }
 }
 
 std::string lock_path(const std::string& path) { return path + ".lock"; }
@@ -164,7 +175,7 @@ ConvCache parse_conv_cache(std::string_view text) {
 }
 
 ConvCache read_conv_cache(const std::string& path) {
-  const std::string text = read_file(path, kMaxBytes);
+  const std::string text = read_file(path, kMaxConvCacheBytes);
   try {
     return parse_conv_cache(text);
   } catch (const DataError& error) {
@@ -187,20 +198,22 @@ ConvChoices load_conv_cache(const std::string& path, const ConvVersions& version
   return {};
 }
 
-void add_to_conv_cache(const std::string& path, const ConvCache& added) {
+void add_to_conv_cache(const std::string& path, const ConvCache& added, int64_t max_bytes) {
   const FileLock lock(lock_path(path));
   const std::string text = text_at(path);
   check_ours(path, text);
   ConvCache cache = added;
   try {
     ConvCache old = parse_conv_cache(text);
-    for (const auto& entry : old.choices) {
-      if (old.versions == added.versions && cache.choices.size() < kMaxChoices)
-        cache.choices.insert(entry);
-    }
+    if (old.versions == added.versions) cache.choices.merge(old.choices);
   } catch (const DataError&) {  // damaged: written anew
   }
-  write_file_atomic(path, conv_cache_text(cache));
+  std::string written = conv_cache_text(cache);
+  while (std::ssize(written) > max_bytes && cache.choices.size() > added.choices.size()) {
+    drop_quarter(cache.choices, added.choices);
+    written = conv_cache_text(cache);
+  }
+  write_file_atomic(path, written);
 }
 
 bool remove_conv_cache(const std::string& path) {

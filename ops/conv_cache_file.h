@@ -9,6 +9,7 @@
 // processes may share one.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@
 #include "lathe/ops/conv_trials.h"
 
 namespace lathe {
+
+/// No larger file is read, nor written. A choice takes some 4 kB.
+inline constexpr int64_t kMaxConvCacheBytes = int64_t{64} << 20;
 
 using ConvChoices = std::map<ConvKey, ConvChoice>;
 
@@ -49,8 +53,11 @@ LATHE_API ConvCache read_conv_cache(const std::string& path);
 LATHE_API ConvChoices load_conv_cache(const std::string& path, const ConvVersions& versions);
 
 /// Adds choices to the file, in the place of those with the same keys. What other versions found,
-/// or is damaged, is replaced; a file that never was a cache is left alone.   throws: FileError.
-LATHE_API void add_to_conv_cache(const std::string& path, const ConvCache& added);
+/// or is damaged, is replaced; a file that never was a cache is left alone. Where it would become
+/// larger than `max_bytes` a quarter or more of what it held is dropped, never what is added.
+/// throws: FileError.
+LATHE_API void add_to_conv_cache(const std::string& path, const ConvCache& added,
+                                 int64_t max_bytes = kMaxConvCacheBytes);
 
 /// Removes the file.   → false if there is none
 /// throws: FileError, also for a file that never was a cache.

@@ -88,6 +88,19 @@ TEST_CASE("cache file: added choices join those that are there, and replace thei
   check_same(read_conv_cache(file.path), all);
 }
 
+TEST_CASE("cache file: it never becomes too large to be read, and what is added stays") {
+  const TemporaryFile file;
+  const ConvCache all = example_cache(20);
+  const auto room = std::ssize(conv_cache_text(example_cache(10)));
+  for (const auto& entry : all.choices) {
+    add_to_conv_cache(file.path, {kVersions, {entry}}, room);
+    CHECK(std::ssize(read_file(file.path, 1 << 30)) <= room);
+    const ConvCache kept = read_conv_cache(file.path);
+    CHECK(kept.choices.contains(entry.first));
+  }
+  CHECK(read_conv_cache(file.path).choices.size() > 5);
+}
+
 TEST_CASE("cache file: a missing file is empty without a word") {
   const TemporaryFile file;
   const Warnings warnings;
