@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "../cuda_case.h"
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/safetensors.h"
@@ -66,7 +67,7 @@ struct Run {
     optim::SGD optimizer(model.parameters(), {.lr = 0.1});
     optim::LambdaLR schedule(optimizer, [](int64_t) { return 1.0; });
     Trainer trainer(
-        {settings, kCPU, model, schedule, train_loader, test_loader, folder.path(), out, log},
+        {settings, device, model, schedule, train_loader, test_loader, folder.path(), out, log},
         kSamples / kBatch);
     return trainer.run();
   }
@@ -83,6 +84,7 @@ struct Run {
     return ExitCode::kDone;
   }
 
+  Device device = kCPU;
   TemporaryFolder folder;
   Settings settings;
   nn::Sequential model;
@@ -100,6 +102,20 @@ TEST_CASE("trainer: a sample that cannot be read ends in exit code 3, with the w
   CHECK(saved.metadata.at("lathe.step") == "2");
   CHECK(saved.tensors.at("1.weight").to_vector<float>() ==
         run.model.state_dict().at("1.weight").to_vector<float>());
+}
+
+TEST_CASE("trainer: an error after the loss diverged unseen on a GPU saves the last good weights" *
+          lathe::test::cuda_case()) {
+  Run run(5, -1, true);  // the first step makes the weights NaN, the second one's loss
+  run.device = Device(DeviceType::kCUDA);
+  run.model.to(run.device);
+  const auto before = run.model.state_dict().clone();
+  CHECK(run.failure("sample 5: file: cannot read images/5") == ExitCode::kData);
+  const auto saved = safetensors::read((run.folder.path() / "last.safetensors").string());
+  CHECK(saved.metadata.at("lathe.step") == "0");
+  for (const auto& [name, values] : before) {
+    CHECK(saved.tensors.at(name).to_vector<float>() == values.to_vector<float>());
+  }
 }
 
 TEST_CASE("trainer: so does one of the test set, after the epoch") {

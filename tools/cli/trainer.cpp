@@ -258,6 +258,14 @@ void Trainer::save(const char* name) {
   saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
 }
 
+// False also if the device does not tell.
+bool Trainer::window_is_finite() try {
+  window_.read();
+  return std::isfinite(window_.loss());
+} catch (const std::exception&) {
+  return false;
+}
+
 // Called with an exception in flight, which stays the one that is reported.
 void Trainer::save_after_error() {
   progress_.clear();
@@ -270,9 +278,17 @@ void Trainer::save_after_error() {
   } catch (...) {
   }
   try {
-    save("last");
-    parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1,
-                                (parts_.folder / "last.safetensors").string()));
+    const std::string file = (parts_.folder / "last.safetensors").string();
+    if (window_is_finite()) {
+      save("last");
+      parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1, file));
+    } else {
+      write_weights("last", good_.state, good_.epoch, good_.step);
+      parts_.log.line(
+          fmt::format("stopped in step {}; the loss was not finite any more, and {} holds the "
+                      "weights of step {}",
+                      step_ + 1, file, good_.step));
+    }
   } catch (const std::exception& e) {
     parts_.log.warning(e.what());
   }

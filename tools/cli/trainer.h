@@ -63,6 +63,7 @@ class Trainer {
   [[noreturn]] void fail_diverged(const char* split, double loss);
   void write_weights(const char* name, const StateDict& state, int64_t epoch, int64_t step) const;
   void save(const char* name);
+  bool window_is_finite();
   void save_after_error();
   ExitCode finish();
   ExitCode stop_for_signal();
