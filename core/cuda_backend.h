@@ -23,7 +23,8 @@ void warn_of_other_libraries();
 Allocator& device_allocator(Device device);
 /// Host memory that a GPU reads and writes by itself, cached.   throws: NoCudaError.
 Allocator& pinned_allocator();
-/// A pinned block is also used by what was queued on `stream` so far.
+/// A pinned block is also used by what was queued on `stream` so far. Waits for a stream of another
+/// GPU than the first, whose events the pool of pinned memory has.
 void record_pinned(void* block, Stream stream);
 
 /// dst = src where at least one of them is on a GPU and they are on different devices; converts and

@@ -21,12 +21,14 @@
 #  include "lathe/tests/emulation/cuda_runtime_emulation.h"
 #endif
 
-// LATHE_CUDA_CHECK(call): throws CudaError with the call's text and the runtime's reason. (A macro,
-// because the text of the call is part of the message.)
+// LATHE_CUDA_CHECK(call): throws CudaError with the call's text and the runtime's reason, which the
+// runtime then no longer reports. (A macro, because the text of the call is part of the message.)
 #define LATHE_CUDA_CHECK(...)                                                               \
   do {                                                                                      \
-    if (const cudaError_t lathe_status = (__VA_ARGS__); lathe_status != cudaSuccess)        \
+    if (const cudaError_t lathe_status = (__VA_ARGS__); lathe_status != cudaSuccess) {      \
+      static_cast<void>(cudaGetLastError());                                                \
       LATHE_FAIL(::lathe::CudaError, #__VA_ARGS__, ": ", cudaGetErrorString(lathe_status)); \
+    }                                                                                       \
   } while (false)
 
 namespace lathe {

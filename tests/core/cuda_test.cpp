@@ -7,6 +7,7 @@
 #include "../ops/compare.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/index.h"
 
@@ -176,4 +177,10 @@ TEST_CASE("devices: without a GPU the questions have answers") {
   cuda::empty_cache();
   CHECK_THROWS_AS(zeros({2}).pin_memory(), NoCudaError);
   CHECK_THROWS_AS(OwnedStream{}, NoCudaError);
+}
+
+TEST_CASE("errors: one that was thrown is not reported again by the next call" * cuda_case()) {
+  void* const nowhere = nullptr;
+  CHECK_THROWS_AS(cuda::query_event(kGpu, nowhere), CudaError);
+  CHECK(add(ones({3}, {.device = kGpu}), 1).sum().item<double>() == 6);
 }
