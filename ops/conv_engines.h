@@ -1,6 +1,6 @@
 // What the convolution search (conv_search.h) needs of a library: a list of engines, and to make
-// one of them ready, time it and run it. conv2d_cudnn.cpp implements it over cuDNN, the tests over
-// a list of fakes.
+// one of them ready, time it and run it. conv2d_engines_cudnn.cpp implements it over cuDNN, the
+// tests over a list of fakes.
 #pragma once
 
 #include <compare>

@@ -16,11 +16,10 @@ namespace lathe {
 
 /// What a search has done so far.
 struct ConvSearchStats {
-  uint64_t hits = 0;    // calls whose key was known
-  uint64_t misses = 0;  // calls whose key was not
-  uint64_t searches =
-      0;  // of these, how many were searched: not in the file, not by another thread
-  uint64_t from_file = 0;  // of these, how many the file answered
+  uint64_t hits = 0;       // calls whose key was known
+  uint64_t misses = 0;     // calls whose key was not
+  uint64_t searches = 0;   // misses that were searched: not in the file, not by another thread
+  uint64_t from_file = 0;  // misses that the file answered
   uint64_t dropped = 0;    // engines that failed when they ran
   double search_ms = 0;
 };
@@ -48,9 +47,8 @@ class LATHE_API ConvSearch {
   void set_limits(const ConvLimits& limits);
   ConvLimits limits() const;
 
-  /// Choices of mode kBenchmark are looked for in this file before they are searched, and added to
-  /// it
-  /// ("": no file). What is already known stays known.
+  /// Choices of mode kBenchmark are looked for in this file before they are searched, and added
+  /// to it ("": no file). What is already known stays known.
   void set_file(const std::string& path);
   std::string file() const;
 

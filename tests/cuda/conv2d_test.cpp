@@ -30,12 +30,12 @@ void compare(const Conv2dCase& c, DType dtype, MemoryFormat x_format, MemoryForm
   const std::string name = concat(c.name, " ", dtype, x_format == kContiguous ? "" : " NHWC");
   const Tensor every_second = x_format == kContiguous ? bias.slice(0, 0, 2 * g.K, 2) : Tensor();
   const Tensor d_bias = every_second.defined() ? on_device(every_second) : Tensor();
-  check_close(cuda::portable_conv2d_forward(g, d_x, d_w, d_bias), cpu::conv2d_forward(g, x, w, every_second),
-              name);
-  check_close(cuda::portable_conv2d_backward_input(g, d_dy, d_w), cpu::conv2d_backward_input(g, dy, w),
-              name + " input gradient");
-  check_close(cuda::portable_conv2d_backward_weight(g, d_dy, d_x), cpu::conv2d_backward_weight(g, dy, x),
-              name + " weight gradient");
+  check_close(cuda::portable_conv2d_forward(g, d_x, d_w, d_bias),
+              cpu::conv2d_forward(g, x, w, every_second), name);
+  check_close(cuda::portable_conv2d_backward_input(g, d_dy, d_w),
+              cpu::conv2d_backward_input(g, dy, w), name + " input gradient");
+  check_close(cuda::portable_conv2d_backward_weight(g, d_dy, d_x),
+              cpu::conv2d_backward_weight(g, dy, x), name + " weight gradient");
 }
 
 }  // namespace

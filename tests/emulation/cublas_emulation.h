@@ -1,7 +1,8 @@
 // What tests ask of the emulated cuBLASLt (cublas/cublasLt.h), and how they break it.
 //
 // It keeps rules that the library keeps: sizes, leading dimensions and batches must fit, a bias is
-// aligned to 16 bytes, and the workspace is there. Work is queued on the stream and overwrites its whole workspace.
+// aligned to 16 bytes, and the workspace is there. Work is queued on the stream and overwrites its
+// whole workspace.
 //
 // Its algorithms, in the order of the heuristic:
 //   12  adds in the output's dtype: left out where the preference's mask says so

@@ -15,7 +15,7 @@ struct ProgressState {
   std::string label;            // "epoch 3/10", "val"
   int64_t done = 0, total = 0;  // steps of this pass
   double loss = 0, accuracy = 0;
-  double lr = -1;  // negative: not shown
+  double lr = -1;         // negative: not shown
   double loss_scale = 0;  // 0: not shown
   int64_t skipped_steps = 0;
   double images_per_second = 0;

@@ -17,7 +17,8 @@ class Tally {
   explicit Tally(int64_t classes = 0)
       : classes_(classes), confusion_(static_cast<size_t>(classes * classes)) {}
 
-  /// `scores` [N,C], `labels` integers [N], `mean_loss` over the batch, 0-d. Does not wait for a GPU.
+  /// `scores` [N,C], `labels` integers [N], `mean_loss` over the batch, 0-d. Does not wait for a
+  /// GPU.
   void add(const Tensor& scores, const Tensor& labels, const Tensor& mean_loss);
   /// Fetches what was added; waits for a GPU. On a CPU needed for confusion() alone.
   void read();

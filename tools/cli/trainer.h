@@ -2,9 +2,10 @@
 // run folder. It ends in one of these ways, always with last.safetensors written:
 //   the epochs, --max-steps or --time-limit are over: evaluated, exit code 0 (or 7, --target-acc)
 //   SIGINT, SIGTERM: after the step in hand, exit code 130 or 143
-//   a loss that is not finite, or a loss scale below its floor: the last state known to be good is
-//   what is saved; exit code 6 any error (stdout closed): the error's exit code; a sample that
-//   cannot be read, for whatever reason: 3
+//   a loss that is not finite, or a loss scale below its floor: exit code 6; what is saved is the
+//     last state known to be good
+//   any error (stdout closed): the error's exit code; a sample that cannot be read, for whatever
+//     reason: 3
 // Only a folder that cannot be written leaves less, and then the old file is still whole.
 #pragma once
 
