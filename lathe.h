@@ -10,6 +10,7 @@
 #include "lathe/core/info.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
+#include "lathe/core/random_state.h"
 #include "lathe/core/safetensors.h"
 #include "lathe/core/tensor.h"
 #include "lathe/core/thread_pool.h"
@@ -58,6 +59,7 @@
 
 #include "lathe/nn/activation.h"
 #include "lathe/nn/batch_norm.h"
+#include "lathe/nn/checkpoint.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/conv.h"
 #include "lathe/nn/dropout.h"

@@ -1,7 +1,12 @@
 // Random generators; see generator.h.
 #include "lathe/core/generator.h"
 
+#include <bit>
+#include <charconv>
 #include <map>
+#include <optional>
+
+#include "lathe/core/random_state.h"
 
 namespace lathe {
 
@@ -56,6 +61,84 @@ void manual_seed(uint64_t seed) {
   all.seed = seed;
   all.cpu.manual_seed(seed);
   for (auto& [index, generator] : all.cuda) generator.manual_seed(seed);
+}
+
+namespace {
+
+constexpr std::string_view kCudaPrefix = "cuda.";
+
+Tensor as_tensor(Generator::Block block) {
+  const Tensor numbers = empty({2}, {.dtype = kI64});
+  numbers.data<int64_t>()[0] = std::bit_cast<int64_t>(block.seed);
+  numbers.data<int64_t>()[1] = std::bit_cast<int64_t>(block.offset);
+  return numbers;
+}
+
+/// Nothing where `t` is no such tensor.
+std::optional<Generator::Block> as_block(const Tensor& t) {
+  if (t.dtype() != kI64 || !(t.shape() == Shape{2})) return std::nullopt;
+  const std::vector<int64_t> numbers = t.to_vector<int64_t>();
+  return Generator::Block{std::bit_cast<uint64_t>(numbers[0]), std::bit_cast<uint64_t>(numbers[1])};
+}
+
+/// The number in "cuda.3".
+std::optional<int8_t> cuda_index(std::string_view name) {
+  int8_t index = -1;
+  if (!name.starts_with(kCudaPrefix)) return std::nullopt;
+  name.remove_prefix(kCudaPrefix.size());
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  if (error != std::errc() || end != name.data() + name.size() || index < 0) return std::nullopt;
+  return index;
+}
+
+}  // namespace
+
+StateDict random_state() {
+  DefaultGenerators& all = defaults();
+  const std::lock_guard lock(all.mutex);
+  StateDict out;
+  out.add("cpu", as_tensor(all.cpu.state()));
+  for (const auto& [index, generator] : all.cuda) {
+    out.add(concat(kCudaPrefix, int{index}), as_tensor(generator.state()));
+  }
+  out.add("unused", as_tensor({all.seed, 0}));
+  return out;
+}
+
+void set_random_state(const StateDict& state) {
+  std::optional<Generator::Block> cpu, unused;
+  std::map<int8_t, Generator::Block> cuda;
+  std::string problems;
+  const auto complain = [&](const auto&... text) {
+    problems += concat(problems.empty() ? "" : "; ", text...);
+  };
+  for (const auto& [name, tensor] : state) {
+    const std::optional<Generator::Block> block = as_block(tensor);
+    const std::optional<int8_t> index = cuda_index(name);
+    if (!index && name != "cpu" && name != "unused") {
+      complain("unexpected ", name);
+    } else if (!block) {
+      complain(name, " is ", tensor, " instead of a seed and an offset, i64[2]");
+    } else if (index) {
+      cuda.emplace(*index, *block);
+    } else {
+      (name == "cpu" ? cpu : unused) = block;
+    }
+  }
+  for (const char* name : {"cpu", "unused"}) {
+    if (!state.contains(name)) complain("missing ", name);
+  }
+  LATHE_CHECK(ValueError, problems.empty(), "random state: it does not fit: ", problems);
+
+  DefaultGenerators& all = defaults();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& [index, block] : cuda) all.cuda.try_emplace(index, all.seed);
+  all.cpu.set_state(*cpu);
+  all.seed = unused->seed;
+  for (auto& [index, generator] : all.cuda) {
+    const auto found = cuda.find(index);
+    generator.set_state(found == cuda.end() ? *unused : found->second);
+  }
 }
 
 }  // namespace lathe

@@ -85,6 +85,7 @@ Contents parse_from(ReadAt read_at, uint64_t size, std::string_view file) {
                 kChecksumKey, ")");
     header.metadata.erase(stored);
   }
+  out.has_checksum = has_checksum;
   out.metadata = std::move(header.metadata);
   return out;
 }

@@ -23,6 +23,7 @@ using Metadata = std::map<std::string, std::string, std::less<>>;
 struct Contents {
   StateDict tensors;  // on the CPU, in the header's order
   Metadata metadata;
+  bool has_checksum = false;  // the file carried one, and it fitted
 };
 
 /// The contents of a file. Reads f16 bf16 f32 f64 u8 i8 i16 i32 i64 bool; any order of entries; 0-d

@@ -1,0 +1,100 @@
+// Checkpoints: everything that decides the next step, in one safetensors file
+// (core/safetensors.h).
+//   conv1.weight, …                      the part "model", under the names that it has itself
+//   optimizer.group.0.lr, loader.seed, … every other part, its name before its entries
+//   rng.cpu, rng.cuda.0, …               the default generators (core/random_state.h)
+//   metadata                             lathe.checkpoint: the format's version; lathe.parts: the
+//                                        parts' names in order; what else the caller gives
+// So a checkpoint is a weights file with more in it: nn::load reads the model out of it. It knows
+// no optimiser and no model: a part is anything with state_dict() and load_state_dict().
+//
+//   save_checkpoint(path, {{"model", model}, {"optimizer", opt}, {"loader", loader}});
+//   load_checkpoint(path, {{"model", model}, {"optimizer", opt}, {"loader", loader}});
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/safetensors.h"
+#include "lathe/core/state_dict.h"
+
+namespace lathe {
+
+/// Of the layout above; a file with a higher one is refused.
+inline constexpr int kCheckpointVersion = 1;
+
+/// Gives its state by name, and takes it back all or nothing.
+template <class T>
+concept Checkpointable = requires(T& object, const StateDict& state) {
+  { object.state_dict() } -> std::convertible_to<StateDict>;
+  object.load_state_dict(state);
+};
+
+/// A named part of a checkpoint. Refers to the object, which must outlive it.
+class LATHE_API CheckpointPart {
+ public:
+  template <Checkpointable T>
+  CheckpointPart(std::string name, T& object)
+      : name_(std::move(name)),
+        state_([&object] { return object.state_dict(); }),
+        load_([&object](const StateDict& state) { object.load_state_dict(state); }) {}
+
+  const std::string& name() const { return name_; }
+  StateDict state() const { return state_(); }
+  void load(const StateDict& state) const { load_(state); }
+
+ private:
+  std::string name_;
+  std::function<StateDict()> state_;
+  std::function<void(const StateDict&)> load_;
+};
+
+using CheckpointParts = std::vector<CheckpointPart>;
+
+/// A checkpoint in memory.
+using Checkpoint = safetensors::Contents;
+
+/// Writes the state of all parts and of the default generators in one step: at any moment `path` is
+/// the complete old file or the complete new one, and a failed save leaves no other file. Waits for
+/// the device.
+/// throws: FileError; ValueError for part names that are taken, empty, "rng" or hold a dot, a model
+/// whose entries would be taken for another part's, or metadata that begins with "lathe.checkpoint"
+/// or "lathe.parts"; what the parts throw.
+LATHE_API void save_checkpoint(const std::string& path, const CheckpointParts& parts,
+                               const safetensors::Metadata& metadata = {});
+
+/// Reads and checks the whole file, then changes the parts and the default generators: all or
+/// nothing. Parts of the file that are not asked for are passed over. Copies the parts' state
+/// meanwhile, so as to give it back.   → the caller's metadata
+/// throws: FileError, DataError (the file; see read_checkpoint); ValueError naming the file and
+/// listing the parts that it lacks and the entries that are missing, unexpected or of another
+/// shape, of all parts.
+LATHE_API safetensors::Metadata load_checkpoint(const std::string& path,
+                                                const CheckpointParts& parts);
+
+// --- in pieces: for a copy that is written later, or a look at a file without its parts ----------
+
+/// What save_checkpoint would write to a file by safetensors::write. The tensors share their values
+/// with the parts.   throws: ValueError as above; what the parts throw.
+LATHE_API Checkpoint collect_checkpoint(const CheckpointParts& parts,
+                                        const safetensors::Metadata& metadata = {});
+
+/// Reads a file and checks its format and its checksum.   throws: FileError; DataError for a file
+/// that is damaged, holds weights only, or has a higher version.
+LATHE_API Checkpoint read_checkpoint(const std::string& path);
+
+/// load_checkpoint from memory; `name` stands for the file in messages.
+LATHE_API void restore_checkpoint(const Checkpoint& checkpoint, const CheckpointParts& parts,
+                                  std::string_view name);
+
+/// The names of the parts that a file's metadata lists; empty for a file that is no checkpoint.
+LATHE_API std::vector<std::string> checkpoint_parts(const safetensors::Metadata& metadata);
+
+/// The entries of one part, or of "rng", under the names that the part gave them.
+LATHE_API StateDict checkpoint_section(const Checkpoint& checkpoint, std::string_view part);
+
+}  // namespace lathe
