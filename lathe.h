@@ -10,6 +10,8 @@
 #include "lathe/core/info.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
+#include "lathe/core/npy.h"
+#include "lathe/core/npz.h"
 #include "lathe/core/random_state.h"
 #include "lathe/core/safetensors.h"
 #include "lathe/core/tensor.h"

@@ -20,7 +20,7 @@ if(PROJECT_IS_TOP_LEVEL)
   message(STATUS "lathe ${PROJECT_VERSION}: ${_kind} library, ${CMAKE_BUILD_TYPE}, "
                  "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, -march=${LATHE_MARCH}")
   lathe_summary_line(oneDNN "${LATHE_HAS_ONEDNN}" "${LATHE_ONEDNN_NOTE}: fast CPU convolution and matmul")
-  lathe_summary_line(zlib "${LATHE_HAS_ZLIB}" "${LATHE_ZLIB_NOTE}: .gz data sets")
+  lathe_summary_line(zlib "${LATHE_HAS_ZLIB}" "${LATHE_ZLIB_NOTE}: .gz data sets, compressed .npz")
   lathe_summary_line(libcurl "${LATHE_HAS_CURL}" "${LATHE_CURL_NOTE}: downloads")
   lathe_summary_line(CUDA "${LATHE_HAS_CUDA}" "${LATHE_CUDA_NOTE}")
   lathe_summary_line(command "${LATHE_BUILD_CLI}" "LATHE_BUILD_CLI=${LATHE_BUILD_CLI}")

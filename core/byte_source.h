@@ -1,0 +1,38 @@
+// Where a file format's reader takes its bytes from: a file, or memory that holds one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lathe/core/file.h"
+
+namespace lathe {
+
+/// Bytes that can be read at any offset, with a name for messages. A file is read as it is asked
+/// for and never mapped: one that is cut short meanwhile is a FileError, not a SIGBUS.
+class LATHE_API ByteSource {
+ public:
+  /// The file `path`.   throws: FileError.
+  explicit ByteSource(const std::string& path) : file_(std::in_place, path), name_(path) {}
+  /// The caller's bytes, which must outlive this; `name` stands for the file in messages.
+  ByteSource(std::span<const std::byte> bytes, std::string_view name)
+      : bytes_(bytes), name_(name) {}
+
+  const std::string& name() const { return name_; }
+  int64_t size() const { return file_ ? file_->size() : static_cast<int64_t>(bytes_.size()); }
+
+  /// Reads exactly `bytes` bytes from `offset` on.   throws: FileError, also if the end comes
+  /// before.
+  void read(void* to, int64_t bytes, int64_t offset) const;
+
+ private:
+  std::optional<InputFile> file_;
+  std::span<const std::byte> bytes_;
+  std::string name_;
+};
+
+}  // namespace lathe

@@ -1,0 +1,47 @@
+// Raw deflate (RFC 1951), the compression inside zip archives, both ways. deflate_zlib.cpp, or in a
+// build without zlib deflate_none.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lathe/core/config.h"
+
+namespace lathe {
+
+/// The most that one compressed byte can stand for: deflate codes at most 258 bytes in 2 bits.
+inline constexpr int64_t kBestDeflateRatio = 1032;
+
+/// False in a build without zlib.
+LATHE_API bool deflate_available();
+
+/// Inflates from front to back.
+class LATHE_API Inflater {
+ public:
+  /// Gives the next compressed bytes, empty at their end; they must last until the next call.
+  using Next = std::function<std::span<const std::byte>()>;
+
+  virtual ~Inflater() = default;
+
+  /// Writes up to `bytes` bytes and returns how many; fewer only at the end of the data.
+  /// throws: DataError naming the file for truncated or damaged data.
+  virtual size_t read(void* to, size_t bytes) = 0;
+
+  /// True once the data's own end mark was read and no compressed byte is left.
+  virtual bool at_end() = 0;
+};
+
+/// `what` stands for the data in messages.   throws: DataError in a build without zlib,
+/// OutOfMemoryError.
+LATHE_API std::unique_ptr<Inflater> inflate(Inflater::Next next, std::string what);
+
+/// The parts one after another, deflated at zlib's default level.
+/// throws: ValueError in a build without zlib, OutOfMemoryError.
+LATHE_API std::string deflate(std::span<const std::string_view> parts);
+
+}  // namespace lathe

@@ -1,0 +1,20 @@
+// Stands in for deflate_zlib.cpp in a build without zlib.
+#include "lathe/core/deflate.h"
+#include "lathe/core/error.h"
+
+namespace lathe {
+
+bool deflate_available() { return false; }
+
+std::unique_ptr<Inflater> inflate(Inflater::Next, std::string what) {
+  LATHE_FAIL(DataError, what,
+             " is compressed, and this build has no zlib (install zlib1g-dev and build again)");
+}
+
+std::string deflate(std::span<const std::string_view>) {
+  LATHE_FAIL(ValueError,
+             "deflate: this build has no zlib (install zlib1g-dev and build again, or write "
+             "without compression)");
+}
+
+}  // namespace lathe

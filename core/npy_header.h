@@ -1,0 +1,26 @@
+// The header of a .npy file, both ways. Internal: npy.h is what others use.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "lathe/core/dtype.h"
+#include "lathe/core/shape.h"
+
+namespace lathe::npy {
+
+struct Header {
+  DType dtype = kF32;
+  bool big_endian = false;
+  bool fortran_order = false;
+  Shape shape;
+};
+
+/// Reads the Python literal.   throws: DataError naming `file` and what cannot be read.
+Header parse_header(std::string_view literal, std::string_view file);
+
+/// All that stands before the values: magic, version 1.0, length and literal, padded so that the
+/// values begin at a multiple of 64 bytes. `header.dtype` is not bf16.
+std::string format_header(const Header& header);
+
+}  // namespace lathe::npy

@@ -1,0 +1,49 @@
+// The bytes of tensors as files hold them; see tensor_bytes.h.
+#include "lathe/core/tensor_bytes.h"
+
+#include <cstring>
+
+#include "lathe/core/copy.h"
+
+namespace lathe {
+
+Tensor dense_on_cpu(const Tensor& t) {
+  if (t.device().is_cpu() && t.is_contiguous()) return t;
+  Tensor out = empty(t.shape(), {.dtype = t.dtype()});
+  copy_values(out, t);
+  return out;
+}
+
+std::string_view bytes_of(const Tensor& dense) {
+  return {static_cast<const char*>(dense.raw_data()), static_cast<size_t>(dense.bytes())};
+}
+
+namespace {
+
+template <class T, class Swap>
+void swap_all(void* values, int64_t count, Swap swap) {
+  auto* p = static_cast<char*>(values);
+  for (int64_t i = 0; i < count; ++i, p += sizeof(T)) {
+    T value;
+    std::memcpy(&value, p, sizeof(T));
+    value = swap(value);
+    std::memcpy(p, &value, sizeof(T));
+  }
+}
+
+}  // namespace
+
+void swap_bytes(void* values, int64_t count, size_t size) {
+  if (size == 2) swap_all<uint16_t>(values, count, [](uint16_t v) { return __builtin_bswap16(v); });
+  if (size == 4) swap_all<uint32_t>(values, count, [](uint32_t v) { return __builtin_bswap32(v); });
+  if (size == 8) swap_all<uint64_t>(values, count, [](uint64_t v) { return __builtin_bswap64(v); });
+}
+
+void check_bools(const void* values, int64_t count, std::string_view what) {
+  const auto* bytes = static_cast<const unsigned char*>(values);
+  for (int64_t i = 0; i < count; ++i) {
+    LATHE_CHECK(DataError, bytes[i] <= 1, what, ": holds the byte ", bytes[i], " as a bool");
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,120 @@
+// Zip archives, as .npz and PyTorch's .pth files are. Our own, because libzip reads what we must
+// refuse (overlapping entries, sizes that no data can reach) and would be one more library for two
+// records of fixed fields. zip_reader.cpp, zip_writer.cpp.
+// ref: PKWARE, APPNOTE.TXT 6.3.10, sections 4.3 and 4.5.3 (zip64).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/core/byte_source.h"
+#include "lathe/core/deflate.h"
+#include "lathe/core/file.h"
+
+namespace lathe::zip {
+
+enum class Method : uint16_t { kStored = 0, kDeflated = 8 };
+
+/// One file of an archive, as the central directory tells it.
+struct Entry {
+  std::string name;
+  Method method = Method::kStored;
+  uint32_t crc = 0;
+  int64_t packed_bytes = 0;  // in the archive
+  int64_t bytes = 0;  // as the content says it is; checked against what packed_bytes can give
+  int64_t begin = 0, end = 0;  // of all that belongs to it, from the archive's start
+};
+
+/// The most bytes that the deflated entries of one archive may declare together.
+inline constexpr int64_t kInflateLimitBytes = int64_t{16} << 30;
+
+/// The directory of an archive, read and checked as a whole: signatures, zip64 records, ranges
+/// inside the file that do not overlap, declared sizes. Allocates no more than about four times the
+/// directory's own size. Entries that are encrypted or packed otherwise, names that appear twice
+/// and archives in several parts are refused.
+class LATHE_API Archive {
+ public:
+  /// `source` must outlive this.   throws: FileError, DataError naming the file, the entry and the
+  /// values that do not fit.
+  explicit Archive(const ByteSource& source);
+
+  const ByteSource& source() const { return source_; }
+  const std::vector<Entry>& entries() const { return entries_; }  // in the directory's order
+  /// Null if there is none.
+  const Entry* find(std::string_view name) const;
+
+ private:
+  const ByteSource& source_;
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> by_name_;
+};
+
+/// The content of an entry from front to back.
+class LATHE_API EntryReader {
+ public:
+  /// Both must outlive this.   throws: FileError; DataError where the entry's own header does not
+  /// agree with the directory, or it is compressed in a build without zlib.
+  EntryReader(const Archive& archive, const Entry& entry);
+  EntryReader(const EntryReader&) = delete;
+  EntryReader& operator=(const EntryReader&) = delete;
+
+  /// The next `bytes` bytes.   throws: FileError, DataError (also where fewer are left).
+  void read(void* to, int64_t bytes);
+  int64_t left() const { return left_; }
+
+  /// Call when all is read.   throws: DataError if bytes are left or the CRC is not the content's.
+  void finish();
+
+ private:
+  std::span<const std::byte> next_piece();
+
+  const ByteSource& source_;
+  const Entry& entry_;
+  std::string what_;  // "x.npz: entry \"a.npy\""
+  int64_t at_ = 0;    // of the next packed byte, in the archive
+  int64_t packed_left_ = 0, left_ = 0;
+  uint32_t crc_ = 0;
+  std::vector<std::byte> piece_;
+  std::unique_ptr<Inflater> inflater_;
+};
+
+/// The whole content of an entry of up to `limit_bytes`.   throws: as EntryReader; DataError above
+/// the limit.
+LATHE_API std::string read_all(const Archive& archive, const Entry& entry, int64_t limit_bytes);
+
+struct WriteOptions {
+  int64_t zip64_from =
+      0xffffffff;  // sizes and offsets from here on take zip64 fields; tests lower it
+};
+
+/// Writes an archive through AtomicFile. The same entries give the same bytes: no clock is asked.
+class LATHE_API Writer {
+ public:
+  /// throws: FileError.
+  explicit Writer(const std::string& path, const WriteOptions& options = {});
+
+  /// Adds a file whose content is the parts one after another. Deflated content that would be
+  /// larger is stored. The caller sees to it that names differ.
+  /// throws: FileError; ValueError for a name that is empty, holds a NUL or has more than 65,535
+  /// bytes, and for kDeflated in a build without zlib.
+  void add(std::string_view name, std::span<const std::string_view> parts,
+           Method method = Method::kStored);
+
+  /// Writes the directory and makes the file the target's. Call once, last.   throws: FileError.
+  void commit();
+
+ private:
+  void write(std::string_view bytes);
+
+  AtomicFile file_;
+  WriteOptions options_;
+  int64_t at_ = 0;  // bytes written
+  int64_t entries_ = 0;
+  std::string directory_;
+};
+
+}  // namespace lathe::zip

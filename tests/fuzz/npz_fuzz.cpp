@@ -1,0 +1,36 @@
+// NumPy's archives: zip records, the inflater, and the arrays inside.
+#include "lathe/core/npz.h"
+
+#include <span>
+
+#include "lathe/core/deflate.h"
+#include "lathe/core/file.h"
+#include "lathe/ops/creation.h"
+#include "lathe/tests/data/files.h"
+#include "lathe/tests/fuzz/allocation_watch.h"
+#include "lathe/tests/fuzz/fuzz.h"
+
+namespace lathe::fuzz {
+
+std::vector<std::string> seeds() {
+  const data::testing::TempDir directory;
+  StateDict state;
+  state.add("a", arange(3, {.dtype = kI16}));
+  state.add("b", zeros({40, 2}, {.dtype = kU8}));
+  std::vector<std::string> out;
+  for (const bool compress : {false, true}) {
+    if (compress && !deflate_available()) continue;
+    npz::write(directory / "x.npz", state, {.compress = compress});
+    out.push_back(data::testing::read_file(directory / "x.npz"));
+  }
+  return out;
+}
+
+void feed(const std::string& bytes) {
+  // Deflated arrays may take what they declare, which deflate's best ratio bounds.
+  const auto size = static_cast<int64_t>(bytes.size());
+  check_allocations(size + size / 4 * kBestDeflateRatio,
+                    [&] { npz::parse(std::as_bytes(std::span(bytes)), "fuzz.npz"); });
+}
+
+}  // namespace lathe::fuzz
