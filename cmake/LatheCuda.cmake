@@ -126,6 +126,7 @@ set(LATHE_KERNEL_HEADERS
   ops/reduce_plan.h
   optim/array_table.h
   optim/grad_tables.h
+  optim/update_frame.h
 )
 set(LATHE_CUDA_LIBRARY_HEADERS
   core/cublas_handle.h

@@ -7,11 +7,11 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/launch.h"
+#include "lathe/optim/update.h"
 
 namespace lathe::optim {
 
-/// Elements of one item that one block works on.
-inline constexpr int64_t kChunk = 4096;
+/// One block works on kChunk elements (update.h) of one item.
 inline constexpr unsigned kChunkThreads = 256;
 
 /// One item: kArrays dense arrays of n elements each.
@@ -75,7 +75,7 @@ void for_each_table(size_t count, ItemAt&& item_at, Launch&& launch_table) {
   for (size_t i = 0; i < count; ++i) {
     const ArrayItem<kArrays> item = item_at(i);
     if (item.n == 0) continue;
-    const int64_t blocks = (item.n + kChunk - 1) / kChunk;
+    const int64_t blocks = chunks_of(item.n);
     LATHE_CHECK(ValueError, blocks <= kMostBlocks, "optim: an array of ", item.n,
                 " elements is too long");
     if (table.count == table.kCapacity || table.blocks + blocks > kMostBlocks) flush();

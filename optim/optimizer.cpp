@@ -28,6 +28,20 @@ Tensor in_order_of(const Tensor& like, const Tensor& t) {
   return out;
 }
 
+/// Memory for the norms of all items, shared out among them.
+Tensor make_scratch(std::span<UpdateItem> items) {
+  if (items.empty()) return {};
+  int64_t size = 0;
+  for (const UpdateItem& item : items) size += norm_scratch(item.n);
+  Tensor all = empty({size}, {.dtype = kF64, .device = items.front().device});
+  double* at = all.data<double>();
+  for (UpdateItem& item : items) {
+    item.scratch = at;
+    at += norm_scratch(item.n);
+  }
+  return all;
+}
+
 }  // namespace
 
 /// One parameter made ready for the update. The slot changes only after all are.
@@ -44,7 +58,7 @@ double Optimizer::HyperParameters::operator()(std::string_view name) const {
   LATHE_FAIL(ValueError, "optimizer: no hyper-parameter \"", name, "\"");
 }
 
-Optimizer::Optimizer(const char* name, std::vector<std::string_view> buffers)
+Optimizer::Optimizer(const char* name, std::vector<BufferName> buffers)
     : name_(name), buffer_names_(std::move(buffers)) {}
 
 Optimizer::~Optimizer() = default;
@@ -153,12 +167,17 @@ void Optimizer::zero_grad(ZeroGradOptions options) const {
   }
 }
 
+Shape Optimizer::buffer_shape(const Slot& slot, size_t buffer) const {
+  return buffer_names_[buffer].one_number ? Shape() : slot.param.shape();
+}
+
 void Optimizer::check_buffer_fits(const Slot& slot, size_t buffer, size_t number) const {
   const Tensor& b = slot.buffers[buffer];
   const Tensor& p = slot.param;
   LATHE_CHECK(StateError,
-              b.shape() == p.shape() && b.device() == p.device() && b.dtype() == buffer_dtype(p),
-              name_, ": ", buffer_names_[buffer], " of parameter ", number,
+              b.shape() == buffer_shape(slot, buffer) && b.device() == p.device() &&
+                  b.dtype() == buffer_dtype(p),
+              name_, ": ", buffer_names_[buffer].name, " of parameter ", number,
               " no longer fits its parameter (state: ", b, ", parameter: ", p, ")");
 }
 
@@ -172,10 +191,13 @@ Optimizer::Prepared Optimizer::prepare(const Slot& slot, const HyperParameters& 
   out.grad = in_order_of(out.param, slot.param.grad());
   out.buffers.resize(slot.buffers.size());
   for (size_t b = 0; b < slot.buffers.size(); ++b) {
+    const bool one_number = buffer_names_[b].one_number;
     if (slot.buffers[b].defined()) {
-      out.buffers[b] = in_order_of(out.param, slot.buffers[b]);
+      out.buffers[b] = one_number ? slot.buffers[b] : in_order_of(out.param, slot.buffers[b]);
     } else if (needs_buffer(b, hyper)) {
-      out.buffers[b] = make_like(out.param, buffer_dtype(out.param));
+      const DType dtype = buffer_dtype(out.param);
+      out.buffers[b] = one_number ? empty({}, {.dtype = dtype, .device = out.param.device()})
+                                  : make_like(out.param, dtype);
       fill_values(out.buffers[b], 0);
     }
   }
@@ -264,8 +286,10 @@ void Optimizer::step(const StepOptions& options) {
     }
   }
 
+  Tensors scratch;
   for (std::vector<UpdateItem>& group : items) {
     std::ranges::stable_sort(group, {}, &UpdateItem::kind);
+    if (measures_norms()) scratch.push_back(make_scratch(group));
   }
 
   for (size_t g = 0; g < groups_.size(); ++g) {

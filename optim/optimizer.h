@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lathe/core/shape.h"
 #include "lathe/core/state_dict.h"
 #include "lathe/core/tensor.h"
 #include "lathe/optim/update.h"
@@ -86,9 +87,15 @@ class LATHE_API Optimizer {
     double operator()(std::string_view name) const;
   };
 
-  /// `buffers`: the names of the per-parameter buffers that this optimiser can need, at most
-  /// kMaxBuffers.
-  Optimizer(const char* name, std::vector<std::string_view> buffers);
+  /// A buffer that a parameter can have: of its shape, or one number (0-d).
+  struct BufferName {
+    std::string_view name;  // a literal
+    bool one_number = false;
+    BufferName(const char* text, bool number = false) : name(text), one_number(number) {}
+  };
+
+  /// `buffers`: those that this optimiser can need, at most kMaxBuffers.
+  Optimizer(const char* name, std::vector<BufferName> buffers);
 
   /// The first hyper-parameter is "lr".   throws: ValueError for an empty list, an undefined
   /// tensor, a parameter that is there already, or a bad hyper-parameter; DTypeError unless
@@ -101,6 +108,8 @@ class LATHE_API Optimizer {
   virtual void check(const HyperParameters& hyper) const = 0;
   /// Does this update need buffer number `buffer`?
   virtual bool needs_buffer(size_t buffer, const HyperParameters& hyper) const = 0;
+  /// Does an update measure norms of whole tensors, in UpdateItem::scratch?
+  virtual bool measures_norms() const { return false; }
   /// Updates all items (of one device, those of one kind side by side). Can no longer fail: step()
   /// has checked everything, and an update allocates nothing.
   virtual void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const = 0;
@@ -130,9 +139,10 @@ class LATHE_API Optimizer {
   Tensor make_counts(const Group& group, Device device) const;
   void follow_device(Group& group) const;
   Prepared prepare(const Slot& slot, const HyperParameters& hyper) const;
+  Shape buffer_shape(const Slot& slot, size_t buffer) const;
   void check_buffer_fits(const Slot& slot, size_t buffer, size_t number) const;
 
-  std::vector<std::string_view> buffer_names_;
+  std::vector<BufferName> buffer_names_;
   std::vector<Group> groups_;
 };
 

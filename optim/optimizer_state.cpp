@@ -74,7 +74,8 @@ StateDict Optimizer::state_dict() const {
       if (steps[s] == 0) continue;
       out.add_number(prefix + "step", steps[s]);
       for (size_t b = 0; b < slot.buffers.size(); ++b) {
-        if (slot.buffers[b].defined()) out.add(concat(prefix, buffer_names_[b]), slot.buffers[b]);
+        if (slot.buffers[b].defined())
+          out.add(concat(prefix, buffer_names_[b].name), slot.buffers[b]);
       }
     }
   }
@@ -105,15 +106,18 @@ void Optimizer::load_state_dict(const StateDict& state) {
       slot.step = static_cast<int64_t>(reader.number(slot_prefix + "step"));
       if (slot.step < 1) reader.complain(slot_prefix, "step is ", slot.step);
       for (size_t b = 0; b < buffer_names_.size(); ++b) {
-        const std::string name = concat(slot_prefix, buffer_names_[b]);
+        const std::string name = concat(slot_prefix, buffer_names_[b].name);
         if (!reader.contains(name) && !needs_buffer(b, group.hyper)) continue;
         const Tensor* buffer = reader.find(name);
         if (buffer == nullptr) continue;
-        if (!(buffer->shape() == slot.param.shape()) || !is_floating(buffer->dtype())) {
+        if (!(buffer->shape() == buffer_shape(slot, b)) || !is_floating(buffer->dtype())) {
           reader.complain(name, " is ", *buffer, " but the parameter is ", slot.param);
           continue;
         }
-        slot.buffers[b] = empty_like(slot.param, slot.param.dtype() == kF64 ? kF64 : kF32);
+        const DType dtype = slot.param.dtype() == kF64 ? kF64 : kF32;
+        slot.buffers[b] = buffer_names_[b].one_number
+                              ? empty({}, {.dtype = dtype, .device = slot.param.device()})
+                              : empty_like(slot.param, dtype);
         copy_values(slot.buffers[b], *buffer);
       }
     }

@@ -1,5 +1,5 @@
-// One update of many tensors at once: what the optimisers hand to a backend. CPU: update_cpu.cpp;
-// the formulas: update_math.h.
+// One update of many tensors at once: what the optimisers hand to a backend. CPU: update_cpu.cpp
+// and layerwise_cpu.cpp; the formulas: update_math.h and layerwise_math.h.
 #pragma once
 
 #include <array>
@@ -25,6 +25,7 @@ struct UpdateItem {
   void* param;
   const void* grad;
   std::array<void*, kMaxBuffers> buffers;  // null where not needed
+  double* scratch = nullptr;               // norm_scratch(n) numbers, for rules that measure norms
 
   // What only the GPU knows. Null on the CPU, and where every update so far was made for certain.
   const float* found_inf = nullptr;  // where it is not 0 the update changes nothing
@@ -35,6 +36,15 @@ struct UpdateItem {
     return std::tuple(n == 0, dtype, count == nullptr ? step : 0, count == nullptr);
   }
 };
+
+/// Norms are summed by chunks of this many elements, on every device.
+inline constexpr int64_t kChunk = 4096;
+
+constexpr int64_t chunks_of(int64_t n) { return (n + kChunk - 1) / kChunk; }
+
+/// Doubles of scratch for a parameter of n elements: the rate of its step, then the two sums of
+/// each chunk.
+constexpr int64_t norm_scratch(int64_t n) { return 1 + 2 * chunks_of(n); }
 
 struct SgdNumbers {
   double lr, momentum, dampening, weight_decay;
@@ -48,18 +58,37 @@ struct RmspropNumbers {
   double lr, alpha, eps, weight_decay, momentum;
   bool centered;
 };
+struct LarsNumbers {
+  double lr, momentum, weight_decay, trust_coefficient;
+  bool adapt;  // false: trust ratio 1
+};
+struct LambNumbers {
+  double lr, beta1, beta2, eps, weight_decay;
+  bool bias_correction, adapt;
+};
+struct NovogradNumbers {
+  double lr, beta1, beta2, eps, weight_decay;
+  bool grad_averaging;
+};
 
 // Buffers: SGD {momentum}; Adam {first moment, second moment, its maximum}; RMSprop {mean square,
-// momentum, mean}.
+// momentum, mean}; LARS {momentum}; LAMB {first moment, second moment}; NovoGrad {first moment,
+// second moment: one number}.
 namespace cpu {
 void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& numbers);
 void adam_update(std::span<const UpdateItem> items, const AdamNumbers& numbers);
 void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& numbers);
+void lars_update(std::span<const UpdateItem> items, const LarsNumbers& numbers);
+void lamb_update(std::span<const UpdateItem> items, const LambNumbers& numbers);
+void novograd_update(std::span<const UpdateItem> items, const NovogradNumbers& numbers);
 }  // namespace cpu
 namespace cuda {
 void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& numbers);
 void adam_update(std::span<const UpdateItem> items, const AdamNumbers& numbers);
 void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& numbers);
+void lars_update(std::span<const UpdateItem> items, const LarsNumbers& numbers);
+void lamb_update(std::span<const UpdateItem> items, const LambNumbers& numbers);
+void novograd_update(std::span<const UpdateItem> items, const NovogradNumbers& numbers);
 }  // namespace cuda
 
 }  // namespace lathe::optim

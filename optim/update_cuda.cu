@@ -1,21 +1,11 @@
 // The optimisers' updates on the GPU: many parameters in one launch. The arithmetic is that of
 // update_math.h, which the CPU loop uses too.
-#include <algorithm>
-
-#include "lathe/core/device_fault.h"
-#include "lathe/core/launch.h"
-#include "lathe/core/packet.h"
-#include "lathe/core/visit.h"
-#include "lathe/optim/array_table.h"
-#include "lathe/optim/update.h"
+#include "lathe/optim/update_frame.h"
 #include "lathe/optim/update_math.h"
 
 namespace lathe::optim::cuda {
 
 namespace {
-
-using ::lathe::cuda::holds_packets;
-using ::lathe::cuda::Packet;
 
 // The rules as functions of one element and its kBuffers buffers: b[] holds those that are used, in
 // the order of update.h.
@@ -86,61 +76,6 @@ struct MakeAdam {
   }
 };
 
-/// V neighbours of all arrays from element i on: loaded, updated, stored.
-template <int V, class T, class Rule, int kArrays>
-__device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const Rule& rule) {
-  using C = ComputeType<T>;
-  constexpr int kBuffers = Rule::kBuffers;
-  auto* const to = reinterpret_cast<Packet<T, V>*>(static_cast<T*>(item.array[0]) + i);
-  Packet<T, V> p = *to;
-  const auto g = *reinterpret_cast<const Packet<T, V>*>(static_cast<const T*>(item.array[1]) + i);
-  Packet<C, V> b[kBuffers + 1];
-  for (int k = 0; k < kBuffers; ++k) {
-    b[k] = *reinterpret_cast<const Packet<C, V>*>(static_cast<const C*>(item.array[2 + k]) + i);
-  }
-  for (int v = 0; v < V; ++v) {
-    C element[kBuffers + 1];
-    for (int k = 0; k < kBuffers; ++k) element[k] = b[k].v[v];
-    p.v[v] = T(rule(C(p.v[v]), C(g.v[v]), element));
-    for (int k = 0; k < kBuffers; ++k) b[k].v[v] = element[k];
-  }
-  *to = p;
-  for (int k = 0; k < kBuffers; ++k) {
-    *reinterpret_cast<Packet<C, V>*>(static_cast<C*>(item.array[2 + k]) + i) = b[k];
-  }
-}
-
-/// The block's chunk of one parameter, updated. Each thread takes 16 bytes of buffer at a time, or
-/// single elements where an array is not aligned to that.
-template <class T, class Rule, int kArrays>
-__device__ void update_chunk(const ArrayItem<kArrays>& item, const Chunk& chunk, const Rule& rule) {
-  using C = ComputeType<T>;
-  constexpr int V = 16 / sizeof(C);
-  bool aligned = holds_packets<V>(static_cast<const T*>(item.array[0])) &&
-                 holds_packets<V>(static_cast<const T*>(item.array[1]));
-  for (int k = 0; k < Rule::kBuffers; ++k) {
-    aligned = aligned && holds_packets<V>(static_cast<const C*>(item.array[2 + k]));
-  }
-  // chunks begin at multiples of 4096
-  const int64_t whole = aligned ? chunk.end - chunk.end % V : chunk.begin;
-  for (int64_t i = chunk.begin + threadIdx.x * V; i < whole; i += blockDim.x * V) {
-    update_packet<V, T>(item, i, rule);
-  }
-  for (int64_t i = whole + threadIdx.x; i < chunk.end; i += blockDim.x) {
-    update_packet<1, T>(item, i, rule);
-  }
-}
-
-/// Whether a step may change anything: a bad label or index has not spoilt the gradients, and none
-/// of them overflowed.
-struct Gate {
-  const DeviceFault* fault;
-  const float* found_inf;  // null: not asked
-  __device__ bool open() const {
-    return fault->raised == 0 && (found_inf == nullptr || *found_inf == 0);
-  }
-};
-
 // One block per chunk of 4096 elements of one parameter; the table in the kernel's parameters says
 // which. Memory bound: 2 sizeof(T) + sizeof(gradient) + 2 kBuffers sizeof(C) bytes per element
 // (Adam in f32: 28), meant to reach 90 % of the copy bandwidth for a network of more than 10^7
@@ -169,44 +104,6 @@ __global__ void __launch_bounds__(kChunkThreads)
   }
   __syncthreads();
   update_chunk<T>(item, chunk, rule);
-}
-
-/// The counts of one launch, in the kernel's parameters.
-struct CountTable {
-  static constexpr int kCapacity = 448;
-  int64_t* count[kCapacity];
-};
-
-// One more update of each parameter, one thread each, unless the step is skipped. A few hundred
-// bytes: bound by the launch.
-__global__ void __launch_bounds__(CountTable::kCapacity)
-    count_step_kernel(CountTable table, int size, Gate gate) {
-  const int i = static_cast<int>(threadIdx.x);
-  if (i < size && gate.open()) *table.count[i] += 1;
-}
-
-Gate gate_of(const UpdateItem& item) {
-  return {::lathe::cuda::device_fault(item.device), item.found_inf};
-}
-
-/// Raises the counts of all items that have one; for all at once, before the update.
-void count_step(std::span<const UpdateItem> items) {
-  const UpdateItem& front = items.front();
-  CountTable table;
-  int size = 0;
-  const auto flush = [&] {
-    if (size == 0) return;
-    launch(count_step_kernel, dim3(1), dim3(CountTable::kCapacity), 0, current_stream(front.device),
-           table, size, gate_of(front));
-    LATHE_CUDA_CHECK(cudaGetLastError());
-    size = 0;
-  };
-  for (const UpdateItem& item : items) {
-    if (item.count == nullptr) continue;
-    if (size == CountTable::kCapacity) flush();
-    table.count[size++] = item.count;
-  }
-  flush();
 }
 
 /// Calls launch_table(table) with the arrays of all items; kExtra more of each are null.
@@ -246,22 +143,6 @@ void run(std::span<const UpdateItem> items, const Make& make) {
            make.at(front.step), gate_of(front));
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
-}
-
-/// Counts the step, then calls update(items, tag) for each run of items that one launch may update:
-/// all of one kind, and with memory. Allocates nothing: see Optimizer::update.
-template <class Update>
-void for_each_kind(std::span<const UpdateItem> items, const char* op, Update&& update) {
-  count_step(items);
-  for (auto begin = items.begin(); begin != items.end();) {
-    const auto end =
-        std::find_if(begin, items.end(), [&](const auto& a) { return a.kind() != begin->kind(); });
-    if (begin->n > 0) {
-      visit_float(begin->dtype, op,
-                  [&](auto tag) { update(std::span<const UpdateItem>(begin, end), tag); });
-    }
-    begin = end;
-  }
 }
 
 }  // namespace

@@ -2,111 +2,30 @@
 // last bit, for every rule, dtype and size, over several steps.
 #include "lathe/optim/update.h"
 
-#include <functional>
-
 #include "fault.h"
 #include "lathe/core/copy.h"
 #include "lathe/ops/index.h"
-#include "on_device.h"
+#include "update_state.h"
 
 using namespace lathe;
 using namespace lathe::test;
-using optim::UpdateItem;
 
 namespace {
 
-/// Parameters with everything that an update touches. Buffers that stay undefined are not used.
-struct State {
-  Tensors params, grads;
-  std::vector<std::array<Tensor, optim::kMaxBuffers>> buffers;
-  std::vector<int64_t> steps;
-
-  std::vector<UpdateItem> items() const {
-    std::vector<UpdateItem> all;
-    for (size_t i = 0; i < params.size(); ++i) {
-      UpdateItem item{.n = params[i].numel(),
-                      .dtype = params[i].dtype(),
-                      .device = params[i].device(),
-                      .step = steps[i],
-                      .param = params[i].raw_data(),
-                      .grad = grads[i].raw_data(),
-                      .buffers = {}};
-      for (size_t b = 0; b < optim::kMaxBuffers; ++b) {
-        if (buffers[i][b].defined()) item.buffers[b] = buffers[i][b].raw_data();
-      }
-      all.push_back(item);
-    }
-    return all;
-  }
-};
-
-Tensor moved(const Tensor& t) { return on_device(t.clone()); }
-
-State on_device(const State& host) {
-  State device = host;
-  for (size_t i = 0; i < host.params.size(); ++i) {
-    device.params[i] = moved(host.params[i]);
-    device.grads[i] = moved(host.grads[i]);
-    for (Tensor& b : device.buffers[i]) {
-      if (b.defined()) b = moved(b);
-    }
-  }
-  return device;
-}
-
-/// Parameters of these sizes; `used` says which buffers there are.
-State make_state(const std::vector<int64_t>& sizes, DType dtype, std::array<bool, 3> used) {
-  State state;
-  const DType buffer_dtype = dtype == kF64 ? kF64 : kF32;
-  for (const int64_t n : sizes) {
-    state.params.push_back(randn({n}, {.dtype = dtype}));
-    state.grads.push_back(randn({n}, {.dtype = dtype}));
-    auto& buffers = state.buffers.emplace_back();
-    for (size_t b = 0; b < used.size(); ++b) {
-      if (used[b]) buffers[b] = zeros({n}, {.dtype = buffer_dtype});
-    }
-    state.steps.push_back(1);
-  }
-  return state;
-}
-
-void check_equal(const State& got, const State& want, const std::string& name) {
-  const auto check = [&](const Tensor& a, const Tensor& b, size_t i) {
-    const std::string text = difference(on_host(a), b, 0);
-    CHECK_MESSAGE(text.empty(), name, ", parameter ", i, ": ", text);
-  };
-  for (size_t i = 0; i < want.params.size(); ++i) {
-    check(got.params[i], want.params[i], i);
-    for (size_t b = 0; b < optim::kMaxBuffers; ++b) {
-      if (want.buffers[i][b].defined()) check(got.buffers[i][b], want.buffers[i][b], i);
-    }
-  }
-}
-
-struct Rule {
-  std::string name;
-  std::array<bool, 3> used;
-  std::function<void(std::span<const UpdateItem>)> on_cpu, on_cuda;
-};
-
-template <class Numbers, class F>
-Rule rule(std::string name, std::array<bool, 3> used, const Numbers& numbers, F cpu_f, F cuda_f) {
-  return {std::move(name), used, [=](auto items) { cpu_f(items, numbers); },
-          [=](auto items) { cuda_f(items, numbers); }};
-}
-
 std::vector<Rule> rules() {
   std::vector<Rule> all;
+  const auto array_if = [](bool used) { return used ? Buffer::kArray : Buffer::kNone; };
   const auto sgd = [&](std::string name, const optim::SgdNumbers& o) {
-    all.push_back(rule("SGD " + name, {o.momentum != 0, false, false}, o, optim::cpu::sgd_update,
+    all.push_back(rule("SGD " + name, {array_if(o.momentum != 0)}, o, optim::cpu::sgd_update,
                        optim::cuda::sgd_update));
   };
   const auto adam = [&](std::string name, const optim::AdamNumbers& o) {
-    all.push_back(rule("Adam " + name, {true, true, o.amsgrad}, o, optim::cpu::adam_update,
-                       optim::cuda::adam_update));
+    all.push_back(rule("Adam " + name, {Buffer::kArray, Buffer::kArray, array_if(o.amsgrad)}, o,
+                       optim::cpu::adam_update, optim::cuda::adam_update));
   };
   const auto rmsprop = [&](std::string name, const optim::RmspropNumbers& o) {
-    all.push_back(rule("RMSprop " + name, {true, o.momentum != 0, o.centered}, o,
+    all.push_back(rule("RMSprop " + name,
+                       {Buffer::kArray, array_if(o.momentum != 0), array_if(o.centered)}, o,
                        optim::cpu::rmsprop_update, optim::cuda::rmsprop_update));
   };
   sgd("plain", {.lr = 0.1, .momentum = 0, .dampening = 0, .weight_decay = 0.3, .nesterov = false});
@@ -138,21 +57,6 @@ std::vector<Rule> rules() {
   return all;
 }
 
-/// `steps` updates with new gradients each time, on both sides.
-void compare(const Rule& r, State host, int steps) {
-  State device = on_device(host);
-  for (int s = 0; s < steps; ++s) {
-    r.on_cpu(host.items());
-    r.on_cuda(device.items());
-    for (size_t i = 0; i < host.params.size(); ++i) {
-      host.grads[i] = randn(host.grads[i].shape(), {.dtype = host.grads[i].dtype()});
-      device.grads[i] = moved(host.grads[i]);
-      device.steps[i] = ++host.steps[i];
-    }
-  }
-  check_equal(device, host, r.name);
-}
-
 }  // namespace
 
 TEST_CASE("update kernels: equal the CPU loops bit for bit, for every rule and dtype") {
@@ -175,6 +79,7 @@ TEST_CASE("update kernels: chunks, many parameters, mixed dtypes and steps, odd 
     mixed.params.insert(mixed.params.begin() + 1, half.params[i]);
     mixed.grads.insert(mixed.grads.begin() + 1, half.grads[i]);
     mixed.buffers.insert(mixed.buffers.begin() + 1, half.buffers[i]);
+    mixed.scratch.insert(mixed.scratch.begin() + 1, half.scratch[i]);
     mixed.steps.insert(mixed.steps.begin() + 1, 7);
   }
   compare(adam, mixed, 2);

@@ -13,6 +13,8 @@
 #include "lathe/ops/random.h"
 #include "lathe/ops/views.h"
 #include "lathe/optim/adam.h"
+#include "lathe/optim/lars.h"
+#include "lathe/optim/novograd.h"
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/sgd.h"
 
@@ -104,6 +106,8 @@ const std::function<Training()> kMakes[] = {
       return make<optim::RMSprop, optim::RMSpropGroup>(
           optim::RMSpropOptions{.momentum = 0.9, .centered = true});
     },
+    [] { return make<optim::LARS, optim::LARSGroup>(optim::LARSOptions{}); },
+    [] { return make<optim::NovoGrad, optim::NovoGradGroup>(optim::NovoGradOptions{}); },
 };
 
 TEST_CASE("step: tensors that cannot be allocated leave parameters and state as they were") {

@@ -1,0 +1,43 @@
+// The counts of updates that live on the device; see update_frame.h.
+#include "lathe/optim/update_frame.h"
+
+namespace lathe::optim::cuda {
+
+namespace {
+
+/// The counts of one launch, in the kernel's parameters.
+struct CountTable {
+  static constexpr int kCapacity = 448;
+  int64_t* count[kCapacity];
+};
+
+// One more update of each parameter, one thread each, unless the step is skipped. A few hundred
+// bytes: bound by the launch.
+__global__ void __launch_bounds__(CountTable::kCapacity)
+    count_step_kernel(CountTable table, int size, Gate gate) {
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < size && gate.open()) *table.count[i] += 1;
+}
+
+}  // namespace
+
+void count_step(std::span<const UpdateItem> items) {
+  const UpdateItem& front = items.front();
+  CountTable table;
+  int size = 0;
+  const auto flush = [&] {
+    if (size == 0) return;
+    launch(count_step_kernel, dim3(1), dim3(CountTable::kCapacity), 0, current_stream(front.device),
+           table, size, gate_of(front));
+    LATHE_CUDA_CHECK(cudaGetLastError());
+    size = 0;
+  };
+  for (const UpdateItem& item : items) {
+    if (item.count == nullptr) continue;
+    if (size == CountTable::kCapacity) flush();
+    table.count[size++] = item.count;
+  }
+  flush();
+}
+
+}  // namespace lathe::optim::cuda

@@ -1,0 +1,50 @@
+// LAMB; see optimizer.h for groups and state, layerwise_math.h for the formula.
+#pragma once
+
+#include <optional>
+
+#include "lathe/optim/adam.h"
+
+namespace lathe::optim {
+
+struct LAMBOptions {
+  double lr = 1e-3;
+  Betas betas = {};
+  double eps = 1e-6;  // added after the bias correction
+  double weight_decay = 0.01;
+  bool bias_correction = true;
+  bool adapt = true;  // false: trust ratio 1 (AdamW with its decay inside the step), for biases and
+                      // norms
+};
+
+/// Parameters with options of their own; what is absent comes from the optimiser's options.
+struct LAMBGroup {
+  Tensors params;
+  std::optional<double> lr = {};
+  std::optional<Betas> betas = {};
+  std::optional<double> eps = {}, weight_decay = {};
+  std::optional<bool> bias_correction = {}, adapt = {};
+};
+
+/// Adam for large batches: the step of each parameter tensor, decay included, is scaled to the
+/// tensor's norm.
+///   u = m̂ / (sqrt(v̂) + eps) + weight_decay·p;   p -= lr·‖p‖/‖u‖·u,   the ratio 1 where a norm is 0
+/// m, v = running means of g, g²; hats for the bias correction. Norms are summed in double. Biases
+/// and norms usually belong in a group {.weight_decay = 0, .adapt = false}: split_by_decay() in
+/// param_groups.h. State: exp_avg, exp_avg_sq.
+/// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
+/// [0,1); and see Optimizer::add_group.
+/// ref: You et al. 2019 (arXiv:1904.00962), whose φ is the identity here.
+class LATHE_API LAMB final : public Optimizer {
+ public:
+  explicit LAMB(Tensors params, const LAMBOptions& options = {});
+  explicit LAMB(std::vector<LAMBGroup> groups, const LAMBOptions& options = {});
+
+ private:
+  void check(const HyperParameters& hyper) const override;
+  bool needs_buffer(size_t buffer, const HyperParameters& hyper) const override;
+  bool measures_norms() const override { return true; }
+  void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const override;
+};
+
+}  // namespace lathe::optim

@@ -1,0 +1,145 @@
+// The layer-wise rules on the CPU: a pass that measures, one rate per parameter, a pass that steps.
+// Sums are made by chunks of fixed elements and added in order, so the thread count changes
+// nothing.
+#include <algorithm>
+#include <type_traits>
+
+#include "lathe/core/strided_loop.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/core/visit.h"
+#include "lathe/optim/layerwise_math.h"
+#include "lathe/optim/update.h"
+
+namespace lathe::optim::cpu {
+
+namespace {
+
+/// Calls f(item, chunk) for every chunk of every item, shared out among the threads. Allocates
+/// nothing: see Optimizer::update.
+template <class F>
+void for_all_chunks(std::span<const UpdateItem> items, F&& f) {
+  int64_t total = 0;
+  for (const UpdateItem& item : items) total += chunks_of(item.n);
+  parallel_for(total, kParallelGrain / kChunk, [&](int64_t begin, int64_t end) {
+    int64_t start = 0;  // the number of the item's first chunk
+    for (const UpdateItem& item : items) {
+      const int64_t stop = start + chunks_of(item.n);
+      for (int64_t i = std::max(begin, start); i < std::min(end, stop); ++i) f(item, i - start);
+      if (stop >= end) return;
+      start = stop;
+    }
+  });
+}
+
+/// The arrays of one chunk, with their types. b[1] is null where there is only one buffer of the
+/// parameter's shape.
+template <class T, class Rule>
+struct Arrays {
+  using C = ComputeType<T>;
+  T* p;
+  const T* g;
+  C *a, *b;
+  int64_t n;
+
+  Arrays(const UpdateItem& item, int64_t chunk)
+      : p(static_cast<T*>(item.param) + chunk * kChunk),
+        g(static_cast<const T*>(item.grad) + chunk * kChunk),
+        a(static_cast<C*>(item.buffers[0]) + chunk * kChunk),
+        b(Rule::kBuffers > 1 ? static_cast<C*>(item.buffers[1]) + chunk * kChunk : nullptr),
+        n(std::min(kChunk, item.n - chunk * kChunk)) {}
+};
+
+/// Sums of squares over n elements, in eight interleaved sums so that the additions need not wait
+/// for each other.
+template <class T, class Rule, class C = ComputeType<T>>
+LATHE_CLONES SquareSums measure(const T* __restrict__ p, const T* __restrict__ g, C* __restrict__ a,
+                                C* __restrict__ b, int64_t n, Rule rule) {
+  SquareSums lanes[8] = {};
+  const auto one = [&](int64_t i, SquareSums& lane) {
+    C buffers[2] = {};
+    if constexpr (Rule::kMeasuresBuffers) {
+      buffers[0] = a[i];
+      buffers[1] = b[i];
+    }
+    lane.add(C(p[i]), rule.measure(C(p[i]), C(g[i]), buffers));
+    if constexpr (Rule::kMeasuresBuffers) {
+      a[i] = buffers[0];
+      b[i] = buffers[1];
+    }
+  };
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (int k = 0; k < 8; ++k) one(i + k, lanes[k]);
+  }
+  for (int k = 0; i < n; ++i, ++k) one(i, lanes[k]);
+  for (int step = 1; step < 8; step *= 2) {
+    for (int k = 0; k < 8; k += 2 * step) lanes[k].join(lanes[k + step]);
+  }
+  return lanes[0];
+}
+
+template <class T, class Rule, class C = ComputeType<T>>
+LATHE_CLONES void step(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ a,
+                       C* __restrict__ b, int64_t n, Rule rule, C rate) {
+  for (int64_t i = 0; i < n; ++i) {
+    C buffers[2] = {a[i], C(0)};
+    if constexpr (Rule::kBuffers > 1) buffers[1] = b[i];
+    p[i] = T(rule.step(C(p[i]), C(g[i]), buffers, rate));
+    if constexpr (Rule::kStepsByGradient) a[i] = buffers[0];
+  }
+}
+
+/// The sums of a chunk behind the item's rate.
+double* sums_at(const UpdateItem& item, int64_t chunk) { return item.scratch + 1 + 2 * chunk; }
+
+/// Calls f(rule, its arithmetic type's tag, T's tag) with the item's rule.
+template <template <class> class Rule, class Numbers, class F>
+void with_rule(const UpdateItem& item, const char* op, const Numbers& numbers, F&& f) {
+  visit_float(item.dtype, op, [&](auto tag) {
+    f(tag, Rule<ComputeType<typename decltype(tag)::type>>::at(numbers, item.step));
+  });
+}
+
+template <template <class> class Rule, class Numbers>
+void update(std::span<const UpdateItem> items, const char* op, const Numbers& numbers) {
+  for_all_chunks(items, [&](const UpdateItem& item, int64_t chunk) {
+    with_rule<Rule>(item, op, numbers, [&](auto tag, const auto& rule) {
+      using T = typename decltype(tag)::type;
+      const Arrays<T, std::decay_t<decltype(rule)>> x(item, chunk);
+      const SquareSums sums = measure(x.p, x.g, x.a, x.b, x.n, rule);
+      sums_at(item, chunk)[0] = sums.p;
+      sums_at(item, chunk)[1] = sums.u;
+    });
+  });
+  for (const UpdateItem& item : items) {
+    SquareSums sums;
+    for (int64_t k = 0; k < chunks_of(item.n); ++k) {
+      sums.join({sums_at(item, k)[0], sums_at(item, k)[1]});
+    }
+    with_rule<Rule>(item, op, numbers, [&](auto tag, const auto& rule) {
+      using C = ComputeType<typename decltype(tag)::type>;
+      item.scratch[0] = rule.rate(sums, static_cast<C*>(item.buffers[size_t{rule.kBuffers}]));
+    });
+  }
+  for_all_chunks(items, [&](const UpdateItem& item, int64_t chunk) {
+    with_rule<Rule>(item, op, numbers, [&](auto tag, const auto& rule) {
+      using T = typename decltype(tag)::type;
+      const Arrays<T, std::decay_t<decltype(rule)>> x(item, chunk);
+      step(x.p, x.g, x.a, x.b, x.n, rule, ComputeType<T>(item.scratch[0]));
+    });
+  });
+}
+
+}  // namespace
+
+void lars_update(std::span<const UpdateItem> items, const LarsNumbers& o) {
+  update<LarsMath>(items, "LARS", o);
+}
+void lamb_update(std::span<const UpdateItem> items, const LambNumbers& o) {
+  update<LambMath>(items, "LAMB", o);
+}
+void novograd_update(std::span<const UpdateItem> items, const NovogradNumbers& o) {
+  update<NovogradMath>(items, "NovoGrad", o);
+}
+
+}  // namespace lathe::optim::cpu

@@ -1,0 +1,178 @@
+// The layer-wise rules on the GPU: for all parameters of one kind a launch that measures, one that
+// makes each parameter's rate, one that steps. The arithmetic is that of layerwise_math.h, which
+// the CPU loops use too; no float atomics, so the same values give the same bits.
+#include "lathe/ops/block_reduce.h"
+#include "lathe/optim/layerwise_math.h"
+#include "lathe/optim/update_frame.h"
+
+namespace lathe::optim::cuda {
+
+namespace {
+
+using ::lathe::cuda::block_reduce;
+using ::lathe::cuda::Join;
+
+/// An item's arrays: parameter, gradient, buffers, its number if it has one, count (or null),
+/// scratch.
+template <class Rule>
+constexpr int kLayerArrays = 4 + Rule::kBuffers + Rule::kNumbers;
+template <class Rule>
+using LayerItem = ArrayItem<kLayerArrays<Rule>>;
+template <class Rule>
+using LayerTable = ArrayTable<kLayerArrays<Rule>>;
+
+template <class Rule>
+__device__ double* scratch_of(const LayerItem<Rule>& item) {
+  return static_cast<double*>(item.array[kLayerArrays<Rule> - 1]);
+}
+
+/// The rule of an item's step: of its count where it has one, else of `step`.
+template <class Rule, class Numbers>
+__device__ Rule rule_of(const LayerItem<Rule>& item, const Numbers& numbers, int64_t step) {
+  const auto* count = static_cast<const int64_t*>(item.array[kLayerArrays<Rule> - 2]);
+  return Rule::at(numbers, count == nullptr ? step : *count);
+}
+
+/// V neighbours of all arrays from element i on, measured.
+template <int V, class T, class Rule>
+__device__ void measure_packet(const LayerItem<Rule>& item, int64_t i, const Rule& rule,
+                               SquareSums& sums) {
+  using C = ComputeType<T>;
+  constexpr int kBuffers = Rule::kMeasuresBuffers ? Rule::kBuffers : 0;
+  const auto p = *reinterpret_cast<const Packet<T, V>*>(static_cast<const T*>(item.array[0]) + i);
+  const auto g = *reinterpret_cast<const Packet<T, V>*>(static_cast<const T*>(item.array[1]) + i);
+  Packet<C, V> b[kBuffers + 1];
+  for (int k = 0; k < kBuffers; ++k) {
+    b[k] = *reinterpret_cast<const Packet<C, V>*>(static_cast<const C*>(item.array[2 + k]) + i);
+  }
+  for (int v = 0; v < V; ++v) {
+    C element[kBuffers + 1];
+    for (int k = 0; k < kBuffers; ++k) element[k] = b[k].v[v];
+    sums.add(C(p.v[v]), rule.measure(C(p.v[v]), C(g.v[v]), element));
+    for (int k = 0; k < kBuffers; ++k) b[k].v[v] = element[k];
+  }
+  for (int k = 0; k < kBuffers; ++k) {
+    *reinterpret_cast<Packet<C, V>*>(static_cast<C*>(item.array[2 + k]) + i) = b[k];
+  }
+}
+
+// The sums of squares of each chunk, in double: by thread, then as a tree. One block per chunk of
+// 4096 elements of one parameter. Memory bound: 2 sizeof(T) bytes per element read (LAMB, which
+// updates its moments here: 16 more in f32, half of them written), in 16-byte words; meant to reach
+// 85 % of the bandwidth of reading (a block's tail is a reduction).
+template <class T, class Rule, class Numbers>
+__global__ void __launch_bounds__(kChunkThreads)
+    layer_norms_kernel(LayerTable<Rule> table, Numbers numbers, int64_t step, Gate gate) {
+  __shared__ Rule rule;
+  if (!gate.open()) return;
+  const Chunk chunk = chunk_of_block(table);
+  const LayerItem<Rule>& item = table.item[chunk.item];
+  if (threadIdx.x == 0) rule = rule_of<Rule>(item, numbers, step);
+  __syncthreads();
+  SquareSums sums;
+  for_item_packets<T, Rule::kMeasuresBuffers ? Rule::kBuffers : 0>(
+      item, chunk, [&](auto packet, int64_t i) {
+        measure_packet<decltype(packet)::value, T, Rule>(item, i, rule, sums);
+      });
+  sums = block_reduce(sums, Join());
+  if (threadIdx.x == 0) {
+    double* const to = scratch_of<Rule>(item) + 1 + 2 * (chunk.begin / kChunk);
+    to[0] = sums.p;
+    to[1] = sums.u;
+  }
+}
+
+// The rate of each parameter, one block each, from the sums of its chunks: 16 bytes per 4096
+// elements, so bound by the launch.
+template <class C, class Rule, class Numbers>
+__global__ void __launch_bounds__(kChunkThreads)
+    layer_rates_kernel(LayerTable<Rule> table, Numbers numbers, int64_t step, Gate gate) {
+  if (!gate.open()) return;
+  const LayerItem<Rule>& item = table.item[blockIdx.x];
+  double* const scratch = scratch_of<Rule>(item);
+  SquareSums sums;
+  for (int64_t k = threadIdx.x; k < chunks_of(item.n); k += blockDim.x) {
+    sums.join({scratch[1 + 2 * k], scratch[2 + 2 * k]});
+  }
+  sums = block_reduce(sums, Join());
+  if (threadIdx.x > 0) return;
+  C* const number = Rule::kNumbers > 0 ? static_cast<C*>(item.array[2 + Rule::kBuffers]) : nullptr;
+  scratch[0] = rule_of<Rule>(item, numbers, step).rate(sums, number);
+}
+
+/// Rule::step with the rate of its tensor.
+template <class C, class Rule>
+struct LayerStep {
+  static constexpr int kBuffers = Rule::kBuffers;
+  static constexpr bool kStepsByGradient = Rule::kStepsByGradient;
+  Rule rule;
+  C rate;
+  LATHE_HD C operator()(C p, C g, C* b) const { return rule.step(p, g, b, rate); }
+};
+
+// The step of each element. One block per chunk of 4096 elements; thread 0 makes the rule for its
+// block. Memory bound: 3 sizeof(T) + 8 bytes per element in f32 for LARS and NovoGrad (20), 16 for
+// LAMB, which reads its moments and writes the parameter; meant to reach 90 % of the copy
+// bandwidth.
+template <class T, class Rule, class Numbers>
+__global__ void __launch_bounds__(kChunkThreads)
+    layer_step_kernel(LayerTable<Rule> table, Numbers numbers, int64_t step, Gate gate) {
+  using C = ComputeType<T>;
+  __shared__ LayerStep<C, Rule> rule;
+  if (!gate.open()) return;
+  const Chunk chunk = chunk_of_block(table);
+  const LayerItem<Rule>& item = table.item[chunk.item];
+  if (threadIdx.x == 0) {
+    rule = {rule_of<Rule>(item, numbers, step), static_cast<C>(scratch_of<Rule>(item)[0])};
+  }
+  __syncthreads();
+  update_chunk<T>(item, chunk, rule);
+}
+
+/// The layer-wise update of items of any kinds.
+template <template <class> class RuleOf, class Numbers>
+void update(std::span<const UpdateItem> items, const char* op, const Numbers& numbers) {
+  for_each_kind(items, op, [&](std::span<const UpdateItem> kind, auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = ComputeType<T>;
+    using Rule = RuleOf<C>;
+    constexpr int kArrays = kLayerArrays<Rule>;
+    const UpdateItem& front = kind.front();
+    const Stream stream = current_stream(front.device);
+    const auto item_at = [&](size_t i) {
+      LayerItem<Rule> entry{kind[i].n, {kind[i].param, const_cast<void*>(kind[i].grad)}};
+      for (int b = 0; b < Rule::kBuffers + Rule::kNumbers; ++b) {
+        entry.array[2 + b] = kind[i].buffers[static_cast<size_t>(b)];
+      }
+      entry.array[kArrays - 2] = kind[i].count;
+      entry.array[kArrays - 1] = kind[i].scratch;
+      return entry;
+    };
+    for_each_table<kArrays>(kind.size(), item_at, [&](const LayerTable<Rule>& table) {
+      const Gate gate = gate_of(front);
+      launch(layer_norms_kernel<T, Rule, Numbers>, dim3(table.blocks), dim3(kChunkThreads), 0,
+             stream, table, numbers, front.step, gate);
+      LATHE_CUDA_CHECK(cudaGetLastError());
+      launch(layer_rates_kernel<C, Rule, Numbers>, dim3(static_cast<unsigned>(table.count)),
+             dim3(kChunkThreads), 0, stream, table, numbers, front.step, gate);
+      LATHE_CUDA_CHECK(cudaGetLastError());
+      launch(layer_step_kernel<T, Rule, Numbers>, dim3(table.blocks), dim3(kChunkThreads), 0,
+             stream, table, numbers, front.step, gate);
+      LATHE_CUDA_CHECK(cudaGetLastError());
+    });
+  });
+}
+
+}  // namespace
+
+void lars_update(std::span<const UpdateItem> items, const LarsNumbers& o) {
+  update<LarsMath>(items, "LARS", o);
+}
+void lamb_update(std::span<const UpdateItem> items, const LambNumbers& o) {
+  update<LambMath>(items, "LAMB", o);
+}
+void novograd_update(std::span<const UpdateItem> items, const NovogradNumbers& o) {
+  update<NovogradMath>(items, "NovoGrad", o);
+}
+
+}  // namespace lathe::optim::cuda

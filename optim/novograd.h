@@ -1,0 +1,49 @@
+// NovoGrad; see optimizer.h for groups and state, layerwise_math.h for the formula.
+#pragma once
+
+#include <optional>
+
+#include "lathe/optim/adam.h"
+
+namespace lathe::optim {
+
+struct NovoGradOptions {
+  double lr = 0.01;
+  Betas betas = {.first = 0.95, .second = 0.98};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool grad_averaging = false;  // what enters the first moment is weighted by 1 - betas.first
+};
+
+/// Parameters with options of their own; what is absent comes from the optimiser's options.
+struct NovoGradGroup {
+  Tensors params;
+  std::optional<double> lr = {};
+  std::optional<Betas> betas = {};
+  std::optional<double> eps = {}, weight_decay = {};
+  std::optional<bool> grad_averaging = {};
+};
+
+/// Momentum over gradients that are normalised per parameter tensor, with decoupled decay; half the
+/// state of Adam.
+///   v = running mean of ‖g‖², one number per tensor, in the first step ‖g‖² itself
+///   m = beta1·m + g / (sqrt(v) + eps) + weight_decay·p;   p -= lr·m
+/// No bias correction: v starts at its first value, m at 0. eps is added in the first step as well
+/// (the paper leaves it out there, and divides 0 by 0 where the gradient is 0). Norms are summed in
+/// double. State: exp_avg, exp_avg_sq (0-d).
+/// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
+/// [0,1); and see Optimizer::add_group.
+/// ref: Ginsburg et al. 2019 (arXiv:1905.11286).
+class LATHE_API NovoGrad final : public Optimizer {
+ public:
+  explicit NovoGrad(Tensors params, const NovoGradOptions& options = {});
+  explicit NovoGrad(std::vector<NovoGradGroup> groups, const NovoGradOptions& options = {});
+
+ private:
+  void check(const HyperParameters& hyper) const override;
+  bool needs_buffer(size_t buffer, const HyperParameters& hyper) const override;
+  bool measures_norms() const override { return true; }
+  void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const override;
+};
+
+}  // namespace lathe::optim

@@ -1,0 +1,122 @@
+// The frame of the kernels that update parameters: when a step may change anything, what a block
+// works on, and how an update's items become launches. For .cu files.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <type_traits>
+
+#include "lathe/core/device_fault.h"
+#include "lathe/core/launch.h"
+#include "lathe/core/packet.h"
+#include "lathe/core/visit.h"
+#include "lathe/optim/array_table.h"
+#include "lathe/optim/update.h"
+
+namespace lathe::optim::cuda {
+
+using ::lathe::cuda::holds_packets;
+using ::lathe::cuda::Packet;
+
+/// False for a rule whose step reads no gradient and changes no buffer: it says kStepsByGradient =
+/// false.
+template <class Rule>
+constexpr bool steps_by_gradient() {
+  if constexpr (requires { Rule::kStepsByGradient; }) {
+    return Rule::kStepsByGradient;
+  } else {
+    return true;
+  }
+}
+
+/// V neighbours of all arrays from element i on: loaded, updated, stored.
+template <int V, class T, class Rule, int kArrays>
+__device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const Rule& rule) {
+  using C = ComputeType<T>;
+  constexpr int kBuffers = Rule::kBuffers;
+  auto* const to = reinterpret_cast<Packet<T, V>*>(static_cast<T*>(item.array[0]) + i);
+  Packet<T, V> p = *to;
+  Packet<T, V> g = {};
+  if constexpr (steps_by_gradient<Rule>()) {
+    g = *reinterpret_cast<const Packet<T, V>*>(static_cast<const T*>(item.array[1]) + i);
+  }
+  Packet<C, V> b[kBuffers + 1];
+  for (int k = 0; k < kBuffers; ++k) {
+    b[k] = *reinterpret_cast<const Packet<C, V>*>(static_cast<const C*>(item.array[2 + k]) + i);
+  }
+  for (int v = 0; v < V; ++v) {
+    C element[kBuffers + 1];
+    for (int k = 0; k < kBuffers; ++k) element[k] = b[k].v[v];
+    p.v[v] = T(rule(C(p.v[v]), C(g.v[v]), element));
+    for (int k = 0; k < kBuffers; ++k) b[k].v[v] = element[k];
+  }
+  *to = p;
+  for (int k = 0; k < (steps_by_gradient<Rule>() ? kBuffers : 0); ++k) {
+    *reinterpret_cast<Packet<C, V>*>(static_cast<C*>(item.array[2 + k]) + i) = b[k];
+  }
+}
+
+/// Calls f(std::integral_constant<int, V>, i) for packets of V neighbours from element i on that
+/// cover the block's chunk of one parameter: 16 bytes of buffer at a time, or single elements where
+/// one of the arrays is not aligned to that.
+template <class T, int kBuffers, int kArrays, class F>
+__device__ void for_item_packets(const ArrayItem<kArrays>& item, const Chunk& chunk, F f) {
+  using C = ComputeType<T>;
+  constexpr int V = 16 / sizeof(C);
+  bool aligned = holds_packets<V>(static_cast<const T*>(item.array[0])) &&
+                 holds_packets<V>(static_cast<const T*>(item.array[1]));
+  for (int k = 0; k < kBuffers; ++k) {
+    aligned = aligned && holds_packets<V>(static_cast<const C*>(item.array[2 + k]));
+  }
+  // chunks begin at multiples of 4096
+  const int64_t whole = aligned ? chunk.end - chunk.end % V : chunk.begin;
+  for (int64_t i = chunk.begin + threadIdx.x * V; i < whole; i += blockDim.x * V) {
+    f(std::integral_constant<int, V>(), i);
+  }
+  for (int64_t i = whole + threadIdx.x; i < chunk.end; i += blockDim.x) {
+    f(std::integral_constant<int, 1>(), i);
+  }
+}
+
+/// The block's chunk of one parameter, updated.
+template <class T, class Rule, int kArrays>
+__device__ void update_chunk(const ArrayItem<kArrays>& item, const Chunk& chunk, const Rule& rule) {
+  for_item_packets<T, Rule::kBuffers>(item, chunk, [&](auto packet, int64_t i) {
+    update_packet<decltype(packet)::value, T>(item, i, rule);
+  });
+}
+
+/// Whether a step may change anything: a bad label or index has not spoilt the gradients, and none
+/// of them overflowed.
+struct Gate {
+  const DeviceFault* fault;
+  const float* found_inf;  // null: not asked
+  __device__ bool open() const {
+    return fault->raised == 0 && (found_inf == nullptr || *found_inf == 0);
+  }
+};
+
+inline Gate gate_of(const UpdateItem& item) {
+  return {::lathe::cuda::device_fault(item.device), item.found_inf};
+}
+
+/// Raises the counts of all items that have one; for all at once, before the update.
+void count_step(std::span<const UpdateItem> items);
+
+/// Counts the step, then calls update(items, tag) for each run of items that one launch may update:
+/// all of one kind, and with memory. Allocates nothing: see Optimizer::update.
+template <class Update>
+void for_each_kind(std::span<const UpdateItem> items, const char* op, Update&& update) {
+  count_step(items);
+  for (auto begin = items.begin(); begin != items.end();) {
+    const auto end =
+        std::find_if(begin, items.end(), [&](const auto& a) { return a.kind() != begin->kind(); });
+    if (begin->n > 0) {
+      visit_float(begin->dtype, op,
+                  [&](auto tag) { update(std::span<const UpdateItem>(begin, end), tag); });
+    }
+    begin = end;
+  }
+}
+
+}  // namespace lathe::optim::cuda
