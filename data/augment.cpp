@@ -1,12 +1,54 @@
-// Batch transforms: checks and dispatch; see augment.h. Kernels: augment_cpu.cpp, augment_cuda.cu.
+// Batch transforms: checks and dispatch; see augment.h. Kernels: augment_cpu.cpp, augment_cuda.cu,
+// and those of the stages that make new pixels.
 #include "lathe/data/augment.h"
 
 #include <vector>
 
 #include "lathe/core/dispatch.h"
+#include "lathe/data/image_stage.h"
 #include "lathe/data/pixel_plan.h"
 
 namespace lathe::data {
+namespace {
+
+using Stages = std::span<const Transform::Stage>;
+
+struct Samples {
+  std::span<const int64_t> indices;
+  const AugmentOptions& options;
+
+  Key key(size_t n) const { return {options.seed, options.epoch, indices[n]}; }
+};
+
+/// Stages `first` to before `last`, pixel stages all, in one pass.
+Tensor run_pixel_stages(const Tensor& images, Stages stages, size_t first, size_t last,
+                        const Samples& samples) {
+  const ImageSpec in{images.dim(1), images.dim(2), images.dim(3), kU8};
+  ImageSpec out = in;
+  for (size_t k = first; k < last; ++k) out = stages[k].pixel->output(out);
+  std::vector<PixelPlan> plans;
+  plans.reserve(samples.indices.size());
+  for (size_t n = 0; n < samples.indices.size(); ++n) {
+    PixelPlan& plan = plans.emplace_back(identity_plan(nullptr, in));
+    for (size_t k = first; k < last; ++k)
+      stages[k].pixel->plan(plan, samples.key(n).random(kTransformStream + static_cast<int>(k)));
+  }
+  const Shape shape{images.dim(0), out.channels, out.height, out.width};
+  const bool nhwc = last == stages.size() && samples.options.format == kChannelsLast;
+  Tensor y = empty_strided(shape, nhwc ? channels_last_strides(shape) : contiguous_strides(shape),
+                           out.dtype == kU8 ? kU8 : samples.options.dtype, images.device());
+  if (y.numel() > 0) LATHE_DISPATCH(images.device(), augment(y, images, plans));
+  return y;
+}
+
+Tensor run_image_stage(const Tensor& images, Stages stages, size_t at, const Samples& samples) {
+  std::vector<Random> randoms;
+  for (size_t n = 0; n < samples.indices.size(); ++n)
+    randoms.push_back(samples.key(n).random(kTransformStream + static_cast<int>(at)));
+  return stages[at].image->run_batch(images, randoms);
+}
+
+}  // namespace
 
 Tensor augment(const Tensor& images, const Transform& transform, std::span<const int64_t> indices,
                const AugmentOptions& options) {
@@ -14,28 +56,28 @@ Tensor augment(const Tensor& images, const Transform& transform, std::span<const
               ")");
   LATHE_CHECK(ShapeError, images.ndim() == 4, "augment: images must be [N,C,H,W] (images: ", images,
               ")");
-  const auto count = static_cast<int64_t>(indices.size());
-  LATHE_CHECK(ShapeError, images.dim(0) == count, "augment: ", count,
+  LATHE_CHECK(ShapeError, images.dim(0) == static_cast<int64_t>(indices.size()),
+              "augment: ", indices.size(),
               " indices for another number of images (images: ", images, ")");
   LATHE_CHECK(DTypeError, options.dtype == kF32 || options.dtype == kF16 || options.dtype == kBF16,
               "augment: the result must be f32, f16 or bf16, got ", options.dtype);
-  const ImageSpec in{images.dim(1), images.dim(2), images.dim(3), kU8};
-  const ImageSpec out = transform.output(in);
-  LATHE_CHECK(ShapeError, in.channels <= kMaxImageChannels, "augment: images of ", in.channels,
+  LATHE_CHECK(ShapeError, images.dim(1) <= kMaxImageChannels, "augment: images of ", images.dim(1),
               " channels have more than ", kMaxImageChannels, " (images: ", images, ")");
+  transform.output({images.dim(1), images.dim(2), images.dim(3), kU8});  // refuses what cannot be
 
-  const Shape shape{count, out.channels, out.height, out.width};
-  Tensor y = empty_strided(
-      shape,
-      options.format == kChannelsLast ? channels_last_strides(shape) : contiguous_strides(shape),
-      out.dtype == kU8 ? kU8 : options.dtype, images.device());
-  std::vector<PixelPlan> plans;
-  plans.reserve(indices.size());
-  for (const int64_t index : indices) {
-    plans.push_back(transform.plan(nullptr, in, {options.seed, options.epoch, index}));
+  const Samples samples{indices, options};
+  const Stages stages = transform.stages();
+  Tensor result = images;
+  for (size_t k = 0;; ++k) {
+    const size_t first = k;
+    while (k < stages.size() && stages[k].pixel) ++k;
+    const bool is_last = k == stages.size();
+    const bool has_format = first > 0 && options.format == kContiguous;
+    if (k > first || (is_last && !has_format))
+      result = run_pixel_stages(result, stages, first, k, samples);
+    if (is_last) return result;
+    result = run_image_stage(result, stages, k, samples);
   }
-  if (y.numel() > 0) LATHE_DISPATCH(images.device(), augment(y, images, plans));
-  return y;
 }
 
 }  // namespace lathe::data

@@ -19,7 +19,7 @@ void run_sample(T* out, const Strides& to, const uint8_t* image, const Strides& 
     const auto scale = static_cast<float>(plan.scale[c]), bias = static_cast<float>(plan.bias[c]);
     for (int32_t r = 0; r < height; ++r) {
       for (int32_t k = 0; k < width; ++k) {
-        const SampleWindow::Source at = window.source(r, k, width);
+        const SampleWindow::Source at = window.source(r, k, height, width);
         const uint8_t byte =
             at.valid ? image[c * from[1] + at.row * from[2] + at.col * from[3]] : uint8_t{0};
         T& value = out[c * to[1] + r * to[2] + k * to[3]];

@@ -25,7 +25,7 @@ struct Windows {
 struct Order {
   Divider<uint32_t> first, second, third;  // sizes of the three that run fastest
   bool channels_inside;
-  int32_t width;
+  int32_t height, width;
   int64_t n, c, h, w;
 };
 
@@ -46,7 +46,7 @@ __global__ void augment_kernel(T* __restrict__ out, const uint8_t* __restrict__ 
     const int32_t c = order.channels_inside ? fastest : slowest;
     const int32_t r = order.channels_inside ? slowest : middle;
     const int32_t k = order.channels_inside ? middle : fastest;
-    const SampleWindow::Source at = windows.window[n].source(r, k, order.width);
+    const SampleWindow::Source at = windows.window[n].source(r, k, order.height, order.width);
     uint8_t byte = 0;
     if (at.valid) byte = images[n * order.n + c * order.c + at.row * order.h + at.col * order.w];
     if constexpr (std::is_same_v<T, uint8_t>) {
@@ -69,6 +69,7 @@ void augment(const Tensor& out, const Tensor& images, std::span<const PixelPlan>
                     Divider<uint32_t>(nhwc ? width : height),
                     Divider<uint32_t>(nhwc ? height : channels),
                     nhwc,
+                    static_cast<int32_t>(height),
                     static_cast<int32_t>(width),
                     images.stride(0),
                     images.stride(1),

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "lathe/core/error.h"
+
 namespace lathe::data {
 namespace {
 
@@ -90,7 +92,8 @@ void render_plane(const PixelPlan& plan, std::span<const Column> columns, int64_
   const int64_t source_width = plan.source_width, width = plan.width;
   const int64_t plane_bytes = plan.source_height * source_width;
   const uint8_t* plane = plan.source + c * plane_bytes;
-  for (int64_t y = plan.top; y < plan.top + plan.height; ++y, out += width) {
+  for (int64_t r = 0; r < plan.height; ++r, out += width) {
+    const int64_t y = plan.top + (plan.flipped_rows ? plan.height - 1 - r : r);
     const bool valid = y >= plan.valid_top && y < plan.valid_bottom;
     for (const Column& column : columns) {
       Block block{};
@@ -122,10 +125,14 @@ void render_plane(const PixelPlan& plan, std::span<const Column> columns, int64_
 }  // namespace
 
 SampleWindow window_of(const PixelPlan& plan) {
-  const auto narrow = [](int64_t n) { return static_cast<int32_t>(n); };
+  const auto narrow = [](int64_t n) {
+    LATHE_CHECK(ValueError, n == static_cast<int16_t>(n), "augment: an image or a crop of ", n,
+                " rows or columns; more than 32767 are for a loader's transform");
+    return static_cast<int16_t>(n);
+  };
   return {narrow(plan.top),        narrow(plan.left),         narrow(plan.valid_top),
           narrow(plan.valid_left), narrow(plan.valid_bottom), narrow(plan.valid_right),
-          plan.flipped ? 1 : 0};
+          narrow(plan.flipped),    narrow(plan.flipped_rows)};
 }
 
 PixelPlan identity_plan(const uint8_t* image, const ImageSpec& spec) {
@@ -143,6 +150,29 @@ PixelPlan identity_plan(const uint8_t* image, const ImageSpec& spec) {
           .valid_right = spec.width,
           .scale = {},
           .bias = {}};
+}
+
+void move_window(PixelPlan& plan, int64_t row, int64_t column, int64_t height, int64_t width) {
+  plan.valid_top = std::max(plan.valid_top, plan.top);
+  plan.valid_bottom = std::min(plan.valid_bottom, plan.top + plan.height);
+  plan.valid_left = std::max(plan.valid_left, plan.left);
+  plan.valid_right = std::min(plan.valid_right, plan.left + plan.width);
+  plan.top += plan.flipped_rows ? plan.height - row - height : row;
+  plan.left += plan.flipped ? plan.width - column - width : column;
+  plan.height = height;
+  plan.width = width;
+}
+
+bool is_window(const PixelPlan& plan) {
+  return !plan.is_float && !plan.flipped && !plan.flipped_rows && plan.top >= plan.valid_top &&
+         plan.left >= plan.valid_left && plan.top + plan.height <= plan.valid_bottom &&
+         plan.left + plan.width <= plan.valid_right;
+}
+
+bool shows_all(const PixelPlan& plan) {
+  return plan.valid_top <= 0 && plan.valid_left <= 0 && plan.valid_bottom >= plan.source_height &&
+         plan.valid_right >= plan.source_width && plan.top == 0 && plan.left == 0 &&
+         plan.height == plan.source_height && plan.width == plan.source_width;
 }
 
 void render(const PixelPlan& plan, void* out) {

@@ -3,24 +3,24 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
-
 #include "lathe/data/pixel_math.h"
 #include "lathe/data/transforms.h"
 
 namespace lathe::data {
 
 /// What the stages so far make of the source image of bytes.
-///   result(c, r, k) = value_c( source(c, top + r, left + (flipped ? width - 1 - k : k)) )
-/// where the source counts as black (0) outside the valid rectangle, and value_c(v) is v, or, if
+///   result(c, r, k) = value_c( source(c, top + r', left + k') )
+/// where r' is r, or height - 1 - r if flipped_rows, and k' is k, or width - 1 - k if flipped;
+/// the source counts as black (0) outside the valid rectangle, and value_c(v) is v, or, if
 /// the result is f32, v * scale[c] + bias[c] with both rounded to float.
 struct PixelPlan {
   const uint8_t* source;
   int64_t channels, source_height, source_width;
   int64_t top, left, height, width;  // the window; may reach beyond the source
   int64_t valid_top, valid_left, valid_bottom,
-      valid_right;  // half open, in the source's coordinates
-  bool flipped = false;
+      valid_right;            // half open, in the source's coordinates
+  bool flipped = false;       // left and right
+  bool flipped_rows = false;  // top and bottom
   bool is_float = false;
   double scale[kMaxImageChannels], bias[kMaxImageChannels];  // set if is_float
 };
@@ -30,6 +30,16 @@ SampleWindow window_of(const PixelPlan& plan);
 
 /// The plan that leaves an image as it is.
 PixelPlan identity_plan(const uint8_t* image, const ImageSpec& spec);
+
+/// The window becomes height x width, its corner at (row, column) of what it shows now; what it
+/// then shows beyond that is black.
+void move_window(PixelPlan& plan, int64_t row, int64_t column, int64_t height, int64_t width);
+
+/// Is the result a window of the source, the bytes as they are?
+bool is_window(const PixelPlan& plan);
+
+/// Does the window show the whole source and nothing else?
+bool shows_all(const PixelPlan& plan);
 
 /// Writes the result of the plan: one pass over the output, no memory of its own.
 void render(const PixelPlan& plan, void* out);

@@ -1,128 +1,96 @@
-// The stages, and Transform, which strings them together.
+// Transform strings stages together. The stages: pixel_stages.cpp, resize_stages.cpp,
+// color_stages.cpp.
 #include "lathe/data/transforms.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 #include "lathe/core/error.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/data/image_stage.h"
 #include "lathe/data/pixel_plan.h"
 
 namespace lathe::data {
 namespace {
 
-class PadCrop final : public PixelStage {
+/// Two images between stages, written in turn: while one is read, the other is written.
+class Scratch {
  public:
-  PadCrop(int64_t size, int64_t pad) : size_(size), pad_(pad) {}
-
-  ImageSpec output(const ImageSpec& in) const override {
-    LATHE_CHECK(DTypeError, in.dtype == kU8, "pad_crop: the image is ", in.dtype,
-                " already; pad_crop comes before to_float and normalize");
-    LATHE_CHECK(ShapeError, in.height + 2 * pad_ >= size_ && in.width + 2 * pad_ >= size_,
-                "pad_crop: an image of ", in.height, "x", in.width, " padded by ", pad_,
-                " is smaller than the window of ", size_, "x", size_);
-    return {in.channels, size_, size_, in.dtype};
-  }
-
-  void plan(PixelPlan& plan, Random random) const override {
-    const int64_t dy = offset(plan.height, random);  // first the row, then the column
-    const int64_t dx = offset(plan.width, random);
-    crop(plan, dy, dx);
+  uint8_t* next(const ImageSpec& spec) {
+    turn_ ^= 1;
+    std::vector<uint8_t>& image = images_[turn_];
+    if (image.size() < static_cast<size_t>(spec.pixels()))
+      image.resize(static_cast<size_t>(spec.pixels()));
+    return image.data();
   }
 
  private:
-  int64_t offset(int64_t side, Random& random) const {
-    return static_cast<int64_t>(random.below(static_cast<uint64_t>(side + 2 * pad_ - size_ + 1))) -
-           pad_;
-  }
-
-  /// The window moves by (dy, dx) within what the plan shows so far; beyond that is black.
-  void crop(PixelPlan& plan, int64_t dy, int64_t dx) const {
-    plan.valid_top = std::max(plan.valid_top, plan.top);
-    plan.valid_bottom = std::min(plan.valid_bottom, plan.top + plan.height);
-    plan.valid_left = std::max(plan.valid_left, plan.left);
-    plan.valid_right = std::min(plan.valid_right, plan.left + plan.width);
-    plan.top += dy;
-    plan.left += plan.flipped ? plan.width - dx - size_ : dx;
-    plan.height = plan.width = size_;
-  }
-
-  int64_t size_, pad_;
+  std::array<std::vector<uint8_t>, 2> images_;
+  size_t turn_ = 0;
 };
 
-class HFlip final : public PixelStage {
- public:
-  explicit HFlip(double p) : p_(p) {}
-
-  ImageSpec output(const ImageSpec& in) const override { return in; }
-
-  void plan(PixelPlan& plan, Random random) const override {
-    if (static_cast<double>(random.uniform()) < p_) plan.flipped = !plan.flipped;
-  }
-
- private:
-  double p_;
-};
-
-void make_float(PixelPlan& plan) {
-  if (plan.is_float) return;
-  plan.is_float = true;
-  std::fill_n(plan.scale, plan.channels, 1.0 / 255.0);
-  std::fill_n(plan.bias, plan.channels, 0.0);
+ImageSpec spec_of(const PixelPlan& plan) {
+  return {plan.channels, plan.height, plan.width, plan.is_float ? kF32 : kU8};
 }
 
-class ToFloat final : public PixelStage {
- public:
-  ImageSpec output(const ImageSpec& in) const override {
-    LATHE_CHECK(ShapeError, in.channels <= kMaxImageChannels, "to_float: an image of ", in.channels,
-                " channels has more than ", kMaxImageChannels);
-    return {in.channels, in.height, in.width, kF32};
+/// What the plan shows, without a copy where it is a part of the source.
+ImageView view_of(const PixelPlan& plan, Scratch& scratch) {
+  if (is_window(plan)) {
+    const ImageSpec source{plan.channels, plan.source_height, plan.source_width};
+    return ImageView::of(plan.source, source).window(plan.top, plan.left, plan.height, plan.width);
   }
-
-  void plan(PixelPlan& plan, Random) const override { make_float(plan); }
-};
-
-class Normalize final : public PixelStage {
- public:
-  Normalize(std::vector<double> mean, std::vector<double> std)
-      : mean_(std::move(mean)), std_(std::move(std)) {}
-
-  ImageSpec output(const ImageSpec& in) const override {
-    LATHE_CHECK(ShapeError, in.channels == static_cast<int64_t>(mean_.size()),
-                "normalize: an image of ", in.channels, " channels, but ", mean_.size(), " means");
-    return {in.channels, in.height, in.width, kF32};
-  }
-
-  void plan(PixelPlan& plan, Random) const override {
-    make_float(plan);
-    for (size_t c = 0; c < mean_.size(); ++c) {
-      plan.scale[c] /= std_[c];
-      plan.bias[c] = (plan.bias[c] - mean_[c]) / std_[c];
-    }
-  }
-
- private:
-  std::vector<double> mean_, std_;
-};
+  uint8_t* image = scratch.next(spec_of(plan));
+  render(plan, image);
+  return ImageView::of(image, spec_of(plan));
+}
 
 }  // namespace
 
-Transform::Transform(std::shared_ptr<const PixelStage> stage) : stages_{std::move(stage)} {}
+Transform::Transform(std::shared_ptr<const PixelStage> stage)
+    : stages_{{std::move(stage), nullptr}} {}
+Transform::Transform(std::shared_ptr<const ImageStage> stage)
+    : stages_{{nullptr, std::move(stage)}} {}
 
 ImageSpec Transform::output(const ImageSpec& in) const {
   ImageSpec spec = in;
-  for (const auto& stage : stages_) spec = stage->output(spec);
+  for (const Stage& stage : stages_)
+    spec = stage.pixel ? stage.pixel->output(spec) : stage.image->output(spec);
   return spec;
 }
 
-PixelPlan Transform::plan(const uint8_t* image, const ImageSpec& in, Key key) const {
+void Transform::apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const {
+  thread_local Scratch scratch;
+  size_t k = 0;
+  const auto random_of = [&](size_t stage) {
+    return key.random(kTransformStream + static_cast<int>(stage));
+  };
+  const auto plan_up_to_next_image_stage = [&](PixelPlan& plan) {
+    for (; k < stages_.size() && stages_[k].pixel; ++k) stages_[k].pixel->plan(plan, random_of(k));
+  };
+
   PixelPlan plan = identity_plan(image, in);
-  int stream = kTransformStream;
-  for (const auto& stage : stages_) stage->plan(plan, key.random(stream++));
-  return plan;
+  plan_up_to_next_image_stage(plan);
+  while (k < stages_.size()) {
+    const ImageStage& stage = *stages_[k].image;
+    const Random random = random_of(k++);
+    const ImageView view = view_of(plan, scratch);
+    const ImageSpec made = stage.output(view.spec());
+    plan = identity_plan(nullptr, made);
+    plan_up_to_next_image_stage(plan);
+    const bool flipped = plan.flipped && stage.takes_flip() && shows_all(plan);
+    if (flipped) plan.flipped = false;
+    const bool is_last = k == stages_.size() && is_window(plan) && shows_all(plan);
+    uint8_t* result = is_last ? static_cast<uint8_t*>(out) : scratch.next(made);
+    stage.run(view, random, flipped, result);
+    if (is_last) return;
+    plan.source = result;
+  }
+  render(plan, out);
 }
 
-void Transform::apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const {
-  render(plan(image, in, key), out);
+double Transform::detail(const ImageSpec& in, Key key) const {
+  if (stages_.empty() || !stages_[0].image) return 1;
+  return stages_[0].image->detail(in, key.random(kTransformStream));
 }
 
 Transform Transform::then(const Transform& next) const {
@@ -135,30 +103,26 @@ Transform Transform::then(const Transform& next) const {
   return both;
 }
 
-Transform pad_crop(int64_t size, int64_t pad) {
-  LATHE_CHECK(ValueError, size >= 1, "pad_crop: size must be positive, got ", size);
-  LATHE_CHECK(ValueError, pad >= 0, "pad_crop: pad must not be negative, got ", pad);
-  return Transform(std::make_shared<PadCrop>(size, pad));
+Tensor ImageStage::run_batch(const Tensor& images, const std::vector<Random>& randoms) const {
+  LATHE_CHECK(ValueError, images.device().is_cpu(),
+              "augment: a stage of the transform has no GPU kernel; it belongs into the loader's "
+              "transform (images: ",
+              images, ")");
+  const Tensor in = images.contiguous();
+  const ImageSpec from{in.dim(1), in.dim(2), in.dim(3), kU8}, to = output(from);
+  const Tensor out = empty({in.dim(0), to.channels, to.height, to.width}, {.dtype = kU8});
+  parallel_for(in.dim(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const ImageView view = ImageView::of(in.data<uint8_t>() + n * from.pixels(), from);
+      run(view, randoms[static_cast<size_t>(n)], false, out.data<uint8_t>() + n * to.pixels());
+    }
+  });
+  return out;
 }
 
-Transform hflip(double p) {
-  LATHE_CHECK(ValueError, p >= 0 && p <= 1, "hflip: p must be in [0, 1], got ", p);
-  return Transform(std::make_shared<HFlip>(p));
-}
-
-Transform to_float() { return Transform(std::make_shared<ToFloat>()); }
-
-Transform normalize(std::vector<double> mean, std::vector<double> std) {
-  LATHE_CHECK(ValueError, !mean.empty() && mean.size() == std.size(), "normalize: ", mean.size(),
-              " means and ", std.size(), " standard deviations");
-  LATHE_CHECK(ValueError, static_cast<int64_t>(mean.size()) <= kMaxImageChannels,
-              "normalize: ", mean.size(), " channels are more than ", kMaxImageChannels);
-  for (size_t c = 0; c < mean.size(); ++c) {
-    LATHE_CHECK(ValueError, std::isfinite(mean[c]), "normalize: mean ", c, " is ", mean[c]);
-    LATHE_CHECK(ValueError, std::isfinite(std[c]) && std[c] > 0, "normalize: std ", c,
-                " must be positive and finite, got ", std[c]);
-  }
-  return Transform(std::make_shared<Normalize>(std::move(mean), std::move(std)));
+void check_bytes(const char* stage, const ImageSpec& in) {
+  LATHE_CHECK(DTypeError, in.dtype == kU8, stage, ": the image is ", in.dtype, " already; ", stage,
+              " comes before to_float and normalize");
 }
 
 }  // namespace lathe::data

@@ -3,11 +3,16 @@
 //
 // An image arrives as bytes [C,H,W]. Stages that only move or rescale pixels (crop, flip,
 // normalise) do not touch them one after another: each changes a small plan (data/pixel_plan.h),
-// and one pass at the end reads the source and writes the result straight into the batch.
+// and one pass at the end reads the source and writes the result straight into the batch. Stages
+// that make new pixels (resize; data/image_stage.h) stand between such passes.
+//
+// Results are those of torchvision on PIL images: the same bytes for the same crop, size or factor.
+// The random numbers differ, since they are functions of (seed, epoch, index).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "lathe/core/config.h"
@@ -27,15 +32,22 @@ struct ImageSpec {
   bool operator==(const ImageSpec&) const = default;
 };
 
-class PixelStage;  // one step; data/pixel_plan.h
-struct PixelPlan;  // what all steps come to; likewise
+class PixelStage;  // a step that changes a plan; data/pixel_plan.h
+class ImageStage;  // a step that makes new pixels; data/image_stage.h
 
 /// A sequence of stages; empty: the bytes as they are. A cheap value; safe to use from several
-/// threads.
+/// threads, each of which keeps room for the largest image between two stages that it has seen.
 class LATHE_API Transform {
  public:
+  /// One of the two.
+  struct Stage {
+    std::shared_ptr<const PixelStage> pixel;
+    std::shared_ptr<const ImageStage> image;
+  };
+
   Transform() = default;
   explicit Transform(std::shared_ptr<const PixelStage> stage);
+  explicit Transform(std::shared_ptr<const ImageStage> stage);
 
   /// What becomes of an image of this kind.   throws: ShapeError, ValueError, DTypeError if the
   /// stages do not fit it.
@@ -44,14 +56,18 @@ class LATHE_API Transform {
   /// Transforms one image of bytes. `out` has room for output(in).
   void apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const;
 
-  /// What `apply` will do with it.
-  PixelPlan plan(const uint8_t* image, const ImageSpec& in, Key key) const;
+  /// The part of the rows and of the columns of an image of this kind, 0 to 1, that the transform
+  /// needs to see: 0.5 if it makes the image half as large, or smaller. So a decoder need not make
+  /// what would be thrown away. 1 unless the first stage resizes.
+  double detail(const ImageSpec& in, Key key) const;
 
-  /// This, then `next`.
+  /// This, then `next`.   throws: ValueError if both have more than 127 stages.
   Transform then(const Transform& next) const;
 
+  std::span<const Stage> stages() const { return stages_; }
+
  private:
-  std::vector<std::shared_ptr<const PixelStage>> stages_;
+  std::vector<Stage> stages_;
 };
 
 /// One after another, from left to right.
@@ -69,8 +85,52 @@ Transform compose(const Transform& first, const More&... more) {
 /// than the window, DTypeError if the image is f32 already.
 LATHE_API Transform pad_crop(int64_t size, int64_t pad);
 
+/// The height x width window in the middle, an odd pixel to the left and above or not as Python's
+/// round(); a smaller image gets a black border. Before to_float and normalize, as pad_crop.
+/// throws: ValueError if a side is below 1; on use DTypeError if the image is f32 already.
+LATHE_API Transform center_crop(int64_t height, int64_t width);
+LATHE_API Transform center_crop(int64_t size);
+
 /// Left and right exchanged with probability p.   throws: ValueError unless p is in [0, 1].
 LATHE_API Transform hflip(double p = 0.5);
+
+/// Top and bottom exchanged with probability p.   throws: ValueError unless p is in [0, 1].
+LATHE_API Transform vflip(double p = 0.5);
+
+enum class Interpolation {
+  kNearest,   // the pixel under the result pixel's centre
+  kBilinear,  // weights fall linearly around it; antialiased: the smaller the result, the wider
+};
+
+/// The image height x width large; Pillow's Image.resize, to the bit.
+/// throws: ValueError unless the sides are 1 to 65536; on use DTypeError if the image is f32
+/// already, ShapeError if it has a side of 0 or above 65536.
+LATHE_API Transform resize(int64_t height, int64_t width,
+                           Interpolation interpolation = Interpolation::kBilinear);
+
+/// The same with the shorter side `size` long and the other in proportion, rounded down.
+LATHE_API Transform resize(int64_t size, Interpolation interpolation = Interpolation::kBilinear);
+
+struct Range {
+  double min, max;
+};
+
+struct RandomResizedCropOptions {
+  Range scale = {0.08, 1.0};         // of the crop's area, as a part of the image's
+  Range ratio = {3.0 / 4, 4.0 / 3};  // of the crop's width to its height
+  Interpolation interpolation = Interpolation::kBilinear;
+};
+
+/// A random part of the image, made height x width large as resize does.
+/// The part, torchvision's rule: up to 10 times an area is drawn uniformly from `scale` and a ratio
+/// with a uniform logarithm from `ratio`; the first crop with these, its sides rounded, that fits
+/// into the image is taken, at a place that is drawn, rows first. If none fits: the largest in
+/// the middle whose ratio is the nearest to the image's that `ratio` allows.
+/// throws: ValueError unless the sides are 1 to 65536 and 0 < min <= max, finite, in both ranges;
+/// on use as resize.
+LATHE_API Transform random_resized_crop(int64_t height, int64_t width,
+                                        const RandomResizedCropOptions& options = {});
+LATHE_API Transform random_resized_crop(int64_t size, const RandomResizedCropOptions& options = {});
 
 /// x / 255 as f32; f32 images stay as they are.
 LATHE_API Transform to_float();

@@ -12,7 +12,8 @@ using namespace lathe::test;
 namespace {
 
 const data::Transform kNone;
-const data::Transform kCrop = compose(data::pad_crop(6, 2), data::hflip());
+const data::Transform kCrop =
+    compose(data::pad_crop(6, 2), data::hflip(), data::vflip(), data::center_crop(5, 7));
 const data::Transform kAll = compose(data::pad_crop(7, 1), data::hflip(),
                                      data::normalize({0.4, 0.5, 0.6}, {0.2, 0.3, 0.25}));
 
@@ -21,7 +22,10 @@ void compare(const Tensor& images, const data::Transform& transform, DType dtype
   std::vector<data::PixelPlan> plans;
   const data::ImageSpec spec{images.dim(1), images.dim(2), images.dim(3), kU8};
   for (int64_t n = 0; n < images.dim(0); ++n) {
-    plans.push_back(transform.plan(nullptr, spec, {7, 3, 11 * n}));
+    data::PixelPlan& plan = plans.emplace_back(data::identity_plan(nullptr, spec));
+    int stream = 0;
+    for (const auto& stage : transform.stages())
+      stage.pixel->plan(plan, data::Random(7, 3, n, stream++));
   }
   const data::ImageSpec out = transform.output(spec);
   const Shape shape{images.dim(0), out.channels, out.height, out.width};

@@ -122,6 +122,45 @@ TEST_CASE("transforms: hflip reverses rows, with probability p") {
   CHECK(std::abs(flips - 5000) < 250);  // 5 standard deviations
 }
 
+TEST_CASE("transforms: vflip reverses columns, and follows and precedes crops as it stands") {
+  for (const auto& s : kSizes) {
+    const ImageSpec spec{s.channels, s.height, s.width};
+    const auto image = noise(spec.pixels());
+    const auto got = applied(vflip(1), image, spec, Key{1, 2, 3});
+    for (int64_t row = 0; row < s.channels * s.height; ++row) {
+      const int64_t c = row / s.height, y = row % s.height;
+      for (int64_t x = 0; x < s.width; ++x)
+        CHECK(got[static_cast<size_t>(row * s.width + x)] ==
+              picture(image, spec).at(c, s.height - 1 - y, x));
+    }
+    const Transform crop = center_crop(s.crop, s.crop + 1);
+    CHECK(applied(compose(vflip(1), crop, vflip(1), vflip(1)), image, spec, {}) ==
+          applied(crop, std::vector<uint8_t>(got.begin(), got.end()), spec, {}));
+  }
+}
+
+TEST_CASE("transforms: center_crop takes torchvision's window, and pads what is smaller") {
+  struct Line {
+    int64_t side, crop, first;  // first: Python's int(round((side - crop) / 2.0)), or -padding
+  };
+  const Line lines[] = {{8, 8, 0},  {9, 8, 0},  {10, 8, 1}, {11, 8, 2}, {13, 8, 2},
+                        {15, 8, 4}, {17, 8, 4}, {5, 8, -1}, {6, 8, -1}, {7, 8, 0}};
+  for (const Line& row : lines) {
+    for (const Line& column : lines) {
+      const ImageSpec spec{1, row.side, column.side};
+      const auto image = noise(spec.pixels());
+      const auto got = applied(center_crop(8), image, spec, {});
+      for (int64_t y = 0; y < 8; ++y)
+        for (int64_t x = 0; x < 8; ++x) {
+          const int64_t r = row.first + y, k = column.first + x;
+          const bool inside = r >= 0 && r < row.side && k >= 0 && k < column.side;
+          CHECK(got[static_cast<size_t>(y * 8 + x)] ==
+                (inside ? picture(image, spec).at(0, r, k) : 0));
+        }
+    }
+  }
+}
+
 TEST_CASE("transforms: normalize is (x / 255 - mean) / std") {
   const std::vector<double> mean = {0.4914, 0.4822, 0.4465}, std = {0.2470, 0.2435, 0.2616};
   const ImageSpec spec{3, 16, 16};

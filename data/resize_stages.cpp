@@ -1,0 +1,167 @@
+// The stages that change an image's size; see transforms.h.
+#include <algorithm>
+#include <cmath>
+
+#include "lathe/core/error.h"
+#include "lathe/data/image_stage.h"
+
+namespace lathe::data {
+namespace {
+
+void check_sides(const char* stage, int64_t height, int64_t width) {
+  const auto fits = [](int64_t side) { return side >= 1 && side <= kMaxImageSide; };
+  LATHE_CHECK(ValueError, fits(height) && fits(width), stage, ": sides must be 1 to ",
+              kMaxImageSide, ", got ", height, "x", width);
+}
+
+void check_image(const char* stage, const ImageSpec& in) {
+  check_bytes(stage, in);
+  const auto fits = [](int64_t side) { return side >= 1 && side <= kMaxImageSide; };
+  LATHE_CHECK(ShapeError, fits(in.height) && fits(in.width), stage, ": an image of ", in.height,
+              "x", in.width, "; sides must be 1 to ", kMaxImageSide);
+}
+
+/// How much of an image of that size is seen in one of the other.
+double part_of(int64_t from_height, int64_t from_width, int64_t to_height, int64_t to_width) {
+  return std::min(1.0, std::max(static_cast<double>(to_height) / static_cast<double>(from_height),
+                                static_cast<double>(to_width) / static_cast<double>(from_width)));
+}
+
+class Resize final : public ImageStage {
+ public:
+  /// Width 0: the shorter side becomes `height`.
+  Resize(int64_t height, int64_t width, Interpolation interpolation)
+      : height_(height), width_(width), interpolation_(interpolation) {}
+
+  ImageSpec output(const ImageSpec& in) const override {
+    check_image("resize", in);
+    if (width_ != 0) return {in.channels, height_, width_, kU8};
+    const int64_t size = height_;
+    const ImageSpec out = in.height <= in.width
+                              ? ImageSpec{in.channels, size, size * in.width / in.height, kU8}
+                              : ImageSpec{in.channels, size * in.height / in.width, size, kU8};
+    LATHE_CHECK(ShapeError, out.height <= kMaxImageSide && out.width <= kMaxImageSide,
+                "resize: an image of ", in.height, "x", in.width, " would become one of ",
+                out.height, "x", out.width, "; sides must be 1 to ", kMaxImageSide);
+    return out;
+  }
+
+  bool takes_flip() const override { return true; }
+
+  void run(const ImageView& in, Random, bool flipped, uint8_t* out) const override {
+    const ImageSpec to = output(in.spec());
+    resize_image(in, {to.height, to.width, interpolation_, flipped}, out);
+  }
+
+  double detail(const ImageSpec& in, Random) const override {
+    const ImageSpec to = output(in);
+    return part_of(in.height, in.width, to.height, to.width);
+  }
+
+ private:
+  int64_t height_, width_;
+  Interpolation interpolation_;
+};
+
+struct Box {
+  int64_t top, left, height, width;
+};
+
+class RandomResizedCrop final : public ImageStage {
+ public:
+  RandomResizedCrop(int64_t height, int64_t width, const RandomResizedCropOptions& options)
+      : height_(height), width_(width), options_(options) {}
+
+  ImageSpec output(const ImageSpec& in) const override {
+    check_image("random_resized_crop", in);
+    return {in.channels, height_, width_, kU8};
+  }
+
+  bool takes_flip() const override { return true; }
+
+  void run(const ImageView& in, Random random, bool flipped, uint8_t* out) const override {
+    const Box box = box_of(in.height, in.width, random);
+    resize_image(in.window(box.top, box.left, box.height, box.width),
+                 {height_, width_, options_.interpolation, flipped}, out);
+  }
+
+  double detail(const ImageSpec& in, Random random) const override {
+    const Box box = box_of(in.height, in.width, random);
+    return part_of(box.height, box.width, height_, width_);
+  }
+
+ private:
+  Box box_of(int64_t height, int64_t width, Random& random) const {
+    constexpr int kTries = 10;
+    const Range scale = options_.scale, ratio = options_.ratio;
+    const double log_min = std::log(ratio.min), log_max = std::log(ratio.max);
+    const auto area = static_cast<double>(height * width);
+    for (int k = 0; k < kTries; ++k) {
+      const double part = between(scale.min, scale.max, random) * area;
+      const double drawn_ratio = std::exp(between(log_min, log_max, random));
+      const int64_t w = std::llrint(std::sqrt(part * drawn_ratio));
+      const int64_t h = std::llrint(std::sqrt(part / drawn_ratio));
+      if (w < 1 || h < 1 || w > width || h > height) continue;
+      const auto top = random.below(static_cast<uint64_t>(height - h + 1));
+      const auto left = random.below(static_cast<uint64_t>(width - w + 1));
+      return {static_cast<int64_t>(top), static_cast<int64_t>(left), h, w};
+    }
+    return middle_box(height, width);
+  }
+
+  Box middle_box(int64_t height, int64_t width) const {
+    const double has = static_cast<double>(width) / static_cast<double>(height);
+    int64_t h = height, w = width;
+    if (has < options_.ratio.min)
+      h = std::llrint(static_cast<double>(width) / options_.ratio.min);
+    else if (has > options_.ratio.max)
+      w = std::llrint(static_cast<double>(height) * options_.ratio.max);
+    h = std::clamp<int64_t>(h, 1, height);
+    w = std::clamp<int64_t>(w, 1, width);
+    return {(height - h) / 2, (width - w) / 2, h, w};
+  }
+
+  static double between(double min, double max, Random& random) {
+    return min + (max - min) * static_cast<double>(random.uniform());
+  }
+
+  int64_t height_, width_;
+  RandomResizedCropOptions options_;
+};
+
+void check_range(const char* what, const Range& range) {
+  LATHE_CHECK(ValueError, range.min > 0 && range.min <= range.max && std::isfinite(range.max),
+              "random_resized_crop: ", what, " must have 0 < min <= max, got ", range.min, " to ",
+              range.max);
+}
+
+template <class S, class... Args>
+Transform image_stage(const Args&... args) {
+  return Transform(std::shared_ptr<const ImageStage>(std::make_shared<S>(args...)));
+}
+
+}  // namespace
+
+Transform resize(int64_t height, int64_t width, Interpolation interpolation) {
+  check_sides("resize", height, width);
+  return image_stage<Resize>(height, width, interpolation);
+}
+
+Transform resize(int64_t size, Interpolation interpolation) {
+  check_sides("resize", size, size);
+  return image_stage<Resize>(size, int64_t{0}, interpolation);
+}
+
+Transform random_resized_crop(int64_t height, int64_t width,
+                              const RandomResizedCropOptions& options) {
+  check_sides("random_resized_crop", height, width);
+  check_range("scale", options.scale);
+  check_range("ratio", options.ratio);
+  return image_stage<RandomResizedCrop>(height, width, options);
+}
+
+Transform random_resized_crop(int64_t size, const RandomResizedCropOptions& options) {
+  return random_resized_crop(size, size, options);
+}
+
+}  // namespace lathe::data
