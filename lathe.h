@@ -12,6 +12,7 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/core/npy.h"
 #include "lathe/core/npz.h"
+#include "lathe/core/pth.h"
 #include "lathe/core/random_state.h"
 #include "lathe/core/safetensors.h"
 #include "lathe/core/tensor.h"

@@ -1,0 +1,71 @@
+// The part of Python's pickle format that PyTorch's state dicts are written in, read as plain data:
+// texts, numbers, tuples, lists, dictionaries. A pickle is a program; this reader runs none of it
+// but the instructions that build such values. A name of a function or class must be on the
+// caller's list, and a call of one is handed out as data, not made. Everything else is refused.
+// ref: Python's pickletools.py (protocol 2).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe::pickle {
+
+enum class Kind : uint8_t {
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kText,
+  kTuple,
+  kList,
+  kDict,        // collections.OrderedDict too
+  kGlobal,      // a name: "torch\nFloatStorage"
+  kCall,        // of a name, with arguments
+  kPersistent,  // what the pickler's owner stored elsewhere: one value that describes it
+  kMark,        // between instructions only
+};
+
+/// A value of a document: a small handle into it.
+struct Value {
+  Kind kind = Kind::kNone;
+  uint32_t count = 0;  // texts and names: bytes; tuples: items
+  union {
+    int64_t integer = 0;  // kBool too
+    double real;          // kFloat
+    uint64_t at;          // where the rest is kept
+  };
+};
+
+/// What a pickle holds. Values refer to it: it must outlive them.
+class Document {
+ public:
+  /// Reads a pickle of protocol 2 or below. `globals` are the names that may occur, "module name";
+  /// `limit_bytes` is the most memory that values may take. `file` stands for the file in messages.
+  /// throws: DataError naming the file, the byte and the instruction or name.
+  Document(std::string text, std::span<const std::string_view> globals, int64_t limit_bytes,
+           std::string_view file);
+
+  Value root() const { return root_; }
+
+  /// The bytes of a text or a name ("module\nname").
+  std::string_view text(Value value) const;
+  /// Tuples and lists: the items. Dictionaries: key, value, key, value, … in order. Calls: the name
+  /// and the tuple of its arguments. Persistent values: one item. Others: none.
+  std::span<const Value> items(Value value) const;
+
+ private:
+  friend class Reader;
+
+  std::string text_;
+  std::vector<Value> items_;                    // of tuples, calls and persistent values
+  std::vector<std::vector<Value>> containers_;  // lists and dictionaries, which grow
+  Value root_;
+};
+
+/// "an integer", "a dictionary", …: what a value is, for messages.
+std::string_view name_of(Kind kind);
+
+}  // namespace lathe::pickle

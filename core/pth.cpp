@@ -1,0 +1,296 @@
+// PyTorch's state dicts; see pth.h. find_section() chooses the dictionary, Tensors builds what it
+// holds.
+#include "lathe/core/pth.h"
+
+#include <algorithm>
+#include <map>
+
+#include "lathe/core/checked_size.h"
+#include "lathe/core/pickle.h"
+#include "lathe/core/safetensors_header.h"
+#include "lathe/core/tensor_bytes.h"
+#include "lathe/core/zip.h"
+
+namespace lathe::pth {
+
+namespace {
+
+using pickle::Kind;
+using pickle::Value;
+using safetensors::in_quotes;
+
+constexpr std::string_view kPickleName = "/data.pkl";
+constexpr int64_t kMostPickleBytes = int64_t{256} << 20;
+constexpr std::string_view kSections[] = {"state_dict", "model_state_dict", "model"};
+
+constexpr std::string_view kRebuildTensor = "torch._utils\n_rebuild_tensor_v2";
+constexpr std::string_view kRebuildParameter = "torch._utils\n_rebuild_parameter";
+
+struct StorageType {
+  std::string_view name;
+  DType dtype;
+};
+constexpr StorageType kStorageTypes[] = {
+    {"torch\nBoolStorage", kBool}, {"torch\nByteStorage", kU8},
+    {"torch\nCharStorage", kI8},   {"torch\nShortStorage", kI16},
+    {"torch\nIntStorage", kI32},   {"torch\nLongStorage", kI64},
+    {"torch\nHalfStorage", kF16},  {"torch\nBFloat16Storage", kBF16},
+    {"torch\nFloatStorage", kF32}, {"torch\nDoubleStorage", kF64},
+};
+
+/// All that a pickle may name.
+constexpr std::string_view kGlobals[] = {
+    "collections OrderedDict",
+    "torch._utils _rebuild_tensor_v2",
+    "torch._utils _rebuild_parameter",
+    "torch BoolStorage",
+    "torch ByteStorage",
+    "torch CharStorage",
+    "torch ShortStorage",
+    "torch IntStorage",
+    "torch LongStorage",
+    "torch HalfStorage",
+    "torch BFloat16Storage",
+    "torch FloatStorage",
+    "torch DoubleStorage",
+};
+
+/// Makes the tensors that a pickle describes. Each storage is read once.
+class Tensors {
+ public:
+  Tensors(const zip::Archive& archive, const pickle::Document& document, std::string_view folder)
+      : archive_(archive), document_(document), folder_(folder) {
+    const zip::Entry* order = archive.find(concat(folder_, "/byteorder"));
+    if (order == nullptr) return;  // PyTorch before 2.1: that of the machine, little
+    const std::string text = zip::read_all(archive, *order, 16);
+    LATHE_CHECK(DataError, text == "little" || text == "big", archive.source().name(),
+                ": entry \"byteorder\" says ", in_quotes(text));
+    big_endian_ = text == "big";
+  }
+
+  bool is_tensor(Value value) const {
+    if (value.kind != Kind::kCall) return false;
+    const std::string_view name = document_.text(document_.items(value)[0]);
+    return name == kRebuildTensor || name == kRebuildParameter;
+  }
+
+  /// `what` is "x.pth: entry \"fc.weight\"".   throws: DataError.
+  Tensor make(Value value, const std::string& what) {
+    const auto* arguments = &document_.items(value)[1];
+    if (document_.text(document_.items(value)[0]) == kRebuildParameter) {
+      const auto parameter = document_.items(*arguments);  // (tensor, requires_grad, hooks)
+      const bool holds_tensor = parameter.size() >= 1 && is_tensor(parameter[0]) &&
+                                document_.text(document_.items(parameter[0])[0]) == kRebuildTensor;
+      LATHE_CHECK(DataError, holds_tensor, what, " is a parameter without a tensor");
+      arguments = &document_.items(parameter[0])[1];
+    }
+    // (storage, storage_offset, size, stride, requires_grad, backward_hooks[, metadata])
+    const auto parts = document_.items(*arguments);
+    const bool complete = parts.size() >= 4 && parts[0].kind == Kind::kPersistent &&
+                          parts[1].kind == Kind::kInt && parts[2].kind == Kind::kTuple &&
+                          parts[3].kind == Kind::kTuple;
+    LATHE_CHECK(DataError, complete, what, " is a tensor whose description is not understood");
+    const Tensor& storage = storage_of(parts[0], what);
+    return view_of(storage, parts[1].integer, dims_of(parts[2], what, "size"),
+                   dims_of(parts[3], what, "stride"), what);
+  }
+
+ private:
+  Dims dims_of(Value tuple, const std::string& what, const char* name) const {
+    const auto items = document_.items(tuple);
+    LATHE_CHECK(DataError, items.size() <= static_cast<size_t>(kMaxDims), what, " has ",
+                items.size(), " dimensions, more than ", kMaxDims);
+    Dims out;
+    for (const Value item : items) {
+      LATHE_CHECK(DataError, item.kind == Kind::kInt && item.integer >= 0, what, " has a ", name,
+                  " that is not a number of 0 or more");
+      out.push_back(item.integer);
+    }
+    return out;
+  }
+
+  static Tensor view_of(const Tensor& storage, int64_t offset, const Shape& shape,
+                        const Strides& strides, const std::string& what) {
+    LATHE_CHECK(DataError, shape.size() == strides.size(), what, " has ", shape.size(),
+                " sizes but ", strides.size(), " strides");
+    CheckedSize last = offset, elements = 1;
+    bool is_empty = false;
+    for (int i = 0; i < shape.size(); ++i) {
+      elements *= std::max<int64_t>(shape[i], 1);
+      if (shape[i] > 1) last += CheckedSize(shape[i] - 1) * strides[i];
+      is_empty |= shape[i] == 0;
+    }
+    const CheckedSize bytes = elements * size_of(storage.dtype());
+    bytes.value_or_throw<DataError>(what, ": the size of ", shape, " overflows");
+    if (is_empty) return empty(shape, {.dtype = storage.dtype()});
+    LATHE_CHECK(
+        DataError,
+        offset >= 0 && !last.overflowed() && last.value_or_throw<DataError>("") < storage.numel(),
+        what, ": ", storage.dtype(), shape, " with strides ", strides, " from element ", offset,
+        " lies outside its storage of ", storage.numel(), " elements");
+    return alias(storage, shape, strides, offset);
+  }
+
+  /// The storage that ("storage", type, key, location, numel) describes, as a 1-d tensor.
+  const Tensor& storage_of(Value persistent, const std::string& what) {
+    const auto id = document_.items(document_.items(persistent)[0]);
+    const bool complete = id.size() == 5 && document_.text(id[0]) == "storage" &&
+                          id[1].kind == Kind::kGlobal && id[2].kind == Kind::kText &&
+                          id[4].kind == Kind::kInt;
+    LATHE_CHECK(DataError, complete, what, " has a storage whose description is not understood");
+    const std::string_view key = document_.text(id[2]), type = document_.text(id[1]);
+    const auto* known = std::ranges::find(kStorageTypes, type, &StorageType::name);
+    LATHE_CHECK(DataError, known != std::end(kStorageTypes), what, " has a storage of the type ",
+                in_quotes(type));
+    auto found = storages_.find(key);
+    if (found == storages_.end()) {
+      found = storages_.emplace(key, read_storage(key, known->dtype, id[4].integer, what)).first;
+    }
+    const Tensor& out = found->second;
+    LATHE_CHECK(DataError, out.dtype() == known->dtype && out.numel() == id[4].integer, what,
+                " takes storage ", in_quotes(key), " as ", known->dtype, "[", id[4].integer,
+                "], another entry as ", out.dtype(), out.shape());
+    return out;
+  }
+
+  Tensor read_storage(std::string_view key, DType dtype, int64_t numel, const std::string& what) {
+    const zip::Entry* entry = archive_.find(concat(folder_, "/data/", key));
+    LATHE_CHECK(DataError, entry != nullptr, what, ": the archive has no storage ", in_quotes(key));
+    const auto size = static_cast<int64_t>(size_of(dtype));
+    LATHE_CHECK(DataError, entry->bytes % size == 0 && entry->bytes / size == numel, what,
+                ": storage ", in_quotes(key), " has ", entry->bytes, " bytes, which is not ", dtype,
+                "[", numel, "]");
+    const Tensor out = empty({numel}, {.dtype = dtype});
+    zip::EntryReader reader(archive_, *entry);
+    if (numel > 0) reader.read(out.raw_data(), entry->bytes);
+    reader.finish();
+    if (big_endian_ && numel > 0) swap_bytes(out.raw_data(), numel, size_of(dtype));
+    if (dtype == kBool && numel > 0) check_bools(out.raw_data(), numel, what);
+    return out;
+  }
+
+  const zip::Archive& archive_;
+  const pickle::Document& document_;
+  std::string folder_;
+  bool big_endian_ = false;
+  std::map<std::string_view, Tensor> storages_;
+};
+
+/// The value under a text key of a dictionary; null if there is none.
+const Value* find_key(const pickle::Document& document, Value dictionary, std::string_view key) {
+  const auto items = document.items(dictionary);
+  for (size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (items[i].kind == Kind::kText && document.text(items[i]) == key) return &items[i + 1];
+  }
+  return nullptr;
+}
+
+/// "\"epoch\", \"optimizer\", …": what a dictionary holds, for messages.
+std::string keys_of(const pickle::Document& document, Value dictionary) {
+  constexpr size_t kMost = 10;
+  const auto items = document.items(dictionary);
+  std::string out;
+  for (size_t i = 0; i + 1 < items.size() && i < 2 * kMost; i += 2) {
+    out += concat(i == 0 ? "" : ", ", in_quotes(document.text(items[i])));
+  }
+  return out + (items.size() > 2 * kMost ? ", …" : "");
+}
+
+/// The dictionary that holds the tensors, by the rule of pth.h.
+Value find_section(const pickle::Document& document, const Tensors& tensors,
+                   const std::string& section, std::string_view file) {
+  Value at = document.root();
+  LATHE_CHECK(DataError, at.kind == Kind::kDict, file, ": holds ", pickle::name_of(at.kind),
+              " and not a state dict, which is a dictionary of tensors");
+  for (size_t begin = 0; !section.empty() && begin <= section.size();) {
+    const size_t end = std::min(section.find('.', begin), section.size());
+    const Value* next =
+        find_key(document, at, std::string_view(section).substr(begin, end - begin));
+    LATHE_CHECK(DataError, next != nullptr && next->kind == Kind::kDict, file,
+                ": has no dictionary ", in_quotes(section), "; there is: ", keys_of(document, at));
+    at = *next;
+    begin = end + 1;
+  }
+  const auto items = document.items(at);
+  bool any = items.empty() || !section.empty();
+  for (size_t i = 1; i < items.size(); i += 2) any |= tensors.is_tensor(items[i]);
+  if (any) return at;
+  for (const std::string_view name : kSections) {
+    const Value* found = find_key(document, at, name);
+    if (found != nullptr && found->kind == Kind::kDict) return *found;
+  }
+  LATHE_FAIL(DataError, file,
+             ": holds no tensors but these values, one of which may be named as "
+             "the section to read: ",
+             keys_of(document, at));
+}
+
+/// The folder that everything in the archive lies in: its name when it was saved.
+std::string folder_of(const zip::Archive& archive) {
+  const std::string& file = archive.source().name();
+  const zip::Entry* found = nullptr;
+  for (const zip::Entry& entry : archive.entries()) {
+    const std::string_view name = entry.name;
+    if (!name.ends_with(kPickleName) || name.find('/') != name.size() - kPickleName.size())
+      continue;
+    LATHE_CHECK(DataError, found == nullptr, file, ": has two pickles, ", in_quotes(found->name),
+                " and ", in_quotes(name));
+    found = &entry;
+  }
+  LATHE_CHECK(DataError, found != nullptr, file,
+              ": is a zip archive without a pickle \"…/data.pkl\", so not one of torch.save");
+  return found->name.substr(0, found->name.size() - kPickleName.size());
+}
+
+/// Before PyTorch 1.6 a file was several pickles one after another; that format is not read.
+void check_is_zip(const ByteSource& source) {
+  char first[4] = {};
+  source.read(first, std::min<int64_t>(source.size(), 4), 0);
+  LATHE_CHECK(DataError, static_cast<unsigned char>(first[0]) != 0x80, source.name(),
+              ": is in the format of PyTorch before 1.6 (or a bare pickle), which is not read; "
+              "save it again: torch.save(torch.load(path), path) with a newer PyTorch");
+}
+
+StateDict read_source(const ByteSource& source, const ReadOptions& options) {
+  check_is_zip(source);
+  const zip::Archive archive(source);
+  const std::string& file = source.name();
+  const std::string folder = folder_of(archive);
+  // Values, and what each entry costs as a tensor: no more than a file with such an entry is large,
+  // with room for small ones.
+  constexpr int64_t kEntryBytes = 512;
+  const int64_t limit_bytes = source.size() + (int64_t{384} << 10);
+  const pickle::Document document(
+      zip::read_all(archive, *archive.find(concat(folder, kPickleName)), kMostPickleBytes),
+      kGlobals, limit_bytes, file);
+  Tensors tensors(archive, document, folder);
+  const auto items = document.items(find_section(document, tensors, options.section, file));
+  LATHE_CHECK(DataError, static_cast<int64_t>(items.size() / 2) <= limit_bytes / kEntryBytes, file,
+              ": ", items.size() / 2, " entries are too many for a file of ", source.size(),
+              " bytes");
+  StateDict out;
+  for (size_t i = 0; i + 1 < items.size(); i += 2) {
+    LATHE_CHECK(DataError, items[i].kind == Kind::kText, file, ": a key is ",
+                pickle::name_of(items[i].kind), " instead of a text");
+    const std::string_view name = document.text(items[i]);
+    const std::string what = concat(file, ": entry ", in_quotes(name));
+    LATHE_CHECK(DataError, tensors.is_tensor(items[i + 1]), what, " is ",
+                pickle::name_of(items[i + 1].kind), ", not a tensor");
+    LATHE_CHECK(DataError, !out.contains(name), what, " appears twice");
+    out.add(std::string(name), tensors.make(items[i + 1], what));
+  }
+  return out;
+}
+
+}  // namespace
+
+StateDict read(const std::string& path, const ReadOptions& options) {
+  return read_source(ByteSource(path), options);
+}
+
+StateDict parse(std::span<const std::byte> bytes, std::string_view name,
+                const ReadOptions& options) {
+  return read_source(ByteSource(bytes, name), options);
+}
+
+}  // namespace lathe::pth
