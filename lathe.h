@@ -89,8 +89,11 @@
 #include "lathe/optim/sgd.h"
 
 #include "lathe/data/augment.h"
+#include "lathe/data/collate_loader.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/dataset.h"
+#include "lathe/data/dataset_parts.h"
+#include "lathe/data/device_batches.h"
 #include "lathe/data/image_datasets.h"
 #include "lathe/data/sampler.h"
 #include "lathe/data/transforms.h"

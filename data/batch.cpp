@@ -14,8 +14,23 @@ std::string with_index(int64_t index, const std::string& text) {
   return concat("sample ", index, ": ", text);
 }
 
-/// Inside a catch block: throws the error of sample `index`, with the one at hand nested in it.
-[[noreturn]] void rethrow_with_index(int64_t index) {
+Tensor on_device(const Tensor& tensor, Device device, bool async) {
+  if (!tensor.defined() || tensor.device() == device) return tensor;
+  Tensor copy = empty(tensor.shape(), {.dtype = tensor.dtype(), .device = device});
+  async ? copy_values_async(copy, tensor) : copy_values(copy, tensor);
+  return copy;
+}
+
+Batch copied(const Batch& batch, Device device, bool async) {
+  Batch out{
+      on_device(batch.x, device, async), on_device(batch.y, device, async), {}, batch.indices};
+  for (const Tensor& tensor : batch.more) out.more.push_back(on_device(tensor, device, async));
+  return out;
+}
+
+}  // namespace
+
+void rethrow_with_index(int64_t index) {
   try {
     throw;
   } catch (const OutOfMemoryError& error) {
@@ -34,24 +49,11 @@ std::string with_index(int64_t index, const std::string& text) {
   }
 }
 
-Tensor on_device(const Tensor& tensor, Device device) {
-  if (!tensor.defined() || tensor.device() == device) return tensor;
-  Tensor copy = empty(tensor.shape(), {.dtype = tensor.dtype(), .device = device});
-  copy_values(copy, tensor);
-  return copy;
-}
+Batch Batch::to(Device device) const { return copied(*this, device, false); }
+Batch Batch::to_async(Device device) const { return copied(*this, device, true); }
 
-}  // namespace
-
-Batch Batch::to(Device device) const {
-  Batch out{on_device(x, device), on_device(y, device), {}, indices};
-  for (const Tensor& tensor : more) out.more.push_back(on_device(tensor, device));
-  return out;
-}
-
-bool read_batch(const Dataset& dataset, const SampleSpec& spec, std::span<const int64_t> indices,
+bool read_batch(const Dataset& dataset, const BatchBuffer& buffer, std::span<const int64_t> indices,
                 uint64_t seed, int64_t epoch, FunctionRef<bool()> stop, Batch& out) {
-  const BatchBuffer buffer(spec, static_cast<int64_t>(indices.size()));
   for (size_t row = 0; row < indices.size(); ++row) {
     if (stop()) return false;
     const int64_t index = indices[row];
@@ -79,8 +81,9 @@ Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices, uint6
     LATHE_CHECK(IndexError, i >= 0 && i < size, "read_batch: index ", i, " of a data set of ", size,
                 " samples");
   Batch batch;
+  const BatchBuffer buffer(dataset.spec(), static_cast<int64_t>(indices.size()));
   read_batch(
-      dataset, dataset.spec(), indices, seed, epoch, [] { return false; }, batch);
+      dataset, buffer, indices, seed, epoch, [] { return false; }, batch);
   return batch;
 }
 

@@ -22,6 +22,8 @@ struct LATHE_API Batch {
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
   /// With every tensor on `device`.
   Batch to(Device device) const;
+  /// The same, on the stream that is current there, without waiting; see copy_values_async.
+  Batch to_async(Device device) const;
 };
 
 template <size_t I>
@@ -39,9 +41,13 @@ const Tensor& get(const Batch& batch) {
 LATHE_API Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices,
                            uint64_t seed = 0, int64_t epoch = 0);
 
-/// The same, giving up between two samples when `stop` says so; → true if the batch is complete.
-bool read_batch(const Dataset& dataset, const SampleSpec& spec, std::span<const int64_t> indices,
+/// The same into `buffer`, giving up between two samples when `stop` says so; → true if the batch
+/// is complete.
+bool read_batch(const Dataset& dataset, const BatchBuffer& buffer, std::span<const int64_t> indices,
                 uint64_t seed, int64_t epoch, FunctionRef<bool()> stop, Batch& out);
+
+/// Inside a catch block: throws the error of sample `index`, with the one at hand nested in it.
+[[noreturn]] LATHE_API void rethrow_with_index(int64_t index);
 
 }  // namespace lathe::data
 

@@ -7,12 +7,13 @@
 
 namespace lathe::data {
 
-BatchBuffer::BatchBuffer(const SampleSpec& spec, int64_t samples) : spec_(spec) {
+BatchBuffer::BatchBuffer(const SampleSpec& spec, int64_t samples, bool pinned) : spec_(spec) {
   LATHE_CHECK(ValueError, !spec.fields.empty(), "BatchBuffer: a sample without fields");
   for (const Field& field : spec.fields) {
     Shape shape = field.shape;
     shape.insert(0, samples);
-    const Tensor& tensor = tensors_.emplace_back(empty(shape, {.dtype = field.dtype}));
+    const Tensor& tensor =
+        tensors_.emplace_back(empty(shape, {.dtype = field.dtype, .pinned = pinned}));
     base_.push_back(static_cast<std::byte*>(tensor.raw_data()));
     numel_.push_back(numel_of(field.shape));
   }
@@ -98,22 +99,6 @@ void FunctionDataset::read(int64_t i, Key key, Slot out) const {
   const Example example = make_(i, key);
   out.copy(0, example.x);
   out.copy(1, example.y);
-}
-
-// --- Subset
-// ----------------------------------------------------------------------------------------------------
-
-Subset::Subset(const Dataset& dataset, std::vector<int64_t> indices)
-    : dataset_(&dataset), indices_(std::move(indices)) {
-  const int64_t size = dataset.size();
-  for (const int64_t i : indices_)
-    LATHE_CHECK(IndexError, i >= 0 && i < size, "Subset: index ", i, " of a data set of ", size,
-                " samples");
-}
-
-void Subset::read(int64_t i, Key key, Slot out) const {
-  const int64_t index = indices_[static_cast<size_t>(i)];
-  dataset_->read(index, {key.seed, key.epoch, index}, out);
 }
 
 }  // namespace lathe::data

@@ -1,6 +1,6 @@
 // What a data set is: numbered samples, each written straight into its place in a batch. Also the
-// small data sets over tensors, functions and parts of other data sets; images are in
-// image_datasets.h, the loader in data_loader.h.
+// small data sets over tensors and functions; parts and sums of others are in dataset_parts.h,
+// images in image_datasets.h, the loader in data_loader.h.
 #pragma once
 
 #include <cstddef>
@@ -33,9 +33,9 @@ struct SampleSpec {
 class LATHE_API BatchBuffer {
  public:
   BatchBuffer() = default;
-  /// Uninitialised room for `samples` samples.   throws: ValueError without fields, ShapeError,
-  /// OutOfMemoryError.
-  BatchBuffer(const SampleSpec& spec, int64_t samples);
+  /// Uninitialised room for `samples` samples; `pinned`: that GPUs read by themselves.
+  /// throws: ValueError without fields, ShapeError, OutOfMemoryError, NoCudaError.
+  BatchBuffer(const SampleSpec& spec, int64_t samples, bool pinned = false);
 
   const SampleSpec& spec() const { return spec_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
@@ -155,25 +155,5 @@ FunctionDataset from_function(int64_t size, F make) {
                            [make = std::move(make)](int64_t i, Key) { return Example(make(i)); });
   }
 }
-
-/// The samples `indices` of another data set, in this order. Keeps a reference: `dataset` must
-/// outlive it. Sample k draws the random numbers of sample indices[k].
-class LATHE_API Subset final : public Dataset {
- public:
-  /// throws: IndexError naming an index that is out of range.
-  Subset(const Dataset& dataset, std::vector<int64_t> indices);
-  Subset(const Dataset&& dataset, std::vector<int64_t> indices) = delete;
-
-  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
-  SampleSpec spec() const override { return dataset_->spec(); }
-  void read(int64_t i, Key key, Slot out) const override;
-  void prepare(int64_t i) const noexcept override {
-    dataset_->prepare(indices_[static_cast<size_t>(i)]);
-  }
-
- private:
-  const Dataset* dataset_;
-  std::vector<int64_t> indices_;
-};
 
 }  // namespace lathe::data

@@ -1,111 +1,183 @@
 #include "lathe/data/epoch_run.h"
 
-#include <algorithm>
-#include <system_error>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/data/worker_threads.h"
 
 namespace lathe::data {
+namespace {
 
-EpochRun::EpochRun(EpochPlan plan)
-    : plan_(std::move(plan)),
-      ring_(static_cast<size_t>(plan_.workers > 0 ? plan_.capacity : 0)),
-      next_job_(plan_.first_batch),
-      taken_(plan_.first_batch) {
-  try {
-    for (int64_t k = 0; k < plan_.workers; ++k) workers_.emplace_back([this] { work(); });
-  } catch (const std::system_error& error) {  // those that run must not outlive this object
-    const size_t started = workers_.size();
-    stop();
-    LATHE_FAIL(OutOfMemoryError, "DataLoader: no thread for worker ", started, " of ",
-               plan_.workers, ": ", error.what());
-  }
+enum class Place : uint8_t { kFree, kBusy, kReady, kFailed };
+
+}  // namespace
+
+struct EpochRun::State {
+  explicit State(EpochPlan p)
+      : plan(std::move(p)), next_job(plan.first_batch), taken(plan.first_batch) {}
+
+  struct Slot {
+    Place place = Place::kFree;
+    std::shared_ptr<void> batch;
+    std::exception_ptr error;
+  };
+  Slot& slot(int64_t job) { return ring[static_cast<size_t>(job) % ring.size()]; }
+  int64_t capacity() const { return static_cast<int64_t>(ring.size()); }
+
+  const EpochPlan plan;
+  std::vector<Slot> ring;
+  std::mutex mutex;
+  std::condition_variable job_is_free, batch_is_there;
+  int64_t next_job;     // the first that no worker has taken
+  int64_t taken;        // the first that next() has not handed out
+  int64_t waiting = 0;  // slots that are ready
+  std::exception_ptr init_error;
+  std::atomic<bool> stop = false;
+};
+
+EpochRun::EpochRun(EpochPlan plan, std::shared_ptr<WorkerThreads> threads)
+    : state_(std::make_shared<State>(std::move(plan))),
+      threads_(std::move(threads)),
+      has_workers_(threads_ != nullptr),
+      process_(process_number()) {
+  if (!has_workers_) return;
+  state_->ring.resize(static_cast<size_t>(state_->plan.capacity));
+  threads_->run(
+      [state = state_](int64_t, std::exception_ptr error) { work(*state, std::move(error)); });
 }
 
-EpochRun::~EpochRun() { stop(); }
+EpochRun::~EpochRun() {
+  if (process_number() == process_) {
+    stop();
+  } else {
+    new std::shared_ptr<State>(state_);  // see WorkerThreads: a lock may be held for ever
+  }
+}
 
 void EpochRun::stop() {
+  state_->stop = true;
+  if (threads_ == nullptr) return;
   {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+    const std::lock_guard lock(state_->mutex);  // a worker is before its look at the flag, or waits
   }
-  job_is_free_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
-  workers_.clear();
+  state_->job_is_free.notify_all();
+  threads_->wait();
+  std::exchange(threads_, nullptr)->release();
 }
 
-std::span<const int64_t> EpochRun::samples_of(int64_t job) const {
-  const int64_t begin = job * plan_.batch_size;
-  const int64_t end = std::min(begin + plan_.batch_size, static_cast<int64_t>(plan_.order.size()));
-  return std::span(plan_.order)
-      .subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-}
-
-void EpochRun::work() {
-  std::unique_lock lock(mutex_);
+void EpochRun::work(State& state, std::exception_ptr init_error) {
+  std::unique_lock lock(state.mutex);
+  if (init_error) {
+    state.init_error = std::move(init_error);
+    state.batch_is_there.notify_one();
+    return;
+  }
   for (;;) {
-    const auto may_start = [&] {
-      return next_job_ >= plan_.batches || next_job_ < taken_ + static_cast<int64_t>(ring_.size());
-    };
-    job_is_free_.wait(lock, [&] { return stop_ || may_start(); });
-    if (stop_ || next_job_ >= plan_.batches) return;
-    const int64_t job = next_job_++;
-    place(job).state = State::kBusy;
+    state.job_is_free.wait(lock, [&] {
+      return state.stop || state.next_job >= state.plan.batches ||
+             state.next_job < state.taken + state.capacity();
+    });
+    if (state.stop || state.next_job >= state.plan.batches) return;
+    const int64_t job = state.next_job++;
+    state.slot(job).place = Place::kBusy;
     lock.unlock();
 
-    Batch batch;
+    std::shared_ptr<void> batch;
     std::exception_ptr error;
     try {
-      const auto stopped = [this] { return stop_.load(std::memory_order_relaxed); };
-      if (!read_batch(*plan_.dataset, plan_.spec, samples_of(job), plan_.seed, plan_.epoch, stopped,
-                      batch))
-        return;
+      const auto stopped = [&] { return state.stop.load(std::memory_order_relaxed); };
+      batch = state.plan.read(job, stopped);
+      if (batch == nullptr) return;
     } catch (...) {
       error = std::current_exception();
     }
 
     lock.lock();
-    Place& mine = place(job);
-    mine.state = error ? State::kFailed : State::kReady;
+    State::Slot& mine = state.slot(job);
+    mine.place = error ? Place::kFailed : Place::kReady;
     mine.batch = std::move(batch);
     mine.error = std::move(error);
-    if (job == taken_) batch_is_there_.notify_one();
+    ++state.waiting;
+    if (job == state.taken) state.batch_is_there.notify_one();
   }
 }
 
-bool EpochRun::next(Batch& out) {
-  if (taken_ >= plan_.batches || stop_) return false;
-  if (plan_.workers == 0) return next_here(out);
+std::shared_ptr<void> EpochRun::next() {
+  LATHE_CHECK(
+      StateError, !has_workers_ || process_number() == process_,
+      "DataLoader: the worker threads do not exist in a forked process; begin() after fork()");
+  if (state_->taken >= state_->plan.batches || state_->stop) return nullptr;
+  return has_workers_ ? next_of_workers() : next_here();
+}
+
+std::shared_ptr<void> EpochRun::next_of_workers() {
+  State& state = *state_;
+  std::shared_ptr<void> batch;
   std::exception_ptr error;
   {
-    std::unique_lock lock(mutex_);
-    Place& wanted = place(taken_);
-    batch_is_there_.wait(lock, [&] { return wanted.state >= State::kReady; });
-    out = std::move(wanted.batch);
-    error = std::exchange(wanted.error, nullptr);
-    wanted = Place{};
-    ++taken_;
+    std::unique_lock lock(state.mutex);
+    State::Slot& wanted = state.slot(state.taken);
+    const auto arrived = [&] { return wanted.place >= Place::kReady || state.init_error; };
+    if (state.plan.timeout <= 0) {
+      state.batch_is_there.wait(lock, arrived);
+    } else if (!state.batch_is_there.wait_for(
+                   lock, std::chrono::duration<double>(state.plan.timeout), arrived)) {
+      const int64_t job = state.taken;
+      state.stop = true;
+      lock.unlock();
+      state.job_is_free.notify_all();
+      std::exchange(threads_, nullptr)->give_up();
+      LATHE_FAIL(DataError, "DataLoader: batch ", job, " (", state.plan.describe(job),
+                 ") was not there after the timeout of ", state.plan.timeout,
+                 " s; its worker is left behind");
+    }
+    if (wanted.place >= Place::kReady) {
+      batch = std::move(wanted.batch);
+      error = std::move(wanted.error);
+      wanted = {};
+      ++state.taken;
+      --state.waiting;
+    } else {
+      error = state.init_error;
+    }
   }
-  job_is_free_.notify_one();
+  state.job_is_free.notify_one();
   if (error) {
     stop();
     std::rethrow_exception(error);
   }
-  return true;
+  return batch;
 }
 
-bool EpochRun::next_here(Batch& out) {
-  const int64_t job = taken_++;
+std::shared_ptr<void> EpochRun::next_here() {
+  const int64_t job = state_->taken++;
   try {
-    read_batch(
-        *plan_.dataset, plan_.spec, samples_of(job), plan_.seed, plan_.epoch, [] { return false; },
-        out);
-    return true;
+    return state_->plan.read(job, [] { return false; });
   } catch (...) {
-    stop_ = true;
+    state_->stop = true;
     throw;
   }
+}
+
+bool EpochRun::failed() const { return state_->stop; }
+
+bool EpochRun::ready() const {
+  if (state_->stop || state_->taken >= state_->plan.batches) return true;
+  if (!has_workers_) return false;
+  const std::lock_guard lock(state_->mutex);
+  return state_->slot(state_->taken).place >= Place::kReady;
+}
+
+int64_t EpochRun::waiting() const {
+  if (!has_workers_) return 0;
+  const std::lock_guard lock(state_->mutex);
+  return state_->waiting;
 }
 
 }  // namespace lathe::data

@@ -1,33 +1,29 @@
-// One pass over a data set by worker threads. Internal to data/; users see data_loader.h.
+// One pass over numbered batches by worker threads. Internal to data/; users see data_loader.h.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
-#include <mutex>
-#include <span>
-#include <thread>
-#include <vector>
+#include <string>
 
-#include "lathe/data/batch.h"
-#include "lathe/data/dataset.h"
+#include "lathe/core/function_ref.h"
 
 namespace lathe::data {
 
+class WorkerThreads;
+
 /// What one pass needs to know.
 struct EpochPlan {
-  std::shared_ptr<const Dataset> dataset;
-  SampleSpec spec;
-  std::vector<int64_t> order;  // sample indices of the whole epoch
-  int64_t batch_size;
+  /// Makes batch `job`, whatever a batch is; called from several threads at once. It may give up
+  /// and return null when `stop` says so.
+  std::function<std::shared_ptr<void>(int64_t job, FunctionRef<bool()> stop)> read;
   int64_t batches;      // in the epoch
   int64_t first_batch;  // where this pass begins
-  uint64_t seed;
-  int64_t epoch;
-  int64_t workers;   // 0: next() reads in the calling thread
-  int64_t capacity;  // batches that may be busy or waiting
+  int64_t capacity;     // batches that may be busy or waiting
+  double timeout = 0;   // seconds that next() waits for a worker; 0: for ever
+  /// For messages: "samples 6, 7, …" of a job.
+  std::function<std::string(int64_t job)> describe;
 };
 
 /// Batch b of the epoch is job b. It lives in place b % capacity of a ring:
@@ -40,43 +36,46 @@ struct EpochPlan {
 /// the workers are scheduled. Which samples a job holds and which random numbers they draw depends
 /// on b alone.
 ///
-/// Stopping (destruction, or an error that was handed out): workers look at `stop_` between two
-/// samples and before waiting; the destructor joins them. One mutex guards everything but the batch
-/// being read, which belongs to its worker.
+/// The memory of a batch is its own: it is taken from a caching allocator (pinned memory: one that
+/// does not hand a block out again before the copies queued from it are done), so that a pass
+/// circulates the same few blocks.
+///
+/// Stopping (destruction, or an error that was handed out): workers look at a flag between two
+/// samples and before waiting; the destructor waits for them. One mutex guards everything but the
+/// batch being read, which belongs to its worker. After a timeout the threads are left behind
+/// instead, with all they refer to.
 class EpochRun {
  public:
-  /// throws: OutOfMemoryError if the system gives no more threads.
-  explicit EpochRun(EpochPlan plan);
+  /// `threads`: acquired for this pass, which releases them; null: next() reads in the calling
+  /// thread.
+  EpochRun(EpochPlan plan, std::shared_ptr<WorkerThreads> threads);
   ~EpochRun();
   EpochRun(const EpochRun&) = delete;
   EpochRun& operator=(const EpochRun&) = delete;
 
-  /// The next batch; false at the end of the epoch and ever after, also after an error.
-  /// throws: the error of the first job that failed, when its turn has come.
-  bool next(Batch& out);
+  /// The next batch; null at the end of the epoch and ever after, also after an error.
+  /// throws: the error of the first job that failed, when its turn has come; what a worker's init
+  /// threw; DataError after the timeout; StateError in a forked child.
+  std::shared_ptr<void> next();
+
+  /// Did next() throw?
+  bool failed() const;
+  /// Would next() return at once?
+  bool ready() const;
+  /// Batches that wait to be taken.
+  int64_t waiting() const;
 
  private:
-  enum class State : uint8_t { kFree, kBusy, kReady, kFailed };
-  struct Place {
-    State state = State::kFree;
-    Batch batch;
-    std::exception_ptr error;
-  };
-
-  std::span<const int64_t> samples_of(int64_t job) const;
-  Place& place(int64_t job) { return ring_[static_cast<size_t>(job) % ring_.size()]; }
-  bool next_here(Batch& out);
-  void work();
+  struct State;
+  static void work(State& state, std::exception_ptr init_error);
+  std::shared_ptr<void> next_here();
+  std::shared_ptr<void> next_of_workers();
   void stop();
 
-  const EpochPlan plan_;
-  std::vector<Place> ring_;
-  std::mutex mutex_;
-  std::condition_variable job_is_free_, batch_is_there_;
-  int64_t next_job_;  // the first that no worker has taken
-  int64_t taken_;     // the first that next() has not handed out
-  std::atomic<bool> stop_ = false;
-  std::vector<std::thread> workers_;
+  std::shared_ptr<State> state_;
+  std::shared_ptr<WorkerThreads> threads_;  // null: none, or they are released
+  const bool has_workers_;
+  const int process_;
 };
 
 }  // namespace lathe::data

@@ -64,6 +64,8 @@ class LATHE_API StoredImages : public ImageDataset {
   int64_t label(int64_t i) const override { return images_->labels[static_cast<size_t>(i)]; }
 
   void prepare(int64_t i) const noexcept override;
+  /// All images as they are stored, before the transform.
+  const ImageSet& stored() const { return *images_; }
 
   /// The set `name` (cifar10, cifar100, mnist, fashion-mnist), searched as require_dataset does:
   /// `root` may be the directory of the files, a directory above it, or empty for the usual places.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "lathe/core/config.h"
@@ -52,6 +53,63 @@ class LATHE_API WeightedSampler final : public Sampler {
  private:
   std::vector<double> cumulative_;
   int64_t draws_;
+};
+
+/// The samples `indices`, in a new random order in every epoch.   ref: as RandomSampler.
+class LATHE_API SubsetRandomSampler final : public Sampler {
+ public:
+  explicit SubsetRandomSampler(std::vector<int64_t> indices) : indices_(std::move(indices)) {}
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  std::vector<int64_t> order(uint64_t seed, int64_t epoch) const override;
+
+ private:
+  std::vector<int64_t> indices_;
+};
+
+/// Part `rank` of `world_size` equal parts of an epoch: every world_size-th index from `rank` on.
+/// The parts are disjoint and have the same size: the order is filled up with its own beginning,
+/// or, with drop_last, cut.   ref: as PyTorch's DistributedSampler.
+class LATHE_API DistributedSampler final : public Sampler {
+ public:
+  struct Options {
+    bool shuffle = true;
+    bool drop_last = false;
+  };
+  /// throws: ValueError unless 0 <= rank < world_size and n >= 1.
+  DistributedSampler(int64_t n, int64_t rank, int64_t world_size)
+      : DistributedSampler(n, rank, world_size, Options{}) {}
+  DistributedSampler(int64_t n, int64_t rank, int64_t world_size, Options options);
+  int64_t size() const override;
+  std::vector<int64_t> order(uint64_t seed, int64_t epoch) const override;
+
+ private:
+  int64_t n_, rank_, world_size_;
+  Options options_;
+};
+
+/// Every sample once, the samples of each class at equal distances: of k classes of equal size, any
+/// stretch of m samples holds m / k of each, give or take two. Which of a class come when is
+/// random.
+class LATHE_API StratifiedSampler final : public Sampler {
+ public:
+  /// labels[i]: the class of sample i, any number.
+  explicit StratifiedSampler(const std::vector<int64_t>& labels);
+  int64_t size() const override { return size_; }
+  std::vector<int64_t> order(uint64_t seed, int64_t epoch) const override;
+
+ private:
+  int64_t size_;
+  std::vector<std::vector<int64_t>> of_class_;
+};
+
+/// Decides which samples make a batch, where batches are not simply equal pieces of an order.
+class LATHE_API BatchSampler {
+ public:
+  virtual ~BatchSampler() = default;
+  /// The number of batches in an epoch, if it is the same in every one; else of the next.
+  virtual int64_t size() const = 0;
+  /// The batches of one epoch, none empty: a function of (seed, epoch).
+  virtual std::vector<std::vector<int64_t>> batches(uint64_t seed, int64_t epoch) const = 0;
 };
 
 }  // namespace lathe::data

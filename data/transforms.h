@@ -61,6 +61,9 @@ class LATHE_API Transform {
   /// what would be thrown away. 1 unless the first stage resizes.
   double detail(const ImageSpec& in, Key key) const;
 
+  /// No stage: the bytes as they are.
+  bool empty() const { return stages_.empty(); }
+
   /// This, then `next`.   throws: ValueError if both have more than 127 stages.
   Transform then(const Transform& next) const;
 

@@ -12,6 +12,8 @@
 
 #include "files.h"
 #include "lathe/core/log.h"
+#include "lathe/data/dataset_parts.h"
+#include "lathe/data/device_batches.h"
 #include "lathe/data/image_datasets.h"
 
 namespace lathe::data {

@@ -2,8 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "files.h"
 #include "lathe/data/batch.h"
+#include "lathe/data/dataset_parts.h"
+#include "lathe/ops/creation.h"
 
 namespace lathe::data {
 namespace {
@@ -102,6 +106,42 @@ TEST_CASE("dataset: a slot checks field, dtype and shape") {
   CHECK_THROWS_AS(slot.data<float>(-1), IndexError);
   CHECK_THROWS_AS(BatchBuffer({}, 1), ValueError);
   CHECK_THROWS_AS(BatchBuffer({{{"x", {int64_t{1} << 40}, kF32}}}, int64_t{1} << 40), ShapeError);
+}
+
+TEST_CASE("dataset: ConcatDataset is one after another, parts of no sample included") {
+  const TensorDataset a(tensor({0, 1, 2}), tensor({10, 11, 12})), b(tensor({3}), tensor({13})),
+      none(zeros({0}, {.dtype = kI32}), zeros({0}, {.dtype = kI32}));
+  const ConcatDataset all({&none, &a, &none, &b, &none});
+  CHECK(all.size() == 4);
+  const Batch batch = read_batch(all, std::vector<int64_t>{3, 0, 2, 1});
+  CHECK(batch.x.to_vector<int32_t>() == std::vector<int32_t>{3, 0, 2, 1});
+  CHECK(batch.y.to_vector<int32_t>() == std::vector<int32_t>{13, 10, 12, 11});
+  CHECK_THROWS_AS(ConcatDataset({}), ValueError);
+  const TensorDataset other(zeros({2, 5}, {.dtype = kI32}), zeros({2}));
+  CHECK(message_of<ShapeError>([&] {
+          ConcatDataset({&a, &other});
+        }) == "ConcatDataset: field 0 of part 1 has shape [5], of part 0 []");
+}
+
+TEST_CASE("dataset: random_split gives disjoint parts, the same for the same seed") {
+  const auto set =
+      from_function(100, [](int64_t i) { return Example(full({}, static_cast<double>(i)), i); });
+  const auto indices = [&](uint64_t seed, size_t part) {
+    std::vector<int64_t> seen;
+    const std::vector<Subset> parts = random_split(set, {70, 0, 20}, seed);
+    for (int64_t i = 0; i < parts[part].size(); ++i)
+      seen.push_back(read_batch(parts[part], std::vector<int64_t>{i}).y.item<int64_t>());
+    return seen;
+  };
+  CHECK(indices(1, 0) == indices(1, 0));
+  CHECK(indices(1, 0) != indices(2, 0));
+  CHECK(indices(1, 1).empty());
+  std::vector<int64_t> both = indices(1, 0);
+  for (const int64_t i : indices(1, 2)) both.push_back(i);
+  CHECK(std::set<int64_t>(both.begin(), both.end()).size() == 90);
+  CHECK(message_of<ValueError>([&] {
+          random_split(set, {70, 40}, 1);
+        }) == "random_split: a part of 40 samples, but 30 of 100 are left");
 }
 
 }  // namespace

@@ -92,5 +92,67 @@ TEST_CASE("random: below(n) is uniform, also where 32 bits do not suffice") {
   CHECK(random.below(1) == 0);
 }
 
+TEST_CASE("sampler: SubsetRandomSampler shuffles its indices anew in every epoch") {
+  const std::vector<int64_t> some = {3, 9, 4, 4, 17, 1};
+  const SubsetRandomSampler sampler(some);
+  CHECK(sampler.size() == 6);
+  std::set<std::vector<int64_t>> orders;
+  for (int64_t epoch = 0; epoch < 20; ++epoch) {
+    CHECK(sorted(sampler.order(7, epoch)) == sorted(some));
+    CHECK(sampler.order(7, epoch) == sampler.order(7, epoch));
+    orders.insert(sampler.order(7, epoch));
+  }
+  CHECK(orders.size() > 10);  // 360 different ones are possible
+}
+
+TEST_CASE("sampler: the parts of DistributedSampler make the epoch, filled up or cut") {
+  for (const int64_t n : {1, 7, 8, 100})
+    for (const int64_t world : {1, 3, 8})
+      for (const bool shuffle : {false, true}) {
+        CAPTURE(n);
+        CAPTURE(world);
+        const std::vector<int64_t> whole =
+            shuffle ? RandomSampler(n).order(5, 2) : SequentialSampler(n).order(5, 2);
+        std::vector<int64_t> padded(static_cast<size_t>((n + world - 1) / world * world));
+        for (size_t k = 0; k < padded.size(); ++k) padded[k] = whole[k % whole.size()];
+        std::vector<int64_t> joined(padded.size()), cut;
+        for (int64_t rank = 0; rank < world; ++rank) {
+          const DistributedSampler part(n, rank, world, {.shuffle = shuffle});
+          const std::vector<int64_t> mine = part.order(5, 2);
+          REQUIRE(static_cast<int64_t>(mine.size()) == part.size());
+          for (size_t k = 0; k < mine.size(); ++k)
+            joined[k * static_cast<size_t>(world) + static_cast<size_t>(rank)] = mine[k];
+          const DistributedSampler shorter(n, rank, world, {shuffle, true});
+          CHECK(shorter.size() == n / world);
+          for (const int64_t i : shorter.order(5, 2)) cut.push_back(i);
+        }
+        CHECK(joined == padded);
+        CHECK(std::set<int64_t>(cut.begin(), cut.end()).size() == cut.size());
+        CHECK(static_cast<int64_t>(cut.size()) == n / world * world);
+      }
+  CHECK_THROWS_AS(DistributedSampler(10, 3, 3), ValueError);
+  CHECK_THROWS_AS(DistributedSampler(0, 0, 1), ValueError);
+}
+
+TEST_CASE("sampler: StratifiedSampler mixes the classes evenly, in a new order in every epoch") {
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < 1000; ++i)
+    labels.push_back(i / 100 - 3);  // ten classes, one after another
+  const StratifiedSampler sampler(labels);
+  CHECK(sampler.size() == 1000);
+  const std::vector<int64_t> order = sampler.order(3, 0);
+  CHECK(sorted(order) == SequentialSampler(1000).order(0, 0));
+  CHECK(order != sampler.order(3, 1));
+  for (size_t begin = 0; begin + 50 <= order.size(); begin += 7) {
+    std::map<int64_t, int> count;
+    for (size_t k = begin; k < begin + 50; ++k) ++count[labels[static_cast<size_t>(order[k])]];
+    for (int64_t c = -3; c < 7; ++c) {
+      CHECK(count[c] >= 3);
+      CHECK(count[c] <= 7);
+    }
+  }
+  CHECK(StratifiedSampler({}).order(0, 0).empty());
+}
+
 }  // namespace
 }  // namespace lathe::data

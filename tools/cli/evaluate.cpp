@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/data/device_batches.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/signals.h"

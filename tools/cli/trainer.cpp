@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lathe/data/device_batches.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/checkpoint.h"

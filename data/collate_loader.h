@@ -1,0 +1,81 @@
+// A loader whose batches are of a type of the user's own: texts of different lengths, graphs, point
+// clouds. Where samples have the same shape, DataLoader writes them straight into the batch.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lathe/data/batch.h"
+#include "lathe/data/loader_core.h"
+#include "lathe/data/random.h"
+
+namespace lathe::data {
+
+/// As DataLoader, in everything but what a batch is.
+template <class Batch>
+class CollateLoader {
+ public:
+  using Iterator = BatchIterator<Batch>;
+
+  /// `read` makes a batch; see collate_loader().
+  CollateLoader(int64_t samples, ReadBatch read, DataLoaderOptions options)
+      : core_(samples, std::move(options)), read_(std::move(read)) {}
+
+  Iterator begin() { return Iterator(core_.begin(read_)); }
+  std::default_sentinel_t end() const { return std::default_sentinel; }
+  int64_t size() const { return core_.size(); }
+  int64_t epoch() const { return core_.epoch(); }
+  void set_epoch(int64_t epoch, int64_t first_batch = 0) { core_.set_epoch(epoch, first_batch); }
+  StateDict state_dict() const { return core_.state_dict(); }
+  void load_state_dict(const StateDict& state) { core_.load_state_dict(state); }
+  LoaderStats stats() const { return core_.stats(); }
+
+ private:
+  LoaderCore core_;
+  ReadBatch read_;
+};
+
+/// Batches `collate(samples)` of samples `get(i)` or `get(i, key)`, 0 <= i < size; both are called
+/// in the worker threads, several at once. pin_memory has no effect.
+///
+///   auto loader = collate_loader(texts.size(), [&](int64_t i) { return texts[i]; },
+///                                [](std::vector<std::string> some) { return padded(some); },
+///                                {.batch_size = 32, .num_workers = 4});
+///   for (auto& batch : loader) …
+///
+/// What `get` throws arrives with the sample's index; see read_batch.
+template <class Get, class Collate>
+auto collate_loader(int64_t size, Get get, Collate collate, DataLoaderOptions options = {}) {
+  const auto sample = [get = std::move(get)](int64_t i, Key key) {
+    if constexpr (std::is_invocable_v<const Get&, int64_t, Key>) {
+      return get(i, key);
+    } else {
+      return get(i);
+    }
+  };
+  using Sample = std::invoke_result_t<decltype(sample), int64_t, Key>;
+  using Result = std::invoke_result_t<const Collate&, std::vector<Sample>>;
+  ReadBatch read = [sample, collate = std::move(collate), seed = options.seed](
+                       std::span<const int64_t> indices, int64_t epoch,
+                       FunctionRef<bool()> stop) -> std::shared_ptr<void> {
+    std::vector<Sample> samples;
+    samples.reserve(indices.size());
+    for (const int64_t i : indices) {
+      if (stop()) return nullptr;
+      try {
+        samples.push_back(sample(i, Key{seed, epoch, i}));
+      } catch (...) {
+        rethrow_with_index(i);
+      }
+    }
+    return std::make_shared<Result>(collate(std::move(samples)));
+  };
+  return CollateLoader<Result>(size, std::move(read), std::move(options));
+}
+
+}  // namespace lathe::data

@@ -1,0 +1,83 @@
+#include "lathe/data/dataset_parts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lathe/core/error.h"
+#include "lathe/data/sampler.h"
+
+namespace lathe::data {
+namespace {
+
+void check_same_samples(const SampleSpec& first, const SampleSpec& other, size_t part) {
+  LATHE_CHECK(ShapeError, first.fields.size() == other.fields.size(), "ConcatDataset: part ", part,
+              " has samples of ", other.fields.size(), " fields, part 0 of ", first.fields.size());
+  for (size_t f = 0; f < first.fields.size(); ++f) {
+    const Field &a = first.fields[f], &b = other.fields[f];
+    LATHE_CHECK(ShapeError, a.shape == b.shape, "ConcatDataset: field ", f, " of part ", part,
+                " has shape ", b.shape, ", of part 0 ", a.shape);
+    LATHE_CHECK(DTypeError, a.dtype == b.dtype, "ConcatDataset: field ", f, " of part ", part,
+                " is ", b.dtype, ", of part 0 ", a.dtype);
+  }
+}
+
+}  // namespace
+
+Subset::Subset(const Dataset& dataset, std::vector<int64_t> indices)
+    : dataset_(&dataset), indices_(std::move(indices)) {
+  const int64_t size = dataset.size();
+  for (const int64_t i : indices_)
+    LATHE_CHECK(IndexError, i >= 0 && i < size, "Subset: index ", i, " of a data set of ", size,
+                " samples");
+}
+
+void Subset::read(int64_t i, Key key, Slot out) const {
+  const int64_t index = indices_[static_cast<size_t>(i)];
+  dataset_->read(index, {key.seed, key.epoch, index}, out);
+}
+
+ConcatDataset::ConcatDataset(std::vector<const Dataset*> parts) : parts_(std::move(parts)) {
+  LATHE_CHECK(ValueError, !parts_.empty(), "ConcatDataset: no data sets");
+  const SampleSpec first = parts_[0]->spec();
+  int64_t end = 0;
+  for (size_t k = 0; k < parts_.size(); ++k) {
+    check_same_samples(first, parts_[k]->spec(), k);
+    ends_.push_back(end += parts_[k]->size());
+  }
+}
+
+ConcatDataset::Place ConcatDataset::place(int64_t i) const {
+  const auto part =
+      static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
+  return {*parts_[part], part == 0 ? i : i - ends_[part - 1]};
+}
+
+void ConcatDataset::read(int64_t i, Key key, Slot out) const {
+  const Place at = place(i);
+  at.part.read(at.index, key, out);
+}
+
+void ConcatDataset::prepare(int64_t i) const noexcept {
+  const Place at = place(i);
+  at.part.prepare(at.index);
+}
+
+std::vector<Subset> random_split(const Dataset& dataset, const std::vector<int64_t>& sizes,
+                                 uint64_t seed) {
+  int64_t left = dataset.size();
+  for (const int64_t size : sizes) {
+    LATHE_CHECK(ValueError, size >= 0 && size <= left, "random_split: a part of ", size,
+                " samples, but ", left, " of ", dataset.size(), " are left");
+    left -= size;
+  }
+  const std::vector<int64_t> order = RandomSampler(dataset.size()).order(seed, 0);
+  std::vector<Subset> parts;
+  auto from = order.begin();
+  for (const int64_t size : sizes) {
+    parts.emplace_back(dataset, std::vector<int64_t>(from, from + size));
+    from += size;
+  }
+  return parts;
+}
+
+}  // namespace lathe::data

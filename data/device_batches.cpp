@@ -1,0 +1,144 @@
+#include "lathe/data/device_batches.h"
+
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/error.h"
+#include "lathe/core/stream.h"
+#include "lathe/data/augment.h"
+#include "lathe/ops/index.h"
+
+namespace lathe::data {
+namespace {
+
+/// The stream for copies to a device. All passes share it, so that the blocks of one serve the
+/// next; it is never destroyed, for at exit the driver may be gone first.
+Stream copy_stream(Device device) {
+  static std::mutex mutex;
+  static auto& streams = *new std::map<int, OwnedStream>();
+  const std::lock_guard lock(mutex);
+  return streams.try_emplace(device.index, device).first->second;
+}
+
+}  // namespace
+
+ResidentImages::ResidentImages(const StoredImages& images, Device device) {
+  const ImageSet& set = images.stored();
+  const Shape shape{set.count(), set.channels, set.height, set.width};
+  images_ = empty(shape, {.dtype = kU8, .device = device});
+  copy_values(images_, from_blob(const_cast<uint8_t*>(set.pixels.data()), shape, kU8));
+  const Tensor labels = empty({set.count()}, {.dtype = kI64});
+  for (int64_t i = 0; i < set.count(); ++i)
+    labels.data<int64_t>()[i] = set.labels[static_cast<size_t>(i)];
+  labels_ = labels.to(device);
+}
+
+/// The batches of one pass, one ahead.
+class DeviceBatches::Iterator::Source {
+ public:
+  Source(Pass pass, uint64_t seed, Device device, PrefetchOptions options)
+      : pass_(std::move(pass)), seed_(seed), device_(device), options_(std::move(options)) {
+    if (device_.is_cuda()) copies_ = copy_stream(device_);
+  }
+
+  std::shared_ptr<Batch> next() {
+    Loaded now = ahead_ ? *std::exchange(ahead_, std::nullopt) : load();
+    if (now.error) std::rethrow_exception(now.error);
+    pass_.hand_out(now.batch);
+    if (now.batch == nullptr || !copies_) return now.batch;
+    const Stream user = current_stream(device_);
+    now.arrived->block(user);
+    for (const Tensor* t : {&now.batch->x, &now.batch->y})
+      if (t->defined()) record_stream(*t, user);
+    for (const Tensor& t : now.batch->more) record_stream(t, user);
+    if (options_.resident || pass_.ready()) {
+      try {
+        ahead_ = load();
+      } catch (...) {  // its turn comes later
+        ahead_ = Loaded{.error = std::current_exception()};
+      }
+    }
+    return now.batch;
+  }
+
+ private:
+  struct Loaded {
+    std::shared_ptr<Batch> batch;
+    std::shared_ptr<Event> arrived;  // on a GPU: when its copies and transform are done
+    std::exception_ptr error;
+  };
+
+  Loaded load() {
+    auto host = std::static_pointer_cast<Batch>(pass_.take());
+    if (host == nullptr) return {};
+    const NoGrad off;
+    if (!copies_) {
+      move_and_transform(*host);
+      return {.batch = std::move(host)};
+    }
+    const StreamScope on(*copies_);
+    move_and_transform(*host);
+    auto arrived = std::make_shared<Event>(device_);
+    arrived->record(*copies_);
+    return {.batch = std::move(host), .arrived = std::move(arrived)};
+  }
+
+  void move_and_transform(Batch& batch) {
+    if (options_.resident) {
+      const auto count = static_cast<int64_t>(batch.indices.size());
+      const Tensor index = from_blob(batch.indices.data(), {count}, kI64).to(device_);
+      batch.x = index_select(options_.resident->images(), 0, index);
+      batch.y = index_select(options_.resident->labels(), 0, index);
+    } else if (device_.is_cuda()) {
+      batch = batch.to_async(device_);
+    }
+    if (options_.transform.empty()) return;
+    batch.x = augment(batch.x, options_.transform, batch.indices,
+                      {.seed = seed_,
+                       .epoch = pass_.epoch(),
+                       .dtype = options_.dtype,
+                       .format = options_.format});
+  }
+
+  Pass pass_;
+  uint64_t seed_;
+  Device device_;
+  PrefetchOptions options_;
+  std::optional<Stream> copies_;  // on a GPU
+  std::optional<Loaded> ahead_;
+};
+
+DeviceBatches::DeviceBatches(DataLoader& loader, Device device, PrefetchOptions options)
+    : loader_(&loader), device_(device), options_(std::move(options)) {
+  if (options_.resident)
+    LATHE_CHECK(DeviceError, options_.resident->images().device() == device,
+                "prefetch: the resident images are on ", options_.resident->images().device(),
+                ", the batches are wanted on ", device);
+}
+
+DeviceBatches::Iterator DeviceBatches::begin() {
+  Pass pass = options_.resident ? loader_->start_indices() : loader_->start();
+  return Iterator(std::make_shared<Iterator::Source>(std::move(pass), loader_->options().seed,
+                                                     device_, options_));
+}
+
+DeviceBatches::Iterator::Iterator(std::shared_ptr<Source> source) : source_(std::move(source)) {
+  ++*this;
+}
+
+DeviceBatches::Iterator& DeviceBatches::Iterator::operator++() {
+  batch_ = nullptr;  // at the end, should it throw; and its memory serves the next one
+  batch_ = source_->next();
+  return *this;
+}
+
+DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOptions options) {
+  return DeviceBatches(loader, device, std::move(options));
+}
+
+}  // namespace lathe::data

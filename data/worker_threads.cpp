@@ -1,0 +1,112 @@
+#include "lathe/data/worker_threads.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include <unistd.h>
+
+#include "lathe/core/error.h"
+
+namespace lathe::data {
+
+int process_number() noexcept { return static_cast<int>(::getpid()); }
+
+struct WorkerThreads::State {
+  std::function<void(int64_t)> init;
+  std::mutex mutex;
+  std::condition_variable wake, idle;
+  Task task;
+  uint64_t round = 0;  // of tasks
+  int64_t busy = 0;
+  bool quit = false;
+};
+
+WorkerThreads::WorkerThreads(int64_t count, std::function<void(int64_t)> init)
+    : state_(std::make_shared<State>()), process_(process_number()) {
+  state_->init = std::move(init);
+  try {
+    for (int64_t k = 0; k < count; ++k)
+      threads_.emplace_back([state = state_, k] { work(*state, k); });
+  } catch (const std::system_error& error) {  // those that run must not outlive this object
+    const size_t started = threads_.size();
+    quit();
+    LATHE_FAIL(OutOfMemoryError, "DataLoader: no thread for worker ", started, " of ", count, ": ",
+               error.what());
+  }
+}
+
+WorkerThreads::~WorkerThreads() {
+  if (process_number() == process_) {
+    quit();
+  } else {
+    for (std::thread& thread : threads_) thread.detach();
+    new std::shared_ptr<State>(state_);  // never destroyed: see the header
+  }
+}
+
+void WorkerThreads::quit() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->quit = true;
+  }
+  state_->wake.notify_all();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+void WorkerThreads::work(State& state, int64_t worker) {
+  uint64_t seen = 0;
+  std::unique_lock lock(state.mutex);
+  for (;;) {
+    state.wake.wait(lock, [&] { return state.quit || state.round != seen; });
+    if (state.quit) return;
+    Task task = state.task;
+    const bool first = seen == 0;
+    seen = state.round;
+    lock.unlock();
+
+    std::exception_ptr error;
+    try {
+      if (first && state.init) state.init(worker);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    task(worker, std::move(error));
+    task = nullptr;  // what it holds goes before anybody is told
+
+    lock.lock();
+    if (--state.busy == 0) {
+      state.task = nullptr;
+      state.idle.notify_all();
+    }
+  }
+}
+
+void WorkerThreads::run(Task task) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->task = std::move(task);
+    state_->busy = count();
+    ++state_->round;
+  }
+  state_->wake.notify_all();
+}
+
+void WorkerThreads::wait() {
+  std::unique_lock lock(state_->mutex);
+  state_->idle.wait(lock, [this] { return state_->busy == 0; });
+}
+
+void WorkerThreads::give_up() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->quit = true;
+  }
+  state_->wake.notify_all();
+  for (std::thread& thread : threads_) thread.detach();
+}
+
+}  // namespace lathe::data
