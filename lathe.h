@@ -16,6 +16,7 @@
 #include "lathe/core/random_state.h"
 #include "lathe/core/safetensors.h"
 #include "lathe/core/tensor.h"
+#include "lathe/core/tensor_file.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/version.h"
 

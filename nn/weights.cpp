@@ -1,9 +1,10 @@
-// Weights in safetensors files; see weights.h.
+// Weights in files; see weights.h.
 #include "lathe/nn/weights.h"
 
 #include <algorithm>
 #include <string_view>
 
+#include "lathe/core/tensor_file.h"
 #include "lathe/nn/checkpoint.h"
 
 namespace lathe::nn {
@@ -28,12 +29,26 @@ StateDict weights_in(const safetensors::Contents& file, const Module& model) {
   return out;
 }
 
+/// Batch norms counted no batches before PyTorch 0.4.1; a state dict from then is completed with
+/// zeros, as PyTorch does.
+void add_batch_counts(StateDict& state, const Module& model) {
+  constexpr std::string_view kCount = "num_batches_tracked";
+  for (const auto& [name, tensor] : model.state_dict()) {
+    if (!name.ends_with(kCount) || state.contains(name)) continue;
+    const std::string mean = name.substr(0, name.size() - kCount.size()) + "running_mean";
+    if (state.contains(mean)) state.add_number(name, int64_t{0});
+  }
+}
+
 }  // namespace
 
 LoadReport load(Module& model, const std::string& path, const LoadOptions& options) {
-  const safetensors::Contents file = safetensors::read(path);
+  const bool is_torch = tensor_file_format(path) == TensorFileFormat::kPth;
+  const safetensors::Contents file = read_tensor_file(path);
+  StateDict weights = weights_in(file, model);
+  if (is_torch) add_batch_counts(weights, model);
   try {
-    return model.load_state_dict(weights_in(file, model), options);
+    return model.load_state_dict(weights, options);
   } catch (const ValueError& error) {
     LATHE_FAIL(ValueError, path, ": ", error.message());
   }

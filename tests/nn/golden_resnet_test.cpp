@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "golden_numbers.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/ops/binary.h"
@@ -22,23 +23,6 @@ using namespace lathe::test;
 namespace {
 
 constexpr uint32_t kImages = 1000, kLabels = 2000, kSigns = 3000;  // streams of numbers
-
-/// Number i of a stream, in [-1, 1): MurmurHash3's finaliser.
-double uniform(uint32_t stream, uint32_t i) {
-  uint32_t x = stream * 2654435761u + i;
-  x ^= x >> 16;
-  x *= 0x85EBCA6Bu;
-  x ^= x >> 13;
-  x *= 0xC2B2AE35u;
-  x ^= x >> 16;
-  return x / 2147483648.0 - 1;
-}
-
-Tensor uniforms(uint32_t stream, const Shape& shape) {
-  std::vector<double> values(static_cast<size_t>(numel_of(shape)));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = uniform(stream, static_cast<uint32_t>(i));
-  return tensor(values).reshape(shape);
-}
 
 void fill(nn::Module& net) {
   const NoGrad off;

@@ -46,7 +46,7 @@ constexpr Setting kSettings[] = {
   {.key = "stem", .group = "Model", .target = &S::stem, .takes = kModels, .choices = "cifar|imagenet",
    .help = "First layers of resnet18 and resnet34: 3x3, or 7x7 with stride 2 and max pooling"},
   {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kEval | kPredict, .unit = "FILE",
-   .help = "Safetensors file with the model's weights"},
+   .help = "Weights: safetensors, .npz or PyTorch's .pth"},
   {.key = "classes", .group = "Model", .target = &S::classes, .takes = kSummary | kSynthetic, .unit = "N", .min = 1, .max = 1e6,
    .help = "Number of classes"},
   {.key = "in-channels", .group = "Model", .target = &S::in_channels, .takes = kSummary | kSynthetic, .unit = "N", .min = 1, .max = 1024,
