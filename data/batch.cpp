@@ -10,10 +10,6 @@
 namespace lathe::data {
 namespace {
 
-std::string with_index(int64_t index, const std::string& text) {
-  return concat("sample ", index, ": ", text);
-}
-
 Tensor on_device(const Tensor& tensor, Device device, bool async) {
   if (!tensor.defined() || tensor.device() == device) return tensor;
   Tensor copy = empty(tensor.shape(), {.dtype = tensor.dtype(), .device = device});
@@ -30,24 +26,25 @@ Batch copied(const Batch& batch, Device device, bool async) {
 
 }  // namespace
 
-void rethrow_with_index(int64_t index) {
+void rethrow_with_text(const std::string& place) {
   try {
     throw;
   } catch (const OutOfMemoryError& error) {
-    std::throw_with_nested(OutOfMemoryError(with_index(index, error.message())));
+    std::throw_with_nested(OutOfMemoryError(place + error.message()));
   } catch (const FileError& error) {
-    std::throw_with_nested(FileError(with_index(index, error.message())));
+    std::throw_with_nested(FileError(place + error.message()));
   } catch (const Error& error) {
-    std::throw_with_nested(DataError(with_index(index, error.message())));
+    std::throw_with_nested(DataError(place + error.message()));
   } catch (const std::bad_alloc& error) {
-    std::throw_with_nested(OutOfMemoryError(with_index(index, error.what())));
+    std::throw_with_nested(OutOfMemoryError(place + error.what()));
   } catch (const std::exception& error) {
-    std::throw_with_nested(DataError(with_index(index, error.what())));
+    std::throw_with_nested(DataError(place + error.what()));
   } catch (...) {
-    std::throw_with_nested(
-        DataError(with_index(index, "an exception that is not a std::exception")));
+    std::throw_with_nested(DataError(place + "an exception that is not a std::exception"));
   }
 }
+
+void rethrow_with_index(int64_t index) { rethrow_with_text(concat("sample ", index, ": ")); }
 
 Batch Batch::to(Device device) const { return copied(*this, device, false); }
 Batch Batch::to_async(Device device) const { return copied(*this, device, true); }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -48,6 +49,8 @@ bool read_batch(const Dataset& dataset, const BatchBuffer& buffer, std::span<con
 
 /// Inside a catch block: throws the error of sample `index`, with the one at hand nested in it.
 [[noreturn]] LATHE_API void rethrow_with_index(int64_t index);
+/// The same, with `place` before its message.
+[[noreturn]] void rethrow_with_text(const std::string& place);
 
 }  // namespace lathe::data
 

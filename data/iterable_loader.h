@@ -1,0 +1,106 @@
+// Batches of samples that come one after another and have no number: records of a stream, rows of a
+// query. Where samples can be read by number, DataLoader is simpler and shuffles.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+
+#include "lathe/core/config.h"
+#include "lathe/data/batch.h"
+#include "lathe/data/dataset.h"
+
+namespace lathe::data {
+
+/// A place in one shard.
+class LATHE_API SampleStream {
+ public:
+  virtual ~SampleStream() = default;
+  /// Writes the next sample completely into `out`; false: there is none, and `out` is as it was.
+  virtual bool next(Slot out) = 0;
+};
+
+/// Samples in shards() sequences that can be read side by side: files, say. How many there are is
+/// the data set's to say and does not depend on the loader, so that batches do not either.
+class LATHE_API IterableDataset {
+ public:
+  virtual ~IterableDataset() = default;
+  virtual SampleSpec spec() const = 0;
+  virtual int64_t shards() const { return 1; }
+  /// The beginning of a shard, 0 <= shard < shards(). Called from several threads at once. What is
+  /// random in it comes from (seed, epoch, shard).
+  virtual std::unique_ptr<SampleStream> open(int64_t shard, uint64_t seed, int64_t epoch) const = 0;
+};
+
+struct IterableLoaderOptions {
+  int64_t batch_size = 1;
+  int64_t num_workers = 0;  // threads that read ahead; more than shards are of no use
+  bool pin_memory = false;
+  bool drop_last = false;  // true: no batch smaller than batch_size
+  uint64_t seed = 0;
+  int64_t prefetch_factor = 2;  // batches per worker that are read ahead
+  double timeout = 0;           // seconds that a batch of a worker is waited for; 0: for ever
+  std::function<void(int64_t)> worker_init_fn = {};
+};
+
+/// `for (auto& [x, y] : loader)` is one epoch; each begin() starts the next one. The first batch
+/// comes from shard 0, the next from shard 1, and so on around those that have not ended; a batch
+/// never holds samples of two shards, so that each shard may end with a short one. Batch::indices
+/// number a shard's samples from 0.
+///
+/// Batches do not depend on num_workers, prefetch_factor or timing. Errors, abandoned iterators,
+/// timeouts and forks are as described at DataLoader; an error of a stream names shard and sample.
+class LATHE_API IterableLoader {
+ public:
+  class Iterator;
+
+  /// Keeps a reference: `dataset` must outlive the loader and its iterators.
+  /// throws: ValueError for options out of range, or a data set without shards.
+  explicit IterableLoader(const IterableDataset& dataset, IterableLoaderOptions options = {});
+  explicit IterableLoader(const IterableDataset&& dataset,
+                          IterableLoaderOptions options = {}) = delete;
+  /// Keeps the data set alive.
+  explicit IterableLoader(std::shared_ptr<const IterableDataset> dataset,
+                          IterableLoaderOptions options = {});
+
+  /// throws: what the first batch throws.
+  Iterator begin();
+  std::default_sentinel_t end() const { return std::default_sentinel; }
+
+  int64_t epoch() const { return epoch_; }
+  /// Makes the next begin() run `epoch`, beginning with batch `first_batch`: those before it are
+  /// read and dropped.   throws: ValueError for a negative number.
+  void set_epoch(int64_t epoch, int64_t first_batch = 0);
+
+ private:
+  std::shared_ptr<const IterableDataset> dataset_;
+  IterableLoaderOptions options_;
+  int64_t epoch_ = 0, first_batch_ = 0;
+};
+
+/// An input iterator: copies share the pass.
+class LATHE_API IterableLoader::Iterator {
+ public:
+  using iterator_concept = std::input_iterator_tag;
+  using value_type = Batch;
+  using difference_type = std::ptrdiff_t;
+
+  Batch& operator*() const { return *batch_; }
+  Batch* operator->() const { return batch_.get(); }
+  Iterator& operator++();
+  void operator++(int) { ++*this; }
+  friend bool operator==(const Iterator& it, std::default_sentinel_t) {
+    return it.batch_ == nullptr;
+  }
+
+ private:
+  friend class IterableLoader;
+  class Source;
+  explicit Iterator(std::shared_ptr<Source> source) : source_(std::move(source)) {}
+
+  std::shared_ptr<Source> source_;
+  std::shared_ptr<Batch> batch_;  // null: at the end
+};
+
+}  // namespace lathe::data
