@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lathe/core/device.h"
+#include "lathe/core/dlpack.h"
 #include "lathe/core/dtype.h"
 #include "lathe/core/error.h"
 #include "lathe/core/generator.h"

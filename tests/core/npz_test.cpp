@@ -184,6 +184,19 @@ TEST_CASE("npz: reads what others write: comments, extra fields, zip64 in one en
   CHECK(parse(archive_of({})).empty());
 }
 
+TEST_CASE("npz: a file that is cut short after it was opened is a FileError, never a SIGBUS") {
+  const TempDir dir;
+  const std::string path = dir / "x.npz";
+  npz::write(path, sample());
+  const ByteSource source(path);
+  const zip::Archive archive(source);
+  std::filesystem::resize_file(path, 100);
+  const std::string text = message_of<FileError>([&] {
+    for (const zip::Entry& entry : archive.entries()) zip::read_all(archive, entry, 1 << 20);
+  });
+  CHECK_MESSAGE(text.find("which ends at byte 100") != std::string::npos, text);
+}
+
 struct Refused {
   std::string bytes, because;
 };
