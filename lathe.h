@@ -97,6 +97,7 @@
 #include "lathe/data/dataset_parts.h"
 #include "lathe/data/device_batches.h"
 #include "lathe/data/image_datasets.h"
+#include "lathe/data/image_folder.h"
 #include "lathe/data/iterable_loader.h"
 #include "lathe/data/sampler.h"
 #include "lathe/data/transforms.h"

@@ -26,7 +26,7 @@ configure_package_config_file(cmake/latheConfig.cmake.in "${PROJECT_BINARY_DIR}/
 # Before 1.0 a new minor version may break code, so a package satisfies its own minor version only.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/latheConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/latheConfig.cmake" "${PROJECT_BINARY_DIR}/latheConfigVersion.cmake"
-              cmake/FindDNNL.cmake cmake/FindCUDNN.cmake DESTINATION "${_package_dir}")
+              cmake/FindDNNL.cmake cmake/FindCUDNN.cmake cmake/FindTurboJPEG.cmake DESTINATION "${_package_dir}")
 
 # A shared lathe brings its libraries along; a static one leaves them to whoever links it.
 set(LATHE_PC_CFLAGS "")
@@ -53,6 +53,12 @@ else()
   endif()
   if(LATHE_HAS_CURL)
     string(APPEND LATHE_PC_LIBS " -lcurl")
+  endif()
+  if(LATHE_HAS_JPEG)
+    string(APPEND LATHE_PC_LIBS " -lturbojpeg")
+  endif()
+  if(LATHE_HAS_PNG)
+    string(APPEND LATHE_PC_LIBS " -lpng")
   endif()
   string(APPEND LATHE_PC_LIBS " -pthread")
 endif()

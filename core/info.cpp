@@ -95,7 +95,9 @@ BuildInfo build_info() {
           .libraries = {{"oneDNN", LATHE_INFO_ONEDNN},
                         {"Eigen", LATHE_INFO_EIGEN},
                         {"zlib", LATHE_INFO_ZLIB},
-                        {"libcurl", LATHE_INFO_CURL}}};
+                        {"libcurl", LATHE_INFO_CURL},
+                        {"libjpeg-turbo", LATHE_INFO_JPEG},
+                        {"libpng", LATHE_INFO_PNG}}};
 }
 
 }  // namespace lathe

@@ -81,9 +81,8 @@ SampleSpec ImageDataset::spec() const {
 }
 
 void ImageDataset::read(int64_t i, Key key, Slot out) const {
-  thread_local std::vector<uint8_t> scratch;
-  transform_.apply(image(i, scratch), stored_, key, out.bytes(0).data());
-  out.set<int64_t>(1, label(i));
+  const int64_t label = read_image(i, key, out.bytes(0).data());
+  out.set<int64_t>(1, label);
 }
 
 void ImageDataset::set_transform(const Transform& transform) {
@@ -136,10 +135,12 @@ Synthetic::Synthetic(const SyntheticOptions& options, const Transform& transform
   set_transform(transform);
 }
 
-const uint8_t* Synthetic::image(int64_t i, std::vector<uint8_t>& scratch) const {
+int64_t Synthetic::read_image(int64_t i, Key key, void* out) const {
+  thread_local std::vector<uint8_t> scratch;
   scratch.resize(static_cast<size_t>(options_.channels * options_.height * options_.width));
   synthetic_image(options_, i, scratch.data());
-  return scratch.data();
+  transform(scratch.data(), key, out);
+  return label(i);
 }
 
 }  // namespace lathe::data

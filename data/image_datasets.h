@@ -39,8 +39,15 @@ class LATHE_API ImageDataset : public Dataset {
   ImageDataset(ImageSpec stored, std::vector<std::string> class_names, std::vector<double> mean,
                std::vector<double> std);
 
-  /// The bytes [C,H,W] of image i: a pointer to them, or to `scratch` after writing them there.
-  virtual const uint8_t* image(int64_t i, std::vector<uint8_t>& scratch) const = 0;
+  /// Writes image i, transformed, and returns its class.
+  virtual int64_t read_image(int64_t i, Key key, void* out) const = 0;
+
+  /// What becomes of bytes of the stored kind.
+  void transform(const uint8_t* image, Key key, void* out) const {
+    transform_.apply(image, stored_, key, out);
+  }
+  const Transform& transform() const { return transform_; }
+  const ImageSpec& output() const { return output_; }
 
  private:
   ImageSpec stored_, output_;
@@ -78,8 +85,9 @@ class LATHE_API StoredImages : public ImageDataset {
                std::vector<double> std, const Transform& transform = {});
 
  protected:
-  const uint8_t* image(int64_t i, std::vector<uint8_t>&) const override {
-    return images_->image(i);
+  int64_t read_image(int64_t i, Key key, void* out) const override {
+    transform(images_->image(i), key, out);
+    return label(i);
   }
 
  private:
@@ -115,7 +123,7 @@ class LATHE_API Synthetic final : public ImageDataset {
   int64_t label(int64_t i) const override { return synthetic_label(options_, i); }
 
  protected:
-  const uint8_t* image(int64_t i, std::vector<uint8_t>& scratch) const override;
+  int64_t read_image(int64_t i, Key key, void* out) const override;
 
  private:
   SyntheticOptions options_;

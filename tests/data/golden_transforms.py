@@ -37,7 +37,8 @@ def fnv(picture):
     return value
 
 
-print(f"""// Made by golden_transforms.py with Pillow {PIL.__version__}; do not edit.
+def main():
+    print(f"""// Made by golden_transforms.py with Pillow {PIL.__version__}; do not edit.
 #pragma once
 
 #include <cstdint>
@@ -50,10 +51,14 @@ struct Resized {{
 }};
 
 inline constexpr Resized kResized[] = {{""")
-for number, (in_height, in_width, height, width) in enumerate(SIZES):
-    source = image(number, in_height, in_width)
-    hashes = [fnv(source.resize((width, height), how)) for how in (Image.BILINEAR, Image.NEAREST)]
-    print(f"    {{{in_height}, {in_width}, {height}, {width}, 0x{hashes[0]:016x}, 0x{hashes[1]:016x}}},")
-print("""};
+    for number, (in_height, in_width, height, width) in enumerate(SIZES):
+        source = image(number, in_height, in_width)
+        hashes = [fnv(source.resize((width, height), how)) for how in (Image.BILINEAR, Image.NEAREST)]
+        print(f"    {{{in_height}, {in_width}, {height}, {width}, 0x{hashes[0]:016x}, 0x{hashes[1]:016x}}},")
+    print("""};
 
 }  // namespace lathe::data::golden""")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+// Folders of JPEG and PNG files. The files are Pillow's (golden_images.py), and so is what they
+// decode to.
+#include "lathe/data/image_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "files.h"
+#include "golden_images.h"
+#include "hash_image.h"
+#include "lathe/data/batch.h"
+#include "lathe/data/decode.h"
+#include "lathe/data/image_file.h"
+
+namespace lathe::data {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::fnv;
+using testing::message_of;
+using testing::TempDir;
+using testing::write_file;
+
+/// Builds may lack a decoder.
+bool can_read(const golden::ImageBytes& g) {
+  const bool png = std::string(g.name).starts_with("kPng");
+  const std::string why = message_of<DataError>([&] {
+    const FileBytes bytes(g.bytes, static_cast<size_t>(g.size));
+    png ? png_spec(bytes, "x") : jpeg_spec(bytes, "x");
+  });
+  if (!why.empty()) CHECK(why.find("build again") != std::string::npos);
+  return why.empty();
+}
+
+bool can_read_all() {
+  for (const auto& g : golden::kImages)
+    if (!can_read(g)) return false;
+  return true;
+}
+
+std::string content(const golden::ImageBytes& g) {
+  return {reinterpret_cast<const char*>(g.bytes), static_cast<size_t>(g.size)};
+}
+
+std::vector<uint8_t> pixels_of(const ImageFile& file, const ImageSpec& spec) {
+  return {file.pixels(), file.pixels() + spec.pixels()};
+}
+
+/// cat: the JPEG files, one of them deeper; dog: the PNG files.
+void make_folder(const TempDir& root) {
+  fs::create_directories(root / "cat/deep");
+  fs::create_directories(root / "dog");
+  for (size_t k = 0; k < std::size(golden::kImages); ++k) {
+    const auto& g = golden::kImages[k];
+    const bool png = std::string(g.name).starts_with("kPng");
+    const std::string folder = png ? "dog/" : k == 1 ? "cat/deep/" : "cat/";
+    write_file(root / (folder + std::to_string(k) +
+                       (png      ? ".png"
+                        : k == 0 ? ".JPEG"
+                                 : ".jpg")),
+               content(g));
+  }
+}
+
+const Transform kBytes = center_crop(29, 37);
+const ImageFolderOptions kWhole = {.transform = kBytes};
+
+TEST_CASE("image file: JPEG and PNG files decode to Pillow's pixels, whole and at half size") {
+  const TempDir dir;
+  for (const auto& g : golden::kImages) {
+    if (!can_read(g)) continue;
+    CAPTURE(g.name);
+    write_file(dir / "image", content(g));
+    ImageFile file;
+    file.open(dir / "image", {});
+    CHECK(file.spec() == ImageSpec{3, golden::kImageHeight, golden::kImageWidth});
+    for (const double detail : {1.0, 0.51}) {
+      const ImageSpec whole = file.decode(detail);
+      CHECK(whole == file.spec());
+      CHECK(fnv(pixels_of(file, whole)) == g.whole);
+    }
+    if (g.half == 0) continue;
+    for (const double detail : {0.5, 0.26}) {
+      const ImageSpec half = file.decode(detail);
+      CHECK(half == ImageSpec{3, (golden::kImageHeight + 1) / 2, (golden::kImageWidth + 1) / 2});
+      CHECK(fnv(pixels_of(file, half)) == g.half);
+    }
+    CHECK(file.decode(0.01) == ImageSpec{3, 4, 5});
+  }
+}
+
+TEST_CASE("image folder: classes and files come in the order of their names") {
+  if (!can_read_all()) return;
+  const TempDir root;
+  make_folder(root);
+  write_file(root / "dog/notes.txt", "not an image");
+  write_file(root / "dog/.hidden.png", "not looked at");
+  write_file(root / "README.md", "beside the classes");
+  fs::create_directories(root / ".cache");
+  fs::create_directories(root / "10");
+  write_file(root / "10/a.png", content(golden::kImages[5]));
+
+  const ImageFolder folder(root.path(), kWhole);
+  CHECK(folder.class_names() == std::vector<std::string>{"10", "cat", "dog"});
+  CHECK(folder.size() == 10);
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < folder.size(); ++i)
+    names.push_back(fs::relative(folder.path(i), root.path()).string());
+  CHECK(names == std::vector<std::string>{"10/a.png", "cat/0.JPEG", "cat/2.jpg", "cat/3.jpg",
+                                          "cat/4.jpg", "cat/deep/1.jpg", "dog/5.png", "dog/6.png",
+                                          "dog/7.png", "dog/8.png"});
+  const std::vector<int64_t> all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const Batch batch = read_batch(folder, all);
+  CHECK(batch.y.to_vector<int64_t>() == std::vector<int64_t>{0, 1, 1, 1, 1, 1, 2, 2, 2, 2});
+  CHECK(batch.x.shape() == Shape{10, 3, 29, 37});
+  const auto* first = batch.x.data<uint8_t>();
+  CHECK(fnv({first, first + 3 * 29 * 37}) == golden::kImages[5].whole);
+}
+
+TEST_CASE("image folder: scaled decoding looks like the whole image made smaller") {
+  if (!can_read_all()) return;
+  const TempDir root;
+  make_folder(root);
+  const std::vector<int64_t> jpeg = {0};
+  ImageFolderOptions options = {.transform = resize(14, 18)};
+  const Batch scaled = read_batch(ImageFolder(root.path(), options), jpeg);
+  options.scaled_decoding = false;
+  const Batch whole = read_batch(ImageFolder(root.path(), options), jpeg);
+  double sum = 0;
+  const auto a = scaled.x.to_vector<double>(), b = whole.x.to_vector<double>();
+  for (size_t k = 0; k < a.size(); ++k) sum += std::abs(a[k] - b[k]);
+  CHECK(sum > 0);  // half the size was decoded
+  CHECK(sum / static_cast<double>(a.size()) < 10);
+}
+
+TEST_CASE("image folder: the same bytes from any thread, and others in another epoch") {
+  if (!can_read_all()) return;
+  const TempDir root;
+  make_folder(root);
+  const ImageFolder folder(root.path(), {.transform = compose(random_resized_crop(16), hflip())});
+  const std::vector<int64_t> all = {8, 7, 6, 5, 4, 3, 2, 1, 0}, last = {0};
+  const auto once = read_batch(folder, all, 1, 0).x.to_vector<double>();
+  CHECK(read_batch(folder, all, 1, 0).x.to_vector<double>() == once);
+  CHECK(read_batch(folder, all, 1, 1).x.to_vector<double>() != once);
+  CHECK(read_batch(folder, all, 2, 0).x.to_vector<double>() != once);
+  const auto alone = read_batch(folder, last, 1, 0).x.to_vector<double>();
+  CHECK(std::equal(alone.begin(), alone.end(), once.end() - 3 * 16 * 16));
+}
+
+TEST_CASE(
+    "image folder: a broken file is refused by name, or its place is taken and it is counted") {
+  if (!can_read_all()) return;
+  const TempDir root;
+  make_folder(root);
+  const std::string jpeg = content(golden::kImages[0]);
+  struct Broken {
+    std::string bytes, says;
+  };
+  const Broken kinds[] = {
+      {jpeg.substr(0, jpeg.size() / 2), ": is a damaged JPEG file: "},
+      {jpeg.substr(0, 12), ": is a damaged JPEG file: "},
+      {"", ": is empty"},
+      {"GIF89a and more", ": is neither JPEG nor PNG"},
+      {content(golden::kImages[5]).substr(0, 200), ": is a damaged PNG file: "},
+  };
+  const std::vector<int64_t> indices = {1, 2};
+  for (const Broken& kind : kinds) {
+    write_file(root / "cat/2.jpg", kind.bytes);
+    const ImageFolder strict(root.path(), kWhole);
+    const std::string text = message_of<DataError>([&] { read_batch(strict, indices); });
+    CHECK_MESSAGE(text.find((root / "cat/2.jpg").string() + kind.says) != std::string::npos, text);
+
+    ImageFolderOptions skip = kWhole;
+    skip.broken = BrokenImage::kSkip;
+    const ImageFolder lenient(root.path(), skip);
+    CHECK(lenient.broken().empty());
+    const Batch batch = read_batch(lenient, indices);
+    const size_t half = static_cast<size_t>(batch.x.numel()) / 2;
+    const auto x = batch.x.to_vector<double>();
+    CHECK(std::equal(x.begin(), x.begin() + static_cast<int64_t>(half),
+                     x.begin() + static_cast<int64_t>(half)));  // both are file 2
+    CHECK(lenient.broken() == std::vector<fs::path>{root / "cat/2.jpg"});
+  }
+  fs::remove(root / "cat/2.jpg");
+  const ImageFolder gone = [&] {
+    write_file(root / "cat/2.jpg", jpeg);
+    ImageFolder listed(root.path(), kWhole);
+    fs::remove(root / "cat/2.jpg");
+    return listed;
+  }();
+  CHECK_THROWS_AS(read_batch(gone, indices), FileError);
+}
+
+TEST_CASE("image folder: when the first file or every file is broken") {
+  if (!can_read_all()) return;
+  const TempDir root;
+  fs::create_directories(root / "a");
+  write_file(root / "a/0.png", "no");
+  write_file(root / "a/1.png", content(golden::kImages[5]));
+  CHECK_THROWS_AS(ImageFolder(root.path(), kWhole), DataError);
+  ImageFolderOptions skip = kWhole;
+  skip.broken = BrokenImage::kSkip;
+  const ImageFolder folder(root.path(), skip);
+  const std::vector<int64_t> both = {0, 1};
+  CHECK(read_batch(folder, both).size() == 2);
+  write_file(root / "a/1.png", "neither");
+  CHECK(message_of<DataError>([&] { read_batch(folder, both); }).find("none of 2 images") !=
+        std::string::npos);
+}
+
+TEST_CASE(
+    "image folder: what is too large, of another size or not there is an error with the value") {
+  if (!can_read_all()) return;
+  const TempDir root;
+  make_folder(root);
+  CHECK(message_of<DataError>([&] {
+          ImageFolder(root.path(), {.limit_pixels = 1000});
+        }).find("0.JPEG: is an image of 29x37; the limit is 1000 pixels") != std::string::npos);
+  // A header that promises more than the file holds costs nothing.
+  std::string huge = content(golden::kImages[5]);
+  huge[16] = huge[20] = 0x7f;
+  write_file(root / "cat/2.jpg", huge);
+  const ImageFolder large(root.path(), kWhole);
+  CHECK_THROWS_AS(read_batch(large, std::vector<int64_t>{1}), DataError);
+
+  write_file(root / "cat/2.jpg", content(golden::kImages[0]));
+  fs::create_directories(root / "bird");
+  CHECK(message_of<DataError>([&] { ImageFolder(root.path(), kWhole); }) ==
+        (root / "bird").string() + ": a class without images (.jpg, .jpeg, .png)");
+  fs::create_directory_symlink(root.path(), root / "bird/loop");
+  CHECK(message_of<DataError>([&] { ImageFolder(root.path(), kWhole); }).find("folders deep") !=
+        std::string::npos);
+  CHECK(message_of<DataError>([&] { ImageFolder(root / "dog", kWhole); }).find("has no folders") !=
+        std::string::npos);
+  CHECK_THROWS_AS(ImageFolder(root / "nowhere", kWhole), FileError);
+}
+
+TEST_CASE("image file: a file without its tables does not get those of the one before") {
+  if (!can_read_all()) return;
+  const TempDir dir;
+  std::string bytes = content(golden::kImages[0]);
+  write_file(dir / "good", bytes);
+  for (size_t at = bytes.find("\xff\xdb"); at != std::string::npos; at = bytes.find("\xff\xdb"))
+    bytes.erase(
+        at, 2 + static_cast<uint8_t>(bytes[at + 2]) * 256u + static_cast<uint8_t>(bytes[at + 3]));
+  write_file(dir / "bare", bytes);
+  ImageFile file;
+  file.open(dir / "good", {});
+  file.decode(1);
+  CHECK_THROWS_AS((file.open(dir / "bare", {}), file.decode(1)), DataError);
+  file.open(dir / "good", {});
+  CHECK(fnv(pixels_of(file, file.decode(1))) == golden::kImages[0].whole);
+}
+
+TEST_CASE("image file: no cut and no flipped bit crashes a decoder") {
+  const TempDir dir;
+  for (const auto& g : golden::kImages) {
+    if (!can_read(g)) continue;
+    int refused = 0;
+    const auto attempt = [&](const std::string& bytes) {
+      write_file(dir / "image", bytes);
+      ImageFile file;
+      try {
+        file.open(dir / "image", {.pixels = 1'000'000});
+        file.decode(1);
+      } catch (const DataError&) {
+        ++refused;
+      }
+    };
+    const int64_t needed = g.size - (g.half == 0 ? 16 : 1);  // of a PNG file, the end is empty
+    for (int64_t length = 0; length < needed; length += 7)
+      attempt(content(g).substr(0, static_cast<size_t>(length)));
+    CHECK(refused == (needed + 6) / 7);  // whatever is cut off is refused
+    for (size_t at = 0; at < static_cast<size_t>(g.size); at += 3) {
+      std::string damaged = content(g);
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
+      attempt(damaged);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lathe::data
