@@ -8,8 +8,7 @@
 // types, and each filter gradient, which is row-major.
 // Channels: tensor cores take whole groups of 16 bytes. Where NHWC channels are no multiple of
 // that, as the 3 of an image, zeros are added and what they make is cut off.
-#include <map>
-#include <mutex>
+#include <array>
 #include <optional>
 
 #include "lathe/core/copy.h"
@@ -23,10 +22,8 @@
 #include "lathe/ops/conv2d_cudnn.h"
 #include "lathe/ops/conv2d_geometry.h"
 #include "lathe/ops/conv2d_portable.h"
-#include "lathe/ops/conv_search.h"
 #include "lathe/ops/cudnn.h"
 #include "lathe/ops/inplace.h"
-#include "lathe/ops/lru_cache.h"
 
 namespace lathe::cuda {
 
@@ -81,24 +78,20 @@ struct Output {
   Tensor result, room;
 };
 
-/// What stays the same while a program runs, asked once per device.
-const ConvMachine& machine_of(Device device) {
-  static std::mutex mutex;
-  static auto* const known = new std::map<int, ConvMachine>;
-  const std::lock_guard lock(mutex);
-  const auto found = known->find(device.index);
-  if (found != known->end()) return found->second;
+/// What stays the same while a program runs, asked once per thread and device.
+const SharedMachine& machine_of(Device device) {
+  thread_local std::array<std::optional<SharedMachine>, kMaxDevices> t_known;
+  std::optional<SharedMachine>& known = t_known.at(static_cast<size_t>(device.index));
+  if (known) return *known;
   const DeviceInfo info = device_info(device.index);
   const Versions installed = versions();
-  return known
-      ->try_emplace(device.index, ConvMachine{.device = info.name,
-                                              .major = info.major,
-                                              .minor = info.minor,
-                                              .multiprocessors = info.multiprocessors,
-                                              .library = "cudnn " + cudnn::version(),
-                                              .runtime = installed.runtime,
-                                              .driver = installed.driver})
-      .first->second;
+  return known.emplace(ConvMachine{.device = info.name,
+                                   .major = info.major,
+                                   .minor = info.minor,
+                                   .multiprocessors = info.multiprocessors,
+                                   .library = "cudnn " + cudnn::version(),
+                                   .runtime = installed.runtime,
+                                   .driver = installed.driver});
 }
 
 /// Four dimensions, their strides as `format` says and not as a dimension of size 1 happens to have
@@ -130,12 +123,6 @@ ConvKey key_of(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
   return key;
 }
 
-/// What is remembered of a key that cuDNN did not compute.
-enum class Refusal : uint8_t {
-  kForNow,   // it may the next time; the user was warned
-  kForGood,  // too large for cuDNN, or none of its engines takes it
-};
-
 /// What the driver has left; nothing where an earlier error has ended all work on the device.
 std::optional<size_t> driver_memory(Device device) {
   const DeviceScope on(device);
@@ -157,36 +144,41 @@ bool made_room(Device device) {
   return true;
 }
 
+void warn_of(const ConvKey& key, const Error& e) {
+  const std::string text = concat(key);
+  warn_once(text, concat("conv2d: cuDNN does not compute this: ", e.message(), " (", text, ")"));
+}
+
 /// Computes the pass into its output. False: cuDNN cannot, for a reason that was logged.
 bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
          const Conv2dOperands& operands) {
-  static auto& refusals = *new LruCache<ConvKey, Refusal>(1024);
-  const ConvKey key = key_of(pass, g, format, operands);
-  const auto known = refusals.find(key);
-  if (known && *known == Refusal::kForGood) return false;
-  const auto refuse = [&](Refusal refusal, const Error& e) {
-    if (known && *known == refusal) return;
-    refusals.put(key, std::make_shared<const Refusal>(refusal));
-    const std::string text = concat(key);
-    warn_once(text, concat("conv2d: cuDNN does not compute this: ", e.message(), " (", text, ")"));
-  };
   const Device device = operands.x.device();
+  const ConvKey key = key_of(pass, g, format, operands);
+  Conv2dPrepared& prepared = conv2d_prepared(key, device);
+  if (prepared.backoff.skips()) return false;
   for (bool first = true;; first = false) {
-    std::optional<Conv2dEngines> engines;
     try {
-      engines.emplace(key, operands);
-      conv_search().run(key, *engines);
+      Conv2dEngines engines(key, operands, prepared);
+      conv_search().run(key, engines, prepared.memo);
+      prepared.backoff.succeeded();
       return true;
     } catch (const OutOfMemoryError& e) {  // next time there may be enough
       if (key.deterministic()) throw;      // our own kernel has other bits
-      refuse(Refusal::kForNow, e);
+      prepared.backoff.failed();
+      warn_of(key, e);
     } catch (const ShapeError& e) {  // our own checks are done: too large for cuDNN
-      refuse(Refusal::kForGood, e);
+      prepared.backoff.failed_for_good();
+      warn_of(key, e);
     } catch (const CudaError& e) {
       const bool capturing = is_capturing(current_stream(device));
       if (!capturing && made_room(device) && first) continue;
-      const bool takes_none = engines.has_value() && !engines->any_ready() && !capturing;
-      refuse(takes_none ? Refusal::kForGood : Refusal::kForNow, e);
+      const bool takes_none = prepared.graph && prepared.plans.empty() && !capturing;
+      if (takes_none) {
+        prepared.backoff.failed_for_good();
+      } else {
+        prepared.backoff.failed();
+      }
+      warn_of(key, e);
     }
     return false;
   }

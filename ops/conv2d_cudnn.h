@@ -5,11 +5,16 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "lathe/core/cudnn_plan.h"
 #include "lathe/core/tensor.h"
+#include "lathe/ops/backoff.h"
 #include "lathe/ops/conv_engines.h"
 #include "lathe/ops/conv_key.h"
+#include "lathe/ops/conv_search.h"
 
 namespace lathe::cuda {
 
@@ -27,13 +32,27 @@ cudnn::OperationGraph conv2d_graph(const ConvKey& key, cudnnHandle_t handle = nu
 
 enum Conv2dUid : int64_t { kUidX = 1, kUidW, kUidY, kUidBias, kUidResidual, kUidVirtual };
 
-/// The engines for one call; see conv_engines.h. Graphs and plans are kept per thread, device
-/// and key: of the plans of a key, the one that was executed last.
+/// What a thread keeps of a key on a device from call to call. Plans are not for two threads at
+/// once, so each thread has its own.
+struct Conv2dPrepared {
+  using Plans = std::vector<std::pair<ConvEngine, cudnn::ExecutionPlan>>;
+
+  std::optional<cudnn::OperationGraph> graph;  // made by the first Conv2dEngines
+  Plans plans;                                 // after an execution only the one that was executed
+  ConvMemo memo;                               // of conv_search()
+  Backoff backoff;                             // of cuDNN, where it could not compute the key
+};
+
+/// This thread's for the key, found without lock or allocation once it is there. It stays until the
+/// thread has asked for some thousand other keys.
+Conv2dPrepared& conv2d_prepared(const ConvKey& key, Device device);
+
+/// The engines for one call; see conv_engines.h.
 class Conv2dEngines final : public ConvEngines {
  public:
-  /// `key` and `operands` must outlive it.
+  /// All three must outlive it; `prepared` is the key's.
   /// throws: ShapeError where cuDNN refuses the graph; CudaError.
-  Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands);
+  Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands, Conv2dPrepared& prepared);
   ~Conv2dEngines() override;
 
   std::vector<ConvCandidate> candidates() override;
@@ -43,18 +62,14 @@ class Conv2dEngines final : public ConvEngines {
   int64_t available_bytes() override;
   bool capturing() override;
 
-  /// cuDNN has made a plan for the key, if not this time then earlier in this thread.
-  bool any_ready() const;
-
  private:
-  struct Prepared;
   const cudnn::ExecutionPlan& plan(const ConvEngine& engine);
   void run(const ConvEngine& engine, void* output);
 
   const ConvKey& key_;
   const Conv2dOperands& operands_;
+  Conv2dPrepared& prepared_;
   const Device device_;
-  std::shared_ptr<Prepared> prepared_;               // of this thread
   std::map<ConvEngine, cudnn::EngineConfig> found_;  // by candidates(), not made ready yet
 };
 

@@ -1,26 +1,16 @@
 // cuDNN's engines for a convolution; see conv2d_cudnn.h.
+#include <algorithm>
+#include <array>
+
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/device_scope.h"
 #include "lathe/core/launch.h"
+#include "lathe/core/workspace.h"
 #include "lathe/ops/conv2d_cudnn.h"
-#include "lathe/ops/lru_cache.h"
+#include "lathe/ops/lru_map.h"
 
 namespace lathe::cuda {
 
-/// What a thread keeps of a key on a device.
-struct Conv2dEngines::Prepared {
-  Prepared(const ConvKey& key, cudnnHandle_t handle) : graph(conv2d_graph(key, handle)) {}
-
-  cudnn::OperationGraph graph;
-  std::map<ConvEngine, cudnn::ExecutionPlan> plans;
-};
-
 namespace {
-
-/// A tensor of bytes; on the current stream, as all memory.
-Tensor scratch(int64_t bytes, Device device) {
-  return empty({bytes}, {.dtype = kU8, .device = device});
-}
 
 ConvCandidate candidate_of(const cudnn::EngineConfig& config) {
   return {.engine = {config.engine, config.knobs},
@@ -50,25 +40,38 @@ Conv2dUid output_uid(ConvPass pass) {
   return kUidW;
 }
 
+using PreparedKeys = LruMap<ConvKey, Conv2dPrepared, ConvKeyHash>;
+
+PreparedKeys& keys_of_thread(Device device) {
+  constexpr size_t kKeys = 1024;  // a plan takes some 200 kB of host memory
+  thread_local std::array<std::optional<PreparedKeys>, kMaxDevices> t_owned;
+  return t_owned[static_cast<size_t>(device.index)].emplace(kKeys);
+}
+
 }  // namespace
 
-Conv2dEngines::Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands)
-    : key_(key), operands_(operands), device_(operands.x.device()) {
-  // A plan takes some 200 kB of host memory. Plans are not for two threads at once, so each thread
-  // has its own.
-  constexpr size_t kKeys = 1024;
-  const cudnnHandle_t handle =
-      cudnn::handle(device_);  // before the plans, so that it outlives them
-  thread_local LruCache<std::pair<int, ConvKey>, std::shared_ptr<Prepared>> cache(kKeys);
-  prepared_ =
-      *cache.get({device_.index, key}, [&] { return std::make_shared<Prepared>(key, handle); });
+Conv2dPrepared& conv2d_prepared(const ConvKey& key, Device device) {
+  thread_local std::array<PreparedKeys*, kMaxDevices> t_keys{};
+  PreparedKeys*& keys = t_keys.at(static_cast<size_t>(device.index));
+  if (keys == nullptr) {
+    cudnn::handle(device);  // before the plans, so that it outlives them
+    keys = &keys_of_thread(device);
+  }
+  Conv2dPrepared* const known = keys->find(key);
+  return known != nullptr ? *known : keys->add(key, {});
+}
+
+Conv2dEngines::Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands,
+                             Conv2dPrepared& prepared)
+    : key_(key), operands_(operands), prepared_(prepared), device_(operands.x.device()) {
+  if (!prepared_.graph) prepared_.graph = conv2d_graph(key, cudnn::handle(device_));
 }
 
 Conv2dEngines::~Conv2dEngines() = default;
 
 std::vector<ConvCandidate> Conv2dEngines::candidates() {
   std::vector<ConvCandidate> all;
-  for (cudnn::EngineConfig& config : cudnn::heuristic_configs(prepared_->graph)) {
+  for (cudnn::EngineConfig& config : cudnn::heuristic_configs(*prepared_.graph)) {
     all.push_back(candidate_of(config));
     found_.try_emplace(all.back().engine, std::move(config));
   }
@@ -76,46 +79,46 @@ std::vector<ConvCandidate> Conv2dEngines::candidates() {
 }
 
 const cudnn::ExecutionPlan& Conv2dEngines::plan(const ConvEngine& engine) {
-  const auto made = prepared_->plans.find(engine);
-  if (made != prepared_->plans.end()) return made->second;
+  for (const auto& [name, plan] : prepared_.plans) {
+    if (name == engine) return plan;
+  }
   auto found = found_.extract(engine);
   cudnn::EngineConfig config =
       found ? std::move(found.mapped())
-            : cudnn::engine_config(prepared_->graph, engine.index, engine.knobs);
-  return prepared_->plans.try_emplace(engine, cudnn::handle(device_), std::move(config))
-      .first->second;
+            : cudnn::engine_config(*prepared_.graph, engine.index, engine.knobs);
+  cudnn::ExecutionPlan plan(cudnn::handle(device_), std::move(config));
+  return prepared_.plans.emplace_back(engine, std::move(plan)).second;
 }
 
 void Conv2dEngines::run(const ConvEngine& engine, void* output) {
   const cudnn::ExecutionPlan& ready = plan(engine);
   const Conv2dUid written = output_uid(key_.pass);
-  std::vector<cudnn::Binding> tensors;
+  std::array<cudnn::Binding, 5> tensors;
+  size_t count = 0;
   const auto bind = [&](Conv2dUid uid, const Tensor& t) {
-    if (t.defined()) tensors.emplace_back(uid, uid == written ? output : t.raw_data());
+    if (t.defined()) tensors[count++] = {uid, uid == written ? output : t.raw_data()};
   };
   bind(kUidX, operands_.x);
   bind(kUidW, operands_.w);
   bind(kUidY, operands_.y);
   bind(kUidBias, operands_.bias);
   bind(kUidResidual, operands_.residual);
-  // Freed when the call returns, while the work is still queued: whoever gets the memory next uses
-  // it on the same stream, after this.
-  const Tensor workspace = scratch(ready.workspace_bytes(), device_);
-  ready.execute(cudnn::handle(device_), tensors, workspace.raw_data());
+  const Workspace workspace(ready.workspace_bytes(), device_);
+  ready.execute(cudnn::handle(device_), std::span(tensors.data(), count), workspace.get());
 }
 
 int64_t Conv2dEngines::prepare(const ConvEngine& engine) { return plan(engine).workspace_bytes(); }
 
 double Conv2dEngines::time_ms(const ConvEngine& engine) {
-  const Tensor output = scratch(output_of(key_, operands_).bytes(), device_);
+  const Workspace output(output_of(key_, operands_).bytes(), device_);
   const Stream stream = current_stream(device_);
   Event begin(device_, {.timing = true}), end(device_, {.timing = true});
   try {
     // The first run keeps the device busy while the second is queued, so that the time between the
     // events is the engine's and not that of the launch.
-    run(engine, output.raw_data());
+    run(engine, output.get());
     begin.record(stream);
-    run(engine, output.raw_data());
+    run(engine, output.get());
     end.record(stream);
     end.synchronize();
     return elapsed_ms(begin, end);
@@ -127,12 +130,12 @@ double Conv2dEngines::time_ms(const ConvEngine& engine) {
 
 void Conv2dEngines::execute(const ConvEngine& engine) {
   run(engine, output_of(key_, operands_).raw_data());
-  std::erase_if(prepared_->plans, [&](const auto& made) { return made.first != engine; });
+  if (prepared_.plans.size() > 1) {
+    std::erase_if(prepared_.plans, [&](const auto& made) { return made.first != engine; });
+  }
 }
 
 int64_t Conv2dEngines::available_bytes() { return static_cast<int64_t>(available_memory(device_)); }
-
-bool Conv2dEngines::any_ready() const { return !prepared_->plans.empty(); }
 
 bool Conv2dEngines::capturing() { return is_capturing(current_stream(device_)); }
 

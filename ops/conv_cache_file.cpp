@@ -97,7 +97,7 @@ ConvCache cache_of(const Json& json) {
   json.at("driver").get_to(cache.versions.driver);
   for (const Json& entry : choices) {
     ConvKey key = parse_conv_key(entry.at("key").get_ref<const std::string&>());
-    LATHE_CHECK(DataError, versions_of(key.machine) == cache.versions,
+    LATHE_CHECK(DataError, versions_of(*key.machine) == cache.versions,
                 "convolution cache: found by ", cache.versions, ", but holds the key ", key);
     LATHE_CHECK(DataError, cache.choices.emplace(std::move(key), choice_of(entry)).second,
                 "convolution cache: a key stands in it twice");

@@ -1,8 +1,11 @@
-// The text of a key, both ways; see conv_key.h.
+// The hash of a key, and its text both ways; see conv_key.h.
 #include "lathe/ops/conv_key.h"
+
+#include <utility>
 
 #include "lathe/core/error.h"
 #include "lathe/ops/conv_words.h"
+#include "lathe/ops/word_hash.h"
 
 namespace lathe {
 
@@ -95,11 +98,43 @@ std::string read_quoted(WordReader& in) {
 
 int read_int(WordReader& in) { return static_cast<int>(in.number()); }
 
+void add(WordHash& hash, const ConvTensor& t) {
+  if (!t.exists()) return;
+  hash.add(static_cast<uint64_t>(t.dtype) << 32 | static_cast<uint64_t>(t.alignment));
+  for (const int64_t size : t.dims) hash.add(size);
+  hash.add(t.strides[1]);
+}
+
 }  // namespace
 
 int64_t alignment_of(const void* address) {
   const auto bits = reinterpret_cast<uintptr_t>(address) | 16;
   return static_cast<int64_t>(bits & -bits);
+}
+
+SharedMachine::SharedMachine(ConvMachine machine) {
+  if (machine != ConvMachine{}) machine_ = std::make_shared<const ConvMachine>(std::move(machine));
+}
+
+const ConvMachine& SharedMachine::operator*() const {
+  static const ConvMachine none;
+  return machine_ == nullptr ? none : *machine_;
+}
+
+size_t ConvKeyHash::operator()(const ConvKey& key) const noexcept {
+  WordHash hash(static_cast<uint64_t>(key.pass) << 16 | static_cast<uint64_t>(key.fusion) << 8 |
+                static_cast<uint64_t>(key.mode) << 1 | static_cast<uint64_t>(key.tf32));
+  add(hash, key.x);
+  add(hash, key.w);
+  add(hash, key.y);
+  add(hash, key.bias);
+  for (size_t i = 0; i < 2; ++i) {
+    hash.add(key.stride[i]);
+    hash.add(key.pad[i]);
+    hash.add(key.dilation[i]);
+  }
+  hash.add(key.workspace_limit_bytes);
+  return hash.value();
 }
 
 void append_text(std::string& out, ConvPass pass) { out += kPasses[static_cast<size_t>(pass)]; }
@@ -124,7 +159,7 @@ void append_text(std::string& out, const ConvKey& key) {
   // A new field of ConvKey or ConvMachine does not compile here until the text has it too.
   const auto& [pass, fusion, mode, x, w, y, bias, residual, compute, stride, pad, dilation, groups,
                tf32, workspace, machine] = key;
-  const auto& [device, major, minor, multiprocessors, library, runtime, driver] = machine;
+  const auto& [device, major, minor, multiprocessors, library, runtime, driver] = *machine;
   out += concat(pass, " ", fusion, " ", mode, " x=", x, " w=", w, " y=", y, " bias=", bias,
                 " residual=", residual, " compute=", compute);
   const auto sizes = [&](std::string_view name, const std::array<int64_t, 2>& values) {
@@ -168,13 +203,15 @@ ConvKey parse_conv_key(std::string_view text) {
   key.groups = after(" groups=").number();
   key.tf32 = after(" tf32=").one_of<int>(kSwitch, " ") != 0;
   key.workspace_limit_bytes = after(" workspace=").number();
-  key.machine.device = read_quoted(after(" device="));
-  key.machine.major = read_int(after(" sm="));
-  key.machine.minor = read_int(after("."));
-  key.machine.multiprocessors = read_int(after(" multiprocessors="));
-  key.machine.library = read_quoted(after(" library="));
-  key.machine.runtime = read_quoted(after(" runtime="));
-  key.machine.driver = read_quoted(after(" driver="));
+  ConvMachine machine;
+  machine.device = read_quoted(after(" device="));
+  machine.major = read_int(after(" sm="));
+  machine.minor = read_int(after("."));
+  machine.multiprocessors = read_int(after(" multiprocessors="));
+  machine.library = read_quoted(after(" library="));
+  machine.runtime = read_quoted(after(" runtime="));
+  machine.driver = read_quoted(after(" driver="));
+  key.machine = SharedMachine(std::move(machine));
   // More text, "float32", "007" and "\x41" read well and are not what a key writes.
   LATHE_CHECK(DataError, concat(key) == text, "convolution key: not in its exact form: \"", text,
               "\"");

@@ -5,7 +5,9 @@
 
 #include <array>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -54,6 +56,27 @@ struct ConvMachine {
   auto operator<=>(const ConvMachine&) const = default;
 };
 
+/// A ConvMachine as keys hold it: copies share one, so that copying a key copies no text. Compared
+/// by value, at once where they share.
+class LATHE_API SharedMachine {
+ public:
+  SharedMachine() = default;  // of ConvMachine{}
+  SharedMachine(ConvMachine machine);
+
+  const ConvMachine& operator*() const;
+  const ConvMachine* operator->() const { return &**this; }
+
+  bool operator==(const SharedMachine& other) const {
+    return machine_ == other.machine_ || **this == *other;
+  }
+  std::strong_ordering operator<=>(const SharedMachine& other) const {
+    return machine_ == other.machine_ ? std::strong_ordering::equal : **this <=> *other;
+  }
+
+ private:
+  std::shared_ptr<const ConvMachine> machine_;  // null for ConvMachine{}
+};
+
 /// A plain value. Comparisons are generated from the fields, so that none can be forgotten; those
 /// that differ most often come first.
 struct ConvKey {
@@ -67,10 +90,16 @@ struct ConvKey {
   int64_t groups = 1;
   bool tf32 = false;  // f32 products may be rounded to TF32
   int64_t workspace_limit_bytes = 0;
-  ConvMachine machine;
+  SharedMachine machine;
 
   bool deterministic() const { return mode == ConvMode::kDeterministic; }
   auto operator<=>(const ConvKey&) const = default;
+};
+
+/// Tells apart what differs between the convolutions of one program; the machine, and strides other
+/// than those of the channels, have no part in it.
+struct LATHE_API ConvKeyHash {
+  size_t operator()(const ConvKey& key) const noexcept;
 };
 
 /// One line, for logs and files:

@@ -1,6 +1,7 @@
 // The convolution search: what is kept between calls, and between threads. See conv_search.h.
 #include "lathe/ops/conv_search.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <future>
@@ -25,6 +26,12 @@ double steady_ms() {
       .count();
 }
 
+/// A number that no search had before, so that a memo fits one search only.
+uint64_t new_version() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 }  // namespace
 
 class ConvSearch::State {
@@ -32,11 +39,17 @@ class ConvSearch::State {
   State(size_t capacity, ConvClock now_ms)
       : now_ms_(now_ms ? std::move(now_ms) : steady_ms), choices_(capacity) {}
 
-  /// The key's choice, searched for if need be.
-  Choice choice_for(const ConvKey& key, ConvEngines& engines);
+  /// The key's choice, searched for if need be. `kept`: whether it is known from now on.
+  Choice choice_for(const ConvKey& key, ConvEngines& engines, bool& kept);
   /// The choice after this one, whose engine has failed.   throws: as fail_without_engine.
   Choice after(const ConvKey& key, const Choice& failed, ConvEngines& engines, bool out_of_memory,
                const std::string& why);
+
+  void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
+  ConvSearchStats stats() const;
+  /// Any choice that was found when this was another number may since have been replaced.
+  uint64_t version() const { return version_.load(std::memory_order_acquire); }
+  void clear();
 
   const ConvClock now_ms_;
   LruCache<ConvKey, ConvChoice> choices_;
@@ -53,11 +66,16 @@ class ConvSearch::State {
 
  private:
   Choice known(const ConvKey& key);
+  void change_version();
   Choice search(const ConvKey& key, ConvEngines& engines);
   Choice stored(const ConvKey& key, ConvEngines& engines, const std::string& path);
+
+  std::atomic<uint64_t> hits_{0};
+  std::atomic<uint64_t> version_{new_version()};
 };
 
-Choice ConvSearch::State::choice_for(const ConvKey& key, ConvEngines& engines) {
+Choice ConvSearch::State::choice_for(const ConvKey& key, ConvEngines& engines, bool& kept) {
+  kept = true;
   std::unique_lock lock(mutex_);
   if (Choice choice = known(key)) return choice;
   lock.unlock();
@@ -68,6 +86,7 @@ Choice ConvSearch::State::choice_for(const ConvKey& key, ConvEngines& engines) {
   if (capturing) {
     const ConvLimits limits = limits_;
     lock.unlock();
+    kept = false;
     return std::make_shared<ConvChoice>(choose_engine(key, engines, limits, now_ms_, false));
   }
   if (const auto at = running_.find(key); at != running_.end()) {
@@ -101,8 +120,25 @@ Choice ConvSearch::State::choice_for(const ConvKey& key, ConvEngines& engines) {
 /// The key's choice if it has one. The caller holds mutex_.
 Choice ConvSearch::State::known(const ConvKey& key) {
   Choice choice = choices_.find(key);
-  if (choice) ++stats_.hits;
+  if (choice) count_hit();
   return choice;
+}
+
+/// After a known choice was replaced or forgotten: callers that kept it look again.
+void ConvSearch::State::change_version() {
+  version_.store(new_version(), std::memory_order_release);
+}
+
+void ConvSearch::State::clear() {
+  choices_.clear();
+  change_version();
+}
+
+ConvSearchStats ConvSearch::State::stats() const {
+  const std::lock_guard lock(mutex_);
+  ConvSearchStats stats = stats_;
+  stats.hits = hits_.load(std::memory_order_relaxed);
+  return stats;
 }
 
 Choice ConvSearch::State::search(const ConvKey& key, ConvEngines& engines) {
@@ -122,7 +158,7 @@ Choice ConvSearch::State::search(const ConvKey& key, ConvEngines& engines) {
   lock.unlock();
   if (path.empty() || found->provisional) return found;
   try {
-    add_to_conv_cache(path, {versions_of(key.machine), {{key, *found}}});
+    add_to_conv_cache(path, {versions_of(*key.machine), {{key, *found}}});
   } catch (const Error& error) {
     warn_once(concat("conv cache not written ", path),
               concat(error.message(), "; what searches find is not kept"));
@@ -133,7 +169,7 @@ Choice ConvSearch::State::search(const ConvKey& key, ConvEngines& engines) {
 /// What the file says of the key, if it can be done; null otherwise.
 Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines,
                                  const std::string& path) {
-  if (!stored_) stored_ = load_conv_cache(path, versions_of(key.machine));
+  if (!stored_) stored_ = load_conv_cache(path, versions_of(*key.machine));
   const auto at = stored_->find(key);
   if (at == stored_->end()) return nullptr;
   ConvChoice choice = at->second;
@@ -172,10 +208,13 @@ Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEn
       } else {
         choices_.erase(key);
       }
+      change_version();
     }
   }
-  if (from_file)
-    return choice_for(key, engines);  // the file's list is at its end: a list of our own
+  if (from_file) {  // the file's list is at its end: a list of our own
+    bool kept = false;
+    return choice_for(key, engines, kept);
+  }
   if (!any) fail_without_engine(key, *next);
   warn_once(concat("conv engine ", failed->candidate().engine, " ", key),
             concat("conv2d: engine ", failed->candidate().engine, " is given up for engine ",
@@ -188,12 +227,25 @@ ConvSearch::ConvSearch(size_t capacity, ConvClock now_ms)
 ConvSearch::~ConvSearch() = default;
 
 void ConvSearch::run(const ConvKey& key, ConvEngines& engines) {
-  Choice choice = state_->choice_for(key, engines);
+  ConvMemo memo;
+  run(key, engines, memo);
+}
+
+void ConvSearch::run(const ConvKey& key, ConvEngines& engines, ConvMemo& memo) {
+  const uint64_t version = state_->version();  // before looking: what changes meanwhile is noticed
+  if (memo.version_ == version) {
+    state_->count_hit();
+  } else {
+    memo.version_ = 0;
+    bool kept = false;
+    memo.choice_ = state_->choice_for(key, engines, kept);
+    if (kept) memo.version_ = version;
+  }
   for (;;) {
     bool out_of_memory = false;
     std::string why;
     try {
-      engines.execute(choice->candidate().engine);
+      engines.execute(memo.choice_->candidate().engine);
       return;
     } catch (const OutOfMemoryError& error) {
       if (key.deterministic()) throw;  // another engine would add up in another order
@@ -202,7 +254,8 @@ void ConvSearch::run(const ConvKey& key, ConvEngines& engines) {
     } catch (const CudaError& error) {
       why = error.message();
     }
-    choice = state_->after(key, choice, engines, out_of_memory, why);
+    memo.version_ = 0;
+    memo.choice_ = state_->after(key, memo.choice_, engines, out_of_memory, why);
   }
 }
 
@@ -232,11 +285,8 @@ std::shared_ptr<const ConvChoice> ConvSearch::find(const ConvKey& key) const {
 std::vector<std::pair<ConvKey, std::shared_ptr<const ConvChoice>>> ConvSearch::choices() const {
   return state_->choices_.entries();
 }
-ConvSearchStats ConvSearch::stats() const {
-  const std::lock_guard lock(state_->mutex_);
-  return state_->stats_;
-}
-void ConvSearch::clear() { state_->choices_.clear(); }
+ConvSearchStats ConvSearch::stats() const { return state_->stats(); }
+void ConvSearch::clear() { state_->clear(); }
 
 ConvSearch& conv_search() {
   // Never destroyed: threads may still convolve while the process ends.

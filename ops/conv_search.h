@@ -14,6 +14,15 @@
 
 namespace lathe {
 
+/// What a caller keeps of one key from call to call, so that the next call finds the choice without
+/// lock or allocation. For one thread and one ConvSearch.
+class LATHE_API ConvMemo {
+ private:
+  friend class ConvSearch;
+  std::shared_ptr<const ConvChoice> choice_;
+  uint64_t version_ = 0;  // of the search's choices, when this one was found; 0: of none
+};
+
 /// What a search has done so far.
 struct ConvSearchStats {
   uint64_t hits = 0;       // calls whose key was known
@@ -29,18 +38,22 @@ struct ConvSearchStats {
 /// kept.
 class LATHE_API ConvSearch {
  public:
-  /// Keeps the choices of at most `capacity` keys; the one not used for longest goes first.
+  /// Keeps the choices of at most `capacity` keys; the one not looked up for longest goes first.
   explicit ConvSearch(size_t capacity = 10'000, ConvClock now_ms = {});
   ~ConvSearch();
   ConvSearch(const ConvSearch&) = delete;
   ConvSearch& operator=(const ConvSearch&) = delete;
 
-  /// Computes the convolution: finds the key's engine and executes it. An engine that fails is
+  /// Computes the convolution: finds the key's engine and executes it. `memo` is the caller's for
+  /// this key: while no choice was dropped or forgotten since it was last passed, finding is the
+  /// comparison of a number. An engine that fails is
   /// dropped and the next one executed. Not so where memory is short in deterministic mode: the
   /// choice is kept, and the OutOfMemoryError passes.
   /// While engines.capturing(), a key that is not known is chosen for without timing, and not kept.
   /// throws: CudaError or OutOfMemoryError naming the key if no engine can; what `engines` throws
   /// apart from these two.
+  void run(const ConvKey& key, ConvEngines& engines, ConvMemo& memo);
+  /// The same for a call that keeps nothing.
   void run(const ConvKey& key, ConvEngines& engines);
 
   /// How much later searches may cost.
@@ -54,7 +67,7 @@ class LATHE_API ConvSearch {
 
   /// The choice for a key; null if it is not known.
   std::shared_ptr<const ConvChoice> find(const ConvKey& key) const;
-  /// All that are known, the one used last first.
+  /// All that are known, the one looked up last first.
   std::vector<std::pair<ConvKey, std::shared_ptr<const ConvChoice>>> choices() const;
   ConvSearchStats stats() const;
   /// Forgets all choices; files stay as they are.

@@ -216,6 +216,30 @@ TEST_CASE("engines: a failure that passes sends one call to our own kernel, not 
   CHECK(f.logged.find("conv2d: cuDNN", first + 1) == std::string::npos);
 }
 
+TEST_CASE("engines: a key whose plans always fail is seldom tried, and found working again") {
+  Fixture f;
+  const Problem p(4, 6, 25);
+  cudnn_probe().failing = {0, 3, 4, 7};
+  const uint64_t heuristics = cudnn_probe().heuristics;
+  for (int i = 0; i < 100; ++i) p.forward();
+  CHECK(cudnn_probe().heuristics <= heuristics + 2 * 8);  // at calls 1, 2, 3, 5, 9, 17, 33, 65
+  CHECK(cudnn_probe().executions.empty());
+  p.check(p.forward());
+  const size_t first = f.logged.find("conv2d: cuDNN does not compute this");
+  CHECK(first != std::string::npos);
+  CHECK(f.logged.find("conv2d: cuDNN", first + 1) == std::string::npos);
+  cudnn_probe().failing.clear();
+  int calls = 0;
+  while (cudnn_probe().executions.empty() && calls < 100) {
+    p.forward();
+    ++calls;
+  }
+  CHECK(calls < 64);
+  cudnn_probe().executions.clear();
+  p.check(p.forward());
+  CHECK(cudnn_probe().last_engine() == 3);
+}
+
 TEST_CASE("engines: where the driver has little memory left the cache is emptied for cuDNN") {
   Fixture f;
   const Problem p(4, 6, 24);

@@ -15,7 +15,7 @@ namespace {
 ConvCache small_cache() {
   ConvKey key{.pass = ConvPass::kBackwardInput, .mode = ConvMode::kBenchmark};
   key.x = {.dtype = kF16, .dims = {1, 2, 3, 4}, .strides = {24, 1, 8, 2}, .alignment = 16};
-  key.machine = {"NVIDIA \"H200\"", 9, 0, 132, "cudnn 9.19.0", "13.0", "13.0"};
+  key.machine = ConvMachine{"NVIDIA \"H200\"", 9, 0, 132, "cudnn 9.19.0", "13.0", "13.0"};
   ConvChoice choice;
   choice.trials.push_back(
       {.candidate = {.engine = {.index = 7, .knobs = {{2, 5}, {24, 10}}}, .workspace_bytes = 4096},
@@ -23,7 +23,7 @@ ConvCache small_cache() {
        .ms = 0.25,
        .runs = 5});
   choice.trials.push_back({.outcome = ConvOutcome::kFailed, .note = "not supported"});
-  return {versions_of(key.machine), {{key, choice}}};
+  return {versions_of(*key.machine), {{key, choice}}};
 }
 
 }  // namespace

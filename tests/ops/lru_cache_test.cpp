@@ -1,4 +1,4 @@
-// LruCache: what it keeps and what it drops.
+// LruCache and LruMap: what they keep and what they drop.
 #include "lathe/ops/lru_cache.h"
 
 #include <doctest/doctest.h>
@@ -9,6 +9,7 @@
 #include <string>
 
 using lathe::LruCache;
+using lathe::LruMap;
 
 TEST_CASE("LruCache: makes a value once and drops the one unused for the longest") {
   LruCache<int, std::string> cache(2);
@@ -44,18 +45,16 @@ TEST_CASE("LruCache: when memory for a key is missing nothing is kept of it") {
     int* copies_left = nullptr;
   };
   const auto value = std::make_shared<const int>(7);
-  for (int copies = 0; copies < 2; ++copies) {  // one in the list, one in the map
-    LruCache<Key, int> cache(2);
-    int left = copies;
-    Key key(1);
-    key.copies_left = &left;
-    CHECK_THROWS_AS(cache.put(key, value), std::bad_alloc);
-    CHECK(cache.size() == 0);
-    for (const int n : {1, 2, 3}) cache.put(Key(n), value);
-    CHECK(!cache.find(Key(1)));
-    CHECK(cache.find(Key(2)));
-    CHECK(cache.find(Key(3)));
-  }
+  LruCache<Key, int> cache(2);
+  int left = 0;
+  Key key(1);
+  key.copies_left = &left;
+  CHECK_THROWS_AS(cache.put(key, value), std::bad_alloc);
+  CHECK(cache.size() == 0);
+  for (const int n : {1, 2, 3}) cache.put(Key(n), value);
+  CHECK(!cache.find(Key(1)));
+  CHECK(cache.find(Key(2)));
+  CHECK(cache.find(Key(3)));
 }
 
 TEST_CASE("LruCache: find, put, erase, entries and clear") {
@@ -81,4 +80,31 @@ TEST_CASE("LruCache: find, put, erase, entries and clear") {
   cache.clear();
   CHECK(cache.size() == 0);
   CHECK(!cache.find(3));
+}
+
+TEST_CASE("LruMap: hashed keys, values that stay where they are, and need not be copied") {
+  struct Hash {
+    size_t operator()(const std::string& key) const { return key.size(); }  // many alike
+  };
+  LruMap<std::string, std::unique_ptr<int>, Hash> map(3);
+  const auto add = [&](const char* key, int n) -> std::unique_ptr<int>& {
+    return map.add(key, std::make_unique<int>(n));
+  };
+  std::unique_ptr<int>* const first = &add("a", 1);
+  add("b", 2);
+  add("c", 3);
+  CHECK(map.find("a") == first);
+  add("dd", 4);  // in the place of b
+  CHECK(map.size() == 3);
+  CHECK(map.find("b") == nullptr);
+  REQUIRE(map.find("a") == first);
+  CHECK(**first == 1);
+  CHECK(map.begin()->first == "a");
+  map.erase("a");
+  map.erase("a");
+  CHECK(map.find("a") == nullptr);
+  CHECK(**map.find("c") == 3);
+  map.clear();
+  CHECK(map.size() == 0);
+  CHECK(map.find("c") == nullptr);
 }

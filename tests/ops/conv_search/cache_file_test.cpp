@@ -16,7 +16,7 @@
 namespace lathe {
 namespace {
 
-const ConvVersions kVersions = versions_of(example_key().machine);
+const ConvVersions kVersions = versions_of(*example_key().machine);
 
 // Choices with every outcome in them.
 ConvCache example_cache(int keys = 2) {
@@ -122,8 +122,9 @@ TEST_CASE("cache file: other versions reject the whole file, warn once, and repl
     CHECK(warnings.lines.size() == (change == &ConvVersions::library ? 1 : 0));  // once per file
   }
   ConvKey key = example_key();
-  key.machine.library = "cudnn 10.0.0";
-  const ConvCache newer{versions_of(key.machine), {{key, example_cache().choices.begin()->second}}};
+  change_machine(key, [](ConvMachine& m) { m.library = "cudnn 10.0.0"; });
+  const ConvCache newer{versions_of(*key.machine),
+                        {{key, example_cache().choices.begin()->second}}};
   add_to_conv_cache(file.path, newer);
   check_same(read_conv_cache(file.path), newer);
 }
@@ -132,7 +133,7 @@ TEST_CASE("cache file: another device's choices stay beside ours") {
   const TemporaryFile file;
   ConvCache ours = example_cache(1), theirs{kVersions, {}};
   ConvKey key = example_key();
-  key.machine.device = "NVIDIA L4";
+  change_machine(key, [](ConvMachine& m) { m.device = "NVIDIA L4"; });
   theirs.choices[key] = ours.choices.begin()->second;
   add_to_conv_cache(file.path, ours);
   add_to_conv_cache(file.path, theirs);

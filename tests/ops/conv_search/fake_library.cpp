@@ -85,13 +85,13 @@ ConvKey example_key(ConvMode mode) {
           .y = nhwc({128, 64, 32, 32}),
           .pad = {1, 1},
           .workspace_limit_bytes = 1 << 30,
-          .machine = {.device = "NVIDIA H200",
-                      .major = 9,
-                      .minor = 0,
-                      .multiprocessors = 132,
-                      .library = "cudnn 9.19.0",
-                      .runtime = "13.0",
-                      .driver = "13.0"}};
+          .machine = ConvMachine{.device = "NVIDIA H200",
+                                 .major = 9,
+                                 .minor = 0,
+                                 .multiprocessors = 132,
+                                 .library = "cudnn 9.19.0",
+                                 .runtime = "13.0",
+                                 .driver = "13.0"}};
 }
 
 std::vector<ConvKey> example_keys(int n) {

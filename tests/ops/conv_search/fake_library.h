@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lathe/ops/conv_engines.h"
@@ -70,6 +71,14 @@ class FakeEngines final : public ConvEngines {
 ConvKey example_key(ConvMode mode = ConvMode::kBenchmark);
 /// n keys that differ.
 std::vector<ConvKey> example_keys(int n);
+
+/// f changes the key's machine.
+template <class F>
+void change_machine(ConvKey& key, F f) {
+  ConvMachine machine = *key.machine;
+  f(machine);
+  key.machine = std::move(machine);
+}
 
 /// Computes one convolution.   → the engine that ran
 int64_t run(ConvSearch& search, FakeLibrary& library, const ConvKey& key);

@@ -115,7 +115,7 @@ TEST_CASE("search with a file: engines that the key's filters refuse are not tak
   library.engines = {fake_engine(1, 2), fake_engine(2, 1)};
   ConvChoice choice = choose(library, example_key());
   choice.trials[0].candidate.down_converts = true;
-  add_to_conv_cache(file.path, {versions_of(example_key().machine), {{example_key(), choice}}});
+  add_to_conv_cache(file.path, {versions_of(*example_key().machine), {{example_key(), choice}}});
   library.lists = 0;
   Start start(library, file.path);
   start(example_key());

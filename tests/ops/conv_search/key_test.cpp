@@ -20,6 +20,10 @@ struct Change {
   std::function<void(ConvKey&)> apply;
 };
 
+std::function<void(ConvKey&)> on_machine(const std::function<void(ConvMachine&)>& apply) {
+  return [apply](ConvKey& key) { change_machine(key, apply); };
+}
+
 // One change per field and element. A field that is not here would be noticed by the size below.
 const std::vector<Change>& changes() {
   static const std::vector<Change> table = [] {
@@ -35,13 +39,13 @@ const std::vector<Change>& changes() {
         {"groups", [](ConvKey& k) { k.groups = 2; }},
         {"tf32", [](ConvKey& k) { k.tf32 = true; }},
         {"workspace", [](ConvKey& k) { k.workspace_limit_bytes -= 1; }},
-        {"device", [](ConvKey& k) { k.machine.device = "NVIDIA H100"; }},
-        {"major", [](ConvKey& k) { k.machine.major = 8; }},
-        {"minor", [](ConvKey& k) { k.machine.minor = 9; }},
-        {"multiprocessors", [](ConvKey& k) { k.machine.multiprocessors = 114; }},
-        {"library", [](ConvKey& k) { k.machine.library = "cudnn 9.18.0"; }},
-        {"runtime", [](ConvKey& k) { k.machine.runtime = "12.9"; }},
-        {"driver", [](ConvKey& k) { k.machine.driver = "13.1"; }},
+        {"device", on_machine([](ConvMachine& m) { m.device = "NVIDIA H100"; })},
+        {"major", on_machine([](ConvMachine& m) { m.major = 8; })},
+        {"minor", on_machine([](ConvMachine& m) { m.minor = 9; })},
+        {"multiprocessors", on_machine([](ConvMachine& m) { m.multiprocessors = 114; })},
+        {"library", on_machine([](ConvMachine& m) { m.library = "cudnn 9.18.0"; })},
+        {"runtime", on_machine([](ConvMachine& m) { m.runtime = "12.9"; })},
+        {"driver", on_machine([](ConvMachine& m) { m.driver = "13.1"; })},
     };
     struct Named {
       const char* name;
@@ -86,6 +90,35 @@ TEST_CASE("key: a change of any field makes another key, with another text") {
   CHECK(keys.size() == changes().size() + 1);
 }
 
+TEST_CASE("key: copies share the machine, and keys made apart are equal all the same") {
+  const ConvKey key = example_key(), copy = key, apart = example_key();
+  CHECK(&*copy.machine == &*key.machine);
+  CHECK(&*apart.machine != &*key.machine);
+  CHECK(apart == key);
+  CHECK((apart <=> key) == 0);
+  CHECK(SharedMachine(ConvMachine{}) == SharedMachine());
+  CHECK(*SharedMachine() == ConvMachine{});
+}
+
+TEST_CASE("key: equal keys have equal hashes; those of a program's convolutions differ") {
+  const ConvKeyHash hash;
+  CHECK(hash(example_key()) == hash(example_key()));
+  std::set<size_t> hashes{hash(example_key())};
+  size_t keys = 1;
+  for (const ConvPass pass : {ConvPass::kForward, ConvPass::kBackwardInput})
+    for (const int64_t channels : {3, 64, 128, 256, 512, 1024, 2048})
+      for (const int64_t side : {7, 8, 14, 16, 28, 32, 56, 112, 224})
+        for (const int64_t alignment : {4, 16}) {
+          ConvKey key = example_key();
+          key.pass = pass;
+          key.x.dims = {128, channels, side, side};
+          key.x.alignment = alignment;
+          hashes.insert(hash(key));
+          ++keys;
+        }
+  CHECK(hashes.size() == keys);
+}
+
 TEST_CASE("key: the text is the documented one and reads back") {
   const ConvKey key = example_key();
   CHECK(concat(key) ==
@@ -102,14 +135,16 @@ TEST_CASE("key: extreme numbers and any bytes in names read back") {
   ConvKey key = example_key();
   key.x.dims = {INT64_MAX, INT64_MIN, 0, -1};
   key.workspace_limit_bytes = INT64_MIN;
-  key.machine.major = -1;
+  change_machine(key, [](ConvMachine& m) { m.major = -1; });
   key.bias.alignment = 16;
   std::mt19937 random(5);
   for (int i = 0; i < 200; ++i) {
     std::string name;
     for (auto n = random() % 12; n > 0; --n) name += static_cast<char>(random());
-    key.machine.device = name;
-    key.machine.driver = name + "\"";
+    change_machine(key, [&](ConvMachine& m) {
+      m.device = name;
+      m.driver = name + "\"";
+    });
     const std::string text = concat(key);
     CHECK(parse_conv_key(text) == key);
     for (const char c : text) CHECK((c >= ' ' && c < 0x7f));

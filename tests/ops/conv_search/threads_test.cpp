@@ -133,12 +133,15 @@ TEST_CASE("threads: lookups, evictions, settings and files at once") {
   const std::vector<ConvKey> keys = example_keys(6);
   std::atomic<int> wrong = 0;
   in_threads([&](int i) {
+    std::vector<ConvMemo> memos(keys.size());
     for (int round = 0; round < 30; ++round) {
       const auto at = static_cast<size_t>(i + round) % keys.size();
       if (i == 0 && round % 10 == 0) search.set_file(round == 10 ? file.path : "");
       if (i == 1 && round % 7 == 0) search.clear();
       if (i == 2) search.set_limits({.candidates = 5});
       wrong += run(search, library, keys[at]) != 2;
+      FakeEngines engines(library);
+      search.run(keys[at], engines, memos[at]);
       wrong += search.choices().size() > 3;
       search.stats();
       search.limits();

@@ -1,0 +1,52 @@
+// Counts what a steady state must not do: allocations and mutexes locked. Included by one source of
+// a program, whose operator new and pthread_mutex_lock it replaces.
+#pragma once
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <cstdlib>
+#include <new>
+
+namespace lathe::test {
+
+/// Of this thread, so far.
+inline thread_local uint64_t t_allocations = 0, t_locks = 0;
+
+// ThreadSanitizer has mutexes of its own.
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kCountsLocks = false;
+#else
+inline constexpr bool kCountsLocks = true;
+#endif
+
+struct CallCount {
+  uint64_t allocations = 0, locks = 0;
+};
+
+/// What f does of both.
+template <class F>
+CallCount count_calls(F f) {
+  const CallCount before{t_allocations, t_locks};
+  f();
+  return {t_allocations - before.allocations, t_locks - before.locks};
+}
+
+}  // namespace lathe::test
+
+void* operator new(size_t bytes) {
+  ++lathe::test::t_allocations;
+  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+#ifndef __SANITIZE_THREAD__
+extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  static const auto original =
+      reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+  ++lathe::test::t_locks;
+  return original(mutex);
+}
+#endif
