@@ -134,6 +134,7 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/cudnn_graph.h
   core/cudnn_handle.h
   core/cudnn_plan.h
+  core/cudnn_retired.h
   ops/conv2d_cudnn.h
   ops/matmul_plan.h
 )

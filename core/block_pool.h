@@ -99,6 +99,9 @@ class LATHE_API BlockPool {
   /// private pools in use.   throws: StateError while a capture is underway.
   void empty_cache();
 
+  /// Whether a capture is underway: of `stream`, or of one that a private pool was begun for.
+  bool is_capturing(StreamHandle stream) const;
+
   /// The most bytes to take from the device (0: no limit). Cached segments are released before the
   /// limit makes an allocation fail. A limit below what is reserved now holds for further segments
   /// only.

@@ -74,6 +74,11 @@ bool BlockPool::capture_underway(StreamHandle stream) const noexcept {
   return captures(stream);
 }
 
+bool BlockPool::is_capturing(StreamHandle stream) const {
+  const Lock lock(mutex_);
+  return capture_underway(stream);
+}
+
 // Whether recording events for the block's uses could disturb a capture.
 bool BlockPool::capture_touches(const Block* block) const noexcept {
   return capture_underway(block->segment->stream) || uses_.is_captured(block);

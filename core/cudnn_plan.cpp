@@ -2,10 +2,10 @@
 #include "lathe/core/cudnn_plan.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
-#include <tuple>
 
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/cudnn_retired.h"
 #include "lathe/core/error.h"
 
 namespace lathe::cudnn {
@@ -96,30 +96,70 @@ EngineConfig engine_config(const OperationGraph& graph, int64_t engine, EngineCo
   return config;
 }
 
-ExecutionPlan::ExecutionPlan(cudnnHandle_t handle, EngineConfig config)
-    : config_(std::move(config)), plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-  plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
-  plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config_.descriptor);
-  plan_.finalize();
-  workspace_bytes_ = plan_.get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+ExecutionPlan::ExecutionPlan(Device device, std::shared_ptr<const OperationGraph> graph,
+                             EngineConfig config) {
+  destroy_retired_plans(device);
+  parts_ = std::make_unique<PlanParts>(device, std::move(graph), std::move(config));
+  Descriptor& plan = parts_->plan;
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle(device));
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, parts_->config.descriptor);
+  plan.finalize();
+  workspace_bytes_ = plan.get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
 }
 
-void ExecutionPlan::execute(cudnnHandle_t handle, std::span<const Binding> tensors,
-                            void* workspace) const {
-  constexpr size_t kMost = 16;  // every call comes here: no allocation
-  std::array<int64_t, kMost> uids;
-  std::array<void*, kMost> addresses;
-  const size_t count = tensors.size();
-  LATHE_CHECK(ValueError, count <= kMost, "cudnn: a plan binds at most ", kMost, " tensors, got ",
-              count);
-  for (size_t i = 0; i < count; ++i) std::tie(uids[i], addresses[i]) = tensors[i];
-  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set_array(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const int64_t>(uids.data(), count));
-  pack.set_array(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                 std::span<void* const>(addresses.data(), count));
-  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
-  pack.finalize();
-  check(cudnnBackendExecute(handle, plan_.object(), pack.object()), "execute a plan");
+ExecutionPlan::~ExecutionPlan() { retire(); }
+ExecutionPlan::ExecutionPlan(ExecutionPlan&&) noexcept = default;
+
+ExecutionPlan& ExecutionPlan::operator=(ExecutionPlan&& other) noexcept {
+  if (this == &other) return *this;
+  retire();
+  parts_ = std::move(other.parts_);
+  workspace_bytes_ = other.workspace_bytes_;
+  packs_ = std::move(other.packs_);
+  oldest_pack_ = other.oldest_pack_;
+  in_use_ = other.in_use_;
+  was_captured_ = other.was_captured_;
+  return *this;
+}
+
+void ExecutionPlan::retire() noexcept {
+  if (parts_ != nullptr && in_use_) retire_plan(std::move(parts_), was_captured_);
+}
+
+const Descriptor& ExecutionPlan::pack_for(std::span<const Binding> tensors, void* workspace) {
+  for (const Pack& pack : packs_) {
+    if (pack.workspace == workspace && std::ranges::equal(pack.tensors, tensors)) {
+      return pack.descriptor;
+    }
+  }
+  std::vector<int64_t> uids;
+  std::vector<void*> addresses;
+  for (const auto& [uid, address] : tensors) {
+    uids.push_back(uid);
+    addresses.push_back(address);
+  }
+  Pack pack{{tensors.begin(), tensors.end()},
+            workspace,
+            Descriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)};
+  pack.descriptor.set_array(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const int64_t>(uids));
+  pack.descriptor.set_array(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                            std::span<void* const>(addresses));
+  pack.descriptor.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
+  pack.descriptor.finalize();
+  if (packs_.size() < kPacks) return packs_.emplace_back(std::move(pack)).descriptor;
+  Pack& replaced = packs_[oldest_pack_];
+  oldest_pack_ = (oldest_pack_ + 1) % kPacks;
+  replaced = std::move(pack);
+  return replaced.descriptor;
+}
+
+void ExecutionPlan::execute(std::span<const Binding> tensors, void* workspace) {
+  const Descriptor& pack = pack_for(tensors, workspace);
+  const cudnnHandle_t on = handle(parts_->device);
+  if (!was_captured_) was_captured_ = cuda::is_capturing(current_stream(parts_->device));
+  in_use_ = true;  // also of a failure it is not known how much it queued
+  const cudnnStatus_t status = cudnnBackendExecute(on, parts_->plan.object(), pack.object());
+  if (status != CUDNN_STATUS_SUCCESS) check(status, "execute a plan");
 }
 
 }  // namespace lathe::cudnn

@@ -258,6 +258,11 @@ void record_pinned(void* block, Stream stream) {
 void revive_stream(void* stream) { dead_streams().remove(stream); }
 void forget_stream(void* stream) noexcept { dead_streams().add(stream); }
 
+bool capture_underway(Device device) {
+  const BlockPool* pool = existing_pool(device);
+  return pool != nullptr && pool->is_capturing(current_stream(device).native);
+}
+
 size_t available_memory(Device device) {
   const DeviceScope on(device);
   return device_pool(device).pool().available_bytes(current_stream(device).native);

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -37,10 +36,10 @@ enum Conv2dUid : int64_t { kUidX = 1, kUidW, kUidY, kUidBias, kUidResidual, kUid
 struct Conv2dPrepared {
   using Plans = std::vector<std::pair<ConvEngine, cudnn::ExecutionPlan>>;
 
-  std::optional<cudnn::OperationGraph> graph;  // made by the first Conv2dEngines
-  Plans plans;                                 // after an execution only the one that was executed
-  ConvMemo memo;                               // of conv_search()
-  Backoff backoff;                             // of cuDNN, where it could not compute the key
+  std::shared_ptr<const cudnn::OperationGraph> graph;  // made by the first Conv2dEngines
+  Plans plans;      // after an execution only the one that was executed
+  ConvMemo memo;    // of conv_search()
+  Backoff backoff;  // of cuDNN, where it could not compute the key
 };
 
 /// This thread's for the key, found without lock or allocation once it is there. It stays until the
@@ -63,7 +62,7 @@ class Conv2dEngines final : public ConvEngines {
   bool capturing() override;
 
  private:
-  const cudnn::ExecutionPlan& plan(const ConvEngine& engine);
+  cudnn::ExecutionPlan& plan(const ConvEngine& engine);
   void run(const ConvEngine& engine, void* output);
 
   const ConvKey& key_;

@@ -107,6 +107,13 @@ void give_results(const CudnnObject& heuristic, int64_t count, int64_t* got, voi
   }
 }
 
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  return stream != nullptr && cudaStreamGetCaptureInfo(stream, &status, &id) == cudaSuccess &&
+         status != cudaStreamCaptureStatusNone;
+}
+
 CudnnConfig config_of_plan(const CudnnObject& plan) {
   return config_of(
       part_of(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
@@ -148,11 +155,17 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan, const CudnnObject& p
   auto& log = cudnn_probe().executions;
   if (log.size() == kExecutions) log.erase(log.begin());
   log.push_back(std::move(done));
-  const cudaError_t queued =
-      enqueue_kernel(handle->stream, [program = config.program, memory, workspace, bytes] {
-        if (bytes > 0) std::memset(workspace, 0x5A, static_cast<size_t>(bytes));
-        program.run(memory);
-      });
+  const std::function<void()> work = [program = config.program, memory, workspace, bytes,
+                                      life = std::weak_ptr(plan.life)] {
+    if (life.expired()) ++cudnn_probe().lost_plans;
+    if (bytes > 0) std::memset(workspace, 0x5A, static_cast<size_t>(bytes));
+    program.run(memory);
+  };
+  const cudaStream_t stream = handle->stream;
+  if (is_capturing(stream)) {
+    cudnn_probe().captured.push_back([work, stream] { enqueue_kernel(stream, work); });
+  }
+  const cudaError_t queued = enqueue_kernel(stream, work);
   require(queued == cudaSuccess, CUDNN_STATUS_EXECUTION_FAILED, "the stream is gone");
 }
 

@@ -4,6 +4,7 @@
 // changed afterwards; what a descriptor refers to must still exist; sizes must fit; every tensor of
 // a graph is bound when it is executed, at an address as aligned as was said, and the workspace is
 // there. Work is queued on the handle's stream and overwrites its whole workspace.
+// A plan that is destroyed before its work has run is noted (lost_plans).
 //
 // Its engines, in the order of the heuristics:
 //   A          7  tensor cores, with knob TILE_SIZE = 2, then 1: NHWC with channels in whole groups
@@ -15,7 +16,9 @@
 //              0  needs no workspace, takes everything
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -37,7 +40,11 @@ struct CudnnProbe {
   std::vector<CudnnExecution> executions;          // the latest that were queued
   std::set<int64_t> refused;                       // engines whose plans cannot be finalized
   std::set<int64_t> failing;                       // engines whose execution fails
-  bool fuses = true;            // false: no heuristic knows graphs of several operations
+  bool fuses = true;  // false: no heuristic knows graphs of several operations
+  /// Executions that were queued while their stream was captured; called, they run again, as the
+  /// launch of a graph would have them.
+  std::vector<std::function<void()>> captured;
+  std::atomic<uint64_t> lost_plans{0};  // executions that ran when their plan was gone
   FaultPoint descriptor_fault;  // fails the n-th creation of a descriptor for lack of memory
   FaultPoint stream_fault;      // fails the n-th cudnnSetStream
   FaultPoint execution_fault;   // fails the n-th execution of a plan

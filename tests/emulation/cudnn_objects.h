@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct CudnnObject {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
-  std::vector<void*> parts;  // that go when it goes
+  std::vector<void*> parts;                                               // that go when it goes
+  std::shared_ptr<const bool> life = std::make_shared<const bool>(true);  // ends with it
 };
 
 /// How a call fails: thrown within the emulation, returned by the call.
