@@ -2,6 +2,7 @@
 #include "lathe/core/cublas_handle.h"
 
 #include <array>
+#include <atomic>
 #include <mutex>
 
 #include "lathe/core/cuda_backend.h"
@@ -21,13 +22,18 @@ void check(cublasStatus_t status, std::string_view doing) {
 
 // Never destroyed: when a process ends the driver may be gone before this.
 cublasLtHandle_t handle(Device device) {
+  static std::array<std::atomic<cublasLtHandle_t>, cuda::kMaxDevices> handles{};
+  std::atomic<cublasLtHandle_t>& made = handles.at(static_cast<size_t>(device.index));
+  if (const cublasLtHandle_t known = made.load(std::memory_order_acquire)) return known;
   static std::mutex mutex;
-  static std::array<cublasLtHandle_t, cuda::kMaxDevices> handles{};
   const cuda::DeviceScope on(device);
   const std::lock_guard lock(mutex);
-  cublasLtHandle_t& made = handles.at(static_cast<size_t>(device.index));
-  if (made == nullptr) check(cublasLtCreate(&made), "create a handle");
-  return made;
+  cublasLtHandle_t handle = made.load(std::memory_order_relaxed);
+  if (handle == nullptr) {
+    check(cublasLtCreate(&handle), "create a handle");
+    made.store(handle, std::memory_order_release);
+  }
+  return handle;
 }
 
 }  // namespace lathe::cublas

@@ -16,8 +16,9 @@ namespace lathe::cublas {
 /// throws: OutOfMemoryError where cuBLAS found no memory, else CudaError.
 void check(cublasStatus_t status, std::string_view doing);
 
-/// The handle of `device`, made by the first call and used by all threads: it holds neither stream
-/// nor workspace.   throws: CudaError; NoCudaError, DeviceError if there is no such device.
+/// The handle of `device`, made by the first call and used by all threads, without a lock: cuBLASLt
+/// takes stream and workspace with each call, and a handle holds neither.   throws: CudaError;
+/// NoCudaError, DeviceError if there is no such device.
 cublasLtHandle_t handle(Device device);
 
 /// Owns a descriptor.

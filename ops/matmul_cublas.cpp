@@ -1,13 +1,15 @@
 // Matrix products on the GPU by cuBLASLt: factors of any layout that cuBLAS can read in place,
 // copies of the others, plans kept by shape. Contracts: matmul.h.
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
+#include "lathe/ops/backoff.h"
 #include "lathe/ops/conv_key.h"
-#include "lathe/ops/lru_cache.h"
+#include "lathe/ops/lru_map.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/matmul_plan.h"
 #include "lathe/ops/matmul_portable.h"
@@ -53,6 +55,12 @@ bool is_readable_bias(const Tensor& bias) {
   return (bias.dim(0) <= 1 || bias.stride(0) == 1) && alignment_of(bias.raw_data()) == 16;
 }
 
+/// What a thread keeps of a key from call to call.
+struct Kept {
+  std::unique_ptr<MatmulPlan> plan;  // null: not made yet, or cuBLAS refused the key
+  Backoff backoff;                   // of cuBLAS, where it could not compute the key
+};
+
 /// y = a * b (+ bias), y row-major. Transposed, as cuBLAS sees all of them: y' = b' * a' (+ bias in
 /// every column). False: cuBLAS cannot, for a reason that was logged.
 bool multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias) {
@@ -72,26 +80,28 @@ bool multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& b
                                     e.message(), "; our own kernel does");
     warn_once(text, text);
   };
-  // Plans hold the bias's address, so each thread has its own. Null: cuBLAS refused the key.
+  // Plans hold the bias's address, so each thread has its own. Found without lock or allocation.
   constexpr size_t kPlans = 1024;
-  thread_local LruCache<MatmulKey, std::shared_ptr<MatmulPlan>> plans(kPlans);
+  thread_local LruMap<MatmulKey, Kept, MatmulKeyHash> t_plans(kPlans);
+  Kept* const known = t_plans.find(key);
+  Kept& kept = known != nullptr ? *known : t_plans.add(key, {});
+  if (kept.backoff.skips()) return false;
   try {
-    const std::shared_ptr<MatmulPlan> plan = *plans.get(key, [&]() -> std::shared_ptr<MatmulPlan> {
-      try {
-        return std::make_shared<MatmulPlan>(key);
-      } catch (const CudaError& e) {
-        report(e);
-        return nullptr;
-      }
-    });
-    if (plan == nullptr) return false;
-    plan->execute(b.raw_data(), a.raw_data(), y.raw_data(),
-                  bias.defined() ? bias.raw_data() : nullptr);
+    if (kept.plan == nullptr) kept.plan = std::make_unique<MatmulPlan>(key);
+    kept.plan->execute(b.raw_data(), a.raw_data(), y.raw_data(),
+                       bias.defined() ? bias.raw_data() : nullptr);
+    kept.backoff.succeeded();
     return true;
   } catch (const OutOfMemoryError& e) {
     if (deterministic()) throw;  // our own kernel has other bits
+    kept.backoff.failed();
     report(e);
   } catch (const CudaError& e) {
+    if (kept.plan == nullptr) {
+      kept.backoff.failed_for_good();
+    } else {
+      kept.backoff.failed();
+    }
     report(e);
   }
   return false;

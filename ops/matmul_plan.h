@@ -6,7 +6,7 @@
 // with columns `ld` elements apart.
 #pragma once
 
-#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -21,7 +21,7 @@ struct MatmulLayout {
   int64_t ld = 0, batch_step = 0;
   int64_t alignment = 0;  // of its address in bytes: a power of two
 
-  auto operator<=>(const MatmulLayout&) const = default;
+  bool operator==(const MatmulLayout&) const = default;
 };
 
 /// Everything that decides which algorithm computes it fastest, or at all.
@@ -33,7 +33,11 @@ struct MatmulKey {
   bool adds_bias = false;
   int device = 0;
 
-  auto operator<=>(const MatmulKey&) const = default;
+  bool operator==(const MatmulKey&) const = default;
+};
+
+struct MatmulKeyHash {
+  size_t operator()(const MatmulKey& key) const noexcept;
 };
 
 /// For one thread.
@@ -45,8 +49,9 @@ class MatmulPlan {
   /// Queues the product on the current stream; `bias`, one element per row and aligned to 16 bytes,
   /// is added to every column before rounding. The workspace comes from the caching allocator. An
   /// algorithm that fails is dropped and the next one taken; where memory is short the next one
-  /// runs this once, and in deterministic mode none.
-  /// throws: CudaError, OutOfMemoryError if none is left.
+  /// runs this once, and in deterministic mode none. Where all have failed the next call may try
+  /// them again: it was not the algorithms.
+  /// throws: CudaError, OutOfMemoryError if none could.
   void execute(const void* left, const void* right, void* result, const void* bias);
 
  private:
@@ -55,11 +60,17 @@ class MatmulPlan {
   void run(const cublasLtMatmulHeuristicResult_t& how, const void* left, const void* right,
            void* result) const;
 
+  struct Algorithm {
+    cublasLtMatmulHeuristicResult_t how;
+    bool failed = false;
+  };
+
   Device device_;
   bool is_f64_;
   cublas::MatmulDescriptor product_;
   cublas::MatrixLayout left_, right_, result_;
-  std::vector<cublasLtMatmulHeuristicResult_t> algorithms_;  // that remain, the best first
+  const void* bias_ = nullptr;         // that product_ was told last
+  std::vector<Algorithm> algorithms_;  // the best first
 };
 
 }  // namespace lathe::cuda

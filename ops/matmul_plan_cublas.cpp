@@ -1,11 +1,13 @@
 // Matrix products of cuBLASLt; see matmul_plan.h.
 #include <array>
+#include <exception>
 
 #include "lathe/core/error.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/stream.h"
-#include "lathe/core/tensor.h"
+#include "lathe/core/workspace.h"
 #include "lathe/ops/matmul_plan.h"
+#include "lathe/ops/word_hash.h"
 
 namespace lathe::cuda {
 
@@ -100,7 +102,7 @@ void MatmulPlan::find_algorithms(const MatmulKey& key) {
                 "find an algorithm");
   for (int i = 0; i < count; ++i) {
     const auto& result = found[static_cast<size_t>(i)];
-    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms_.push_back(result);
+    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms_.push_back({result});
   }
   LATHE_CHECK(CudaError, !algorithms_.empty(), "cublas: no algorithm for this product");
 }
@@ -111,31 +113,51 @@ void MatmulPlan::run(const cublasLtMatmulHeuristicResult_t& how, const void* lef
   const double one_f64 = 1, zero_f64 = 0;
   const void* const alpha = is_f64_ ? static_cast<const void*>(&one_f64) : &one;
   const void* const beta = is_f64_ ? static_cast<const void*>(&zero_f64) : &zero;
-  // Freed when the call returns: whoever gets the memory next uses it on this stream, after this.
-  const auto bytes = static_cast<int64_t>(how.workspaceSize);
-  const Tensor workspace = empty({bytes}, {.dtype = kU8, .device = device_});
+  const Workspace workspace(static_cast<int64_t>(how.workspaceSize), device_);
   const auto stream = static_cast<cudaStream_t>(current_stream(device_).native);
   cublas::check(
       cublasLtMatmul(cublas::handle(device_), product_.get(), alpha, left, left_.get(), right,
                      right_.get(), beta, result, result_.get(), result, result_.get(), &how.algo,
-                     workspace.raw_data(), how.workspaceSize, stream),
+                     workspace.get(), how.workspaceSize, stream),
       "multiply");
 }
 
 void MatmulPlan::execute(const void* left, const void* right, void* result, const void* bias) {
-  if (bias != nullptr) set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  for (size_t i = 0;;) {
-    const bool last = i + 1 == algorithms_.size();
+  if (bias != bias_) {
+    bias_ = nullptr;
+    set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    bias_ = bias;
+  }
+  std::exception_ptr error;
+  bool any_left = false;
+  for (Algorithm& algorithm : algorithms_) {
+    if (algorithm.failed) continue;
     try {
-      return run(algorithms_[i], left, right, result);
-    } catch (const OutOfMemoryError&) {    // there may be enough the next time
-      if (last || deterministic()) throw;  // another algorithm has other bits
-      ++i;
+      return run(algorithm.how, left, right, result);
+    } catch (const OutOfMemoryError&) {  // there may be enough the next time
+      if (deterministic()) throw;        // another algorithm has other bits
+      error = std::current_exception();
+      any_left = true;
     } catch (const CudaError&) {
-      if (last) throw;
-      algorithms_.erase(algorithms_.begin() + static_cast<std::ptrdiff_t>(i));
+      error = std::current_exception();
+      algorithm.failed = true;
     }
   }
+  if (!any_left) {
+    for (Algorithm& algorithm : algorithms_) algorithm.failed = false;
+  }
+  std::rethrow_exception(error);
+}
+
+size_t MatmulKeyHash::operator()(const MatmulKey& key) const noexcept {
+  WordHash hash(static_cast<uint64_t>(key.dtype) << 32 | static_cast<uint64_t>(key.tf32) << 16 |
+                static_cast<uint64_t>(key.adds_bias) << 8 | static_cast<uint64_t>(key.device));
+  for (const int64_t size : {key.rows, key.cols, key.terms, key.batch}) hash.add(size);
+  for (const MatmulLayout* l : {&key.left, &key.right, &key.result}) {
+    hash.add(static_cast<uint64_t>(l->transposed) << 8 | static_cast<uint64_t>(l->alignment));
+    hash.add(l->ld);
+  }
+  return hash.value();
 }
 
 }  // namespace lathe::cuda

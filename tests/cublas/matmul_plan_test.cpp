@@ -1,11 +1,15 @@
 // How matrix products use cuBLASLt, over the emulated one: which algorithm runs, with what memory,
 // and what becomes of its failures.
+#include <array>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "../count_calls.h"
 #include "../cuda_case.h"
 #include "../ops/compare.h"
 #include "../same_memory.h"
+#include "lathe/core/cublas_handle.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
@@ -161,6 +165,54 @@ TEST_CASE("cublas: with none left our own kernel computes, and says so once") {
   cublas_probe().failing = {0, 21};
   Product(3, 8, 10).check();
   CHECK(cublas_probe().products == products);
+}
+
+TEST_CASE("cublas: a product that always fails is seldom tried, and found working again") {
+  Fixture f;
+  cublas_probe().failing = {0, 21};
+  const Product p(3, 8, 13);
+  const uint64_t failures = cublas_probe().failures;
+  for (int i = 0; i < 100; ++i) p.check();
+  CHECK(cublas_probe().failures <= failures + 2 * 8);  // at calls 1, 2, 3, 5, 9, 17, 33, 65
+  const size_t first = f.logged.find("cuBLAS");
+  CHECK(first != std::string::npos);
+  CHECK(f.logged.find("cuBLAS", first + 1) == std::string::npos);
+  cublas_probe().failing.clear();
+  const uint64_t products = cublas_probe().products;
+  int calls = 0;
+  for (; cublas_probe().products == products && calls < 100; ++calls) p.check();
+  CHECK(calls < 64);
+  p.check();
+  CHECK(cublas_probe().algorithm == 21);
+  CHECK(cublas_probe().products == products + 2);
+}
+
+TEST_CASE("cublas: one failure of all algorithms is no reason to leave the next call to others") {
+  Fixture f;
+  cublas_probe().failing = {0, 21};
+  const Product p(3, 8, 14);
+  p.check();
+  cublas_probe().failing.clear();
+  p.check();
+  CHECK(cublas_probe().algorithm == 21);
+}
+
+TEST_CASE("cublas: threads that need the first handle at once get the same one") {
+  std::vector<std::thread> threads;
+  std::array<cublasLtHandle_t, 8> handles{};
+  for (cublasLtHandle_t& handle : handles)
+    threads.emplace_back([&] { handle = cublas::handle(kGpu); });
+  for (std::thread& thread : threads) thread.join();
+  for (const cublasLtHandle_t handle : handles) CHECK(handle == handles[0]);
+}
+
+TEST_CASE("cublas: a product that is known takes no lock for its handle") {
+  Fixture f;
+  const Device device = kGpu;
+  cublas::handle(device);
+  const CallCount calls = count_calls([&] { cublas::handle(device); });
+  CHECK(calls.allocations == 0);
+  CHECK(calls.locks == 0);
 }
 
 TEST_CASE("cublas: work is queued on the current stream") {

@@ -232,6 +232,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   CublasProbe& probe = cublas_probe();
   const auto number = static_cast<int64_t>(algo->data[0]);
   if (probe.failing.contains(number)) {
+    ++probe.failures;
     cudaFree(product);  // leaves an error behind in the runtime, as a failed launch does
     return CUBLAS_STATUS_EXECUTION_FAILED;
   }

@@ -21,6 +21,7 @@ struct CublasProbe {
   size_t descriptors = 0;   // alive: products, layouts, preferences
   uint64_t heuristics = 0;  // asked so far
   uint64_t products = 0;    // queued so far
+  uint64_t failures = 0;    // because a test wanted them
   int64_t algorithm = -1;   // of the last product
   size_t workspace_bytes = 0;
   bool had_bias = false;
