@@ -53,9 +53,9 @@ Roofline measure_roofline(const Settings& settings, DType dtype, const TimingOpt
   return peaks;
 }
 
-/// The engine that ran last on a GPU; "" where the search has no part.
-std::string engine_in_use(Device device) {
-  if (!device.is_cuda()) return "";
+/// The engine of the one convolution that was computed since the search forgot all others; "" where
+/// the search has no part in it.
+std::string engine_of_last() {
   const auto choices = conv_search().choices();
   return choices.empty() ? "" : concat(choices.front().second->candidate().engine);
 }
@@ -67,8 +67,9 @@ struct Total {
 void time_pass(const Bench& bench, const ConvLayer& layer, const char* pass, Total& total,
                const std::function<void()>& f) {
   const Conv2dGeometry& g = layer.sizes;
+  conv_search().clear();  // what it knows afterwards is this pass alone, or nothing
   const Timing timing = measure(f, bench.timing);
-  const std::string engine = engine_in_use(bench.device);
+  const std::string engine = engine_of_last();
   const double operations = conv_operations(g), least = bench.roofline.seconds(g, bench.dtype);
   const auto count = static_cast<double>(layer.count);
   total.seconds += count * timing.median;
