@@ -1,8 +1,11 @@
 // The search's file; see conv_cache_file.h.
 #include "lathe/ops/conv_cache_file.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "lathe/core/crc32c.h"
 #include "lathe/core/error.h"
@@ -18,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "lathe convolution algorithms";
 constexpr std::string_view kBeginning = "{\n \"format\": \"lathe convolution algorithms\"";
-constexpr int64_t kSchema = 1;
+constexpr int64_t kSchema = 2;  // 1 had no dates
 
 std::string text_of(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
@@ -66,13 +69,26 @@ Json json_of(const ConvKey& key, const ConvChoice& choice) {
   Json candidates = Json::array();
   for (const ConvTrial& trial : choice.trials) candidates.push_back(json_of(trial));
   return {{"key", concat(key)},
+          {"used", date_text(choice.used)},
           {"chosen", choice.chosen},
           {"search_ms", choice.search_ms},
           {"candidates", std::move(candidates)}};
 }
 
-ConvChoice choice_of(const Json& json) {
+std::chrono::sys_days date_of(const std::string& text) {
+  int year = 0;
+  unsigned month = 0, day = 0;
+  const int read = std::sscanf(text.c_str(), "%4d-%2u-%2u", &year, &month, &day);
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(month),
+                                         std::chrono::day(day)};
+  LATHE_CHECK(DataError, read == 3 && date.ok() && date_text(date) == text,
+              "convolution cache: no date is written \"", text, "\"");
+  return date;
+}
+
+ConvChoice choice_of(const Json& json, int64_t schema) {
   ConvChoice choice;
+  if (schema > 1) choice.used = date_of(json.at("used").get_ref<const std::string&>());
   json.at("chosen").get_to(choice.chosen);
   json.at("search_ms").get_to(choice.search_ms);
   for (const Json& trial : json.at("candidates")) choice.trials.push_back(trial_of(trial));
@@ -86,8 +102,8 @@ ConvChoice choice_of(const Json& json) {
 ConvCache cache_of(const Json& json) {
   LATHE_CHECK(DataError, json.at("format") == kFormat, "convolution cache: of another format");
   const auto schema = json.at("schema").get<int64_t>();
-  LATHE_CHECK(DataError, schema == kSchema, "convolution cache: of schema ", schema,
-              ", this version reads ", kSchema);
+  LATHE_CHECK(DataError, schema >= 1 && schema <= kSchema, "convolution cache: of schema ", schema,
+              ", this version reads 1 to ", kSchema);
   const Json& choices = json.at("choices");
   LATHE_CHECK(DataError, json.at("checksum") == checksum_of(choices),
               "convolution cache: damaged, its checksum does not fit");
@@ -99,7 +115,7 @@ ConvCache cache_of(const Json& json) {
     ConvKey key = parse_conv_key(entry.at("key").get_ref<const std::string&>());
     LATHE_CHECK(DataError, versions_of(*key.machine) == cache.versions,
                 "convolution cache: found by ", cache.versions, ", but holds the key ", key);
-    LATHE_CHECK(DataError, cache.choices.emplace(std::move(key), choice_of(entry)).second,
+    LATHE_CHECK(DataError, cache.choices.emplace(std::move(key), choice_of(entry, schema)).second,
                 "convolution cache: a key stands in it twice");
   }
   return cache;
@@ -126,17 +142,15 @@ void check_ours(const std::string& path, std::string_view text) {
               " holds something else and is left as it is");
 }
 
-/// Drops a quarter, at least one, of the choices that are not among `kept`.
-void drop_quarter(ConvChoices& choices, const ConvChoices& kept) {
-  size_t left = (choices.size() - kept.size() + 3) / 4;
-  for (auto at = choices.begin(); at != choices.end() && left > 0;) {
-    if (kept.contains(at->first)) {
-      ++at;
-    } else {
-      at = choices.erase(at);
-      --left;
-    }
+/// Drops `count` choices that are not among `kept`, those not used for longest.
+void drop_unused(ConvChoices& choices, const ConvChoices& kept, size_t count) {
+  std::vector<ConvChoices::iterator> others;
+  for (auto at = choices.begin(); at != choices.end(); ++at) {
+    if (!kept.contains(at->first)) others.push_back(at);
   }
+  std::ranges::stable_sort(others, {}, [](const auto& at) { return at->second.used; });
+  others.resize(std::min(count, others.size()));
+  for (const auto& at : others) choices.erase(at);
 }
 
 std::string lock_path(const std::string& path) { return path + ".lock"; }
@@ -149,6 +163,14 @@ ConvVersions versions_of(const ConvMachine& machine) {
 
 void append_text(std::string& out, const ConvVersions& versions) {
   out += concat(versions.library, ", CUDA ", versions.runtime, ", driver for ", versions.driver);
+}
+
+std::string date_text(std::chrono::sys_days date) {
+  const std::chrono::year_month_day ymd(date);
+  char text[32];
+  std::snprintf(text, sizeof text, "%04d-%02u-%02u", static_cast<int>(ymd.year()),
+                static_cast<unsigned>(ymd.month()), static_cast<unsigned>(ymd.day()));
+  return text;
 }
 
 std::string conv_cache_text(const ConvCache& cache) {
@@ -198,7 +220,8 @@ ConvChoices load_conv_cache(const std::string& path, const ConvVersions& version
   return {};
 }
 
-void add_to_conv_cache(const std::string& path, const ConvCache& added, int64_t max_bytes) {
+void add_to_conv_cache(const std::string& path, const ConvCache& added,
+                       const ConvCacheLimits& limits) {
   const FileLock lock(lock_path(path));
   const std::string text = text_at(path);
   check_ours(path, text);
@@ -208,9 +231,13 @@ void add_to_conv_cache(const std::string& path, const ConvCache& added, int64_t 
     if (old.versions == added.versions) cache.choices.merge(old.choices);
   } catch (const DataError&) {  // damaged: written anew
   }
+  if (cache.choices.size() > limits.choices) {
+    drop_unused(cache.choices, added.choices, cache.choices.size() - limits.choices);
+  }
   std::string written = conv_cache_text(cache);
-  while (std::ssize(written) > max_bytes && cache.choices.size() > added.choices.size()) {
-    drop_quarter(cache.choices, added.choices);
+  while (std::ssize(written) > limits.bytes && cache.choices.size() > added.choices.size()) {
+    drop_unused(cache.choices, added.choices,
+                (cache.choices.size() - added.choices.size() + 3) / 4);
     written = conv_cache_text(cache);
   }
   write_file_atomic(path, written);

@@ -7,8 +7,13 @@
 // counts as empty, with one warning unless it is just missing. Writers replace it as a whole
 // (core/file.h, AtomicFile) and take turns (core/file_lock.h, <path>.lock), so that several
 // processes may share one.
+//
+// It is bounded: each choice says when it was last used (ConvChoice::used), and those not used for
+// longest make room for new ones. So keys of old drivers' days, models and batch sizes go by
+// themselves.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,6 +27,12 @@ namespace lathe {
 
 /// No larger file is read, nor written. A choice takes some 4 kB.
 inline constexpr int64_t kMaxConvCacheBytes = int64_t{64} << 20;
+
+/// How much a file may hold.
+struct ConvCacheLimits {
+  int64_t bytes = kMaxConvCacheBytes;
+  size_t choices = 2048;  // a network has some 60
+};
 
 using ConvChoices = std::map<ConvKey, ConvChoice>;
 
@@ -41,9 +52,13 @@ struct ConvCache {
   ConvChoices choices;
 };
 
+/// "2026-01-31", as the file has it.
+LATHE_API std::string date_text(std::chrono::sys_days date);
+
 /// The file's text.
 LATHE_API std::string conv_cache_text(const ConvCache& cache);
 /// throws: DataError for a text that is not exactly what conv_cache_text wrote, apart from spaces.
+/// (Files of schema 1 have no dates: their choices count as not used since 1970.)
 LATHE_API ConvCache parse_conv_cache(std::string_view text);
 
 /// Reads a file.   throws: FileError; DataError naming it.
@@ -53,11 +68,11 @@ LATHE_API ConvCache read_conv_cache(const std::string& path);
 LATHE_API ConvChoices load_conv_cache(const std::string& path, const ConvVersions& versions);
 
 /// Adds choices to the file, in the place of those with the same keys. What other versions found,
-/// or is damaged, is replaced; a file that never was a cache is left alone. Where it would become
-/// larger than `max_bytes` a quarter or more of what it held is dropped, never what is added.
+/// or is damaged, is replaced; a file that never was a cache is left alone. Where it would outgrow
+/// the limits what was not used for longest is dropped, never what is added.
 /// throws: FileError.
 LATHE_API void add_to_conv_cache(const std::string& path, const ConvCache& added,
-                                 int64_t max_bytes = kMaxConvCacheBytes);
+                                 const ConvCacheLimits& limits = {});
 
 /// Removes the file.   → false if there is none
 /// throws: FileError, also for a file that never was a cache.

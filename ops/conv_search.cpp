@@ -26,6 +26,13 @@ double steady_ms() {
       .count();
 }
 
+/// Dates in files are this exact, so that a program that only reads seldom writes.
+constexpr std::chrono::days kDateAge{7};
+
+std::chrono::sys_days today() {
+  return std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+}
+
 /// A number that no search had before, so that a memo fits one search only.
 uint64_t new_version() {
   static std::atomic<uint64_t> last{0};
@@ -69,6 +76,7 @@ class ConvSearch::State {
   void change_version();
   Choice search(const ConvKey& key, ConvEngines& engines);
   Choice stored(const ConvKey& key, ConvEngines& engines, const std::string& path);
+  void write(const ConvKey& key, const ConvChoice& choice, const std::string& path);
 
   std::atomic<uint64_t> hits_{0};
   std::atomic<uint64_t> version_{new_version()};
@@ -150,20 +158,27 @@ Choice ConvSearch::State::search(const ConvKey& key, ConvEngines& engines) {
   if (!path.empty()) {
     if (Choice known = stored(key, engines, path)) return known;
   }
-  const auto found =
-      std::make_shared<const ConvChoice>(choose_engine(key, engines, limits, now_ms_, true));
+  ConvChoice made = choose_engine(key, engines, limits, now_ms_, true);
+  const bool is_kept = !path.empty() && !made.provisional;
+  if (is_kept) made.used = today();
+  const auto found = std::make_shared<const ConvChoice>(std::move(made));
   lock.lock();
   ++stats_.searches;
   stats_.search_ms += found->search_ms;
   lock.unlock();
-  if (path.empty() || found->provisional) return found;
+  if (is_kept) write(key, *found, path);
+  return found;
+}
+
+/// Adds the choice to the file, or in the place of the one it has.
+void ConvSearch::State::write(const ConvKey& key, const ConvChoice& choice,
+                              const std::string& path) {
   try {
-    add_to_conv_cache(path, {versions_of(*key.machine), {{key, *found}}});
+    add_to_conv_cache(path, {versions_of(*key.machine), {{key, choice}}});
   } catch (const Error& error) {
     warn_once(concat("conv cache not written ", path),
               concat(error.message(), "; what searches find is not kept"));
   }
-  return found;
 }
 
 /// What the file says of the key, if it can be done; null otherwise.
@@ -178,6 +193,10 @@ Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines,
     candidate.workspace_bytes = engines.prepare(candidate.engine);
     const bool fits = candidate.workspace_bytes <= key.workspace_limit_bytes;
     if (fits && refusal(key, candidate).empty()) {
+      if (today() - choice.used >= kDateAge) {
+        choice.used = today();
+        write(key, choice, path);
+      }
       const std::lock_guard lock(mutex_);
       ++stats_.from_file;
       return std::make_shared<const ConvChoice>(std::move(choice));

@@ -2,6 +2,7 @@
 // which one wins. One thread, no state; what is kept between calls is in conv_search.h.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -50,6 +51,8 @@ struct ConvChoice {
   /// Something that has nothing to do with the key had a say: little free memory, an engine that
   /// failed in use. Not written to files.
   bool provisional = false;
+  /// When a program last took it from a file, to within a week; 1970-01-01: never in one.
+  std::chrono::sys_days used{};
 
   const ConvCandidate& candidate() const { return trials[chosen].candidate; }
   bool operator==(const ConvChoice&) const = default;

@@ -49,7 +49,8 @@ void print_trial(const Output& out, const ConvKey& key, const ConvChoice& choice
               .add("narrow_sums", candidate.narrow_sums)
               .add("compiles", candidate.compiles)
               .add("note", trial.note)
-              .add("search_ms", choice.search_ms));
+              .add("search_ms", choice.search_ms)
+              .add("used", date_text(choice.used)));
   out.text(fmt::format(
       "{} {:<20} {:>10} {:>12}  {:<13}  {:<12}  {}{}", chosen ? "*" : " ", concat(candidate.engine),
       timed ? fmt::format("{:.4f}", trial.ms) : "-",
@@ -72,7 +73,8 @@ ExitCode run_algos_show(const Invocation& call) {
     out.text(fmt::format("  {:<20} {:>10} {:>12}  {:<13}  {:<12}  {}", "engine", "ms", "workspace",
                          "deterministic", "tensor cores", "outcome"));
     for (size_t at = 0; at < choice.trials.size(); ++at) print_trial(out, key, choice, at);
-    out.text(fmt::format("  {} candidates in {:.1f} ms", choice.trials.size(), choice.search_ms));
+    out.text(fmt::format("  {} candidates in {:.1f} ms; last used {}", choice.trials.size(),
+                         choice.search_ms, date_text(choice.used)));
   }
   return ExitCode::kDone;
 }

@@ -5,8 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "fake_library.h"
 #include "lathe/core/error.h"
@@ -33,6 +36,10 @@ ConvCache example_cache(int keys = 2) {
   return cache;
 }
 
+std::chrono::sys_days date(int year, unsigned month, unsigned day) {
+  return std::chrono::year(year) / static_cast<int>(month) / static_cast<int>(day);
+}
+
 // The worked example of ops/README.md, which example_cache.json holds. Its times are made up.
 ConvCache worked_example() {
   FakeLibrary library;
@@ -54,6 +61,7 @@ ConvCache worked_example() {
   set(6, [](FakeEngine& e) { e.candidate.down_converts = true; });
   ConvChoice choice = choose(library, example_key());
   choice.search_ms = 46.5;
+  choice.used = date(2026, 1, 31);
   return {kVersions, {{example_key(), choice}}};
 }
 
@@ -93,12 +101,58 @@ TEST_CASE("cache file: it never becomes too large to be read, and what is added 
   const ConvCache all = example_cache(20);
   const auto room = std::ssize(conv_cache_text(example_cache(10)));
   for (const auto& entry : all.choices) {
-    add_to_conv_cache(file.path, {kVersions, {entry}}, room);
+    add_to_conv_cache(file.path, {kVersions, {entry}}, {.bytes = room});
     CHECK(std::ssize(read_file(file.path, 1 << 30)) <= room);
     const ConvCache kept = read_conv_cache(file.path);
     CHECK(kept.choices.contains(entry.first));
   }
   CHECK(read_conv_cache(file.path).choices.size() > 5);
+}
+
+TEST_CASE("cache file: what was not used for longest makes room, never what is added") {
+  const TemporaryFile file;
+  ConvCache all = example_cache(6);
+  const int ages[] = {3, 1, 5, 2, 4, 0};  // in years; the last one is added
+  std::vector<std::pair<ConvKey, ConvChoice>> entries;
+  for (auto& [key, choice] : all.choices) {
+    choice.used = date(2026 - ages[entries.size()], 2, 28);
+    entries.emplace_back(key, choice);
+  }
+  ConvCache first = all;
+  first.choices.erase(entries[5].first);
+  add_to_conv_cache(file.path, first);
+  entries[5].second.used = {};  // older than all others
+  add_to_conv_cache(file.path, {kVersions, {{entries[5].first, entries[5].second}}},
+                    {.choices = 4});
+  const ConvChoices left = read_conv_cache(file.path).choices;
+  CHECK(left.size() == 4);
+  for (const size_t at : {0, 1, 3, 5}) CHECK(left.contains(entries[at].first));
+}
+
+TEST_CASE("cache file: one of the first schema is read; its choices have no dates") {
+  const ConvCache cache = worked_example();
+  std::string text = conv_cache_text(cache);
+  const auto change = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  change("   \"used\": \"2026-01-31\",\n", "");
+  change("\"schema\": 2", "\"schema\": 1");
+  const size_t sum = text.find("crc32c ");
+  text.replace(sum, text.find('"', sum) - sum, "crc32c 2566058890");  // as such a file had it
+  const ConvCache old = parse_conv_cache(text);
+  REQUIRE(old.choices.size() == 1);
+  ConvChoice choice = old.choices.begin()->second;
+  CHECK(choice.used == std::chrono::sys_days{});
+  choice.used = cache.choices.begin()->second.used;
+  CHECK(choice == cache.choices.begin()->second);
+}
+
+TEST_CASE("cache file: dates are written one way") {
+  CHECK(date_text({}) == "1970-01-01");
+  CHECK(date_text(date(2028, 2, 29)) == "2028-02-29");
+  ConvCache cache = example_cache(1);
+  cache.choices.begin()->second.used = date(2027, 11, 3);
+  check_same(parse_conv_cache(conv_cache_text(cache)), cache);
 }
 
 TEST_CASE("cache file: a missing file is empty without a word") {
@@ -191,9 +245,9 @@ TEST_CASE("cache file: valid JSON that is no cache is refused") {
   for (const std::string& changed :
        {std::string("{}"), std::string("[]"), std::string("null"), std::string("\"text\""),
         std::string("{\"format\": 3}"), with("lathe convolution", "other convolution"),
-        with("\"schema\": 1", "\"schema\": 2"), with("\"schema\": 1", "\"schema\": \"1\""),
-        with("\"chosen\": 0", "\"chosen\": 1"), with("crc32c ", "crc32c 1"), text + "x",
-        text + text})
+        with("\"schema\": 2", "\"schema\": 3"), with("\"schema\": 2", "\"schema\": 0"),
+        with("\"schema\": 2", "\"schema\": \"2\""), with("\"chosen\": 0", "\"chosen\": 1"),
+        with("crc32c ", "crc32c 1"), text + "x", text + text})
     CHECK_THROWS_AS(parse_conv_cache(changed), DataError);
   CHECK_THROWS_AS(parse_conv_cache(std::string(1'000'000, '[')), DataError);
 }

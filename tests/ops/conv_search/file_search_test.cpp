@@ -45,6 +45,30 @@ TEST_CASE("search with a file: the second start searches nothing") {
   CHECK(*two.search.find(keys[0]) == *one.search.find(keys[0]));
 }
 
+TEST_CASE("search with a file: a choice that is used stays young, and the file is seldom written") {
+  const TemporaryFile file;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 2), fake_engine(2, 1)};
+  Start(library, file.path)(example_key());
+  const auto used = [&] { return read_conv_cache(file.path).choices.at(example_key()).used; };
+  const auto first = used();
+  CHECK(first > std::chrono::sys_days{});
+  ConvCache cache = read_conv_cache(file.path);
+  for (const int days : {30, 3}) {
+    const auto before = first - std::chrono::days(days);
+    cache.choices.at(example_key()).used = before;
+    add_to_conv_cache(file.path, cache);
+    Start second(library, file.path);
+    CHECK(second(example_key()) == 2);
+    CHECK(second.search.stats().from_file == 1);
+    if (days == 30) {
+      CHECK(used() >= first);
+    } else {
+      CHECK(used() == before);
+    }
+  }
+}
+
 TEST_CASE("search with a file: heuristic and deterministic modes neither read nor write it") {
   const TemporaryFile file;
   for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kDeterministic}) {
