@@ -1,7 +1,7 @@
 # Whether and how the CUDA backend is built. Sets LATHE_HAS_CUDA and LATHE_CUDA_NOTE from LATHE_CUDA:
 #   AUTO      on where nvcc and all libraries are found; ON      an error where one is missing; OFF
 #   EMULATE   on, with the host compiler, over the runtime in tests/emulation: every kernel runs, without a GPU
-# LATHE_HAS_CUDA_LIBRARIES is on in the builds for real GPUs, which link cuDNN, cuBLAS and cuRAND.
+# LATHE_HAS_CUDA_LIBRARIES is on in the builds for real GPUs, which link cuDNN, cuBLASLt and cuRAND.
 
 # lathe_cuda_architectures(<variable>): those of this machine's GPUs, 90 (Hopper) where there is none.
 function(lathe_cuda_architectures result)
@@ -47,7 +47,7 @@ endmacro()
 function(lathe_cuda_problem result)
   set(problem "")
   set(absent "")
-  foreach(library IN ITEMS cublas cublasLt curand)
+  foreach(library IN ITEMS cublasLt curand)
     if(NOT TARGET CUDA::${library})
       list(APPEND absent ${library})
     endif()
@@ -176,7 +176,7 @@ function(lathe_add_kernels target)
   lathe_cuda_flags(${target})
   # Never libcuda: a program that needs it does not start without a driver.
   target_link_libraries(${target} PRIVATE
-    CUDA::cudart_static CUDA::cublas CUDA::cublasLt CUDA::curand CUDNN::cudnn ${CMAKE_DL_LIBS})
+    CUDA::cudart_static CUDA::cublasLt CUDA::curand CUDNN::cudnn ${CMAKE_DL_LIBS})
   if(BUILD_SHARED_LIBS)  # its copy of the runtime is its own: a program that links another one must not get into it
     target_link_options(${target} PRIVATE "LINKER:--exclude-libs,libcudart_static.a:libcudadevrt.a:libculibos.a")
   endif()

@@ -42,7 +42,7 @@ if(BUILD_SHARED_LIBS)
 else()
   if(LATHE_HAS_CUDA_LIBRARIES)
     get_filename_component(_cudnn_name "${CUDNN_LIBRARY}" NAME)
-    string(APPEND LATHE_PC_LIBS " -L\${cuda_libdir} -L\${cudnn_libdir} -lcublas -lcublasLt -lcurand"
+    string(APPEND LATHE_PC_LIBS " -L\${cuda_libdir} -L\${cudnn_libdir} -lcublasLt -lcurand"
            " -l:${_cudnn_name} -lcudart_static -lrt -ldl")
   endif()
   if(LATHE_HAS_ONEDNN)

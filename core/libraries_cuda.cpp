@@ -1,6 +1,6 @@
 // NVIDIA's shared libraries: the versions this build was compiled with, and those that the loader
 // found; see cuda.h. Asking creates no context and needs no driver.
-#include <cublas_v2.h>
+#include <cublasLt.h>
 #include <cudnn.h>
 #include <curand.h>
 #include <dlfcn.h>
@@ -52,7 +52,8 @@ Library library(const char* name, Number built, Function* get_property) {
 std::vector<Library> libraries() {
   return {
       library("cuDNN", {CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL}, cudnnGetProperty),
-      library("cuBLAS", {CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH}, cublasGetProperty),
+      library("cuBLASLt", {CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH},
+              cublasLtGetProperty),
       library("cuRAND", {CURAND_VER_MAJOR, CURAND_VER_MINOR, CURAND_VER_PATCH}, curandGetProperty)};
 }
 

@@ -96,7 +96,7 @@ def test_algos_say_what_is_wrong_with_a_file(folder):
 
 def test_info_names_the_libraries_of_a_cuda_build(folder):
     rows = [row for row in info_rows() if "library" in row]
-    assert [row["library"] for row in rows] == (["cuDNN", "cuBLAS", "cuRAND"] if OTHER_CUDNN else []), rows
+    assert [row["library"] for row in rows] == (["cuDNN", "cuBLASLt", "cuRAND"] if OTHER_CUDNN else []), rows
     for row in rows:
         assert row["built"] and info_rows()[0][row["library"]] == row["loaded"], row
 

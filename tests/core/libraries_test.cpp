@@ -19,7 +19,7 @@ TEST_CASE("libraries: named where they are linked, and only there") {
     CHECK(!library.loaded.empty());
     CHECK(library.path.find("/") == 0);
   }
-  const std::vector<std::string> expected = {"cuDNN", "cuBLAS", "cuRAND"};
+  const std::vector<std::string> expected = {"cuDNN", "cuBLASLt", "cuRAND"};
   CHECK(names == (kHasCudaLibraries ? expected : std::vector<std::string>{}));
 }
 
