@@ -48,7 +48,12 @@ class Handle {
   curandGenerator_t handle_ = nullptr;
 };
 
-/// This thread's generator for `device`, at the place of its sequence that `block` names.
+/// This thread's generator for `device`, at the place of its sequence that `block` names. It is
+/// seeded anew by every call, although the next block often begins where the last one ended: the
+/// numbers must be those of the block, whatever was drawn before. cuRAND promises that of a seed
+/// and an offset alone. Where it stands after a call depends on its ordering and on the call (4096
+/// sequences side by side, normals in pairs), and a block is rounded up to whole counters. Who
+/// wants speed takes our Philox, which has no state to set up.
 curandGenerator_t generator_at(Device device, Generator::Block block) {
   thread_local std::unique_ptr<Handle> t_handles[kMaxDevices];
   std::unique_ptr<Handle>& handle = t_handles[device.index];
