@@ -36,6 +36,7 @@ class LATHE_API LeakyReLU final : public Module {
     join(parent, name);
   }
   Tensor forward(const Tensor& x) override { return leaky_relu(x, slope_); }
+  double slope() const { return slope_; }
 
  private:
   double slope_;
@@ -60,6 +61,7 @@ class LATHE_API Softmax final : public Module {
     join(parent, name);
   }
   Tensor forward(const Tensor& x) override { return softmax(x, dim_); }
+  int64_t dim() const { return dim_; }
 
  private:
   int64_t dim_;

@@ -24,6 +24,7 @@ class LATHE_API BatchNorm : public Module {
   /// around it.
   Tensor relu(const Tensor& x);
   Tensor add_relu(const Tensor& x, const Tensor& residual);
+  const BatchNormOptions& options() const { return options_; }
 
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 

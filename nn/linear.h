@@ -40,6 +40,7 @@ class LATHE_API Flatten final : public Module {
   }
 
   Tensor forward(const Tensor& x) override;
+  const FlattenOptions& options() const { return options_; }
 
  private:
   FlattenOptions options_;

@@ -15,6 +15,7 @@ class LATHE_API MaxPool2d final : public Module {
     join(parent, name);
   }
   Tensor forward(const Tensor& x) override { return max_pool2d(x, options_); }
+  const MaxPool2dOptions& options() const { return options_; }
 
  private:
   MaxPool2dOptions options_;
@@ -28,6 +29,7 @@ class LATHE_API AvgPool2d final : public Module {
     join(parent, name);
   }
   Tensor forward(const Tensor& x) override { return avg_pool2d(x, options_); }
+  const AvgPool2dOptions& options() const { return options_; }
 
  private:
   AvgPool2dOptions options_;
@@ -41,6 +43,7 @@ class LATHE_API AdaptiveAvgPool2d final : public Module {
     join(parent, name);
   }
   Tensor forward(const Tensor& x) override { return adaptive_avg_pool2d(x, out_); }
+  Pair out() const { return out_; }
 
  private:
   Pair out_;

@@ -46,6 +46,7 @@ class LATHE_API ResNet final : public Module {
  public:
   ResNet(const std::array<int, 4>& blocks, const ResNetOptions& options);
   Tensor forward(const Tensor& x) override;
+  Stem stem() const { return stem_; }
 
   Conv2d conv1;
   BatchNorm2d bn1;

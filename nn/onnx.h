@@ -1,0 +1,33 @@
+// ONNX export: a model in evaluation mode as a graph that other runtimes execute (onnxruntime,
+// TensorRT, OpenVINO).
+//   nn::save_onnx(model, "resnet18.onnx", {.input = {1, 3, 224, 224}});
+// onnx.cpp: which module becomes which nodes; onnx_graph.h: the file.
+// ref: https://onnx.ai/onnx/repo-docs/IR.html; operators of opset 13.
+#pragma once
+
+#include <string>
+
+#include "lathe/core/dtype.h"
+#include "lathe/core/shape.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+struct OnnxOptions {
+  Shape input = {};            // of one batch: [N,C,H,W], [N,…]; must be set
+  DType input_dtype = kF32;    // kI64 for a model that begins with an Embedding
+  bool dynamic_batch = true;   // false: N is fixed, too
+  std::string name = "model";  // of the graph
+};
+
+/// Writes the graph "input" → "output" and its weights, whose names are the state dict's. Floats
+/// are written as f32 whatever the model computes in. The file is replaced in one step
+/// (core/file.h); the model stays as it is. Batch norms use their running statistics, dropout
+/// passes through. Modules: Conv2d, BatchNorm1d/2d, Linear, Flatten (from dimension 1), Embedding,
+/// MaxPool2d, AvgPool2d, AdaptiveAvgPool2d(1), ReLU, SiLU, LeakyReLU, Tanh, Sigmoid, Softmax,
+/// Dropout, Identity, Sequential, and the ResNets of resnet.h. Hooks are not called. throws:
+/// ValueError naming the module that has no ONNX form (of another class, or with ceil_mode), and
+/// for a model above protobuf's 2 GiB; FileError.
+LATHE_API void save_onnx(const Module& model, const std::string& path, const OnnxOptions& options);
+
+}  // namespace lathe::nn

@@ -1,0 +1,56 @@
+// A graph in ONNX's file format. Internal: onnx.h is what others use.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/core/protobuf_writer.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe::nn {
+
+/// An attribute of a node: a number, or a list of integers.
+struct OnnxAttribute {
+  std::string name;
+  enum class Type { kFloat, kInt, kInts } type;
+  float real = 0;
+  std::vector<int64_t> integers = {};
+
+  static OnnxAttribute number(std::string name, double value) {
+    return {std::move(name), Type::kFloat, static_cast<float>(value)};
+  }
+  static OnnxAttribute integer(std::string name, int64_t value) {
+    return {std::move(name), Type::kInt, 0, {value}};
+  }
+  static OnnxAttribute list(std::string name, std::vector<int64_t> values) {
+    return {std::move(name), Type::kInts, 0, std::move(values)};
+  }
+};
+
+/// Nodes, weights, and what goes in and out. Values are known by their names.
+class OnnxGraph {
+ public:
+  explicit OnnxGraph(std::string_view name) { graph_.add_text(2, name); }
+
+  /// Adds the node `name` (without one: that of the op), which computes a value of the same name.
+  /// → that name.   throws: ValueError if it is taken.
+  std::string node(std::string_view op, std::string name, const std::vector<std::string>& inputs,
+                   const std::vector<OnnxAttribute>& attributes = {});
+  /// Adds a constant, once per name; floats become f32.   → its name
+  std::string weight(const std::string& name, const Tensor& value);
+  /// `shape`: -1 is a size that is not known; the first may have a name.
+  void input(const std::string& name, DType dtype, const Dims& shape, std::string_view first = {});
+  void output(const std::string& name, DType dtype, const Dims& shape, std::string_view first = {});
+
+  /// The file.   throws: ValueError above 2 GiB.
+  std::string file() const;
+
+ private:
+  ProtobufMessage graph_;
+  std::set<std::string> values_ = {"input"}, weights_;
+};
+
+}  // namespace lathe::nn

@@ -1,0 +1,100 @@
+// onnx_export MODEL FOLDER: writes FOLDER/MODEL.onnx with random weights and statistics, a batch of
+// inputs (MODEL.x.npy) and what lathe makes of it (MODEL.y.npy). Driven by onnx_python_test.py.
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/generator.h"
+#include "lathe/core/npy.h"
+#include "lathe/nn/activation.h"
+#include "lathe/nn/dropout.h"
+#include "lathe/nn/embedding.h"
+#include "lathe/nn/onnx.h"
+#include "lathe/nn/pool2d.h"
+#include "lathe/nn/resnet.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/inplace.h"
+#include "lathe/ops/random.h"
+
+namespace {
+
+using namespace lathe;
+
+std::unique_ptr<nn::Module> layers() {
+  auto net = std::make_unique<nn::Sequential>();
+  net->add<nn::Conv2d>(
+      3, 8,
+      nn::Conv2dOptions{.kernel = {3, 5}, .stride = {2, 1}, .pad = {1, 2}, .dilation = {1, 1}});
+  net->add<nn::LeakyReLU>(0.2);
+  net->add<nn::Conv2d>(
+      8, 8, nn::Conv2dOptions{.kernel = 3, .pad = 2, .dilation = 2, .groups = 4, .bias = false});
+  net->add<nn::BatchNorm2d>(8, nn::BatchNormOptions{.eps = 1e-3, .affine = false});
+  net->add<nn::SiLU>();
+  net->add<nn::MaxPool2d>(MaxPool2dOptions{.kernel = 3, .stride = 2, .pad = 1});
+  net->add<nn::AvgPool2d>(AvgPool2dOptions{.kernel = 2, .stride = 1, .pad = 1});
+  net->add<nn::AvgPool2d>(
+      AvgPool2dOptions{.kernel = 2, .stride = 1, .pad = 1, .count_include_pad = false});
+  net->add<nn::Dropout>(0.5);
+  net->add<nn::AdaptiveAvgPool2d>(1);
+  net->add<nn::Flatten>();
+  net->add<nn::Linear>(8, 16);
+  net->add<nn::BatchNorm1d>(16);
+  net->add<nn::Tanh>();
+  net->add<nn::Linear>(16, 4, nn::LinearOptions{.bias = false});
+  return net;
+}
+
+std::unique_ptr<nn::Module> text() {
+  auto net = std::make_unique<nn::Sequential>();
+  net->add<nn::Embedding>(50, 8);
+  net->add<nn::Linear>(8, 6);
+  net->add<nn::Sigmoid>();
+  net->add<nn::Linear>(6, 3, nn::LinearOptions{.bias = false});
+  net->add<nn::Softmax>(-1);
+  return net;
+}
+
+std::unique_ptr<nn::Module> make(const std::string& name) {
+  if (name == "layers") return layers();
+  if (name == "text") return text();
+  const auto own = [](auto&& function) {  // a model is neither copied nor moved
+    return std::unique_ptr<nn::Module>(new auto(function()));
+  };
+  if (name == "resnet20") return own([] { return nn::resnet20(); });
+  if (name == "resnet34") return own([] { return nn::resnet34(); });
+  if (name == "resnet18-cifar") {
+    return own([] { return nn::resnet18({.classes = 10, .stem = nn::Stem::kCifar}); });
+  }
+  return own([] { return nn::resnet18(); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: onnx_export MODEL FOLDER\n");
+    return 2;
+  }
+  try {
+    const NoGrad off;
+    manual_seed(7);
+    const std::string name = argv[1], at = std::string(argv[2]) + "/" + name;
+    const auto net = make(name);
+    for (const auto& [buffer, t] : net->named_buffers()) {  // statistics that are not 0 and 1
+      if (buffer.ends_with("running_mean")) t.copy_(randn(t.shape()) * 0.1);
+      if (buffer.ends_with("running_var")) t.copy_(rand(t.shape()) + 0.5);
+    }
+    net->eval();
+    const bool is_text = name == "text";
+    const int64_t side = name == "resnet18" || name == "resnet34" ? 64 : 32;
+    const Tensor x = is_text ? randint(0, 50, {2, 7}) : randn({2, 3, side, side});
+    nn::save_onnx(*net, at + ".onnx", {.input = x.shape(), .input_dtype = is_text ? kI64 : kF32});
+    npy::write(at + ".x.npy", x);
+    npy::write(at + ".y.npy", (*net)(x));
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.message().c_str());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""What lathe exports must pass onnx's checker, and onnxruntime must compute what lathe does.
+
+    onnx_python_test.py ONNX_EXPORT
+
+Skipped where onnx, onnxruntime or NumPy is not installed.
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy
+    import onnx
+    import onnxruntime
+except ImportError as error:
+    print(f"skipped: {error.name} is not installed")
+    print("0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+
+MODELS = ["layers", "text", "resnet20", "resnet18-cifar", "resnet18", "resnet34"]
+
+
+def check(program, name, folder):
+    subprocess.run([program, name, folder], check=True)
+    path = str(folder / f"{name}.onnx")
+    onnx.checker.check_model(path, full_check=True)
+    inferred = onnx.shape_inference.infer_shapes(onnx.load(path), strict_mode=True, data_prop=True)
+    assert len(inferred.graph.value_info) > 0
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    x, want = numpy.load(folder / f"{name}.x.npy"), numpy.load(folder / f"{name}.y.npy")
+    for batch in (slice(0, 2), slice(0, 1)):  # the batch is dynamic
+        got = session.run(None, {"input": x[batch]})[0]
+        assert got.shape == want[batch].shape, (got.shape, want[batch].shape)
+        worst = numpy.abs(got - want[batch]).max() / (numpy.abs(want).max() + 1)
+        assert worst <= 1e-5, (name, worst)  # f32 convolutions, up to 34 deep
+    print(f"{name}: worst difference {worst:.1e}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        for name in MODELS:
+            check(sys.argv[1], name, pathlib.Path(folder))
+    print(f"onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}")
+    print("1 passed, 0 failed, 0 skipped")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# usage: tools/check_formats.sh BUILD [PYTHON]: exchanges files with Python's packages (NumPy, safetensors, PyTorch, onnx,
+# onnxruntime) of that Python, python3 unless it is named. What is not installed is skipped with the reason; whatever is
+# exchanged must agree.
+#   python3 -m venv /tmp/v && /tmp/v/bin/pip install numpy safetensors onnx onnxruntime
+#   tools/check_formats.sh build/release /tmp/v/bin/python
+set -euo pipefail
+build=${1:?usage: tools/check_formats.sh BUILD [PYTHON]}
+python=${2:-python3}
+tests=$(dirname "$0")/../tests
+export PYTHONDONTWRITEBYTECODE=1
+cmake --build "$build" --target safetensors_copy npz_copy resnet_logits onnx_export
+with_zlib=$(grep -c '^ZLIB_LIBRARY_RELEASE:FILEPATH=/' "$build/CMakeCache.txt" || true)
+"$python" "$tests/core/safetensors_python_test.py" "$build/tests/core/safetensors_copy"
+"$python" "$tests/core/npz_python_test.py" "$build/tests/core/npz_copy" "$with_zlib"
+"$python" "$tests/nn/torch_weights_test.py" "$build/tests/nn/resnet_logits"
+"$python" "$tests/nn/onnx_python_test.py" "$build/tests/nn/onnx_export"
