@@ -11,6 +11,14 @@ namespace lathe::data::cpu {
 namespace {
 
 template <class T>
+T from_double(double value) {
+  if constexpr (std::is_same_v<T, uint8_t>)
+    return static_cast<uint8_t>(value);
+  else
+    return T(static_cast<float>(value));
+}
+
+template <class T>
 void run_sample(T* out, const Strides& to, const uint8_t* image, const Strides& from,
                 const PixelPlan& plan) {
   const SampleWindow window = window_of(plan);
@@ -23,6 +31,10 @@ void run_sample(T* out, const Strides& to, const uint8_t* image, const Strides& 
         const uint8_t byte =
             at.valid ? image[c * from[1] + at.row * from[2] + at.col * from[3]] : uint8_t{0};
         T& value = out[c * to[1] + r * to[2] + k * to[3]];
+        if (const int e = window.erased_at(r, k); e >= 0) {
+          value = from_double<T>(plan.erased[e].value[c]);
+          continue;
+        }
         if constexpr (std::is_same_v<T, uint8_t>) {
           value = byte;
         } else {

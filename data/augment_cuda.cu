@@ -16,9 +16,10 @@ namespace {
 
 /// The windows of the samples of one launch, and how bytes become numbers.
 struct Windows {
-  static constexpr int kSamples = 128;
+  static constexpr int kSamples = 96;  // below the 4096 bytes that every GPU takes
   SampleWindow window[kSamples];
   float scale[kMaxImageChannels], bias[kMaxImageChannels];
+  float erased[kMaxErased][kMaxImageChannels];
 };
 
 /// The result's dense order, and the strides of the images.
@@ -46,6 +47,10 @@ __global__ void augment_kernel(T* __restrict__ out, const uint8_t* __restrict__ 
     const int32_t c = order.channels_inside ? fastest : slowest;
     const int32_t r = order.channels_inside ? slowest : middle;
     const int32_t k = order.channels_inside ? middle : fastest;
+    if (const int e = windows.window[n].erased_at(r, k); e >= 0) {
+      out[i] = T(windows.erased[e][c]);
+      continue;
+    }
     const SampleWindow::Source at = windows.window[n].source(r, k, order.height, order.width);
     uint8_t byte = 0;
     if (at.valid) byte = images[n * order.n + c * order.c + at.row * order.h + at.col * order.w];
@@ -85,6 +90,9 @@ void augment(const Tensor& out, const Tensor& images, std::span<const PixelPlan>
         windows.scale[c] = static_cast<float>(plans[0].scale[c]);
         windows.bias[c] = static_cast<float>(plans[0].bias[c]);
       }
+      for (int e = 0; e < plans[0].erased_count; ++e)
+        for (int64_t c = 0; c < channels; ++c)
+          windows.erased[e][c] = static_cast<float>(plans[0].erased[e].value[c]);
       const auto offset = static_cast<int64_t>(first);
       const int64_t total = static_cast<int64_t>(count) * sample;
       const auto [grid, block] = launch_1d(total);

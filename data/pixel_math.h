@@ -7,6 +7,8 @@
 
 namespace lathe::data {
 
+inline constexpr int kMaxErased = 2;  // erasing stages in one plan
+
 /// A byte as a float result.
 LATHE_HD inline float pixel_value(uint8_t byte, float scale, float bias) {
   return static_cast<float>(byte) * scale + bias;
@@ -18,6 +20,19 @@ struct SampleWindow {
   int16_t top, left;
   int16_t valid_top, valid_left, valid_bottom, valid_right;  // half open; black outside
   int16_t flipped, flipped_rows;
+  struct Erased {
+    int16_t top, left, bottom, right;  // of the result; half open
+  } erased[kMaxErased];
+
+  /// Which of the erased rectangles result pixel (r, k) lies in, the last if in several; -1: none.
+  LATHE_HD int erased_at(int32_t r, int32_t k) const {
+    int found = -1;
+    for (int e = 0; e < kMaxErased; ++e) {
+      const Erased& box = erased[e];
+      if (r >= box.top && r < box.bottom && k >= box.left && k < box.right) found = e;
+    }
+    return found;
+  }
 
   struct Source {
     int32_t row, col;

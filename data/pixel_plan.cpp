@@ -122,6 +122,31 @@ void render_plane(const PixelPlan& plan, std::span<const Column> columns, int64_
   }
 }
 
+void render_pixels(const PixelPlan& plan, void* out) {
+  const std::span<const Column> columns = columns_of(plan);
+  for (int64_t c = 0; c < plan.channels; ++c) {
+    const int64_t at = c * plan.height * plan.width;
+    if (plan.is_float) {
+      const StoreFloats store{static_cast<float>(plan.scale[c]), static_cast<float>(plan.bias[c])};
+      render_plane(plan, columns, c, static_cast<float*>(out) + at, store);
+    } else {
+      render_plane(plan, columns, c, static_cast<uint8_t*>(out) + at, StoreBytes{});
+    }
+  }
+}
+
+template <class T>
+void erase(const PixelPlan& plan, const PixelPlan::Erased& box, int64_t c, T* out, T value) {
+  for (int64_t r = box.top; r < box.bottom; ++r) {
+    T* row = out + (c * plan.height + r) * plan.width;
+    std::fill(row + box.left, row + box.right, value);
+  }
+}
+
+std::span<PixelPlan::Erased> erased_in(PixelPlan& plan) {
+  return {plan.erased, static_cast<size_t>(plan.erased_count)};
+}
+
 }  // namespace
 
 SampleWindow window_of(const PixelPlan& plan) {
@@ -130,9 +155,15 @@ SampleWindow window_of(const PixelPlan& plan) {
                 " rows or columns; more than 32767 are for a loader's transform");
     return static_cast<int16_t>(n);
   };
-  return {narrow(plan.top),        narrow(plan.left),         narrow(plan.valid_top),
-          narrow(plan.valid_left), narrow(plan.valid_bottom), narrow(plan.valid_right),
-          narrow(plan.flipped),    narrow(plan.flipped_rows)};
+  SampleWindow window = {
+      narrow(plan.top),        narrow(plan.left),         narrow(plan.valid_top),
+      narrow(plan.valid_left), narrow(plan.valid_bottom), narrow(plan.valid_right),
+      narrow(plan.flipped),    narrow(plan.flipped_rows), {}};
+  for (int e = 0; e < plan.erased_count; ++e) {
+    const PixelPlan::Erased& box = plan.erased[e];
+    window.erased[e] = {narrow(box.top), narrow(box.left), narrow(box.bottom), narrow(box.right)};
+  }
+  return window;
 }
 
 PixelPlan identity_plan(const uint8_t* image, const ImageSpec& spec) {
@@ -161,12 +192,36 @@ void move_window(PixelPlan& plan, int64_t row, int64_t column, int64_t height, i
   plan.left += plan.flipped ? plan.width - column - width : column;
   plan.height = height;
   plan.width = width;
+  for (PixelPlan::Erased& box : erased_in(plan)) {
+    box.top = std::clamp<int64_t>(box.top - row, 0, height);
+    box.bottom = std::clamp<int64_t>(box.bottom - row, 0, height);
+    box.left = std::clamp<int64_t>(box.left - column, 0, width);
+    box.right = std::clamp<int64_t>(box.right - column, 0, width);
+  }
+}
+
+void flip_columns(PixelPlan& plan) {
+  plan.flipped = !plan.flipped;
+  for (PixelPlan::Erased& box : erased_in(plan)) {
+    const int64_t left = plan.width - box.right;
+    box.right = plan.width - box.left;
+    box.left = left;
+  }
+}
+
+void flip_rows(PixelPlan& plan) {
+  plan.flipped_rows = !plan.flipped_rows;
+  for (PixelPlan::Erased& box : erased_in(plan)) {
+    const int64_t top = plan.height - box.bottom;
+    box.bottom = plan.height - box.top;
+    box.top = top;
+  }
 }
 
 bool is_window(const PixelPlan& plan) {
-  return !plan.is_float && !plan.flipped && !plan.flipped_rows && plan.top >= plan.valid_top &&
-         plan.left >= plan.valid_left && plan.top + plan.height <= plan.valid_bottom &&
-         plan.left + plan.width <= plan.valid_right;
+  return !plan.is_float && plan.erased_count == 0 && !plan.flipped && !plan.flipped_rows &&
+         plan.top >= plan.valid_top && plan.left >= plan.valid_left &&
+         plan.top + plan.height <= plan.valid_bottom && plan.left + plan.width <= plan.valid_right;
 }
 
 bool shows_all(const PixelPlan& plan) {
@@ -176,16 +231,15 @@ bool shows_all(const PixelPlan& plan) {
 }
 
 void render(const PixelPlan& plan, void* out) {
-  const std::span<const Column> columns = columns_of(plan);
-  for (int64_t c = 0; c < plan.channels; ++c) {
-    const int64_t at = c * plan.height * plan.width;
-    if (plan.is_float) {
-      const StoreFloats store{static_cast<float>(plan.scale[c]), static_cast<float>(plan.bias[c])};
-      render_plane(plan, columns, c, static_cast<float*>(out) + at, store);
-    } else {
-      render_plane(plan, columns, c, static_cast<uint8_t*>(out) + at, StoreBytes{});
+  render_pixels(plan, out);
+  for (int e = 0; e < plan.erased_count; ++e)
+    for (int64_t c = 0; c < plan.channels; ++c) {
+      const auto value = plan.erased[e].value[c];
+      if (plan.is_float) {
+        erase(plan, plan.erased[e], c, static_cast<float*>(out), static_cast<float>(value));
+      } else {
+        erase(plan, plan.erased[e], c, static_cast<uint8_t*>(out), static_cast<uint8_t>(value));
+      }
     }
-  }
 }
-
 }  // namespace lathe::data

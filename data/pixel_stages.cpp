@@ -3,9 +3,7 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
-#include "lathe/data/image_stage.h"
-#include "lathe/data/pixel_plan.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/stage_parts.h"
 
 namespace lathe::data {
 namespace {
@@ -64,16 +62,16 @@ class CenterCrop final : public PixelStage {
 
 class Flip final : public PixelStage {
  public:
-  Flip(bool PixelPlan::*axis, double p) : axis_(axis), p_(p) {}
+  Flip(void (*flip)(PixelPlan&), double p) : flip_(flip), p_(p) {}
 
   ImageSpec output(const ImageSpec& in) const override { return in; }
 
   void plan(PixelPlan& plan, Random random) const override {
-    if (static_cast<double>(random.uniform()) < p_) plan.*axis_ = !(plan.*axis_);
+    if (static_cast<double>(random.uniform()) < p_) flip_(plan);
   }
 
  private:
-  bool PixelPlan::*axis_;
+  void (*flip_)(PixelPlan&);
   double p_;
 };
 
@@ -82,6 +80,8 @@ void make_float(PixelPlan& plan) {
   plan.is_float = true;
   std::fill_n(plan.scale, plan.channels, 1.0 / 255.0);
   std::fill_n(plan.bias, plan.channels, 0.0);
+  for (int e = 0; e < plan.erased_count; ++e)
+    for (int64_t c = 0; c < plan.channels; ++c) plan.erased[e].value[c] /= 255.0;
 }
 
 class ToFloat final : public PixelStage {
@@ -111,18 +111,16 @@ class Normalize final : public PixelStage {
     for (size_t c = 0; c < mean_.size(); ++c) {
       plan.scale[c] /= std_[c];
       plan.bias[c] = (plan.bias[c] - mean_[c]) / std_[c];
+      for (int e = 0; e < plan.erased_count; ++e) {
+        double& value = plan.erased[e].value[c];
+        value = (value - mean_[c]) / std_[c];
+      }
     }
   }
 
  private:
   std::vector<double> mean_, std_;
 };
-
-template <class S, class... Args>
-Transform pixel_stage(Args&&... args) {
-  return Transform(
-      std::shared_ptr<const PixelStage>(std::make_shared<S>(std::forward<Args>(args)...)));
-}
 
 }  // namespace
 
@@ -133,13 +131,13 @@ Transform pad_crop(int64_t size, int64_t pad) {
 }
 
 Transform hflip(double p) {
-  LATHE_CHECK(ValueError, p >= 0 && p <= 1, "hflip: p must be in [0, 1], got ", p);
-  return pixel_stage<Flip>(&PixelPlan::flipped, p);
+  check_probability("hflip", p);
+  return pixel_stage<Flip>(flip_columns, p);
 }
 
 Transform vflip(double p) {
-  LATHE_CHECK(ValueError, p >= 0 && p <= 1, "vflip: p must be in [0, 1], got ", p);
-  return pixel_stage<Flip>(&PixelPlan::flipped_rows, p);
+  check_probability("vflip", p);
+  return pixel_stage<Flip>(flip_rows, p);
 }
 
 Transform center_crop(int64_t height, int64_t width) {

@@ -2,8 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lathe/core/error.h"
-#include "lathe/data/image_stage.h"
+#include "lathe/data/stage_parts.h"
 
 namespace lathe::data {
 namespace {
@@ -93,12 +92,11 @@ class RandomResizedCrop final : public ImageStage {
  private:
   Box box_of(int64_t height, int64_t width, Random& random) const {
     constexpr int kTries = 10;
-    const Range scale = options_.scale, ratio = options_.ratio;
-    const double log_min = std::log(ratio.min), log_max = std::log(ratio.max);
+    const Range log_ratio = {std::log(options_.ratio.min), std::log(options_.ratio.max)};
     const auto area = static_cast<double>(height * width);
     for (int k = 0; k < kTries; ++k) {
-      const double part = between(scale.min, scale.max, random) * area;
-      const double drawn_ratio = std::exp(between(log_min, log_max, random));
+      const double part = draw(options_.scale, random) * area;
+      const double drawn_ratio = std::exp(draw(log_ratio, random));
       const int64_t w = std::llrint(std::sqrt(part * drawn_ratio));
       const int64_t h = std::llrint(std::sqrt(part / drawn_ratio));
       if (w < 1 || h < 1 || w > width || h > height) continue;
@@ -121,24 +119,9 @@ class RandomResizedCrop final : public ImageStage {
     return {(height - h) / 2, (width - w) / 2, h, w};
   }
 
-  static double between(double min, double max, Random& random) {
-    return min + (max - min) * static_cast<double>(random.uniform());
-  }
-
   int64_t height_, width_;
   RandomResizedCropOptions options_;
 };
-
-void check_range(const char* what, const Range& range) {
-  LATHE_CHECK(ValueError, range.min > 0 && range.min <= range.max && std::isfinite(range.max),
-              "random_resized_crop: ", what, " must have 0 < min <= max, got ", range.min, " to ",
-              range.max);
-}
-
-template <class S, class... Args>
-Transform image_stage(const Args&... args) {
-  return Transform(std::shared_ptr<const ImageStage>(std::make_shared<S>(args...)));
-}
 
 }  // namespace
 
@@ -155,8 +138,8 @@ Transform resize(int64_t size, Interpolation interpolation) {
 Transform random_resized_crop(int64_t height, int64_t width,
                               const RandomResizedCropOptions& options) {
   check_sides("random_resized_crop", height, width);
-  check_range("scale", options.scale);
-  check_range("ratio", options.ratio);
+  check_range("random_resized_crop", "scale", options.scale);
+  check_range("random_resized_crop", "ratio", options.ratio);
   return image_stage<RandomResizedCrop>(height, width, options);
 }
 

@@ -135,6 +135,44 @@ LATHE_API Transform random_resized_crop(int64_t height, int64_t width,
                                         const RandomResizedCropOptions& options = {});
 LATHE_API Transform random_resized_crop(int64_t size, const RandomResizedCropOptions& options = {});
 
+struct RandomErasingOptions {
+  double p = 0.5;
+  Range scale = {0.02, 0.33};         // of the erased area, as a part of the image's
+  Range ratio = {0.3, 3.3};           // of its height to its width
+  std::vector<double> value = {0.0};  // one for all channels, or one for each
+};
+
+/// With probability p a random rectangle is erased; torchvision's rule: up to 10 times an area and
+/// a ratio are drawn as for random_resized_crop, until the rectangle is smaller than the image both
+/// ways, then its place. Values are of the image's kind where the stage stands: 0 to 255 before
+/// to_float and normalize, numbers like theirs after them.
+/// throws: ValueError for p, ranges or values that cannot be; on use ValueError for bytes that are
+/// no whole numbers 0 to 255 or more than 2 erasing stages between two that resize or change
+/// colours, ShapeError if the image has another number of channels.   ref: Zhong et al.
+/// (arXiv:1708.04896).
+LATHE_API Transform random_erasing(const RandomErasingOptions& options = {});
+
+/// A square of side `length` is erased, its centre any pixel of the image, each equally likely;
+/// what reaches beyond the image is cut off. Values as for random_erasing. throws: ValueError if
+/// length < 1; on use as random_erasing. ref: DeVries, Taylor (arXiv:1708.04552).
+LATHE_API Transform cutout(int64_t length, std::vector<double> value = {0.0});
+
+struct ColorJitterOptions {
+  double brightness = 0, contrast = 0, saturation = 0;  // factors from [max(0, 1 - b), 1 + b]
+  double hue = 0;                                       // from [-h, h], of the circle; at most 0.5
+};
+
+/// Brightness, contrast, saturation and hue changed by factors that are drawn uniformly, in an
+/// order that is drawn; torchvision's ColorJitter on PIL images: the same bytes for the same
+/// factors and order. What has 0 is left out. Grey images of one channel have no saturation and no
+/// hue. throws: ValueError unless the numbers are finite, not negative, and hue at most 0.5; on use
+/// ShapeError unless the image has 1 or 3 channels, DTypeError if it is f32 already.
+LATHE_API Transform color_jitter(const ColorJitterOptions& options);
+
+/// With probability p all three channels become the luma (0.299 R + 0.587 G + 0.114 B, as Pillow
+/// rounds it). An image of one channel stays.   throws: as color_jitter.
+LATHE_API Transform grayscale(double p = 1.0);
+
 /// x / 255 as f32; f32 images stay as they are.
 LATHE_API Transform to_float();
 

@@ -14,6 +14,11 @@ namespace {
 const data::Transform kNone;
 const data::Transform kCrop =
     compose(data::pad_crop(6, 2), data::hflip(), data::vflip(), data::center_crop(5, 7));
+const data::Transform kErase = compose(data::random_erasing({.p = 1, .value = {1, 2, 3}}),
+                                       data::hflip(), data::cutout(3, {9}));
+const data::Transform kEraseFloats =
+    compose(data::cutout(4, {7}), data::normalize({0.4, 0.5, 0.6}, {0.2, 0.3, 0.25}), data::vflip(),
+            data::random_erasing({.p = 0.5, .value = {0.5, 1, 2}}));
 const data::Transform kAll = compose(data::pad_crop(7, 1), data::hflip(),
                                      data::normalize({0.4, 0.5, 0.6}, {0.2, 0.3, 0.25}));
 
@@ -47,6 +52,8 @@ TEST_CASE("augment kernel: equals the CPU for every transform, dtype, order and 
     for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
       compare(images, kNone, kF32, format);
       compare(images, kCrop, kF32, format);
+      compare(images, kErase, kF32, format);
+      compare(images, kEraseFloats, kF16, format);
       for (const DType dtype : {kF32, kF16, kBF16}) compare(images, kAll, dtype, format);
     }
   }

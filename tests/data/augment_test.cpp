@@ -47,6 +47,23 @@ TEST_CASE("augment: a batch equals its images one after another, in every order"
       }
     }
   }
+  const Transform erase = compose(random_erasing({.p = 0.6, .value = {3, 4}}), vflip(), cutout(3));
+  CHECK(augment(images, erase, kIndices, {.seed = 4}).to_vector<double>() ==
+        one_by_one(images, erase, 4, 0));
+  const Transform pixels =
+      compose(pad_crop(5, 1), random_resized_crop(9, 8), hflip(), random_resized_crop(7, 6),
+              color_jitter({.contrast = 0.5}), normalize({0.4, 0.5}, {0.2, 0.3}));
+  CHECK_THROWS_AS(augment(images, pixels, kIndices), ShapeError);  // colours of 2 channels
+  const Transform sizes = compose(pad_crop(5, 1), random_resized_crop(9, 8), cutout(3), hflip(),
+                                  resize(7, 6), normalize({0.4, 0.5}, {0.2, 0.3}), cutout(2));
+  for (const MemoryFormat to : {kContiguous, kChannelsLast})
+    CHECK(augment(images.contiguous(to), sizes, kIndices, {.seed = 5, .format = to})
+              .to_vector<double>() == one_by_one(images, sizes, 5, 0));
+  const Transform last = random_resized_crop(9, 8);
+  for (const MemoryFormat to : {kContiguous, kChannelsLast})
+    CHECK(augment(images, last, kIndices, {.seed = 5, .format = to}).to_vector<double>() ==
+          one_by_one(images, last, 5, 0));
+
   const Transform crop = pad_crop(4, 1);
   const Tensor bytes = augment(images, crop, kIndices, {.seed = 9});
   CHECK(bytes.dtype() == kU8);

@@ -28,4 +28,21 @@ inline constexpr Resized kResized[] = {
     {2, 1000, 1, 3, 0x12025bc350550e60, 0x989bf05bb85168f1},
 };
 
+struct Changed {
+  const char* what;
+  double factor;
+  uint64_t hash;
+};
+
+inline constexpr int64_t kColorHeight = 61, kColorWidth = 47;  // of image 100
+
+inline constexpr Changed kChanged[] = {
+    {"Brightness", 0.4, 0xd6b27a6914d8d645}, {"Brightness", 1.7, 0xe2874e689f6fcd9a},
+    {"Contrast", 0.3, 0x46d4a17864289c30},   {"Contrast", 1.6, 0x97793d26648ee21f},
+    {"Color", 0.25, 0x8b12f0ea42748c6e},     {"Color", 2.5, 0xd1be0293de205c21},
+    {"Hue", 0.21, 0x36ff8221bd861e9a},       {"Hue", -0.5, 0x672e3d3b8fa3b071},
+    {"Hue", -0.03, 0x085c7c61fe52002b},      {"Grey", 0, 0x50cf00fe8c316eb7},
+    {"Contrast", 0, 0x86b90b985b75bdff},     {"Brightness", 1, 0xe737c517c240ff30},
+};
+
 }  // namespace lathe::data::golden

@@ -9,7 +9,7 @@ FNV-1a hash of their bytes, again as [3,h,w].
 """
 import numpy
 import PIL
-from PIL import Image
+from PIL import Image, ImageEnhance
 
 # height, width -> height, width: enlarged and made smaller, along one axis and along both, by even and odd factors, to and
 # from one pixel, narrower than a vector, and as it is.
@@ -37,6 +37,21 @@ def fnv(picture):
     return value
 
 
+FACTORS = [("Brightness", 0.4), ("Brightness", 1.7), ("Contrast", 0.3), ("Contrast", 1.6), ("Color", 0.25), ("Color", 2.5), ("Hue", 0.21),
+           ("Hue", -0.5), ("Hue", -0.03), ("Grey", 0), ("Contrast", 0), ("Brightness", 1)]
+COLOR_HEIGHT, COLOR_WIDTH = 61, 47
+
+
+def changed(source, what, factor):
+    if what == "Grey":
+        return source.convert("L").convert("RGB")
+    if what != "Hue":
+        return getattr(ImageEnhance, what)(source).enhance(factor)
+    h, s, v = source.convert("HSV").split()  # as torchvision's adjust_hue
+    turned = (numpy.asarray(h).astype(int) + int(factor * 255)).astype(numpy.uint8)
+    return Image.merge("HSV", (Image.fromarray(turned), s, v)).convert("RGB")
+
+
 def main():
     print(f"""// Made by golden_transforms.py with Pillow {PIL.__version__}; do not edit.
 #pragma once
@@ -55,6 +70,20 @@ inline constexpr Resized kResized[] = {{""")
         source = image(number, in_height, in_width)
         hashes = [fnv(source.resize((width, height), how)) for how in (Image.BILINEAR, Image.NEAREST)]
         print(f"    {{{in_height}, {in_width}, {height}, {width}, 0x{hashes[0]:016x}, 0x{hashes[1]:016x}}},")
+    print(f"""}};
+
+struct Changed {{
+  const char* what;
+  double factor;
+  uint64_t hash;
+}};
+
+inline constexpr int64_t kColorHeight = {COLOR_HEIGHT}, kColorWidth = {COLOR_WIDTH};  // of image 100
+
+inline constexpr Changed kChanged[] = {{""")
+    source = image(100, COLOR_HEIGHT, COLOR_WIDTH)
+    for what, factor in FACTORS:
+        print(f'    {{"{what}", {factor}, 0x{fnv(changed(source, what, factor)):016x}}},')
     print("""};
 
 }  // namespace lathe::data::golden""")
