@@ -212,7 +212,7 @@ void resize_bilinear(const ImageView& in, const ResizeTo& to, uint8_t* out) {
   resize_columns(view, of_columns.get(in.height, to.height), out);  // weights 1 copy rows
 }
 
-/// Which pixel each result pixel is. The centres are added up as Pillow does.
+/// nearest_pixel() of every result pixel.
 std::vector<int32_t> nearest_pixels(int64_t in, int64_t out) {
   std::vector<int32_t> pixels;
   const double step = static_cast<double>(in) / static_cast<double>(out);

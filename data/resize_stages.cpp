@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lathe/core/dispatch.h"
+#include "lathe/data/resize_batch.h"
 #include "lathe/data/stage_parts.h"
 
 namespace lathe::data {
@@ -26,11 +28,48 @@ double part_of(int64_t from_height, int64_t from_width, int64_t to_height, int64
                                 static_cast<double>(to_width) / static_cast<double>(from_width)));
 }
 
-class Resize final : public ImageStage {
+/// A part of the image becomes an image.
+class ResizeStage : public ImageStage {
+ public:
+  explicit ResizeStage(Interpolation interpolation) : interpolation_(interpolation) {}
+
+  bool takes_flip() const final { return true; }
+
+  void run(const ImageView& in, Random random, bool flipped, uint8_t* out) const final {
+    const ResizeBox box = box_of(in.height, in.width, random);
+    const ImageSpec to = output(in.spec());
+    resize_image(in.window(box.top, box.left, box.height, box.width),
+                 {to.height, to.width, interpolation_, flipped}, out);
+  }
+
+  Tensor run_batch(const Tensor& images, const std::vector<Random>& randoms) const final {
+    const ImageSpec in{images.dim(1), images.dim(2), images.dim(3), kU8}, to = output(in);
+    std::vector<ResizeBox> boxes;
+    for (Random random : randoms) boxes.push_back(box_of(in.height, in.width, random));
+    const Tensor out = empty({images.dim(0), to.channels, to.height, to.width},
+                             {.dtype = kU8, .device = images.device()});
+    LATHE_DISPATCH(images.device(), resize_batch(out, images, boxes, interpolation_));
+    return out;
+  }
+
+  double detail(const ImageSpec& in, Random random) const final {
+    const ResizeBox box = box_of(in.height, in.width, random);
+    const ImageSpec to = output(in);
+    return part_of(box.height, box.width, to.height, to.width);
+  }
+
+ protected:
+  virtual ResizeBox box_of(int64_t height, int64_t width, Random& random) const = 0;
+
+ private:
+  Interpolation interpolation_;
+};
+
+class Resize final : public ResizeStage {
  public:
   /// Width 0: the shorter side becomes `height`.
   Resize(int64_t height, int64_t width, Interpolation interpolation)
-      : height_(height), width_(width), interpolation_(interpolation) {}
+      : ResizeStage(interpolation), height_(height), width_(width) {}
 
   ImageSpec output(const ImageSpec& in) const override {
     check_image("resize", in);
@@ -45,52 +84,27 @@ class Resize final : public ImageStage {
     return out;
   }
 
-  bool takes_flip() const override { return true; }
-
-  void run(const ImageView& in, Random, bool flipped, uint8_t* out) const override {
-    const ImageSpec to = output(in.spec());
-    resize_image(in, {to.height, to.width, interpolation_, flipped}, out);
-  }
-
-  double detail(const ImageSpec& in, Random) const override {
-    const ImageSpec to = output(in);
-    return part_of(in.height, in.width, to.height, to.width);
+ protected:
+  ResizeBox box_of(int64_t height, int64_t width, Random&) const override {
+    return {0, 0, height, width};
   }
 
  private:
   int64_t height_, width_;
-  Interpolation interpolation_;
 };
 
-struct Box {
-  int64_t top, left, height, width;
-};
-
-class RandomResizedCrop final : public ImageStage {
+class RandomResizedCrop final : public ResizeStage {
  public:
   RandomResizedCrop(int64_t height, int64_t width, const RandomResizedCropOptions& options)
-      : height_(height), width_(width), options_(options) {}
+      : ResizeStage(options.interpolation), height_(height), width_(width), options_(options) {}
 
   ImageSpec output(const ImageSpec& in) const override {
     check_image("random_resized_crop", in);
     return {in.channels, height_, width_, kU8};
   }
 
-  bool takes_flip() const override { return true; }
-
-  void run(const ImageView& in, Random random, bool flipped, uint8_t* out) const override {
-    const Box box = box_of(in.height, in.width, random);
-    resize_image(in.window(box.top, box.left, box.height, box.width),
-                 {height_, width_, options_.interpolation, flipped}, out);
-  }
-
-  double detail(const ImageSpec& in, Random random) const override {
-    const Box box = box_of(in.height, in.width, random);
-    return part_of(box.height, box.width, height_, width_);
-  }
-
- private:
-  Box box_of(int64_t height, int64_t width, Random& random) const {
+ protected:
+  ResizeBox box_of(int64_t height, int64_t width, Random& random) const override {
     constexpr int kTries = 10;
     const Range log_ratio = {std::log(options_.ratio.min), std::log(options_.ratio.max)};
     const auto area = static_cast<double>(height * width);
@@ -107,7 +121,8 @@ class RandomResizedCrop final : public ImageStage {
     return middle_box(height, width);
   }
 
-  Box middle_box(int64_t height, int64_t width) const {
+ private:
+  ResizeBox middle_box(int64_t height, int64_t width) const {
     const double has = static_cast<double>(width) / static_cast<double>(height);
     int64_t h = height, w = width;
     if (has < options_.ratio.min)

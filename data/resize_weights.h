@@ -22,6 +22,16 @@ LATHE_HD inline uint8_t weighted_byte(int32_t sum) {
   return static_cast<uint8_t>((sum + kWeightHalf) >> kWeightBits);
 }
 
+/// Nearest: the source pixel under the centre of result pixel x. Centres are added up, as Pillow
+/// does.
+LATHE_HD inline int32_t nearest_pixel(int32_t in, int32_t out, int32_t x) {
+  const double step = static_cast<double>(in) / out;
+  double center = step * 0.5;
+  for (int32_t k = 0; k < x; ++k) center += step;
+  const auto at = static_cast<int32_t>(center);
+  return at < in ? at : in - 1;
+}
+
 /// The triangle along an axis of `in` pixels that becomes one of `out`.
 struct Triangle {
   double scale, support;

@@ -59,3 +59,22 @@ TEST_CASE("augment kernel: equals the CPU for every transform, dtype, order and 
   }
   compare(randint(0, 256, {131, 3, 5, 5}, {.dtype = kU8}), kAll, kF32, kContiguous);
 }
+
+TEST_CASE("augment: on a device, the numbers of the loader's workers, crops and all") {
+  manual_seed(74);
+  const Tensor images = randint(0, 256, {6, 3, 9, 12}, {.dtype = kU8});
+  const std::vector<int64_t> indices = {4, 0, 7, 11, 2, 3};
+  const data::Transform chain =
+      compose(data::pad_crop(9, 2), data::random_resized_crop(14, 10), data::hflip(),
+              data::random_erasing({.p = 0.7}), data::normalize({0.4, 0.5, 0.6}, {0.2, 0.3, 0.25}));
+  for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
+    const data::AugmentOptions options{.seed = 5, .epoch = 2, .format = format};
+    const Tensor want = data::augment(images, chain, indices, options);
+    const Tensor got = data::augment(on_device(images), chain, indices, options);
+    const std::string text = difference(on_host(got), want, 0);
+    CHECK_MESSAGE(text.empty(), text);
+  }
+  if (on_device(images).device().is_cuda()) {
+    CHECK_THROWS_AS(data::augment(on_device(images), data::grayscale(), indices), ValueError);
+  }
+}
