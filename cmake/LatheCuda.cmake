@@ -146,12 +146,13 @@ endfunction()
 
 include("${PROJECT_SOURCE_DIR}/tests/emulation/sources.cmake")
 
-# lathe_cuda_flags(target): how its .cu files are compiled by nvcc. Contraction of a*b+c is off as on the host.
+# lathe_cuda_flags(target): how its .cu files are compiled by nvcc. Contraction of a*b+c is off as on the host. Machine
+# code is compressed to a tenth, which nvcc does for PTX alone; the driver unpacks a file's kernels when it loads them.
 function(lathe_cuda_flags target)
   set_target_properties(${target} PROPERTIES
     CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_VISIBILITY_PRESET hidden)
   string(JOIN "," host_flags -Wall -Wextra -Wshadow -ffp-contract=off "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
-  set(flags --fmad=false --expt-relaxed-constexpr "-Xcompiler=${host_flags}")
+  set(flags --fmad=false --expt-relaxed-constexpr -Xfatbin=-compress-all "-Xcompiler=${host_flags}")
   if(LATHE_WERROR)  # a kernel that spills registers is an error, too (tools/kernel_report.py)
     list(APPEND flags --Werror=all-warnings -Xptxas=--warn-on-spills)
   endif()
