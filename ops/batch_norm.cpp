@@ -128,10 +128,13 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
   const bool batch_stats = opt.training || !in.running_mean.defined();
   const int64_t count = moving_count(op, in, batch_stats, opt);
 
-  const BatchNormStats stats = batch_stats ? LATHE_DISPATCH(x.device(), batch_norm_stats(x))
-                                           : BatchNormStats{in.running_mean, in.running_var};
-  BatchNormCall call{form, x, stats.mean, {}, in.weight, in.bias, batch_stats};
-  call.invstd = LATHE_DISPATCH(x.device(), batch_norm_invstd(stats.var, opt.eps));
+  BatchNormStats stats{in.running_mean, in.running_var, {}};
+  if (batch_stats) {
+    stats = LATHE_DISPATCH(x.device(), batch_norm_stats(x, opt.eps));
+  } else {
+    stats.invstd = LATHE_DISPATCH(x.device(), batch_norm_invstd(stats.var, opt.eps));
+  }
+  BatchNormCall call{form, x, stats.mean, stats.invstd, in.weight, in.bias, batch_stats};
   Tensor y = LATHE_DISPATCH(x.device(), batch_norm_forward(call, residual));
 
   if (!batch_stats) {  // a later training step moves the running mean: keep today's

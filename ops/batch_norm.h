@@ -49,7 +49,7 @@ enum class BatchNormForm : uint8_t { kPlain, kRelu, kAddRelu };
 
 /// Statistics of one batch: f32 (f64 for f64 input), dense [C].
 struct BatchNormStats {
-  Tensor mean, var;  // var: biased
+  Tensor mean, var, invstd;  // var: biased; invstd = 1 / sqrt(var + eps)
 };
 
 /// Everything that one normalisation reads. x, residual, dy and y have one dense order: row-major
@@ -69,11 +69,11 @@ struct BatchNormGrads {
 };
 
 namespace cpu {
-BatchNormStats batch_norm_stats(const Tensor& x);
+BatchNormStats batch_norm_stats(const Tensor& x, double eps);
 /// running = (1 - momentum) * running + momentum * batch, `count` being the values per channel.
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
                         const BatchNormStats& batch, double momentum, int64_t count);
-/// 1 / sqrt(var + eps), dense [C].
+/// 1 / sqrt(var + eps), dense [C], of a variance that is known: the running one.
 Tensor batch_norm_invstd(const Tensor& var, double eps);
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
 /// y is read by kAddRelu only: the other forms work out their mask from x.
@@ -81,7 +81,7 @@ void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const
                          const Tensor& y);
 }  // namespace cpu
 namespace cuda {
-BatchNormStats batch_norm_stats(const Tensor& x);
+BatchNormStats batch_norm_stats(const Tensor& x, double eps);
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
                         const BatchNormStats& batch, double momentum, int64_t count);
 Tensor batch_norm_invstd(const Tensor& var, double eps);

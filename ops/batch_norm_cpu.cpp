@@ -7,6 +7,7 @@
 
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_blocks.h"
+#include "lathe/ops/batch_norm_math.h"
 
 namespace lathe::cpu {
 
@@ -91,13 +92,15 @@ void forward(const Tensor& y, const BatchNormCall& call, const Tensor& residual)
 
 }  // namespace
 
-BatchNormStats batch_norm_stats(const Tensor& x) {
+BatchNormStats batch_norm_stats(const Tensor& x, double eps) {
   BatchNormStats out{empty({x.dim(1)}, {.dtype = compute_dtype(x.dtype())}),
-                     empty({x.dim(1)}, {.dtype = compute_dtype(x.dtype())})};
+                     empty({x.dim(1)}, {.dtype = compute_dtype(x.dtype())}),
+                     {}};
   visit_float(x.dtype(), "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
     stats<T, ComputeType<T>>(out, x);
   });
+  out.invstd = batch_norm_invstd(out.var, eps);
   return out;
 }
 
@@ -122,8 +125,7 @@ Tensor batch_norm_invstd(const Tensor& var, double eps) {
   visit_float(var.dtype(), "batch_norm", [&](auto tag) {
     using S = typename decltype(tag)::type;
     for (int64_t i = 0; i < var.numel(); ++i) {
-      const double v = var.data<S>()[i * var.stride(0)];
-      out.data<S>()[i] = static_cast<S>(1 / std::sqrt(v + eps));
+      out.data<S>()[i] = math::batch_norm_invstd(var.data<S>()[i * var.stride(0)], eps);
     }
   });
   return out;

@@ -77,12 +77,12 @@ __global__ void __launch_bounds__(kReduceBlock, 2)
   }
 }
 
-// mean and biased variance of each channel from its chunks' moments, in f64. A few channels per
-// block, so that a thread joins about 8 partials: microseconds.
+// mean, biased variance and invstd of each channel from its chunks' moments, in f64. A few channels
+// per block, so that a thread joins about 8 partials: microseconds.
 template <class S>
 __global__ void __launch_bounds__(kReduceBlock)
-    stats_join_kernel(S* mean, S* var, const reduce_math::Moments<S>* parts, int64_t channels,
-                      int64_t chunks, unsigned width) {
+    stats_join_kernel(S* mean, S* var, S* invstd, const reduce_math::Moments<S>* parts, double eps,
+                      int64_t channels, int64_t chunks, unsigned width) {
   const unsigned rows = kReduceBlock / width, row = threadIdx.x / width;
   const int64_t c = blockIdx.x * int64_t(width) + threadIdx.x % width;
   reduce_math::Moments<double> total = {};
@@ -95,8 +95,10 @@ __global__ void __launch_bounds__(kReduceBlock)
   }
   total = block_reduce_columns<kReduceBlock>(total, Join{}, width);
   if (row != 0 || c >= channels) return;
+  const S spread = static_cast<S>(total.count > 0 ? total.m2 / total.count : 0);
   mean[c] = static_cast<S>(total.mean);
-  var[c] = static_cast<S>(total.count > 0 ? total.m2 / total.count : 0);
+  var[c] = spread;
+  invstd[c] = math::batch_norm_invstd(spread, eps);
 }
 
 // One thread per channel. Latency bound: some KiB.
@@ -116,9 +118,7 @@ template <class S>
 __global__ void invstd_kernel(S* invstd, const S* var, int64_t var_stride, double eps,
                               int64_t channels) {
   const int64_t c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-  if (c < channels) {
-    invstd[c] = static_cast<S>(1 / std::sqrt(static_cast<double>(var[c * var_stride]) + eps));
-  }
+  if (c < channels) invstd[c] = math::batch_norm_invstd(var[c * var_stride], eps);
 }
 
 // y = form(t * scale + bias [+ residual]). Threads as ChannelLayout says: each keeps its channels'
@@ -156,7 +156,7 @@ LaunchSize per_channel(int64_t channels) {
 }
 
 template <class T>
-void stats(const BatchNormStats& out, const Tensor& x) {
+void stats(const BatchNormStats& out, const Tensor& x, double eps) {
   using S = ComputeType<T>;
   const int64_t channels = x.dim(1);
   const Stream stream = current_stream(x.device());
@@ -171,20 +171,21 @@ void stats(const BatchNormStats& out, const Tensor& x) {
     LATHE_CUDA_CHECK(cudaGetLastError());
     const unsigned width = kReduceBlock / join_rows(layout.chunks);
     launch(stats_join_kernel<S>, dim3(static_cast<unsigned>(ceil_div(channels, width))),
-           dim3(kReduceBlock), 0, stream, out.mean.data<S>(), out.var.data<S>(), parts, channels,
-           layout.chunks, width);
+           dim3(kReduceBlock), 0, stream, out.mean.data<S>(), out.var.data<S>(),
+           out.invstd.data<S>(), parts, eps, channels, layout.chunks, width);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
 }
 
 }  // namespace
 
-BatchNormStats batch_norm_stats(const Tensor& x) {
+BatchNormStats batch_norm_stats(const Tensor& x, double eps) {
   const TensorOptions options{.dtype = x.dtype() == kF64 ? kF64 : kF32, .device = x.device()};
-  BatchNormStats out{empty({x.dim(1)}, options), empty({x.dim(1)}, options)};
+  const Shape channels{x.dim(1)};
+  BatchNormStats out{empty(channels, options), empty(channels, options), empty(channels, options)};
   if (x.dim(1) == 0) return out;
   visit_float(x.dtype(), "batch_norm",
-              [&](auto tag) { stats<typename decltype(tag)::type>(out, x); });
+              [&](auto tag) { stats<typename decltype(tag)::type>(out, x, eps); });
   return out;
 }
 

@@ -2,6 +2,8 @@
 // t = x - mean, scale = weight / sqrt(var + eps).
 #pragma once
 
+#include <cmath>
+
 #include "lathe/core/config.h"
 
 namespace lathe::math {
@@ -9,6 +11,12 @@ namespace lathe::math {
 template <class S>
 [[gnu::always_inline]] LATHE_HD inline S batch_norm_affine(S t, S scale, S bias) {
   return t * scale + bias;
+}
+
+/// 1 / sqrt(var + eps), computed in f64.
+template <class S>
+LATHE_HD inline S batch_norm_invstd(S var, double eps) {
+  return static_cast<S>(1 / std::sqrt(static_cast<double>(var) + eps));
 }
 
 /// relu(v); NaN passes.

@@ -31,6 +31,8 @@ const Case kCases[] = {
     {{2, 0, 3, 3}},
 };
 
+constexpr double kEps = 1e-5;
+
 struct Inputs {
   BatchNormCall call;
   Tensor residual, dy, y;
@@ -49,9 +51,9 @@ Inputs inputs_of(BatchNormForm form, const Case& c, DType dtype, bool affine, bo
     in.call.weight = cast(rand(channels) + 0.5, wide);
     in.call.bias = cast(randn(channels), wide);
   }
-  const BatchNormStats stats = cpu::batch_norm_stats(in.call.x);
+  const BatchNormStats stats = cpu::batch_norm_stats(in.call.x, kEps);
   in.call.mean = stats.mean;
-  in.call.invstd = cpu::batch_norm_invstd(stats.var, 1e-5);
+  in.call.invstd = stats.invstd;
   if (form == BatchNormForm::kAddRelu) in.residual = make();
   in.y = cpu::batch_norm_forward(in.call, in.residual);
   in.dy = make();
@@ -84,10 +86,12 @@ void compare(BatchNormForm form, const Case& c, DType dtype, bool affine = true,
   CAPTURE(concat(in.call.x, c.format == kChannelsLast ? " NHWC" : ""));
   const double tol = tolerance_of(dtype), wide_tol = tolerance_of(dtype == kF64 ? kF64 : kF32);
 
-  const BatchNormStats want = cpu::batch_norm_stats(in.call.x);
-  const BatchNormStats got = cuda::batch_norm_stats(device.call.x);
+  const BatchNormStats want = cpu::batch_norm_stats(in.call.x, kEps);
+  const BatchNormStats got = cuda::batch_norm_stats(device.call.x, kEps);
   check("mean", got.mean, want.mean, wide_tol);
   check("var", got.var, want.var, wide_tol);
+  check("invstd", got.invstd, want.invstd, wide_tol);
+  check("invstd of var", got.invstd, cuda::batch_norm_invstd(got.var, kEps).to(kCPU), 0);
   check("y", cuda::batch_norm_forward(device.call, device.residual), in.y, tol);
 
   const bool add = form == BatchNormForm::kAddRelu;
@@ -125,24 +129,26 @@ TEST_CASE("batch_norm kernels: every dtype, without parameters, with constant st
 
 TEST_CASE("batch_norm kernels: unaligned memory goes by single elements") {
   const Tensor x = randn({2 * 8 * 16 + 1}).narrow(0, 1, 256).reshape({2, 16, 8});
-  const BatchNormStats want = cpu::batch_norm_stats(x), got = cuda::batch_norm_stats(moved(x));
+  const BatchNormStats want = cpu::batch_norm_stats(x, kEps);
+  const BatchNormStats got = cuda::batch_norm_stats(moved(x), kEps);
   check("mean", got.mean, want.mean, 1e-5);
   check("var", got.var, want.var, 1e-5);
 }
 
 TEST_CASE("batch_norm kernels: a large mean does not cost the variance its digits") {
   const Tensor x = cast(randn({500, 8}, {.dtype = kF64}) + 300, kF32);
-  const BatchNormStats want = cpu::batch_norm_stats(cast(x, kF64));
-  const BatchNormStats got = cuda::batch_norm_stats(moved(x));
+  const BatchNormStats want = cpu::batch_norm_stats(cast(x, kF64), kEps);
+  const BatchNormStats got = cuda::batch_norm_stats(moved(x), kEps);
   check("var", got.var, cast(want.var, kF32), 1e-5);
 }
 
 TEST_CASE("batch_norm kernels: running statistics, also strided, and invstd") {
-  const BatchNormStats batch{randn({70}), rand({70}) + 0.5};
+  const BatchNormStats batch{randn({70}), rand({70}) + 0.5, {}};
   const Tensor mean = randn({70, 2}).select(1, 0), var = rand({70, 2}).select(1, 1);
   const Tensor device_mean = moved(mean.clone()), device_var = moved(var.clone());
-  cuda::batch_norm_update_(device_mean, device_var, {moved(batch.mean), moved(batch.var)}, 0.1, 8);
-  check("invstd", cuda::batch_norm_invstd(moved(var), 1e-5), cpu::batch_norm_invstd(var, 1e-5), 0);
+  cuda::batch_norm_update_(device_mean, device_var, {moved(batch.mean), moved(batch.var), {}}, 0.1,
+                           8);
+  check("invstd", cuda::batch_norm_invstd(moved(var), kEps), cpu::batch_norm_invstd(var, kEps), 0);
   cpu::batch_norm_update_(mean, var, batch, 0.1, 8);
   check("running_mean", device_mean, mean.clone(), 0);
   check("running_var", device_var, var.clone(), 0);
