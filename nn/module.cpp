@@ -212,4 +212,12 @@ Module& Module::to(DType dtype) {
   return *this;
 }
 
+Module& Module::to(MemoryFormat format) {
+  replace_all([format](Module&, const Tensor& t) {
+    // A filter of 1x1 lies in both orders at once.
+    return t.ndim() == 4 && !t.is_contiguous(format) ? contiguous(t, format) : t;
+  });
+  return *this;
+}
+
 }  // namespace lathe::nn

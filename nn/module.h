@@ -88,6 +88,10 @@ class LATHE_API Module {
   /// throws: DTypeError unless floating; StateError as above.
   Module& to(DType dtype);
   Module& half() { return to(kF16); }
+  /// Rearranges the memory of 4-d parameters and buffers, in effect of filters: kChannelsLast is
+  /// how NHWC convolutions on a GPU read them without a copy. Shapes, values and checkpoints stay.
+  /// throws: StateError as above.
+  Module& to(MemoryFormat format);
   /// Calls f for every module, children before their parent.
   Module& apply(FunctionRef<void(Module&)> f);
   /// Drops all gradients.

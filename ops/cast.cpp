@@ -22,7 +22,7 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 Tensor to_device(const Tensor& x, Device device) {
   if (x.device() == device) return x;
-  Tensor y = empty_strided(x.shape(), contiguous_strides(x.shape()), x.dtype(), device);
+  Tensor y = empty_in(memory_format_of(x), x.shape(), x.dtype(), device);
   copy_values(y, x);
   record("to_device", y, {x}, [from = x.device()](const Tensor& dy, const Needs&) {
     return Tensors{to_device(dy, from)};

@@ -10,8 +10,9 @@ namespace lathe {
 /// grad: x (twice), where both dtypes are floating.   Also x.to(dtype).
 LATHE_API Tensor cast(const Tensor& x, DType dtype);
 
-/// x on `device`; x itself if it is there already. Waits only for copies to the host.
-/// grad: x (twice).   throws: NoCudaError.   Also x.to(device), x.cpu(), x.cuda().
+/// x on `device`; x itself if it is there already. NHWC stays NHWC, everything else becomes
+/// row-major. Waits only for copies to the host. grad: x (twice).   throws: NoCudaError.   Also
+/// x.to(device), x.cpu(), x.cuda().
 LATHE_API Tensor to_device(const Tensor& x, Device device);
 
 /// x in dense memory of the given order; x itself if it is so already (a view of x where one

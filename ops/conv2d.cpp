@@ -6,6 +6,7 @@
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/memory_format.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"
 
@@ -26,6 +27,12 @@ static Conv2dOptions without_bias(Conv2dOptions opt) {
   return opt;
 }
 
+/// A gradient that optimisers can add up with w element by element.
+static Tensor weight_grad_like(const Tensor& w, const Tensor& dy, const Tensor& x,
+                               const Conv2dOptions& opt) {
+  return conv2d_weight_grad(dy, x, w.shape(), opt, memory_format_of(w));
+}
+
 Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) {
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
   check_operands("conv2d", OperandDType::kFloating, "x", x, "w", w);
@@ -37,7 +44,7 @@ Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) 
                                                                               const Needs& need) {
     Tensor dx, dw, db;  // stay undefined when nobody needs them
     if (need[0]) dx = conv2d_input_grad(dy, w.get(), x.get().shape(), opt);
-    if (need[1]) dw = conv2d_weight_grad(dy, x.get(), w.get().shape(), opt);
+    if (need[1]) dw = weight_grad_like(w.get(), dy, x.get(), opt);
     if (need[2]) db = sum(dy, {0, 2, 3});
     return Tensors{dx, dw, db};
   };
@@ -62,19 +69,19 @@ Tensor conv2d_input_grad(const Tensor& dy_in, const Tensor& w_in, const Shape& x
       [dy = Saved(dy), w = Saved(w), opt = without_bias(opt)](const Tensor& d, const Needs& need) {
         Tensor d_dy, d_w;
         if (need[0]) d_dy = conv2d(d, w.get(), opt);
-        if (need[1]) d_w = conv2d_weight_grad(dy.get(), d, w.get().shape(), opt);
+        if (need[1]) d_w = weight_grad_like(w.get(), dy.get(), d, opt);
         return Tensors{d_dy, d_w};
       });
   return dx;
 }
 
 Tensor conv2d_weight_grad(const Tensor& dy_in, const Tensor& x_in, const Shape& w_shape,
-                          const Conv2dOptions& opt) {
+                          const Conv2dOptions& opt, MemoryFormat w_format) {
   const auto [dy, x] = amp::cast(amp::kHalf, dy_in, x_in);
   check_operands("conv2d_weight_grad", OperandDType::kFloating, "dy", dy, "x", x);
   const Conv2dGeometry g = conv2d_geometry("conv2d_weight_grad", x.shape(), w_shape, opt);
   check_dy("conv2d_weight_grad", dy, g);
-  Tensor dw = LATHE_DISPATCH(dy.device(), conv2d_backward_weight(g, dy, x));
+  Tensor dw = LATHE_DISPATCH(dy.device(), conv2d_backward_weight(g, dy, x, w_format));
 
   record(
       "conv2d_weight_grad", dw, {dy, x},

@@ -18,10 +18,10 @@ struct Conv2dOptions {
 
 /// 2-D cross-correlation: y[n,k,p,q] = bias[k] + sum over c,r,s of
 /// x[n, c, p*stride - pad + r*dilation, q*…] * w[k,c,r,s].
-///   x  [N,C,H,W]     w  [K,C/groups,R,S]     bias  [K]
+///   x  [N,C,H,W]     w  [K,C/groups,R,S], in any order     bias  [K]
 ///   →  [N,K,P,Q],    P = (H + 2*pad - dilation*(R-1) - 1) / stride + 1,  Q likewise; NHWC if x is
 /// dtypes: f16, bf16, f32 (and f64 on CPU); sums are kept in f32 or wider.
-/// grad: x, w, bias (twice).   amp: half.
+/// grad: x, w, bias (twice), w's in w's order.   amp: half.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, f32 3x3 kernels may run as Winograd
 /// F(4x4,3x3) (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact.
@@ -37,10 +37,11 @@ LATHE_API Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shap
 
 /// Its adjoint in w: the gradient of sum(conv2d(x, w) * dy) with respect to a w of shape `w_shape`.
 /// opt.bias is not used.
-///   dy  [N,K,P,Q]     x  [N,C,H,W]     →  [K,C/groups,R,S]
+///   dy  [N,K,P,Q]     x  [N,C,H,W]     →  [K,C/groups,R,S], in memory as w_format says
 /// dtypes, throws: as conv2d_input_grad.   grad: dy, x (twice).   amp: half.
 LATHE_API Tensor conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
-                                    const Conv2dOptions& opt = {});
+                                    const Conv2dOptions& opt = {},
+                                    MemoryFormat w_format = kContiguous);
 
 struct Conv2dGeometry;
 
@@ -57,13 +58,15 @@ LATHE_API bool conv_exact() noexcept;
 Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                       const Tensor& bias);
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w);
-Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x);
+Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x,
+                              MemoryFormat w_format = kContiguous);
 }  // namespace cpu
 namespace cuda {
 Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                       const Tensor& bias);
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w);
-Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x);
+Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x,
+                              MemoryFormat w_format = kContiguous);
 }  // namespace cuda
 
 }  // namespace lathe

@@ -9,9 +9,9 @@ namespace lathe::cpu {
 /// The dtypes of the fast path: f32, and bf16 where oneDNN and the processor have it.
 bool fast_conv2d_takes(DType dtype) noexcept;
 
-/// x and y (and their gradients): each row-major or NHWC, both in the same order; w row-major; bias
-/// dense or undefined. The fast path: conv2d_dnnl.cpp, or conv2d_eigen.cpp in a build without
-/// oneDNN.
+/// x and y (and their gradients): each row-major or NHWC, both in the same order; w row-major or
+/// channels-last; bias dense or undefined. The fast path: conv2d_dnnl.cpp, or conv2d_eigen.cpp in a
+/// build without oneDNN.
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                          const Tensor& bias);
 void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,

@@ -39,7 +39,8 @@ Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x_in, const Tensor&
                       const Tensor& bias_in) {
   const MemoryFormat format = conv2d_format(x_in);
   const DType dtype = arithmetic_of(x_in);
-  const Tensor x = dense(x_in, format, dtype), w = dense(w_in, kContiguous, dtype);
+  const Tensor x = dense(x_in, format, dtype);
+  const Tensor w = dense(w_in, memory_format_of(w_in), dtype);
   const Tensor bias = dense(bias_in, kContiguous, dtype);
   const Tensor y = empty_in(format, g.y_shape(), dtype, kCPU);
   if (g.is_trivial()) {
@@ -56,7 +57,8 @@ Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x_in, const Tensor&
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& w_in) {
   const MemoryFormat format = conv2d_format(dy_in);
   const DType dtype = arithmetic_of(dy_in);
-  const Tensor dy = dense(dy_in, format, dtype), w = dense(w_in, kContiguous, dtype);
+  const Tensor dy = dense(dy_in, format, dtype);
+  const Tensor w = dense(w_in, memory_format_of(w_in), dtype);
   const Tensor dx = empty_in(format, g.x_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dx, 0);
@@ -68,11 +70,12 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
   return rounded(dx, dy_in.dtype());
 }
 
-Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& x_in) {
+Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& x_in,
+                              MemoryFormat w_format) {
   const MemoryFormat format = conv2d_format(x_in);
   const DType dtype = arithmetic_of(dy_in);
   const Tensor dy = dense(dy_in, format, dtype), x = dense(x_in, format, dtype);
-  const Tensor dw = empty_in(kContiguous, g.w_shape(), dtype, kCPU);
+  const Tensor dw = empty_in(w_format, g.w_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dw, 0);
   } else if (fast_conv2d_takes(dtype)) {

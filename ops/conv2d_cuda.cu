@@ -33,17 +33,17 @@ struct PlaneResult {
   }
 };
 
-/// Rows are output channels, columns are taps: dw, row-major.
+/// Rows are output channels, columns are taps: dw.
 template <class T>
 struct FilterResult {
   T* data;
   Taps taps;
-  int64_t group_channels, tap_count, plane, width;  // plane = R*S, width = S
+  int64_t group_channels, k_step, c_step, r_step, s_step;
 
   LATHE_HD void operator()(int64_t group, int64_t i, int64_t j, ComputeType<T> sum) const {
     const Taps::At at = taps(j);
-    data[(group * group_channels + i) * tap_count + at.channel * plane + at.r * width + at.s] =
-        T(sum);
+    data[(group * group_channels + i) * k_step + at.channel * c_step + at.r * r_step +
+         at.s * s_step] = T(sum);
   }
 };
 
@@ -160,8 +160,9 @@ Tensor portable_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy,
 
 // Rows: output channels. Columns: taps of x. Terms: output pixels, which are many: their sum is
 // usually split among blocks.
-Tensor portable_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x) {
-  Tensor dw = empty_planes(g.w_shape(), kContiguous, dy.dtype(), dy.device());
+Tensor portable_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x,
+                                       MemoryFormat w_format) {
+  Tensor dw = empty_planes(g.w_shape(), w_format, dy.dtype(), dy.device());
   if (g.is_trivial()) {
     fill_values(dw, 0);
     return dw;
@@ -186,7 +187,8 @@ Tensor portable_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy
                                        group_c,
                                        !nhwc};
     gemm<ComputeType<T>>(gradient, image,
-                         FilterResult<T>{dw.data<T>(), taps, group_k, g.taps(), g.R * g.S, g.S},
+                         FilterResult<T>{dw.data<T>(), taps, group_k, dw.stride(0), dw.stride(1),
+                                         dw.stride(2), dw.stride(3)},
                          {group_k, g.taps(), g.N * g.P * g.Q, g.groups}, dy.device());
   });
   return dw;

@@ -3,9 +3,9 @@
 // the best engine, and brings the result back. Contracts: conv2d.h.
 //
 // Order in memory: NHWC tensors with filters [K,R,S,C], or NCHW ones with filters [K,C,R,S]; the
-// order of x (of dy for the input gradient) decides. What lies otherwise is copied first: of a
-// training step in NHWC that is each filter that is not stored channels-last, 4*|w| bytes in half
-// types, and each filter gradient, which is row-major.
+// order of x (of dy for the input gradient) decides. What lies otherwise is copied
+// first: of a training step in NHWC nothing, if the filters are stored channels-last
+// (Module::to(kChannelsLast)); else each filter twice and its gradient once.
 // Channels: tensor cores take whole groups of 16 bytes. Where NHWC channels are no multiple of
 // that, as the 3 of an image, zeros are added and what they make is cut off.
 #include <array>
@@ -225,16 +225,17 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Te
 
 // Runs cuDNN's convolution backward filter: conv2d_graph() makes it of
 // OperationGraph::convolution_backward_filter (core/cudnn_graph.cpp).
-Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x) {
-  if (!takes(g, dy.dtype())) return portable_conv2d_backward_weight(g, dy, x);
+Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x,
+                              MemoryFormat w_format) {
+  if (!takes(g, dy.dtype())) return portable_conv2d_backward_weight(g, dy, x, w_format);
   const MemoryFormat format = conv2d_format(x);
   const Conv2dGeometry sizes = padded(g, format, dy.dtype());
-  const Output dw(g.w_shape(), sizes.w_shape(), kContiguous, format, dy);
+  const Output dw(g.w_shape(), sizes.w_shape(), w_format, format, dy);
   const Conv2dOperands operands{.x = input(x, sizes.x_shape(), format),
                                 .w = dw.room,
                                 .y = input(dy, sizes.y_shape(), format)};
   if (!run(ConvPass::kBackwardWeight, sizes, format, operands)) {
-    return portable_conv2d_backward_weight(g, dy, x);
+    return portable_conv2d_backward_weight(g, dy, x, w_format);
   }
   return dw.finish();
 }

@@ -163,7 +163,7 @@ void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor&
   const OmpThreads threads;
   t_dy = {};
   translate_dnnl_errors("conv2d", [&] {
-    const auto plan = conv2d_plan(Conv2dPass::kForward, g, x, bias.defined());
+    const auto plan = conv2d_plan(Conv2dPass::kForward, g, x, w, bias.defined());
     Run run(*plan);
     run.in(DNNL_ARG_SRC, plan->x, x);
     run.in(DNNL_ARG_WEIGHTS, plan->w, w, packed_weights);
@@ -176,7 +176,7 @@ void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const
                                 const Tensor& w) {
   const OmpThreads threads;
   translate_dnnl_errors("conv2d_input_grad", [&] {
-    const auto plan = conv2d_plan(Conv2dPass::kBackwardInput, g, dy, false);
+    const auto plan = conv2d_plan(Conv2dPass::kBackwardInput, g, dy, w, false);
     Run run(*plan);
     run.in(DNNL_ARG_DIFF_DST, plan->y, dy, packed_and_kept_dy);
     run.in(DNNL_ARG_WEIGHTS, plan->w, w);
@@ -188,7 +188,7 @@ void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, cons
                                  const Tensor& x) {
   const OmpThreads threads;
   translate_dnnl_errors("conv2d_weight_grad", [&] {
-    const auto plan = conv2d_plan(Conv2dPass::kBackwardWeight, g, x, false);
+    const auto plan = conv2d_plan(Conv2dPass::kBackwardWeight, g, x, dw, false);
     Run run(*plan);
     run.in(DNNL_ARG_SRC, plan->x, x);
     run.in(DNNL_ARG_DIFF_DST, plan->y, dy, packed_dy);

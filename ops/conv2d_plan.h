@@ -28,9 +28,9 @@ struct Conv2dPlan {
 };
 
 /// The plan of this pass for tensors in the order and dtype (f32 or bf16) of `x` (of dy for
-/// kBackwardInput: of a 1x1 plane both orders look alike), for cpu::conv_exact() and num_threads()
-/// as they are now. Thread-safe. throws: dnnl::error.
+/// kBackwardInput: of a 1x1 plane both orders look alike), filters in the order of `w`, for
+/// cpu::conv_exact() and num_threads() as they are now. Thread-safe. throws: dnnl::error.
 std::shared_ptr<const Conv2dPlan> conv2d_plan(Conv2dPass pass, const Conv2dGeometry& g,
-                                              const Tensor& x, bool has_bias);
+                                              const Tensor& x, const Tensor& w, bool has_bias);
 
 }  // namespace lathe::cpu

@@ -131,11 +131,11 @@ bool in_place_pays(Conv2dPass pass, const Conv2dGeometry& g) {
 struct Request {
   Conv2dPass pass;
   Conv2dGeometry g;
-  bool nhwc, has_bias, exact, bf16;
+  bool nhwc, w_channels_last, has_bias, exact, bf16;
   int threads;  // oneDNN shares out the work when it makes the primitive
 
   auto key() const {
-    return std::array<int64_t, 22>{static_cast<int64_t>(pass),
+    return std::array<int64_t, 23>{static_cast<int64_t>(pass),
                                    g.N,
                                    g.C,
                                    g.H,
@@ -153,6 +153,7 @@ struct Request {
                                    g.dilation.cols,
                                    g.groups,
                                    nhwc,
+                                   w_channels_last,
                                    has_bias,
                                    exact,
                                    bf16,
@@ -161,9 +162,11 @@ struct Request {
 };
 
 Conv2dPlan make_plan(const Request& r) {
-  const Tag rows = r.g.groups == 1 ? Tag::oihw : Tag::goihw;
+  const bool grouped = r.g.groups != 1;
+  const Tag filters =
+      r.w_channels_last ? (grouped ? Tag::gohwi : Tag::ohwi) : (grouped ? Tag::goihw : Tag::oihw);
   const auto type = r.bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-  const Layouts user = layouts(r.g, type, r.nhwc ? Tag::nhwc : Tag::nchw, rows, r.has_bias);
+  const Layouts user = layouts(r.g, type, r.nhwc ? Tag::nhwc : Tag::nchw, filters, r.has_bias);
   const Layouts free = layouts(r.g, type, Tag::any, Tag::any, r.has_bias);
   const Filter filter(r.g);
   if (!r.exact && !r.bf16 && winograd_pays(r.g)) {
@@ -183,11 +186,17 @@ using PlanCache = LruCache<decltype(std::declval<Request>().key()), Conv2dPlan>;
 }  // namespace
 
 std::shared_ptr<const Conv2dPlan> conv2d_plan(Conv2dPass pass, const Conv2dGeometry& g,
-                                              const Tensor& x, bool has_bias) {
+                                              const Tensor& x, const Tensor& w, bool has_bias) {
   constexpr size_t kPlans = 1024;
   static PlanCache cache(kPlans);
-  const bool nhwc = conv2d_format(x) == kChannelsLast;
-  const Request request{pass, g, nhwc, has_bias, conv_exact(), x.dtype() == kBF16, num_threads()};
+  const Request request{.pass = pass,
+                        .g = g,
+                        .nhwc = conv2d_format(x) == kChannelsLast,
+                        .w_channels_last = memory_format_of(w) == kChannelsLast,
+                        .has_bias = has_bias,
+                        .exact = conv_exact(),
+                        .bf16 = x.dtype() == kBF16,
+                        .threads = num_threads()};
   return cache.get(request.key(), [&] { return make_plan(request); });
 }
 

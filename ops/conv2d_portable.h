@@ -10,6 +10,7 @@ namespace lathe::cuda {
 Tensor portable_conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                                const Tensor& bias);
 Tensor portable_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w);
-Tensor portable_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x);
+Tensor portable_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x,
+                                       MemoryFormat w_format = kContiguous);
 
 }  // namespace lathe::cuda

@@ -20,11 +20,12 @@ void check_close(const Tensor& got, const Tensor& want, const std::string& name)
   CHECK_MESSAGE(text.empty(), name, ": ", text);
 }
 
-/// All three passes. `x_format` and `dy_format`: how x and dy lie in memory.
-void compare(const Conv2dCase& c, DType dtype, MemoryFormat x_format, MemoryFormat dy_format) {
+/// All three passes. `x_format`, `dy_format`, `w_format`: how they lie in memory.
+void compare(const Conv2dCase& c, DType dtype, MemoryFormat x_format, MemoryFormat dy_format,
+             MemoryFormat w_format = kContiguous) {
   const Conv2dGeometry g = conv2d_geometry("test", c.x, c.w, c.opt);
   const auto random = [&](const Shape& shape) { return randn(shape, {.dtype = dtype}); };
-  const Tensor x = random(c.x).contiguous(x_format), w = random(c.w);
+  const Tensor x = random(c.x).contiguous(x_format), w = random(c.w).contiguous(w_format);
   const Tensor dy = random(g.y_shape()).contiguous(dy_format), bias = random({2 * g.K});
   const Tensor d_x = on_device(x), d_w = on_device(w), d_dy = on_device(dy);
   const std::string name = concat(c.name, " ", dtype, x_format == kContiguous ? "" : " NHWC");
@@ -34,8 +35,8 @@ void compare(const Conv2dCase& c, DType dtype, MemoryFormat x_format, MemoryForm
               cpu::conv2d_forward(g, x, w, every_second), name);
   check_close(cuda::portable_conv2d_backward_input(g, d_dy, d_w),
               cpu::conv2d_backward_input(g, dy, w), name + " input gradient");
-  check_close(cuda::portable_conv2d_backward_weight(g, d_dy, d_x),
-              cpu::conv2d_backward_weight(g, dy, x), name + " weight gradient");
+  check_close(cuda::portable_conv2d_backward_weight(g, d_dy, d_x, w_format),
+              cpu::conv2d_backward_weight(g, dy, x, w_format), name + " weight gradient");
 }
 
 }  // namespace
@@ -58,6 +59,7 @@ TEST_CASE("conv2d kernels: every dtype, mixed orders, several tiles and parts") 
   }
   compare(kConv2dCases[0], kF32, kChannelsLast, kContiguous);
   compare(kConv2dCases[0], kF32, kContiguous, kChannelsLast);
+  compare(kConv2dCases[0], kF32, kChannelsLast, kChannelsLast, kChannelsLast);
   compare({"several tiles", {2, 3, 7, 7}, {66, 3, 3, 3}, {.pad = 1}}, kF32, kContiguous,
           kContiguous);
   compare({"several parts", {1, 2, 23, 23}, {3, 2, 2, 2}, {.pad = 0}}, kF64, kChannelsLast,

@@ -52,8 +52,8 @@ void compare(const Conv2dCase& c, DType dtype, MemoryFormat x_format, MemoryForm
               cpu::conv2d_forward(g, x, w, bias), name + " with bias", tol);
   check_close(cuda::conv2d_backward_input(g, there(dy), there(w)),
               cpu::conv2d_backward_input(g, dy, w), name + " input gradient", tol);
-  check_close(cuda::conv2d_backward_weight(g, there(dy), there(x)),
-              cpu::conv2d_backward_weight(g, dy, x), name + " weight gradient", tol);
+  check_close(cuda::conv2d_backward_weight(g, there(dy), there(x), w_format),
+              cpu::conv2d_backward_weight(g, dy, x, w_format), name + " weight gradient", tol);
 }
 void compare(const Conv2dCase& c, DType dtype, MemoryFormat format) {
   compare(c, dtype, format, format, kContiguous);

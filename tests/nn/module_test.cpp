@@ -11,9 +11,14 @@
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/linear.h"
+#include "lathe/nn/resnet.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
+#include "lathe/optim/clip_grad.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tests/data/files.h"
 
@@ -153,6 +158,34 @@ TEST_CASE(
   net.to(Device("cpu"));
   CHECK(held.dtype() == kF64);
   if (!cuda_is_available()) CHECK_THROWS_AS(net.to(Device("cuda")), DeviceError);
+}
+
+TEST_CASE("module: to(kChannelsLast) rearranges filters alone, and a step trains them as before") {
+  const auto filters_after_a_step = [](MemoryFormat format) {
+    manual_seed(4);
+    nn::CifarResNet net = nn::resnet8();
+    const auto before = net.conv1.weight.to_vector<float>();
+    const Tensor held = net.conv1.weight;  // as an optimiser holds it
+    optim::SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+    net.to(format);
+    CHECK(held.is_same(net.conv1.weight));
+    CHECK(held.shape() == Shape{16, 3, 3, 3});
+    CHECK(held.is_contiguous(format));
+    CHECK(held.to_vector<float>() == before);
+    CHECK(net.fc.weight.is_contiguous());
+    for (int step = 0; step < 2; ++step) {
+      optimizer.zero_grad();
+      net(randn({2, 3, 8, 8}).contiguous(kChannelsLast)).square().sum().backward();
+      CHECK(held.grad().is_contiguous(format));
+      optim::clip_grad_norm_(net.parameters(), 1.0);
+      optimizer.step();
+    }
+    CHECK(held.is_contiguous(format));
+    net.to(kF64).to(kF32);
+    CHECK(held.is_contiguous(format));
+    return held.to_vector<float>();
+  };
+  CHECK(filters_after_a_step(kChannelsLast) == filters_after_a_step(kContiguous));
 }
 
 TEST_CASE("module: to() changes nothing if one of the parameters is a view") {

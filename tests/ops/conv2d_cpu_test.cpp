@@ -90,6 +90,30 @@ TEST_CASE("conv2d: half types are summed in f32 and rounded once") {
   check_cases(std::begin(kLargeCases), std::end(kLargeCases), kBF16, 8e-3);
 }
 
+TEST_CASE("conv2d: filters stored channels-last give the same bits, and gradients in their order") {
+  for (const bool is_exact : {false, true}) {
+    const ExactScope exact(is_exact);
+    for (const Conv2dCase& c : kLargeCases) {
+      CAPTURE(c.name);
+      manual_seed(8);
+      const Tensor x = contiguous(randn(c.x), kChannelsLast), w = randn(c.w);
+      const auto passes = [&](MemoryFormat format) {
+        const Tensor in = x.detach().requires_grad_();
+        const Tensor filter = w.contiguous(format).detach().requires_grad_();
+        const Tensor y = conv2d(in, filter, c.opt);
+        y.square().sum().backward();
+        CHECK(filter.grad().is_contiguous(format));
+        const NoGrad infer;  // keeps packed filters
+        return Tensors{y.detach(), in.grad(), filter.grad(), conv2d(in, filter, c.opt)};
+      };
+      const Tensors rows = passes(kContiguous), last = passes(kChannelsLast);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        CHECK(last[i].to_vector<float>() == rows[i].to_vector<float>());
+      }
+    }
+  }
+}
+
 TEST_CASE("conv2d: two calls give the same bits, also from several threads at once") {
   manual_seed(1);
   const Tensor x = contiguous(randn({4, 64, 12, 12}), kChannelsLast), w = randn({64, 64, 3, 3});
