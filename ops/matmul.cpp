@@ -113,6 +113,10 @@ Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& bias_in) {
   const auto gradient = [x = Saved(x), w = Saved(w)](const Tensor& dy, const Needs& need) {
     Tensor dx, dw, db;
     if (need[0]) dx = multiply(dy, w.get());
+    if (need[1] && need[2] && !grad_enabled()) {  // in one pass over dy, where there is one
+      const LinearParamGrads both = LATHE_DISPATCH(dy.device(), linear_param_grads(dy, x.get()));
+      return Tensors{dx, both.dw, both.db};
+    }
     if (need[1]) dw = multiply(transpose(dy, 0, 1), x.get());
     if (need[2]) db = sum(dy, {0});
     return Tensors{dx, dw, db};

@@ -23,15 +23,23 @@ LATHE_API Tensor bmm(const Tensor& a, const Tensor& b);
 /// grad: x, w, bias (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
+/// The gradients of linear in its parameters: dw = dy^T * x, db = the sums of dy's columns.
+struct LinearParamGrads {
+  Tensor dw, db;
+};
+
 namespace cpu {
 /// [m,k] x [k,n], or [B,m,k] x [B,k,n]; any strides.
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// [n,in] x [out,in] → [n,out].
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias);
+/// dy [n,out], x [n,in].
+LinearParamGrads linear_param_grads(const Tensor& dy, const Tensor& x);
 }  // namespace cpu
 namespace cuda {
 Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias);
+LinearParamGrads linear_param_grads(const Tensor& dy, const Tensor& x);
 }  // namespace cuda
 
 }  // namespace lathe

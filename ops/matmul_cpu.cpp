@@ -6,6 +6,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/gemm.h"
 #include "lathe/ops/matmul.h"
+#include "lathe/ops/reduce.h"
 
 namespace lathe::cpu {
 
@@ -135,6 +136,11 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   multiply(y, prepared(x, dtype), prepared(transposed, dtype),
            bias.defined() ? GemmMode::kAdd : GemmMode::kWrite);
   return rounded(y, x.dtype());
+}
+
+LinearParamGrads linear_param_grads(const Tensor& dy, const Tensor& x) {
+  const Tensor dy_t = alias(dy, {dy.dim(1), dy.dim(0)}, {dy.stride(1), dy.stride(0)}, dy.offset());
+  return {cpu::matmul(dy_t, x), sum(dy, {0})};
 }
 
 }  // namespace lathe::cpu

@@ -13,6 +13,7 @@
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/matmul_plan.h"
 #include "lathe/ops/matmul_portable.h"
+#include "lathe/ops/reduce.h"
 
 namespace lathe::cuda {
 
@@ -61,9 +62,11 @@ struct Kept {
   Backoff backoff;                   // of cuBLAS, where it could not compute the key
 };
 
-/// y = a * b (+ bias), y row-major. Transposed, as cuBLAS sees all of them: y' = b' * a' (+ bias in
-/// every column). False: cuBLAS cannot, for a reason that was logged.
-bool multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias) {
+/// y = a * b, y row-major, and what the epilogue does with `bias`. Transposed, as cuBLAS sees all
+/// of them: y' = b' * a'. False: cuBLAS cannot, for a reason that was logged unless it is
+/// kRightSums, which few shapes have.
+bool multiply(const Tensor& y, const Tensor& a, const Tensor& b,
+              MatmulEpilogue epilogue = MatmulEpilogue::kNone, const Tensor& bias = {}) {
   const MatmulKey key{.dtype = y.dtype(),
                       .tf32 = y.dtype() == kF32 && tf32(),
                       .rows = y.dim(-1),
@@ -73,9 +76,10 @@ bool multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& b
                       .left = *layout_of(b),
                       .right = *layout_of(a),
                       .result = *layout_of(y),
-                      .adds_bias = bias.defined(),
+                      .epilogue = epilogue,
                       .device = y.device().index};
   const auto report = [&](const Error& e) {
+    if (epilogue == MatmulEpilogue::kRightSums) return;
     const std::string text = concat("matmul: cuBLAS does not compute ", a, " x ", b, ": ",
                                     e.message(), "; our own kernel does");
     warn_once(text, text);
@@ -113,7 +117,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   Shape shape = a.shape();
   shape[a.ndim() - 1] = b.dim(-1);
   const Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
-  if (takes(y, a.dim(-1)) && multiply(y, readable(a), readable(b), {})) return y;
+  if (takes(y, a.dim(-1)) && multiply(y, readable(a), readable(b))) return y;
   return portable_matmul(a, b);
 }
 
@@ -126,7 +130,21 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
     readable_bias = empty(bias.shape(), {.dtype = bias.dtype(), .device = bias.device()});
     copy_values(readable_bias, bias);
   }
-  return multiply(y, readable(x), readable(w_t), readable_bias) ? y : portable_linear(x, w, bias);
+  const auto epilogue = bias.defined() ? MatmulEpilogue::kAddBias : MatmulEpilogue::kNone;
+  const bool done = multiply(y, readable(x), readable(w_t), epilogue, readable_bias);
+  return done ? y : portable_linear(x, w, bias);
+}
+
+// One kernel where cuBLAS has it. Not in deterministic mode: nothing says in which order it adds up
+// the columns.
+LinearParamGrads linear_param_grads(const Tensor& dy, const Tensor& x) {
+  const TensorOptions options{.dtype = dy.dtype(), .device = dy.device()};
+  const Tensor dy_t = alias(dy, {dy.dim(1), dy.dim(0)}, {dy.stride(1), dy.stride(0)}, dy.offset());
+  const LinearParamGrads out{empty({dy.dim(1), x.dim(1)}, options), empty({dy.dim(1)}, options)};
+  const bool done =
+      !deterministic() && takes(out.dw, dy.dim(0)) &&
+      multiply(out.dw, readable(dy_t), readable(x), MatmulEpilogue::kRightSums, out.db);
+  return done ? out : LinearParamGrads{cuda::matmul(dy_t, x), sum(dy, {0})};
 }
 
 }  // namespace lathe::cuda

@@ -24,13 +24,20 @@ struct MatmulLayout {
   bool operator==(const MatmulLayout&) const = default;
 };
 
+/// What the same kernel does besides multiplying.
+enum class MatmulEpilogue : uint8_t {
+  kNone,
+  kAddBias,    // adds bias[row] to every column, before rounding
+  kRightSums,  // writes bias[col] = sum over right's column: a bias's gradient
+};
+
 /// Everything that decides which algorithm computes it fastest, or at all.
 struct MatmulKey {
   DType dtype = kF32;
   bool tf32 = false;  // f32 factors may be rounded to TF32
   int64_t rows = 0, cols = 0, terms = 0, batch = 1;
   MatmulLayout left, right, result;
-  bool adds_bias = false;
+  MatmulEpilogue epilogue = MatmulEpilogue::kNone;
   int device = 0;
 
   bool operator==(const MatmulKey&) const = default;
@@ -46,13 +53,13 @@ class MatmulPlan {
   /// throws: CudaError where cuBLAS has no algorithm; what cublas::check throws.
   explicit MatmulPlan(const MatmulKey& key);
 
-  /// Queues the product on the current stream; `bias`, one element per row and aligned to 16 bytes,
-  /// is added to every column before rounding. The workspace comes from the caching allocator. An
+  /// Queues the product on the current stream; `bias` is what the epilogue reads or writes, aligned
+  /// to 16 bytes; null without one. The workspace comes from the caching allocator. An
   /// algorithm that fails is dropped and the next one taken; where memory is short the next one
   /// runs this once, and in deterministic mode none. Where all have failed the next call may try
   /// them again: it was not the algorithms.
   /// throws: CudaError, OutOfMemoryError if none could.
-  void execute(const void* left, const void* right, void* result, const void* bias);
+  void execute(const void* left, const void* right, void* result, void* bias);
 
  private:
   void describe(const MatmulKey& key);

@@ -27,6 +27,15 @@ cublasComputeType_t compute_type(const MatmulKey& key) {
   return key.dtype == kF32 && key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
+cublasLtEpilogue_t epilogue_of(const MatmulKey& key) {
+  switch (key.epilogue) {
+    case MatmulEpilogue::kAddBias: return CUBLASLT_EPILOGUE_BIAS;
+    case MatmulEpilogue::kRightSums: return CUBLASLT_EPILOGUE_BGRADB;
+    case MatmulEpilogue::kNone: break;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 template <class T>
 void set(const cublas::MatmulDescriptor& product, cublasLtMatmulDescAttributes_t name, T value) {
   cublas::check(cublasLtMatmulDescSetAttribute(product.get(), name, &value, sizeof value),
@@ -72,7 +81,7 @@ void MatmulPlan::describe(const MatmulKey& key) {
                 "make a product");
   set(product_, CUBLASLT_MATMUL_DESC_TRANSA, key.left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(product_, CUBLASLT_MATMUL_DESC_TRANSB, key.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (key.adds_bias) set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
   left_ = make_layout(key, key.left, key.rows, key.terms);
   right_ = make_layout(key, key.right, key.terms, key.cols);
   result_ = make_layout(key, key.result, key.rows, key.cols);
@@ -122,7 +131,7 @@ void MatmulPlan::run(const cublasLtMatmulHeuristicResult_t& how, const void* lef
       "multiply");
 }
 
-void MatmulPlan::execute(const void* left, const void* right, void* result, const void* bias) {
+void MatmulPlan::execute(const void* left, const void* right, void* result, void* bias) {
   if (bias != bias_) {
     bias_ = nullptr;
     set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
@@ -151,7 +160,7 @@ void MatmulPlan::execute(const void* left, const void* right, void* result, cons
 
 size_t MatmulKeyHash::operator()(const MatmulKey& key) const noexcept {
   WordHash hash(static_cast<uint64_t>(key.dtype) << 32 | static_cast<uint64_t>(key.tf32) << 16 |
-                static_cast<uint64_t>(key.adds_bias) << 8 | static_cast<uint64_t>(key.device));
+                static_cast<uint64_t>(key.epilogue) << 8 | static_cast<uint64_t>(key.device));
   for (const int64_t size : {key.rows, key.cols, key.terms, key.batch}) hash.add(size);
   for (const MatmulLayout* l : {&key.left, &key.right, &key.result}) {
     hash.add(static_cast<uint64_t>(l->transposed) << 8 | static_cast<uint64_t>(l->alignment));

@@ -32,6 +32,7 @@ struct Fixture {
   ~Fixture() {
     cublas_probe().failing.clear();
     cublas_probe().knows_none = false;
+    cublas_probe().knows_bias_gradients = true;
     set_tf32(false);
     set_deterministic(false);
     set_log_handler(handler);
@@ -98,7 +99,7 @@ TEST_CASE("cublas: the bias is added in the same kernel") {
   const Tensor y = cuda::linear(x.to(kGpu), w.to(kGpu), bias.to(kGpu));
   CHECK(difference(y.cpu(), cpu::linear(x, w, bias), kDeviceTolerance) == "");
   CHECK(cublas_probe().products == products + 1);
-  CHECK(cublas_probe().had_bias);
+  CHECK(cublas_probe().epilogue == CUBLASLT_EPILOGUE_BIAS);
 }
 
 TEST_CASE("cublas: a bias at an odd address is copied to one that cuBLAS takes") {
@@ -108,7 +109,31 @@ TEST_CASE("cublas: a bias at an odd address is copied to one that cuBLAS takes")
   const Tensor y = cuda::linear(x.to(kGpu), w.to(kGpu), same_memory_on(kGpu, bias));
   CHECK(difference(y.cpu(), cpu::linear(x, w, bias), kDeviceTolerance) == "");
   CHECK(cublas_probe().products == products + 1);
-  CHECK(cublas_probe().had_bias);
+  CHECK(cublas_probe().epilogue == CUBLASLT_EPILOGUE_BIAS);
+}
+
+TEST_CASE("cublas: a bias's gradient comes with that of the weight, in the same kernel") {
+  Fixture f;
+  // Sizes of their own: what cuBLAS refused stays refused.
+  const auto check = [](int64_t in) {
+    const Tensor dy = rand({9, 5}), x = rand({9, in});
+    const uint64_t launches = cuda::counters().launches;
+    const LinearParamGrads got = cuda::linear_param_grads(dy.to(kGpu), x.to(kGpu));
+    const bool sums_apart = cuda::counters().launches > launches;
+    const LinearParamGrads want = cpu::linear_param_grads(dy, x);
+    CHECK(difference(got.dw.cpu(), want.dw, kDeviceTolerance) == "");
+    CHECK(difference(got.db.cpu(), want.db, kDeviceTolerance) == "");
+    CHECK(sums_apart == (cublas_probe().epilogue == CUBLASLT_EPILOGUE_DEFAULT));
+    return !sums_apart;
+  };
+  CHECK(check(8));
+  CHECK(check(8));
+  cublas_probe().knows_bias_gradients = false;
+  CHECK_FALSE(check(7));
+  cublas_probe().knows_bias_gradients = true;
+  set_deterministic(true);
+  CHECK_FALSE(check(8));
+  CHECK(f.logged.find("BGRAD") == std::string::npos);
 }
 
 TEST_CASE("cublas: transposed factors are read in place") {

@@ -15,7 +15,7 @@ struct CublasProduct {
   cudaDataType_t scale = CUDA_R_32F;
   cublasOperation_t left = CUBLAS_OP_N, right = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
+  void* bias = nullptr;  // read, or for a bias's gradient written
 };
 struct CublasMatrix {
   cudaDataType_t type = CUDA_R_32F;
@@ -61,10 +61,12 @@ struct Factor {
 
   int64_t rows() const { return transposed ? layout.cols : layout.rows; }
   int64_t cols() const { return transposed ? layout.rows : layout.cols; }
-  double at(int32_t batch, int64_t i, int64_t j) const {
+  int64_t place(int32_t batch, int64_t i, int64_t j) const {
     if (transposed) std::swap(i, j);
-    const double value =
-        element(layout.type, memory, batch * layout.batch_step + j * layout.ld + i);
+    return batch * layout.batch_step + j * layout.ld + i;
+  }
+  double at(int32_t batch, int64_t i, int64_t j) const {
+    const double value = element(layout.type, memory, place(batch, i, j));
     if (!rounds_to_tf32) return value;
     auto bits = half_detail::bits_of(static_cast<float>(value));
     return half_detail::float_of(bits & 0xffffe000u);  // 10 bits of mantissa
@@ -89,6 +91,16 @@ void multiply(const Factor& a, const Factor& b, const CublasMatrix& d, void* res
         for (int64_t k = 0; k < a.cols(); ++k) sum += a.at(n, i, k) * b.at(n, k, j);
         store(d.type, result, n * d.batch_step + j * d.ld + i, sum);
       }
+}
+
+/// What CUBLASLT_EPILOGUE_BGRADB writes.
+void sum_columns(const Factor& b, const CublasMatrix& d, void* sums) {
+  for (int64_t j = 0; j < d.cols; ++j) {
+    double sum = 0;
+    for (int64_t k = 0; k < b.rows(); ++k)
+      sum += element(b.layout.type, b.memory, b.place(0, k, j));
+    store(d.type, sums, j, sum);
+  }
 }
 
 template <class T, class... Fields>
@@ -208,7 +220,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const bool valid = fits({nullptr, *a, product->left == CUBLAS_OP_T, false},
                           {nullptr, *b, product->right == CUBLAS_OP_T, false}, *d);
   if (!valid) return CUBLAS_STATUS_INVALID_VALUE;
-  if (cublas_probe().knows_none) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool sums = product->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  if (cublas_probe().knows_none || (sums && !cublas_probe().knows_bias_gradients)) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   const auto add = [&](uint64_t number, size_t bytes, cublasStatus_t state) {
     if (*count < most && bytes <= wish->workspace_bytes) {
       results[(*count)++] = {.algo = {{number}}, .workspaceSize = bytes, .state = state};
@@ -239,23 +254,26 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   const bool tf32 = product->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   const Factor left{a, *a_layout, product->left == CUBLAS_OP_T, tf32};
   const Factor right{b, *b_layout, product->right == CUBLAS_OP_T, tf32};
-  const void* const bias = product->epilogue == CUBLASLT_EPILOGUE_BIAS ? product->bias : nullptr;
+  const cublasLtEpilogue_t epilogue = product->epilogue;
+  void* const bias = epilogue == CUBLASLT_EPILOGUE_DEFAULT ? nullptr : product->bias;
   const bool plain =
       element(product->scale, alpha, 0) == 1 && element(product->scale, beta, 0) == 0;
-  const bool missing = (product->epilogue == CUBLASLT_EPILOGUE_BIAS) != (bias != nullptr);
+  const bool missing = (epilogue == CUBLASLT_EPILOGUE_DEFAULT) != (bias == nullptr);
   if (!fits(left, right, *d_layout) || !plain || missing) return CUBLAS_STATUS_INVALID_VALUE;
   if (reinterpret_cast<uintptr_t>(bias) % 16 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   if ((workspace == nullptr) != (workspace_bytes == 0)) return CUBLAS_STATUS_INVALID_VALUE;
   ++probe.products;
   probe.algorithm = number;
   probe.workspace_bytes = workspace_bytes;
-  probe.had_bias = bias != nullptr;
+  probe.epilogue = epilogue;
   probe.compute = product->compute;
   probe.stream = stream;
   const cudaError_t queued = enqueue_kernel(
-      stream, [left, right, layout = *d_layout, d, bias, workspace, workspace_bytes] {
+      stream, [left, right, layout = *d_layout, d, bias, epilogue, workspace, workspace_bytes] {
         if (workspace_bytes > 0) std::memset(workspace, 0x5A, workspace_bytes);
-        multiply(left, right, layout, d, bias);
+        const bool adds = epilogue == CUBLASLT_EPILOGUE_BIAS;
+        multiply(left, right, layout, d, adds ? bias : nullptr);
+        if (epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_columns(right, layout, bias);
       });
   return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -1,8 +1,8 @@
 // What tests ask of the emulated cuBLASLt (cublas/cublasLt.h), and how they break it.
 //
-// It keeps rules that the library keeps: sizes, leading dimensions and batches must fit, a bias is
-// aligned to 16 bytes, and the workspace is there. Work is queued on the stream and overwrites its
-// whole workspace.
+// It keeps rules that the library keeps: sizes, leading dimensions and batches must fit, a bias or
+// its gradient is aligned to 16 bytes, and the workspace is there. Work is queued on the stream and
+// overwrites its whole workspace.
 //
 // Its algorithms, in the order of the heuristic:
 //   12  adds in the output's dtype: left out where the preference's mask says so
@@ -24,11 +24,12 @@ struct CublasProbe {
   uint64_t failures = 0;    // because a test wanted them
   int64_t algorithm = -1;   // of the last product
   size_t workspace_bytes = 0;
-  bool had_bias = false;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cudaStream_t stream = nullptr;
-  std::set<int64_t> failing;  // algorithms that fail when they run
-  bool knows_none = false;    // true: the heuristic finds no algorithm
+  std::set<int64_t> failing;         // algorithms that fail when they run
+  bool knows_none = false;           // true: the heuristic finds no algorithm
+  bool knows_bias_gradients = true;  // false: none for CUBLASLT_EPILOGUE_BGRADB
 };
 CublasProbe& cublas_probe();
 
