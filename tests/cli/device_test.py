@@ -38,7 +38,7 @@ def losses(run):
 
 def test_training_follows_the_cpu(folder):
     need_gpu()
-    steps = ["--max-steps", 4, "--log-every", 1, "--lr", 0.01]
+    steps = ["--max-steps", 4, "--log-every", 1, "--lr", 0.01, "--no-tf32"]
     expect(on_gpu("train", *TINY, *steps, "--device", "cpu", "--run-dir", "cpu"), 0)
     for layout in ("nchw", "nhwc"):
         expect(on_gpu("train", *TINY, *steps, "--device", "cuda", "--layout", layout, "--run-dir", layout), 0)
@@ -61,9 +61,32 @@ def test_auto_chooses_the_gpu(folder):
     assert started["device"] == "cuda:0", started
 
 
+def speed_settings(folder):
+    """What config.toml of a run says of the GPU's ways to compute."""
+    lines = (pathlib.Path(folder) / "config.toml").read_text().splitlines()
+    values = dict(line.split(" = ") for line in lines if " = " in line)
+    return {key: values[key] for key in ("layout", "tf32", "cudnn-benchmark", "deterministic")}
+
+
+def test_what_a_gpu_does_by_default(folder):
+    need_gpu()
+    step = ["train", *TINY, "--max-steps", 1]
+    expect(on_gpu(*step, "--run-dir", "auto"), 0)
+    assert speed_settings("auto") == {"layout": '"nhwc"', "tf32": "true", "cudnn-benchmark": "true", "deterministic": "false"}
+    expect(on_gpu(*step, "--deterministic", "--run-dir", "deterministic"), 0)
+    assert speed_settings("deterministic")["cudnn-benchmark"] == "false"
+    expect(on_gpu(*step, "--no-tf32", "--no-cudnn-benchmark", "--layout", "nchw", "--run-dir", "flags"), 0)
+    assert speed_settings("flags") == {"layout": '"nchw"', "tf32": "false", "cudnn-benchmark": "false", "deterministic": "false"}
+    pathlib.Path("own.toml").write_text("tf32 = false\n")
+    expect(on_gpu(*step, "--config", "own.toml", "--run-dir", "file"), 0)
+    assert speed_settings("file")["tf32"] == "false"
+    expect(on_gpu(*step, "--device", "cpu", "--run-dir", "cpu"), 0)
+    assert speed_settings("cpu")["tf32"] == '"auto"', "a config file from a CPU leaves the choice to a GPU"
+
+
 def test_weights_trained_on_the_gpu_serve_the_cpu(folder):
     need_gpu()
-    expect(on_gpu("train", *TINY, "--max-steps", 2, "--device", "cuda", "--run-dir", "a"), 0)
+    expect(on_gpu("train", *TINY, "--max-steps", 2, "--device", "cuda", "--no-tf32", "--run-dir", "a"), 0)
     rows = [json.loads(on_gpu("eval", "--run-dir", "a", "--device", device, "--json").stdout.splitlines()[0])
             for device in ("cpu", "cuda")]
     assert abs(rows[0]["loss"] - rows[1]["loss"]) <= 1e-4 * rows[0]["loss"], rows

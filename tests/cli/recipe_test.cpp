@@ -74,9 +74,29 @@ TEST_CASE("recipe: complete fills every gap and touches nothing else") {
   CHECK(settings.threads == 2);
   for (const Setting& setting : all_settings()) {
     CAPTURE(setting.key);
-    if (setting.key != "device" && setting.key != "progress")
+    const bool decided_with_the_device = setting.key == "tf32" || setting.key == "cudnn-benchmark";
+    if (setting.key != "device" && setting.key != "progress" && !decided_with_the_device)
       CHECK(value_text(settings, setting) != "auto");
   }
+}
+
+TEST_CASE("recipe: a GPU multiplies in TF32, NHWC, by algorithms that were timed") {
+  Settings settings;
+  complete_for_gpu(settings);
+  CHECK(settings.layout == "nhwc");
+  CHECK(settings.tf32 == true);
+  CHECK(settings.cudnn_benchmark == true);
+
+  settings = {};
+  settings.deterministic = true;  // what is timed may differ from run to run
+  complete_for_gpu(settings);
+  CHECK(settings.cudnn_benchmark == false);
+
+  settings = {};
+  settings.tf32 = settings.cudnn_benchmark = false;
+  complete_for_gpu(settings);
+  CHECK(settings.tf32 == false);
+  CHECK(settings.cudnn_benchmark == false);
 }
 
 TEST_CASE("recipe: digits are not mirrored") {

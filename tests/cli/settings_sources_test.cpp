@@ -87,7 +87,9 @@ TEST_CASE("settings: the effective config gives the same settings again") {
                    {"milestones", "80,120"},
                    {"nesterov", "false"},
                    {"gamma", "0.333333333333333314829616256247"},
-                   {"augment", "crop,flip"}};
+                   {"augment", "crop,flip"},
+                   {"tf32", "false"},
+                   {"cudnn-benchmark", "true"}};
   const Settings settings = merge_settings(sources, kTrain);
   SettingSources again;
   again.config_path = folder.write("config.toml", config_text(settings, kTrain));

@@ -59,7 +59,7 @@ def ours(args):
                "--image-size", args.image_size, "--json"]
     command += ["--amp", args.amp] if args.amp != "off" else []
     command += ["--stem", "imagenet", "--classes", 1000] if args.image_size > 64 else []
-    command += ["--tf32"] if args.tf32 and args.amp == "off" else []
+    command += ["--tf32" if args.tf32 else "--no-tf32"]
     out = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if out.returncode != 0:
         sys.exit(f"compare_torch: {' '.join(map(str, command))}: {out.stderr.strip()}")

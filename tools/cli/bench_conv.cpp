@@ -105,7 +105,8 @@ void time_layer(const Bench& bench, const ConvLayer& layer, Total& total) {
     return in_layout(t, bench.settings);
   };
   const Tensor x = random(g.x_shape()), dy = random(g.y_shape());
-  const Tensor w = randn(g.w_shape(), {.device = bench.device}).to(bench.dtype);
+  const MemoryFormat format = filter_format(bench.device, bench.settings);
+  const Tensor w = randn(g.w_shape(), {.device = bench.device}).to(bench.dtype).contiguous(format);
   const Conv2dOptions options{
       .stride = g.stride, .pad = g.pad, .dilation = g.dilation, .groups = g.groups};
   time_pass(bench, layer, "forward", total, [&] { conv2d(x, w, options); });
@@ -114,7 +115,7 @@ void time_layer(const Bench& bench, const ConvLayer& layer, Total& total) {
               [&] { conv2d_input_grad(dy, w, x.shape(), options); });
   }
   time_pass(bench, layer, "backward_weight", total,
-            [&] { conv2d_weight_grad(dy, x, w.shape(), options); });
+            [&] { conv2d_weight_grad(dy, x, w.shape(), options, format); });
 }
 
 }  // namespace

@@ -112,7 +112,8 @@ void add_optimizers(std::vector<KernelCase>& cases, int64_t bytes, Device device
 
 ExitCode run_bench_kernels(const Invocation& call) {
   const Output out(call.settings.json);
-  const Device device = prepare_compute(call.settings);
+  Settings settings = call.settings;
+  const Device device = prepare_compute(settings);
   const int64_t bytes = int64_t{device.is_cuda() ? 256 : 64} << 20;  // beyond every cache
   const NoGrad no_grad;
   std::vector<KernelCase> cases;

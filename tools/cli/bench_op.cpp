@@ -110,7 +110,8 @@ void time_case(const Output& out, const OpCase& c) {
 
 ExitCode run_bench_op(const Invocation& call) {
   const Output out(call.settings.json);
-  const Device device = prepare_compute(call.settings);
+  Settings settings = call.settings;
+  const Device device = prepare_compute(settings);
   const std::vector<OpCase> cases = op_cases(device);
   std::vector<std::string_view> names;
   for (const OpCase& c : cases) names.push_back(c.op);

@@ -23,7 +23,7 @@ ExitCode run_bench_step(const Invocation& call) {
   manual_seed(static_cast<uint64_t>(settings.seed));
   const auto model =
       make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});
-  model->to(device);
+  place_model(*model, device, settings);
   optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
   const Tensor x =
       in_layout(randn({batch, settings.in_channels, side, side}, {.device = device}), settings);
@@ -46,6 +46,7 @@ ExitCode run_bench_step(const Invocation& call) {
       .add("amp", settings.amp)
       .add("conv_exact", settings.conv_exact);
   if (device.is_cuda()) {
+    row.add("tf32", *settings.tf32).add("cudnn_benchmark", *settings.cudnn_benchmark);
     row.add("memory_reserved_peak", static_cast<int64_t>(cuda::max_memory_reserved(device)));
   }
   const double rate = static_cast<double>(batch) / timing.median;

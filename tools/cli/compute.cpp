@@ -11,6 +11,7 @@
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/cudnn.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/recipe.h"
 
 namespace lathe::cli {
 namespace {
@@ -37,15 +38,17 @@ std::string device_remark(const Settings& settings) {
   return fmt::format("device: cpu, because {}", cuda::unavailable_reason());
 }
 
-Device prepare_compute(const Settings& settings) {
+Device prepare_compute(Settings& settings) {
+  const Device device = device_of(settings.device);
+  if (device.is_cuda()) complete_for_gpu(settings);
   if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
   cpu::set_conv_exact(settings.conv_exact);
-  set_tf32(settings.tf32);
+  set_tf32(settings.tf32.value_or(false));
   set_deterministic(settings.deterministic);
-  cudnn::set_benchmark(settings.cudnn_benchmark);
+  cudnn::set_benchmark(settings.cudnn_benchmark.value_or(false));
   cudnn::set_workspace_limit(settings.workspace_limit << 20);
   cudnn::set_algo_cache(settings.algo_cache);
-  return device_of(settings.device);
+  return device;
 }
 
 std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape) {
@@ -63,6 +66,14 @@ std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShap
   if (name == "resnet32") return std::unique_ptr<nn::Module>(new auto(nn::resnet32(small)));
   if (name == "resnet44") return std::unique_ptr<nn::Module>(new auto(nn::resnet44(small)));
   return std::unique_ptr<nn::Module>(new auto(nn::resnet56(small)));
+}
+
+MemoryFormat filter_format(Device device, const Settings& settings) {
+  return device.is_cuda() && settings.layout == "nhwc" ? kChannelsLast : kContiguous;
+}
+
+void place_model(nn::Module& model, Device device, const Settings& settings) {
+  model.to(device).to(filter_format(device, settings));
 }
 
 void load_weights(nn::Module& model, const std::string& path) try {

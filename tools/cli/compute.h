@@ -12,10 +12,11 @@
 
 namespace lathe::cli {
 
-/// Applies --threads, --device and what says how convolutions are computed.   → the device
+/// Applies --threads, --device and what says how convolutions are computed; on a GPU the settings
+/// that were left open become definite (complete_for_gpu).   → the device
 /// throws: UsageError for a name that is no device, NoCudaError or DeviceError for one that is not
 /// there.
-Device prepare_compute(const Settings& settings);
+Device prepare_compute(Settings& settings);
 
 /// With --device auto, why the CPU was chosen, as one line; "" otherwise.
 std::string device_remark(const Settings& settings);
@@ -27,6 +28,13 @@ struct ModelShape {
 /// The model that --model and --stem name, on the CPU; its values are drawn from the default
 /// generator.
 std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape);
+
+/// The order in which filters lie: channels-last on a GPU with --layout nhwc. (On a CPU oneDNN
+/// packs them, from any order.)
+MemoryFormat filter_format(Device device, const Settings& settings);
+
+/// Moves the model to the device, its filters in that order.
+void place_model(nn::Module& model, Device device, const Settings& settings);
 
 /// Loads a weights file or a checkpoint into the model; all or nothing.   throws: CommandError
 /// (kData) if it cannot be read, DataError if it is not what it should be or does not fit.

@@ -72,7 +72,7 @@ Machine look_around(const Settings& settings) {
   const auto found = [&](const char* name) {
     return data::find_dataset(data::dataset_source(name), settings.data_root).has_value();
   };
-  return {.has_cuda = cuda_is_available(),
+  return {.has_cuda = settings.device != "cpu" && cuda_is_available(),
           .usable_cpus = usable_cpus(),
           .cifar10_found = found("cifar10"),
           .fashion_mnist_found = found("fashion-mnist")};

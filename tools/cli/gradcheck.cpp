@@ -28,7 +28,8 @@ void check_names(const std::vector<std::string>& asked, const std::vector<Gradch
 
 ExitCode run_gradcheck(const Invocation& call) {
   const Output out(call.settings.json);
-  prepare_compute(call.settings);
+  Settings settings = call.settings;
+  prepare_compute(settings);
   manual_seed(static_cast<uint64_t>(call.settings.seed));
   const std::vector<GradcheckCase> cases = gradcheck_cases();
   check_names(call.words, cases);

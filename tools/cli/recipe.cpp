@@ -86,4 +86,9 @@ void complete(Settings& settings, const Machine& machine) {
   if (!settings.workers) settings.workers = 1;
 }
 
+void complete_for_gpu(Settings& settings) {
+  if (!settings.tf32) settings.tf32 = true;
+  if (!settings.cudnn_benchmark) settings.cudnn_benchmark = !settings.deterministic;
+}
+
 }  // namespace lathe::cli

@@ -10,7 +10,7 @@ namespace lathe::cli {
 
 /// What a choice depends on.
 struct Machine {
-  bool has_cuda = false;
+  bool has_cuda = false;  // and --device does not forbid it
   int usable_cpus = 1;
   bool cifar10_found = false;        // or may be fetched
   bool fashion_mnist_found = false;  // or may be fetched
@@ -20,8 +20,13 @@ struct Machine {
 /// given.   throws: CommandError (kData) telling how to get a data set if none is found.
 std::string choose_run(Settings& settings, const Machine& machine);
 
-/// Makes every other setting definite; needs dataset and model.
+/// Makes every other setting definite but for complete_for_gpu's; needs dataset and model.
 void complete(Settings& settings, const Machine& machine);
+
+/// Makes definite how a GPU computes; on a CPU these settings stay open, so that a config file from
+/// there serves a GPU too. f32 products are rounded to TF32, and the algorithms of convolutions are
+/// timed unless the run must be deterministic.
+void complete_for_gpu(Settings& settings);
 
 /// True for the families of models that take images of 32 x 32 and are small: resnet8 … resnet56.
 bool is_cifar_resnet(std::string_view model);

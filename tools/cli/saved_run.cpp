@@ -39,7 +39,7 @@ SavedRun open_saved_run(const Settings& asked) {
   run.model = make_model(run.settings,
                          {.classes = run.images->classes(), .in_channels = run.images->channels()});
   load_weights(*run.model, weights);
-  run.model->to(run.device);
+  place_model(*run.model, run.device, run.settings);
   run.model->eval();
   return run;
 }

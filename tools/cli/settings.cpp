@@ -81,6 +81,8 @@ void assign(Settings& settings, const Setting& setting, std::string_view name,
                  [&]<class T>(std::optional<T> Settings::*m) {
                    if (text == "auto") {
                      settings.*m = std::nullopt;
+                   } else if constexpr (std::is_same_v<T, bool>) {
+                     settings.*m = parse_switch(name, text);
                    } else if constexpr (std::is_same_v<T, int64_t>) {
                      settings.*m = integer();
                    } else if constexpr (std::is_same_v<T, double>) {

@@ -62,9 +62,9 @@ struct Settings {
   bool conv_exact = false;
   std::string layout = "nhwc";
   std::string dtype = "f32";
-  bool tf32 = false;
+  std::optional<bool> tf32;
   bool deterministic = false;
-  bool cudnn_benchmark = false;
+  std::optional<bool> cudnn_benchmark;
   int64_t workspace_limit = 1024;
   std::string algo_cache;
   double peak_gflops = 0;
@@ -104,10 +104,10 @@ enum Takes : unsigned {
 };
 
 struct Setting {
-  using Target =
-      std::variant<bool Settings::*, int64_t Settings::*, double Settings::*,
-                   std::string Settings::*, std::optional<int64_t> Settings::*,
-                   std::optional<double> Settings::*, std::optional<std::string> Settings::*>;
+  using Target = std::variant<bool Settings::*, int64_t Settings::*, double Settings::*,
+                              std::string Settings::*, std::optional<bool> Settings::*,
+                              std::optional<int64_t> Settings::*, std::optional<double> Settings::*,
+                              std::optional<std::string> Settings::*>;
 
   std::string_view key;    // "batch-size"
   std::string_view group;  // heading in --help
@@ -119,7 +119,10 @@ struct Setting {
   std::string_view automatic = {};  // what an absent optional stands for, for --help
   std::string_view help;
 
-  bool is_switch() const { return std::holds_alternative<bool Settings::*>(target); }
+  bool is_switch() const {
+    return std::holds_alternative<bool Settings::*>(target) ||
+           std::holds_alternative<std::optional<bool> Settings::*>(target);
+  }
 };
 
 std::span<const Setting> all_settings();

@@ -136,7 +136,7 @@ ExitCode run_train(const Invocation& call) {
       make_model(settings, {.classes = train_set->classes(), .in_channels = train_set->channels()});
   const int64_t parameters = nn::count_parameters(*model);
   if (!settings.weights.empty()) load_weights(*model, settings.weights);
-  model->to(device);
+  place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);
   scaler_options(settings);
   if (settings.dry_run) {  // everything that can be wrong with the settings has been looked at
