@@ -155,17 +155,20 @@ class Reader {
 
   // --- the stack ---------------------------------------------------------------------------------
 
-  /// Memory is bounded by what is kept for good; a vector that grows may hold up to three times
-  /// its items.
-  void charge(size_t items) {
-    kept_bytes_ += static_cast<int64_t>(3 * sizeof(Value) * items);
-    if (kept_bytes_ + static_cast<int64_t>(stack_.size() * sizeof(Value)) > limit_bytes_) {
+  /// Counts memory that stays; everything together is bounded.
+  void charge(size_t bytes) {
+    out_.kept_bytes_ += static_cast<int64_t>(bytes);
+    check_limit();
+  }
+  void check_limit(size_t copied = 0) {
+    const size_t passing = (stack_.size() + memo_.size() + copied) * sizeof(Value);
+    if (out_.kept_bytes_ + static_cast<int64_t>(passing) > limit_bytes_) {
       fail("the values take more memory than the limit of ", limit_bytes_, " bytes");
     }
   }
   void push(Value value) {
     stack_.push_back(value);
-    charge(0);
+    check_limit();
   }
   Value pop() {
     if (stack_.empty()) fail("an instruction takes more values than there are");
@@ -186,6 +189,7 @@ class Reader {
     size_t begin = stack_.size();
     while (begin > 0 && stack_[begin - 1].kind != Kind::kMark) --begin;
     if (begin == 0) fail("an instruction looks for a mark that was not set");
+    check_limit(stack_.size() - begin);
     std::vector<Value> values(stack_.begin() + static_cast<std::ptrdiff_t>(begin), stack_.end());
     stack_.resize(begin - 1);
     return values;
@@ -194,10 +198,19 @@ class Reader {
   // --- what is kept ------------------------------------------------------------------------------
 
   Value keep(Kind kind, std::span<const Value> items) {
-    charge(items.size());
-    const Value out{
-        .kind = kind, .count = static_cast<uint32_t>(items.size()), .at = out_.items_.size()};
-    out_.items_.insert(out_.items_.end(), items.begin(), items.end());
+    constexpr size_t kBlock = 1024;
+    const size_t n = items.size();
+    if (n > block_left_) {
+      const size_t fresh = std::max(n, std::min(kBlock, text_.size()));
+      charge(fresh * sizeof(Value));
+      out_.blocks_.push_back(std::make_unique<Value[]>(fresh));
+      block_ = out_.blocks_.back().get();
+      block_left_ = fresh;
+    }
+    std::ranges::copy(items, block_);
+    const Value out{.kind = kind, .count = static_cast<uint32_t>(n), .items = block_};
+    block_ += n;
+    block_left_ -= n;
     return out;
   }
   Value tuple_of(size_t count) {
@@ -206,13 +219,13 @@ class Reader {
     return keep(Kind::kTuple, std::span(items, count));
   }
   Value container(Kind kind) {
-    charge(2);  // an empty vector
+    charge(2 * sizeof(Value));  // an empty vector
     out_.containers_.emplace_back();
     return {.kind = kind, .at = out_.containers_.size() - 1};
   }
   void extend(Kind kind, std::span<const Value> items) {
     if (kind == Kind::kDict && items.size() % 2 != 0) fail("a key without a value");
-    charge(items.size());
+    charge(3 * sizeof(Value) * items.size());  // while it grows, a vector is there twice
     auto& to = out_.containers_[top(kind).at];
     to.insert(to.end(), items.begin(), items.end());
   }
@@ -220,8 +233,8 @@ class Reader {
     if (stack_.empty() || stack_.back().kind == Kind::kMark) fail("there is no value to remember");
     if (number > memo_.size()) fail("memo ", number, " comes before memo ", memo_.size());
     if (number == memo_.size()) {
-      charge(1);
       memo_.emplace_back();
+      check_limit();
     }
     memo_[number] = stack_.back();
   }
@@ -351,11 +364,12 @@ class Reader {
   Document& out_;
   std::string_view text_;
   std::span<const std::string_view> globals_;
-  int64_t limit_bytes_, kept_bytes_ = 0;
+  int64_t limit_bytes_;
   std::string_view file_;
   size_t at_ = 0, op_at_ = 0;
-  std::deque<Value> stack_;
-  std::vector<Value> memo_;
+  std::deque<Value> stack_, memo_;
+  Value* block_ = nullptr;  // where the next items go
+  size_t block_left_ = 0;
 };
 
 Document::Document(std::string text, std::span<const std::string_view> globals, int64_t limit_bytes,
@@ -375,7 +389,7 @@ std::span<const Value> Document::items(Value value) const {
     case Kind::kDict: return containers_[value.at];
     case Kind::kTuple:
     case Kind::kCall:
-    case Kind::kPersistent: return std::span(items_).subspan(value.at, value.count);
+    case Kind::kPersistent: return {value.items, value.count};
     default: return {};
   }
 }

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,7 +37,8 @@ struct Value {
   union {
     int64_t integer = 0;  // kBool too
     double real;          // kFloat
-    uint64_t at;          // where the rest is kept
+    uint64_t at;          // texts, names: in the pickle; lists, dictionaries: which one
+    const Value* items;   // of tuples, calls and persistent values
   };
 };
 
@@ -48,7 +51,12 @@ class Document {
   Document(std::string text, std::span<const std::string_view> globals, int64_t limit_bytes,
            std::string_view file);
 
+  Document(const Document&) = delete;
+  Document& operator=(const Document&) = delete;
+
   Value root() const { return root_; }
+  /// The memory that the values take, without the pickle itself.
+  int64_t kept_bytes() const { return kept_bytes_; }
 
   /// The bytes of a text or a name ("module\nname").
   std::string_view text(Value value) const;
@@ -60,8 +68,9 @@ class Document {
   friend class Reader;
 
   std::string text_;
-  std::vector<Value> items_;                    // of tuples, calls and persistent values
-  std::vector<std::vector<Value>> containers_;  // lists and dictionaries, which grow
+  std::vector<std::unique_ptr<Value[]>> blocks_;  // items of tuples, calls and persistent values
+  std::deque<std::vector<Value>> containers_;     // lists and dictionaries, which grow
+  int64_t kept_bytes_ = 0;
   Value root_;
 };
 

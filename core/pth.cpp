@@ -256,18 +256,18 @@ StateDict read_source(const ByteSource& source, const ReadOptions& options) {
   const zip::Archive archive(source);
   const std::string& file = source.name();
   const std::string folder = folder_of(archive);
-  // Values, and what each entry costs as a tensor: no more than a file with such an entry is large,
-  // with room for small ones.
-  constexpr int64_t kEntryBytes = 512;
-  const int64_t limit_bytes = source.size() + (int64_t{384} << 10);
-  const pickle::Document document(
-      zip::read_all(archive, *archive.find(concat(folder, kPickleName)), kMostPickleBytes),
-      kGlobals, limit_bytes, file);
+  const zip::Entry& pickle = *archive.find(concat(folder, kPickleName));
+  // Four times the file and 1 MiB less what is taken already.
+  constexpr int64_t kDirectoryEntryBytes = 160, kTensorBytes = 512, kSlack = int64_t{640} << 10;
+  const int64_t limit_bytes = 4 * source.size() + kSlack - std::min(pickle.bytes, source.size()) -
+                              kDirectoryEntryBytes * static_cast<int64_t>(archive.entries().size());
+  const pickle::Document document(zip::read_all(archive, pickle, kMostPickleBytes), kGlobals,
+                                  limit_bytes, file);
   Tensors tensors(archive, document, folder);
   const auto items = document.items(find_section(document, tensors, options.section, file));
-  LATHE_CHECK(DataError, static_cast<int64_t>(items.size() / 2) <= limit_bytes / kEntryBytes, file,
-              ": ", items.size() / 2, " entries are too many for a file of ", source.size(),
-              " bytes");
+  const auto count = static_cast<int64_t>(items.size() / 2);
+  LATHE_CHECK(DataError, count * kTensorBytes <= limit_bytes - document.kept_bytes(), file, ": ",
+              count, " entries are too many for a file of ", source.size(), " bytes");
   StateDict out;
   for (size_t i = 0; i + 1 < items.size(); i += 2) {
     LATHE_CHECK(DataError, items[i].kind == Kind::kText, file, ": a key is ",

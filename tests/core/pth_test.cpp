@@ -248,6 +248,23 @@ TEST_CASE("pth: values that would outgrow the file are refused, whatever they re
   CHECK(error_of(file_with(pickle_of(deep), "")).find("holds a tuple") != std::string::npos);
 }
 
+TEST_CASE("pth: thousands of tiny tensors, a storage each, are no attack") {
+  constexpr int kTensors = 3000;
+  const TempDir dir;
+  zip::Writer writer(dir / "x.pth");
+  std::string items;
+  for (int i = 0; i < kTensors; ++i) {
+    const std::string key = std::to_string(i);
+    items += text("block." + key) + tensor_of(storage("FloatStorage", 1, key), 0, "", "");
+  }
+  const std::string pickle = pickle_of(dict_of(items));
+  const std::string_view parts[] = {pickle}, value[] = {"abcd"};
+  writer.add("a/data.pkl", parts);
+  for (int i = 0; i < kTensors; ++i) writer.add("a/data/" + std::to_string(i), value);
+  writer.commit();
+  CHECK(pth::read(dir / "x.pth").size() == kTensors);
+}
+
 TEST_CASE("pth: every truncation and every flipped bit is refused or gives tensors") {
   const std::string_view good = test::kPthModule;
   for (size_t n = 0; n < good.size(); ++n) {
