@@ -32,6 +32,7 @@ class LATHE_API ImageDataset : public Dataset {
   const std::vector<double>& std() const { return std_; }
   virtual int64_t label(int64_t i) const = 0;
 
+  const Transform& transform() const { return transform_; }
   /// throws: as Transform::output; the old transform then stays.
   void set_transform(const Transform& transform);
 
@@ -46,7 +47,6 @@ class LATHE_API ImageDataset : public Dataset {
   void transform(const uint8_t* image, Key key, void* out) const {
     transform_.apply(image, stored_, key, out);
   }
-  const Transform& transform() const { return transform_; }
   const ImageSpec& output() const { return output_; }
 
  private:

@@ -430,4 +430,14 @@ def test_other_commands(folder):
     assert json.loads(expect(lathe("bench", "loader", "--json"), 0).stdout)["images_per_second"] > 0
 
 
+def test_find_workers_suggests_the_fewest_that_are_nearly_the_fastest(folder):
+    rows = [json.loads(line) for line in
+            expect(lathe("find-workers", "--batch-size", 16, "--json"), 0).stdout.splitlines()]
+    trials = {row["workers"]: row["images_per_second"] for row in rows[:-1]}
+    assert {0, 1} <= set(trials) and all(rate > 0 for rate in trials.values())
+    chosen = rows[-1]["workers"]
+    assert trials[chosen] >= 0.95 * max(trials.values())
+    assert all(trials[workers] < 0.95 * max(trials.values()) for workers in trials if workers < chosen)
+
+
 main(globals())

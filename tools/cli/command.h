@@ -35,6 +35,7 @@ ExitCode run_summary(const Invocation&);
 ExitCode run_info(const Invocation&);
 ExitCode run_data_fetch(const Invocation&);
 ExitCode run_data_verify(const Invocation&);
+ExitCode run_find_workers(const Invocation&);
 ExitCode run_gradcheck(const Invocation&);
 ExitCode run_bench_step(const Invocation&);
 ExitCode run_bench_op(const Invocation&);

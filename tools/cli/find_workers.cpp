@@ -1,0 +1,88 @@
+// lathe find-workers: how many threads should read batches.
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lathe/core/thread_pool.h"
+#include "lathe/tools/cli/bench.h"
+#include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/datasets.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/progress.h"
+
+namespace lathe::cli {
+namespace {
+
+// More threads than this much of the fastest is worth are not suggested.
+constexpr double kGoodEnough = 0.95;
+
+struct Trial {
+  int64_t workers;
+  double images_per_second;
+};
+
+/// 0, 1, 2, 4, … and as many as there are processors.
+std::vector<int64_t> counts_to_try() {
+  std::vector<int64_t> counts = {0};
+  const int64_t most = usable_cpus();
+  for (int64_t n = 1; n < most; n *= 2) counts.push_back(n);
+  counts.push_back(most);
+  return counts;
+}
+
+Trial time_workers(const std::shared_ptr<data::ImageDataset>& images, Settings settings,
+                   int64_t workers) {
+  settings.workers = workers;
+  data::DataLoader loader = make_loader(images, settings, true);
+  auto batches = loader.begin();
+  const Timing timing = measure(
+      [&] {
+        ++batches;
+        if (batches == loader.end()) batches = loader.begin();
+      },
+      {.warm_up_seconds = 0.2, .window_seconds = 0.1, .windows = 7});
+  return {workers, static_cast<double>(*settings.batch_size) / timing.median};
+}
+
+}  // namespace
+
+ExitCode run_find_workers(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  if (!settings.dataset) settings.dataset = "synthetic";
+  if (!settings.model) settings.model = "resnet8";
+  complete(settings, look_around(settings));
+  const auto images = open_dataset(settings, Part::kTrain, true);
+  std::vector<Trial> trials;
+  out.text(fmt::format("{} ({}), batch {}, {} processors", *settings.dataset, *settings.augment,
+                       *settings.batch_size, usable_cpus()));
+  for (const int64_t workers : counts_to_try()) {
+    const Trial trial = trials.emplace_back(time_workers(images, settings, workers));
+    out.row(Row()
+                .add("event", "trial")
+                .add("workers", trial.workers)
+                .add("images_per_second", trial.images_per_second));
+    out.text(fmt::format("{:4} workers  {:>9} img/s", trial.workers,
+                         rate_text(trial.images_per_second)));
+  }
+  const auto slower = [](const Trial& a, const Trial& b) {
+    return a.images_per_second < b.images_per_second;
+  };
+  const double best = std::max_element(trials.begin(), trials.end(), slower)->images_per_second;
+  const Trial chosen = *std::find_if(trials.begin(), trials.end(), [&](const Trial& trial) {
+    return trial.images_per_second >= kGoodEnough * best;
+  });
+  out.row(Row()
+              .add("event", "done")
+              .add("workers", chosen.workers)
+              .add("images_per_second", chosen.images_per_second));
+  out.text(fmt::format(
+      "--workers {} is enough if training itself leaves the processors to it: {} img/s, {:.0f} % "
+      "of "
+      "the fastest",
+      chosen.workers, rate_text(chosen.images_per_second), 100 * chosen.images_per_second / best));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli
