@@ -100,5 +100,7 @@
 #include "lathe/data/image_datasets.h"
 #include "lathe/data/image_folder.h"
 #include "lathe/data/iterable_loader.h"
+#include "lathe/data/mix.h"
+#include "lathe/data/random_points.h"
 #include "lathe/data/sampler.h"
 #include "lathe/data/transforms.h"

@@ -72,11 +72,13 @@ struct Key {
   int64_t epoch = 0;
   int64_t index = 0;
 
-  /// Streams 0 to 127 are for Dataset::read; the stages of a Transform use those from
+  /// Streams 0 to 125 are for Dataset::read; the stages of a Transform use those from
   /// kTransformStream on.
   Random random(int stream = 0) const { return Random(seed, epoch, index, stream); }
 };
 
+inline constexpr int kPointsStream = 126;  // of RandomPoints
+inline constexpr int kMixStream = 127;     // of mixup and cutmix, with a batch's number as index
 inline constexpr int kTransformStream =
     128;  // to 254: stage k of a transform takes kTransformStream + k
 inline constexpr int kOrderStream = 255;  // of a sampler, with index 0

@@ -1,0 +1,46 @@
+// A random part of the points of each sample: for point clouds, of which every epoch sees others.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/data/dataset.h"
+
+namespace lathe::data {
+
+struct RandomPointsOptions {
+  int64_t points = 1024;
+  std::vector<int> fields = {0};  // which [N, …] of a sample; all get the same points
+};
+
+/// The samples of another data set, with `points` different rows of each field named in `fields`:
+/// every choice and every order equally likely, a function of the key. Other fields stay. Keeps a
+/// reference: `dataset` must outlive it.
+class LATHE_API RandomPoints final : public Dataset {
+ public:
+  /// throws: ValueError if points < 1 or there are fewer in a sample; IndexError for a field that
+  /// is not there; ShapeError if one is a single number or the fields differ in dimension 0.
+  RandomPoints(const Dataset& dataset, const RandomPointsOptions& options);
+  RandomPoints(const Dataset&& dataset, const RandomPointsOptions& options) = delete;
+
+  int64_t size() const override { return dataset_->size(); }
+  SampleSpec spec() const override { return spec_; }
+  void read(int64_t i, Key key, Slot out) const override;
+  void prepare(int64_t i) const noexcept override { dataset_->prepare(i); }
+
+ private:
+  /// Room for one whole sample, of which each reading thread takes one for a while.
+  class Loan;
+
+  const Dataset* dataset_;
+  SampleSpec whole_, spec_;
+  std::vector<bool> is_thinned_;  // of each field
+  int64_t all_points_ = 0, points_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<BatchBuffer>> free_;
+};
+
+}  // namespace lathe::data
