@@ -12,7 +12,8 @@ AdamOptions as_adam(const AdamWOptions& o) {
           .betas = o.betas,
           .eps = o.eps,
           .weight_decay = o.weight_decay,
-          .amsgrad = o.amsgrad};
+          .amsgrad = o.amsgrad,
+          .master_weights = o.master_weights};
 }
 
 std::vector<AdamGroup> one_group(Tensors params) { return {{.params = std::move(params)}}; }
@@ -24,12 +25,14 @@ AdamBase::AdamBase(const char* name, std::vector<AdamGroup> groups, const AdamOp
     : Optimizer(name, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}), decoupled_(decoupled) {
   for (AdamGroup& g : groups) {
     const Betas betas = g.betas.value_or(o.betas);
-    add_group(std::move(g.params), {{"lr", g.lr.value_or(o.lr)},
-                                    {"beta1", betas.first},
-                                    {"beta2", betas.second},
-                                    {"eps", g.eps.value_or(o.eps)},
-                                    {"weight_decay", g.weight_decay.value_or(o.weight_decay)},
-                                    {"amsgrad", g.amsgrad.value_or(o.amsgrad) ? 1.0 : 0.0}});
+    add_group(std::move(g.params),
+              {{"lr", g.lr.value_or(o.lr)},
+               {"beta1", betas.first},
+               {"beta2", betas.second},
+               {"eps", g.eps.value_or(o.eps)},
+               {"weight_decay", g.weight_decay.value_or(o.weight_decay)},
+               {"amsgrad", g.amsgrad.value_or(o.amsgrad) ? 1.0 : 0.0}},
+              o.master_weights);
   }
   check_groups();
 }

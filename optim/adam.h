@@ -18,7 +18,8 @@ struct AdamOptions {
   double eps = 1e-8;  // added after the bias correction
   double weight_decay =
       0;  // Adam: L2, added to the gradient. AdamW's default is 0.01, on the parameter itself
-  bool amsgrad = false;  // divide by the largest second moment so far
+  bool amsgrad = false;         // divide by the largest second moment so far
+  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
 
 struct AdamWOptions {
@@ -27,6 +28,7 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 0.01;  // p *= 1 - lr·weight_decay before the step
   bool amsgrad = false;
+  bool master_weights = false;
 };
 
 /// Parameters with options of their own; what is absent comes from the optimiser's options.

@@ -1,65 +1,15 @@
 // Gradient clipping on the CPU; see clip_grad.h.
-#include <algorithm>
-#include <vector>
 
 #include "lathe/core/copy.h"
 #include "lathe/core/strided_loop.h"
-#include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
+#include "lathe/optim/check_grads.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/clip_math.h"
 
 namespace lathe::optim::cpu {
 
 namespace {
-
-/// The sum of squares, in eight interleaved sums so that the additions need not wait for each
-/// other.
-template <class T>
-double sum_of_squares(const T* x, int64_t n) {
-  double lanes[8] = {};
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    for (int k = 0; k < 8; ++k) {
-      const double a = static_cast<double>(ComputeType<T>(x[i + k]));
-      lanes[k] += a * a;
-    }
-  }
-  for (int k = 0; i < n; ++i, ++k) {
-    const double a = static_cast<double>(ComputeType<T>(x[i]));
-    lanes[k] += a * a;
-  }
-  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
-         ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
-}
-
-/// The p-norm of one gradient: partial sums of fixed chunks, added in order, so that it does not
-/// depend on the threads.
-double norm_of(const Tensor& grad, double p) {
-  Tensor dense = grad;
-  if (!grad.is_contiguous()) {
-    dense = empty(grad.shape(), {.dtype = grad.dtype()});
-    copy_values(dense, grad);
-  }
-  const int64_t n = dense.numel();
-  std::vector<NormSum> parts(static_cast<size_t>((n + kParallelGrain - 1) / kParallelGrain), {p});
-  visit_float(dense.dtype(), "clip_grad_norm_", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* x = dense.data<T>();
-    parallel_for(n, kParallelGrain, [&](int64_t begin, int64_t end) {
-      NormSum part{p};
-      if (p == 2) {
-        part.sum = sum_of_squares(x + begin, end - begin);
-      } else {
-        for (int64_t i = begin; i < end; ++i) part.add(static_cast<double>(ComputeType<T>(x[i])));
-      }
-      parts[static_cast<size_t>(begin / kParallelGrain)] = part;
-    });
-  });
-  NormSum total{p};
-  for (const NormSum& part : parts) total.join(part);
-  return total.root();
-}
 
 /// x = f(x) for every element, in any layout.
 template <class F>
@@ -85,7 +35,7 @@ void map_in_place(const Tensor& x, F&& f) {
 
 Tensor grad_norm(const Tensors& grads, double norm, DType dtype) {
   NormSum total{norm};
-  for (const Tensor& g : grads) total.add(norm_of(g, norm));
+  for (const Tensor& g : grads) total.add(norm_of(g, norm, 1, nullptr));
   Tensor out = empty({}, {.dtype = dtype});
   fill_values(out, total.root());
   return out;

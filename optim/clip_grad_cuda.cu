@@ -1,8 +1,7 @@
-// Gradient clipping on the GPU: many gradients in one launch, and no value that the host must wait
-// for. The arithmetic is that of clip_math.h, which the CPU loops use too.
+// Gradient clipping on the GPU (norms: check_grads_cuda.cu): many gradients in one launch, and no
+// value that the host must wait for. The arithmetic is that of clip_math.h, which the CPU loops use
+// too.
 #include "lathe/core/launch.h"
-#include "lathe/core/visit.h"
-#include "lathe/ops/block_reduce.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/clip_math.h"
 #include "lathe/optim/grad_tables.h"
@@ -10,44 +9,6 @@
 namespace lathe::optim::cuda {
 
 namespace {
-
-using ::lathe::cuda::block_reduce;
-
-struct JoinSums {
-  double p;
-  __device__ double operator()(double a, double b) const {
-    NormSum sum{p, a};
-    sum.join({p, b});
-    return sum.sum;
-  }
-};
-
-// parts[block] = the chunk's part of the p-norm, without the root, summed in double: by thread,
-// then as a tree, so that the same gradients always give the same bits. One block per chunk of 4096
-// elements, one launch for up to 137 gradients. Memory bound: sizeof(T) bytes per element, read
-// once in 16-byte words; meant to reach 85 % of the bandwidth of reading (a block's tail is a
-// reduction).
-template <class T>
-__global__ void __launch_bounds__(kChunkThreads)
-    norm_parts_kernel(double* parts, ArrayTable<1> table, double p) {
-  const Chunk chunk = chunk_of_block(table);
-  NormSum sum{p};
-  for_packets(static_cast<T*>(table.item[chunk.item].array[0]), chunk, [&sum](auto* from) {
-    const auto packet = *from;
-    for (const T& x : packet.v) sum.add(static_cast<double>(ComputeType<T>(x)));
-  });
-  const double total = block_reduce(sum.sum, JoinSums{p});
-  if (threadIdx.x == 0) parts[blockIdx.x] = total;
-}
-
-// total = the root of all parts' sum. One block; 8 bytes per 4096 elements.
-template <class Out>
-__global__ void norm_total_kernel(Out* total, const double* parts, int64_t count, double p) {
-  NormSum sum{p};
-  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) sum.join({p, parts[i]});
-  const double all = block_reduce(sum.sum, JoinSums{p});
-  if (threadIdx.x == 0) *total = Out(NormSum{p, all}.root());
-}
 
 /// The total norm in device memory, f32 or f64.
 struct Total {
@@ -104,31 +65,6 @@ void map_in_place(const Tensors& grads, const Map& map) {
 }
 
 }  // namespace
-
-Tensor grad_norm(const Tensors& grads, double norm, DType dtype) {
-  const Device device = grads.front().device();
-  const Stream stream = current_stream(device);
-  const Tensors copies = dense_grads(grads);
-  int64_t count = 0;
-  for (const Tensor& g : copies) count += (g.numel() + kChunk - 1) / kChunk;
-  const Tensor parts = empty({count}, {.dtype = kF64, .device = device});
-  int64_t done = 0;
-  for_each_dtype("clip_grad", copies, [&](auto tag, const ArrayTable<1>& table) {
-    using T = typename decltype(tag)::type;
-    launch(norm_parts_kernel<T>, dim3(table.blocks), dim3(kChunkThreads), 0, stream,
-           parts.data<double>() + done, table, norm);
-    LATHE_CUDA_CHECK(cudaGetLastError());
-    done += table.blocks;
-  });
-  Tensor total = empty({}, {.dtype = dtype, .device = device});
-  visit_float(dtype, "clip_grad_norm_", [&](auto tag) {
-    using Out = typename decltype(tag)::type;
-    launch(norm_total_kernel<Out>, dim3(1), dim3(1024), 0, stream, total.data<Out>(),
-           parts.data<double>(), count, norm);
-    LATHE_CUDA_CHECK(cudaGetLastError());
-  });
-  return total;
-}
 
 void scale_grads(const Tensors& grads, const Tensor& total, double max_norm) {
   map_in_place(grads, Clip{{total.raw_data(), total.dtype() == kF64}, max_norm});

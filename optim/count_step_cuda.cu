@@ -5,18 +5,12 @@ namespace lathe::optim::cuda {
 
 namespace {
 
-/// The counts of one launch, in the kernel's parameters.
-struct CountTable {
-  static constexpr int kCapacity = 448;
-  int64_t* count[kCapacity];
-};
-
 // One more update of each parameter, one thread each, unless the step is skipped. A few hundred
 // bytes: bound by the launch.
 __global__ void __launch_bounds__(CountTable::kCapacity)
-    count_step_kernel(CountTable table, int size, Gate gate) {
+    count_step_kernel(CountTable table, Gate gate) {
   const int i = static_cast<int>(threadIdx.x);
-  if (i < size && gate.open()) *table.count[i] += 1;
+  if (i < table.size && gate.open()) *table.count[i] += 1;
 }
 
 }  // namespace
@@ -24,18 +18,17 @@ __global__ void __launch_bounds__(CountTable::kCapacity)
 void count_step(std::span<const UpdateItem> items) {
   const UpdateItem& front = items.front();
   CountTable table;
-  int size = 0;
   const auto flush = [&] {
-    if (size == 0) return;
+    if (table.size == 0) return;
     launch(count_step_kernel, dim3(1), dim3(CountTable::kCapacity), 0, current_stream(front.device),
-           table, size, gate_of(front));
+           table, gate_of(front));
     LATHE_CUDA_CHECK(cudaGetLastError());
-    size = 0;
+    table.size = 0;
   };
   for (const UpdateItem& item : items) {
-    if (item.count == nullptr) continue;
-    if (size == CountTable::kCapacity) flush();
-    table.count[size++] = item.count;
+    if (item.count == nullptr || item.counted) continue;
+    if (table.size == CountTable::kCapacity) flush();
+    table.count[table.size++] = item.count;
   }
   flush();
 }

@@ -10,6 +10,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/binary.h"
+#include "lathe/optim/clip_grad.h"
 #include "lathe/optim/gradients.h"
 
 namespace lathe::optim {
@@ -75,21 +76,13 @@ Tensor GradScaler::scale(const Tensor& loss) {
   return mul(loss, scale_);
 }
 
-GradScaler::Check* GradScaler::find_check(const Optimizer& optimizer) {
+const GradScaler::Check* GradScaler::find_check(const Optimizer& optimizer) const {
   const auto at = std::ranges::find(checks_, &optimizer, &Check::optimizer);
   return at == checks_.end() ? nullptr : &*at;
 }
 
-void GradScaler::unscale_(Optimizer& optimizer) {
-  if (!options_.enabled) return;
-  LATHE_CHECK(StateError, scale_.defined(), "GradScaler: unscale_(", optimizer.name(),
-              ") before the first scale(loss)");
-  if (const Check* check = find_check(optimizer)) {
-    LATHE_CHECK(StateError, !check->stepped, "GradScaler: unscale_(", optimizer.name(),
-                ") after step(), in step ", step_, "; update() comes first");
-    LATHE_FAIL(StateError, "GradScaler: unscale_(", optimizer.name(), ") a second time in step ",
-               step_, "; update() comes first");
-  }
+/// Can these gradients be unscaled?
+void GradScaler::check_gradients(const Optimizer& optimizer) const {
   const Tensors params = optimizer.params();
   for (size_t i = 0; i < params.size(); ++i) {
     const Tensor grad = params[i].grad();
@@ -102,8 +95,21 @@ void GradScaler::unscale_(Optimizer& optimizer) {
                 "GradScaler: the gradient of parameter ", i, " of ", optimizer.name(),
                 " is on another device than the scale (gradient: ", grad, ", scale: ", scale_, ")");
   }
+}
+
+void GradScaler::unscale_(Optimizer& optimizer) {
+  if (!options_.enabled) return;
+  LATHE_CHECK(StateError, scale_.defined(), "GradScaler: unscale_(", optimizer.name(),
+              ") before the first scale(loss)");
+  if (const Check* check = find_check(optimizer)) {
+    LATHE_CHECK(StateError, !check->stepped, "GradScaler: unscale_(", optimizer.name(),
+                ") after step(), in step ", step_, "; update() comes first");
+    LATHE_FAIL(StateError, "GradScaler: unscale_(", optimizer.name(), ") a second time in step ",
+               step_, "; update() comes first");
+  }
+  check_gradients(optimizer);
   Check check{.optimizer = &optimizer, .found_inf = {}};
-  const Tensors grads = writable_grads("GradScaler", params);
+  const Tensors grads = writable_grads("GradScaler", optimizer.params());
   checks_.reserve(checks_.size() + 1);
   if (!grads.empty()) {
     check.found_inf = filled(kF32, 0.0, scale_.device());
@@ -113,22 +119,66 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   checks_.push_back(std::move(check));
 }
 
-void GradScaler::step(Optimizer& optimizer) {
-  if (!options_.enabled) return optimizer.step();
-  Check* check = find_check(optimizer);
-  if (check == nullptr) {
+/// step() of gradients that nobody has unscaled, which leaves them as they are.
+Tensor GradScaler::fused_step(Optimizer& optimizer, double max_grad_norm) {
+  LATHE_CHECK(StateError, scale_.defined(), "GradScaler: step(", optimizer.name(),
+              ") before the first scale(loss)");
+  check_gradients(optimizer);
+  const Tensors params = optimizer.params();
+  LATHE_CHECK(StateError,
+              std::ranges::any_of(params, [](const Tensor& p) { return p.grad().defined(); }),
+              "GradScaler: step(", optimizer.name(), ") in step ", step_, ", but none of its ",
+              params.size(), " parameters has a gradient");
+  Check check{.optimizer = &optimizer,
+              .found_inf = empty({}, {.dtype = kF32, .device = scale_.device()}),
+              .stepped = true};
+  checks_.reserve(checks_.size() + 1);
+  Tensor total = optimizer.step(
+      {.found_inf = check.found_inf, .grad_scale = scale_, .max_grad_norm = max_grad_norm});
+  checks_.push_back(std::move(check));
+  return total;
+}
+
+Tensor GradScaler::step(Optimizer& optimizer, const ScaledStepOptions& options) {
+  const double max_norm = options.max_grad_norm;
+  LATHE_CHECK(ValueError, max_norm >= 0, "GradScaler: max_grad_norm must not be negative, got ",
+              max_norm);
+  const Check* known = options_.enabled ? find_check(optimizer) : nullptr;
+  if (options_.enabled && options.fused && known == nullptr) {
+    return fused_step(optimizer, max_norm);
+  }
+  if (options_.enabled && known == nullptr) {
     unscale_(optimizer);
-    check = find_check(optimizer);
+    known = find_check(optimizer);
   }
-  LATHE_CHECK(StateError, !check->stepped, "GradScaler: step(", optimizer.name(),
-              ") a second time in step ", step_, "; update() comes first");
-  if (!check->found_inf.defined()) {
-    checks_.erase(checks_.begin() + (check - checks_.data()));  // it may get gradients yet
-    LATHE_FAIL(StateError, "GradScaler: step(", optimizer.name(), ") in step ", step_,
-               ", but none of its ", optimizer.params().size(), " parameters has a gradient");
+  Tensor found_inf;
+  if (known != nullptr) {
+    LATHE_CHECK(StateError, !known->stepped, "GradScaler: step(", optimizer.name(),
+                ") a second time in step ", step_, "; update() comes first");
+    if (!known->found_inf.defined()) {
+      checks_.erase(checks_.begin() + (known - checks_.data()));  // it may get gradients yet
+      LATHE_FAIL(StateError, "GradScaler: step(", optimizer.name(), ") in step ", step_,
+                 ", but none of its ", optimizer.params().size(), " parameters has a gradient");
+    }
+    found_inf = known->found_inf;
   }
-  optimizer.step({.found_inf = check->found_inf});
-  check->stepped = true;
+  Tensor total;
+  if (options.fused) {
+    total = optimizer.step({.found_inf = found_inf, .max_grad_norm = max_norm});
+  } else {
+    if (max_norm > 0) total = clip_grad_norm_(optimizer.params(), max_norm);
+    optimizer.step({.found_inf = found_inf});
+  }
+  if (known != nullptr) checks_[static_cast<size_t>(known - checks_.data())].stepped = true;
+  return total;
+}
+
+Tensor GradScaler::found_inf(const Optimizer& optimizer) const {
+  if (!options_.enabled) return {};
+  const Check* check = find_check(optimizer);
+  LATHE_CHECK(StateError, check != nullptr && check->stepped, "GradScaler: found_inf(",
+              optimizer.name(), ") in step ", step_, ", but it is known from step() to update()");
+  return check->found_inf;
 }
 
 void GradScaler::update() {

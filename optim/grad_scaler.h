@@ -27,6 +27,14 @@ struct GradScalerOptions {
   bool enabled = true;  // false: everything passes through
 };
 
+struct ScaledStepOptions {
+  double max_grad_norm = 0;  // above 0: clip_grad_norm_ over the optimiser's parameters, after
+                             // unscaling
+  bool fused = false;  // unscale, look for overflow and clip on the way into the update: on a GPU
+                       // three launches for a group instead of seven, and the gradients stay as
+                       // they are, scaled
+};
+
 /// The loss scale would have fallen below GradScalerOptions::min_scale: the gradients are inf or
 /// NaN whatever it is.
 class LATHE_API LossScaleError : public StateError {
@@ -61,7 +69,14 @@ class LATHE_API GradScaler {
   /// unscale_() unless done; then optimizer.step(), skipped where a gradient was inf or NaN: no
   /// parameter, no buffer and no step count changes.   throws: StateError if called twice before
   /// update(), or if no parameter has a gradient; what unscale_() and step() throw.
-  void step(Optimizer& optimizer);
+  /// → with max_grad_norm the total norm before clipping. A fused step changes the parameters to
+  /// the same bits (f32, f64; on a GPU for gradients in their parameters' memory order).
+  Tensor step(Optimizer& optimizer, const ScaledStepOptions& options = {});
+
+  /// Between step() and update(): 0-d f32, not 0 where that step was skipped, for what follows the
+  /// parameters (EMA::update). Undefined where the scaler is disabled.   throws: StateError at any
+  /// other time.
+  Tensor found_inf(const Optimizer& optimizer) const;
 
   /// The scale of the next step; begins it. Of several optimisers one that overflowed is enough.
   /// throws: StateError if no gradient was looked at since the last update(). LossScaleError when
@@ -101,7 +116,9 @@ class LATHE_API GradScaler {
 
   /// All or nothing.
   void make_state(Device device, double scale_now, int64_t tracker_now);
-  Check* find_check(const Optimizer& optimizer);
+  const Check* find_check(const Optimizer& optimizer) const;
+  void check_gradients(const Optimizer& optimizer) const;
+  Tensor fused_step(Optimizer& optimizer, double max_grad_norm);
   bool is_captured() const;
   bool poll() const;
 

@@ -9,6 +9,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/optim/layerwise_math.h"
 #include "lathe/optim/update.h"
+#include "lathe/optim/update_math.h"
 
 namespace lathe::optim::cpu {
 
@@ -40,20 +41,22 @@ struct Arrays {
   const T* g;
   C *a, *b;
   int64_t n;
+  GradFactor<C> factor;
 
   Arrays(const UpdateItem& item, int64_t chunk)
       : p(static_cast<T*>(item.param) + chunk * kChunk),
         g(static_cast<const T*>(item.grad) + chunk * kChunk),
         a(static_cast<C*>(item.buffers[0]) + chunk * kChunk),
         b(Rule::kBuffers > 1 ? static_cast<C*>(item.buffers[1]) + chunk * kChunk : nullptr),
-        n(std::min(kChunk, item.n - chunk * kChunk)) {}
+        n(std::min(kChunk, item.n - chunk * kChunk)),
+        factor(GradFactor<C>::of(item.grad_factors)) {}
 };
 
 /// Sums of squares over n elements, in eight interleaved sums so that the additions need not wait
 /// for each other.
 template <class T, class Rule, class C = ComputeType<T>>
 LATHE_CLONES SquareSums measure(const T* __restrict__ p, const T* __restrict__ g, C* __restrict__ a,
-                                C* __restrict__ b, int64_t n, Rule rule) {
+                                C* __restrict__ b, int64_t n, GradFactor<C> f, Rule rule) {
   SquareSums lanes[8] = {};
   const auto one = [&](int64_t i, SquareSums& lane) {
     C buffers[2] = {};
@@ -61,7 +64,7 @@ LATHE_CLONES SquareSums measure(const T* __restrict__ p, const T* __restrict__ g
       buffers[0] = a[i];
       buffers[1] = b[i];
     }
-    lane.add(C(p[i]), rule.measure(C(p[i]), C(g[i]), buffers));
+    lane.add(C(p[i]), rule.measure(C(p[i]), f(C(g[i])), buffers));
     if constexpr (Rule::kMeasuresBuffers) {
       a[i] = buffers[0];
       b[i] = buffers[1];
@@ -80,11 +83,11 @@ LATHE_CLONES SquareSums measure(const T* __restrict__ p, const T* __restrict__ g
 
 template <class T, class Rule, class C = ComputeType<T>>
 LATHE_CLONES void step(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ a,
-                       C* __restrict__ b, int64_t n, Rule rule, C rate) {
+                       C* __restrict__ b, int64_t n, GradFactor<C> f, Rule rule, C rate) {
   for (int64_t i = 0; i < n; ++i) {
     C buffers[2] = {a[i], C(0)};
     if constexpr (Rule::kBuffers > 1) buffers[1] = b[i];
-    p[i] = T(rule.step(C(p[i]), C(g[i]), buffers, rate));
+    p[i] = T(rule.step(C(p[i]), f(C(g[i])), buffers, rate));
     if constexpr (Rule::kStepsByGradient) a[i] = buffers[0];
   }
 }
@@ -106,7 +109,7 @@ void update(std::span<const UpdateItem> items, const char* op, const Numbers& nu
     with_rule<Rule>(item, op, numbers, [&](auto tag, const auto& rule) {
       using T = typename decltype(tag)::type;
       const Arrays<T, std::decay_t<decltype(rule)>> x(item, chunk);
-      const SquareSums sums = measure(x.p, x.g, x.a, x.b, x.n, rule);
+      const SquareSums sums = measure(x.p, x.g, x.a, x.b, x.n, x.factor, rule);
       sums_at(item, chunk)[0] = sums.p;
       sums_at(item, chunk)[1] = sums.u;
     });
@@ -125,7 +128,7 @@ void update(std::span<const UpdateItem> items, const char* op, const Numbers& nu
     with_rule<Rule>(item, op, numbers, [&](auto tag, const auto& rule) {
       using T = typename decltype(tag)::type;
       const Arrays<T, std::decay_t<decltype(rule)>> x(item, chunk);
-      step(x.p, x.g, x.a, x.b, x.n, rule, ComputeType<T>(item.scratch[0]));
+      step(x.p, x.g, x.a, x.b, x.n, x.factor, rule, ComputeType<T>(item.scratch[0]));
     });
   });
 }

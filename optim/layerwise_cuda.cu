@@ -36,7 +36,7 @@ __device__ Rule rule_of(const LayerItem<Rule>& item, const Numbers& numbers, int
 /// V neighbours of all arrays from element i on, measured.
 template <int V, class T, class Rule>
 __device__ void measure_packet(const LayerItem<Rule>& item, int64_t i, const Rule& rule,
-                               SquareSums& sums) {
+                               const GradFactor<ComputeType<T>>& factor, SquareSums& sums) {
   using C = ComputeType<T>;
   constexpr int kBuffers = Rule::kMeasuresBuffers ? Rule::kBuffers : 0;
   const auto p = *reinterpret_cast<const Packet<T, V>*>(static_cast<const T*>(item.array[0]) + i);
@@ -48,7 +48,7 @@ __device__ void measure_packet(const LayerItem<Rule>& item, int64_t i, const Rul
   for (int v = 0; v < V; ++v) {
     C element[kBuffers + 1];
     for (int k = 0; k < kBuffers; ++k) element[k] = b[k].v[v];
-    sums.add(C(p.v[v]), rule.measure(C(p.v[v]), C(g.v[v]), element));
+    sums.add(C(p.v[v]), rule.measure(C(p.v[v]), factor(C(g.v[v])), element));
     for (int k = 0; k < kBuffers; ++k) b[k].v[v] = element[k];
   }
   for (int k = 0; k < kBuffers; ++k) {
@@ -62,17 +62,19 @@ __device__ void measure_packet(const LayerItem<Rule>& item, int64_t i, const Rul
 // 85 % of the bandwidth of reading (a block's tail is a reduction).
 template <class T, class Rule, class Numbers>
 __global__ void __launch_bounds__(kChunkThreads)
-    layer_norms_kernel(LayerTable<Rule> table, Numbers numbers, int64_t step, Gate gate) {
+    layer_norms_kernel(LayerTable<Rule> table, Numbers numbers, int64_t step, Gate gate,
+                       const double* grad_factors) {
   __shared__ Rule rule;
   if (!gate.open()) return;
   const Chunk chunk = chunk_of_block(table);
   const LayerItem<Rule>& item = table.item[chunk.item];
   if (threadIdx.x == 0) rule = rule_of<Rule>(item, numbers, step);
   __syncthreads();
+  const auto factor = GradFactor<ComputeType<T>>::of(grad_factors);
   SquareSums sums;
   for_item_packets<T, Rule::kMeasuresBuffers ? Rule::kBuffers : 0>(
       item, chunk, [&](auto packet, int64_t i) {
-        measure_packet<decltype(packet)::value, T, Rule>(item, i, rule, sums);
+        measure_packet<decltype(packet)::value, T, Rule>(item, i, rule, factor, sums);
       });
   sums = block_reduce(sums, Join());
   if (threadIdx.x == 0) {
@@ -104,11 +106,21 @@ __global__ void __launch_bounds__(kChunkThreads)
 template <class C, class Rule>
 struct LayerStep {
   static constexpr int kBuffers = Rule::kBuffers;
-  static constexpr bool kStepsByGradient = Rule::kStepsByGradient;
   Rule rule;
   C rate;
   LATHE_HD C operator()(C p, C g, C* b) const { return rule.step(p, g, b, rate); }
 };
+
+}  // namespace
+
+template <class C, class Rule>
+struct Touches<LayerStep<C, Rule>> {
+  static constexpr bool kParam = true;
+  static constexpr bool kGradient = Rule::kStepsByGradient;
+  static constexpr bool kBuffersChange = Rule::kStepsByGradient;
+};
+
+namespace {
 
 // The step of each element. One block per chunk of 4096 elements; thread 0 makes the rule for its
 // block. Memory bound: 3 sizeof(T) + 8 bytes per element in f32 for LARS and NovoGrad (20), 16 for
@@ -116,7 +128,8 @@ struct LayerStep {
 // bandwidth.
 template <class T, class Rule, class Numbers>
 __global__ void __launch_bounds__(kChunkThreads)
-    layer_step_kernel(LayerTable<Rule> table, Numbers numbers, int64_t step, Gate gate) {
+    layer_step_kernel(LayerTable<Rule> table, Numbers numbers, int64_t step, Gate gate,
+                      const double* grad_factors) {
   using C = ComputeType<T>;
   __shared__ LayerStep<C, Rule> rule;
   if (!gate.open()) return;
@@ -126,7 +139,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     rule = {rule_of<Rule>(item, numbers, step), static_cast<C>(scratch_of<Rule>(item)[0])};
   }
   __syncthreads();
-  update_chunk<T>(item, chunk, rule);
+  update_chunk<T>(item, chunk, rule, GradFactor<C>::of(grad_factors));
 }
 
 /// The layer-wise update of items of any kinds.
@@ -151,13 +164,13 @@ void update(std::span<const UpdateItem> items, const char* op, const Numbers& nu
     for_each_table<kArrays>(kind.size(), item_at, [&](const LayerTable<Rule>& table) {
       const Gate gate = gate_of(front);
       launch(layer_norms_kernel<T, Rule, Numbers>, dim3(table.blocks), dim3(kChunkThreads), 0,
-             stream, table, numbers, front.step, gate);
+             stream, table, numbers, front.step, gate, front.grad_factors);
       LATHE_CUDA_CHECK(cudaGetLastError());
       launch(layer_rates_kernel<C, Rule, Numbers>, dim3(static_cast<unsigned>(table.count)),
              dim3(kChunkThreads), 0, stream, table, numbers, front.step, gate);
       LATHE_CUDA_CHECK(cudaGetLastError());
       launch(layer_step_kernel<T, Rule, Numbers>, dim3(table.blocks), dim3(kChunkThreads), 0,
-             stream, table, numbers, front.step, gate);
+             stream, table, numbers, front.step, gate, front.grad_factors);
       LATHE_CUDA_CHECK(cudaGetLastError());
     });
   });

@@ -22,6 +22,12 @@ struct ZeroGradOptions {
 struct StepOptions {
   Tensor found_inf =
       {};  // 0-d f32 on the parameters' device: the step is skipped where it is not 0
+  // The gradients on their way into the update, which stay as they are in memory. On a GPU this
+  // costs two launches for all groups before the one update of each; bits are those of
+  // GradScaler::unscale_ and clip_grad_norm_ for f32 and f64 gradients.
+  Tensor grad_scale = {};    // 0-d f32: divided by it, and looked through for inf and NaN; then
+                             // found_inf must be given and is written
+  double max_grad_norm = 0;  // above 0: clipped to this total norm over all groups
 };
 
 /// Updates parameters from their gradients. Neither copied nor moved: schedulers and scalers refer
@@ -37,9 +43,11 @@ class LATHE_API Optimizer {
   /// goes up) and leaves the gradients alone. A skipped step (StepOptions) changes no parameter, no
   /// buffer and no step count; on a GPU the kernels read the flag and the host never waits. Nothing
   /// has changed if it throws.   throws: StateError if a parameter's shape or device no longer fits
-  /// its state, DeviceError for a group on several devices or a flag on another one, ValueError for
-  /// a flag that is not a 0-d f32, OutOfMemoryError.
-  void step(const StepOptions& options = {});
+  /// its state, DeviceError for a group on several devices (with grad_scale or max_grad_norm: for
+  /// groups on several) or a flag or scale on another one, ValueError for a flag or scale that is
+  /// not a 0-d f32 and for a negative or NaN max_grad_norm, OutOfMemoryError. → with max_grad_norm
+  /// the total norm before clipping, as clip_grad_norm_ returns it.
+  Tensor step(const StepOptions& options = {});
 
   /// Drops all gradients: undefined afterwards.
   void zero_grad(ZeroGradOptions options = {}) const;
@@ -99,8 +107,9 @@ class LATHE_API Optimizer {
 
   /// The first hyper-parameter is "lr".   throws: ValueError for an empty list, an undefined
   /// tensor, a parameter that is there already, or a bad hyper-parameter; DTypeError unless
-  /// floating; StateError unless a leaf.
-  void add_group(Tensors params, HyperParameters hyper);
+  /// floating; StateError unless a leaf.   With master_weights each half parameter has its values
+  /// in an f32 buffer, master_param, and is the rounded copy, written in the same pass.
+  void add_group(Tensors params, HyperParameters hyper, bool master_weights = false);
   /// throws: ValueError if there is no group at all.
   void check_groups() const;
 
@@ -130,19 +139,25 @@ class LATHE_API Optimizer {
     std::vector<Slot> slots;
     HyperParameters hyper;
     double initial_lr;
+    bool master_weights;
     Tensor counts = {};  // i64[slots] on the GPU from the first step on that may be skipped there
   };
   struct Prepared;
+  struct Pending;
 
   const Group& group_at(size_t group) const;
   std::vector<int64_t> steps_of(const Group& group) const;
   Tensor make_counts(const Group& group, Device device) const;
   void follow_device(Group& group) const;
-  Prepared prepare(const Slot& slot, const HyperParameters& hyper) const;
+  bool needs(size_t buffer, const Slot& slot, const Group& group) const;
+  Prepared prepare(const Slot& slot, const Group& group) const;
+  void check_options(const StepOptions& options) const;
+  Pending gather(const Tensor& found_inf);
+  Tensor check_gradients(const StepOptions& options, Pending& pending) const;
   Shape buffer_shape(const Slot& slot, size_t buffer) const;
   void check_buffer_fits(const Slot& slot, size_t buffer, size_t number) const;
 
-  std::vector<BufferName> buffer_names_;
+  std::vector<BufferName> buffer_names_;  // the last one is master_param
   std::vector<Group> groups_;
 };
 

@@ -107,7 +107,8 @@ void Optimizer::load_state_dict(const StateDict& state) {
       if (slot.step < 1) reader.complain(slot_prefix, "step is ", slot.step);
       for (size_t b = 0; b < buffer_names_.size(); ++b) {
         const std::string name = concat(slot_prefix, buffer_names_[b].name);
-        if (!reader.contains(name) && !needs_buffer(b, group.hyper)) continue;
+        const bool is_master = b + 1 == buffer_names_.size();  // one can be made anew
+        if (!reader.contains(name) && (is_master || !needs(b, slot, group))) continue;
         const Tensor* buffer = reader.find(name);
         if (buffer == nullptr) continue;
         if (!(buffer->shape() == buffer_shape(slot, b)) || !is_floating(buffer->dtype())) {

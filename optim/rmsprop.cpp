@@ -11,12 +11,14 @@ RMSprop::RMSprop(Tensors params, const RMSpropOptions& options)
 RMSprop::RMSprop(std::vector<RMSpropGroup> groups, const RMSpropOptions& o)
     : Optimizer("RMSprop", {"square_avg", "momentum_buffer", "grad_avg"}) {
   for (RMSpropGroup& g : groups) {
-    add_group(std::move(g.params), {{"lr", g.lr.value_or(o.lr)},
-                                    {"alpha", g.alpha.value_or(o.alpha)},
-                                    {"eps", g.eps.value_or(o.eps)},
-                                    {"weight_decay", g.weight_decay.value_or(o.weight_decay)},
-                                    {"momentum", g.momentum.value_or(o.momentum)},
-                                    {"centered", g.centered.value_or(o.centered) ? 1.0 : 0.0}});
+    add_group(std::move(g.params),
+              {{"lr", g.lr.value_or(o.lr)},
+               {"alpha", g.alpha.value_or(o.alpha)},
+               {"eps", g.eps.value_or(o.eps)},
+               {"weight_decay", g.weight_decay.value_or(o.weight_decay)},
+               {"momentum", g.momentum.value_or(o.momentum)},
+               {"centered", g.centered.value_or(o.centered) ? 1.0 : 0.0}},
+              o.master_weights);
   }
   check_groups();
 }

@@ -13,7 +13,8 @@ struct RMSpropOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   double momentum = 0;
-  bool centered = false;  // divide by the standard deviation instead of the root mean square
+  bool centered = false;        // divide by the standard deviation instead of the root mean square
+  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
 
 /// Parameters with options of their own; what is absent comes from the optimiser's options.

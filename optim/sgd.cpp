@@ -13,11 +13,13 @@ SGD::SGD(Tensors params, const SGDOptions& options)
 SGD::SGD(std::vector<SGDGroup> groups, const SGDOptions& o)
     : Optimizer("SGD", {"momentum_buffer"}) {
   for (SGDGroup& g : groups) {
-    add_group(std::move(g.params), {{"lr", g.lr.value_or(o.lr)},
-                                    {"momentum", g.momentum.value_or(o.momentum)},
-                                    {"dampening", g.dampening.value_or(o.dampening)},
-                                    {"weight_decay", g.weight_decay.value_or(o.weight_decay)},
-                                    {"nesterov", g.nesterov.value_or(o.nesterov) ? 1.0 : 0.0}});
+    add_group(std::move(g.params),
+              {{"lr", g.lr.value_or(o.lr)},
+               {"momentum", g.momentum.value_or(o.momentum)},
+               {"dampening", g.dampening.value_or(o.dampening)},
+               {"weight_decay", g.weight_decay.value_or(o.weight_decay)},
+               {"nesterov", g.nesterov.value_or(o.nesterov) ? 1.0 : 0.0}},
+              o.master_weights);
   }
   check_groups();
 }

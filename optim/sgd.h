@@ -13,6 +13,7 @@ struct SGDOptions {
   double dampening = 0;  // of what enters the momentum buffer, from the second step on
   double weight_decay = 0;
   bool nesterov = false;
+  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
 
 /// Parameters with options of their own; what is absent comes from the optimiser's options.

@@ -25,15 +25,19 @@ struct UpdateItem {
   void* param;
   const void* grad;
   std::array<void*, kMaxBuffers> buffers;  // null where not needed
-  double* scratch = nullptr;               // norm_scratch(n) numbers, for rules that measure norms
+  void* master = nullptr;     // f32 values of a half parameter, which is then their rounded copy
+  double* scratch = nullptr;  // norm_scratch(n) numbers, for rules that measure norms
+  const double* grad_factors = nullptr;  // two, by which gradients are multiplied on their way in
 
   // What only the GPU knows. Null on the CPU, and where every update so far was made for certain.
   const float* found_inf = nullptr;  // where it is not 0 the update changes nothing
   int64_t* count = nullptr;  // the updates made so far, instead of `step`: raised by this one
+  bool counted = false;      // somebody raises it for this item
 
   /// Items of one kind can be updated by one launch.
   auto kind() const {
-    return std::tuple(n == 0, dtype, count == nullptr ? step : 0, count == nullptr);
+    return std::tuple(n == 0, dtype, count == nullptr ? step : 0, count == nullptr,
+                      master == nullptr);
   }
 };
 
@@ -70,10 +74,14 @@ struct NovogradNumbers {
   double lr, beta1, beta2, eps, weight_decay;
   bool grad_averaging;
 };
+struct EmaNumbers {
+  double decay;
+  bool warm_up;
+};
 
 // Buffers: SGD {momentum}; Adam {first moment, second moment, its maximum}; RMSprop {mean square,
 // momentum, mean}; LARS {momentum}; LAMB {first moment, second moment}; NovoGrad {first moment,
-// second moment: one number}.
+// second moment: one number}; EMA {average}, of `grad`, with no parameter.
 namespace cpu {
 void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& numbers);
 void adam_update(std::span<const UpdateItem> items, const AdamNumbers& numbers);
@@ -81,6 +89,7 @@ void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& num
 void lars_update(std::span<const UpdateItem> items, const LarsNumbers& numbers);
 void lamb_update(std::span<const UpdateItem> items, const LambNumbers& numbers);
 void novograd_update(std::span<const UpdateItem> items, const NovogradNumbers& numbers);
+void ema_update(std::span<const UpdateItem> items, const EmaNumbers& numbers);
 }  // namespace cpu
 namespace cuda {
 void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& numbers);
@@ -89,6 +98,7 @@ void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& num
 void lars_update(std::span<const UpdateItem> items, const LarsNumbers& numbers);
 void lamb_update(std::span<const UpdateItem> items, const LambNumbers& numbers);
 void novograd_update(std::span<const UpdateItem> items, const NovogradNumbers& numbers);
+void ema_update(std::span<const UpdateItem> items, const EmaNumbers& numbers);
 }  // namespace cuda
 
 }  // namespace lathe::optim

@@ -21,17 +21,21 @@ struct Arrays {
   T* p;
   const T* g;
   C *a, *b, *c;  // the buffers
+  C* master;
+  GradFactor<C> factor;
 
   Arrays(const UpdateItem& item, int64_t begin)
-      : p(static_cast<T*>(item.param) + begin),
+      : p(item.param == nullptr ? nullptr : static_cast<T*>(item.param) + begin),
         g(static_cast<const T*>(item.grad) + begin),
-        a(buffer(item, 0, begin)),
-        b(buffer(item, 1, begin)),
-        c(buffer(item, 2, begin)) {}
+        a(from(item.buffers[0], begin)),
+        b(from(item.buffers[1], begin)),
+        c(from(item.buffers[2], begin)),
+        master(from(item.master, begin)),
+        factor(GradFactor<C>::of(item.grad_factors)) {}
 
  private:
-  static C* buffer(const UpdateItem& item, size_t k, int64_t begin) {
-    return item.buffers[k] == nullptr ? nullptr : static_cast<C*>(item.buffers[k]) + begin;
+  static C* from(void* array, int64_t begin) {
+    return array == nullptr ? nullptr : static_cast<C*>(array) + begin;
   }
 };
 
@@ -56,72 +60,128 @@ void for_all(std::span<const UpdateItem> items, const char* op, Update&& update)
   });
 }
 
+/// The value of element i: of the parameter, or with kMaster of its master w.
+template <bool kMaster, class T, class C>
+C load(const T* p, const C* w, int64_t i) {
+  if constexpr (kMaster) return master_value(p[i], w[i]);
+  return C(p[i]);
+}
+template <bool kMaster, class T, class C>
+void store(T* p, C* w, int64_t i, C value) {
+  if constexpr (kMaster) w[i] = value;
+  p[i] = T(value);
+}
+
 /// The loops: every rule over n elements of dense arrays. Compiled for several instruction sets;
 /// none contracts a·b + c, so that all give the same bits.
-template <class T, class C = ComputeType<T>>
-LATHE_CLONES void sgd_plain(T* __restrict__ p, const T* __restrict__ g, int64_t n,
-                            SgdMath<C> math) {
-  for (int64_t i = 0; i < n; ++i) p[i] = T(math.plain(C(p[i]), C(g[i])));
-}
-template <class T, class C = ComputeType<T>>
-LATHE_CLONES void sgd_first(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ b,
-                            int64_t n, SgdMath<C> math) {
-  for (int64_t i = 0; i < n; ++i) p[i] = T(math.first(C(p[i]), C(g[i]), b[i]));
-}
-template <class T, class C = ComputeType<T>>
-LATHE_CLONES void sgd_later(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ b,
-                            int64_t n, SgdMath<C> math) {
-  for (int64_t i = 0; i < n; ++i) p[i] = T(math.later(C(p[i]), C(g[i]), b[i]));
-}
-template <class T, class C = ComputeType<T>>
-LATHE_CLONES void adam(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ m,
-                       C* __restrict__ v, int64_t n, AdamMath<C> math) {
-  for (int64_t i = 0; i < n; ++i) p[i] = T(math.adam(C(p[i]), C(g[i]), m[i], v[i]));
-}
-template <class T, class C = ComputeType<T>>
-LATHE_CLONES void amsgrad(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ m,
-                          C* __restrict__ v, C* __restrict__ w, int64_t n, AdamMath<C> math) {
-  for (int64_t i = 0; i < n; ++i) p[i] = T(math.amsgrad(C(p[i]), C(g[i]), m[i], v[i], w[i]));
-}
-template <class T, class C = ComputeType<T>>
-LATHE_CLONES void rmsprop(T* __restrict__ p, const T* __restrict__ g, C* v, C* b, C* a, int64_t n,
-                          RmspropMath<C> math, bool centered) {
+template <bool kMaster, class T, class C = ComputeType<T>>
+LATHE_CLONES void sgd_plain(T* __restrict__ p, C* __restrict__ w, const T* __restrict__ g,
+                            int64_t n, GradFactor<C> f, SgdMath<C> math) {
   for (int64_t i = 0; i < n; ++i) {
-    const C before = C(p[i]), decayed = math.decayed(before, C(g[i]));
+    store<kMaster>(p, w, i, math.plain(load<kMaster>(p, w, i), f(C(g[i]))));
+  }
+}
+template <bool kMaster, class T, class C = ComputeType<T>>
+LATHE_CLONES void sgd_first(T* __restrict__ p, C* __restrict__ w, const T* __restrict__ g,
+                            C* __restrict__ b, int64_t n, GradFactor<C> f, SgdMath<C> math) {
+  for (int64_t i = 0; i < n; ++i) {
+    store<kMaster>(p, w, i, math.first(load<kMaster>(p, w, i), f(C(g[i])), b[i]));
+  }
+}
+template <bool kMaster, class T, class C = ComputeType<T>>
+LATHE_CLONES void sgd_later(T* __restrict__ p, C* __restrict__ w, const T* __restrict__ g,
+                            C* __restrict__ b, int64_t n, GradFactor<C> f, SgdMath<C> math) {
+  for (int64_t i = 0; i < n; ++i) {
+    store<kMaster>(p, w, i, math.later(load<kMaster>(p, w, i), f(C(g[i])), b[i]));
+  }
+}
+template <bool kMaster, class T, class C = ComputeType<T>>
+LATHE_CLONES void adam(T* __restrict__ p, C* __restrict__ w, const T* __restrict__ g,
+                       C* __restrict__ m, C* __restrict__ v, int64_t n, GradFactor<C> f,
+                       AdamMath<C> math) {
+  for (int64_t i = 0; i < n; ++i) {
+    store<kMaster>(p, w, i, math.adam(load<kMaster>(p, w, i), f(C(g[i])), m[i], v[i]));
+  }
+}
+template <bool kMaster, class T, class C = ComputeType<T>>
+LATHE_CLONES void amsgrad(T* __restrict__ p, C* __restrict__ w, const T* __restrict__ g,
+                          C* __restrict__ m, C* __restrict__ v, C* __restrict__ top, int64_t n,
+                          GradFactor<C> f, AdamMath<C> math) {
+  for (int64_t i = 0; i < n; ++i) {
+    store<kMaster>(p, w, i, math.amsgrad(load<kMaster>(p, w, i), f(C(g[i])), m[i], v[i], top[i]));
+  }
+}
+template <bool kMaster, class T, class C = ComputeType<T>>
+LATHE_CLONES void rmsprop(T* __restrict__ p, C* __restrict__ w, const T* __restrict__ g, C* v, C* b,
+                          C* a, int64_t n, GradFactor<C> f, RmspropMath<C> math, bool centered) {
+  for (int64_t i = 0; i < n; ++i) {
+    const C before = load<kMaster>(p, w, i), decayed = math.decayed(before, f(C(g[i])));
     const C square = math.mean_square(decayed, v[i]);
     const C d = centered ? math.centred_divisor(decayed, square, a[i]) : math.divisor(square);
-    p[i] =
-        T(b != nullptr ? math.stepped(before, decayed, d, b[i]) : math.stepped(before, decayed, d));
+    store<kMaster>(
+        p, w, i,
+        b != nullptr ? math.stepped(before, decayed, d, b[i]) : math.stepped(before, decayed, d));
   }
+}
+template <class T, class C = ComputeType<T>>
+LATHE_CLONES void ema(C* __restrict__ a, const T* __restrict__ x, int64_t n, EmaMath<C> math) {
+  for (int64_t i = 0; i < n; ++i) a[i] = math.average(a[i], C(x[i]));
+}
+
+/// Calls f(std::bool_constant): has the parameter a master? Only a half one can.
+template <class T, class C, class F>
+void with_master(const C* master, F&& f) {
+  if constexpr (is_half(dtype_of<T>)) {
+    if (master != nullptr) return f(std::true_type());
+  }
+  f(std::false_type());
 }
 
 }  // namespace
 
 void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& o) {
-  for_all(items, "SGD", [&](const UpdateItem& item, auto x, int64_t n) {
-    using C = typename decltype(x)::C;
+  for_all(items, "SGD", [&]<class T>(const UpdateItem& item, Arrays<T> x, int64_t n) {
+    using C = ComputeType<T>;
     const auto math = SgdMath<C>::of(o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov);
-    if (x.a == nullptr) return sgd_plain(x.p, x.g, n, math);
-    if (item.step == 1) return sgd_first(x.p, x.g, x.a, n, math);
-    sgd_later(x.p, x.g, x.a, n, math);
+    with_master<T>(x.master, [&](auto kind) {
+      constexpr bool kMaster = decltype(kind)::value;
+      if (x.a == nullptr) return sgd_plain<kMaster>(x.p, x.master, x.g, n, x.factor, math);
+      if (item.step == 1) return sgd_first<kMaster>(x.p, x.master, x.g, x.a, n, x.factor, math);
+      sgd_later<kMaster>(x.p, x.master, x.g, x.a, n, x.factor, math);
+    });
   });
 }
 
 void adam_update(std::span<const UpdateItem> items, const AdamNumbers& o) {
-  for_all(items, "Adam", [&](const UpdateItem& item, auto x, int64_t n) {
-    using C = typename decltype(x)::C;
+  for_all(items, "Adam", [&]<class T>(const UpdateItem& item, Arrays<T> x, int64_t n) {
+    using C = ComputeType<T>;
     const auto math =
         AdamMath<C>::at_step(item.step, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.decoupled);
-    if (o.amsgrad) return amsgrad(x.p, x.g, x.a, x.b, x.c, n, math);
-    adam(x.p, x.g, x.a, x.b, n, math);
+    with_master<T>(x.master, [&](auto kind) {
+      constexpr bool kMaster = decltype(kind)::value;
+      if (o.amsgrad) {
+        return amsgrad<kMaster>(x.p, x.master, x.g, x.a, x.b, x.c, n, x.factor, math);
+      }
+      adam<kMaster>(x.p, x.master, x.g, x.a, x.b, n, x.factor, math);
+    });
   });
 }
 
 void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& o) {
-  for_all(items, "RMSprop", [&](const UpdateItem&, auto x, int64_t n) {
-    using C = typename decltype(x)::C;
+  for_all(items, "RMSprop", [&]<class T>(const UpdateItem&, Arrays<T> x, int64_t n) {
+    using C = ComputeType<T>;
     const auto math = RmspropMath<C>::of(o.lr, o.alpha, o.eps, o.weight_decay, o.momentum);
-    rmsprop(x.p, x.g, x.a, x.b, x.c, n, math, o.centered);
+    with_master<T>(x.master, [&](auto kind) {
+      rmsprop<decltype(kind)::value>(x.p, x.master, x.g, x.a, x.b, x.c, n, x.factor, math,
+                                     o.centered);
+    });
+  });
+}
+
+void ema_update(std::span<const UpdateItem> items, const EmaNumbers& o) {
+  for_all(items, "EMA", [&]<class T>(const UpdateItem& item, Arrays<T> x, int64_t n) {
+    const auto math = EmaMath<ComputeType<T>>::at_update(item.step, o.decay, o.warm_up);
+    ema(x.a, x.g, n, math);
   });
 }
 

@@ -54,21 +54,60 @@ struct Rmsprop {
   }
 };
 
-// What makes the rule of step t: on the host, or on the device where only that knows t.
+template <class C>
+struct Ema {
+  static constexpr int kBuffers = 1;
+  EmaMath<C> math;
+  LATHE_HD C operator()(C p, C x, C* b) const {
+    b[0] = math.average(b[0], x);
+    return p;
+  }
+};
+/// A rule for parameters of the half type T, on their masters, which are its last buffer.
+template <class T, class R>
+struct WithMaster {
+  static constexpr int kBuffers = R::kBuffers + 1;
+  using C = ComputeType<T>;
+  R rule;
+  LATHE_HD C operator()(C p, C g, C* b) const {
+    C& master = b[R::kBuffers];
+    return master = rule(master_value(T(p), master), g, b);
+  }
+};
+
+// What makes the rule of step t: on the host, or, if the rule depends on t (kCountsSteps), on the
+// device where only that knows it.
 template <class R>
 struct Always {
+  static constexpr bool kCountsSteps = false;
   using Rule = R;
   Rule rule;
   LATHE_HD Rule at(int64_t) const { return rule; }
 };
 template <class C>
 struct MakeSgd {
+  static constexpr bool kCountsSteps = true;
   using Rule = SgdMomentum<C>;
   SgdMath<C> math;
   LATHE_HD Rule at(int64_t t) const { return {math, t == 1}; }
 };
+template <class C>
+struct MakeEma {
+  static constexpr bool kCountsSteps = true;
+  using Rule = Ema<C>;
+  EmaNumbers o;
+  LATHE_HD Rule at(int64_t n) const { return {EmaMath<C>::at_update(n, o.decay, o.warm_up)}; }
+};
+template <class T, class Make>
+struct MakeWithMaster {
+  static constexpr bool kCountsSteps = Make::kCountsSteps;
+  using Rule = WithMaster<T, typename Make::Rule>;
+  Make make;
+  LATHE_HD Rule at(int64_t t) const { return {make.at(t)}; }
+};
 template <class C, template <class> class R>
 struct MakeAdam {
+  static constexpr bool kCountsSteps = true;
   using Rule = R<C>;
   AdamNumbers o;
   LATHE_HD Rule at(int64_t t) const {
@@ -76,17 +115,28 @@ struct MakeAdam {
   }
 };
 
+}  // namespace
+
+template <class C>
+struct Touches<Ema<C>> {
+  static constexpr bool kParam = false, kGradient = true, kBuffersChange = true;
+};
+
+namespace {
+
 // One block per chunk of 4096 elements of one parameter; the table in the kernel's parameters says
 // which. Memory bound: 2 sizeof(T) + sizeof(gradient) + 2 kBuffers sizeof(C) bytes per element
-// (Adam in f32: 28), meant to reach 90 % of the copy bandwidth for a network of more than 10^7
-// parameters: every byte is touched once, in whole 16-byte words. Small networks are bound by the
-// launch.
+// (Adam in f32: 28; in f16 with masters: 30), meant to reach 90 % of the copy bandwidth for a
+// network of more than 10^7 parameters: every byte is touched once, in whole 16-byte words. Small
+// networks are bound by the launch.
 template <class T, class Rule>
 __global__ void __launch_bounds__(kChunkThreads)
-    update_kernel(ArrayTable<2 + Rule::kBuffers> table, Rule rule, Gate gate) {
+    update_kernel(ArrayTable<2 + Rule::kBuffers> table, Rule rule, Gate gate,
+                  const double* grad_factors) {
   if (!gate.open()) return;
   const Chunk chunk = chunk_of_block(table);
-  update_chunk<T>(table.item[chunk.item], chunk, rule);
+  update_chunk<T>(table.item[chunk.item], chunk, rule,
+                  GradFactor<ComputeType<T>>::of(grad_factors));
 }
 
 // The same where the number of the step is known on the device only: the last array of an item is
@@ -94,7 +144,8 @@ __global__ void __launch_bounds__(kChunkThreads)
 // block (Adam: two powers in double, about a microsecond, while other blocks move memory).
 template <class T, class Make, class Rule = typename Make::Rule>
 __global__ void __launch_bounds__(kChunkThreads)
-    counted_update_kernel(ArrayTable<3 + Rule::kBuffers> table, Make make, Gate gate) {
+    counted_update_kernel(ArrayTable<3 + Rule::kBuffers> table, Make make, Gate gate,
+                          const double* grad_factors) {
   __shared__ Rule rule;
   if (!gate.open()) return;
   const Chunk chunk = chunk_of_block(table);
@@ -103,7 +154,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     rule = make.at(*static_cast<const int64_t*>(item.array[2 + Rule::kBuffers]));
   }
   __syncthreads();
-  update_chunk<T>(item, chunk, rule);
+  update_chunk<T>(item, chunk, rule, GradFactor<ComputeType<T>>::of(grad_factors));
 }
 
 /// Calls launch_table(table) with the arrays of all items; kExtra more of each are null.
@@ -118,31 +169,41 @@ void for_each_update_table(std::span<const UpdateItem> items, Launch&& launch_ta
         for (void* buffer : items[i].buffers) {
           if (buffer != nullptr && at < 2 + kBuffers) entry.array[at++] = buffer;
         }
+        if (items[i].master != nullptr) entry.array[at] = items[i].master;
         if constexpr (kExtra > 0) entry.array[kArrays - 1] = items[i].count;
         return entry;
       },
       launch_table);
 }
 
-/// Updates items of one kind. `make.at(t)` is the rule of step t.
 template <class T, class Make>
-void run(std::span<const UpdateItem> items, const Make& make) {
+void run_rule(std::span<const UpdateItem> items, const Make& make) {
   using Rule = typename Make::Rule;
   const UpdateItem& front = items.front();
   const Stream stream = current_stream(front.device);
-  if (front.count != nullptr) {
-    for_each_update_table<Rule::kBuffers, 1>(items, [&](const auto& table) {
-      launch(counted_update_kernel<T, Make>, dim3(table.blocks), dim3(kChunkThreads), 0, stream,
-             table, make, gate_of(front));
-      LATHE_CUDA_CHECK(cudaGetLastError());
-    });
-    return;
+  if constexpr (Make::kCountsSteps) {
+    if (front.count != nullptr) {
+      return for_each_update_table<Rule::kBuffers, 1>(items, [&](const auto& table) {
+        launch(counted_update_kernel<T, Make>, dim3(table.blocks), dim3(kChunkThreads), 0, stream,
+               table, make, gate_of(front), front.grad_factors);
+        LATHE_CUDA_CHECK(cudaGetLastError());
+      });
+    }
   }
   for_each_update_table<Rule::kBuffers, 0>(items, [&](const auto& table) {
     launch(update_kernel<T, Rule>, dim3(table.blocks), dim3(kChunkThreads), 0, stream, table,
-           make.at(front.step), gate_of(front));
+           make.at(front.step), gate_of(front), front.grad_factors);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
+}
+
+/// Updates items of one kind. `make.at(t)` is the rule of step t.
+template <class T, class Make>
+void run(std::span<const UpdateItem> items, const Make& make) {
+  if constexpr (is_half(dtype_of<T>)) {
+    if (items.front().master != nullptr) return run_rule<T>(items, MakeWithMaster<T, Make>{make});
+  }
+  run_rule<T>(items, make);
 }
 
 }  // namespace
@@ -176,6 +237,13 @@ void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& o) 
     if (o.centered) return run<T>(kind, Always<Rmsprop<C, false, true>>{{math}});
     if (momentum) return run<T>(kind, Always<Rmsprop<C, true, false>>{{math}});
     run<T>(kind, Always<Rmsprop<C, false, false>>{{math}});
+  });
+}
+
+void ema_update(std::span<const UpdateItem> items, const EmaNumbers& o) {
+  for_each_kind(items, "EMA", [&](std::span<const UpdateItem> kind, auto tag) {
+    using T = typename decltype(tag)::type;
+    run<T>(kind, MakeEma<ComputeType<T>>{o});
   });
 }
 

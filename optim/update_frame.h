@@ -12,32 +12,32 @@
 #include "lathe/core/visit.h"
 #include "lathe/optim/array_table.h"
 #include "lathe/optim/update.h"
+#include "lathe/optim/update_math.h"
 
 namespace lathe::optim::cuda {
 
 using ::lathe::cuda::holds_packets;
 using ::lathe::cuda::Packet;
 
-/// False for a rule whose step reads no gradient and changes no buffer: it says kStepsByGradient =
-/// false.
+/// What a rule touches beside its buffers, unless it says otherwise: the parameter (kParam), the
+/// gradient (kGradient); kBuffersChange: it writes its buffers.
 template <class Rule>
-constexpr bool steps_by_gradient() {
-  if constexpr (requires { Rule::kStepsByGradient; }) {
-    return Rule::kStepsByGradient;
-  } else {
-    return true;
-  }
-}
+struct Touches {
+  static constexpr bool kParam = true, kGradient = true, kBuffersChange = true;
+};
 
 /// V neighbours of all arrays from element i on: loaded, updated, stored.
 template <int V, class T, class Rule, int kArrays>
-__device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const Rule& rule) {
+__device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const Rule& rule,
+                              const GradFactor<ComputeType<T>>& factor) {
   using C = ComputeType<T>;
+  using Does = Touches<Rule>;
   constexpr int kBuffers = Rule::kBuffers;
   auto* const to = reinterpret_cast<Packet<T, V>*>(static_cast<T*>(item.array[0]) + i);
-  Packet<T, V> p = *to;
+  Packet<T, V> p = {};
+  if constexpr (Does::kParam) p = *to;
   Packet<T, V> g = {};
-  if constexpr (steps_by_gradient<Rule>()) {
+  if constexpr (Does::kGradient) {
     g = *reinterpret_cast<const Packet<T, V>*>(static_cast<const T*>(item.array[1]) + i);
   }
   Packet<C, V> b[kBuffers + 1];
@@ -47,11 +47,11 @@ __device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const R
   for (int v = 0; v < V; ++v) {
     C element[kBuffers + 1];
     for (int k = 0; k < kBuffers; ++k) element[k] = b[k].v[v];
-    p.v[v] = T(rule(C(p.v[v]), C(g.v[v]), element));
+    p.v[v] = T(rule(C(p.v[v]), factor(C(g.v[v])), element));
     for (int k = 0; k < kBuffers; ++k) b[k].v[v] = element[k];
   }
-  *to = p;
-  for (int k = 0; k < (steps_by_gradient<Rule>() ? kBuffers : 0); ++k) {
+  if constexpr (Does::kParam) *to = p;
+  for (int k = 0; k < (Does::kBuffersChange ? kBuffers : 0); ++k) {
     *reinterpret_cast<Packet<C, V>*>(static_cast<C*>(item.array[2 + k]) + i) = b[k];
   }
 }
@@ -80,9 +80,10 @@ __device__ void for_item_packets(const ArrayItem<kArrays>& item, const Chunk& ch
 
 /// The block's chunk of one parameter, updated.
 template <class T, class Rule, int kArrays>
-__device__ void update_chunk(const ArrayItem<kArrays>& item, const Chunk& chunk, const Rule& rule) {
+__device__ void update_chunk(const ArrayItem<kArrays>& item, const Chunk& chunk, const Rule& rule,
+                             const GradFactor<ComputeType<T>>& factor) {
   for_item_packets<T, Rule::kBuffers>(item, chunk, [&](auto packet, int64_t i) {
-    update_packet<decltype(packet)::value, T>(item, i, rule);
+    update_packet<decltype(packet)::value, T>(item, i, rule, factor);
   });
 }
 
@@ -96,11 +97,19 @@ struct Gate {
   }
 };
 
+/// The counts of one launch, in the kernel's parameters.
+struct CountTable {
+  static constexpr int kCapacity = 448;
+  int64_t* count[kCapacity];
+  int size = 0;
+};
+
 inline Gate gate_of(const UpdateItem& item) {
   return {::lathe::cuda::device_fault(item.device), item.found_inf};
 }
 
-/// Raises the counts of all items that have one; for all at once, before the update.
+/// Raises the counts of all items that have one, unless somebody else does; for all at once, before
+/// the update.
 void count_step(std::span<const UpdateItem> items);
 
 /// Counts the step, then calls update(items, tag) for each run of items that one launch may update:

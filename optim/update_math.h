@@ -9,6 +9,24 @@
 
 namespace lathe::optim {
 
+/// Gradients on their way into a rule: divided by the loss scale, then clipped. (x * 1 is x.)
+template <class C>
+struct GradFactor {
+  C unscale, clip;
+  LATHE_HD static GradFactor of(const double* factors) {
+    if (factors == nullptr) return {C(1), C(1)};
+    return {C(factors[0]), C(factors[1])};
+  }
+  LATHE_HD C operator()(C g) const { return g * unscale * clip; }
+};
+
+/// The value of a parameter of type T that has a master: the master, unless somebody has written
+/// another value into the parameter since (loaded weights, a first step); then that.
+template <class T, class C>
+LATHE_HD C master_value(T p, C master) {
+  return C(T(master)) == C(p) ? master : C(p);
+}
+
 /// Stochastic gradient descent with momentum b:
 ///   g ← g + weight_decay · p
 ///   b ← g  (first step),   b ← momentum · b + (1 - dampening) · g  (later)
@@ -127,6 +145,22 @@ struct RmspropMath {
     b = momentum * b + g / d;
     return p - lr * b;
   }
+};
+
+/// The exponential moving average a of a value x, in its update n = 1, 2, …; a starts at x's first
+/// value:
+///   a ← decay · a + (1 - decay) · x,   with warm-up  decay ← min(decay, (1 + n) / (10 + n))
+template <class C>
+struct EmaMath {
+  C kept, taken;
+
+  LATHE_HD static EmaMath at_update(int64_t n, double decay, bool warm_up) {
+    const double updates = static_cast<double>(n);
+    const double early = (1 + updates) / (10 + updates);
+    if (warm_up && early < decay) decay = early;
+    return {.kept = C(decay), .taken = C(1 - decay)};
+  }
+  LATHE_HD C average(C a, C x) const { return kept * a + taken * x; }
 };
 
 }  // namespace lathe::optim

@@ -16,7 +16,8 @@ using optim::UpdateItem;
 
 /// Buffers that stay undefined are not used; a 0-d one is a number of the whole parameter.
 struct State {
-  Tensors params, grads, scratch;
+  Tensors params, grads, scratch, masters;  // masters: none, or one for each parameter
+  Tensor grad_factors;                      // undefined: 1
   std::vector<std::array<Tensor, optim::kMaxBuffers>> buffers;
   std::vector<int64_t> steps;
 
@@ -34,6 +35,8 @@ struct State {
       for (size_t b = 0; b < optim::kMaxBuffers; ++b) {
         if (buffers[i][b].defined()) item.buffers[b] = buffers[i][b].raw_data();
       }
+      if (!masters.empty()) item.master = masters[i].raw_data();
+      if (grad_factors.defined()) item.grad_factors = grad_factors.data<double>();
       all.push_back(item);
     }
     return all;
@@ -48,10 +51,12 @@ inline State on_device(const State& host) {
     device.params[i] = moved(host.params[i]);
     device.grads[i] = moved(host.grads[i]);
     device.scratch[i] = moved(host.scratch[i]);
+    if (!host.masters.empty()) device.masters[i] = moved(host.masters[i]);
     for (Tensor& b : device.buffers[i]) {
       if (b.defined()) b = moved(b);
     }
   }
+  if (host.grad_factors.defined()) device.grad_factors = moved(host.grad_factors);
   return device;
 }
 
@@ -86,6 +91,7 @@ inline void check_equal(const State& got, const State& want, const std::string& 
   };
   for (size_t i = 0; i < want.params.size(); ++i) {
     check(got.params[i], want.params[i], i);
+    if (!want.masters.empty()) check(got.masters[i], want.masters[i], i);
     for (size_t b = 0; b < optim::kMaxBuffers; ++b) {
       if (want.buffers[i][b].defined()) check(got.buffers[i][b], want.buffers[i][b], i);
     }

@@ -54,6 +54,8 @@ std::vector<Rule> rules() {
   rmsprop("centered with momentum", r);
   r.centered = false;
   rmsprop("momentum", r);
+  all.push_back(rule("EMA", {Buffer::kArray}, optim::EmaNumbers{.decay = 0.9, .warm_up = true},
+                     optim::cpu::ema_update, optim::cuda::ema_update));
   return all;
 }
 
@@ -64,6 +66,24 @@ TEST_CASE("update kernels: equal the CPU loops bit for bit, for every rule and d
   for (const Rule& r : rules()) {
     compare(r, make_state({0, 1, 31, 33, 1025}, kF32, r.used), 3);
     for (const DType dtype : {kF16, kBF16, kF64}) compare(r, make_state({65, 3}, dtype, r.used), 2);
+  }
+}
+
+TEST_CASE("update kernels: masters of half parameters, and gradients with factors") {
+  manual_seed(38);
+  for (const Rule& r : rules()) {
+    if (r.name == "EMA") continue;  // an average has neither
+    for (const DType dtype : {kF16, kBF16, kF32}) {
+      State host = make_state({33, 1025}, dtype, r.used);
+      host.grad_factors = tensor({0.5, 0.3});
+      if (dtype != kF32) {
+        for (const Tensor& p : host.params) {
+          host.masters.push_back(p.to(kF32) + 1e-5f);
+          fill_values(host.masters.back().narrow(0, 0, 1), 9);  // not what the parameter holds
+        }
+      }
+      compare(r, host, 2);
+    }
   }
 }
 

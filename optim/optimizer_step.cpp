@@ -1,0 +1,266 @@
+// The frame of a step: everything that can fail first, then the updates; see optimizer.h.
+#include <algorithm>
+#include <cmath>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/dense.h"
+#include "lathe/core/dispatch.h"
+#include "lathe/optim/check_grads.h"
+#include "lathe/optim/optimizer.h"
+
+namespace lathe::optim {
+
+namespace {
+
+/// The type of a parameter's buffers: the type its arithmetic is done in.
+DType buffer_dtype(const Tensor& param) { return param.dtype() == kF64 ? kF64 : kF32; }
+
+/// Dense memory in `like`'s order.
+Tensor make_like(const Tensor& like, DType dtype) {
+  return empty_strided(like.shape(), like.strides(), dtype, like.device());
+}
+
+/// t itself if its elements lie in `like`'s order, else a copy that does.
+Tensor in_order_of(const Tensor& like, const Tensor& t) {
+  if (same_order(t, like)) return t;
+  Tensor out = make_like(like, t.dtype());
+  copy_values(out, t);
+  return out;
+}
+
+/// Memory for the norms of all items, shared out among them.
+Tensor make_scratch(std::span<UpdateItem> items) {
+  if (items.empty()) return {};
+  int64_t size = 0;
+  for (const UpdateItem& item : items) size += norm_scratch(item.n);
+  Tensor all = empty({size}, {.dtype = kF64, .device = items.front().device});
+  double* at = all.data<double>();
+  for (UpdateItem& item : items) {
+    item.scratch = at;
+    at += norm_scratch(item.n);
+  }
+  return all;
+}
+
+}  // namespace
+
+/// One parameter made ready for the update. The slot changes only after all are.
+struct Optimizer::Prepared {
+  Tensor param;     // dense: the parameter or, if that is not, a copy to be written back
+  Tensor grad;      // in the same order
+  Tensors buffers;  // likewise; new ones are zero
+};
+
+Shape Optimizer::buffer_shape(const Slot& slot, size_t buffer) const {
+  return buffer_names_[buffer].one_number ? Shape() : slot.param.shape();
+}
+
+void Optimizer::check_buffer_fits(const Slot& slot, size_t buffer, size_t number) const {
+  const Tensor& b = slot.buffers[buffer];
+  const Tensor& p = slot.param;
+  LATHE_CHECK(StateError,
+              b.shape() == buffer_shape(slot, buffer) && b.device() == p.device() &&
+                  b.dtype() == buffer_dtype(p),
+              name_, ": ", buffer_names_[buffer].name, " of parameter ", number,
+              " no longer fits its parameter (state: ", b, ", parameter: ", p, ")");
+}
+
+bool Optimizer::needs(size_t buffer, const Slot& slot, const Group& group) const {
+  const bool is_master = buffer + 1 == buffer_names_.size();
+  return is_master ? group.master_weights && is_half(slot.param.dtype())
+                   : needs_buffer(buffer, group.hyper);
+}
+
+Optimizer::Prepared Optimizer::prepare(const Slot& slot, const Group& group) const {
+  Prepared out;
+  out.param = slot.param;
+  if (!is_dense(slot.param)) {
+    out.param = empty_like(slot.param);
+    copy_values(out.param, slot.param);
+  }
+  out.grad = in_order_of(out.param, slot.param.grad());
+  out.buffers.resize(slot.buffers.size());
+  for (size_t b = 0; b < slot.buffers.size(); ++b) {
+    const bool one_number = buffer_names_[b].one_number;
+    if (slot.buffers[b].defined()) {
+      out.buffers[b] = one_number ? slot.buffers[b] : in_order_of(out.param, slot.buffers[b]);
+    } else if (needs(b, slot, group)) {
+      const DType dtype = buffer_dtype(out.param);
+      out.buffers[b] = one_number ? empty({}, {.dtype = dtype, .device = out.param.device()})
+                                  : make_like(out.param, dtype);
+      fill_values(out.buffers[b], 0);  // a master that differs from its parameter gives way to it
+    }
+  }
+  return out;
+}
+
+std::vector<int64_t> Optimizer::steps_of(const Group& group) const {
+  if (group.counts.defined()) return group.counts.to_vector<int64_t>();
+  std::vector<int64_t> out;
+  for (const Slot& slot : group.slots) out.push_back(slot.step);
+  return out;
+}
+
+/// The slots' steps in the device's memory, by fills: a copy from the host would wait.
+Tensor Optimizer::make_counts(const Group& group, Device device) const {
+  const Tensor counts =
+      empty({static_cast<int64_t>(group.slots.size())}, {.dtype = kI64, .device = device});
+  const int64_t common = group.slots.front().step;
+  fill_values(counts, common);
+  for (size_t i = 0; i < group.slots.size(); ++i) {
+    if (group.slots[i].step == common) continue;
+    fill_values(alias(counts, {}, {}, static_cast<int64_t>(i)), group.slots[i].step);
+  }
+  return counts;
+}
+
+/// Counts that a moved parameter left behind on another device become the slots' again.
+void Optimizer::follow_device(Group& group) const {
+  if (!group.counts.defined() || group.counts.device() == group.slots.front().param.device()) {
+    return;
+  }
+  const std::vector<int64_t> steps = steps_of(group);
+  for (size_t s = 0; s < steps.size(); ++s) group.slots[s].step = steps[s];
+  group.counts = {};
+}
+
+void Optimizer::check_options(const StepOptions& o) const {
+  const auto check_number = [&](const Tensor& t, const char* what) {
+    LATHE_CHECK(ValueError, !t.defined() || (t.dtype() == kF32 && t.ndim() == 0), name_, ": ", what,
+                " must be a 0-d f32 (", what, ": ", t, ")");
+  };
+  check_number(o.found_inf, "found_inf");
+  check_number(o.grad_scale, "grad_scale");
+  LATHE_CHECK(ValueError, !o.grad_scale.defined() || o.found_inf.defined(), name_,
+              ": grad_scale without found_inf, which would tell of an overflow");
+  LATHE_CHECK(ValueError, o.max_grad_norm >= 0, name_, ": max_grad_norm must not be negative, got ",
+              o.max_grad_norm);
+}
+
+/// Everything that a step will change, made ready.
+struct Optimizer::Pending {
+  std::vector<std::pair<Slot*, Prepared>> ready;
+  std::vector<UpdateItem> items;  // of all groups, one after another
+  std::vector<size_t> ends;       // of each group's items
+  Tensors counts;                 // of each group
+  Tensors scratch;
+
+  std::span<UpdateItem> group(size_t g) {
+    const size_t begin = g == 0 ? 0 : ends[g - 1];
+    return std::span(items).subspan(begin, ends[g] - begin);
+  }
+};
+
+Optimizer::Pending Optimizer::gather(const Tensor& found_inf) {
+  Pending out;
+  out.counts.resize(groups_.size());
+  size_t number = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups_[g];
+    follow_device(group);
+    const size_t begin = out.items.size();
+    for (size_t s = 0; s < group.slots.size(); ++s) {
+      Slot& slot = group.slots[s];
+      const size_t at = number++;
+      if (!slot.param.grad().defined()) continue;
+      for (size_t b = 0; b < slot.buffers.size(); ++b) {
+        if (slot.buffers[b].defined()) check_buffer_fits(slot, b, at);
+      }
+      Prepared p = prepare(slot, group);
+      UpdateItem item{.n = p.param.numel(),
+                      .dtype = p.param.dtype(),
+                      .device = p.param.device(),
+                      .step = slot.step + 1,
+                      .param = p.param.raw_data(),
+                      .grad = p.grad.raw_data(),
+                      .buffers = {}};
+      for (size_t b = 0; b < p.buffers.size(); ++b) {
+        if (!needs(b, slot, group)) continue;
+        const bool is_master = b + 1 == p.buffers.size();
+        (is_master ? item.master : item.buffers[b]) = p.buffers[b].raw_data();
+      }
+      LATHE_CHECK(DeviceError, out.items.size() == begin || out.items[begin].device == item.device,
+                  name_, ": the parameters of group ", g, " are on several devices (parameter ", at,
+                  ": ", slot.param, ", others on ", out.items[begin].device, ")");
+      LATHE_CHECK(DeviceError, !found_inf.defined() || found_inf.device() == item.device, name_,
+                  ": found_inf is on another device than parameter ", at,
+                  " (found_inf: ", found_inf, ", parameter: ", slot.param, ")");
+      if (item.device.is_cuda()) {
+        Tensor& counts = out.counts[g];
+        if (!counts.defined()) counts = group.counts;
+        if (found_inf.defined()) {
+          item.found_inf = found_inf.data<float>();
+          if (!counts.defined()) counts = make_counts(group, item.device);
+        }
+        if (counts.defined()) item.count = counts.data<int64_t>() + s;
+      }
+      out.items.push_back(item);
+      out.ready.emplace_back(&slot, std::move(p));
+    }
+    out.ends.push_back(out.items.size());
+    std::ranges::stable_sort(out.group(g), {}, &UpdateItem::kind);
+    if (measures_norms()) out.scratch.push_back(make_scratch(out.group(g)));
+  }
+  return out;
+}
+
+/// Scale, overflow and total norm of the gradients, for the update to use. → the norm.
+Tensor Optimizer::check_gradients(const StepOptions& o, Pending& pending) const {
+  const bool any_f64 =
+      std::ranges::any_of(pending.items, [](const UpdateItem& item) { return item.dtype == kF64; });
+  const Device device = pending.items.empty() ? o.found_inf.defined() ? o.found_inf.device() : kCPU
+                                              : pending.items.front().device;
+  for (const UpdateItem& item : pending.items) {
+    LATHE_CHECK(DeviceError, item.device == device, name_,
+                ": gradients on several devices cannot be clipped or unscaled together (", device,
+                ", ", item.device, ")");
+  }
+  LATHE_CHECK(DeviceError, !o.grad_scale.defined() || o.grad_scale.device() == device, name_,
+              ": grad_scale is on another device than the parameters (grad_scale: ", o.grad_scale,
+              ", parameters on ", device, ")");
+  GradCheck check{.grads = {},
+                  .scale = o.grad_scale,
+                  .max_norm = o.max_grad_norm,
+                  .found_inf = o.found_inf,
+                  .factors = empty({2}, {.dtype = kF64, .device = device})};
+  for (const auto& [slot, p] : pending.ready) check.grads.push_back(p.grad);
+  if (o.max_grad_norm > 0) {
+    check.total = empty({}, {.dtype = any_f64 ? kF64 : kF32, .device = device});
+  }
+  LATHE_DISPATCH(device, check_grads(check, pending.items));
+  for (UpdateItem& item : pending.items) item.grad_factors = check.factors.data<double>();
+  pending.scratch.push_back(check.factors);
+  return check.total;
+}
+
+Tensor Optimizer::step(const StepOptions& options) {
+  check_options(options);
+  const auto is_skipped = [&] {
+    const Tensor& flag = options.found_inf;
+    return flag.defined() && flag.device().is_cpu() && flag.item<float>() != 0;
+  };
+  const bool looks = options.grad_scale.defined();
+  if (!looks && is_skipped()) return {};
+
+  // First everything that can fail, then the updates.
+  Pending pending = gather(options.found_inf);
+  Tensor total;
+  if (looks || options.max_grad_norm > 0) total = check_gradients(options, pending);
+  if (looks && is_skipped()) return total;
+
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const std::span<UpdateItem> items = pending.group(g);
+    if (items.empty()) continue;
+    if (pending.counts[g].defined()) groups_[g].counts = pending.counts[g];
+    update(groups_[g].hyper, items);
+  }
+  for (auto& [slot, p] : pending.ready) {
+    slot->step += 1;
+    slot->buffers = std::move(p.buffers);
+    if (!p.param.is_same(slot->param)) copy_values(slot->param, p.param);
+    slot->param.bump_version();
+  }
+  return total;
+}
+
+}  // namespace lathe::optim
