@@ -82,6 +82,7 @@
 
 #include "lathe/optim/adam.h"
 #include "lathe/optim/clip_grad.h"
+#include "lathe/optim/ema.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/lars.h"
