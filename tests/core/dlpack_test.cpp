@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "../cuda_case.h"
 #include "lathe/core/dlpack_abi.h"
 #include "lathe/core/half.h"
 #include "lathe/ops/creation.h"
@@ -144,6 +145,17 @@ TEST_CASE("dlpack: read-only memory is copied, and released at once") {
   t.add_(1.0);
   CHECK(t.to_vector<float>() == std::vector<float>{1, 2, 3, 4, 5, 6});
   CHECK(foreign.values[0] == 0.f);
+}
+
+TEST_CASE("dlpack: a GPU tensor comes back as the same memory of its device" * test::cuda_case()) {
+  const Tensor t = arange(6, {.dtype = kF32}).to(Device("cuda:0"));
+  DLManagedTensorVersioned* out = to_dlpack(t);
+  CHECK(out->dl_tensor.device.device_type == kDLCUDA);
+  CHECK(out->dl_tensor.device.device_id == 0);
+  const Tensor back = from_dlpack(out);
+  CHECK(back.device() == t.device());
+  CHECK(back.raw_data() == t.raw_data());
+  CHECK(back.to_vector<float>() == t.to_vector<float>());
 }
 
 TEST_CASE("dlpack: what is not understood is refused and stays the caller's") {
