@@ -18,6 +18,7 @@ static_assert(std::endian::native == std::endian::little,
 namespace {
 
 constexpr size_t kLengthBytes = 8;
+constexpr size_t kTogetherBytes = 256 << 10;                          // written in one call
 constexpr size_t kChecksumAt = kLengthBytes + kChecksumStart.size();  // of the digits, in the file
 
 std::string checksum_text(uint32_t crc) {
@@ -129,9 +130,22 @@ void write(const std::string& path, const StateDict& tensors, const Metadata& me
   }
   header.replace(kChecksumAt, kChecksumDigits, checksum_text(crc));
 
+  // Small entries (a batch norm's are a few hundred bytes) go out together.
   AtomicFile file(path);
-  file.write(header);
-  for (const Tensor& t : values) file.write(t.raw_data(), static_cast<size_t>(t.bytes()));
+  std::string together = std::move(header);
+  for (const Tensor& t : values) {
+    const auto bytes = static_cast<size_t>(t.bytes());
+    if (together.size() + bytes > kTogetherBytes) {
+      file.write(together);
+      together.clear();
+    }
+    if (bytes > kTogetherBytes) {
+      file.write(t.raw_data(), bytes);
+    } else if (bytes > 0) {
+      together.append(static_cast<const char*>(t.raw_data()), bytes);
+    }
+  }
+  file.write(together);
   file.commit();
 }
 
