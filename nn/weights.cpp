@@ -18,8 +18,8 @@ namespace {
 /// What of a file's entries is meant for `model`: all but the other sections of a checkpoint.
 StateDict weights_in(const safetensors::Contents& file, const Module& model) {
   if (!checkpoint_parts(file.metadata).empty()) return checkpoint_section(file, "model");
-  constexpr std::string_view kSections[] = {"optimizer.", "scheduler.", "scaler.",
-                                            "ema.",       "rng.",       "loader."};
+  constexpr std::string_view kSections[] = {"optimizer.", "scheduler.", "scaler.", "ema.",
+                                            "rng.",       "loader.",    "trainer."};
   const StateDict own = model.state_dict();
   StateDict out;
   for (const auto& [name, tensor] : file.tensors) {

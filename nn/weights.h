@@ -18,10 +18,9 @@ LATHE_API void save(const Module& model, const std::string& path,
 /// Reads and checks the whole file, then changes the model: all or nothing.   → what was missing
 /// and unexpected (not strict). A checkpoint (checkpoint.h) is a weights file with more in it: its
 /// other parts are passed over, and so are, in a file that names no parts, entries optimizer.*,
-/// scheduler.*, scaler.*, ema.*, rng.* and loader.* that the model does not have. A .pth file from
-/// before batch norms counted their batches is completed with zeros. throws:
-/// FileError, DataError (the file), ValueError naming the file and listing the entries that do not
-/// fit.
+/// scheduler.*, scaler.*, ema.*, rng.*, loader.* and trainer.* that the model does not have. A .pth
+/// file from before batch norms counted their batches is completed with zeros. throws: FileError,
+/// DataError (the file), ValueError naming the file and listing the entries that do not fit.
 LATHE_API LoadReport load(Module& model, const std::string& path, const LoadOptions& options = {});
 
 }  // namespace lathe::nn

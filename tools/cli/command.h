@@ -8,12 +8,14 @@
 
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings.h"
+#include "lathe/tools/cli/settings_sources.h"
 
 namespace lathe::cli {
 
 struct Invocation {
   Settings settings;
   std::vector<std::string> words;  // the arguments that are not flags
+  SettingSources sources;          // where the settings came from
 };
 
 struct Command {
@@ -44,6 +46,10 @@ ExitCode run_bench_kernels(const Invocation&);
 ExitCode run_bench_loader(const Invocation&);
 ExitCode run_algos_show(const Invocation&);
 ExitCode run_algos_clear(const Invocation&);
+ExitCode run_ckpt_show(const Invocation&);
+ExitCode run_ckpt_diff(const Invocation&);
+ExitCode run_ckpt_convert(const Invocation&);
+ExitCode run_ckpt_verify_resume(const Invocation&);
 
 std::span<const Command> commands();
 

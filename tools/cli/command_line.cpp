@@ -211,7 +211,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
     sources.of_finished_run = true;
     settings = merge_settings(sources, command->takes);
   }
-  return {command, {std::move(settings), flags.words()}, {}};
+  return {command, {std::move(settings), flags.words(), std::move(sources)}, {}};
 }
 
 }  // namespace lathe::cli

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
+#include "lathe/core/file.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
 
@@ -34,6 +35,27 @@ int open_new(const std::string& path) {
   const int descriptor = try_open_new(path);
   LATHE_CHECK(FileError, descriptor >= 0, path, ": cannot be made: ", std::strerror(errno));
   return descriptor;
+}
+
+int open_to_append(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  LATHE_CHECK(FileError, descriptor >= 0, path, ": cannot be opened: ", std::strerror(errno));
+  return descriptor;
+}
+
+// Leaves the first `lines` complete lines of a file, or all if there are fewer.   → how many
+int64_t cut_lines(int descriptor, const std::string& path, int64_t lines) {
+  const std::string text = read_file(path, INT64_MAX);
+  size_t size = 0;
+  int64_t left = 0;
+  for (; left < lines; ++left) {
+    const size_t newline = text.find('\n', size);
+    if (newline == std::string::npos) break;
+    size = newline + 1;
+  }
+  const bool cut = size == text.size() || ftruncate(descriptor, static_cast<off_t>(size)) == 0;
+  LATHE_CHECK(FileError, cut, path, ": cannot be cut back: ", std::strerror(errno));
+  return left;
 }
 
 constexpr char kLogFile[] = "log.txt";
@@ -91,12 +113,13 @@ fs::path make_run_folder(const std::string& requested, const std::string& name,
   }
 }
 
-MetricsFiles::MetricsFiles(const fs::path& folder)
+MetricsFiles::MetricsFiles(const fs::path& folder, bool goes_on)
     : jsonl_path_((folder / "metrics.jsonl").string()),
       csv_path_((folder / "metrics.csv").string()) {
-  jsonl_ = open_new(jsonl_path_);
+  const auto open = goes_on ? open_to_append : open_new;
+  jsonl_ = open(jsonl_path_);
   try {
-    csv_ = open_new(csv_path_);
+    csv_ = open(csv_path_);
   } catch (...) {
     close(jsonl_);
     throw;
@@ -112,6 +135,12 @@ void MetricsFiles::add(const Row& row) {
   write_all(jsonl_, to_json(row) + "\n", jsonl_path_);
   const bool first = lseek(csv_, 0, SEEK_END) == 0;
   write_all(csv_, (first ? csv_header(row) + "\n" : "") + csv_line(row) + "\n", csv_path_);
+  ++rows_;
+}
+
+void MetricsFiles::cut(int64_t rows) {
+  rows_ = cut_lines(jsonl_, jsonl_path_, rows);
+  cut_lines(csv_, csv_path_, rows_ > 0 ? rows_ + 1 : 0);  // its first line is the header
 }
 
 std::string today() {

@@ -3,7 +3,7 @@
 //   env.json         versions and machine
 //   metrics.jsonl, metrics.csv    one row per measurement (metrics_row)
 //   log.txt          what was said on stderr, with the time
-//   last.safetensors, best.safetensors    weights under the model's entry names
+//   last.safetensors, best.safetensors, step-N.safetensors    checkpoints (checkpoint_writer.h)
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ std::filesystem::path make_run_folder(const std::string& requested, const std::s
 /// Appends to metrics.jsonl and metrics.csv; each row is on disk's way before add() returns.
 class MetricsFiles {
  public:
-  /// throws: FileError.
-  explicit MetricsFiles(const std::filesystem::path& folder);
+  /// New files; or, of a run that goes on, those that are there.   throws: FileError.
+  explicit MetricsFiles(const std::filesystem::path& folder, bool goes_on = false);
   ~MetricsFiles();
   MetricsFiles(const MetricsFiles&) = delete;
   MetricsFiles& operator=(const MetricsFiles&) = delete;
@@ -48,9 +48,16 @@ class MetricsFiles {
   /// throws: CommandError naming the file and the cause.
   void add(const Row& row);
 
+  /// Rows that were added, those of the run before included.
+  int64_t rows() const { return rows_; }
+  /// Leaves the first `rows` rows, or all if there are fewer; what comes next follows them.
+  /// throws: FileError.
+  void cut(int64_t rows);
+
  private:
   std::string jsonl_path_, csv_path_;
   int jsonl_ = -1, csv_ = -1;
+  int64_t rows_ = 0;
 };
 
 /// "20260131".

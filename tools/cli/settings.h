@@ -77,6 +77,13 @@ struct Settings {
   double target_acc = 0;
   double time_limit = 0;
   bool dry_run = false;
+  std::string resume;
+  bool allow_changes = false;
+  int64_t save_every = 0;
+  int64_t keep = 1;
+  int64_t stop_after = 0;
+  int64_t steps = 20;
+  int64_t interrupt_at = 0;
   std::string confusion;
   // output
   std::string progress = "auto";
@@ -101,6 +108,8 @@ enum Takes : unsigned {
   kGradcheck = 1024,
   kBenchConv = 2048,
   kAlgos = 4096,
+  kCkpt = 1 << 20,
+  kCkptVerify = 1 << 21,
 };
 
 struct Setting {

@@ -11,9 +11,10 @@
 namespace lathe::cli {
 namespace {
 
-void assign_config(Settings& settings, const std::string& path, unsigned takes) {
-  for (const ConfigEntry& entry : read_config(path)) {
-    const std::string name = fmt::format("{}:{}: {}", path, entry.line, entry.key);
+void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
+                   const std::string& file, unsigned takes) {
+  for (const ConfigEntry& entry : entries) {
+    const std::string name = fmt::format("{}:{}: {}", file, entry.line, entry.key);
     const Setting* const setting = find_setting(entry.key);
     if (!setting) {
       std::vector<std::string_view> keys;
@@ -29,7 +30,10 @@ void assign_config(Settings& settings, const std::string& path, unsigned takes) 
 
 Settings merge_settings(const SettingSources& sources, unsigned takes) {
   Settings settings;
-  if (!sources.config_path.empty()) assign_config(settings, sources.config_path, takes);
+  if (!sources.config_path.empty())
+    assign_config(settings, read_config(sources.config_path), sources.config_path, takes);
+  assign_config(settings, parse_config(sources.saved_config, sources.saved_name),
+                sources.saved_name, takes);
   if (sources.of_finished_run) settings.weights.clear();
   for (const Setting& setting : all_settings()) {
     if ((setting.takes & takes) == 0) continue;

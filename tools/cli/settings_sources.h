@@ -1,4 +1,5 @@
-// Where settings come from: flags > environment (LATHE_<KEY>) > config file > defaults.
+// Where settings come from: flags > environment (LATHE_<KEY>) > what a resumed checkpoint says >
+// config file > defaults.
 #pragma once
 
 #include <functional>
@@ -15,6 +16,7 @@ struct SettingSources {
   std::map<std::string, std::string, std::less<>> flags;  // key → text; only those of the command
   std::function<const char*(const char*)> environment;    // getenv, or a test's
   std::string config_path;                                // empty: none
+  std::string saved_config, saved_name;  // a config file's text that a checkpoint holds, above it
   bool of_finished_run = false;  // the config file is that of a run: its --weights were its start
 };
 

@@ -10,7 +10,7 @@ constexpr unsigned kData = kTrain | kEval | kPredict | kBenchLoader;
 constexpr unsigned kCompute = kTrain | kEval | kPredict | kBenchStep | kBenchOp | kBenchConv;
 constexpr unsigned kSynthetic = kBenchStep | kBenchConv;
 constexpr unsigned kRows = kData | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
-                           kDataVerify | kDataFetch | kGradcheck | kAlgos;
+                           kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt;
 constexpr double kMaxThreads = 1024;
 
 // clang-format off
@@ -133,6 +133,20 @@ constexpr Setting kSettings[] = {
    .help = "Exit with 7 if the best test accuracy stays below (0.9 or 90)"},
   {.key = "time-limit", .group = "Run", .target = &S::time_limit, .takes = kTrain, .unit = "SECONDS",
    .help = "Stop, evaluate and save when the time is over; 0: no limit"},
+  {.key = "resume", .group = "Run", .target = &S::resume, .takes = kTrain, .unit = "auto|PATH",
+   .help = "Go on from a checkpoint, a run folder, or (auto) from what --run-dir holds, if anything"},
+  {.key = "allow-changes", .group = "Run", .target = &S::allow_changes, .takes = kTrain,
+   .help = "Of --resume: settings and data may differ from those of the run so far"},
+  {.key = "save-every", .group = "Run", .target = &S::save_every, .takes = kTrain, .unit = "STEPS", .max = 1e15,
+   .help = "Steps between two checkpoints inside of an epoch; 0: only at its end"},
+  {.key = "keep", .group = "Run", .target = &S::keep, .takes = kTrain, .unit = "N", .min = 1, .max = 1e6,
+   .help = "Newest checkpoints that stay, beside the best one"},
+  {.key = "stop-after", .group = "Run", .target = &S::stop_after, .takes = kTrain, .unit = "STEPS", .max = 1e15,
+   .help = "Save and stop after step N as after a signal, to be resumed; 0: do not"},
+  {.key = "steps", .group = "Run", .target = &S::steps, .takes = kCkptVerify, .unit = "N", .min = 2, .max = 1e15,
+   .help = "Steps of each of the trainings that are compared"},
+  {.key = "interrupt-at", .group = "Run", .target = &S::interrupt_at, .takes = kCkptVerify, .unit = "N", .max = 1e15,
+   .help = "The step after which one of them stops and is resumed; 0: in the middle"},
   {.key = "dry-run", .group = "Run", .target = &S::dry_run, .takes = kTrain,
    .help = "Print the settings, the number of steps and of parameters; do nothing"},
   {.key = "confusion", .group = "Run", .target = &S::confusion, .takes = kEval, .unit = "FILE",

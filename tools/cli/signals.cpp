@@ -5,14 +5,19 @@
 namespace lathe::cli {
 namespace {
 
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
 volatile std::sig_atomic_t g_asked = 0;
 
-// SA_RESETHAND has put the default back for this signal; the other one gets it here, so that a
-// second signal of either kind ends the process.
+// SA_RESETHAND has put the default back for this signal; the others get it here, so that a second
+// signal of any kind ends the process.
 void note(int signal) {
   g_asked = signal;
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int each : kSignals) {
+    struct sigaction before {};
+    if (sigaction(each, nullptr, &before) == 0 && before.sa_handler == note)
+      std::signal(each, SIG_DFL);
+  }
 }
 
 void handle(int signal, void (*handler)(int)) {
@@ -30,19 +35,23 @@ void handle(int signal, void (*handler)(int)) {
 
 StopRequests::StopRequests() {
   g_asked = 0;
-  handle(SIGINT, note);
-  handle(SIGTERM, note);
+  for (const int signal : kSignals) handle(signal, note);
 }
 
 StopRequests::~StopRequests() {
-  handle(SIGINT, SIG_DFL);
-  handle(SIGTERM, SIG_DFL);
+  for (const int signal : kSignals) handle(signal, SIG_DFL);
 }
 
 int StopRequests::asked() noexcept { return g_asked; }
 
 ExitCode exit_code_of_signal(int signal) {
-  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+  return signal == SIGINT   ? ExitCode::kInterrupted
+         : signal == SIGHUP ? ExitCode::kHungUp
+                            : ExitCode::kTerminated;
+}
+
+const char* name_of_signal(int signal) {
+  return signal == SIGINT ? "Ctrl-C" : signal == SIGHUP ? "SIGHUP" : "SIGTERM";
 }
 
 }  // namespace lathe::cli

@@ -1,11 +1,11 @@
-// Ctrl-C and SIGTERM: the first asks to stop after the step, the second stops at once.
+// Ctrl-C, SIGTERM and SIGHUP: the first asks to stop after the step, the second stops at once.
 #pragma once
 
 #include "lathe/tools/cli/exit_codes.h"
 
 namespace lathe::cli {
 
-/// While it lives, SIGINT and SIGTERM are taken as requests. One at a time.
+/// While it lives, SIGINT, SIGTERM and SIGHUP are taken as requests. One at a time.
 class StopRequests {
  public:
   StopRequests();
@@ -17,7 +17,10 @@ class StopRequests {
   static int asked() noexcept;
 };
 
-/// 130 for SIGINT, 143 for SIGTERM.
+/// 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP.
 ExitCode exit_code_of_signal(int signal);
+
+/// "Ctrl-C", "SIGTERM", "SIGHUP".
+const char* name_of_signal(int signal);
 
 }  // namespace lathe::cli

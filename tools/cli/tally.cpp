@@ -1,5 +1,7 @@
 #include "lathe/tools/cli/tally.h"
 
+#include "lathe/core/copy.h"
+
 namespace lathe::cli {
 
 void Tally::add(const Tensor& scores, const Tensor& labels, const Tensor& mean_loss) {
@@ -33,6 +35,37 @@ void Tally::join(const Tally& other) {
     to->loss_sum += more.loss_sum;
   }
   count_ += other.count_;
+}
+
+StateDict Tally::state_dict() const {
+  StateDict out;
+  out.add_number("count", joined_.count);
+  out.add_number("top1", joined_.top1);
+  out.add_number("top5", joined_.top5);
+  out.add_number("loss_sum", joined_.loss_sum);
+  const ScoreTally added = sums_ ? *sums_ : make_score_tally(kCPU);
+  out.add("added.loss_sum", added.loss_sum.cpu());
+  out.add("added.counts", added.counts.cpu());
+  return out.clone();
+}
+
+void Tally::load_state_dict(const StateDict& state, Device device) {
+  Tally loaded(classes_);
+  loaded.joined_ = {.count = state.number<int64_t>("count"),
+                    .top1 = state.number<int64_t>("top1"),
+                    .top5 = state.number<int64_t>("top5"),
+                    .loss_sum = state.number<double>("loss_sum")};
+  loaded.sums_ = make_score_tally(device, classes_);
+  for (const auto& [name, to] : {std::pair{"added.loss_sum", loaded.sums_->loss_sum},
+                                 std::pair{"added.counts", loaded.sums_->counts}}) {
+    const Tensor& from = state.at(name);
+    LATHE_CHECK(ShapeError, from.shape() == to.shape(), "tally: ", name, " is ", from,
+                " instead of ", to);
+    copy_values(to, from);
+  }
+  loaded.read_numbers();
+  loaded.count_ = loaded.read_.count;
+  *this = std::move(loaded);
 }
 
 }  // namespace lathe::cli

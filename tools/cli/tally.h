@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "lathe/core/state_dict.h"
 #include "lathe/ops/tally_scores.h"
 
 namespace lathe::cli {
@@ -25,6 +26,12 @@ class Tally {
   /// Adds the numbers of `other`, as read, but for its confusion matrix.
   void join(const Tally& other);
   void clear() { *this = Tally(classes_); }
+
+  /// All sums but the confusion matrix, so that adding goes on bit by bit. Shares nothing.
+  StateDict state_dict() const;
+  /// Takes over such a state; further scores come from `device`.   throws: ValueError, ShapeError;
+  /// nothing has changed then.
+  void load_state_dict(const StateDict& state, Device device);
 
   /// Samples added, read or not.
   int64_t count() const { return count_; }

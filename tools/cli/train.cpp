@@ -13,6 +13,7 @@
 #include "lathe/tools/cli/config_file.h"
 #include "lathe/tools/cli/datasets.h"
 #include "lathe/tools/cli/environment.h"
+#include "lathe/tools/cli/resume.h"
 #include "lathe/tools/cli/schedule.h"
 #include "lathe/tools/cli/trainer.h"
 
@@ -83,16 +84,14 @@ int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
   return (loader.size() + s.accumulate - 1) / s.accumulate;
 }
 
-int64_t total_steps(const Settings& s, const data::DataLoader& loader) {
-  const int64_t all = *s.epochs * steps_in_epoch(s, loader);
-  return s.max_steps > 0 ? std::min(s.max_steps, all) : all;
-}
-
-// What config.toml holds: the place of a run and the wish to do nothing are not settings of the
-// next.
+// What config.toml holds: the place of a run, where it goes on and stops, and the wish to do
+// nothing are not settings of the next.
 std::string reusable_config(Settings settings) {
   settings.run_dir.clear();
   settings.dry_run = false;
+  settings.resume.clear();
+  settings.allow_changes = false;
+  settings.stop_after = 0;
   return config_text(settings, kTrain);
 }
 
@@ -107,35 +106,60 @@ void print_plan(const Settings& settings, const Output& out, int64_t steps, int6
   out.row(row);
 }
 
+// The folder to write to, and held against others from here on.
+void open_folder(StartPoint& start, const Settings& settings) {
+  if (!start.folder.empty()) {
+    if (!start.from) clean_run_folder(start.folder, -1);  // killed before its first checkpoint
+    return;
+  }
+  start.folder = make_run_folder(settings.run_dir,
+                                 fmt::format("{}-{}", *settings.dataset, *settings.model), today());
+  start.lock = lock_run_folder(start.folder);
+}
+
+// After this the folder is that of the step gone on from, and last.safetensors is that step's.
+void go_on(Trainer& trainer, const StartPoint& start, bool same_batches, Log& log) {
+  const int64_t step = trainer.resume(*start.from, start.file.string(), same_batches);
+  clean_run_folder(start.folder, step);
+  const std::filesystem::path last = start.folder / "last.safetensors";
+  if (start.file.lexically_normal() != last.lexically_normal())
+    safetensors::write(last.string(), start.from->tensors, start.from->metadata);
+  log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
+}
+
 }  // namespace
 
 ExitCode run_train(const Invocation& call) {
-  Settings settings = call.settings;
-  const Output out(settings.json);
-  Log log(settings.quiet);
+  const Output out(call.settings.json);
+  Log log(call.settings.quiet);
   set_log_handler([&log](LogLevel, std::string_view text) { log.warning(text); });
   const struct Restore {
     ~Restore() { set_log_handler({}); }
   } restore;
 
+  StartPoint start = find_start(call, log);
+  Settings settings = start.settings;
   choose(settings, log);
   const Device device = prepare_compute(settings);
   const auto train_set = open_dataset(settings, Part::kTrain, true);
   const auto test_set = open_dataset(settings, Part::kTest, false);
   data::DataLoader train_loader = make_loader(train_set, settings, true);
   data::DataLoader test_loader = make_loader(test_set, settings, false);
-  const int64_t steps = total_steps(settings, train_loader);
-  if (steps == 0) {
+  const int64_t per_epoch = steps_in_epoch(settings, train_loader);
+  if (per_epoch == 0) {
     throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
                                  *settings.batch_size, train_set->size()));
   }
-  const Schedule schedule = make_schedule(settings, steps_in_epoch(settings, train_loader), steps);
+  const bool same_batches = check_changes(start, settings, train_set->size(), log);
+  const int64_t all = length_of_run(start, same_batches, *settings.epochs, per_epoch);
+  const int64_t steps = settings.max_steps > 0 ? std::min(settings.max_steps, all) : all;
+  const Schedule schedule = make_schedule(settings, per_epoch, steps);
 
   manual_seed(static_cast<uint64_t>(settings.seed));
   const auto model =
       make_model(settings, {.classes = train_set->classes(), .in_channels = train_set->channels()});
   const int64_t parameters = nn::count_parameters(*model);
-  if (!settings.weights.empty()) load_weights(*model, settings.weights);
+  if (!settings.weights.empty() && !start.from) load_weights(*model, settings.weights);
   place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);
   scaler_options(settings);
@@ -145,8 +169,9 @@ ExitCode run_train(const Invocation& call) {
   }
   optim::LambdaLR lr(*optimizer, [schedule](int64_t step) { return schedule.factor(step); });
 
-  const auto folder = make_run_folder(
-      settings.run_dir, fmt::format("{}-{}", *settings.dataset, *settings.model), today());
+  const bool goes_on = start.from && !start.folder.empty();
+  open_folder(start, settings);
+  const std::filesystem::path& folder = start.folder;
   write_file_atomic((folder / "config.toml").string(), reusable_config(settings));
   write_file_atomic((folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
   log.open(folder / "log.txt");
@@ -162,8 +187,10 @@ ExitCode run_train(const Invocation& call) {
               .add("device", concat(device))
               .add("parameters", parameters)
               .add("steps", steps));
-  Trainer trainer({settings, device, *model, lr, train_loader, test_loader, folder, out, log},
+  Trainer trainer({settings, device, *model, lr, train_loader, test_loader, folder, out, log,
+                   goes_on, describe_run(settings, train_set->size())},
                   steps);
+  if (start.from) go_on(trainer, start, same_batches, log);
   return trainer.run();
 }
 

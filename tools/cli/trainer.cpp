@@ -8,7 +8,6 @@
 #include "lathe/data/device_batches.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/clip_grad.h"
-#include "lathe/tools/cli/checkpoint.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/signals.h"
@@ -53,7 +52,8 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       optimizer_(parts.schedule.optimizer()),
       scaler_(scaler_options(parts.settings)),
       parameters_(parts.model.parameters()),
-      metrics_(parts.folder),
+      metrics_(parts.folder, parts.goes_on),
+      writer_(parts.folder, parts.settings.keep),
       progress_(parts.settings.progress, parts.settings.quiet),
       total_steps_(total_steps) {
   parts_.log.before_line([this] { progress_.clear(); });
@@ -61,14 +61,15 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
 
 ExitCode Trainer::run() {
   const StopRequests signals;
-  good_.state = parts_.model.state_dict().clone();
+  good_.take(checkpoint());
+  good_step_ = step_;
   try {
-    while (epoch_ < *settings_.epochs && stop_reason() == Stop::kNo) {
-      ++epoch_;
+    while ((epoch_open_ || epoch_ < *settings_.epochs) && stop_reason() == Stop::kNo) {
+      if (!epoch_open_) begin_epoch();
       train_epoch();
-      if (stop_reason() == Stop::kSignal) return stop_for_signal();
-      if (evaluates_after(epoch_)) evaluate_now();
-      if (stop_reason() == Stop::kSignal) return stop_for_signal();
+      if (pauses()) return pause();
+      if (!evaluated_ && evaluates_after(epoch_)) evaluate_now();
+      if (pauses()) return pause();
       end_epoch();
     }
     return finish();
@@ -81,16 +82,22 @@ ExitCode Trainer::run() {
   }
 }
 
+void Trainer::begin_epoch() {
+  ++epoch_;
+  batch_ = 0;
+  epoch_open_ = true;
+  epoch_tally_.clear();
+}
+
+// From batch_ on.
 void Trainer::train_epoch() {
   parts_.model.train();
-  epoch_tally_.clear();
-  parts_.train_loader.set_epoch(epoch_ - 1);
+  parts_.train_loader.set_epoch(epoch_ - 1, batch_);
   batch_began_ = Clock::now();
-  int64_t batches_left = parts_.train_loader.size();
+  const int64_t batches = parts_.train_loader.size();
   for (auto& [x, y] : data::prefetch(parts_.train_loader, parts_.device)) {
     step_batch(x, y);
-    --batches_left;
-    if (micro_batches_ == settings_.accumulate || batches_left == 0) update();
+    if (micro_batches_ == settings_.accumulate || batch_ + micro_batches_ == batches) update();
     const double took = since(batch_began_);
     batch_began_ = Clock::now();
     window_seconds_ += took;
@@ -98,22 +105,28 @@ void Trainer::train_epoch() {
     if (micro_batches_ > 0) continue;
     if (step_ % settings_.log_every == 0) write_window();
     show_progress();
+    if (settings_.save_every > 0 && step_ % settings_.save_every == 0) save("last");
     if (stop_reason() != Stop::kNo) break;
   }
-  write_window();
+  if (!pauses()) write_window();  // else it goes on with the run
   progress_.clear();
 }
 
 // Forward and backward of one batch; the gradients add up until update().
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
+  const bool snapshot = step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0;
+  if (snapshot) candidate_.take(checkpoint());
+  inside_step_ = true;
   const Tensor scores = scores_of(parts_.model, x, settings_);
   const Tensor loss = cross_entropy(scores, y, {.label_smoothing = settings_.label_smoothing});
-  const bool snapshot = step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0;
   if (snapshot || parts_.device.is_cpu()) {  // else seen in write_window(): a GPU is not waited for
     const double value = loss.item<double>();
     if (!std::isfinite(value)) fail_diverged("train", value);
   }
-  if (snapshot) good_ = {parts_.model.state_dict().clone(), epoch_, step_};
+  if (snapshot) {
+    std::swap(good_, candidate_);
+    good_step_ = step_;
+  }
   scaler_.scale(loss).backward();
   window_.add(scores, y, loss);
   ++micro_batches_;
@@ -133,16 +146,19 @@ void Trainer::update() {
   scaler_.step(optimizer_);
   update_scale();
   optimizer_.zero_grad();
+  batch_ += micro_batches_;
   micro_batches_ = 0;
   evaluated_ = false;
   // After the last step there is no next one to set a learning rate for.
   if (++step_ < total_steps_) parts_.schedule.step();
+  inside_step_ = false;
 }
 
 void Trainer::update_scale() try {
   scaler_.update();
 } catch (const optim::LossScaleError& e) {  // its steps were skipped: the weights are good
   save("last");
+  wait_for_writer();
   throw CommandError(ExitCode::kDiverged,
                      fmt::format("{}; {} holds the weights of step {}", e.message(),
                                  (parts_.folder / "last.safetensors").string(), step_));
@@ -168,7 +184,7 @@ void Trainer::evaluate_now() {
                    .lr = last_lr_,
                    .images_per_second = static_cast<double>(tally.count()) / result.seconds,
                    .loss_scale = scaler_.enabled() ? scale.scale : 0,
-                   .skipped_steps = scale.skipped});
+                   .skipped_steps = skipped_before_ + scale.skipped});
   metrics_.add(row);
   parts_.out.row(row);
   if (last_accuracy_ > best_accuracy_) {
@@ -179,6 +195,7 @@ void Trainer::evaluate_now() {
 }
 
 void Trainer::end_epoch() {
+  epoch_open_ = batch_ < parts_.train_loader.size();  // steps or time may have come to an end first
   save("last");
   if (settings_.quiet) return;
   std::string line =
@@ -206,7 +223,7 @@ void Trainer::write_window() {
                    .lr = last_lr_,
                    .images_per_second = static_cast<double>(window_.count()) / window_seconds_,
                    .loss_scale = scaler_.enabled() ? scale.scale : 0,
-                   .skipped_steps = scale.skipped});
+                   .skipped_steps = skipped_before_ + scale.skipped});
   metrics_.add(row);
   parts_.out.row(row);
   window_.clear();
@@ -216,7 +233,8 @@ void Trainer::write_window() {
 void Trainer::show_progress() {
   const int64_t per_epoch =
       (parts_.train_loader.size() + settings_.accumulate - 1) / settings_.accumulate;
-  const double rate = train_seconds_ > 0 ? static_cast<double>(step_) / train_seconds_ : 0;
+  const double rate =
+      train_seconds_ > 0 ? static_cast<double>(step_ - resumed_step_) / train_seconds_ : 0;
   Tally so_far = epoch_tally_;
   so_far.join(window_);
   const int64_t evaluations =
@@ -229,7 +247,7 @@ void Trainer::show_progress() {
                   .accuracy = so_far.accuracy(),
                   .lr = last_lr_,
                   .loss_scale = scaler_.enabled() ? scale.scale : 0,
-                  .skipped_steps = scale.skipped,
+                  .skipped_steps = skipped_before_ + scale.skipped,
                   .images_per_second =
                       rate * static_cast<double>(*settings_.batch_size * settings_.accumulate),
                   .eta_seconds = static_cast<double>(total_steps_ - step_) / rate +
@@ -238,25 +256,32 @@ void Trainer::show_progress() {
 
 void Trainer::fail_diverged(const char* split, double loss) {
   const std::string file = (parts_.folder / "last.safetensors").string();
-  write_weights("last", good_.state, good_.epoch, good_.step);
+  save_good();
   throw CommandError(
       ExitCode::kDiverged,
       fmt::format("the {} loss is {} in step {} (epoch {}); {} holds the weights of step {}; "
                   "a lower --lr or --clip-grad-norm 1 may help",
-                  split, loss, step_ + 1, epoch_, file, good_.step));
+                  split, loss, step_ + 1, epoch_, file, good_step_));
 }
 
-void Trainer::write_weights(const char* name, const StateDict& state, int64_t epoch,
-                            int64_t step) const try {
-  save_weights(parts_.folder / fmt::format("{}.safetensors", name), state,
-               {*settings_.model, *settings_.dataset, epoch, step});
+void Trainer::write(const char* name, const Checkpoint& checkpoint, int64_t step) try {
+  writer_.save(checkpoint, name, step);
 } catch (const FileError& e) {
   throw SaveError(ExitCode::kError, e.message());
 }
 
+void Trainer::wait_for_writer() try { writer_.finish(); } catch (const FileError& e) {
+  throw SaveError(ExitCode::kError, e.message());
+}
+
 void Trainer::save(const char* name) {
-  write_weights(name, parts_.model.state_dict(), epoch_, step_);
+  write(name, checkpoint(), step_);
   saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
+}
+
+void Trainer::save_good() {
+  write("last", good_.checkpoint(), good_step_);
+  wait_for_writer();
 }
 
 // False also if the device does not tell.
@@ -282,13 +307,14 @@ void Trainer::save_after_error() {
     const std::string file = (parts_.folder / "last.safetensors").string();
     if (window_is_finite()) {
       save("last");
+      wait_for_writer();
       parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1, file));
     } else {
-      write_weights("last", good_.state, good_.epoch, good_.step);
+      save_good();
       parts_.log.line(
           fmt::format("stopped in step {}; the loss was not finite any more, and {} holds the "
                       "weights of step {}",
-                      step_ + 1, file, good_.step));
+                      step_ + 1, file, good_step_));
     }
   } catch (const std::exception& e) {
     parts_.log.warning(e.what());
@@ -296,12 +322,13 @@ void Trainer::save_after_error() {
 }
 
 ExitCode Trainer::finish() {
-  if (stop_reason() == Stop::kSignal) return stop_for_signal();  // it came while saving
+  if (pauses()) return pause();  // a signal that came while saving
   if (!evaluated_) {
     evaluate_now();
-    if (stop_reason() == Stop::kSignal) return stop_for_signal();
+    if (pauses()) return pause();
     save("last");
   }
+  wait_for_writer();
   if (stop_reason() == Stop::kTime) parts_.log.line("the time limit is reached");
   parts_.out.row(Row()
                      .add("event", "done")
@@ -327,21 +354,35 @@ ExitCode Trainer::finish() {
   return ExitCode::kDone;
 }
 
-ExitCode Trainer::stop_for_signal() {
+// The mean since the last row of metrics is in the checkpoint; its row is for who reads the files
+// now, and is cut off when the run goes on.
+ExitCode Trainer::pause() {
+  if (!window_is_finite()) fail_diverged("train", window_.loss());
   save("last");
+  wait_for_writer();
   progress_.clear();
-  parts_.log.warning(fmt::format(
-      "stopped after step {} by {}; the weights are in {}", step_,
-      exit_code_of_signal(StopRequests::asked()) == ExitCode::kInterrupted ? "Ctrl-C" : "SIGTERM",
-      (parts_.folder / "last.safetensors").string()));
-  return exit_code_of_signal(StopRequests::asked());
+  write_window();
+  const int signal = StopRequests::asked();
+  const std::string by = signal != 0 ? name_of_signal(signal) : "--stop-after";
+  parts_.log.warning(fmt::format("stopped after step {} by {}; {} holds the checkpoint", step_, by,
+                                 (parts_.folder / "last.safetensors").string()));
+  if (signal != 0) return exit_code_of_signal(signal);
+  parts_.out.row(
+      Row().add("event", "stopped").add("steps", step_).add("run_dir", parts_.folder.string()));
+  return ExitCode::kDone;
 }
 
 Trainer::Stop Trainer::stop_reason() const {
   if (StopRequests::asked() != 0) return Stop::kSignal;
   if (step_ >= total_steps_) return Stop::kSteps;
+  if (settings_.stop_after > 0 && step_ >= settings_.stop_after) return Stop::kPause;
   if (settings_.time_limit > 0 && seconds() >= settings_.time_limit) return Stop::kTime;
   return Stop::kNo;
+}
+
+bool Trainer::pauses() const {
+  const Stop reason = stop_reason();
+  return reason == Stop::kSignal || reason == Stop::kPause;
 }
 
 bool Trainer::evaluates_after(int64_t epoch) const {

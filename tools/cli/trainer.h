@@ -1,12 +1,14 @@
 // Trainer: the loop of `lathe train`. What it needs is made by train.cpp; what it leaves is in the
 // run folder. It ends in one of these ways, always with last.safetensors written:
 //   the epochs, --max-steps or --time-limit are over: evaluated, exit code 0 (or 7, --target-acc)
-//   SIGINT, SIGTERM: after the step in hand, exit code 130 or 143
+//   SIGINT, SIGTERM, SIGHUP: after the step in hand, exit code 130, 143 or 129
+//   --stop-after: so too, exit code 0
 //   a loss that is not finite, or a loss scale below its floor: exit code 6; what is saved is the
 //     last state known to be good
 //   any error (stdout closed): the error's exit code; a sample that cannot be read, for whatever
 //     reason: 3
-// Only a folder that cannot be written leaves less, and then the old file is still whole.
+// Only a folder that cannot be written leaves less, and then the old file is still whole. What is
+// saved is a checkpoint: resume() goes on from it, bit by bit. trainer_state.cpp holds that part.
 #pragma once
 
 #include <chrono>
@@ -14,9 +16,11 @@
 #include <string>
 
 #include "lathe/data/data_loader.h"
+#include "lathe/nn/checkpoint.h"
 #include "lathe/nn/module.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/scheduler.h"
+#include "lathe/tools/cli/checkpoint_writer.h"
 #include "lathe/tools/cli/evaluate.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
@@ -38,6 +42,8 @@ struct TrainingParts {
   std::filesystem::path folder;
   const Output& out;
   Log& log;
+  bool goes_on = false;              // the folder holds this run already: append to its metrics
+  safetensors::Metadata about = {};  // for the checkpoints
 };
 
 class Trainer {
@@ -47,12 +53,24 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
+  /// Goes on where a checkpoint was made; `name` stands for it in messages. Metrics that were
+  /// written later are cut off. Unless the batches are still the same, an epoch that it had begun
+  /// begins again. Call before run().   → the step
+  /// throws: ValueError listing what does not fit, and then nothing has changed; FileError.
+  int64_t resume(const Checkpoint& from, const std::string& name, bool same_batches);
+
   ExitCode run();
+
+  /// Position, best result and running sums: a part of the checkpoint beside model and optimiser.
+  StateDict state_dict() const;
+  /// throws: ValueError, ShapeError; nothing has changed then.
+  void load_state_dict(const StateDict& state);
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Stop { kNo, kSteps, kTime, kSignal };
+  enum class Stop { kNo, kSteps, kTime, kPause, kSignal };
 
+  void begin_epoch();
   void train_epoch();
   void step_batch(const Tensor& x, const Tensor& y);
   void update();
@@ -62,13 +80,18 @@ class Trainer {
   void write_window();
   void show_progress();
   [[noreturn]] void fail_diverged(const char* split, double loss);
-  void write_weights(const char* name, const StateDict& state, int64_t epoch, int64_t step) const;
+  CheckpointParts checkpoint_parts();
+  Checkpoint checkpoint();
+  void write(const char* name, const Checkpoint& checkpoint, int64_t step);
   void save(const char* name);
+  void save_good();
+  void wait_for_writer();
   bool window_is_finite();
   void save_after_error();
   ExitCode finish();
-  ExitCode stop_for_signal();
+  ExitCode pause();
   Stop stop_reason() const;
+  bool pauses() const;
   bool evaluates_after(int64_t epoch) const;
   double seconds() const;
 
@@ -78,20 +101,23 @@ class Trainer {
   optim::GradScaler scaler_;  // of --amp fp16; disabled otherwise
   Tensors parameters_;
   MetricsFiles metrics_;
+  CheckpointWriter writer_;
   Progress progress_;
   const int64_t total_steps_;
 
   int64_t epoch_ = 0, step_ = 0;
+  int64_t batch_ = 0;          // of the epoch; those that an update has seen
+  bool epoch_open_ = false;    // the epoch has begun and not ended
   int64_t micro_batches_ = 0;  // since the last update
+  bool inside_step_ = false;   // a batch has been seen that no update has
+  int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run so far
   Tally window_, epoch_tally_;
   double window_seconds_ = 0, train_seconds_ = 0, evaluation_seconds_ = 0;
   double last_lr_ = 0;
   Clock::time_point began_ = Clock::now(), batch_began_ = Clock::now();
 
-  struct {
-    StateDict state;
-    int64_t epoch = 0, step = 0;
-  } good_;                  // parameters that gave a finite loss
+  Snapshot good_, candidate_;  // states whose loss is finite, is about to be known
+  int64_t good_step_ = 0;
   bool evaluated_ = false;  // since the last update
   double best_accuracy_ = -1, last_accuracy_ = 0, last_loss_ = 0;
   int64_t best_epoch_ = 0;

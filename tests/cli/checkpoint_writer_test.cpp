@@ -1,0 +1,114 @@
+// The writer of checkpoints: order, bounded memory, errors, what is kept.
+#include "lathe/tools/cli/checkpoint_writer.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "lathe/core/error.h"
+#include "lathe/core/file.h"
+#include "lathe/ops/creation.h"
+#include "lathe/tests/cli/temporary_folder.h"
+
+using namespace lathe;
+using namespace lathe::cli;
+using lathe::test::TemporaryFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Number {
+  Tensor value = zeros({1000});
+  StateDict state_dict() const {
+    StateDict out;
+    out.add("value", value);
+    return out;
+  }
+  void load_state_dict(const StateDict&) {}
+};
+
+float saved_number(const fs::path& file) {
+  return read_checkpoint(file.string()).tensors.at("value").to_vector<float>()[0];
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint writer: a file holds the state of its save, whatever training does next") {
+  const TemporaryFolder folder;
+  Number number;
+  CheckpointWriter writer(folder.path(), 1);
+  for (int i = 1; i <= 20; ++i) {
+    number.value.fill_(static_cast<double>(i));
+    writer.save(collect_checkpoint({{"model", number}}), i % 2 == 0 ? "best" : "last", i);
+    number.value.fill_(-1.0);
+  }
+  writer.finish();
+  CHECK(saved_number(folder.path() / "last.safetensors") == 19);
+  CHECK(saved_number(folder.path() / "best.safetensors") == 20);
+  CHECK(names_in(folder.path()) ==
+        std::vector<std::string>{"best.safetensors", "last.safetensors"});
+}
+
+TEST_CASE("checkpoint writer: what waits is written when it is destroyed") {
+  const TemporaryFolder folder;
+  Number number;
+  CheckpointWriter(folder.path(), 1).save(collect_checkpoint({{"model", number}}), "last", 1);
+  CHECK(saved_number(folder.path() / "last.safetensors") == 0);
+}
+
+TEST_CASE("checkpoint writer: the newest stay, under the number of their step") {
+  const TemporaryFolder folder;
+  folder.write("step-x.safetensors", "not ours");
+  Number number;
+  {
+    CheckpointWriter writer(folder.path(), 3);
+    for (const int step : {5, 10, 15, 100, 100}) {
+      number.value.fill_(static_cast<double>(step));
+      writer.save(collect_checkpoint({{"model", number}}), "last", step);
+    }
+    writer.save(collect_checkpoint({{"model", number}}), "best", 100);
+    writer.finish();
+  }
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{10, 15, 100});
+  CHECK(saved_number(folder.path() / "step-15.safetensors") == 15);
+  CHECK(fs::equivalent(folder.path() / "step-100.safetensors", folder.path() / "last.safetensors"));
+  CHECK(names_in(folder.path()).size() == 6);
+}
+
+TEST_CASE("checkpoint writer: after an error nothing more is written, and every call says why") {
+  const TemporaryFolder folder;
+  Number number;
+  CheckpointWriter writer(folder.path(), 1);
+  const ArmedFault fault(file_faults().write, 1);  // the first alone
+  writer.save(collect_checkpoint({{"model", number}}), "best", 1);
+  CHECK_THROWS_WITH_AS(writer.finish(), doctest::Contains("best.safetensors: No space left"),
+                       FileError);
+  CHECK_THROWS_AS(writer.save(collect_checkpoint({{"model", number}}), "last", 2), FileError);
+  CHECK_THROWS_AS(writer.finish(), FileError);
+  CHECK(names_in(folder.path()).empty());
+}
+
+TEST_CASE("snapshot: copies are row-major and use their memory again") {
+  Number number;
+  number.value = zeros({2, 3}).transpose(0, 1);
+  Snapshot snapshot;
+  snapshot.take(collect_checkpoint({{"model", number}}));
+  const Tensor first = snapshot.checkpoint().tensors.at("value");
+  CHECK(first.is_contiguous());
+  CHECK_FALSE(first.shares_storage(number.value));
+  number.value.fill_(7.0);
+  CHECK(first.to_vector<float>()[0] == 0);
+  snapshot.take(collect_checkpoint({{"model", number}}));
+  CHECK(first.is_same(snapshot.checkpoint().tensors.at("value")));
+  CHECK(first.to_vector<float>()[0] == 7);
+  number.value = zeros({4});
+  snapshot.take(collect_checkpoint({{"model", number}}));
+  CHECK(snapshot.checkpoint().tensors.at("value").shape() == Shape{4});
+}

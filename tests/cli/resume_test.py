@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Training that is interrupted and goes on ends where the uninterrupted one ends, bit by bit.
+
+    resume_test.py LATHE [--sanitized] [--save-fault=LIBRARY]
+"""
+import hashlib
+import json
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from driver import SANITIZED, Skip, environment, expect, expect_one_line, lathe, main, start
+
+# 7 batches of 8 images are an epoch; the last one has 2.
+TINY = ["--dataset", "synthetic", "--synthetic-size", 50, "--model", "resnet8", "--batch-size", 8, "--augment", "crop,flip",
+        "--threads", 1, "--log-every", 4, "--epochs", 3, "--quiet"]
+POSITIONS = [1, 3, 6, 7, 8, 10, 13, 14, 15, 20]  # first step, inside, the borders of epochs and both sides of them
+SAVE_FAULT = next((word.partition("=")[2] for word in sys.argv if word.startswith("--save-fault=")), "")
+
+
+def train(run, *arguments, **options):
+    return lathe("train", *TINY, "--run-dir", run, *arguments, **options)
+
+
+def rows_of(run):
+    """Metrics without what is a matter of time."""
+    rows = [json.loads(line) for line in pathlib.Path(run, "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "images_per_second"} for row in rows]
+
+
+def last_of(run):
+    return pathlib.Path(run, "last.safetensors").read_bytes()
+
+
+def check_equal(run, reference):
+    assert rows_of(run) == rows_of(reference)
+    for name in ("last.safetensors", "best.safetensors"):
+        assert pathlib.Path(run, name).read_bytes() == pathlib.Path(reference, name).read_bytes(), f"{run}/{name}"
+    lines = pathlib.Path(run, "metrics.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(rows_of(run)) and lines[0].startswith("epoch,")
+
+
+def test_interrupted_at_ten_positions_it_ends_as_if_it_was_not(folder):
+    for optimizer in ("sgd", "adam"):
+        for amp in ("off", "bf16"):
+            flags = ["--optimizer", optimizer, "--amp", amp, "--lr", 0.01]
+            expect(train("whole", *flags), 0)
+            for workers in (0, 4):
+                for position in POSITIONS:
+                    begun = ["--resume", "auto"] if position != POSITIONS[0] else flags
+                    expect(train("parts", *begun, "--workers", workers, "--stop-after", position), 0, f"stopped after step {position}")
+                expect(train("parts", "--resume", "auto", "--workers", workers), 0)
+                check_equal("parts", "whole")
+                shutil.rmtree("parts")
+            shutil.rmtree("whole")
+
+
+def test_each_position_alone(folder):
+    flags = ["--optimizer", "adam", "--amp", "fp16", "--accumulate", 2, "--init-scale", 1e5, "--growth-interval", 2]  # 4 steps are an epoch
+    expect(train("whole", *flags), 0)
+    for position in (1, 2, 3, 4, 5, 7, 8, 9, 11):
+        run = f"at-{position}"
+        expect(train(run, *flags, "--stop-after", position), 0)
+        expect(lathe("train", "--resume", run, "--quiet"), 0)  # everything else is known from the run
+        check_equal(run, "whole")
+
+
+def test_a_run_that_is_resumed_elsewhere_or_from_an_older_file(folder):
+    expect(train("whole", "--save-every", 2, "--keep", 100), 0)
+    steps = sorted(int(p.stem[5:]) for p in pathlib.Path("whole").glob("step-*.safetensors"))
+    assert steps == [2, 4, 6, 7, 8, 10, 12, 14, 16, 18, 20, 21], steps
+    expect(lathe("train", "--resume", "whole/step-8.safetensors", "--run-dir", "fork", "--save-every", 0, "--quiet"), 0)
+    result = expect(lathe("ckpt", "diff", "fork/last.safetensors", "whole/last.safetensors"), 7)
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["trainer.metrics_rows"], result.stdout
+    assert rows_of("fork") == [row for row in rows_of("whole") if row["step"] > 8]
+    shutil.copytree("whole", "back")
+    expect(lathe("train", "--resume", "back/step-10.safetensors", "--stop-after", 10, "--quiet"), 0)
+    assert max(int(p.stem[5:]) for p in pathlib.Path("back").glob("step-*.safetensors")) == 10
+    expect(lathe("train", "--resume", "auto", "--run-dir", "back", "--keep", 3, "--quiet"), 0)
+    check_equal("back", "whole")
+    assert len(list(pathlib.Path("back").glob("step-*.safetensors"))) == 3
+    expect(lathe("eval", "--run-dir", "back", "--weights", "back/step-21.safetensors"), 0)
+
+
+def test_auto_takes_the_newest_whole_checkpoint_or_begins(folder):
+    expect_one_line(lathe("train", *TINY, "--resume", "auto"), 2, "--resume auto needs --run-dir")
+    expect_one_line(lathe("train", *TINY, "--resume", "nothing"), 3, "there is no nothing")
+    expect(train("a", "--resume", "auto", "--save-every", 3, "--keep", 2, "--stop-after", 12), 0)
+    damaged = bytearray(last_of("a"))
+    damaged[-5] ^= 1
+    pathlib.Path("a/last.safetensors").unlink()  # its other name, step-12, stays as it is
+    pathlib.Path("a/last.safetensors").write_bytes(damaged)
+    pathlib.Path("a/step-12.safetensors").write_bytes(damaged[:1000])
+    pathlib.Path("a/last.safetensors.tmp99.0").write_bytes(b"left by a kill")
+    result = expect(train("a", "--resume", "auto"), 0, "last.safetensors", "checksum", "step-12.safetensors")
+    assert "going on from a/step-9.safetensors" in pathlib.Path("a/log.txt").read_text(), result.stderr
+    assert not list(pathlib.Path("a").glob("*.tmp*"))
+    expect(train("whole"), 0)
+    check_equal("a", "whole")
+    again = expect(train("a", "--resume", "auto", "--json"), 0)  # nothing is left to do
+    assert json.loads(again.stdout.splitlines()[-1])["steps"] == 21
+    check_equal("a", "whole")
+
+    (folder / "b").mkdir()  # killed between the log and the first checkpoint
+    (folder / "b" / "log.txt").write_text("")
+    (folder / "b" / "metrics.jsonl").write_text('{"epoch":1,"step":4}\n')
+    expect(train("b", "--resume", "auto"), 0)
+    check_equal("b", "whole")
+    for name in ("last", "best"):
+        pathlib.Path(f"b/{name}.safetensors").write_bytes(b"x")
+    expect(train("b", "--resume", "auto"), 3, "none of the checkpoints in b can be read")
+
+
+def test_what_changed_is_refused_unless_a_flag_says_so(folder):
+    expect(train("a", "--stop-after", 10), 0)
+    before = {path.name: path.read_bytes() for path in pathlib.Path("a").iterdir()}
+    for key, value in (("batch-size", 4), ("model", "resnet20"), ("seed", 5), ("synthetic-size", 60), ("lr", 0.5), ("augment", "none"),
+                       ("weights", "a/last.safetensors"), ("amp", "bf16")):
+        result = lathe("train", "--resume", "auto", "--run-dir", "a", f"--{key}", value, "--quiet")
+        expect_one_line(result, 2, "made with other settings", f"{key} ", f"→ {value}", "--allow-changes")
+    expect_one_line(lathe("train", "--resume", "auto", "--run-dir", "a", "--config", "a/config.toml"), 2, "--config")
+    assert {path.name: path.read_bytes() for path in pathlib.Path("a").iterdir()} == before
+    shutil.copytree("a", "b")
+    expect(lathe("train", "--resume", "auto", "--run-dir", "a", "--epochs", 4, "--log-every", 1, "--quiet"), 0)
+    assert rows_of("a")[-1]["epoch"] == 4
+    result = lathe("train", "--resume", "auto", "--run-dir", "b", "--batch-size", 10, "--seed", 3, "--allow-changes", "--quiet")
+    expect(result, 0, "batch-size 8 → 10", "seed 0 → 3")
+    assert rows_of("b")[-1]["step"] == 10 + 2 * 5  # the second epoch began again
+    result = lathe("train", "--resume", "auto", "--run-dir", "b", "--model", "resnet20", "--epochs", 5, "--allow-changes", "--quiet")
+    expect(result, 1, "b/last.safetensors: load_state_dict", "72 missing: layer1.1.conv1.weight", "SGD: the state does not fit")
+
+
+def test_one_process_at_a_time_and_signals_that_save(folder):
+    long = [*TINY, "--epochs", 1000, "--run-dir"]
+    for run, number, code in (("a", signal.SIGHUP, 129), ("b", signal.SIGTERM, 143)):
+        process = start("train", *long, run, "--save-every", 1)
+        while not (folder / run / "last.safetensors").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        expect_one_line(lathe("train", "--resume", run, "--quiet"), 2, "another process")
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == code and f"{run}/last.safetensors" in errors, (process.returncode, errors)
+        assert len(rows_of(run)) >= 1
+        step = int(lathe("train", "--resume", run, "--stop-after", 1, "--json").stdout.splitlines()[-1].partition('"steps":')[2].partition(",")[0])
+        expect(lathe("train", "--resume", run, "--stop-after", step + 3, "--quiet"), 0, f"stopped after step {step + 3}")
+
+
+def test_killed_at_twenty_moments_it_ends_as_if_it_was_not(folder):
+    begin = time.monotonic()
+    expect(train("whole", "--save-every", 2), 0)
+    seconds = time.monotonic() - begin
+    draw = random.Random(7)
+    kills = 0
+    while kills < 20:
+        process = start("train", *TINY, "--run-dir", "a", "--save-every", 2, "--resume", "auto")
+        try:
+            process.communicate(timeout=draw.uniform(0, 0.6 * seconds))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+        kills += 1  # one that had ended is a moment too: it is resumed and has nothing to do
+    expect(train("a", "--save-every", 2, "--resume", "auto"), 0)
+    check_equal("a", "whole")
+    assert not list(pathlib.Path("a").glob("*.tmp*"))
+
+
+def with_fault(fault, *arguments):
+    env = environment(LD_PRELOAD=SAVE_FAULT, LATHE_SAVE_FAULT=fault)
+    return lathe(*arguments, env={key: env[key] for key in ("LD_PRELOAD", "LATHE_SAVE_FAULT")})
+
+
+def prepare_for_faults(folder):
+    if SANITIZED or not SAVE_FAULT:
+        raise Skip("a library is put in front of libc, which the sanitizers want for themselves")
+    expect(train("whole"), 0)
+    expect(train("before", "--stop-after", 8), 0)
+    shutil.copytree("before", "after")
+    expect(train("after", "--resume", "auto", "--stop-after", 9), 0)
+    return {last_of("before"): "old", last_of("after"): "new"}
+
+
+def test_killed_at_every_system_call_of_a_save(folder):
+    """Of the save at step 9, right before the n-th call that touches a checkpoint."""
+    allowed = prepare_for_faults(folder)
+    held = []
+    for n in range(1, 100):
+        shutil.rmtree("a", ignore_errors=True)
+        shutil.copytree("before", "a")
+        result = with_fault(f"kill:{n}", "train", *TINY, "--run-dir", "a", "--resume", "auto", "--stop-after", 9)
+        if result.returncode == 0:
+            break
+        assert result.returncode == -signal.SIGKILL, result
+        held.append(allowed[last_of("a")])  # the name holds one of the two, whole
+        if n % 3 == 0:
+            expect(train("a", "--resume", "auto"), 0)
+            check_equal("a", "whole")
+    assert held[0] == "old" and held[-1] == "new" and held == sorted(held, reverse=True) and len(held) >= 8, held
+
+
+def test_a_disk_that_fails_at_any_call_of_a_save(folder):
+    """ENOSPC and EIO end the run with the cause, the old file and no other; EINTR and short writes are gone on from."""
+    allowed = prepare_for_faults(folder)
+    for fault in ("ENOSPC", "EIO", "EINTR", "SHORT"):
+        failures = 0
+        for n in range(1, 100):
+            shutil.rmtree("a", ignore_errors=True)
+            shutil.copytree("before", "a")
+            result = with_fault(f"{fault}:{n}", "train", *TINY, "--run-dir", "a", "--resume", "auto", "--stop-after", 9)
+            state = allowed[last_of("a")]
+            assert not list(pathlib.Path("a").glob("*.tmp*")), (fault, n)
+            if "no such call" in result.stderr:
+                break
+            if result.returncode != 0:
+                failures += 1
+                assert fault in ("ENOSPC", "EIO"), (fault, n, result.stderr)
+                expect_one_line(result, 1, "a/last.safetensors", {"ENOSPC": "No space left on device", "EIO": "Input/output error"}[fault])
+            else:
+                assert state == "new", (fault, n)
+        assert n > 3 and (failures >= 4) == (fault in ("ENOSPC", "EIO")), (fault, n, failures)
+        expect(train("a", "--resume", "auto"), 0)  # the retry
+        check_equal("a", "whole")
+
+
+def test_ckpt_commands(folder):
+    expect(train("a", "--stop-after", 2), 0)
+    rows = [json.loads(line) for line in expect(lathe("ckpt", "show", "a/last.safetensors", "--json"), 0).stdout.splitlines()]
+    parts = {row["part"]: row for row in rows if row["event"] == "part"}
+    assert set(parts) == {"model", "optimizer", "scheduler", "trainer", "rng"}, parts  # f32 has no loss scale
+    assert sum(row["event"] == "entry" for row in rows) == sum(part["entries"] for part in parts.values())
+    assert rows[-1]["lathe.step"] == "2" and rows[-1]["checksum"] and 'model = "resnet8"' in rows[-1]["lathe.config"]
+    (weight,) = [row for row in rows if row.get("name") == "fc.bias"]
+    data = last_of("a")
+    length = int.from_bytes(data[:8], "little")
+    begin, end = json.loads(data[8:8 + length])["fc.bias"]["data_offsets"]
+    assert weight["sha256"] == hashlib.sha256(data[8 + length + begin:8 + length + end]).hexdigest() and weight["type"] == "f32[10]"
+
+    assert "same" in expect(lathe("ckpt", "diff", "a/last.safetensors", "a/last.safetensors"), 0).stdout
+    shutil.copy("a/last.safetensors", "two.safetensors")
+    expect(lathe("train", "--resume", "a", "--stop-after", 3, "--quiet"), 0)
+    result = expect_one_line(lathe("ckpt", "diff", "two.safetensors", "a/last.safetensors"), 7, "entries differ")
+    assert "conv1.weight" in result.stdout and "differs by up to" in result.stdout and "trainer.step" in result.stdout
+    expect(lathe("ckpt", "convert", "two.safetensors", "w.safetensors"), 0)
+    result = expect_one_line(lathe("ckpt", "diff", "two.safetensors", "w.safetensors"), 7)
+    assert all("only in two.safetensors" in line for line in result.stdout.splitlines()) and "conv1" not in result.stdout
+    expect(lathe("eval", "--run-dir", "a", "--weights", "w.safetensors"), 0)
+    expect_one_line(lathe("train", "--resume", "w.safetensors"), 3, "w.safetensors: not a checkpoint")
+    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "w.txt"), 2, "w.txt")
+    expect_one_line(lathe("ckpt", "show", "missing"), 3, "missing")
+    expect_one_line(lathe("ckpt", "show"), 2, "one file")
+
+
+def test_verify_resume(folder):
+    expect(train("a", "--stop-after", 1), 0)
+    result = expect(lathe("ckpt", "verify-resume", "--run-dir", "a", "--steps", 9, "--interrupt-at", 8), 0)
+    assert "identical after 9 steps" in result.stdout and result.stdout.count("identical ") == 7, result.stdout
+    result = expect(lathe("ckpt", "verify-resume", *TINY, "--steps", 4, "--json"), 0)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["part"] for row in rows] == ["model", "optimizer", "scheduler", "trainer", "rng", "losses"] and all(row["identical"] for row in rows)
+    expect_one_line(lathe("ckpt", "verify-resume", *TINY, "--steps", 4, "--interrupt-at", 4), 2, "--interrupt-at")
+
+
+main(globals())

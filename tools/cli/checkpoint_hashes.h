@@ -1,0 +1,33 @@
+// What is in a checkpoint or weights file, entry by entry, and its SHA-256: what `lathe ckpt`
+// prints and compares.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lathe/nn/checkpoint.h"
+
+namespace lathe::cli {
+
+struct EntryHash {
+  std::string part;  // "model", "optimizer", …, "rng"
+  std::string name;  // as in the file
+  std::string type;  // "f32[64,3,3,3]"
+  int64_t bytes = 0;
+  std::string sha256;  // of the values, row-major
+};
+
+/// In the file's order. A file that is no checkpoint is all "model".
+std::vector<EntryHash> hash_entries(const Checkpoint& file);
+
+struct PartHash {
+  std::string part;
+  int64_t entries = 0, bytes = 0;
+  std::string sha256;  // of the lines "<name> <type> <sha256>" of its entries, sorted by name
+};
+
+/// One for each part, in the order in which they appear.
+std::vector<PartHash> hash_parts(const std::vector<EntryHash>& entries);
+
+}  // namespace lathe::cli

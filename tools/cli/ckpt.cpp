@@ -1,0 +1,130 @@
+// lathe ckpt show, diff, convert: what is in a checkpoint, what two have not in common, and the
+// weights alone.
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/tools/cli/checkpoint_hashes.h"
+#include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/output.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr size_t kShownDigits = 12;
+
+Checkpoint open_file(const std::string& path) try {
+  return safetensors::read(path);
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+}
+
+// The largest |a - b|; nan where one of the two is and the other is not.
+double difference(const Tensor& a, const Tensor& b) {
+  if (a.numel() == 0) return 0;
+  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
+  double most = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i]) && std::isnan(y[i])) continue;
+    const double d = x[i] == y[i] ? 0 : std::abs(x[i] - y[i]);
+    if (!(d <= most)) most = d;
+    if (std::isnan(most)) break;
+  }
+  return most;
+}
+
+}  // namespace
+
+ExitCode run_ckpt_show(const Invocation& call) {
+  const Output out(call.settings.json);
+  const Checkpoint file = open_file(call.words[0]);
+  const std::vector<EntryHash> entries = hash_entries(file);
+  for (const EntryHash& e : entries) {
+    out.text(fmt::format("{:<10} {:<44} {:<20} {:>11} {}", e.part, e.name, e.type, e.bytes,
+                         e.sha256.substr(0, kShownDigits)));
+    out.row(Row()
+                .add("event", "entry")
+                .add("part", e.part)
+                .add("name", e.name)
+                .add("type", e.type)
+                .add("bytes", e.bytes)
+                .add("sha256", e.sha256));
+  }
+  for (const PartHash& p : hash_parts(entries)) {
+    out.text(fmt::format("{:<10} {} entries, {} bytes, sha256 {}", p.part, p.entries, p.bytes,
+                         p.sha256));
+    out.row(Row()
+                .add("event", "part")
+                .add("part", p.part)
+                .add("entries", p.entries)
+                .add("bytes", p.bytes)
+                .add("sha256", p.sha256));
+  }
+  Row metadata;
+  metadata.add("event", "metadata").add("checksum", file.has_checksum);
+  for (const auto& [key, value] : file.metadata) {
+    const bool lines = value.find('\n') != std::string::npos;
+    out.text(fmt::format("{}{}{}", key, lines ? ":\n" : " = ", value));
+    metadata.add(key, value);
+  }
+  out.row(metadata);
+  return ExitCode::kDone;
+}
+
+ExitCode run_ckpt_diff(const Invocation& call) {
+  const Output out(call.settings.json);
+  const Checkpoint a = open_file(call.words[0]), b = open_file(call.words[1]);
+  int64_t differences = 0;
+  const auto report = [&](const std::string& name, const std::string& what, double most) {
+    ++differences;
+    out.text(fmt::format("{:<44} {}", name, what));
+    out.row(Row().add("event", "difference").add("name", name).add("what", what).add("most", most));
+  };
+  for (const auto& [name, x] : a.tensors) {
+    const Tensor* const y = b.tensors.find(name);
+    if (y == nullptr) {
+      report(name, fmt::format("only in {}", call.words[0]), NAN);
+    } else if (!(x.shape() == y->shape()) || x.dtype() != y->dtype()) {
+      report(name, concat(x, " and ", *y), NAN);
+    } else if (std::memcmp(x.raw_data(), y->raw_data(), static_cast<size_t>(x.bytes())) != 0) {
+      const double most = difference(x, *y);
+      report(name, fmt::format("differs by up to {:.3g}", most), most);
+    }
+  }
+  for (const auto& [name, y] : b.tensors) {
+    if (!a.tensors.contains(name)) report(name, fmt::format("only in {}", call.words[1]), NAN);
+  }
+  if (differences > 0) {
+    throw CommandError(ExitCode::kCheckFailed,
+                       fmt::format("{} of {} entries differ", differences, a.tensors.size()));
+  }
+  out.text(fmt::format("the same {} entries, bit by bit", a.tensors.size()));
+  out.row(Row().add("event", "same").add("entries", static_cast<int64_t>(a.tensors.size())));
+  return ExitCode::kDone;
+}
+
+ExitCode run_ckpt_convert(const Invocation& call) {
+  const Output out(call.settings.json);
+  const std::string &from = call.words[0], &to = call.words[1];
+  if (!to.ends_with(".safetensors"))
+    throw UsageError(fmt::format("{}: expected a name that ends with .safetensors", to));
+  const Checkpoint file = open_file(from);
+  safetensors::Metadata about;  // without what makes it a checkpoint
+  for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {
+    if (const auto found = file.metadata.find(key); found != file.metadata.end())
+      about.insert(*found);
+  }
+  const StateDict weights =
+      checkpoint_parts(file.metadata).empty() ? file.tensors : checkpoint_section(file, "model");
+  safetensors::write(to, weights, about);
+  out.text(fmt::format("{}: {} entries of the model", to, weights.size()));
+  out.row(Row()
+              .add("event", "converted")
+              .add("file", to)
+              .add("entries", static_cast<int64_t>(weights.size())));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

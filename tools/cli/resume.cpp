@@ -1,0 +1,225 @@
+#include "lathe/tools/cli/resume.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/tools/cli/checkpoint_writer.h"
+#include "lathe/tools/cli/config_file.h"
+#include "lathe/tools/cli/exit_codes.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Settings that change neither a parameter nor a row of metrics, and are not kept in checkpoints.
+constexpr std::string_view kFree[] = {"data-root",  "download",      "workers",  "prefetch-factor",
+                                      "algo-cache", "save-every",    "keep",     "target-acc",
+                                      "time-limit", "dry-run",       "run-dir",  "resume",
+                                      "stop-after", "allow-changes", "progress", "json",
+                                      "quiet"};
+// How long to train and what to write of it: may change.
+constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "log-every"};
+// How the same numbers are computed: another choice rounds differently.
+constexpr std::string_view kRounding[] = {"device",          "threads",        "conv-exact",
+                                          "layout",          "tf32",           "deterministic",
+                                          "cudnn-benchmark", "workspace-limit"};
+// Which samples are in which batch.
+constexpr std::string_view kBatches[] = {"batch-size", "accumulate",     "drop-last",
+                                         "seed",       "synthetic-size", "dataset"};
+
+template <size_t N>
+bool is_one_of(std::string_view key, const std::string_view (&keys)[N]) {
+  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+}
+
+std::string metadata_text(const Checkpoint& checkpoint, std::string_view key) {
+  const auto found = checkpoint.metadata.find(key);
+  return found == checkpoint.metadata.end() ? "" : found->second;
+}
+
+// Flags and environment over the checkpoint's settings over those of config.toml beside it.
+void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& beside) {
+  SettingSources run;
+  std::error_code missing;
+  if (fs::exists(beside / "config.toml", missing))
+    run.config_path = (beside / "config.toml").string();
+  if (start.from) {
+    run.saved_config = metadata_text(*start.from, kConfigKey);
+    run.saved_name = start.file.string();
+    start.before = merge_settings(run, kTrain);
+  }
+  run.flags = call.sources.flags;
+  run.environment = call.sources.environment;
+  start.settings = merge_settings(run, kTrain);
+  start.settings.json = call.settings.json;  // what is printed is this call's alone
+  start.settings.quiet = call.settings.quiet;
+  start.settings.progress = call.settings.progress;
+}
+
+// The newest whole checkpoint of a folder.
+void find_newest(StartPoint& start, Log& log) {
+  std::vector<fs::path> files = {start.folder / "last.safetensors"};
+  const std::vector<int64_t> steps = steps_in(start.folder);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step)
+    files.push_back(start.folder / step_file(*step));
+  files.push_back(start.folder / "best.safetensors");
+  bool any = false;
+  for (const fs::path& file : files) {
+    std::error_code missing;
+    if (!fs::exists(file, missing)) continue;
+    any = true;
+    try {
+      start.from = read_checkpoint(file.string());
+      start.file = file;
+      return;
+    } catch (const DataError& e) {
+      log.warning(e.message());
+    } catch (const FileError& e) {
+      log.warning(e.message());
+    }
+  }
+  if (any) {
+    throw CommandError(ExitCode::kData, fmt::format("--resume: none of the checkpoints in {} can "
+                                                    "be read",
+                                                    start.folder.string()));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<FileLock> lock_run_folder(const fs::path& folder) try {
+  return std::make_unique<FileLock>((folder / "log.txt").string(), 0);
+} catch (const FileError& e) {
+  throw UsageError(fmt::format("{}: another process trains in it, or it cannot be locked ({})",
+                               folder.string(), e.message()));
+}
+
+StartPoint find_start(const Invocation& call, Log& log) {
+  StartPoint start{.settings = call.settings};
+  const std::string& resume = call.settings.resume;
+  if (resume.empty()) return start;
+  if (!call.sources.config_path.empty())
+    throw UsageError("--resume takes the settings of the run: leave out --config");
+  const std::string& run_dir = call.settings.run_dir;
+  if (resume == "auto" && run_dir.empty()) throw UsageError("--resume auto needs --run-dir");
+
+  std::error_code error;
+  const bool is_auto = resume == "auto";
+  if (is_auto || fs::is_directory(resume, error)) {
+    const fs::path folder = is_auto ? run_dir : resume;
+    // Nothing has been begun there: a new run, which finds out what else may be wrong.
+    if (is_auto && !fs::exists(folder / "log.txt", error) &&
+        !fs::exists(folder / "last.safetensors", error))
+      return start;
+    if (!is_auto && !run_dir.empty() && !fs::equivalent(folder, run_dir, error))
+      throw UsageError("--resume FOLDER goes on in that folder: leave out --run-dir");
+    start.folder = folder;
+    start.lock = lock_run_folder(folder);
+    find_newest(start, log);
+    if (!start.from && !is_auto)
+      throw CommandError(ExitCode::kData, fmt::format("{} holds no checkpoint", folder.string()));
+    merge_with_run(start, call, folder);
+    return start;
+  }
+
+  start.file = resume;
+  const fs::path home = start.file.has_parent_path() ? start.file.parent_path() : fs::path(".");
+  if (run_dir.empty() || fs::equivalent(home, run_dir, error)) {
+    if (!fs::exists(start.file, error))
+      throw CommandError(ExitCode::kData, fmt::format("--resume: there is no {}", resume));
+    start.folder = home;
+    start.lock = lock_run_folder(home);
+  }
+  try {
+    start.from = read_checkpoint(resume);
+  } catch (const FileError& e) {
+    throw CommandError(ExitCode::kData, e.message());
+  }
+  merge_with_run(start, call, home);
+  return start;
+}
+
+bool check_changes(const StartPoint& start, const Settings& now, int64_t images, Log& log) {
+  if (!start.from) return true;
+  bool same_batches = true;
+  std::string changes, roundings;
+  const auto note = [](std::string& list, std::string_view key, const std::string& before,
+                       const std::string& after) {
+    list += fmt::format("{}{} {} → {}", list.empty() ? "" : ", ", key, before, after);
+  };
+  for (const Setting& setting : all_settings()) {
+    if ((setting.takes & kTrain) == 0 || is_one_of(setting.key, kFree)) continue;
+    const std::string before = value_text(*start.before, setting);
+    const std::string after = value_text(now, setting);
+    if (before == after || is_one_of(setting.key, kLength)) continue;
+    note(is_one_of(setting.key, kRounding) ? roundings : changes, setting.key, before, after);
+    if (is_one_of(setting.key, kBatches)) same_batches = false;
+  }
+  const std::string images_before = metadata_text(*start.from, kImagesKey);
+  if (images_before != std::to_string(images)) {
+    note(changes, "training images", images_before, std::to_string(images));
+    same_batches = false;
+  }
+  if (!changes.empty() && !now.allow_changes) {
+    throw UsageError(fmt::format(
+        "--resume: {} was made with other settings ({}); --allow-changes goes on all the same",
+        start.file.string(), changes));
+  }
+  if (!changes.empty())
+    log.warning(fmt::format("changed since {}: {}", start.file.string(), changes));
+  if (!roundings.empty())
+    log.warning(fmt::format("numbers may round differently from here on: {}", roundings));
+  if (!metadata_text(*start.from, kInexactKey).empty()) {
+    log.warning(
+        fmt::format("{} was made inside of a step, after an error: it does not go on bit "
+                    "by bit",
+                    start.file.string()));
+  }
+  return same_batches;
+}
+
+int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs,
+                      int64_t per_epoch) {
+  if (same_batches) return epochs * per_epoch;
+  const StateDict trainer = checkpoint_section(*start.from, "trainer");
+  const int64_t ended = trainer.number<int64_t>("epoch") - trainer.number<int64_t>("epoch_open");
+  return trainer.number<int64_t>("step") + std::max<int64_t>(epochs - ended, 0) * per_epoch;
+}
+
+safetensors::Metadata describe_run(const Settings& settings, int64_t images) {
+  const std::string all = config_text(settings, kTrain);
+  std::string decisive;
+  for (std::string_view rest = all; !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end);
+    const size_t key_end = line.find(" = ");
+    if (key_end == std::string_view::npos || is_one_of(line.substr(0, key_end), kFree)) continue;
+    decisive += line;
+  }
+  return {{std::string(kConfigKey), decisive}, {std::string(kImagesKey), std::to_string(images)}};
+}
+
+void clean_run_folder(const fs::path& folder, int64_t step) {
+  std::error_code error;
+  if (step < 0) {
+    for (const char* file : {"metrics.jsonl", "metrics.csv"}) fs::remove(folder / file, error);
+  }
+  for (const int64_t later : steps_in(folder)) {
+    if (later > step) fs::remove(folder / step_file(later), error);
+  }
+  std::vector<fs::path> left_over;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    for (const char* mark : {".safetensors.tmp", "config.toml.tmp", "env.json.tmp"}) {
+      if (name.find(mark) != std::string::npos) left_over.push_back(entry.path());
+    }
+  }
+  for (const fs::path& file : left_over) fs::remove(file, error);
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,61 @@
+// `--resume`: from which checkpoint a run goes on, with which settings, and what may differ.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lathe/core/file_lock.h"
+#include "lathe/nn/checkpoint.h"
+#include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/output.h"
+
+namespace lathe::cli {
+
+/// In a checkpoint's metadata, beside lathe.model, lathe.dataset, lathe.epoch and lathe.step:
+inline constexpr std::string_view kConfigKey = "lathe.config";  // settings that decide the result
+inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the training set
+/// Made in the middle of a step, after an error: the batch norms have seen a batch more than the
+/// optimiser, so training goes on from it, but not bit by bit.
+inline constexpr std::string_view kInexactKey = "lathe.inexact";
+
+/// Holds a run folder against other processes that train in it.   throws: UsageError if one does.
+std::unique_ptr<FileLock> lock_run_folder(const std::filesystem::path& folder);
+
+/// Where a training begins.
+struct StartPoint {
+  Settings settings;               // flags > environment > what the run was begun with
+  std::filesystem::path folder;    // to go on in; empty: a new one, of settings.run_dir
+  std::unique_ptr<FileLock> lock;  // of that folder
+  std::filesystem::path file;      // the checkpoint; empty: from the start
+  std::optional<Checkpoint> from;
+  std::optional<Settings> before;  // the settings of the run so far
+};
+
+/// What --resume asks for; a new run where it asks for nothing.
+///   auto     the newest whole checkpoint of --run-dir: last.safetensors, else step-N, else best;
+///            a folder without any begins from the start
+///   FOLDER   the same, but there must be one
+///   FILE     this one, in its own folder, or in the new folder --run-dir
+/// throws: UsageError; CommandError (kData), DataError for files that are missing or damaged.
+StartPoint find_start(const Invocation& call, Log& log);
+
+/// Compares settings and data with those of the run so far.   → whether the batches are the same
+/// throws: UsageError listing what must not change, unless --allow-changes.
+bool check_changes(const StartPoint& start, const Settings& now, int64_t images, Log& log);
+
+/// Steps of a run of `epochs` with `per_epoch` each; those that were done with other batches count
+/// as they were.
+int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs,
+                      int64_t per_epoch);
+
+/// What checkpoints of this run say about it.
+safetensors::Metadata describe_run(const Settings& settings, int64_t images);
+
+/// Makes the folder that of step `step`: no later step files, no left-over temporary files; for a
+/// step of -1, where nothing was saved, no metrics either.
+void clean_run_folder(const std::filesystem::path& folder, int64_t step);
+
+}  // namespace lathe::cli

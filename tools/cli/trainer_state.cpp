@@ -1,0 +1,99 @@
+// What a Trainer saves of itself and of what it works on, and how it goes on from there.
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/tools/cli/resume.h"
+#include "lathe/tools/cli/trainer.h"
+
+namespace lathe::cli {
+
+CheckpointParts Trainer::checkpoint_parts() {
+  return {{"model", parts_.model},
+          {"optimizer", optimizer_},
+          {"scheduler", parts_.schedule},
+          {"scaler", scaler_},
+          {"trainer", *this}};
+}
+
+// The state shares its values with the objects.
+Checkpoint Trainer::checkpoint() {
+  safetensors::Metadata about = parts_.about;
+  about["lathe.model"] = *settings_.model;
+  about["lathe.dataset"] = *settings_.dataset;
+  about["lathe.epoch"] = std::to_string(epoch_);
+  about["lathe.step"] = std::to_string(step_);
+  if (inside_step_) about[std::string(kInexactKey)] = "true";
+  return collect_checkpoint(checkpoint_parts(), about);
+}
+
+StateDict Trainer::state_dict() const {
+  StateDict out;
+  out.add_number("epoch", epoch_);
+  out.add_number("batch", batch_);
+  out.add_number("step", step_);
+  out.add_number("epoch_open", epoch_open_);
+  out.add_number("evaluated", evaluated_);
+  out.add_number("best_accuracy", best_accuracy_);
+  out.add_number("best_epoch", best_epoch_);
+  out.add_number("last_accuracy", last_accuracy_);
+  out.add_number("last_loss", last_loss_);
+  out.add_number("last_lr", last_lr_);
+  out.add_number("skipped_steps", skipped_before_ + scaler_.progress().skipped);
+  out.add_number("metrics_rows", metrics_.rows());
+  out.add_all("window.", window_.state_dict());
+  out.add_all("epoch_tally.", epoch_tally_.state_dict());
+  return out;
+}
+
+void Trainer::load_state_dict(const StateDict& state) {
+  const auto count = [&](const char* name) {
+    const auto value = state.number<int64_t>(name);
+    LATHE_CHECK(ValueError, value >= 0, "trainer: ", name, " is ", value);
+    return value;
+  };
+  // Everything is read before anything is changed.
+  const int64_t epoch = count("epoch"), batch = count("batch"), step = count("step");
+  const int64_t best_epoch = count("best_epoch"), skipped = count("skipped_steps");
+  const int64_t rows = count("metrics_rows");
+  const bool epoch_open = state.number<bool>("epoch_open");
+  const bool evaluated = state.number<bool>("evaluated");
+  const auto best_accuracy = state.number<double>("best_accuracy");
+  const auto last_accuracy = state.number<double>("last_accuracy");
+  const auto last_loss = state.number<double>("last_loss");
+  const auto last_lr = state.number<double>("last_lr");
+  Tally window, epoch_tally;
+  window.load_state_dict(state.section("window."), parts_.device);
+  epoch_tally.load_state_dict(state.section("epoch_tally."), parts_.device);
+  LATHE_CHECK(ValueError, !epoch_open || epoch >= 1, "trainer: inside of epoch ", epoch);
+
+  epoch_ = epoch;
+  batch_ = batch;
+  step_ = step;
+  epoch_open_ = epoch_open;
+  evaluated_ = evaluated;
+  best_accuracy_ = best_accuracy;
+  best_epoch_ = best_epoch;
+  last_accuracy_ = last_accuracy;
+  last_loss_ = last_loss;
+  last_lr_ = last_lr;
+  skipped_before_ = skipped;
+  resumed_rows_ = rows;
+  window_ = std::move(window);
+  epoch_tally_ = std::move(epoch_tally);
+}
+
+int64_t Trainer::resume(const Checkpoint& from, const std::string& name, bool same_batches) {
+  restore_checkpoint(from, checkpoint_parts(), name);
+  resumed_step_ = step_;
+  if (!same_batches && epoch_open_) {  // the epoch begins again
+    batch_ = 0;
+    window_.clear();
+    epoch_tally_.clear();
+  }
+  // A run that had ended did not set the learning rate of the step that now follows.
+  if (step_ < total_steps_ && parts_.schedule.last_epoch() < step_) parts_.schedule.step();
+  metrics_.cut(resumed_rows_);
+  return step_;
+}
+
+}  // namespace lathe::cli

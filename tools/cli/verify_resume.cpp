@@ -1,0 +1,143 @@
+// lathe ckpt verify-resume: the same training twice, once in one process and once interrupted and
+// resumed in a new one; everything that a checkpoint holds, and the losses, must have the same
+// bits.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/core/file.h"
+#include "lathe/core/hash.h"
+#include "lathe/tools/cli/checkpoint_hashes.h"
+#include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/config_file.h"
+#include "lathe/tools/cli/output.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Made under the system's folder for temporary files; gone at the end.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string name = (fs::temp_directory_path() / "lathe-verify-XXXXXX").string();
+    LATHE_CHECK(FileError, mkdtemp(name.data()) != nullptr, name, ": cannot be made");
+    path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Runs this very program and waits for it. What it says on stderr is seen.
+void run_self(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "lathe");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  LATHE_CHECK(OutOfMemoryError, child >= 0, "verify-resume: the system gives no process");
+  if (child == 0) {
+    const int nowhere = open("/dev/null", O_WRONLY);
+    if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
+    execv("/proc/self/exe", argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (code != 0) {
+    throw CommandError(code <= 7 ? static_cast<ExitCode>(code) : ExitCode::kError,
+                       fmt::format("verify-resume: a training ended with exit code {}", code));
+  }
+}
+
+// The rows of metrics without what is a matter of time.
+std::string losses_of(const fs::path& run) {
+  std::string text = read_file((run / "metrics.jsonl").string(), INT64_MAX), out;
+  constexpr std::string_view kTime = "\"images_per_second\":";
+  for (size_t at = 0; at < text.size();) {
+    const size_t found = std::min(text.find(kTime, at), text.size());
+    out += text.substr(at, found - at);
+    at = std::min(text.find_first_of(",}", found), text.size());
+  }
+  return out;
+}
+
+}  // namespace
+
+ExitCode run_ckpt_verify_resume(const Invocation& call) {
+  const Output out(call.settings.json);
+  Settings settings = call.settings;
+  const int64_t steps = settings.steps;
+  const int64_t at = settings.interrupt_at > 0 ? settings.interrupt_at : (steps + 1) / 2;
+  if (at >= steps)
+    throw UsageError(fmt::format("--interrupt-at {}: expected less than --steps {}", at, steps));
+  const ScratchFolder scratch;
+  settings.run_dir.clear();
+  settings.resume.clear();
+  settings.dry_run = false;
+  settings.max_steps = steps;
+  settings.target_acc = settings.time_limit = 0;
+  const std::string config = (scratch.path() / "config.toml").string();
+  write_file_atomic(config, config_text(settings, kTrain));
+  const fs::path whole = scratch.path() / "whole", resumed = scratch.path() / "resumed";
+  const auto train = [&](const fs::path& run, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"train",      "--quiet",     "--no-json", "--run-dir",
+                                          run.string(), "--log-every", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    run_self(std::move(arguments));
+  };
+  train(whole, {"--config", config, "--stop-after", "0"});
+  train(resumed, {"--config", config, "--stop-after", std::to_string(at)});
+  train(resumed, {"--resume", "auto", "--stop-after", "0"});
+
+  const auto hashes = [](const fs::path& run) {
+    std::vector<PartHash> parts =
+        hash_parts(hash_entries(read_checkpoint((run / "last.safetensors").string())));
+    parts.push_back({.part = "losses", .entries = 1, .sha256 = sha256_hex(losses_of(run))});
+    return parts;
+  };
+  const std::vector<PartHash> a = hashes(whole), b = hashes(resumed);
+  LATHE_CHECK(DataError, a.size() == b.size(), "verify-resume: ", a.size(), " parts and ",
+              b.size());
+  std::string different;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const bool same = a[i].part == b[i].part && a[i].sha256 == b[i].sha256;
+    if (!same) different += fmt::format("{}{}", different.empty() ? "" : ", ", a[i].part);
+    out.text(fmt::format("{:<10} {:<9} {:>5} entries  sha256 {}", a[i].part,
+                         same ? "identical" : "differs", a[i].entries, a[i].sha256));
+    out.row(Row()
+                .add("event", "part")
+                .add("part", a[i].part)
+                .add("identical", same)
+                .add("entries", a[i].entries)
+                .add("sha256", a[i].sha256)
+                .add("sha256_resumed", b[i].sha256));
+  }
+  if (!different.empty()) {
+    throw CommandError(
+        ExitCode::kCheckFailed,
+        fmt::format("after {} steps, interrupted at {}, other bits in: {}", steps, at, different));
+  }
+  out.text(fmt::format("identical after {} steps, interrupted at {}", steps, at));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli
