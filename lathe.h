@@ -88,8 +88,10 @@
 #include "lathe/optim/lars.h"
 #include "lathe/optim/novograd.h"
 #include "lathe/optim/param_groups.h"
+#include "lathe/optim/reduce_on_plateau.h"
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/scheduler.h"
+#include "lathe/optim/scheduler_chain.h"
 #include "lathe/optim/sgd.h"
 
 #include "lathe/data/augment.h"

@@ -21,25 +21,31 @@ void check_factor(const char* schedule, const char* name, double value) {
 
 }  // namespace
 
-void LRScheduler::start() {
+void LRScheduler::set_rates(int64_t epoch) {
   std::vector<double> rates;
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
-    const double initial = optimizer_.initial_lr(g);
-    rates.push_back(lr_at(0, initial, initial));
+    rates.push_back(lr_at(epoch, optimizer_.lr(g), optimizer_.initial_lr(g)));
   }
   optimizer_.set_lrs(rates);
-  last_epoch_ = 0;
 }
 
+void LRScheduler::start() { set_rates(0); }
+
 void LRScheduler::step() {
-  const int64_t next = last_epoch_ + 1;
-  std::vector<double> rates;
-  for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
-    rates.push_back(lr_at(next, optimizer_.lr(g), optimizer_.initial_lr(g)));
-  }
-  optimizer_.set_lrs(rates);
-  last_epoch_ = next;
+  set_rates(last_epoch_ + 1);
+  ++last_epoch_;
 }
+
+void LRScheduler::observe(double metric) {
+  std::vector<double> rates;
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g) rates.push_back(optimizer_.lr(g));
+  adapt(metric, rates);
+  optimizer_.set_lrs(rates);
+}
+
+void LRScheduler::adapt(double, std::vector<double>&) {}
+
+void LRScheduler::recall(const StateDict&) {}
 
 StateDict LRScheduler::state_dict() const {
   StateDict out;
@@ -47,14 +53,15 @@ StateDict LRScheduler::state_dict() const {
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
     out.add_number(concat("group.", g, ".lr"), optimizer_.lr(g));
   }
+  out.add_all("", memory());
   return out;
 }
 
 void LRScheduler::load_state_dict(const StateDict& state) {
-  const size_t groups = optimizer_.num_groups();
-  LATHE_CHECK(ValueError, state.size() == groups + 1, "scheduler: a state of ", state.size(),
-              " entries does not fit an optimizer with ", groups, " groups, which needs ",
-              groups + 1);
+  const size_t groups = optimizer_.num_groups(), entries = groups + 1 + memory().size();
+  LATHE_CHECK(ValueError, state.size() == entries, "scheduler: a state of ", state.size(),
+              " entries does not fit this schedule over an optimizer with ", groups,
+              " groups, which needs ", entries);
   const auto epoch = state.number<int64_t>("last_epoch");
   LATHE_CHECK(ValueError, epoch >= 0, "scheduler: last_epoch must not be negative, got ", epoch);
   std::vector<double> rates;
@@ -62,6 +69,7 @@ void LRScheduler::load_state_dict(const StateDict& state) {
     rates.push_back(state.number<double>(concat("group.", g, ".lr")));
     check_factor("scheduler", "lr", rates.back());
   }
+  recall(state);
   optimizer_.set_lrs(rates);
   last_epoch_ = epoch;
 }
@@ -122,6 +130,55 @@ double LinearLR::lr_at(int64_t epoch, double, double initial) const {
   return initial * ((1 - done) * options_.start_factor + done * options_.end_factor);
 }
 
+PolynomialLR::PolynomialLR(Optimizer& optimizer, const PolynomialLROptions& options)
+    : LRScheduler(optimizer), options_(options) {
+  check_count("PolynomialLR", "total_iters", options.total_iters);
+  check_factor("PolynomialLR", "power", options.power);
+  start();
+}
+
+double PolynomialLR::lr_at(int64_t epoch, double, double initial) const {
+  const double done = static_cast<double>(std::min(epoch, options_.total_iters)) /
+                      static_cast<double>(options_.total_iters);
+  return initial * std::pow(1 - done, options_.power);
+}
+
+double one_cycle_factor(int64_t step, const OneCycleLROptions& options) {
+  const double first = 1 / options.div_factor, last = first / options.final_div_factor;
+  const double end = static_cast<double>(options.total_steps - 1);
+  const double rise = options.pct_start * static_cast<double>(options.total_steps) - 1;
+  const double at = std::min(static_cast<double>(step), end);
+
+  const auto anneal = [&](double from, double to, double begin_step, double end_step) {
+    // A phase of no length: its end.
+    const double t = end_step > begin_step ? (at - begin_step) / (end_step - begin_step) : 1;
+    if (options.anneal == Anneal::kLinear) return (to - from) * t + from;
+    return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * t));
+  };
+  if (at <= rise) return anneal(first, 1, 0, rise);
+  if (!options.three_phase) return anneal(1, last, rise, end);
+  if (at <= 2 * rise) return anneal(1, first, rise, 2 * rise);
+  return anneal(first, last, 2 * rise, end);
+}
+
+OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options)
+    : LRScheduler(optimizer), options_(options) {
+  check_count("OneCycleLR", "total_steps", options.total_steps);
+  const double most = options.three_phase ? 0.5 : 1;
+  LATHE_CHECK(ValueError, options.pct_start >= 0 && options.pct_start <= most,
+              "OneCycleLR: pct_start must be from 0 to ", most, ", got ", options.pct_start);
+  for (const auto& [name, value] : {std::pair("div_factor", options.div_factor),
+                                    std::pair("final_div_factor", options.final_div_factor)}) {
+    check_factor("OneCycleLR", name, value);
+    LATHE_CHECK(ValueError, value > 0, "OneCycleLR: ", name, " must be positive, got ", value);
+  }
+  start();
+}
+
+double OneCycleLR::lr_at(int64_t epoch, double, double initial) const {
+  return initial * one_cycle_factor(epoch, options_);
+}
+
 LambdaLR::LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> factor)
     : LRScheduler(optimizer), factor_(std::move(factor)) {
   LATHE_CHECK(ValueError, factor_ != nullptr, "LambdaLR: the function is empty");
@@ -130,31 +187,6 @@ LambdaLR::LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> factor)
 
 double LambdaLR::lr_at(int64_t epoch, double, double initial) const {
   return initial * factor_(epoch);
-}
-
-SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<const LRScheduler*> schedules,
-                           std::vector<int64_t> milestones)
-    : LRScheduler(optimizer), schedules_(std::move(schedules)), milestones_(std::move(milestones)) {
-  LATHE_CHECK(ValueError, schedules_.size() == milestones_.size() + 1,
-              "SequentialLR: ", schedules_.size(), " schedules need one milestone fewer, got ",
-              milestones_.size());
-  for (const LRScheduler* part : schedules_) {
-    LATHE_CHECK(ValueError, part != nullptr && &part->optimizer() == &optimizer,
-                "SequentialLR: all schedules must be of this optimizer");
-  }
-  for (size_t i = 0; i < milestones_.size(); ++i) {
-    const int64_t above = i == 0 ? 0 : milestones_[i - 1];
-    LATHE_CHECK(ValueError, milestones_[i] > above, "SequentialLR: milestone ", milestones_[i],
-                " must be above ", above);
-  }
-  start();
-}
-
-double SequentialLR::lr_at(int64_t epoch, double before, double initial) const {
-  const auto next = std::ranges::upper_bound(milestones_, epoch);
-  const auto part = static_cast<size_t>(next - milestones_.begin());
-  const int64_t begin = part == 0 ? 0 : milestones_[part - 1];
-  return schedules_[part]->lr_at(epoch - begin, before, initial);
 }
 
 }  // namespace lathe::optim

@@ -1,5 +1,7 @@
-// Learning-rate schedules. One step() per epoch, after the optimiser's last step of that epoch;
-// "epoch" may as well be any other unit in which the caller counts.
+// Learning-rate schedules that are formulas of the epoch; reduce_on_plateau.h has the one that
+// looks at a metric, scheduler_chain.h those that are made of others. One step() per epoch, after
+// the optimiser's last step of that epoch; "epoch" may as well be any other unit in which the
+// caller counts.
 //   optim::StepLR schedule(opt, {.step_size = 30});
 //   for (int epoch = 0; epoch < 90; ++epoch) { …; schedule.step(); }
 #pragma once
@@ -24,6 +26,11 @@ class LATHE_API LRScheduler {
   /// before.
   void step();
 
+  /// Tells a schedule that looks at it how training goes (a validation loss, an accuracy), usually
+  /// once per epoch, before step(). ReduceLROnPlateau lowers the learning rates then and there,
+  /// alone or inside of another schedule; the others take no notice.
+  void observe(double metric);
+
   /// The epoch whose learning rates are set; 0 at first.
   int64_t last_epoch() const { return last_epoch_; }
   Optimizer& optimizer() const { return optimizer_; }
@@ -31,18 +38,28 @@ class LATHE_API LRScheduler {
   /// The learning rate of `epoch`, given that of the epoch before (not used for epoch 0) and the
   /// initial one.
   virtual double lr_at(int64_t epoch, double before, double initial) const = 0;
+  /// What a metric does to `rates`, one per group, that this schedule has set.
+  virtual void adapt(double metric, std::vector<double>& rates);
 
-  /// last_epoch and the learning rates in use; the options are the constructor's.
+  /// What else than the epoch and the learning rates decides the next ones; of most nothing.
+  virtual StateDict memory() const { return {}; }
+  /// Takes over such entries.   throws: ValueError; nothing has changed then.
+  virtual void recall(const StateDict& memory);
+
+  /// last_epoch, the learning rates in use (group.0.lr, …) and memory(); the options are the
+  /// constructor's.
   StateDict state_dict() const;
   /// Continues there: the next epoch uses the learning rate that it would have used without the
-  /// interruption. throws: ValueError if the state is not one of a schedule over as many groups;
-  /// nothing has changed then.
+  /// interruption. throws: ValueError if the state is not one of such a schedule over as many
+  /// groups; nothing has changed then.
   void load_state_dict(const StateDict& state);
 
  protected:
   explicit LRScheduler(Optimizer& optimizer) : optimizer_(optimizer) {}
   /// Sets the learning rates of epoch 0; the last thing that a constructor does.
   void start();
+  /// Sets the learning rates of `epoch`, which is 0 or follows last_epoch(). All or none.
+  virtual void set_rates(int64_t epoch);
 
  private:
   Optimizer& optimizer_;
@@ -112,6 +129,52 @@ class LATHE_API LinearLR final : public LRScheduler {
   LinearLROptions options_;
 };
 
+struct PolynomialLROptions {
+  int64_t total_iters = 5;  // epochs until the learning rate is 0
+  double power = 1;
+};
+/// lr = initial · (1 - min(epoch, total_iters) / total_iters)^power.   throws: ValueError for
+/// total_iters < 1 or a power that is negative or not finite. ref: Liu et al. 2015 ("poly",
+/// arXiv:1506.04579); power 2 for large batches: You et al. 2017 (arXiv:1708.03888).
+class LATHE_API PolynomialLR final : public LRScheduler {
+ public:
+  PolynomialLR(Optimizer& optimizer, const PolynomialLROptions& options);
+  double lr_at(int64_t epoch, double before, double initial) const override;
+
+ private:
+  PolynomialLROptions options_;
+};
+
+enum class Anneal { kCosine, kLinear };
+
+struct OneCycleLROptions {
+  int64_t total_steps = 0;  // of the whole cycle; the last one is number total_steps - 1
+  double pct_start = 0.3;   // part of the steps in which the learning rate rises
+  Anneal anneal = Anneal::kCosine;
+  double div_factor = 25;         // the first step has peak / div_factor
+  double final_div_factor = 1e4;  // the last step has a learning rate that is lower by this still
+  bool three_phase = false;       // as much time down again as up, then on to the end
+};
+/// Of the initial learning rate, in `step`: from 1 / div_factor in step 0 to 1 in step
+/// u = pct_start · total_steps - 1, and from there to 1 / div_factor / final_div_factor in the last
+/// step, where it stays; with three_phase back to 1 / div_factor in step 2·u before that. Between
+/// two of these values, at t from 0 to 1: end + (begin - end) · (1 + cos(pi·t)) / 2, or a line.
+LATHE_API double one_cycle_factor(int64_t step, const OneCycleLROptions& options);
+
+/// Up to the peak, which is the initial learning rate, and down to nearly nothing, once: lr =
+/// initial · one_cycle_factor(epoch). Its unit is a step. The momentum stays as it is.
+/// throws: ValueError for total_steps < 1, pct_start outside of [0, 1] ([0, 0.5] with three_phase),
+/// or a factor that is not positive and finite.
+/// ref: Smith and Topin 2017 (arXiv:1708.07120); the phases are PyTorch's and fastai's.
+class LATHE_API OneCycleLR final : public LRScheduler {
+ public:
+  OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options);
+  double lr_at(int64_t epoch, double before, double initial) const override;
+
+ private:
+  OneCycleLROptions options_;
+};
+
 /// lr = initial · factor(epoch).
 class LATHE_API LambdaLR final : public LRScheduler {
  public:
@@ -120,25 +183,6 @@ class LATHE_API LambdaLR final : public LRScheduler {
 
  private:
   std::function<double(int64_t)> factor_;
-};
-
-/// One schedule after another: schedule i rules from milestones[i-1] on and counts its epochs from
-/// there.
-///   optim::LinearLR warmup(opt, {.start_factor = 0.01, .total_iters = 5});
-///   optim::CosineAnnealingLR cosine(opt, {.t_max = 85});
-///   optim::SequentialLR schedule(opt, {&warmup, &cosine}, {5});     // step() only this one
-/// The parts must outlive it; only their formulas are used.
-/// throws: ValueError unless there is one milestone fewer than schedules, they ascend from 1 and
-/// all rule this optimiser.
-class LATHE_API SequentialLR final : public LRScheduler {
- public:
-  SequentialLR(Optimizer& optimizer, std::vector<const LRScheduler*> schedules,
-               std::vector<int64_t> milestones);
-  double lr_at(int64_t epoch, double before, double initial) const override;
-
- private:
-  std::vector<const LRScheduler*> schedules_;
-  std::vector<int64_t> milestones_;
 };
 
 }  // namespace lathe::optim

@@ -10,6 +10,8 @@
 
 #include "lathe/ops/creation.h"
 #include "lathe/optim/sgd.h"
+#include "lathe/tests/optim/golden_schedules.h"
+#include "lathe/tests/optim/rates.h"
 
 namespace lathe {
 namespace {
@@ -19,14 +21,8 @@ using optim::SGD;
 
 Tensors one_param() { return {zeros({1}, {.requires_grad = true})}; }
 
-std::vector<double> rates(LRScheduler& schedule, int epochs) {
-  std::vector<double> out;
-  for (int e = 0; e < epochs; ++e) {
-    out.push_back(schedule.optimizer().lr());
-    schedule.step();
-  }
-  return out;
-}
+using test::check_rates;
+using test::rates;
 
 TEST_CASE("StepLR: epoch e trains with lr·gamma^floor(e/step_size), by repeated multiplication") {
   SGD optimizer(one_param(), {.lr = 0.1});
@@ -94,12 +90,52 @@ TEST_CASE("schedules: a rate that cannot be set leaves the epoch and the rates o
                        ValueError);
 }
 
-TEST_CASE("SequentialLR: a warm-up, then a schedule that counts from the milestone") {
-  SGD optimizer(one_param(), {.lr = 1});
-  optim::LinearLR warmup(optimizer, {.start_factor = 0.5, .total_iters = 2});
-  optim::StepLR steps(optimizer, {.step_size = 2, .gamma = 0.1});
-  optim::SequentialLR schedule(optimizer, {&warmup, &steps}, {2});
-  CHECK(rates(schedule, 7) == std::vector<double>{0.5, 0.75, 1, 1, 0.1, 0.1, 0.1 * 0.1});
+TEST_CASE("PolynomialLR: falls to 0 as PyTorch's does, and stays there") {
+  SGD optimizer(one_param(), {.lr = 0.1});
+  optim::PolynomialLR schedule(optimizer, {.total_iters = 15, .power = 2});
+  check_rates(rates(schedule, 21), golden::kPolynomial);
+  SGD other(one_param(), {.lr = 2});
+  optim::PolynomialLR line(other, {.total_iters = 4});
+  CHECK(rates(line, 6) == std::vector<double>{2, 1.5, 1, 0.5, 0, 0});
+}
+
+TEST_CASE("OneCycleLR: up to the initial rate and down to nearly nothing, as PyTorch's") {
+  struct Case {
+    optim::OneCycleLROptions options;
+    const std::vector<double>& want;
+  };
+  const Case cases[] = {
+      {{.total_steps = 21}, golden::kOneCycle},
+      {{.total_steps = 21,
+        .pct_start = 0.45,
+        .anneal = optim::Anneal::kLinear,
+        .div_factor = 10,
+        .final_div_factor = 100},
+       golden::kOneCycleLinear},
+      {{.total_steps = 21, .pct_start = 0.4, .three_phase = true}, golden::kOneCycleThreePhase},
+  };
+  for (const auto& [options, want] : cases) {
+    SGD optimizer(one_param(), {.lr = 0.8});
+    optim::OneCycleLR schedule(optimizer, options);
+    check_rates(rates(schedule, 21), want);
+    CHECK(optimizer.lr() == doctest::Approx(want.back()));  // after the last step it stays
+  }
+}
+
+TEST_CASE("OneCycleLR: cycles too short for a rise have none") {
+  for (const double start : {0.0, 0.3, 1.0}) {
+    for (const int64_t steps : {1, 2, 3, 4}) {
+      CAPTURE(start);
+      CAPTURE(steps);
+      SGD optimizer(one_param(), {.lr = 1});
+      optim::OneCycleLR schedule(optimizer, {.total_steps = steps, .pct_start = start});
+      for (const double lr : rates(schedule, 6)) {
+        CHECK(lr > 0);
+        CHECK(lr <= 1);
+      }
+      CHECK(optimizer.lr() == doctest::Approx(start == 1 ? 1 : 1 / 25e4));
+    }
+  }
 }
 
 TEST_CASE("schedules continue after an interruption as if there had been none") {
@@ -120,6 +156,13 @@ TEST_CASE("schedules continue after an interruption as if there had been none") 
       [](SGD& o) {
         return std::make_unique<optim::LinearLR>(o, optim::LinearLROptions{.total_iters = 6});
       },
+      [](SGD& o) {
+        return std::make_unique<optim::PolynomialLR>(
+            o, optim::PolynomialLROptions{.total_iters = 8, .power = 0.9});
+      },
+      [](SGD& o) {
+        return std::make_unique<optim::OneCycleLR>(o, optim::OneCycleLROptions{.total_steps = 8});
+      },
   };
   for (const Make& make : makes) {
     SGD straight(one_param(), {.lr = 0.7});
@@ -139,7 +182,7 @@ TEST_CASE("schedules continue after an interruption as if there had been none") 
 }
 
 TEST_CASE("schedules: bad options and states are errors with the value") {
-  SGD optimizer(one_param(), {.lr = 1}), other(one_param(), {.lr = 1});
+  SGD optimizer(one_param(), {.lr = 1});
   CHECK_THROWS_WITH_AS(optim::StepLR(optimizer, {.step_size = 0}),
                        doctest::Contains("StepLR: step_size must be at least 1, got 0"),
                        ValueError);
@@ -155,14 +198,22 @@ TEST_CASE("schedules: bad options and states are errors with the value") {
   CHECK_THROWS_WITH_AS(optim::LinearLR(optimizer, {.start_factor = std::nan("")}),
                        doctest::Contains("start_factor"), ValueError);
   CHECK_THROWS_AS(optim::LambdaLR(optimizer, nullptr), ValueError);
-  optim::StepLR a(optimizer, {}), b(other, {});
-  CHECK_THROWS_WITH_AS(optim::SequentialLR(optimizer, {&a, &b}, {2}),
-                       doctest::Contains("of this optimizer"), ValueError);
-  CHECK_THROWS_WITH_AS(optim::SequentialLR(optimizer, {&a}, {2}),
-                       doctest::Contains("one milestone fewer"), ValueError);
-  CHECK_THROWS_WITH_AS(optim::SequentialLR(optimizer, {&a, &a, &a}, {2, 2}),
-                       doctest::Contains("milestone 2 must be above 2"), ValueError);
+  CHECK_THROWS_WITH_AS(optim::PolynomialLR(optimizer, {.total_iters = 0}),
+                       doctest::Contains("total_iters must be at least 1, got 0"), ValueError);
+  CHECK_THROWS_WITH_AS(optim::PolynomialLR(optimizer, {.power = -1}), doctest::Contains("power"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(optim::OneCycleLR(optimizer, {}), doctest::Contains("total_steps"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(optim::OneCycleLR(optimizer, {.total_steps = 9, .pct_start = 1.5}),
+                       doctest::Contains("pct_start must be from 0 to 1, got 1.5"), ValueError);
+  CHECK_THROWS_WITH_AS(
+      optim::OneCycleLR(optimizer, {.total_steps = 9, .pct_start = 0.6, .three_phase = true}),
+      doctest::Contains("pct_start must be from 0 to 0.5, got 0.6"), ValueError);
+  CHECK_THROWS_WITH_AS(optim::OneCycleLR(optimizer, {.total_steps = 9, .div_factor = 0}),
+                       doctest::Contains("div_factor must be positive, got 0"), ValueError);
+  CHECK(optimizer.lr() == 1);
 
+  optim::StepLR a(optimizer, {});
   a.step();
   StateDict two_groups = a.state_dict();
   two_groups.add_number("group.1.lr", 0.5);

@@ -1,0 +1,45 @@
+// ReduceLROnPlateau: lowers the learning rate when a metric no longer improves.
+#pragma once
+
+#include "lathe/optim/scheduler.h"
+
+namespace lathe::optim {
+
+struct ReduceLROnPlateauOptions {
+  bool maximize = false;    // the metric is one that should rise, such as an accuracy
+  double factor = 0.1;      // of a reduction
+  int64_t patience = 10;    // metrics without improvement that are let pass
+  double threshold = 1e-4;  // an improvement is larger than this …
+  bool relative = true;     // … times the best metric so far, or absolutely
+  int64_t cooldown = 0;     // metrics after a reduction that do not count as bad
+  double min_lr = 0;
+  double eps = 1e-8;  // a reduction by no more than this is not made
+};
+
+/// After `patience` + 1 metrics in a row of which none was better than the best (m < best · (1 -
+/// threshold), m < best - threshold; with maximize m > best · (1 + threshold), m > best +
+/// threshold), lr = max(lr · factor, min_lr) in every group. A metric of NaN is no improvement.
+///   optim::ReduceLROnPlateau schedule(opt, {.patience = 3});
+///   for (int epoch = 0; epoch < 90; ++epoch) { …; schedule.observe(validation_loss); }
+/// step() counts epochs and changes nothing else. As a part of another schedule: scheduler_chain.h.
+/// State: also best, bad_metrics and cooldown_left.
+/// throws: ValueError for a factor outside of [0, 1), a negative count, or a threshold, min_lr or
+/// eps that is negative or not finite.
+/// ref: the rule is PyTorch's.
+class LATHE_API ReduceLROnPlateau final : public LRScheduler {
+ public:
+  explicit ReduceLROnPlateau(Optimizer& optimizer, const ReduceLROnPlateauOptions& options = {});
+  double lr_at(int64_t epoch, double before, double initial) const override;
+  void adapt(double metric, std::vector<double>& rates) override;
+  StateDict memory() const override;
+  void recall(const StateDict& memory) override;
+
+ private:
+  bool improves(double metric) const;
+
+  ReduceLROnPlateauOptions options_;
+  double best_;
+  int64_t bad_metrics_ = 0, cooldown_left_ = 0;
+};
+
+}  // namespace lathe::optim

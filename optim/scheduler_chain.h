@@ -1,0 +1,61 @@
+// Schedules made of schedules: one after another (SequentialLR), or all at once (ChainedLR).
+#pragma once
+
+#include <vector>
+
+#include "lathe/optim/scheduler.h"
+
+namespace lathe::optim {
+
+/// One schedule after another: schedule i rules from milestones[i-1] on and counts its epochs from
+/// there.
+///   optim::LinearLR warmup(opt, {.start_factor = 0.01, .total_iters = 5});
+///   optim::CosineAnnealingLR cosine(opt, {.t_max = 85});
+///   optim::SequentialLR schedule(opt, {&warmup, &cosine}, {5});     // step() only this one
+/// The parts must outlive it; of them it uses the formulas, and what they make of a metric while
+/// they rule.
+/// throws: ValueError unless there is one milestone fewer than schedules, they ascend from 1, all
+/// rule this optimiser and none is a ChainedLR.
+class LATHE_API SequentialLR final : public LRScheduler {
+ public:
+  SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> schedules,
+               std::vector<int64_t> milestones);
+  double lr_at(int64_t epoch, double before, double initial) const override;
+  void adapt(double metric, std::vector<double>& rates) override;
+  StateDict memory() const override;
+  void recall(const StateDict& memory) override;
+
+ private:
+  size_t part_at(int64_t epoch) const;
+
+  std::vector<LRScheduler*> schedules_;
+  std::vector<int64_t> milestones_;
+};
+
+/// Several schedules at once: lr = initial · the product of lr_i / initial, where lr_i is what
+/// schedule i alone would set.
+///   optim::LinearLR warmup(opt, {.start_factor = 0.01, .total_iters = 5});
+///   optim::ReduceLROnPlateau plateau(opt);
+///   optim::ChainedLR schedule(opt, {&warmup, &plateau});     // observe() and step() only this one
+/// The parts must outlive it.   throws: ValueError for no schedules, one of another optimiser, or
+/// one that is a chain itself.
+class LATHE_API ChainedLR final : public LRScheduler {
+ public:
+  ChainedLR(Optimizer& optimizer, std::vector<LRScheduler*> schedules);
+  /// throws: StateError. Each part's learning rate before counts, and not that of the chain.
+  double lr_at(int64_t epoch, double before, double initial) const override;
+  void adapt(double metric, std::vector<double>& rates) override;
+  StateDict memory() const override;
+  void recall(const StateDict& memory) override;
+
+ private:
+  using Rates = std::vector<double>;  // one per group
+
+  void set_rates(int64_t epoch) override;
+  Rates product(const std::vector<Rates>& parts) const;
+
+  std::vector<LRScheduler*> schedules_;
+  std::vector<Rates> part_rates_;
+};
+
+}  // namespace lathe::optim

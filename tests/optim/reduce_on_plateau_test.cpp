@@ -1,0 +1,110 @@
+// ReduceLROnPlateau: against PyTorch's learning rates, alone; in a chain: scheduler_chain_test.cpp.
+#include "lathe/optim/reduce_on_plateau.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "lathe/ops/creation.h"
+#include "lathe/optim/sgd.h"
+#include "lathe/tests/optim/golden_schedules.h"
+#include "lathe/tests/optim/rates.h"
+
+namespace lathe {
+namespace {
+
+using optim::ReduceLROnPlateau;
+using optim::ReduceLROnPlateauOptions;
+using optim::SGD;
+using test::check_rates;
+using test::rates;
+
+Tensors one_param() { return {zeros({1}, {.requires_grad = true})}; }
+
+struct Case {
+  ReduceLROnPlateauOptions options;
+  const std::vector<double>& want;
+};
+const Case kCases[] = {
+    {{.factor = 0.5, .patience = 1}, golden::kPlateau},
+    {{.factor = 0.1, .patience = 0, .cooldown = 2, .min_lr = 1e-3}, golden::kPlateauCooldown},
+    {{.maximize = true, .factor = 0.3, .patience = 2, .threshold = 0.05, .relative = false},
+     golden::kPlateauMaximize},
+};
+
+TEST_CASE("ReduceLROnPlateau: PyTorch's learning rates for metrics that rise, fall and are NaN") {
+  for (const auto& [options, want] : kCases) {
+    SGD optimizer(one_param(), {.lr = 0.4});
+    ReduceLROnPlateau schedule(optimizer, options);
+    check_rates(rates(schedule, golden::kMetrics), want);
+    CHECK(schedule.last_epoch() == 21);
+  }
+}
+
+TEST_CASE("ReduceLROnPlateau: every group is reduced, no further than min_lr, at once") {
+  const Tensor a = one_param()[0], b = one_param()[0];
+  SGD optimizer({{.params = {a}}, {.params = {b}, .lr = 0.03}}, {.lr = 1});
+  ReduceLROnPlateau schedule(optimizer, {.patience = 0, .min_lr = 0.01});
+  schedule.observe(1);
+  schedule.observe(1);
+  CHECK(optimizer.lr(0) == doctest::Approx(0.1));
+  CHECK(optimizer.lr(1) == 0.01);
+  for (int i = 0; i < 9; ++i) schedule.observe(1);
+  CHECK(optimizer.lr(0) == doctest::Approx(0.01));
+  CHECK(optimizer.lr(1) == 0.01);
+}
+
+TEST_CASE("ReduceLROnPlateau continues after an interruption as if there had been none") {
+  for (const auto& [options, want] : kCases) {
+    for (size_t stop = 0; stop < want.size(); ++stop) {
+      CAPTURE(stop);
+      const auto middle = golden::kMetrics.begin() + static_cast<std::ptrdiff_t>(stop);
+      SGD before(one_param(), {.lr = 0.4}), after(one_param(), {.lr = 0.4});
+      ReduceLROnPlateau first(before, options), second(after, options);
+      std::vector<double> got = rates(first, std::vector<double>(golden::kMetrics.begin(), middle));
+      second.load_state_dict(first.state_dict());
+      const auto rest = rates(second, std::vector<double>(middle, golden::kMetrics.end()));
+      got.insert(got.end(), rest.begin(), rest.end());
+      check_rates(got, want);
+    }
+  }
+}
+
+TEST_CASE("ReduceLROnPlateau: bad options and states are errors and change nothing") {
+  SGD optimizer(one_param(), {.lr = 1});
+  CHECK_THROWS_WITH_AS(ReduceLROnPlateau(optimizer, {.factor = 1}),
+                       doctest::Contains("factor must be from 0 to below 1, got 1"), ValueError);
+  CHECK_THROWS_WITH_AS(ReduceLROnPlateau(optimizer, {.patience = -1}),
+                       doctest::Contains("patience must not be negative, got -1"), ValueError);
+  CHECK_THROWS_WITH_AS(ReduceLROnPlateau(optimizer, {.eps = std::nan("")}),
+                       doctest::Contains("eps"), ValueError);
+
+  ReduceLROnPlateau schedule(optimizer, {});
+  schedule.observe(0.5);
+  for (const auto& [name, value] :
+       {std::pair<const char*, Scalar>{"best", std::nan("")}, {"bad_metrics", int64_t{-1}}}) {
+    StateDict bad;
+    for (const auto& [entry, tensor] : schedule.state_dict()) {
+      if (entry == name) {
+        bad.add_number(entry, value);
+      } else if (entry == "group.0.lr") {
+        bad.add_number(entry, 0.25);
+      } else {
+        bad.add(entry, tensor);
+      }
+    }
+    CHECK_THROWS_WITH_AS(schedule.load_state_dict(bad), doctest::Contains(name), ValueError);
+  }
+  StateDict without;
+  without.add_number("last_epoch", int64_t{3});
+  without.add_number("group.0.lr", 0.25);
+  CHECK_THROWS_WITH_AS(schedule.load_state_dict(without), doctest::Contains("2 entries"),
+                       ValueError);
+  CHECK(optimizer.lr() == 1);
+  CHECK(schedule.last_epoch() == 0);
+  CHECK(schedule.memory().number<double>("best") == 0.5);
+}
+
+}  // namespace
+}  // namespace lathe
