@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <vector>
+
+#include "lathe/ops/creation.h"
+#include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/exit_codes.h"
 
 using namespace lathe::cli;
@@ -43,6 +47,50 @@ TEST_CASE("schedule: the warm-up rises to 1, and what follows begins there") {
   CHECK(s.factor(54) == Approx(0.5));
 }
 
+TEST_CASE("schedule: poly is a power of what is left after the warm-up") {
+  const Schedule s{.kind = Kind::kPoly, .total_steps = 104, .warmup_steps = 4, .power = 2};
+  CHECK(s.factor(3) == Approx(0.8));
+  CHECK(s.factor(4) == 1);
+  CHECK(s.factor(54) == Approx(0.25));
+  CHECK(s.factor(104) == 0);
+}
+
+TEST_CASE("schedule: onecycle rises for 0.3 of the run, or for the warm-up, and falls") {
+  const Schedule plain{.kind = Kind::kOneCycle, .total_steps = 100};
+  CHECK(plain.factor(0) == Approx(0.04));
+  CHECK(plain.factor(29) == Approx(1));
+  CHECK(plain.factor(99) == Approx(4e-6));
+  const Schedule warm{.kind = Kind::kOneCycle, .total_steps = 100, .warmup_steps = 10};
+  CHECK(warm.factor(0) == Approx(0.04));
+  CHECK(warm.factor(9) < 1);
+  CHECK(warm.factor(10) == Approx(1));
+  CHECK(warm.factor(11) < 1);
+  const Schedule all{.kind = Kind::kOneCycle, .total_steps = 10, .warmup_steps = 50};
+  CHECK(all.factor(9) == Approx(1));
+}
+
+TEST_CASE("schedule: plateau falls by the test loss, from the warm-up on") {
+  using lathe::zeros;
+  const Schedule schedule{
+      .kind = Kind::kPlateau, .total_steps = 100, .warmup_steps = 2, .gamma = 0.5, .patience = 1};
+  lathe::optim::SGD optimizer({zeros({1}, {.requires_grad = true})}, {.lr = 3});
+  RunSchedule run(optimizer, schedule);
+  std::vector<double> rates;
+  for (int step = 0; step < 8; ++step) {
+    rates.push_back(optimizer.lr());
+    (*run).observe(1.0);  // an evaluation after each step
+    (*run).step();
+  }
+  const std::vector<double> want = {1, 2, 3, 3, 3, 1.5, 1.5, 0.75};
+  for (size_t i = 0; i < want.size(); ++i) CHECK(rates[i] == Approx(want[i]));
+
+  lathe::optim::SGD other({zeros({1}, {.requires_grad = true})}, {.lr = 3});
+  RunSchedule cosine(other, {.kind = Kind::kCosine, .total_steps = 2});
+  (*cosine).observe(1.0);
+  (*cosine).step();
+  CHECK(other.lr() == Approx(1.5));
+}
+
 TEST_CASE("schedule: made from settings") {
   Settings settings;
   settings.scheduler = "multistep";
@@ -56,4 +104,13 @@ TEST_CASE("schedule: made from settings") {
     settings.milestones = bad;
     CHECK_THROWS_AS(make_schedule(settings, 10, 1000), UsageError);
   }
+  settings = {};
+  settings.scheduler = "plateau";
+  settings.gamma = 1;
+  CHECK_THROWS_WITH_AS(make_schedule(settings, 10, 1000),
+                       doctest::Contains("--gamma below 1, got 1"), UsageError);
+  settings.gamma = 0.5;
+  settings.eval_every = 0;
+  CHECK_THROWS_WITH_AS(make_schedule(settings, 10, 1000), doctest::Contains("--eval-every 0"),
+                       UsageError);
 }

@@ -53,10 +53,11 @@ TEST_CASE("settings: every message names the place of the value") {
   CHECK_THROWS_WITH_AS(merge_settings(variable, kTrain),
                        "LATHE_BATCH_SIZE: expected 1 to 1000000, got 0", UsageError);
   file.config_path = folder.write("run.toml", "seed = 1\noptimizer = \"sdg\"\n");
-  CHECK_THROWS_WITH_AS(merge_settings(file, kTrain),
-                       doctest::Contains("run.toml:2: optimizer: expected one of sgd, adam, adamw, "
-                                         "rmsprop, got \"sdg\"; did you mean sgd?"),
-                       UsageError);
+  CHECK_THROWS_WITH_AS(
+      merge_settings(file, kTrain),
+      doctest::Contains("run.toml:2: optimizer: expected one of sgd, adam, adamw, "
+                        "rmsprop, lars, lamb, novograd, got \"sdg\"; did you mean sgd?"),
+      UsageError);
 }
 
 TEST_CASE("settings: an unknown key is an error that names the nearest one") {

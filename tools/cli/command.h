@@ -37,6 +37,8 @@ ExitCode run_summary(const Invocation&);
 ExitCode run_info(const Invocation&);
 ExitCode run_data_fetch(const Invocation&);
 ExitCode run_data_verify(const Invocation&);
+ExitCode run_find_lr(const Invocation&);
+ExitCode run_find_batch(const Invocation&);
 ExitCode run_find_workers(const Invocation&);
 ExitCode run_gradcheck(const Invocation&);
 ExitCode run_bench_step(const Invocation&);

@@ -14,6 +14,18 @@ constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
 constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
 constexpr int64_t kCpuEpochs = 6, kSmallModelEpochs = 30, kLargeModelEpochs = 30;
 
+struct Step {
+  double lr, weight_decay;
+};
+Step step_of(std::string_view optimizer) {
+  if (optimizer == "sgd") return {0.1, 5e-4};
+  if (optimizer == "adamw") return {1e-3, 0.01};
+  if (optimizer == "lars") return {1, 5e-4};
+  if (optimizer == "lamb") return {0.01, 0.01};
+  if (optimizer == "novograd") return {0.01, 1e-3};
+  return {1e-3, 0};
+}
+
 bool is_grey(std::string_view dataset) { return dataset == "mnist" || dataset == "fashion-mnist"; }
 
 }  // namespace
@@ -76,12 +88,9 @@ void complete(Settings& settings, const Machine& machine) {
                       : small ? kSmallModelEpochs
                               : kLargeModelEpochs;
   }
-  if (!settings.lr) settings.lr = settings.optimizer == "sgd" ? 0.1 : 1e-3;
-  if (!settings.weight_decay) {
-    settings.weight_decay = settings.optimizer == "adamw" ? 0.01
-                            : settings.optimizer == "sgd" ? 5e-4
-                                                          : 0.0;
-  }
+  const auto& [lr, weight_decay] = step_of(settings.optimizer);
+  if (!settings.lr) settings.lr = lr;
+  if (!settings.weight_decay) settings.weight_decay = weight_decay;
   if (!settings.threads) settings.threads = machine.usable_cpus;
   if (!settings.workers) settings.workers = 1;
 }

@@ -36,14 +36,18 @@ struct Settings {
   // optimisation
   std::string optimizer = "sgd";
   std::optional<double> lr;
+  bool lr_scale_batch = false;
   double momentum = 0.9;
   bool nesterov = false;
+  double trust_coefficient = 0.02;
   std::optional<double> weight_decay;
   bool no_decay_norm = false;
   std::string scheduler = "cosine";
   int64_t step_size = 30;
   std::string milestones;
   double gamma = 0.1;
+  double power = 2;
+  int64_t patience = 5;
   double warmup_epochs = 0;
   double label_smoothing = 0;
   double clip_grad_norm = 0;
@@ -51,6 +55,11 @@ struct Settings {
   int64_t max_steps = 0;
   std::optional<int64_t> batch_size;
   int64_t accumulate = 1;
+  // learning-rate range test
+  double min_lr = 1e-5;
+  double max_lr = 10;
+  int64_t sweep_steps = 100;
+  std::string csv;
   // precision
   std::string amp = "off";
   std::string loss_scale = "dynamic";
@@ -69,6 +78,8 @@ struct Settings {
   std::string algo_cache;
   double peak_gflops = 0;
   double peak_gbytes = 0;
+  int64_t memory_limit = 0;
+  int64_t max_batch = 65536;
   // run
   int64_t seed = 0;
   std::string run_dir;
@@ -108,6 +119,8 @@ enum Takes : unsigned {
   kGradcheck = 1024,
   kBenchConv = 2048,
   kAlgos = 4096,
+  kFindLr = 8192,
+  kFindBatch = 16384,
   kCkpt = 1 << 20,
   kCkptVerify = 1 << 21,
 };

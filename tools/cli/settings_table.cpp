@@ -5,12 +5,14 @@ namespace lathe::cli {
 namespace {
 
 using S = Settings;
-constexpr unsigned kModels = kTrain | kEval | kPredict | kSummary | kBenchStep | kBenchConv;
-constexpr unsigned kData = kTrain | kEval | kPredict | kBenchLoader;
-constexpr unsigned kCompute = kTrain | kEval | kPredict | kBenchStep | kBenchOp | kBenchConv;
-constexpr unsigned kSynthetic = kBenchStep | kBenchConv;
+constexpr unsigned kFind = kFindLr | kFindBatch;
+constexpr unsigned kSteps = kTrain | kFind;  // train a model, a little at least
+constexpr unsigned kModels = kSteps | kEval | kPredict | kSummary | kBenchStep | kBenchConv;
+constexpr unsigned kData = kTrain | kFindLr | kEval | kPredict | kBenchLoader;
+constexpr unsigned kCompute = kSteps | kEval | kPredict | kBenchStep | kBenchOp | kBenchConv;
+constexpr unsigned kSynthetic = kBenchStep | kBenchConv | kFindBatch;
 constexpr unsigned kRows = kData | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
-                           kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt;
+                           kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt | kFindBatch;
 constexpr double kMaxThreads = 1024;
 
 // clang-format off
@@ -24,7 +26,7 @@ constexpr Setting kSettings[] = {
    .help = "Fetch the data set if it is not there"},
   {.key = "synthetic-size", .group = "Data", .target = &S::synthetic_size, .takes = kData, .unit = "N", .min = 1, .max = 1e9,
    .help = "Training images of the synthetic set; it has a fifth as many for testing"},
-  {.key = "augment", .group = "Data", .target = &S::augment, .takes = kTrain | kBenchLoader, .unit = "LIST", .automatic = "by data set",
+  {.key = "augment", .group = "Data", .target = &S::augment, .takes = kTrain | kFindLr | kBenchLoader, .unit = "LIST", .automatic = "by data set",
    .help = "none, crop, flip or crop,flip: random changes of training images"},
   {.key = "image-size", .group = "Data", .target = &S::image_size, .takes = kData | kSummary | kSynthetic, .unit = "N", .min = 1, .max = 4096, .automatic = "32",
    .help = "Images are padded with zeros to N x N"},
@@ -37,7 +39,7 @@ constexpr Setting kSettings[] = {
    .help = "Threads that read batches ahead; 0 reads them in between. Results do not depend on it"},
   {.key = "prefetch-factor", .group = "Loading", .target = &S::prefetch_factor, .takes = kData, .unit = "N", .min = 1, .max = 1024,
    .help = "Batches that each worker reads ahead"},
-  {.key = "drop-last", .group = "Loading", .target = &S::drop_last, .takes = kTrain | kBenchLoader,
+  {.key = "drop-last", .group = "Loading", .target = &S::drop_last, .takes = kTrain | kFindLr | kBenchLoader,
    .help = "Leave out an epoch's last batch if it is smaller than the others"},
 
   {.key = "model", .group = "Model", .target = &S::model, .takes = kModels,
@@ -45,55 +47,72 @@ constexpr Setting kSettings[] = {
    .help = "Network"},
   {.key = "stem", .group = "Model", .target = &S::stem, .takes = kModels, .choices = "cifar|imagenet",
    .help = "First layers of resnet18 and resnet34: 3x3, or 7x7 with stride 2 and max pooling"},
-  {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kEval | kPredict, .unit = "FILE",
+  {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kFindLr | kEval | kPredict, .unit = "FILE",
    .help = "Weights: safetensors, .npz or PyTorch's .pth"},
   {.key = "classes", .group = "Model", .target = &S::classes, .takes = kSummary | kSynthetic, .unit = "N", .min = 1, .max = 1e6,
    .help = "Number of classes"},
   {.key = "in-channels", .group = "Model", .target = &S::in_channels, .takes = kSummary | kSynthetic, .unit = "N", .min = 1, .max = 1024,
    .help = "Channels of an image"},
 
-  {.key = "optimizer", .group = "Optimisation", .target = &S::optimizer, .takes = kTrain, .choices = "sgd|adam|adamw|rmsprop",
+  {.key = "optimizer", .group = "Optimisation", .target = &S::optimizer, .takes = kSteps, .choices = "sgd|adam|adamw|rmsprop|lars|lamb|novograd",
    .help = "Update rule"},
   {.key = "lr", .group = "Optimisation", .target = &S::lr, .takes = kTrain, .unit = "NUMBER", .automatic = "by optimizer",
    .help = "Learning rate (its peak)"},
-  {.key = "momentum", .group = "Optimisation", .target = &S::momentum, .takes = kTrain, .unit = "NUMBER", .max = 1,
-   .help = "Of sgd and rmsprop"},
-  {.key = "nesterov", .group = "Optimisation", .target = &S::nesterov, .takes = kTrain,
+  {.key = "lr-scale-batch", .group = "Optimisation", .target = &S::lr_scale_batch, .takes = kTrain,
+   .help = "--lr is for steps of 128 images, and multiplied by batch-size * accumulate / 128"},
+  {.key = "momentum", .group = "Optimisation", .target = &S::momentum, .takes = kSteps, .unit = "NUMBER", .max = 1,
+   .help = "Of sgd, lars and rmsprop"},
+  {.key = "nesterov", .group = "Optimisation", .target = &S::nesterov, .takes = kSteps,
    .help = "Nesterov momentum (sgd with momentum)"},
-  {.key = "weight-decay", .group = "Optimisation", .target = &S::weight_decay, .takes = kTrain, .unit = "NUMBER", .automatic = "by model",
-   .help = "L2 penalty; decoupled for adamw"},
-  {.key = "no-decay-norm", .group = "Optimisation", .target = &S::no_decay_norm, .takes = kTrain,
-   .help = "No weight decay for biases and batch-norm parameters"},
-  {.key = "scheduler", .group = "Optimisation", .target = &S::scheduler, .takes = kTrain, .choices = "none|step|multistep|cosine|linear",
-   .help = "How the learning rate falls: cosine and linear reach 0 at the last step"},
+  {.key = "trust-coefficient", .group = "Optimisation", .target = &S::trust_coefficient, .takes = kSteps, .unit = "NUMBER",
+   .help = "Of lars: a layer's step, relative to its norm, for a learning rate of 1"},
+  {.key = "weight-decay", .group = "Optimisation", .target = &S::weight_decay, .takes = kSteps, .unit = "NUMBER", .automatic = "by model",
+   .help = "L2 penalty; decoupled for adamw, lamb and novograd"},
+  {.key = "no-decay-norm", .group = "Optimisation", .target = &S::no_decay_norm, .takes = kSteps,
+   .help = "No weight decay for biases and batch-norm parameters (lars and lamb: always)"},
+  {.key = "scheduler", .group = "Optimisation", .target = &S::scheduler, .takes = kTrain, .choices = "none|step|multistep|cosine|linear|poly|onecycle|plateau",
+   .help = "How the learning rate falls: cosine, linear, poly and onecycle end at (nearly) 0; plateau looks at the test loss"},
   {.key = "step-size", .group = "Optimisation", .target = &S::step_size, .takes = kTrain, .unit = "EPOCHS", .min = 1, .max = 1e9,
    .help = "Of step: epochs between two reductions"},
   {.key = "milestones", .group = "Optimisation", .target = &S::milestones, .takes = kTrain, .unit = "LIST",
    .help = "Of multistep: epochs of the reductions, 80,120"},
   {.key = "gamma", .group = "Optimisation", .target = &S::gamma, .takes = kTrain, .unit = "NUMBER",
-   .help = "Of step and multistep: factor of a reduction"},
+   .help = "Of step, multistep and plateau: factor of a reduction"},
+  {.key = "power", .group = "Optimisation", .target = &S::power, .takes = kTrain, .unit = "NUMBER", .max = 100,
+   .help = "Of poly: exponent of what is left of the run"},
+  {.key = "patience", .group = "Optimisation", .target = &S::patience, .takes = kTrain, .unit = "N", .max = 1e9,
+   .help = "Of plateau: evaluations without a better test loss that are let pass"},
   {.key = "warmup-epochs", .group = "Optimisation", .target = &S::warmup_epochs, .takes = kTrain, .unit = "NUMBER",
-   .help = "Epochs in which the learning rate rises linearly from 0"},
-  {.key = "label-smoothing", .group = "Optimisation", .target = &S::label_smoothing, .takes = kTrain, .unit = "NUMBER", .max = 1,
+   .help = "Epochs in which the learning rate rises linearly from 0; of onecycle those of its rise, or 0 for 0.3 of the run"},
+  {.key = "label-smoothing", .group = "Optimisation", .target = &S::label_smoothing, .takes = kTrain | kFindLr, .unit = "NUMBER", .max = 1,
    .help = "Part of a label's weight that all classes share"},
-  {.key = "clip-grad-norm", .group = "Optimisation", .target = &S::clip_grad_norm, .takes = kTrain, .unit = "NUMBER",
+  {.key = "clip-grad-norm", .group = "Optimisation", .target = &S::clip_grad_norm, .takes = kTrain | kFindLr, .unit = "NUMBER",
    .help = "Largest norm of the gradient; 0: any"},
   {.key = "epochs", .group = "Optimisation", .target = &S::epochs, .takes = kTrain, .unit = "N", .min = 1, .max = 1e9, .automatic = "by data set",
    .help = "Passes over the training images"},
   {.key = "max-steps", .group = "Optimisation", .target = &S::max_steps, .takes = kTrain, .unit = "N", .max = 1e15,
    .help = "Stop after N steps; 0: after the last epoch"},
-  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kSynthetic, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
+  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchConv, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
    .help = "Images in a step"},
-  {.key = "accumulate", .group = "Optimisation", .target = &S::accumulate, .takes = kTrain, .unit = "N", .min = 1, .max = 1e6,
+  {.key = "accumulate", .group = "Optimisation", .target = &S::accumulate, .takes = kTrain | kFindLr, .unit = "N", .min = 1, .max = 1e6,
    .help = "Batches whose gradients are averaged before a step"},
 
-  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kTrain | kEval | kPredict | kBenchStep, .choices = "off|fp16|bf16",
+  {.key = "min-lr", .group = "Range test", .target = &S::min_lr, .takes = kFindLr, .unit = "NUMBER",
+   .help = "Learning rate of the first step"},
+  {.key = "max-lr", .group = "Range test", .target = &S::max_lr, .takes = kFindLr, .unit = "NUMBER",
+   .help = "Learning rate of the last step, unless the loss diverges before"},
+  {.key = "sweep-steps", .group = "Range test", .target = &S::sweep_steps, .takes = kFindLr, .unit = "N", .min = 2, .max = 1e6,
+   .help = "Steps from --min-lr to --max-lr"},
+  {.key = "csv", .group = "Range test", .target = &S::csv, .takes = kFindLr, .unit = "FILE",
+   .help = "Write the steps as CSV: step, lr, loss, smoothed_loss"},
+
+  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kEval | kPredict | kBenchStep, .choices = "off|fp16|bf16",
    .help = "Convolutions and matrix products in a half type; parameters, sums and losses stay f32"},
-  {.key = "loss-scale", .group = "Precision", .target = &S::loss_scale, .takes = kTrain, .unit = "dynamic|NUMBER",
+  {.key = "loss-scale", .group = "Precision", .target = &S::loss_scale, .takes = kTrain | kFindLr, .unit = "dynamic|NUMBER",
    .help = "Of --amp fp16: adapts itself to overflows, or is fixed"},
-  {.key = "init-scale", .group = "Precision", .target = &S::init_scale, .takes = kTrain, .unit = "NUMBER",
+  {.key = "init-scale", .group = "Precision", .target = &S::init_scale, .takes = kTrain | kFindLr, .unit = "NUMBER",
    .help = "The first dynamic loss scale"},
-  {.key = "growth-interval", .group = "Precision", .target = &S::growth_interval, .takes = kTrain, .unit = "STEPS", .min = 1, .max = 1e9,
+  {.key = "growth-interval", .group = "Precision", .target = &S::growth_interval, .takes = kTrain | kFindLr, .unit = "STEPS", .min = 1, .max = 1e9,
    .help = "Steps without overflow before the dynamic loss scale doubles"},
 
   {.key = "device", .group = "Speed", .target = &S::device, .takes = kCompute, .unit = "auto|cpu|cuda:N",
@@ -102,7 +121,7 @@ constexpr Setting kSettings[] = {
    .help = "Threads that compute"},
   {.key = "conv-exact", .group = "Speed", .target = &S::conv_exact, .takes = kCompute,
    .help = "Direct convolutions instead of the faster Winograd ones, which round more"},
-  {.key = "layout", .group = "Speed", .target = &S::layout, .takes = kTrain | kEval | kPredict | kSynthetic, .choices = "nchw|nhwc",
+  {.key = "layout", .group = "Speed", .target = &S::layout, .takes = kTrain | kFindLr | kEval | kPredict | kSynthetic, .choices = "nchw|nhwc",
    .help = "Order of images in memory"},
   {.key = "dtype", .group = "Speed", .target = &S::dtype, .takes = kBenchConv, .choices = "f32|f16|bf16",
    .help = "Of the numbers to compute with"},
@@ -120,6 +139,11 @@ constexpr Setting kSettings[] = {
    .help = "1e9 operations per second that the device can do; 0: measured, by a matrix product"},
   {.key = "peak-gbytes", .group = "Speed", .target = &S::peak_gbytes, .takes = kBenchConv, .unit = "NUMBER",
    .help = "1e9 bytes per second that its memory can move; 0: measured, by a copy"},
+
+  {.key = "memory-limit", .group = "Speed", .target = &S::memory_limit, .takes = kFindBatch, .unit = "MIB", .max = 1 << 30,
+   .help = "Memory that may be used; 0: on a CPU 90 % of what is available, on a GPU all"},
+  {.key = "max-batch", .group = "Speed", .target = &S::max_batch, .takes = kFindBatch, .unit = "N", .min = 1, .max = 1e6,
+   .help = "Largest batch to try"},
 
   {.key = "seed", .group = "Run", .target = &S::seed, .takes = kData | kSynthetic | kGradcheck, .unit = "N", .max = 9e18,
    .help = "Of everything random"},
@@ -152,11 +176,11 @@ constexpr Setting kSettings[] = {
   {.key = "confusion", .group = "Run", .target = &S::confusion, .takes = kEval, .unit = "FILE",
    .help = "Write the confusion matrix as CSV: a row per label, a column per prediction"},
 
-  {.key = "progress", .group = "Output", .target = &S::progress, .takes = kTrain | kEval | kDataFetch, .choices = "auto|plain|none",
+  {.key = "progress", .group = "Output", .target = &S::progress, .takes = kTrain | kFindLr | kEval | kDataFetch, .choices = "auto|plain|none",
    .help = "A bar on a terminal and lines elsewhere, lines only, or nothing"},
   {.key = "json", .group = "Output", .target = &S::json, .takes = kRows,
    .help = "Print JSON Lines on stdout and nothing else"},
-  {.key = "quiet", .group = "Output", .target = &S::quiet, .takes = kTrain | kEval | kDataFetch,
+  {.key = "quiet", .group = "Output", .target = &S::quiet, .takes = kTrain | kFindLr | kEval | kDataFetch,
    .help = "Nothing on stderr but errors, and the final result on stdout"},
 };
 // clang-format on

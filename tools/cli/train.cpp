@@ -5,14 +5,12 @@
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
 #include "lathe/nn/summary.h"
-#include "lathe/optim/adam.h"
-#include "lathe/optim/rmsprop.h"
-#include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/config_file.h"
 #include "lathe/tools/cli/datasets.h"
 #include "lathe/tools/cli/environment.h"
+#include "lathe/tools/cli/optimizers.h"
 #include "lathe/tools/cli/resume.h"
 #include "lathe/tools/cli/schedule.h"
 #include "lathe/tools/cli/trainer.h"
@@ -38,46 +36,6 @@ void choose(Settings& settings, Log& log) {
   }
   complete(settings, machine);
   if (!remark.empty()) log.line(remark);
-}
-
-template <class Options>
-Options common_options(const Settings& s) {
-  Options options;
-  options.lr = *s.lr;
-  options.weight_decay = *s.weight_decay;
-  return options;
-}
-
-// Weights of two and more dimensions decay; with --no-decay-norm biases and batch norms do not.
-template <class Optimizer, class Group, class Options>
-std::unique_ptr<optim::Optimizer> make_grouped(const Settings& s, const nn::Module& model,
-                                               const Options& options) {
-  if (!s.no_decay_norm) return std::make_unique<Optimizer>(model.parameters(), options);
-  Group decayed, rest;
-  for (const Tensor& p : model.parameters()) (p.ndim() > 1 ? decayed : rest).params.push_back(p);
-  rest.weight_decay = 0.0;
-  return std::make_unique<Optimizer>(std::vector<Group>{std::move(decayed), std::move(rest)},
-                                     options);
-}
-
-std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, const nn::Module& model) try {
-  if (s.optimizer == "adam")
-    return make_grouped<optim::Adam, optim::AdamGroup>(s, model,
-                                                       common_options<optim::AdamOptions>(s));
-  if (s.optimizer == "adamw")
-    return make_grouped<optim::AdamW, optim::AdamGroup>(s, model,
-                                                        common_options<optim::AdamWOptions>(s));
-  if (s.optimizer == "rmsprop") {
-    auto options = common_options<optim::RMSpropOptions>(s);
-    options.momentum = s.momentum;
-    return make_grouped<optim::RMSprop, optim::RMSpropGroup>(s, model, options);
-  }
-  auto options = common_options<optim::SGDOptions>(s);
-  options.momentum = s.momentum;
-  options.nesterov = s.nesterov;
-  return make_grouped<optim::SGD, optim::SGDGroup>(s, model, options);
-} catch (const ValueError& e) {
-  throw UsageError(e.message());
 }
 
 int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
@@ -167,7 +125,7 @@ ExitCode run_train(const Invocation& call) {
     print_plan(settings, out, steps, parameters);
     return ExitCode::kDone;
   }
-  optim::LambdaLR lr(*optimizer, [schedule](int64_t step) { return schedule.factor(step); });
+  RunSchedule lr(*optimizer, schedule);
 
   const bool goes_on = start.from && !start.folder.empty();
   open_folder(start, settings);
@@ -187,7 +145,7 @@ ExitCode run_train(const Invocation& call) {
               .add("device", concat(device))
               .add("parameters", parameters)
               .add("steps", steps));
-  Trainer trainer({settings, device, *model, lr, train_loader, test_loader, folder, out, log,
+  Trainer trainer({settings, device, *model, *lr, train_loader, test_loader, folder, out, log,
                    goes_on, describe_run(settings, train_set->size())},
                   steps);
   if (start.from) go_on(trainer, start, same_batches, log);

@@ -174,6 +174,7 @@ void Trainer::evaluate_now() {
   evaluation_seconds_ = result.seconds;
   last_accuracy_ = tally.accuracy();
   last_loss_ = tally.loss();
+  parts_.schedule.observe(last_loss_);
   const auto scale = scaler_.progress();
   const Row row =
       metrics_row({.epoch = epoch_,

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""find-lr and find-batch, seen from outside.
+
+    find_test.py LATHE [--sanitized]
+"""
+import csv
+import json
+
+from driver import SANITIZED, Skip, expect, expect_one_line, lathe, main
+
+DATA = ["--dataset", "synthetic", "--synthetic-size", 200, "--model", "resnet8", "--batch-size", 20, "--image-size", 16]
+BATCH = ["--model", "resnet8", "--image-size", 8]
+MIB = 1 << 20
+
+
+def rows(result):
+    return [json.loads(line) for line in expect(result, 0).stdout.splitlines()]
+
+
+def test_find_lr_sweeps_and_suggests(folder):
+    steps = ["--min-lr", 1e-4, "--max-lr", 1, "--sweep-steps", 25]
+    *points, done = rows(lathe("find-lr", *DATA, *steps, "--csv", "range.csv", "--json"))
+    assert [p["step"] for p in points] == list(range(len(points)))  # two and a half epochs of ten batches
+    assert done["event"] == "done" and (len(points) == 25 or done["diverged"]), (len(points), done)
+    for p in points:
+        assert abs(p["lr"] / (1e-4 * 1e4 ** (p["step"] / 24)) - 1) < 1e-9, p
+    lowest = min(points, key=lambda p: p["smoothed_loss"])
+    assert done["lowest"] == lowest["lr"] and 0 < done["suggestion"] <= done["lowest"]
+    assert lowest["smoothed_loss"] < points[0]["loss"], "it learns on its way"
+    with open("range.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [float(r["loss"]) for r in table] == [p["loss"] for p in points]
+    assert [path.name for path in folder.iterdir()] == ["range.csv"], "nothing else is left"
+    shown = expect(lathe("find-lr", *DATA, *steps, "--quiet"), 0)
+    assert shown.stderr == "" and "suggestion: --lr " in shown.stdout and "*" in shown.stdout
+    assert len(shown.stdout.splitlines()) == 16 + 2 + 1
+
+
+def test_find_lr_stops_when_the_loss_explodes(folder):
+    steps = ["--min-lr", 1e-3, "--max-lr", 1e6, "--sweep-steps", 40, "--weight-decay", 0, "--momentum", 0.9]
+    *points, done = rows(lathe("find-lr", *DATA, *steps, "--json"))
+    assert done["diverged"] and len(points) < 40, done
+    assert points[-1]["lr"] < 1e6
+
+
+def test_find_lr_accumulates_and_takes_the_settings_of_training(folder):
+    steps = ["--sweep-steps", 4, "--max-lr", 1e-3]
+    for extra in (["--accumulate", 3], ["--optimizer", "adamw", "--no-decay-norm"], ["--amp", "bf16", "--clip-grad-norm", 1]):
+        *points, _ = rows(lathe("find-lr", *DATA, *steps, *extra, "--json"))
+        assert len(points) == 4, (extra, points)
+    (folder / "run.toml").write_text('lr = 0.5\nepochs = 3\noptimizer = "adam"\n')  # what others know is let pass
+    assert rows(lathe("find-lr", *DATA, *steps, "--config", "run.toml", "--json"))[-1]["optimizer"] == "adam"
+    env = {"LATHE_SWEEP_STEPS": "3", "LATHE_OPTIMIZER": "rmsprop"}
+    *points, done = rows(lathe("find-lr", *DATA, "--max-lr", 1e-3, "--json", env=env))
+    assert len(points) == 3 and done["optimizer"] == "rmsprop"
+
+
+def test_find_lr_mistakes(folder):
+    expect_one_line(lathe("find-lr", *DATA, "--min-lr", 1, "--max-lr", 0.1), 2, "--min-lr 1 must be above 0 and below --max-lr 0.1")
+    expect_one_line(lathe("find-lr", *DATA, "--min-lr", 0), 2, "--min-lr 0")
+    expect_one_line(lathe("find-lr", *DATA, "--sweep-steps", 1), 2, "--sweep-steps")
+    expect_one_line(lathe("find-lr", *DATA, "--lr", 1), 2, "--lr: unknown flag")
+    expect_one_line(lathe("find-lr", *DATA, "--drop-last", "--batch-size", 500), 2, "--drop-last")
+    expect_one_line(lathe("find-lr", *DATA, "--sweep-steps", 2, "--csv", "no/where.csv"), 1, "no/where.csv")
+
+
+def check_search(found, limit):
+    """The rows of a search within `limit` bytes that met it."""
+    *tries, done = found
+    good = [t["batch_size"] for t in tries if t["fits"]]
+    bad = [t["batch_size"] for t in tries if not t["fits"]]
+    assert good and bad and done["batch_size"] == max(good), found
+    assert max(good) < min(bad) <= max(good) + max(max(good) // 32, 1), found
+    for t in tries:
+        if t["fits"]:
+            assert t["images_per_second"] > 0 and 0 < t["peak_bytes"] <= limit, t
+    peaks = [t["peak_bytes"] for t in tries if t["batch_size"] in (max(good), 1)]
+    assert peaks[-1] > 2 * peaks[0], found
+    assert done["memory_limit_bytes"] == limit
+    assert done["fastest_batch_size"] in good
+
+
+def test_find_batch_within_a_memory_limit(folder):
+    limit = 24
+    found = rows(lathe("find-batch", *BATCH, "--memory-limit", limit, "--json"))
+    check_search(found, limit * MIB)
+    wider = rows(lathe("find-batch", *BATCH, "--memory-limit", 2 * limit, "--json"))
+    assert 1.5 * found[-1]["batch_size"] < wider[-1]["batch_size"], (found[-1], wider[-1])
+    text = expect(lathe("find-batch", *BATCH, "--memory-limit", limit), 0).stdout.splitlines()
+    assert "does not fit" in "".join(text) and text[-1].startswith("largest batch: "), text
+
+
+def test_find_batch_stops_at_the_largest_to_try(folder):
+    *tries, done = rows(lathe("find-batch", *BATCH, "--max-batch", 6, "--json"))
+    assert [t["batch_size"] for t in tries] == [1, 2, 4, 6] and done["batch_size"] == 6
+    assert done["memory_limit_bytes"] > 64 * MIB  # of what is available
+    assert "--max-batch" in expect(lathe("find-batch", *BATCH, "--max-batch", 1), 0).stdout
+
+
+def test_find_batch_where_nothing_fits(folder):
+    result = lathe("find-batch", "--model", "resnet18", "--memory-limit", 1, "--json")
+    expect_one_line(result, 5, "not even a batch of one image fits: host memory: cannot allocate")
+    expect_one_line(lathe("find-batch", *BATCH, "--max-batch", 0), 2, "--max-batch")
+    expect_one_line(lathe("find-batch", *BATCH, "--memory-limit", -1), 2, "--memory-limit")
+
+
+def test_find_batch_on_a_gpu(folder):
+    """An emulated one of 32 MiB: the driver refuses, and what failed is given back."""
+    gpu = {"LATHE_EMULATED_DEVICES": "1", "LATHE_EMULATED_MEMORY": str(48 * MIB)}
+    if not any("emulated" in str(row.get("name", "")) for row in rows(lathe("info", "--json", env=gpu))):
+        raise Skip("no emulated CUDA device")
+    if SANITIZED:
+        raise Skip("an emulated device is slow enough without sanitizers")
+    *tries, done = rows(lathe("find-batch", *BATCH, "--device", "cuda", "--max-batch", 256, "--json", env=gpu))
+    assert tries[0]["fits"] and not all(t["fits"] for t in tries), tries
+    assert done["batch_size"] == max(t["batch_size"] for t in tries if t["fits"])
+    limited = rows(lathe("find-batch", *BATCH, "--device", "cuda", "--max-batch", 256, "--memory-limit", 24, "--json", env=gpu))
+    assert limited[-1]["batch_size"] < done["batch_size"]
+
+
+main(globals())

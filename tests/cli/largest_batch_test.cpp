@@ -1,0 +1,49 @@
+// The search of find-batch, and how much memory a CPU may take.
+#include "lathe/tools/cli/largest_batch.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+using namespace lathe::cli;
+
+TEST_CASE("largest batch: exact while small, to a 32nd above, and a size that was seen to fit") {
+  for (int64_t limit = 0; limit <= 3000; limit += limit < 100 ? 1 : 37) {
+    CAPTURE(limit);
+    std::vector<int64_t> good;
+    int64_t tries = 0;
+    const int64_t found = largest_that_fits(1 << 20, [&](int64_t n) {
+      ++tries;
+      if (n <= limit) good.push_back(n);
+      return n <= limit;
+    });
+    CHECK(found <= limit);
+    CHECK(limit - found <= std::max<int64_t>(found / 32, 0));
+    CHECK((found == 0 || std::ranges::find(good, found) != good.end()));
+    CHECK(tries <= 2 * 12);
+  }
+}
+
+TEST_CASE("largest batch: never more than the most, which is tried") {
+  for (const int64_t most : {1, 2, 3, 100}) {
+    int64_t largest_tried = 0;
+    CHECK(largest_that_fits(most, [&](int64_t n) {
+            largest_tried = std::max(largest_tried, n);
+            return true;
+          }) == most);
+    CHECK(largest_tried == most);
+  }
+}
+
+TEST_CASE("available memory: the machine's or the control group's, whichever is less") {
+  const char* const meminfo = "MemTotal:       2000 kB\nMemAvailable:   1000 kB\nCached: 5 kB\n";
+  CHECK(available_bytes(meminfo, "", "") == 1024000);
+  CHECK(available_bytes(meminfo, "max\n", "5000\n") == 1024000);
+  CHECK(available_bytes(meminfo, "900000\n", "400000\n") == 500000);
+  CHECK(available_bytes(meminfo, "9000000\n", "400000\n") == 1024000);
+  CHECK(available_bytes(meminfo, "100\n", "400\n") == 0);
+  CHECK(available_bytes("", "900\n", "400\n") == 500);
+  CHECK(available_bytes("", "", "") == 0);
+  CHECK(available_bytes() > 0);
+}

@@ -1,0 +1,111 @@
+// The learning-rate range test: its numbers for losses that are known, and its picture.
+#include "lathe/tools/cli/lr_range.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "lathe/tools/cli/exit_codes.h"
+
+using namespace lathe::cli;
+using doctest::Approx;
+
+namespace {
+
+/// A loss that falls along tanh, steepest where lr = 1e-2, and explodes beyond 1.
+double loss_at(double lr) {
+  const double x = std::log10(lr) + 2;
+  return 2 - std::tanh(3 * x) + (lr > 1 ? std::pow(lr, 4) : 0);
+}
+
+LrRange swept(LrRangeOptions options) {
+  LrRange range(options);
+  for (int64_t step = 0; range.add(loss_at(range.lr_at(step))); ++step) {
+  }
+  return range;
+}
+
+}  // namespace
+
+TEST_CASE("lr range: learning rates rise by a constant factor between the ends") {
+  const LrRange range({.min_lr = 1e-4, .max_lr = 1, .steps = 5});
+  for (const int64_t step : {0, 1, 2, 3, 4})
+    CHECK(range.lr_at(step) == Approx(std::pow(10.0, static_cast<double>(step) - 4)));
+}
+
+TEST_CASE("lr range: the loss is smoothed without a bias towards 0") {
+  LrRange range({.min_lr = 1e-4, .max_lr = 1, .steps = 3, .smoothing = 0.75});
+  CHECK(range.add(2));
+  CHECK(range.add(1));
+  CHECK_FALSE(range.add(4));  // the last one
+  CHECK_FALSE(range.diverged());
+  const auto& points = range.points();
+  CHECK(points[0].smoothed == Approx(2));
+  CHECK(points[1].smoothed == Approx((0.75 * 2 + 1) / 1.75));
+  CHECK(points[2].smoothed == Approx((0.5625 * 2 + 0.75 * 1 + 4) / (0.5625 + 0.75 + 1)));
+  CHECK(range.lowest().loss == 1);
+}
+
+TEST_CASE("lr range: ends where the loss exceeds four times its minimum, or is no number") {
+  const LrRange range = swept({.smoothing = 0});
+  CHECK(range.diverged());
+  CHECK(range.points().size() < 100);
+  CHECK(range.points().back().loss > 4 * range.lowest().loss);
+  CHECK(range.points()[range.points().size() - 2].loss <= 4 * range.lowest().loss);
+  for (const double loss : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    LrRange other({});
+    CHECK(other.add(1));
+    CHECK_FALSE(other.add(loss));
+    CHECK(other.diverged());
+    CHECK(other.points().size() == 1);
+  }
+}
+
+TEST_CASE("lr range: suggests where the loss falls most steeply") {
+  CHECK(std::log10(swept({.smoothing = 0}).suggestion()) == Approx(-2).epsilon(0.03));
+  // Smoothing looks back: about 1 / (1 - smoothing) steps of 1/16 decade each.
+  const double smooth = std::log10(swept({}).suggestion());
+  CHECK(smooth > -2);
+  CHECK(smooth < -1.2);
+
+  LrRange rising({.steps = 9});
+  while (rising.add(1 + static_cast<double>(rising.points().size()) / 10)) {
+  }
+  CHECK(rising.suggestion() == 0);
+  LrRange single({});
+  single.add(1);
+  CHECK(single.suggestion() == 0);
+}
+
+TEST_CASE("lr range: bad bounds are errors of the call") {
+  CHECK_THROWS_AS(LrRange({.min_lr = 0}), UsageError);
+  CHECK_THROWS_AS(LrRange({.min_lr = 1, .max_lr = 1}), UsageError);
+  CHECK_THROWS_AS(LrRange({.steps = 1}), UsageError);
+}
+
+TEST_CASE("lr range: the picture has its size, its curve and the suggestion") {
+  const LrRange range = swept({.smoothing = 0});
+  std::istringstream text(lr_plot(range, 40, 10));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  REQUIRE(lines.size() == 12);
+  size_t stars = 0;
+  for (size_t r = 0; r < 10; ++r) {
+    CHECK(lines[r].size() <= 10 + 40);
+    stars += lines[r].find('*') != std::string::npos ? 1 : 0;
+  }
+  CHECK(stars >= 5);  // the curve goes up and down
+  CHECK(std::ranges::any_of(lines, [](const auto& line) { return line[10] == '*'; }));
+  CHECK(lines[9].find('*') != std::string::npos);
+  const size_t mark = lines[0].find('|', 10);
+  REQUIRE(mark != std::string::npos);
+  const double decades = std::log10(range.points().back().lr / 1e-5);
+  CHECK(static_cast<double>(mark - 10) == Approx(39 * 3 / decades).epsilon(0.1));  // 1e-5 … 1e-2
+  CHECK(lines[11].find("1.0e-05") != std::string::npos);
+  LrRange single({});
+  single.add(1);
+  CHECK(lr_plot(single, 40, 10).empty());
+}

@@ -1,0 +1,84 @@
+// What --optimizer and --lr-scale-batch make.
+#include "lathe/tools/cli/optimizers.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/nn/resnet.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/recipe.h"
+
+using namespace lathe;
+using namespace lathe::cli;
+using doctest::Approx;
+
+namespace {
+
+Settings definite(const char* optimizer) {
+  Settings settings;
+  settings.dataset = "synthetic";
+  settings.model = "resnet8";
+  settings.optimizer = optimizer;
+  complete(settings, {});
+  return settings;
+}
+
+}  // namespace
+
+TEST_CASE("optimisers: --lr-scale-batch multiplies the rate by the images of a step over 128") {
+  Settings settings = definite("sgd");
+  settings.lr = 0.1;
+  settings.batch_size = 256;
+  settings.accumulate = 16;
+  CHECK(peak_lr(settings) == 0.1);
+  settings.lr_scale_batch = true;
+  CHECK(peak_lr(settings) == Approx(3.2));
+  auto model = nn::resnet8({});
+  CHECK(make_optimizer(settings, model)->initial_lr() == Approx(3.2));
+}
+
+TEST_CASE("optimisers: every name makes its optimiser, with norms and biases apart if asked") {
+  auto model = nn::resnet8({});
+  for (const auto& [word, name] :
+       {std::pair{"sgd", "SGD"}, {"adam", "Adam"}, {"adamw", "AdamW"}, {"rmsprop", "RMSprop"}}) {
+    CAPTURE(word);
+    Settings settings = definite(word);
+    settings.weight_decay = 0.125;
+    const auto plain = make_optimizer(settings, model);
+    CHECK(std::string(plain->name()) == name);
+    CHECK(plain->hyper_parameter("weight_decay") == 0.125);
+    settings.no_decay_norm = true;
+    const auto grouped = make_optimizer(settings, model);
+    REQUIRE(grouped->num_groups() == 2);
+    CHECK(grouped->hyper_parameter("weight_decay", 0) == 0.125);
+    CHECK(grouped->hyper_parameter("weight_decay", 1) == 0);
+    for (const Tensor& p : grouped->params(1)) CHECK(p.ndim() == 1);
+  }
+}
+
+TEST_CASE("optimisers: LARS and LAMB leave norms and biases without decay and trust ratio") {
+  auto model = nn::resnet8({});
+  Settings settings = definite("lars");
+  settings.momentum = 0.75;
+  settings.trust_coefficient = 0.5;
+  for (const auto& [word, name] : {std::pair{"lars", "LARS"}, {"lamb", "LAMB"}}) {
+    settings.optimizer = word;
+    const auto optimizer = make_optimizer(settings, model);
+    CHECK(std::string(optimizer->name()) == name);
+    REQUIRE(optimizer->num_groups() == 2);
+    CHECK(optimizer->hyper_parameter("weight_decay", 0) == *settings.weight_decay);
+    CHECK(optimizer->hyper_parameter("adapt", 0) == 1);
+    CHECK(optimizer->hyper_parameter("weight_decay", 1) == 0);
+    CHECK(optimizer->hyper_parameter("adapt", 1) == 0);
+    if (settings.optimizer != "lars") continue;
+    CHECK(optimizer->hyper_parameter("trust_coefficient") == 0.5);
+    CHECK(optimizer->hyper_parameter("momentum") == 0.75);
+  }
+}
+
+TEST_CASE("optimisers: values that do not fit each other are errors of the call") {
+  auto model = nn::resnet8({});
+  Settings settings = definite("sgd");
+  settings.nesterov = true;
+  settings.momentum = 0;
+  CHECK_THROWS_WITH_AS(make_optimizer(settings, model), doctest::Contains("nesterov"), UsageError);
+}
