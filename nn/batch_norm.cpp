@@ -1,7 +1,6 @@
 // Batch normalisation layers; see batch_norm.h.
 #include "lathe/nn/batch_norm.h"
 
-#include "lathe/autograd/grad_mode.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/creation.h"
 
@@ -34,12 +33,8 @@ Tensor BatchNorm::normalize(const Tensor& x, Op&& op) {
                           // the device)
     how.momentum = 1 / (num_batches_tracked.item<double>() + 1);
   }
-  Tensor y = op(how);
-  if (counting) {
-    const NoGrad off;
-    num_batches_tracked.add_(1);
-  }
-  return y;
+  if (counting) how.num_batches = num_batches_tracked;
+  return op(how);
 }
 
 Tensor BatchNorm::forward(const Tensor& x) {

@@ -2,12 +2,14 @@
 // batch_norm.h.
 #include "lathe/ops/batch_norm.h"
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/inplace.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
@@ -53,6 +55,11 @@ void check(const char* op, const Inputs& in, const BatchNormOptions& opt) {
   LATHE_CHECK(ValueError, opt.eps >= 0, op, ": eps must be 0 or more, got ", opt.eps);
   LATHE_CHECK(ValueError, opt.momentum >= 0 && opt.momentum <= 1, op,
               ": momentum must be in [0, 1], got ", opt.momentum);
+  const Tensor& n = opt.num_batches;
+  LATHE_CHECK(DTypeError, !n.defined() || (n.dtype() == kI64 && n.ndim() == 0), op,
+              ": num_batches must be a 0-d i64 (num_batches: ", n, ")");
+  LATHE_CHECK(DeviceError, !n.defined() || n.device() == x.device(), op,
+              ": num_batches is on another device (num_batches: ", n, ", x: ", x, ")");
   if (!in.residual.defined()) return;
   LATHE_CHECK(ShapeError, in.residual.shape() == x.shape(), op,
               ": residual must have x's shape (residual: ", in.residual, ", x: ", x, ")");
@@ -158,10 +165,14 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
            return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
          });
   if (count > 0) {  // last, so that a call that fails leaves the running statistics
-    LATHE_DISPATCH(x.device(),
-                   batch_norm_update_(in.running_mean, in.running_var, stats, opt.momentum, count));
+    LATHE_DISPATCH(x.device(), batch_norm_update_(in.running_mean, in.running_var, stats,
+                                                  opt.momentum, count, opt.num_batches));
     in.running_mean.bump_version();
     in.running_var.bump_version();
+    if (opt.num_batches.defined()) opt.num_batches.bump_version();
+  } else if (opt.training && opt.num_batches.defined()) {
+    const NoGrad off;
+    add_(opt.num_batches, 1);
   }
   return y;
 }

@@ -13,6 +13,7 @@ struct BatchNormOptions {
   double momentum = 0.1;  // weight of the new value in the running statistics; a cumulative average
                           // passes 1 / (number of batches so far, with this one)
   double eps = 1e-5;      // inside the square root
+  Tensor num_batches = {};  // 0-d i64 or undefined: raised by 1 where training
 };
 
 /// y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over all other
@@ -70,9 +71,11 @@ struct BatchNormGrads {
 
 namespace cpu {
 BatchNormStats batch_norm_stats(const Tensor& x, double eps);
-/// running = (1 - momentum) * running + momentum * batch, `count` being the values per channel.
+/// running = (1 - momentum) * running + momentum * batch, `count` being the values per channel;
+/// num_batches, if defined, is raised by 1.
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
-                        const BatchNormStats& batch, double momentum, int64_t count);
+                        const BatchNormStats& batch, double momentum, int64_t count,
+                        const Tensor& num_batches = {});
 /// 1 / sqrt(var + eps), dense [C], of a variance that is known: the running one.
 Tensor batch_norm_invstd(const Tensor& var, double eps);
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
@@ -83,7 +86,8 @@ void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const
 namespace cuda {
 BatchNormStats batch_norm_stats(const Tensor& x, double eps);
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
-                        const BatchNormStats& batch, double momentum, int64_t count);
+                        const BatchNormStats& batch, double momentum, int64_t count,
+                        const Tensor& num_batches = {});
 Tensor batch_norm_invstd(const Tensor& var, double eps);
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
 void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,

@@ -105,7 +105,8 @@ BatchNormStats batch_norm_stats(const Tensor& x, double eps) {
 }
 
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
-                        const BatchNormStats& batch, double momentum, int64_t count) {
+                        const BatchNormStats& batch, double momentum, int64_t count,
+                        const Tensor& num_batches) {
   const double unbias = static_cast<double>(count) / static_cast<double>(count - 1);
   visit_float(batch.mean.dtype(), "batch_norm", [&](auto tag) {
     using S = typename decltype(tag)::type;
@@ -118,6 +119,7 @@ void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
     blend(running_mean, batch.mean, 1);
     blend(running_var, batch.var, unbias);
   });
+  if (num_batches.defined()) ++*num_batches.data<int64_t>();
 }
 
 Tensor batch_norm_invstd(const Tensor& var, double eps) {

@@ -101,13 +101,15 @@ __global__ void __launch_bounds__(kReduceBlock)
   invstd[c] = math::batch_norm_invstd(spread, eps);
 }
 
-// One thread per channel. Latency bound: some KiB.
+// One thread per channel; the first one counts the batch, if there is a counter. Latency bound:
+// some KiB.
 template <class S>
 __global__ void update_kernel(S* running_mean, int64_t mean_stride, S* running_var,
                               int64_t var_stride, const S* mean, const S* var, double momentum,
-                              double unbias, int64_t channels) {
+                              double unbias, int64_t* num_batches, int64_t channels) {
   const int64_t c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
   if (c >= channels) return;
+  if (c == 0 && num_batches != nullptr) ++*num_batches;
   S& m = running_mean[c * mean_stride];
   S& v = running_var[c * var_stride];
   m = static_cast<S>((1 - momentum) * m + momentum * mean[c]);
@@ -190,17 +192,19 @@ BatchNormStats batch_norm_stats(const Tensor& x, double eps) {
 }
 
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
-                        const BatchNormStats& batch, double momentum, int64_t count) {
+                        const BatchNormStats& batch, double momentum, int64_t count,
+                        const Tensor& num_batches) {
   const int64_t channels = batch.mean.numel();
   if (channels == 0) return;
   const double unbias = static_cast<double>(count) / static_cast<double>(count - 1);
+  int64_t* const counter = num_batches.defined() ? num_batches.data<int64_t>() : nullptr;
   const auto [grid, block] = per_channel(channels);
   visit_float(batch.mean.dtype(), "batch_norm", [&](auto tag) {
     using S = typename decltype(tag)::type;
     launch(update_kernel<S>, grid, block, 0, current_stream(batch.mean.device()),
            running_mean.data<S>(), running_mean.stride(0), running_var.data<S>(),
            running_var.stride(0), batch.mean.data<S>(), batch.var.data<S>(), momentum, unbias,
-           channels);
+           counter, channels);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
 }

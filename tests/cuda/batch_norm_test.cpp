@@ -142,14 +142,16 @@ TEST_CASE("batch_norm kernels: a large mean does not cost the variance its digit
   check("var", got.var, cast(want.var, kF32), 1e-5);
 }
 
-TEST_CASE("batch_norm kernels: running statistics, also strided, and invstd") {
+TEST_CASE("batch_norm kernels: running statistics, also strided, their count, and invstd") {
   const BatchNormStats batch{randn({70}), rand({70}) + 0.5, {}};
   const Tensor mean = randn({70, 2}).select(1, 0), var = rand({70, 2}).select(1, 1);
   const Tensor device_mean = moved(mean.clone()), device_var = moved(var.clone());
+  const Tensor seen = moved(tensor(int64_t{41}));
   cuda::batch_norm_update_(device_mean, device_var, {moved(batch.mean), moved(batch.var), {}}, 0.1,
-                           8);
+                           8, seen);
   check("invstd", cuda::batch_norm_invstd(moved(var), kEps), cpu::batch_norm_invstd(var, kEps), 0);
   cpu::batch_norm_update_(mean, var, batch, 0.1, 8);
   check("running_mean", device_mean, mean.clone(), 0);
   check("running_var", device_var, var.clone(), 0);
+  CHECK(on_host(seen).item<int64_t>() == 42);
 }

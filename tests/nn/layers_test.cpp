@@ -116,6 +116,10 @@ TEST_CASE("BatchNorm2d: statistics move in training only, and the batches are co
   check_equal(bn(x), batch_norm(x, bn.weight, bn.bias, bn.running_mean, bn.running_var));
   CHECK(bn.running_var.to_vector<float>() == before);
   CHECK(bn.num_batches_tracked.item<int64_t>() == 2);
+  bn.train();
+  bn(zeros({0, 3, 5, 5}));  // moves no statistics
+  CHECK(bn.running_var.to_vector<float>() == before);
+  CHECK(bn.num_batches_tracked.item<int64_t>() == 3);
 }
 
 TEST_CASE("BatchNorm: without momentum the running mean is the mean of all batches") {

@@ -339,6 +339,9 @@ TEST_CASE("batch_norm: errors name the values, and leave the statistics") {
                        doctest::Contains("weight must be f32 for x of f16"), DTypeError);
   CHECK_THROWS_WITH_AS(batch_norm(zeros({3}), {}, {}, mean, var),
                        doctest::Contains("x must be [N,C]"), ShapeError);
+  CHECK_THROWS_WITH_AS(
+      batch_norm(x, {}, {}, mean, var, {.training = true, .num_batches = zeros({})}),
+      doctest::Contains("num_batches must be a 0-d i64"), DTypeError);
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, mean, {}), doctest::Contains("go together"),
                        ValueError);
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, mean, var, {.eps = -1}),
