@@ -3,9 +3,11 @@
 
     large_batch_test.py LATHE [--sanitized]
 """
+import array
 import json
 import math
 import pathlib
+import struct
 
 from driver import expect, expect_one_line, lathe, main
 
@@ -90,6 +92,51 @@ def test_the_optimisers_of_large_batches_learn(folder):
     assert "trust-coefficient = 0.001" in pathlib.Path("a/config.toml").read_text()
     expect_one_line(train("--optimizer", "larz"), 2, "--optimizer", "did you mean lars?")
     expect_one_line(train("--optimizer", "lars", "--trust-coefficient", -1), 2, "--trust-coefficient")
+
+
+def entry(path, name):
+    """The numbers of an f32 entry of a safetensors file."""
+    data = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    meta = json.loads(data[8:8 + length])[name]
+    assert meta["dtype"] == "F32", meta
+    begin, end = meta["data_offsets"]
+    return array.array("f", data[8 + length + begin:8 + length + end])
+
+
+def test_ema_averages_the_weights_and_evaluates_the_average(folder):
+    run = ["--scheduler", "none", "--eval-every", 0, "--ema", 0.2]
+    expect(train(*run, "--lr", 0, "--max-steps", 1, "--run-dir", "w0"), 0)
+    for steps in (1, 2, 3):
+        expect(train(*run, "--lr", 0.05, "--max-steps", steps, "--run-dir", f"w{steps}"), 0)
+    for name in ("conv1.weight", "fc.bias"):
+        want = entry("w0/last.safetensors", name)
+        for n in (1, 2, 3):
+            decay = min(0.2, (1 + n) / (10 + n))
+            want = [decay * a + (1 - decay) * w for a, w in zip(want, entry(f"w{n}/last.safetensors", name))]
+        got = entry("w3/last.safetensors", f"ema.average.{name}")
+        assert all(math.isclose(g, w, rel_tol=1e-5, abs_tol=1e-7) for g, w in zip(got, want)), name
+        assert list(entry("w3/best.safetensors", name)) == list(got), "best holds what was evaluated"
+        assert list(entry("w3/last.safetensors", name)) != list(got)
+    row = json.loads(expect(lathe("eval", "--run-dir", "w3", "--json"), 0).stdout.splitlines()[0])
+    (val,) = rows_of("w3", "val")
+    assert math.isclose(row["loss"], val["loss"], rel_tol=1e-6), (row, val)
+    plain = train("--scheduler", "none", "--eval-every", 0, "--lr", 0.05, "--max-steps", 3, "--run-dir", "plain")
+    expect(plain, 0)
+    assert list(entry("plain/last.safetensors", "conv1.weight")) == list(entry("w3/last.safetensors", "conv1.weight")), "training is the same"
+    expect_one_line(train("--ema", 1.5), 2, "--ema")
+    expect_one_line(train("--ema", "much"), 2, "--ema")
+
+
+def test_ema_and_plateau_go_on_after_a_stop(folder):
+    run = ["--scheduler", "plateau", "--patience", 0, "--gamma", 0.5, "--warmup-epochs", 0.5, "--ema", 0.9, "--epochs", 4, "--lr", 0.3]
+    expect(train(*run, *EVERY_STEP, "whole"), 0)
+    expect(train(*run, "--stop-after", 23, *EVERY_STEP, "parts"), 0, "stopped after step 23")
+    expect(train(*run, "--resume", "auto", *EVERY_STEP, "parts"), 0)
+    pick = lambda name: [(r["step"], r["split"], r["loss"], r["lr"]) for r in rows_of(name)]
+    assert pick("whole") == pick("parts")
+    for name in ("conv1.weight", "ema.average.conv1.weight"):
+        assert list(entry("whole/last.safetensors", name)) == list(entry("parts/last.safetensors", name))
 
 
 main(globals())

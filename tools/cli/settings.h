@@ -51,6 +51,7 @@ struct Settings {
   double warmup_epochs = 0;
   double label_smoothing = 0;
   double clip_grad_norm = 0;
+  double ema = 0;
   std::optional<int64_t> epochs;
   int64_t max_steps = 0;
   std::optional<int64_t> batch_size;

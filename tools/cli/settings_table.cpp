@@ -88,6 +88,8 @@ constexpr Setting kSettings[] = {
    .help = "Part of a label's weight that all classes share"},
   {.key = "clip-grad-norm", .group = "Optimisation", .target = &S::clip_grad_norm, .takes = kTrain | kFindLr, .unit = "NUMBER",
    .help = "Largest norm of the gradient; 0: any"},
+  {.key = "ema", .group = "Optimisation", .target = &S::ema, .takes = kTrain, .unit = "DECAY", .max = 1,
+   .help = "Evaluate, and save as best, a running mean of the weights with this decay (0.999); 0: the weights themselves"},
   {.key = "epochs", .group = "Optimisation", .target = &S::epochs, .takes = kTrain, .unit = "N", .min = 1, .max = 1e9, .automatic = "by data set",
    .help = "Passes over the training images"},
   {.key = "max-steps", .group = "Optimisation", .target = &S::max_steps, .takes = kTrain, .unit = "N", .max = 1e15,

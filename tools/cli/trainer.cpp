@@ -56,6 +56,8 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       writer_(parts.folder, parts.settings.keep),
       progress_(parts.settings.progress, parts.settings.quiet),
       total_steps_(total_steps) {
+  if (settings_.ema > 0)
+    ema_.emplace(parts_.model, optim::EMAOptions{.decay = settings_.ema, .warm_up = true});
   parts_.log.before_line([this] { progress_.clear(); });
 }
 
@@ -144,6 +146,7 @@ void Trainer::update() {
   }
   last_lr_ = optimizer_.lr();
   scaler_.step(optimizer_);
+  if (ema_) ema_->update({.found_inf = scaler_.found_inf(optimizer_)});
   update_scale();
   optimizer_.zero_grad();
   batch_ += micro_batches_;
@@ -164,7 +167,10 @@ void Trainer::update_scale() try {
                                  (parts_.folder / "last.safetensors").string(), step_));
 }
 
+// With --ema the averages are evaluated, and are the weights of best.safetensors.
 void Trainer::evaluate_now() {
+  std::optional<optim::EMA::Applied> averaged;
+  if (ema_) averaged.emplace(*ema_);
   const Evaluation result =
       evaluate(parts_.model, parts_.test_loader, parts_.device, settings_, 0, progress_);
   if (!result.complete) return;

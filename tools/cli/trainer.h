@@ -13,11 +13,13 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "lathe/data/data_loader.h"
 #include "lathe/nn/checkpoint.h"
 #include "lathe/nn/module.h"
+#include "lathe/optim/ema.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/scheduler.h"
 #include "lathe/tools/cli/checkpoint_writer.h"
@@ -98,7 +100,8 @@ class Trainer {
   const Settings& settings_;
   TrainingParts parts_;
   optim::Optimizer& optimizer_;
-  optim::GradScaler scaler_;  // of --amp fp16; disabled otherwise
+  optim::GradScaler scaler_;       // of --amp fp16; disabled otherwise
+  std::optional<optim::EMA> ema_;  // of --ema
   Tensors parameters_;
   MetricsFiles metrics_;
   CheckpointWriter writer_;

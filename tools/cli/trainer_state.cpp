@@ -8,11 +8,13 @@
 namespace lathe::cli {
 
 CheckpointParts Trainer::checkpoint_parts() {
-  return {{"model", parts_.model},
-          {"optimizer", optimizer_},
-          {"scheduler", parts_.schedule},
-          {"scaler", scaler_},
-          {"trainer", *this}};
+  CheckpointParts parts = {{"model", parts_.model},
+                           {"optimizer", optimizer_},
+                           {"scheduler", parts_.schedule},
+                           {"scaler", scaler_},
+                           {"trainer", *this}};
+  if (ema_) parts.emplace_back("ema", *ema_);
+  return parts;
 }
 
 // The state shares its values with the objects.
