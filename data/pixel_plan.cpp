@@ -242,4 +242,5 @@ void render(const PixelPlan& plan, void* out) {
       }
     }
 }
+
 }  // namespace lathe::data
