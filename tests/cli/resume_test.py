@@ -45,8 +45,8 @@ def check_equal(run, reference):
 
 
 def test_interrupted_at_ten_positions_it_ends_as_if_it_was_not(folder):
-    for optimizer in ("sgd", "adam"):
-        for amp in ("off", "bf16"):
+    for optimizer in ("adam",) if SANITIZED else ("sgd", "adam"):
+        for amp in ("off",) if SANITIZED else ("off", "bf16"):
             flags = ["--optimizer", optimizer, "--amp", amp, "--lr", 0.01]
             expect(train("whole", *flags), 0)
             for workers in (0, 4):
@@ -151,22 +151,24 @@ def test_one_process_at_a_time_and_signals_that_save(folder):
 
 
 def test_killed_at_twenty_moments_it_ends_as_if_it_was_not(folder):
+    flags = ["--synthetic-size", 300, "--save-every", 2]  # 38 steps are an epoch
     begin = time.monotonic()
-    expect(train("whole", "--save-every", 2), 0)
+    expect(train("whole", *flags), 0)
     seconds = time.monotonic() - begin
     draw = random.Random(7)
-    kills = 0
-    while kills < 20:
-        process = start("train", *TINY, "--run-dir", "a", "--save-every", 2, "--resume", "auto")
+    reached = []
+    for _ in range(5 if SANITIZED else 20):
+        process = start("train", *TINY, *flags, "--run-dir", "a", "--resume", "auto")
         try:
-            process.communicate(timeout=draw.uniform(0, 0.6 * seconds))
+            process.communicate(timeout=draw.uniform(0, 0.3 * seconds))
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-        kills += 1  # one that had ended is a moment too: it is resumed and has nothing to do
-    expect(train("a", "--save-every", 2, "--resume", "auto"), 0)
+            reached.append(len(rows_of("a")) if pathlib.Path("a/metrics.jsonl").exists() else 0)
+    expect(train("a", *flags, "--resume", "auto"), 0)
     check_equal("a", "whole")
     assert not list(pathlib.Path("a").glob("*.tmp*"))
+    assert len(reached) >= (1 if SANITIZED else 10), reached  # the others had come to the end before
 
 
 def with_fault(fault, *arguments):
@@ -262,6 +264,9 @@ def test_verify_resume(folder):
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["part"] for row in rows] == ["model", "optimizer", "scheduler", "trainer", "rng", "losses"] and all(row["identical"] for row in rows)
     expect_one_line(lathe("ckpt", "verify-resume", *TINY, "--steps", 4, "--interrupt-at", 4), 2, "--interrupt-at")
+    for flags in (["--scheduler", "plateau", "--warmup-epochs", 0.5, "--optimizer", "rmsprop"],
+                  ["--scheduler", "onecycle", "--optimizer", "lamb", "--clip-grad-norm", 1, "--no-decay-norm"]):
+        expect(lathe("ckpt", "verify-resume", *TINY, *flags, "--steps", 18, "--interrupt-at", 11), 0)
 
 
 main(globals())

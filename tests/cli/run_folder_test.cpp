@@ -66,3 +66,29 @@ TEST_CASE("run folder: metrics go to both files, the CSV with one header") {
             .starts_with("{\"epoch\":1,\"step\":50,\"split\":\"train\",\"loss\":2.25,"));
   CHECK_THROWS_AS(MetricsFiles(folder.path()), lathe::FileError);  // exists
 }
+
+TEST_CASE("run folder: a run that goes on keeps the rows up to where it was, and appends") {
+  const TemporaryFolder folder;
+  const auto row = [](int64_t step) {
+    return metrics_row({.epoch = 1, .step = step, .split = "train", .loss = 2, .lr = 0.1});
+  };
+  {
+    MetricsFiles files(folder.path());
+    for (const int64_t step : {10, 20, 30}) files.add(row(step));
+    CHECK(files.rows() == 3);
+  }
+  const std::string jsonl = folder.read("metrics.jsonl"), csv = folder.read("metrics.csv");
+  folder.write("metrics.jsonl", jsonl + "{\"epoch\":1,\"st");  // killed while it wrote
+  MetricsFiles files(folder.path(), true);
+  files.cut(2);
+  CHECK(files.rows() == 2);
+  files.add(row(30));
+  CHECK(folder.read("metrics.jsonl") == jsonl);
+  CHECK(folder.read("metrics.csv") == csv);
+  files.cut(100);
+  CHECK(files.rows() == 3);
+  files.cut(0);
+  files.add(row(10));
+  CHECK(folder.read("metrics.csv").starts_with("epoch,step,"));
+  CHECK(files.rows() == 1);
+}

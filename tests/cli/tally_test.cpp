@@ -64,3 +64,26 @@ TEST_CASE("tally: one joins another, and goes on") {
   CHECK(all.count() == 3);
   CHECK(all.loss() == 3);
 }
+
+TEST_CASE("tally: what it saved goes on with the bits of one that was not interrupted") {
+  Tally whole, before;
+  const auto add = [](Tally& tally, int i) {
+    tally.add(tensor({{1.f, 2.f}, {0.f, 1.f}}), tensor({i % 2, 1}), full({}, 0.1 * i));
+  };
+  Tally joined;
+  add(joined, 3);
+  whole.join(joined);
+  before.join(joined);
+  for (int i = 0; i < 7; ++i) add(whole, i);
+  for (int i = 0; i < 4; ++i) add(before, i);
+  Tally after;
+  after.load_state_dict(before.state_dict(), lathe::kCPU);
+  add(before, 9);  // shares nothing
+  for (int i = 4; i < 7; ++i) add(after, i);
+  CHECK(after.count() == whole.count());
+  CHECK(after.loss() == whole.loss());  // bit by bit
+  CHECK(after.accuracy() == whole.accuracy());
+  const lathe::StateDict empty;
+  CHECK_THROWS_AS(after.load_state_dict(empty, lathe::kCPU), lathe::ValueError);
+  CHECK(after.count() == whole.count());
+}
