@@ -51,7 +51,7 @@ std::string archive_of(const std::vector<RawEntry>& entries, const std::string& 
     const std::string local = e.local_name.empty() ? e.name : e.local_name;
     directory +=
         "PK\1\2" + number(20, 2) + common + number(e.name.size(), 2) +
-        number(e.central_extra.size(), 2) + number(0, 10) +
+        number(e.central_extra.size(), 2) + number(0, 8) + number(0, 2) +
         number(static_cast<uint64_t>(e.begin < 0 ? static_cast<int64_t>(out.size()) : e.begin), 4) +
         e.name + e.central_extra;
     out += "PK\3\4" + common + number(local.size(), 2) + number(e.local_extra.size(), 2) + local +
