@@ -31,6 +31,8 @@ Tensor as_in(const Tensor& like, const Tensor& t) {
   return out;
 }
 
+bool same_memory(const Tensor& a, const Tensor& b) { return a.impl().storage == b.impl().storage; }
+
 }  // namespace
 
 EMA::EMA(nn::Module& module, const EMAOptions& options) : options_(options), module_(module) {
@@ -96,13 +98,25 @@ EMA::Applied::Applied(EMA& ema) : ema_(ema) {
     averages.push_back(as_in(e.source, e.average));
     own_.push_back(e.source.detach());
   }
-  for (size_t i = 0; i < averages.size(); ++i) ema.entries_[i].source.set_data(averages[i]);
+  try {
+    for (size_t i = 0; i < averages.size(); ++i) ema.entries_[i].source.set_data(averages[i]);
+  } catch (...) {  // a weight that has become a view or the result of an op: all or nothing
+    restore();
+    throw;
+  }
   ema.applied_ = true;
 }
 
 EMA::Applied::~Applied() {
-  for (size_t i = 0; i < own_.size(); ++i) ema_.entries_[i].source.set_data(own_[i]);
+  restore();
   ema_.applied_ = false;
+}
+
+void EMA::Applied::restore() const {
+  for (size_t i = 0; i < own_.size(); ++i) {
+    const Tensor& source = ema_.entries_[i].source;
+    if (!same_memory(source, own_[i])) source.set_data(own_[i]);
+  }
 }
 
 StateDict EMA::module_state() const {

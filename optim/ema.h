@@ -44,7 +44,8 @@ class LATHE_API EMA {
 
   /// The module has the averages (in its own dtypes) until this scope ends; then its own weights
   /// again, bit for bit. Training in between is an error that update() tells of. Tensors are
-  /// exchanged, not copied, where dtypes agree.   throws: StateError if they are applied already.
+  /// exchanged, not copied, where dtypes agree.   throws: StateError if they are applied already,
+  /// or for a weight that is a view or the result of an op; nothing was exchanged then.
   class LATHE_API Applied {
    public:
     explicit Applied(EMA& ema);
@@ -53,6 +54,8 @@ class LATHE_API EMA {
     Applied& operator=(const Applied&) = delete;
 
    private:
+    void restore() const;
+
     EMA& ema_;
     Tensors own_;
   };

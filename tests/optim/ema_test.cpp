@@ -101,6 +101,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("EMA: where one weight cannot take its average none does") {
+  const NoGrad off;
+  struct Holder : nn::Module {
+    Holder(const Tensor& whole, const Tensor& view) {
+      parameter("whole", whole);
+      parameter("view", view);
+    }
+  };
+  Holder holder(ones({2}), ones({4}).narrow(0, 0, 2));
+  EMA ema(holder, {.decay = 0.5});
+  holder.parameters()[0].fill_(3);
+  CHECK_THROWS_AS(EMA::Applied{ema}, StateError);
+  CHECK(holder.parameters()[0].to_vector<float>() == std::vector<float>{3, 3});
+  ema.update();
+  CHECK(ema.module_state().at("whole").to_vector<float>() == std::vector<float>{2, 2});
+}
+
 TEST_CASE("EMA: buffers stay the model's, or are averaged on request") {
   for (const bool average : {false, true}) {
     nn::BatchNorm1d model(2);
@@ -143,7 +160,8 @@ TEST_CASE("EMA: a skipped step changes nothing and is not counted, and the host 
       scaler.update();
       if (overflow) continue;
       weight -= 1;
-      const double decay = std::min(0.9, (1.0 + ++n) / (10.0 + n));
+      ++n;
+      const double decay = std::min(0.9, (1.0 + n) / (10.0 + n));
       want = decay * want + (1 - decay) * weight;
     }
     CHECK(ema.num_updates() == 3);
