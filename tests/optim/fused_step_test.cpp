@@ -85,15 +85,15 @@ TEST_CASE("fused step: with a scaler every optimiser moves to the same bits as s
       for (const double max_norm : {0.0, 0.5, 1e6}) {
         for (const Make& make_optimizer : optimizers()) {
           // An emulated GPU is slow, and its update kernels have tests of their own.
-          const bool odd = (&make_optimizer - optimizers().data()) % 2 == 1;
-          if (!device.is_cpu() && !(max_norm == 0.5 && dtype == kF32 && odd)) continue;
+          const bool fourth = (&make_optimizer - optimizers().data()) % 4 == 3;  // AdamW, NovoGrad
+          if (!device.is_cpu() && !(max_norm == 0.5 && dtype == kF32 && fourth)) continue;
           const Tensors apart = make_params(dtype, device), fused = make_params(dtype, device);
           const auto first = make_optimizer(apart), second = make_optimizer(fused);
           INFO(first->name(), ", ", name_of(dtype), " on ", device, ", max_norm ", max_norm);
           GradScaler scaler({.init_scale = 1024}), other({.init_scale = 1024});
           begin(scaler, device);
           begin(other, device);
-          for (int s = device.is_cpu() ? 0 : 1; s < 5; ++s) {
+          for (int s = device.is_cpu() ? 0 : 1; s < (device.is_cpu() ? 5 : 4); ++s) {
             set_grads(apart, s, scaler.get_scale());
             set_grads(fused, s, other.get_scale());
             const auto scaled = fused[1].grad().item<double>();
