@@ -250,6 +250,9 @@ def test_ckpt_commands(folder):
     result = expect_one_line(lathe("ckpt", "diff", "two.safetensors", "w.safetensors"), 7)
     assert all("only in two.safetensors" in line for line in result.stdout.splitlines()) and "conv1" not in result.stdout
     expect(lathe("eval", "--run-dir", "a", "--weights", "w.safetensors"), 0)
+    expect(lathe("ckpt", "convert", "two.safetensors", "w.npz"), 0)
+    expect(lathe("ckpt", "diff", "w.safetensors", "w.npz"), 0)
+    expect(lathe("eval", "--run-dir", "a", "--weights", "w.npz"), 0)
     expect_one_line(lathe("train", "--resume", "w.safetensors"), 3, "w.safetensors: not a checkpoint")
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "w.txt"), 2, "w.txt")
     expect_one_line(lathe("ckpt", "show", "missing"), 3, "missing")

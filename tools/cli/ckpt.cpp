@@ -1,11 +1,12 @@
 // lathe ckpt show, diff, convert: what is in a checkpoint, what two have not in common, and the
-// weights alone.
+// weights alone. Files of any format that is read (core/tensor_file.h).
 #include <cmath>
 #include <cstring>
 
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
+#include "lathe/core/tensor_file.h"
 #include "lathe/tools/cli/checkpoint_hashes.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/output.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr size_t kShownDigits = 12;
 
 Checkpoint open_file(const std::string& path) try {
-  return safetensors::read(path);
+  return read_tensor_file(path);
 } catch (const FileError& e) {
   throw CommandError(ExitCode::kData, e.message());
 }
@@ -108,8 +109,9 @@ ExitCode run_ckpt_diff(const Invocation& call) {
 ExitCode run_ckpt_convert(const Invocation& call) {
   const Output out(call.settings.json);
   const std::string &from = call.words[0], &to = call.words[1];
-  if (!to.ends_with(".safetensors"))
-    throw UsageError(fmt::format("{}: expected a name that ends with .safetensors", to));
+  const bool npz = to.ends_with(".npz");
+  if (!npz && !to.ends_with(".safetensors"))
+    throw UsageError(fmt::format("{}: expected a name that ends with .safetensors or .npz", to));
   const Checkpoint file = open_file(from);
   safetensors::Metadata about;  // without what makes it a checkpoint
   for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {
@@ -118,7 +120,7 @@ ExitCode run_ckpt_convert(const Invocation& call) {
   }
   const StateDict weights =
       checkpoint_parts(file.metadata).empty() ? file.tensors : checkpoint_section(file, "model");
-  safetensors::write(to, weights, about);
+  write_tensor_file(to, weights, npz ? safetensors::Metadata() : about);
   out.text(fmt::format("{}: {} entries of the model", to, weights.size()));
   out.row(Row()
               .add("event", "converted")
