@@ -6,7 +6,7 @@
 import csv
 import json
 
-from driver import SANITIZED, Skip, expect, expect_one_line, lathe, main
+from driver import Skip, expect, expect_one_line, lathe, main
 
 DATA = ["--dataset", "synthetic", "--synthetic-size", 200, "--model", "resnet8", "--batch-size", 20, "--image-size", 16]
 BATCH = ["--model", "resnet8", "--image-size", 8]
@@ -105,17 +105,19 @@ def test_find_batch_where_nothing_fits(folder):
 
 
 def test_find_batch_on_a_gpu(folder):
-    """An emulated one of 32 MiB: the driver refuses, and what failed is given back."""
-    gpu = {"LATHE_EMULATED_DEVICES": "1", "LATHE_EMULATED_MEMORY": str(48 * MIB)}
-    if not any("emulated" in str(row.get("name", "")) for row in rows(lathe("info", "--json", env=gpu))):
+    """An emulated one: where the driver refuses, what failed is given back before the next size."""
+    def gpu(mib):
+        return {"LATHE_EMULATED_DEVICES": "1", "LATHE_EMULATED_MEMORY": str(mib * MIB)}
+    if not any("emulated" in str(row.get("name", "")) for row in rows(lathe("info", "--json", env=gpu(64)))):
         raise Skip("no emulated CUDA device")
-    if SANITIZED:
-        raise Skip("an emulated device is slow enough without sanitizers")
-    *tries, done = rows(lathe("find-batch", *BATCH, "--device", "cuda", "--max-batch", 256, "--json", env=gpu))
-    assert tries[0]["fits"] and not all(t["fits"] for t in tries), tries
-    assert done["batch_size"] == max(t["batch_size"] for t in tries if t["fits"])
-    limited = rows(lathe("find-batch", *BATCH, "--device", "cuda", "--max-batch", 256, "--memory-limit", 24, "--json", env=gpu))
-    assert limited[-1]["batch_size"] < done["batch_size"]
+    search = ["find-batch", *BATCH, "--device", "cuda", "--max-batch", 16, "--json"]
+    *tries, done = rows(lathe(*search, env=gpu(256)))
+    assert [t["batch_size"] for t in tries if t["fits"]] == [1, 2, 4, 8, 16] and done["batch_size"] == 16, tries
+    expect_one_line(lathe(*search, env=gpu(1)), 5, "out of memory")
+    *tries, done = rows(lathe(*search, "--max-batch", 64, "--memory-limit", 2, env=gpu(256)))
+    good, bad = ([t["batch_size"] for t in tries if t["fits"] == fits] for fits in (True, False))
+    assert bad and max(good) == done["batch_size"] < min(bad), tries
+    assert any(t["fits"] for t in tries[[t["fits"] for t in tries].index(False):]), "memory came back after a failure"
 
 
 main(globals())
