@@ -173,12 +173,8 @@ bool check_changes(const StartPoint& start, const Settings& now, int64_t images,
     log.warning(fmt::format("changed since {}: {}", start.file.string(), changes));
   if (!roundings.empty())
     log.warning(fmt::format("numbers may round differently from here on: {}", roundings));
-  if (!metadata_text(*start.from, kInexactKey).empty()) {
-    log.warning(
-        fmt::format("{} was made inside of a step, after an error: it does not go on bit "
-                    "by bit",
-                    start.file.string()));
-  }
+  if (const std::string why = metadata_text(*start.from, kInexactKey); !why.empty())
+    log.warning(fmt::format("{} does not go on bit by bit: {}", start.file.string(), why));
   return same_batches;
 }
 

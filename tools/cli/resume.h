@@ -17,8 +17,8 @@ namespace lathe::cli {
 /// In a checkpoint's metadata, beside lathe.model, lathe.dataset, lathe.epoch and lathe.step:
 inline constexpr std::string_view kConfigKey = "lathe.config";  // settings that decide the result
 inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the training set
-/// Made in the middle of a step, after an error: the batch norms have seen a batch more than the
-/// optimiser, so training goes on from it, but not bit by bit.
+/// Why training goes on from it, but not bit by bit: made in the middle of a step, after an error
+/// (the batch norms have seen a batch more than the optimiser), or with averaged weights (--ema).
 inline constexpr std::string_view kInexactKey = "lathe.inexact";
 
 /// Holds a run folder against other processes that train in it.   throws: UsageError if one does.

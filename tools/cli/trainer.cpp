@@ -10,6 +10,7 @@
 #include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/resume.h"
 #include "lathe/tools/cli/signals.h"
 
 namespace lathe::cli {
@@ -66,7 +67,10 @@ ExitCode Trainer::run() {
   good_.take(checkpoint());
   good_step_ = step_;
   try {
-    while ((epoch_open_ || epoch_ < *settings_.epochs) && stop_reason() == Stop::kNo) {
+    // An epoch that a checkpoint was made in is brought to its end, even if all steps are done.
+    for (bool first = true; epoch_open_ ? first || stop_reason() == Stop::kNo
+                                        : epoch_ < *settings_.epochs && stop_reason() == Stop::kNo;
+         first = false) {
       if (!epoch_open_) begin_epoch();
       train_epoch();
       if (pauses()) return pause();
@@ -93,6 +97,12 @@ void Trainer::begin_epoch() {
 
 // From batch_ on.
 void Trainer::train_epoch() {
+  if (stop_reason() == Stop::kNo) train_batches();
+  if (!pauses()) write_window();  // else it goes on with the run
+  progress_.clear();
+}
+
+void Trainer::train_batches() {
   parts_.model.train();
   parts_.train_loader.set_epoch(epoch_ - 1, batch_);
   batch_began_ = Clock::now();
@@ -110,8 +120,6 @@ void Trainer::train_epoch() {
     if (settings_.save_every > 0 && step_ % settings_.save_every == 0) save("last");
     if (stop_reason() != Stop::kNo) break;
   }
-  if (!pauses()) write_window();  // else it goes on with the run
-  progress_.clear();
 }
 
 // Forward and backward of one batch; the gradients add up until update().
@@ -282,7 +290,10 @@ void Trainer::wait_for_writer() try { writer_.finish(); } catch (const FileError
 }
 
 void Trainer::save(const char* name) {
-  write(name, checkpoint(), step_);
+  Checkpoint state = checkpoint();
+  if (ema_ && name == std::string_view("best"))
+    state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
+  write(name, state, step_);
   saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
 }
 

@@ -74,6 +74,7 @@ class Trainer {
 
   void begin_epoch();
   void train_epoch();
+  void train_batches();
   void step_batch(const Tensor& x, const Tensor& y);
   void update();
   void update_scale();
