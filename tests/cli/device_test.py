@@ -5,6 +5,8 @@
 """
 import json
 import pathlib
+import random
+import struct
 
 from driver import Skip, expect, expect_one_line, lathe, main
 
@@ -53,6 +55,27 @@ def test_mixed_precision_trains(folder):
         expect(on_gpu("train", *TINY, *steps, "--amp", amp, "--run-dir", amp), 0)
         for step, (got, want) in enumerate(zip(losses(amp), losses("off"), strict=True)):
             assert abs(got - want) <= 2e-2 * want, (amp, step, got, want)
+
+
+def write_mnist(root, part, count):
+    """A few images of noise in MNIST's files (http://yann.lecun.com/exdb/mnist: big endian)."""
+    pixels = random.Random(count).randbytes(count * 28 * 28)
+    (root / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">4i", 0x803, count, 28, 28) + pixels)
+    (root / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, count) + bytes(k % 10 for k in range(count)))
+
+
+def test_images_on_the_gpu_give_the_losses_of_images_on_the_host(folder):
+    need_gpu()
+    write_mnist(folder, "train", 12)
+    write_mnist(folder, "t10k", 4)
+    data = ["--dataset", "mnist", "--data-root", folder, "--image-size", 28, "--augment", "flip", "--model", "resnet8",
+            "--batch-size", 4, "--epochs", 1, "--log-every", 1, "--lr", 0.01, "--deterministic"]
+    for name, more in {"ram": [], "gpu": ["--data-cache", "gpu"], "unpinned": ["--no-pin-memory", "--workers", 0]}.items():
+        done = json.loads(expect(on_gpu("train", *data, *more, "--device", "cuda", "--run-dir", name, "--json"), 0).stdout.splitlines()[-1])
+        assert 0 <= done["data_wait"] <= 1
+    assert len(losses("ram")) == 3 and losses("ram") == losses("gpu") == losses("unpinned")
+    expect_one_line(on_gpu("train", *data, "--device", "cpu", "--data-cache", "gpu", "--run-dir", "c"), 2, "--data-cache gpu needs a GPU")
+    expect_one_line(on_gpu("train", *TINY, "--device", "cuda", "--data-cache", "gpu", "--run-dir", "d"), 2, "--data-cache gpu: the images of synthetic")
 
 
 def test_auto_chooses_the_gpu(folder):

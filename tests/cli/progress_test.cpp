@@ -46,6 +46,9 @@ TEST_CASE("progress: a plain line has the same numbers") {
   ProgressState state = kState;
   state.lr = -1;
   CHECK(plain_text(state) == "epoch 3/10 117/468  loss 0.412  acc 85.2 %  2346 img/s  ETA 1:23");
+  state.data_wait = 0.124;
+  CHECK(plain_text(state) ==
+        "epoch 3/10 117/468  loss 0.412  acc 85.2 %  2346 img/s  waits for data 12 %  ETA 1:23");
 }
 
 TEST_CASE("progress: a loss scale is shown with the steps that it cost") {

@@ -74,7 +74,8 @@ TEST_CASE("recipe: complete fills every gap and touches nothing else") {
   CHECK(settings.threads == 2);
   for (const Setting& setting : all_settings()) {
     CAPTURE(setting.key);
-    const bool decided_with_the_device = setting.key == "tf32" || setting.key == "cudnn-benchmark";
+    const bool decided_with_the_device =
+        setting.key == "tf32" || setting.key == "cudnn-benchmark" || setting.key == "pin-memory";
     if (setting.key != "device" && setting.key != "progress" && !decided_with_the_device)
       CHECK(value_text(settings, setting) != "auto");
   }
@@ -86,6 +87,7 @@ TEST_CASE("recipe: a GPU multiplies in TF32, NHWC, by algorithms that were timed
   CHECK(settings.layout == "nhwc");
   CHECK(settings.tf32 == true);
   CHECK(settings.cudnn_benchmark == true);
+  CHECK(settings.pin_memory == true);
 
   settings = {};
   settings.deterministic = true;  // what is timed may differ from run to run
@@ -93,10 +95,11 @@ TEST_CASE("recipe: a GPU multiplies in TF32, NHWC, by algorithms that were timed
   CHECK(settings.cudnn_benchmark == false);
 
   settings = {};
-  settings.tf32 = settings.cudnn_benchmark = false;
+  settings.tf32 = settings.cudnn_benchmark = settings.pin_memory = false;
   complete_for_gpu(settings);
   CHECK(settings.tf32 == false);
   CHECK(settings.cudnn_benchmark == false);
+  CHECK(settings.pin_memory == false);
 }
 
 TEST_CASE("recipe: digits are not mirrored") {

@@ -47,8 +47,8 @@ struct Steep : nn::Module {
 /// What train.cpp puts together, in small.
 struct Run {
   explicit Run(int64_t bad_train, int64_t bad_test = -1, bool steep = false)
-      : train_loader(samples(bad_train), {.batch_size = kBatch}),
-        test_loader(samples(bad_test), {.batch_size = kBatch}) {
+      : train{data::DataLoader(samples(bad_train), {.batch_size = kBatch}), kCPU},
+        test{data::DataLoader(samples(bad_test), {.batch_size = kBatch}), kCPU} {
     settings.dataset = "samples";
     settings.model = "linear";
     settings.epochs = 1;
@@ -66,9 +66,8 @@ struct Run {
   ExitCode operator()() {
     optim::SGD optimizer(model.parameters(), {.lr = 0.1});
     optim::LambdaLR schedule(optimizer, [](int64_t) { return 1.0; });
-    Trainer trainer(
-        {settings, device, model, schedule, train_loader, test_loader, folder.path(), out, log},
-        kSamples / kBatch);
+    Trainer trainer({settings, model, schedule, train, test, folder.path(), out, log},
+                    kSamples / kBatch);
     return trainer.run();
   }
 
@@ -84,11 +83,10 @@ struct Run {
     return ExitCode::kDone;
   }
 
-  Device device = kCPU;
   TemporaryFolder folder;
   Settings settings;
   nn::Sequential model;
-  data::DataLoader train_loader, test_loader;
+  Input train, test;
   Output out{false};
   Log log{true};
 };
@@ -107,8 +105,8 @@ TEST_CASE("trainer: a sample that cannot be read ends in exit code 3, with the w
 TEST_CASE("trainer: an error after the loss diverged unseen on a GPU saves the last good weights" *
           lathe::test::cuda_case()) {
   Run run(5, -1, true);  // the first step makes the weights NaN, the second one's loss
-  run.device = Device(DeviceType::kCUDA);
-  run.model.to(run.device);
+  run.train.device = run.test.device = Device(DeviceType::kCUDA);
+  run.model.to(run.train.device);
   const auto before = run.model.state_dict().clone();
   CHECK(run.failure("sample 5: file: cannot read images/5") == ExitCode::kData);
   const auto saved = safetensors::read((run.folder.path() / "last.safetensors").string());

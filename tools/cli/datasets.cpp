@@ -105,6 +105,7 @@ data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const
   return data::DataLoader(std::move(dataset), {.batch_size = *settings.batch_size,
                                                .shuffle = training,
                                                .num_workers = *settings.workers,
+                                               .pin_memory = settings.pin_memory.value_or(false),
                                                .drop_last = training && settings.drop_last,
                                                .seed = static_cast<uint64_t>(settings.seed),
                                                .prefetch_factor = settings.prefetch_factor});

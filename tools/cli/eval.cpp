@@ -59,11 +59,10 @@ ExitCode run_eval(const Invocation& call) {
   const Output out(call.settings.json);
   const SavedRun run = open_saved_run(call.settings);
   const Settings& settings = run.settings;
-  data::DataLoader loader = make_loader(run.images, settings, false);
+  Input input = make_input(run.images, settings, run.device, false);
   const StopRequests signals;
   Progress progress(settings.progress, settings.quiet);
-  const Evaluation result =
-      evaluate(*run.model, loader, run.device, settings, run.images->classes(), progress);
+  const Evaluation result = evaluate(*run.model, input, settings, run.images->classes(), progress);
   if (!result.complete)
     throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");
   const Tally& tally = result.tally;

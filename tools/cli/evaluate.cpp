@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/data/device_batches.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/signals.h"
@@ -14,15 +13,15 @@ namespace {
 constexpr int64_t kBatchesBetweenReads = 20;  // of what a GPU has added up, for the progress line
 }
 
-Evaluation evaluate(nn::Module& model, data::DataLoader& loader, Device device,
-                    const Settings& settings, int64_t classes, Progress& progress) {
+Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
+                    Progress& progress) {
   const auto begin = std::chrono::steady_clock::now();
   const bool was_training = model.is_training();
   model.eval();
   const NoGrad no_grad;
   Evaluation result{Tally(classes)};
-  ProgressState state{.label = "eval", .total = loader.size()};
-  for (auto& [x, y] : data::prefetch(loader, device)) {
+  ProgressState state{.label = "eval", .total = input.loader.size()};
+  for (auto& [x, y] : input.batches()) {
     const Tensor scores = scores_of(model, x, settings);
     result.tally.add(scores, y, cross_entropy(scores, y));
     result.seconds =

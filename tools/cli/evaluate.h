@@ -1,9 +1,8 @@
 // Evaluation of a model on a data set: by training, by `lathe eval`.
 #pragma once
 
-#include "lathe/core/device.h"
-#include "lathe/data/data_loader.h"
 #include "lathe/nn/module.h"
+#include "lathe/tools/cli/input.h"
 #include "lathe/tools/cli/progress.h"
 #include "lathe/tools/cli/settings.h"
 #include "lathe/tools/cli/tally.h"
@@ -18,7 +17,7 @@ struct Evaluation {
 
 /// One pass in evaluation mode without gradients; the model's mode is then as before. Neither batch
 /// size nor workers change what a sample contributes.
-Evaluation evaluate(nn::Module& model, data::DataLoader& loader, Device device,
-                    const Settings& settings, int64_t classes, Progress& progress);
+Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
+                    Progress& progress);
 
 }  // namespace lathe::cli

@@ -6,13 +6,12 @@
 
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
-#include "lathe/data/device_batches.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/compute.h"
-#include "lathe/tools/cli/datasets.h"
+#include "lathe/tools/cli/input.h"
 #include "lathe/tools/cli/lr_range.h"
 #include "lathe/tools/cli/optimizers.h"
 #include "lathe/tools/cli/output.h"
@@ -25,18 +24,18 @@ constexpr int kPlotWidth = 64, kPlotHeight = 16;
 
 // Calls f(x, y) with the batches of the training set, epoch after epoch, until it answers false.
 template <class F>
-void each_batch(data::DataLoader& loader, Device device, F f) {
+void each_batch(Input& input, F f) {
   for (int64_t epoch = 0;; ++epoch) {
-    loader.set_epoch(epoch);
-    for (auto& [x, y] : data::prefetch(loader, device)) {
+    input.loader.set_epoch(epoch);
+    for (auto& [x, y] : input.batches()) {
       if (!f(x, y)) return;
     }
   }
 }
 
 // Training steps with the learning rates of the range, until it has seen enough.
-void sweep(LrRange& range, const Settings& settings, nn::Module& model, data::DataLoader& loader,
-           Device device, StatusLine& status) {
+void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& input,
+           StatusLine& status) {
   const auto optimizer = make_optimizer(settings, model);
   optim::GradScaler scaler(scaler_options(settings));
   const Tensors parameters = model.parameters();
@@ -45,7 +44,7 @@ void sweep(LrRange& range, const Settings& settings, nn::Module& model, data::Da
   double loss_sum = 0;
   model.train();
   optimizer->set_lr(range.lr_at(0));
-  each_batch(loader, device, [&](const Tensor& x, const Tensor& y) {
+  each_batch(input, [&](const Tensor& x, const Tensor& y) {
     const Tensor loss = cross_entropy(scores_of(model, x, settings), y,
                                       {.label_smoothing = settings.label_smoothing});
     scaler.scale(loss * part).backward();
@@ -121,8 +120,8 @@ ExitCode run_find_lr(const Invocation& call) {
   settings.lr = settings.min_lr;
   const Device device = prepare_compute(settings);
   const auto images = open_dataset(settings, Part::kTrain, true);
-  data::DataLoader loader = make_loader(images, settings, true);
-  if (loader.size() == 0) {
+  Input input = make_input(images, settings, device, true);
+  if (input.loader.size() == 0) {
     throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
                                  *settings.batch_size, images->size()));
   }
@@ -132,7 +131,7 @@ ExitCode run_find_lr(const Invocation& call) {
   if (!settings.weights.empty()) load_weights(*model, settings.weights);
   place_model(*model, device, settings);
   StatusLine status(settings.progress, settings.quiet);
-  sweep(range, settings, *model, loader, device, status);
+  sweep(range, settings, *model, input, status);
   if (range.points().empty()) {
     throw CommandError(ExitCode::kDiverged,
                        fmt::format("the loss of the first step, with a learning rate of {}, is no "

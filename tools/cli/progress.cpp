@@ -23,8 +23,9 @@ std::string numbers(const ProgressState& s) {
   if (s.lr >= 0) text += fmt::format("  lr {:.4f}", s.lr);
   if (s.loss_scale > 0)
     text += fmt::format("  scale {:g}  skipped {}", s.loss_scale, s.skipped_steps);
-  return text + fmt::format("  {} img/s  ETA {}", rate_text(s.images_per_second),
-                            duration_text(s.eta_seconds));
+  text += fmt::format("  {} img/s", rate_text(s.images_per_second));
+  if (s.data_wait >= 0.01) text += fmt::format("  waits for data {:.0f} %", 100 * s.data_wait);
+  return text + fmt::format("  ETA {}", duration_text(s.eta_seconds));
 }
 
 int terminal_width() {

@@ -19,6 +19,7 @@ struct ProgressState {
   double loss_scale = 0;  // 0: not shown
   int64_t skipped_steps = 0;
   double images_per_second = 0;
+  double data_wait = 0;    // the part of the time that data was waited for; below 1 %: not shown
   double eta_seconds = 0;  // until the end of the run
 };
 

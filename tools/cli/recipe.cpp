@@ -98,6 +98,7 @@ void complete(Settings& settings, const Machine& machine) {
 void complete_for_gpu(Settings& settings) {
   if (!settings.tf32) settings.tf32 = true;
   if (!settings.cudnn_benchmark) settings.cudnn_benchmark = !settings.deterministic;
+  if (!settings.pin_memory) settings.pin_memory = true;
 }
 
 }  // namespace lathe::cli

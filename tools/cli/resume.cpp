@@ -16,11 +16,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Settings that change neither a parameter nor a row of metrics, and are not kept in checkpoints.
-constexpr std::string_view kFree[] = {"data-root",  "download",      "workers",  "prefetch-factor",
-                                      "algo-cache", "save-every",    "keep",     "target-acc",
-                                      "time-limit", "dry-run",       "run-dir",  "resume",
-                                      "stop-after", "allow-changes", "progress", "json",
-                                      "quiet"};
+constexpr std::string_view kFree[] = {"data-root",  "download",   "workers",    "prefetch-factor",
+                                      "pin-memory", "data-cache", "algo-cache", "save-every",
+                                      "keep",       "target-acc", "time-limit", "dry-run",
+                                      "run-dir",    "resume",     "stop-after", "allow-changes",
+                                      "progress",   "json",       "quiet"};
 // How long to train and what to write of it: may change.
 constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "log-every"};
 // How the same numbers are computed: another choice rounds differently.

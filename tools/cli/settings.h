@@ -26,6 +26,8 @@ struct Settings {
   // loading
   std::optional<int64_t> workers;
   int64_t prefetch_factor = 2;
+  std::optional<bool> pin_memory;
+  std::string data_cache = "ram";
   bool drop_last = false;
   // model
   std::optional<std::string> model;

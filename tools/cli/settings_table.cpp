@@ -39,6 +39,10 @@ constexpr Setting kSettings[] = {
    .help = "Threads that read batches ahead; 0 reads them in between. Results do not depend on it"},
   {.key = "prefetch-factor", .group = "Loading", .target = &S::prefetch_factor, .takes = kData, .unit = "N", .min = 1, .max = 1024,
    .help = "Batches that each worker reads ahead"},
+  {.key = "pin-memory", .group = "Loading", .target = &S::pin_memory, .takes = kTrain | kEval, .automatic = "on a GPU",
+   .help = "Batches in page-locked memory, which a GPU copies by itself"},
+  {.key = "data-cache", .group = "Loading", .target = &S::data_cache, .takes = kTrain | kEval, .choices = "ram|gpu",
+   .help = "Where the images lie; gpu: all of them on the GPU, as bytes"},
   {.key = "drop-last", .group = "Loading", .target = &S::drop_last, .takes = kTrain | kFindLr | kBenchLoader,
    .help = "Leave out an epoch's last batch if it is smaller than the others"},
 

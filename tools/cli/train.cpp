@@ -101,9 +101,9 @@ ExitCode run_train(const Invocation& call) {
   const Device device = prepare_compute(settings);
   const auto train_set = open_dataset(settings, Part::kTrain, true);
   const auto test_set = open_dataset(settings, Part::kTest, false);
-  data::DataLoader train_loader = make_loader(train_set, settings, true);
-  data::DataLoader test_loader = make_loader(test_set, settings, false);
-  const int64_t per_epoch = steps_in_epoch(settings, train_loader);
+  Input train = make_input(train_set, settings, device, true);
+  Input test = make_input(test_set, settings, device, false);
+  const int64_t per_epoch = steps_in_epoch(settings, train.loader);
   if (per_epoch == 0) {
     throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
                                  *settings.batch_size, train_set->size()));
@@ -145,8 +145,8 @@ ExitCode run_train(const Invocation& call) {
               .add("device", concat(device))
               .add("parameters", parameters)
               .add("steps", steps));
-  Trainer trainer({settings, device, *model, *lr, train_loader, test_loader, folder, out, log,
-                   goes_on, describe_run(settings, train_set->size())},
+  Trainer trainer({settings, *model, *lr, train, test, folder, out, log, goes_on,
+                   describe_run(settings, train_set->size())},
                   steps);
   if (start.from) go_on(trainer, start, same_batches, log);
   return trainer.run();

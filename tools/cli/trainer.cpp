@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "lathe/data/device_batches.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/compute.h"
@@ -104,10 +103,10 @@ void Trainer::train_epoch() {
 
 void Trainer::train_batches() {
   parts_.model.train();
-  parts_.train_loader.set_epoch(epoch_ - 1, batch_);
+  parts_.train.loader.set_epoch(epoch_ - 1, batch_);
   batch_began_ = Clock::now();
-  const int64_t batches = parts_.train_loader.size();
-  for (auto& [x, y] : data::prefetch(parts_.train_loader, parts_.device)) {
+  const int64_t batches = parts_.train.loader.size();
+  for (auto& [x, y] : parts_.train.batches()) {
     step_batch(x, y);
     if (micro_batches_ == settings_.accumulate || batch_ + micro_batches_ == batches) update();
     const double took = since(batch_began_);
@@ -129,7 +128,8 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   inside_step_ = true;
   const Tensor scores = scores_of(parts_.model, x, settings_);
   const Tensor loss = cross_entropy(scores, y, {.label_smoothing = settings_.label_smoothing});
-  if (snapshot || parts_.device.is_cpu()) {  // else seen in write_window(): a GPU is not waited for
+  if (snapshot ||
+      parts_.train.device.is_cpu()) {  // else seen in write_window(): a GPU is not waited for
     const double value = loss.item<double>();
     if (!std::isfinite(value)) fail_diverged("train", value);
   }
@@ -179,8 +179,7 @@ void Trainer::update_scale() try {
 void Trainer::evaluate_now() {
   std::optional<optim::EMA::Applied> averaged;
   if (ema_) averaged.emplace(*ema_);
-  const Evaluation result =
-      evaluate(parts_.model, parts_.test_loader, parts_.device, settings_, 0, progress_);
+  const Evaluation result = evaluate(parts_.model, parts_.test, settings_, 0, progress_);
   if (!result.complete) return;
   const Tally& tally = result.tally;
   if (!std::isfinite(tally.loss())) fail_diverged("val", tally.loss());
@@ -210,7 +209,7 @@ void Trainer::evaluate_now() {
 }
 
 void Trainer::end_epoch() {
-  epoch_open_ = batch_ < parts_.train_loader.size();  // steps or time may have come to an end first
+  epoch_open_ = batch_ < parts_.train.loader.size();  // steps or time may have come to an end first
   save("last");
   if (settings_.quiet) return;
   std::string line =
@@ -247,7 +246,7 @@ void Trainer::write_window() {
 
 void Trainer::show_progress() {
   const int64_t per_epoch =
-      (parts_.train_loader.size() + settings_.accumulate - 1) / settings_.accumulate;
+      (parts_.train.loader.size() + settings_.accumulate - 1) / settings_.accumulate;
   const double rate =
       train_seconds_ > 0 ? static_cast<double>(step_ - resumed_step_) / train_seconds_ : 0;
   Tally so_far = epoch_tally_;
@@ -265,6 +264,7 @@ void Trainer::show_progress() {
                   .skipped_steps = skipped_before_ + scale.skipped,
                   .images_per_second =
                       rate * static_cast<double>(*settings_.batch_size * settings_.accumulate),
+                  .data_wait = data_wait(),
                   .eta_seconds = static_cast<double>(total_steps_ - step_) / rate +
                                  evaluation_seconds_ * static_cast<double>(evaluations)});
 }
@@ -357,10 +357,13 @@ ExitCode Trainer::finish() {
                      .add("best_accuracy", best_accuracy_)
                      .add("best_epoch", best_epoch_)
                      .add("seconds", seconds())
+                     .add("data_wait", data_wait())
                      .add("run_dir", parts_.folder.string()));
   parts_.out.text(fmt::format(
-      "test accuracy {:.2f} %, best {:.2f} % (epoch {}), {} steps in {}: {}", 100 * last_accuracy_,
-      100 * best_accuracy_, best_epoch_, step_, duration_text(seconds()), parts_.folder.string()));
+      "test accuracy {:.2f} %, best {:.2f} % (epoch {}), {} steps in {}, {:.1f} % of training "
+      "waited for data: {}",
+      100 * last_accuracy_, 100 * best_accuracy_, best_epoch_, step_, duration_text(seconds()),
+      100 * data_wait(), parts_.folder.string()));
   const double target =
       settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
   if (best_accuracy_ < target) {
@@ -406,6 +409,11 @@ bool Trainer::pauses() const {
 bool Trainer::evaluates_after(int64_t epoch) const {
   if (stop_reason() != Stop::kNo || epoch == *settings_.epochs) return true;
   return settings_.eval_every > 0 && epoch % settings_.eval_every == 0;
+}
+
+double Trainer::data_wait() const {
+  const double waited = parts_.train.loader.stats().wait_seconds;
+  return train_seconds_ > 0 ? std::min(waited / train_seconds_, 1.0) : 0;
 }
 
 double Trainer::seconds() const { return since(began_); }

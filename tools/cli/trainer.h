@@ -16,7 +16,6 @@
 #include <optional>
 #include <string>
 
-#include "lathe/data/data_loader.h"
 #include "lathe/nn/checkpoint.h"
 #include "lathe/nn/module.h"
 #include "lathe/optim/ema.h"
@@ -25,6 +24,7 @@
 #include "lathe/tools/cli/checkpoint_writer.h"
 #include "lathe/tools/cli/evaluate.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/input.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/run_folder.h"
 
@@ -36,11 +36,10 @@ optim::GradScalerOptions scaler_options(const Settings& settings);
 /// What a training works on; everything outlives the Trainer.
 struct TrainingParts {
   const Settings& settings;
-  Device device;
   nn::Module& model;
   optim::LRScheduler& schedule;  // its unit is a step; its optimiser is the one that is stepped
-  data::DataLoader& train_loader;
-  data::DataLoader& test_loader;
+  Input& train;                  // its device is where training computes
+  Input& test;
   std::filesystem::path folder;
   const Output& out;
   Log& log;
@@ -97,6 +96,7 @@ class Trainer {
   bool pauses() const;
   bool evaluates_after(int64_t epoch) const;
   double seconds() const;
+  double data_wait() const;  // the part of the time in training that it waited for batches
 
   const Settings& settings_;
   TrainingParts parts_;

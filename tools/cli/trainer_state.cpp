@@ -64,8 +64,8 @@ void Trainer::load_state_dict(const StateDict& state) {
   const auto last_loss = state.number<double>("last_loss");
   const auto last_lr = state.number<double>("last_lr");
   Tally window, epoch_tally;
-  window.load_state_dict(state.section("window."), parts_.device);
-  epoch_tally.load_state_dict(state.section("epoch_tally."), parts_.device);
+  window.load_state_dict(state.section("window."), parts_.train.device);
+  epoch_tally.load_state_dict(state.section("epoch_tally."), parts_.train.device);
   LATHE_CHECK(ValueError, !epoch_open || epoch >= 1, "trainer: inside of epoch ", epoch);
 
   epoch_ = epoch;
