@@ -12,6 +12,7 @@ import signal
 import struct
 import subprocess
 import time
+import zlib
 
 from driver import LATHE, SANITIZED, environment, expect, expect_one_line, lathe, main, start
 
@@ -46,6 +47,41 @@ def wait_for_step(process, run):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     raise AssertionError("no step within a minute")
+
+
+def write_png(path, width, height, colour):
+    """One colour, with a gradient so that it is an image."""
+    rows = b"".join(b"\0" + b"".join(bytes(min(c + x + y, 255) for c in colour) for x in range(width)) for y in range(height))
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def test_a_folder_of_images_is_a_data_set(folder):
+    """Red and blue squares of several sizes, where the build reads PNG."""
+    for part, count in (("train", 24), ("test", 6)):
+        for name, colour in (("blue", (20, 30, 180)), ("red", (180, 30, 20))):
+            path = pathlib.Path("images") / part / name
+            path.mkdir(parents=True)
+            for k in range(count):
+                write_png(path / f"{k}.png", 20 + k % 7, 24 - k % 5, colour)
+    arguments = ["train", "--dataset", "folder", "--data-root", "images", "--model", "resnet8", "--image-size", 16, "--batch-size", 8]
+    result = lathe(*arguments, "--epochs", 3, "--lr", 0.05, "--run-dir", "a")
+    if "this build has no libpng" in result.stderr:
+        return
+    expect(result, 0)
+    assert rows_of("a", "val")[-1]["accuracy"] == 1, rows_of("a")
+    expect(lathe("eval", "--run-dir", "a"), 0)
+
+    broken = pathlib.Path("images/train/red/3.png")
+    broken.write_bytes(broken.read_bytes()[:60])
+    assert f"{broken}: is a damaged PNG file" in expect(lathe(*arguments, "--max-steps", 20), 3).stderr
+    pathlib.Path("images/test/red").rename("images/test/green")
+    assert "images/test: has 2 classes that are not the 2 of images/train" in expect(lathe(*arguments, "--max-steps", 1), 3).stderr
+    assert "--data-root" in expect(lathe("train", "--dataset", "folder"), 2).stderr
 
 
 def test_training_learns_and_leaves_a_run_folder(folder):

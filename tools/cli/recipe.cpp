@@ -75,12 +75,13 @@ std::string choose_run(Settings& settings, const Machine& machine) {
 void complete(Settings& settings, const Machine& machine) {
   const std::string& dataset = *settings.dataset;
   const bool small = is_cifar_resnet(*settings.model);
-  if (!settings.image_size) settings.image_size = 32;
+  if (!settings.image_size) settings.image_size = dataset == "folder" ? 224 : 32;
   if (!settings.augment) {
     // A digit that is mirrored is another one or none; the synthetic set is random enough.
-    settings.augment = dataset.starts_with("cifar") ? "crop,flip"
-                       : dataset == "fashion-mnist" ? "flip"
-                                                    : "none";
+    settings.augment = dataset == "folder"            ? "resized-crop,flip"
+                       : dataset.starts_with("cifar") ? "crop,flip"
+                       : dataset == "fashion-mnist"   ? "flip"
+                                                      : "none";
   }
   if (!settings.batch_size) settings.batch_size = 128;
   if (!settings.epochs) {

@@ -18,7 +18,7 @@ constexpr double kMaxThreads = 1024;
 // clang-format off
 constexpr Setting kSettings[] = {
   {.key = "dataset", .group = "Data", .target = &S::dataset, .takes = kData,
-   .choices = "cifar10|cifar100|mnist|fashion-mnist|synthetic", .automatic = "what suits the machine",
+   .choices = "cifar10|cifar100|mnist|fashion-mnist|synthetic|folder", .automatic = "what suits the machine",
    .help = "Data set"},
   {.key = "data-root", .group = "Data", .target = &S::data_root, .takes = kData | kDataFetch | kDataVerify, .unit = "DIR",
    .help = "Where data sets lie; otherwise ./data, ~/.cache/lathe and /usr/share/datasets"},
@@ -27,9 +27,9 @@ constexpr Setting kSettings[] = {
   {.key = "synthetic-size", .group = "Data", .target = &S::synthetic_size, .takes = kData, .unit = "N", .min = 1, .max = 1e9,
    .help = "Training images of the synthetic set; it has a fifth as many for testing"},
   {.key = "augment", .group = "Data", .target = &S::augment, .takes = kTrain | kFindLr | kBenchLoader, .unit = "LIST", .automatic = "by data set",
-   .help = "none, crop, flip or crop,flip: random changes of training images"},
+   .help = "none, or some of crop, flip, resized-crop: random changes of training images"},
   {.key = "image-size", .group = "Data", .target = &S::image_size, .takes = kData | kSummary | kSynthetic, .unit = "N", .min = 1, .max = 4096, .automatic = "32",
-   .help = "Images are padded with zeros to N x N"},
+   .help = "Images are padded with zeros to N x N; with resized-crop, and of folders (224), made that large"},
   {.key = "split", .group = "Data", .target = &S::split, .takes = kEval | kPredict, .choices = "train|test",
    .help = "Which part of the data set"},
   {.key = "index", .group = "Data", .target = &S::index, .takes = kPredict, .unit = "A:B",
