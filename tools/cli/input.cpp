@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lathe/data/image_folder.h"
 #include "lathe/tools/cli/exit_codes.h"
 
 namespace lathe::cli {
@@ -11,7 +12,11 @@ Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settin
   const bool resident = settings.data_cache == "gpu";
   if (resident && device.is_cpu())
     throw UsageError("--data-cache gpu needs a GPU; training runs on the CPU");
-  if (device.is_cpu()) return {make_loader(images, settings, training), device};
+  // Files of many sizes become one size before they can be a batch, so their transform stays with
+  // the workers.
+  const bool is_folder = dynamic_cast<const data::ImageFolder*>(images.get()) != nullptr;
+  if (device.is_cpu() || (is_folder && !resident))
+    return {make_loader(images, settings, training), device};
 
   data::PrefetchOptions prefetch{.transform = images->transform(),
                                  .format = settings.layout == "nhwc" ? kChannelsLast : kContiguous};
