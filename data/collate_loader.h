@@ -26,7 +26,7 @@ class CollateLoader {
   CollateLoader(int64_t samples, ReadBatch read, DataLoaderOptions options)
       : core_(samples, std::move(options)), read_(std::move(read)) {}
 
-  Iterator begin() { return Iterator(core_.begin(read_)); }
+  Iterator begin() { return Iterator(std::make_shared<PassStream<Batch>>(core_.begin(read_))); }
   std::default_sentinel_t end() const { return std::default_sentinel; }
   int64_t size() const { return core_.size(); }
   int64_t epoch() const { return core_.epoch(); }
@@ -60,8 +60,8 @@ auto collate_loader(int64_t size, Get get, Collate collate, DataLoaderOptions op
   };
   using Sample = std::invoke_result_t<decltype(sample), int64_t, Key>;
   using Result = std::invoke_result_t<const Collate&, std::vector<Sample>>;
-  ReadBatch read = [sample, collate = std::move(collate), seed = options.seed](
-                       std::span<const int64_t> indices, int64_t epoch,
+  ReadBatch read = [sample, collate = std::move(collate)](
+                       std::span<const int64_t> indices, uint64_t seed, int64_t epoch,
                        FunctionRef<bool()> stop) -> std::shared_ptr<void> {
     std::vector<Sample> samples;
     samples.reserve(indices.size());

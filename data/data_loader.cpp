@@ -15,8 +15,8 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions
 
 Pass DataLoader::start() {
   const bool pinned = options().pin_memory && cuda_is_available();
-  return core_.begin([dataset = dataset_, spec = dataset_->spec(), seed = options().seed, pinned](
-                         std::span<const int64_t> indices, int64_t epoch,
+  return core_.begin([dataset = dataset_, spec = dataset_->spec(), pinned](
+                         std::span<const int64_t> indices, uint64_t seed, int64_t epoch,
                          FunctionRef<bool()> stop) -> std::shared_ptr<void> {
     auto batch = std::make_shared<Batch>();
     const BatchBuffer buffer(spec, static_cast<int64_t>(indices.size()), pinned);
@@ -26,7 +26,8 @@ Pass DataLoader::start() {
 
 Pass DataLoader::start_indices() {
   return core_.begin(
-      [](std::span<const int64_t> indices, int64_t, FunctionRef<bool()>) -> std::shared_ptr<void> {
+      [](std::span<const int64_t> indices, uint64_t, int64_t,
+         FunctionRef<bool()>) -> std::shared_ptr<void> {
         auto batch = std::make_shared<Batch>();
         batch->indices.assign(indices.begin(), indices.end());
         return batch;

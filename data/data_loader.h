@@ -46,7 +46,7 @@ class LATHE_API DataLoader {
 
   /// throws: what the first batch throws; IndexError, ValueError if a sampler gives indices that do
   /// not fit.
-  Iterator begin() { return Iterator(start()); }
+  Iterator begin() { return Iterator(std::make_shared<PassStream<Batch>>(start())); }
   std::default_sentinel_t end() const { return std::default_sentinel; }
 
   /// Batches in an epoch.

@@ -25,28 +25,15 @@ Stream copy_stream(Device device) {
   return streams.try_emplace(device.index, device).first->second;
 }
 
-}  // namespace
-
-ResidentImages::ResidentImages(const StoredImages& images, Device device) {
-  const ImageSet& set = images.stored();
-  const Shape shape{set.count(), set.channels, set.height, set.width};
-  images_ = empty(shape, {.dtype = kU8, .device = device});
-  copy_values(images_, from_blob(const_cast<uint8_t*>(set.pixels.data()), shape, kU8));
-  const Tensor labels = empty({set.count()}, {.dtype = kI64});
-  for (int64_t i = 0; i < set.count(); ++i)
-    labels.data<int64_t>()[i] = set.labels[static_cast<size_t>(i)];
-  labels_ = labels.to(device);
-}
-
 /// The batches of one pass, one ahead.
-class DeviceBatches::Iterator::Source {
+class DeviceStream final : public BatchStream<Batch> {
  public:
-  Source(Pass pass, uint64_t seed, Device device, PrefetchOptions options)
+  DeviceStream(Pass pass, uint64_t seed, Device device, PrefetchOptions options)
       : pass_(std::move(pass)), seed_(seed), device_(device), options_(std::move(options)) {
     if (device_.is_cuda()) copies_ = copy_stream(device_);
   }
 
-  std::shared_ptr<Batch> next() {
+  std::shared_ptr<Batch> next() override {
     Loaded now = ahead_ ? *std::exchange(ahead_, std::nullopt) : load();
     if (now.error) std::rethrow_exception(now.error);
     pass_.hand_out(now.batch);
@@ -113,6 +100,19 @@ class DeviceBatches::Iterator::Source {
   std::optional<Loaded> ahead_;
 };
 
+}  // namespace
+
+ResidentImages::ResidentImages(const StoredImages& images, Device device) {
+  const ImageSet& set = images.stored();
+  const Shape shape{set.count(), set.channels, set.height, set.width};
+  images_ = empty(shape, {.dtype = kU8, .device = device});
+  copy_values(images_, from_blob(const_cast<uint8_t*>(set.pixels.data()), shape, kU8));
+  const Tensor labels = empty({set.count()}, {.dtype = kI64});
+  for (int64_t i = 0; i < set.count(); ++i)
+    labels.data<int64_t>()[i] = set.labels[static_cast<size_t>(i)];
+  labels_ = labels.to(device);
+}
+
 DeviceBatches::DeviceBatches(DataLoader& loader, Device device, PrefetchOptions options)
     : loader_(&loader), device_(device), options_(std::move(options)) {
   if (options_.resident)
@@ -123,18 +123,8 @@ DeviceBatches::DeviceBatches(DataLoader& loader, Device device, PrefetchOptions 
 
 DeviceBatches::Iterator DeviceBatches::begin() {
   Pass pass = options_.resident ? loader_->start_indices() : loader_->start();
-  return Iterator(std::make_shared<Iterator::Source>(std::move(pass), loader_->options().seed,
-                                                     device_, options_));
-}
-
-DeviceBatches::Iterator::Iterator(std::shared_ptr<Source> source) : source_(std::move(source)) {
-  ++*this;
-}
-
-DeviceBatches::Iterator& DeviceBatches::Iterator::operator++() {
-  batch_ = nullptr;  // at the end, should it throw; and its memory serves the next one
-  batch_ = source_->next();
-  return *this;
+  return Iterator(
+      std::make_shared<DeviceStream>(std::move(pass), loader_->options().seed, device_, options_));
 }
 
 DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOptions options) {

@@ -52,10 +52,11 @@ struct PrefetchOptions {
 /// The host waits for nothing but the loader. Pinned memory (DataLoaderOptions::pin_memory) is read
 /// by the GPU after the host has let go of it; its allocator does not hand it out again before the
 /// copy is done. Batch k+1 is taken early only if the loader has it ready: a GPU is not kept
-/// waiting for work that could start.
+/// waiting for work that could start. The loader's state is that of the batch handed out, not of
+/// the one copied ahead.
 class LATHE_API DeviceBatches {
  public:
-  class Iterator;
+  using Iterator = BatchIterator<Batch>;
 
   DeviceBatches(DataLoader& loader, Device device, PrefetchOptions options);
   /// throws: what the loader throws, CudaError, OutOfMemoryError; DTypeError, ShapeError if the
@@ -68,31 +69,6 @@ class LATHE_API DeviceBatches {
   DataLoader* loader_;
   Device device_;
   PrefetchOptions options_;
-};
-
-/// An input iterator: copies share the pass. The loader's state is that of the batch handed out,
-/// not of the one copied ahead.
-class LATHE_API DeviceBatches::Iterator {
- public:
-  using iterator_concept = std::input_iterator_tag;
-  using value_type = Batch;
-  using difference_type = std::ptrdiff_t;
-
-  Batch& operator*() const { return *batch_; }
-  Batch* operator->() const { return batch_.get(); }
-  Iterator& operator++();
-  void operator++(int) { ++*this; }
-  friend bool operator==(const Iterator& it, std::default_sentinel_t) {
-    return it.batch_ == nullptr;
-  }
-
- private:
-  friend class DeviceBatches;
-  class Source;
-  explicit Iterator(std::shared_ptr<Source> source);
-
-  std::shared_ptr<Source> source_;
-  std::shared_ptr<Batch> batch_;  // null: at the end
 };
 
 /// The batches of `loader`, on `device`: `for (auto& [x, y] : prefetch(loader, device))`. On the

@@ -34,9 +34,10 @@ struct EpochRun::State {
   std::vector<Slot> ring;
   std::mutex mutex;
   std::condition_variable job_is_free, batch_is_there;
-  int64_t next_job;     // the first that no worker has taken
-  int64_t taken;        // the first that next() has not handed out
-  int64_t waiting = 0;  // slots that are ready
+  int64_t next_job;      // the first that no worker has taken
+  int64_t taken;         // the first that next() has not handed out
+  int64_t waiting = 0;   // slots that are ready
+  int64_t starting = 0;  // workers whose init is to be waited for
   std::exception_ptr init_error;
   std::atomic<bool> stop = false;
 };
@@ -48,6 +49,7 @@ EpochRun::EpochRun(EpochPlan plan, std::shared_ptr<WorkerThreads> threads)
       process_(process_number()) {
   if (!has_workers_) return;
   state_->ring.resize(static_cast<size_t>(state_->plan.capacity));
+  if (threads_->has_init()) state_->starting = threads_->count();
   threads_->run(
       [state = state_](int64_t, std::exception_ptr error) { work(*state, std::move(error)); });
 }
@@ -67,12 +69,17 @@ void EpochRun::stop() {
     const std::lock_guard lock(state_->mutex);  // a worker is before its look at the flag, or waits
   }
   state_->job_is_free.notify_all();
-  threads_->wait();
-  std::exchange(threads_, nullptr)->release();
+  if (threads_->wait(state_->plan.timeout)) {
+    threads_->release();
+  } else {
+    threads_->give_up();
+  }
+  threads_ = nullptr;
 }
 
 void EpochRun::work(State& state, std::exception_ptr init_error) {
   std::unique_lock lock(state.mutex);
+  if (state.starting > 0 && --state.starting == 0) state.batch_is_there.notify_one();
   if (init_error) {
     state.init_error = std::move(init_error);
     state.batch_is_there.notify_one();
@@ -123,7 +130,9 @@ std::shared_ptr<void> EpochRun::next_of_workers() {
   {
     std::unique_lock lock(state.mutex);
     State::Slot& wanted = state.slot(state.taken);
-    const auto arrived = [&] { return wanted.place >= Place::kReady || state.init_error; };
+    const auto arrived = [&] {
+      return state.init_error || (state.starting == 0 && wanted.place >= Place::kReady);
+    };
     if (state.plan.timeout <= 0) {
       state.batch_is_there.wait(lock, arrived);
     } else if (!state.batch_is_there.wait_for(
@@ -137,14 +146,14 @@ std::shared_ptr<void> EpochRun::next_of_workers() {
                  ") was not there after the timeout of ", state.plan.timeout,
                  " s; its worker is left behind");
     }
-    if (wanted.place >= Place::kReady) {
+    if (state.init_error) {
+      error = state.init_error;
+    } else {
       batch = std::move(wanted.batch);
       error = std::move(wanted.error);
       wanted = {};
       ++state.taken;
       --state.waiting;
-    } else {
-      error = state.init_error;
     }
   }
   state.job_is_free.notify_one();
@@ -165,17 +174,19 @@ std::shared_ptr<void> EpochRun::next_here() {
   }
 }
 
+bool EpochRun::is_forked() const { return has_workers_ && process_number() != process_; }
+
 bool EpochRun::failed() const { return state_->stop; }
 
 bool EpochRun::ready() const {
-  if (state_->stop || state_->taken >= state_->plan.batches) return true;
+  if (is_forked() || state_->stop || state_->taken >= state_->plan.batches) return true;
   if (!has_workers_) return false;
   const std::lock_guard lock(state_->mutex);
   return state_->slot(state_->taken).place >= Place::kReady;
 }
 
 int64_t EpochRun::waiting() const {
-  if (!has_workers_) return 0;
+  if (!has_workers_ || is_forked()) return 0;
   const std::lock_guard lock(state_->mutex);
   return state_->waiting;
 }

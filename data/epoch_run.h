@@ -41,9 +41,9 @@ struct EpochPlan {
 /// circulates the same few blocks.
 ///
 /// Stopping (destruction, or an error that was handed out): workers look at a flag between two
-/// samples and before waiting; the destructor waits for them. One mutex guards everything but the
-/// batch being read, which belongs to its worker. After a timeout the threads are left behind
-/// instead, with all they refer to.
+/// samples and before waiting; the destructor waits for them, no longer than the timeout. One mutex
+/// guards everything but the batch being read, which belongs to its worker. After a timeout the
+/// threads are left behind instead, with all they refer to.
 class EpochRun {
  public:
   /// `threads`: acquired for this pass, which releases them; null: next() reads in the calling
@@ -71,6 +71,7 @@ class EpochRun {
   std::shared_ptr<void> next_here();
   std::shared_ptr<void> next_of_workers();
   void stop();
+  bool is_forked() const;  // its threads are another process's, and a lock may be held for ever
 
   std::shared_ptr<State> state_;
   std::shared_ptr<WorkerThreads> threads_;  // null: none, or they are released

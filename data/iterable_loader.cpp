@@ -106,15 +106,13 @@ class Shards {
   std::vector<Shard> shards_;
 };
 
-}  // namespace
-
 /// The batches of one pass that hold samples.
-class IterableLoader::Iterator::Source {
+class ShardStream final : public BatchStream<Batch> {
  public:
-  Source(EpochPlan plan, std::shared_ptr<WorkerThreads> threads, int64_t shards)
+  ShardStream(EpochPlan plan, std::shared_ptr<WorkerThreads> threads, int64_t shards)
       : run_(std::move(plan), std::move(threads)), shards_(shards) {}
 
-  std::shared_ptr<Batch> next() {
+  std::shared_ptr<Batch> next() override {
     while (empty_ < shards_) {
       auto batch = std::static_pointer_cast<Batch>(run_.next());
       if (batch == nullptr) return nullptr;  // after an error
@@ -133,6 +131,8 @@ class IterableLoader::Iterator::Source {
   int64_t empty_ = 0;  // batches without samples in a row: all shards have ended when that many
 };
 
+}  // namespace
+
 IterableLoader::IterableLoader(const IterableDataset& dataset, IterableLoaderOptions options)
     : IterableLoader(std::shared_ptr<const IterableDataset>(std::shared_ptr<void>(), &dataset),
                      std::move(options)) {}
@@ -140,12 +140,13 @@ IterableLoader::IterableLoader(const IterableDataset& dataset, IterableLoaderOpt
 IterableLoader::IterableLoader(std::shared_ptr<const IterableDataset> dataset,
                                IterableLoaderOptions options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
-  // The options that both have are checked in one place.
-  LoaderCore(1, {.batch_size = options_.batch_size,
-                 .num_workers = options_.num_workers,
-                 .pin_memory = options_.pin_memory,
-                 .prefetch_factor = options_.prefetch_factor,
-                 .timeout = options_.timeout});
+  // The options that both have are checked, and the number of workers found, in one place.
+  const LoaderCore core(1, {.batch_size = options_.batch_size,
+                            .num_workers = options_.num_workers,
+                            .pin_memory = options_.pin_memory,
+                            .prefetch_factor = options_.prefetch_factor,
+                            .timeout = options_.timeout});
+  options_.num_workers = core.options().num_workers;
   LATHE_CHECK(ValueError, dataset_->shards() >= 1, "IterableLoader: a data set of ",
               dataset_->shards(), " shards");
 }
@@ -172,16 +173,9 @@ IterableLoader::Iterator IterableLoader::begin() {
       .capacity = options_.num_workers * options_.prefetch_factor,
       .timeout = options_.timeout,
       .describe = [shards](int64_t job) { return concat("of shard ", job % shards->count()); }};
-  Iterator it(
-      std::make_shared<Iterator::Source>(std::move(plan), std::move(threads), shards->count()));
-  for (int64_t k = 0; k <= skipped; ++k) ++it;
+  Iterator it(std::make_shared<ShardStream>(std::move(plan), std::move(threads), shards->count()));
+  for (int64_t k = 0; k < skipped; ++k) ++it;
   return it;
-}
-
-IterableLoader::Iterator& IterableLoader::Iterator::operator++() {
-  const std::shared_ptr<Batch> before = std::exchange(batch_, nullptr);
-  batch_ = source_->next();
-  return *this;
 }
 
 }  // namespace lathe::data

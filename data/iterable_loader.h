@@ -10,6 +10,7 @@
 #include "lathe/core/config.h"
 #include "lathe/data/batch.h"
 #include "lathe/data/dataset.h"
+#include "lathe/data/loader_core.h"
 
 namespace lathe::data {
 
@@ -35,7 +36,7 @@ class LATHE_API IterableDataset {
 
 struct IterableLoaderOptions {
   int64_t batch_size = 1;
-  int64_t num_workers = 0;  // threads that read ahead; more than shards are of no use
+  int64_t num_workers = 0;  // threads that read ahead, or kAutoWorkers; more than shards: no use
   bool pin_memory = false;
   bool drop_last = false;  // true: no batch smaller than batch_size
   uint64_t seed = 0;
@@ -53,7 +54,7 @@ struct IterableLoaderOptions {
 /// timeouts and forks are as described at DataLoader; an error of a stream names shard and sample.
 class LATHE_API IterableLoader {
  public:
-  class Iterator;
+  using Iterator = BatchIterator<Batch>;
 
   /// Keeps a reference: `dataset` must outlive the loader and its iterators.
   /// throws: ValueError for options out of range, or a data set without shards.
@@ -77,30 +78,6 @@ class LATHE_API IterableLoader {
   std::shared_ptr<const IterableDataset> dataset_;
   IterableLoaderOptions options_;
   int64_t epoch_ = 0, first_batch_ = 0;
-};
-
-/// An input iterator: copies share the pass.
-class LATHE_API IterableLoader::Iterator {
- public:
-  using iterator_concept = std::input_iterator_tag;
-  using value_type = Batch;
-  using difference_type = std::ptrdiff_t;
-
-  Batch& operator*() const { return *batch_; }
-  Batch* operator->() const { return batch_.get(); }
-  Iterator& operator++();
-  void operator++(int) { ++*this; }
-  friend bool operator==(const Iterator& it, std::default_sentinel_t) {
-    return it.batch_ == nullptr;
-  }
-
- private:
-  friend class IterableLoader;
-  class Source;
-  explicit Iterator(std::shared_ptr<Source> source) : source_(std::move(source)) {}
-
-  std::shared_ptr<Source> source_;
-  std::shared_ptr<Batch> batch_;  // null: at the end
 };
 
 }  // namespace lathe::data

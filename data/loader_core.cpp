@@ -185,9 +185,9 @@ Pass LoaderCore::begin(ReadBatch read, int64_t workers) {
   const int64_t left = std::max<int64_t>(batches - first_batch_, 0);
   if (!options_.persistent_workers) workers = std::min(workers, left);
   EpochPlan plan{
-      .read = [order, read = std::move(read), epoch = epoch_](
+      .read = [order, read = std::move(read), seed = options_.seed, epoch = epoch_](
                   int64_t job,
-                  FunctionRef<bool()> stop) { return read(order->batch(job), epoch, stop); },
+                  FunctionRef<bool()> stop) { return read(order->batch(job), seed, epoch, stop); },
       .batches = batches,
       .first_batch = first_batch_,
       .capacity = std::min(workers * options_.prefetch_factor, left),

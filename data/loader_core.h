@@ -78,8 +78,8 @@ class LATHE_API Pass {
 
 /// Makes the batch of some samples, whatever a batch is; called from several threads at once. May
 /// give up between two samples and return null when `stop` says so.
-using ReadBatch = std::function<std::shared_ptr<void>(std::span<const int64_t> indices,
-                                                      int64_t epoch, FunctionRef<bool()> stop)>;
+using ReadBatch = std::function<std::shared_ptr<void>(
+    std::span<const int64_t> indices, uint64_t seed, int64_t epoch, FunctionRef<bool()> stop)>;
 
 class LATHE_API LoaderCore {
  public:
@@ -115,8 +115,32 @@ class LATHE_API LoaderCore {
   std::shared_ptr<LoaderStats> stats_;
 };
 
-/// What range-for needs of a loader's pass over batches of type B.
-/// An input iterator: copies share the pass, and ++ on one of them moves all.
+/// Where an iterator's batches come from.
+template <class B>
+class BatchStream {
+ public:
+  virtual ~BatchStream() = default;
+  /// Null at the end, and after an error.
+  virtual std::shared_ptr<B> next() = 0;
+};
+
+/// The batches of a pass, each handed out as soon as it is taken.
+template <class B>
+class PassStream final : public BatchStream<B> {
+ public:
+  explicit PassStream(Pass pass) : pass_(std::move(pass)) {}
+  std::shared_ptr<B> next() override {
+    std::shared_ptr<void> batch = pass_.take();
+    pass_.hand_out(batch);
+    return std::static_pointer_cast<B>(std::move(batch));
+  }
+
+ private:
+  Pass pass_;
+};
+
+/// What range-for needs of a loader. An input iterator: copies share the stream, so that ++ on one
+/// moves all; each keeps its batch until then.
 template <class B>
 class BatchIterator {
  public:
@@ -124,16 +148,16 @@ class BatchIterator {
   using value_type = B;
   using difference_type = std::ptrdiff_t;
 
-  explicit BatchIterator(Pass pass) : pass_(std::move(pass)) { ++*this; }
+  /// At the first batch.
+  explicit BatchIterator(std::shared_ptr<BatchStream<B>> stream) : stream_(std::move(stream)) {
+    ++*this;
+  }
 
   B& operator*() const { return *batch_; }
   B* operator->() const { return batch_.get(); }
   BatchIterator& operator++() {
-    const std::shared_ptr<B> before =
-        std::exchange(batch_, nullptr);  // at the end, should it throw
-    std::shared_ptr<void> next = pass_.take();
-    pass_.hand_out(next);
-    batch_ = std::static_pointer_cast<B>(std::move(next));
+    batch_ = nullptr;  // at the end, should next() throw; and its memory serves the next batch
+    batch_ = stream_->next();
     return *this;
   }
   void operator++(int) { ++*this; }
@@ -142,7 +166,7 @@ class BatchIterator {
   }
 
  private:
-  Pass pass_;
+  std::shared_ptr<BatchStream<B>> stream_;
   std::shared_ptr<B> batch_;  // null: at the end
 };
 

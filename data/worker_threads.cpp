@@ -1,5 +1,6 @@
 #include "lathe/data/worker_threads.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -29,13 +30,18 @@ WorkerThreads::WorkerThreads(int64_t count, std::function<void(int64_t)> init)
   try {
     for (int64_t k = 0; k < count; ++k)
       threads_.emplace_back([state = state_, k] { work(*state, k); });
-  } catch (const std::system_error& error) {  // those that run must not outlive this object
+  } catch (const std::system_error& error) {
     const size_t started = threads_.size();
-    quit();
+    quit();  // those that run must not outlive this object
     LATHE_FAIL(OutOfMemoryError, "DataLoader: no thread for worker ", started, " of ", count, ": ",
                error.what());
+  } catch (...) {
+    quit();
+    throw;
   }
 }
+
+bool WorkerThreads::has_init() const { return state_->init != nullptr; }
 
 WorkerThreads::~WorkerThreads() {
   if (process_number() == process_) {
@@ -59,18 +65,19 @@ void WorkerThreads::quit() {
 
 void WorkerThreads::work(State& state, int64_t worker) {
   uint64_t seen = 0;
+  bool initialised = state.init == nullptr;
   std::unique_lock lock(state.mutex);
   for (;;) {
     state.wake.wait(lock, [&] { return state.quit || state.round != seen; });
     if (state.quit) return;
     Task task = state.task;
-    const bool first = seen == 0;
     seen = state.round;
     lock.unlock();
 
     std::exception_ptr error;
     try {
-      if (first && state.init) state.init(worker);
+      if (!initialised) state.init(worker);
+      initialised = true;
     } catch (...) {
       error = std::current_exception();
     }
@@ -95,9 +102,12 @@ void WorkerThreads::run(Task task) {
   state_->wake.notify_all();
 }
 
-void WorkerThreads::wait() {
+bool WorkerThreads::wait(double seconds) {
   std::unique_lock lock(state_->mutex);
-  state_->idle.wait(lock, [this] { return state_->busy == 0; });
+  const auto idle = [this] { return state_->busy == 0; };
+  if (seconds > 0) return state_->idle.wait_for(lock, std::chrono::duration<double>(seconds), idle);
+  state_->idle.wait(lock, idle);
+  return true;
 }
 
 void WorkerThreads::give_up() {

@@ -16,11 +16,12 @@ namespace lathe::data {
 /// lock may be held, or a condition waited for, by a thread that does not exist.
 class WorkerThreads {
  public:
-  /// Called as task(worker, error): worker from 0; error is what `init` threw in this thread, given
-  /// to its first task.
+  /// Called as task(worker, error): worker from 0; error is what `init` threw just before, in this
+  /// thread.
   using Task = std::function<void(int64_t, std::exception_ptr)>;
 
-  /// `init(worker)`, if there is one, is called once in each thread, before its first task.
+  /// `init(worker)`, if there is one, is called in each thread before its first task, and, where it
+  /// threw, before the next one.
   /// throws: OutOfMemoryError if the system gives no more threads.
   WorkerThreads(int64_t count, std::function<void(int64_t)> init);
   ~WorkerThreads();
@@ -28,6 +29,7 @@ class WorkerThreads {
   WorkerThreads& operator=(const WorkerThreads&) = delete;
 
   int64_t count() const { return static_cast<int64_t>(threads_.size()); }
+  bool has_init() const;
 
   /// Makes the caller the user. False: there is one, or the threads were given up.
   bool acquire() { return !taken_.exchange(true); }
@@ -36,8 +38,8 @@ class WorkerThreads {
 
   /// Every thread runs the task once. They must be idle.
   void run(Task task);
-  /// Until every thread is idle.
-  void wait();
+  /// Until every thread is idle, or for so many seconds (0: for ever); → are they?
+  bool wait(double seconds = 0);
   /// Leaves the threads to themselves: one hangs. What the task refers to must live on.
   void give_up();
 

@@ -59,7 +59,7 @@ TEST_CASE("iterable loader: batches go around the shards, whatever the number of
   const Streams set({5, 0, 2, 7});
   const Epoch whole = {{0, 1}, {200, 201}, {300, 301}, {2, 3}, {302, 303}, {4}, {304, 305}, {306}};
   const Epoch full = {{0, 1}, {200, 201}, {300, 301}, {2, 3}, {302, 303}, {304, 305}};
-  for (const int64_t workers : {0, 1, 2, 8})
+  for (const int64_t workers : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{8}, kAutoWorkers})
     for (const int64_t prefetch : {1, 4}) {
       CAPTURE(workers);
       CAPTURE(prefetch);

@@ -18,6 +18,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/collate_loader.h"
 #include "lathe/data/data_loader.h"
+#include "lathe/ops/creation.h"
 
 namespace lathe::data {
 namespace {
@@ -108,9 +109,28 @@ TEST_CASE("loader: what worker_init_fn throws reaches the caller, and ends the p
   const auto read_all = [&] {
     for (auto& batch : loader) CHECK(batch.size() == 1);
   };
+  for (int k = 0; k < 20; ++k) {  // at the first batch, however far another worker is
+    CHECK_THROWS_WITH_AS(loader.begin(), "no licence", std::runtime_error);
+  }
   CHECK_THROWS_WITH_AS(read_all(), "no licence", std::runtime_error);
   broken = false;
   CHECK(sum_of_epoch(loader) == 4950);
+}
+
+TEST_CASE("loader: a thread that stays is set up before it reads, though its set-up failed once") {
+  const Numbers set(30);
+  std::atomic<int> calls = 0;
+  DataLoader loader(set, {.num_workers = 1,
+                          .worker_init_fn =
+                              [&](int64_t) {
+                                if (++calls == 1) throw 1;
+                              },
+                          .persistent_workers = true});
+  CHECK_THROWS_AS(loader.begin(), int);
+  CHECK(set.reads == 0);
+  CHECK(sum_of_epoch(loader) == 435);
+  CHECK(sum_of_epoch(loader) == 435);
+  CHECK(calls == 2);
 }
 
 TEST_CASE("loader: a batch that does not come is an error after the timeout, and nothing hangs") {
@@ -132,6 +152,24 @@ TEST_CASE("loader: a batch that does not come is an error after the timeout, and
     int64_t sum = 0;
     for (auto& batch : loader) sum += batch.x.sum().item<int64_t>();
     CHECK(sum == 190);
+  }
+  open.set_value();
+}
+
+TEST_CASE("loader: with a timeout, neither an error nor leaving waits for a worker that hangs") {
+  std::promise<void> open;
+  const std::shared_future<void> gate = open.get_future().share();
+  const auto make = [&](int64_t throws_at) {
+    return std::make_shared<FunctionDataset>(from_function(8, [=](int64_t i) {
+      if (i == 2) gate.wait();
+      if (i == throws_at) throw std::runtime_error("bad");
+      return Example(full({}, 1.0), i);
+    }));
+  };
+  for (const int64_t throws_at : {int64_t{1}, int64_t{-1}}) {
+    DataLoader loader(make(throws_at), {.num_workers = 2, .timeout = 0.05});
+    auto it = loader.begin();
+    if (throws_at == 1) CHECK_THROWS_AS(++it, DataError);
   }
   open.set_value();
 }
@@ -244,6 +282,20 @@ TEST_CASE("collate_loader: batches of any type, the same for any number of worke
     results.insert(text);
   }
   CHECK(results.size() == 1);
+}
+
+TEST_CASE("collate_loader: a loaded state decides order and random numbers") {
+  const auto make = [](uint64_t seed) {
+    return collate_loader(
+        20, [](int64_t i, Key key) { return std::pair(i, key.random().below(1000)); },
+        [](std::vector<std::pair<int64_t, uint64_t>> some) { return some; },
+        {.batch_size = 20, .shuffle = true, .seed = seed});
+  };
+  auto reference = make(5), saved = make(5), loaded = make(6);
+  const auto first = *reference.begin();
+  CHECK(*loaded.begin() != first);
+  loaded.load_state_dict(saved.state_dict());
+  CHECK(*loaded.begin() == first);
 }
 
 TEST_CASE(
