@@ -42,6 +42,16 @@ TEST_CASE("progress: beginning, end and beyond stay inside the bar") {
   CHECK(bar_text(state, 120, false).find("[------------------------------]") != std::string::npos);
 }
 
+TEST_CASE("progress: on a narrow terminal the wait for data makes room for the bar") {
+  ProgressState state = kState;
+  const std::string without = bar_text(state, 90, false);
+  CHECK(without.find("[") != std::string::npos);
+  state.data_wait = 0.124;
+  CHECK(bar_text(state, 90, false) == without);
+  CHECK(bar_text(state, 120, false).find("waits for data 12 %") != std::string::npos);
+  CHECK(bar_text(state, 120, false).find("[###") != std::string::npos);
+}
+
 TEST_CASE("progress: a plain line has the same numbers") {
   ProgressState state = kState;
   state.lr = -1;

@@ -15,7 +15,7 @@ namespace lathe::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kBarInterval{100}, kPlainInterval{10'000};
-constexpr int kLongestBar = 30;
+constexpr int kLongestBar = 30, kShortestBar = 5;
 
 std::string numbers(const ProgressState& s) {
   std::string text =
@@ -51,7 +51,12 @@ std::string bar_text(const ProgressState& state, int width, bool colour) {
   const std::string after = numbers(state);
   const int room = width - static_cast<int>(state.label.size() + after.size()) -
                    5;  // " [" "] " and the last column
-  if (room < 5)
+  if (room < kShortestBar && state.data_wait > 0) {
+    ProgressState shorter = state;
+    shorter.data_wait = 0;
+    return bar_text(shorter, width, colour);
+  }
+  if (room < kShortestBar)
     return fmt::format("{} {}", state.label, after)
         .substr(0, static_cast<size_t>(std::max(width - 1, 0)));
   const int length = std::min(room, kLongestBar);

@@ -28,7 +28,8 @@ std::string duration_text(double seconds);
 /// "986", "12.3k".
 std::string rate_text(double images_per_second);
 
-/// One line of at most `width` columns; the bar takes what room the numbers leave.
+/// One line of at most `width` columns; the bar takes what room the numbers leave. Where they leave
+/// none, the wait for data goes first, then the bar.
 std::string bar_text(const ProgressState& state, int width, bool colour);
 /// The same without a bar, for a log.
 std::string plain_text(const ProgressState& state);
