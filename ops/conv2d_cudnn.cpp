@@ -149,7 +149,9 @@ void warn_of(const ConvKey& key, const Error& e) {
   warn_once(text, concat("conv2d: cuDNN does not compute this: ", e.message(), " (", text, ")"));
 }
 
-/// Computes the pass into its output. False: cuDNN cannot, for a reason that was logged.
+/// Computes the pass into its output. False: cuDNN cannot, for a reason that was logged. In
+/// deterministic mode an engine that was chosen and fails is an error: our own kernel has other
+/// bits, so it computes only what cuDNN has no engine for.
 bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
          const Conv2dOperands& operands) {
   const Device device = operands.x.device();
@@ -163,7 +165,7 @@ bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
       prepared.backoff.succeeded();
       return true;
     } catch (const OutOfMemoryError& e) {  // next time there may be enough
-      if (key.deterministic()) throw;      // our own kernel has other bits
+      if (key.deterministic()) throw;
       prepared.backoff.failed();
       warn_of(key, e);
     } catch (const ShapeError& e) {  // our own checks are done: too large for cuDNN
@@ -173,6 +175,7 @@ bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
       const bool capturing = is_capturing(current_stream(device));
       if (!capturing && made_room(device) && first) continue;
       const bool takes_none = prepared.graph && prepared.plans.empty() && !capturing;
+      if (key.deterministic() && (!takes_none || conv_search().find(key))) throw;
       if (takes_none) {
         prepared.backoff.failed_for_good();
       } else {

@@ -271,6 +271,9 @@ void ConvSearch::run(const ConvKey& key, ConvEngines& engines, ConvMemo& memo) {
       out_of_memory = true;
       why = error.message();
     } catch (const CudaError& error) {
+      LATHE_CHECK(CudaError, !key.deterministic(), "conv2d: engine ",
+                  memo.choice_->candidate().engine,
+                  " failed, and another would have other bits: ", error.message(), " (", key, ")");
       why = error.message();
     }
     memo.version_ = 0;

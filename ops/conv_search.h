@@ -46,12 +46,12 @@ class LATHE_API ConvSearch {
 
   /// Computes the convolution: finds the key's engine and executes it. `memo` is the caller's for
   /// this key: while no choice was dropped or forgotten since it was last passed, finding is the
-  /// comparison of a number. An engine that fails is
-  /// dropped and the next one executed. Not so where memory is short in deterministic mode: the
-  /// choice is kept, and the OutOfMemoryError passes.
+  /// comparison of a number. An engine that fails is dropped and the next one executed. Not so in
+  /// deterministic mode: the choice is kept, and the OutOfMemoryError passes, or a CudaError names
+  /// engine and key.
   /// While engines.capturing(), a key that is not known is chosen for without timing, and not kept.
-  /// throws: CudaError or OutOfMemoryError naming the key if no engine can; what `engines` throws
-  /// apart from these two.
+  /// throws: CudaError or OutOfMemoryError naming the key if no engine can (or may); what `engines`
+  /// throws apart from these two.
   void run(const ConvKey& key, ConvEngines& engines, ConvMemo& memo);
   /// The same for a call that keeps nothing.
   void run(const ConvKey& key, ConvEngines& engines);

@@ -64,11 +64,12 @@ struct Kept {
 
 /// y = a * b, y row-major, and what the epilogue does with `bias`. Transposed, as cuBLAS sees all
 /// of them: y' = b' * a'. False: cuBLAS cannot, for a reason that was logged unless it is
-/// kRightSums, which few shapes have.
+/// kRightSums, which few shapes have. In deterministic mode a plan that fails is an error.
 bool multiply(const Tensor& y, const Tensor& a, const Tensor& b,
               MatmulEpilogue epilogue = MatmulEpilogue::kNone, const Tensor& bias = {}) {
   const MatmulKey key{.dtype = y.dtype(),
                       .tf32 = y.dtype() == kF32 && tf32(),
+                      .deterministic = deterministic(),
                       .rows = y.dim(-1),
                       .cols = y.dim(-2),
                       .terms = a.dim(-1),
@@ -97,13 +98,15 @@ bool multiply(const Tensor& y, const Tensor& a, const Tensor& b,
     kept.backoff.succeeded();
     return true;
   } catch (const OutOfMemoryError& e) {
-    if (deterministic()) throw;  // our own kernel has other bits
+    if (key.deterministic) throw;  // our own kernel has other bits
     kept.backoff.failed();
     report(e);
   } catch (const CudaError& e) {
     if (kept.plan == nullptr) {
       kept.backoff.failed_for_good();
     } else {
+      LATHE_CHECK(CudaError, !key.deterministic, "matmul: cuBLAS failed to compute ", a, " x ", b,
+                  ", and our own kernel has other bits: ", e.message());
       kept.backoff.failed();
     }
     report(e);

@@ -34,7 +34,8 @@ enum class MatmulEpilogue : uint8_t {
 /// Everything that decides which algorithm computes it fastest, or at all.
 struct MatmulKey {
   DType dtype = kF32;
-  bool tf32 = false;  // f32 factors may be rounded to TF32
+  bool tf32 = false;           // f32 factors may be rounded to TF32
+  bool deterministic = false;  // the first algorithm or none: what failed before changes no bits
   int64_t rows = 0, cols = 0, terms = 0, batch = 1;
   MatmulLayout left, right, result;
   MatmulEpilogue epilogue = MatmulEpilogue::kNone;
@@ -54,11 +55,11 @@ class MatmulPlan {
   explicit MatmulPlan(const MatmulKey& key);
 
   /// Queues the product on the current stream; `bias` is what the epilogue reads or writes, aligned
-  /// to 16 bytes; null without one. The workspace comes from the caching allocator. An
-  /// algorithm that fails is dropped and the next one taken; where memory is short the next one
-  /// runs this once, and in deterministic mode none. Where all have failed the next call may try
-  /// them again: it was not the algorithms.
-  /// throws: CudaError, OutOfMemoryError if none could.
+  /// to 16 bytes; null without one. The workspace comes from the caching allocator. An algorithm
+  /// that fails is dropped and the next one taken; where memory is short the next one runs this
+  /// once. Where all have failed the next call may try them again: it was not the algorithms. A
+  /// deterministic key runs the first and passes on its error.
+  /// throws: CudaError, OutOfMemoryError if none could (or may).
   void execute(const void* left, const void* right, void* result, void* bias);
 
  private:
@@ -73,7 +74,7 @@ class MatmulPlan {
   };
 
   Device device_;
-  bool is_f64_;
+  bool is_f64_, is_deterministic_;
   cublas::MatmulDescriptor product_;
   cublas::MatrixLayout left_, right_, result_;
   const void* bias_ = nullptr;         // that product_ was told last

@@ -3,7 +3,6 @@
 #include <exception>
 
 #include "lathe/core/error.h"
-#include "lathe/core/math_mode.h"
 #include "lathe/core/stream.h"
 #include "lathe/core/workspace.h"
 #include "lathe/ops/matmul_plan.h"
@@ -70,7 +69,9 @@ cublas::MatrixLayout make_layout(const MatmulKey& key, const MatmulLayout& l, in
 }  // namespace
 
 MatmulPlan::MatmulPlan(const MatmulKey& key)
-    : device_(DeviceType::kCUDA, static_cast<int8_t>(key.device)), is_f64_(key.dtype == kF64) {
+    : device_(DeviceType::kCUDA, static_cast<int8_t>(key.device)),
+      is_f64_(key.dtype == kF64),
+      is_deterministic_(key.deterministic) {
   describe(key);
   find_algorithms(key);
 }
@@ -144,10 +145,11 @@ void MatmulPlan::execute(const void* left, const void* right, void* result, void
     try {
       return run(algorithm.how, left, right, result);
     } catch (const OutOfMemoryError&) {  // there may be enough the next time
-      if (deterministic()) throw;        // another algorithm has other bits
+      if (is_deterministic_) throw;      // another algorithm has other bits
       error = std::current_exception();
       any_left = true;
     } catch (const CudaError&) {
+      if (is_deterministic_) throw;
       error = std::current_exception();
       algorithm.failed = true;
     }
@@ -160,6 +162,7 @@ void MatmulPlan::execute(const void* left, const void* right, void* result, void
 
 size_t MatmulKeyHash::operator()(const MatmulKey& key) const noexcept {
   WordHash hash(static_cast<uint64_t>(key.dtype) << 32 | static_cast<uint64_t>(key.tf32) << 16 |
+                static_cast<uint64_t>(key.deterministic) << 17 |
                 static_cast<uint64_t>(key.epilogue) << 8 | static_cast<uint64_t>(key.device));
   for (const int64_t size : {key.rows, key.cols, key.terms, key.batch}) hash.add(size);
   for (const MatmulLayout* l : {&key.left, &key.right, &key.result}) {

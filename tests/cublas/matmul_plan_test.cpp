@@ -175,6 +175,28 @@ TEST_CASE("cublas: memory that is short takes another algorithm, in deterministi
   CHECK(cublas_probe().algorithm == 21);
 }
 
+TEST_CASE("cublas: in deterministic mode a failure is an error, and earlier ones change no bits") {
+  Fixture f;
+  const Product p(3, 8, 15);
+  cublas_probe().failing = {21};
+  p.check();
+  CHECK(cublas_probe().algorithm == 0);
+  set_deterministic(true);
+  const uint64_t products = cublas_probe().products;
+  for (int i = 0; i < 2; ++i) {
+    CHECK_THROWS_WITH_AS(p.check(), doctest::Contains("f32[3,8]@cuda:0 x f32[8,15]@cuda:0"),
+                         CudaError);
+    CHECK(cudaGetLastError() == cudaSuccess);
+  }
+  CHECK(cublas_probe().products == products);
+  cublas_probe().failing.clear();
+  p.check();
+  CHECK(cublas_probe().algorithm == 21);
+  CHECK(f.logged.empty());
+  cublas_probe().knows_none = true;
+  Product(3, 8, 16).check();  // always our own kernel
+}
+
 TEST_CASE("cublas: with none left our own kernel computes, and says so once") {
   Fixture f;
   const uint64_t products = cublas_probe().products, asked = cublas_probe().heuristics;

@@ -131,6 +131,29 @@ TEST_CASE("engines: memory that is short takes no other engine in deterministic 
   CHECK(f.logged.empty());
 }
 
+TEST_CASE("engines: in deterministic mode no other engine or kernel computes for one that fails") {
+  Fixture f;
+  set_deterministic(true);
+  const Problem p(4, 4, 25);
+  cudnn_probe().failing = {4};  // also of a first call
+  for (int i = 0; i < 2; ++i) {
+    CHECK_THROWS_WITH_AS(p.forward(), doctest::Contains("x=f32[2,4,25,25]"), CudaError);
+    CHECK(cudaGetLastError() == cudaSuccess);
+  }
+  CHECK(cudnn_probe().executions.empty());
+  cudnn_probe().failing.clear();
+  const Tensor y = p.forward();
+  CHECK(cudnn_probe().last_engine() == 4);
+  cudnn_probe().refused = {4};  // no plan for another thread of what this one computes with 4
+  std::thread([&] { CHECK_THROWS_AS(p.forward(), CudaError); }).join();
+  CHECK(difference(p.forward().cpu(), y.cpu(), 0) == "");
+  CHECK(f.logged.empty());
+  cudnn_probe().refused = {0, 3, 4, 7};
+  const Problem q(4, 4, 27);  // none has a plan: always our own kernel
+  for (int i = 0; i < 2; ++i) q.check(q.forward());
+  CHECK(f.logged.find("conv2d: cuDNN does not compute this") != std::string::npos);
+}
+
 TEST_CASE("engines: the workspace is the plan's, and is given back") {
   Fixture f;
   const Problem p(4, 6, 11);

@@ -111,6 +111,24 @@ TEST_CASE("search: in deterministic mode memory that is short changes no choice"
   CHECK(library.lists == 1);
 }
 
+TEST_CASE("search: in deterministic mode an engine that fails is an error, and stays the choice") {
+  const Warnings log;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1), fake_engine(2, 2)};
+  library.engines[0].fails_when_executed = "launch failed";
+  ConvSearch search(10, library.clock());
+  const ConvKey key = example_key(ConvMode::kDeterministic);
+  const std::string want =
+      concat("engine 1 failed, and another would have other bits: launch failed (", key, ")");
+  for (int i = 0; i < 2; ++i)
+    CHECK_THROWS_WITH_AS(run(search, library, key), doctest::Contains(want.c_str()), CudaError);
+  library.engines[0].fails_when_executed = "";
+  CHECK(run(search, library, key) == 1);
+  CHECK(search.stats().dropped == 0);
+  CHECK(library.lists == 1);
+  CHECK(log.lines.empty());
+}
+
 TEST_CASE("search: when every engine fails in use the error names the key and nothing is kept") {
   const Warnings log;
   FakeLibrary library;
