@@ -7,6 +7,7 @@
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dlpack_abi.h"
+#include "lathe/core/stream.h"
 
 namespace lathe {
 
@@ -125,6 +126,7 @@ Tensor imported(Managed* managed, bool read_only) {
         alias(from_blob(data, {span}, dtype, device), shape, strides, 0);  // lives on until below
     const Tensor own = empty(shape, {.dtype = dtype, .device = device});
     copy_values(own, theirs);
+    if (device.is_cuda()) synchronize(current_stream(device));  // theirs is read when this returns
     release();
     return own;
   }

@@ -31,10 +31,10 @@ LATHE_API DLManagedTensorVersioned* to_dlpack(const Tensor& tensor);
 LATHE_API DLManagedTensor* to_dlpack_unversioned(const Tensor& tensor);
 
 /// A tensor over the memory of another library, which is released with the last tensor that uses
-/// it. A read-only one is copied and released at once. Takes bool, u8, i8 … i64, f16, bf16, f32,
-/// f64 on the CPU or a GPU, any strides of 0 or more. throws: ValueError naming what is not
-/// understood (version, device, dtype, strides, alignment, sizes); `managed` then still belongs to
-/// the caller.
+/// it. A read-only one is copied and released at once; on a GPU this waits for the copy. Takes
+/// bool, u8, i8 … i64, f16, bf16, f32, f64 on the CPU or a GPU, any strides of 0 or more. throws:
+/// ValueError naming what is not understood (version, device, dtype, strides, alignment, sizes);
+/// `managed` then still belongs to the caller.
 LATHE_API Tensor from_dlpack(DLManagedTensorVersioned* managed);
 LATHE_API Tensor from_dlpack(DLManagedTensor* managed);
 

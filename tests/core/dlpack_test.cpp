@@ -9,6 +9,7 @@
 #include "../cuda_case.h"
 #include "lathe/core/dlpack_abi.h"
 #include "lathe/core/half.h"
+#include "lathe/core/stream.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/views.h"
@@ -156,6 +157,26 @@ TEST_CASE("dlpack: a GPU tensor comes back as the same memory of its device" * t
   CHECK(back.device() == t.device());
   CHECK(back.raw_data() == t.raw_data());
   CHECK(back.to_vector<float>() == t.to_vector<float>());
+}
+
+TEST_CASE("dlpack: a read-only GPU tensor is copied before its owner may reuse the memory" *
+          test::cuda_case()) {
+  const Tensor theirs = arange(6, {.dtype = kF32}).to(Device("cuda:0"));
+  synchronize(current_stream(theirs.device()));
+  Foreign<DLManagedTensorVersioned> foreign;
+  foreign.managed.flags = DLPACK_FLAG_BITMASK_READ_ONLY;
+  foreign.managed.dl_tensor.device = {kDLCUDA, 0};
+  foreign.managed.dl_tensor.data = theirs.raw_data();
+  foreign.managed.manager_ctx = const_cast<Tensor*>(&theirs);
+  foreign.managed.deleter = [](DLManagedTensorVersioned* self) {  // reuses it on another stream
+    const Tensor& memory = *static_cast<const Tensor*>(self->manager_ctx);
+    const OwnedStream stream(memory.device());
+    const StreamScope on(stream);
+    memory.fill_(9);
+    synchronize(stream);
+  };
+  CHECK(from_dlpack(&foreign.managed).to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
+  CHECK(theirs.to_vector<float>() == std::vector<float>(6, 9.f));
 }
 
 TEST_CASE("dlpack: what is not understood is refused and stays the caller's") {
