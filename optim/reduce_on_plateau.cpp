@@ -42,7 +42,7 @@ bool ReduceLROnPlateau::improves(double metric) const {
   return options_.maximize ? metric > bound : metric < bound;
 }
 
-void ReduceLROnPlateau::adapt(double metric, std::vector<double>& rates) {
+void ReduceLROnPlateau::adapt(double metric, int64_t, std::vector<double>& rates) {
   if (improves(metric)) {
     best_ = metric;
     bad_metrics_ = 0;

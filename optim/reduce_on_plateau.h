@@ -30,7 +30,7 @@ class LATHE_API ReduceLROnPlateau final : public LRScheduler {
  public:
   explicit ReduceLROnPlateau(Optimizer& optimizer, const ReduceLROnPlateauOptions& options = {});
   double lr_at(int64_t epoch, double before, double initial) const override;
-  void adapt(double metric, std::vector<double>& rates) override;
+  void adapt(double metric, int64_t epoch, std::vector<double>& rates) override;
   StateDict memory() const override;
   void recall(const StateDict& memory) override;
 

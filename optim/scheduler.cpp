@@ -39,11 +39,11 @@ void LRScheduler::step() {
 void LRScheduler::observe(double metric) {
   std::vector<double> rates;
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) rates.push_back(optimizer_.lr(g));
-  adapt(metric, rates);
+  adapt(metric, last_epoch_, rates);
   optimizer_.set_lrs(rates);
 }
 
-void LRScheduler::adapt(double, std::vector<double>&) {}
+void LRScheduler::adapt(double, int64_t, std::vector<double>&) {}
 
 void LRScheduler::recall(const StateDict&) {}
 

@@ -38,8 +38,8 @@ class LATHE_API LRScheduler {
   /// The learning rate of `epoch`, given that of the epoch before (not used for epoch 0) and the
   /// initial one.
   virtual double lr_at(int64_t epoch, double before, double initial) const = 0;
-  /// What a metric does to `rates`, one per group, that this schedule has set.
-  virtual void adapt(double metric, std::vector<double>& rates);
+  /// What a metric does to `rates`, one per group, that this schedule has set for `epoch`.
+  virtual void adapt(double metric, int64_t epoch, std::vector<double>& rates);
 
   /// What else than the epoch and the learning rates decides the next ones; of most nothing.
   virtual StateDict memory() const { return {}; }

@@ -60,14 +60,16 @@ size_t SequentialLR::part_at(int64_t epoch) const {
   return static_cast<size_t>(std::ranges::upper_bound(milestones_, epoch) - milestones_.begin());
 }
 
+int64_t SequentialLR::begin_of(size_t part) const { return part == 0 ? 0 : milestones_[part - 1]; }
+
 double SequentialLR::lr_at(int64_t epoch, double before, double initial) const {
   const size_t part = part_at(epoch);
-  const int64_t begin = part == 0 ? 0 : milestones_[part - 1];
-  return schedules_[part]->lr_at(epoch - begin, before, initial);
+  return schedules_[part]->lr_at(epoch - begin_of(part), before, initial);
 }
 
-void SequentialLR::adapt(double metric, std::vector<double>& rates) {
-  schedules_[part_at(last_epoch())]->adapt(metric, rates);
+void SequentialLR::adapt(double metric, int64_t epoch, std::vector<double>& rates) {
+  const size_t part = part_at(epoch);
+  schedules_[part]->adapt(metric, epoch - begin_of(part), rates);
 }
 
 StateDict SequentialLR::memory() const { return memory_of(schedules_); }
@@ -107,8 +109,9 @@ void ChainedLR::set_rates(int64_t epoch) {
   part_rates_ = std::move(next);
 }
 
-void ChainedLR::adapt(double metric, std::vector<double>& rates) {
-  for (size_t i = 0; i < schedules_.size(); ++i) schedules_[i]->adapt(metric, part_rates_[i]);
+void ChainedLR::adapt(double metric, int64_t epoch, std::vector<double>& rates) {
+  for (size_t i = 0; i < schedules_.size(); ++i)
+    schedules_[i]->adapt(metric, epoch, part_rates_[i]);
   rates = product(part_rates_);
 }
 

@@ -21,12 +21,13 @@ class LATHE_API SequentialLR final : public LRScheduler {
   SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> schedules,
                std::vector<int64_t> milestones);
   double lr_at(int64_t epoch, double before, double initial) const override;
-  void adapt(double metric, std::vector<double>& rates) override;
+  void adapt(double metric, int64_t epoch, std::vector<double>& rates) override;
   StateDict memory() const override;
   void recall(const StateDict& memory) override;
 
  private:
   size_t part_at(int64_t epoch) const;
+  int64_t begin_of(size_t part) const;
 
   std::vector<LRScheduler*> schedules_;
   std::vector<int64_t> milestones_;
@@ -44,7 +45,7 @@ class LATHE_API ChainedLR final : public LRScheduler {
   ChainedLR(Optimizer& optimizer, std::vector<LRScheduler*> schedules);
   /// throws: StateError. Each part's learning rate before counts, and not that of the chain.
   double lr_at(int64_t epoch, double before, double initial) const override;
-  void adapt(double metric, std::vector<double>& rates) override;
+  void adapt(double metric, int64_t epoch, std::vector<double>& rates) override;
   StateDict memory() const override;
   void recall(const StateDict& memory) override;
 

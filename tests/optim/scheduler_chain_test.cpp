@@ -40,6 +40,26 @@ TEST_CASE("SequentialLR: a plateau counts metrics from its own milestone on") {
   CHECK(rates(schedule, flat) == std::vector<double>{0.5, 0.75, 1, 1, 1, 0.5, 0.5, 0.25});
 }
 
+TEST_CASE("SequentialLR: a plateau gets its metrics also where the sequence is part of another") {
+  const std::vector<double> flat(8, 3.0), want{0.5, 0.75, 1, 1, 1, 0.5, 0.5, 0.25};
+  for (const bool chained : {true, false}) {
+    CAPTURE(chained);
+    SGD optimizer(one_param(), {.lr = 1});
+    optim::LinearLR warmup(optimizer, {.start_factor = 0.5, .total_iters = 2});
+    optim::ReduceLROnPlateau plateau(optimizer, {.factor = 0.5, .patience = 1});
+    optim::LambdaLR one(optimizer, [](int64_t) { return 1.0; });
+    if (chained) {
+      SequentialLR inner(optimizer, {&warmup, &plateau}, {2});
+      ChainedLR schedule(optimizer, {&inner, &one});
+      CHECK(rates(schedule, flat) == want);
+    } else {
+      SequentialLR inner(optimizer, {&one, &plateau}, {1});  // from epoch 2 on
+      SequentialLR schedule(optimizer, {&warmup, &inner}, {2});
+      CHECK(rates(schedule, flat) == std::vector<double>{0.5, 0.75, 1, 1, 1, 1, 0.5, 0.5});
+    }
+  }
+}
+
 TEST_CASE("ChainedLR: the product of what each schedule does, as PyTorch's") {
   SGD optimizer(one_param(), {.lr = 0.2});
   optim::LinearLR warmup(optimizer, {.start_factor = 0.25, .total_iters = 6});
