@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lathe/data/resize_axis.h"
+#include "lathe/data/resize_weights.h"
 
 namespace lathe::data {
 namespace {
@@ -215,10 +216,8 @@ void resize_bilinear(const ImageView& in, const ResizeTo& to, uint8_t* out) {
 /// nearest_pixel() of every result pixel.
 std::vector<int32_t> nearest_pixels(int64_t in, int64_t out) {
   std::vector<int32_t> pixels;
-  const double step = static_cast<double>(in) / static_cast<double>(out);
-  double center = step * 0.5;
-  for (int64_t x = 0; x < out; ++x, center += step)
-    pixels.push_back(static_cast<int32_t>(std::min(static_cast<int64_t>(center), in - 1)));
+  NearestPixels from = NearestPixels::of(static_cast<int32_t>(in), static_cast<int32_t>(out));
+  for (int64_t x = 0; x < out; ++x, from.advance()) pixels.push_back(from.pixel());
   return pixels;
 }
 

@@ -22,14 +22,28 @@ LATHE_HD inline uint8_t weighted_byte(int32_t sum) {
   return static_cast<uint8_t>((sum + kWeightHalf) >> kWeightBits);
 }
 
-/// Nearest: the source pixel under the centre of result pixel x. Centres are added up, as Pillow
-/// does.
+/// Nearest: the source pixels under the centres of the result pixels, from the first one on.
+/// Centres are added up, as Pillow does.
+struct NearestPixels {
+  double step, center;
+  int32_t in;
+
+  LATHE_HD static NearestPixels of(int32_t in, int32_t out) {
+    const double step = static_cast<double>(in) / out;
+    return {step, step * 0.5, in};
+  }
+  LATHE_HD void advance() { center += step; }
+  LATHE_HD int32_t pixel() const {
+    const auto at = static_cast<int32_t>(center);
+    return at < in ? at : in - 1;
+  }
+};
+
+/// The source pixel of result pixel x alone.
 LATHE_HD inline int32_t nearest_pixel(int32_t in, int32_t out, int32_t x) {
-  const double step = static_cast<double>(in) / out;
-  double center = step * 0.5;
-  for (int32_t k = 0; k < x; ++k) center += step;
-  const auto at = static_cast<int32_t>(center);
-  return at < in ? at : in - 1;
+  NearestPixels from = NearestPixels::of(in, out);
+  for (int32_t k = 0; k < x; ++k) from.advance();
+  return from.pixel();
 }
 
 /// The triangle along an axis of `in` pixels that becomes one of `out`.
