@@ -21,13 +21,14 @@ struct ReadOptions {
 /// The tensors of a state dict by name, on the CPU and in the file's order. Views keep their
 /// strides and share memory as they did in PyTorch. Storages: Bool Byte Char Short Int Long Half
 /// BFloat16 Float Double, little- or big-endian; parameters are read as tensors.
-///   A file that holds more than a state dict: options.section says which of its dictionaries to
+///
+/// In a file that holds more than a state dict options.section says which of its dictionaries to
 /// take, nested ones joined with dots. Without it: the file's own dictionary if that holds a
-/// tensor, else the one under "state_dict", "model_state_dict" or "model". throws: FileError;
-/// DataError naming the file, the entry and the value that does not fit: names of other classes and
-/// functions, other instructions, values that are no tensors, views beyond their storage, damaged
-/// or hostile archives (core/zip.h), and files of PyTorch before 1.6 (save them again with a newer
-/// one).
+/// tensor, else the one under "state_dict", "model_state_dict" or "model".
+/// throws: FileError; DataError naming the file, the entry and the value that does not fit: names
+/// of other classes and functions, other instructions, values that are no tensors, views beyond
+/// their storage, damaged or hostile archives (core/zip.h), and files of PyTorch before 1.6 (save
+/// them again with a newer one).
 LATHE_API StateDict read(const std::string& path, const ReadOptions& options = {});
 
 /// The same for bytes in memory; `name` stands for the file in messages.

@@ -1,9 +1,10 @@
 // The safetensors file format: named tensors behind a JSON header. Reading is strict: nothing is
 // believed that was not checked, and nothing is allocated beyond the file's own size.
 //   8 bytes   n, the header's length, little-endian; n <= 100,000,000
-//   n bytes   {"name": {"dtype": "F32", "shape": [2,3], "data_offsets": [0,24]}, …, "__metadata__":
-//   {"key": "text"}} rest      the values: row-major, little-endian, offsets relative to here, from
-//   0 to the end without hole or overlap
+//   n bytes   {"name": {"dtype": "F32", "shape": [2,3], "data_offsets": [0,24]}, …,
+//              "__metadata__": {"key": "text"}}
+//   rest      the values: row-major, little-endian, offsets relative to here, from 0 to the end
+//             without hole or overlap
 // safetensors_header.h holds the JSON part.   ref: https://github.com/huggingface/safetensors,
 // "Format".
 #pragma once
@@ -27,8 +28,9 @@ struct Contents {
 };
 
 /// The contents of a file. Reads f16 bf16 f32 f64 u8 i8 i16 i32 i64 bool; any order of entries; 0-d
-/// and zero-size tensors. A file that write() made carries a checksum, which is compared. throws:
-/// FileError (cannot be read), DataError naming the file, the entry and the values that do not fit.
+/// and zero-size tensors. A file that write() made carries a checksum, which is compared.
+/// throws: FileError (cannot be read), DataError naming the file, the entry and the values that do
+/// not fit.
 LATHE_API Contents read(const std::string& path);
 
 /// The same for bytes in memory; `name` stands for the file in messages.   throws: DataError,
@@ -37,8 +39,9 @@ LATHE_API Contents parse(std::span<const std::byte> bytes, std::string_view name
 
 /// Writes a file in one step: at any moment `path` is the complete old file or the complete new one
 /// (core/file.h). Values are written row-major whatever their strides, from any device; the
-/// checksum goes into the metadata. throws: FileError; ValueError for a name that is not UTF-8, a
-/// header beyond the limit, or metadata that uses the checksum's key.
+/// checksum goes into the metadata.
+/// throws: FileError; ValueError for a name that is not UTF-8, a header beyond the limit, or
+/// metadata that uses the checksum's key.
 LATHE_API void write(const std::string& path, const StateDict& tensors,
                      const Metadata& metadata = {});
 

@@ -153,8 +153,9 @@ struct RandomErasingOptions {
 LATHE_API Transform random_erasing(const RandomErasingOptions& options = {});
 
 /// A square of side `length` is erased, its centre any pixel of the image, each equally likely;
-/// what reaches beyond the image is cut off. Values as for random_erasing. throws: ValueError if
-/// length < 1; on use as random_erasing. ref: DeVries, Taylor (arXiv:1708.04552).
+/// what reaches beyond the image is cut off. Values as for random_erasing.
+/// throws: ValueError if length < 1; on use as random_erasing.
+/// ref: DeVries, Taylor (arXiv:1708.04552).
 LATHE_API Transform cutout(int64_t length, std::vector<double> value = {0.0});
 
 struct ColorJitterOptions {
@@ -165,7 +166,8 @@ struct ColorJitterOptions {
 /// Brightness, contrast, saturation and hue changed by factors that are drawn uniformly, in an
 /// order that is drawn; torchvision's ColorJitter on PIL images: the same bytes for the same
 /// factors and order. What has 0 is left out. Grey images of one channel have no saturation and no
-/// hue. throws: ValueError unless the numbers are finite, not negative, and hue at most 0.5; on use
+/// hue.
+/// throws: ValueError unless the numbers are finite, not negative, and hue at most 0.5; on use
 /// ShapeError unless the image has 1 or 3 channels, DTypeError if it is f32 already.
 LATHE_API Transform color_jitter(const ColorJitterOptions& options);
 

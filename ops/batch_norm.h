@@ -21,14 +21,16 @@ struct BatchNormOptions {
 ///   x             [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W], NHWC kept
 ///   weight, bias  [C] or undefined (1 and 0)
 ///   running_mean, running_var  [C], both or neither; neither: batch statistics also where training
-///   is false →             shape and dtype of x
+///                 is false
+///   →             shape and dtype of x
 /// Training normalises with the biased variance and writes in place
 ///   running = (1 - momentum) * running + momentum * batch,  with the unbiased variance;
 /// an empty batch changes nothing.
 /// dtypes: f16, bf16, f32 with f32 parameters and statistics, f64 with f64. Variance in two passes,
-/// sums in f64. grad: x, weight, bias (twice).   No amp word: follows x. throws: ShapeError (also
-/// for one value per channel in training), DTypeError, ValueError. ref: Ioffe and Szegedy 2015
-/// (arXiv:1502.03167); merging of partial variances: Chan, Golub, LeVeque 1979.
+/// sums in f64. grad: x, weight, bias (twice).   No amp word: follows x.
+/// throws: ShapeError (also for one value per channel in training), DTypeError, ValueError.
+/// ref: Ioffe and Szegedy 2015 (arXiv:1502.03167); merging of partial variances: Chan, Golub,
+/// LeVeque 1979.
 LATHE_API Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                             const Tensor& running_mean, const Tensor& running_var,
                             const BatchNormOptions& options = {});

@@ -1,8 +1,7 @@
 // GradScaler: loss scaling for training in f16, whose gradients would otherwise vanish below 2^-24.
 // The arithmetic of the scale is in loss_scale_math.h.
 //
-//   scale(loss).backward()  ->  [unscale_(optimizer)  ->  clip ...]  ->  step(optimizer)  ->
-//   update()
+//   scale(loss).backward() -> [unscale_(optimizer) -> clip ...] -> step(optimizer) -> update()
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // The layer-wise update rules: the same text for the CPU loops (layerwise_cpu.cpp) and the CUDA
 // kernels. A step of theirs depends on norms of the whole parameter tensor (the "layer"), so it
 // takes two passes over the elements:
-//   measure(p, g, b)       the vector u whose norm counts beside that of p; may change the buffers
-//   b rate(sums, number)     from both sums of squares, what step() must know of the tensor step(p,
-//   g, b, rate)    the new p
+//   measure(p, g, b)      the vector u whose norm counts beside that of p; may change the buffers b
+//   rate(sums, number)    from both sums of squares, what step() must know of the tensor
+//   step(p, g, b, rate)   the new p
 // C is the type of the arithmetic: float (also for half parameters) or double; sums and rates are
 // double.
 #pragma once
@@ -33,8 +33,9 @@ struct SquareSums {
 
 /// LARS, layer-wise adaptive rate scaling (You, Gitman and Ginsburg 2017, arXiv:1708.03888,
 /// algorithm 1), with the momentum buffer b, 0 at first:
-///   λ ← trust_coefficient · ‖p‖ / (‖g‖ + weight_decay · ‖p‖)     b ← momentum · b + lr · λ · (g +
-///   weight_decay · p)     p ← p - b
+///   λ ← trust_coefficient · ‖p‖ / (‖g‖ + weight_decay · ‖p‖)
+///   b ← momentum · b + lr · λ · (g + weight_decay · p)
+///   p ← p - b
 /// λ = 1 where a norm is 0 or the group does not adapt. The decay takes part in λ, and lr stands
 /// inside the buffer (SGD here has it outside).
 template <class C>

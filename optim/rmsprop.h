@@ -26,9 +26,9 @@ struct RMSpropGroup {
 
 /// g += weight_decay·p; v = running mean of g²; p -= lr·g / (sqrt(v) + eps), optionally centred and
 /// with momentum. State: square_avg; momentum_buffer, where momentum is not 0; grad_avg, where
-/// centred. throws: ValueError for lr, eps, weight_decay or momentum that is negative or not
-/// finite, or alpha outside [0,1); and see
-///         Optimizer::add_group.
+/// centred.
+/// throws: ValueError for lr, eps, weight_decay or momentum that is negative or not finite, or
+/// alpha outside [0,1); and see Optimizer::add_group.
 class LATHE_API RMSprop final : public Optimizer {
  public:
   explicit RMSprop(Tensors params, const RMSpropOptions& options = {});

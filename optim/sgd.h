@@ -23,10 +23,13 @@ struct SGDGroup {
   std::optional<bool> nesterov = {};
 };
 
-/// g += weight_decay·p; b = momentum·b + (1 - dampening)·g (the first b is g); p -= lr·(nesterov ?
-/// g + momentum·b : b). State: momentum_buffer, where momentum is not 0. throws: ValueError for lr,
-/// momentum or weight_decay that is negative or not finite, dampening that is not finite, nesterov
-///         without momentum or with dampening; and see Optimizer::add_group.
+/// Stochastic gradient descent with momentum:
+///   g += weight_decay·p
+///   b = momentum·b + (1 - dampening)·g, the first b is g
+///   p -= lr·(nesterov ? g + momentum·b : b)
+/// State: momentum_buffer, where momentum is not 0.
+/// throws: ValueError for lr, momentum or weight_decay that is negative or not finite, dampening
+/// that is not finite, nesterov without momentum or with dampening; and see Optimizer::add_group.
 class LATHE_API SGD final : public Optimizer {
  public:
   explicit SGD(Tensors params, const SGDOptions& options = {});

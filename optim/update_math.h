@@ -66,10 +66,11 @@ struct SgdMath {
 /// Adam (Kingma and Ba 2015, arXiv:1412.6980); AMSGrad (Reddi et al. 2018); AdamW (Loshchilov and
 /// Hutter 2019, arXiv:1711.05101), whose decay acts on the parameter and not on the gradient. In
 /// step t = 1, 2, …:
-///   p ← p · (1 - lr · weight_decay)   (AdamW)     g ← g + weight_decay · p   (Adam)
-///   m ← beta1 · m + (1 - beta1) · g               v ← beta2 · v + (1 - beta2) · g²        w ←
-///   max(w, v)   (AMSGrad) p ← p - lr / (1 - beta1^t) · m / ( sqrt(v or w) / sqrt(1 - beta2^t) +
-///   eps )
+///   p ← p · (1 - lr · weight_decay)   (AdamW),   g ← g + weight_decay · p   (Adam)
+///   m ← beta1 · m + (1 - beta1) · g
+///   v ← beta2 · v + (1 - beta2) · g²
+///   w ← max(w, v)   (AMSGrad)
+///   p ← p - lr / (1 - beta1^t) · m / ( sqrt(v or w) / sqrt(1 - beta2^t) + eps )
 template <class C>
 struct AdamMath {
   C beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
@@ -116,9 +117,11 @@ struct AdamMath {
 };
 
 /// RMSprop (Hinton, lecture 6e of "Neural networks for machine learning", 2012):
-///   g ← g + weight_decay · p            v ← alpha · v + (1 - alpha) · g²
-///   d ← sqrt(v) + eps,   centred (Graves 2013):  a ← alpha · a + (1 - alpha) · g,   d ← sqrt(v -
-///   a²) + eps p ← p - lr · g / d,  with momentum:  b ← momentum · b + g / d,   p ← p - lr · b
+///   g ← g + weight_decay · p
+///   v ← alpha · v + (1 - alpha) · g²
+///   d ← sqrt(v) + eps,   centred (Graves 2013):  a ← alpha · a + (1 - alpha) · g
+///                                                d ← sqrt(v - a²) + eps
+///   p ← p - lr · g / d,   with momentum:  b ← momentum · b + g / d,   p ← p - lr · b
 template <class C>
 struct RmspropMath {
   C lr, alpha, one_minus_alpha, eps, weight_decay, momentum;

@@ -1,10 +1,8 @@
 // Put in front of libc (LD_PRELOAD): makes the n-th system call that touches a checkpoint fail, or
 // ends the process right before it.   LATHE_SAVE_FAULT=kill:3, ENOSPC:1, EIO:2, EINTR:1, SHORT:1
-//   kill, ENOSPC, EIO   count open-for-writing, write, fsync, close, rename, unlink, fchmod; an
-//   error
-//                       comes from open, write, fsync and rename
-//   EINTR, SHORT        count write alone: interrupted before a byte is written; one byte is
-//   written
+//   kill, ENOSPC, EIO   count open-for-writing, write, fsync, close, rename, unlink, fchmod;
+//                       an error comes from open, write, fsync and rename
+//   EINTR, SHORT        count write alone: interrupted before a byte is written; or one is
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>

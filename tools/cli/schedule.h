@@ -25,10 +25,13 @@ struct Schedule {
   int64_t patience = 5;  // evaluations
 
   /// The factor of the learning rate in step 0, 1, …; after warm-up:
-  ///   none, plateau 1;  step gamma^floor(epoch / step_size);  multistep gamma^(milestones
-  ///   reached);  linear 1 - t, cosine (1 + cos(pi t)) / 2, poly (1 - t)^power, with t from 0 after
-  ///   the warm-up to 1 at total_steps;
-  ///   onecycle optim::one_cycle_factor, whose rise takes the place of the warm-up.
+  ///   none, plateau  1
+  ///   step           gamma^floor(epoch / step_size)
+  ///   multistep      gamma^(milestones reached)
+  ///   linear         1 - t, with t from 0 after the warm-up to 1 at total_steps
+  ///   cosine         (1 + cos(pi t)) / 2
+  ///   poly           (1 - t)^power
+  ///   onecycle       optim::one_cycle_factor, whose rise takes the place of the warm-up
   double factor(int64_t step) const;
 };
 
