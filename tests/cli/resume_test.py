@@ -9,9 +9,11 @@ import pathlib
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
+import zipfile
 
 from driver import SANITIZED, Skip, environment, expect, expect_one_line, lathe, main, start
 
@@ -273,6 +275,24 @@ def test_ckpt_commands(folder):
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "w.txt"), 2, "w.txt")
     expect_one_line(lathe("ckpt", "show", "missing"), 3, "missing")
     expect_one_line(lathe("ckpt", "show"), 2, "one file")
+
+
+def write_npz(path, rows, columns, values, fortran):
+    """One f32 array "w" whose values lie in the file as given."""
+    about = f"{{'descr': '<f4', 'fortran_order': {fortran}, 'shape': ({rows}, {columns}), }}"
+    about += " " * (-(len(about) + 11) % 64) + "\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("w.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(about)) + about.encode() + struct.pack(f"<{len(values)}f", *values))
+
+
+def test_ckpt_diff_compares_values_wherever_they_lie(folder):
+    write_npz("c.npz", 2, 3, [1, 2, 3, 4, 5, 6], fortran=False)
+    write_npz("f.npz", 2, 3, [1, 4, 2, 5, 3, 6], fortran=True)  # the same matrix
+    write_npz("other.npz", 2, 3, [1, 2, 3, 4, 5, 6], fortran=True)  # the same bytes
+    for a, b in (("c", "f"), ("f", "c"), ("f", "f")):
+        assert "same" in expect(lathe("ckpt", "diff", f"{a}.npz", f"{b}.npz"), 0).stdout
+    for a, b in (("c", "other"), ("other", "c")):
+        assert "differs by up to 2" in expect_one_line(lathe("ckpt", "diff", f"{a}.npz", f"{b}.npz"), 7).stdout
 
 
 def test_the_best_averages_go_on_with_a_warning(folder):

@@ -22,6 +22,12 @@ Checkpoint open_file(const std::string& path) try {
   throw CommandError(ExitCode::kData, e.message());
 }
 
+// Of tensors of one shape and type; either may be a view with strides.
+bool same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.contiguous(), y = b.contiguous();
+  return std::memcmp(x.raw_data(), y.raw_data(), static_cast<size_t>(x.bytes())) == 0;
+}
+
 // The largest |a - b|; nan where one of the two is and the other is not.
 double difference(const Tensor& a, const Tensor& b) {
   if (a.numel() == 0) return 0;
@@ -89,7 +95,7 @@ ExitCode run_ckpt_diff(const Invocation& call) {
       report(name, fmt::format("only in {}", call.words[0]), NAN);
     } else if (!(x.shape() == y->shape()) || x.dtype() != y->dtype()) {
       report(name, concat(x, " and ", *y), NAN);
-    } else if (std::memcmp(x.raw_data(), y->raw_data(), static_cast<size_t>(x.bytes())) != 0) {
+    } else if (!same_bits(x, *y)) {
       const double most = difference(x, *y);
       report(name, fmt::format("differs by up to {:.3g}", most), most);
     }
