@@ -310,6 +310,12 @@ def test_verify_resume(folder):
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["part"] for row in rows] == ["model", "optimizer", "scheduler", "trainer", "rng", "losses"] and all(row["identical"] for row in rows)
     expect_one_line(lathe("ckpt", "verify-resume", *TINY, "--steps", 4, "--interrupt-at", 4), 2, "--interrupt-at")
+    # Both trainings are those of the flags, whatever the environment says; what no flag says is taken from there.
+    def rows_in(env, *flags):
+        result = expect(lathe("ckpt", "verify-resume", *TINY, *flags, "--steps", 4, "--json", env=env), 0)
+        return [row["sha256"] for row in map(json.loads, result.stdout.splitlines()) if row["part"] in ("model", "losses")]
+    disturbing = {"LATHE_LR": "0.5", "LATHE_MAX_STEPS": "2", "LATHE_TARGET_ACC": "0.99", "LATHE_RESUME": "nothing", "LATHE_STOP_AFTER": "1"}
+    assert rows_in(disturbing, "--lr", 0.1) == rows_in({}, "--lr", 0.1) != rows_in(disturbing) == rows_in({}, "--lr", 0.5)
     for flags in (["--scheduler", "plateau", "--warmup-epochs", 0.5, "--optimizer", "rmsprop"],
                   ["--ema", 0.9, "--optimizer", "adamw"],
                   ["--scheduler", "onecycle", "--optimizer", "lamb", "--clip-grad-norm", 1, "--no-decay-norm"]):

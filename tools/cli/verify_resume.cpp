@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -44,18 +46,32 @@ class ScratchFolder {
   fs::path path_;
 };
 
+// The environment without settings: they would come before those of the config file.
+std::vector<char*> environment_without_settings() {
+  std::vector<char*> out;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::string_view name = text.substr(0, text.find('='));
+    const auto is_it = [&](const Setting& setting) { return environment_name(setting) == name; };
+    if (std::ranges::none_of(all_settings(), is_it)) out.push_back(*variable);
+  }
+  out.push_back(nullptr);
+  return out;
+}
+
 // Runs this very program and waits for it. What it says on stderr is seen.
 void run_self(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "lathe");
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  const std::vector<char*> environment = environment_without_settings();
   const pid_t child = fork();
   LATHE_CHECK(OutOfMemoryError, child >= 0, "verify-resume: the system gives no process");
   if (child == 0) {
     const int nowhere = open("/dev/null", O_WRONLY);
     if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
-    execv("/proc/self/exe", argv.data());
+    execve("/proc/self/exe", argv.data(), environment.data());
     _exit(127);
   }
   int status = 0;
