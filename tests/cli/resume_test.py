@@ -89,6 +89,15 @@ def test_a_run_that_is_resumed_elsewhere_or_from_an_older_file(folder):
     expect(lathe("eval", "--run-dir", "back", "--weights", "back/step-21.safetensors"), 0)
 
 
+def test_going_back_removes_what_was_best_later(folder):
+    expect(train("a", "--save-every", 1, "--keep", 100), 0)
+    best = pathlib.Path("a/best.safetensors")
+    of_step = int(json.loads(lathe("ckpt", "show", best, "--json").stdout.splitlines()[-1])["lathe.step"])
+    for step in (20, 14, 8, 7, 1):
+        expect(lathe("train", "--resume", f"a/step-{step}.safetensors", "--stop-after", 1, "--quiet"), 0, f"after step {step}")
+        assert best.exists() == (of_step <= step), (of_step, step)
+
+
 def test_auto_takes_the_newest_whole_checkpoint_or_begins(folder):
     expect_one_line(lathe("train", *TINY, "--resume", "auto"), 2, "--resume auto needs --run-dir")
     expect_one_line(lathe("train", *TINY, "--resume", "nothing"), 3, "there is no nothing")

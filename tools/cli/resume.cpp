@@ -1,6 +1,7 @@
 #include "lathe/tools/cli/resume.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include <fmt/format.h>
@@ -58,6 +59,16 @@ void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& b
   start.settings.json = call.settings.json;  // what is printed is this call's alone
   start.settings.quiet = call.settings.quiet;
   start.settings.progress = call.settings.progress;
+}
+
+// At which a checkpoint was made; -1 if the file does not say, or cannot be read.
+int64_t step_of(const fs::path& file) {
+  try {
+    const std::string step = metadata_text(read_checkpoint(file.string()), "lathe.step");
+    return step.empty() ? -1 : std::strtoll(step.c_str(), nullptr, 10);
+  } catch (const Error&) {
+    return -1;
+  }
 }
 
 // The newest whole checkpoint of a folder.
@@ -208,6 +219,8 @@ void clean_run_folder(const fs::path& folder, int64_t step) {
   for (const int64_t later : steps_in(folder)) {
     if (later > step) fs::remove(folder / step_file(later), error);
   }
+  const fs::path best = folder / "best.safetensors";
+  if (fs::exists(best, error) && step_of(best) > step) fs::remove(best, error);
   std::vector<fs::path> left_over;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
