@@ -146,6 +146,20 @@ def test_what_changed_is_refused_unless_a_flag_says_so(folder):
     expect(result, 1, "b/last.safetensors: load_state_dict", "72 missing: layer1.1.conv1.weight", "SGD: the state does not fit")
 
 
+def test_stopped_by_a_time_limit_it_ends_as_if_it_was_not(folder):
+    flags = ["--epochs", 4, "--scheduler", "plateau", "--patience", 0, "--eval-every", 2]
+    expect(train("whole", *flags), 0)
+    limit, steps = 0.05, [0]
+    while steps[-1] < 28:
+        result = expect(train("a", *flags, "--resume", "auto", "--time-limit", limit, "--json"), 0)
+        steps.append(json.loads(result.stdout.splitlines()[-1])["steps"])
+        assert rows_of("a")[-1]["split"] == "val" and rows_of("a")[-1]["step"] == steps[-1], rows_of("a")[-1]
+        limit *= 1.5 if steps[-1] == steps[-2] else 1
+    assert any(step % 7 for step in steps), steps
+    assert rows_of("a") == rows_of("whole"), steps
+    expect(lathe("ckpt", "diff", "a/last.safetensors", "whole/last.safetensors"), 0)
+
+
 def test_one_process_at_a_time_and_signals_that_save(folder):
     long = [*TINY, "--epochs", 1000, "--run-dir"]
     for run, number, code in (("a", signal.SIGHUP, 129), ("b", signal.SIGTERM, 143)):

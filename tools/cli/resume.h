@@ -18,7 +18,8 @@ namespace lathe::cli {
 inline constexpr std::string_view kConfigKey = "lathe.config";  // settings that decide the result
 inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the training set
 /// Why training goes on from it, but not bit by bit: made in the middle of a step, after an error
-/// (the batch norms have seen a batch more than the optimiser), or with averaged weights (--ema).
+/// (the batch norms have seen a batch more than the optimiser), with averaged weights (--ema), or
+/// with an evaluation at the --time-limit.
 inline constexpr std::string_view kInexactKey = "lathe.inexact";
 
 /// Holds a run folder against other processes that train in it.   throws: UsageError if one does.

@@ -97,8 +97,19 @@ void Trainer::begin_epoch() {
 // From batch_ on.
 void Trainer::train_epoch() {
   if (stop_reason() == Stop::kNo) train_batches();
-  if (!pauses()) write_window();  // else it goes on with the run
+  if (pauses()) return progress_.clear();  // the row of metrics goes on with the run
+  if (batch_ < parts_.train.loader.size() && step_ < total_steps_) save_to_go_on();
+  write_window();
   progress_.clear();
+}
+
+// At the --time-limit. What is evaluated and written from here on is for who reads it now: the run
+// that goes on would not have done it here.
+void Trainer::save_to_go_on() {
+  if (saved_to_go_on_) return;
+  if (!window_is_finite()) fail_diverged("train", window_.loss());
+  save("last");
+  saved_to_go_on_ = true;
 }
 
 void Trainer::train_batches() {
@@ -290,7 +301,9 @@ void Trainer::wait_for_writer() try { writer_.finish(); } catch (const FileError
 }
 
 void Trainer::save(const char* name) {
+  if (saved_to_go_on_ && name == std::string_view("last")) return;
   Checkpoint state = checkpoint();
+  if (saved_to_go_on_) state.metadata.emplace(kInexactKey, "made after the --time-limit");
   if (ema_ && name == std::string_view("best"))
     state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
   write(name, state, step_);
@@ -342,6 +355,7 @@ void Trainer::save_after_error() {
 ExitCode Trainer::finish() {
   if (pauses()) return pause();  // a signal that came while saving
   if (!evaluated_) {
+    if (step_ < total_steps_) save_to_go_on();
     evaluate_now();
     if (pauses()) return pause();
     save("last");
@@ -407,7 +421,7 @@ bool Trainer::pauses() const {
 }
 
 bool Trainer::evaluates_after(int64_t epoch) const {
-  if (stop_reason() != Stop::kNo || epoch == *settings_.epochs) return true;
+  if (saved_to_go_on_ || step_ >= total_steps_ || epoch == *settings_.epochs) return true;
   return settings_.eval_every > 0 && epoch % settings_.eval_every == 0;
 }
 

@@ -1,6 +1,7 @@
 // Trainer: the loop of `lathe train`. What it needs is made by train.cpp; what it leaves is in the
 // run folder. It ends in one of these ways, always with last.safetensors written:
-//   the epochs, --max-steps or --time-limit are over: evaluated, exit code 0 (or 7, --target-acc)
+//   the epochs, --max-steps or --time-limit are over: evaluated, exit code 0 (or 7, --target-acc);
+//     at the --time-limit what is saved is the state before that evaluation
 //   SIGINT, SIGTERM, SIGHUP: after the step in hand, exit code 130, 143 or 129
 //   --stop-after: so too, exit code 0
 //   a loss that is not finite, or a loss scale below its floor: exit code 6; what is saved is the
@@ -86,6 +87,7 @@ class Trainer {
   Checkpoint checkpoint();
   void write(const char* name, const Checkpoint& checkpoint, int64_t step);
   void save(const char* name);
+  void save_to_go_on();
   void save_good();
   void wait_for_writer();
   bool window_is_finite();
@@ -122,7 +124,8 @@ class Trainer {
 
   Snapshot good_, candidate_;  // states whose loss is finite, is about to be known
   int64_t good_step_ = 0;
-  bool evaluated_ = false;  // since the last update
+  bool saved_to_go_on_ = false;  // last.safetensors is not to be written any more
+  bool evaluated_ = false;       // since the last update
   double best_accuracy_ = -1, last_accuracy_ = 0, last_loss_ = 0;
   int64_t best_epoch_ = 0;
   std::string saved_;  // "last, best", for the epoch's line
