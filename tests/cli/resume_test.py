@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
 
 from driver import SANITIZED, Skip, environment, expect, expect_one_line, lathe, main, start
 
@@ -144,6 +145,28 @@ def test_what_changed_is_refused_unless_a_flag_says_so(folder):
     assert rows_of("b")[-1]["step"] == 10 + 2 * 5  # the second epoch began again
     result = lathe("train", "--resume", "auto", "--run-dir", "b", "--model", "resnet20", "--epochs", 5, "--allow-changes", "--quiet")
     expect(result, 1, "b/last.safetensors: load_state_dict", "72 missing: layer1.1.conv1.weight", "SGD: the state does not fit")
+
+
+def test_another_folder_of_images_is_another_data_set(folder):
+    for root in ("images", "others"):
+        for part in ("train", "test"):
+            for name, grey in (("dark", 40), ("light", 200)):
+                path = folder / root / part / name
+                path.mkdir(parents=True)
+                for k in range(9):
+                    write_grey_png(path / f"{k}.png", 16, grey + k)
+    flags = ["--dataset", "folder", "--data-root", "images", "--model", "resnet8", "--image-size", 16, "--batch-size", 4, "--epochs", 2]
+    result = lathe("train", *flags, "--run-dir", "a", "--stop-after", 7, "--quiet")
+    if "this build has no libpng" in result.stderr:
+        raise Skip("no libpng")
+    expect(result, 0)
+    resume = ["train", "--resume", "a", "--quiet"]
+    expect_one_line(lathe(*resume, "--data-root", "others"), 2, "data-root images → others", "--allow-changes")
+    expect(lathe(*resume, "--data-root", folder / "images", "--stop-after", 8), 0)  # the same one
+    shutil.copy("a/last.safetensors", "alone.safetensors")  # knows without the run's folder
+    expect_one_line(lathe("train", "--resume", "alone.safetensors", "--run-dir", "b", "--data-root", "others"), 2, "data-root ", "others")
+    expect(lathe(*resume, "--data-root", "others", "--allow-changes"), 0, "→ others")
+    assert rows_of("a")[-1]["step"] == 8 + 5  # the second epoch began again
 
 
 def test_stopped_by_a_time_limit_it_ends_as_if_it_was_not(folder):
@@ -298,6 +321,14 @@ def test_ckpt_commands(folder):
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "w.txt"), 2, "w.txt")
     expect_one_line(lathe("ckpt", "show", "missing"), 3, "missing")
     expect_one_line(lathe("ckpt", "show"), 2, "one file")
+
+
+def write_grey_png(path, size, value):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = (b"\0" + bytes([value]) * size) * size
+    header = struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def write_npz(path, rows, columns, values, fortran):

@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Settings that change neither a parameter nor a row of metrics, and are not kept in checkpoints.
+// Settings that change neither a parameter nor a row of metrics, and are not kept in checkpoints;
+// but see is_free.
 constexpr std::string_view kFree[] = {"data-root",  "download",   "workers",    "prefetch-factor",
                                       "pin-memory", "data-cache", "algo-cache", "save-every",
                                       "keep",       "target-acc", "time-limit", "dry-run",
@@ -29,12 +30,23 @@ constexpr std::string_view kRounding[] = {"device",          "threads",        "
                                           "layout",          "tf32",           "deterministic",
                                           "cudnn-benchmark", "workspace-limit"};
 // Which samples are in which batch.
-constexpr std::string_view kBatches[] = {"batch-size", "accumulate",     "drop-last",
-                                         "seed",       "synthetic-size", "dataset"};
+constexpr std::string_view kBatches[] = {"batch-size",     "accumulate", "drop-last", "seed",
+                                         "synthetic-size", "dataset",    "data-root"};
 
 template <size_t N>
 bool is_one_of(std::string_view key, const std::string_view (&keys)[N]) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+}
+
+bool is_free(const Settings& settings, std::string_view key) {
+  if (key == "data-root" && settings.dataset == "folder") return false;  // these are the images
+  return is_one_of(key, kFree);
+}
+
+// Do two values of a setting say the same? The names of a folder may differ.
+bool is_same(const Setting& setting, const std::string& before, const std::string& now) {
+  std::error_code missing;
+  return before == now || (setting.key == "data-root" && fs::equivalent(before, now, missing));
 }
 
 std::string metadata_text(const Checkpoint& checkpoint, std::string_view key) {
@@ -163,10 +175,10 @@ bool check_changes(const StartPoint& start, const Settings& now, int64_t images,
     list += fmt::format("{}{} {} → {}", list.empty() ? "" : ", ", key, before, after);
   };
   for (const Setting& setting : all_settings()) {
-    if ((setting.takes & kTrain) == 0 || is_one_of(setting.key, kFree)) continue;
+    if ((setting.takes & kTrain) == 0 || is_free(now, setting.key)) continue;
     const std::string before = value_text(*start.before, setting);
     const std::string after = value_text(now, setting);
-    if (before == after || is_one_of(setting.key, kLength)) continue;
+    if (is_same(setting, before, after) || is_one_of(setting.key, kLength)) continue;
     note(is_one_of(setting.key, kRounding) ? roundings : changes, setting.key, before, after);
     if (is_one_of(setting.key, kBatches)) same_batches = false;
   }
@@ -205,7 +217,7 @@ safetensors::Metadata describe_run(const Settings& settings, int64_t images) {
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(end);
     const size_t key_end = line.find(" = ");
-    if (key_end == std::string_view::npos || is_one_of(line.substr(0, key_end), kFree)) continue;
+    if (key_end == std::string_view::npos || is_free(settings, line.substr(0, key_end))) continue;
     decisive += line;
   }
   return {{std::string(kConfigKey), decisive}, {std::string(kImagesKey), std::to_string(images)}};
