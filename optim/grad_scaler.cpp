@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -246,6 +247,14 @@ GradScaler::Progress GradScaler::progress() const {
   if (!options_.enabled) return {1, 0, 0};
   poll();
   return {known_.scale, known_.counts.steps, known_.counts.skipped};
+}
+
+GradScaler::Progress GradScaler::read_progress() const {
+  if (!options_.enabled || !counts_.defined()) return progress();
+  static_assert(offsetof(LossScaleCounts, steps) == 0 &&
+                offsetof(LossScaleCounts, skipped) == sizeof(int64_t));
+  const std::vector<int64_t> counts = counts_.to_vector<int64_t>();
+  return {get_scale(), counts[0], counts[1]};
 }
 
 StateDict GradScaler::state_dict() const {

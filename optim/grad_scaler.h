@@ -94,6 +94,8 @@ class LATHE_API GradScaler {
   /// The newest that the host knows, for a progress line: exact on the CPU, some steps old on a
   /// GPU. Never waits.
   Progress progress() const;
+  /// Of every update() so far, for a checkpoint. Waits for the device.
+  Progress read_progress() const;
 
   bool enabled() const { return options_.enabled; }
   const GradScalerOptions& options() const { return options_; }

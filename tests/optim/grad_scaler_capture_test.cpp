@@ -40,6 +40,9 @@ TEST_CASE("GradScaler: captured steps ask no event and report nothing; the scale
   }
   synchronize(stream);
   CHECK(scaler.progress().steps == 1);
+  CHECK(scaler.read_progress().steps == 3);  // what a checkpoint takes is of every step
+  CHECK(scaler.read_progress().skipped == 2);
+  CHECK(scaler.read_progress().scale == 128);
   {
     const Capture capture(stream);
     step(1);  // with no report on the way

@@ -135,6 +135,8 @@ TEST_CASE(
       CHECK(scaler.progress().scale == machine.scale);
       CHECK(scaler.progress().skipped == machine.skipped);
       CHECK(scaler.progress().steps == machine.steps);
+      CHECK(scaler.read_progress().skipped == machine.skipped);
+      CHECK(scaler.read_progress().steps == machine.steps);
     }
   }
 }

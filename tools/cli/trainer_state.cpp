@@ -40,7 +40,7 @@ StateDict Trainer::state_dict() const {
   out.add_number("last_accuracy", last_accuracy_);
   out.add_number("last_loss", last_loss_);
   out.add_number("last_lr", last_lr_);
-  out.add_number("skipped_steps", skipped_before_ + scaler_.progress().skipped);
+  out.add_number("skipped_steps", skipped_before_ + scaler_.read_progress().skipped);
   out.add_number("metrics_rows", metrics_.rows());
   out.add_all("window.", window_.state_dict());
   out.add_all("epoch_tally.", epoch_tally_.state_dict());
