@@ -477,4 +477,12 @@ def test_find_workers_suggests_the_fewest_that_are_nearly_the_fastest(folder):
     assert all(trials[workers] < 0.95 * max(trials.values()) for workers in trials if workers < chosen)
 
 
+def test_find_workers_counts_the_images_of_short_batches(folder):
+    def rate(batch_size):
+        flags = ["--dataset", "synthetic", "--synthetic-size", 8, "--batch-size", batch_size, "--json"]
+        return json.loads(expect(lathe("find-workers", *flags), 0).stdout.splitlines()[0])["images_per_second"]
+    assert rate(8000) < 50 * rate(8)  # the same batches of 8
+    expect_one_line(lathe("find-workers", "--dataset", "synthetic", "--synthetic-size", 8, "--batch-size", 9, "--drop-last"), 2, "--drop-last")
+
+
 main(globals())

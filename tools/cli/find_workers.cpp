@@ -7,7 +7,9 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/tools/cli/bench.h"
 #include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/datasets.h"
+#include "lathe/tools/cli/input.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/progress.h"
 
@@ -31,18 +33,28 @@ std::vector<int64_t> counts_to_try() {
   return counts;
 }
 
+// Of the loader that training on `device` has.
 Trial time_workers(const std::shared_ptr<data::ImageDataset>& images, Settings settings,
-                   int64_t workers) {
+                   Device device, int64_t workers) {
   settings.workers = workers;
-  data::DataLoader loader = make_loader(images, settings, true);
+  Input input = make_input(images, settings, device, true);
+  data::DataLoader& loader = input.loader;
+  if (loader.size() == 0) {
+    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
+                                 *settings.batch_size, images->size()));
+  }
   auto batches = loader.begin();
+  int64_t read = 0, calls = 0;  // the last batch of an epoch may be short
   const Timing timing = measure(
       [&] {
         ++batches;
         if (batches == loader.end()) batches = loader.begin();
+        read += batches->size();
+        ++calls;
       },
       {.warm_up_seconds = 0.2, .window_seconds = 0.1, .windows = 7});
-  return {workers, static_cast<double>(*settings.batch_size) / timing.median};
+  const double images_per_batch = static_cast<double>(read) / static_cast<double>(calls);
+  return {workers, images_per_batch / timing.median};
 }
 
 }  // namespace
@@ -53,12 +65,13 @@ ExitCode run_find_workers(const Invocation& call) {
   if (!settings.dataset) settings.dataset = "synthetic";
   if (!settings.model) settings.model = "resnet8";
   complete(settings, look_around(settings));
+  const Device device = prepare_compute(settings);
   const auto images = open_dataset(settings, Part::kTrain, true);
   std::vector<Trial> trials;
   out.text(fmt::format("{} ({}), batch {}, {} processors", *settings.dataset, *settings.augment,
                        *settings.batch_size, usable_cpus()));
   for (const int64_t workers : counts_to_try()) {
-    const Trial trial = trials.emplace_back(time_workers(images, settings, workers));
+    const Trial trial = trials.emplace_back(time_workers(images, settings, device, workers));
     out.row(Row()
                 .add("event", "trial")
                 .add("workers", trial.workers)
