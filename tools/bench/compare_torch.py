@@ -103,6 +103,8 @@ def main():
     parser.add_argument("--variant", help=argparse.SUPPRESS)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.device == "cpu" and args.amp != "off":
+        parser.error("--amp is compared on a GPU only; `lathe bench step --amp` times a CPU")
     if args.device != "cpu" or args.variant:
         import compare_torch_cuda
         return compare_torch_cuda.worker(args) if args.worker else compare_torch_cuda.compare(args)
