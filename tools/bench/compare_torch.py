@@ -103,7 +103,7 @@ def main():
     parser.add_argument("--variant", help=argparse.SUPPRESS)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.device == "cpu" and args.amp != "off":
+    if args.device == "cpu" and args.amp != "off" and not args.variant:
         parser.error("--amp is compared on a GPU only; `lathe bench step --amp` times a CPU")
     if args.device != "cpu" or args.variant:
         import compare_torch_cuda
