@@ -44,8 +44,8 @@ void forget_stream(void* stream) noexcept;
 void revive_stream(void* stream);
 /// True while the stream's work is captured into a graph.
 bool is_capturing(Stream stream);
-/// The same of the current stream, or of any that allocates from a graph's private pool: now nothing
-/// may wait for the device.
+/// The same of the current stream, or of any that allocates from a graph's private pool: now
+/// nothing may wait for the device.
 bool capture_underway(Device device);
 /// Bytes that could be had now on the current stream: the largest cached block, and what the driver
 /// has left.

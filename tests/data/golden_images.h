@@ -253,7 +253,6 @@ inline constexpr uint8_t kPngAlpha[] = {
     190,82,80,77,155,3,25,205,240,53,81,229,45,141,47,248,117,121,0,0,0,0,73,69,
     78,68,174,66,96,130,
 };
-// clang-format on
 
 struct ImageBytes {
   const char* name;
@@ -275,5 +274,6 @@ inline constexpr ImageBytes kImages[] = {
     {"kPngPalette", kPngPalette, sizeof kPngPalette, 0x51261b6cf05de50e, 0x0000000000000000},
     {"kPngAlpha", kPngAlpha, sizeof kPngAlpha, 0xd026ec25b09a688e, 0x0000000000000000},
 };
+// clang-format on
 
 }  // namespace lathe::data::golden

@@ -65,8 +65,7 @@ for name, image, kind, options in FILES:
         half = fnv(drafted.convert("RGB"))
     whole = fnv(Image.open(io.BytesIO(data)).convert("RGB"))
     rows.append(f'    {{"{name}", {name}, sizeof {name}, 0x{whole:016x}, 0x{half:016x}}},')
-print(f"""// clang-format on
-
+print(f"""
 struct ImageBytes {{
   const char* name;
   const uint8_t* bytes;
@@ -79,5 +78,6 @@ inline constexpr int64_t kImageHeight = {HEIGHT}, kImageWidth = {WIDTH};
 inline constexpr ImageBytes kImages[] = {{""")
 print("\n".join(rows))
 print("""};
+// clang-format on
 
 }  // namespace lathe::data::golden""")
