@@ -30,7 +30,12 @@ class DeviceStream final : public BatchStream<Batch> {
  public:
   DeviceStream(Pass pass, uint64_t seed, Device device, PrefetchOptions options)
       : pass_(std::move(pass)), seed_(seed), device_(device), options_(std::move(options)) {
-    if (device_.is_cuda()) copies_ = copy_stream(device_);
+    if (!device_.is_cuda()) return;
+    copies_ = copy_stream(device_);
+    if (options_.resident) {
+      record_stream(options_.resident->images(), *copies_);
+      record_stream(options_.resident->labels(), *copies_);
+    }
   }
 
   std::shared_ptr<Batch> next() override {
@@ -111,6 +116,7 @@ ResidentImages::ResidentImages(const StoredImages& images, Device device) {
   for (int64_t i = 0; i < set.count(); ++i)
     labels.data<int64_t>()[i] = set.labels[static_cast<size_t>(i)];
   labels_ = labels.to(device);
+  if (device.is_cuda()) synchronize(current_stream(device));  // other streams read them
 }
 
 DeviceBatches::DeviceBatches(DataLoader& loader, Device device, PrefetchOptions options)

@@ -18,7 +18,7 @@ namespace lathe::data {
 /// All images of a data set on a device, as bytes: CIFAR-10 takes 184 MB.
 class LATHE_API ResidentImages {
  public:
-  /// Copies them.   throws: NoCudaError, OutOfMemoryError.
+  /// Copies them, and waits for that.   throws: NoCudaError, OutOfMemoryError.
   ResidentImages(const StoredImages& images, Device device);
 
   const Tensor& images() const { return images_; }  // u8 [N,C,H,W]

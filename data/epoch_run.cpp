@@ -55,10 +55,10 @@ EpochRun::EpochRun(EpochPlan plan, std::shared_ptr<WorkerThreads> threads)
 }
 
 EpochRun::~EpochRun() {
-  if (process_number() == process_) {
-    stop();
-  } else {
+  if (is_forked()) {
     new std::shared_ptr<State>(state_);  // see WorkerThreads: a lock may be held for ever
+  } else {
+    stop();
   }
 }
 
@@ -117,7 +117,7 @@ void EpochRun::work(State& state, std::exception_ptr init_error) {
 
 std::shared_ptr<void> EpochRun::next() {
   LATHE_CHECK(
-      StateError, !has_workers_ || process_number() == process_,
+      StateError, !is_forked(),
       "DataLoader: the worker threads do not exist in a forked process; begin() after fork()");
   if (state_->taken >= state_->plan.batches || state_->stop) return nullptr;
   return has_workers_ ? next_of_workers() : next_here();

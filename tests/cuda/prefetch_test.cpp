@@ -170,6 +170,13 @@ TEST_CASE("prefetch: a batch's memory is not written again before the work on it
   }
 }
 
+TEST_CASE("prefetch: resident images are there, for any stream, once they are made" *
+          test::cuda_case()) {
+  const uint64_t before = cuda::counters().synchronizations;
+  const data::ResidentImages resident(stored(noise_images(10)), kGpu);
+  CHECK(cuda::counters().synchronizations > before);
+}
+
 TEST_CASE("prefetch: the host waits for no batch, and warm epochs ask the driver for nothing" *
           test::cuda_case()) {
   const data::StoredImages images = stored(noise_images(60));
