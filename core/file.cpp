@@ -71,10 +71,15 @@ struct Descriptor {
   }
 };
 
-std::string directory_of(const std::string& path) {
+Descriptor open_directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
+  const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return {open_file(directory.c_str(), O_RDONLY | O_DIRECTORY)};
+}
+
+void sync_directory(const Descriptor& directory, const std::string& path) {
+  if (!sync_file(directory.value) && errno != EINVAL)  // EINVAL: it has no sync
+    fail_with_errno("sync the directory of", path);
 }
 
 }  // namespace
@@ -180,6 +185,12 @@ void AtomicFile::write(const void* data, size_t bytes) {
 
 void AtomicFile::commit() {
   LATHE_CHECK(StateError, descriptor_ >= 0, "file: commit of ", path_, " after commit or an error");
+  // Opened before the rename, so that nothing but its sync is left to fail after it.
+  const Descriptor directory = open_directory_of(path_);
+  if (directory.value < 0) {
+    discard();
+    fail_with_errno("open the directory of", path_);
+  }
   if (!sync_file(descriptor_) || ::close(std::exchange(descriptor_, -1)) != 0) {
     discard();
     fail_with_errno("write", path_);
@@ -189,14 +200,13 @@ void AtomicFile::commit() {
     fail_with_errno("replace", path_);
   }
   temporary_.clear();  // it is the target now
-  sync_directory_of(path_);
+  sync_directory(directory, path_);
 }
 
 void sync_directory_of(const std::string& path) {
-  const Descriptor directory{open_file(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY)};
-  const bool synced = directory.value >= 0 && sync_file(directory.value);
-  if (!synced && errno != EINVAL)
-    fail_with_errno("sync the directory of", path);  // EINVAL: it has no sync
+  const Descriptor directory = open_directory_of(path);
+  if (directory.value < 0) fail_with_errno("open the directory of", path);
+  sync_directory(directory, path);
 }
 
 void write_file_atomic(const std::string& path, std::string_view content) {

@@ -18,7 +18,7 @@ struct WorkerThreads::State {
   std::function<void(int64_t)> init;
   std::mutex mutex;
   std::condition_variable wake, idle;
-  Task task;
+  std::shared_ptr<const Task> task;  // shared, because copying a function needs memory
   uint64_t round = 0;  // of tasks
   int64_t busy = 0;
   bool quit = false;
@@ -70,7 +70,7 @@ void WorkerThreads::work(State& state, int64_t worker) {
   for (;;) {
     state.wake.wait(lock, [&] { return state.quit || state.round != seen; });
     if (state.quit) return;
-    Task task = state.task;
+    std::shared_ptr<const Task> task = state.task;
     seen = state.round;
     lock.unlock();
 
@@ -81,7 +81,7 @@ void WorkerThreads::work(State& state, int64_t worker) {
     } catch (...) {
       error = std::current_exception();
     }
-    task(worker, std::move(error));
+    (*task)(worker, std::move(error));
     task = nullptr;  // what it holds goes before anybody is told
 
     lock.lock();
@@ -93,9 +93,10 @@ void WorkerThreads::work(State& state, int64_t worker) {
 }
 
 void WorkerThreads::run(Task task) {
+  auto shared = std::make_shared<const Task>(std::move(task));
   {
     const std::lock_guard lock(state_->mutex);
-    state_->task = std::move(task);
+    state_->task = std::move(shared);
     state_->busy = count();
     ++state_->round;
   }

@@ -179,11 +179,12 @@ void save_checkpoint(const std::string& path, const CheckpointParts& parts,
 }
 
 safetensors::Metadata load_checkpoint(const std::string& path, const CheckpointParts& parts) {
-  Checkpoint checkpoint = read_checkpoint(path);
-  restore_checkpoint(checkpoint, parts, path);
-  checkpoint.metadata.erase(std::string(kVersionKey));
-  checkpoint.metadata.erase(std::string(kPartsKey));
-  return std::move(checkpoint.metadata);
+  const Checkpoint checkpoint = read_checkpoint(path);
+  safetensors::Metadata metadata = checkpoint.metadata;
+  metadata.erase(std::string(kVersionKey));
+  metadata.erase(std::string(kPartsKey));
+  restore_checkpoint(checkpoint, parts, path);  // last: nothing may fail after it
+  return metadata;
 }
 
 }  // namespace lathe

@@ -64,7 +64,7 @@ int open(const char* path, int flags, ...) {
   const mode_t mode = (flags & O_CREAT) != 0 ? static_cast<mode_t>(va_arg(rest, int)) : 0;
   va_end(rest);
   const bool writes = (flags & O_WRONLY) != 0 && is_ours(path);
-  const bool directory = (flags & O_DIRECTORY) != 0 && g_descriptor == -2;
+  const bool directory = (flags & O_DIRECTORY) != 0 && g_descriptor >= 0;
   if ((writes || directory) && hit(false) && fails()) return -1;
   const int descriptor = next<int (*)(const char*, int, ...)>("open")(path, flags, mode);
   if (writes) g_descriptor = descriptor;
@@ -94,12 +94,11 @@ int fchmod(int descriptor, mode_t mode) noexcept {
 int close(int descriptor) {
   if (descriptor == g_descriptor) {
     hit(false);
-    g_descriptor = -2;  // what is opened next is the directory
+    g_descriptor = -1;
   }
   if (descriptor == g_directory) {
     hit(false);
     g_directory = -1;
-    g_descriptor = -1;
   }
   return next<int (*)(int)>("close")(descriptor);
 }
