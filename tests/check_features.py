@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks that every test case that docs/features.md names exists, and that its links lead somewhere.
+"""Checks that every row of docs/features.md and docs/guarantees.md names test cases that exist, and that its links lead somewhere.
 
     check_features.py SOURCE_ROOT
 
-A test cell holds [file](../tests/file_test.cpp) "name of the case"; in a Python test the name is a function's.
+The last cell of a row holds its tests: [file](../tests/file_test.cpp) "name of the case"; in a Python test the name is a function's.
 """
 import pathlib
 import re
@@ -19,16 +19,16 @@ def cases_of(path):
     return {"".join(re.findall(r'"([^"]*)"', literal)) for literal in literals}
 
 
-def problems_of(line, docs):
+def problems_of(line, columns, docs):
     for target in re.findall(r"\]\(([^)]+)\)", line):
         if not (docs / target).exists():
             yield f"there is no {target}"
     cells = line.strip("|").split("|")
-    if len(cells) != 3:
-        yield f"not a row of three columns: {line}"
+    if len(cells) != columns:
+        yield f"not a row of {columns} columns: {line}"
         return
-    tests = re.findall(r'\]\(([^)]+)\) "([^"]+)"', cells[2])
-    if not tests or len(tests) != cells[2].count("]("):
+    tests = re.findall(r'\]\(([^)]+)\) "([^"]+)"', cells[-1])
+    if not tests or len(tests) != cells[-1].count("]("):
         yield f"without a test, or a test without a name: {line}"
     for target, name in tests:
         path = docs / target
@@ -36,12 +36,18 @@ def problems_of(line, docs):
             yield f'{target} has no case "{name}"'
 
 
+def rows_of(path, heading):
+    """The rows of all tables, which begin with the same heading."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| ") and not line.startswith(f"| {heading} |")]
+    assert rows, f"no rows in {path}"
+    return rows
+
+
 def main():
     docs = pathlib.Path(sys.argv[1]).resolve() / "docs"
-    lines = (docs / "features.md").read_text(encoding="utf-8").splitlines()
-    rows = [line for line in lines if line.startswith("| ") and not line.startswith("| capability")]
-    assert rows, "no rows in docs/features.md"
-    problems = [problem for row in rows for problem in problems_of(row, docs)]
+    problems = [problem for page, heading, columns in (("features", "capability", 3), ("guarantees", "promise", 2))
+                for row in rows_of(docs / f"{page}.md", heading) for problem in problems_of(row, columns, docs)]
     for problem in problems:
         print(problem)
     print(f"{0 if problems else 1} passed, {1 if problems else 0} failed, 0 skipped")

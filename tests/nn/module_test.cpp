@@ -5,8 +5,10 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/half.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/containers.h"
@@ -327,6 +329,24 @@ TEST_CASE("containers: Sequential runs in order and owns; ModuleList only holds"
   list.add<nn::Linear>(1, 2);
   list.add<nn::Identity>();
   CHECK(names(parent.named_parameters()) == Names{"heads.0.weight", "heads.0.bias"});
+}
+
+TEST_CASE("module: several threads evaluate one model at once") {
+  nn::CifarResNet model = nn::resnet8();
+  model.eval();
+  const Tensor x = randn({2, 3, 8, 8});
+  const NoGrad no_grad;
+  const std::vector<float> alone = model(x).to_vector<float>();
+  std::vector<std::vector<float>> results(4);
+  std::vector<std::thread> threads;
+  for (std::vector<float>& result : results) {
+    threads.emplace_back([&] {
+      const NoGrad no_grad_here;
+      for (int i = 0; i < 3; ++i) result = model(x).to_vector<float>();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::vector<float>& result : results) CHECK(result == alone);
 }
 
 }  // namespace
