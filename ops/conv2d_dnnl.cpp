@@ -2,9 +2,11 @@
 //
 // Tensors are reordered where the primitive wants another layout than theirs. Two reorders are
 // saved: the weights of a model that only infers are packed once, and the packed dy of
-// backward_input serves the backward_weight that follows.
+// backward_input serves the backward_weight that follows. Small bf16 images run in strips
+// (conv2d_strips.h).
 #include <array>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/ops/conv2d_backend.h"
 #include "lathe/ops/conv2d_plan.h"
+#include "lathe/ops/conv2d_strips.h"
 
 namespace lathe::cpu {
 
@@ -146,6 +149,37 @@ class Run {
   size_t count_ = 0;
 };
 
+std::optional<Conv2dStrips> strips_for(Conv2dPass pass, const Conv2dGeometry& g, const Tensor& x) {
+  if (x.dtype() != kBF16 || conv2d_format(x) != kChannelsLast) return {};
+  return conv2d_strips(pass, g, num_threads());
+}
+
+void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
+             const Tensor& bias) {
+  const auto plan = conv2d_plan(Conv2dPass::kForward, g, x, w, bias.defined());
+  Run run(*plan);
+  run.in(DNNL_ARG_SRC, plan->x, x);
+  run.in(DNNL_ARG_WEIGHTS, plan->w, w, packed_weights);
+  if (bias.defined()) run.bias(bias);
+  run.out(DNNL_ARG_DST, plan->y, y);
+}
+
+void backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy, const Tensor& w) {
+  const auto plan = conv2d_plan(Conv2dPass::kBackwardInput, g, dy, w, false);
+  Run run(*plan);
+  run.in(DNNL_ARG_DIFF_DST, plan->y, dy, packed_and_kept_dy);
+  run.in(DNNL_ARG_WEIGHTS, plan->w, w);
+  run.out(DNNL_ARG_DIFF_SRC, plan->x, dx);
+}
+
+void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy, const Tensor& x) {
+  const auto plan = conv2d_plan(Conv2dPass::kBackwardWeight, g, x, dw, false);
+  Run run(*plan);
+  run.in(DNNL_ARG_SRC, plan->x, x);
+  run.in(DNNL_ARG_DIFF_DST, plan->y, dy, packed_dy);
+  run.out(DNNL_ARG_DIFF_WEIGHTS, plan->w, dw);
+}
+
 }  // namespace
 
 bool fast_conv2d_takes(DType dtype) noexcept {
@@ -163,12 +197,13 @@ void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor&
   const OmpThreads threads;
   t_dy = {};
   translate_dnnl_errors("conv2d", [&] {
-    const auto plan = conv2d_plan(Conv2dPass::kForward, g, x, w, bias.defined());
-    Run run(*plan);
-    run.in(DNNL_ARG_SRC, plan->x, x);
-    run.in(DNNL_ARG_WEIGHTS, plan->w, w, packed_weights);
-    if (bias.defined()) run.bias(bias);
-    run.out(DNNL_ARG_DST, plan->y, y);
+    if (const auto strips = strips_for(Conv2dPass::kForward, g, x)) {
+      const Tensor wide_y = strips->empty_y(y.dtype());
+      forward(strips->strip, wide_y, strips->strips_of_x(x), w, bias);
+      strips->take_y(y, wide_y);
+    } else {
+      forward(g, y, x, w, bias);
+    }
   });
 }
 
@@ -176,11 +211,13 @@ void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const
                                 const Tensor& w) {
   const OmpThreads threads;
   translate_dnnl_errors("conv2d_input_grad", [&] {
-    const auto plan = conv2d_plan(Conv2dPass::kBackwardInput, g, dy, w, false);
-    Run run(*plan);
-    run.in(DNNL_ARG_DIFF_DST, plan->y, dy, packed_and_kept_dy);
-    run.in(DNNL_ARG_WEIGHTS, plan->w, w);
-    run.out(DNNL_ARG_DIFF_SRC, plan->x, dx);
+    if (const auto strips = strips_for(Conv2dPass::kBackwardInput, g, dy)) {
+      const Tensor wide_dx = strips->empty_x(dx.dtype());
+      backward_input(strips->strip, wide_dx, strips->strips_of_y(dy), w);
+      strips->take_x(dx, wide_dx);
+    } else {
+      backward_input(g, dx, dy, w);
+    }
   });
 }
 
@@ -188,11 +225,11 @@ void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, cons
                                  const Tensor& x) {
   const OmpThreads threads;
   translate_dnnl_errors("conv2d_weight_grad", [&] {
-    const auto plan = conv2d_plan(Conv2dPass::kBackwardWeight, g, x, dw, false);
-    Run run(*plan);
-    run.in(DNNL_ARG_SRC, plan->x, x);
-    run.in(DNNL_ARG_DIFF_DST, plan->y, dy, packed_dy);
-    run.out(DNNL_ARG_DIFF_WEIGHTS, plan->w, dw);
+    if (const auto strips = strips_for(Conv2dPass::kBackwardWeight, g, x)) {
+      backward_weight(strips->strip, dw, strips->strips_of_y(dy), strips->strips_of_x(x));
+    } else {
+      backward_weight(g, dw, dy, x);
+    }
   });
 }
 

@@ -35,6 +35,19 @@ const Conv2dCase kLargeCases[] = {
     {"grouped", {2, 32, 9, 9}, {64, 8, 3, 3}, {.pad = 1, .groups = 4}},
 };
 
+/// Batches of small images, which bf16 computes several at a time where the processor has AMX.
+const Conv2dCase kSmallImages[] = {
+    {"stage 4", {33, 32, 4, 4}, {64, 32, 3, 3}, {.pad = 1}},
+    {"stage 4, first", {7, 32, 8, 8}, {64, 32, 3, 3}, {.stride = 2, .pad = 1}},
+    {"stage 4, shortcut", {16, 32, 8, 8}, {48, 32, 1, 1}, {.stride = 2}},
+    {"stage 3", {9, 32, 8, 8}, {32, 32, 3, 3}, {.pad = 1}},
+    {"odd sizes", {18, 16, 5, 7}, {24, 16, 3, 3}, {.stride = 2, .pad = 1}},
+    {"dilation", {11, 16, 6, 6}, {16, 16, 3, 3}, {.pad = 2, .dilation = 2}},
+    {"7x7", {5, 16, 7, 7}, {16, 16, 7, 7}, {.stride = 2, .pad = 3}},
+    {"unpadded", {9, 16, 6, 6}, {16, 16, 3, 3}},
+    {"pad beyond the kernel", {9, 16, 3, 3}, {16, 16, 1, 1}, {.pad = 1}},
+};
+
 /// The largest error of the three passes in `dtype` against f64.
 double error_in(const Conv2dCase& c, DType dtype, MemoryFormat format) {
   manual_seed(7);
@@ -88,6 +101,7 @@ TEST_CASE("conv2d: half types are summed in f32 and rounded once") {
   check_cases(std::begin(kConv2dCases), std::end(kConv2dCases), kF16, 1e-3);   // 2^-11 relative
   check_cases(std::begin(kConv2dCases), std::end(kConv2dCases), kBF16, 8e-3);  // 2^-8 relative
   check_cases(std::begin(kLargeCases), std::end(kLargeCases), kBF16, 8e-3);
+  check_cases(std::begin(kSmallImages), std::end(kSmallImages), kBF16, 8e-3);
 }
 
 TEST_CASE("conv2d: filters stored channels-last give the same bits, and gradients in their order") {
