@@ -21,15 +21,15 @@ GradSums grad_sums(const BatchNormCall& call, const Tensor& dy, const Tensor& y,
   std::vector<S> part_g(static_cast<size_t>(blocks.parts() * c)), part_gt(part_g.size());
   parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
     const int64_t room = kBlock + columns;
-    BlockBuffer<T, S> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
+    BlockBuffer<T> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
         g_buffer(g_out.defined() ? room : 0);
     std::vector<S> sum_g(static_cast<size_t>(columns)), sum_gt(sum_g.size());
     for (int64_t i = begin; i < end; ++i) {
       const Block block = blocks[i];
-      const S* x = x_buffer.load(at<T>(call.x, block), block.size);
-      const S* d = dy_buffer.load(at<T>(dy, block), block.size);
-      const S* mask = y_buffer.load(at<T>(y, block), block.size);
-      S* g = g_buffer.target(at<T>(g_out, block));
+      const auto* x = x_buffer.load(at<T>(call.x, block), block.size);
+      const auto* d = dy_buffer.load(at<T>(dy, block), block.size);
+      const auto* mask = y_buffer.load(at<T>(y, block), block.size);
+      auto* g = g_buffer.target(at<T>(g_out, block));
       std::fill(sum_g.begin(), sum_g.end(), S(0));
       std::fill(sum_gt.begin(), sum_gt.end(), S(0));
       for_parts(block, [&](const BlockShape& shape, int64_t start) {
@@ -78,17 +78,17 @@ void grad_input(const Tensor& dx, BatchNormForm form, const BatchNormCall& call,
   }
   parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
     const int64_t room = kBlock + c * blocks.repeat();
-    BlockBuffer<T, S> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
+    BlockBuffer<T> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
         dx_buffer(room);
     for (int64_t i = begin; i < end; ++i) {
       const Block block = blocks[i];
       ChannelParams<S> p = params.from(block.channel);
       p.slope = slope.data() + block.channel;
       p.offset = offset.data() + block.channel;
-      const S* x = x_buffer.load(at<T>(call.x, block), block.size);
-      const S* d = dy_buffer.load(at<T>(dy, block), block.size);
-      const S* mask = y_buffer.load(at<T>(y, block), block.size);
-      S* to = dx_buffer.target(at<T>(dx, block));
+      const auto* x = x_buffer.load(at<T>(call.x, block), block.size);
+      const auto* d = dy_buffer.load(at<T>(dy, block), block.size);
+      const auto* mask = y_buffer.load(at<T>(y, block), block.size);
+      auto* to = dx_buffer.target(at<T>(dx, block));
       for_parts(block, [&](const BlockShape& shape, int64_t start) {
         block_grad_input(shape, form, to + start, d + start, x + start,
                          mask == nullptr ? mask : mask + start, p);

@@ -99,35 +99,38 @@ void for_parts(const Block& block, F f) {
   }
 }
 
-/// Values of a block in the type of the computation: the tensor's own memory, or a converted copy.
-template <class T, class S>
+/// Values of a block in a type that the loops of batch_norm_rows.h take: the tensor's own memory,
+/// or, of f16, a converted copy.
+template <class T>
 class BlockBuffer {
  public:
-  explicit BlockBuffer(int64_t size)
-      : copy_(static_cast<size_t>(std::is_same_v<T, S> ? 0 : size)) {}
+  using Loop = std::conditional_t<std::is_same_v<T, Half>, float, T>;
+  static constexpr bool kCopies = !std::is_same_v<T, Loop>;
 
-  const S* load(const T* from, int64_t size) {
-    if constexpr (std::is_same_v<T, S>)
+  explicit BlockBuffer(int64_t size) : copy_(static_cast<size_t>(kCopies ? size : 0)) {}
+
+  const Loop* load(const T* from, int64_t size) {
+    if constexpr (!kCopies)
       return from;
     else if (from == nullptr)
       return nullptr;
     else
       return convert(copy_.data(), from, size), copy_.data();
   }
-  S* target(T* to) {
-    if constexpr (std::is_same_v<T, S>)
+  Loop* target(T* to) {
+    if constexpr (!kCopies)
       return to;
     else
       return to == nullptr ? nullptr : copy_.data();
   }
   void store(T* to, int64_t size) {
-    if constexpr (!std::is_same_v<T, S>) {
+    if constexpr (kCopies) {
       if (to != nullptr) convert(to, copy_.data(), size);
     }
   }
 
  private:
-  std::vector<S> copy_;
+  std::vector<Loop> copy_;
 };
 
 template <class T>

@@ -20,11 +20,11 @@ void stats(const BatchNormStats& out, const Tensor& x) {
   // Mean and squared deviations of each part, [parts, C].
   std::vector<S> means(static_cast<size_t>(blocks.parts() * c)), squares(means.size());
   parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
-    BlockBuffer<T, S> buffer(kBlock + columns);
+    BlockBuffer<T> buffer(kBlock + columns);
     std::vector<S> sum(static_cast<size_t>(columns)), mean(static_cast<size_t>(columns));
     for (int64_t i = begin; i < end; ++i) {
       const Block block = blocks[i];
-      const S* values = buffer.load(at<T>(x, block), block.size);
+      const auto* values = buffer.load(at<T>(x, block), block.size);
       const int64_t shown = blocks.interleaved() ? c : block.shape.rows;
       const S scale = S(1) / static_cast<S>(blocks.part_size(block.part));
       const size_t to = static_cast<size_t>(block.part * c + block.channel);
@@ -72,13 +72,12 @@ void forward(const Tensor& y, const BatchNormCall& call, const Tensor& residual)
   const ApplyParams<S> params(blocks, call);
   parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
     const int64_t room = kBlock + blocks.channels() * blocks.repeat();
-    BlockBuffer<T, S> x_buffer(room), y_buffer(room),
-        residual_buffer(residual.defined() ? room : 0);
+    BlockBuffer<T> x_buffer(room), y_buffer(room), residual_buffer(residual.defined() ? room : 0);
     for (int64_t i = begin; i < end; ++i) {
       const Block block = blocks[i];
-      const S* x = x_buffer.load(at<T>(call.x, block), block.size);
-      const S* add = residual_buffer.load(at<T>(residual, block), block.size);
-      S* to = y_buffer.target(at<T>(y, block));
+      const auto* x = x_buffer.load(at<T>(call.x, block), block.size);
+      const auto* add = residual_buffer.load(at<T>(residual, block), block.size);
+      auto* to = y_buffer.target(at<T>(y, block));
       for_parts(block, [&](const BlockShape& shape, int64_t start) {
         block_apply(shape, call.form, to + start, x + start, add == nullptr ? add : add + start,
                     params.from(block.channel));

@@ -1,5 +1,5 @@
 // The inner loops of batch normalisation; see batch_norm_rows.h. Each is one template, instantiated
-// for float (with clones for wider vectors: the training path) and for double.
+// for float and bfloat16 (with clones for wider vectors: the training path) and for double.
 #include "lathe/ops/batch_norm_rows.h"
 
 #include <type_traits>
@@ -50,30 +50,37 @@ template <class S, class Term>
   }
 }
 
-template <class S>
-[[gnu::always_inline]] inline void sums(const BlockShape& shape, S* __restrict__ sum,
-                                        const S* __restrict__ x) {
-  const int64_t width = shape.width;
-  if (shape.channels == ChannelAlong::kColumns) {
-    column_sums(
-        shape.rows, width,
-        sum, [&](int64_t r, int64_t i) __attribute__((always_inline)) { return x[r * width + i]; });
-    return;
-  }
-  for (int64_t r = 0; r < shape.rows; ++r, x += width) {
-    sum[r] += row_sum<S>(
-        width, [&](int64_t i) __attribute__((always_inline)) { return x[i]; });
-  }
+/// The value in the type of the computation: a bfloat16 costs one shift, in registers.
+template <class S, class T>
+[[gnu::always_inline]] inline S wide(T value) {
+  return static_cast<S>(value);
 }
 
-template <class S>
-[[gnu::always_inline]] inline void squares(const BlockShape& shape, S* __restrict__ sum,
-                                           const S* __restrict__ x, const S* __restrict__ mean) {
+template <class S, class T>
+[[gnu::always_inline]] inline void sums(const BlockShape& shape, S* __restrict__ sum,
+                                        const T* __restrict__ x) {
   const int64_t width = shape.width;
   if (shape.channels == ChannelAlong::kColumns) {
     column_sums(
         shape.rows, width, sum, [&](int64_t r, int64_t i) __attribute__((always_inline)) {
-          const S t = x[r * width + i] - mean[i];
+          return wide<S>(x[r * width + i]);
+        });
+    return;
+  }
+  for (int64_t r = 0; r < shape.rows; ++r, x += width) {
+    sum[r] += row_sum<S>(
+        width, [&](int64_t i) __attribute__((always_inline)) { return wide<S>(x[i]); });
+  }
+}
+
+template <class S, class T>
+[[gnu::always_inline]] inline void squares(const BlockShape& shape, S* __restrict__ sum,
+                                           const T* __restrict__ x, const S* __restrict__ mean) {
+  const int64_t width = shape.width;
+  if (shape.channels == ChannelAlong::kColumns) {
+    column_sums(
+        shape.rows, width, sum, [&](int64_t r, int64_t i) __attribute__((always_inline)) {
+          const S t = wide<S>(x[r * width + i]) - mean[i];
           return t * t;
         });
     return;
@@ -82,7 +89,7 @@ template <class S>
     const S m = mean[r];
     sum[r] += row_sum<S>(
         width, [&](int64_t i) __attribute__((always_inline)) {
-          const S t = x[i] - m;
+          const S t = wide<S>(x[i]) - m;
           return t * t;
         });
   }
@@ -95,57 +102,57 @@ struct Same {
   S operator[](int64_t) const { return value; }
 };
 
-template <BatchNormForm kForm, class S, class P>
-[[gnu::always_inline]] inline void apply_row(int64_t width, S* __restrict__ y,
-                                             const S* __restrict__ x,
-                                             const S* __restrict__ residual, P mean, P scale,
+template <BatchNormForm kForm, class S, class T, class P>
+[[gnu::always_inline]] inline void apply_row(int64_t width, T* __restrict__ y,
+                                             const T* __restrict__ x,
+                                             const T* __restrict__ residual, P mean, P scale,
                                              P bias) {
   for (int64_t i = 0; i < width; ++i) {
-    S v = math::batch_norm_affine(x[i] - mean[i], scale[i], bias[i]);
-    if constexpr (kForm == BatchNormForm::kAddRelu) v += residual[i];
+    S v = math::batch_norm_affine(wide<S>(x[i]) - mean[i], scale[i], bias[i]);
+    if constexpr (kForm == BatchNormForm::kAddRelu) v += wide<S>(residual[i]);
     if constexpr (kForm != BatchNormForm::kPlain) v = math::batch_norm_relu(v);
-    y[i] = v;
+    y[i] = static_cast<T>(v);
   }
 }
 
-template <BatchNormForm kForm, class S>
-[[gnu::always_inline]] inline void apply(const BlockShape& shape, S* __restrict__ y,
-                                         const S* __restrict__ x, const S* __restrict__ residual,
+template <BatchNormForm kForm, class S, class T>
+[[gnu::always_inline]] inline void apply(const BlockShape& shape, T* __restrict__ y,
+                                         const T* __restrict__ x, const T* __restrict__ residual,
                                          const ChannelParams<S>& p) {
   for (int64_t r = 0; r < shape.rows; ++r) {
     const int64_t at = r * shape.width;
-    const S* add = kForm == BatchNormForm::kAddRelu ? residual + at : nullptr;
+    const T* add = kForm == BatchNormForm::kAddRelu ? residual + at : nullptr;
     if (shape.channels == ChannelAlong::kColumns) {
-      apply_row<kForm>(shape.width, y + at, x + at, add, p.mean, p.scale, p.bias);
+      apply_row<kForm, S>(shape.width, y + at, x + at, add, p.mean, p.scale, p.bias);
     } else {
-      apply_row<kForm>(shape.width, y + at, x + at, add, Same<S>{p.mean[r]}, Same<S>{p.scale[r]},
-                       Same<S>{p.bias[r]});
+      apply_row<kForm, S>(shape.width, y + at, x + at, add, Same<S>{p.mean[r]}, Same<S>{p.scale[r]},
+                          Same<S>{p.bias[r]});
     }
   }
 }
 
 /// dy where the form's relu let the value pass, else 0.
-template <BatchNormForm kForm, class S>
-[[gnu::always_inline]] inline S passed(S dy, S t, S scale, S bias, const S* y, int64_t i) {
+template <BatchNormForm kForm, class S, class T>
+[[gnu::always_inline]] inline S passed(S dy, S t, S scale, S bias, const T* y, int64_t i) {
   if constexpr (kForm == BatchNormForm::kRelu) {
     return math::batch_norm_passed(dy, math::batch_norm_affine(t, scale, bias));
   }
-  if constexpr (kForm == BatchNormForm::kAddRelu) return math::batch_norm_passed(dy, y[i]);
+  if constexpr (kForm == BatchNormForm::kAddRelu) return math::batch_norm_passed(dy, wide<S>(y[i]));
   return dy;
 }
 
-template <BatchNormForm kForm, bool kWriteG, class S>
+template <BatchNormForm kForm, bool kWriteG, class S, class T>
 [[gnu::always_inline]] inline void grad_sums_columns(const BlockShape& shape, S* __restrict__ sum_g,
-                                                     S* __restrict__ sum_gt, S* __restrict__ g_out,
-                                                     const S* __restrict__ dy,
-                                                     const S* __restrict__ x,
-                                                     const S* __restrict__ y,
+                                                     S* __restrict__ sum_gt, T* __restrict__ g_out,
+                                                     const T* __restrict__ dy,
+                                                     const T* __restrict__ x,
+                                                     const T* __restrict__ y,
                                                      const ChannelParams<S>& p) {
   const int64_t width = shape.width;
   const auto step = [&](int64_t at, int64_t i, S & gt) __attribute__((always_inline)) {
-    const S t = x[at + i] - p.mean[i];
-    const S g = passed<kForm>(dy[at + i], t, p.scale[i], p.bias[i], y, at + i);
-    if constexpr (kWriteG) g_out[at + i] = g;
+    const S t = wide<S>(x[at + i]) - p.mean[i];
+    const S g = passed<kForm>(wide<S>(dy[at + i]), t, p.scale[i], p.bias[i], y, at + i);
+    if constexpr (kWriteG) g_out[at + i] = static_cast<T>(g);
     gt = g * t;
     return g;
   };
@@ -169,11 +176,11 @@ template <BatchNormForm kForm, bool kWriteG, class S>
   }
 }
 
-template <BatchNormForm kForm, bool kWriteG, class S>
+template <BatchNormForm kForm, bool kWriteG, class S, class T>
 [[gnu::always_inline]] inline void grad_sums_rows(const BlockShape& shape, S* __restrict__ sum_g,
-                                                  S* __restrict__ sum_gt, S* __restrict__ g_out,
-                                                  const S* __restrict__ dy, const S* __restrict__ x,
-                                                  const S* __restrict__ y,
+                                                  S* __restrict__ sum_gt, T* __restrict__ g_out,
+                                                  const T* __restrict__ dy, const T* __restrict__ x,
+                                                  const T* __restrict__ y,
                                                   const ChannelParams<S>& p) {
   const int64_t width = shape.width;
   for (int64_t r = 0; r < shape.rows; ++r) {
@@ -181,9 +188,9 @@ template <BatchNormForm kForm, bool kWriteG, class S>
     const int64_t at = r * width;
     S acc_g[kLanes] = {}, acc_gt[kLanes] = {};
     const auto step = [&](int64_t i, int j) __attribute__((always_inline)) {
-      const S t = x[at + i] - mean;
-      const S g = passed<kForm>(dy[at + i], t, scale, bias, y, at + i);
-      if constexpr (kWriteG) g_out[at + i] = g;
+      const S t = wide<S>(x[at + i]) - mean;
+      const S g = passed<kForm>(wide<S>(dy[at + i]), t, scale, bias, y, at + i);
+      if constexpr (kWriteG) g_out[at + i] = static_cast<T>(g);
       acc_g[j] += g;
       acc_gt[j] += g * t;
     };
@@ -197,11 +204,11 @@ template <BatchNormForm kForm, bool kWriteG, class S>
   }
 }
 
-template <BatchNormForm kForm, bool kWriteG, class S>
+template <BatchNormForm kForm, bool kWriteG, class S, class T>
 [[gnu::always_inline]] inline void grad_sums(const BlockShape& shape, S* __restrict__ sum_g,
-                                             S* __restrict__ sum_gt, S* __restrict__ g_out,
-                                             const S* __restrict__ dy, const S* __restrict__ x,
-                                             const S* __restrict__ y, const ChannelParams<S>& p) {
+                                             S* __restrict__ sum_gt, T* __restrict__ g_out,
+                                             const T* __restrict__ dy, const T* __restrict__ x,
+                                             const T* __restrict__ y, const ChannelParams<S>& p) {
   if (shape.channels == ChannelAlong::kColumns) {
     grad_sums_columns<kForm, kWriteG>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
   } else {
@@ -209,32 +216,32 @@ template <BatchNormForm kForm, bool kWriteG, class S>
   }
 }
 
-template <BatchNormForm kForm, class S, class P>
-[[gnu::always_inline]] inline void grad_input_row(int64_t width, S* __restrict__ dx,
-                                                  const S* __restrict__ dy, const S* __restrict__ x,
-                                                  const S* __restrict__ y, P mean, P scale, P bias,
+template <BatchNormForm kForm, class S, class T, class P>
+[[gnu::always_inline]] inline void grad_input_row(int64_t width, T* __restrict__ dx,
+                                                  const T* __restrict__ dy, const T* __restrict__ x,
+                                                  const T* __restrict__ y, P mean, P scale, P bias,
                                                   P slope, P offset) {
   for (int64_t i = 0; i < width; ++i) {
-    const S t = x[i] - mean[i];
-    const S g = passed<kForm>(dy[i], t, scale[i], bias[i], y, i);
-    dx[i] = math::batch_norm_grad(g, t, scale[i], slope[i], offset[i]);
+    const S t = wide<S>(x[i]) - mean[i];
+    const S g = passed<kForm>(wide<S>(dy[i]), t, scale[i], bias[i], y, i);
+    dx[i] = static_cast<T>(math::batch_norm_grad(g, t, scale[i], slope[i], offset[i]));
   }
 }
 
-template <BatchNormForm kForm, class S>
-[[gnu::always_inline]] inline void grad_input(const BlockShape& shape, S* __restrict__ dx,
-                                              const S* __restrict__ dy, const S* __restrict__ x,
-                                              const S* __restrict__ y, const ChannelParams<S>& p) {
+template <BatchNormForm kForm, class S, class T>
+[[gnu::always_inline]] inline void grad_input(const BlockShape& shape, T* __restrict__ dx,
+                                              const T* __restrict__ dy, const T* __restrict__ x,
+                                              const T* __restrict__ y, const ChannelParams<S>& p) {
   for (int64_t r = 0; r < shape.rows; ++r) {
     const int64_t at = r * shape.width;
-    const S* mask = kForm == BatchNormForm::kAddRelu ? y + at : nullptr;
+    const T* mask = kForm == BatchNormForm::kAddRelu ? y + at : nullptr;
     if (shape.channels == ChannelAlong::kColumns) {
-      grad_input_row<kForm>(shape.width, dx + at, dy + at, x + at, mask, p.mean, p.scale, p.bias,
-                            p.slope, p.offset);
+      grad_input_row<kForm, S>(shape.width, dx + at, dy + at, x + at, mask, p.mean, p.scale, p.bias,
+                               p.slope, p.offset);
     } else {
-      grad_input_row<kForm>(shape.width, dx + at, dy + at, x + at, mask, Same<S>{p.mean[r]},
-                            Same<S>{p.scale[r]}, Same<S>{p.bias[r]}, Same<S>{p.slope[r]},
-                            Same<S>{p.offset[r]});
+      grad_input_row<kForm, S>(shape.width, dx + at, dy + at, x + at, mask, Same<S>{p.mean[r]},
+                               Same<S>{p.scale[r]}, Same<S>{p.bias[r]}, Same<S>{p.slope[r]},
+                               Same<S>{p.offset[r]});
     }
   }
 }
@@ -286,6 +293,44 @@ LATHE_CLONES void block_grad_sums(const BlockShape& shape, BatchNormForm form,
 LATHE_CLONES void block_grad_input(const BlockShape& shape, BatchNormForm form,
                                    float* __restrict__ dx, const float* __restrict__ dy,
                                    const float* __restrict__ x, const float* __restrict__ y,
+                                   const ChannelParams<float>& p) {
+  with_form(
+      form, [&](auto f)
+                __attribute__((always_inline)) { grad_input<f.value>(shape, dx, dy, x, y, p); });
+}
+
+LATHE_CLONES void block_sums(const BlockShape& shape, float* __restrict__ sum,
+                             const BFloat16* __restrict__ x) {
+  sums(shape, sum, x);
+}
+LATHE_CLONES void block_squares(const BlockShape& shape, float* __restrict__ sum,
+                                const BFloat16* __restrict__ x, const float* __restrict__ mean) {
+  squares(shape, sum, x, mean);
+}
+LATHE_CLONES void block_apply(const BlockShape& shape, BatchNormForm form, BFloat16* __restrict__ y,
+                              const BFloat16* __restrict__ x, const BFloat16* __restrict__ residual,
+                              const ChannelParams<float>& p) {
+  with_form(
+      form, [&](auto f)
+                __attribute__((always_inline)) { apply<f.value>(shape, y, x, residual, p); });
+}
+LATHE_CLONES void block_grad_sums(const BlockShape& shape, BatchNormForm form,
+                                  float* __restrict__ sum_g, float* __restrict__ sum_gt,
+                                  BFloat16* __restrict__ g_out, const BFloat16* __restrict__ dy,
+                                  const BFloat16* __restrict__ x, const BFloat16* __restrict__ y,
+                                  const ChannelParams<float>& p) {
+  with_form(
+      form, [&](auto f) __attribute__((always_inline)) {
+        if (g_out != nullptr) {
+          grad_sums<f.value, true>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+        } else {
+          grad_sums<f.value, false>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+        }
+      });
+}
+LATHE_CLONES void block_grad_input(const BlockShape& shape, BatchNormForm form,
+                                   BFloat16* __restrict__ dx, const BFloat16* __restrict__ dy,
+                                   const BFloat16* __restrict__ x, const BFloat16* __restrict__ y,
                                    const ChannelParams<float>& p) {
   with_form(
       form, [&](auto f)
