@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Training throughput of lathe and of PyTorch: the same model, batch and thread count, in the same run.
 
-    compare_torch.py [--model resnet18] [--batch 64] [--threads 2] [--rounds 5] [--json]
+    compare_torch.py [--model resnet18] [--batch 64] [--threads 2] [--amp bf16] [--rounds 5] [--json]
     compare_torch.py --device cuda [--batch 512] [--amp fp16] [--image-size 224] [--variants eager,compile,graph] [--no-tf32]
 
 The two sides take turns (A B A B …), so that a machine whose speed drifts slows both. A round is a window of training steps
-(forward, loss, backward, SGD with momentum) on synthetic images, after a warm-up; PyTorch's rounds are the best of its two
-memory formats and of OpenMP threads that spin a while or sleep at once when they wait, chosen first. The figures are medians over the rounds. PyTorch gets a malloc that keeps large blocks, without
-which it loses up to a third of its speed. With --json, one object: ours_images_per_second, torch_images_per_second, ratio
+(forward, loss, backward, SGD with momentum) on synthetic images, after a warm-up; with --amp bf16 both sides compute it under
+autocast. PyTorch's rounds are the best of its two memory formats and of OpenMP threads that spin a while or sleep at once when
+they wait, chosen first. The figures are medians over the rounds. PyTorch gets a malloc that keeps large blocks, without which
+it loses up to a third of its speed. With --json, one object: ours_images_per_second, torch_images_per_second, ratio
 (the median of the rounds' ratios), torch_version, and the rounds themselves.
 
 On a GPU (compare_torch_cuda.py) the other side is PyTorch's best variant of those named: eager, torch.compile in its default,
@@ -43,7 +44,9 @@ def torch_worker(args):
 
     def step(images):
         opt.zero_grad(set_to_none=True)
-        F.cross_entropy(net(images), y).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.amp == "bf16"):
+            scores = net(images)
+        F.cross_entropy(scores.float(), y).backward()
         opt.step()
 
     for line in sys.stdin:
@@ -63,7 +66,7 @@ def torch_worker(args):
 class Torch:
     def __init__(self, args, waiting):
         command = [args.python, os.path.abspath(__file__), "--worker", "--model", args.model, "--batch", str(args.batch),
-                   "--threads", str(args.threads), "--seconds", str(args.seconds)]
+                   "--threads", str(args.threads), "--seconds", str(args.seconds), "--amp", args.amp]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **KEEP_BLOCKS, **WAITING[waiting], "OMP_NUM_THREADS": str(args.threads)})
         self.version = self.process.stdout.readline().strip()
@@ -81,7 +84,7 @@ class Torch:
 
 def ours_window(args):
     out = subprocess.run([args.lathe, "bench", "step", "--model", args.model, "--batch-size", str(args.batch), "--threads",
-                          str(args.threads), "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+                          str(args.threads), "--amp", args.amp, "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(out.splitlines()[-1])["images_per_second"]
 
 
@@ -103,8 +106,8 @@ def main():
     parser.add_argument("--variant", help=argparse.SUPPRESS)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.device == "cpu" and args.amp != "off" and not args.variant:
-        parser.error("--amp is compared on a GPU only; `lathe bench step --amp` times a CPU")
+    if args.device == "cpu" and args.amp == "fp16" and not args.variant:
+        parser.error("--amp fp16 is compared on a GPU only: PyTorch's autocast for CPUs has bf16 alone")
     if args.device != "cpu" or args.variant:
         import compare_torch_cuda
         return compare_torch_cuda.worker(args) if args.worker else compare_torch_cuda.compare(args)
@@ -126,14 +129,14 @@ def main():
     def median(key):
         return statistics.median(r[key] for r in rounds)
 
-    result = {"model": args.model, "batch": args.batch, "threads": args.threads,
+    result = {"model": args.model, "batch": args.batch, "threads": args.threads, "amp": args.amp,
               "ours_images_per_second": median("ours"), "torch_images_per_second": median("torch"),
               "ratio": median("ratio"), "torch_version": torch.version, "torch_format": best_format,
               "torch_waiting": best_waiting, "rounds": rounds}
     if args.json:
         print(json.dumps(result))
     else:
-        print(f"{args.model}, batch {args.batch}, {args.threads} threads: ours {median('ours'):.1f}, PyTorch {torch.version} "
+        print(f"{args.model}, batch {args.batch}, {args.threads} threads, amp {args.amp}: ours {median('ours'):.1f}, PyTorch {torch.version} "
               f"({best_format}, {best_waiting}) {median('torch'):.1f} images/s, ratio {median('ratio'):.2f}")
 
 
