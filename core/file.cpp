@@ -104,6 +104,12 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
 
 InputFile::~InputFile() { ::close(descriptor_); }
 
+int64_t InputFile::current_size() const {
+  struct stat info;
+  if (::fstat(descriptor_, &info) != 0) fail_with_errno("examine", path_);
+  return info.st_size;
+}
+
 void InputFile::read(void* to, int64_t bytes, int64_t offset) const {
   const int64_t done = transfer(bytes, file_faults().read, EIO, [&](int64_t at, size_t count) {
     return ::pread(descriptor_, static_cast<char*>(to) + at, count, offset + at);

@@ -24,12 +24,15 @@ class LATHE_API InputFile {
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // in bytes, when it was opened
+  /// In bytes, now.   throws: FileError.
+  int64_t current_size() const;
 
   /// Reads exactly `bytes` bytes from `offset` on.   throws: FileError, also if the file ends
   /// before.
   void read(void* to, int64_t bytes, int64_t offset) const;
 
  private:
+  friend class MappedFile;
   std::string path_;
   int descriptor_ = -1;
   int64_t size_ = 0;

@@ -1,0 +1,109 @@
+#include "lathe/core/mapped_file.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+constinit thread_local const MappedFile* reading = nullptr;
+
+struct sigaction action_before;
+uintptr_t page_bytes = 0;
+
+void pass_on(int signal, siginfo_t* info, void* context) {
+  if ((action_before.sa_flags & SA_SIGINFO) != 0) {
+    action_before.sa_sigaction(signal, info, context);
+  } else if (action_before.sa_handler != SIG_DFL && action_before.sa_handler != SIG_IGN) {
+    action_before.sa_handler(signal);
+  } else {  // the access is tried again, and ends the process where it stands
+    ::sigaction(SIGBUS, &action_before, nullptr);
+    if (info->si_code <= 0) ::raise(signal);  // there was none: a process sent it
+  }
+}
+
+}  // namespace
+
+/// What the handler does. Everything here may be called from one.
+struct BusErrors {
+  static void install() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+      page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+      struct sigaction action = {};
+      action.sa_sigaction = &BusErrors::handle;
+      action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+      sigemptyset(&action.sa_mask);
+      ::sigaction(SIGBUS, &action, &action_before);
+    });
+  }
+
+  static void handle(int signal, siginfo_t* info, void* context) {
+    const int error = errno;
+    const bool of_file = info->si_code == BUS_ADRERR && reading != nullptr &&
+                         put_zeros(*reading, static_cast<const std::byte*>(info->si_addr));
+    if (!of_file) pass_on(signal, info, context);
+    errno = error;
+  }
+
+  static bool put_zeros(const MappedFile& file, const std::byte* address) {
+    if (address < file.data_ || address >= file.data_ + file.size()) return false;
+    const auto at = reinterpret_cast<uintptr_t>(address) & ~(page_bytes - 1);
+    const auto end = reinterpret_cast<uintptr_t>(file.data_) + static_cast<uintptr_t>(file.size());
+    file.cut_off_.store(true, std::memory_order_release);
+    return ::mmap(reinterpret_cast<void*>(at), end - at, PROT_READ,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+  }
+};
+
+MappedFile::Reading::Reading(const MappedFile& file) { reading = &file; }
+MappedFile::Reading::~Reading() { reading = nullptr; }
+
+MappedFile::MappedFile(std::string path) : file_(std::move(path)) {
+  if (size() == 0) return;
+  BusErrors::install();
+  void* data =
+      ::mmap(nullptr, static_cast<size_t>(size()), PROT_READ, MAP_SHARED, file_.descriptor_, 0);
+  if (data == MAP_FAILED) {
+    const int reason = errno;
+    fail<FileError>({nullptr, 0}, "file: cannot map ", this->path(), ": ",
+                    std::generic_category().message(reason));
+  }
+  data_ = static_cast<const std::byte*>(data);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), static_cast<size_t>(file_.size()));
+}
+
+void MappedFile::check_range(int64_t offset, int64_t count) const {
+  if (offset >= 0 && count >= 0 && offset <= size() && count <= size() - offset) return;
+  fail<FileError>({nullptr, 0}, "file: expected ", count, " bytes from byte ", offset, " of ",
+                  path(), ", which has ", size());
+}
+
+void MappedFile::check_present(int64_t offset, int64_t count) const {
+  // The last byte is read last: the compiler is told, and x86 keeps the order of loads.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const std::byte last = *static_cast<const volatile std::byte*>(data_ + offset + count - 1);
+  if (last != std::byte{0}) return;
+  const int64_t now = file_.current_size();
+  if (now < offset + count) {
+    fail<FileError>({nullptr, 0}, "file: ", path(), " was cut off while it was in use: it has ",
+                    now, " bytes instead of ", size());
+  }
+  if (cut_off_.load(std::memory_order_acquire)) {
+    fail<FileError>({nullptr, 0}, "file: ", path(), " cannot be read at byte ", offset,
+                    " or behind: it was cut off for a time, or its device has an error");
+  }
+}
+
+}  // namespace lathe
