@@ -95,6 +95,7 @@
 #include "lathe/optim/sgd.h"
 
 #include "lathe/data/augment.h"
+#include "lathe/data/cached_images.h"
 #include "lathe/data/collate_loader.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/dataset.h"
@@ -104,6 +105,8 @@
 #include "lathe/data/image_folder.h"
 #include "lathe/data/iterable_loader.h"
 #include "lathe/data/mix.h"
+#include "lathe/data/pack_images.h"
+#include "lathe/data/packed_images.h"
 #include "lathe/data/random_points.h"
 #include "lathe/data/sampler.h"
 #include "lathe/data/transforms.h"

@@ -85,6 +85,18 @@ void ImageDataset::read(int64_t i, Key key, Slot out) const {
   out.set<int64_t>(1, label);
 }
 
+void ImageDataset::transform(const uint8_t* image, const ImageSpec& spec, Key key, void* out,
+                             FunctionRef<std::string()> name) const {
+  if (spec != stored_) {
+    const ImageSpec made = transform_.output(spec);
+    LATHE_CHECK(DataError, made == output_, name(), ": the transform makes ", made.height, "x",
+                made.width, " of an image of ", spec.height, "x", spec.width, ", but ",
+                output_.height, "x", output_.width,
+                " of the first one; end it with a fixed size, as resize(256), center_crop(224)");
+  }
+  transform_.apply(image, spec, key, out);
+}
+
 void ImageDataset::set_transform(const Transform& transform) {
   output_ = transform.output(stored_);
   transform_ = transform;
@@ -125,6 +137,12 @@ void StoredImages::prepare(int64_t i) const noexcept {
   for (int64_t k = 0; k < images_->image_bytes(); k += kCacheLine) __builtin_prefetch(image + k);
 }
 
+StoredImage StoredImages::load(int64_t i, std::vector<uint8_t>& pixels) const {
+  const uint8_t* image = images_->image(i);
+  pixels.assign(image, image + images_->image_bytes());
+  return {stored_spec(), label(i)};
+}
+
 Synthetic::Synthetic(const SyntheticOptions& options, const Transform& transform)
     : ImageDataset({options.channels, options.height, options.width, kU8},
                    numbered_classes(options.classes),
@@ -137,10 +155,15 @@ Synthetic::Synthetic(const SyntheticOptions& options, const Transform& transform
 
 int64_t Synthetic::read_image(int64_t i, Key key, void* out) const {
   thread_local std::vector<uint8_t> scratch;
-  scratch.resize(static_cast<size_t>(options_.channels * options_.height * options_.width));
-  synthetic_image(options_, i, scratch.data());
+  const int64_t label = load(i, scratch).label;
   transform(scratch.data(), key, out);
-  return label(i);
+  return label;
+}
+
+StoredImage Synthetic::load(int64_t i, std::vector<uint8_t>& pixels) const {
+  pixels.resize(static_cast<size_t>(stored_spec().pixels()));
+  synthetic_image(options_, i, pixels.data());
+  return {stored_spec(), label(i)};
 }
 
 }  // namespace lathe::data

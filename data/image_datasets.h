@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lathe/core/config.h"
+#include "lathe/core/function_ref.h"
 #include "lathe/data/dataset.h"
 #include "lathe/data/image_set.h"
 #include "lathe/data/synthetic.h"
@@ -16,10 +17,25 @@
 
 namespace lathe::data {
 
+/// An image before the transform.
+struct StoredImage {
+  ImageSpec spec;  // bytes
+  int64_t label;
+};
+
 class LATHE_API ImageDataset : public Dataset {
  public:
   SampleSpec spec() const final;
   void read(int64_t i, Key key, Slot out) const final;
+
+  /// Puts the bytes of image i, as they are before the transform, into `pixels`.
+  /// throws: as read().
+  virtual StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const = 0;
+
+  /// Of the first image, before the transform.
+  const ImageSpec& stored_spec() const { return stored_; }
+  /// Are all images of that kind? Otherwise the transform must make images of one size.
+  virtual bool has_one_size() const { return true; }
 
   /// Of a sample, after the transform.
   int64_t channels() const { return output_.channels; }
@@ -47,7 +63,10 @@ class LATHE_API ImageDataset : public Dataset {
   void transform(const uint8_t* image, Key key, void* out) const {
     transform_.apply(image, stored_, key, out);
   }
-  const ImageSpec& output() const { return output_; }
+  /// The same of an image of any size; name() is how errors call it.
+  /// throws: DataError if the transform makes another size of it than of the first image.
+  void transform(const uint8_t* image, const ImageSpec& spec, Key key, void* out,
+                 FunctionRef<std::string()> name) const;
 
  private:
   ImageSpec stored_, output_;
@@ -71,6 +90,7 @@ class LATHE_API StoredImages : public ImageDataset {
   int64_t label(int64_t i) const override { return images_->labels[static_cast<size_t>(i)]; }
 
   void prepare(int64_t i) const noexcept override;
+  StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
   /// All images as they are stored, before the transform.
   const ImageSet& stored() const { return *images_; }
 
@@ -121,6 +141,7 @@ class LATHE_API Synthetic final : public ImageDataset {
 
   int64_t size() const override { return options_.size; }
   int64_t label(int64_t i) const override { return synthetic_label(options_, i); }
+  StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
 
  protected:
   int64_t read_image(int64_t i, Key key, void* out) const override;

@@ -123,31 +123,45 @@ bool ImageFolder::skips(size_t file, const Error& error) const {
   return of_file && options_.broken == BrokenImage::kSkip;
 }
 
-int64_t ImageFolder::read_image(int64_t i, Key key, void* out) const {
+template <class Use>
+void ImageFolder::open_sample(int64_t i, Use&& use) const {
   thread_local ImageFile image;
   const bool skip = options_.broken == BrokenImage::kSkip;
   for (size_t tried = 0; tried < files_.size(); ++tried) {
     const size_t k = (static_cast<size_t>(i) + tried) % files_.size();
     const File& file = files_[k];
     if (skip && is_broken_[k].load(std::memory_order_relaxed)) continue;
-    ImageSpec spec;
     try {
       image.open(file.path, limits_of(options_));
-      spec = image.decode(options_.scaled_decoding ? transform().detail(image.spec(), key) : 1.0);
+      return use(file, image);
     } catch (const Error& error) {
-      if (skips(k, error)) continue;
-      throw;
+      if (!skips(k, error)) throw;
     }
-    const ImageSpec made = transform().output(spec);
-    LATHE_CHECK(DataError, made == output(), file.path.string(), ": the transform makes ",
-                made.height, "x", made.width, " of an image of ", spec.height, "x", spec.width,
-                ", but ", output().height, "x", output().width,
-                " of the first one; end it with a fixed size, as resize(256), center_crop(224)");
-    transform().apply(image.pixels(), spec, key, out);
-    return file.label;
   }
   LATHE_FAIL(DataError, "ImageFolder: none of ", files_.size(),
              " images can be read; the first is ", files_[0].path.string());
+}
+
+int64_t ImageFolder::read_image(int64_t i, Key key, void* out) const {
+  ImageSpec spec;
+  const File* read = nullptr;
+  const uint8_t* pixels = nullptr;
+  open_sample(i, [&](const File& file, ImageFile& image) {
+    spec = image.decode(options_.scaled_decoding ? transform().detail(image.spec(), key) : 1.0);
+    pixels = image.pixels();
+    read = &file;
+  });
+  transform(pixels, spec, key, out, [&] { return read->path.string(); });
+  return read->label;
+}
+
+StoredImage ImageFolder::load(int64_t i, std::vector<uint8_t>& pixels) const {
+  StoredImage loaded;
+  open_sample(i, [&](const File& file, ImageFile& image) {
+    loaded = {image.decode(1.0), file.label};
+    pixels.assign(image.pixels(), image.pixels() + loaded.spec.pixels());
+  });
+  return loaded;
 }
 
 }  // namespace lathe::data

@@ -39,7 +39,9 @@ struct ImageFolderOptions {
 };
 
 /// A sample is x = the transformed image [3,h,w], grey images three times the same, and y = its
-/// class. The files are listed at once and read when a sample is: nothing is kept in memory.
+/// class. The files are listed at once and read when a sample is: nothing is kept in memory. What
+/// EXIF says of an image's orientation is not applied, as torchvision's ImageFolder does not: a
+/// photo taken upright may lie on its side for both.
 class LATHE_API ImageFolder final : public ImageDataset {
  public:
   /// Lists the files and reads the header of the first, for the transform.
@@ -50,6 +52,10 @@ class LATHE_API ImageFolder final : public ImageDataset {
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   int64_t label(int64_t i) const override { return files_[static_cast<size_t>(i)].label; }
   const std::filesystem::path& path(int64_t i) const { return files_[static_cast<size_t>(i)].path; }
+
+  /// Of the whole image: never decoded at a part of its size.
+  StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
+  bool has_one_size() const override { return false; }  // nobody has looked at all of them
 
   /// Files that were found broken so far, in order: with BrokenImage::kSkip, each was replaced.
   std::vector<std::filesystem::path> broken() const;
@@ -71,6 +77,10 @@ class LATHE_API ImageFolder final : public ImageDataset {
   static Listing list(const std::filesystem::path& root);
   static ImageSpec first_spec(const Listing& listing, const ImageFolderOptions& options);
   ImageFolder(Listing listing, const ImageFolderOptions& options);
+
+  /// Opens the file of sample i, or the one that takes its place, and calls use(file, image).
+  template <class Use>
+  void open_sample(int64_t i, Use&& use) const;
 
   /// Notes that the file is broken, if that is what the error says. → whether to go on.
   bool skips(size_t file, const Error& error) const;

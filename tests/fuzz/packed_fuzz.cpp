@@ -1,0 +1,28 @@
+// Packed files, as they are and with a checksum that fits them, so that the checks behind it are
+// reached.
+#include "lathe/core/error.h"
+#include "lathe/data/packed_file.h"
+#include "lathe/tests/data/packed_bytes.h"
+#include "lathe/tests/fuzz/fuzz.h"
+
+namespace lathe::fuzz {
+
+std::vector<std::string> seeds() {
+  return {data::testing::packed_bytes(data::testing::three_images(), 2, {"cat", "dog"}, 3)};
+}
+
+void feed(const std::string& bytes) {
+  try {
+    data::PackedFile(file_of(data::testing::with_right_checksum(bytes)));
+  } catch (const Error&) {
+  }
+  const data::PackedFile file(file_of(bytes));
+  for (int64_t i = 0; i < file.size(); ++i) {
+    uint64_t sum = 0;
+    file.read(i, [&](const uint8_t* pixels) {
+      for (int64_t k = 0; k < file.spec(i).pixels(); ++k) sum += pixels[k];
+    });
+  }
+}
+
+}  // namespace lathe::fuzz
