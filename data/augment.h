@@ -19,8 +19,6 @@ struct AugmentOptions {
 
 /// What `transform` makes of each image, as the loader's workers make it: the same bytes or f32
 /// numbers for the same (seed, epoch, index); half results are those numbers rounded.
-/// On a GPU the stages are those that move or rescale pixels, erase or resize; color_jitter and
-/// grayscale are for the loader's workers.
 ///   images  u8 [N,C,H,W], any strides     indices  [N], of the samples in their data set
 ///   →  [N,C,h,w] on the images' device, u8 if the transform has no to_float or normalize
 /// throws: ShapeError, DTypeError, ValueError (the transform does not fit, or the options).

@@ -2,6 +2,7 @@
 // torchvision's adjust_hue do it. Internal to data/; users see color_jitter in transforms.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace lathe::data {
@@ -24,5 +25,17 @@ void adjust_saturation(const ColorImage& image, double factor);
 void adjust_hue(const ColorImage& image, double turn);
 /// Each pixel's luma in all channels.
 void make_grey(const ColorImage& image);
+
+inline constexpr size_t kMostColorSteps = 4;
+
+/// What is done to the colours of one image, in order: the functions above, by name. Each comes at
+/// most once.
+enum class ColorStep : uint8_t { kNone, kBrightness, kContrast, kSaturation, kHue };
+struct ColorSteps {
+  ColorStep step[kMostColorSteps] = {};
+  double amount[kMostColorSteps] = {};  // the factor, or the turn
+};
+
+void change_colors(const ColorImage& image, const ColorSteps& steps);
 
 }  // namespace lathe::data

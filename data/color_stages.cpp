@@ -1,35 +1,49 @@
 // The stages that change colours; see transforms.h.
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
+#include "lathe/core/dispatch.h"
 #include "lathe/data/color.h"
+#include "lathe/data/color_batch.h"
 #include "lathe/data/stage_parts.h"
+#include "lathe/ops/creation.h"
 
 namespace lathe::data {
 namespace {
 
-/// Works in place on a copy.
+/// Draws what is done to an image's colours, then does it in place on a copy.
 class ColorStage : public ImageStage {
  public:
   explicit ColorStage(const char* name) : name_(name) {}
 
-  ImageSpec output(const ImageSpec& in) const override {
+  ImageSpec output(const ImageSpec& in) const final {
     check_bytes(name_, in);
     LATHE_CHECK(ShapeError, in.channels == 1 || in.channels == 3, name_, ": an image of ",
                 in.channels, " channels; 1 or 3 are possible");
     return in;
   }
 
-  void run(const ImageView& in, Random random, bool, uint8_t* out) const override {
+  void run(const ImageView& in, Random random, bool, uint8_t* out) const final {
     uint8_t* to = out;
     for (int64_t c = 0; c < in.channels; ++c)
       for (int64_t y = 0; y < in.height; ++y, to += in.width)
         std::memcpy(to, in.row(c, y), static_cast<size_t>(in.width));
-    change({out, in.channels, in.height * in.width}, random);
+    change_colors({out, in.channels, in.height * in.width}, steps(random));
+  }
+
+  Tensor run_batch(const Tensor& images, const std::vector<Random>& randoms) const final {
+    const Tensor in = images.contiguous();
+    const Tensor out = empty_like(in);
+    std::vector<ColorSteps> all;
+    for (Random random : randoms) all.push_back(steps(random));
+    if (in.numel() > 0) LATHE_DISPATCH(in.device(), change_colors(out, in, all));
+    return out;
   }
 
  protected:
-  virtual void change(const ColorImage& image, Random& random) const = 0;
+  virtual ColorSteps steps(Random& random) const = 0;
 
  private:
   const char* name_;
@@ -41,26 +55,27 @@ class ColorJitter final : public ColorStage {
       : ColorStage("color_jitter"), options_(options) {}
 
  protected:
-  void change(const ColorImage& image, Random& random) const override {
-    std::array<int, 4> order = {0, 1, 2, 3};
+  ColorSteps steps(Random& random) const override {
+    std::array<size_t, kMostColorSteps> order = {0, 1, 2, 3};
     for (size_t k = 3; k > 0; --k) std::swap(order[k], order[random.below(k + 1)]);
-    const double brightness = factor(options_.brightness, random);
-    const double contrast = factor(options_.contrast, random);
-    const double saturation = factor(options_.saturation, random);
-    const double hue = draw({-options_.hue, options_.hue}, random);
-    for (const int step : order) {
-      if (step == 0 && options_.brightness > 0) adjust_brightness(image, brightness);
-      if (step == 1 && options_.contrast > 0) adjust_contrast(image, contrast);
-      if (step == 2 && options_.saturation > 0) adjust_saturation(image, saturation);
-      if (step == 3 && options_.hue > 0) adjust_hue(image, hue);
+    const double most[] = {options_.brightness, options_.contrast, options_.saturation,
+                           options_.hue};
+    double drawn[kMostColorSteps];
+    for (size_t k = 0; k < 3; ++k)
+      drawn[k] = draw({std::max(0.0, 1 - most[k]), 1 + most[k]}, random);
+    drawn[3] = draw({-options_.hue, options_.hue}, random);
+    constexpr ColorStep kSteps[] = {ColorStep::kBrightness, ColorStep::kContrast,
+                                    ColorStep::kSaturation, ColorStep::kHue};
+    ColorSteps steps;
+    for (size_t k = 0; k < kMostColorSteps; ++k) {
+      const size_t at = order[k];
+      if (most[at] > 0) steps.step[k] = kSteps[at];
+      steps.amount[k] = drawn[at];
     }
+    return steps;
   }
 
  private:
-  static double factor(double most, Random& random) {
-    return draw({std::max(0.0, 1 - most), 1 + most}, random);
-  }
-
   ColorJitterOptions options_;
 };
 
@@ -69,8 +84,9 @@ class Grayscale final : public ColorStage {
   explicit Grayscale(double p) : ColorStage("grayscale"), p_(p) {}
 
  protected:
-  void change(const ColorImage& image, Random& random) const override {
-    if (static_cast<double>(random.uniform()) < p_) make_grey(image);
+  ColorSteps steps(Random& random) const override {
+    if (static_cast<double>(random.uniform()) >= p_) return {};
+    return {{ColorStep::kSaturation}, {0}};
   }
 
  private:

@@ -26,9 +26,9 @@ class ImageStage {
   /// Does a flip that follows cost this stage nothing?
   virtual bool takes_flip() const { return false; }
 
-  /// The same for a batch u8 [N,C,H,W] on its device, sample n with randoms[n].
-  /// throws: ValueError on a GPU, unless the stage has a kernel.
-  virtual Tensor run_batch(const Tensor& images, const std::vector<Random>& randoms) const;
+  /// The same for a batch u8 [N,C,H,W], any strides, on its device, sample n with randoms[n];
+  /// row-major.
+  virtual Tensor run_batch(const Tensor& images, const std::vector<Random>& randoms) const = 0;
 
   /// How finely the stage looks at an image of this kind: with half of the rows and columns, its
   /// result would still not be larger than what it is made from, if detail is 0.5 or less. A
