@@ -2,6 +2,8 @@
 // Contracts: binary.h.
 #include "lathe/ops/binary.h"
 
+#include <numbers>
+
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
@@ -59,6 +61,22 @@ Tensor with_number(Op op, const Tensor& t, Scalar number) {
   if (!is_half(t.dtype())) return op(t, scalar_like(number, t));
   const Tensor wide = cast(t, kF32);
   return cast(op(wide, scalar_like(number, wide)), t.dtype());
+}
+
+/// dx = dy f'(x) of an op f in one pass; `self` is this function, curvature(x) is f''(x) in ops.
+template <class F>
+Tensor slope_op(const char* name, BinaryOp op, const Tensor& dy, const Tensor& x,
+                BinaryFunction self, F curvature) {
+  Tensor dx = run(name, op, dy, x, dy.dtype());
+  record(name, dx, {dy, x},
+         [dy = Saved(dy), x = Saved(x), self, curvature](const Tensor& g,
+                                                         const autograd::Needs& need) {
+           Tensor ddy, d_x;
+           if (need[0]) ddy = self(g, x.get());
+           if (need[1]) d_x = mul(mul(g, dy.get()), curvature(x.get()));
+           return Tensors{ddy, d_x};
+         });
+  return dx;
 }
 
 /// maximum and minimum: the gradient goes where the value came from, half to each on a tie.
@@ -206,6 +224,29 @@ Tensor sigmoid_grad(const Tensor& dy, const Tensor& y) {
            return Tensors{ddy, d_y};
          });
   return dx;
+}
+
+Tensor gelu_grad(const Tensor& dy, const Tensor& x) {
+  // phi(x) (2 - x^2)
+  const auto curvature = [](const Tensor& v) {
+    const Tensor v2 = square(v);
+    const Tensor density = mul(exp(mul(v2, -0.5)), std::numbers::inv_sqrtpi / std::numbers::sqrt2);
+    return mul(density, sub(2, v2));
+  };
+  return slope_op("gelu_grad", BinaryOp::kGeluGrad, dy, x, gelu_grad, curvature);
+}
+
+Tensor gelu_tanh_grad(const Tensor& dy, const Tensor& x) {
+  // (1 - t^2) (u' + x (u'' / 2 - t u'^2)), t = tanh(u), u = k (x + c x^3)
+  const auto curvature = [](const Tensor& v) {
+    constexpr double k = 0.79788456080286535588, c = 0.044715;  // k = sqrt(2/pi)
+    const Tensor v2 = square(v);
+    const Tensor t = tanh(mul(mul(v, add(mul(v2, c), 1)), k));
+    const Tensor du = mul(add(mul(v2, 3 * c), 1), k);
+    const Tensor bend = mul(v, sub(mul(v, 3 * c * k), mul(t, square(du))));
+    return mul(sub(1, square(t)), add(du, bend));
+  };
+  return slope_op("gelu_tanh_grad", BinaryOp::kGeluTanhGrad, dy, x, gelu_tanh_grad, curvature);
 }
 
 // clang-format off

@@ -21,6 +21,8 @@ enum class BinaryOp : uint8_t {
   kReluGrad,
   kTanhGrad,
   kSigmoidGrad,  // (dy, y) → dx
+  kGeluGrad,
+  kGeluTanhGrad,  // (dy, x) → dx
   kEq,
   kNe,
   kLt,
@@ -61,10 +63,13 @@ LATHE_API Tensor logical_or(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_not(const Tensor& a);
 
-// The backward passes of relu, tanh and sigmoid as ops of their own: one pass each.   grad: dy (and y).
+// The backward passes of relu, tanh, sigmoid and gelu as ops of their own: one pass each.
+// grad: dy (and y or x).
 LATHE_API Tensor relu_grad(const Tensor& dy, const Tensor& y);     // dy where y > 0
 LATHE_API Tensor tanh_grad(const Tensor& dy, const Tensor& y);     // dy (1 - y^2)
 LATHE_API Tensor sigmoid_grad(const Tensor& dy, const Tensor& y);  // dy y (1 - y)
+LATHE_API Tensor gelu_grad(const Tensor& dy, const Tensor& x);       // dy (Phi(x) + x Phi'(x))
+LATHE_API Tensor gelu_tanh_grad(const Tensor& dy, const Tensor& x);  // of its tanh approximation
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator+(const Tensor& a, Scalar b) { return add(a, b); }

@@ -73,6 +73,9 @@ void binary(BinaryOp op, const Tensor& out, const Tensor& a, const Tensor& b) {
     case BinaryOp::kReluGrad: return float_op("relu_grad", out, a, b, math::ReluGrad{});
     case BinaryOp::kTanhGrad: return float_op("tanh_grad", out, a, b, math::TanhGrad{});
     case BinaryOp::kSigmoidGrad: return float_op("sigmoid_grad", out, a, b, math::SigmoidGrad{});
+    case BinaryOp::kGeluGrad: return float_op("gelu_grad", out, a, b, math::GeluGrad{});
+    case BinaryOp::kGeluTanhGrad:
+      return float_op("gelu_tanh_grad", out, a, b, math::GeluTanhGrad{});
     case BinaryOp::kEq: return compare_op(out, a, b, math::Eq{});
     case BinaryOp::kNe: return compare_op(out, a, b, math::Ne{});
     case BinaryOp::kLt: return compare_op(out, a, b, math::Lt{});

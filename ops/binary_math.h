@@ -32,10 +32,20 @@ struct Div { template <class T> LATHE_HD T operator()(T a, T b) const { return a
 // NaN wins: a comparison with NaN is false, so the operand that may be NaN is asked for directly.
 struct Maximum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a > b ? a : b; } };
 struct Minimum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a < b ? a : b; } };
-// Backward rules that are worth one pass of their own; b is the op's output.
+// Backward rules that are worth one pass of their own; b is the op's output, for gelu its input.
 struct ReluGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const { return y > T(0) ? dy : T(0); } };
 struct TanhGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const { return dy * (T(1) - y * y); } };
 struct SigmoidGrad { template <class T> LATHE_HD T operator()(T dy, T y) const { return dy * y * (T(1) - y); } };
+// Phi(x) + x phi(x), Phi and phi being the normal distribution and its density.
+struct GeluGrad { template <class T> LATHE_HD T operator()(T dy, T x) const {
+  const T cdf = T(0.5) * (T(1) + std::erf(x * T(0.70710678118654752440)));
+  const T density = T(0.39894228040143267794) * std::exp(T(-0.5) * x * x);
+  return dy * (cdf + x * density); } };
+// With t = tanh(u), u = k (x + c x^3): (1 + t + x (1 - t^2) u') / 2.
+struct GeluTanhGrad { template <class T> LATHE_HD T operator()(T dy, T x) const {
+  const T k = T(0.79788456080286535588), c = T(0.044715), x2 = x * x;
+  const T t = std::tanh(k * x * (T(1) + c * x2));
+  return dy * T(0.5) * (T(1) + t + x * (T(1) - t * t) * k * (T(1) + T(3) * c * x2)); } };
 
 struct Eq { template <class T> LATHE_HD bool operator()(T a, T b) const { return a == b; } };
 struct Ne { template <class T> LATHE_HD bool operator()(T a, T b) const { return a != b; } };

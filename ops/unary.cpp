@@ -140,23 +140,9 @@ Tensor elu(const Tensor& x, double alpha) {
 
 Tensor gelu(const Tensor& x, const GeluOptions& options) {
   if (options.tanh_approximation) {
-    const auto gradient = [](const Tensor& dy, const Tensor& v) {
-      constexpr double k = 0.79788456080286535588;  // sqrt(2/pi)
-      const Tensor v2 = square(v);
-      const Tensor t = tanh(mul(mul(v, add(mul(v2, 0.044715), 1)), k));
-      const Tensor inner = mul(add(mul(v2, 3 * 0.044715), 1), k);
-      const Tensor slope = mul(add(add(t, 1), mul(mul(v, sub(1, square(t))), inner)), 0.5);
-      return mul(dy, slope);
-    };
-    return from_input("gelu", UnaryOp::kGeluTanh, floating(x), gradient);
+    return from_input("gelu", UnaryOp::kGeluTanh, floating(x), gelu_tanh_grad);
   }
-  const auto gradient = [](const Tensor& dy, const Tensor& v) {  // Phi(v) + v phi(v)
-    const Tensor cdf = mul(add(erf(mul(v, std::numbers::sqrt2 / 2)), 1), 0.5);
-    const Tensor density =
-        mul(exp(mul(square(v), -0.5)), std::numbers::inv_sqrtpi / std::numbers::sqrt2);
-    return mul(dy, add(cdf, mul(v, density)));
-  };
-  return from_input("gelu", UnaryOp::kGelu, floating(x), gradient);
+  return from_input("gelu", UnaryOp::kGelu, floating(x), gelu_grad);
 }
 
 Tensor softplus(const Tensor& x, const SoftplusOptions& options) {

@@ -15,7 +15,7 @@ const BinaryOp kLastOp = BinaryOp::kLogicalXor;
 
 bool is_compare(BinaryOp op) { return op >= BinaryOp::kEq; }
 bool is_float_only(BinaryOp op) {
-  return op == BinaryOp::kDiv || (op >= BinaryOp::kReluGrad && op <= BinaryOp::kSigmoidGrad);
+  return op == BinaryOp::kDiv || (op >= BinaryOp::kReluGrad && op <= BinaryOp::kGeluTanhGrad);
 }
 
 void compare(BinaryOp op, const Tensor& out_like, const Tensor& a, const Tensor& b) {

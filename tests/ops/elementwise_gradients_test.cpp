@@ -66,6 +66,8 @@ const GradientCase kBinary[] = {
     {"relu_grad", [](In x) { return relu_grad(x[0], x[1].detach()); }, {f64({3, 4}), kOffZero}},
     {"tanh_grad", [](In x) { return tanh_grad(x[0], x[1]); }, {f64({3, 4}), f64({3, 4})}},
     {"sigmoid_grad", [](In x) { return sigmoid_grad(x[0], x[1]); }, {f64({3, 4}), f64({3, 4})}},
+    {"gelu_grad", [](In x) { return gelu_grad(x[0], x[1]); }, {f64({3, 4}), f64({3, 4})}},
+    {"gelu_tanh_grad", [](In x) { return gelu_tanh_grad(x[0], x[1]); }, {f64({3, 4}), f64({3, 4})}},
 };
 // Three windows of two elements at distance 1: neighbours share an element.
 const Geometry kLine = dense_geometry({5}), kWindows{{3, 2}, {1, 1}, 1};

@@ -106,6 +106,8 @@ const Row kRows[] = {
     {"relu_grad", [](T x) { return relu_grad(x, x); }},
     {"tanh_grad", [](T x) { return tanh_grad(x, x); }},
     {"sigmoid_grad", [](T x) { return sigmoid_grad(x, x); }},
+    {"gelu_grad", [](T x) { return gelu_grad(x, x); }},
+    {"gelu_tanh_grad", [](T x) { return gelu_tanh_grad(x, x); }},
     {"where", [](T x) { return where(mask(x), x, x); }},
     {"masked_fill", [](T x) { return masked_fill(x, mask(x), true); }},
     {"masked_fill_", [](T x) { return masked_fill_(x.clone(), mask(x), true); }},
