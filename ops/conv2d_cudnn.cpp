@@ -7,7 +7,9 @@
 // first: of a training step in NHWC nothing, if the filters are stored channels-last
 // (Module::to(kChannelsLast)); else each filter twice and its gradient once.
 // Channels: tensor cores take whole groups of 16 bytes. Where NHWC channels are no multiple of
-// that, as the 3 of an image, zeros are added and what they make is cut off.
+// that, as the 3 of an image, zeros are added and what they make is cut off. The stem's filter is
+// filled up at each call: one pass of a training step reads it, and each step changes it, so that a
+// copy kept from call to call would never be read twice.
 #include <array>
 #include <optional>
 
