@@ -136,6 +136,7 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/cudnn_plan.h
   core/cudnn_retired.h
   ops/conv2d_cudnn.h
+  ops/matmul_cublas.h
   ops/matmul_plan.h
 )
 

@@ -9,6 +9,7 @@
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/embedding.h"
 #include "lathe/nn/linear.h"
+#include "lathe/nn/mlp.h"
 #include "lathe/nn/onnx_graph.h"
 #include "lathe/nn/pool2d.h"
 #include "lathe/nn/resnet.h"
@@ -50,6 +51,7 @@ class Exporter {
     if (const Conv2d* m = nullptr; is(m)) return conv(*m, name, x);
     if (const BatchNorm* m = nullptr; is(m)) return batch_norm(*m, name, x);
     if (const Linear* m = nullptr; is(m)) return linear(*m, name, x);
+    if (const MLP* m = nullptr; is(m)) return mlp(*m, name, x);
     if (const Embedding* m = nullptr; is(m)) {
       return {
           graph_.node("Gather", name, {graph_.weight(below(name, "weight"), m->weight), x.name}),
@@ -211,6 +213,19 @@ class Exporter {
                            {y.name, list("pads", {0, before, 0, 0, 0, more - before, 0, 0})});
     }
     return y;
+  }
+
+  /// The nodes of Sequential(Linear, ReLU, Linear, …).
+  Value mlp(const MLP& m, const std::string& name, Value x) {
+    LATHE_CHECK(ValueError, m.activation() == Activation::kRelu, "save_onnx: ", at(name),
+                "an MLP has an ONNX form here with Activation::kRelu alone");
+    size_t i = 0;
+    for (const auto& layer : m.layers()) {
+      if (i > 0) x = relu(below(name, std::to_string(i - 1)), x);
+      x = emit(*layer, below(name, std::to_string(i)), x);
+      i += 2;
+    }
+    return x;
   }
 
   Value head(const Linear& fc, const Value& x) {

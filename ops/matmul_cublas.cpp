@@ -11,7 +11,7 @@
 #include "lathe/ops/conv_key.h"
 #include "lathe/ops/lru_map.h"
 #include "lathe/ops/matmul.h"
-#include "lathe/ops/matmul_plan.h"
+#include "lathe/ops/matmul_cublas.h"
 #include "lathe/ops/matmul_portable.h"
 #include "lathe/ops/reduce.h"
 
@@ -36,20 +36,7 @@ std::optional<MatmulLayout> layout_of(const Tensor& t) {
   return std::nullopt;
 }
 
-/// `t`, or a copy that cuBLAS can read.
-Tensor readable(const Tensor& t) {
-  if (layout_of(t).has_value()) return t;
-  const Tensor copy = empty(t.shape(), {.dtype = t.dtype(), .device = t.device()});
-  copy_values(copy, t);
-  return copy;
-}
-
 int64_t batch_of(const Tensor& y) { return y.ndim() == 3 ? y.dim(0) : 1; }
-
-/// cuBLAS counts a batch in 32 bits.
-bool takes(const Tensor& y, int64_t terms) {
-  return is_floating(y.dtype()) && y.numel() > 0 && terms > 0 && batch_of(y) <= INT32_MAX;
-}
 
 /// cuBLAS takes a bias side by side, at an address that is whole 16 bytes: it cannot be told less.
 bool is_readable_bias(const Tensor& bias) {
@@ -62,25 +49,66 @@ struct Kept {
   Backoff backoff;                   // of cuBLAS, where it could not compute the key
 };
 
-/// y = a * b, y row-major, and what the epilogue does with `bias`. Transposed, as cuBLAS sees all
-/// of them: y' = b' * a'. False: cuBLAS cannot, for a reason that was logged unless it is
-/// kRightSums, which few shapes have. In deterministic mode a plan that fails is an error.
-bool multiply(const Tensor& y, const Tensor& a, const Tensor& b,
-              MatmulEpilogue epilogue = MatmulEpilogue::kNone, const Tensor& bias = {}) {
-  const MatmulKey key{.dtype = y.dtype(),
-                      .tf32 = y.dtype() == kF32 && tf32(),
-                      .deterministic = deterministic(),
-                      .rows = y.dim(-1),
-                      .cols = y.dim(-2),
-                      .terms = a.dim(-1),
-                      .batch = batch_of(y),
-                      .left = *layout_of(b),
-                      .right = *layout_of(a),
-                      .result = *layout_of(y),
-                      .epilogue = epilogue,
-                      .device = y.device().index};
+/// Logged where cuBLAS refuses it: nearly every shape has it.
+bool is_common(MatmulEpilogue epilogue) { return epilogue == MatmulEpilogue::kNone; }
+
+/// The distance of the rows of `kept` in the elements that cuBLAS counts.
+int64_t kept_ld(const MatmulExtras& extras) {
+  if (!extras.kept.defined()) return 0;
+  return extras.kept.dtype() == kU8 ? extras.kept.stride(0) * 8 : extras.kept.stride(0);
+}
+
+void* address(const Tensor& t) { return t.defined() ? t.raw_data() : nullptr; }
+
+}  // namespace
+
+// cuBLAS counts a batch in 32 bits.
+bool is_cublas_product(const Tensor& y, int64_t terms) {
+  return is_floating(y.dtype()) && y.numel() > 0 && terms > 0 && batch_of(y) <= INT32_MAX;
+}
+
+Tensor readable_matrix(const Tensor& t) {
+  if (layout_of(t).has_value()) return t;
+  const Tensor copy = empty(t.shape(), {.dtype = t.dtype(), .device = t.device()});
+  copy_values(copy, t);
+  return copy;
+}
+
+Tensor readable_bias(const Tensor& bias) {
+  if (!bias.defined() || is_readable_bias(bias)) return bias;
+  const Tensor copy = empty(bias.shape(), {.dtype = bias.dtype(), .device = bias.device()});
+  copy_values(copy, bias);
+  return copy;
+}
+
+Tensor make_kept(MatmulEpilogue epilogue, const Tensor& y) {
+  const int64_t ld = kept_ld(epilogue, y.dim(1));
+  if (epilogue == MatmulEpilogue::kRelu) {
+    return empty({y.dim(0), ld / 8}, {.dtype = kU8, .device = y.device()});
+  }
+  const Tensor room = empty({y.dim(0), ld}, {.dtype = y.dtype(), .device = y.device()});
+  return alias(room, y.shape(), room.strides(), 0);
+}
+
+bool cublas_multiply(const Tensor& y, const Tensor& a, const Tensor& b,
+                     const MatmulExtras& extras) {
+  const MatmulKey key{
+      .dtype = y.dtype(),
+      .tf32 = y.dtype() == kF32 && tf32(),
+      .deterministic = deterministic(),
+      .rows = y.dim(-1),
+      .cols = y.dim(-2),
+      .terms = a.dim(-1),
+      .batch = batch_of(y),
+      .left = *layout_of(b),
+      .right = *layout_of(a),
+      .result = *layout_of(y),
+      .epilogue = extras.epilogue,
+      .bias = extras.bias.defined() && extras.epilogue != MatmulEpilogue::kRightSums,
+      .kept_ld = kept_ld(extras),
+      .device = y.device().index};
   const auto report = [&](const Error& e) {
-    if (epilogue == MatmulEpilogue::kRightSums) return;
+    if (!is_common(extras.epilogue)) return;
     const std::string text = concat("matmul: cuBLAS does not compute ", a, " x ", b, ": ",
                                     e.message(), "; our own kernel does");
     warn_once(text, text);
@@ -94,7 +122,7 @@ bool multiply(const Tensor& y, const Tensor& a, const Tensor& b,
   try {
     if (kept.plan == nullptr) kept.plan = std::make_unique<MatmulPlan>(key);
     kept.plan->execute(b.raw_data(), a.raw_data(), y.raw_data(),
-                       bias.defined() ? bias.raw_data() : nullptr);
+                       {address(extras.bias), address(extras.kept)});
     kept.backoff.succeeded();
     return true;
   } catch (const OutOfMemoryError& e) {
@@ -114,27 +142,21 @@ bool multiply(const Tensor& y, const Tensor& a, const Tensor& b,
   return false;
 }
 
-}  // namespace
-
 Tensor matmul(const Tensor& a, const Tensor& b) {
   Shape shape = a.shape();
   shape[a.ndim() - 1] = b.dim(-1);
   const Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
-  if (takes(y, a.dim(-1)) && multiply(y, readable(a), readable(b))) return y;
-  return portable_matmul(a, b);
+  const bool done =
+      is_cublas_product(y, a.dim(-1)) && cublas_multiply(y, readable_matrix(a), readable_matrix(b));
+  return done ? y : portable_matmul(a, b);
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   const Tensor y = empty({x.dim(0), w.dim(0)}, {.dtype = x.dtype(), .device = x.device()});
-  if (!takes(y, x.dim(1))) return portable_linear(x, w, bias);
   const Tensor w_t = alias(w, {w.dim(1), w.dim(0)}, {w.stride(1), w.stride(0)}, w.offset());
-  Tensor readable_bias = bias;
-  if (bias.defined() && !is_readable_bias(bias)) {
-    readable_bias = empty(bias.shape(), {.dtype = bias.dtype(), .device = bias.device()});
-    copy_values(readable_bias, bias);
-  }
-  const auto epilogue = bias.defined() ? MatmulEpilogue::kAddBias : MatmulEpilogue::kNone;
-  const bool done = multiply(y, readable(x), readable(w_t), epilogue, readable_bias);
+  const bool done =
+      is_cublas_product(y, x.dim(1)) &&
+      cublas_multiply(y, readable_matrix(x), readable_matrix(w_t), {.bias = readable_bias(bias)});
   return done ? y : portable_linear(x, w, bias);
 }
 
@@ -144,9 +166,9 @@ LinearParamGrads linear_param_grads(const Tensor& dy, const Tensor& x) {
   const TensorOptions options{.dtype = dy.dtype(), .device = dy.device()};
   const Tensor dy_t = alias(dy, {dy.dim(1), dy.dim(0)}, {dy.stride(1), dy.stride(0)}, dy.offset());
   const LinearParamGrads out{empty({dy.dim(1), x.dim(1)}, options), empty({dy.dim(1)}, options)};
-  const bool done =
-      !deterministic() && takes(out.dw, dy.dim(0)) &&
-      multiply(out.dw, readable(dy_t), readable(x), MatmulEpilogue::kRightSums, out.db);
+  const bool done = !deterministic() && is_cublas_product(out.dw, dy.dim(0)) &&
+                    cublas_multiply(out.dw, readable_matrix(dy_t), readable_matrix(x),
+                                    {.epilogue = MatmulEpilogue::kRightSums, .bias = out.db});
   return done ? out : LinearParamGrads{cuda::matmul(dy_t, x), sum(dy, {0})};
 }
 

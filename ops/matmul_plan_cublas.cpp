@@ -1,5 +1,6 @@
 // Matrix products of cuBLASLt; see matmul_plan.h.
 #include <array>
+#include <cstdint>
 #include <exception>
 
 #include "lathe/core/error.h"
@@ -11,6 +12,8 @@
 namespace lathe::cuda {
 
 namespace {
+
+constexpr uintptr_t kAlignment = 16;  // bytes, of MatmulAddresses
 
 cudaDataType_t data_type(DType dtype) {
   switch (dtype) {
@@ -27,10 +30,20 @@ cublasComputeType_t compute_type(const MatmulKey& key) {
 }
 
 cublasLtEpilogue_t epilogue_of(const MatmulKey& key) {
+  const bool bias = key.bias, keeps = key.kept_ld != 0;
   switch (key.epilogue) {
-    case MatmulEpilogue::kAddBias: return CUBLASLT_EPILOGUE_BIAS;
+    case MatmulEpilogue::kNone: return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case MatmulEpilogue::kRelu:
+      if (keeps) return bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX;
+      return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case MatmulEpilogue::kGelu:
+      if (keeps) return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case MatmulEpilogue::kReluGrad:
+      return bias ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DRELU;
+    case MatmulEpilogue::kGeluGrad:
+      return bias ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
     case MatmulEpilogue::kRightSums: return CUBLASLT_EPILOGUE_BGRADB;
-    case MatmulEpilogue::kNone: break;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -83,6 +96,11 @@ void MatmulPlan::describe(const MatmulKey& key) {
   set(product_, CUBLASLT_MATMUL_DESC_TRANSA, key.left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(product_, CUBLASLT_MATMUL_DESC_TRANSB, key.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
+  if (key.kept_ld != 0) set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.kept_ld);
+  // The heuristic reads no memory, but the alignment that it may count on from the addresses.
+  void* const aligned = reinterpret_cast<void*>(kAlignment);
+  tell({key.bias || key.epilogue == MatmulEpilogue::kRightSums ? aligned : nullptr,
+        key.kept_ld != 0 ? aligned : nullptr});
   left_ = make_layout(key, key.left, key.rows, key.terms);
   right_ = make_layout(key, key.right, key.terms, key.cols);
   result_ = make_layout(key, key.result, key.rows, key.cols);
@@ -132,12 +150,20 @@ void MatmulPlan::run(const cublasLtMatmulHeuristicResult_t& how, const void* lef
       "multiply");
 }
 
-void MatmulPlan::execute(const void* left, const void* right, void* result, void* bias) {
-  if (bias != bias_) {
-    bias_ = nullptr;
-    set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    bias_ = bias;
+void MatmulPlan::tell(const MatmulAddresses& addresses) {
+  if (addresses.bias != told_.bias) {
+    set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, addresses.bias);
+    told_.bias = addresses.bias;
   }
+  if (addresses.kept != told_.kept) {
+    set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, addresses.kept);
+    told_.kept = addresses.kept;
+  }
+}
+
+void MatmulPlan::execute(const void* left, const void* right, void* result,
+                         const MatmulAddresses& addresses) {
+  tell(addresses);
   std::exception_ptr error;
   bool any_left = false;
   for (Algorithm& algorithm : algorithms_) {
@@ -160,9 +186,16 @@ void MatmulPlan::execute(const void* left, const void* right, void* result, void
   std::rethrow_exception(error);
 }
 
+int64_t kept_ld(MatmulEpilogue epilogue, int64_t rows) {
+  const int64_t step = epilogue == MatmulEpilogue::kRelu ? 128 : 8;  // bits, elements
+  return (rows + step - 1) / step * step;
+}
+
 size_t MatmulKeyHash::operator()(const MatmulKey& key) const noexcept {
   WordHash hash(static_cast<uint64_t>(key.dtype) << 32 | static_cast<uint64_t>(key.tf32) << 16 |
                 static_cast<uint64_t>(key.deterministic) << 17 |
+                static_cast<uint64_t>(key.bias) << 18 |
+                static_cast<uint64_t>(key.kept_ld != 0) << 19 |
                 static_cast<uint64_t>(key.epilogue) << 8 | static_cast<uint64_t>(key.device));
   for (const int64_t size : {key.rows, key.cols, key.terms, key.batch}) hash.add(size);
   for (const MatmulLayout* l : {&key.left, &key.right, &key.result}) {

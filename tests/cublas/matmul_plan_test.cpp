@@ -32,7 +32,7 @@ struct Fixture {
   ~Fixture() {
     cublas_probe().failing.clear();
     cublas_probe().knows_none = false;
-    cublas_probe().knows_bias_gradients = true;
+    cublas_probe().unknown.clear();
     set_tf32(false);
     set_deterministic(false);
     set_log_handler(handler);
@@ -128,9 +128,9 @@ TEST_CASE("cublas: a bias's gradient comes with that of the weight, in the same 
   };
   CHECK(check(8));
   CHECK(check(8));
-  cublas_probe().knows_bias_gradients = false;
+  cublas_probe().unknown = {CUBLASLT_EPILOGUE_BGRADB};
   CHECK_FALSE(check(7));
-  cublas_probe().knows_bias_gradients = true;
+  cublas_probe().unknown.clear();
   set_deterministic(true);
   CHECK_FALSE(check(8));
   CHECK(f.logged.find("BGRAD") == std::string::npos);

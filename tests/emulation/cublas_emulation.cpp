@@ -1,9 +1,12 @@
 // The emulated cuBLASLt; see cublas_emulation.h. One lock guards everything.
 #include "cublas_emulation.h"
 
+#include <cmath>
 #include <cstring>
 #include <mutex>
+#include <numbers>
 #include <utility>
+#include <vector>
 
 #include "lathe/core/half.h"
 
@@ -16,6 +19,8 @@ struct CublasProduct {
   cublasOperation_t left = CUBLAS_OP_N, right = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* bias = nullptr;  // read, or for a bias's gradient written
+  void* kept = nullptr;  // what a forward epilogue writes and its gradient reads
+  int64_t kept_ld = 0;
 };
 struct CublasMatrix {
   cudaDataType_t type = CUDA_R_32F;
@@ -82,15 +87,106 @@ bool fits(const Factor& a, const Factor& b, const CublasMatrix& d) {
          b.layout.batch == d.batch && a.layout.type == d.type && b.layout.type == d.type;
 }
 
+/// What an epilogue is made of.
+struct Parts {
+  bool adds_bias = false, relu = false, gelu = false;  // to a sum, in this order
+  bool relu_grad = false, gelu_grad = false;           // times the derivative
+  bool keeps = false;                                  // `kept` is written, or by a gradient read
+  bool row_sums = false, right_sums = false;           // a bias's gradient is written
+};
+
+Parts parts_of(cublasLtEpilogue_t epilogue) {
+  switch (epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT: return {};
+    case CUBLASLT_EPILOGUE_RELU: return {.relu = true};
+    case CUBLASLT_EPILOGUE_RELU_AUX: return {.relu = true, .keeps = true};
+    case CUBLASLT_EPILOGUE_BIAS: return {.adds_bias = true};
+    case CUBLASLT_EPILOGUE_RELU_BIAS: return {.adds_bias = true, .relu = true};
+    case CUBLASLT_EPILOGUE_RELU_AUX_BIAS: return {.adds_bias = true, .relu = true, .keeps = true};
+    case CUBLASLT_EPILOGUE_DRELU: return {.relu_grad = true, .keeps = true};
+    case CUBLASLT_EPILOGUE_DRELU_BGRAD: return {.relu_grad = true, .keeps = true, .row_sums = true};
+    case CUBLASLT_EPILOGUE_GELU: return {.gelu = true};
+    case CUBLASLT_EPILOGUE_GELU_AUX: return {.gelu = true, .keeps = true};
+    case CUBLASLT_EPILOGUE_GELU_BIAS: return {.adds_bias = true, .gelu = true};
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS: return {.adds_bias = true, .gelu = true, .keeps = true};
+    case CUBLASLT_EPILOGUE_DGELU: return {.gelu_grad = true, .keeps = true};
+    case CUBLASLT_EPILOGUE_DGELU_BGRAD: return {.gelu_grad = true, .keeps = true, .row_sums = true};
+    case CUBLASLT_EPILOGUE_BGRADB: return {.right_sums = true};
+  }
+  return {};
+}
+
+/// gelu(x) = x s and its derivative, s = sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)): the
+/// approximation by tanh, written in another way.
+struct Gelu {
+  double value, slope;
+  explicit Gelu(double x) {
+    const double factor = 2 * std::sqrt(2 / std::numbers::pi);
+    const double s = 1 / (1 + std::exp(-factor * (x + 0.044715 * x * x * x)));
+    value = x * s;
+    slope = s + value * (1 - s) * factor * (1 + 3 * 0.044715 * x * x);
+  }
+};
+
+/// What a product's epilogue reads and writes.
+struct Epilogue {
+  Parts parts;
+  cudaDataType_t type;
+  void *bias, *kept;
+  int64_t kept_ld;
+
+  /// A sum of row i and column j before rounding → the result's element.
+  double operator()(double sum, int64_t i, int64_t j) const {
+    const int64_t place = j * kept_ld + i;
+    if (parts.adds_bias) sum += element(type, bias, i);
+    if (parts.relu) {
+      if (parts.keeps) keep_bit(place, sum > 0);
+      return sum > 0 ? sum : 0;
+    }
+    if (parts.gelu) {
+      if (parts.keeps) store(type, kept, place, sum);
+      return Gelu(sum).value;
+    }
+    if (parts.relu_grad) return bit(place) ? sum : 0;
+    if (parts.gelu_grad) return sum * Gelu(element(type, kept, place)).slope;
+    return sum;
+  }
+
+  bool bit(int64_t place) const {
+    return (static_cast<const uint8_t*>(kept)[place / 8] >> (place % 8) & 1) != 0;
+  }
+  void keep_bit(int64_t place, bool on) const {
+    uint8_t& byte = static_cast<uint8_t*>(kept)[place / 8];
+    const auto mask = static_cast<uint8_t>(1 << (place % 8));
+    byte = static_cast<uint8_t>(on ? byte | mask : byte & ~mask);
+  }
+};
+
+/// The library's rules about what an epilogue keeps.
+bool keeps_well(const CublasProduct& product, int64_t rows) {
+  const Parts parts = parts_of(product.epilogue);
+  if (!parts.keeps) return true;
+  const int64_t step = parts.relu || parts.relu_grad ? 128 : 8;
+  return product.kept_ld >= rows && product.kept_ld % step == 0 &&
+         reinterpret_cast<uintptr_t>(product.kept) % 16 == 0;
+}
+
 void multiply(const Factor& a, const Factor& b, const CublasMatrix& d, void* result,
-              const void* bias) {
+              const Epilogue& epilogue) {
+  std::vector<double> row_sums(static_cast<size_t>(d.rows));
   for (int32_t n = 0; n < d.batch; ++n)
     for (int64_t j = 0; j < d.cols; ++j)
       for (int64_t i = 0; i < d.rows; ++i) {
-        double sum = bias == nullptr ? 0 : element(d.type, bias, i);
+        double sum = 0;
         for (int64_t k = 0; k < a.cols(); ++k) sum += a.at(n, i, k) * b.at(n, k, j);
-        store(d.type, result, n * d.batch_step + j * d.ld + i, sum);
+        const double value = epilogue(sum, i, j);
+        row_sums[static_cast<size_t>(i)] += value;
+        store(d.type, result, n * d.batch_step + j * d.ld + i, value);
       }
+  if (!epilogue.parts.row_sums) return;
+  for (int64_t i = 0; i < d.rows; ++i) {
+    store(d.type, epilogue.bias, i, row_sums[static_cast<size_t>(i)]);
+  }
 }
 
 /// What CUBLASLT_EPILOGUE_BGRADB writes.
@@ -168,6 +264,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
     case CUBLASLT_MATMUL_DESC_TRANSB: return assign(product->right, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return assign(product->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return assign(product->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return assign(product->kept, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return assign(product->kept_ld, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -219,9 +317,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   *count = 0;
   const bool valid = fits({nullptr, *a, product->left == CUBLAS_OP_T, false},
                           {nullptr, *b, product->right == CUBLAS_OP_T, false}, *d);
-  if (!valid) return CUBLAS_STATUS_INVALID_VALUE;
-  const bool sums = product->epilogue == CUBLASLT_EPILOGUE_BGRADB;
-  if (cublas_probe().knows_none || (sums && !cublas_probe().knows_bias_gradients)) {
+  if (!valid || !keeps_well(*product, d->rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (cublas_probe().knows_none || cublas_probe().unknown.contains(product->epilogue)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   const auto add = [&](uint64_t number, size_t bytes, cublasStatus_t state) {
@@ -254,26 +351,28 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   const bool tf32 = product->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   const Factor left{a, *a_layout, product->left == CUBLAS_OP_T, tf32};
   const Factor right{b, *b_layout, product->right == CUBLAS_OP_T, tf32};
-  const cublasLtEpilogue_t epilogue = product->epilogue;
-  void* const bias = epilogue == CUBLASLT_EPILOGUE_DEFAULT ? nullptr : product->bias;
+  const Parts parts = parts_of(product->epilogue);
+  const bool has_bias = parts.adds_bias || parts.row_sums || parts.right_sums;
+  void* const bias = has_bias ? product->bias : nullptr;
   const bool plain =
       element(product->scale, alpha, 0) == 1 && element(product->scale, beta, 0) == 0;
-  const bool missing = (epilogue == CUBLASLT_EPILOGUE_DEFAULT) != (bias == nullptr);
+  const bool missing = has_bias != (bias != nullptr) || (parts.keeps && product->kept == nullptr);
   if (!fits(left, right, *d_layout) || !plain || missing) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!keeps_well(*product, d_layout->rows)) return CUBLAS_STATUS_INVALID_VALUE;
   if (reinterpret_cast<uintptr_t>(bias) % 16 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   if ((workspace == nullptr) != (workspace_bytes == 0)) return CUBLAS_STATUS_INVALID_VALUE;
   ++probe.products;
   probe.algorithm = number;
   probe.workspace_bytes = workspace_bytes;
-  probe.epilogue = epilogue;
+  probe.epilogue = product->epilogue;
   probe.compute = product->compute;
   probe.stream = stream;
+  const Epilogue epilogue{parts, d_layout->type, bias, product->kept, product->kept_ld};
   const cudaError_t queued = enqueue_kernel(
-      stream, [left, right, layout = *d_layout, d, bias, epilogue, workspace, workspace_bytes] {
+      stream, [left, right, layout = *d_layout, d, epilogue, workspace, workspace_bytes] {
         if (workspace_bytes > 0) std::memset(workspace, 0x5A, workspace_bytes);
-        const bool adds = epilogue == CUBLASLT_EPILOGUE_BIAS;
-        multiply(left, right, layout, d, adds ? bias : nullptr);
-        if (epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_columns(right, layout, bias);
+        multiply(left, right, layout, d, epilogue);
+        if (epilogue.parts.right_sums) sum_columns(right, layout, epilogue.bias);
       });
   return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -8,14 +8,17 @@
 #include "lathe/core/half.h"
 #include "lathe/nn/activation.h"
 #include "lathe/nn/batch_norm.h"
+#include "lathe/nn/containers.h"
 #include "lathe/nn/conv.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/embedding.h"
 #include "lathe/nn/init.h"
 #include "lathe/nn/linear.h"
 #include "lathe/nn/losses.h"
+#include "lathe/nn/mlp.h"
 #include "lathe/nn/norm.h"
 #include "lathe/nn/pool2d.h"
+#include "lathe/nn/summary.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv1d.h"
@@ -197,6 +200,31 @@ TEST_CASE("activations, pooling, Flatten and Identity call their ops") {
   nn::Module parent;
   nn::ReLU act(parent, "act");
   CHECK(parent.named_children()[0].first == "act");
+}
+
+TEST_CASE("MLP: the Sequential of its layers, in values, gradients and keys") {
+  for (const Activation activation : {Activation::kRelu, Activation::kGelu}) {
+    nn::MLP mlp(5, {7, 6, 3}, {.activation = activation});
+    nn::Sequential apart;
+    for (const auto& [in, out] : {std::pair{5, 7}, {7, 6}, {6, 3}}) {
+      if (in != 5 && activation == Activation::kRelu) apart.add<nn::ReLU>();
+      if (in != 5 && activation == Activation::kGelu) apart.add<nn::GELU>();
+      apart.add<nn::Linear>(in, out);
+    }
+    apart.load_state_dict(mlp.state_dict());  // strict: the keys are the same
+    const Tensor x = random({2, 4, 5});
+    check_equal(mlp(x), apart(x));
+    mlp(x).square().sum().backward();
+    apart(x).square().sum().backward();
+    for (size_t i = 0; i < 6; ++i) {
+      check_equal(mlp.parameters()[i].grad(), apart.parameters()[i].grad());
+    }
+    CHECK(nn::summary(mlp, {2, 5}).macs == nn::summary(apart, {2, 5}).macs);
+  }
+  nn::MLP plain(5, {3}, {.bias = false});
+  CHECK(plain.parameters().size() == 1);
+  check_equal(plain(ones({1, 5})), linear(ones({1, 5}), plain.layers()[0]->weight));
+  CHECK_THROWS_AS(nn::MLP(5, {}), ValueError);
 }
 
 TEST_CASE("LayerNorm, GroupNorm: weight 1, bias 0, and their op") {

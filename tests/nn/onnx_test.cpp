@@ -13,6 +13,7 @@
 #include "lathe/nn/activation.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/linear.h"
+#include "lathe/nn/mlp.h"
 #include "lathe/nn/norm.h"
 #include "lathe/nn/pool2d.h"
 #include "lathe/nn/resnet.h"
@@ -90,6 +91,23 @@ Exported exported(const nn::Module& model, const nn::OnnxOptions& options) {
   std::vector<std::string> lines;
   for (const std::string& node : graph.texts.at(1)) lines.push_back(line_of(Message(node)));
   return {file, graph, lines};
+}
+
+TEST_CASE("onnx: an MLP is the nodes of its layers") {
+  nn::Sequential net;
+  net.add<nn::MLP>(4, std::vector<int64_t>{6, 5, 2});
+  CHECK(exported(net, {.input = {1, 4}}).lines ==
+        std::vector<std::string>{
+            "Gemm(input,0.0.weight,0.0.bias)→0.0 transB=1",
+            "Relu(0.0)→0.1",
+            "Gemm(0.1,0.2.weight,0.2.bias)→0.2 transB=1",
+            "Relu(0.2)→0.3",
+            "Gemm(0.3,0.4.weight,0.4.bias)→0.4 transB=1",
+            "Identity(0.4)→output",
+        });
+  nn::MLP gelu(4, {6, 2}, {.activation = Activation::kGelu});
+  CHECK_THROWS_WITH_AS(exported(gelu, {.input = {1, 4}}), doctest::Contains("kRelu alone"),
+                       ValueError);
 }
 
 TEST_CASE("onnx: a chain of layers is a chain of nodes, with the state dict's weights") {

@@ -180,6 +180,7 @@ const Row kRows[] = {
     {"matmul", [](T x) { return matmul(x, x); }},
     {"bmm", [](T x) { return bmm(x[0], x[0]); }},
     {"linear", [](T x) { return linear(matrix(x), matrix(x)); }},
+    {"mlp", [](T x) { return mlp(matrix(x), {{matrix(x)}, {matrix(x)}}); }},
     {"conv2d", [](T x) { return conv2d(x, x); }},
     {"conv2d_input_grad", [](T x) { return conv2d_input_grad(x, x, {2, 2, 5, 5}); }},
     {"conv2d_weight_grad", [](T x) { return conv2d_weight_grad(x, x, {2, 2, 1, 1}); }},
