@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Does lathe learn as well as PyTorch? Trains the same recipe with both over several seeds and compares test accuracy.
+"""Does lathe learn as well as PyTorch, and in bfloat16 as well as in float32? Trains the same recipe on two sides over
+several seeds and compares test accuracy.
 
-    compare_accuracy.py --data-root DIR [--seeds 5] [--epochs 5] [--threads 2] [--side ours|torch|both] [--out FILE]
+    compare_accuracy.py --data-root DIR [--seeds 5] [--epochs 5] [--threads 2] [--sides ours,torch] [--out FILE]
+
+Sides: ours (float32), ours-bf16 and ours-fp16 (`--amp`), torch (float32).
 
 ResNet-20 (He et al. 2016, option A shortcuts) on CIFAR-10: batch 128, SGD with momentum 0.9 and weight decay 5e-4, learning
 rate 0.1 annealed linearly to 0 per step, pad-4 random crop and flip. DIR holds the official data_batch_*.bin files. Each run
@@ -23,14 +26,14 @@ LR, MOMENTUM, WEIGHT_DECAY, BATCH = 0.1, 0.9, 5e-4, 128
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
-def train_ours(args, seed):
+def train_ours(args, seed, amp):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [args.lathe, "train", "--model", "resnet20", "--dataset", "cifar10", "--data-root", args.data_root,
              "--epochs", str(args.epochs), "--batch-size", str(BATCH), "--optimizer", "sgd", "--lr", str(LR),
              "--momentum", str(MOMENTUM), "--weight-decay", str(WEIGHT_DECAY), "--scheduler", "linear",
              "--augment", "crop,flip", "--seed", str(seed), "--threads", str(args.threads), "--run-dir", folder,
-             "--quiet"], check=True, stdout=subprocess.DEVNULL)
+             "--amp", amp, "--device", args.device, "--quiet"], check=True, stdout=subprocess.DEVNULL)
         rows = [json.loads(line) for line in open(pathlib.Path(folder) / "metrics.jsonl")]
     last = [row for row in rows if row.get("split") in ("val", "test")][-1]
     return last["accuracy"], last["loss"]
@@ -95,6 +98,12 @@ def train_torch(args, seed):
     return right / len(test_x), loss / len(test_x)
 
 
+TRAIN = {"ours": lambda args, seed: train_ours(args, seed, "off"),
+         "ours-bf16": lambda args, seed: train_ours(args, seed, "bf16"),
+         "ours-fp16": lambda args, seed: train_ours(args, seed, "fp16"),
+         "torch": train_torch}
+
+
 def summary(rows, side):
     values = [100 * row["accuracy"] for row in rows if row["side"] == side]
     mean = sum(values) / len(values)
@@ -109,26 +118,30 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--side", choices=("ours", "torch", "both"), default="both")
+    parser.add_argument("--sides", default="ours,torch")
+    parser.add_argument("--device", default="cpu", help="of our sides; torch trains on the CPU")
     parser.add_argument("--out", default="accuracy.jsonl")
     args = parser.parse_args()
+    sides = args.sides.split(",")
+    if set(sides) - set(TRAIN) or len(set(sides)) != len(sides):
+        parser.error(f"--sides {args.sides}: each of {', '.join(TRAIN)} at most once")
     rows = [json.loads(line) for line in open(args.out)] if os.path.exists(args.out) else []
     for seed in range(args.seeds):
-        for side in ("ours", "torch"):
-            if args.side not in (side, "both") or any(r["side"] == side and r["seed"] == seed for r in rows):
+        for side in sides:
+            if any(r["side"] == side and r["seed"] == seed for r in rows):
                 continue
             start = time.time()
-            accuracy, loss = (train_ours if side == "ours" else train_torch)(args, seed)
+            accuracy, loss = TRAIN[side](args, seed)
             rows.append({"side": side, "seed": seed, "accuracy": accuracy, "loss": loss,
                          "seconds": round(time.time() - start, 1)})
             with open(args.out, "a") as file:
                 print(json.dumps(rows[-1]), file=file)
             print(json.dumps(rows[-1]), flush=True)
-    if {row["side"] for row in rows} == {"ours", "torch"}:
-        ours, theirs = summary(rows, "ours"), summary(rows, "torch")
-        gap = abs(ours["mean"] - theirs["mean"])
-        error = math.hypot(ours["standard_error"], theirs["standard_error"])
-        print(json.dumps({"ours": ours, "torch": theirs, "gap": gap, "standard_error_of_gap": error,
+    if len(sides) == 2:
+        first, second = (summary(rows, side) for side in sides)
+        gap = abs(first["mean"] - second["mean"])
+        error = math.hypot(first["standard_error"], second["standard_error"])
+        print(json.dumps({sides[0]: first, sides[1]: second, "gap": gap, "standard_error_of_gap": error,
                           "equal": gap < 2 * error and gap < 1}))
 
 
