@@ -95,11 +95,18 @@ double Optimizer::hyper_parameter(std::string_view name, size_t group) const {
   return group_at(group).hyper(name);
 }
 
+/// Where the rate lives on a GPU too, the work queued there so far still finds the one before.
+void Optimizer::set_hyper(Group& group, HyperParameters hyper) {
+  const bool same = hyper("lr") == group.hyper("lr");
+  group.hyper = std::move(hyper);
+  if (group.rate.defined() && !same) fill_values(group.rate, group.hyper("lr"));
+}
+
 void Optimizer::set_lr(size_t group, double lr) {
   HyperParameters hyper = group_at(group).hyper;
   hyper.front().value = lr;
   check(hyper);
-  groups_[group].hyper = std::move(hyper);
+  set_hyper(groups_[group], std::move(hyper));
 }
 
 void Optimizer::set_lr(double lr) { set_lrs(std::vector<double>(groups_.size(), lr)); }
@@ -113,7 +120,7 @@ void Optimizer::set_lrs(const std::vector<double>& rates) {
     hypers.back().front().value = rates[g];
     check(hypers.back());
   }
-  for (size_t g = 0; g < groups_.size(); ++g) groups_[g].hyper = std::move(hypers[g]);
+  for (size_t g = 0; g < groups_.size(); ++g) set_hyper(groups_[g], std::move(hypers[g]));
 }
 
 void Optimizer::zero_grad(ZeroGradOptions options) const {

@@ -68,6 +68,15 @@ class LATHE_API Optimizer {
   /// One learning rate per group. All or none.   throws: ValueError as above, or for another number
   /// of rates.
   void set_lrs(const std::vector<double>& rates);
+  /// From now on the learning rates and step counts of parameters on GPUs live in device memory, so
+  /// that a step captured into a graph goes on counting and follows set_lr() when it is launched
+  /// again. Until then the rate, and before the first step that could be skipped the count, are
+  /// arguments of the kernels, which a graph keeps. Costs nothing inside of a step; a set_lr() that
+  /// changes a rate is one small launch on the current stream, and the host never waits. The first
+  /// step makes state, as does the one after load_state_dict(), and must not be captured. For good;
+  /// on the CPU nothing changes.
+  void set_capturable() { capturable_ = true; }
+
   /// The learning rate that the group was made with: what schedulers start from.
   double initial_lr(size_t group = 0) const;
   /// A hyper-parameter by its option's name, "momentum"; flags are 0 or 1.   throws: ValueError for
@@ -141,6 +150,7 @@ class LATHE_API Optimizer {
     double initial_lr;
     bool master_weights;
     Tensor counts = {};  // i64[slots] on the GPU from the first step on that may be skipped there
+    Tensor rate = {};    // 0-d f64 on the GPU from the first capturable step on: hyper("lr")
   };
   struct Prepared;
   struct Pending;
@@ -149,6 +159,7 @@ class LATHE_API Optimizer {
   std::vector<int64_t> steps_of(const Group& group) const;
   Tensor make_counts(const Group& group, Device device) const;
   void follow_device(Group& group) const;
+  void set_hyper(Group& group, HyperParameters hyper);
   bool needs(size_t buffer, const Slot& slot, const Group& group) const;
   Prepared prepare(const Slot& slot, const Group& group) const;
   void check_options(const StepOptions& options) const;
@@ -159,6 +170,7 @@ class LATHE_API Optimizer {
 
   std::vector<BufferName> buffer_names_;  // the last one is master_param
   std::vector<Group> groups_;
+  bool capturable_ = false;
 };
 
 }  // namespace lathe::optim

@@ -96,6 +96,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
     }
     group.initial_lr = reader.number(prefix + "initial_lr");
     group.counts = {};
+    group.rate = {};
     for (HyperParameter& h : group.hyper) h.value = reader.number(concat(prefix, h.name));
 
     for (Slot& slot : group.slots) {

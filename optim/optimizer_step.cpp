@@ -122,6 +122,7 @@ void Optimizer::follow_device(Group& group) const {
   const std::vector<int64_t> steps = steps_of(group);
   for (size_t s = 0; s < steps.size(); ++s) group.slots[s].step = steps[s];
   group.counts = {};
+  group.rate = {};
 }
 
 void Optimizer::check_options(const StepOptions& o) const {
@@ -142,7 +143,7 @@ struct Optimizer::Pending {
   std::vector<std::pair<Slot*, Prepared>> ready;
   std::vector<UpdateItem> items;  // of all groups, one after another
   std::vector<size_t> ends;       // of each group's items
-  Tensors counts;                 // of each group
+  Tensors counts, rates;          // of each group
   Tensors scratch;
 
   std::span<UpdateItem> group(size_t g) {
@@ -154,6 +155,7 @@ struct Optimizer::Pending {
 Optimizer::Pending Optimizer::gather(const Tensor& found_inf) {
   Pending out;
   out.counts.resize(groups_.size());
+  out.rates.resize(groups_.size());
   size_t number = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
@@ -188,9 +190,18 @@ Optimizer::Pending Optimizer::gather(const Tensor& found_inf) {
       if (item.device.is_cuda()) {
         Tensor& counts = out.counts[g];
         if (!counts.defined()) counts = group.counts;
-        if (found_inf.defined()) {
-          item.found_inf = found_inf.data<float>();
-          if (!counts.defined()) counts = make_counts(group, item.device);
+        if (found_inf.defined()) item.found_inf = found_inf.data<float>();
+        if (!counts.defined() && (found_inf.defined() || capturable_)) {
+          counts = make_counts(group, item.device);
+        }
+        if (capturable_) {
+          Tensor& rate = out.rates[g];
+          if (!rate.defined()) rate = group.rate;
+          if (!rate.defined()) {
+            rate = empty({}, {.dtype = kF64, .device = item.device});
+            fill_values(rate, group.hyper("lr"));
+          }
+          item.lr = rate.data<double>();
         }
         if (counts.defined()) item.count = counts.data<int64_t>() + s;
       }
@@ -252,6 +263,7 @@ Tensor Optimizer::step(const StepOptions& options) {
     const std::span<UpdateItem> items = pending.group(g);
     if (items.empty()) continue;
     if (pending.counts[g].defined()) groups_[g].counts = pending.counts[g];
+    if (pending.rates[g].defined()) groups_[g].rate = pending.rates[g];
     update(groups_[g].hyper, items);
   }
   for (auto& [slot, p] : pending.ready) {

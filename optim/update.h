@@ -31,8 +31,9 @@ struct UpdateItem {
 
   // What only the GPU knows. Null on the CPU, and where every update so far was made for certain.
   const float* found_inf = nullptr;  // where it is not 0 the update changes nothing
-  int64_t* count = nullptr;  // the updates made so far, instead of `step`: raised by this one
-  bool counted = false;      // somebody raises it for this item
+  int64_t* count = nullptr;    // the updates made so far, instead of `step`: raised by this one
+  bool counted = false;        // somebody raises it for this item
+  const double* lr = nullptr;  // the learning rate, instead of the numbers'; then there is a count
 
   /// Items of one kind can be updated by one launch.
   auto kind() const {

@@ -83,6 +83,7 @@ struct Always {
   using Rule = R;
   Rule rule;
   LATHE_HD Rule at(int64_t) const { return rule; }
+  LATHE_HD void set_lr(double lr) { rule.math.lr = static_cast<decltype(rule.math.lr)>(lr); }
 };
 template <class C>
 struct MakeSgd {
@@ -90,6 +91,7 @@ struct MakeSgd {
   using Rule = SgdMomentum<C>;
   SgdMath<C> math;
   LATHE_HD Rule at(int64_t t) const { return {math, t == 1}; }
+  LATHE_HD void set_lr(double lr) { math.lr = C(lr); }
 };
 template <class C>
 struct MakeEma {
@@ -97,6 +99,7 @@ struct MakeEma {
   using Rule = Ema<C>;
   EmaNumbers o;
   LATHE_HD Rule at(int64_t n) const { return {EmaMath<C>::at_update(n, o.decay, o.warm_up)}; }
+  LATHE_HD void set_lr(double) {}  // an average has none
 };
 template <class T, class Make>
 struct MakeWithMaster {
@@ -104,6 +107,7 @@ struct MakeWithMaster {
   using Rule = WithMaster<T, typename Make::Rule>;
   Make make;
   LATHE_HD Rule at(int64_t t) const { return {make.at(t)}; }
+  LATHE_HD void set_lr(double lr) { make.set_lr(lr); }
 };
 template <class C, template <class> class R>
 struct MakeAdam {
@@ -113,6 +117,7 @@ struct MakeAdam {
   LATHE_HD Rule at(int64_t t) const {
     return {AdamMath<C>::at_step(t, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.decoupled)};
   }
+  LATHE_HD void set_lr(double lr) { o.lr = lr; }
 };
 
 }  // namespace
@@ -139,18 +144,20 @@ __global__ void __launch_bounds__(kChunkThreads)
                   GradFactor<ComputeType<T>>::of(grad_factors));
 }
 
-// The same where the number of the step is known on the device only: the last array of an item is
-// the parameter's count of updates, this one included. One thread makes the rule from it for its
-// block (Adam: two powers in double, about a microsecond, while other blocks move memory).
+// The same where the number of the step, and perhaps the learning rate, is known on the device
+// only: the last array of an item is the parameter's count of updates, this one included. One
+// thread makes the rule from them for its block (Adam: two powers in double, about a microsecond,
+// while other blocks move memory).
 template <class T, class Make, class Rule = typename Make::Rule>
 __global__ void __launch_bounds__(kChunkThreads)
     counted_update_kernel(ArrayTable<3 + Rule::kBuffers> table, Make make, Gate gate,
-                          const double* grad_factors) {
+                          const double* grad_factors, const double* lr) {
   __shared__ Rule rule;
   if (!gate.open()) return;
   const Chunk chunk = chunk_of_block(table);
   const auto& item = table.item[chunk.item];
   if (threadIdx.x == 0) {
+    if (lr != nullptr) make.set_lr(*lr);
     rule = make.at(*static_cast<const int64_t*>(item.array[2 + Rule::kBuffers]));
   }
   __syncthreads();
@@ -181,14 +188,12 @@ void run_rule(std::span<const UpdateItem> items, const Make& make) {
   using Rule = typename Make::Rule;
   const UpdateItem& front = items.front();
   const Stream stream = current_stream(front.device);
-  if constexpr (Make::kCountsSteps) {
-    if (front.count != nullptr) {
-      return for_each_update_table<Rule::kBuffers, 1>(items, [&](const auto& table) {
-        launch(counted_update_kernel<T, Make>, dim3(table.blocks), dim3(kChunkThreads), 0, stream,
-               table, make, gate_of(front), front.grad_factors);
-        LATHE_CUDA_CHECK(cudaGetLastError());
-      });
-    }
+  if (front.lr != nullptr || (Make::kCountsSteps && front.count != nullptr)) {
+    return for_each_update_table<Rule::kBuffers, 1>(items, [&](const auto& table) {
+      launch(counted_update_kernel<T, Make>, dim3(table.blocks), dim3(kChunkThreads), 0, stream,
+             table, make, gate_of(front), front.grad_factors, front.lr);
+      LATHE_CUDA_CHECK(cudaGetLastError());
+    });
   }
   for_each_update_table<Rule::kBuffers, 0>(items, [&](const auto& table) {
     launch(update_kernel<T, Rule>, dim3(table.blocks), dim3(kChunkThreads), 0, stream, table,

@@ -76,6 +76,7 @@ Machine& machine() {
 
 constexpr cudaError_t kStreamCaptureUnsupported = static_cast<cudaError_t>(900);
 cudaStream_t g_captured = nullptr;  // of pretend_capture()
+std::vector<std::function<void()>> g_captured_kernels;
 thread_local int t_device = 0;
 thread_local cudaError_t t_last_error = cudaSuccess;
 
@@ -205,12 +206,21 @@ RuntimeProbe& runtime_probe() {
 void pretend_capture(cudaStream_t stream) {
   const Call call;
   g_captured = stream;
+  if (stream != nullptr) g_captured_kernels.clear();
+}
+
+void replay_capture(cudaStream_t stream) {
+  const Call call;
+  for (const auto& run : g_captured_kernels) {
+    find_stream(stream)->queue.push_back({.run = run, .record = {}, .wait = {}});
+  }
 }
 
 cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run) {
   const Call call;
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (stream == g_captured && stream != nullptr) g_captured_kernels.push_back(run);
   state->queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
   return cudaSuccess;
 }

@@ -183,7 +183,11 @@ TEST_CASE(
     CHECK(launches_of(adam) == 3);
     CHECK(launches_of(adamw) == 3);
     optim::LARS lars(params);
-    CHECK(launches_of(lars) == 5);  // the update is norms, rates, steps
+    CHECK(launches_of(lars) == 4);  // the update is norms and steps
+    optim::LAMB lamb(params);
+    CHECK(launches_of(lamb) == 4);
+    optim::NovoGrad novograd(params);
+    CHECK(launches_of(novograd) == 5);  // norms, rates, steps
     const auto half = static_cast<std::ptrdiff_t>(31);
     optim::SGD groups({{.params = Tensors(params.begin(), params.begin() + half)},
                        {.params = Tensors(params.begin() + half, params.end()), .lr = 0.2}},

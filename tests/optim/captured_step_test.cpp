@@ -1,0 +1,136 @@
+// A step that was captured into a graph: launched again, it goes on counting and follows the
+// learning rate.
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/cuda.h"
+#include "lathe/optim/adam.h"
+#include "lathe/optim/lamb.h"
+#include "lathe/optim/lars.h"
+#include "lathe/optim/novograd.h"
+#include "lathe/optim/rmsprop.h"
+#include "lathe/optim/sgd.h"
+#include "lathe/tests/emulation/captured_stream.h"
+#include "loss_scaling.h"
+
+namespace lathe {
+namespace {
+
+using namespace test;
+using optim::Optimizer;
+
+using Make = std::function<std::unique_ptr<Optimizer>(const Tensors&)>;
+
+template <class O, class Options>
+Make make(const Options& options) {
+  return [options](const Tensors& p) { return std::make_unique<O>(p, options); };
+}
+
+const std::vector<Make>& optimizers() {
+  static const std::vector<Make> all = {
+      make<optim::SGD>(optim::SGDOptions{.lr = 0.5}),
+      make<optim::SGD>(optim::SGDOptions{.lr = 0.5, .momentum = 0.9}),
+      make<optim::Adam>(optim::AdamOptions{.lr = 0.5}),
+      make<optim::AdamW>(optim::AdamWOptions{.lr = 0.5, .amsgrad = true}),
+      make<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.5, .momentum = 0.9}),
+      make<optim::LARS>(optim::LARSOptions{.lr = 0.5}),
+      make<optim::LAMB>(optim::LAMBOptions{.lr = 0.5}),
+      make<optim::NovoGrad>(optim::NovoGradOptions{.lr = 0.5}),
+  };
+  return all;
+}
+
+Tensors make_params(Device device) {
+  Tensors out = {param(full({3}, 1.5), device), param(full({2, 2}, -0.5), device)};
+  for (const Tensor& p : out) p.set_grad(full(p.shape(), 0.25, {.device = device}));
+  return out;
+}
+
+std::vector<std::vector<double>> everything(const Tensors& params, const Optimizer& optimizer) {
+  std::vector<std::vector<double>> out;
+  for (const Tensor& p : params) out.push_back(p.to_vector<double>());
+  for (const auto& [name, t] : optimizer.state_dict()) out.push_back(t.to_vector<double>());
+  return out;
+}
+
+TEST_CASE("captured step: launched again it counts on and follows the learning rate") {
+  if (!cuda_is_available()) return;
+  const Device device(DeviceType::kCUDA);
+  const OwnedStream stream;
+  const StreamScope on(stream);
+  const auto native = static_cast<cudaStream_t>(static_cast<Stream>(stream).native);
+  for (const Make& make_optimizer : optimizers()) {
+    const Tensors eager = make_params(device), captured = make_params(device);
+    const auto first = make_optimizer(eager), second = make_optimizer(captured);
+    INFO(first->name());
+    second->set_capturable();
+    second->step();  // makes the state
+    emulation::pretend_capture(native);
+    second->step();
+    emulation::pretend_capture(nullptr);
+    for (const double lr : {0.5, 0.25, 0.125}) {  // the last graph launches
+      second->set_lr(lr);
+      emulation::replay_capture(native);
+    }
+    for (const double lr : {0.5, 0.5, 0.5, 0.25, 0.125}) {
+      first->set_lr(lr);
+      first->step();
+    }
+    CHECK(everything(captured, *second) == everything(eager, *first));
+  }
+}
+
+TEST_CASE("captured step: a rate in device memory costs a launch when it changes, none in a step") {
+  if (!cuda_is_available()) return;
+  const Device device(DeviceType::kCUDA);
+  const Tensors params = make_params(device);
+  optim::AdamW optimizer(params, {.lr = 0.5});
+  optimizer.set_capturable();
+  optimizer.step();
+  const cuda::Counters before = cuda::counters();
+  const auto launches = [&] { return cuda::counters().launches - before.launches; };
+  optimizer.step();
+  CHECK(launches() == 2);  // the counts, which without a scaler nobody else raises; the update
+  optimizer.set_lr(0.5);
+  CHECK(launches() == 2);
+  optimizer.set_lr(0.25);
+  CHECK(launches() == 3);
+  optimizer.step();
+  CHECK(launches() == 5);
+  CHECK(cuda::counters().synchronizations == before.synchronizations);
+}
+
+TEST_CASE("captured step: a loaded state brings its learning rate") {
+  if (!cuda_is_available()) return;
+  const Device device(DeviceType::kCUDA);
+  const Tensors params = make_params(device), others = make_params(device);
+  optim::SGD from(params, {.lr = 0.125, .momentum = 0.5}), to(others, {.lr = 0.5, .momentum = 0.9});
+  to.set_capturable();
+  from.step();
+  to.step();
+  for (size_t i = 0; i < others.size(); ++i) copy_values(others[i], params[i]);
+  to.load_state_dict(from.state_dict());
+  from.step();
+  to.step();
+  CHECK(everything(others, to) == everything(params, from));
+}
+
+TEST_CASE("captured step: on the CPU set_capturable changes nothing") {
+  const Tensors params = make_params(kCPU), others = make_params(kCPU);
+  optim::AdamW plain(params, {.lr = 0.5}), capturable(others, {.lr = 0.5});
+  capturable.set_capturable();
+  for (const double lr : {0.5, 0.25}) {
+    plain.set_lr(lr);
+    capturable.set_lr(lr);
+    plain.step();
+    capturable.step();
+  }
+  CHECK(everything(others, capturable) == everything(params, plain));
+}
+
+}  // namespace
+}  // namespace lathe
