@@ -45,7 +45,8 @@ def test_find_lr_stops_when_the_loss_explodes(folder):
 
 def test_find_lr_accumulates_and_takes_the_settings_of_training(folder):
     steps = ["--sweep-steps", 4, "--max-lr", 1e-3]
-    for extra in (["--accumulate", 3], ["--optimizer", "adamw", "--no-decay-norm"], ["--amp", "bf16", "--clip-grad-norm", 1]):
+    for extra in (["--accumulate", 3], ["--optimizer", "adamw", "--no-decay-norm"], ["--amp", "bf16", "--clip-grad-norm", 1],
+                  ["--amp", "fp16"]):
         *points, _ = rows(lathe("find-lr", *DATA, *steps, *extra, "--json"))
         assert len(points) == 4, (extra, points)
     (folder / "run.toml").write_text('lr = 0.5\nepochs = 3\noptimizer = "adam"\n')  # what others know is let pass

@@ -1,9 +1,11 @@
 // Modules, losses, optimisers and schedules together: small problems that must be learned.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <memory>
 #include <vector>
 
+#include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/activation.h"
 #include "lathe/nn/containers.h"
@@ -13,6 +15,7 @@
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/clip_grad.h"
@@ -101,6 +104,27 @@ TEST_CASE("training: a small ResNet learns four images by heart, and evaluates a
   model.eval();
   const NoGrad off;
   CHECK(argmax(model(x), 1).to_vector<int>() == std::vector<int>{2, 0, 3, 1});
+}
+
+TEST_CASE("training: the first loss in a half type is that of f32, to a hundredth") {
+  manual_seed(5);
+  nn::CifarResNet model = nn::resnet8();
+  model.to(kChannelsLast);
+  const Tensor x = randn({16, 3, 16, 16}).contiguous(kChannelsLast);
+  const Tensor labels = randint(0, 10, {16});
+  const auto first_loss = [&](DType dtype, bool half) {
+    for (const Tensor& p : model.parameters()) p.set_grad({});
+    const Autocast scope(kCPU, dtype, half);
+    const Tensor loss = cross_entropy(model(x).to(kF32), labels);
+    loss.backward();
+    return loss.item<double>();
+  };
+  const double expected = first_loss(kBF16, false);
+  for (const DType dtype : {kBF16, kF16}) {
+    INFO(name_of(dtype));
+    CHECK(std::abs(first_loss(dtype, true) - expected) < 1e-2);
+    for (const Tensor& p : model.parameters()) CHECK(p.grad().dtype() == kF32);
+  }
 }
 
 }  // namespace
