@@ -402,8 +402,11 @@ ExitCode Trainer::pause() {
   parts_.log.warning(fmt::format("stopped after step {} by {}; {} holds the checkpoint", step_, by,
                                  (parts_.folder / "last.safetensors").string()));
   if (signal != 0) return exit_code_of_signal(signal);
-  parts_.out.row(
-      Row().add("event", "stopped").add("steps", step_).add("run_dir", parts_.folder.string()));
+  parts_.out.row(Row()
+                     .add("event", "stopped")
+                     .add("steps", step_)
+                     .add("data_wait", data_wait())
+                     .add("run_dir", parts_.folder.string()));
   return ExitCode::kDone;
 }
 
