@@ -63,7 +63,8 @@ Contents parse_from(ReadAt read_at, uint64_t size, std::string_view file) {
 
   // The values, in the order in which they lie in the file.
   const bool has_checksum = std::string_view(text).substr(kLengthBytes).starts_with(kChecksumStart);
-  uint32_t crc = has_checksum ? crc_of_header(text) : 0;
+  uint32_t crc = has_checksum ? crc_of_header(std::move(text)) : 0;
+  std::string().swap(text);  // no longer needed
   std::vector<Tensor> tensors(header.entries.size());
   for (const size_t i : header.order) {
     const HeaderEntry& entry = header.entries[i];
@@ -75,8 +76,9 @@ Contents parse_from(ReadAt read_at, uint64_t size, std::string_view file) {
     if (entry.dtype == kBool) check_bools(entry, values, file);
   }
   Contents out;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    out.tensors.add(std::move(header.entries[i].name), std::move(tensors[i]));
+  for (Tensor& t : tensors) {
+    out.tensors.add(std::move(header.entries.front().name), std::move(t));
+    header.entries.pop_front();
   }
   if (has_checksum) {
     const auto stored = header.metadata.find(kChecksumKey);

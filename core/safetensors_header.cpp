@@ -1,13 +1,14 @@
-// The JSON header of a safetensors file; see safetensors_header.h. It is read event by event (SAX):
-// no tree is built, so a hostile header costs no more memory than the entries that it spells out.
+// The JSON header of a safetensors file; see safetensors_header.h. It is read from left to right
+// and no tree is built: a hostile header costs no more memory than the entries that it spells out.
 #include "lathe/core/safetensors_header.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <unordered_set>
+#include <tuple>
 
 #include "lathe/core/checked_size.h"
+#include "lathe/core/json_cursor.h"
 
 namespace lathe::safetensors {
 
@@ -26,123 +27,136 @@ constexpr DTypeName kDTypeNames[] = {
     {"I64", kI64},   {"F16", kF16}, {"BF16", kBF16}, {"F32", kF32}, {"F64", kF64},
 };
 
-/// Receives the header's tokens and accepts only the format's own structure.
-class HeaderReader final : public json::json_sax_t {
+const char* name_of(JsonKind kind) {
+  switch (kind) {
+    case JsonKind::kObject: return "an object";
+    case JsonKind::kArray: return "an array";
+    case JsonKind::kString: return "a string";
+    case JsonKind::kUnsigned: return "a number";
+    case JsonKind::kNegative: return "a negative number";
+    case JsonKind::kFraction: return "a fraction";
+    case JsonKind::kBoolean: return "a boolean";
+    case JsonKind::kNull: return "null";
+  }
+  return "";
+}
+
+/// Accepts the format's own structure and nothing else.
+class HeaderReader {
  public:
-  HeaderReader(std::string_view file, Header& out) : file_(file), out_(out) {}
+  HeaderReader(std::string_view text, std::string_view file)
+      : json_(text, concat(file, ": the header")), file_(file) {}
 
-  bool start_object(size_t) override {
-    if (at_ == At::kStart) return go(At::kTop);
-    if (at_ != At::kTop) return unexpected("an object");
-    if (name_ == kMetadataName) return go(At::kMetadata);
-    seen_ = 0;
-    out_.entries.push_back({.name = name_});
-    return go(At::kEntry);
-  }
-
-  bool key(std::string& text) override {
-    if (at_ == At::kTop) {
-      name_ = text;
-      if (!names_.insert(text).second) fail("entry ", in_quotes(text), " appears twice");
-    } else if (at_ == At::kMetadata) {
-      metadata_key_ = text;
-      if (out_.metadata.contains(text)) fail("metadata key ", in_quotes(text), " appears twice");
-    } else {
-      field_ = field_from(text);
-      if (seen_ & field_)
-        fail("entry ", in_quotes(name_), ": field ", in_quotes(text), " appears twice");
-      seen_ |= field_;
-    }
-    return true;
-  }
-
-  bool end_object() override {
-    if (at_ == At::kEntry) {
-      const char* missing = !(seen_ & kDType)   ? "dtype"
-                            : !(seen_ & kShape) ? "shape"
-                            : !(seen_ & kRange) ? "data_offsets"
-                                                : nullptr;
-      if (missing != nullptr) fail("entry ", in_quotes(name_), " has no \"", missing, "\"");
-    }
-    return go(at_ == At::kTop ? At::kEnd : At::kTop);
-  }
-
-  bool start_array(size_t) override {
-    if (at_ != At::kEntry || field_ == kDType) return unexpected("an array");
-    range_size_ = 0;
-    return go(At::kNumbers);
-  }
-
-  bool end_array() override {
-    if (field_ == kRange && range_size_ != 2) {
-      fail("entry ", in_quotes(name_), ": data_offsets has ", range_size_, " numbers instead of 2");
-    }
-    return go(At::kEntry);
-  }
-
-  bool number_unsigned(uint64_t value) override {
-    if (at_ != At::kNumbers) return unexpected("a number");
-    if (!std::in_range<int64_t>(value))
-      fail("entry ", in_quotes(name_), ": ", value, " is too large");
-    const auto number = static_cast<int64_t>(value);
-    HeaderEntry& entry = out_.entries.back();
-    if (field_ == kShape) {
-      if (entry.shape.size() == kMaxDims) {
-        fail("entry ", in_quotes(name_), " has more than ", kMaxDims, " dimensions");
-      }
-      entry.shape.push_back(number);
-    } else {
-      if (range_size_ == 0) entry.begin = number;
-      if (range_size_ == 1) entry.end = number;
-      ++range_size_;
-    }
-    return true;
-  }
-
-  bool string(std::string& text) override {
-    if (at_ == At::kMetadata) {
-      out_.metadata.emplace(metadata_key_, text);
-      return true;
-    }
-    if (at_ != At::kEntry || field_ != kDType) return unexpected("a string");
-    const auto found = std::ranges::find(kDTypeNames, text, &DTypeName::name);
-    if (found == std::end(kDTypeNames)) {
-      fail("entry ", in_quotes(name_), ": dtype ", in_quotes(text), " is not one that lathe has");
-    }
-    out_.entries.back().dtype = found->dtype;
-    return true;
-  }
-
-  bool null() override { return unexpected("null"); }
-  bool boolean(bool) override { return unexpected("a boolean"); }
-  bool number_integer(int64_t) override { return unexpected("a negative number"); }
-  bool number_float(double, const std::string&) override { return unexpected("a fraction"); }
-  bool binary(json::binary_t&) override { return unexpected("binary data"); }
-  bool parse_error(size_t position, const std::string&, const json::exception&) override {
-    fail("the header is not valid JSON at its byte ", position);
+  Header read() {
+    read_object([&](std::string_view name) {
+      const bool is_metadata = name == kMetadataName;
+      if (is_metadata && has_metadata_) fail("entry ", in_quotes(name), " appears twice");
+      has_metadata_ |= is_metadata;
+      name_ = name;
+      check(JsonKind::kObject, "entry ", name_);
+      is_metadata ? read_metadata() : read_entry();
+    });
+    json_.expect_end();
+    return std::move(out_);
   }
 
  private:
-  enum class At { kStart, kTop, kEntry, kNumbers, kMetadata, kEnd };
-  enum Field : unsigned { kDType = 1, kShape = 2, kRange = 4 };
-
-  bool go(At next) {
-    at_ = next;
-    return true;
+  /// {"key": value, …}; `read_value` is called behind each colon.
+  template <class F>
+  void read_object(F read_value) {
+    json_.expect('{');
+    if (json_.take('}')) return;
+    std::string unescaped;
+    do {
+      const std::string_view key = json_.string(unescaped);
+      json_.expect(':');
+      read_value(key);
+    } while (json_.take(','));
+    json_.expect('}');
   }
 
-  Field field_from(std::string_view text) {
-    if (text == "dtype") return kDType;
-    if (text == "shape") return kShape;
-    if (text == "data_offsets") return kRange;
-    fail("entry ", in_quotes(name_), ": unknown field ", in_quotes(text));
+  void read_metadata() {
+    std::string unescaped;
+    read_object([&](std::string_view key) {
+      if (out_.metadata.contains(key)) fail("metadata key ", in_quotes(key), " appears twice");
+      const std::string owned(key);
+      check(JsonKind::kString, "metadata ", owned);
+      const std::string_view value = json_.string(unescaped);
+      std::string& text = out_.metadata[owned];
+      value.data() == unescaped.data() ? text.swap(unescaped) : void(text = value);
+    });
   }
 
-  [[noreturn]] bool unexpected(const char* what) {
-    if (at_ == At::kStart) fail("the header is ", what, " instead of an object");
-    fail(at_ == At::kMetadata ? "metadata " : "entry ",
-         in_quotes(at_ == At::kMetadata ? metadata_key_ : name_), ": ", what,
-         " where the format has none");
+  void read_entry() {
+    HeaderEntry& entry = out_.entries.emplace_back();
+    entry.name = name_;
+    bool has_dtype = false, has_shape = false, has_range = false;
+    const auto once = [&](bool& has, std::string_view field) {
+      if (has) fail("entry ", in_quotes(name_), ": field ", in_quotes(field), " appears twice");
+      has = true;
+    };
+    read_object([&](std::string_view field) {
+      if (field == "dtype") {
+        once(has_dtype, field);
+        check(JsonKind::kString, "entry ", name_);
+        entry.dtype = read_dtype();
+      } else if (field == "shape") {
+        once(has_shape, field);
+        read_numbers([&](int64_t size) {
+          if (entry.shape.size() == kMaxDims)
+            fail("entry ", in_quotes(name_), " has more than ", kMaxDims, " dimensions");
+          entry.shape.push_back(size);
+        });
+      } else if (field == "data_offsets") {
+        once(has_range, field);
+        int count = 0;
+        read_numbers([&](int64_t offset) {
+          if (count == 0) entry.begin = offset;
+          if (count == 1) entry.end = offset;
+          ++count;
+        });
+        if (count != 2)
+          fail("entry ", in_quotes(name_), ": data_offsets has ", count, " numbers instead of 2");
+      } else {
+        fail("entry ", in_quotes(name_), ": unknown field ", in_quotes(field));
+      }
+    });
+    const char* missing = !has_dtype   ? "dtype"
+                          : !has_shape ? "shape"
+                          : !has_range ? "data_offsets"
+                                       : nullptr;
+    if (missing != nullptr) fail("entry ", in_quotes(name_), " has no \"", missing, "\"");
+  }
+
+  DType read_dtype() {
+    std::string unescaped;
+    const std::string_view text = json_.string(unescaped);
+    const auto found = std::ranges::find(kDTypeNames, text, &DTypeName::name);
+    if (found == std::end(kDTypeNames))
+      fail("entry ", in_quotes(name_), ": dtype ", in_quotes(text), " is not one that lathe has");
+    return found->dtype;
+  }
+
+  template <class F>
+  void read_numbers(F use) {
+    check(JsonKind::kArray, "entry ", name_);
+    json_.expect('[');
+    if (json_.take(']')) return;
+    do {
+      check(JsonKind::kUnsigned, "entry ", name_);
+      const uint64_t value = json_.number();
+      if (!std::in_range<int64_t>(value))
+        fail("entry ", in_quotes(name_), ": ", value, " is too large");
+      use(static_cast<int64_t>(value));
+    } while (json_.take(','));
+    json_.expect(']');
+  }
+
+  /// A value of this kind comes next.
+  void check(JsonKind wanted, const char* of_what, const std::string& name) {
+    const JsonKind kind = json_.kind();
+    if (kind != wanted)
+      fail(of_what, in_quotes(name), ": ", name_of(kind), " where the format has none");
   }
 
   template <class... Args>
@@ -150,15 +164,20 @@ class HeaderReader final : public json::json_sax_t {
     LATHE_FAIL(DataError, file_, ": ", text...);
   }
 
+  JsonCursor json_;
   std::string_view file_;
-  Header& out_;
-  At at_ = At::kStart;
-  std::string name_, metadata_key_;
-  std::unordered_set<std::string> names_;
-  Field field_ = kDType;  // of an entry: whose value comes next
-  unsigned seen_ = 0;     // the entry's fields so far
-  int range_size_ = 0;
+  Header out_;
+  std::string name_;  // of the entry at hand
+  bool has_metadata_ = false;
 };
+
+void check_names(Header& header, std::string_view file) {
+  const auto name = [&](size_t i) -> const std::string& { return header.entries[i].name; };
+  std::ranges::sort(header.order, {}, name);
+  const auto twice = std::ranges::adjacent_find(header.order, {}, name);
+  LATHE_CHECK(DataError, twice == header.order.end(), file, ": entry ", in_quotes(name(*twice)),
+              " appears twice");
+}
 
 /// Each entry's size fits its shape and dtype; together, in header.order, the entries tile [0,
 /// data_bytes).
@@ -174,10 +193,8 @@ void check_ranges(Header& header, uint64_t data_bytes, std::string_view file) {
                 in_quotes(e.name), ": data_offsets [", e.begin, ",", e.end, "] do not hold the ",
                 want, " bytes of ", e.dtype, e.shape);
   }
-  header.order.resize(header.entries.size());
-  std::iota(header.order.begin(), header.order.end(), size_t{0});
-  std::ranges::stable_sort(header.order, {}, [&](size_t i) {
-    return std::pair(header.entries[i].begin, header.entries[i].end);
+  std::ranges::sort(header.order, {}, [&](size_t i) {
+    return std::tuple(header.entries[i].begin, header.entries[i].end, i);
   });
   int64_t at = 0;
   for (const size_t i : header.order) {
@@ -215,9 +232,10 @@ std::string in_quotes(std::string_view text) {
 
 Header parse_header(std::string_view text, uint64_t data_bytes, std::string_view file) {
   LATHE_CHECK(DataError, text.starts_with('{'), file, ": the header does not begin with '{'");
-  Header header;
-  HeaderReader reader(file, header);
-  json::sax_parse(text.begin(), text.end(), &reader);
+  Header header = HeaderReader(text, file).read();
+  header.order.resize(header.entries.size());
+  std::iota(header.order.begin(), header.order.end(), size_t{0});
+  check_names(header, file);
   check_ranges(header, data_bytes, file);
   return header;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,13 +27,14 @@ struct HeaderEntry {
 };
 
 struct Header {
-  std::vector<HeaderEntry> entries;  // in the order of the text
-  std::vector<size_t> order;         // the entries in the order of their values
+  std::deque<HeaderEntry> entries;  // in the order of the text; grows without moving
+  std::vector<size_t> order;        // the entries in the order of their values
   Metadata metadata;
 };
 
 /// Reads a header and checks all of it against `data_bytes`, the size of the values behind it.
-/// throws: DataError naming `file`, the entry and the values.
+/// Takes no more than three times the text's size beside it. throws: DataError naming `file`, the
+/// entry and the values.
 Header parse_header(std::string_view json, uint64_t data_bytes, std::string_view file);
 
 /// The header of `tensors` with zeros for the checksum's digits, padded with blanks so that the

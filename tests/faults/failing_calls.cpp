@@ -18,7 +18,7 @@ namespace lathe::test {
 namespace {
 
 constinit FaultPoint g_new, g_clock;
-constinit std::atomic<int64_t> g_live{0}, g_hours{0};
+constinit std::atomic<int64_t> g_live{0}, g_peak{0}, g_hours{0};
 
 struct Live {
   size_t tensors = host_allocator().stats().allocated_bytes;
@@ -31,6 +31,16 @@ struct Live {
 FaultPoint& new_fault() { return g_new; }
 FaultPoint& clock_fault() { return g_clock; }
 int64_t live_new_bytes() { return g_live; }
+
+int64_t peak_bytes_of(const std::function<void()>& f) {
+  const auto tensors = static_cast<int64_t>(host_allocator().stats().allocated_bytes);
+  const int64_t others = g_live;
+  host_allocator().reset_peak();
+  g_peak = others;
+  f();
+  const auto peak = static_cast<int64_t>(host_allocator().stats().peak_allocated_bytes);
+  return peak - tensors + g_peak - others;
+}
 
 int64_t fail_everywhere(FaultPoint& point, const Attempt& attempt, int64_t stride) {
   // Twice: what is made once and kept, such as another library's plans, is there afterwards.
@@ -104,10 +114,14 @@ const OneDnnCode g_onednn = [] {
 }();
 
 void* allocate(size_t bytes, const void* caller) noexcept {
-  using lathe::test::g_live, lathe::test::g_new;
+  using lathe::test::g_live, lathe::test::g_new, lathe::test::g_peak;
   if (!g_onednn.holds(caller) && g_new.hit()) return nullptr;
   void* const block = std::malloc(bytes == 0 ? 1 : bytes);
-  if (block != nullptr) g_live += static_cast<int64_t>(malloc_usable_size(block));
+  if (block == nullptr) return nullptr;
+  const int64_t live = g_live += static_cast<int64_t>(malloc_usable_size(block));
+  int64_t peak = g_peak;
+  while (live > peak && !g_peak.compare_exchange_weak(peak, live)) {
+  }
   return block;
 }
 

@@ -18,6 +18,9 @@ FaultPoint& clock_fault();
 /// Bytes that operator new has handed out and that were not given back.
 int64_t live_new_bytes();
 
+/// The most memory that `f` held at once beside what was there before, tensors included.
+int64_t peak_bytes_of(const std::function<void()>& f);
+
 /// What a call must do when one of the calls that it makes fails.
 struct Attempt {
   /// Makes everything that `run` needs; not under a fault.

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 
 namespace lathe::fuzz {
@@ -27,7 +28,9 @@ std::vector<std::string> seeds() {
 }
 
 void feed(const std::string& bytes) {
-  safetensors::parse(std::as_bytes(std::span(bytes)), "fuzz.safetensors");
+  check_allocations(static_cast<int64_t>(bytes.size()), [&] {
+    safetensors::parse(std::as_bytes(std::span(bytes)), "fuzz.safetensors");
+  });
 }
 
 }  // namespace lathe::fuzz
