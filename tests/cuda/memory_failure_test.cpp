@@ -2,6 +2,7 @@
 // nothing held, and the step done again gives the bits of one that never failed. Where only a
 // workspace is missing, a convolution or product that needs less takes over, and the step works.
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "../cuda_case.h"
@@ -121,6 +122,85 @@ TEST_CASE("out of memory: the same for pinned memory" * test::cuda_case()) {
 
 TEST_CASE("out of memory: the same for host memory" * test::cuda_case()) {
   fail_everywhere(host_allocator().fault());
+}
+
+TEST_CASE("out of memory: a load that fails at any allocation changes nothing on the GPU" *
+          test::cuda_case()) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / "lathe-memory-failure.safetensors").string();
+  Training saved;
+  saved.step();
+  saved.step();
+  const auto parts_of = [](Training& t) {
+    return CheckpointParts{{"model", *t.net}, {"optimizer", *t.optimizer}};
+  };
+  save_checkpoint(path, parts_of(saved));
+  const auto wanted = saved.everything();
+  for (FaultPoint* fault :
+       {&cuda::allocation_fault(), &cuda::pinned_allocation_fault(), &host_allocator().fault()}) {
+    Training t;
+    t.step();
+    const auto before = t.everything();
+    bool done = false;
+    for (int64_t n = 1; !done; ++n) {
+      CAPTURE(n);
+      cuda::synchronize();
+      const size_t live = cuda::memory_allocated();
+      try {
+        const ArmedFault armed(*fault, n);
+        load_checkpoint(path, parts_of(t));
+        done = true;
+      } catch (const OutOfMemoryError&) {
+        cuda::synchronize();
+        CHECK(cuda::memory_allocated() == live);
+        REQUIRE(t.everything() == before);
+      }
+    }
+    CHECK(t.everything() == wanted);
+  }
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("out of memory: an epoch on the GPU that fails at any allocation can be done again" *
+          test::cuda_case()) {
+  const data::Synthetic images({.size = 20, .height = 8, .width = 8});
+  const auto read_epoch = [&](data::DataLoader& loader) {
+    std::vector<float> out;
+    for (auto& [x, y] : data::prefetch(loader, kGpu)) {
+      const auto values = x.cpu().to(kF32).to_vector<float>();
+      out.insert(out.end(), values.begin(), values.end());
+    }
+    return out;
+  };
+  for (const int64_t workers : {0, 2}) {
+    const data::DataLoaderOptions options{
+        .batch_size = 6, .shuffle = true, .num_workers = workers, .pin_memory = true, .seed = 3};
+    data::DataLoader whole(images, options);
+    const std::vector<float> expected = read_epoch(whole);
+    for (FaultPoint* fault :
+         {&cuda::allocation_fault(), &cuda::pinned_allocation_fault(), &host_allocator().fault()}) {
+      int64_t failed = 0;
+      for (int64_t n = 1; n == failed + 1; ++n) {  // until it works
+        CAPTURE(workers);
+        CAPTURE(n);
+        data::DataLoader loader(images, options);
+        cuda::synchronize();
+        const size_t live = cuda::memory_allocated();
+        try {
+          const ArmedFault armed(*fault, n);
+          CHECK(read_epoch(loader) == expected);
+          break;
+        } catch (const OutOfMemoryError&) {
+          ++failed;
+        }
+        cuda::synchronize();
+        CHECK(cuda::memory_allocated() == live);
+        loader.set_epoch(0);
+        CHECK(read_epoch(loader) == expected);
+      }
+      CHECK(failed > 0);
+    }
+  }
 }
 
 TEST_CASE("out of memory: the error names the device, the numbers and who holds the memory" *
