@@ -29,10 +29,15 @@ def lathe(*arguments, env=None, **options):
                           env=environment(**(env or {})), **options)
 
 
+started = []  # by start(), in the test that runs
+
+
 def start(*arguments, env=None, **options):
+    """Runs in the background, at most until the test ends."""
     options.setdefault("stdout", subprocess.PIPE)
-    return subprocess.Popen([LATHE, *map(str, arguments)], stderr=subprocess.PIPE, text=True,
-                            env=environment(**(env or {})), **options)
+    started.append(subprocess.Popen([LATHE, *map(str, arguments)], stderr=subprocess.PIPE, text=True,
+                                    env=environment(**(env or {})), **options))
+    return started[-1]
 
 
 def expect(result, code, *texts):
@@ -70,6 +75,10 @@ def main(tests):
                 print(f"FAILED {name}")
                 traceback.print_exc(file=sys.stdout)
             finally:
+                for process in started:
+                    process.kill()
+                    process.wait()
+                started.clear()
                 os.chdir(home)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     sys.exit(1 if failed else 0)

@@ -357,12 +357,11 @@ def test_a_second_signal_stops_at_once(folder):
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
         before = time.monotonic()
-        process.communicate(timeout=60)
-        assert time.monotonic() - before < 5
+        while process.poll() is None:  # on a busy machine two signals may arrive as one
+            assert time.monotonic() - before < 5
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
         if process.returncode == -signal.SIGINT:
             return
         assert process.returncode == 130  # the step ended between the two
