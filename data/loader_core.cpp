@@ -7,6 +7,7 @@
 #include "lathe/core/device.h"
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
+#include "lathe/core/seconds_since.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/epoch_run.h"
 #include "lathe/data/worker_threads.h"
@@ -92,10 +93,6 @@ std::string describe(std::span<const int64_t> indices) {
   return indices.size() > kShown ? text + ", …" : text;
 }
 
-double since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 }  // namespace
 
 Pass::Pass(std::shared_ptr<EpochRun> run, std::shared_ptr<Position> position,
@@ -111,7 +108,7 @@ std::shared_ptr<void> Pass::take() {
   std::shared_ptr<void> batch = run_->next();
   if (batch == nullptr) return nullptr;
   ++stats_->batches;
-  stats_->wait_seconds += since(began);
+  stats_->wait_seconds += seconds_since(began);
   stats_->mean_ready += (ready - stats_->mean_ready) / static_cast<double>(stats_->batches);
   return batch;
 }

@@ -7,15 +7,12 @@
 #include <fmt/format.h>
 
 #include "lathe/core/cuda.h"
+#include "lathe/core/seconds_since.h"
 
 namespace lathe::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Calls f until the time is over, at least once.   → seconds per call
 double window(FunctionRef<void()> f, double seconds, Device device, int64_t& calls) {
@@ -26,10 +23,10 @@ double window(FunctionRef<void()> f, double seconds, Device device, int64_t& cal
     ++n;
     // A GPU is a queue: now and then it is waited for, so that the queue does not grow for ever.
     if (n % 32 == 0) cuda::synchronize(device);
-  } while (since(begin) < seconds);
+  } while (seconds_since(begin) < seconds);
   cuda::synchronize(device);
   calls += n;
-  return since(begin) / static_cast<double>(n);
+  return seconds_since(begin) / static_cast<double>(n);
 }
 
 }  // namespace

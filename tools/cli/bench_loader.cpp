@@ -16,18 +16,27 @@ ExitCode run_bench_loader(const Invocation& call) {
   complete(settings, look_around(settings));
   const auto images = open_dataset(settings, Part::kTrain, true);
   data::DataLoader loader = make_loader(images, settings, true);
+  if (loader.size() == 0) {
+    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
+                                 *settings.batch_size, images->size()));
+  }
   auto batches = loader.begin();
-  // One call reads one batch; epochs follow each other without a pause.
+  // One call reads one batch, and the last one of an epoch may be short; epochs follow each other
+  // without a pause.
+  int64_t read = 0, calls = 0;
   const Timing timing = measure([&] {
     ++batches;
     if (batches == loader.end()) batches = loader.begin();
+    read += batches->size();
+    ++calls;
   });
-  const auto batch = static_cast<double>(*settings.batch_size);
+  const double batch = static_cast<double>(read) / static_cast<double>(calls);
   Row row;
   row.add("bench", "loader")
       .add("dataset", *settings.dataset)
       .add("augment", *settings.augment)
       .add("batch_size", *settings.batch_size)
+      .add("data_cache", *settings.data_cache)
       .add("workers", *settings.workers);
   out.row(add_timing(row, timing, "images", batch));
   out.text(fmt::format("{} ({}), batch {}, {} workers: {:.0f} img/s", *settings.dataset,

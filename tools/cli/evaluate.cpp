@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/seconds_since.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/signals.h"
@@ -24,8 +25,7 @@ Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, i
   for (auto& [x, y] : input.batches()) {
     const Tensor scores = scores_of(model, x, settings);
     result.tally.add(scores, y, cross_entropy(scores, y));
-    result.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    result.seconds = seconds_since(begin);
     result.complete = StopRequests::asked() == 0;
     if (!result.complete) break;
     if (state.done % kBatchesBetweenReads == 0) result.tally.read();
@@ -38,7 +38,7 @@ Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, i
     progress.show(state);
   }
   result.tally.read();
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result.seconds = seconds_since(begin);
   progress.clear();
   model.train(was_training);
   return result;

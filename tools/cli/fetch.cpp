@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
+#include "lathe/core/seconds_since.h"
 #include "lathe/data/fetch.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
@@ -47,7 +48,7 @@ std::filesystem::path fetch_dataset_shown(const data::DatasetSource& source,
       first_bytes = p.done_bytes;  // what an earlier call had brought does not count for the rate
       began = Clock::now();
     }
-    const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+    const double seconds = seconds_since(began);
     const double rate = seconds > 0 ? static_cast<double>(p.done_bytes - first_bytes) / seconds : 0;
     if (line.is_due()) line.show([&](int, bool) { return fetch_text(p, rate); });
     return StopRequests::asked() == 0;

@@ -10,6 +10,7 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/host_allocator.h"
+#include "lathe/core/seconds_since.h"
 #include "lathe/core/system_memory.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"
@@ -28,10 +29,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double kOfAvailable = 0.9;   // the rest is for what libraries take besides tensors
 constexpr double kTimedSeconds = 0.5;  // steps are timed for so long, at least one
 constexpr double kMiB = 1 << 20;
-
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // On a CPU bytes of the host allocator, on a GPU of the device's; 0: no limit.
 size_t limit_of(const Settings& settings, Device device) {
@@ -115,8 +112,8 @@ class Trials {
     if (seconds < kTimedSeconds) {
       const auto begin = Clock::now();
       int64_t steps = 0;
-      for (; since(begin) < kTimedSeconds; ++steps) step(x, y);
-      seconds = since(begin) / static_cast<double>(steps);
+      for (; seconds_since(begin) < kTimedSeconds; ++steps) step(x, y);
+      seconds = seconds_since(begin) / static_cast<double>(steps);
     }
     return {batch, static_cast<double>(batch) / seconds, peak_bytes(device_)};
   }
@@ -127,7 +124,7 @@ class Trials {
     optimizer_->step();
     optimizer_->zero_grad();
     cuda::synchronize(device_);
-    return since(begin);
+    return seconds_since(begin);
   }
 
   const Settings& settings_;
