@@ -110,5 +110,6 @@
 #include "lathe/data/pack_images.h"
 #include "lathe/data/packed_images.h"
 #include "lathe/data/random_points.h"
+#include "lathe/data/record_images.h"
 #include "lathe/data/sampler.h"
 #include "lathe/data/transforms.h"

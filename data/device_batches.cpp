@@ -1,10 +1,12 @@
 #include "lathe/data/device_batches.h"
 
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
@@ -12,6 +14,7 @@
 #include "lathe/core/stream.h"
 #include "lathe/data/augment.h"
 #include "lathe/ops/index.h"
+#include "lathe/ops/views.h"
 
 namespace lathe::data {
 namespace {
@@ -107,14 +110,26 @@ class DeviceStream final : public BatchStream<Batch> {
 
 }  // namespace
 
-ResidentImages::ResidentImages(const StoredImages& images, Device device) {
-  const ImageSet& set = images.stored();
-  const Shape shape{set.count(), set.channels, set.height, set.width};
-  images_ = empty(shape, {.dtype = kU8, .device = device});
-  copy_values(images_, from_blob(const_cast<uint8_t*>(set.pixels.data()), shape, kU8));
-  const Tensor labels = empty({set.count()}, {.dtype = kI64});
-  for (int64_t i = 0; i < set.count(); ++i)
-    labels.data<int64_t>()[i] = set.labels[static_cast<size_t>(i)];
+ResidentImages::ResidentImages(const ImageDataset& images, Device device) {
+  LATHE_CHECK(ValueError, images.has_one_size(),
+              "ResidentImages: the images of this data set have many sizes");
+  constexpr int64_t kImagesAtATime = 1024;
+  const ImageSpec& spec = images.stored_spec();
+  const int64_t count = images.size();
+  images_ =
+      empty({count, spec.channels, spec.height, spec.width}, {.dtype = kU8, .device = device});
+  const Tensor labels = empty({count}, {.dtype = kI64});
+  std::vector<uint8_t> pixels, some;
+  for (int64_t first = 0; first < count; first += kImagesAtATime) {
+    const int64_t n = std::min(kImagesAtATime, count - first);
+    some.clear();
+    for (int64_t i = first; i < first + n; ++i) {
+      labels.data<int64_t>()[i] = images.load(i, pixels).label;
+      some.insert(some.end(), pixels.begin(), pixels.end());
+    }
+    copy_values(narrow(images_, 0, first, n),
+                from_blob(some.data(), {n, spec.channels, spec.height, spec.width}, kU8));
+  }
   labels_ = labels.to(device);
   if (device.is_cuda()) synchronize(current_stream(device));  // other streams read them
 }

@@ -18,8 +18,10 @@ namespace lathe::data {
 /// All images of a data set on a device, as bytes: CIFAR-10 takes 184 MB.
 class LATHE_API ResidentImages {
  public:
-  /// Copies them, and waits for that.   throws: NoCudaError, OutOfMemoryError.
-  ResidentImages(const StoredImages& images, Device device);
+  /// Copies them, as they are before the transform, and waits for that.
+  /// throws: ValueError unless they have one size; what reading them throws; NoCudaError,
+  /// OutOfMemoryError.
+  ResidentImages(const ImageDataset& images, Device device);
 
   const Tensor& images() const { return images_; }  // u8 [N,C,H,W]
   const Tensor& labels() const { return labels_; }  // i64 [N]

@@ -4,59 +4,26 @@
 #include "lathe/data/cifar.h"
 #include "lathe/data/dataset_info.h"
 #include "lathe/data/idx.h"
-#include "lathe/data/sources.h"
+#include "lathe/data/published_files.h"
 
 namespace lathe::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// `directory`/`name`, plain or with .gz.
-fs::path need_file(const fs::path& directory, const std::string& name) {
-  const auto path = find_file(directory, name);
-  LATHE_CHECK(DataError, path.has_value(), directory.string(), ": has no ", name);
-  return *path;
-}
-
-ImageSet read_cifar10(const fs::path& directory, bool train) {
-  if (!train) return read_cifar({need_file(directory, "test_batch.bin")}, cifar10_format());
-  std::vector<fs::path> files;
-  for (const char k : {'1', '2', '3', '4', '5'})
-    files.push_back(need_file(directory, std::string("data_batch_") + k + ".bin"));
-  return read_cifar(files, cifar10_format());
-}
-
-ImageSet read_cifar100(const fs::path& directory, bool train, bool coarse) {
-  return train ? read_cifar({need_file(directory, "train.bin")}, cifar100_train_format(coarse))
-               : read_cifar({need_file(directory, "test.bin")}, cifar100_test_format(coarse));
-}
-
-ImageSet read_idx_pair(const fs::path& directory, const std::string& prefix) {
-  return read_idx_images(need_file(directory, prefix + "-images-idx3-ubyte"),
-                         need_file(directory, prefix + "-labels-idx1-ubyte"), 10);
-}
-
 ImageSet read_images(const std::string& name, const fs::path& root, const ImageOptions& options) {
-  const Split split = options.train ? Split::kTrain : Split::kTest;
-  const fs::path directory = require_dataset(dataset_source(name), root.string(), split);
-  ImageSet images;
-  if (name == "cifar10") {
-    images = read_cifar10(directory, options.train);
-  } else if (name == "cifar100") {
-    images = read_cifar100(directory, options.train, options.coarse);
-  } else {
-    images = read_idx_pair(directory, options.train ? "train" : "t10k");
-  }
+  const PublishedFiles files = find_published(name, root, options.train);
+  ImageSet images =
+      files.labels.empty()
+          ? read_cifar(files.images, cifar_format(name, options.train, options.coarse))
+          : read_idx_images(files.images[0], files.labels,
+                            static_cast<int64_t>(dataset_info(name).class_names.size()));
   return options.pad_to > images.height ? pad_images(images, options.pad_to, options.pad_to)
                                         : images;
 }
 
 ImageSpec spec_of(const ImageSet& images) {
   return {images.channels, images.height, images.width, kU8};
-}
-
-std::vector<std::string> class_names_of(const std::string& name, bool coarse) {
-  return name == "cifar100" && coarse ? cifar100_superclasses() : dataset_info(name).class_names;
 }
 
 std::vector<std::string> numbered_classes(int64_t classes) {
@@ -113,7 +80,7 @@ StoredImages::StoredImages(std::shared_ptr<const ImageSet> images,
 StoredImages::StoredImages(const std::string& name, const fs::path& root,
                            const ImageOptions& options)
     : StoredImages(std::make_shared<const ImageSet>(read_images(name, root, options)),
-                   class_names_of(name, options.coarse), dataset_info(name).mean,
+                   published_classes(name, options.coarse), dataset_info(name).mean,
                    dataset_info(name).std, options.transform) {}
 
 StoredImages::StoredImages(ImageSet images, std::vector<std::string> class_names,

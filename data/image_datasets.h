@@ -32,6 +32,9 @@ class LATHE_API ImageDataset : public Dataset {
   /// throws: as read().
   virtual StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const = 0;
 
+  /// Files that were found broken so far and, where the data set allows it, replaced by others.
+  virtual std::vector<std::filesystem::path> broken() const { return {}; }
+
   /// Of the first image, before the transform.
   const ImageSpec& stored_spec() const { return stored_; }
   /// Are all images of that kind? Otherwise the transform must make images of one size.

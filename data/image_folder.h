@@ -22,8 +22,9 @@ namespace lathe::data {
 
 /// What to do about a file that cannot be read or decoded, or is cut off.
 enum class BrokenImage {
-  kRefuse,  // an error that names it, when it is read
-  kSkip,    // the next file that can be read takes its place, with its own class; see broken()
+  kRefuse,          // an error that names it, when it is read; the first one at once
+  kRefuseWhenRead,  // the first one, too, not before it is read: for who looks at all of them
+  kSkip,  // the next file that can be read takes its place, with its own class; see broken()
 };
 
 struct ImageFolderOptions {
@@ -58,7 +59,7 @@ class LATHE_API ImageFolder final : public ImageDataset {
   bool has_one_size() const override { return false; }  // nobody has looked at all of them
 
   /// Files that were found broken so far, in order: with BrokenImage::kSkip, each was replaced.
-  std::vector<std::filesystem::path> broken() const;
+  std::vector<std::filesystem::path> broken() const override;
 
  protected:
   /// throws: FileError or DataError naming the file, unless broken ones are skipped; DataError if

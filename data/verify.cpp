@@ -1,7 +1,10 @@
 #include "lathe/data/verify.h"
 
+#include <algorithm>
+
 #include "lathe/core/error.h"
 #include "lathe/core/hash.h"
+#include "lathe/core/thread_pool.h"
 #include "lathe/data/byte_stream.h"
 
 namespace lathe::data {
@@ -38,7 +41,54 @@ FileReport report_on(const DatasetFile& file, const std::filesystem::path& direc
   return {file.name, detail.empty() ? FileState::kOk : FileState::kDiffers, *path, detail};
 }
 
+/// What is said of one image: its line in the hash, or why it is broken.
+struct ImageCheck {
+  std::string line, why_broken;
+};
+
+ImageCheck check_image(const ImageDataset& images, int64_t i) {
+  thread_local std::vector<uint8_t> pixels;
+  try {
+    const auto [spec, label] = images.load(i, pixels);
+    Sha256 hash;
+    hash.update(pixels.data(), pixels.size());
+    return {
+        concat(hash.hex(), " ", spec.channels, "x", spec.height, "x", spec.width, " ", label, "\n"),
+        ""};
+  } catch (const DataError& error) {
+    return {"", error.message()};
+  } catch (const FileError& error) {
+    return {"", error.message()};
+  }
+}
+
 }  // namespace
+
+ImagesReport verify_images(const ImageDataset& images,
+                           const std::function<void(int64_t done)>& progress) {
+  constexpr int64_t kImagesAtATime = 256;
+  const auto classes = static_cast<size_t>(images.classes());
+  ImagesReport report{std::vector<int64_t>(classes), std::vector<int64_t>(classes), {}, {}};
+  std::vector<ImageCheck> checks(kImagesAtATime);
+  Sha256 hash;
+  for (int64_t first = 0; first < images.size(); first += kImagesAtATime) {
+    const int64_t count = std::min(kImagesAtATime, images.size() - first);
+    parallel_for(count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k)
+        checks[static_cast<size_t>(k)] = check_image(images, first + k);
+    });
+    for (int64_t k = 0; k < count; ++k) {
+      const ImageCheck& check = checks[static_cast<size_t>(k)];
+      const auto label = static_cast<size_t>(images.label(first + k));
+      ++(check.why_broken.empty() ? report.whole : report.broken)[label];
+      if (!check.why_broken.empty()) report.messages.push_back(check.why_broken);
+      hash.update(check.line);
+    }
+    if (progress) progress(first + count);
+  }
+  report.sha256 = hash.hex();
+  return report;
+}
 
 std::vector<FileReport> verify_dataset(const DatasetSource& source,
                                        const std::filesystem::path& directory) {

@@ -10,6 +10,7 @@
 #include "lathe/data/batch.h"
 #include "lathe/data/byte_stream.h"
 #include "lathe/data/dataset_info.h"
+#include "lathe/data/record_images.h"
 
 namespace lathe::data {
 namespace {
@@ -77,6 +78,49 @@ TEST_CASE("image data sets: CIFAR-10 needs only the files of its split") {
                     (root / "cifar-10-batches-bin").string() +
                     " lacks data_batch_1.bin, data_batch_2.bin, data_batch_3.bin, "
                     "data_batch_4.bin, data_batch_5.bin");
+}
+
+TEST_CASE("record images: the samples of stored ones, from mapped files") {
+  const TempDir root;
+  write_file(root / "t10k-images-idx3-ubyte", idx({3, 28, 28}, counting(3 * 784)));
+  write_file(root / "t10k-labels-idx1-ubyte", idx({3}, std::string("\x03\x09\x01")));
+  write_sparse_file(root / "test.bin", 30'740'000);
+  patch_file(root / "test.bin", 3074 * 9998, "\x13\x63" + counting(3072) + "\x01\x02xyz");
+  for (const char* name : {"mnist", "cifar100"}) {
+    CAPTURE(name);
+    for (const Transform& transform : {Transform(), hflip(1.0)}) {
+      const ImageOptions options{.train = false, .transform = transform, .pad_to = 32};
+      const StoredImages stored(name, root.path(), options);
+      const RecordImages records(name, root.path(), options);
+      REQUIRE(records.size() == stored.size());
+      CHECK(records.class_names() == stored.class_names());
+      const std::vector<int64_t> some = {0, 1, stored.size() - 2, stored.size() - 1};
+      const Batch a = read_batch(stored, some), b = read_batch(records, some);
+      CHECK(a.x.shape() == b.x.shape());
+      CHECK(a.x.to_vector<uint8_t>() == b.x.to_vector<uint8_t>());
+      CHECK(a.y.to_vector<int64_t>() == b.y.to_vector<int64_t>());
+      std::vector<uint8_t> one, other;
+      CHECK(stored.load(1, one).label == records.load(1, other).label);
+      CHECK(one == other);
+    }
+  }
+  const RecordImages records("cifar100", root.path(), {.train = false});
+  std::filesystem::resize_file(root / "test.bin", 3074 * 20);
+  CHECK(read_batch(records, std::vector<int64_t>{19}).size() == 1);
+  CHECK(message_of<FileError>([&] {
+          read_batch(records, std::vector<int64_t>{20});
+        }).find("test.bin was cut off while it was in use") != std::string::npos);
+  CHECK_THROWS_AS(RecordImages("cifar100", root.path(), {.train = false}), DataError);
+}
+
+TEST_CASE("record images: gzip files are refused with what helps" *
+          doctest::skip(!gzip_available())) {
+  const TempDir root;
+  write_file(root / "t10k-images-idx3-ubyte.gz", gzip(idx({1, 2, 2}, "abcd")));
+  write_file(root / "t10k-labels-idx1-ubyte", idx({1}, "\x03"));
+  CHECK(message_of<DataError>([&] {
+          RecordImages("mnist", root.path(), {.train = false});
+        }).find("t10k-images-idx3-ubyte.gz: is compressed") != std::string::npos);
 }
 
 TEST_CASE("image data sets: CIFAR-100 with classes and superclasses") {

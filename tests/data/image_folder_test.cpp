@@ -200,6 +200,11 @@ TEST_CASE("image folder: when the first file or every file is broken") {
   write_file(root / "a/0.png", "no");
   write_file(root / "a/1.png", content(golden::kImages[5]));
   CHECK_THROWS_AS(ImageFolder(root.path(), kWhole), DataError);
+  ImageFolderOptions later = kWhole;
+  later.broken = BrokenImage::kRefuseWhenRead;
+  const ImageFolder opened(root.path(), later);
+  CHECK_THROWS_AS(read_batch(opened, std::vector<int64_t>{0}), DataError);
+  CHECK(read_batch(opened, std::vector<int64_t>{1}).size() == 1);
   ImageFolderOptions skip = kWhole;
   skip.broken = BrokenImage::kSkip;
   const ImageFolder folder(root.path(), skip);

@@ -11,6 +11,7 @@
 #include "lathe/data/cached_images.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/pack_images.h"
+#include "lathe/data/verify.h"
 #include "packed_bytes.h"
 
 namespace lathe::data {
@@ -154,6 +155,28 @@ TEST_CASE("pack_images: one size if asked for, broken images refused or left out
   const PackedImages packed(dir / "g");
   CHECK(packed.size() == 2 * kImages / 3);
   CHECK(packed.label(1) == some.label(2));
+}
+
+TEST_CASE(
+    "verify_images: counts per class, names what is broken, the same hash for the same images") {
+  const TempDir dir;
+  const auto train = images_of(8), test = images_of(9);
+  pack(dir / "f", *train, *test);
+  const ImagesReport report = verify_images(*train);
+  CHECK(report.broken_images() == 0);
+  CHECK(std::accumulate(report.whole.begin(), report.whole.end(), int64_t{0}) == kImages);
+  CHECK(report.sha256 == verify_images(PackedImages(dir / "f")).sha256);
+  CHECK(report.sha256 != verify_images(PackedImages(dir / "f", false)).sha256);
+
+  const ImagesReport some = verify_images(Broken());
+  REQUIRE(some.broken_images() == kImages / 3);
+  CHECK(some.messages[1] == "image 4 is broken");
+  int64_t broken = 0;
+  for (size_t k = 0; k < 4; ++k) {
+    broken += some.broken[k];
+    CHECK(some.whole[k] + some.broken[k] == report.whole[k]);
+  }
+  CHECK(broken == kImages / 3);
 }
 
 TEST_CASE("cached images: the samples of their source, each loaded once") {
