@@ -102,6 +102,28 @@ TEST_CASE("recipe: a GPU multiplies in TF32, NHWC, by algorithms that were timed
   CHECK(settings.pin_memory == false);
 }
 
+TEST_CASE("recipe: a packed file is trained on as its images ask for") {
+  struct Row {
+    PackedKind kind;
+    int64_t image_size;
+    const char* augment;
+  };
+  for (const auto& [kind, image_size, augment] : {Row{{3, 32}, 32, "crop,flip"},
+                                                  {{1, 28}, 28, "none"},
+                                                  {{3, 256}, 256, "resized-crop,flip"},
+                                                  {{3, 0}, 224, "resized-crop,flip"}}) {
+    Machine machine = kCpu;
+    machine.packed = kind;
+    Settings settings;
+    CHECK(choose_run(settings, machine).find("--data-root is a packed file") != std::string::npos);
+    CHECK(settings.dataset == "packed");
+    complete(settings, machine);
+    CHECK(settings.image_size == image_size);
+    CHECK(settings.augment == augment);
+    CHECK(settings.data_cache == "none");
+  }
+}
+
 TEST_CASE("recipe: digits are not mirrored") {
   for (const auto& [dataset, augment] : {std::pair{"mnist", "none"},
                                          {"fashion-mnist", "flip"},

@@ -162,7 +162,7 @@ def test_another_folder_of_images_is_another_data_set(folder):
         raise Skip("no libpng")
     expect(result, 0)
     resume = ["train", "--resume", "a", "--quiet"]
-    expect_one_line(lathe(*resume, "--data-root", "others"), 2, "data-root images → others", "--allow-changes")
+    expect_one_line(lathe(*resume, "--data-root", "others"), 2, "images → others", "--allow-changes")
     expect(lathe(*resume, "--data-root", folder / "images", "--stop-after", 8), 0)  # the same one
     shutil.copy("a/last.safetensors", "alone.safetensors")  # knows without the run's folder
     expect_one_line(lathe("train", "--resume", "alone.safetensors", "--run-dir", "b", "--data-root", "others"), 2, "data-root ", "others")

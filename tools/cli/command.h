@@ -36,6 +36,7 @@ ExitCode run_predict(const Invocation&);
 ExitCode run_summary(const Invocation&);
 ExitCode run_info(const Invocation&);
 ExitCode run_data_fetch(const Invocation&);
+ExitCode run_data_prepare(const Invocation&);
 ExitCode run_data_verify(const Invocation&);
 ExitCode run_find_lr(const Invocation&);
 ExitCode run_find_batch(const Invocation&);

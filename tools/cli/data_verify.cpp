@@ -1,13 +1,23 @@
-// lathe data verify: compares the files of a data set with the official checksums.
+// lathe data verify: is a data set whole? A published one is compared with the official checksums;
+// of a packed file or a folder of images every image is read.
+#include <filesystem>
+
 #include <fmt/format.h>
 
+#include "lathe/core/hash.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/data/packed_images.h"
 #include "lathe/data/verify.h"
 #include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/datasets.h"
 #include "lathe/tools/cli/named_dataset.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/progress.h"
 
 namespace lathe::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 const char* state_name(data::FileState state) {
   return state == data::FileState::kOk        ? "ok"
@@ -15,10 +25,7 @@ const char* state_name(data::FileState state) {
                                               : "missing";
 }
 
-}  // namespace
-
-ExitCode run_data_verify(const Invocation& call) {
-  const Output out(call.settings.json);
+ExitCode verify_published(const Invocation& call, const Output& out) {
   const data::DatasetSource& source = named_dataset(call.words[0]);
   const auto folder = data::require_dataset(source, call.settings.data_root);
   int64_t bad = 0;
@@ -38,6 +45,85 @@ ExitCode run_data_verify(const Invocation& call) {
                                    source.title, folder.string()));
   }
   return ExitCode::kDone;
+}
+
+// Reads one part and prints its classes and what is broken.   → broken images
+int64_t verify_part(const data::ImageDataset& images, const char* part, const Settings& settings,
+                    const Output& out) {
+  StatusLine line(settings.progress, settings.quiet);
+  const data::ImagesReport report = data::verify_images(images, [&](int64_t done) {
+    if (!line.is_due()) return;
+    line.show([&](int, bool) { return fmt::format("{}  {}/{}", part, done, images.size()); });
+  });
+  line.clear();
+  for (const std::string& why : report.messages) {
+    out.text("broken   " + why);
+    out.row(Row().add("event", "broken").add("part", part).add("detail", why));
+  }
+  for (size_t k = 0; k < report.whole.size(); ++k) {
+    const std::string& name = images.class_names()[k];
+    if (!settings.quiet)
+      out.text(
+          fmt::format("{:<8} {:<24} {:>9} images{}", part, name, report.whole[k],
+                      report.broken[k] > 0 ? fmt::format(", {} broken", report.broken[k]) : ""));
+    out.row(Row()
+                .add("event", "class")
+                .add("part", part)
+                .add("class", name)
+                .add("images", report.whole[k])
+                .add("broken", report.broken[k]));
+  }
+  out.text(fmt::format("{:<8} {} images, {} broken, SHA-256 {}", part, images.size(),
+                       report.broken_images(), report.sha256));
+  out.row(Row()
+              .add("event", "verified")
+              .add("part", part)
+              .add("images", images.size())
+              .add("broken", report.broken_images())
+              .add("sha256", report.sha256));
+  return report.broken_images();
+}
+
+// Training and testing images of a packed file, of ROOT/train and ROOT/test (or val), or of ROOT
+// itself if it holds the classes.
+ExitCode verify_images_of(const Invocation& call, const Output& out) try {
+  Settings settings = call.settings;
+  const fs::path root = call.words[0];
+  std::error_code missing;
+  const bool is_file = fs::is_regular_file(root, missing);
+  settings.data_root = root.string();
+  settings.dataset = is_file ? "packed" : "folder";
+  if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
+  int64_t broken = 0;
+  if (!is_file && !fs::is_directory(root / "train", missing)) {
+    broken = verify_part(*open_class_folders(root), "all", settings, out);
+  } else {
+    const auto test = open_all_images(settings, Part::kTest);
+    broken = verify_part(*open_all_images(settings, Part::kTrain), "train", settings, out);
+    broken += verify_part(*test, "test", settings, out);
+  }
+  if (is_file) {
+    const std::string hash = sha256_hex_of_file(root.string());
+    out.text(fmt::format("file     SHA-256 {}", hash));
+    out.row(Row().add("event", "file").add("sha256", hash));
+  }
+  if (broken > 0)
+    throw CommandError(ExitCode::kCheckFailed,
+                       fmt::format("{} images of {} are broken", broken, root.string()));
+  return ExitCode::kDone;
+} catch (const DataError& e) {
+  throw CommandError(ExitCode::kCheckFailed, e.message());
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+}
+
+}  // namespace
+
+ExitCode run_data_verify(const Invocation& call) {
+  const Output out(call.settings.json);
+  std::error_code missing;
+  return fs::exists(call.words[0], missing) ? verify_images_of(call, out)
+                                            : verify_published(call, out);
 }
 
 }  // namespace lathe::cli

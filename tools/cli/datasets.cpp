@@ -7,7 +7,10 @@
 
 #include "lathe/core/device.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/data/cached_images.h"
 #include "lathe/data/image_folder.h"
+#include "lathe/data/packed_images.h"
+#include "lathe/data/record_images.h"
 #include "lathe/data/sources.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/fetch.h"
@@ -30,58 +33,67 @@ data::SyntheticOptions synthetic_options(const Settings& settings, Part part) {
   return {.size = settings.synthetic_size, .height = side, .width = side, .seed = seed};
 }
 
-bool is_folder(const Settings& settings) { return *settings.dataset == "folder"; }
+bool is_folder(const Settings& settings) { return settings.dataset == "folder"; }
+bool is_packed(const Settings& settings) { return settings.dataset == "packed"; }
 
-/// Are images made --image-size large, where others are padded to it?
-bool is_resized(const Settings& settings) {
-  const auto names = split_list(settings.augment.value_or("none"));
-  return is_folder(settings) ||
-         std::find(names.begin(), names.end(), "resized-crop") != names.end();
+/// With a publisher and official files, which can be fetched.
+bool is_published(const Settings& settings) {
+  return !is_folder(settings) && !is_packed(settings) && settings.dataset != "synthetic";
 }
 
-std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part) {
+bool draws_crops(const Settings& settings) {
+  const auto names = split_list(settings.augment.value_or("none"));
+  return std::find(names.begin(), names.end(), "resized-crop") != names.end();
+}
+
+/// Have the images other sizes than --image-size, and are not padded to it?
+bool has_other_sizes(const data::ImageDataset& images, const Settings& settings) {
+  const int64_t side = settings.image_size.value_or(32);
+  const data::ImageSpec& spec = images.stored_spec();
+  if (is_packed(settings))
+    return !images.has_one_size() || spec.height != side || spec.width != side;
+  return is_folder(settings);
+}
+
+std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
+                                                data::BrokenImage broken) {
   namespace fs = std::filesystem;
   const fs::path root = settings.data_root;
   if (root.empty())
     throw UsageError(
         "--dataset folder: name it with --data-root DIR; DIR/train and DIR/test (or DIR/val) hold "
         "one folder per class");
-  auto train = std::make_shared<data::ImageFolder>(root / "train");
+  const data::ImageFolderOptions options{.broken = broken};
+  auto train = std::make_shared<data::ImageFolder>(root / "train", options);
   if (part == Part::kTrain) return train;
   const fs::path path = fs::exists(root / "test") ? root / "test" : root / "val";
-  auto test = std::make_shared<data::ImageFolder>(path);
+  auto test = std::make_shared<data::ImageFolder>(path, options);
   LATHE_CHECK(DataError, test->class_names() == train->class_names(), path.string(), ": has ",
               test->classes(), " classes that are not the ", train->classes(), " of ",
               (root / "train").string());
   return test;
 }
 
-std::shared_ptr<data::ImageDataset> open_bytes(const Settings& settings, Part part) {
-  if (is_folder(settings)) return open_folder(settings, part);
-  if (*settings.dataset == "synthetic") {
-    return std::make_shared<data::Synthetic>(synthetic_options(settings, part));
-  }
-  return std::make_shared<data::StoredImages>(
-      *settings.dataset, settings.data_root,
-      data::ImageOptions{.train = part == Part::kTrain,
-                         .pad_to = is_resized(settings) ? 0 : settings.image_size.value_or(32)});
+std::shared_ptr<data::ImageDataset> open_packed(const Settings& settings, Part part) {
+  if (settings.data_root.empty())
+    throw UsageError(
+        "--dataset packed: name the file with --data-root FILE; `lathe data prepare` writes one");
+  return std::make_shared<data::PackedImages>(settings.data_root, part == Part::kTrain);
 }
 
 /// What brings images to one size: a part of them that is drawn, or all or the middle.
-data::Transform sized(const Settings& settings, bool augmented) {
+data::Transform sized(const data::ImageDataset& images, const Settings& settings, bool augmented) {
   const int64_t side = settings.image_size.value_or(32);
-  const auto names = split_list(settings.augment.value_or("none"));
-  if (augmented && std::find(names.begin(), names.end(), "resized-crop") != names.end())
-    return data::random_resized_crop(side);
-  if (is_folder(settings))  // 256 for 224, as is usual for ImageNet
+  if (augmented && draws_crops(settings)) return data::random_resized_crop(side);
+  if (has_other_sizes(images, settings))  // 256 for 224, as is usual for ImageNet
     return compose(data::resize(side * 8 / 7), data::center_crop(side));
   return data::resize(side, side);
 }
 
 data::Transform transform_for(const data::ImageDataset& images, const Settings& settings,
                               bool augmented) {
-  const bool resized = is_resized(settings);
-  data::Transform transform = resized ? sized(settings, augmented) : data::Transform();
+  const bool resized = has_other_sizes(images, settings) || draws_crops(settings);
+  data::Transform transform = resized ? sized(images, settings, augmented) : data::Transform();
   const std::string augment = settings.augment.value_or("none");
   for (const std::string& name : split_list(augment)) {
     if (name != "none" && name != "crop" && name != "flip" && name != "resized-crop")
@@ -96,7 +108,7 @@ data::Transform transform_for(const data::ImageDataset& images, const Settings& 
 }
 
 bool is_here(const Settings& settings) {
-  return *settings.dataset == "synthetic" || is_folder(settings) ||
+  return !is_published(settings) ||
          data::find_dataset(data::dataset_source(*settings.dataset), settings.data_root);
 }
 
@@ -110,7 +122,45 @@ std::string how_to_get(const data::DatasetSource& source) {
           : fmt::format(" or `apt-get install {}`", source.debian_package));
 }
 
+std::shared_ptr<data::ImageDataset> open_images(const Settings& settings, Part part,
+                                                data::BrokenImage broken) {
+  if (is_folder(settings)) return open_folder(settings, part, broken);
+  if (is_packed(settings)) return open_packed(settings, part);
+  if (*settings.dataset == "synthetic") {
+    return std::make_shared<data::Synthetic>(synthetic_options(settings, part));
+  }
+  const data::ImageOptions options{
+      .train = part == Part::kTrain,
+      .pad_to = draws_crops(settings) ? 0 : settings.image_size.value_or(0)};
+  if (settings.data_cache == "none")
+    return std::make_shared<data::RecordImages>(*settings.dataset, settings.data_root, options);
+  return std::make_shared<data::StoredImages>(*settings.dataset, settings.data_root, options);
+}
+
+/// Of the file that --data-root names, if it names one.
+std::optional<PackedKind> packed_kind(const Settings& settings) try {
+  std::error_code missing;
+  const bool asked = !settings.dataset || is_packed(settings);
+  if (!asked || !std::filesystem::is_regular_file(settings.data_root, missing)) return {};
+  const data::PackedImages images(settings.data_root);
+  const data::ImageSpec& spec = images.stored_spec();
+  const bool one_square = images.has_one_size() && spec.height == spec.width;
+  return PackedKind{spec.channels, one_square ? spec.height : 0};
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+}
+
 }  // namespace
+
+std::shared_ptr<data::ImageDataset> open_all_images(Settings settings, Part part) {
+  if (*settings.dataset != "synthetic") settings.image_size.reset();
+  return open_images(settings, part, data::BrokenImage::kRefuseWhenRead);
+}
+
+std::shared_ptr<data::ImageDataset> open_class_folders(const std::filesystem::path& root) {
+  return std::make_shared<data::ImageFolder>(
+      root, data::ImageFolderOptions{.broken = data::BrokenImage::kRefuseWhenRead});
+}
 
 Machine look_around(const Settings& settings) {
   const auto found = [&](const char* name) {
@@ -119,18 +169,22 @@ Machine look_around(const Settings& settings) {
   return {.has_cuda = settings.device != "cpu" && cuda_is_available(),
           .usable_cpus = usable_cpus(),
           .cifar10_found = found("cifar10"),
-          .fashion_mnist_found = found("fashion-mnist")};
+          .fashion_mnist_found = found("fashion-mnist"),
+          .packed = packed_kind(settings)};
 }
 
 void fetch_if_asked(const Settings& settings) {
-  if (!settings.download || *settings.dataset == "synthetic" || is_folder(settings)) return;
+  if (!settings.download || !is_published(settings)) return;
   const data::DatasetSource& source = data::dataset_source(*settings.dataset);
   if (!data::find_dataset(source, settings.data_root)) fetch_dataset_shown(source, settings);
 }
 
 std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part part,
                                                  bool augmented) try {
-  auto images = open_bytes(settings, part);
+  auto images = open_images(
+      settings, part, settings.skip_broken ? data::BrokenImage::kSkip : data::BrokenImage::kRefuse);
+  if (settings.data_cache == "ram" && !is_published(settings))
+    images = std::make_shared<data::CachedImages>(std::move(images));
   images->set_transform(transform_for(*images, settings, augmented));
   return images;
 } catch (const DataError& e) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/file.h"
+#include "lathe/tools/cli/broken_files.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/datasets.h"
 #include "lathe/tools/cli/evaluate.h"
@@ -65,6 +66,9 @@ ExitCode run_eval(const Invocation& call) {
   const Evaluation result = evaluate(*run.model, input, settings, run.images->classes(), progress);
   if (!result.complete)
     throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");
+  Log log(settings.quiet);
+  BrokenFiles broken({run.images.get()}, log);
+  if (settings.skip_broken) broken.report();
   const Tally& tally = result.tally;
   const double rate = static_cast<double>(tally.count()) / result.seconds;
   out.row(Row()
@@ -75,7 +79,8 @@ ExitCode run_eval(const Invocation& call) {
               .add("loss", tally.loss())
               .add("accuracy", tally.accuracy())
               .add("top5", tally.top5())
-              .add("images_per_second", rate));
+              .add("images_per_second", rate)
+              .add("broken_files", broken.count()));
   out.text(fmt::format("{} {}: {} images, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} img/s",
                        *settings.dataset, settings.split, tally.count(), tally.loss(),
                        100 * tally.accuracy(), 100 * tally.top5(), rate_text(rate)));

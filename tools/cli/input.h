@@ -20,7 +20,7 @@ struct Input {
 
 /// On a CPU the loader's workers transform the images. A GPU gets bytes and transforms them itself,
 /// to the same numbers, in the layout that the model wants; with --data-cache gpu the images are
-/// there from the start. Takes the transform out of `images` then. Folders of images are always
+/// there from the start. Takes the transform out of `images` then. Images of many sizes are always
 /// transformed by the workers.
 /// throws: UsageError for a data cache that cannot be had.
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,

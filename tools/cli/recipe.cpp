@@ -12,6 +12,8 @@ namespace {
 // On a CPU of two cores: real learning within a minute, the end within five, 90 % and more.
 constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
 constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
+constexpr int64_t kSmallImages = 32, kLargeImages = 224;
+constexpr int64_t kMostPaddedSide = 96;  // larger ones gain more from crops of many scales
 constexpr int64_t kCpuEpochs = 6, kSmallModelEpochs = 30, kLargeModelEpochs = 30;
 
 struct Step {
@@ -28,6 +30,28 @@ Step step_of(std::string_view optimizer) {
 
 bool is_grey(std::string_view dataset) { return dataset == "mnist" || dataset == "fashion-mnist"; }
 
+int64_t image_size_for(std::string_view dataset, const Machine& machine) {
+  if (dataset == "folder") return kLargeImages;
+  if (dataset == "packed") {
+    const int64_t side = machine.packed ? machine.packed->side : 0;
+    return side == 0 ? kLargeImages : side;
+  }
+  return kSmallImages;
+}
+
+std::string_view augment_for(std::string_view dataset, const Machine& machine) {
+  if (dataset == "packed") {
+    const PackedKind kind = machine.packed.value_or(PackedKind{});
+    if (kind.side == 0 || kind.side > kMostPaddedSide) return "resized-crop,flip";
+    return kind.channels == 3 ? "crop,flip" : "none";
+  }
+  // A digit that is mirrored is another one or none; the synthetic set is random enough.
+  return dataset == "folder"            ? "resized-crop,flip"
+         : dataset.starts_with("cifar") ? "crop,flip"
+         : dataset == "fashion-mnist"   ? "flip"
+                                        : "none";
+}
+
 }  // namespace
 
 bool is_cifar_resnet(std::string_view model) {
@@ -40,7 +64,10 @@ std::string choose_run(Settings& settings, const Machine& machine) {
   const bool chose_dataset = !settings.dataset.has_value(),
              chose_model = !settings.model.has_value();
   if (chose_dataset) {
-    if (machine.has_cuda && machine.cifar10_found) {
+    if (machine.packed) {
+      settings.dataset = "packed";
+      why = "--data-root is a packed file";
+    } else if (machine.has_cuda && machine.cifar10_found) {
       settings.dataset = kGpuDataset;
       why = "a GPU is there";
     } else if (machine.fashion_mnist_found) {
@@ -75,13 +102,11 @@ std::string choose_run(Settings& settings, const Machine& machine) {
 void complete(Settings& settings, const Machine& machine) {
   const std::string& dataset = *settings.dataset;
   const bool small = is_cifar_resnet(*settings.model);
-  if (!settings.image_size) settings.image_size = dataset == "folder" ? 224 : 32;
-  if (!settings.augment) {
-    // A digit that is mirrored is another one or none; the synthetic set is random enough.
-    settings.augment = dataset == "folder"            ? "resized-crop,flip"
-                       : dataset.starts_with("cifar") ? "crop,flip"
-                       : dataset == "fashion-mnist"   ? "flip"
-                                                      : "none";
+  if (!settings.image_size) settings.image_size = image_size_for(dataset, machine);
+  if (!settings.augment) settings.augment = augment_for(dataset, machine);
+  if (!settings.data_cache) {
+    const bool small_files = dataset != "folder" && dataset != "packed" && dataset != "synthetic";
+    settings.data_cache = small_files ? "ram" : "none";
   }
   if (!settings.batch_size) settings.batch_size = 128;
   if (!settings.epochs) {

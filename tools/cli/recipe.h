@@ -1,6 +1,8 @@
 // Fills in what was not said: which data set and model suit the machine, and how to train them.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,12 +10,19 @@
 
 namespace lathe::cli {
 
+/// The images of a packed file, for training.
+struct PackedKind {
+  int64_t channels = 3;
+  int64_t side = 0;  // of all of them, which are square; 0: they are not
+};
+
 /// What a choice depends on.
 struct Machine {
   bool has_cuda = false;  // and --device does not forbid it
   int usable_cpus = 1;
-  bool cifar10_found = false;        // or may be fetched
-  bool fashion_mnist_found = false;  // or may be fetched
+  bool cifar10_found = false;             // or may be fetched
+  bool fashion_mnist_found = false;       // or may be fetched
+  std::optional<PackedKind> packed = {};  // --data-root is a packed file
 };
 
 /// Makes dataset and model definite. → one line that says what was chosen and why; "" if both were

@@ -26,9 +26,9 @@ constexpr std::string_view kFree[] = {"data-root",  "download",   "workers",    
 // How long to train and what to write of it: may change.
 constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "log-every"};
 // How the same numbers are computed: another choice rounds differently.
-constexpr std::string_view kRounding[] = {"device",          "threads",        "conv-exact",
-                                          "layout",          "tf32",           "deterministic",
-                                          "cudnn-benchmark", "workspace-limit"};
+constexpr std::string_view kRounding[] = {
+    "device",        "threads",         "conv-exact",      "layout",    "tf32",
+    "deterministic", "cudnn-benchmark", "workspace-limit", "data-cache"};
 // Which samples are in which batch.
 constexpr std::string_view kBatches[] = {"batch-size",     "accumulate", "drop-last", "seed",
                                          "synthetic-size", "dataset",    "data-root"};
@@ -38,8 +38,15 @@ bool is_one_of(std::string_view key, const std::string_view (&keys)[N]) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
 }
 
+// These are the images themselves.
+bool names_images(const Settings& settings) {
+  return settings.dataset == "folder" || settings.dataset == "packed";
+}
+
 bool is_free(const Settings& settings, std::string_view key) {
-  if (key == "data-root" && settings.dataset == "folder") return false;  // these are the images
+  if (key == "data-root") return !names_images(settings);
+  // JPEG files are decoded as a whole for it, and otherwise only as far as they are looked at.
+  if (key == "data-cache") return settings.dataset != "folder";
   return is_one_of(key, kFree);
 }
 
@@ -209,7 +216,10 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
   return trainer.number<int64_t>("step") + std::max<int64_t>(epochs - ended, 0) * per_epoch;
 }
 
-safetensors::Metadata describe_run(const Settings& settings, int64_t images) {
+safetensors::Metadata describe_run(Settings settings, int64_t images) {
+  std::error_code missing;
+  if (names_images(settings))  // found again from any directory
+    settings.data_root = fs::weakly_canonical(settings.data_root, missing).string();
   const std::string all = config_text(settings, kTrain);
   std::string decisive;
   for (std::string_view rest = all; !rest.empty();) {

@@ -53,7 +53,7 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
                       int64_t per_epoch);
 
 /// What checkpoints of this run say about it.
-safetensors::Metadata describe_run(const Settings& settings, int64_t images);
+safetensors::Metadata describe_run(Settings settings, int64_t images);
 
 /// Makes the folder that of step `step`: no later step files, no best.safetensors of a later step
 /// (the one before it was overwritten), no left-over temporary files; for a step of -1, where

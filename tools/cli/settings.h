@@ -21,13 +21,14 @@ struct Settings {
   int64_t synthetic_size = 10'000;
   std::optional<std::string> augment;
   std::optional<int64_t> image_size;
+  bool skip_broken = false;
   std::string split = "test";
   std::string index = "0:16";
   // loading
   std::optional<int64_t> workers;
   int64_t prefetch_factor = 2;
   std::optional<bool> pin_memory;
-  std::string data_cache = "ram";
+  std::optional<std::string> data_cache;
   bool drop_last = false;
   // model
   std::optional<std::string> model;
@@ -124,6 +125,7 @@ enum Takes : unsigned {
   kAlgos = 4096,
   kFindLr = 8192,
   kFindBatch = 16384,
+  kDataPrepare = 1 << 15,
   kCkpt = 1 << 20,
   kCkptVerify = 1 << 21,
 };

@@ -9,27 +9,30 @@ constexpr unsigned kFind = kFindLr | kFindBatch;
 constexpr unsigned kSteps = kTrain | kFind;  // train a model, a little at least
 constexpr unsigned kModels = kSteps | kEval | kPredict | kSummary | kBenchStep | kBenchConv;
 constexpr unsigned kData = kTrain | kFindLr | kEval | kPredict | kBenchLoader;
+constexpr unsigned kImages = kData | kDataPrepare;
 constexpr unsigned kCompute = kSteps | kEval | kPredict | kBenchStep | kBenchOp | kBenchConv;
 constexpr unsigned kSynthetic = kBenchStep | kBenchConv | kFindBatch;
-constexpr unsigned kRows = kData | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
+constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
                            kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt | kFindBatch;
 constexpr double kMaxThreads = 1024;
 
 // clang-format off
 constexpr Setting kSettings[] = {
-  {.key = "dataset", .group = "Data", .target = &S::dataset, .takes = kData,
-   .choices = "cifar10|cifar100|mnist|fashion-mnist|synthetic|folder", .automatic = "what suits the machine",
-   .help = "Data set"},
-  {.key = "data-root", .group = "Data", .target = &S::data_root, .takes = kData | kDataFetch | kDataVerify, .unit = "DIR",
-   .help = "Where data sets lie; otherwise ./data, ~/.cache/lathe and /usr/share/datasets"},
+  {.key = "dataset", .group = "Data", .target = &S::dataset, .takes = kImages,
+   .choices = "cifar10|cifar100|mnist|fashion-mnist|synthetic|folder|packed", .automatic = "what suits the machine",
+   .help = "Data set; folder: images of your own; packed: what data prepare wrote"},
+  {.key = "data-root", .group = "Data", .target = &S::data_root, .takes = kImages | kDataFetch | kDataVerify, .unit = "PATH",
+   .help = "Where data sets lie, otherwise ./data, ~/.cache/lathe and /usr/share/datasets; of packed the file"},
   {.key = "download", .group = "Data", .target = &S::download, .takes = kTrain,
    .help = "Fetch the data set if it is not there"},
-  {.key = "synthetic-size", .group = "Data", .target = &S::synthetic_size, .takes = kData, .unit = "N", .min = 1, .max = 1e9,
+  {.key = "synthetic-size", .group = "Data", .target = &S::synthetic_size, .takes = kImages, .unit = "N", .min = 1, .max = 1e9,
    .help = "Training images of the synthetic set; it has a fifth as many for testing"},
   {.key = "augment", .group = "Data", .target = &S::augment, .takes = kTrain | kFindLr | kBenchLoader, .unit = "LIST", .automatic = "by data set",
    .help = "none, or some of crop, flip, resized-crop: random changes of training images"},
-  {.key = "image-size", .group = "Data", .target = &S::image_size, .takes = kData | kSummary | kSynthetic, .unit = "N", .min = 1, .max = 4096, .automatic = "32",
-   .help = "Images are padded with zeros to N x N; with resized-crop, and of folders (224), made that large"},
+  {.key = "image-size", .group = "Data", .target = &S::image_size, .takes = kImages | kSummary | kSynthetic, .unit = "N", .min = 1, .max = 4096, .automatic = "32",
+   .help = "Images are padded with zeros to N x N; with resized-crop, of folders (224) and packed files, made that large"},
+  {.key = "skip-broken", .group = "Data", .target = &S::skip_broken, .takes = kImages,
+   .help = "Of folder: other images take the place of files that cannot be read, which are named and counted"},
   {.key = "split", .group = "Data", .target = &S::split, .takes = kEval | kPredict, .choices = "train|test",
    .help = "Which part of the data set"},
   {.key = "index", .group = "Data", .target = &S::index, .takes = kPredict, .unit = "A:B",
@@ -41,8 +44,9 @@ constexpr Setting kSettings[] = {
    .help = "Batches that each worker reads ahead"},
   {.key = "pin-memory", .group = "Loading", .target = &S::pin_memory, .takes = kTrain | kEval, .automatic = "on a GPU",
    .help = "Batches in page-locked memory, which a GPU copies by itself"},
-  {.key = "data-cache", .group = "Loading", .target = &S::data_cache, .takes = kTrain | kEval, .choices = "ram|gpu",
-   .help = "Where the images lie; gpu: all of them on the GPU, as bytes"},
+  {.key = "data-cache", .group = "Loading", .target = &S::data_cache, .takes = kTrain | kFindLr | kEval | kBenchLoader, .choices = "none|ram|gpu",
+   .automatic = "ram; none for folder, packed and synthetic",
+   .help = "Where images lie as bytes: in their files, read each time; in memory; all of them on the GPU"},
   {.key = "drop-last", .group = "Loading", .target = &S::drop_last, .takes = kTrain | kFindLr | kBenchLoader,
    .help = "Leave out an epoch's last batch if it is smaller than the others"},
 
@@ -123,7 +127,7 @@ constexpr Setting kSettings[] = {
 
   {.key = "device", .group = "Speed", .target = &S::device, .takes = kCompute, .unit = "auto|cpu|cuda:N",
    .help = "Where to compute"},
-  {.key = "threads", .group = "Speed", .target = &S::threads, .takes = kCompute | kGradcheck, .unit = "N", .min = 1, .max = kMaxThreads, .automatic = "all processors",
+  {.key = "threads", .group = "Speed", .target = &S::threads, .takes = kCompute | kGradcheck | kDataPrepare | kDataVerify, .unit = "N", .min = 1, .max = kMaxThreads, .automatic = "all processors",
    .help = "Threads that compute"},
   {.key = "conv-exact", .group = "Speed", .target = &S::conv_exact, .takes = kCompute,
    .help = "Direct convolutions instead of the faster Winograd ones, which round more"},
@@ -151,7 +155,7 @@ constexpr Setting kSettings[] = {
   {.key = "max-batch", .group = "Speed", .target = &S::max_batch, .takes = kFindBatch, .unit = "N", .min = 1, .max = 1e6,
    .help = "Largest batch to try"},
 
-  {.key = "seed", .group = "Run", .target = &S::seed, .takes = kData | kSynthetic | kGradcheck, .unit = "N", .max = 9e18,
+  {.key = "seed", .group = "Run", .target = &S::seed, .takes = kImages | kSynthetic | kGradcheck, .unit = "N", .max = 9e18,
    .help = "Of everything random"},
   {.key = "run-dir", .group = "Run", .target = &S::run_dir, .takes = kTrain | kEval | kPredict, .unit = "DIR",
    .help = "Run folder; training makes it (otherwise runs/DATASET-MODEL-DATE-N), eval and predict read it"},
@@ -182,11 +186,11 @@ constexpr Setting kSettings[] = {
   {.key = "confusion", .group = "Run", .target = &S::confusion, .takes = kEval, .unit = "FILE",
    .help = "Write the confusion matrix as CSV: a row per label, a column per prediction"},
 
-  {.key = "progress", .group = "Output", .target = &S::progress, .takes = kTrain | kFindLr | kEval | kDataFetch, .choices = "auto|plain|none",
+  {.key = "progress", .group = "Output", .target = &S::progress, .takes = kTrain | kFindLr | kEval | kDataFetch | kDataPrepare | kDataVerify, .choices = "auto|plain|none",
    .help = "A bar on a terminal and lines elsewhere, lines only, or nothing"},
   {.key = "json", .group = "Output", .target = &S::json, .takes = kRows,
    .help = "Print JSON Lines on stdout and nothing else"},
-  {.key = "quiet", .group = "Output", .target = &S::quiet, .takes = kTrain | kFindLr | kEval | kDataFetch,
+  {.key = "quiet", .group = "Output", .target = &S::quiet, .takes = kTrain | kFindLr | kEval | kDataFetch | kDataPrepare | kDataVerify,
    .help = "Nothing on stderr but errors, and the final result on stdout"},
 };
 // clang-format on

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lathe/core/seconds_since.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/compute.h"
@@ -23,10 +24,6 @@ class SaveError : public CommandError {
  public:
   using CommandError::CommandError;
 };
-
-double since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 }  // namespace
 
@@ -55,6 +52,7 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       metrics_(parts.folder, parts.goes_on),
       writer_(parts.folder, parts.settings.keep),
       progress_(parts.settings.progress, parts.settings.quiet),
+      broken_({&parts.train.loader.dataset(), &parts.test.loader.dataset()}, parts.log),
       total_steps_(total_steps) {
   if (settings_.ema > 0)
     ema_.emplace(parts_.model, optim::EMAOptions{.decay = settings_.ema, .warm_up = true});
@@ -120,7 +118,7 @@ void Trainer::train_batches() {
   for (auto& [x, y] : parts_.train.batches()) {
     step_batch(x, y);
     if (micro_batches_ == settings_.accumulate || batch_ + micro_batches_ == batches) update();
-    const double took = since(batch_began_);
+    const double took = seconds_since(batch_began_);
     batch_began_ = Clock::now();
     window_seconds_ += took;
     train_seconds_ += took;
@@ -222,6 +220,7 @@ void Trainer::evaluate_now() {
 void Trainer::end_epoch() {
   epoch_open_ = batch_ < parts_.train.loader.size();  // steps or time may have come to an end first
   save("last");
+  if (settings_.skip_broken) broken_.report();
   if (settings_.quiet) return;
   std::string line =
       fmt::format("epoch {}/{}  train loss {:.3f} acc {:.1f} %", epoch_, *settings_.epochs,
@@ -362,22 +361,27 @@ ExitCode Trainer::finish() {
   }
   wait_for_writer();
   if (stop_reason() == Stop::kTime) parts_.log.line("the time limit is reached");
-  parts_.out.row(Row()
-                     .add("event", "done")
-                     .add("epochs", epoch_)
-                     .add("steps", step_)
-                     .add("loss", last_loss_)
-                     .add("accuracy", last_accuracy_)
-                     .add("best_accuracy", best_accuracy_)
-                     .add("best_epoch", best_epoch_)
-                     .add("seconds", seconds())
-                     .add("data_wait", data_wait())
-                     .add("run_dir", parts_.folder.string()));
+  if (settings_.skip_broken) broken_.report();
+  Row done;
+  done.add("event", "done")
+      .add("epochs", epoch_)
+      .add("steps", step_)
+      .add("loss", last_loss_)
+      .add("accuracy", last_accuracy_)
+      .add("best_accuracy", best_accuracy_)
+      .add("best_epoch", best_epoch_)
+      .add("seconds", seconds())
+      .add("data_wait", data_wait())
+      .add("run_dir", parts_.folder.string());
+  if (settings_.skip_broken) done.add("broken_files", broken_.count());
+  parts_.out.row(done);
   parts_.out.text(fmt::format(
       "test accuracy {:.2f} %, best {:.2f} % (epoch {}), {} steps in {}, {:.1f} % of training "
-      "waited for data: {}",
+      "waited for data{}: {}",
       100 * last_accuracy_, 100 * best_accuracy_, best_epoch_, step_, duration_text(seconds()),
-      100 * data_wait(), parts_.folder.string()));
+      100 * data_wait(),
+      broken_.count() > 0 ? fmt::format(", {} broken files skipped", broken_.count()) : "",
+      parts_.folder.string()));
   const double target =
       settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
   if (best_accuracy_ < target) {
@@ -433,6 +437,6 @@ double Trainer::data_wait() const {
   return train_seconds_ > 0 ? std::min(waited / train_seconds_, 1.0) : 0;
 }
 
-double Trainer::seconds() const { return since(began_); }
+double Trainer::seconds() const { return seconds_since(began_); }
 
 }  // namespace lathe::cli

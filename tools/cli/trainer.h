@@ -22,6 +22,7 @@
 #include "lathe/optim/ema.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/scheduler.h"
+#include "lathe/tools/cli/broken_files.h"
 #include "lathe/tools/cli/checkpoint_writer.h"
 #include "lathe/tools/cli/evaluate.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -109,6 +110,7 @@ class Trainer {
   MetricsFiles metrics_;
   CheckpointWriter writer_;
   Progress progress_;
+  BrokenFiles broken_;
   const int64_t total_steps_;
 
   int64_t epoch_ = 0, step_ = 0;

@@ -1,0 +1,30 @@
+// What --skip-broken passes over, named once.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "lathe/data/image_datasets.h"
+#include "lathe/tools/cli/output.h"
+
+namespace lathe::cli {
+
+/// The files of some data sets that were found broken and replaced by others.
+class BrokenFiles {
+ public:
+  /// Both outlive it. What is no data set of images has none.
+  BrokenFiles(std::vector<const data::Dataset*> sets, Log& log);
+
+  /// Names those found since the last call on the log.
+  void report();
+  int64_t count() const { return static_cast<int64_t>(named_.size()); }
+
+ private:
+  std::vector<const data::ImageDataset*> sets_;
+  std::set<std::filesystem::path> named_;
+  Log& log_;
+};
+
+}  // namespace lathe::cli

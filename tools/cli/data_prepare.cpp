@@ -1,0 +1,83 @@
+// lathe data prepare: any data set as one file of decoded images.
+#include <chrono>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "lathe/core/seconds_since.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/data/pack_images.h"
+#include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/datasets.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/progress.h"
+#include "lathe/tools/cli/signals.h"
+
+namespace lathe::cli {
+namespace {
+
+// Appends one part, with its progress.   → images left out
+int64_t pack_part(const Settings& settings, Part part, data::PackedWriter& writer, Log& log) {
+  const auto images = open_all_images(settings, part);
+  const StopRequests signals;
+  StatusLine line(settings.progress, settings.quiet);
+  const auto began = std::chrono::steady_clock::now();
+  const char* name = part == Part::kTrain ? "train" : "test";
+  data::PackOptions options{.side = settings.image_size.value_or(0),
+                            .skip_broken = settings.skip_broken};
+  options.progress = [&](int64_t done) {
+    if (StopRequests::asked() != 0)
+      throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped; nothing is written");
+    if (!line.is_due()) return;
+    line.show([&](int, bool) {
+      return fmt::format("{}  {}/{} images  {} img/s", name, done, images->size(),
+                         rate_text(static_cast<double>(done) / seconds_since(began)));
+    });
+  };
+  const auto broken = data::pack_images(*images, writer, options);
+  line.clear();
+  for (const std::string& why : broken) log.warning("left out: " + why);
+  return static_cast<int64_t>(broken.size());
+}
+
+}  // namespace
+
+ExitCode run_data_prepare(const Invocation& call) try {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  Log log(settings.quiet);
+  const std::string& path = call.words[0];
+  if (!settings.dataset)
+    throw UsageError("data prepare: which images? name them with --dataset and --data-root");
+  if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
+
+  const auto train = open_all_images(settings, Part::kTrain);
+  data::PackedWriter writer(path, {.channels = train->stored_spec().channels,
+                                   .class_names = train->class_names(),
+                                   .mean = train->mean(),
+                                   .std = train->std()});
+  int64_t broken = pack_part(settings, Part::kTrain, writer, log);
+  const int64_t train_images = writer.size();
+  writer.begin_test();
+  broken += pack_part(settings, Part::kTest, writer, log);
+  const int64_t test_images = writer.size() - train_images;
+  writer.commit();
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+  out.row(Row()
+              .add("event", "prepared")
+              .add("file", path)
+              .add("train_images", train_images)
+              .add("test_images", test_images)
+              .add("classes", train->classes())
+              .add("broken_files", broken)
+              .add("bytes", bytes));
+  out.text(fmt::format("{}: {} images for training, {} for testing, {} classes, {:.1f} MB{}", path,
+                       train_images, test_images, train->classes(),
+                       static_cast<double>(bytes) / 1e6,
+                       broken > 0 ? fmt::format("; {} broken files left out", broken) : ""));
+  return ExitCode::kDone;
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+}
+
+}  // namespace lathe::cli
