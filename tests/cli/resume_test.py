@@ -99,6 +99,15 @@ def test_going_back_removes_what_was_best_later(folder):
         expect(lathe("train", "--resume", f"a/step-{step}.safetensors", "--stop-after", 1, "--quiet"), 0, f"after step {step}")
         assert best.exists() == (of_step <= step), (of_step, step)
 
+    # The best before is gone: the best of what follows takes its place, though it is not as good.
+    expect(train("b", "--keep", 100), 0)
+    stand_still = ["--lr", 1e-12, "--allow-changes", "--stop-after", 21, "--quiet"]
+    pathlib.Path("b/best.safetensors").unlink()
+    expect(lathe("train", "--resume", "b/step-7.safetensors", *stand_still), 0)
+    assert pathlib.Path("b/best.safetensors").exists()
+    expect(lathe("train", "--resume", "b/step-7.safetensors", "--run-dir", "c", *stand_still), 0)
+    assert pathlib.Path("c/best.safetensors").exists()
+
 
 def test_auto_takes_the_newest_whole_checkpoint_or_begins(folder):
     expect_one_line(lathe("train", *TINY, "--resume", "auto"), 2, "--resume auto needs --run-dir")
@@ -124,8 +133,10 @@ def test_auto_takes_the_newest_whole_checkpoint_or_begins(folder):
     (folder / "b" / "metrics.jsonl").write_text('{"epoch":1,"step":4}\n')
     expect(train("b", "--resume", "auto"), 0)
     check_equal("b", "whole")
-    for name in ("last", "best"):
-        pathlib.Path(f"b/{name}.safetensors").write_bytes(b"x")
+    assert len(list(pathlib.Path("b").glob("step-*.safetensors"))) == 3  # of --keep
+    for path in pathlib.Path("b").glob("*.safetensors"):
+        path.unlink()
+        path.write_bytes(b"x")
     expect(train("b", "--resume", "auto"), 3, "none of the checkpoints in b can be read")
 
 
@@ -322,6 +333,10 @@ def test_ckpt_commands(folder):
     expect(lathe("eval", "--run-dir", "a", "--weights", "w.npz"), 0)
     expect_one_line(lathe("train", "--resume", "w.safetensors"), 3, "w.safetensors: not a checkpoint")
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "w.txt"), 2, "w.txt")
+    assert f"w.onnx: {parts['model']['entries']} entries" in expect(lathe("ckpt", "convert", "two.safetensors", "w.onnx"), 0).stdout
+    graph = pathlib.Path("w.onnx").read_bytes()
+    assert b"resnet8" in graph and b"layer3.0.bn2.running_var" in graph
+    expect_one_line(lathe("ckpt", "convert", "w.safetensors", "v.onnx"), 2, "w.safetensors: only a checkpoint of a run")
     expect_one_line(lathe("ckpt", "show", "missing"), 3, "missing")
     expect_one_line(lathe("ckpt", "show"), 2, "one file")
 

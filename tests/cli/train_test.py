@@ -105,7 +105,8 @@ def test_training_learns_and_leaves_a_run_folder(folder):
         table = list(csv.DictReader(file))
     assert [(r["step"], r["split"], float(r["loss"])) for r in table] == [(str(r["step"]), r["split"], r["loss"]) for r in rows_of("a")]
     names = {path.name for path in pathlib.Path("a").iterdir()}
-    assert names == {"config.toml", "env.json", "metrics.jsonl", "metrics.csv", "log.txt", "last.safetensors", "best.safetensors"}, names
+    checkpoints = {f"{name}.safetensors" for name in ("last", "best", "step-30", "step-60", "step-90")}
+    assert names == {"config.toml", "env.json", "metrics.jsonl", "metrics.csv", "log.txt", *checkpoints}, names
     assert json.loads(pathlib.Path("a/env.json").read_text())["lathe"]
     assert "conv1.weight" in safetensors_header("a/last.safetensors")
 

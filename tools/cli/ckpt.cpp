@@ -1,5 +1,5 @@
 // lathe ckpt show, diff, convert: what is in a checkpoint, what two have not in common, and the
-// weights alone. Files of any format that is read (core/tensor_file.h).
+// weights alone, or the model with them. Files of any format that is read (core/tensor_file.h).
 #include <cmath>
 #include <cstring>
 
@@ -7,9 +7,13 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/tensor_file.h"
+#include "lathe/nn/onnx.h"
 #include "lathe/tools/cli/checkpoint_hashes.h"
 #include "lathe/tools/cli/command.h"
+#include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/recipe.h"
+#include "lathe/tools/cli/resume.h"
 
 namespace lathe::cli {
 namespace {
@@ -40,6 +44,31 @@ double difference(const Tensor& a, const Tensor& b) {
     if (std::isnan(most)) break;
   }
   return most;
+}
+
+StateDict weights_in(const Checkpoint& file) {
+  return checkpoint_parts(file.metadata).empty() ? file.tensors : checkpoint_section(file, "model");
+}
+
+// The model that a run trained, as a graph: the file says which one it is.
+void write_onnx(const std::string& to, const Checkpoint& file, const std::string& from) {
+  const auto config = file.metadata.find(kConfigKey);
+  if (config == file.metadata.end())
+    throw UsageError(
+        fmt::format("{}: only a checkpoint of a run says which model it is; ONNX "
+                    "needs that",
+                    from));
+  SettingSources run;
+  run.saved_config = config->second;
+  run.saved_name = from;
+  Settings settings = merge_settings(run, kTrain);
+  complete(settings, {});
+  const StateDict weights = weights_in(file);
+  const int64_t in_channels = weights.at("conv1.weight").dim(1), side = *settings.image_size;
+  const auto model =
+      make_model(settings, {.classes = weights.at("fc.weight").dim(0), .in_channels = in_channels});
+  model->load_state_dict(weights);
+  nn::save_onnx(*model, to, {.input = {1, in_channels, side, side}, .name = *settings.model});
 }
 
 }  // namespace
@@ -115,18 +144,22 @@ ExitCode run_ckpt_diff(const Invocation& call) {
 ExitCode run_ckpt_convert(const Invocation& call) {
   const Output out(call.settings.json);
   const std::string &from = call.words[0], &to = call.words[1];
-  const bool npz = to.ends_with(".npz");
-  if (!npz && !to.ends_with(".safetensors"))
-    throw UsageError(fmt::format("{}: expected a name that ends with .safetensors or .npz", to));
+  const bool npz = to.ends_with(".npz"), onnx = to.ends_with(".onnx");
+  if (!npz && !onnx && !to.ends_with(".safetensors"))
+    throw UsageError(
+        fmt::format("{}: expected a name that ends with .safetensors, .npz or .onnx", to));
   const Checkpoint file = open_file(from);
-  safetensors::Metadata about;  // without what makes it a checkpoint
-  for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {
-    if (const auto found = file.metadata.find(key); found != file.metadata.end())
-      about.insert(*found);
+  const StateDict weights = weights_in(file);
+  if (onnx) {
+    write_onnx(to, file, from);
+  } else {
+    safetensors::Metadata about;  // without what makes it a checkpoint
+    for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {
+      if (const auto found = file.metadata.find(key); found != file.metadata.end())
+        about.insert(*found);
+    }
+    write_tensor_file(to, weights, npz ? safetensors::Metadata() : about);
   }
-  const StateDict weights =
-      checkpoint_parts(file.metadata).empty() ? file.tensors : checkpoint_section(file, "model");
-  write_tensor_file(to, weights, npz ? safetensors::Metadata() : about);
   out.text(fmt::format("{}: {} entries of the model", to, weights.size()));
   out.row(Row()
               .add("event", "converted")

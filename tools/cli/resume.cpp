@@ -253,4 +253,16 @@ void clean_run_folder(const fs::path& folder, int64_t step) {
   for (const fs::path& file : left_over) fs::remove(file, error);
 }
 
+double accuracy_of_best(const fs::path& folder) {
+  std::error_code missing;
+  const fs::path best = folder / "best.safetensors";
+  if (!fs::exists(best, missing)) return -1;
+  try {
+    const Checkpoint checkpoint = read_checkpoint(best.string());
+    return checkpoint_section(checkpoint, "trainer").number<double>("last_accuracy");
+  } catch (const Error&) {
+    return -1;
+  }
+}
+
 }  // namespace lathe::cli

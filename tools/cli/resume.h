@@ -60,4 +60,7 @@ safetensors::Metadata describe_run(Settings settings, int64_t images);
 /// nothing was saved, no metrics either.
 void clean_run_folder(const std::filesystem::path& folder, int64_t step);
 
+/// The test accuracy of what best.safetensors holds; -1 if there is none that can be read.
+double accuracy_of_best(const std::filesystem::path& folder);
+
 }  // namespace lathe::cli

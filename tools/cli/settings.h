@@ -95,7 +95,7 @@ struct Settings {
   std::string resume;
   bool allow_changes = false;
   int64_t save_every = 0;
-  int64_t keep = 1;
+  int64_t keep = 3;
   int64_t stop_after = 0;
   int64_t steps = 20;
   int64_t interrupt_at = 0;

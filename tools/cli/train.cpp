@@ -79,6 +79,7 @@ void open_folder(StartPoint& start, const Settings& settings) {
 void go_on(Trainer& trainer, const StartPoint& start, bool same_batches, Log& log) {
   const int64_t step = trainer.resume(*start.from, start.file.string(), same_batches);
   clean_run_folder(start.folder, step);
+  trainer.found_best(accuracy_of_best(start.folder));
   const std::filesystem::path last = start.folder / "last.safetensors";
   if (start.file.lexically_normal() != last.lexically_normal())
     safetensors::write(last.string(), start.from->tensors, start.from->metadata);

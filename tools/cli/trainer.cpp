@@ -213,6 +213,9 @@ void Trainer::evaluate_now() {
   if (last_accuracy_ > best_accuracy_) {
     best_accuracy_ = last_accuracy_;
     best_epoch_ = epoch_;
+  }
+  if (last_accuracy_ > kept_accuracy_) {
+    kept_accuracy_ = last_accuracy_;
     save("best");
   }
 }

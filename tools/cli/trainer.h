@@ -12,6 +12,7 @@
 // saved is a checkpoint: resume() goes on from it, bit by bit. trainer_state.cpp holds that part.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -61,6 +62,9 @@ class Trainer {
   /// begins again. Call before run().   → the step
   /// throws: ValueError listing what does not fit, and then nothing has changed; FileError.
   int64_t resume(const Checkpoint& from, const std::string& name, bool same_batches);
+  /// After resume(): the accuracy of what best.safetensors holds now, -1 for none. Going back may
+  /// have removed it, and the state before it is gone: then the next evaluation begins anew.
+  void found_best(double accuracy) { kept_accuracy_ = std::min(accuracy, best_accuracy_); }
 
   ExitCode run();
 
@@ -130,7 +134,8 @@ class Trainer {
   bool evaluated_ = false;       // since the last update
   double best_accuracy_ = -1, last_accuracy_ = 0, last_loss_ = 0;
   int64_t best_epoch_ = 0;
-  std::string saved_;  // "last, best", for the epoch's line
+  double kept_accuracy_ = -1;  // of best.safetensors: best_accuracy_, or less after going back
+  std::string saved_;          // "last, best", for the epoch's line
 };
 
 }  // namespace lathe::cli
