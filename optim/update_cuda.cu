@@ -161,7 +161,8 @@ __global__ void __launch_bounds__(kChunkThreads)
     rule = make.at(*static_cast<const int64_t*>(item.array[2 + Rule::kBuffers]));
   }
   __syncthreads();
-  update_chunk<T>(item, chunk, rule, GradFactor<ComputeType<T>>::of(grad_factors));
+  const Rule own = rule;  // in registers: ptxas spills while it reloads a rule of this size
+  update_chunk<T>(item, chunk, own, GradFactor<ComputeType<T>>::of(grad_factors));
 }
 
 /// Calls launch_table(table) with the arrays of all items; kExtra more of each are null.
