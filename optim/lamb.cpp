@@ -19,7 +19,8 @@ LAMB::LAMB(std::vector<LAMBGroup> groups, const LAMBOptions& o)
                {"eps", g.eps.value_or(o.eps)},
                {"weight_decay", g.weight_decay.value_or(o.weight_decay)},
                {"bias_correction", g.bias_correction.value_or(o.bias_correction) ? 1.0 : 0.0},
-               {"adapt", g.adapt.value_or(o.adapt) ? 1.0 : 0.0}});
+               {"adapt", g.adapt.value_or(o.adapt) ? 1.0 : 0.0}},
+              o.master_weights);
   }
   check_groups();
 }

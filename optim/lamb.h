@@ -15,6 +15,7 @@ struct LAMBOptions {
   bool bias_correction = true;
   bool adapt = true;  // false: trust ratio 1 (AdamW with its decay inside the step), for biases and
                       // norms
+  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
 
 /// Parameters with options of their own; what is absent comes from the optimiser's options.

@@ -16,7 +16,8 @@ LARS::LARS(std::vector<LARSGroup> groups, const LARSOptions& o)
                {"momentum", g.momentum.value_or(o.momentum)},
                {"weight_decay", g.weight_decay.value_or(o.weight_decay)},
                {"trust_coefficient", g.trust_coefficient.value_or(o.trust_coefficient)},
-               {"adapt", g.adapt.value_or(o.adapt) ? 1.0 : 0.0}});
+               {"adapt", g.adapt.value_or(o.adapt) ? 1.0 : 0.0}},
+              o.master_weights);
   }
   check_groups();
 }

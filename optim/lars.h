@@ -13,6 +13,7 @@ struct LARSOptions {
   double weight_decay = 0;
   double trust_coefficient = 0.001;  // how far a layer moves in a step, relative to its norm
   bool adapt = true;                 // false: trust ratio 1, for biases and norms
+  bool master_weights = false;       // f32 values for half parameters: Optimizer::add_group
 };
 
 /// Parameters with options of their own; what is absent comes from the optimiser's options.

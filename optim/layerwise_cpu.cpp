@@ -8,6 +8,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/optim/layerwise_math.h"
+#include "lathe/optim/masters_cpu.h"
 #include "lathe/optim/update.h"
 #include "lathe/optim/update_math.h"
 
@@ -39,7 +40,7 @@ struct Arrays {
   using C = ComputeType<T>;
   T* p;
   const T* g;
-  C *a, *b;
+  C *a, *b, *master;
   int64_t n;
   GradFactor<C> factor;
 
@@ -48,15 +49,17 @@ struct Arrays {
         g(static_cast<const T*>(item.grad) + chunk * kChunk),
         a(static_cast<C*>(item.buffers[0]) + chunk * kChunk),
         b(Rule::kBuffers > 1 ? static_cast<C*>(item.buffers[1]) + chunk * kChunk : nullptr),
+        master(item.master != nullptr ? static_cast<C*>(item.master) + chunk * kChunk : nullptr),
         n(std::min(kChunk, item.n - chunk * kChunk)),
         factor(GradFactor<C>::of(item.grad_factors)) {}
 };
 
 /// Sums of squares over n elements, in eight interleaved sums so that the additions need not wait
 /// for each other.
-template <class T, class Rule, class C = ComputeType<T>>
-LATHE_CLONES SquareSums measure(const T* __restrict__ p, const T* __restrict__ g, C* __restrict__ a,
-                                C* __restrict__ b, int64_t n, GradFactor<C> f, Rule rule) {
+template <bool kMaster, class T, class Rule, class C = ComputeType<T>>
+LATHE_CLONES SquareSums measure(const T* __restrict__ p, const C* __restrict__ w,
+                                const T* __restrict__ g, C* __restrict__ a, C* __restrict__ b,
+                                int64_t n, GradFactor<C> f, Rule rule) {
   SquareSums lanes[8] = {};
   const auto one = [&](int64_t i, SquareSums& lane) {
     C buffers[2] = {};
@@ -64,7 +67,8 @@ LATHE_CLONES SquareSums measure(const T* __restrict__ p, const T* __restrict__ g
       buffers[0] = a[i];
       buffers[1] = b[i];
     }
-    lane.add(C(p[i]), rule.measure(C(p[i]), f(C(g[i])), buffers));
+    const C value = load<kMaster>(p, w, i);
+    lane.add(value, rule.measure(value, f(C(g[i])), buffers));
     if constexpr (Rule::kMeasuresBuffers) {
       a[i] = buffers[0];
       b[i] = buffers[1];
@@ -81,13 +85,14 @@ LATHE_CLONES SquareSums measure(const T* __restrict__ p, const T* __restrict__ g
   return lanes[0];
 }
 
-template <class T, class Rule, class C = ComputeType<T>>
-LATHE_CLONES void step(T* __restrict__ p, const T* __restrict__ g, C* __restrict__ a,
-                       C* __restrict__ b, int64_t n, GradFactor<C> f, Rule rule, C rate) {
+template <bool kMaster, class T, class Rule, class C = ComputeType<T>>
+LATHE_CLONES void step(T* __restrict__ p, C* __restrict__ w, const T* __restrict__ g,
+                       C* __restrict__ a, C* __restrict__ b, int64_t n, GradFactor<C> f, Rule rule,
+                       C rate) {
   for (int64_t i = 0; i < n; ++i) {
     C buffers[2] = {a[i], C(0)};
     if constexpr (Rule::kBuffers > 1) buffers[1] = b[i];
-    p[i] = T(rule.step(C(p[i]), f(C(g[i])), buffers, rate));
+    store<kMaster>(p, w, i, rule.step(load<kMaster>(p, w, i), f(C(g[i])), buffers, rate));
     if constexpr (Rule::kStepsByGradient) a[i] = buffers[0];
   }
 }
@@ -109,9 +114,12 @@ void update(std::span<const UpdateItem> items, const char* op, const Numbers& nu
     with_rule<Rule>(item, op, numbers, [&](auto tag, const auto& rule) {
       using T = typename decltype(tag)::type;
       const Arrays<T, std::decay_t<decltype(rule)>> x(item, chunk);
-      const SquareSums sums = measure(x.p, x.g, x.a, x.b, x.n, x.factor, rule);
-      sums_at(item, chunk)[0] = sums.p;
-      sums_at(item, chunk)[1] = sums.u;
+      with_master<T>(x.master, [&](auto kind) {
+        const SquareSums sums =
+            measure<decltype(kind)::value>(x.p, x.master, x.g, x.a, x.b, x.n, x.factor, rule);
+        sums_at(item, chunk)[0] = sums.p;
+        sums_at(item, chunk)[1] = sums.u;
+      });
     });
   });
   for (const UpdateItem& item : items) {
@@ -128,7 +136,10 @@ void update(std::span<const UpdateItem> items, const char* op, const Numbers& nu
     with_rule<Rule>(item, op, numbers, [&](auto tag, const auto& rule) {
       using T = typename decltype(tag)::type;
       const Arrays<T, std::decay_t<decltype(rule)>> x(item, chunk);
-      step(x.p, x.g, x.a, x.b, x.n, x.factor, rule, ComputeType<T>(item.scratch[0]));
+      with_master<T>(x.master, [&](auto kind) {
+        step<decltype(kind)::value>(x.p, x.master, x.g, x.a, x.b, x.n, x.factor, rule,
+                                    ComputeType<T>(item.scratch[0]));
+      });
     });
   });
 }

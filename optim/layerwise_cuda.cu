@@ -13,10 +13,21 @@ namespace {
 using ::lathe::cuda::block_reduce;
 using ::lathe::cuda::Join;
 
-/// An item's arrays: parameter, gradient, buffers, its number if it has one, count (or null),
-/// scratch.
+/// A rule of layerwise_math.h, for parameters with or without masters.
+template <class R, bool kMaster_>
+struct Layer : R {
+  static constexpr bool kMaster = kMaster_;
+
+  template <class Numbers>
+  LATHE_HD static Layer at(const Numbers& numbers, int64_t t) {
+    return {R::at(numbers, t)};
+  }
+};
+
+/// An item's arrays: parameter, gradient, buffers, master and number if it has them, count (or
+/// null), scratch.
 template <class Rule>
-constexpr int kLayerArrays = 4 + Rule::kBuffers + Rule::kNumbers;
+constexpr int kLayerArrays = 4 + Rule::kBuffers + Rule::kMaster + Rule::kNumbers;
 template <class Rule>
 using LayerItem = ArrayItem<kLayerArrays<Rule>>;
 template <class Rule>
@@ -56,10 +67,17 @@ __device__ void measure_packet(const LayerItem<Rule>& item, int64_t i, const Rul
   for (int k = 0; k < kBuffers; ++k) {
     b[k] = *reinterpret_cast<const Packet<C, V>*>(static_cast<const C*>(item.array[2 + k]) + i);
   }
+  Packet<C, V> values;
+  for (int v = 0; v < V; ++v) values.v[v] = C(p.v[v]);
+  if constexpr (Rule::kMaster) {
+    const auto w = *reinterpret_cast<const Packet<C, V>*>(
+        static_cast<const C*>(item.array[2 + Rule::kBuffers]) + i);
+    for (int v = 0; v < V; ++v) values.v[v] = master_value(p.v[v], w.v[v]);
+  }
   for (int v = 0; v < V; ++v) {
     C element[kBuffers + 1];
     for (int k = 0; k < kBuffers; ++k) element[k] = b[k].v[v];
-    sums.add(C(p.v[v]), rule.measure(C(p.v[v]), factor(C(g.v[v])), element));
+    sums.add(values.v[v], rule.measure(values.v[v], factor(C(g.v[v])), element));
     for (int k = 0; k < kBuffers; ++k) b[k].v[v] = element[k];
   }
   for (int k = 0; k < kBuffers; ++k) {
@@ -83,10 +101,9 @@ __global__ void __launch_bounds__(kChunkThreads)
   __syncthreads();
   const auto factor = GradFactor<ComputeType<T>>::of(grad_factors);
   SquareSums sums;
-  for_item_packets<T, Rule::kMeasuresBuffers ? Rule::kBuffers : 0>(
-      item, chunk, [&](auto packet, int64_t i) {
-        measure_packet<decltype(packet)::value, T, Rule>(item, i, rule, factor, sums);
-      });
+  for_item_packets<T, Rule::kBuffers + Rule::kMaster>(item, chunk, [&](auto packet, int64_t i) {
+    measure_packet<decltype(packet)::value, T, Rule>(item, i, rule, factor, sums);
+  });
   sums = block_reduce(sums, Join());
   if (threadIdx.x == 0) {
     double* const to = scratch_of<Rule>(item) + 1 + 2 * (chunk.begin / kChunk);
@@ -115,7 +132,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   const LayerItem<Rule>& item = table.item[blockIdx.x];
   const SquareSums sums = layer_sums<Rule>(item);
   if (threadIdx.x > 0) return;
-  C* const number = static_cast<C*>(item.array[2 + Rule::kBuffers]);
+  C* const number = static_cast<C*>(item.array[2 + Rule::kBuffers + Rule::kMaster]);
   scratch_of<Rule>(item)[0] = make.template rule_of<Rule>(item).rate(sums, number);
 }
 
@@ -163,7 +180,47 @@ __global__ void __launch_bounds__(kChunkThreads)
     rule = {made, static_cast<C>(rate)};
   }
   __syncthreads();
-  update_chunk<T>(item, chunk, rule, GradFactor<C>::of(grad_factors));
+  const auto factor = GradFactor<C>::of(grad_factors);
+  if constexpr (Rule::kMaster) {
+    update_chunk<T>(item, chunk, WithMaster<T, LayerStep<C, Rule>>{rule}, factor);
+  } else {
+    update_chunk<T>(item, chunk, rule, factor);
+  }
+}
+
+/// The update of items of one kind.
+template <class T, class Rule, class Numbers>
+void update_kind(std::span<const UpdateItem> items, const Numbers& numbers) {
+  constexpr int kArrays = kLayerArrays<Rule>;
+  const UpdateItem& front = items.front();
+  const Stream stream = current_stream(front.device);
+  const auto item_at = [&](size_t i) {
+    const UpdateItem& item = items[i];
+    LayerItem<Rule> entry{item.n, {item.param, const_cast<void*>(item.grad)}};
+    int at = 2;
+    for (size_t b = 0; b < Rule::kBuffers; ++b) entry.array[at++] = item.buffers[b];
+    if constexpr (Rule::kMaster) entry.array[at++] = item.master;
+    if constexpr (Rule::kNumbers > 0) entry.array[at++] = item.buffers[size_t{Rule::kBuffers}];
+    entry.array[at++] = item.count;
+    entry.array[at] = item.scratch;
+    return entry;
+  };
+  for_each_table<kArrays>(items.size(), item_at, [&](const LayerTable<Rule>& table) {
+    const Gate gate = gate_of(front);
+    const MakeLayer<Numbers> make{numbers, front.step, front.lr};
+    launch(layer_norms_kernel<T, Rule, Numbers>, dim3(table.blocks), dim3(kChunkThreads), 0, stream,
+           table, make, gate, front.grad_factors);
+    LATHE_CUDA_CHECK(cudaGetLastError());
+    if constexpr (Rule::kNumbers > 0) {
+      launch(layer_rates_kernel<ComputeType<T>, Rule, Numbers>,
+             dim3(static_cast<unsigned>(table.count)), dim3(kChunkThreads), 0, stream, table, make,
+             gate);
+      LATHE_CUDA_CHECK(cudaGetLastError());
+    }
+    launch(layer_step_kernel<T, Rule, Numbers>, dim3(table.blocks), dim3(kChunkThreads), 0, stream,
+           table, make, gate, front.grad_factors);
+    LATHE_CUDA_CHECK(cudaGetLastError());
+  });
 }
 
 /// The layer-wise update of items of any kinds.
@@ -171,35 +228,11 @@ template <template <class> class RuleOf, class Numbers>
 void update(std::span<const UpdateItem> items, const char* op, const Numbers& numbers) {
   for_each_kind(items, op, [&](std::span<const UpdateItem> kind, auto tag) {
     using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
-    using Rule = RuleOf<C>;
-    constexpr int kArrays = kLayerArrays<Rule>;
-    const UpdateItem& front = kind.front();
-    const Stream stream = current_stream(front.device);
-    const auto item_at = [&](size_t i) {
-      LayerItem<Rule> entry{kind[i].n, {kind[i].param, const_cast<void*>(kind[i].grad)}};
-      for (int b = 0; b < Rule::kBuffers + Rule::kNumbers; ++b) {
-        entry.array[2 + b] = kind[i].buffers[static_cast<size_t>(b)];
-      }
-      entry.array[kArrays - 2] = kind[i].count;
-      entry.array[kArrays - 1] = kind[i].scratch;
-      return entry;
-    };
-    for_each_table<kArrays>(kind.size(), item_at, [&](const LayerTable<Rule>& table) {
-      const Gate gate = gate_of(front);
-      const MakeLayer<Numbers> make{numbers, front.step, front.lr};
-      launch(layer_norms_kernel<T, Rule, Numbers>, dim3(table.blocks), dim3(kChunkThreads), 0,
-             stream, table, make, gate, front.grad_factors);
-      LATHE_CUDA_CHECK(cudaGetLastError());
-      if constexpr (Rule::kNumbers > 0) {
-        launch(layer_rates_kernel<C, Rule, Numbers>, dim3(static_cast<unsigned>(table.count)),
-               dim3(kChunkThreads), 0, stream, table, make, gate);
-        LATHE_CUDA_CHECK(cudaGetLastError());
-      }
-      launch(layer_step_kernel<T, Rule, Numbers>, dim3(table.blocks), dim3(kChunkThreads), 0,
-             stream, table, make, gate, front.grad_factors);
-      LATHE_CUDA_CHECK(cudaGetLastError());
-    });
+    using R = RuleOf<ComputeType<T>>;
+    if constexpr (is_half(dtype_of<T>)) {
+      if (kind.front().master != nullptr) return update_kind<T, Layer<R, true>>(kind, numbers);
+    }
+    update_kind<T, Layer<R, false>>(kind, numbers);
   });
 }
 

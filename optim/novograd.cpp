@@ -18,7 +18,8 @@ NovoGrad::NovoGrad(std::vector<NovoGradGroup> groups, const NovoGradOptions& o)
                {"beta2", betas.second},
                {"eps", g.eps.value_or(o.eps)},
                {"weight_decay", g.weight_decay.value_or(o.weight_decay)},
-               {"grad_averaging", g.grad_averaging.value_or(o.grad_averaging) ? 1.0 : 0.0}});
+               {"grad_averaging", g.grad_averaging.value_or(o.grad_averaging) ? 1.0 : 0.0}},
+              o.master_weights);
   }
   check_groups();
 }

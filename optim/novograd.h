@@ -13,6 +13,7 @@ struct NovoGradOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   bool grad_averaging = false;  // what enters the first moment is weighted by 1 - betas.first
+  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
 
 /// Parameters with options of their own; what is absent comes from the optimiser's options.

@@ -2,11 +2,11 @@
 // the threads as if they were one long array. Each element is computed alone, so the thread count
 // changes nothing.
 #include <algorithm>
-#include <type_traits>
 
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
+#include "lathe/optim/masters_cpu.h"
 #include "lathe/optim/update.h"
 #include "lathe/optim/update_math.h"
 
@@ -58,18 +58,6 @@ void for_all(std::span<const UpdateItem> items, const char* op, Update&& update)
       start += item.n;
     }
   });
-}
-
-/// The value of element i: of the parameter, or with kMaster of its master w.
-template <bool kMaster, class T, class C>
-C load(const T* p, const C* w, int64_t i) {
-  if constexpr (kMaster) return master_value(p[i], w[i]);
-  return C(p[i]);
-}
-template <bool kMaster, class T, class C>
-void store(T* p, C* w, int64_t i, C value) {
-  if constexpr (kMaster) w[i] = value;
-  p[i] = T(value);
 }
 
 /// The loops: every rule over n elements of dense arrays. Compiled for several instruction sets;
@@ -126,15 +114,6 @@ LATHE_CLONES void rmsprop(T* __restrict__ p, C* __restrict__ w, const T* __restr
 template <class T, class C = ComputeType<T>>
 LATHE_CLONES void ema(C* __restrict__ a, const T* __restrict__ x, int64_t n, EmaMath<C> math) {
   for (int64_t i = 0; i < n; ++i) a[i] = math.average(a[i], C(x[i]));
-}
-
-/// Calls f(std::bool_constant): has the parameter a master? Only a half one can.
-template <class T, class C, class F>
-void with_master(const C* master, F&& f) {
-  if constexpr (is_half(dtype_of<T>)) {
-    if (master != nullptr) return f(std::true_type());
-  }
-  f(std::false_type());
 }
 
 }  // namespace

@@ -63,18 +63,6 @@ struct Ema {
     return p;
   }
 };
-/// A rule for parameters of the half type T, on their masters, which are its last buffer.
-template <class T, class R>
-struct WithMaster {
-  static constexpr int kBuffers = R::kBuffers + 1;
-  using C = ComputeType<T>;
-  R rule;
-  LATHE_HD C operator()(C p, C g, C* b) const {
-    C& master = b[R::kBuffers];
-    return master = rule(master_value(T(p), master), g, b);
-  }
-};
-
 // What makes the rule of step t: on the host, or, if the rule depends on t (kCountsSteps), on the
 // device where only that knows it.
 template <class R>

@@ -26,6 +26,18 @@ struct Touches {
   static constexpr bool kParam = true, kGradient = true, kBuffersChange = true;
 };
 
+/// A rule for parameters of the half type T, on their masters, which are its last buffer.
+template <class T, class R>
+struct WithMaster {
+  static constexpr int kBuffers = R::kBuffers + 1;
+  using C = ComputeType<T>;
+  R rule;
+  LATHE_HD C operator()(C p, C g, C* b) const {
+    C& master = b[R::kBuffers];
+    return master = rule(master_value(T(p), master), g, b);
+  }
+};
+
 /// V neighbours of all arrays from element i on: loaded, updated, stored.
 template <int V, class T, class Rule, int kArrays>
 __device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const Rule& rule,

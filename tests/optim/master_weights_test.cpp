@@ -10,6 +10,9 @@
 #include "lathe/ops/random.h"
 #include "lathe/ops/views.h"
 #include "lathe/optim/adam.h"
+#include "lathe/optim/lamb.h"
+#include "lathe/optim/lars.h"
+#include "lathe/optim/novograd.h"
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/sgd.h"
 #include "loss_scaling.h"
@@ -37,6 +40,9 @@ const std::vector<Make>& optimizers() {
       make<optim::Adam>(optim::AdamOptions{.lr = 0.01, .amsgrad = true}),
       make<optim::AdamW>(optim::AdamWOptions{.lr = 0.01}),
       make<optim::RMSprop>(optim::RMSpropOptions{.momentum = 0.9, .centered = true}),
+      make<optim::LARS>(optim::LARSOptions{.weight_decay = 0.1}),
+      make<optim::LAMB>(optim::LAMBOptions{.lr = 0.01}),
+      make<optim::NovoGrad>(optim::NovoGradOptions{.weight_decay = 0.1}),
   };
   return all;
 }
