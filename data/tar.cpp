@@ -14,7 +14,7 @@ namespace lathe::data {
 namespace {
 
 constexpr size_t kBlock = 512;
-constexpr size_t kChunk = size_t{1} << 20;
+constexpr size_t kChunk = size_t{1} << 18;
 
 struct Header {
   std::string name;

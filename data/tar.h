@@ -22,7 +22,7 @@ struct TarMember {
 
 /// Writes exactly the wanted members to their targets, each completely or not at all (temporary
 /// file, fsync, rename). Everything else in the archive is skipped, whatever its name says: no
-/// path in the archive is ever used to write. `keep_going` is asked before each block of 1 MiB;
+/// path in the archive is ever used to write. `keep_going` is asked before each block of 256 KiB;
 /// false stops with FileError "cancelled".
 /// throws: DataError (no tar, header checksum, truncated, a wanted member missing, not a
 /// regular file or too large), FileError.
