@@ -129,7 +129,8 @@ void update(std::span<const UpdateItem> items, const char* op, const Numbers& nu
     }
     with_rule<Rule>(item, op, numbers, [&](auto tag, const auto& rule) {
       using C = ComputeType<typename decltype(tag)::type>;
-      item.scratch[0] = rule.rate(sums, static_cast<C*>(item.buffers[size_t{rule.kBuffers}]));
+      item.scratch[0] =
+          rule.rate(sums, static_cast<C*>(item.buffers[static_cast<size_t>(rule.kBuffers)]));
     });
   }
   for_all_chunks(items, [&](const UpdateItem& item, int64_t chunk) {

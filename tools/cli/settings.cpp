@@ -15,6 +15,8 @@ template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
 };
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;  // clang 16 does not deduce it for an aggregate
 
 void check_choice(const Setting& setting, std::string_view name, std::string_view text) {
   if (setting.choices.empty()) return;
