@@ -272,7 +272,7 @@ std::vector<void (*)()> g_launched;
 /// For tests/check_kernels.py, which knows the names that belong to the addresses.
 void write_launched() {
   const char* path = std::getenv("LATHE_LAUNCHED_KERNELS");
-  std::FILE* file = path == nullptr ? nullptr : std::fopen(path, "a");
+  std::FILE* file = path == nullptr ? nullptr : std::fopen(path, "w");
   if (file == nullptr) return;
   for (void (*kernel)() : g_launched) {
     std::fprintf(file, "%zx\n",

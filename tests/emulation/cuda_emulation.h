@@ -45,7 +45,7 @@ void run_grid(void (*kernel)(), dim3 grid, dim3 block, size_t shared_bytes,
               FunctionRef<void()> body);
 
 /// The kernels that ran so far. With LATHE_LAUNCHED_KERNELS=FILE in the environment, their
-/// addresses relative to the program are appended to FILE when the program ends
+/// addresses relative to the program are written to FILE when the program ends
 /// (tests/check_kernels.py).
 const std::vector<void (*)()>& launched_kernels();
 
