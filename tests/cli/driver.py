@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 LATHE = sys.argv[1]
@@ -64,6 +65,7 @@ def main(tests):
             continue
         with tempfile.TemporaryDirectory(prefix="lathe-cli-") as folder:
             os.chdir(folder)
+            begin = time.monotonic(), sum(os.times()[2:4])
             try:
                 test(pathlib.Path(folder))
                 passed += 1
@@ -80,5 +82,6 @@ def main(tests):
                     process.wait()
                 started.clear()
                 os.chdir(home)
+                print(f"{time.monotonic() - begin[0]:6.1f} s, {sum(os.times()[2:4]) - begin[1]:6.1f} s of processor time: {name}", flush=True)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     sys.exit(1 if failed else 0)

@@ -21,7 +21,7 @@ from driver import SANITIZED, Skip, environment, expect, expect_one_line, lathe,
 
 # 7 batches of 8 images are an epoch; the last one has 2.
 TINY = ["--dataset", "synthetic", "--synthetic-size", 50, "--model", "resnet8", "--batch-size", 8, "--augment", "crop,flip",
-        "--threads", 1, "--log-every", 4, "--epochs", 3, "--quiet"]
+        "--image-size", 16, "--threads", 1, "--log-every", 4, "--epochs", 3, "--quiet"]
 POSITIONS = [1, 3, 6, 7, 8, 10, 13, 14, 15, 20]  # first step, inside, the borders of epochs and both sides of them
 SAVE_FAULT = next((word.partition("=")[2] for word in sys.argv if word.startswith("--save-fault=")), "")
 
@@ -182,7 +182,7 @@ def test_another_folder_of_images_is_another_data_set(folder):
 
 
 def test_stopped_by_a_time_limit_it_ends_as_if_it_was_not(folder):
-    flags = ["--epochs", 4, "--scheduler", "plateau", "--patience", 0, "--eval-every", 2]
+    flags = ["--image-size", 32, "--epochs", 4, "--scheduler", "plateau", "--patience", 0, "--eval-every", 2]
     expect(train("whole", *flags), 0)
     limit, steps = 0.03, [0]
     for part in itertools.cycle((1, 0.5, 1.6)):  # of one length, all might end at the end of an epoch
@@ -214,7 +214,7 @@ def test_one_process_at_a_time_and_signals_that_save(folder):
 
 
 def test_killed_at_twenty_moments_it_ends_as_if_it_was_not(folder):
-    flags = ["--synthetic-size", 300, "--save-every", 2]  # 38 steps are an epoch
+    flags = ["--image-size", 32, "--synthetic-size", 300, "--save-every", 2]  # 38 steps are an epoch, and longer than a start
     begin = time.monotonic()
     expect(train("whole", *flags), 0)
     seconds = time.monotonic() - begin

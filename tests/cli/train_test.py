@@ -17,7 +17,7 @@ import zlib
 from driver import LATHE, SANITIZED, environment, expect, expect_one_line, lathe, main, start
 
 SIZE = 600
-TINY = ["--dataset", "synthetic", "--synthetic-size", SIZE, "--model", "resnet8", "--batch-size", 50]
+TINY = ["--dataset", "synthetic", "--synthetic-size", SIZE, "--model", "resnet8", "--batch-size", 50, "--image-size", 16]
 
 
 def train(*arguments, **options):
@@ -173,7 +173,7 @@ def test_memory_that_runs_out_exits_5(folder):
     if SANITIZED:
         return  # the sanitizers need more address space than this
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (1_500_000_000, resource.RLIM_INFINITY))
-    result = train("--synthetic-size", 4000, "--batch-size", 4000, "--run-dir", "a", "--quiet", preexec_fn=limit)
+    result = train("--synthetic-size", 4000, "--batch-size", 4000, "--image-size", 32, "--run-dir", "a", "--quiet", preexec_fn=limit)
     expect_one_line(result, 5, "cannot allocate")
 
 
@@ -276,7 +276,7 @@ def test_every_optimizer_and_scheduler_runs(folder):
 def test_bf16_learns_as_f32_does(folder):
     accuracy = {}
     for amp in ("off", "bf16", "fp16"):
-        expect(train("--synthetic-size", 1500, "--epochs", 3, "--lr", 0.05, "--log-every", 1, "--amp", amp, "--run-dir", amp), 0)
+        expect(train("--synthetic-size", 750, "--batch-size", 25, "--epochs", 3, "--lr", 0.05, "--log-every", 1, "--amp", amp, "--run-dir", amp), 0)
         accuracy[amp] = rows_of(amp, "val")[-1]["accuracy"]
         assert f'amp = "{amp}"' in pathlib.Path(amp, "config.toml").read_text()
     assert accuracy["off"] > 0.5, accuracy
@@ -453,8 +453,8 @@ def test_other_commands(folder):
     assert step["images_per_second"] > 0 and step["seconds_low"] <= step["seconds"] <= step["seconds_high"]
     for row in map(json.loads, expect(lathe("bench", "op", "add", "--json"), 0).stdout.splitlines()):
         assert row["op"] == "add" and row["images_per_second"] > 0
-    rows = [json.loads(line) for line in
-            expect(lathe("bench", "conv", "--model", "resnet8", "--batch-size", 2, "--peak-gbytes", 40, "--json"), 0).stdout.splitlines()]
+    conv = ["bench", "conv", "--model", "resnet8", "--batch-size", 2, "--peak-gbytes", 40, "--json"]
+    rows = [json.loads(line) for line in expect(lathe(*conv), 0).stdout.splitlines()]
     assert {row["pass"] for row in rows[:-1]} == {"forward", "backward_input", "backward_weight"}
     assert [row["pass"] for row in rows if row["layer"] == "conv1"] == ["forward", "backward_weight"]
     assert all(row["of_roofline"] > 0 and row["operations_per_second"] > 0 for row in rows)
@@ -464,12 +464,12 @@ def test_other_commands(folder):
     rows = [json.loads(line) for line in expect(lathe("bench", "kernels", "copy", "relu", "--json"), 0).stdout.splitlines()]
     assert [row["kernel"] for row in rows] == ["copy", "relu"] and rows[0]["of_copy"] == 1 and rows[1]["of_copy"] > 0
     expect_one_line(lathe("bench", "kernels", "relo"), 2, "relo: no such kernel benchmark; did you mean relu?")
-    assert json.loads(expect(lathe("bench", "loader", "--json"), 0).stdout)["images_per_second"] > 0
+    assert json.loads(expect(lathe("bench", "loader", "--synthetic-size", 500, "--json"), 0).stdout)["images_per_second"] > 0
 
 
 def test_find_workers_suggests_the_fewest_that_are_nearly_the_fastest(folder):
     rows = [json.loads(line) for line in
-            expect(lathe("find-workers", "--batch-size", 16, "--json"), 0).stdout.splitlines()]
+            expect(lathe("find-workers", "--batch-size", 16, "--synthetic-size", 500, "--json"), 0).stdout.splitlines()]
     trials = {row["workers"]: row["images_per_second"] for row in rows[:-1]}
     assert {0, 1} <= set(trials) and all(rate > 0 for rate in trials.values())
     chosen = rows[-1]["workers"]
