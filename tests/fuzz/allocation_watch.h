@@ -1,8 +1,11 @@
 // Counts what operator new hands out, so that a target can hold a parser to its promise: never more
-// than four times the input and 1 MiB. A target that uses it lists allocation_watch.cpp.
+// than four times the input and 1 MiB.
 #pragma once
 
 #include <cstdint>
+#include <string>
+
+#include "lathe/core/deflate.h"
 
 #include "lathe/core/error.h"
 
@@ -20,6 +23,13 @@ class AllocationWatch {
  private:
   int64_t before_, tensors_before_;
 };
+
+/// The input's size for formats with deflated parts, which may take four times this: what those
+/// declare, and deflate's best ratio bounds.
+inline int64_t inflated_bytes(const std::string& input) {
+  const auto size = static_cast<int64_t>(input.size());
+  return size + size / 4 * kBestDeflateRatio;
+}
 
 /// Runs `parse`, which may throw an Error, and checks what it allocated.
 template <class F>

@@ -1,5 +1,6 @@
 // CIFAR's binary files.
 #include "lathe/data/cifar.h"
+#include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 
 namespace lathe::fuzz {
@@ -14,6 +15,10 @@ std::vector<std::string> seeds() {
   return {record + record};
 }
 
-void feed(const std::string& bytes) { data::read_cifar({file_of(bytes)}, kTwoRecords); }
+void feed(const std::string& bytes) {
+  const std::string path = file_of(bytes);
+  check_allocations(static_cast<int64_t>(bytes.size()),
+                    [&] { data::read_cifar({path}, kTwoRecords); });
+}
 
 }  // namespace lathe::fuzz

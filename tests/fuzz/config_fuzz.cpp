@@ -1,24 +1,45 @@
-// Config files of the command.
+// Config files of the command, as text and as settings. What is accepted is written and read again.
+#include <stdexcept>
+
 #include "lathe/core/error.h"
+#include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 #include "lathe/tools/cli/config_file.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings_sources.h"
 
 namespace lathe::fuzz {
 
+namespace {
+
+cli::Settings settings_of(const std::string& text) {
+  cli::SettingSources sources;
+  sources.saved_config = text;
+  sources.saved_name = "fuzz.toml";
+  return cli::merge_settings(sources, cli::kTrain);
+}
+
+}  // namespace
+
 std::vector<std::string> seeds() {
   return {
-      "# comment\nmodel = \"resnet18\"\nlr = 0.1  # per batch\nname = 'a#b'\nsteps = [30, 60, "
-      "80]\n",
-      "text = \"tab \\t, quote \\\"\"\r\nempty = []\r\n"};
+      "# comment\nmodel = \"resnet18\"\nlr = 0.1  # per batch\nweights = 'a#b'\nmilestones = [30, "
+      "60, 80]\n",
+      "data-root = \"tab \\t, quote \\\"\"\r\naugment = []\r\n",
+      "epochs = \"auto\"\nnesterov = true\nscheduler = multistep\ngamma = 1e-3\n",
+  };
 }
 
 void feed(const std::string& bytes) {
-  try {
-    cli::parse_config(bytes, "fuzz.toml");
-  } catch (const cli::UsageError& error) {
-    LATHE_FAIL(ValueError, error.what());
-  }
+  check_allocations(static_cast<int64_t>(bytes.size()), [&] {
+    try {
+      const cli::Settings settings = settings_of(bytes);
+      if (settings_of(cli::config_text(settings, cli::kTrain)) != settings)
+        throw std::logic_error("what was read is not what was written");
+    } catch (const cli::UsageError& error) {
+      LATHE_FAIL(ValueError, error.what());
+    }
+  });
 }
 
 }  // namespace lathe::fuzz

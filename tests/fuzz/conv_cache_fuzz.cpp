@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "lathe/core/format.h"
+#include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 
 namespace lathe::fuzz {
@@ -33,7 +34,9 @@ std::vector<std::string> seeds() {
   return {conv_cache_text(cache), conv_cache_text({}), concat(cache.choices.begin()->first)};
 }
 
-void feed(const std::string& bytes) {
+namespace {
+
+void read_and_write(const std::string& bytes) {
   if (bytes.starts_with('{')) {
     const ConvCache cache = parse_conv_cache(bytes);
     const ConvCache again = parse_conv_cache(conv_cache_text(cache));
@@ -42,6 +45,12 @@ void feed(const std::string& bytes) {
   } else if (concat(parse_conv_key(bytes)) != bytes) {
     throw std::logic_error("a key was read from a text that it does not have");
   }
+}
+
+}  // namespace
+
+void feed(const std::string& bytes) {
+  check_allocations(static_cast<int64_t>(bytes.size()), [&] { read_and_write(bytes); });
 }
 
 }  // namespace lathe::fuzz

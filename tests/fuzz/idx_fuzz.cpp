@@ -1,6 +1,7 @@
 // IDX files, plain and gzip (so the inflater too).
 #include "lathe/data/idx.h"
 #include "lathe/tests/data/files.h"
+#include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 
 namespace lathe::fuzz {
@@ -10,6 +11,9 @@ std::vector<std::string> seeds() {
   return {plain, data::testing::gzip(plain)};
 }
 
-void feed(const std::string& bytes) { data::read_idx(file_of(bytes), 3); }
+void feed(const std::string& bytes) {
+  const std::string path = file_of(bytes);
+  check_allocations(inflated_bytes(bytes), [&] { data::read_idx(path, 3); });
+}
 
 }  // namespace lathe::fuzz

@@ -1,6 +1,7 @@
 // JPEG and PNG files, whole and made smaller.
 #include "lathe/data/image_file.h"
 #include "lathe/tests/data/golden_images.h"
+#include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 
 namespace lathe::fuzz {
@@ -13,9 +14,13 @@ std::vector<std::string> seeds() {
 }
 
 void feed(const std::string& bytes) {
-  data::ImageFile image;
-  image.open(file_of(bytes), {.file_bytes = 1 << 20, .pixels = 1 << 16});
-  for (const double detail : {1.0, 0.25}) image.decode(detail);
+  constexpr int64_t kPixels = 1 << 16, kChannels = 3;
+  const std::string path = file_of(bytes);
+  check_allocations(static_cast<int64_t>(bytes.size()) + kPixels * kChannels, [&] {
+    data::ImageFile image;
+    image.open(path, {.file_bytes = 1 << 20, .pixels = kPixels});
+    for (const double detail : {1.0, 0.25}) image.decode(detail);
+  });
 }
 
 }  // namespace lathe::fuzz

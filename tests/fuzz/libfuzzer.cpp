@@ -1,28 +1,24 @@
-// Drives a target by libFuzzer: fuzz_<parser> [corpus directory] [-max_total_time=60 ...].
+// Drives a target by libFuzzer: fuzz_<parser> DIRECTORY... [-max_total_time=60 ...]. The first
+// directory gets our seeds, and what libFuzzer finds; the others are read only.
 #include <cstdint>
-#include <cstring>
+#include <filesystem>
 
-#include "lathe/core/error.h"
+#include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/fuzz.h"
 
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  try {
-    lathe::fuzz::feed(std::string(reinterpret_cast<const char*>(data), size));
-  } catch (const lathe::Error&) {
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  for (int i = 1; i < *argc; ++i) {
+    const std::filesystem::path directory = (*argv)[i];
+    if (!std::filesystem::is_directory(directory)) continue;
+    int number = 0;
+    for (const std::string& seed : lathe::fuzz::seeds())
+      lathe::data::testing::write_file(directory / ("seed-" + std::to_string(number++)), seed);
+    break;
   }
   return 0;
 }
 
-// Starts from our seeds, so that no corpus has to be kept: an empty input becomes one of them.
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
-                                          unsigned int random) {
-  static const std::vector<std::string> seeds = lathe::fuzz::seeds();
-  const std::string& seed = seeds[random % seeds.size()];
-  if (size <= 1 && seed.size() <= max_size) {
-    std::memcpy(data, seed.data(), seed.size());
-    size = seed.size();
-  }
-  return LLVMFuzzerMutate(data, size, max_size);
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  lathe::fuzz::try_input(std::string(reinterpret_cast<const char*>(data), size));
+  return 0;
 }

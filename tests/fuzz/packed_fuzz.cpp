@@ -3,6 +3,7 @@
 #include "lathe/core/error.h"
 #include "lathe/data/packed_file.h"
 #include "lathe/tests/data/packed_bytes.h"
+#include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 
 namespace lathe::fuzz {
@@ -11,18 +12,29 @@ std::vector<std::string> seeds() {
   return {data::testing::packed_bytes(data::testing::three_images(), 2, {"cat", "dog"}, 3)};
 }
 
-void feed(const std::string& bytes) {
-  try {
-    data::PackedFile(file_of(data::testing::with_right_checksum(bytes)));
-  } catch (const Error&) {
-  }
-  const data::PackedFile file(file_of(bytes));
+namespace {
+
+void read_images(const std::string& path) {
+  const data::PackedFile file(path);
   for (int64_t i = 0; i < file.size(); ++i) {
     uint64_t sum = 0;
     file.read(i, [&](const uint8_t* pixels) {
       for (int64_t k = 0; k < file.spec(i).pixels(); ++k) sum += pixels[k];
     });
   }
+}
+
+}  // namespace
+
+void feed(const std::string& bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  try {
+    const std::string fitting = file_of(data::testing::with_right_checksum(bytes));
+    check_allocations(size, [&] { data::PackedFile{fitting}; });
+  } catch (const Error&) {
+  }
+  const std::string path = file_of(bytes);
+  check_allocations(size, [&] { read_images(path); });
 }
 
 }  // namespace lathe::fuzz

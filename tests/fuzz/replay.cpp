@@ -1,10 +1,12 @@
 // Drives a target without libFuzzer, as an ordinary test: every seed, cut at every length, with
-// every byte changed, and with random changes. The same inputs in every run.
+// every byte changed, and with random changes; then the files of the directories named as
+// arguments. The same inputs in every run.
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <random>
 
-#include "lathe/core/error.h"
+#include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/fuzz.h"
 
 namespace {
@@ -18,11 +20,7 @@ struct Replay {
 
   void operator()(const std::string& bytes) {
     ++inputs;
-    try {
-      lathe::fuzz::feed(bytes);
-      ++accepted;
-    } catch (const lathe::Error&) {
-    }
+    accepted += lathe::fuzz::try_input(bytes);
   }
 };
 
@@ -39,7 +37,7 @@ std::string mutate(std::string bytes, std::mt19937& random) {
   return bytes;
 }
 
-void run(Replay& replay) {
+void run_seeds(Replay& replay) {
   const auto seeds = lathe::fuzz::seeds();
   for (const std::string& seed : seeds) {
     const int before = replay.accepted;
@@ -61,11 +59,15 @@ void run(Replay& replay) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   Replay replay;
   bool ok = true;
   try {
-    run(replay);
+    run_seeds(replay);
+    for (int i = 1; i < argc; ++i) {
+      for (const auto& file : std::filesystem::directory_iterator(argv[i]))
+        replay(lathe::data::testing::read_file(file.path()));
+    }
   } catch (const std::exception& error) {
     ok = false;
     std::printf("input %d: %s\n", replay.inputs, error.what());

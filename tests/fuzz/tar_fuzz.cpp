@@ -1,6 +1,7 @@
 // Tar archives, plain and gzip.
 #include "lathe/data/tar.h"
 #include "lathe/tests/data/files.h"
+#include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 
 namespace lathe::fuzz {
@@ -12,7 +13,10 @@ std::vector<std::string> seeds() {
 
 void feed(const std::string& bytes) {
   static const data::testing::TempDir directory;
-  data::extract_tar(file_of(bytes), {{"d/one", directory / "one", 4096}});
+  const std::string path = file_of(bytes);
+  check_allocations(static_cast<int64_t>(bytes.size()), [&] {
+    data::extract_tar(path, {{"d/one", directory / "one", 4096}});
+  });
 }
 
 }  // namespace lathe::fuzz
