@@ -14,7 +14,9 @@ while [ $# -gt 0 ]; do
   esac
 done
 
-"$root/tools/install_deps.sh"
+compiler=()
+[ "$preset" != fuzz ] || compiler=(clang-16 libclang-rt-16-dev)  # the fuzz preset's own
+"$root/tools/install_deps.sh" ${compiler[@]:+"${compiler[@]}"}
 "$root/tools/build.sh" "$preset" ${settings[@]:+-- "${settings[@]}"}
 
 build=$root/build/$preset
