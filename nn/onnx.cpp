@@ -217,8 +217,8 @@ class Exporter {
 
   /// The nodes of Sequential(Linear, ReLU, Linear, …).
   Value mlp(const MLP& m, const std::string& name, Value x) {
-    LATHE_CHECK(ValueError, m.activation() == Activation::kRelu, "save_onnx: ", at(name),
-                "an MLP has an ONNX form here with Activation::kRelu alone");
+    LATHE_CHECK(ValueError, is_relu(m.activation()), "save_onnx: ", at(name),
+                "an MLP has an ONNX form here with a relu alone");
     size_t i = 0;
     for (const auto& layer : m.layers()) {
       if (i > 0) x = relu(below(name, std::to_string(i - 1)), x);

@@ -24,7 +24,8 @@ namespace {
 
 UnaryOp unary_of(Activation activation) {
   switch (activation) {
-    case Activation::kRelu: return UnaryOp::kRelu;
+    case Activation::kRelu:
+    case Activation::kFastRelu: return UnaryOp::kRelu;
     case Activation::kGelu: return UnaryOp::kGelu;
     case Activation::kGeluTanh: break;
   }
@@ -113,7 +114,8 @@ Tensors gradients_in_ops(const Kept& kept, const Tensor& dy, const Needs& need) 
   for (size_t i = 0; i < kept.depth(); ++i) {
     const Tensor z = linear(h, kept.w(i), kept.bias(i));
     switch (activation) {
-      case Activation::kRelu: h = relu(z); break;
+      case Activation::kRelu:
+      case Activation::kFastRelu: h = relu(z); break;
       case Activation::kGelu: h = gelu(z); break;
       case Activation::kGeluTanh: h = gelu(z, {.tanh_approximation = true}); break;
     }
@@ -165,7 +167,7 @@ Tensor run(const char* op, const Tensor& x_in, const std::vector<MlpLayer>& laye
       break;
     }
     // The gradient of the last layer's relu is not part of a product and reads y alone.
-    const bool keep = recorded && !(last && options.activation == Activation::kRelu);
+    const bool keep = recorded && !(last && is_relu(options.activation));
     ActivatedLinear result =
         LATHE_DISPATCH(x.device(), linear_activated(y, w, bias, options.activation, keep));
     y = result.y;
@@ -175,7 +177,7 @@ Tensor run(const char* op, const Tensor& x_in, const std::vector<MlpLayer>& laye
 
   Kept kept{Saved(x), {}, std::move(results), {}, options};
   for (const auto& [w, bias] : layers) kept.layers.emplace_back(Saved(w), Saved(bias));
-  const bool reads_y = options.activate_last && options.activation == Activation::kRelu;
+  const bool reads_y = options.activate_last && is_relu(options.activation);
   if (recorded && reads_y) kept.y.emplace(y);
   autograd::record(op, y, inputs, [kept = std::move(kept)](const Tensor& dy, const Needs& need) {
     return grad_enabled() ? gradients_in_ops(kept, dy, need) : gradients(kept, dy, need);
@@ -186,7 +188,7 @@ Tensor run(const char* op, const Tensor& x_in, const std::vector<MlpLayer>& laye
 }  // namespace
 
 ActivatedLinear activated(const Tensor& z, Activation activation, bool keep) {
-  const bool keep_z = keep && activation != Activation::kRelu;  // a relu's gradient reads y
+  const bool keep_z = keep && !is_relu(activation);  // a relu's gradient reads y
   const Tensor y = keep_z ? empty_like(z) : z;
   LATHE_DISPATCH(z.device(), unary(unary_of(activation), y, z, {}));
   return {y, keep_z ? z : Tensor()};
@@ -194,7 +196,8 @@ ActivatedLinear activated(const Tensor& z, Activation activation, bool keep) {
 
 Tensor activation_grad(const Tensor& dy, Activation activation, const ActivatedLinear& layer) {
   switch (activation) {
-    case Activation::kRelu: return relu_grad(dy, layer.y);
+    case Activation::kRelu:
+    case Activation::kFastRelu: return relu_grad(dy, layer.y);
     case Activation::kGelu: return gelu_grad(dy, layer.kept);
     case Activation::kGeluTanh: break;
   }

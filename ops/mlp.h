@@ -11,6 +11,7 @@ namespace lathe {
 
 enum class Activation : uint8_t {
   kRelu,      // relu(x)
+  kFastRelu,  // relu(x); on a GPU part of the product, where cuBLASLt may make 0 of a NaN
   kGelu,      // gelu(x)
   kGeluTanh,  // gelu(x, {.tanh_approximation = true})
 };
@@ -35,14 +36,19 @@ struct MlpOptions {
 /// last one is linear alone.
 ///   x  […,in], w of the first layer [n1,in], of the second [n2,n1], …     →  […,out of the last]
 /// dtypes: f16, bf16, f32, f64, all the same. CPU: the bits of linear and the activation called one
-/// by one. GPU: where cuBLASLt offers it, kRelu and kGeluTanh are part of the layer's product, and
-/// their gradients, with those of the biases, part of the products that lead to them; the
-/// activation then sees sums that were not rounded to a half type, and its relu may make 0 of a
-/// NaN. CUBLASLT_EPILOGUE_GELU is the approximation by tanh: kGelu, the exact one, is a kernel of
-/// its own. grad: x, w, bias (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError,
+/// by one. GPU: where cuBLASLt offers it, kFastRelu and kGeluTanh are part of the layer's product,
+/// and their gradients, with those of the biases, part of the products that lead to them; the
+/// activation then sees sums that were not rounded to a half type. The others are kernels of their
+/// own: CUBLASLT_EPILOGUE_GELU is the approximation by tanh, and nothing says that
+/// CUBLASLT_EPILOGUE_RELU passes a NaN on, as relu() does, and with it the news that training has
+/// failed. grad: x, w, bias (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError,
 /// ValueError without a layer.
 LATHE_API Tensor mlp(const Tensor& x, const std::vector<MlpLayer>& layers,
                      const MlpOptions& options = {});
+
+inline bool is_relu(Activation activation) {
+  return activation == Activation::kRelu || activation == Activation::kFastRelu;
+}
 
 /// A layer's result y, and what the gradient of its activation reads beside y: the sums z before a
 /// gelu; for a relu the bits that CUBLASLT_EPILOGUE_RELU_AUX wrote, or nothing.

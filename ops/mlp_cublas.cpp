@@ -21,11 +21,12 @@ struct Epilogues {
   MatmulEpilogue forward, backward;
 };
 
-/// None for the exact gelu: cuBLAS's is the approximation.
+/// None for the exact gelu, because cuBLAS's is the approximation, and for the relu that keeps NaN.
 std::optional<Epilogues> epilogues_of(Activation activation) {
   switch (activation) {
-    case Activation::kRelu: return Epilogues{MatmulEpilogue::kRelu, MatmulEpilogue::kReluGrad};
+    case Activation::kFastRelu: return Epilogues{MatmulEpilogue::kRelu, MatmulEpilogue::kReluGrad};
     case Activation::kGeluTanh: return Epilogues{MatmulEpilogue::kGelu, MatmulEpilogue::kGeluGrad};
+    case Activation::kRelu:
     case Activation::kGelu: break;
   }
   return std::nullopt;
@@ -54,7 +55,7 @@ ActivatedLinear linear_activated(const Tensor& x, const Tensor& w, const Tensor&
       const Tensor kept = make_kept(epilogues->forward, y);
       if (multiply(kept)) return {y, kept};
     }
-    if ((!keep || activation == Activation::kRelu) && multiply({})) return {y, {}};
+    if ((!keep || is_relu(activation)) && multiply({})) return {y, {}};
   }
   return activated(cuda::linear(x, w, bias), activation, keep);
 }

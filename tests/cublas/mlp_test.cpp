@@ -2,6 +2,8 @@
 // kernels that saves, and what takes its place where cuBLAS has none.
 #include "lathe/ops/mlp.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -104,7 +106,8 @@ cublasLtEpilogue_t epilogue_of_layer(const Tensor& x, const Tensor& w, const Ten
 
 TEST_CASE("mlp: activations and their gradients through cuBLAS agree with the CPU") {
   Fixture f;
-  for (const Activation a : {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh}) {
+  for (const Activation a :
+       {Activation::kRelu, Activation::kFastRelu, Activation::kGelu, Activation::kGeluTanh}) {
     for (const DType dtype : {kF32, kF16, kBF16, kF64}) Perceptron(5, 7, 9, 3, a, dtype).check();
     Perceptron(1, 8, 130, 4, a).check();  // bits of more than 128 rows
     Perceptron(3, 1, 1, 1, a).check();
@@ -115,7 +118,7 @@ TEST_CASE("mlp: activations and their gradients through cuBLAS agree with the CP
 TEST_CASE("mlp: each layer asks for the epilogue that does its work") {
   Fixture f;
   const Tensor x = rand({3, 8}).to(kGpu), w = rand({5, 8}).to(kGpu), bias = rand({5}).to(kGpu);
-  constexpr auto kRelu = Activation::kRelu, kTanh = Activation::kGeluTanh;
+  constexpr auto kRelu = Activation::kFastRelu, kTanh = Activation::kGeluTanh;
   CHECK(epilogue_of_layer(x, w, bias, kRelu, true) == CUBLASLT_EPILOGUE_RELU_AUX_BIAS);
   CHECK(epilogue_of_layer(x, w, bias, kRelu, false) == CUBLASLT_EPILOGUE_RELU_BIAS);
   CHECK(epilogue_of_layer(x, w, {}, kRelu, true) == CUBLASLT_EPILOGUE_RELU_AUX);
@@ -124,7 +127,8 @@ TEST_CASE("mlp: each layer asks for the epilogue that does its work") {
   CHECK(epilogue_of_layer(x, w, bias, kTanh, false) == CUBLASLT_EPILOGUE_GELU_BIAS);
   CHECK(epilogue_of_layer(x, w, {}, kTanh, true) == CUBLASLT_EPILOGUE_GELU_AUX);
   CHECK(epilogue_of_layer(x, w, {}, kTanh, false) == CUBLASLT_EPILOGUE_GELU);
-  // cuBLAS's gelu is the approximation, so the exact one stays apart.
+  // cuBLAS's gelu is the approximation, and its relu may drop a NaN: these two stay apart.
+  CHECK(epilogue_of_layer(x, w, bias, Activation::kRelu, true) == CUBLASLT_EPILOGUE_BIAS);
   CHECK(epilogue_of_layer(x, w, bias, Activation::kGelu, true) == CUBLASLT_EPILOGUE_BIAS);
 
   const Tensor du = rand({3, 2}).to(kGpu), above = rand({2, 5}).to(kGpu);
@@ -166,7 +170,7 @@ TEST_CASE("MLP: a training step launches two kernels less per hidden layer") {
     CHECK(work_of_step(apart) == Work{8, 4});
     CHECK(work_of_step(fused) == Work{8, 0});
   };
-  check.template operator()<nn::ReLU>(Activation::kRelu);
+  check.template operator()<nn::ReLU>(Activation::kFastRelu);
   check.template operator()<nn::GELU>(Activation::kGeluTanh,
                                       GeluOptions{.tanh_approximation = true});
 }
@@ -175,19 +179,19 @@ TEST_CASE("mlp: what cuBLAS has no epilogue for is computed by kernels apart, wi
   Fixture f;
   // Sizes of their own: what cuBLAS refused stays refused.
   cublas_probe().unknown = {CUBLASLT_EPILOGUE_RELU_AUX_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
-  Perceptron(4, 6, 10, 3, Activation::kRelu).check();
+  Perceptron(4, 6, 10, 3, Activation::kFastRelu).check();
   Perceptron(4, 6, 10, 3, Activation::kGeluTanh).check();  // sums at odd distances
   Perceptron(4, 6, 16, 3, Activation::kGeluTanh).check();  // sums as cuBLAS's gradient takes them
   CHECK(cublas_probe().epilogue == CUBLASLT_EPILOGUE_DEFAULT);  // dx, the last product
   const Tensor x = rand({4, 6}).to(kGpu), w = rand({10, 6}).to(kGpu), bias = rand({10}).to(kGpu);
-  const ActivatedLinear layer = cuda::linear_activated(x, w, bias, Activation::kRelu, true);
+  const ActivatedLinear layer = cuda::linear_activated(x, w, bias, Activation::kFastRelu, true);
   CHECK(cublas_probe().epilogue == CUBLASLT_EPILOGUE_RELU_BIAS);
   CHECK_FALSE(layer.kept.defined());
   cublas_probe().unknown = {CUBLASLT_EPILOGUE_DRELU_BGRAD, CUBLASLT_EPILOGUE_DGELU_BGRAD};
-  Perceptron(4, 6, 11, 3, Activation::kRelu).check();
+  Perceptron(4, 6, 11, 3, Activation::kFastRelu).check();
   Perceptron(4, 6, 11, 3, Activation::kGeluTanh).check();
   cublas_probe().unknown.insert({CUBLASLT_EPILOGUE_DRELU, CUBLASLT_EPILOGUE_DGELU});
-  Perceptron(4, 6, 12, 3, Activation::kRelu).check();
+  Perceptron(4, 6, 12, 3, Activation::kFastRelu).check();
   Perceptron(4, 6, 12, 3, Activation::kGeluTanh).check();
   CHECK(f.logged.empty());
   cublas_probe().knows_none = true;
@@ -197,12 +201,20 @@ TEST_CASE("mlp: what cuBLAS has no epilogue for is computed by kernels apart, wi
 TEST_CASE("mlp: deterministic mode adds up no bias gradient in an epilogue") {
   Fixture f;
   set_deterministic(true);
-  const Perceptron p(6, 5, 9, 4, Activation::kRelu);
+  const Perceptron p(6, 5, 9, 4, Activation::kFastRelu);
   p.check();
   const Tensors first = p.outcome(kGpu), again = p.outcome(kGpu);
   for (size_t i = 0; i < first.size(); ++i) {
     CHECK(difference(again[i].cpu(), first[i].cpu(), 0) == "");
   }
+}
+
+TEST_CASE("mlp: a NaN in a layer reaches the loss") {
+  Fixture f;
+  Perceptron p(4, 6, 8, 3, Activation::kRelu);
+  p.inputs[2] = full({8}, std::numeric_limits<float>::quiet_NaN());
+  const Tensor y = p.outcome(kGpu)[0].cpu();
+  for (int64_t i = 0; i < y.numel(); ++i) CHECK(std::isnan(y.data<float>()[i]));
 }
 
 TEST_CASE("mlp: factors and biases of every layout") {

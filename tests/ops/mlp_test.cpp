@@ -14,10 +14,11 @@ using namespace lathe::test;
 
 namespace {
 
-const Activation kActivations[] = {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh};
+const Activation kActivations[] = {Activation::kRelu, Activation::kFastRelu, Activation::kGelu,
+                                   Activation::kGeluTanh};
 
 Tensor activate(const Tensor& z, Activation activation) {
-  if (activation == Activation::kRelu) return relu(z);
+  if (is_relu(activation)) return relu(z);
   return gelu(z, {.tanh_approximation = activation == Activation::kGeluTanh});
 }
 
