@@ -39,7 +39,8 @@ class LATHE_API MappedFile {
 
   /// Calls use(bytes) with the `count` bytes from `offset` on, which are there during that call.
   /// Where the file was cut off it sees zeros, and what it made of them must be thrown away: that
-  /// is the FileError. It may not read another MappedFile.
+  /// is the FileError. It may not read another MappedFile, and no other thread may touch the bytes
+  /// for it: the handler helps the thread that called read().
   /// throws: FileError if the file ends before, now or when it was opened, or cannot be read.
   template <class Use>
   void read(int64_t offset, int64_t count, Use&& use) const {

@@ -24,8 +24,8 @@ void decode(const ImageDataset& images, int64_t i, const Transform& sized, bool 
   } catch (const DataError& error) {
     if (!skip_broken) throw;
     out.why_broken = error.message();
-  } catch (const FileError& error) {
-    if (!skip_broken) throw;
+  } catch (const FileError& error) {  // a FileError of pack_images is one of the packed file
+    if (!skip_broken) LATHE_FAIL(DataError, error.message());
     out.why_broken = error.message();
   }
   if (!out.why_broken.empty() || sized.empty()) return;
@@ -53,6 +53,9 @@ std::vector<std::string> pack_images(const ImageDataset& images, PackedWriter& o
     for (int64_t k = 0; k < count; ++k) {
       const Decoded& image = group[static_cast<size_t>(k)];
       if (image.why_broken.empty()) {
+        LATHE_CHECK(ValueError, image.stored.spec.channels == out.info().channels,
+                    "pack_images: image ", first + k, " has ", image.stored.spec.channels,
+                    " channels, but the file is for images of ", out.info().channels);
         out.add(image.pixels.data(), image.stored.spec.height, image.stored.spec.width,
                 image.stored.label);
       } else {

@@ -48,7 +48,7 @@ class LATHE_API PackedWriter {
   /// classes; FileError.
   PackedWriter(const std::string& path, PackedInfo info);
 
-  /// Appends an image of bytes, row-major.
+  /// Appends an image of bytes [channels, height, width], row-major.
   /// throws: ValueError for a side that is not 1 to 65536, or a label that is no class; FileError.
   void add(const uint8_t* pixels, int64_t height, int64_t width, int64_t label);
 
@@ -57,6 +57,7 @@ class LATHE_API PackedWriter {
   void begin_test() { train_images_ = size(); }
 
   int64_t size() const { return images_; }  // so far
+  const PackedInfo& info() const { return info_; }
 
   /// Call once, last.   throws: StateError without images; FileError.
   void commit();
@@ -73,6 +74,7 @@ class LATHE_API PackedWriter {
 /// Everything but the images' bytes is verified when it is opened, and kept: sizes against each
 /// other and the file's size before memory is taken, then the checksum, then every value. An
 /// image's bytes are compared with their checksum when they are read for the first time.
+/// An index i that is not in [0, size()) is undefined behaviour, as in std::vector.
 class LATHE_API PackedFile {
  public:
   /// throws: FileError; DataError naming the file and what does not fit.
@@ -89,7 +91,8 @@ class LATHE_API PackedFile {
   }
   int64_t label(int64_t i) const { return images_[static_cast<size_t>(i)].label; }
 
-  /// Calls use(pixels) with the bytes of image i, where they lie in the file.
+  /// Calls use(pixels) with the bytes of image i, where they lie in the file. Only the calling
+  /// thread may touch them (MappedFile::read).
   /// throws: FileError if the file was cut off or cannot be read, DataError if the image is
   /// damaged: what use() has made must then be thrown away. What use() throws.
   template <class Use>

@@ -104,6 +104,34 @@ def test_broken_files_are_skipped_named_and_counted(folder):
     assert evaluated[0]["broken_files"] == 1 and evaluated[0]["images"] == 10
 
 
+def crc32c(data):
+    """CRC-32C of RFC 3720, appendix B.4, a bit at a time."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def test_a_packed_file_may_hold_one_part_alone(folder):
+    broken, whole = make_folder()
+    broken.write_bytes(whole)
+    expect(lathe("data", "prepare", "p", "--dataset", "folder", "--data-root", "images", "--image-size", 4), 0)
+    data = pathlib.Path("p").read_bytes()
+    images, train, pixels = struct.unpack("<QQQ", data[-48:-24])
+    assert (images, train) == (14, 10)
+    for name, part, count in (("train", 14, 14), ("test", 0, 14)):
+        tail = data[-48:-40] + struct.pack("<Q", part) + data[-32:-8]
+        directory = data[:16] + data[16 + pixels:-48] + tail
+        pathlib.Path(name).write_bytes(data[:-48] + tail + struct.pack("<I", crc32c(directory)) + data[-4:])
+        verified = rows(expect(lathe("data", "verify", name, "--json"), 0))
+        assert [(row["part"], row["images"]) for row in verified if row["event"] == "verified"] == [(name, count)]
+        again = rows(expect(lathe("data", "prepare", "again", "--dataset", "packed", "--data-root", name, "--json"), 0))[0]
+        assert (again["train_images"], again["test_images"]) == ((14, 0) if name == "train" else (0, 14))
+        assert pathlib.Path("again").read_bytes() == pathlib.Path(name).read_bytes()
+
+
 def test_verify_names_every_broken_file(folder):
     broken, whole = make_folder()
     other = pathlib.Path("images/test/cat/0.png")

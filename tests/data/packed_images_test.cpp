@@ -135,6 +135,16 @@ TEST_CASE("packed images: a file without images of a part says so") {
   }
 }
 
+TEST_CASE("pack_images: images with other channels than the file's are refused") {
+  const TempDir dir;
+  const auto large = images_of(21);
+  PackedWriter one_channel(
+      dir / "h", {.channels = 1, .class_names = large->class_names(), .mean = {0.5}, .std = {0.5}});
+  CHECK(message_of<ValueError>([&] {
+          pack_images(*large, one_channel);
+        }).find("image 0 has 3 channels, but the file is for images of 1") != std::string::npos);
+}
+
 TEST_CASE("pack_images: one size if asked for, broken images refused or left out by name") {
   const TempDir dir;
   const auto large = images_of(21);

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Images per second of our loader against torch.utils.data.DataLoader with torchvision's transforms, taking turns.
+"""Images per second of our loader against torch.utils.data.DataLoader with transforms written after
+torchvision's (torch_loader.py), taking turns.
 
     compare_loader.py [--build build/release] [--data-root DIR] [--rounds 3] [--seconds 3] [--json]    (needs torch, Pillow, NumPy)
 
 Both read CIFAR-10's files (DIR/cifar-10-batches-bin; made of random bytes without DIR), shuffled, in batches of 128, normalised to f32. Each
 round times every number of workers of both sides, one process after another. For either side that number counts
-whose median is the best.
+whose median is the best. --seconds is how long torch's side is timed; ours takes `lathe bench loader`'s own window.
 """
 import argparse
 import json

@@ -1,6 +1,7 @@
 // lathe data prepare: any data set as one file of decoded images.
 #include <chrono>
 #include <filesystem>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -16,9 +17,16 @@
 namespace lathe::cli {
 namespace {
 
+/// The images of a part, null if there are none. What is wrong with them is an error of the data.
+std::shared_ptr<const data::ImageDataset> open_part(const Settings& settings, Part part) try {
+  return has_part(settings, part) ? open_all_images(settings, part) : nullptr;
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+}
+
 // Appends one part, with its progress.   → images left out
-int64_t pack_part(const Settings& settings, Part part, data::PackedWriter& writer, Log& log) {
-  const auto images = open_all_images(settings, part);
+int64_t pack_part(const Settings& settings, Part part, const data::ImageDataset& images,
+                  data::PackedWriter& writer, Log& log) {
   const StopRequests signals;
   StatusLine line(settings.progress, settings.quiet);
   const auto began = std::chrono::steady_clock::now();
@@ -30,11 +38,11 @@ int64_t pack_part(const Settings& settings, Part part, data::PackedWriter& write
       throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped; nothing is written");
     if (!line.is_due()) return;
     line.show([&](int, bool) {
-      return fmt::format("{}  {}/{} images  {} img/s", name, done, images->size(),
+      return fmt::format("{}  {}/{} images  {} img/s", name, done, images.size(),
                          rate_text(static_cast<double>(done) / seconds_since(began)));
     });
   };
-  const auto broken = data::pack_images(*images, writer, options);
+  const auto broken = data::pack_images(images, writer, options);
   line.clear();
   for (const std::string& why : broken) log.warning("left out: " + why);
   return static_cast<int64_t>(broken.size());
@@ -42,7 +50,7 @@ int64_t pack_part(const Settings& settings, Part part, data::PackedWriter& write
 
 }  // namespace
 
-ExitCode run_data_prepare(const Invocation& call) try {
+ExitCode run_data_prepare(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   Log log(settings.quiet);
@@ -51,15 +59,17 @@ ExitCode run_data_prepare(const Invocation& call) try {
     throw UsageError("data prepare: which images? name them with --dataset and --data-root");
   if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
 
-  const auto train = open_all_images(settings, Part::kTrain);
-  data::PackedWriter writer(path, {.channels = train->stored_spec().channels,
-                                   .class_names = train->class_names(),
-                                   .mean = train->mean(),
-                                   .std = train->std()});
-  int64_t broken = pack_part(settings, Part::kTrain, writer, log);
+  const auto train = open_part(settings, Part::kTrain), test = open_part(settings, Part::kTest);
+  const data::ImageDataset& one = train ? *train : *test;
+  data::PackedWriter writer(path, {.channels = one.stored_spec().channels,
+                                   .class_names = one.class_names(),
+                                   .mean = one.mean(),
+                                   .std = one.std()});
+  int64_t broken = 0;
+  if (train) broken += pack_part(settings, Part::kTrain, *train, writer, log);
   const int64_t train_images = writer.size();
   writer.begin_test();
-  broken += pack_part(settings, Part::kTest, writer, log);
+  if (test) broken += pack_part(settings, Part::kTest, *test, writer, log);
   const int64_t test_images = writer.size() - train_images;
   writer.commit();
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
@@ -68,16 +78,13 @@ ExitCode run_data_prepare(const Invocation& call) try {
               .add("file", path)
               .add("train_images", train_images)
               .add("test_images", test_images)
-              .add("classes", train->classes())
+              .add("classes", one.classes())
               .add("broken_files", broken)
               .add("bytes", bytes));
   out.text(fmt::format("{}: {} images for training, {} for testing, {} classes, {:.1f} MB{}", path,
-                       train_images, test_images, train->classes(),
-                       static_cast<double>(bytes) / 1e6,
+                       train_images, test_images, one.classes(), static_cast<double>(bytes) / 1e6,
                        broken > 0 ? fmt::format("; {} broken files left out", broken) : ""));
   return ExitCode::kDone;
-} catch (const FileError& e) {
-  throw CommandError(ExitCode::kData, e.message());
 }
 
 }  // namespace lathe::cli

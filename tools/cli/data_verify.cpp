@@ -1,6 +1,7 @@
 // lathe data verify: is a data set whole? A published one is compared with the official checksums;
 // of a packed file or a folder of images every image is read.
 #include <filesystem>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -98,9 +99,11 @@ ExitCode verify_images_of(const Invocation& call, const Output& out) try {
   if (!is_file && !fs::is_directory(root / "train", missing)) {
     broken = verify_part(*open_class_folders(root), "all", settings, out);
   } else {
-    const auto test = open_all_images(settings, Part::kTest);
-    broken = verify_part(*open_all_images(settings, Part::kTrain), "train", settings, out);
-    broken += verify_part(*test, "test", settings, out);
+    std::shared_ptr<const data::ImageDataset> train, test;  // both there before one is read
+    if (has_part(settings, Part::kTrain)) train = open_all_images(settings, Part::kTrain);
+    if (has_part(settings, Part::kTest)) test = open_all_images(settings, Part::kTest);
+    if (train) broken = verify_part(*train, "train", settings, out);
+    if (test) broken += verify_part(*test, "test", settings, out);
   }
   if (is_file) {
     const std::string hash = sha256_hex_of_file(root.string());

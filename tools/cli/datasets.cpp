@@ -152,6 +152,12 @@ std::optional<PackedKind> packed_kind(const Settings& settings) try {
 
 }  // namespace
 
+bool has_part(const Settings& settings, Part part) {
+  if (!is_packed(settings) || settings.data_root.empty()) return true;
+  const data::PackedFile file(settings.data_root);
+  return part == Part::kTrain ? file.train_images() > 0 : file.train_images() < file.size();
+}
+
 std::shared_ptr<data::ImageDataset> open_all_images(Settings settings, Part part) {
   if (*settings.dataset != "synthetic") settings.image_size.reset();
   return open_images(settings, part, data::BrokenImage::kRefuseWhenRead);
