@@ -27,14 +27,14 @@ struct Slices {
 template <class Unit, class Index>
 __global__ void index_select_kernel(Unit* __restrict__ y, const Unit* __restrict__ x,
                                     const int64_t* __restrict__ index, Slices<Index> slices,
-                                    DeviceFault* fault) {
+                                    const char* op, DeviceFault* fault) {
   const Index step = gridDim.x * blockDim.x, inner = slices.inner.divisor();
   for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < slices.total; i += step) {
     const Index row = slices.inner.quotient(i), outer = slices.count.quotient(row);
     const Index k = row - outer * slices.count.divisor();
     const int64_t at = index[k];
     if (at < 0 || at >= slices.n) {
-      raise_fault(fault, "index_select", static_cast<int64_t>(k), at, slices.n);
+      raise_fault(fault, op, static_cast<int64_t>(k), at, slices.n);
       y[i] = Unit{};
       continue;
     }
@@ -47,13 +47,14 @@ __global__ void index_select_kernel(Unit* __restrict__ y, const Unit* __restrict
 template <class Unit, class Index>
 __global__ void gather_kernel(Unit* __restrict__ y, const Unit* __restrict__ x,
                               const int64_t* __restrict__ index, StridedIndex<3, Index> places,
-                              Index n, int64_t size, int64_t step_x, DeviceFault* fault) {
+                              Index n, int64_t size, int64_t step_x, const char* op,
+                              DeviceFault* fault) {
   const Index step = gridDim.x * blockDim.x;
   for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
     const auto at = places(i);  // of y, of the index, of x's line
     const int64_t value = index[at[1]];
     const bool valid = value >= 0 && value < size;
-    if (!valid) raise_fault(fault, "gather", static_cast<int64_t>(i), value, size);
+    if (!valid) raise_fault(fault, op, static_cast<int64_t>(i), value, size);
     y[at[0]] = valid ? x[at[2] + value * step_x] : Unit{};
   }
 }
@@ -101,7 +102,7 @@ void index_select(const Tensor& y, const Tensor& x, const Tensor& index) {
       using Unit = typename decltype(tag)::type;
       launch(index_select_kernel<Unit, Index>, g, b, 0, current_stream(y.device()),
              static_cast<Unit*>(y.raw_data()), static_cast<const Unit*>(x.raw_data()),
-             index.data<int64_t>(), slices, device_fault(y.device()));
+             index.data<int64_t>(), slices, "index_select", device_fault(y.device()));
     });
   });
   LATHE_CUDA_CHECK(cudaGetLastError());
@@ -123,7 +124,7 @@ void gather(const Tensor& y, const Tensor& x, int dim, const Tensor& index) {
       launch(gather_kernel<Unit, Index>, g, b, 0, current_stream(y.device()),
              static_cast<Unit*>(y.raw_data()), static_cast<const Unit*>(x.raw_data()),
              index.data<int64_t>(), StridedIndex<3, Index>(nest), static_cast<Index>(y.numel()),
-             x.shape()[dim], x.strides()[dim], device_fault(y.device()));
+             x.shape()[dim], x.strides()[dim], "gather", device_fault(y.device()));
     });
   });
   LATHE_CUDA_CHECK(cudaGetLastError());
