@@ -111,6 +111,8 @@ set(LATHE_KERNEL_HEADERS
   core/launch.h
   core/packet.h
   core/pointwise.h
+  core/raise_fault.h
+  core/relaxed_capture.h
   core/strided_index.h
   ops/batch_norm_layout.h
   ops/block_reduce.h

@@ -12,6 +12,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/launch.h"
+#include "lathe/core/relaxed_capture.h"
 
 namespace lathe::cuda {
 
@@ -117,18 +118,6 @@ class CudaMemory : public RawMemory {
   // Guarded by the pool, which calls one at a time.
   std::vector<cudaEvent_t> events_;  // not in use
   size_t event_count_ = 0;           // made so far
-};
-
-/// Lets a thread whose stream is being captured ask the driver for memory.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
 class DeviceMemory final : public CudaMemory {

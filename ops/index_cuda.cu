@@ -1,9 +1,9 @@
 // CUDA kernels of ops/index.h: reading at given places. The sums are in index_sum_cuda.cu,
 // check_index in range_check_cuda.cu. An index out of range raises the fault record; its element
 // becomes 0.
-#include "lathe/core/device_fault.h"
 #include "lathe/core/launch.h"
 #include "lathe/core/packet.h"
+#include "lathe/core/raise_fault.h"
 #include "lathe/core/strided_index.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/index.h"

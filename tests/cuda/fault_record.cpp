@@ -1,17 +1,21 @@
-// The emulated device's fault record; see core/device_fault.h.
+// The fault record of a build without the backend, whose kernels run at once; see
+// core/device_fault.h.
 #include "lathe/core/device_fault.h"
 
 #include <utility>
 
 namespace lathe::cuda {
 
-DeviceFault* device_fault(Device) {
-  static DeviceFault record = {};
-  return &record;
-}
+namespace {
+FaultReport g_report = {};
+DeviceFault g_record = {0, &g_report};
+}  // namespace
 
-DeviceFault take_fault(Device device) {
-  return std::exchange(*device_fault(device), DeviceFault{});
+DeviceFault* device_fault(Device) { return &g_record; }
+
+FaultReport take_fault(Device) {
+  g_record.raised = 0;
+  return std::exchange(g_report, FaultReport{});
 }
 
 }  // namespace lathe::cuda

@@ -110,7 +110,7 @@ TEST_CASE("gather, scatter_sum kernels: equal the CPU for every dtype, dimension
 TEST_CASE("index kernels: an index out of range raises the fault and spoils nothing else") {
   const Tensor index = on_device(arange(-1, 3)), x = on_device(ones({1, 3, 2}));  // -1 0 1 2
   const auto check_fault = [&](const std::string& op) {
-    const DeviceFault fault = take_fault();
+    const FaultReport fault = take_fault();
     REQUIRE(fault.raised == 1);
     CHECK(std::string(fault.op) == op);
     CHECK(fault.position == 0);

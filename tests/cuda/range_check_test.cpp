@@ -18,7 +18,7 @@ Tensor index_with(const Shape& shape, int64_t place, int64_t value) {
 }
 
 void check_noted(int64_t position, int64_t value, int64_t limit) {
-  const DeviceFault fault = take_fault();
+  const FaultReport fault = take_fault();
   REQUIRE(fault.raised == 1);
   CHECK(std::string(fault.op) == "gather");
   CHECK(fault.position == position);

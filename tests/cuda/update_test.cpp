@@ -125,7 +125,7 @@ TEST_CASE("update kernels: nothing changes while the fault record is raised") {
   const Tensor bad = on_device(full({1}, 9, {.dtype = kI64}));
   cuda::check_index("embedding", bad, 5);
   adam.on_cuda(device.items());
-  const DeviceFault fault = take_fault();
+  const FaultReport fault = take_fault();
   CHECK(fault.raised == 1);
   CHECK(fault.value == 9);
   check_equal(device, before, "Adam with a fault");

@@ -131,6 +131,12 @@ T atomicAdd(T* address, T value) {
   }
 }
 
+// Releases what was written before, as the fence does that kernels put in front of it.
+inline unsigned atomicExch(unsigned* address, unsigned value) {
+  return __atomic_exchange_n(address, value, __ATOMIC_ACQ_REL);
+}
+inline void __threadfence_system() {}
+
 inline unsigned atomicCAS(unsigned* address, unsigned expected, unsigned desired) {
   __atomic_compare_exchange_n(address, &expected, desired, false, __ATOMIC_RELAXED,
                               __ATOMIC_RELAXED);
