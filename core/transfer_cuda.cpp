@@ -29,6 +29,14 @@ void move_bytes(const Tensor& dst, const Tensor& src, cudaMemcpyKind kind, Strea
                                    kind, static_cast<cudaStream_t>(stream.native)));
 }
 
+/// Whether a copy from there may run while the host goes on though is_pinned() is false: memory
+/// that somebody else page-locked (DLPack, from_blob), or that is managed.
+bool is_read_later(const Tensor& host) {
+  cudaPointerAttributes attributes{};
+  LATHE_CUDA_CHECK(cudaPointerGetAttributes(&attributes, host.raw_data()));
+  return attributes.type != cudaMemoryTypeUnregistered;
+}
+
 void to_gpu(const Tensor& dst, const Tensor& src, bool async) {
   const Stream stream = current_stream(dst.device());
   const Tensor packed = dense(src);
@@ -40,6 +48,8 @@ void to_gpu(const Tensor& dst, const Tensor& src, bool async) {
     // The GPU reads the memory while the host goes on: nobody else may get it before that is done.
     record_pinned(packed.impl().storage->data(), stream);
     if (!async && packed.is_same(src)) synchronize_stream(stream);
+  } else if (is_read_later(packed)) {  // its owner may give it to others when this returns
+    synchronize_stream(stream);
   }
   if (!arrived.is_same(dst)) copy_values(dst, arrived);
 }

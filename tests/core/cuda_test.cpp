@@ -63,6 +63,19 @@ TEST_CASE("pinned memory: copies are exact, and a block in use by a copy is not 
   CHECK(target.sum().item<double>() == 7000);
 }
 
+TEST_CASE("pinned memory: what somebody else pinned is read when the copy returns" * cuda_case()) {
+  const Tensor block = zeros({1000}, {.pinned = true});
+  const Tensor lent = from_blob(block.raw_data(), {1000}, kF32, kCPU);
+  REQUIRE_FALSE(lent.is_pinned());
+  for (const auto copy : {copy_values, copy_values_async}) {
+    lent.fill_(7);
+    const Tensor target = empty({1000}, {.device = kGpu});
+    copy(target, lent);
+    lent.fill_(1);
+    CHECK(target.sum().item<double>() == 7000);
+  }
+}
+
 TEST_CASE("streams: work on two waits only where an event says so" * cuda_case()) {
   const OwnedStream side(kGpu);
   const Tensor x = full({100}, 3, {.device = kGpu});

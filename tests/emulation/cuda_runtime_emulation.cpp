@@ -365,6 +365,13 @@ cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
   return cudaSuccess;
 }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  const Call call;
+  *attributes = {.type = on_device(memory, 0) ? cudaMemoryTypeDevice
+                         : is_pinned(memory)  ? cudaMemoryTypeHost
+                                              : cudaMemoryTypeUnregistered};
+  return cudaSuccess;
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   const Call call;

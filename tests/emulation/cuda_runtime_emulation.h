@@ -5,6 +5,7 @@
 // - Work is queued. A stream's work runs when somebody waits for it, as late as the rules allow, so
 //   that a missing wait reads old values.
 // - Device memory is out of the host's reach (PROT_NONE) except while queued work runs.
+// - Copies from and to page-locked host memory are queued, whoever took it.
 // - New memory begins with 4 MiB of 0xA5 bytes. A copy whose ends are not where its kind says, a
 // double free, a
 //   dead stream or event: cudaErrorInvalidValue or cudaErrorInvalidResourceHandle.
@@ -38,6 +39,16 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToHost,
   cudaMemcpyDeviceToDevice,
   cudaMemcpyDefault,
+};
+
+enum cudaMemoryType {
+  cudaMemoryTypeUnregistered,
+  cudaMemoryTypeHost,
+  cudaMemoryTypeDevice,
+  cudaMemoryTypeManaged,
+};
+struct cudaPointerAttributes {
+  cudaMemoryType type;
 };
 
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
@@ -96,6 +107,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
