@@ -1,11 +1,10 @@
 // The host allocator; see host_allocator.h.
 #include "lathe/core/host_allocator.h"
-#include "lathe/core/cuda_backend.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
+#include "lathe/core/cache_setting.h"
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/error.h"
 #include "lathe/core/system_memory.h"
 
@@ -26,15 +25,11 @@ constexpr size_t thread_capacity(int size_class) {
   return std::min(kThreadListBlocks, kThreadListBytes / size_class_bytes(size_class));
 }
 
-bool cache_is_wanted() {
-  const char* text = std::getenv("LATHE_NO_CACHE");
-  if (text != nullptr && *text != '\0') return std::string_view(text) == "0";
 #if defined(LATHE_ASAN) || defined(LATHE_TSAN)
-  return false;
+constexpr bool kCacheByDefault = false;
 #else
-  return true;
+constexpr bool kCacheByDefault = true;
 #endif
-}
 
 }  // namespace
 
@@ -140,7 +135,8 @@ void ThreadLists::finish() noexcept {
 }
 
 HostAllocator::HostAllocator()
-    : caches_(cache_is_wanted()), cache_limit_bytes_(system_memory::physical_bytes() / 2) {}
+    : caches_(cache_is_wanted(kCacheByDefault)),
+      cache_limit_bytes_(system_memory::physical_bytes() / 2) {}
 
 // Never destroyed: tensors in static objects of the user's program are freed after our own statics
 // would be gone.

@@ -1,7 +1,6 @@
 // Where the memory of GPUs and pinned host memory come from: core/block_pool over the CUDA runtime.
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "lathe/core/block_pool.h"
+#include "lathe/core/cache_setting.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/launch.h"
@@ -144,11 +144,6 @@ class PinnedMemory final : public CudaMemory {
   void deallocate(void* block) noexcept override { works(cudaFreeHost(block)); }
 };
 
-bool wants_cache() {
-  const char* text = std::getenv("LATHE_NO_CACHE");
-  return text == nullptr || std::string_view(text) == "0";
-}
-
 /// A pool behind the interface of Storage. Blocks belong to the stream that is current.
 class PoolAllocator final : public Allocator {
  public:
@@ -199,7 +194,7 @@ PoolAllocator& device_pool(Device device) {
     warn_of_other_libraries();  // here a program begins to use its GPU
     BlockPoolOptions options;
     options.name = concat(device);
-    options.cache = wants_cache();
+    options.cache = cache_is_wanted(true);
     return std::make_unique<PoolAllocator>(std::make_unique<DeviceMemory>(), options, device,
                                            false);
   });
@@ -212,7 +207,7 @@ PoolAllocator& pinned_pool() {
     BlockPoolOptions options;
     options.name = "pinned memory";
     options.rounding = BlockPoolOptions::Rounding::kPowerOfTwo;
-    options.cache = wants_cache();
+    options.cache = cache_is_wanted(true);
     return std::make_unique<PoolAllocator>(std::make_unique<PinnedMemory>(), options, device, true);
   });
 }
