@@ -105,6 +105,12 @@ void BlockPool::deallocate(void* address) noexcept {
   make_free(block);
 }
 
+bool BlockPool::holds(const void* address) const {
+  const Lock lock(mutex_);
+  const Block* block = blocks_.find(address);
+  return block != nullptr && block->state == BlockState::kLive;
+}
+
 void BlockPool::record_stream(void* address, StreamHandle stream) {
   if (address == nullptr) return;
   const Lock lock(mutex_);

@@ -90,6 +90,9 @@ class LATHE_API BlockPool {
   /// record_stream(). Null is ignored. An address that is no live block is logged once and ignored.
   void deallocate(void* block) noexcept;
 
+  /// Whether `address` is that of a live block.
+  bool holds(const void* address) const;
+
   /// Work on `stream`, queued by now or before the block is given back, uses `block`. To be said
   /// again if the stream joined a capture in between. No effect for the stream it was allocated on.
   /// throws: ValueError if `block` is not a live block of this pool.

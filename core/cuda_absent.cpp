@@ -48,7 +48,7 @@ void transfer(const Tensor& dst, const Tensor& src, bool) {
 void* create_stream(Device) { throw_no_cuda("OwnedStream"); }
 void destroy_stream(Device, void*) noexcept {}
 void synchronize_stream(Stream) {}
-void record_stream(void*, Stream) {}
+void record_stream(void*, Device, Stream) {}
 bool is_capturing(Stream) { return false; }
 
 void* create_event(Device, bool) { throw_no_cuda("Event"); }

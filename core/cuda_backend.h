@@ -35,8 +35,9 @@ void transfer(const Tensor& dst, const Tensor& src, bool async);
 void* create_stream(Device device);
 void destroy_stream(Device device, void* stream) noexcept;
 void synchronize_stream(Stream stream);
-/// The block's memory is also used by what was queued on `stream` so far.
-void record_stream(void* block, Stream stream);
+/// The block's memory, of `device`, is also used by what was queued on `stream` so far. Does
+/// nothing for memory that is not the pool's; waits for a stream of another device.
+void record_stream(void* block, Device device, Stream stream);
 
 /// No more work will be queued on a stream, which is about to be destroyed; and: this handle is a
 /// live stream's again.

@@ -230,9 +230,12 @@ BlockPoolStats stats_of(Device device) {
 Allocator& device_allocator(Device device) { return device_pool(device); }
 Allocator& pinned_allocator() { return pinned_pool(); }
 
-void record_stream(void* block, Stream stream) {
-  const DeviceScope on(stream.device);
-  device_pool(stream.device).pool().record_stream(block, stream.native);
+void record_stream(void* block, Device device, Stream stream) {
+  BlockPool* const pool = existing_pool(device);
+  if (pool == nullptr || !pool->holds(block)) return;
+  if (stream.device != device) return synchronize_stream(stream);  // the pool has no events there
+  const DeviceScope on(device);
+  pool->record_stream(block, stream.native);
 }
 void record_pinned(void* block, Stream stream) {
   // The pool's events are those of the first GPU; on another one the host waits instead.

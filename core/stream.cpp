@@ -55,9 +55,9 @@ void synchronize(Stream stream) {
 
 void record_stream(const Tensor& t, Stream stream) {
   const Storage& storage = *t.impl().storage;
-  if (stream.device.is_cuda() && storage.data() != nullptr) {
-    cuda::record_stream(storage.data(), stream);
-  }
+  if (!stream.device.is_cuda() || storage.data() == nullptr) return;
+  if (storage.pinned()) return cuda::record_pinned(storage.data(), stream);
+  if (storage.device().is_cuda()) cuda::record_stream(storage.data(), storage.device(), stream);
 }
 
 Event::Event(Device device, EventOptions options) : device_(device) {

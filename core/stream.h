@@ -54,7 +54,9 @@ class LATHE_API OwnedStream {
 LATHE_API void synchronize(Stream stream);
 
 /// `t`'s memory is also used by the work queued on `stream` so far: it is not handed out again
-/// before that is done. For tensors that are used on another stream than they were made on.
+/// before that is done. For tensors that are used on another stream than they were made on, pinned
+/// ones included. Nothing happens for memory that is not ours (from_blob, from_dlpack): whoever
+/// releases it waits.
 LATHE_API void record_stream(const Tensor& t, Stream stream);
 
 struct EventOptions {
