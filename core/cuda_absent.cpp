@@ -46,7 +46,7 @@ void transfer(const Tensor& dst, const Tensor& src, bool) {
 }
 
 void* create_stream(Device) { throw_no_cuda("OwnedStream"); }
-void destroy_stream(Device, void*) noexcept {}
+void give_back_stream(Device, void*) noexcept {}
 void synchronize_stream(Stream) {}
 void record_stream(void*, Device, Stream) {}
 bool is_capturing(Stream) { return false; }

@@ -32,17 +32,15 @@ void record_pinned(void* block, Stream stream);
 /// waits too, unless `async`.
 void transfer(const Tensor& dst, const Tensor& src, bool async);
 
+/// A stream that nobody else has, until it is given back. It may have served others before, and
+/// their work may still be queued on it.
 void* create_stream(Device device);
-void destroy_stream(Device device, void* stream) noexcept;
+void give_back_stream(Device device, void* stream) noexcept;
 void synchronize_stream(Stream stream);
 /// The block's memory, of `device`, is also used by what was queued on `stream` so far. Does
 /// nothing for memory that is not the pool's; waits for a stream of another device.
 void record_stream(void* block, Device device, Stream stream);
 
-/// No more work will be queued on a stream, which is about to be destroyed; and: this handle is a
-/// live stream's again.
-void forget_stream(void* stream) noexcept;
-void revive_stream(void* stream);
 /// True while the stream's work is captured into a graph.
 bool is_capturing(Stream stream);
 /// The same of the current stream, or of any that allocates from a graph's private pool: now

@@ -4,7 +4,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <unordered_set>
 #include <vector>
 
 #include "lathe/core/block_pool.h"
@@ -20,34 +19,6 @@ namespace {
 
 std::atomic<uint64_t> g_driver_allocations{0};
 
-/// Streams that were destroyed: nothing may be recorded on them any more. A new stream may get the
-/// handle of a dead one.
-class DeadStreams {
- public:
-  void add(StreamHandle stream) {
-    const std::lock_guard lock(mutex_);
-    dead_.insert(stream);
-  }
-  void remove(StreamHandle stream) {
-    const std::lock_guard lock(mutex_);
-    dead_.erase(stream);
-  }
-  bool holds(StreamHandle stream) {
-    const std::lock_guard lock(mutex_);
-    return dead_.contains(stream);
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_set<StreamHandle> dead_;
-};
-
-// Never destroyed, as everything below: tensors of static storage duration outlive main().
-DeadStreams& dead_streams() {
-  static auto* const streams = new DeadStreams;
-  return *streams;
-}
-
 /// Pinned blocks belong to the host; GPUs' streams join by record_stream().
 char g_host_stream;
 
@@ -57,7 +28,6 @@ class CudaMemory : public RawMemory {
   bool is_alive() const noexcept override { return alive_.load(std::memory_order_relaxed); }
 
   EventHandle record(StreamHandle stream) noexcept override {
-    if (dead_streams().holds(stream)) return nullptr;
     cudaEvent_t event = nullptr;
     if (events_.empty()) {
       if (!make_room() || !works(cudaEventCreateWithFlags(&event, cudaEventDisableTiming))) {
@@ -173,6 +143,7 @@ class PoolAllocator final : public Allocator {
   BlockPool pool_;
 };
 
+// Never destroyed: tensors of static storage duration outlive main().
 std::mutex g_mutex;  // guards the making of the allocators
 std::atomic<PoolAllocator*> g_device_allocators[kMaxDevices];
 std::atomic<PoolAllocator*> g_pinned_allocator;
@@ -242,8 +213,6 @@ void record_pinned(void* block, Stream stream) {
   if (stream.device.index != 0) return synchronize_stream(stream);
   pinned_pool().pool().record_stream(block, stream.native);
 }
-void revive_stream(void* stream) { dead_streams().remove(stream); }
-void forget_stream(void* stream) noexcept { dead_streams().add(stream); }
 
 bool capture_underway(Device device) {
   const BlockPool* pool = existing_pool(device);

@@ -40,7 +40,7 @@ OwnedStream::OwnedStream(Device device) : stream_{nullptr, device} {
   if (device.is_cuda()) stream_.native = cuda::create_stream(device);
 }
 OwnedStream::~OwnedStream() {
-  if (stream_.native != nullptr) cuda::destroy_stream(stream_.device, stream_.native);
+  if (stream_.native != nullptr) cuda::give_back_stream(stream_.device, stream_.native);
 }
 OwnedStream::OwnedStream(OwnedStream&& other) noexcept
     : stream_{std::exchange(other.stream_.native, nullptr), other.stream_.device} {}

@@ -33,7 +33,8 @@ class LATHE_API StreamScope {
   Stream before_;
 };
 
-/// A queue of its own, which waits for no other. On the CPU it is the one that everything uses.
+/// A queue of its own, which waits for no other. When the scope ends its work goes on, and a later
+/// OwnedStream may queue behind it. On the CPU it is the one that everything uses.
 class LATHE_API OwnedStream {
  public:
   /// throws: NoCudaError, DeviceError, CudaError.

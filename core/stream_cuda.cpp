@@ -1,10 +1,9 @@
 // Streams, events and waits on GPUs; see stream.h and cuda_backend.h.
 #include <atomic>
-#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/device_fault.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/launch.h"
 
@@ -16,6 +15,19 @@ std::atomic<uint64_t> g_launches{0}, g_synchronizations{0};
 
 cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+
+/// One device's streams that were given back, for whoever asks next. None is destroyed: that would
+/// not wait for the work on it, whose order is what makes memory of the stream safe to reuse.
+struct IdleStreams {
+  std::mutex mutex;
+  std::vector<cudaStream_t> streams;  // the one given back first in front; room for all ever made
+  size_t made = 0;
+};
+// Never destroyed: objects of static storage duration may give their stream back after main().
+IdleStreams& idle_streams(Device device) {
+  static auto* const all = new IdleStreams[cuda::kMaxDevices];
+  return all[device.index];
+}
 }  // namespace
 
 namespace detail {
@@ -35,15 +47,24 @@ Counters counters() noexcept {
 
 void* create_stream(Device device) {
   const DeviceScope on(device);
+  IdleStreams& idle = idle_streams(device);
+  const std::lock_guard lock(idle.mutex);
   cudaStream_t stream = nullptr;
+  if (!idle.streams.empty()) {
+    stream = idle.streams.front();
+    idle.streams.erase(idle.streams.begin());
+    return stream;
+  }
+  idle.streams.reserve(idle.made + 1);
   LATHE_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  revive_stream(stream);
+  ++idle.made;
   return stream;
 }
 
-void destroy_stream(Device, void* stream) noexcept {
-  forget_stream(stream);
-  cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+void give_back_stream(Device device, void* stream) noexcept {
+  IdleStreams& idle = idle_streams(device);
+  const std::lock_guard lock(idle.mutex);
+  idle.streams.push_back(static_cast<cudaStream_t>(stream));
 }
 
 void synchronize_stream(Stream stream) {

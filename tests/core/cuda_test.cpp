@@ -97,6 +97,61 @@ TEST_CASE("streams: work on two waits only where an event says so" * cuda_case()
   CHECK(difference(doubled.cpu(), full({100}, 6), 0) == "");
 }
 
+TEST_CASE("streams: what a stream that is gone still does is not disturbed by the next one" *
+          cuda_case()) {
+  const Tensor seven = full({1000}, 7, {.device = kGpu});
+  cuda::synchronize();
+  Tensor doubled;
+  {
+    const OwnedStream side(kGpu);
+    const StreamScope on(side);
+    const Tensor copy = seven.clone();
+    doubled = add(copy, copy);
+  }
+  {
+    const OwnedStream side(kGpu);
+    const StreamScope on(side);
+    const Tensor other = full({1000}, 1, {.device = kGpu});  // where the copy was
+    synchronize(side);
+  }
+  cuda::synchronize();
+  CHECK(doubled.sum().item<double>() == 14000);
+}
+
+TEST_CASE("streams: record_stream takes pinned tensors, and others' memory as it is" *
+          cuda_case()) {
+  const OwnedStream side(kGpu);
+  const Tensor target = empty({1000}, {.device = kGpu});
+  Tensor source = full({1000}, 7).pin_memory();
+  {
+    const StreamScope on(side);
+    copy_values_async(target, source);
+  }
+  record_stream(source, side);
+  source = Tensor();
+  const Tensor next = full({1000}, 1).pin_memory();
+  synchronize(side);
+  CHECK(target.sum().item<double>() == 7000);
+  const Tensor block = ones({4}, {.device = kGpu});
+  record_stream(from_blob(block.raw_data(), {4}, kF32, kGpu), side);
+  record_stream(from_blob(block.data<float>() + 1, {3}, kF32, kGpu), side);
+  record_stream(rand({3}), side);
+}
+
+TEST_CASE("events: waiting for one stream leaves the others at work" * cuda_case()) {
+  const Tensor x = rand({5, 2}, {.device = kGpu});
+  const Tensor y = index_select(x, 0, tensor({1}).to(kI64).to(kGpu));  // kernels may note faults
+  Event computed(kGpu), done(kGpu);
+  computed.record(current_stream(kGpu));
+  const OwnedStream side(kGpu);
+  done.record(side);
+  const uint64_t before = cuda::counters().synchronizations;
+  done.synchronize();
+  synchronize(side);
+  CHECK(cuda::counters().synchronizations == before + 2);
+  if (!kHasCudaLibraries) CHECK_FALSE(computed.done());  // a GPU may be that fast
+}
+
 TEST_CASE("events: time passes between two of them" * cuda_case()) {
   Event from(kGpu, {.timing = true}), to(kGpu, {.timing = true});
   from.record(current_stream(kGpu));
