@@ -6,8 +6,9 @@
 
 namespace lathe::emulation {
 
-/// From now on cudaStreamGetCaptureInfo says that `stream` is being captured, and asking any event
-/// is an error, as under cudaStreamCaptureModeGlobal. Null ends it.
+/// From now on cudaStreamGetCaptureInfo says that `stream` is being captured, as under
+/// cudaStreamCaptureModeGlobal: asking any event is an error, and so are waits and taking or giving
+/// back memory, except on threads in relaxed mode. Null ends it.
 void pretend_capture(cudaStream_t stream);
 
 /// Queues the kernels that went to the stream of the last pretended capture during it once more,

@@ -63,6 +63,8 @@ struct Machine {
   std::vector<std::unique_ptr<Arena>> arenas;
   std::vector<std::unique_ptr<StreamState>> default_streams;
   std::unordered_map<StreamState*, std::unique_ptr<StreamState>> streams;
+  std::vector<std::unique_ptr<StreamState>> handles;   // of dead streams, for the next ones
+  std::vector<std::unique_ptr<StreamState>> orphaned;  // what dead streams had left to do
   std::unordered_map<EventState*, std::shared_ptr<EventState>> events;
   std::map<char*, size_t> pinned;  // start → size
   std::exception_ptr error;        // thrown by a kernel, until somebody waits
@@ -77,12 +79,18 @@ Machine& machine() {
 constexpr cudaError_t kStreamCaptureUnsupported = static_cast<cudaError_t>(900);
 cudaStream_t g_captured = nullptr;  // of pretend_capture()
 std::vector<std::function<void()>> g_captured_kernels;
+thread_local cudaStreamCaptureMode t_capture_mode = cudaStreamCaptureModeGlobal;
 thread_local int t_device = 0;
 thread_local cudaError_t t_last_error = cudaSuccess;
 
 cudaError_t result(cudaError_t error) {
   if (error != cudaSuccess && error != cudaErrorNotReady) t_last_error = error;
   return error;
+}
+
+/// Whether a capture is underway that refuses this thread what might disturb it.
+bool capture_refuses() {
+  return g_captured != nullptr && t_capture_mode != cudaStreamCaptureModeRelaxed;
 }
 
 /// Entered by every call.
@@ -149,6 +157,7 @@ void drain(StreamState& stream) {
 void drain_all() {
   for (const auto& stream : machine().default_streams) drain(*stream);
   for (const auto& [handle, stream] : machine().streams) drain(*stream);
+  for (const auto& stream : machine().orphaned) drain(*stream);
 }
 
 /// Where a GPU would report a failed kernel, its exception appears.
@@ -304,6 +313,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 cudaError_t cudaDeviceSynchronize() {
   const Call call;
+  if (g_captured != nullptr) return result(kStreamCaptureUnsupported);
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
   drain_all();
   return waited();
@@ -320,6 +330,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const Call call;
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   if (!runtime_probe().malloc_fault.hit()) {
@@ -332,6 +343,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 cudaError_t cudaFree(void* memory) {
   const Call call;
   if (memory == nullptr) return cudaSuccess;
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
   drain_all();  // a free waits for the device
   for (const auto& arena : machine().arenas) {
     const size_t before = arena->live_bytes();
@@ -345,6 +357,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   const Call call;
   *memory = nullptr;
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
   if (!runtime_probe().malloc_fault.hit()) {
     *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   }
@@ -357,6 +370,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
 cudaError_t cudaFreeHost(void* memory) {
   const Call call;
   if (memory == nullptr) return cudaSuccess;
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
   const auto at = machine().pinned.find(static_cast<char*>(memory));
   if (at == machine().pinned.end()) return result(cudaErrorInvalidValue);
   drain_all();
@@ -392,7 +406,10 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const Call call;
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
-  auto state = std::make_unique<StreamState>();
+  auto& handles = machine().handles;
+  if (handles.empty()) handles.push_back(std::make_unique<StreamState>());
+  auto state = std::move(handles.back());
+  handles.pop_back();
   state->device = t_device;
   *stream = state.get();
   machine().streams.emplace(*stream, std::move(state));
@@ -403,10 +420,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Call call;
   const auto at = machine().streams.find(stream);
   if (at == machine().streams.end()) return result(cudaErrorInvalidResourceHandle);
-  drain(*at->second);
+  auto rest = std::make_unique<StreamState>();  // the call does not wait: its work goes on
+  rest->device = stream->device;
+  rest->queue.swap(stream->queue);
   for (const auto& [handle, event] : machine().events) {
-    if (event->stream == stream) event->stream = nullptr;
+    if (event->stream == stream) event->stream = rest.get();
   }
+  machine().orphaned.push_back(std::move(rest));
+  machine().handles.push_back(std::move(at->second));
   machine().streams.erase(at);
   --runtime_probe().streams;
   return cudaSuccess;
@@ -415,6 +436,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Call call;
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (capture_refuses() || (stream != nullptr && stream == g_captured)) {
+    return result(kStreamCaptureUnsupported);
+  }
   drain(*state);
   return waited();
 }
@@ -439,6 +463,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      unsigned long long* id) {
   const Call call;
+  if (find_stream(stream) == nullptr) return result(cudaErrorInvalidResourceHandle);
   const bool captured = stream != nullptr && stream == g_captured;
   *status = captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   *id = captured ? 1 : 0;
@@ -446,8 +471,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   const Call call;
-  thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-  std::swap(*mode, current);
+  std::swap(*mode, t_capture_mode);
   return cudaSuccess;
 }
 
@@ -490,6 +514,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Call call;
   const std::shared_ptr<EventState> state = find_event(event);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
   {
     const DeviceAccess access;
     complete(*state, state->recorded);

@@ -7,8 +7,8 @@
 // - Device memory is out of the host's reach (PROT_NONE) except while queued work runs.
 // - Copies from and to page-locked host memory are queued, whoever took it.
 // - New memory begins with 4 MiB of 0xA5 bytes. A copy whose ends are not where its kind says, a
-// double free, a
-//   dead stream or event: cudaErrorInvalidValue or cudaErrorInvalidResourceHandle.
+//   double free, a dead stream or event: cudaErrorInvalidValue or cudaErrorInvalidResourceHandle.
+// - Destroying a stream does not wait. Its work goes on, and the next stream may get its handle.
 //
 // LATHE_EMULATED_DEVICES (default 1) and LATHE_EMULATED_MEMORY (bytes per device, default 16 GiB,
 // of which only what is touched is taken) shape the machine.

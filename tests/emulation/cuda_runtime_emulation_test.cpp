@@ -1,0 +1,67 @@
+// What the emulated CUDA runtime refuses, and what it does as late as it may.
+#include "cuda_runtime_emulation.h"
+
+#include <doctest/doctest.h>
+
+#include "captured_stream.h"
+
+using namespace lathe::emulation;
+
+TEST_CASE("emulated runtime: a destroyed stream's work goes on, and its handle is the next one's") {
+  cudaStream_t first = nullptr, second = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking) == cudaSuccess);
+  int done = 0;
+  enqueue_kernel(first, [&] { done = 1; });
+  CHECK(cudaStreamDestroy(first) == cudaSuccess);
+  CHECK(done == 0);
+  cudaStreamCaptureStatus status{};
+  unsigned long long id = 0;
+  CHECK(cudaStreamGetCaptureInfo(first, &status, &id) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaStreamSynchronize(first) == cudaErrorInvalidResourceHandle);
+  REQUIRE(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking) == cudaSuccess);
+  CHECK(second == first);
+  CHECK(cudaStreamSynchronize(second) == cudaSuccess);
+  CHECK(done == 0);
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+  CHECK(done == 1);
+  CHECK(cudaStreamDestroy(second) == cudaSuccess);
+  cudaGetLastError();
+}
+
+TEST_CASE("emulated runtime: a capture refuses memory and waits, except in relaxed mode") {
+  cudaStream_t stream = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+  pretend_capture(stream);
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, 8) != cudaSuccess);
+  CHECK(cudaHostAlloc(&memory, 8, cudaHostAllocDefault) != cudaSuccess);
+  CHECK(cudaStreamSynchronize(nullptr) != cudaSuccess);
+  CHECK(cudaDeviceSynchronize() != cudaSuccess);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  CHECK(cudaMalloc(&memory, 8) == cudaSuccess);
+  CHECK(cudaStreamSynchronize(nullptr) == cudaSuccess);
+  CHECK(cudaStreamSynchronize(stream) != cudaSuccess);
+  CHECK(cudaDeviceSynchronize() != cudaSuccess);
+  CHECK(cudaFree(memory) == cudaSuccess);
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  pretend_capture(nullptr);
+  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+  cudaGetLastError();
+}
+
+TEST_CASE("emulated runtime: the attributes of memory tell where it is") {
+  void *device = nullptr, *host = nullptr;
+  REQUIRE(cudaMalloc(&device, 8) == cudaSuccess);
+  REQUIRE(cudaHostAlloc(&host, 8, cudaHostAllocDefault) == cudaSuccess);
+  const auto type_of = [](const void* memory) {
+    cudaPointerAttributes attributes{};
+    CHECK(cudaPointerGetAttributes(&attributes, memory) == cudaSuccess);
+    return attributes.type;
+  };
+  CHECK(type_of(device) == cudaMemoryTypeDevice);
+  CHECK(type_of(host) == cudaMemoryTypeHost);
+  CHECK(type_of(&device) == cudaMemoryTypeUnregistered);
+  CHECK(cudaFree(device) == cudaSuccess);
+  CHECK(cudaFreeHost(host) == cudaSuccess);
+}
