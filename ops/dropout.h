@@ -13,7 +13,7 @@ struct DropoutOptions {
 };
 
 /// y[i] = 0 with probability p, else x[i] / (1 - p); p = 1: all zeros.
-///   x  any shape   →  the same shape
+///   x  any shape   →  the same shape, NHWC if x is
 /// Element i (row-major) is dropped if uniform number i of the call is below p, whatever the
 /// layout, device or number of threads. Nothing is saved for the gradient: it draws the same
 /// numbers again. dtypes: f16, bf16, f32, f64.   grad: x (twice).   throws: ValueError (p outside

@@ -34,6 +34,18 @@ TEST_CASE("dropout: element i goes if uniform number i is below p") {
   }
 }
 
+TEST_CASE("dropout: an NHWC tensor stays one, loses the same elements, and so does its gradient") {
+  const Tensor x = randn({2, 3, 4, 5});
+  const Tensor nhwc = x.contiguous(kChannelsLast).requires_grad_();
+  Generator a(5), b(5);
+  const Tensor y = dropout(nhwc, {.generator = &a});
+  CHECK(y.is_contiguous(kChannelsLast));
+  CHECK(difference(y, dropout(x, {.generator = &b}), 0) == "");
+  y.backward(ones(y.shape()).contiguous(kChannelsLast));
+  CHECK(nhwc.grad().is_contiguous(kChannelsLast));
+  CHECK(difference(nhwc.grad() * x, y.detach(), 0) == "");
+}
+
 TEST_CASE("dropout: p = 0, p = 1, evaluation, nothing") {
   const Tensor x = randn({100});
   CHECK(dropout(x, {.p = 0}).is_same(x));
