@@ -5,10 +5,12 @@
 
 #include <algorithm>
 
+#include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/ops/creation.h"
 #include "lathe/tests/cli/temporary_folder.h"
+#include "lathe/tests/cuda_case.h"
 
 using namespace lathe;
 using namespace lathe::cli;
@@ -111,4 +113,26 @@ TEST_CASE("snapshot: copies are row-major and use their memory again") {
   number.value = zeros({4});
   snapshot.take(collect_checkpoint({{"model", number}}));
   CHECK(snapshot.checkpoint().tensors.at("value").shape() == Shape{4});
+}
+
+TEST_CASE("snapshot: on a GPU copies are queued there, or go to the host if there is no room" *
+          lathe::test::cuda_case()) {
+  const Device gpu(DeviceType::kCUDA);
+  Number number;
+  number.value = full({2, 3, 4, 5}, 3, {.device = gpu}).contiguous(kChannelsLast);
+  const uint64_t waits = cuda::counters().synchronizations;
+  Snapshot snapshot(Snapshot::Place::kDevice), other(Snapshot::Place::kDevice);
+  snapshot.take(collect_checkpoint({{"model", number}}));
+  number.value.fill_(7.0);
+  CHECK(cuda::counters().synchronizations == waits);
+  const Tensor kept = snapshot.checkpoint().tensors.at("value");
+  CHECK(kept.device() == gpu);
+  CHECK(kept.is_contiguous(kChannelsLast));
+  CHECK(kept.cpu().to_vector<float>() == std::vector<float>(120, 3));
+  {
+    const ArmedFault full_gpu(cuda::allocation_fault(gpu), 1);
+    other.take(collect_checkpoint({{"model", number}}));
+  }
+  CHECK(other.checkpoint().tensors.at("value").device() == kCPU);
+  CHECK(other.checkpoint().tensors.at("value").to_vector<float>()[119] == 7);
 }

@@ -1,4 +1,4 @@
-// A copy of a checkpoint in host memory, to be written later or gone back to.
+// A copy of a checkpoint, to be written later or gone back to.
 #pragma once
 
 #include "lathe/nn/checkpoint.h"
@@ -7,14 +7,23 @@ namespace lathe::cli {
 
 class Snapshot {
  public:
-  /// Copies the values, row-major, into memory of this object, which the next copy of the same
-  /// shapes uses again. Waits for a GPU: when it returns, training may write on.   throws:
-  /// OutOfMemoryError, CudaError.
+  enum class Place : uint8_t {
+    kHost,    // row-major in host memory
+    kDevice,  // each tensor as it lies, on its own device; in host memory where that has no room
+  };
+  explicit Snapshot(Place place = Place::kHost) : place_(place) {}
+
+  /// Copies the values into memory of this object, which the next copy of the same shapes uses
+  /// again. When it returns, training may write on: for the host's memory it waits for a GPU, on a
+  /// GPU the copies are queued.   throws: OutOfMemoryError, CudaError.
   void take(const Checkpoint& checkpoint);
 
   const Checkpoint& checkpoint() const { return copy_; }
 
  private:
+  Tensor room_for(const Tensor& from) const;
+
+  Place place_;
   Checkpoint copy_;
 };
 

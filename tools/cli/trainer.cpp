@@ -16,7 +16,8 @@
 namespace lathe::cli {
 namespace {
 
-// A copy of the state costs about a hundredth of a step on a CPU: made so seldom it costs nothing.
+// A copy of the state costs about a hundredth of a step on a CPU, and no more on a GPU, where it
+// stays: made so seldom it costs nothing.
 constexpr int64_t kStepsBetweenSnapshots = 50;
 
 /// The run folder does not take the weights: there is nowhere to save to.

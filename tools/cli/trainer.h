@@ -128,7 +128,8 @@ class Trainer {
   double last_lr_ = 0;
   Clock::time_point began_ = Clock::now(), batch_began_ = Clock::now();
 
-  Snapshot good_, candidate_;  // states whose loss is finite, is about to be known
+  // States whose loss is finite, is about to be known.
+  Snapshot good_{Snapshot::Place::kDevice}, candidate_{Snapshot::Place::kDevice};
   int64_t good_step_ = 0;
   bool saved_to_go_on_ = false;  // last.safetensors is not to be written any more
   bool evaluated_ = false;       // since the last update
