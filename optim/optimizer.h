@@ -41,12 +41,15 @@ class LATHE_API Optimizer {
 
   /// One update of every parameter that has a gradient. Writes parameters in place (their version
   /// goes up) and leaves the gradients alone. A skipped step (StepOptions) changes no parameter, no
-  /// buffer and no step count; on a GPU the kernels read the flag and the host never waits. Nothing
-  /// has changed if it throws.   throws: StateError if a parameter's shape or device no longer fits
-  /// its state, DeviceError for a group on several devices (with grad_scale or max_grad_norm: for
-  /// groups on several) or a flag or scale on another one, ValueError for a flag or scale that is
-  /// not a 0-d f32 and for a negative or NaN max_grad_norm, OutOfMemoryError. → with max_grad_norm
-  /// the total norm before clipping, as clip_grad_norm_ returns it.
+  /// buffer and no step count; on a GPU the kernels read the flag and the host never waits. Nor
+  /// does a step change values there after a label or index out of range, which the next wait
+  /// throws; it is counted all the same where the host counts (no flag so far, no
+  /// set_capturable()). Nothing has changed if it throws.   throws: StateError if a parameter's
+  /// shape or device no longer fits its state, DeviceError for a group on several devices (with
+  /// grad_scale or max_grad_norm: for groups on several) or a flag or scale on another one,
+  /// ValueError for a flag or scale that is not a 0-d f32 and for a negative or NaN max_grad_norm,
+  /// OutOfMemoryError. → with max_grad_norm the total norm before clipping, as clip_grad_norm_
+  /// returns it.
   Tensor step(const StepOptions& options = {});
 
   /// Drops all gradients: undefined afterwards.
