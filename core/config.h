@@ -23,6 +23,21 @@
 #  define LATHE_HD
 #endif
 
+// LATHE_PTX(Result, "=h", "instruction %0, %1;", "f", value): in a LATHE_HD function, returns what
+// one instruction gives, where code for the GPU is made; elsewhere, in constant expressions and on
+// GPUs older than sm_80 the text below it counts, which must give the same. A macro, because host
+// compilers cannot even parse PTX.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#  define LATHE_PTX(Result, to, instruction, from, value) \
+    if (!::std::is_constant_evaluated()) {                \
+      Result lathe_result;                                \
+      asm(instruction : to(lathe_result) : from(value));  \
+      return lathe_result;                                \
+    }
+#else
+#  define LATHE_PTX(Result, to, instruction, from, value)
+#endif
+
 // LATHE_ASAN, LATHE_TSAN: set in sanitizer builds. GCC defines a macro, clang answers a question.
 #if defined(__has_feature)
 #  if __has_feature(address_sanitizer)

@@ -12,6 +12,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "lathe/core/config.h"
 
@@ -23,9 +24,10 @@ LATHE_HD constexpr uint32_t bits_of(float value) { return __builtin_bit_cast(uin
 LATHE_HD constexpr float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
 // Each function computes its cases and then selects, without branches, so that loops over it become
-// vector code.
+// vector code. The GPU has an instruction for each, in place of about 20.
 
 LATHE_HD constexpr uint16_t half_from_float(float value) {
+  LATHE_PTX(uint16_t, "=h", "cvt.rn.f16.f32 %0, %1;", "f", value)
   const uint32_t bits = bits_of(value);
   const uint32_t magnitude = bits & 0x7fffffffu;
   const uint32_t sign = (bits >> 16) & 0x8000u;
@@ -43,6 +45,7 @@ LATHE_HD constexpr uint16_t half_from_float(float value) {
 }
 
 LATHE_HD constexpr float float_from_half(uint16_t half) {
+  LATHE_PTX(float, "=f", "cvt.f32.f16 %0, %1;", "h", half)
   const uint32_t magnitude = half & 0x7fffu;
   const uint32_t sign = (half & 0x8000u) << 16;
   const uint32_t normal = (magnitude << 13) + (112u << 23);
@@ -55,6 +58,7 @@ LATHE_HD constexpr float float_from_half(uint16_t half) {
 }
 
 LATHE_HD constexpr uint16_t bfloat16_from_float(float value) {
+  LATHE_PTX(uint16_t, "=h", "cvt.rn.bf16.f32 %0, %1;", "f", value)
   const uint32_t bits = bits_of(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);

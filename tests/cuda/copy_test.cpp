@@ -56,6 +56,29 @@ TEST_CASE("copy kernels: every pair of dtypes converts as on the CPU, bit for bi
   }
 }
 
+TEST_CASE("copy kernels: every half pattern, and the floats where rounding changes, bit for bit") {
+  constexpr int kPatterns = 1 << 16;
+  for (const DType half : {kF16, kBF16}) {
+    const Tensor patterns = empty({kPatterns}, {.dtype = half});
+    for (int i = 0; i < kPatterns; ++i)
+      static_cast<uint16_t*>(patterns.raw_data())[i] = static_cast<uint16_t>(i);
+    compare(empty({kPatterns}, {.dtype = kF32}), patterns);
+
+    // Each value, the middle between it and the next, and the floats on both sides of the middle.
+    const Tensor floats = empty({4, kPatterns}, {.dtype = kF32});
+    const int below = half == kF16 ? 12 : 15;  // bit of the float that is half a unit of a pattern
+    auto* bits = static_cast<uint32_t*>(floats.raw_data());
+    std::memcpy(bits, cast(patterns, kF32).raw_data(), kPatterns * sizeof(float));
+    for (int i = 0; i < kPatterns; ++i) {
+      const uint32_t middle = bits[i] + (1u << below);
+      bits[kPatterns + i] = middle;
+      bits[2 * kPatterns + i] = middle - 1;
+      bits[3 * kPatterns + i] = middle + 1;
+    }
+    compare(empty({4, kPatterns}, {.dtype = half}), floats);
+  }
+}
+
 TEST_CASE("copy kernels: layouts, broadcasting, empty and one-element tensors") {
   const Shape shapes[] = {{}, {1}, {31}, {1025}, {7, 45}, {0, 3}, {2, 3, 4, 8}, {3, 1, 5}};
   for (const Shape& shape : shapes) {
