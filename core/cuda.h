@@ -57,6 +57,10 @@ struct Library {
 LATHE_API std::vector<Library> libraries();
 
 // --- memory of one device, in bytes; block sizes, rounding included -----------------------------
+// With LATHE_EXPANDABLE_SEGMENTS=1 in the environment at the first allocation, cached memory lies
+// in few ranges of addresses that grow in place: for programs whose sizes change from step to step,
+// where memory cached in pieces too small for the next request would run out. LATHE_NO_CACHE=1
+// takes every block from the driver and gives it back at once, so that compute-sanitizer can watch.
 LATHE_API size_t memory_allocated(Device device = Device(DeviceType::kCUDA));
 LATHE_API size_t memory_reserved(Device device = Device(DeviceType::kCUDA));
 LATHE_API size_t max_memory_allocated(Device device = Device(DeviceType::kCUDA));

@@ -52,6 +52,7 @@ size_t available_memory(Device device);
 
 /// Blocks taken from the driver so far, device and pinned memory.
 uint64_t driver_allocations() noexcept;
+void count_driver_allocation() noexcept;
 
 void* create_event(Device device, bool timing);
 void destroy_event(Device device, void* event) noexcept;

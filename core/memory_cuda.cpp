@@ -11,7 +11,9 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/launch.h"
+#include "lathe/core/log.h"
 #include "lathe/core/relaxed_capture.h"
+#include "lathe/core/virtual_memory_cuda.h"
 
 namespace lathe::cuda {
 
@@ -92,14 +94,21 @@ class CudaMemory : public RawMemory {
 
 class DeviceMemory final : public CudaMemory {
  public:
+  explicit DeviceMemory(std::unique_ptr<VirtualMemory> virtual_memory)
+      : virtual_memory_(std::move(virtual_memory)) {}
+
   void* allocate(size_t bytes) noexcept override {
     const RelaxedCapture relaxed;
     void* block = nullptr;
     if (!works(cudaMalloc(&block, bytes))) return nullptr;
-    g_driver_allocations.fetch_add(1, std::memory_order_relaxed);
+    count_driver_allocation();
     return block;
   }
   void deallocate(void* block) noexcept override { works(cudaFree(block)); }
+  VirtualMemory* virtual_memory() noexcept override { return virtual_memory_.get(); }
+
+ private:
+  const std::unique_ptr<VirtualMemory> virtual_memory_;
 };
 
 class PinnedMemory final : public CudaMemory {
@@ -108,11 +117,16 @@ class PinnedMemory final : public CudaMemory {
     const RelaxedCapture relaxed;
     void* block = nullptr;
     if (!works(cudaHostAlloc(&block, bytes, cudaHostAllocPortable))) return nullptr;
-    g_driver_allocations.fetch_add(1, std::memory_order_relaxed);
+    count_driver_allocation();
     return block;
   }
   void deallocate(void* block) noexcept override { works(cudaFreeHost(block)); }
 };
+
+bool wants_expandable_segments() {
+  const char* text = std::getenv("LATHE_EXPANDABLE_SEGMENTS");
+  return text != nullptr && std::string_view(text) == "1";
+}
 
 /// A pool behind the interface of Storage. Blocks belong to the stream that is current.
 class PoolAllocator final : public Allocator {
@@ -166,8 +180,16 @@ PoolAllocator& device_pool(Device device) {
     BlockPoolOptions options;
     options.name = concat(device);
     options.cache = cache_is_wanted(true);
-    return std::make_unique<PoolAllocator>(std::make_unique<DeviceMemory>(), options, device,
-                                           false);
+    std::unique_ptr<VirtualMemory> virtual_memory;
+    if (wants_expandable_segments()) {
+      virtual_memory = CudaVirtualMemory::make(device.index);
+      if (virtual_memory == nullptr) {
+        warn(device, " has no virtual memory management: LATHE_EXPANDABLE_SEGMENTS is ignored");
+      }
+    }
+    options.expandable = virtual_memory != nullptr;
+    return std::make_unique<PoolAllocator>(
+        std::make_unique<DeviceMemory>(std::move(virtual_memory)), options, device, false);
   });
 }
 
@@ -226,6 +248,9 @@ size_t available_memory(Device device) {
 
 uint64_t driver_allocations() noexcept {
   return g_driver_allocations.load(std::memory_order_relaxed);
+}
+void count_driver_allocation() noexcept {
+  g_driver_allocations.fetch_add(1, std::memory_order_relaxed);
 }
 
 size_t memory_allocated(Device device) { return stats_of(device).allocated_bytes.current; }

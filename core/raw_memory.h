@@ -38,7 +38,7 @@ class LATHE_API VirtualMemory {
   virtual PhysicalMemory create(size_t bytes) noexcept = 0;
   virtual void destroy(PhysicalMemory memory) noexcept = 0;
 
-  /// Puts memory behind addresses, readable and writable. False: nothing was mapped.
+  /// Puts memory of one granule behind addresses, readable and writable. False: nothing was mapped.
   virtual bool map(void* address, size_t bytes, PhysicalMemory memory) noexcept = 0;
 
   /// Takes away what was mapped there by one or several calls, all of which lie inside the range.

@@ -1,6 +1,7 @@
 // Streams, events, copies and memory of a GPU, real or emulated.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <numeric>
 
 #include "../cuda_case.h"
@@ -15,8 +16,18 @@ using namespace lathe;
 using namespace lathe::test;
 
 namespace {
+
 const Device kGpu(DeviceType::kCUDA);
+
+/// The pool of a GPU is made once per process: ctest runs the cases of memory a second time, with
+/// the variable.
+CudaCase wants_expandable_segments() {
+  const bool set = std::getenv("LATHE_EXPANDABLE_SEGMENTS") != nullptr;
+  if (!set) return {false, "needs LATHE_EXPANDABLE_SEGMENTS=1"};
+  return cuda_case();
 }
+
+}  // namespace
 
 TEST_CASE("copy: values survive the way to a GPU and back, whatever dtypes and strides" *
           cuda_case()) {
@@ -188,6 +199,30 @@ TEST_CASE("memory: counters follow the tensors, and empty_cache gives everything
   cuda::empty_cache();
   CHECK(cuda::memory_reserved() <= reserved);
   CHECK(cuda::memory_snapshot().find("segments") != std::string::npos);
+}
+
+TEST_CASE("memory: an expandable segment grows in place, and gives its granules back" *
+          wants_expandable_segments()) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  const auto bytes = [](int64_t n) { return empty({n}, {.dtype = kU8, .device = kGpu}); };
+  cuda::synchronize();
+  cuda::empty_cache();
+  const size_t before = cuda::memory_reserved();
+  Tensor first = bytes(3 * kMiB), second = bytes(41 * kMiB);
+  const void* const address = first.raw_data();
+  const size_t reserved = cuda::memory_reserved();
+  CHECK(cuda::memory_snapshot().find("\"expandable\": true") != std::string::npos);
+  first = Tensor(), second = Tensor();
+  Tensor both = bytes(44 * kMiB);  // of two sizes that a cache of fixed segments could not join
+  CHECK(both.raw_data() == address);
+  CHECK(cuda::memory_reserved() == reserved);
+  const Tensor values = (rand({44 * kMiB / 64}) * 255).to(kU8);
+  copy_values(both.reshape({64, -1}), values.expand({64, values.numel()}));
+  CHECK(difference(both.reshape({64, -1})[63].cpu(), values, 0) == "");
+  both = Tensor();
+  cuda::synchronize();
+  cuda::empty_cache();
+  CHECK(cuda::memory_reserved() <= before);
 }
 
 TEST_CASE("memory: a limit is an OutOfMemoryError that names the numbers, and work goes on" *

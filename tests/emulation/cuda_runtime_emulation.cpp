@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "device_arena.h"
+#include "device_ranges.h"
 
 namespace lathe::emulation {
 
@@ -102,9 +103,11 @@ struct Call {
 struct DeviceAccess {
   DeviceAccess() {
     for (const auto& arena : machine().arenas) arena->open();
+    device_ranges().open();
   }
   ~DeviceAccess() {
     for (const auto& arena : machine().arenas) arena->close();
+    device_ranges().close();
   }
 };
 
@@ -167,7 +170,8 @@ cudaError_t waited() {
 }
 
 bool on_device(const void* memory, size_t bytes) {
-  return std::ranges::any_of(machine().arenas,
+  return device_ranges().holds(memory, bytes) ||
+         std::ranges::any_of(machine().arenas,
                              [&](const auto& arena) { return arena->holds(memory, bytes); });
 }
 
@@ -210,6 +214,17 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
 RuntimeProbe& runtime_probe() {
   static RuntimeProbe probe;
   return probe;
+}
+
+std::unique_lock<std::recursive_mutex> enter_machine() {
+  std::unique_lock lock(machine().mutex);
+  ++runtime_probe().calls;
+  return lock;
+}
+
+size_t free_bytes_of(int device) {
+  const Arena& arena = *machine().arenas[static_cast<size_t>(device)];
+  return arena.bytes() - arena.live_bytes() - device_ranges().bytes_of(device);
 }
 
 void pretend_capture(cudaStream_t stream) {
@@ -323,7 +338,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
   const auto& arena = *machine().arenas[static_cast<size_t>(t_device)];
   *total = arena.bytes();
-  *free = arena.bytes() - arena.live_bytes();
+  *free = free_bytes_of(t_device);
   return cudaSuccess;
 }
 
@@ -333,7 +348,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (!runtime_probe().malloc_fault.hit()) {
+  if (!runtime_probe().malloc_fault.hit() && bytes <= free_bytes_of(t_device)) {
     *memory = machine().arenas[static_cast<size_t>(t_device)]->allocate(bytes);
   }
   if (*memory == nullptr) return result(cudaErrorMemoryAllocation);

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 
 #include "lathe/core/fault.h"
 
@@ -66,6 +67,11 @@ enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMinor = 76,
 };
 
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess,
+  cudaDriverEntryPointSymbolNotFound,
+};
+
 struct cudaUUID_t {
   char bytes[16];
 };
@@ -86,7 +92,7 @@ using cudaEvent_t = lathe::emulation::EventState*;
 
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0,
                           cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
-                          cudaHostAllocPortable = 1;
+                          cudaHostAllocPortable = 1, cudaEnableDefault = 0;
 
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
@@ -123,6 +129,11 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      unsigned long long* id);
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
 
+/// Of the functions in driver/cuda.h.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* answer);
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
@@ -135,9 +146,13 @@ namespace lathe::emulation {
 /// Queues a kernel: `run` executes its grid.
 cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run);
 
+/// For the other files of the emulation: the machine, until the lock ends; and a device's memory.
+std::unique_lock<std::recursive_mutex> enter_machine();
+size_t free_bytes_of(int device);
+
 /// What tests look at and break.
 struct RuntimeProbe {
-  FaultPoint malloc_fault;  // fails the n-th cudaMalloc or cudaHostAlloc
+  FaultPoint malloc_fault;  // fails the n-th cudaMalloc, cudaHostAlloc or cuMemCreate
   size_t device_bytes = 0;  // taken by cudaMalloc and not given back
   size_t pinned_bytes = 0;
   size_t streams = 0, events = 0;  // alive

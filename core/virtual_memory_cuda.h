@@ -1,0 +1,48 @@
+// Addresses and memory of a GPU apart, by the driver's virtual memory management: what expandable
+// segments of core/block_pool are made of. (CUDA Driver API, "Virtual Memory Management".)
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+
+#include "lathe/core/raw_memory.h"
+
+namespace lathe::cuda {
+
+/// The driver's functions. They are asked for at run time: libcuda is never linked, so that the
+/// same program starts where there is no driver.
+struct VirtualMemoryFunctions {
+  decltype(&cuMemGetAllocationGranularity) granularity;
+  decltype(&cuMemAddressReserve) reserve;
+  decltype(&cuMemAddressFree) unreserve;
+  decltype(&cuMemCreate) create;
+  decltype(&cuMemRelease) release;
+  decltype(&cuMemMap) map;
+  decltype(&cuMemSetAccess) set_access;
+  decltype(&cuMemUnmap) unmap;
+};
+
+class CudaVirtualMemory final : public VirtualMemory {
+ public:
+  /// For a GPU; null where the driver or the GPU does not offer it.
+  static std::unique_ptr<CudaVirtualMemory> make(int device);
+
+  size_t granularity() const noexcept override { return granularity_; }
+  void* reserve(size_t bytes) noexcept override;
+  void unreserve(void* base, size_t bytes) noexcept override;
+  PhysicalMemory create(size_t bytes) noexcept override;
+  void destroy(PhysicalMemory memory) noexcept override;
+  bool map(void* address, size_t bytes, PhysicalMemory memory) noexcept override;
+  void unmap(void* address, size_t bytes) noexcept override;
+
+ private:
+  CudaVirtualMemory(const VirtualMemoryFunctions& driver, int device, size_t granularity)
+      : driver_(driver), device_(device), granularity_(granularity) {}
+
+  const VirtualMemoryFunctions driver_;
+  const int device_;
+  const size_t granularity_;
+};
+
+}  // namespace lathe::cuda
