@@ -19,7 +19,7 @@ struct WorkerThreads::State {
   std::mutex mutex;
   std::condition_variable wake, idle;
   std::shared_ptr<const Task> task;  // shared, because copying a function needs memory
-  uint64_t round = 0;  // of tasks
+  uint64_t round = 0;                // of tasks
   int64_t busy = 0;
   bool quit = false;
 };

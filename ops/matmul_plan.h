@@ -48,8 +48,8 @@ struct MatmulKey {
   int64_t rows = 0, cols = 0, terms = 0, batch = 1;
   MatmulLayout left, right, result;
   MatmulEpilogue epilogue = MatmulEpilogue::kNone;
-  bool bias = false;  // adds bias[row] to every column before kRelu, kGelu; with kReluGrad,
-                      // kGeluGrad writes bias[row] = sum over the result's row, a bias's gradient
+  bool bias = false;    // adds bias[row] to every column before kRelu, kGelu; with kReluGrad,
+                        // kGeluGrad writes bias[row] = sum over the result's row, a bias's gradient
   int64_t kept_ld = 0;  // from column to column of `kept`: bits for a relu, elements for a gelu; 0
                         // where kRelu or kGelu keeps nothing
   int device = 0;
