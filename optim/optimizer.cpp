@@ -97,9 +97,10 @@ double Optimizer::hyper_parameter(std::string_view name, size_t group) const {
 
 /// Where the rate lives on a GPU too, the work queued there so far still finds the one before.
 void Optimizer::set_hyper(Group& group, HyperParameters hyper) {
-  const bool same = hyper("lr") == group.hyper("lr");
+  const double lr = hyper("lr");
+  // First there: if that throws, the host still says what the device has.
+  if (group.rate.defined() && lr != group.hyper("lr")) fill_values(group.rate, lr);
   group.hyper = std::move(hyper);
-  if (group.rate.defined() && !same) fill_values(group.rate, group.hyper("lr"));
 }
 
 void Optimizer::set_lr(size_t group, double lr) {

@@ -65,19 +65,20 @@ class LATHE_API Optimizer {
 
   double lr(size_t group = 0) const;
   /// Learning rate of one group, of all groups.   throws: ValueError for a negative or non-finite
-  /// one.
+  /// one; CudaError from a GPU that has the rates (set_capturable()).
   void set_lr(size_t group, double lr);
   void set_lr(double lr);
-  /// One learning rate per group. All or none.   throws: ValueError as above, or for another number
-  /// of rates.
+  /// One learning rate per group.   throws: as above, ValueError also for another number of rates:
+  /// then none has changed.
   void set_lrs(const std::vector<double>& rates);
   /// From now on the learning rates and step counts of parameters on GPUs live in device memory, so
   /// that a step captured into a graph goes on counting and follows set_lr() when it is launched
   /// again. Until then the rate, and before the first step that could be skipped the count, are
   /// arguments of the kernels, which a graph keeps. Costs nothing inside of a step; a set_lr() that
   /// changes a rate is one small launch on the current stream, and the host never waits. The first
-  /// step makes state, as does the one after load_state_dict(), and must not be captured. For good;
-  /// on the CPU nothing changes.
+  /// step makes state, as does the one after load_state_dict(), and must not be captured; a graph
+  /// that was captured before load_state_dict() holds the state that it let go, and must not be
+  /// launched again. For good; on the CPU nothing changes.
   void set_capturable() { capturable_ = true; }
 
   /// The learning rate that the group was made with: what schedulers start from.
@@ -89,7 +90,8 @@ class LATHE_API Optimizer {
   /// Everything that decides the next step. Parameters are numbered through all groups:
   ///   group.0.params (how many), group.0.lr, group.0.initial_lr, group.0.momentum, …,
   ///   state.3.step, state.3.momentum_buffer, …     A parameter that was never updated has no state
-  ///   entries. Waits for the device if steps could be skipped there.
+  ///   entries. Waits for the device if it counts steps: with set_capturable(), or where one could
+  ///   be skipped.
   StateDict state_dict() const;
   /// Takes over such a state, hyper-parameters included; buffers are copied. All or nothing.
   /// throws: ValueError listing what is missing, unexpected or of another shape.
