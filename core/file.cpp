@@ -77,6 +77,26 @@ Descriptor open_directory_of(const std::string& path) {
   return {open_file(directory.c_str(), O_RDONLY | O_DIRECTORY)};
 }
 
+// The file that a path names in the end, whether it is there or not.
+std::string follow_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as many as Linux follows
+  std::error_code error;
+  std::filesystem::path at = path;
+  for (int links = 0; std::filesystem::is_symlink(at, error); ++links) {
+    if (links == kMostLinks) {
+      errno = ELOOP;
+      fail_with_errno("replace", path);
+    }
+    const std::filesystem::path target = std::filesystem::read_symlink(at, error);
+    if (error) {
+      errno = error.value();
+      fail_with_errno("follow", at.string());
+    }
+    at = at.parent_path() / target;  // what is absolute stays so
+  }
+  return at.string();
+}
+
 void sync_directory(const Descriptor& directory, const std::string& path) {
   if (!sync_file(directory.value) && errno != EINVAL)  // EINVAL: it has no sync
     fail_with_errno("sync the directory of", path);
@@ -149,12 +169,7 @@ std::string read_file(const std::string& path, int64_t limit_bytes) {
   }
 }
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path) {
-  std::error_code ignored;
-  if (std::filesystem::is_symlink(path, ignored)) {
-    path_ = std::filesystem::weakly_canonical(path, ignored).string();
-    if (ignored) path_ = path;
-  }
+AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
   struct stat info;
   const bool exists = ::stat(path_.c_str(), &info) == 0;
   if (exists && !S_ISREG(info.st_mode)) {
@@ -185,6 +200,14 @@ void AtomicFile::write(const void* data, size_t bytes) {
       });
   if (done != static_cast<int64_t>(bytes)) {
     discard();  // what was written is incomplete and must not be committed
+    fail_with_errno("write", path_);
+  }
+}
+
+void AtomicFile::sync() {
+  LATHE_CHECK(StateError, descriptor_ >= 0, "file: sync of ", path_, " after commit or an error");
+  if (!sync_file(descriptor_)) {
+    discard();
     fail_with_errno("write", path_);
   }
 }

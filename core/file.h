@@ -45,10 +45,11 @@ LATHE_API std::string read_file(const std::string& path, int64_t limit_bytes);
 /// A file written beside its target and moved over it by commit(): temporary file in the same
 /// directory, write, fsync, rename, fsync of the directory. At any moment the target is the
 /// complete old or the complete new file. Keeps the permissions of a file it replaces; a symbolic
-/// link stays one and the file it names is replaced.
+/// link stays one and the file it names is replaced, or made.
 class LATHE_API AtomicFile {
  public:
-  /// throws: FileError, also if the target exists and is not a regular file.
+  /// throws: FileError, also if the target exists and is not a regular file, or is a link in a
+  /// loop.
   explicit AtomicFile(const std::string& path);
 
   /// Without commit(): removes the temporary file, the target stays as it was.
@@ -59,6 +60,10 @@ class LATHE_API AtomicFile {
   /// Appends.   throws: FileError; the temporary file is then gone and the target stays as it was.
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+
+  /// Waits until what was written is on the disk, as commit() does: for a caller who may change its
+  /// mind meanwhile.   throws: as write().
+  void sync();
 
   /// Makes the new content the target's. Call once, last.
   /// throws: FileError; the target is then the old file, unless only the last step (fsync of the

@@ -124,6 +124,21 @@ TEST_CASE("write_file_atomic: keeps permissions and symbolic links") {
   CHECK(fs::status(path).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
 }
 
+TEST_CASE(
+    "write_file_atomic: a link to a file that is not there makes it, one in a loop is refused") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "sub");
+  fs::create_symlink("sub/next", folder / "first");
+  fs::create_symlink("../file", folder / "sub/next");
+  write_file_atomic(folder / "first", "new");
+  CHECK(get(folder / "file") == "new");
+  CHECK(fs::is_symlink(folder / "first"));
+  CHECK(fs::is_symlink(folder / "sub/next"));
+  fs::create_symlink("loop", folder / "loop");
+  CHECK_THROWS_AS(write_file_atomic(folder / "loop", "new"), FileError);
+  CHECK(fs::is_symlink(folder / "loop"));
+}
+
 TEST_CASE("write_file_atomic: a relative path without a folder") {
   const TemporaryFolder folder;
   const fs::path before = fs::current_path();
