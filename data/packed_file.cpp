@@ -123,11 +123,15 @@ std::vector<std::string> read_names(std::string_view names, int64_t classes,
 }  // namespace
 
 PackedWriter::PackedWriter(const std::string& path, PackedInfo info)
-    : info_((check_info(info), std::move(info))), file_(path), head_(head_bytes()) {
+    : info_((check_info(info), std::move(info))),
+      class_sizes_(info_.class_names.size()),
+      file_(path),
+      head_(head_bytes()) {
   file_.write(head_);
 }
 
 void PackedWriter::add(const uint8_t* pixels, int64_t height, int64_t width, int64_t label) {
+  LATHE_CHECK(StateError, !is_finished_, "packed file: an image after the file was finished");
   LATHE_CHECK(ValueError,
               height >= 1 && width >= 1 && height <= kMaxImageSide && width <= kMaxImageSide,
               "packed file: image ", size(), " is ", height, "x", width, "; sides are 1 to ",
@@ -139,6 +143,7 @@ void PackedWriter::add(const uint8_t* pixels, int64_t height, int64_t width, int
   file_.write(pixels, bytes);
   file_.write(&PackedFile::kImageEnd, 1);
   ++images_;
+  ++class_sizes_[static_cast<size_t>(label)];
   image_bytes_ += static_cast<int64_t>(bytes) + 1;
   append_number(table_, static_cast<uint64_t>(height), 4);
   append_number(table_, static_cast<uint64_t>(width), 4);
@@ -146,7 +151,8 @@ void PackedWriter::add(const uint8_t* pixels, int64_t height, int64_t width, int
   append_number(table_, crc32c(pixels, bytes), 4);
 }
 
-void PackedWriter::commit() {
+void PackedWriter::finish() {
+  if (is_finished_) return;
   LATHE_CHECK(StateError, size() > 0, "packed file: no images were added");
   std::string values, names, tail;
   for (size_t c = 0; c < info_.mean.size(); ++c) {
@@ -170,7 +176,23 @@ void PackedWriter::commit() {
   append_number(tail, crc, 4);
   tail += kTailMagic;
   for (const std::string* part : {&table_, &values, &names, &tail}) file_.write(*part);
+  file_.sync();
+  is_finished_ = true;
+}
+
+void PackedWriter::commit() {
+  finish();
   file_.commit();
+}
+
+bool is_packed_file(const std::string& path) try {
+  const InputFile file(path);
+  std::string begin(kMagic.size(), '\0');
+  if (file.size() < static_cast<int64_t>(begin.size())) return false;
+  file.read(begin.data(), static_cast<int64_t>(begin.size()), 0);
+  return begin == kMagic;
+} catch (const FileError&) {
+  return false;
 }
 
 PackedFile::PackedFile(const std::string& path) : file_(path) {

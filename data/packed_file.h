@@ -57,17 +57,29 @@ class LATHE_API PackedWriter {
   void begin_test() { train_images_ = size(); }
 
   int64_t size() const { return images_; }  // so far
+  /// Images of each class, so far.
+  const std::vector<int64_t>& class_sizes() const { return class_sizes_; }
   const PackedInfo& info() const { return info_; }
 
-  /// Call once, last.   throws: StateError without images; FileError.
+  /// After the last image: writes what stands behind the images and waits until all is on the disk,
+  /// the part of commit() that takes time.   throws: StateError without images; FileError.
+  void finish();
+
+  /// Call once, last; finish() may come before.   throws: as finish().
   void commit();
 
  private:
   PackedInfo info_;
+  std::vector<int64_t> class_sizes_;
   AtomicFile file_;
   std::string head_, table_;
   int64_t images_ = 0, image_bytes_ = 0, train_images_ = -1;
+  bool is_finished_ = false;
 };
+
+/// Is it a regular file that begins as a packed file does, whole or not? False for one that cannot
+/// be read.
+LATHE_API bool is_packed_file(const std::string& path);
 
 /// A packed file, opened for reading. Several threads may read at once.
 ///

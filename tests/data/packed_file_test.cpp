@@ -21,6 +21,7 @@ using testing::with_right_checksum;
 using testing::write_file;
 
 const std::vector<std::string> kClasses = {"cat", "dog house"};
+const PackedInfo kInfo = {3, kClasses, {0.5, 1.5, 2.5}, {0.25, 0.25, 0.25}};
 
 std::string small_file() { return packed_bytes(three_images(), 2, kClasses, 3); }
 
@@ -38,13 +39,17 @@ void read_all(const std::filesystem::path& path) {
   for (int64_t i = 0; i < file.size(); ++i) pixels_of(file, i);
 }
 
-void write_small(const std::filesystem::path& path) {
-  PackedWriter writer(path, {3, kClasses, {0.5, 1.5, 2.5}, {0.25, 0.25, 0.25}});
+void add_small(PackedWriter& writer) {
   for (const auto& image : three_images()) {
     if (writer.size() == 2) writer.begin_test();
     writer.add(reinterpret_cast<const uint8_t*>(image.pixels.data()), image.height, image.width,
                image.label);
   }
+}
+
+void write_small(const std::filesystem::path& path) {
+  PackedWriter writer(path, kInfo);
+  add_small(writer);
   writer.commit();
 }
 
@@ -80,6 +85,24 @@ TEST_CASE("packed file: without commit, or after a fault, the old file stays and
   }
   CHECK(testing::names_in(dir.path()) == std::vector<std::string>{"f"});
   CHECK(testing::read_file(dir / "f") == "old");
+}
+
+TEST_CASE("packed file: finished before it is committed, it is the same file") {
+  const TempDir dir;
+  PackedWriter writer(dir / "f", kInfo);
+  add_small(writer);
+  std::vector<int64_t> sizes(kClasses.size());
+  for (const auto& image : three_images()) ++sizes[image.label];
+  CHECK(writer.class_sizes() == sizes);
+  writer.finish();
+  CHECK_FALSE(is_packed_file(dir / "f"));
+  CHECK_THROWS_AS(add_small(writer), StateError);
+  writer.commit();
+  CHECK(testing::read_file(dir / "f") == small_file());
+  CHECK(is_packed_file(dir / "f"));
+  write_file(dir / "short", "\x89LPK");
+  CHECK_FALSE(is_packed_file(dir / "short"));
+  CHECK_FALSE(is_packed_file(dir.path()));
 }
 
 TEST_CASE("packed file: what cannot be written is refused") {
