@@ -64,6 +64,16 @@ ImageFileLimits limits_of(const ImageFolderOptions& options) {
   return {.pixels = options.limit_pixels};
 }
 
+/// Does the error say something of the file that was read?
+bool is_of_file(const Error& error) {
+  return dynamic_cast<const DataError*>(&error) != nullptr ||
+         dynamic_cast<const FileError*>(&error) != nullptr;
+}
+
+[[noreturn]] void fail_all_broken(size_t files, const std::string& why_first) {
+  LATHE_FAIL(DataError, "none of ", files, " images can be read; the first: ", why_first);
+}
+
 }  // namespace
 
 ImageFolder::Listing ImageFolder::list(const fs::path& root) {
@@ -85,16 +95,18 @@ ImageFolder::Listing ImageFolder::list(const fs::path& root) {
 
 ImageSpec ImageFolder::first_spec(const Listing& listing, const ImageFolderOptions& options) {
   ImageFile image;
-  for (size_t k = 0;; ++k) {
+  std::string why;  // the first cannot be read
+  for (const File& file : listing.files) {
     try {
-      image.open(listing.files[k].path, limits_of(options));
+      image.open(file.path, limits_of(options));
       return image.spec();
-    } catch (const DataError&) {
-      if (options.broken == BrokenImage::kRefuse || k + 1 == listing.files.size()) throw;
-    } catch (const FileError&) {
-      if (options.broken == BrokenImage::kRefuse || k + 1 == listing.files.size()) throw;
+    } catch (const Error& error) {
+      if (!is_of_file(error) || options.broken == BrokenImage::kRefuse) throw;
+      if (why.empty()) why = error.message();
     }
   }
+  if (options.broken == BrokenImage::kRefuseWhenRead) return {3, 1, 1};
+  fail_all_broken(listing.files.size(), why);
 }
 
 ImageFolder::ImageFolder(const fs::path& root, const ImageFolderOptions& options)
@@ -117,10 +129,8 @@ std::vector<fs::path> ImageFolder::broken() const {
 }
 
 bool ImageFolder::skips(size_t file, const Error& error) const {
-  const bool of_file = dynamic_cast<const DataError*>(&error) != nullptr ||
-                       dynamic_cast<const FileError*>(&error) != nullptr;
-  if (of_file) is_broken_[file].store(true, std::memory_order_relaxed);
-  return of_file && options_.broken == BrokenImage::kSkip;
+  if (is_of_file(error)) is_broken_[file].store(true, std::memory_order_relaxed);
+  return is_of_file(error) && options_.broken == BrokenImage::kSkip;
 }
 
 template <class Use>
@@ -138,8 +148,7 @@ void ImageFolder::open_sample(int64_t i, Use&& use) const {
       if (!skips(k, error)) throw;
     }
   }
-  LATHE_FAIL(DataError, "ImageFolder: none of ", files_.size(),
-             " images can be read; the first is ", files_[0].path.string());
+  fail_all_broken(files_.size(), files_[0].path.string());
 }
 
 int64_t ImageFolder::read_image(int64_t i, Key key, void* out) const {

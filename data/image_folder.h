@@ -45,7 +45,8 @@ struct ImageFolderOptions {
 /// photo taken upright may lie on its side for both.
 class LATHE_API ImageFolder final : public ImageDataset {
  public:
-  /// Lists the files and reads the header of the first, for the transform.
+  /// Lists the files and reads the header of the first, for the transform; of the first that can be
+  /// read, unless broken ones are refused. If there is none, kRefuseWhenRead takes 1 x 1 for it.
   /// throws: FileError for a folder that cannot be read; DataError if ROOT has no folders, or one
   /// of them no images, or for the first file as read() does; as Transform::output.
   explicit ImageFolder(const std::filesystem::path& root, const ImageFolderOptions& options = {});

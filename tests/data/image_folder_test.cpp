@@ -213,6 +213,13 @@ TEST_CASE("image folder: when the first file or every file is broken") {
   write_file(root / "a/1.png", "neither");
   CHECK(message_of<DataError>([&] { read_batch(folder, both); }).find("none of 2 images") !=
         std::string::npos);
+  const std::string none = message_of<DataError>([&] { ImageFolder(root.path(), skip); });
+  CHECK_MESSAGE(none.starts_with("none of 2 images can be read; the first: " +
+                                 (root / "a/0.png").string() + ": is neither"),
+                none);
+  const ImageFolder unread(root.path(), later);
+  std::vector<uint8_t> pixels;
+  for (int64_t i = 0; i < 2; ++i) CHECK_THROWS_AS(unread.load(i, pixels), DataError);
 }
 
 TEST_CASE(
