@@ -51,7 +51,9 @@ TEST_CASE("command line: words go to the commands that take them") {
         std::vector<std::string>{"relu", "conv2d"});
   CHECK(parse({"data", "fetch", "cifar10"}).command == &kSome[2]);
   CHECK_THROWS_WITH_AS(parse({"data", "fetch"}), "expected one data set", UsageError);
-  CHECK_THROWS_WITH_AS(parse({"data", "fetch", "a", "b"}), "expected one data set", UsageError);
+  CHECK_THROWS_WITH_AS(parse({"data", "fetch", "a", "b"}),
+                       "unexpected argument \"b\"; expected one data set", UsageError);
+  CHECK_THROWS_WITH_AS(parse({"data", "fetch", ""}), "expected one data set, got \"\"", UsageError);
   CHECK_THROWS_WITH_AS(parse({"train", "now"}), "unexpected argument \"now\"", UsageError);
 }
 

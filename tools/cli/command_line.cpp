@@ -178,6 +178,16 @@ class Flags {
   std::vector<std::string> words_;
 };
 
+void check_words(const std::vector<std::string>& words, const Command& command) {
+  if (words.size() < command.min_words) throw UsageError(fmt::format("expected {}", command.words));
+  if (words.size() > command.max_words) {
+    throw UsageError(fmt::format("unexpected argument \"{}\"; expected {}",
+                                 words[command.max_words], command.words));
+  }
+  if (std::find(words.begin(), words.end(), "") != words.end())
+    throw UsageError(fmt::format("expected {}, got \"\"", command.words));
+}
+
 }  // namespace
 
 CommandLine parse_command_line(std::vector<std::string> arguments,
@@ -200,9 +210,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
   }
   Flags flags(*command);
   if (auto help = flags.parse(std::move(arguments))) return {nullptr, {}, std::move(*help)};
-  if (flags.words().size() < command->min_words || flags.words().size() > command->max_words) {
-    throw UsageError(fmt::format("expected {}", command->words));
-  }
+  check_words(flags.words(), *command);
   SettingSources sources = flags.sources();
   sources.environment = environment;
   Settings settings = merge_settings(sources, command->takes);
