@@ -9,6 +9,7 @@
 #include "lathe/tools/cli/datasets.h"
 #include "lathe/tools/cli/evaluate.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/reading_data.h"
 #include "lathe/tools/cli/saved_run.h"
 #include "lathe/tools/cli/signals.h"
 
@@ -63,7 +64,8 @@ ExitCode run_eval(const Invocation& call) {
   Input input = make_input(run.images, settings, run.device, false);
   const StopRequests signals;
   Progress progress(settings.progress, settings.quiet);
-  const Evaluation result = evaluate(*run.model, input, settings, run.images->classes(), progress);
+  const Evaluation result = reading_data(
+      [&] { return evaluate(*run.model, input, settings, run.images->classes(), progress); });
   if (!result.complete)
     throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");
   Log log(settings.quiet);

@@ -6,12 +6,14 @@
 
 #include "lathe/core/thread_pool.h"
 #include "lathe/tools/cli/bench.h"
+#include "lathe/tools/cli/broken_files.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/datasets.h"
 #include "lathe/tools/cli/input.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/progress.h"
+#include "lathe/tools/cli/reading_data.h"
 
 namespace lathe::cli {
 namespace {
@@ -43,16 +45,18 @@ Trial time_workers(const std::shared_ptr<data::ImageDataset>& images, Settings s
     throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
                                  *settings.batch_size, images->size()));
   }
-  auto batches = loader.begin();
   int64_t read = 0, calls = 0;  // the last batch of an epoch may be short
-  const Timing timing = measure(
-      [&] {
-        ++batches;
-        if (batches == loader.end()) batches = loader.begin();
-        read += batches->size();
-        ++calls;
-      },
-      {.warm_up_seconds = 0.2, .window_seconds = 0.1, .windows = 7});
+  const Timing timing = reading_data([&] {
+    auto batches = loader.begin();
+    return measure(
+        [&] {
+          ++batches;
+          if (batches == loader.end()) batches = loader.begin();
+          read += batches->size();
+          ++calls;
+        },
+        {.warm_up_seconds = 0.2, .window_seconds = 0.1, .windows = 7});
+  });
   const double images_per_batch = static_cast<double>(read) / static_cast<double>(calls);
   return {workers, images_per_batch / timing.median};
 }
@@ -79,6 +83,9 @@ ExitCode run_find_workers(const Invocation& call) {
     out.text(fmt::format("{:4} workers  {:>9} img/s", trial.workers,
                          rate_text(trial.images_per_second)));
   }
+  Log log(settings.quiet);
+  BrokenFiles broken({images.get()}, log);
+  broken.report();
   const auto slower = [](const Trial& a, const Trial& b) {
     return a.images_per_second < b.images_per_second;
   };
@@ -89,7 +96,8 @@ ExitCode run_find_workers(const Invocation& call) {
   out.row(Row()
               .add("event", "done")
               .add("workers", chosen.workers)
-              .add("images_per_second", chosen.images_per_second));
+              .add("images_per_second", chosen.images_per_second)
+              .add("broken_files", broken.count()));
   out.text(fmt::format(
       "--workers {} is enough if training itself leaves the processors to it: {} img/s, {:.0f} % "
       "of "

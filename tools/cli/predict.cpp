@@ -12,6 +12,7 @@
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/reading_data.h"
 #include "lathe/tools/cli/saved_run.h"
 
 namespace lathe::cli {
@@ -30,7 +31,8 @@ std::vector<int64_t> parse_rows(const std::string& text, int64_t size) {
 }
 
 void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_t>& rows) {
-  const data::Batch batch = data::read_batch(*run.images, rows).to(run.device);
+  const data::Batch batch =
+      reading_data([&] { return data::read_batch(*run.images, rows).to(run.device); });
   const Tensor scores = scores_of(*run.model, batch.x, run.settings);
   const std::vector<float> probabilities = softmax(scores, 1).to_vector<float>();
   const auto classes = static_cast<size_t>(run.images->classes());
