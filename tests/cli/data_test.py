@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Data sets of one's own, seen from outside: folders, packed files, broken files, caches.
 
-    data_test.py LATHE [--sanitized]
+    data_test.py LATHE [--sanitized] [--save-fault=LIBRARY]
 """
 import hashlib
 import json
@@ -11,7 +11,7 @@ import random
 import struct
 import zlib
 
-from driver import Skip, expect, expect_one_line, lathe, main
+from driver import Skip, expect, expect_one_line, lathe, main, with_fault
 
 MODEL = ["--model", "resnet8", "--batch-size", 8, "--seed", 3, "--threads", 1]
 
@@ -110,6 +110,81 @@ def test_broken_files_are_skipped_named_and_counted(folder):
                     ["predict", "--run-dir", "b", "--split", "train", "--index", "0:10", "--no-skip-broken"]):
         expect_one_line(lathe(*command), 3, f"{broken}: No such file")
     expect_one_line(lathe("bench", "loader", "--data-cache", "gpu"), 2, "--data-cache gpu")
+
+
+def test_where_all_images_are_broken(folder):
+    make_folder(4, 2)
+    files = sorted(pathlib.Path("images/train").glob("*/*.png"))
+    for file in files:
+        file.write_bytes(b"no image")
+    result = expect_one_line(lathe("data", "verify", "images"), 7, "4 images of images are broken")
+    assert all(f"broken   {file}: is neither JPEG nor PNG" in result.stdout for file in files)
+    train = ["train", "--dataset", "folder", "--data-root", "images", *MODEL]
+    expect_one_line(lathe(*train, "--skip-broken"), 3, f"none of 4 images can be read; the first: {files[0]}: is neither")
+    expect_one_line(lathe(*train), 3, f"lathe: {files[0]}: is neither")
+    prepare = ["data", "prepare", "p.pack", "--dataset", "folder", "--data-root", "images", "--skip-broken"]
+    expect(lathe(*prepare), 0, "warning: class cat is left without training images", "warning: class dog is left")
+    for file in pathlib.Path("images/test").glob("*/*.png"):
+        file.write_bytes(b"")
+    pathlib.Path("p.pack").unlink()
+    expect(lathe(*prepare), 3, "none of 6 images can be read")
+    assert not list(folder.glob("p.pack*"))
+
+
+def test_prepare_names_a_class_that_is_lost(folder):
+    make_folder(4, 2)
+    pathlib.Path("images/train/dog/3.png").write_bytes(b"no image")
+    result = expect(lathe("data", "prepare", "p.pack", "--dataset", "folder", "--data-root", "images", "--skip-broken"), 0)
+    assert [line for line in result.stderr.splitlines() if "class" in line] == ["warning: class dog is left without training images"]
+
+
+SYNTHETIC = ["--dataset", "synthetic", "--synthetic-size", 5]
+
+
+def test_prepare_replaces_packed_files_alone(folder):
+    write_png(folder / "photo.png", 4, 4, 1)
+    photo = pathlib.Path("photo.png").read_bytes()
+    for name in ("photo.png", ".", "/dev/null"):
+        expect_one_line(lathe("data", "prepare", name, *SYNTHETIC), 2, f"{name} is there and no packed file")
+    assert pathlib.Path("photo.png").read_bytes() == photo
+
+    expect(lathe("data", "prepare", "a.pack", *SYNTHETIC, "--image-size", 4), 0)
+    small = pathlib.Path("a.pack").read_bytes()
+    os.link("a.pack", "same.pack")
+    os.symlink("a.pack", "link.pack")
+    for name in ("a.pack", "same.pack", "link.pack"):
+        expect_one_line(lathe("data", "prepare", name, "--dataset", "packed", "--data-root", "a.pack", "--image-size", 1), 2,
+                        f"{name} is the file that is read")
+    assert pathlib.Path("a.pack").read_bytes() == small
+    expect(lathe("data", "prepare", "link.pack", *SYNTHETIC, "--image-size", 6), 0)
+    assert pathlib.Path("link.pack").is_symlink() and pathlib.Path("a.pack").stat().st_size > len(small)
+
+    os.symlink("loop.pack", "loop.pack")
+    expect_one_line(lathe("data", "prepare", "loop.pack", *SYNTHETIC), 1, "cannot replace loop.pack: Too many levels")
+    assert pathlib.Path("loop.pack").is_symlink()
+    expect_one_line(lathe("data", "prepare", "", *SYNTHETIC), 2, 'expected the new file, got ""')
+    expect_one_line(lathe("data", "prepare", "b.pack", "c.pack", *SYNTHETIC), 2, 'unexpected argument "c.pack"')
+
+
+def test_a_signal_at_any_call_of_prepare_leaves_the_whole_file_or_none(folder):
+    prepare, codes = ["data", "prepare", "s.pack", *SYNTHETIC, "--image-size", 4, "--threads", 1], []
+    expect(lathe(*prepare), 0)
+    whole = pathlib.Path("s.pack").read_bytes()
+    for n in range(1, 100):
+        pathlib.Path("s.pack").unlink(missing_ok=True)
+        result = with_fault(f"term:{n}", *prepare)
+        if "no such call" in result.stderr:
+            break
+        codes.append(result.returncode)
+        if result.returncode == 143:
+            expect_one_line(result, 143, "stopped; nothing is written")
+            assert not list(folder.iterdir()), n
+        else:
+            expect(result, 0)
+            assert pathlib.Path("s.pack").read_bytes() == whole and len(list(folder.iterdir())) == 1, n
+    # Until the content is on the disk; what is left then takes no time: the folder's open, a second
+    # fsync, close, rename, the folder's fsync and close.
+    assert codes == [143] * (len(codes) - 6) + [0] * 6 and len(codes) > 12, codes
 
 
 def crc32c(data):

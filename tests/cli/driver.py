@@ -10,6 +10,7 @@ import traceback
 LATHE = sys.argv[1]
 SANITIZED = "--sanitized" in sys.argv  # everything is slower
 OTHER_CUDNN = next((word.partition("=")[2] for word in sys.argv if word.startswith("--other-cudnn=")), "")
+SAVE_FAULT = next((word.partition("=")[2] for word in sys.argv if word.startswith("--save-fault=")), "")  # save_fault.cpp
 ONLY = [word for word in sys.argv[2:] if not word.startswith("--")]  # run these tests and no others
 
 
@@ -28,6 +29,13 @@ def lathe(*arguments, env=None, **options):
     options.setdefault("stdout", subprocess.PIPE)
     return subprocess.run([LATHE, *map(str, arguments)], stderr=subprocess.PIPE, text=True, timeout=300,
                           env=environment(**(env or {})), **options)
+
+
+def with_fault(fault, *arguments):
+    """Runs with a system call of a save that fails, or a signal there."""
+    if SANITIZED or not SAVE_FAULT:
+        raise Skip("a library is put in front of libc, which the sanitizers want for themselves")
+    return lathe(*arguments, env={"LD_PRELOAD": SAVE_FAULT, "LATHE_SAVE_FAULT": fault})
 
 
 started = []  # by start(), in the test that runs

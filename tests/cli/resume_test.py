@@ -17,13 +17,12 @@ import time
 import zipfile
 import zlib
 
-from driver import SANITIZED, Skip, environment, expect, expect_one_line, lathe, main, start
+from driver import SANITIZED, SAVE_FAULT, Skip, expect, expect_one_line, lathe, main, start, with_fault
 
 # 7 batches of 8 images are an epoch; the last one has 2.
 TINY = ["--dataset", "synthetic", "--synthetic-size", 50, "--model", "resnet8", "--batch-size", 8, "--augment", "crop,flip",
         "--image-size", 16, "--threads", 1, "--log-every", 4, "--epochs", 3, "--quiet"]
 POSITIONS = [1, 3, 6, 7, 8, 10, 13, 14, 15, 20]  # first step, inside, the borders of epochs and both sides of them
-SAVE_FAULT = next((word.partition("=")[2] for word in sys.argv if word.startswith("--save-fault=")), "")
 
 
 def train(run, *arguments, **options):
@@ -247,11 +246,6 @@ def test_killed_between_the_last_step_and_the_end_of_its_epoch(folder):
         expect(train("a", "--resume", "auto"), 0)
         check_equal("a", "whole")
         shutil.rmtree("a")
-
-
-def with_fault(fault, *arguments):
-    env = environment(LD_PRELOAD=SAVE_FAULT, LATHE_SAVE_FAULT=fault)
-    return lathe(*arguments, env={key: env[key] for key in ("LD_PRELOAD", "LATHE_SAVE_FAULT")})
 
 
 def prepare_for_faults(folder):

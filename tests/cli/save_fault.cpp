@@ -1,8 +1,9 @@
-// Put in front of libc (LD_PRELOAD): makes the n-th system call that touches a checkpoint fail, or
-// ends the process right before it.   LATHE_SAVE_FAULT=kill:3, ENOSPC:1, EIO:2, EINTR:1, SHORT:1
-//   kill, ENOSPC, EIO   count open-for-writing, write, fsync, close, rename, unlink, fchmod;
-//                       an error comes from open, write, fsync and rename
-//   EINTR, SHORT        count write alone: interrupted before a byte is written; or one is
+// Put in front of libc (LD_PRELOAD): makes the n-th system call that touches a checkpoint or a
+// packed file fail, or ends the process right before it, or asks it to end.
+// LATHE_SAVE_FAULT=kill:3, term:3, ENOSPC:1, EIO:2, EINTR:1, SHORT:1
+//   kill, term, ENOSPC, EIO   count open-for-writing, write, fsync, close, rename, unlink, fchmod;
+//                             an error comes from open, write, fsync and rename
+//   EINTR, SHORT              count write alone: interrupted before a byte is written; or one is
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -33,14 +34,17 @@ __attribute__((destructor)) void report() {
 }
 
 bool is(const char* kind) { return std::strcmp(g_kind, kind) == 0; }
-bool is_ours(const char* path) { return std::strstr(path, ".safetensors") != nullptr; }
+bool is_ours(const char* path) {
+  return std::strstr(path, ".safetensors") != nullptr || std::strstr(path, ".pack") != nullptr;
+}
 
 /// This is the call. Does not return if it is to be the last one.
 bool hit(bool is_write) {
   if ((is("EINTR") || is("SHORT")) && !is_write) return false;
   if (++g_calls != g_at) return false;
   if (is("kill")) std::raise(SIGKILL);
-  return true;
+  if (is("term")) std::raise(SIGTERM);
+  return !is("term");
 }
 
 bool fails() {

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -12,30 +13,47 @@
 #include "lathe/tools/cli/datasets.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/progress.h"
+#include "lathe/tools/cli/reading_data.h"
 #include "lathe/tools/cli/signals.h"
 
 namespace lathe::cli {
 namespace {
 
-/// The images of a part, null if there are none. What is wrong with them is an error of the data.
-std::shared_ptr<const data::ImageDataset> open_part(const Settings& settings, Part part) try {
-  return has_part(settings, part) ? open_all_images(settings, part) : nullptr;
-} catch (const FileError& e) {
-  throw CommandError(ExitCode::kData, e.message());
+namespace fs = std::filesystem;
+
+/// The images of a part, null if there are none.
+std::shared_ptr<const data::ImageDataset> open_part(const Settings& settings, Part part) {
+  return reading_data([&]() -> std::shared_ptr<const data::ImageDataset> {
+    return has_part(settings, part) ? open_all_images(settings, part) : nullptr;
+  });
 }
 
-// Appends one part, with its progress.   → images left out
+/// Only a packed file is replaced, and never by what is read from it.
+void refuse_to_lose(const std::string& path, const Settings& settings) {
+  std::error_code missing;
+  if (settings.dataset == "packed" && fs::equivalent(path, settings.data_root, missing))
+    throw UsageError(fmt::format("{} is the file that is read; expected a new one", path));
+  if (fs::exists(path, missing) && !data::is_packed_file(path)) {
+    throw UsageError(
+        fmt::format("{} is there and no packed file; only a packed file is replaced", path));
+  }
+}
+
+void end_if_asked() {
+  if (StopRequests::asked() != 0)
+    throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped; nothing is written");
+}
+
+/// Appends one part, with its progress.   → images left out
 int64_t pack_part(const Settings& settings, Part part, const data::ImageDataset& images,
                   data::PackedWriter& writer, Log& log) {
-  const StopRequests signals;
   StatusLine line(settings.progress, settings.quiet);
   const auto began = std::chrono::steady_clock::now();
   const char* name = part == Part::kTrain ? "train" : "test";
   data::PackOptions options{.side = settings.image_size.value_or(0),
                             .skip_broken = settings.skip_broken};
   options.progress = [&](int64_t done) {
-    if (StopRequests::asked() != 0)
-      throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped; nothing is written");
+    end_if_asked();
     if (!line.is_due()) return;
     line.show([&](int, bool) {
       return fmt::format("{}  {}/{} images  {} img/s", name, done, images.size(),
@@ -48,6 +66,18 @@ int64_t pack_part(const Settings& settings, Part part, const data::ImageDataset&
   return static_cast<int64_t>(broken.size());
 }
 
+/// Names the classes of the training images of which none was packed.
+void warn_of_lost_classes(const data::ImageDataset& train, const data::PackedWriter& writer,
+                          Log& log) {
+  std::set<int64_t> lost;
+  for (int64_t i = 0; i < train.size(); ++i)
+    if (writer.class_sizes()[static_cast<size_t>(train.label(i))] == 0) lost.insert(train.label(i));
+  for (const int64_t label : lost) {
+    log.warning(fmt::format("class {} is left without training images",
+                            train.class_names()[static_cast<size_t>(label)]));
+  }
+}
+
 }  // namespace
 
 ExitCode run_data_prepare(const Invocation& call) {
@@ -57,22 +87,31 @@ ExitCode run_data_prepare(const Invocation& call) {
   const std::string& path = call.words[0];
   if (!settings.dataset)
     throw UsageError("data prepare: which images? name them with --dataset and --data-root");
+  refuse_to_lose(path, settings);
   if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
 
   const auto train = open_part(settings, Part::kTrain), test = open_part(settings, Part::kTest);
   const data::ImageDataset& one = train ? *train : *test;
+  const StopRequests signals;
   data::PackedWriter writer(path, {.channels = one.stored_spec().channels,
                                    .class_names = one.class_names(),
                                    .mean = one.mean(),
                                    .std = one.std()});
   int64_t broken = 0;
-  if (train) broken += pack_part(settings, Part::kTrain, *train, writer, log);
+  if (train) {
+    broken += pack_part(settings, Part::kTrain, *train, writer, log);
+    warn_of_lost_classes(*train, writer, log);
+  }
   const int64_t train_images = writer.size();
   writer.begin_test();
   if (test) broken += pack_part(settings, Part::kTest, *test, writer, log);
   const int64_t test_images = writer.size() - train_images;
+  if (writer.size() == 0)
+    throw CommandError(ExitCode::kData, fmt::format("none of {} images can be read", broken));
+  writer.finish();
+  end_if_asked();
   writer.commit();
-  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+  const auto bytes = static_cast<int64_t>(fs::file_size(path));
   out.row(Row()
               .add("event", "prepared")
               .add("file", path)
