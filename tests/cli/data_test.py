@@ -187,6 +187,20 @@ def test_a_signal_at_any_call_of_prepare_leaves_the_whole_file_or_none(folder):
     assert codes == [143] * (len(codes) - 6) + [0] * 6 and len(codes) > 12, codes
 
 
+def test_what_verify_and_train_make_of_a_word(folder):
+    (folder / "cifar10").mkdir()
+    expect_one_line(lathe("data", "verify", "cifar10", "--data-root", "."), 3, "CIFAR-10 not found")
+    expect_one_line(lathe("data", "verify", "./cifar10"), 7, "cifar10: has no folders")
+    expect_one_line(lathe("data", "verify", "nope/x.pack"), 3, "nope/x.pack: no such file or folder")
+    os.mkfifo("pipe")
+    for name in ("/dev/zero", "pipe"):
+        expect_one_line(lathe("data", "verify", name), 3, f"{name}: is neither a regular file nor a folder")
+    (folder / "pets/train/cat").mkdir(parents=True)
+    expect(lathe("train", "--data-root", "nope.pack"), 3, "--data-root nope.pack: no such file or folder")
+    expect(lathe("train", "--data-root", "pets"), 3, "--data-root pets", "--dataset folder")
+    expect(lathe("train", "--data-root", "cifar10"), 3, "no data set found in --data-root cifar10")
+
+
 def crc32c(data):
     """CRC-32C of RFC 3720, appendix B.4, a bit at a time."""
     crc = 0xFFFFFFFF

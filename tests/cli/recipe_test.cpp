@@ -51,6 +51,23 @@ TEST_CASE("recipe: what is not found is not chosen") {
   CHECK(choose(machine, with_dataset("synthetic")).dataset == "synthetic");
 }
 
+TEST_CASE("recipe: where nothing is found, what --data-root names is said") {
+  const auto why = [](DataRoot kind) -> std::string {
+    Settings settings;
+    settings.data_root = "pets";
+    try {
+      choose_run(settings, {.data_root = kind});
+    } catch (const CommandError& e) {
+      CHECK(e.code() == ExitCode::kData);
+      return e.what();
+    }
+    return "";
+  };
+  CHECK(why(DataRoot::kMissing) == "--data-root pets: no such file or folder");
+  CHECK(why(DataRoot::kImageFolder).find("--dataset folder") != std::string::npos);
+  CHECK(why(DataRoot::kOther).starts_with("no data set found in --data-root pets: get one"));
+}
+
 TEST_CASE("recipe: what was given stays, and giving both leaves nothing to say") {
   Settings settings = with_dataset("mnist");
   CHECK(choose(kCpu, settings).dataset == "mnist");

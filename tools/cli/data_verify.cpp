@@ -1,5 +1,6 @@
 // lathe data verify: is a data set whole? A published one is compared with the official checksums;
 // of a packed file or a folder of images every image is read.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -24,6 +25,12 @@ const char* state_name(data::FileState state) {
   return state == data::FileState::kOk        ? "ok"
          : state == data::FileState::kDiffers ? "differs"
                                               : "missing";
+}
+
+bool is_published_name(const std::string& word) {
+  const auto& sources = data::dataset_sources();
+  return std::any_of(sources.begin(), sources.end(),
+                     [&](const data::DatasetSource& source) { return source.name == word; });
 }
 
 ExitCode verify_published(const Invocation& call, const Output& out) {
@@ -87,11 +94,10 @@ int64_t verify_part(const data::ImageDataset& images, const char* part, const Se
 
 // Training and testing images of a packed file, of ROOT/train and ROOT/test (or val), or of ROOT
 // itself if it holds the classes.
-ExitCode verify_images_of(const Invocation& call, const Output& out) try {
+ExitCode verify_images_of(const Invocation& call, bool is_file, const Output& out) try {
   Settings settings = call.settings;
   const fs::path root = call.words[0];
   std::error_code missing;
-  const bool is_file = fs::is_regular_file(root, missing);
   settings.data_root = root.string();
   settings.dataset = is_file ? "packed" : "folder";
   if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
@@ -124,9 +130,21 @@ ExitCode verify_images_of(const Invocation& call, const Output& out) try {
 
 ExitCode run_data_verify(const Invocation& call) {
   const Output out(call.settings.json);
-  std::error_code missing;
-  return fs::exists(call.words[0], missing) ? verify_images_of(call, out)
-                                            : verify_published(call, out);
+  const std::string& word = call.words[0];
+  if (is_published_name(word)) return verify_published(call, out);
+  std::error_code error;
+  const fs::file_status status = fs::status(word, error);
+  if (fs::is_regular_file(status) || fs::is_directory(status))
+    return verify_images_of(call, fs::is_regular_file(status), out);
+  if (fs::exists(status))
+    throw CommandError(ExitCode::kData,
+                       fmt::format("{}: is neither a regular file nor a folder", word));
+  const bool is_missing = status.type() == fs::file_type::not_found;
+  if (is_missing && word.find_first_of("/.") == std::string::npos)  // no path: a name, mistyped
+    return verify_published(call, out);
+  throw CommandError(
+      ExitCode::kData,
+      fmt::format("{}: {}", word, is_missing ? "no such file or folder" : error.message()));
 }
 
 }  // namespace lathe::cli

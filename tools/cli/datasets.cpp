@@ -15,6 +15,7 @@
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/fetch.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/reading_data.h"
 
 namespace lathe::cli {
 namespace {
@@ -138,16 +139,23 @@ std::shared_ptr<data::ImageDataset> open_images(const Settings& settings, Part p
 }
 
 /// Of the file that --data-root names, if it names one.
-std::optional<PackedKind> packed_kind(const Settings& settings) try {
+std::optional<PackedKind> packed_kind(const Settings& settings) {
   std::error_code missing;
   const bool asked = !settings.dataset || is_packed(settings);
   if (!asked || !std::filesystem::is_regular_file(settings.data_root, missing)) return {};
-  const data::PackedImages images(settings.data_root);
-  const data::ImageSpec& spec = images.stored_spec();
-  const bool one_square = images.has_one_size() && spec.height == spec.width;
-  return PackedKind{spec.channels, one_square ? spec.height : 0};
-} catch (const FileError& e) {
-  throw CommandError(ExitCode::kData, e.message());
+  return reading_data([&] {
+    const data::PackedImages images(settings.data_root);
+    const data::ImageSpec& spec = images.stored_spec();
+    const bool one_square = images.has_one_size() && spec.height == spec.width;
+    return PackedKind{spec.channels, one_square ? spec.height : 0};
+  });
+}
+
+DataRoot kind_of_data_root(const std::filesystem::path& root) {
+  std::error_code missing;
+  return std::filesystem::is_directory(root / "train", missing) ? DataRoot::kImageFolder
+         : std::filesystem::exists(root, missing)               ? DataRoot::kOther
+                                                                : DataRoot::kMissing;
 }
 
 }  // namespace
@@ -176,7 +184,8 @@ Machine look_around(const Settings& settings) {
           .usable_cpus = usable_cpus(),
           .cifar10_found = found("cifar10"),
           .fashion_mnist_found = found("fashion-mnist"),
-          .packed = packed_kind(settings)};
+          .packed = packed_kind(settings),
+          .data_root = kind_of_data_root(settings.data_root)};
 }
 
 void fetch_if_asked(const Settings& settings) {

@@ -52,6 +52,22 @@ std::string_view augment_for(std::string_view dataset, const Machine& machine) {
                                         : "none";
 }
 
+std::string no_data_set(const std::string& root, DataRoot kind) {
+  if (!root.empty() && kind == DataRoot::kMissing)
+    return fmt::format("--data-root {}: no such file or folder", root);
+  if (!root.empty() && kind == DataRoot::kImageFolder) {
+    return fmt::format(
+        "no data set found in --data-root {}; it holds folders of images: train on them with "
+        "--dataset folder",
+        root);
+  }
+  return fmt::format(
+      "no data set found{}: get one with `lathe data fetch cifar10` or `apt-get install "
+      "dataset-fashion-mnist`, name {} with --data-root, or use --dataset synthetic",
+      root.empty() ? "" : fmt::format(" in --data-root {}", root),
+      root.empty() ? "its place" : "another place");
+}
+
 }  // namespace
 
 bool is_cifar_resnet(std::string_view model) {
@@ -78,10 +94,7 @@ std::string choose_run(Settings& settings, const Machine& machine) {
       settings.dataset = kGpuDataset;
       why = "no GPU, and Fashion-MNIST was not found";
     } else {
-      throw CommandError(
-          ExitCode::kData,
-          "no data set found: get one with `lathe data fetch cifar10` or `apt-get install "
-          "dataset-fashion-mnist`, name its place with --data-root, or use --dataset synthetic");
+      throw CommandError(ExitCode::kData, no_data_set(settings.data_root, machine.data_root));
     }
   }
   if (chose_model) {

@@ -16,6 +16,9 @@ struct PackedKind {
   int64_t side = 0;  // of all of them, which are square; 0: they are not
 };
 
+/// What --data-root names, if it is neither a packed file nor holds a published data set.
+enum class DataRoot { kOther, kMissing, kImageFolder };
+
 /// What a choice depends on.
 struct Machine {
   bool has_cuda = false;  // and --device does not forbid it
@@ -23,6 +26,7 @@ struct Machine {
   bool cifar10_found = false;             // or may be fetched
   bool fashion_mnist_found = false;       // or may be fetched
   std::optional<PackedKind> packed = {};  // --data-root is a packed file
+  DataRoot data_root = DataRoot::kOther;
 };
 
 /// Makes dataset and model definite. → one line that says what was chosen and why; "" if both were
