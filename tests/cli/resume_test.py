@@ -332,6 +332,18 @@ def test_ckpt_commands(folder):
     assert b"resnet8" in graph and b"layer3.0.bn2.running_var" in graph
     expect_one_line(lathe("ckpt", "convert", "w.safetensors", "v.onnx"), 2, "w.safetensors: only a checkpoint of a run")
     expect_one_line(lathe("ckpt", "show", "missing"), 3, "missing")
+    pathlib.Path("p.pack").write_bytes(b"\x89LPK\r\n\x1a\n" + bytes(56))
+    expect_one_line(lathe("ckpt", "show", "p.pack"), 3, "p.pack: is a packed file of images")
+
+    # Nothing that holds more than weights is replaced.
+    saved, run = pathlib.Path("two.safetensors").read_bytes(), last_of("a")
+    pathlib.Path("link.safetensors").symlink_to("two.safetensors")
+    for to in ("two.safetensors", "link.safetensors"):
+        expect_one_line(lathe("ckpt", "convert", "two.safetensors", to), 2, f"{to} is the file that is read")
+    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "a/last.safetensors"), 2, "a/last.safetensors is a checkpoint")
+    assert pathlib.Path("two.safetensors").read_bytes() == saved and last_of("a") == run
+    for to in ("w.safetensors", "w.npz", "w.onnx"):  # weights are
+        expect(lathe("ckpt", "convert", "a/last.safetensors", to), 0)
     expect_one_line(lathe("ckpt", "show"), 2, "one file")
 
 

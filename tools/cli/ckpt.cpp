@@ -2,28 +2,56 @@
 // weights alone, or the model with them. Files of any format that is read (core/tensor_file.h).
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
 #include "lathe/core/tensor_file.h"
+#include "lathe/data/packed_file.h"
 #include "lathe/nn/onnx.h"
 #include "lathe/tools/cli/checkpoint_hashes.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/reading_data.h"
 #include "lathe/tools/cli/recipe.h"
 #include "lathe/tools/cli/resume.h"
 
 namespace lathe::cli {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr size_t kShownDigits = 12;
 
-Checkpoint open_file(const std::string& path) try {
-  return read_tensor_file(path);
-} catch (const FileError& e) {
-  throw CommandError(ExitCode::kData, e.message());
+Checkpoint open_file(const std::string& path) {
+  if (data::is_packed_file(path)) {
+    throw CommandError(
+        ExitCode::kData,
+        fmt::format("{}: is a packed file of images, not of weights; see `lathe data verify`",
+                    path));
+  }
+  return reading_data([&] { return read_tensor_file(path); });
+}
+
+// Whether there is a file that training can go on from: more than weights would be lost with it.
+bool is_checkpoint(const std::string& path) try {
+  std::error_code missing;
+  return fs::is_regular_file(path, missing) &&
+         !checkpoint_parts(read_tensor_file(path).metadata).empty();
+} catch (const Error&) {  // no file of tensors: an ONNX file
+  return false;
+}
+
+void refuse_to_lose(const std::string& from, const std::string& to) {
+  std::error_code missing;
+  if (fs::equivalent(from, to, missing))
+    throw UsageError(fmt::format("{} is the file that is read; expected a new one", to));
+  if (is_checkpoint(to)) {
+    throw UsageError(fmt::format(
+        "{} is a checkpoint: more than weights would be lost; expected a new file", to));
+  }
 }
 
 // Of tensors of one shape and type; either may be a view with strides.
@@ -148,6 +176,7 @@ ExitCode run_ckpt_convert(const Invocation& call) {
   if (!npz && !onnx && !to.ends_with(".safetensors"))
     throw UsageError(
         fmt::format("{}: expected a name that ends with .safetensors, .npz or .onnx", to));
+  refuse_to_lose(from, to);
   const Checkpoint file = open_file(from);
   const StateDict weights = weights_in(file);
   if (onnx) {
