@@ -84,6 +84,18 @@ TEST_CASE("checkpoint writer: the newest stay, under the number of their step") 
   CHECK(names_in(folder.path()).size() == 6);
 }
 
+TEST_CASE("checkpoint writer: a run that goes on and keeps one removes the step files it had") {
+  const TemporaryFolder folder;
+  Number number;
+  for (const int keep : {2, 1}) {
+    CheckpointWriter writer(folder.path(), keep);
+    for (const int step : {5, 10})
+      writer.save(collect_checkpoint({{"model", number}}), "last", step);
+    writer.finish();
+    CHECK(names_in(folder.path()).size() == (keep == 2 ? 3 : 1));
+  }
+}
+
 TEST_CASE("checkpoint writer: after an error nothing more is written, and every call says why") {
   const TemporaryFolder folder;
   Number number;

@@ -100,15 +100,18 @@ void CheckpointWriter::write(const Place& place) const {
   const Checkpoint& checkpoint = place.snapshot.checkpoint();
   const fs::path path = folder_ / (place.name + std::string(kSuffix));
   safetensors::write(path.string(), checkpoint.tensors, checkpoint.metadata);
-  if (keep_ <= 1 || place.name != "last") return;
-  const fs::path kept = folder_ / step_file(place.step);
+  if (place.name != "last") return;
+  const int64_t stay = keep_ > 1 ? keep_ : 0;  // last.safetensors alone is the one
   std::error_code error;
-  fs::remove(kept, error);
-  fs::create_hard_link(path, kept, error);
-  // A file system without links gets a second file.
-  if (error) safetensors::write(kept.string(), checkpoint.tensors, checkpoint.metadata);
+  if (stay > 0) {
+    const fs::path kept = folder_ / step_file(place.step);
+    fs::remove(kept, error);
+    fs::create_hard_link(path, kept, error);
+    // A file system without links gets a second file.
+    if (error) safetensors::write(kept.string(), checkpoint.tensors, checkpoint.metadata);
+  }
   const std::vector<int64_t> steps = steps_in(folder_);
-  for (size_t i = 0; i + static_cast<size_t>(keep_) < steps.size(); ++i) {
+  for (size_t i = 0; i + static_cast<size_t>(stay) < steps.size(); ++i) {
     fs::remove(folder_ / step_file(steps[i]), error);  // one too many does no harm
   }
 }
