@@ -41,6 +41,8 @@ def test_find_lr_stops_when_the_loss_explodes(folder):
     *points, done = rows(lathe("find-lr", *DATA, *steps, "--json"))
     assert done["diverged"] and len(points) < 40, done
     assert points[-1]["lr"] < 1e6
+    *points, done = rows(lathe("find-lr", *DATA, "--min-lr", 1e30, "--max-lr", 1e38, "--weight-decay", 0, "--json"))
+    assert len(points) == 1 and done["suggestion"] is None, (points, done)
 
 
 def test_find_lr_accumulates_and_takes_the_settings_of_training(folder):
@@ -62,7 +64,8 @@ def test_find_lr_mistakes(folder):
     expect_one_line(lathe("find-lr", *DATA, "--sweep-steps", 1), 2, "--sweep-steps")
     expect_one_line(lathe("find-lr", *DATA, "--lr", 1), 2, "--lr: unknown flag")
     expect_one_line(lathe("find-lr", *DATA, "--drop-last", "--batch-size", 500), 2, "--drop-last")
-    expect_one_line(lathe("find-lr", *DATA, "--sweep-steps", 2, "--csv", "no/where.csv"), 1, "no/where.csv")
+    result = expect_one_line(lathe("find-lr", *DATA, "--sweep-steps", 2, "--csv", "no/where.csv", "--json"), 1, "no/where.csv")
+    assert result.stdout == "", "said before the sweep"
 
 
 def check_search(found, limit):

@@ -1,5 +1,6 @@
 // lathe find-lr: a few steps with a learning rate that rises until the loss does, to see which one
 // suits a model, a data set and an optimiser. Nothing of it is kept but the numbers.
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -76,7 +77,7 @@ void print(const LrRange& range, const Settings& settings, const Output& out) {
   const double suggestion = range.suggestion();
   Row result;
   result.add("event", "done")
-      .add("suggestion", suggestion)
+      .add("suggestion", suggestion > 0 ? suggestion : std::nan(""))  // nan is written as null
       .add("lowest", range.lowest().lr)
       .add("diverged", range.diverged())
       .add("optimizer", settings.optimizer);
@@ -114,6 +115,9 @@ ExitCode run_find_lr(const Invocation& call) {
   Log log(settings.quiet);
   LrRange range(
       {.min_lr = settings.min_lr, .max_lr = settings.max_lr, .steps = settings.sweep_steps});
+  if (!settings.csv.empty()) {  // whether it can be written is said before the sweep, not after
+    const AtomicFile writable(settings.csv);
+  }
   const Machine machine = look_around(settings);
   if (const std::string remark = choose_run(settings, machine); !remark.empty()) log.line(remark);
   complete(settings, machine);
@@ -138,8 +142,8 @@ ExitCode run_find_lr(const Invocation& call) {
                                    "number",
                                    settings.min_lr));
   }
-  if (!settings.csv.empty()) write_csv(settings.csv, range);
   print(range, settings, out);
+  if (!settings.csv.empty()) write_csv(settings.csv, range);
   return ExitCode::kDone;
 }
 
