@@ -56,6 +56,7 @@ def test_poly_and_onecycle_follow_their_formulas(folder):
     want = [between(low, 1e-3, i / 2) for i in range(3)] + [between(1e-3, end, i / 7) for i in range(1, 8)]
     assert close(rates_of("cycle"), want), (rates_of("cycle"), want)
     expect(train(*cycle, "--warmup-epochs", 0.5, *EVERY_STEP, "late"), 0)
+    expect_one_line(train("--warmup-epochs", 100, "--epochs", 1), 2, "--warmup-epochs 100 leaves nothing of a run of --epochs 1")
     assert max(rates_of("late")) == rates_of("late")[5] and math.isclose(rates_of("late")[5], 1e-3)
 
 

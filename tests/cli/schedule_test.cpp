@@ -92,7 +92,8 @@ TEST_CASE("schedule: plateau falls by the test loss, from the warm-up on") {
 }
 
 TEST_CASE("schedule: made from settings") {
-  Settings settings;
+  const Settings plain{.epochs = 100};
+  Settings settings = plain;
   settings.scheduler = "multistep";
   settings.milestones = "80, 120";
   settings.warmup_epochs = 0.5;
@@ -104,7 +105,7 @@ TEST_CASE("schedule: made from settings") {
     settings.milestones = bad;
     CHECK_THROWS_AS(make_schedule(settings, 10, 1000), UsageError);
   }
-  settings = {};
+  settings = plain;
   settings.scheduler = "plateau";
   settings.gamma = 1;
   CHECK_THROWS_WITH_AS(make_schedule(settings, 10, 1000),
@@ -113,4 +114,12 @@ TEST_CASE("schedule: made from settings") {
   settings.eval_every = 0;
   CHECK_THROWS_WITH_AS(make_schedule(settings, 10, 1000), doctest::Contains("--eval-every 0"),
                        UsageError);
+  settings = plain;
+  settings.warmup_epochs = 99.5;
+  CHECK(make_schedule(settings, 10, 20).warmup_steps == 995);  // --max-steps ends inside of it
+  for (const double warmup : {100.0, 1e10, 1e300}) {
+    settings.warmup_epochs = warmup;
+    CHECK_THROWS_WITH_AS(make_schedule(settings, 10, 1000), doctest::Contains("--epochs 100"),
+                         UsageError);
+  }
 }

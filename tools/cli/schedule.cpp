@@ -69,6 +69,11 @@ double Schedule::factor(int64_t step) const {
 }
 
 Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_t total_steps) {
+  const auto epochs = static_cast<double>(*settings.epochs);
+  if (settings.warmup_epochs > 0 && settings.warmup_epochs >= epochs) {
+    throw UsageError(fmt::format("--warmup-epochs {} leaves nothing of a run of --epochs {}",
+                                 number_text(settings.warmup_epochs), *settings.epochs));
+  }
   Schedule schedule{
       .kind = kind_of(settings.scheduler),
       .steps_per_epoch = steps_per_epoch,

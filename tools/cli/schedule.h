@@ -35,8 +35,9 @@ struct Schedule {
   double factor(int64_t step) const;
 };
 
-/// throws: UsageError for milestones that are no ascending list of epochs, or missing; for a
-/// plateau without evaluations or with a gamma that does not lower.
+/// throws: UsageError for a warm-up that is no shorter than the run's epochs (--max-steps may end
+/// inside of one); for milestones that are no ascending list of epochs, or missing; for a plateau
+/// without evaluations or with a gamma that does not lower.
 Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_t total_steps);
 
 /// The same as what an optimiser takes: a step() per step, an observe() of the test loss per
