@@ -400,4 +400,29 @@ def test_verify_resume(folder):
         expect(lathe("ckpt", "verify-resume", *TINY, *flags, "--steps", 18, "--interrupt-at", 11), 0)
 
 
+def test_verify_resume_that_is_stopped_leaves_nothing(folder):
+    verify = ["ckpt", "verify-resume", *TINY, "--epochs", 100000, "--steps", 1000000]
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
+        process = start(*verify, env={"TMPDIR": str(folder)})
+        while not any(path.stat().st_size > 0 for path in folder.glob("lathe-verify-*/whole/metrics.jsonl")):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        child = int(pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == code, (process.returncode, errors)
+        if number != signal.SIGKILL:  # after which nobody cleans up
+            assert "lathe: verify-resume: stopped by" in errors and not list(folder.glob("lathe-verify-*")), errors
+        for _ in range(3000):  # the child has ended; where nobody waits for orphans it stays as a zombie
+            status = pathlib.Path(f"/proc/{child}/stat")
+            try:
+                if status.read_text().rpartition(")")[2].split()[0] == "Z":
+                    break
+            except OSError:
+                break
+            time.sleep(0.01)
+        else:
+            raise AssertionError("the training goes on alone")
+
+
 main(globals())

@@ -2,11 +2,12 @@
 // resumed in a new one; everything that a checkpoint holds, and the losses, must have the same
 // bits.
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -20,6 +21,7 @@
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/config_file.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/signals.h"
 
 namespace lathe::cli {
 namespace {
@@ -59,24 +61,80 @@ std::vector<char*> environment_without_settings() {
   return out;
 }
 
-// Runs this very program and waits for it. What it says on stderr is seen.
-void run_self(std::vector<std::string> arguments) {
+// While it lives, SIGINT, SIGTERM and SIGHUP wait until they are asked for, and so does the end of
+// a child.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    std::signal(SIGCHLD, SIG_DFL);  // a parent that ignores it could not wait for its child
+    sigemptyset(&held_);
+    sigaddset(&held_, SIGCHLD);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction action {};
+      const bool ignored = sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+      if (!ignored) sigaddset(&held_, signal);  // under nohup it stays so
+    }
+    pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  }
+  ~HeldSignals() { let_go(); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  /// Waits for the next one.
+  int next() const {
+    int signal = 0;
+    sigwait(&held_, &signal);
+    return signal;
+  }
+  /// throws: CommandError with the code of a signal that has come, other than SIGCHLD.
+  void check() const {
+    constexpr timespec kNow{};
+    for (int signal; (signal = sigtimedwait(&held_, nullptr, &kNow)) > 0;) fail_if_stop(signal);
+  }
+  static void fail_if_stop(int signal) {
+    if (signal == SIGCHLD || signal == 0) return;
+    throw CommandError(exit_code_of_signal(signal),
+                       fmt::format("verify-resume: stopped by {}", name_of_signal(signal)));
+  }
+  void let_go() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t held_{}, before_{};
+};
+
+// What the child of `parent` becomes; it does not outlive it.
+[[noreturn]] void become_self(pid_t parent, const HeldSignals& signals, char** argv,
+                              char** environment) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);
+  const int nowhere = open("/dev/null", O_WRONLY);
+  if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
+  signals.let_go();
+  execve("/proc/self/exe", argv, environment);
+  _exit(127);
+}
+
+// Runs this very program and waits for it. What it says on stderr is seen. A signal is handed on to
+// it, and ends the command when it has ended.
+void run_self(std::vector<std::string> arguments, const HeldSignals& signals) {
   arguments.insert(arguments.begin(), "lathe");
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  const std::vector<char*> environment = environment_without_settings();
+  std::vector<char*> environment = environment_without_settings();
+  const pid_t parent = getpid();
   const pid_t child = fork();
   LATHE_CHECK(OutOfMemoryError, child >= 0, "verify-resume: the system gives no process");
-  if (child == 0) {
-    const int nowhere = open("/dev/null", O_WRONLY);
-    if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
-    execve("/proc/self/exe", argv.data(), environment.data());
-    _exit(127);
+  if (child == 0) become_self(parent, signals, argv.data(), environment.data());
+  int status = 0, stopped_by = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    const int signal = signals.next();
+    if (signal == SIGCHLD) continue;
+    stopped_by = signal;
+    kill(child, signal);
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  HeldSignals::fail_if_stop(stopped_by);
+  signals.check();  // one that came to both, as Ctrl-C does
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (code != 0) {
     throw CommandError(code <= 7 ? static_cast<ExitCode>(code) : ExitCode::kError,
@@ -105,6 +163,7 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
   const int64_t at = settings.interrupt_at > 0 ? settings.interrupt_at : (steps + 1) / 2;
   if (at >= steps)
     throw UsageError(fmt::format("--interrupt-at {}: expected less than --steps {}", at, steps));
+  const HeldSignals signals;  // until the folder is gone
   const ScratchFolder scratch;
   settings.run_dir.clear();
   settings.resume.clear();
@@ -118,7 +177,7 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
     std::vector<std::string> arguments = {"train",      "--quiet",     "--no-json", "--run-dir",
                                           run.string(), "--log-every", "1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    run_self(std::move(arguments));
+    run_self(std::move(arguments), signals);
   };
   train(whole, {"--config", config, "--stop-after", "0"});
   train(resumed, {"--config", config, "--stop-after", std::to_string(at)});
@@ -133,6 +192,7 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
   const std::vector<PartHash> a = hashes(whole), b = hashes(resumed);
   LATHE_CHECK(DataError, a.size() == b.size(), "verify-resume: ", a.size(), " parts and ",
               b.size());
+  signals.check();
   std::string different;
   for (size_t i = 0; i < a.size(); ++i) {
     const bool same = a[i].part == b[i].part && a[i].sha256 == b[i].sha256;
