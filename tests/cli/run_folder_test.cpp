@@ -1,6 +1,7 @@
 #include "lathe/tools/cli/run_folder.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include "lathe/core/error.h"
 #include "lathe/tests/cli/temporary_folder.h"
@@ -91,4 +92,21 @@ TEST_CASE("run folder: a run that goes on keeps the rows up to where it was, and
   files.add(row(10));
   CHECK(folder.read("metrics.csv").starts_with("epoch,step,"));
   CHECK(files.rows() == 1);
+}
+
+TEST_CASE("run folder: metrics that are no regular file are an error, not a wait") {
+  const TemporaryFolder folder;
+  for (const char* name : {"metrics.jsonl", "metrics.csv"}) {
+    const fs::path path = folder.path() / name;
+    const std::string refusal = path.string() + ": not a regular file";
+    REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+    CHECK_THROWS_WITH_AS(MetricsFiles(folder.path(), true), doctest::Contains(refusal.c_str()),
+                         lathe::FileError);
+    fs::remove(path);
+    fs::create_symlink("/dev/zero", path);  // endless
+    CHECK_THROWS_WITH_AS(MetricsFiles(folder.path(), true), doctest::Contains(refusal.c_str()),
+                         lathe::FileError);
+    fs::remove(path);
+  }
+  CHECK_NOTHROW(MetricsFiles(folder.path(), true));
 }

@@ -1,6 +1,7 @@
 #include "lathe/tools/cli/run_folder.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,9 +39,16 @@ int open_new(const std::string& path) {
 }
 
 int open_to_append(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  LATHE_CHECK(FileError, descriptor >= 0, path, ": cannot be opened: ", std::strerror(errno));
-  return descriptor;
+  // Without O_NONBLOCK a pipe would wait here for its reader; regular files take no notice of it.
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  const int descriptor = open(path.c_str(), flags, 0666);
+  const bool is_pipe = descriptor < 0 && errno == ENXIO;  // that nobody reads
+  LATHE_CHECK(FileError, descriptor >= 0 || is_pipe, path,
+              ": cannot be opened: ", std::strerror(errno));
+  struct stat info {};
+  if (!is_pipe && fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) return descriptor;
+  if (!is_pipe) close(descriptor);
+  LATHE_FAIL(FileError, path, ": not a regular file");
 }
 
 // Leaves the first `lines` complete lines of a file, or all if there are fewer.   → how many
