@@ -259,6 +259,7 @@ def test_weights_that_are_not_numbers_exit_6(folder):
 
 def test_a_missed_target_exits_7(folder):
     expect(train("--max-steps", 1, "--target-acc", 0.99, "--run-dir", "a"), 7, "--target-acc", "below 99.00 %")
+    assert "stopped in step" not in pathlib.Path("a/log.txt").read_text()  # it came to its end
     expect(train("--max-steps", 1, "--target-acc", 0.001, "--run-dir", "b"), 0)
 
 

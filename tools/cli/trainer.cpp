@@ -334,7 +334,8 @@ void Trainer::save_after_error() {
   } catch (const SaveError&) {
     return;
   } catch (const CommandError& e) {
-    if (e.code() == ExitCode::kDiverged) return;  // saved already, and what is here now is no good
+    // Saved already; and after a loss that is no number what is here now is no good.
+    if (e.code() == ExitCode::kDiverged || e.code() == ExitCode::kCheckFailed) return;
   } catch (...) {
   }
   try {
