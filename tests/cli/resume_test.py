@@ -6,6 +6,7 @@
 import hashlib
 import itertools
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -154,8 +155,30 @@ def test_what_changed_is_refused_unless_a_flag_says_so(folder):
     result = lathe("train", "--resume", "auto", "--run-dir", "b", "--batch-size", 10, "--seed", 3, "--allow-changes", "--quiet")
     expect(result, 0, "batch-size 8 → 10", "seed 0 → 3")
     assert rows_of("b")[-1]["step"] == 10 + 2 * 5  # the second epoch began again
-    result = lathe("train", "--resume", "auto", "--run-dir", "b", "--model", "resnet20", "--epochs", 5, "--allow-changes", "--quiet")
-    expect(result, 1, "b/last.safetensors: load_state_dict", "72 missing: layer1.1.conv1.weight", "SGD: the state does not fit")
+
+
+def contents(run):
+    return {path.name: path.read_bytes() for path in pathlib.Path(run).iterdir()}
+
+
+def test_what_no_flag_can_change_leaves_the_run_as_it_was(folder):
+    expect(train("a", "--stop-after", 3), 0)
+    before = contents("a")
+    new = ["--resume", "a/last.safetensors", "--run-dir", "new"]
+    for key, value, where in (("model", "resnet20", ["--resume", "a"]), ("optimizer", "adam", ["--resume", "a"]), ("ema", 0.9, new),
+                              ("amp", "fp16", ["--resume", "a", "--dry-run"]), ("scheduler", "plateau", new)):
+        result = expect(lathe("train", *where, f"--{key}", value, "--allow-changes", "--quiet"), 2)
+        warning, line = result.stderr.splitlines()
+        assert warning.startswith("warning: changed since") and f"does not fit --{key} {value} (it was made with" in line and len(line) < 150, line
+    assert contents("a") == before and not pathlib.Path("new").exists()
+    os.mkfifo("fifo")
+    for name in ("metrics.csv", "metrics.jsonl"):  # nor does a file that is none
+        shutil.copytree("a", "b")
+        pathlib.Path("b", name).unlink()
+        pathlib.Path("b", name).symlink_to("../fifo")
+        expect_one_line(lathe("train", "--resume", "b", "--epochs", 9, "--quiet"), 1, f"b/{name}: not a regular file")
+        assert pathlib.Path("b/config.toml").read_bytes() == before["config.toml"]
+        shutil.rmtree("b")
 
 
 def test_another_folder_of_images_is_another_data_set(folder):

@@ -336,6 +336,33 @@ def test_ctrl_c_saves_and_exits_130(folder):
     stop_by(signal.SIGINT, 130, "a")
 
 
+def test_a_signal_before_the_first_step_saves_too(folder):
+    """The first row of --json waits in a pipe that is full: the folder is there and no step is made."""
+    for run, number, code in (("a", signal.SIGINT, 130), ("b", signal.SIGTERM, 143)):
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        try:
+            while True:
+                os.write(write, b" " * 4096)
+        except BlockingIOError:
+            os.set_blocking(write, True)
+        process = start("train", *TINY, "--epochs", 1000, "--run-dir", run, "--json", stdout=write)
+        os.close(write)
+        log = folder / run / "log.txt"
+        while not (log.exists() and "training images" in log.read_text()):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        process.send_signal(number)
+        time.sleep(0.02)  # else the signal may come in the first step, which is as well
+        while os.read(read, 1 << 16):
+            pass
+        os.close(read)
+        errors = process.stderr.read()
+        assert process.wait(timeout=60) == code and f"{run}/last.safetensors" in errors, (process.returncode, errors)
+        assert not list((folder / run).glob("*.tmp*"))
+        expect(lathe("train", "--resume", run, "--stop-after", 2, "--quiet"), 0, "stopped after step")
+
+
 def test_ctrl_c_while_an_epoch_is_saved_counts(folder):
     for run in "abc":
         process = start("train", *TINY, "--synthetic-size", 50, "--epochs", 100000, "--run-dir", run)
@@ -382,6 +409,7 @@ def test_a_closed_stdout_saves_and_exits_1(folder):
     assert result.returncode == 1 and "stdout: closed" in result.stderr, result
     with open("/dev/full", "w") as full:
         expect(train("--epochs", 1000, "--run-dir", "c", stdout=full), 1, "stdout: No space left on device", "c/last.safetensors")
+        expect(train("--run-dir", "d", "--json", stdout=full), 1, "stdout: No space left on device", "d/last.safetensors")  # its first row
 
 
 def test_a_disk_that_fills_up_keeps_the_old_file(folder):

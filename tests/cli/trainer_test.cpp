@@ -66,8 +66,8 @@ struct Run {
   ExitCode operator()() {
     optim::SGD optimizer(model.parameters(), {.lr = 0.1});
     optim::LambdaLR schedule(optimizer, [](int64_t) { return 1.0; });
-    Trainer trainer({settings, model, schedule, train, test, folder.path(), out, log},
-                    kSamples / kBatch);
+    Trainer trainer({settings, model, schedule, train, test, out, log}, kSamples / kBatch);
+    trainer.open(folder.path(), false);
     return trainer.run();
   }
 

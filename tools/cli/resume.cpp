@@ -33,6 +33,20 @@ constexpr std::string_view kRounding[] = {
 constexpr std::string_view kBatches[] = {"batch-size",     "accumulate", "drop-last", "seed",
                                          "synthetic-size", "dataset",    "data-root"};
 
+// Which state a part of a checkpoint holds: what it was made with and what it is for must agree.
+constexpr struct {
+  std::string_view key, part;
+} kState[] = {{"model", "model"},
+              {"stem", "model"},
+              {"dataset", "model"},  // classes and channels
+              {"data-root", "model"},
+              {"optimizer", "optimizer"},
+              {"no-decay-norm", "optimizer"},
+              {"scheduler", "scheduler"},
+              {"warmup-epochs", "scheduler"},
+              {"amp", "scaler"},
+              {"ema", "ema"}};
+
 template <size_t N>
 bool is_one_of(std::string_view key, const std::string_view (&keys)[N]) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
@@ -206,6 +220,22 @@ bool check_changes(const StartPoint& start, const Settings& now, int64_t images,
   if (const std::string why = metadata_text(*start.from, kInexactKey); !why.empty())
     log.warning(fmt::format("{} does not go on bit by bit: {}", start.file.string(), why));
   return same_batches;
+}
+
+void fail_misfit(const StartPoint& start, const Settings& now,
+                 const std::vector<std::string>& parts, const std::string& why) {
+  std::string changes;
+  for (const auto& [key, part] : kState) {
+    const Setting& setting = *find_setting(key);
+    const std::string before = value_text(*start.before, setting);
+    const std::string after = value_text(now, setting);
+    if (is_same(setting, before, after) || std::ranges::find(parts, part) == parts.end()) continue;
+    changes += fmt::format("{}--{} {} (it was made with {})", changes.empty() ? "" : ", ", key,
+                           after, before);
+  }
+  if (changes.empty()) throw CommandError(ExitCode::kData, why);
+  throw UsageError(fmt::format("--resume: {} does not fit {}, with or without --allow-changes",
+                               start.file.string(), changes));
 }
 
 int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs,

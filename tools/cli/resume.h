@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lathe/core/file_lock.h"
 #include "lathe/nn/checkpoint.h"
@@ -46,6 +47,13 @@ StartPoint find_start(const Invocation& call, Log& log);
 /// Compares settings and data with those of the run so far.   → whether the batches are the same
 /// throws: UsageError listing what must not change, unless --allow-changes.
 bool check_changes(const StartPoint& start, const Settings& now, int64_t images, Log& log);
+
+/// Of a checkpoint whose state of these parts ("model", "optimizer", …) training with the settings
+/// `now` cannot take; `why` is the whole list.
+/// throws: UsageError naming the changed settings that decide what the parts hold; CommandError
+/// (kData) with `why` if none did change.
+[[noreturn]] void fail_misfit(const StartPoint& start, const Settings& now,
+                              const std::vector<std::string>& parts, const std::string& why);
 
 /// Steps of a run of `epochs` with `per_epoch` each; those that were done with other batches count
 /// as they were.

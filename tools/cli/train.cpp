@@ -1,6 +1,7 @@
 // lathe train: makes the parts of a training from the settings, and the run folder.
 #include <fmt/format.h>
 
+#include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
@@ -13,6 +14,7 @@
 #include "lathe/tools/cli/optimizers.h"
 #include "lathe/tools/cli/resume.h"
 #include "lathe/tools/cli/schedule.h"
+#include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/trainer.h"
 
 namespace lathe::cli {
@@ -75,9 +77,16 @@ void open_folder(StartPoint& start, const Settings& settings) {
   start.lock = lock_run_folder(start.folder);
 }
 
+// → the step
+int64_t resume(Trainer& trainer, const StartPoint& start, const Settings& settings,
+               bool same_batches) try {
+  return trainer.resume(*start.from, start.file.string(), same_batches);
+} catch (const ValueError& e) {
+  fail_misfit(start, settings, trainer.misfits(*start.from), e.message());
+}
+
 // After this the folder is that of the step gone on from, and last.safetensors is that step's.
-void go_on(Trainer& trainer, const StartPoint& start, bool same_batches, Log& log) {
-  const int64_t step = trainer.resume(*start.from, start.file.string(), same_batches);
+void go_back(Trainer& trainer, const StartPoint& start, int64_t step, Log& log) {
   clean_run_folder(start.folder, step);
   trainer.found_best(accuracy_of_best(start.folder));
   const std::filesystem::path last = start.folder / "last.safetensors";
@@ -121,16 +130,21 @@ ExitCode run_train(const Invocation& call) {
   if (!settings.weights.empty() && !start.from) load_weights(*model, settings.weights);
   place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);
-  scaler_options(settings);
+  RunSchedule lr(*optimizer, schedule);
+  Trainer trainer(
+      {settings, *model, *lr, train, test, out, log, describe_run(settings, train_set->size())},
+      steps);
+  const int64_t step = start.from ? resume(trainer, start, settings, same_batches) : 0;
   if (settings.dry_run) {  // everything that can be wrong with the settings has been looked at
     print_plan(settings, out, steps, parameters);
     return ExitCode::kDone;
   }
-  RunSchedule lr(*optimizer, schedule);
 
+  const StopRequests signals;  // from here on there is a folder to leave in order
   const bool goes_on = start.from && !start.folder.empty();
   open_folder(start, settings);
   const std::filesystem::path& folder = start.folder;
+  trainer.open(folder, goes_on);
   write_file_atomic((folder / "config.toml").string(), reusable_config(settings));
   write_file_atomic((folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
   log.open(folder / "log.txt");
@@ -140,16 +154,7 @@ ExitCode run_train(const Invocation& call) {
       *settings.model, *settings.dataset, parameters, train_set->size(), steps,
       *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
       folder.string()));
-  out.row(Row()
-              .add("event", "start")
-              .add("run_dir", folder.string())
-              .add("device", concat(device))
-              .add("parameters", parameters)
-              .add("steps", steps));
-  Trainer trainer({settings, *model, *lr, train, test, folder, out, log, goes_on,
-                   describe_run(settings, train_set->size())},
-                  steps);
-  if (start.from) go_on(trainer, start, same_batches, log);
+  if (start.from) go_back(trainer, start, step, log);
   return trainer.run();
 }
 

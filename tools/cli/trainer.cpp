@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/seconds_since.h"
+#include "lathe/nn/summary.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/compute.h"
@@ -50,8 +51,6 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       optimizer_(parts.schedule.optimizer()),
       scaler_(scaler_options(parts.settings)),
       parameters_(parts.model.parameters()),
-      metrics_(parts.folder, parts.goes_on),
-      writer_(parts.folder, parts.settings.keep),
       progress_(parts.settings.progress, parts.settings.quiet),
       broken_({&parts.train.loader.dataset(), &parts.test.loader.dataset()}, parts.log),
       total_steps_(total_steps) {
@@ -60,11 +59,18 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
   parts_.log.before_line([this] { progress_.clear(); });
 }
 
+void Trainer::open(const std::filesystem::path& folder, bool goes_on) {
+  folder_ = folder;
+  metrics_.emplace(folder, goes_on);
+  if (goes_on) metrics_->cut(resumed_rows_);
+  writer_.emplace(folder, settings_.keep);
+}
+
 ExitCode Trainer::run() {
-  const StopRequests signals;
   good_.take(checkpoint());
   good_step_ = step_;
   try {
+    announce();
     // An epoch that a checkpoint was made in is brought to its end, even if all steps are done.
     for (bool first = true; epoch_open_ ? first || stop_reason() == Stop::kNo
                                         : epoch_ < *settings_.epochs && stop_reason() == Stop::kNo;
@@ -84,6 +90,15 @@ ExitCode Trainer::run() {
     save_after_error();
     throw;
   }
+}
+
+void Trainer::announce() {
+  parts_.out.row(Row()
+                     .add("event", "start")
+                     .add("run_dir", folder_.string())
+                     .add("device", concat(parts_.train.device))
+                     .add("parameters", nn::count_parameters(parts_.model))
+                     .add("steps", total_steps_));
 }
 
 void Trainer::begin_epoch() {
@@ -182,7 +197,7 @@ void Trainer::update_scale() try {
   wait_for_writer();
   throw CommandError(ExitCode::kDiverged,
                      fmt::format("{}; {} holds the weights of step {}", e.message(),
-                                 (parts_.folder / "last.safetensors").string(), step_));
+                                 (folder_ / "last.safetensors").string(), step_));
 }
 
 // With --ema the averages are evaluated, and are the weights of best.safetensors.
@@ -209,7 +224,7 @@ void Trainer::evaluate_now() {
                    .images_per_second = static_cast<double>(tally.count()) / result.seconds,
                    .loss_scale = scaler_.enabled() ? scale.scale : 0,
                    .skipped_steps = skipped_before_ + scale.skipped});
-  metrics_.add(row);
+  metrics_->add(row);
   parts_.out.row(row);
   if (last_accuracy_ > best_accuracy_) {
     best_accuracy_ = last_accuracy_;
@@ -252,7 +267,7 @@ void Trainer::write_window() {
                    .images_per_second = static_cast<double>(window_.count()) / window_seconds_,
                    .loss_scale = scaler_.enabled() ? scale.scale : 0,
                    .skipped_steps = skipped_before_ + scale.skipped});
-  metrics_.add(row);
+  metrics_->add(row);
   parts_.out.row(row);
   window_.clear();
   window_seconds_ = 0;
@@ -284,7 +299,7 @@ void Trainer::show_progress() {
 }
 
 void Trainer::fail_diverged(const char* split, double loss) {
-  const std::string file = (parts_.folder / "last.safetensors").string();
+  const std::string file = (folder_ / "last.safetensors").string();
   save_good();
   throw CommandError(
       ExitCode::kDiverged,
@@ -294,12 +309,12 @@ void Trainer::fail_diverged(const char* split, double loss) {
 }
 
 void Trainer::write(const char* name, const Checkpoint& checkpoint, int64_t step) try {
-  writer_.save(checkpoint, name, step);
+  writer_->save(checkpoint, name, step);
 } catch (const FileError& e) {
   throw SaveError(ExitCode::kError, e.message());
 }
 
-void Trainer::wait_for_writer() try { writer_.finish(); } catch (const FileError& e) {
+void Trainer::wait_for_writer() try { writer_->finish(); } catch (const FileError& e) {
   throw SaveError(ExitCode::kError, e.message());
 }
 
@@ -339,7 +354,7 @@ void Trainer::save_after_error() {
   } catch (...) {
   }
   try {
-    const std::string file = (parts_.folder / "last.safetensors").string();
+    const std::string file = (folder_ / "last.safetensors").string();
     if (window_is_finite()) {
       save("last");
       wait_for_writer();
@@ -377,7 +392,7 @@ ExitCode Trainer::finish() {
       .add("best_epoch", best_epoch_)
       .add("seconds", seconds())
       .add("data_wait", data_wait())
-      .add("run_dir", parts_.folder.string());
+      .add("run_dir", folder_.string());
   if (settings_.skip_broken) done.add("broken_files", broken_.count());
   parts_.out.row(done);
   parts_.out.text(fmt::format(
@@ -386,7 +401,7 @@ ExitCode Trainer::finish() {
       100 * last_accuracy_, 100 * best_accuracy_, best_epoch_, step_, duration_text(seconds()),
       100 * data_wait(),
       broken_.count() > 0 ? fmt::format(", {} broken files skipped", broken_.count()) : "",
-      parts_.folder.string()));
+      folder_.string()));
   const double target =
       settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
   if (best_accuracy_ < target) {
@@ -409,13 +424,13 @@ ExitCode Trainer::pause() {
   const int signal = StopRequests::asked();
   const std::string by = signal != 0 ? name_of_signal(signal) : "--stop-after";
   parts_.log.warning(fmt::format("stopped after step {} by {}; {} holds the checkpoint", step_, by,
-                                 (parts_.folder / "last.safetensors").string()));
+                                 (folder_ / "last.safetensors").string()));
   if (signal != 0) return exit_code_of_signal(signal);
   parts_.out.row(Row()
                      .add("event", "stopped")
                      .add("steps", step_)
                      .add("data_wait", data_wait())
-                     .add("run_dir", parts_.folder.string()));
+                     .add("run_dir", folder_.string()));
   return ExitCode::kDone;
 }
 

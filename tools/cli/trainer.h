@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lathe/nn/checkpoint.h"
 #include "lathe/nn/module.h"
@@ -43,10 +44,8 @@ struct TrainingParts {
   optim::LRScheduler& schedule;  // its unit is a step; its optimiser is the one that is stepped
   Input& train;                  // its device is where training computes
   Input& test;
-  std::filesystem::path folder;
   const Output& out;
   Log& log;
-  bool goes_on = false;              // the folder holds this run already: append to its metrics
   safetensors::Metadata about = {};  // for the checkpoints
 };
 
@@ -57,15 +56,22 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Goes on where a checkpoint was made; `name` stands for it in messages. Metrics that were
-  /// written later are cut off. Unless the batches are still the same, an epoch that it had begun
-  /// begins again. Call before run().   → the step
-  /// throws: ValueError listing what does not fit, and then nothing has changed; FileError.
+  /// Goes on where a checkpoint was made; `name` stands for it in messages. Unless the batches are
+  /// still the same, an epoch that it had begun begins again. Call before open().   → the step
+  /// throws: ValueError listing what does not fit, and then nothing has changed.
   int64_t resume(const Checkpoint& from, const std::string& name, bool same_batches);
+  /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The others are
+  /// those of the checkpoint then: for the message, not to train on.
+  std::vector<std::string> misfits(const Checkpoint& from);
+
+  /// The run folder; nothing is written before. `goes_on`: it holds the run already, whose metrics
+  /// are cut back to the step that was resumed.   throws: FileError.
+  void open(const std::filesystem::path& folder, bool goes_on);
   /// After resume(): the accuracy of what best.safetensors holds now, -1 for none. Going back may
   /// have removed it, and the state before it is gone: then the next evaluation begins anew.
   void found_best(double accuracy) { kept_accuracy_ = std::min(accuracy, best_accuracy_); }
 
+  /// After open(). A signal asks it to stop while StopRequests live.
   ExitCode run();
 
   /// Position, best result and running sums: a part of the checkpoint beside model and optimiser.
@@ -77,6 +83,7 @@ class Trainer {
   using Clock = std::chrono::steady_clock;
   enum class Stop { kNo, kSteps, kTime, kPause, kSignal };
 
+  void announce();
   void begin_epoch();
   void train_epoch();
   void train_batches();
@@ -111,8 +118,9 @@ class Trainer {
   optim::GradScaler scaler_;       // of --amp fp16; disabled otherwise
   std::optional<optim::EMA> ema_;  // of --ema
   Tensors parameters_;
-  MetricsFiles metrics_;
-  CheckpointWriter writer_;
+  std::filesystem::path folder_;  // empty before open(), as are these two:
+  std::optional<MetricsFiles> metrics_;
+  std::optional<CheckpointWriter> writer_;
   Progress progress_;
   BrokenFiles broken_;
   const int64_t total_steps_;

@@ -41,7 +41,7 @@ StateDict Trainer::state_dict() const {
   out.add_number("last_loss", last_loss_);
   out.add_number("last_lr", last_lr_);
   out.add_number("skipped_steps", skipped_before_ + scaler_.read_progress().skipped);
-  out.add_number("metrics_rows", metrics_.rows());
+  out.add_number("metrics_rows", metrics_ ? metrics_->rows() : resumed_rows_);
   out.add_all("window.", window_.state_dict());
   out.add_all("epoch_tally.", epoch_tally_.state_dict());
   return out;
@@ -94,8 +94,19 @@ int64_t Trainer::resume(const Checkpoint& from, const std::string& name, bool sa
   }
   // A run that had ended did not set the learning rate of the step that now follows.
   if (step_ < total_steps_ && parts_.schedule.last_epoch() < step_) parts_.schedule.step();
-  metrics_.cut(resumed_rows_);
   return step_;
+}
+
+std::vector<std::string> Trainer::misfits(const Checkpoint& from) {
+  std::vector<std::string> names;
+  for (const CheckpointPart& part : checkpoint_parts()) {
+    try {
+      part.load(checkpoint_section(from, part.name()));
+    } catch (const Error&) {
+      names.push_back(part.name());
+    }
+  }
+  return names;
 }
 
 }  // namespace lathe::cli
