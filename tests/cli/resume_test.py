@@ -157,6 +157,23 @@ def test_what_changed_is_refused_unless_a_flag_says_so(folder):
     assert rows_of("b")[-1]["step"] == 10 + 2 * 5  # the second epoch began again
 
 
+def test_hyper_parameters_that_change_count_from_the_next_step_on(folder):
+    changed = ["--lr", 0.01, "--momentum", 0.5, "--weight-decay", 0.1, "--amp", "fp16", "--loss-scale", 8, "--quiet"]
+    expect(train("a", "--stop-after", 3, "--log-every", 1, "--amp", "fp16", "--loss-scale", 4), 0)
+    expect(lathe("train", "--resume", "a", *changed, "--stop-after", 6, "--allow-changes"), 0)
+    expect(train("whole", *changed, "--stop-after", 6, "--log-every", 1), 0)
+
+    def saved(run):
+        rows = map(json.loads, lathe("ckpt", "show", f"{run}/last.safetensors", "--json").stdout.splitlines())
+        return {row["name"]: row["sha256"] for row in rows if row.get("name", "").startswith(("optimizer.group.", "scheduler.", "scaler.s"))}
+    assert saved("a") == saved("whole") and len(saved("a")) > 8, (saved("a"), saved("whole"))
+    rates, expected = ([row["lr"] for row in rows_of(run)] for run in ("a", "whole"))
+    assert all(abs(a / b - (10 if step < 3 else 1)) < 1e-9 for step, (a, b) in enumerate(zip(rates, expected))), (rates, expected)
+    assert [row["loss_scale"] for row in rows_of("a")] == [4] * 3 + [8] * 3
+    expect(train("none", "--momentum", 0, "--stop-after", 1), 0)
+    expect(lathe("train", "--resume", "none", "--momentum", 0.9, "--allow-changes"), 2, "does not fit --momentum 0.9 (it was made with 0)")
+
+
 def contents(run):
     return {path.name: path.read_bytes() for path in pathlib.Path(run).iterdir()}
 

@@ -41,6 +41,7 @@ constexpr struct {
               {"dataset", "model"},  // classes and channels
               {"data-root", "model"},
               {"optimizer", "optimizer"},
+              {"momentum", "optimizer"},  // there is none to go on with after 0
               {"no-decay-norm", "optimizer"},
               {"scheduler", "scheduler"},
               {"warmup-epochs", "scheduler"},

@@ -56,8 +56,9 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Goes on where a checkpoint was made; `name` stands for it in messages. Unless the batches are
-  /// still the same, an epoch that it had begun begins again. Call before open().   → the step
+  /// Goes on where a checkpoint was made, with the hyper-parameters of the settings here; `name`
+  /// stands for it in messages. Unless the batches are still the same, an epoch that it had begun
+  /// begins again. Call before open().   → the step
   /// throws: ValueError listing what does not fit, and then nothing has changed.
   int64_t resume(const Checkpoint& from, const std::string& name, bool same_batches);
   /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The others are

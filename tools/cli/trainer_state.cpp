@@ -1,4 +1,7 @@
 // What a Trainer saves of itself and of what it works on, and how it goes on from there.
+#include <functional>
+#include <map>
+
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
@@ -6,6 +9,66 @@
 #include "lathe/tools/cli/trainer.h"
 
 namespace lathe::cli {
+namespace {
+
+using Replacements = std::map<std::string, Tensor, std::less<>>;
+
+void replace_number(Replacements& out, const std::string& name, double value) {
+  StateDict number;
+  number.add_number(name, value);
+  out.insert_or_assign(name, number.at(name));
+}
+
+// What a checkpoint says of the optimiser's hyper-parameters, as they are set here. The learning
+// rate in use is the initial one times what the schedule has made of it, and stays so.
+Replacements settings_of(const optim::Optimizer& optimizer, const StateDict& saved) {
+  Replacements out;
+  const StateDict here = optimizer.state_dict();
+  for (size_t g = 0; g < optimizer.num_groups(); ++g) {
+    const std::string group = concat("group.", g, ".");
+    for (const auto& [name, value] : here.section(group)) {
+      if (name != "params" && name != "lr") out.emplace(concat("optimizer.", group, name), value);
+    }
+    const double initial = optimizer.initial_lr(g);
+    const Tensor* before = saved.find(concat("optimizer.", group, "initial_lr"));
+    if (before == nullptr || before->numel() != 1 || before->item<double>() == initial) continue;
+    for (const char* part : {"optimizer.", "scheduler."}) {
+      const std::string name = concat(part, group, "lr");
+      const Tensor* rate = saved.find(name);
+      if (rate == nullptr || rate->numel() != 1) continue;
+      const double then = before->item<double>();
+      replace_number(out, name, then > 0 ? rate->item<double>() * (initial / then) : initial);
+    }
+  }
+  return out;
+}
+
+// The same of the loss scale, which is a setting unless it is dynamic.
+Replacements settings_of(const optim::GradScaler& scaler) {
+  Replacements out;
+  const bool dynamic = scaler.options().dynamic;
+  for (const auto& [name, value] : scaler.state_dict()) {
+    if (name == "growth_interval" || (name == "scale" && !dynamic))
+      out.emplace(concat("scaler.", name), value);
+  }
+  return out;
+}
+
+// Entries that are settings and not state, which is all the same unless --allow-changes let them
+// change.
+Checkpoint with_settings(const Checkpoint& from, const optim::Optimizer& optimizer,
+                         const optim::GradScaler& scaler) {
+  Replacements settings = settings_of(optimizer, from.tensors);
+  settings.merge(settings_of(scaler));
+  Checkpoint out{.tensors = {}, .metadata = from.metadata, .has_checksum = from.has_checksum};
+  for (const auto& [name, value] : from.tensors) {
+    const auto setting = settings.find(name);
+    out.tensors.add(name, setting == settings.end() ? value : setting->second);
+  }
+  return out;
+}
+
+}  // namespace
 
 CheckpointParts Trainer::checkpoint_parts() {
   CheckpointParts parts = {{"model", parts_.model},
@@ -85,7 +148,7 @@ void Trainer::load_state_dict(const StateDict& state) {
 }
 
 int64_t Trainer::resume(const Checkpoint& from, const std::string& name, bool same_batches) {
-  restore_checkpoint(from, checkpoint_parts(), name);
+  restore_checkpoint(with_settings(from, optimizer_, scaler_), checkpoint_parts(), name);
   resumed_step_ = step_;
   if (!same_batches && epoch_open_) {  // the epoch begins again
     batch_ = 0;
@@ -99,9 +162,10 @@ int64_t Trainer::resume(const Checkpoint& from, const std::string& name, bool sa
 
 std::vector<std::string> Trainer::misfits(const Checkpoint& from) {
   std::vector<std::string> names;
+  const Checkpoint asked = with_settings(from, optimizer_, scaler_);
   for (const CheckpointPart& part : checkpoint_parts()) {
     try {
-      part.load(checkpoint_section(from, part.name()));
+      part.load(checkpoint_section(asked, part.name()));
     } catch (const Error&) {
       names.push_back(part.name());
     }
