@@ -100,14 +100,14 @@ bool DeviceRanges::unmap(char* address, size_t bytes) {
 bool DeviceRanges::holds(const void* memory, size_t bytes) const {
   auto* at = const_cast<char*>(static_cast<const char*>(memory));
   const char* const end = at + bytes;
-  while (at < end) {
+  do {  // no bytes are somewhere, too
     auto mapping = mappings_.upper_bound(at);
     if (mapping == mappings_.begin()) return false;
     --mapping;
     char* const mapped_to = mapping->first + mapping->second.bytes;
     if (!mapping->second.allowed || mapped_to <= at) return false;
     at = mapped_to;
-  }
+  } while (at < end);
   return true;
 }
 
