@@ -9,31 +9,25 @@ import os
 import pathlib
 import random
 import struct
-import zlib
 
 from driver import Skip, expect, expect_one_line, lathe, main, with_fault
+from runs import write_png
 
 MODEL = ["--model", "resnet8", "--batch-size", 8, "--seed", 3, "--threads", 1]
 
 
-def write_png(path, width, height, seed):
-    """Noise as a PNG file of 8-bit RGB (W3C, Portable Network Graphics)."""
-    noise = random.Random(seed)
-    rows = b"".join(b"\0" + noise.randbytes(3 * width) for _ in range(height))
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+def noise(width, height, seed):
+    """Rows of random RGB."""
+    values = random.Random(seed)
+    return [values.randbytes(3 * width) for _ in range(height)]
 
 
 def make_folder(train=10, test=4):
-    """images/train and images/test with the classes cat and dog; images/train/cat/1.png is damaged."""
+    """images/train and images/test with the classes cat and dog; images/train/dog/1.png is damaged."""
     for part, count in (("train", train), ("test", test)):
         for k in range(count):
-            write_png(pathlib.Path("images") / part / ("cat", "dog")[k % 2] / f"{k}.png", 20 + k % 3, 18, k)
+            width = 20 + k % 3
+            write_png(pathlib.Path("images") / part / ("cat", "dog")[k % 2] / f"{k}.png", width, noise(width, 18, k))
     broken = pathlib.Path("images/train/dog/1.png")
     whole = broken.read_bytes()
     broken.write_bytes(whole[:60])
@@ -142,7 +136,7 @@ SYNTHETIC = ["--dataset", "synthetic", "--synthetic-size", 5]
 
 
 def test_prepare_replaces_packed_files_alone(folder):
-    write_png(folder / "photo.png", 4, 4, 1)
+    write_png(folder / "photo.png", 4, noise(4, 4, 1))
     photo = pathlib.Path("photo.png").read_bytes()
     for name in ("photo.png", ".", "/dev/null"):
         expect_one_line(lathe("data", "prepare", name, *SYNTHETIC), 2, f"{name} is there and no packed file")

@@ -10,6 +10,7 @@ import pathlib
 import struct
 
 from driver import expect, expect_one_line, lathe, main
+from runs import rows_of
 
 TINY = ["--dataset", "synthetic", "--synthetic-size", 200, "--model", "resnet8", "--batch-size", 20, "--image-size", 8]
 EVERY_STEP = ["--log-every", 1, "--run-dir"]
@@ -17,11 +18,6 @@ EVERY_STEP = ["--log-every", 1, "--run-dir"]
 
 def train(*arguments, **options):
     return lathe("train", *TINY, *arguments, **options)
-
-
-def rows_of(run, split=None):
-    rows = [json.loads(line) for line in (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()]
-    return [row for row in rows if split in (None, row["split"])]
 
 
 def rates_of(run):

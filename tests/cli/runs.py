@@ -1,0 +1,39 @@
+"""What the tests of training share: a small run, and what runs leave behind."""
+import json
+import pathlib
+import struct
+import zlib
+
+from driver import lathe
+
+SIZE = 600
+TINY = ["--dataset", "synthetic", "--synthetic-size", SIZE, "--model", "resnet8", "--batch-size", 50, "--image-size", 16]
+
+
+def train(*arguments, **options):
+    return lathe("train", *TINY, *arguments, **options)
+
+
+def rows_of(run, split=None):
+    rows = [json.loads(line) for line in (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if split in (None, row["split"])]
+
+
+def safetensors_header(path):
+    data = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    end = max(entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__")
+    assert len(data) == 8 + length + end, "the file ends where the last entry does"
+    return header
+
+
+def write_png(path, width, rows):
+    """Rows of 8-bit RGB as a PNG file (W3C, Portable Network Graphics)."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, len(rows), 8, 2, 0, 0, 0)
+    pixels = zlib.compress(b"".join(b"\0" + row for row in rows))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b""))

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""What ends a training from outside, and what it leaves: signals, a closed stdout, a full disk.
+
+    stop_test.py LATHE [--sanitized]
+"""
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import time
+
+from driver import LATHE, environment, expect, expect_one_line, lathe, main, start
+from runs import TINY, safetensors_header, train
+
+
+def wait_for_step(process, run):
+    """Until the run has written a row of metrics."""
+    path = pathlib.Path(run) / "metrics.jsonl"
+    for _ in range(3000):
+        if path.exists() and path.stat().st_size > 0:
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    raise AssertionError("no step within a minute")
+
+
+def stop_by(number, expected, run):
+    process = start("train", *TINY, "--epochs", 1000, "--log-every", 1, "--run-dir", run)
+    wait_for_step(process, run)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == expected, (process.returncode, errors)
+    assert f"{run}/last.safetensors" in errors
+    expect(lathe("eval", "--run-dir", run, "--weights", f"{run}/last.safetensors", "--quiet"), 0)
+    last = safetensors_header(f"{run}/last.safetensors")["__metadata__"]
+    assert int(last["lathe.step"]) >= 1
+
+
+def test_ctrl_c_saves_and_exits_130(folder):
+    stop_by(signal.SIGINT, 130, "a")
+
+
+def test_a_signal_before_the_first_step_saves_too(folder):
+    """The first row of --json waits in a pipe that is full: the folder is there and no step is made."""
+    for run, number, code in (("a", signal.SIGINT, 130), ("b", signal.SIGTERM, 143)):
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        try:
+            while True:
+                os.write(write, b" " * 4096)
+        except BlockingIOError:
+            os.set_blocking(write, True)
+        process = start("train", *TINY, "--epochs", 1000, "--run-dir", run, "--json", stdout=write)
+        os.close(write)
+        log = folder / run / "log.txt"
+        while not (log.exists() and "training images" in log.read_text()):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        process.send_signal(number)
+        time.sleep(0.02)  # else the signal may come in the first step, which is as well
+        while os.read(read, 1 << 16):
+            pass
+        os.close(read)
+        errors = process.stderr.read()
+        assert process.wait(timeout=60) == code and f"{run}/last.safetensors" in errors, (process.returncode, errors)
+        assert not list((folder / run).glob("*.tmp*"))
+        expect(lathe("train", "--resume", run, "--stop-after", 2, "--quiet"), 0, "stopped after step")
+
+
+def test_ctrl_c_while_an_epoch_is_saved_counts(folder):
+    for run in "abc":
+        process = start("train", *TINY, "--synthetic-size", 50, "--epochs", 100000, "--run-dir", run)
+        while not (folder / run / "last.safetensors").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.0005)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130 and f"{run}/last.safetensors" in errors, (process.returncode, errors)
+
+
+def test_sigterm_saves_and_exits_143(folder):
+    stop_by(signal.SIGTERM, 143, "a")
+
+
+def test_a_second_signal_stops_at_once(folder):
+    """In a step that takes seconds: the first signal waits for its end, the second does not."""
+    for attempt in "abc":
+        process = start("train", "--dataset", "synthetic", "--model", "resnet18", "--batch-size", 128, "--run-dir", attempt)
+        while not (folder / attempt / "log.txt").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        time.sleep(0.5)
+        before = time.monotonic()
+        while process.poll() is None:  # on a busy machine two signals may arrive as one
+            assert time.monotonic() - before < 5
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+        if process.returncode == -signal.SIGINT:
+            return
+        assert process.returncode == 130  # the step ended between the two
+    raise AssertionError("never between two steps")
+
+
+def test_a_closed_stdout_saves_and_exits_1(folder):
+    process = start("train", *TINY, "--epochs", 1000, "--run-dir", "a")
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert process.wait(timeout=60) == 1, errors
+    assert "lathe: stdout: closed" in errors and "a/last.safetensors" in errors
+    assert safetensors_header("a/last.safetensors")
+    command = " ".join(map(str, ["exec", LATHE, "train", *TINY, "--epochs", 1000, "--run-dir", "b", ">&-"]))
+    result = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=60, env=environment())
+    assert result.returncode == 1 and "stdout: closed" in result.stderr, result
+    with open("/dev/full", "w") as full:
+        expect(train("--epochs", 1000, "--run-dir", "c", stdout=full), 1, "stdout: No space left on device", "c/last.safetensors")
+        expect(train("--run-dir", "d", "--json", stdout=full), 1, "stdout: No space left on device", "d/last.safetensors")  # its first row
+
+
+def test_a_disk_that_fills_up_keeps_the_old_file(folder):
+    """A limit on file sizes stands for a full disk: the weights do not fit, everything else does."""
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    result = train("--max-steps", 1, "--run-dir", "a", "--quiet", preexec_fn=small_files)
+    expect_one_line(result, 1, "a/best.safetensors", "File too large")
+    assert not [p for p in pathlib.Path("a").iterdir() if "safetensors" in p.name], "nothing half-written, no temporary file"
+
+
+main(globals())
