@@ -1,7 +1,10 @@
 # What the emulated GPU is made of, beside the kernels.
 set(LATHE_EMULATION_SOURCES
   "${CMAKE_CURRENT_LIST_DIR}/cuda_emulation.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_emulation.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_device.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_machine.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_memory.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_stream.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/device_arena.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/device_ranges.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/driver_emulation.cpp")

@@ -1,0 +1,129 @@
+// The emulated machine and how it does queued work; see cuda_runtime_machine.h.
+#include "cuda_runtime_machine.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "device_ranges.h"
+
+namespace lathe::emulation {
+namespace {
+
+constexpr size_t kMaxDevices = 16;
+
+size_t number_from_environment(const char* name, size_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+}  // namespace
+
+Machine::Machine() {
+  const size_t devices = number_from_environment("LATHE_EMULATED_DEVICES", 1);
+  const size_t bytes = number_from_environment("LATHE_EMULATED_MEMORY", size_t{16} << 30);
+  for (size_t i = 0; i < devices && i < kMaxDevices; ++i) {
+    arenas.push_back(std::make_unique<Arena>(bytes));
+    default_streams.push_back(std::make_unique<StreamState>());
+    default_streams.back()->device = static_cast<int>(i);
+  }
+}
+
+/// Never destroyed: static objects of the program may free memory after main.
+Machine& machine() {
+  static Machine* const the_machine = new Machine;
+  return *the_machine;
+}
+
+ThreadState& this_thread() {
+  constinit static thread_local ThreadState state;
+  return state;
+}
+
+RuntimeProbe& runtime_probe() {
+  static RuntimeProbe probe;
+  return probe;
+}
+
+std::unique_lock<std::recursive_mutex> enter_machine() {
+  std::unique_lock lock(machine().mutex);
+  ++runtime_probe().calls;
+  return lock;
+}
+
+DeviceAccess::DeviceAccess() {
+  for (const auto& arena : machine().arenas) arena->open();
+  device_ranges().open();
+}
+
+DeviceAccess::~DeviceAccess() {
+  for (const auto& arena : machine().arenas) arena->close();
+  device_ranges().close();
+}
+
+cudaError_t result(cudaError_t error) {
+  if (error != cudaSuccess && error != cudaErrorNotReady) this_thread().last_error = error;
+  return error;
+}
+
+bool capture_refuses() {
+  return machine().captured != nullptr &&
+         this_thread().capture_mode != cudaStreamCaptureModeRelaxed;
+}
+
+StreamState* find_stream(cudaStream_t stream) {
+  Machine& m = machine();
+  if (stream == nullptr) {
+    return m.default_streams.empty()
+               ? nullptr
+               : m.default_streams[static_cast<size_t>(this_thread().device)].get();
+  }
+  const auto at = m.streams.find(stream);
+  return at == m.streams.end() ? nullptr : at->second.get();
+}
+
+std::shared_ptr<EventState> find_event(cudaEvent_t event) {
+  const auto at = machine().events.find(event);
+  return at == machine().events.end() ? nullptr : at->second;
+}
+
+void run_next(StreamState& stream) {
+  Operation operation = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  if (operation.wait) complete(*operation.wait, operation.number);
+  if (operation.run && !machine().error) {
+    try {
+      operation.run();
+    } catch (...) {
+      machine().error = std::current_exception();
+    }
+  }
+  if (operation.record) {
+    operation.record->completed = std::max(operation.record->completed, operation.number);
+    operation.record->time = std::chrono::steady_clock::now();
+  }
+}
+
+void complete(EventState& event, uint64_t number) {
+  while (event.completed < number && event.stream != nullptr && !event.stream->queue.empty()) {
+    run_next(*event.stream);
+  }
+}
+
+void drain(StreamState& stream) {
+  const DeviceAccess access;
+  while (!stream.queue.empty()) run_next(stream);
+}
+
+void drain_all() {
+  for (const auto& stream : machine().default_streams) drain(*stream);
+  for (const auto& [handle, stream] : machine().streams) drain(*stream);
+  for (const auto& stream : machine().orphaned) drain(*stream);
+}
+
+cudaError_t waited() {
+  if (machine().error) std::rethrow_exception(std::exchange(machine().error, nullptr));
+  return cudaSuccess;
+}
+
+}  // namespace lathe::emulation

@@ -1,0 +1,103 @@
+// What the files of the emulated CUDA runtime share: the machine with its devices, streams and
+// events, and how queued work gets done. The functions of cuda_runtime_emulation.h are in
+// cuda_runtime_device.cpp, cuda_runtime_memory.cpp and cuda_runtime_stream.cpp. One lock guards
+// everything: a test's machine need not be fast.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda_runtime_emulation.h"
+#include "device_arena.h"
+
+namespace lathe::emulation {
+
+struct EventState {
+  StreamState* stream = nullptr;         // where it was recorded last
+  uint64_t recorded = 0, completed = 0;  // how often; queued and done
+  std::chrono::steady_clock::time_point time;
+};
+
+/// One entry of a stream's queue: work, an event to complete, or an event to wait for.
+struct Operation {
+  std::function<void()> run;
+  std::shared_ptr<EventState> record, wait;
+  uint64_t number = 0;  // of the event's recording
+};
+
+struct StreamState {
+  int device = 0;
+  std::deque<Operation> queue;
+};
+
+struct Machine {
+  Machine();  // as LATHE_EMULATED_DEVICES and LATHE_EMULATED_MEMORY say
+
+  std::recursive_mutex mutex;
+  std::vector<std::unique_ptr<Arena>> arenas;  // one per device
+  std::vector<std::unique_ptr<StreamState>> default_streams;
+  std::unordered_map<StreamState*, std::unique_ptr<StreamState>> streams;
+  std::vector<std::unique_ptr<StreamState>> handles;   // of dead streams, for the next ones
+  std::vector<std::unique_ptr<StreamState>> orphaned;  // what dead streams had left to do
+  std::unordered_map<EventState*, std::shared_ptr<EventState>> events;
+  std::map<char*, size_t> pinned;   // start → size
+  std::exception_ptr error;         // thrown by a kernel, until somebody waits
+  StreamState* captured = nullptr;  // of pretend_capture()
+  std::vector<std::function<void()>> captured_kernels;
+};
+Machine& machine();
+
+/// What the runtime keeps for each thread.
+struct ThreadState {
+  int device = 0;
+  cudaError_t last_error = cudaSuccess;
+  cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+};
+ThreadState& this_thread();
+
+/// Entered by every call: the lock on the machine.
+struct Call {
+  Call() : lock(machine().mutex) { ++runtime_probe().calls; }
+  std::lock_guard<std::recursive_mutex> lock;
+};
+
+/// While one lives, the memory of every device can be touched.
+struct DeviceAccess {
+  DeviceAccess();
+  ~DeviceAccess();
+};
+
+/// `error`, after cudaGetLastError was told of it.
+cudaError_t result(cudaError_t error);
+
+/// Whether a capture is underway that refuses this thread what might disturb it, and with what.
+bool capture_refuses();
+inline constexpr auto kStreamCaptureUnsupported = static_cast<cudaError_t>(900);
+
+/// Null: no such stream or event is alive. The null stream is the default one of this thread's
+/// device.
+StreamState* find_stream(cudaStream_t stream);
+std::shared_ptr<EventState> find_event(cudaEvent_t event);
+
+/// Runs the next operation of a stream, and first whatever it has to wait for. Under DeviceAccess.
+void run_next(StreamState& stream);
+/// Runs what comes before the event's n-th recording, and the recording. Under DeviceAccess.
+void complete(EventState& event, uint64_t number);
+
+/// Run everything that is queued.
+void drain(StreamState& stream);
+void drain_all();
+
+/// The end of a call that waited: where a GPU would report a failed kernel, its exception appears.
+cudaError_t waited();
+
+}  // namespace lathe::emulation

@@ -1,0 +1,147 @@
+// Memory and copies of the emulated CUDA runtime; see cuda_runtime_machine.h.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "cuda_runtime_machine.h"
+#include "device_ranges.h"
+
+namespace lathe::emulation {
+namespace {
+
+bool on_device(const void* memory, size_t bytes) {
+  return device_ranges().holds(memory, bytes) ||
+         std::ranges::any_of(machine().arenas,
+                             [&](const auto& arena) { return arena->holds(memory, bytes); });
+}
+
+bool is_pinned(const void* memory) {
+  char* p = const_cast<char*>(static_cast<const char*>(memory));
+  auto at = machine().pinned.upper_bound(p);
+  if (at == machine().pinned.begin()) return false;
+  --at;
+  return p < at->first + at->second;
+}
+
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                 StreamState& stream) {
+  const bool to_device = on_device(to, bytes), from_device = on_device(from, bytes);
+  const bool wants_to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool wants_from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if (kind != cudaMemcpyDefault && (to_device != wants_to || from_device != wants_from)) {
+    return cudaErrorInvalidValue;
+  }
+  const auto enqueue = [&stream](std::function<void()> run) {
+    stream.queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
+  };
+  if (to_device && !from_device && !is_pinned(from)) {  // pageable memory is read at once
+    const auto* first = static_cast<const unsigned char*>(from);
+    enqueue([to, bytes = std::vector<unsigned char>(first, first + bytes)] {
+      std::memcpy(to, bytes.data(), bytes.size());
+    });
+    return cudaSuccess;
+  }
+  enqueue([to, from, bytes] { std::memmove(to, from, bytes); });
+  if (!to_device && !is_pinned(to)) {  // pageable memory is written before the call returns
+    drain(stream);
+    return waited();
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+size_t free_bytes_of(int device) {
+  const Arena& arena = *machine().arenas[static_cast<size_t>(device)];
+  return arena.bytes() - arena.live_bytes() - device_ranges().bytes_of(device);
+}
+
+}  // namespace lathe::emulation
+
+using namespace lathe::emulation;
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const Call call;
+  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  const auto& arena = *machine().arenas[static_cast<size_t>(this_thread().device)];
+  *total = arena.bytes();
+  *free = free_bytes_of(this_thread().device);
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  const Call call;
+  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
+  *memory = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  if (!runtime_probe().malloc_fault.hit() && bytes <= free_bytes_of(this_thread().device)) {
+    *memory = machine().arenas[static_cast<size_t>(this_thread().device)]->allocate(bytes);
+  }
+  if (*memory == nullptr) return result(cudaErrorMemoryAllocation);
+  runtime_probe().device_bytes += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  const Call call;
+  if (memory == nullptr) return cudaSuccess;
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
+  drain_all();  // a free waits for the device
+  for (const auto& arena : machine().arenas) {
+    const size_t before = arena->live_bytes();
+    if (!arena->deallocate(memory)) continue;
+    runtime_probe().device_bytes -= before - arena->live_bytes();
+    return cudaSuccess;
+  }
+  return result(cudaErrorInvalidValue);
+}
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  const Call call;
+  *memory = nullptr;
+  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
+  if (!runtime_probe().malloc_fault.hit()) {
+    *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  }
+  if (*memory == nullptr) return result(cudaErrorMemoryAllocation);
+  std::memset(*memory, 0xA5, bytes);
+  machine().pinned.emplace(static_cast<char*>(*memory), bytes);
+  runtime_probe().pinned_bytes += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  const Call call;
+  if (memory == nullptr) return cudaSuccess;
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
+  const auto at = machine().pinned.find(static_cast<char*>(memory));
+  if (at == machine().pinned.end()) return result(cudaErrorInvalidValue);
+  drain_all();
+  runtime_probe().pinned_bytes -= at->second;
+  machine().pinned.erase(at);
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  const Call call;
+  *attributes = {.type = on_device(memory, 0) ? cudaMemoryTypeDevice
+                         : is_pinned(memory)  ? cudaMemoryTypeHost
+                                              : cudaMemoryTypeUnregistered};
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  const Call call;
+  StreamState* state = find_stream(stream);
+  if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  return bytes == 0 ? cudaSuccess : result(copy(to, from, bytes, kind, *state));
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
+                                cudaStream_t stream) {
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  const Call call;
+  if (!on_device(memory, bytes)) return result(cudaErrorInvalidValue);
+  return enqueue_kernel(stream, [=] { std::memset(memory, value, bytes); });
+}

@@ -1,0 +1,162 @@
+// Streams, events and captures of the emulated CUDA runtime; see cuda_runtime_machine.h.
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "captured_stream.h"
+#include "cuda_runtime_machine.h"
+
+namespace lathe::emulation {
+
+void pretend_capture(cudaStream_t stream) {
+  const Call call;
+  machine().captured = stream;
+  if (stream != nullptr) machine().captured_kernels.clear();
+}
+
+void replay_capture(cudaStream_t stream) {
+  const Call call;
+  for (const auto& run : machine().captured_kernels) {
+    find_stream(stream)->queue.push_back({.run = run, .record = {}, .wait = {}});
+  }
+}
+
+cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run) {
+  const Call call;
+  StreamState* state = find_stream(stream);
+  if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (stream == machine().captured && stream != nullptr) machine().captured_kernels.push_back(run);
+  state->queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
+  return cudaSuccess;
+}
+
+}  // namespace lathe::emulation
+
+using namespace lathe::emulation;
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const Call call;
+  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  auto& handles = machine().handles;
+  if (handles.empty()) handles.push_back(std::make_unique<StreamState>());
+  auto state = std::move(handles.back());
+  handles.pop_back();
+  state->device = this_thread().device;
+  *stream = state.get();
+  machine().streams.emplace(*stream, std::move(state));
+  ++runtime_probe().streams;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Call call;
+  const auto at = machine().streams.find(stream);
+  if (at == machine().streams.end()) return result(cudaErrorInvalidResourceHandle);
+  auto rest = std::make_unique<StreamState>();  // the call does not wait: its work goes on
+  rest->device = stream->device;
+  rest->queue.swap(stream->queue);
+  for (const auto& [handle, event] : machine().events) {
+    if (event->stream == stream) event->stream = rest.get();
+  }
+  machine().orphaned.push_back(std::move(rest));
+  machine().handles.push_back(std::move(at->second));
+  machine().streams.erase(at);
+  --runtime_probe().streams;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Call call;
+  StreamState* state = find_stream(stream);
+  if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (capture_refuses() || (stream != nullptr && stream == machine().captured)) {
+    return result(kStreamCaptureUnsupported);
+  }
+  drain(*state);
+  return waited();
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const Call call;
+  StreamState* state = find_stream(stream);
+  if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (state->queue.empty()) return cudaSuccess;
+  const DeviceAccess access;  // whoever asks again and again gets on
+  run_next(*state);
+  return cudaErrorNotReady;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Call call;
+  StreamState* state = find_stream(stream);
+  const std::shared_ptr<EventState> waited_for = find_event(event);
+  if (state == nullptr || waited_for == nullptr) return result(cudaErrorInvalidResourceHandle);
+  state->queue.push_back(
+      {.run = {}, .record = {}, .wait = waited_for, .number = waited_for->recorded});
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id) {
+  const Call call;
+  if (find_stream(stream) == nullptr) return result(cudaErrorInvalidResourceHandle);
+  const bool captured = stream != nullptr && stream == machine().captured;
+  *status = captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  *id = captured ? 1 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  const Call call;
+  std::swap(*mode, this_thread().capture_mode);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  const Call call;
+  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  auto state = std::make_shared<EventState>();
+  *event = state.get();
+  machine().events.emplace(*event, std::move(state));
+  ++runtime_probe().events;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Call call;
+  if (machine().events.erase(event) == 0) return result(cudaErrorInvalidResourceHandle);
+  --runtime_probe().events;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Call call;
+  StreamState* state = find_stream(stream);
+  const std::shared_ptr<EventState> recorded = find_event(event);
+  if (state == nullptr || recorded == nullptr) return result(cudaErrorInvalidResourceHandle);
+  recorded->stream = state;
+  state->queue.push_back(
+      {.run = {}, .record = recorded, .wait = {}, .number = ++recorded->recorded});
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Call call;
+  const std::shared_ptr<EventState> state = find_event(event);
+  if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (machine().captured != nullptr) return result(kStreamCaptureUnsupported);
+  if (state->completed >= state->recorded) return cudaSuccess;
+  const DeviceAccess access;  // whoever asks again and again gets on
+  if (state->stream != nullptr && !state->stream->queue.empty()) run_next(*state->stream);
+  return cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Call call;
+  const std::shared_ptr<EventState> state = find_event(event);
+  if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
+  {
+    const DeviceAccess access;
+    complete(*state, state->recorded);
+  }
+  return waited();
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  const Call call;
+  const std::shared_ptr<EventState> a = find_event(from), b = find_event(to);
+  if (a == nullptr || b == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (a->completed < a->recorded || b->completed < b->recorded) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(b->time - a->time).count();
+  return cudaSuccess;
+}
