@@ -2,8 +2,6 @@
 // learning rate.
 #include <doctest/doctest.h>
 
-#include <functional>
-#include <memory>
 #include <vector>
 
 #include "lathe/core/copy.h"
@@ -16,22 +14,15 @@
 #include "lathe/optim/sgd.h"
 #include "lathe/tests/emulation/captured_stream.h"
 #include "loss_scaling.h"
+#include "make_optimizer.h"
 
 namespace lathe {
 namespace {
 
 using namespace test;
-using optim::Optimizer;
 
-using Make = std::function<std::unique_ptr<Optimizer>(const Tensors&)>;
-
-template <class O, class Options>
-Make make(const Options& options) {
-  return [options](const Tensors& p) { return std::make_unique<O>(p, options); };
-}
-
-const std::vector<Make>& optimizers() {
-  static const std::vector<Make> all = {
+const std::vector<MakeOptimizer>& optimizers() {
+  static const std::vector<MakeOptimizer> all = {
       make<optim::SGD>(optim::SGDOptions{.lr = 0.5}),
       make<optim::SGD>(optim::SGDOptions{.lr = 0.5, .momentum = 0.9}),
       make<optim::Adam>(optim::AdamOptions{.lr = 0.5}),
@@ -50,20 +41,13 @@ Tensors make_params(Device device) {
   return out;
 }
 
-std::vector<std::vector<double>> everything(const Tensors& params, const Optimizer& optimizer) {
-  std::vector<std::vector<double>> out;
-  for (const Tensor& p : params) out.push_back(p.to_vector<double>());
-  for (const auto& [name, t] : optimizer.state_dict()) out.push_back(t.to_vector<double>());
-  return out;
-}
-
 TEST_CASE("captured step: launched again it counts on and follows the learning rate") {
   if (!cuda_is_available()) return;
   const Device device(DeviceType::kCUDA);
   const OwnedStream stream;
   const StreamScope on(stream);
   const auto native = static_cast<cudaStream_t>(static_cast<Stream>(stream).native);
-  for (const Make& make_optimizer : optimizers()) {
+  for (const MakeOptimizer& make_optimizer : optimizers()) {
     const Tensors eager = make_params(device), captured = make_params(device);
     const auto first = make_optimizer(eager), second = make_optimizer(captured);
     INFO(first->name());

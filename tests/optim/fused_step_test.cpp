@@ -2,8 +2,6 @@
 // in memory.
 #include <doctest/doctest.h>
 
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/sgd.h"
 #include "loss_scaling.h"
+#include "make_optimizer.h"
 
 namespace lathe {
 namespace {
@@ -25,15 +24,8 @@ using namespace test;
 using optim::GradScaler;
 using optim::Optimizer;
 
-using Make = std::function<std::unique_ptr<Optimizer>(const Tensors&)>;
-
-template <class O, class Options>
-Make make(const Options& options) {
-  return [options](const Tensors& p) { return std::make_unique<O>(p, options); };
-}
-
-const std::vector<Make>& optimizers() {
-  static const std::vector<Make> all = {
+const std::vector<MakeOptimizer>& optimizers() {
+  static const std::vector<MakeOptimizer> all = {
       make<optim::SGD>(optim::SGDOptions{.lr = 0.1}),
       make<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01}),
       make<optim::Adam>(optim::AdamOptions{.lr = 0.1, .amsgrad = true}),
@@ -72,18 +64,11 @@ void set_grads(const Tensors& params, int s, double scale) {
   }
 }
 
-std::vector<std::vector<double>> everything(const Tensors& params, const Optimizer& optimizer) {
-  std::vector<std::vector<double>> out;
-  for (const Tensor& p : params) out.push_back(p.to_vector<double>());
-  for (const auto& [name, t] : optimizer.state_dict()) out.push_back(t.to_vector<double>());
-  return out;
-}
-
 TEST_CASE("fused step: with a scaler every optimiser moves to the same bits as step by step") {
   for (const Device device : devices()) {
     for (const DType dtype : {kF32, kF64}) {
       for (const double max_norm : {0.0, 0.5, 1e6}) {
-        for (const Make& make_optimizer : optimizers()) {
+        for (const MakeOptimizer& make_optimizer : optimizers()) {
           // An emulated GPU is slow, and its update kernels have tests of their own.
           const bool fourth = (&make_optimizer - optimizers().data()) % 4 == 3;  // AdamW, NovoGrad
           if (!device.is_cpu() && !(max_norm == 0.5 && dtype == kF32 && fourth)) continue;

@@ -2,8 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <functional>
-#include <memory>
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
@@ -16,33 +14,31 @@
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/sgd.h"
 #include "loss_scaling.h"
+#include "make_optimizer.h"
 
 namespace lathe {
 namespace {
 
 using namespace test;
-using optim::Optimizer;
-
-using Make = std::function<std::unique_ptr<Optimizer>(const Tensors&)>;
 
 template <class O, class Options>
-Make make(Options options) {
+MakeOptimizer with_masters(Options options) {
   options.master_weights = true;
-  return [options](const Tensors& p) { return std::make_unique<O>(p, options); };
+  return make<O>(options);
 }
 
-const std::vector<Make>& optimizers() {
-  static const std::vector<Make> all = {
-      make<optim::SGD>(optim::SGDOptions{.lr = 0.01}),
-      make<optim::SGD>(
+const std::vector<MakeOptimizer>& optimizers() {
+  static const std::vector<MakeOptimizer> all = {
+      with_masters<optim::SGD>(optim::SGDOptions{.lr = 0.01}),
+      with_masters<optim::SGD>(
           optim::SGDOptions{.lr = 0.01, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true}),
-      make<optim::Adam>(optim::AdamOptions{.lr = 0.01, .weight_decay = 0.1}),
-      make<optim::Adam>(optim::AdamOptions{.lr = 0.01, .amsgrad = true}),
-      make<optim::AdamW>(optim::AdamWOptions{.lr = 0.01}),
-      make<optim::RMSprop>(optim::RMSpropOptions{.momentum = 0.9, .centered = true}),
-      make<optim::LARS>(optim::LARSOptions{.weight_decay = 0.1}),
-      make<optim::LAMB>(optim::LAMBOptions{.lr = 0.01}),
-      make<optim::NovoGrad>(optim::NovoGradOptions{.weight_decay = 0.1}),
+      with_masters<optim::Adam>(optim::AdamOptions{.lr = 0.01, .weight_decay = 0.1}),
+      with_masters<optim::Adam>(optim::AdamOptions{.lr = 0.01, .amsgrad = true}),
+      with_masters<optim::AdamW>(optim::AdamWOptions{.lr = 0.01}),
+      with_masters<optim::RMSprop>(optim::RMSpropOptions{.momentum = 0.9, .centered = true}),
+      with_masters<optim::LARS>(optim::LARSOptions{.weight_decay = 0.1}),
+      with_masters<optim::LAMB>(optim::LAMBOptions{.lr = 0.01}),
+      with_masters<optim::NovoGrad>(optim::NovoGradOptions{.weight_decay = 0.1}),
   };
   return all;
 }
@@ -56,7 +52,7 @@ Tensor random_half(const Shape& shape, DType dtype, uint64_t seed) {
 TEST_CASE("master weights: half parameters are the rounded values of an f32 run, bit for bit") {
   for (const Device device : devices()) {
     for (const DType dtype : {kF16, kBF16}) {
-      for (const Make& make_optimizer : optimizers()) {
+      for (const MakeOptimizer& make_optimizer : optimizers()) {
         // An emulated GPU is slow: half of the rules in each type.
         const bool even = (&make_optimizer - optimizers().data()) % 2 == 0;
         if (!device.is_cpu() && even != (dtype == kF16)) continue;
