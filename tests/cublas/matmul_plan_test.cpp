@@ -9,38 +9,18 @@
 #include "../cuda_case.h"
 #include "../ops/compare.h"
 #include "../same_memory.h"
+#include "fixture.h"
 #include "lathe/core/cublas_handle.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/matmul.h"
-#include "lathe/tests/emulation/cublas_emulation.h"
 
 using namespace lathe;
 using namespace lathe::test;
 using emulation::cublas_probe;
 
 namespace {
-
-const Device kGpu(DeviceType::kCUDA);
-
-struct Fixture {
-  Fixture() {
-    handler = set_log_handler([this](LogLevel, std::string_view text) { logged += text; });
-  }
-  ~Fixture() {
-    cublas_probe().failing.clear();
-    cublas_probe().knows_none = false;
-    cublas_probe().unknown.clear();
-    set_tf32(false);
-    set_deterministic(false);
-    set_log_handler(handler);
-  }
-
-  std::string logged;
-  LogHandler handler;
-};
 
 /// A product of its own sizes for each case: plans stay.
 struct Product {

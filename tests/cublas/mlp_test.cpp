@@ -10,39 +10,20 @@
 #include "../cuda_case.h"
 #include "../ops/compare.h"
 #include "../same_memory.h"
+#include "fixture.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/nn/activation.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/mlp.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/unary.h"
-#include "lathe/tests/emulation/cublas_emulation.h"
 
 using namespace lathe;
 using namespace lathe::test;
 using emulation::cublas_probe;
 
 namespace {
-
-const Device kGpu(DeviceType::kCUDA);
-
-struct Fixture {
-  Fixture() {
-    manual_seed(41);
-    handler = set_log_handler([this](LogLevel, std::string_view text) { logged += text; });
-  }
-  ~Fixture() {
-    cublas_probe().unknown.clear();
-    cublas_probe().knows_none = false;
-    set_deterministic(false);
-    set_log_handler(handler);
-  }
-
-  std::string logged;
-  LogHandler handler;
-};
 
 double tolerance(DType dtype) { return dtype == kF32 ? kDeviceTolerance : tolerance_of(dtype); }
 
