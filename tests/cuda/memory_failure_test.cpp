@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "../cuda_case.h"
+#include "../small_conv_net.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/host_allocator.h"
 #include "lathe/lathe.h"
@@ -17,22 +18,12 @@ namespace {
 
 const Device kGpu(DeviceType::kCUDA);
 
-struct Net : nn::Module {
-  nn::Conv2d conv{*this, "conv", 3, 8, {.kernel = 3, .pad = 1}};
-  nn::BatchNorm2d norm{*this, "norm", 8};
-  nn::Linear fc{*this, "fc", 8 * 9, 10};
-
-  Tensor forward(const Tensor& x) override {
-    return fc(max_pool2d(relu(norm(conv(x))), {.kernel = 2}).flatten(1));
-  }
-};
-
 /// Everything that one step reads and writes.
 struct Training {
   Training() {
     manual_seed(7);
     x = randn({2, 3, 6, 6});
-    net = std::make_unique<Net>();
+    net = std::make_unique<test::SmallConvNet>();
     net->to(kGpu);
     optimizer = std::make_unique<optim::SGD>(net->parameters(),
                                              optim::SGDOptions{.lr = 0.1, .momentum = 0.9});
@@ -60,7 +51,7 @@ struct Training {
   }
 
   Tensor x;
-  std::unique_ptr<Net> net;
+  std::unique_ptr<test::SmallConvNet> net;
   std::unique_ptr<optim::SGD> optimizer;
   StateDict start;
 };

@@ -6,22 +6,13 @@
 #include <optional>
 #include <vector>
 
+#include "../small_conv_net.h"
 #include "failing_calls.h"
 #include "lathe/core/host_allocator.h"
 #include "lathe/lathe.h"
 
 namespace lathe {
 namespace {
-
-struct Net : nn::Module {
-  nn::Conv2d conv{*this, "conv", 3, 8, {.kernel = 3, .pad = 1}};
-  nn::BatchNorm2d norm{*this, "norm", 8};
-  nn::Linear fc{*this, "fc", 8 * 9, 10};
-
-  Tensor forward(const Tensor& x) override {
-    return fc(max_pool2d(relu(norm(conv(x))), {.kernel = 2}).flatten(1));
-  }
-};
 
 class Training {
  public:
@@ -34,7 +25,7 @@ class Training {
     manual_seed(7);
     x_ = randn({2, 3, 6, 6});
     y_ = tensor({1, 3}).to(kI64);
-    net_ = std::make_unique<Net>();
+    net_ = std::make_unique<test::SmallConvNet>();
     optimizer_ = std::make_unique<optim::SGD>(net_->parameters(),
                                               optim::SGDOptions{.lr = 0.1, .momentum = 0.9});
     for (const Tensor& p : net_->parameters()) p.set_grad(zeros(p.shape()));
@@ -69,7 +60,7 @@ class Training {
  private:
   const int threads_ = num_threads();
   Tensor x_, y_;
-  std::unique_ptr<Net> net_;
+  std::unique_ptr<test::SmallConvNet> net_;
   std::unique_ptr<optim::SGD> optimizer_;
   StateDict start_;
   float loss_ = 0;
