@@ -4,7 +4,6 @@
 //   kill, term, ENOSPC, EIO   count open-for-writing, write, fsync, close, rename, unlink, fchmod;
 //                             an error comes from open, write, fsync and rename
 //   EINTR, SHORT              count write alone: interrupted before a byte is written; or one is
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -14,6 +13,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "../interpose.h"
+
+using lathe::test::creation_mode, lathe::test::next;
 
 namespace {
 
@@ -52,11 +55,6 @@ bool fails() {
   return true;
 }
 
-template <class F>
-F next(const char* name) {
-  return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
-}
-
 }  // namespace
 
 #pragma GCC visibility push(default)  // the loader must find them before libc's
@@ -65,7 +63,7 @@ extern "C" {
 int open(const char* path, int flags, ...) {
   va_list rest;
   va_start(rest, flags);
-  const mode_t mode = (flags & O_CREAT) != 0 ? static_cast<mode_t>(va_arg(rest, int)) : 0;
+  const mode_t mode = creation_mode(flags, rest);
   va_end(rest);
   const bool writes = (flags & O_WRONLY) != 0 && is_ours(path);
   const bool directory = (flags & O_DIRECTORY) != 0 && g_descriptor >= 0;

@@ -1,6 +1,5 @@
 #include "crash_disk.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,6 +11,8 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+
+#include "../interpose.h"
 
 namespace lathe::test {
 namespace {
@@ -200,16 +201,7 @@ struct Interposed {
 
 }  // namespace lathe::test
 
-namespace {
-
-using lathe::test::Interposed;
-
-template <class F>
-F next(const char* name) {
-  return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
-}
-
-}  // namespace
+using lathe::test::creation_mode, lathe::test::Interposed, lathe::test::next;
 
 #pragma GCC visibility push(default)  // the loader must find them before libc's
 extern "C" {
@@ -217,7 +209,7 @@ extern "C" {
 int open(const char* path, int flags, ...) {
   va_list rest;
   va_start(rest, flags);
-  const mode_t mode = (flags & O_CREAT) != 0 ? static_cast<mode_t>(va_arg(rest, int)) : 0;
+  const mode_t mode = creation_mode(flags, rest);
   va_end(rest);
   const int descriptor = next<int (*)(const char*, int, ...)>("open")(path, flags, mode);
   if (descriptor >= 0) Interposed::opened(path, flags, descriptor);
