@@ -100,7 +100,8 @@ def test_broken_files_are_skipped_named_and_counted(folder):
 
     broken.unlink()
     broken.symlink_to("nowhere.png")  # an error of a file, not of its content
-    for command in (read, ["find-workers", *read[2:]], ["eval", "--run-dir", "b", "--split", "train", "--no-skip-broken"],
+    sweep = ["find-lr", *read[2:], "--model", "resnet8", "--sweep-steps", 20]
+    for command in (read, ["find-workers", *read[2:]], sweep, ["eval", "--run-dir", "b", "--split", "train", "--no-skip-broken"],
                     ["predict", "--run-dir", "b", "--split", "train", "--index", "0:10", "--no-skip-broken"]):
         expect_one_line(lathe(*command), 3, f"{broken}: No such file")
     expect_one_line(lathe("bench", "loader", "--data-cache", "gpu"), 2, "--data-cache gpu")

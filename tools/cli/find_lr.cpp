@@ -16,6 +16,7 @@
 #include "lathe/tools/cli/lr_range.h"
 #include "lathe/tools/cli/optimizers.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/reading_data.h"
 #include "lathe/tools/cli/trainer.h"
 
 namespace lathe::cli {
@@ -135,7 +136,7 @@ ExitCode run_find_lr(const Invocation& call) {
   if (!settings.weights.empty()) load_weights(*model, settings.weights);
   place_model(*model, device, settings);
   StatusLine status(settings.progress, settings.quiet);
-  sweep(range, settings, *model, input, status);
+  reading_data([&] { sweep(range, settings, *model, input, status); });  // no file is written
   if (range.points().empty()) {
     throw CommandError(ExitCode::kDiverged,
                        fmt::format("the loss of the first step, with a learning rate of {}, is no "

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/reading_data.h"
 
 namespace lathe::cli {
 
@@ -27,7 +28,8 @@ Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settin
           "--data-cache gpu: the images of {} have many sizes; `lathe data prepare FILE --dataset "
           "{} --image-size N` makes a packed file of one size",
           settings.data_root, *settings.dataset));
-    prefetch.resident = std::make_shared<data::ResidentImages>(*images, device);
+    prefetch.resident =
+        reading_data([&] { return std::make_shared<data::ResidentImages>(*images, device); });
   }
   return {make_loader(images, settings, training), device, std::move(prefetch)};
 }

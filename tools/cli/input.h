@@ -22,7 +22,8 @@ struct Input {
 /// to the same numbers, in the layout that the model wants; with --data-cache gpu the images are
 /// there from the start. Takes the transform out of `images` then. Images of many sizes are always
 /// transformed by the workers.
-/// throws: UsageError for a data cache that cannot be had.
+/// throws: UsageError for a data cache that cannot be had; CommandError (kData), DataError if its
+/// images cannot be read.
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
                  Device device, bool training);
 
