@@ -120,6 +120,8 @@ def test_find_batch_on_a_gpu(folder):
     expect_one_line(lathe(*search, env=gpu(1)), 5, "out of memory")
     *tries, done = rows(lathe(*search, "--max-batch", 64, "--memory-limit", 2, env=gpu(256)))
     good, bad = ([t["batch_size"] for t in tries if t["fits"] == fits] for fits in (True, False))
+    assert max(t.get("peak_bytes", 0) for t in tries) <= 2 * MIB, tries
+    expect_one_line(lathe(*search, "--memory-limit", 1, env=gpu(256)), 5, "not even a batch of one image fits: cuda:0: out of memory", "limit 1 MiB")
     assert bad and max(good) == done["batch_size"] < min(bad), tries
     assert any(t["fits"] for t in tries[[t["fits"] for t in tries].index(False):]), "memory came back after a failure"
 

@@ -75,33 +75,35 @@ struct Trial {
 // Training steps on synthetic batches of any size, with one model and one optimiser.
 class Trials {
  public:
-  Trials(const Settings& settings, Device device)
-      : settings_(settings),
-        device_(device),
-        model_(make_model(settings,
-                          {.classes = settings.classes, .in_channels = settings.in_channels})) {
-    place_model(*model_, device, settings);
-    model_->train();
-    optimizer_ = make_optimizer(settings, *model_);
-  }
+  Trials(const Settings& settings, Device device) : settings_(settings), device_(device) {}
 
   /// Nothing where there is not enough memory, and then why; all memory but the model's and the
   /// optimiser's is given back.
   std::optional<Trial> attempt(int64_t batch, std::string& reason) {
     std::optional<Trial> trial;
     try {
+      if (!optimizer_) prepare();
       trial = run(batch);
     } catch (const OutOfMemoryError& e) {
       reason = e.message();
     } catch (const std::bad_alloc&) {
       reason = "out of memory";
     }
-    optimizer_->zero_grad();
+    if (optimizer_) optimizer_->zero_grad();
     free_cached_memory(device_);
     return trial;
   }
 
  private:
+  // Part of the first trial: model and optimiser count within the limit.
+  void prepare() {
+    model_ =
+        make_model(settings_, {.classes = settings_.classes, .in_channels = settings_.in_channels});
+    place_model(*model_, device_, settings_);
+    model_->train();
+    optimizer_ = make_optimizer(settings_, *model_);
+  }
+
   Trial run(int64_t batch) {
     const int64_t side = *settings_.image_size;
     const Tensor x = in_layout(
@@ -172,10 +174,10 @@ ExitCode run_find_batch(const Invocation& call) {
   complete(settings, look_around(settings));
   const Device device = prepare_compute(settings);
   manual_seed(static_cast<uint64_t>(settings.seed));
-  Trials trials(settings, device);
   const size_t limit = limit_of(settings, device);
   set_limit(limit, device);
 
+  Trials trials(settings, device);
   Trial fastest;
   std::string reason;
   const int64_t largest = largest_that_fits(settings.max_batch, [&](int64_t batch) {
