@@ -126,10 +126,16 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, none);
 }
 
-/// The file's text; "" if there is none.
-std::string text_at(const std::string& path) {
-  return exists(path) ? read_file(path, kMaxConvCacheBytes) : "";
+/// The file's text. A pipe is refused, for it might be waited for for ever.
+std::string content(const std::string& path) {
+  std::error_code none;
+  LATHE_CHECK(FileError, !std::filesystem::is_fifo(path, none), "convolution cache: ", path,
+              " is a pipe and no file");
+  return read_file(path, kMaxConvCacheBytes);
 }
+
+/// The file's text; "" if there is none.
+std::string text_at(const std::string& path) { return exists(path) ? content(path) : ""; }
 
 /// Whether a file may be replaced: nothing in it, or the beginning of what we write.
 bool is_ours(std::string_view text) {
@@ -197,7 +203,7 @@ ConvCache parse_conv_cache(std::string_view text) {
 }
 
 ConvCache read_conv_cache(const std::string& path) {
-  const std::string text = read_file(path, kMaxConvCacheBytes);
+  const std::string text = content(path);
   try {
     return parse_conv_cache(text);
   } catch (const DataError& error) {

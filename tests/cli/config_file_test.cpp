@@ -1,7 +1,11 @@
 #include "lathe/tools/cli/config_file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <doctest/doctest.h>
 
+#include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tools/cli/exit_codes.h"
 
 using namespace lathe::cli;
@@ -57,4 +61,21 @@ TEST_CASE("config: a file that cannot be read is a mistake in the call") {
                        "/dev/zero: cannot read the config file: it has more than 1048576 bytes",
                        UsageError);
   CHECK(read_config("/dev/null").empty());
+}
+
+TEST_CASE("config: a named pipe is refused, not waited for; a pipe of the shell is read") {
+  const lathe::test::TemporaryFolder folder;
+  const std::string named = (folder.path() / "fifo").string();
+  REQUIRE(mkfifo(named.c_str(), 0600) == 0);
+  const std::string message = named + ": cannot read the config file: it is a named pipe";
+  CHECK_THROWS_WITH_AS(read_config(named), message.c_str(), UsageError);
+
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  CHECK(write(ends[1], "lr = 1\n", 7) == 7);
+  close(ends[1]);
+  const auto entries = read_config("/dev/fd/" + std::to_string(ends[0]));
+  close(ends[0]);
+  REQUIRE(entries.size() == 1);
+  CHECK(entries[0].key == "lr");
 }

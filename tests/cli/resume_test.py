@@ -195,6 +195,12 @@ def test_what_no_flag_can_change_leaves_the_run_as_it_was(folder):
         expect_one_line(lathe("train", "--resume", "b", "--epochs", 9, "--quiet"), 1, f"b/{name}: not a regular file")
         assert pathlib.Path("b/config.toml").read_bytes() == before["config.toml"]
         shutil.rmtree("b")
+    for name, code, why in (("log.txt", 1, "not a regular file"), ("config.toml", 2, "cannot read the config file: it is a named pipe")):
+        pathlib.Path("a", name).unlink()
+        os.mkfifo(f"a/{name}")
+        expect_one_line(lathe("train", "--resume", "a", "--quiet"), code, f"a/{name}: {why}")
+        pathlib.Path("a", name).unlink()
+        pathlib.Path("a", name).write_bytes(before[name])
 
 
 def test_another_folder_of_images_is_another_data_set(folder):

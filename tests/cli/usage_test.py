@@ -25,6 +25,8 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     expect_one_line(lathe("info", "--config"), 2, "--config")
     expect_one_line(lathe("info", "--config", ""), 2, '--config: expected a file, got ""')
     expect_one_line(lathe("info", "--config", folder), 2, f"{folder}: cannot read the config file: Is a directory")
+    os.mkfifo("fifo")
+    expect_one_line(lathe("info", "--config", "fifo"), 2, "fifo: cannot read the config file: it is a named pipe")
     expect_one_line(lathe("info", "--config", "/dev/zero"), 2, "/dev/zero: cannot read the config file: it has more than")
 
 
@@ -89,6 +91,9 @@ def test_algos_say_what_is_wrong_with_a_file(folder):
     expect_one_line(lathe("algos", "show", "--algo-cache", "nowhere"), 3, "nowhere: No such file or directory")
     text = EXAMPLE_CACHE.read_text()
     (folder / "cut").write_text(text[:500])
+    os.mkfifo("fifo")
+    for command in ("show", "clear"):
+        expect_one_line(lathe("algos", command, "--algo-cache", "fifo"), 3, "fifo is a pipe and no file")
     expect_one_line(lathe("algos", "show", "--algo-cache", "cut"), 3, "cut: convolution cache: ")
     (folder / "changed").write_text(text.replace('"34:2=4,24=8"', '"35:2=4,24=8"'))
     expect_one_line(lathe("algos", "show", "--algo-cache", "changed"), 3, "damaged, its checksum does not fit")

@@ -1,5 +1,9 @@
 #include "lathe/tools/cli/config_file.h"
 
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -114,6 +118,15 @@ std::string in_quotes(std::string_view text) {
   return out + '"';
 }
 
+// A pipe that lies in a folder: opening it would wait until somebody writes to it, perhaps for
+// ever. What a shell makes of <(…) and of | has its writer and lies in no folder.
+bool is_named_pipe(const std::filesystem::path& path) {
+  struct stat info {};
+  struct statfs system {};
+  return stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode) &&
+         statfs(path.c_str(), &system) == 0 && system.f_type != PIPEFS_MAGIC;
+}
+
 }  // namespace
 
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name) {
@@ -139,6 +152,10 @@ std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view na
 }
 
 std::vector<ConfigEntry> read_config(const std::filesystem::path& path) {
+  if (is_named_pipe(path)) {
+    throw UsageError(
+        fmt::format("{}: cannot read the config file: it is a named pipe", path.string()));
+  }
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostBytes + 1, '\0');
   if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && !file.eof()) {

@@ -137,7 +137,12 @@ void find_newest(StartPoint& start, Log& log) {
 }  // namespace
 
 std::unique_ptr<FileLock> lock_run_folder(const fs::path& folder) try {
-  return std::make_unique<FileLock>((folder / "log.txt").string(), 0);
+  const fs::path log = folder / "log.txt";
+  std::error_code unreadable;  // locking it says why
+  const fs::file_status status = fs::status(log, unreadable);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    throw CommandError(ExitCode::kError, log.string() + ": not a regular file");
+  return std::make_unique<FileLock>(log.string(), 0);
 } catch (const FileError& e) {
   throw UsageError(fmt::format("{}: another process trains in it, or it cannot be locked ({})",
                                folder.string(), e.message()));
