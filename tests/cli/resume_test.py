@@ -180,6 +180,9 @@ def contents(run):
 def test_what_no_flag_can_change_leaves_the_run_as_it_was(folder):
     expect(train("a", "--stop-after", 3), 0)
     before = contents("a")
+    useless = ["train", "--resume", "a", "--dry-run", "--power", 2]  # the schedule is the run's
+    expect_one_line(lathe(*useless), 0, "warning: --power has no effect with --scheduler cosine, only with poly")
+    assert expect(lathe(*useless, "--quiet"), 0).stderr == ""
     new = ["--resume", "a/last.safetensors", "--run-dir", "new"]
     for key, value, where in (("model", "resnet20", ["--resume", "a"]), ("optimizer", "adam", ["--resume", "a"]), ("ema", 0.9, new),
                               ("amp", "fp16", ["--resume", "a", "--dry-run"]), ("scheduler", "plateau", new)):

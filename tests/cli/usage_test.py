@@ -50,6 +50,14 @@ def test_flags_beat_the_environment_which_beats_the_file(folder):
     assert is_json("--config", "run.toml", "--json", LATHE_JSON="false")
 
 
+def test_a_flag_that_decides_nothing_is_a_warning(folder):
+    summary = ["summary", "--model", "resnet8", "--stem", "imagenet"]
+    expect_one_line(lathe(*summary), 0, "warning: --stem has no effect with --model resnet8, only with resnet18 or resnet34\n")
+    assert expect(lathe(*summary[:3], env={"LATHE_STEM": "imagenet"}), 0).stderr == ""
+    (folder / "run.toml").write_text('stem = "imagenet"\n')
+    assert expect(lathe(*summary[:3], "--config", "run.toml"), 0).stderr == ""
+
+
 def info_rows(**env):
     return [json.loads(line) for line in expect(lathe("info", "--json", env=env), 0).stdout.splitlines()]
 

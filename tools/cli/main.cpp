@@ -11,6 +11,7 @@
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/command_line.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/without_effect.h"
 
 namespace lathe::cli {
 namespace {
@@ -175,6 +176,13 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
+// train says it itself, when it knows the settings of the run that it goes on with.
+void warn_of_flags_without_effect(const Command& command, const Invocation& call) {
+  if (command.takes == kTrain || call.settings.quiet) return;
+  for (const std::string& remark : flags_without_effect(call.settings, call.sources))
+    write_stderr(fmt::format("warning: {}\n", one_line(remark)));
+}
+
 ExitCode fail(ExitCode code, const std::string& message) {
   write_stderr(fmt::format("lathe: {}\n", one_line(message)));
   return code;
@@ -189,6 +197,7 @@ ExitCode run(int argc, char** argv) try {
     return ExitCode::kDone;
   }
   if (line.command->computes) restart_with_passive_openmp(argv);
+  warn_of_flags_without_effect(*line.command, line.invocation);
   return line.command->run(line.invocation);
 } catch (const CommandError& e) {
   return fail(e.code(), e.what());

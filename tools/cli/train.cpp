@@ -16,6 +16,7 @@
 #include "lathe/tools/cli/schedule.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/trainer.h"
+#include "lathe/tools/cli/without_effect.h"
 
 namespace lathe::cli {
 namespace {
@@ -108,6 +109,10 @@ ExitCode run_train(const Invocation& call) {
   StartPoint start = find_start(call, log);
   Settings settings = start.settings;
   choose(settings, log);
+  if (!settings.quiet) {
+    for (const std::string& remark : flags_without_effect(settings, call.sources))
+      log.warning(remark);
+  }
   const Device device = prepare_compute(settings);
   const auto train_set = open_dataset(settings, Part::kTrain, true);
   const auto test_set = open_dataset(settings, Part::kTest, false);
