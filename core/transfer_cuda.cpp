@@ -54,13 +54,16 @@ void to_gpu(const Tensor& dst, const Tensor& src, bool async) {
   if (!arrived.is_same(dst)) copy_values(dst, arrived);
 }
 
-void to_host(const Tensor& dst, const Tensor& src) {
+void to_host(const Tensor& dst, const Tensor& src, bool async) {
   const Stream stream = current_stream(src.device());
   const Tensor packed = dense(src);
   const Tensor arrived =
       is_plain(dst, packed) ? dst
                             : empty_strided(packed.shape(), packed.strides(), packed.dtype(), kCPU);
   move_bytes(arrived, packed, cudaMemcpyDeviceToHost, stream);
+  if (async && dst.is_pinned() && arrived.is_same(dst)) {
+    return record_pinned(dst.impl().storage->data(), stream);  // the GPU writes it later
+  }
   synchronize_stream(stream);
   if (!arrived.is_same(dst)) copy_values(dst, arrived);
 }
@@ -91,7 +94,7 @@ void transfer(const Tensor& dst, const Tensor& src, bool async) {
   if (src.device().is_cpu()) {
     to_gpu(dst, src, async);
   } else if (dst.device().is_cpu()) {
-    to_host(dst, src);
+    to_host(dst, src, async);
   } else {
     between_gpus(dst, src);
   }

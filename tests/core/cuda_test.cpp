@@ -74,6 +74,27 @@ TEST_CASE("pinned memory: copies are exact, and a block in use by a copy is not 
   CHECK(target.sum().item<double>() == 7000);
 }
 
+TEST_CASE("pinned memory: a copy from the GPU is queued, and what it writes is nobody else's" *
+          cuda_case()) {
+  const Tensor sevens = full({1000}, 7.0, {.device = kGpu});
+  cuda::synchronize();
+  const uint64_t waits = cuda::counters().synchronizations;
+  Tensor freed = zeros({1000}, {.pinned = true});
+  const Tensor kept = zeros({1000}, {.pinned = true});
+  copy_values_async(freed, sevens);
+  copy_values_async(kept, sevens);
+  CHECK(cuda::counters().synchronizations == waits);
+  freed = Tensor();
+  const Tensor next = full({1000}, 1.0).pin_memory();
+  cuda::synchronize();
+  CHECK(difference(kept, full({1000}, 7.0), 0) == "");
+  CHECK(difference(next, full({1000}, 1.0), 0) == "");
+  // Another dtype is converted on the host, which waits for what arrives.
+  const Tensor wide = zeros({1000}, {.dtype = kF64, .pinned = true});
+  copy_values_async(wide, sevens);
+  CHECK(wide.to_vector<double>()[999] == 7);
+}
+
 TEST_CASE("pinned memory: what somebody else pinned is read when the copy returns" * cuda_case()) {
   const Tensor block = zeros({1000}, {.pinned = true});
   const Tensor lent = from_blob(block.raw_data(), {1000}, kF32, kCPU);
