@@ -127,24 +127,36 @@ TEST_CASE("snapshot: copies are row-major and use their memory again") {
   CHECK(snapshot.checkpoint().tensors.at("value").shape() == Shape{4});
 }
 
-TEST_CASE("snapshot: on a GPU copies are queued there, or go to the host if there is no room" *
+TEST_CASE("snapshot: of a GPU it lies on the host, after one wait, and takes no memory there" *
           lathe::test::cuda_case()) {
   const Device gpu(DeviceType::kCUDA);
   Number number;
   number.value = full({2, 3, 4, 5}, 3, {.device = gpu}).contiguous(kChannelsLast);
+  const size_t bytes = cuda::memory_allocated(gpu), peak = cuda::max_memory_allocated(gpu);
   const uint64_t waits = cuda::counters().synchronizations;
-  Snapshot snapshot(Snapshot::Place::kDevice), other(Snapshot::Place::kDevice);
-  snapshot.take(collect_checkpoint({{"model", number}}));
+  Snapshot snapshot;
+  snapshot.take(collect_checkpoint({{"model", number}, {"again", number}}));
+  CHECK(cuda::counters().synchronizations == waits + 1);
+  CHECK(cuda::memory_allocated(gpu) == bytes);
+  CHECK(cuda::max_memory_allocated(gpu) == peak);
   number.value.fill_(7.0);
-  CHECK(cuda::counters().synchronizations == waits);
   const Tensor kept = snapshot.checkpoint().tensors.at("value");
-  CHECK(kept.device() == gpu);
+  CHECK(kept.is_pinned());
   CHECK(kept.is_contiguous(kChannelsLast));
-  CHECK(kept.cpu().to_vector<float>() == std::vector<float>(120, 3));
-  {
-    const ArmedFault full_gpu(cuda::allocation_fault(gpu), 1);
-    other.take(collect_checkpoint({{"model", number}}));
-  }
-  CHECK(other.checkpoint().tensors.at("value").device() == kCPU);
-  CHECK(other.checkpoint().tensors.at("value").to_vector<float>()[119] == 7);
+  CHECK(kept.to_vector<float>() == std::vector<float>(120, 3));
+  snapshot.take(collect_checkpoint({{"model", number}, {"again", number}}));
+  CHECK(kept.is_same(snapshot.checkpoint().tensors.at("value")));
+  CHECK(kept.to_vector<float>() == std::vector<float>(120, 7));
+}
+
+TEST_CASE("snapshot: without page-locked memory a GPU's state goes to other memory of the host" *
+          lathe::test::cuda_case()) {
+  Number number;
+  number.value = full({2, 3}, 7, {.device = Device(DeviceType::kCUDA)});
+  Snapshot snapshot;
+  const ArmedFault none_left(cuda::pinned_allocation_fault(), 1);
+  snapshot.take(collect_checkpoint({{"model", number}}));
+  const Tensor kept = snapshot.checkpoint().tensors.at("value");
+  CHECK_FALSE(kept.is_pinned());
+  CHECK(kept.to_vector<float>() == std::vector<float>(6, 7));
 }

@@ -9,14 +9,15 @@ import random
 import struct
 
 from driver import Skip, expect, expect_one_line, lathe, main
+from runs import safetensors_header
 
 # Small enough for an emulated GPU, which takes microseconds for every element.
 TINY = ["--dataset", "synthetic", "--synthetic-size", 40, "--model", "resnet8", "--batch-size", 8, "--image-size", 8, "--seed", 3]
 
 
-def on_gpu(*arguments, devices=1, memory=1 << 28, **options):
+def on_gpu(*arguments, devices=1, memory=1 << 28, life=0, **options):
     """Runs the command where it can see a GPU. The settings are those of the emulated runtime; a real GPU ignores them."""
-    env = {"LATHE_EMULATED_DEVICES": str(devices), "LATHE_EMULATED_MEMORY": str(memory)}
+    env = {"LATHE_EMULATED_DEVICES": str(devices), "LATHE_EMULATED_MEMORY": str(memory), "LATHE_EMULATED_LIFE": str(life)}
     return lathe(*arguments, env=env, **options)
 
 
@@ -127,6 +128,13 @@ def test_a_gpu_that_is_too_small(folder):
     need_gpu(emulated=True)
     result = expect(on_gpu("train", *TINY, "--device", "cuda", "--run-dir", "a", memory=1 << 20), 5, "out of memory")
     assert "requested" in result.stderr, result.stderr
+
+
+def test_a_gpu_that_fails_for_good_leaves_a_checkpoint(folder):
+    need_gpu(emulated=True)
+    result = on_gpu("train", *TINY, "--device", "cuda", "--no-cudnn-benchmark", "--run-dir", "a", life=150)  # kernels: a step or two
+    expect(result, 4, "cudaErrorLaunchFailure", "a/last.safetensors holds the weights of step 0")
+    assert safetensors_header("a/last.safetensors")["__metadata__"]["lathe.step"] == "0"
 
 
 def test_without_a_gpu(folder):

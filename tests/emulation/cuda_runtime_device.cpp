@@ -81,6 +81,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 cudaError_t cudaDeviceSynchronize() {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   if (machine().captured != nullptr) return result(kStreamCaptureUnsupported);
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
   drain_all();

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "captured_stream.h"
+#include "device_failure.h"
 
 using namespace lathe::emulation;
 
@@ -64,4 +65,20 @@ TEST_CASE("emulated runtime: the attributes of memory tell where it is") {
   CHECK(type_of(&device) == cudaMemoryTypeUnregistered);
   CHECK(cudaFree(device) == cudaSuccess);
   CHECK(cudaFreeHost(host) == cudaSuccess);
+}
+
+TEST_CASE("emulated runtime: after a kernel has failed nothing runs, and every call says so") {
+  int done = 0;
+  kernel_fault().fail_at(2);
+  for (int i = 0; i < 3; ++i) CHECK(enqueue_kernel(nullptr, [&] { ++done; }) == cudaSuccess);
+  kernel_fault().disarm();
+  CHECK(cudaStreamSynchronize(nullptr) == cudaErrorLaunchFailure);
+  CHECK(done == 1);
+  void* memory = nullptr;
+  CHECK(cudaDeviceSynchronize() == cudaErrorLaunchFailure);
+  CHECK(cudaMalloc(&memory, 8) == cudaErrorLaunchFailure);
+  CHECK(enqueue_kernel(nullptr, [&] { ++done; }) == cudaErrorLaunchFailure);
+  replace_devices();
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+  CHECK(done == 1);
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "device_failure.h"
 #include "device_ranges.h"
 
 namespace lathe::emulation {
@@ -43,6 +44,23 @@ ThreadState& this_thread() {
 RuntimeProbe& runtime_probe() {
   static RuntimeProbe probe;
   return probe;
+}
+
+FaultPoint& kernel_fault() {
+  static FaultPoint* const fault = [] {
+    auto* const point = new FaultPoint;
+    const size_t kernels = number_from_environment("LATHE_EMULATED_LIFE", 0);
+    if (kernels > 0) point->fail_at(static_cast<int64_t>(kernels));
+    return point;
+  }();
+  return *fault;
+}
+
+void replace_devices() {
+  const Call call;
+  drain_all();  // after a failure nothing of it runs
+  machine().failed = false;
+  cudaGetLastError();
 }
 
 std::unique_lock<std::recursive_mutex> enter_machine() {
@@ -91,7 +109,7 @@ void run_next(StreamState& stream) {
   Operation operation = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (operation.wait) complete(*operation.wait, operation.number);
-  if (operation.run && !machine().error) {
+  if (operation.run && !machine().error && !machine().failed) {
     try {
       operation.run();
     } catch (...) {
@@ -123,7 +141,7 @@ void drain_all() {
 
 cudaError_t waited() {
   if (machine().error) std::rethrow_exception(std::exchange(machine().error, nullptr));
-  return cudaSuccess;
+  return machine().failed ? result(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
 }  // namespace lathe::emulation

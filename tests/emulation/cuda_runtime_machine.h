@@ -51,6 +51,7 @@ struct Machine {
   std::unordered_map<EventState*, std::shared_ptr<EventState>> events;
   std::map<char*, size_t> pinned;   // start → size
   std::exception_ptr error;         // thrown by a kernel, until somebody waits
+  bool failed = false;              // for good; see device_failure.h
   StreamState* captured = nullptr;  // of pretend_capture()
   std::vector<std::function<void()>> captured_kernels;
 };

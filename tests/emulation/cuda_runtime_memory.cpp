@@ -64,6 +64,7 @@ using namespace lathe::emulation;
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
   const auto& arena = *machine().arenas[static_cast<size_t>(this_thread().device)];
   *total = arena.bytes();
@@ -72,6 +73,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
   *memory = nullptr;
@@ -85,6 +87,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 }
 cudaError_t cudaFree(void* memory) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   if (memory == nullptr) return cudaSuccess;
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
   drain_all();  // a free waits for the device
@@ -98,6 +101,7 @@ cudaError_t cudaFree(void* memory) {
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   *memory = nullptr;
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
@@ -112,6 +116,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* memory) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   if (memory == nullptr) return cudaSuccess;
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
   const auto at = machine().pinned.find(static_cast<char*>(memory));
@@ -124,6 +129,7 @@ cudaError_t cudaFreeHost(void* memory) {
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   *attributes = {.type = on_device(memory, 0) ? cudaMemoryTypeDevice
                          : is_pinned(memory)  ? cudaMemoryTypeHost
                                               : cudaMemoryTypeUnregistered};
@@ -132,6 +138,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
   return bytes == 0 ? cudaSuccess : result(copy(to, from, bytes, kind, *state));

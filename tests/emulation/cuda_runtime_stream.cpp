@@ -5,6 +5,7 @@
 
 #include "captured_stream.h"
 #include "cuda_runtime_machine.h"
+#include "device_failure.h"
 
 namespace lathe::emulation {
 
@@ -23,8 +24,10 @@ void replay_capture(cudaStream_t stream) {
 
 cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (kernel_fault().hit()) run = [] { machine().failed = true; };
   if (stream == machine().captured && stream != nullptr) machine().captured_kernels.push_back(run);
   state->queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
   return cudaSuccess;
@@ -36,6 +39,7 @@ using namespace lathe::emulation;
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
   auto& handles = machine().handles;
   if (handles.empty()) handles.push_back(std::make_unique<StreamState>());
@@ -65,6 +69,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (capture_refuses() || (stream != nullptr && stream == machine().captured)) {
@@ -75,6 +80,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (state->queue.empty()) return cudaSuccess;
@@ -84,6 +90,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   const std::shared_ptr<EventState> waited_for = find_event(event);
   if (state == nullptr || waited_for == nullptr) return result(cudaErrorInvalidResourceHandle);
@@ -108,6 +115,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
   auto state = std::make_shared<EventState>();
   *event = state.get();
@@ -123,6 +131,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   const std::shared_ptr<EventState> recorded = find_event(event);
   if (state == nullptr || recorded == nullptr) return result(cudaErrorInvalidResourceHandle);
@@ -133,6 +142,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   const std::shared_ptr<EventState> state = find_event(event);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (machine().captured != nullptr) return result(kStreamCaptureUnsupported);
@@ -143,6 +153,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Call call;
+  if (machine().failed) return result(cudaErrorLaunchFailure);
   const std::shared_ptr<EventState> state = find_event(event);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (capture_refuses()) return result(kStreamCaptureUnsupported);

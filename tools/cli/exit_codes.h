@@ -12,7 +12,7 @@ enum class ExitCode : int {
   kError = 1,          // anything without a code of its own: a full disk, a closed stdout
   kUsage = 2,          // a flag, an environment variable, a config file
   kData = 3,           // a data set or weights file that is missing, unreadable or wrong
-  kDevice = 4,         // a device or driver that is missing or not supported
+  kDevice = 4,         // a device or driver that is missing, not supported or has failed
   kOutOfMemory = 5,    // of any kind
   kDiverged = 6,       // the loss is no longer a number
   kCheckFailed = 7,    // gradcheck, data verify, a target accuracy

@@ -1,29 +1,46 @@
 #include "lathe/tools/cli/snapshot.h"
 
+#include <optional>
+
 #include "lathe/core/copy.h"
+#include "lathe/core/dense.h"
+#include "lathe/core/stream.h"
 
 namespace lathe::cli {
+namespace {
 
-Tensor Snapshot::room_for(const Tensor& from) const {
-  if (place_ == Place::kDevice && from.device().is_cuda()) {
+Tensor room_for(const Tensor& from) {
+  if (from.device().is_cuda()) {
     try {
-      return empty_like(from);
-    } catch (const OutOfMemoryError&) {  // training needs it more
+      const Tensor room = empty(from.shape(), {.dtype = from.dtype(), .pinned = true});
+      return is_dense(from) ? alias(room, from.shape(), from.strides(), 0) : room;
+    } catch (const OutOfMemoryError&) {  // the host has other memory, if slower to copy to
     }
   }
   return empty(from.shape(), {.dtype = from.dtype()});
 }
 
+}  // namespace
+
 void Snapshot::take(const Checkpoint& checkpoint) {
   Checkpoint fresh{.tensors = {}, .metadata = checkpoint.metadata};
+  std::optional<Device> gpu;  // with copies queued
+  const auto wait = [&gpu] {
+    if (gpu) synchronize(current_stream(*gpu));
+  };
   for (const auto& [name, from] : checkpoint.tensors) {
     const Tensor* const old = copy_.tensors.find(name);
     const bool fits =
         old != nullptr && old->shape() == from.shape() && old->dtype() == from.dtype();
     const Tensor to = fits ? *old : room_for(from);
-    copy_values(to, from);
+    if (from.device().is_cuda() && from.device() != gpu) {
+      wait();
+      gpu = from.device();
+    }
+    copy_values_async(to, from);
     fresh.tensors.add(name, to);
   }
+  wait();
   copy_ = std::move(fresh);
 }
 

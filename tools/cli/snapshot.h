@@ -5,25 +5,20 @@
 
 namespace lathe::cli {
 
+/// Lies in host memory, out of reach of what may happen to a GPU, and takes none of its memory. It
+/// is page-locked for what comes from a GPU, as long as there is such memory; that is handed out in
+/// powers of two, so a copy takes up to twice the bytes of the state.
 class Snapshot {
  public:
-  enum class Place : uint8_t {
-    kHost,    // row-major in host memory
-    kDevice,  // each tensor as it lies, on its own device; in host memory where that has no room
-  };
-  explicit Snapshot(Place place = Place::kHost) : place_(place) {}
-
   /// Copies the values into memory of this object, which the next copy of the same shapes uses
-  /// again. When it returns, training may write on: for the host's memory it waits for a GPU, on a
-  /// GPU the copies are queued.   throws: OutOfMemoryError, CudaError.
+  /// again: from the host row-major, from a GPU as they lie there. When it returns, the copy is
+  /// whole and training may write on; it waits for a GPU once, after queueing all copies.
+  /// throws: OutOfMemoryError, CudaError; the copy is of no use then.
   void take(const Checkpoint& checkpoint);
 
   const Checkpoint& checkpoint() const { return copy_; }
 
  private:
-  Tensor room_for(const Tensor& from) const;
-
-  Place place_;
   Checkpoint copy_;
 };
 

@@ -17,8 +17,8 @@
 namespace lathe::cli {
 namespace {
 
-// A copy of the state costs about a hundredth of a step on a CPU, and no more on a GPU, where it
-// stays: made so seldom it costs nothing.
+// A copy of the state costs about a hundredth of a step on a CPU; from a GPU it goes over the bus
+// to the host, which takes milliseconds: made so seldom it costs nothing.
 constexpr int64_t kStepsBetweenSnapshots = 50;
 
 /// The run folder does not take the weights: there is nowhere to save to.
@@ -333,10 +333,19 @@ void Trainer::save_good() {
   wait_for_writer();
 }
 
-// False also if the device does not tell.
-bool Trainer::window_is_finite() try {
+bool Trainer::window_is_finite() {
   window_.read();
   return std::isfinite(window_.loss());
+}
+
+// False also if a device that has failed does not tell, or does not give the state.
+bool Trainer::save_if_good() try {
+  if (!window_is_finite()) return false;
+  save("last");
+  wait_for_writer();
+  return true;
+} catch (const SaveError&) {
+  throw;
 } catch (const std::exception&) {
   return false;
 }
@@ -355,16 +364,14 @@ void Trainer::save_after_error() {
   }
   try {
     const std::string file = (folder_ / "last.safetensors").string();
-    if (window_is_finite()) {
-      save("last");
-      wait_for_writer();
+    if (save_if_good()) {
       parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1, file));
     } else {
       save_good();
-      parts_.log.line(
-          fmt::format("stopped in step {}; the loss was not finite any more, and {} holds the "
-                      "weights of step {}",
-                      step_ + 1, file, good_step_));
+      parts_.log.line(fmt::format(
+          "stopped in step {}; {} holds the weights of step {}, the last that are known "
+          "to be good",
+          step_ + 1, file, good_step_));
     }
   } catch (const std::exception& e) {
     parts_.log.warning(e.what());

@@ -7,9 +7,11 @@
 //   a loss that is not finite, or a loss scale below its floor: exit code 6; what is saved is the
 //     last state known to be good
 //   any error (stdout closed): the error's exit code; a sample that cannot be read, for whatever
-//     reason: 3
+//     reason: 3. What is saved is the state then; if it is not known to be good, or a GPU that has
+//     failed does not give it any more, the last state known to be good
 // Only a folder that cannot be written leaves less, and then the old file is still whole. What is
 // saved is a checkpoint: resume() goes on from it, bit by bit. trainer_state.cpp holds that part.
+// Host memory: four copies of the state (Snapshot) at most, two here and two of CheckpointWriter.
 #pragma once
 
 #include <algorithm>
@@ -104,6 +106,7 @@ class Trainer {
   void save_good();
   void wait_for_writer();
   bool window_is_finite();
+  bool save_if_good();
   void save_after_error();
   ExitCode finish();
   ExitCode pause();
@@ -137,8 +140,8 @@ class Trainer {
   double last_lr_ = 0;
   Clock::time_point began_ = Clock::now(), batch_began_ = Clock::now();
 
-  // States whose loss is finite, is about to be known.
-  Snapshot good_{Snapshot::Place::kDevice}, candidate_{Snapshot::Place::kDevice};
+  Snapshot good_;       // the last state whose loss is known to be finite; of a new run, its first
+  Snapshot candidate_;  // the next good_, if its loss turns out to be finite
   int64_t good_step_ = 0;
   bool saved_to_go_on_ = false;  // last.safetensors is not to be written any more
   bool evaluated_ = false;       // since the last update
