@@ -1,6 +1,8 @@
 // Named tensors in order; see state_dict.h.
 #include "lathe/core/state_dict.h"
 
+#include <cmath>
+
 #include "lathe/core/copy.h"
 
 namespace lathe {
@@ -32,6 +34,17 @@ const Tensor& StateDict::at(std::string_view name) const {
   const Tensor* tensor = find(name);
   LATHE_CHECK(ValueError, tensor != nullptr, "state dict: no entry \"", name, "\" among ", size());
   return *tensor;
+}
+
+Scalar StateDict::exact(std::string_view name, DType wanted) const {
+  const Scalar value = at(name).item_scalar();
+  const double v = value.to<double>();
+  const bool holds = is_floating(wanted) ||
+                     (wanted == kBool ? v == 0 || v == 1
+                                      : !value.is_floating() ||
+                                            (std::floor(v) == v && v >= -0x1p63 && v < 0x1p63));
+  LATHE_CHECK(ValueError, holds, "state dict: \"", name, "\" is ", value, ", which is no ", wanted);
+  return value;
 }
 
 StateDict StateDict::section(std::string_view prefix) const {

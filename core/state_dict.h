@@ -31,10 +31,11 @@ class LATHE_API StateDict {
   const Tensor* find(std::string_view name) const;
   /// throws: ValueError if there is no such entry.
   const Tensor& at(std::string_view name) const;
-  /// The value of a one-element entry.   throws: ValueError, ShapeError.
+  /// The value of a one-element entry.   throws: ShapeError; ValueError if there is no such entry,
+  /// or if T is an integer or bool and cannot hold the value: 1.5, 1e30 and NaN are no integers.
   template <class T>
   T number(std::string_view name) const {
-    return at(name).item<T>();
+    return exact(name, dtype_of<T>).template to<T>();
   }
 
   /// The entries whose names begin with `prefix`, without it.
@@ -48,6 +49,8 @@ class LATHE_API StateDict {
   auto end() const { return entries_.end(); }
 
  private:
+  Scalar exact(std::string_view name, DType wanted) const;
+
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }

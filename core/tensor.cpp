@@ -66,9 +66,15 @@ Scalar Tensor::item_scalar() const {
     copy_out(&value, kF64);
     return value;
   }
+  const int64_t value = item_integer();
+  return dtype() == kBool ? Scalar(value != 0) : Scalar(value);
+}
+
+int64_t Tensor::item_integer() const {
+  LATHE_CHECK(ShapeError, numel() == 1, "item: expected one element (this: ", *this, ")");
   int64_t value = 0;
   copy_out(&value, kI64);
-  return dtype() == kBool ? Scalar(value != 0) : Scalar(value);
+  return value;
 }
 
 void Tensor::copy_out(void* out, DType dtype) const {

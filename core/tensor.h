@@ -13,6 +13,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "lathe/core/config.h"
@@ -117,11 +118,15 @@ class LATHE_API Tensor {
   }
   /// First element, as bytes; null if there is none.
   void* raw_data() const;
-  /// The value of a one-element tensor, converted to T. Waits for the device.   throws: ShapeError.
+  /// The value of a one-element tensor, converted to T as to_vector() converts. Waits for the
+  /// device.   throws: ShapeError.
   template <class T>
   T item() const {
-    const Scalar s = item_scalar();
-    return s.to<T>();
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      return static_cast<T>(item_integer());
+    } else {
+      return item_scalar().to<T>();
+    }
   }
   Scalar item_scalar() const;
   /// All elements in row-major order, converted to T. Waits for the device.
@@ -234,6 +239,7 @@ class LATHE_API Tensor {
 
  private:
   [[noreturn]] static void fail_undefined();
+  int64_t item_integer() const;
   void check_type(DType asked) const;
   void copy_out(void* out, DType dtype) const;
 

@@ -1,4 +1,5 @@
 // The named state of an optimiser; see optimizer.h.
+#include <cmath>
 #include <unordered_set>
 
 #include "lathe/core/copy.h"
@@ -104,8 +105,13 @@ void Optimizer::load_state_dict(const StateDict& state) {
       slot.step = 0;
       slot.buffers.assign(buffer_names_.size(), Tensor());
       if (!reader.contains(slot_prefix + "step")) continue;
-      slot.step = static_cast<int64_t>(reader.number(slot_prefix + "step"));
-      if (slot.step < 1) reader.complain(slot_prefix, "step is ", slot.step);
+      const double step = reader.number(slot_prefix + "step");
+      constexpr double kMostSteps = 0x1p53;  // up to here a double holds every integer
+      if (step >= 1 && step <= kMostSteps && step == std::floor(step)) {
+        slot.step = static_cast<int64_t>(step);
+      } else {
+        reader.complain(slot_prefix, "step is ", step);
+      }
       for (size_t b = 0; b < buffer_names_.size(); ++b) {
         const std::string name = concat(slot_prefix, buffer_names_[b].name);
         const bool is_master = b + 1 == buffer_names_.size();  // one can be made anew

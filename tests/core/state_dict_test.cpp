@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,25 @@ TEST_CASE("StateDict: errors name the entry, and change nothing") {
   CHECK(state.size() == 1);
   CHECK_THROWS_WITH_AS(state.at("c"), doctest::Contains("no entry \"c\" among 1"), ValueError);
   CHECK_THROWS_AS(state.number<double>("a"), ShapeError);
+}
+
+TEST_CASE("StateDict: a number that is no integer is not read as one") {
+  StateDict state;
+  state.add_number("whole", -3.0);
+  state.add_number("one", 1.0);
+  CHECK(state.number<int64_t>("whole") == -3);
+  CHECK(state.number<double>("whole") == -3);
+  CHECK(state.number<bool>("one"));
+  CHECK_THROWS_WITH_AS(state.number<bool>("whole"),
+                       doctest::Contains("\"whole\" is -3, which is no bool"), ValueError);
+  for (const double value : {1.5, 2.85679e151, -1e19, 0x1p63, double(INFINITY), double(NAN)}) {
+    StateDict bad;
+    bad.add_number("step", value);
+    CHECK_THROWS_AS(bad.number<int64_t>("step"), ValueError);
+  }
+  StateDict least;
+  least.add_number("x", -0x1p63);
+  CHECK(least.number<int64_t>("x") == INT64_MIN);
 }
 
 }  // namespace

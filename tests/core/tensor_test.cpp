@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <sstream>
 
 #include "lathe/ops/creation.h"
@@ -33,6 +34,14 @@ TEST_CASE("tensor: values leave it converted, one by one or all") {
   CHECK(t.to_vector<int>() == std::vector<int>{1, 3, -2, 0});
   CHECK(t.select(0, 1).select(0, 0).item<float>() == -2.f);
   CHECK_THROWS_AS(t.item<float>(), ShapeError);
+  CHECK_THROWS_AS(t.item<int>(), ShapeError);
+  for (const double outside : {1e30, -1e30, double(INFINITY), double(NAN)}) {
+    const Tensor one = tensor({outside});
+    CHECK(one.item<int64_t>() == INT64_MIN);
+    CHECK(one.item<int64_t>() == one.to_vector<int64_t>()[0]);
+  }
+  CHECK(tensor({-2.75}).item<int>() == -2);
+  CHECK(tensor({0.5}).item<bool>());
   CHECK_THROWS_AS(t.data<float>(), DTypeError);
   CHECK(*t.data<double>() == 1.5);
 }

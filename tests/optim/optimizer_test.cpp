@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -167,6 +168,19 @@ TEST_CASE("optimizer: a state that does not fit changes nothing and is described
   CHECK_THROWS_WITH_AS(optimizer.load_state_dict(negative), doctest::Contains("lr must be"),
                        ValueError);
   CHECK(optimizer.lr() == 0.1);
+
+  for (const double step : {0.0, -1.0, 1.5, 2.85679e151, double(NAN)}) {
+    StateDict strange;
+    for (const auto& [name, tensor] : good) {
+      if (name == "state.0.step") {
+        strange.add_number(name, step);
+      } else {
+        strange.add(name, tensor);
+      }
+    }
+    CHECK_THROWS_WITH_AS(optimizer.load_state_dict(strange), doctest::Contains("state.0.step is "),
+                         ValueError);
+  }
 }
 
 TEST_CASE("optimizer: loaded buffers are copies") {
