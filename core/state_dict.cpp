@@ -1,11 +1,21 @@
 // Named tensors in order; see state_dict.h.
 #include "lathe/core/state_dict.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lathe/core/copy.h"
 
 namespace lathe {
+
+std::optional<int64_t> as_count(const Tensor& number) {
+  if (number.numel() != 1) return std::nullopt;
+  const Scalar value = number.item_scalar();
+  const double v = value.to<double>();
+  if (!(v >= 0 && v <= static_cast<double>(kMostCounted) && std::floor(v) == v))
+    return std::nullopt;
+  return std::min(value.to<int64_t>(), kMostCounted);  // what v was rounded to
+}
 
 void StateDict::add(std::string name, Tensor tensor) {
   LATHE_CHECK(ValueError, tensor.defined(), "state dict: entry \"", name, "\" is undefined");
@@ -39,12 +49,20 @@ const Tensor& StateDict::at(std::string_view name) const {
 Scalar StateDict::exact(std::string_view name, DType wanted) const {
   const Scalar value = at(name).item_scalar();
   const double v = value.to<double>();
-  const bool holds = is_floating(wanted) ||
-                     (wanted == kBool ? v == 0 || v == 1
-                                      : !value.is_floating() ||
-                                            (std::floor(v) == v && v >= -0x1p63 && v < 0x1p63));
+  const bool holds = is_floating(wanted)   ? true
+                     : wanted == kBool     ? v == 0 || v == 1
+                     : value.is_floating() ? std::floor(v) == v && v >= -0x1p63 && v < 0x1p63
+                                           : true;
   LATHE_CHECK(ValueError, holds, "state dict: \"", name, "\" is ", value, ", which is no ", wanted);
   return value;
+}
+
+int64_t StateDict::count(std::string_view name) const {
+  const Tensor& number = at(name);
+  const std::optional<int64_t> count = as_count(number);
+  LATHE_CHECK(ValueError, count, "state dict: \"", name, "\" must be an integer from 0 to ",
+              kMostCounted, ", got ", number.item_scalar());
+  return *count;
 }
 
 StateDict StateDict::section(std::string_view prefix) const {

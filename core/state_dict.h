@@ -3,6 +3,7 @@
 // saving it loses nothing.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +13,12 @@
 #include "lathe/core/tensor.h"
 
 namespace lathe {
+
+/// The most that anything is counted up to, 2^53: a double holds it, and sums of such counts fit.
+inline constexpr int64_t kMostCounted = int64_t{1} << 53;
+
+/// The value of a one-element tensor of any dtype if it is an integer from 0 to kMostCounted.
+LATHE_API std::optional<int64_t> as_count(const Tensor& number);
 
 /// Names → tensors, in the order in which they were added. The tensors are handles: they share
 /// their values with whoever made them, until clone().
@@ -37,6 +44,9 @@ class LATHE_API StateDict {
   T number(std::string_view name) const {
     return exact(name, dtype_of<T>).template to<T>();
   }
+  /// A number of steps, samples or epochs.   throws: as number(), and ValueError unless it is an
+  /// integer from 0 to kMostCounted.
+  int64_t count(std::string_view name) const;
 
   /// The entries whose names begin with `prefix`, without it.
   StateDict section(std::string_view prefix) const;

@@ -161,7 +161,7 @@ StateDict LoaderCore::state_dict() const {
 }
 
 void LoaderCore::load_state_dict(const StateDict& state) {
-  const auto epoch = state.number<int64_t>("epoch"), batch = state.number<int64_t>("batch");
+  const int64_t epoch = state.count("epoch"), batch = state.count("batch");
   const auto seed = state.number<int64_t>("seed");
   set_epoch(epoch, batch);
   options_.seed = static_cast<uint64_t>(seed);

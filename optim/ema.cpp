@@ -147,9 +147,8 @@ void EMA::load_state_dict(const StateDict& state) {
   };
   const Tensor* updates = state.find("num_updates");
   if (updates == nullptr) complain("missing num_updates");
-  if (updates != nullptr && (updates->numel() != 1 || updates->item<int64_t>() < 0)) {
-    complain("num_updates is ", *updates);
-  }
+  const auto count = updates != nullptr ? as_count(*updates) : std::nullopt;
+  if (updates != nullptr && !count) complain("num_updates is no count: ", *updates);
   Tensors loaded;
   for (const Entry& e : entries_) {
     const std::string name = concat("average.", e.name);
@@ -173,7 +172,7 @@ void EMA::load_state_dict(const StateDict& state) {
   }
   LATHE_CHECK(ValueError, faults.empty(), "EMA: the state does not fit: ", faults);
   for (size_t i = 0; i < loaded.size(); ++i) entries_[i].average = loaded[i];
-  updates_ = updates->item<int64_t>();
+  updates_ = *count;
   count_ = {};
 }
 

@@ -293,10 +293,9 @@ void GradScaler::load_state_dict(const StateDict& state) {
   loaded.init_scale = state.number<double>("scale");
   loaded.growth_factor = state.number<double>("growth_factor");
   loaded.backoff_factor = state.number<double>("backoff_factor");
-  loaded.growth_interval = state.number<int64_t>("growth_interval");
-  const int64_t tracker = state.number<int64_t>("growth_tracker");
+  loaded.growth_interval = state.count("growth_interval");
+  const int64_t tracker = state.count("growth_tracker");
   faults = fault_of(loaded);
-  if (tracker < 0) complain("growth_tracker must not be negative, got ", tracker);
   LATHE_CHECK(ValueError, faults.empty(), "GradScaler: the state does not fit: ", faults);
 
   if (scale_.defined()) make_state(scale_.device(), loaded.init_scale, tracker);  // it may throw

@@ -36,6 +36,16 @@ class StateReader {
     return 0;
   }
 
+  /// The entry as a count of at least 1; 0 where that is impossible.
+  int64_t count(const std::string& name) {
+    const double value = number(name);
+    const Tensor* t = state_.find(name);
+    if (t == nullptr || t->numel() != 1) return 0;  // number() has complained
+    const int64_t count = as_count(*t).value_or(0);
+    if (count < 1) complain(name, " is ", value);
+    return count;
+  }
+
   template <class... Args>
   void complain(const Args&... text) {
     problems_ += concat(problems_.empty() ? "" : "; ", text...);
@@ -96,6 +106,8 @@ void Optimizer::load_state_dict(const StateDict& state) {
                       " in the state");
     }
     group.initial_lr = reader.number(prefix + "initial_lr");
+    if (!(std::isfinite(group.initial_lr) && group.initial_lr >= 0))
+      reader.complain(prefix, "initial_lr is ", group.initial_lr);
     group.counts = {};
     group.rate = {};
     for (HyperParameter& h : group.hyper) h.value = reader.number(concat(prefix, h.name));
@@ -105,13 +117,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
       slot.step = 0;
       slot.buffers.assign(buffer_names_.size(), Tensor());
       if (!reader.contains(slot_prefix + "step")) continue;
-      const double step = reader.number(slot_prefix + "step");
-      constexpr double kMostSteps = 0x1p53;  // up to here a double holds every integer
-      if (step >= 1 && step <= kMostSteps && step == std::floor(step)) {
-        slot.step = static_cast<int64_t>(step);
-      } else {
-        reader.complain(slot_prefix, "step is ", step);
-      }
+      slot.step = reader.count(slot_prefix + "step");
       for (size_t b = 0; b < buffer_names_.size(); ++b) {
         const std::string name = concat(slot_prefix, buffer_names_[b].name);
         const bool is_master = b + 1 == buffer_names_.size();  // one can be made anew

@@ -72,15 +72,10 @@ StateDict ReduceLROnPlateau::memory() const {
 
 void ReduceLROnPlateau::recall(const StateDict& memory) {
   const double best = memory.number<double>("best");
-  const auto bad_metrics = memory.number<int64_t>("bad_metrics");
-  const auto cooldown_left = memory.number<int64_t>("cooldown_left");
+  const int64_t bad_metrics = memory.count("bad_metrics");
+  const int64_t cooldown_left = memory.count("cooldown_left");
   LATHE_CHECK(ValueError, !std::isnan(best), "ReduceLROnPlateau: best must be a number, got ",
               best);
-  for (const auto& [name, value] :
-       {std::pair("bad_metrics", bad_metrics), std::pair("cooldown_left", cooldown_left)}) {
-    LATHE_CHECK(ValueError, value >= 0, "ReduceLROnPlateau: ", name, " must not be negative, got ",
-                value);
-  }
   best_ = best;
   bad_metrics_ = bad_metrics;
   cooldown_left_ = cooldown_left;

@@ -62,8 +62,7 @@ void LRScheduler::load_state_dict(const StateDict& state) {
   LATHE_CHECK(ValueError, state.size() == entries, "scheduler: a state of ", state.size(),
               " entries does not fit this schedule over an optimizer with ", groups,
               " groups, which needs ", entries);
-  const auto epoch = state.number<int64_t>("last_epoch");
-  LATHE_CHECK(ValueError, epoch >= 0, "scheduler: last_epoch must not be negative, got ", epoch);
+  const int64_t epoch = state.count("last_epoch");
   std::vector<double> rates;
   for (size_t g = 0; g < groups; ++g) {
     rates.push_back(state.number<double>(concat("group.", g, ".lr")));

@@ -108,4 +108,9 @@ TEST_CASE("lr range: the picture has its size, its curve and the suggestion") {
   LrRange single({});
   single.add(1);
   CHECK(lr_plot(single, 40, 10).empty());
+  LrRange flat({.min_lr = 1e-4, .max_lr = 1, .steps = 2, .smoothing = 0});
+  flat.add(1e6);  // 1e-12 more is the same number
+  flat.add(1e6);
+  const std::string line = lr_plot(flat, 40, 10);
+  CHECK(std::ranges::count(line, '*') == 2);
 }

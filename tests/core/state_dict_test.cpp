@@ -93,5 +93,24 @@ TEST_CASE("StateDict: a number that is no integer is not read as one") {
   CHECK(least.number<int64_t>("x") == INT64_MIN);
 }
 
+TEST_CASE("StateDict: a count is an integer from 0 to 2^53") {
+  StateDict state;
+  for (const int64_t count : {int64_t{0}, int64_t{7}, kMostCounted}) {
+    state.add_number(concat("i", count), count);
+    state.add_number(concat("f", count), static_cast<double>(count));
+    CHECK(state.count(concat("i", count)) == count);
+    CHECK(state.count(concat("f", count)) == count);
+  }
+  for (const Scalar value : {Scalar(-1), Scalar(INT64_MIN), Scalar(INT64_MAX), Scalar(0.5),
+                             Scalar(-0.5), Scalar(2.85679e151), Scalar(INFINITY), Scalar(NAN)}) {
+    StateDict bad;
+    bad.add_number("step", value);
+    CHECK_THROWS_WITH_AS(bad.count("step"),
+                         doctest::Contains("\"step\" must be an integer from 0 to 90071992547409"),
+                         ValueError);
+  }
+  CHECK_FALSE(as_count(ones({2})));
+}
+
 }  // namespace
 }  // namespace lathe

@@ -217,7 +217,7 @@ TEST_CASE("GradScaler: its state goes on where it was, and what does not fit is 
         negative.add(name, t);
       }
     }
-    refused(negative, "growth_tracker must not be negative, got -1");
+    refused(negative, "\"growth_tracker\" must be an integer from 0 to 9007199254740992, got -1");
   }
 }
 

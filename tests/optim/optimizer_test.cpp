@@ -169,18 +169,23 @@ TEST_CASE("optimizer: a state that does not fit changes nothing and is described
                        ValueError);
   CHECK(optimizer.lr() == 0.1);
 
-  for (const double step : {0.0, -1.0, 1.5, 2.85679e151, double(NAN)}) {
+  const auto refuse = [&](const std::string& entry, Scalar value) {
     StateDict strange;
     for (const auto& [name, tensor] : good) {
-      if (name == "state.0.step") {
-        strange.add_number(name, step);
+      if (name == entry) {
+        strange.add_number(name, value);
       } else {
         strange.add(name, tensor);
       }
     }
-    CHECK_THROWS_WITH_AS(optimizer.load_state_dict(strange), doctest::Contains("state.0.step is "),
-                         ValueError);
-  }
+    CHECK_THROWS_WITH_AS(optimizer.load_state_dict(strange),
+                         doctest::Contains((entry + " is ").c_str()), ValueError);
+  };
+  for (const Scalar step :
+       {Scalar(0), Scalar(-1.0), Scalar(1.5), Scalar(2.85679e151), Scalar(NAN), Scalar(INT64_MAX)})
+    refuse("state.0.step", step);
+  for (const double rate : {-0.1, double(NAN), double(INFINITY)})
+    refuse("group.0.initial_lr", rate);
 }
 
 TEST_CASE("optimizer: loaded buffers are copies") {

@@ -69,7 +69,7 @@ std::string lr_plot(const LrRange& range, int width, int height) {
   const double low = range.lowest().smoothed, begin = points.front().smoothed;
   const double highest = std::ranges::max_element(points, lower)->smoothed;
   const double cap = begin + std::max(begin - low, 0.1 * std::abs(begin));
-  const double high = std::max(std::min(highest, cap), low + 1e-12);
+  const double high = std::max(std::min(highest, cap), low + 1e-12 * std::max(1.0, std::abs(low)));
   const auto columns = static_cast<size_t>(width), rows = static_cast<size_t>(height);
   const auto column_of = [&](size_t i) { return i * (columns - 1) / (points.size() - 1); };
 

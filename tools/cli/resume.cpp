@@ -1,7 +1,7 @@
 #include "lathe/tools/cli/resume.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <charconv>
 #include <vector>
 
 #include <fmt/format.h>
@@ -98,8 +98,11 @@ void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& b
 // At which a checkpoint was made; -1 if the file does not say, or cannot be read.
 int64_t step_of(const fs::path& file) {
   try {
-    const std::string step = metadata_text(read_checkpoint(file.string()), "lathe.step");
-    return step.empty() ? -1 : std::strtoll(step.c_str(), nullptr, 10);
+    const std::string text = metadata_text(read_checkpoint(file.string()), "lathe.step");
+    int64_t step = -1;
+    const char* const end = text.data() + text.size();
+    const auto [rest, fault] = std::from_chars(text.data(), end, step);
+    return fault == std::errc() && rest == end ? step : -1;
   } catch (const Error&) {
     return -1;
   }
@@ -248,8 +251,8 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
                       int64_t per_epoch) {
   if (same_batches) return epochs * per_epoch;
   const StateDict trainer = checkpoint_section(*start.from, "trainer");
-  const int64_t ended = trainer.number<int64_t>("epoch") - trainer.number<int64_t>("epoch_open");
-  return trainer.number<int64_t>("step") + std::max<int64_t>(epochs - ended, 0) * per_epoch;
+  const int64_t ended = trainer.count("epoch") - trainer.count("epoch_open");
+  return trainer.count("step") + std::max<int64_t>(epochs - ended, 0) * per_epoch;
 }
 
 safetensors::Metadata describe_run(Settings settings, int64_t images) {

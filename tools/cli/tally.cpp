@@ -51,9 +51,9 @@ StateDict Tally::state_dict() const {
 
 void Tally::load_state_dict(const StateDict& state, Device device) {
   Tally loaded(classes_);
-  loaded.joined_ = {.count = state.number<int64_t>("count"),
-                    .top1 = state.number<int64_t>("top1"),
-                    .top5 = state.number<int64_t>("top5"),
+  loaded.joined_ = {.count = state.count("count"),
+                    .top1 = state.count("top1"),
+                    .top5 = state.count("top5"),
                     .loss_sum = state.number<double>("loss_sum")};
   loaded.sums_ = make_score_tally(device, classes_);
   for (const auto& [name, to] : {std::pair{"added.loss_sum", loaded.sums_->loss_sum},
@@ -62,6 +62,10 @@ void Tally::load_state_dict(const StateDict& state, Device device) {
     LATHE_CHECK(ShapeError, from.shape() == to.shape(), "tally: ", name, " is ", from,
                 " instead of ", to);
     copy_values(to, from);
+  }
+  for (const int64_t added : state.at("added.counts").cpu().to_vector<int64_t>()) {
+    LATHE_CHECK(ValueError, added >= 0 && added <= kMostCounted, "tally: added.counts holds ",
+                added);
   }
   loaded.read_numbers();
   loaded.count_ = loaded.read_.count;

@@ -111,15 +111,10 @@ StateDict Trainer::state_dict() const {
 }
 
 void Trainer::load_state_dict(const StateDict& state) {
-  const auto count = [&](const char* name) {
-    const auto value = state.number<int64_t>(name);
-    LATHE_CHECK(ValueError, value >= 0, "trainer: ", name, " is ", value);
-    return value;
-  };
   // Everything is read before anything is changed.
-  const int64_t epoch = count("epoch"), batch = count("batch"), step = count("step");
-  const int64_t best_epoch = count("best_epoch"), skipped = count("skipped_steps");
-  const int64_t rows = count("metrics_rows");
+  const int64_t epoch = state.count("epoch"), batch = state.count("batch");
+  const int64_t step = state.count("step"), best_epoch = state.count("best_epoch");
+  const int64_t skipped = state.count("skipped_steps"), rows = state.count("metrics_rows");
   const bool epoch_open = state.number<bool>("epoch_open");
   const bool evaluated = state.number<bool>("evaluated");
   const auto best_accuracy = state.number<double>("best_accuracy");
