@@ -137,6 +137,7 @@ template <class Use>
 void ImageFolder::open_sample(int64_t i, Use&& use) const {
   thread_local ImageFile image;
   const bool skip = options_.broken == BrokenImage::kSkip;
+  std::string why;  // of the first that was tried
   for (size_t tried = 0; tried < files_.size(); ++tried) {
     const size_t k = (static_cast<size_t>(i) + tried) % files_.size();
     const File& file = files_[k];
@@ -146,9 +147,11 @@ void ImageFolder::open_sample(int64_t i, Use&& use) const {
       return use(file, image);
     } catch (const Error& error) {
       if (!skips(k, error)) throw;
+      if (why.empty()) why = error.message();
     }
   }
-  fail_all_broken(files_.size(), files_[0].path.string());
+  fail_all_broken(files_.size(),
+                  why.empty() ? concat(files_[0].path.string(), ": is broken") : why);
 }
 
 int64_t ImageFolder::read_image(int64_t i, Key key, void* out) const {

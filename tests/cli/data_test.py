@@ -94,6 +94,7 @@ def test_broken_files_are_skipped_named_and_counted(folder):
     assert f"skipped {broken}" in pathlib.Path("b/log.txt").read_text()
     evaluated = rows(expect(lathe("eval", "--run-dir", "b", "--split", "train", "--skip-broken", "--json"), 0))
     assert evaluated[0]["broken_files"] == 1 and evaluated[0]["images"] == 10
+    expect_one_line(lathe("predict", "--run-dir", "b", "--split", "train", "--index", "0:10", "--skip-broken"), 0, f"skipped {broken}")
     read = ["bench", "loader", "--dataset", "folder", "--data-root", "images", "--image-size", 16, "--batch-size", 4, "--json"]
     result = expect_one_line(lathe(*read, "--skip-broken"), 0, f"skipped {broken}")
     assert rows(result)[0]["images_per_second"] > 0 and rows(result)[0]["broken_files"] == 1
@@ -104,7 +105,8 @@ def test_broken_files_are_skipped_named_and_counted(folder):
     for command in (read, ["find-workers", *read[2:]], sweep, ["eval", "--run-dir", "b", "--split", "train", "--no-skip-broken"],
                     ["predict", "--run-dir", "b", "--split", "train", "--index", "0:10", "--no-skip-broken"]):
         expect_one_line(lathe(*command), 3, f"{broken}: No such file")
-    expect_one_line(lathe("bench", "loader", "--data-cache", "gpu"), 2, "--data-cache gpu")
+    for command in (["bench", "loader"], ["find-workers"]):
+        expect_one_line(lathe(*command, "--data-cache", "gpu"), 2, "--data-cache gpu: images that lie on the GPU")
 
 
 def test_where_all_images_are_broken(folder):

@@ -390,6 +390,10 @@ def test_ckpt_commands(folder):
         expect_one_line(lathe("ckpt", "convert", "two.safetensors", to), 2, f"{to} is the file that is read")
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "a/last.safetensors"), 2, "a/last.safetensors is a checkpoint")
     assert pathlib.Path("two.safetensors").read_bytes() == saved and last_of("a") == run
+    damaged = run[:-1] + bytes([run[-1] ^ 1])
+    pathlib.Path("damaged.safetensors").write_bytes(damaged)
+    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "damaged.safetensors"), 2, "damaged.safetensors may be a checkpoint")
+    assert pathlib.Path("damaged.safetensors").read_bytes() == damaged
     for to in ("w.safetensors", "w.npz", "w.onnx"):  # weights are
         expect(lathe("ckpt", "convert", "a/last.safetensors", to), 0)
     expect_one_line(lathe("ckpt", "show"), 2, "one file")

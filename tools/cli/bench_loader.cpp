@@ -5,6 +5,7 @@
 #include "lathe/tools/cli/broken_files.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/datasets.h"
+#include "lathe/tools/cli/input.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/reading_data.h"
 
@@ -16,8 +17,7 @@ ExitCode run_bench_loader(const Invocation& call) {
   if (!settings.dataset) settings.dataset = "synthetic";
   if (!settings.model) settings.model = "resnet8";
   complete(settings, look_around(settings));
-  if (settings.data_cache == "gpu")
-    throw UsageError("--data-cache gpu: images that lie on the GPU are not read in batches");
+  refuse_resident_images(settings);
   const auto images = open_dataset(settings, Part::kTrain, true);
   data::DataLoader loader = make_loader(images, settings, true);
   if (loader.size() == 0) {

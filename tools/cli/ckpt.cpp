@@ -35,23 +35,22 @@ Checkpoint open_file(const std::string& path) {
   return reading_data([&] { return read_tensor_file(path); });
 }
 
-// Whether there is a file that training can go on from: more than weights would be lost with it.
-bool is_checkpoint(const std::string& path) try {
-  std::error_code missing;
-  return fs::is_regular_file(path, missing) &&
-         !checkpoint_parts(read_tensor_file(path).metadata).empty();
-} catch (const Error&) {  // no file of tensors: an ONNX file
-  return false;
-}
-
 void refuse_to_lose(const std::string& from, const std::string& to) {
   std::error_code missing;
   if (fs::equivalent(from, to, missing))
     throw UsageError(fmt::format("{} is the file that is read; expected a new one", to));
-  if (is_checkpoint(to)) {
-    throw UsageError(fmt::format(
-        "{} is a checkpoint: more than weights would be lost; expected a new file", to));
+  if (!fs::is_regular_file(to, missing)) return;
+  std::string is_a_checkpoint;
+  try {
+    if (!checkpoint_parts(read_tensor_file(to).metadata).empty())
+      is_a_checkpoint = "is a checkpoint";
+  } catch (const Error& e) {
+    if (fs::path(to).extension() == ".safetensors")
+      is_a_checkpoint = fmt::format("may be a checkpoint ({})", e.message());
   }
+  if (is_a_checkpoint.empty()) return;
+  throw UsageError(fmt::format("{} {}: more than weights would be lost; expected a new file", to,
+                               is_a_checkpoint));
 }
 
 // Of tensors of one shape and type; either may be a view with strides.

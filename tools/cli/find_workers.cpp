@@ -69,12 +69,15 @@ ExitCode run_find_workers(const Invocation& call) {
   if (!settings.dataset) settings.dataset = "synthetic";
   if (!settings.model) settings.model = "resnet8";
   complete(settings, look_around(settings));
+  refuse_resident_images(settings);
   const Device device = prepare_compute(settings);
   const auto images = open_dataset(settings, Part::kTrain, true);
+  const auto transform = images->transform();  // each trial takes it out
   std::vector<Trial> trials;
   out.text(fmt::format("{} ({}), batch {}, {} processors", *settings.dataset, *settings.augment,
                        *settings.batch_size, usable_cpus()));
   for (const int64_t workers : counts_to_try()) {
+    images->set_transform(transform);
     const Trial trial = trials.emplace_back(time_workers(images, settings, device, workers));
     out.row(Row()
                 .add("event", "trial")

@@ -7,6 +7,11 @@
 
 namespace lathe::cli {
 
+void refuse_resident_images(const Settings& settings) {
+  if (settings.data_cache == "gpu")
+    throw UsageError("--data-cache gpu: images that lie on the GPU are not read in batches");
+}
+
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
                  Device device, bool training) {
   const bool resident = settings.data_cache == "gpu";

@@ -8,6 +8,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/data/batch.h"
 #include "lathe/ops/softmax.h"
+#include "lathe/tools/cli/broken_files.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/output.h"
@@ -30,9 +31,11 @@ std::vector<int64_t> parse_rows(const std::string& text, int64_t size) {
   return rows;
 }
 
-void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_t>& rows) {
+void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_t>& rows,
+                BrokenFiles& broken) {
   const data::Batch batch =
       reading_data([&] { return data::read_batch(*run.images, rows).to(run.device); });
+  if (run.settings.skip_broken) broken.report();  // the next image stands in for each
   const Tensor scores = scores_of(*run.model, batch.x, run.settings);
   const std::vector<float> probabilities = softmax(scores, 1).to_vector<float>();
   const auto classes = static_cast<size_t>(run.images->classes());
@@ -67,13 +70,15 @@ ExitCode run_predict(const Invocation& call) {
   const SavedRun run = open_saved_run(call.settings);
   const std::vector<int64_t> rows = parse_rows(run.settings.index, run.images->size());
   const NoGrad no_grad;
+  Log log(run.settings.quiet);
+  BrokenFiles broken({run.images.get()}, log);
   out.text(fmt::format("{:>7}  {:<20} {:<20} {}", "index", "label", "predicted", "probability"));
   const auto batch = static_cast<size_t>(*run.settings.batch_size);
   for (size_t begin = 0; begin < rows.size(); begin += batch) {
     const auto first = rows.begin() + static_cast<std::ptrdiff_t>(begin);
     const auto last =
         rows.begin() + static_cast<std::ptrdiff_t>(std::min(begin + batch, rows.size()));
-    print_rows(out, run, {first, last});
+    print_rows(out, run, {first, last}, broken);
   }
   return ExitCode::kDone;
 }

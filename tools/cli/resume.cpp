@@ -10,6 +10,7 @@
 #include "lathe/tools/cli/checkpoint_writer.h"
 #include "lathe/tools/cli/config_file.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/reading_data.h"
 
 namespace lathe::cli {
 namespace {
@@ -187,11 +188,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
     start.folder = home;
     start.lock = lock_run_folder(home);
   }
-  try {
-    start.from = read_checkpoint(resume);
-  } catch (const FileError& e) {
-    throw CommandError(ExitCode::kData, e.message());
-  }
+  start.from = reading_data([&] { return read_checkpoint(resume); });
   merge_with_run(start, call, home);
   return start;
 }
@@ -238,7 +235,9 @@ void fail_misfit(const StartPoint& start, const Settings& now,
     const Setting& setting = *find_setting(key);
     const std::string before = value_text(*start.before, setting);
     const std::string after = value_text(now, setting);
-    if (is_same(setting, before, after) || std::ranges::find(parts, part) == parts.end()) continue;
+    if (is_same(setting, before, after) || is_free(now, key) ||
+        std::ranges::find(parts, part) == parts.end())
+      continue;
     changes += fmt::format("{}--{} {} (it was made with {})", changes.empty() ? "" : ", ", key,
                            after, before);
   }
