@@ -73,7 +73,7 @@ def test_images_on_the_gpu_give_the_losses_of_images_on_the_host(folder):
             "--batch-size", 4, "--epochs", 1, "--log-every", 1, "--lr", 0.01, "--deterministic"]
     for name, more in {"ram": [], "gpu": ["--data-cache", "gpu"], "unpinned": ["--no-pin-memory", "--workers", 0]}.items():
         done = json.loads(expect(on_gpu("train", *data, *more, "--device", "cuda", "--run-dir", name, "--json"), 0).stdout.splitlines()[-1])
-        assert 0 <= done["data_wait"] <= 1
+        assert 0 <= done["data_wait"] <= 1 and 0 < done["save_wait"] <= 1
     assert len(losses("ram")) == 3 and losses("ram") == losses("gpu") == losses("unpinned")
     expect_one_line(on_gpu("train", *data, "--device", "cpu", "--data-cache", "gpu", "--run-dir", "c"), 2, "--data-cache gpu needs a GPU")
     expect_one_line(on_gpu("train", *TINY, "--device", "cuda", "--data-cache", "gpu", "--run-dir", "d"), 2, "--data-cache gpu: the images of synthetic")

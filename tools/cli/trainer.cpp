@@ -314,17 +314,23 @@ void Trainer::write(const char* name, const Checkpoint& checkpoint, int64_t step
   throw SaveError(ExitCode::kError, e.message());
 }
 
-void Trainer::wait_for_writer() try { writer_->finish(); } catch (const FileError& e) {
+void Trainer::wait_for_writer() try {
+  const auto began = Clock::now();
+  writer_->finish();
+  save_seconds_ += seconds_since(began);
+} catch (const FileError& e) {
   throw SaveError(ExitCode::kError, e.message());
 }
 
 void Trainer::save(const char* name) {
   if (saved_to_go_on_ && name == std::string_view("last")) return;
+  const auto began = Clock::now();
   Checkpoint state = checkpoint();
   if (saved_to_go_on_) state.metadata.emplace(kInexactKey, "made after the --time-limit");
   if (ema_ && name == std::string_view("best"))
     state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
   write(name, state, step_);
+  save_seconds_ += seconds_since(began);
   saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
 }
 
@@ -399,6 +405,7 @@ ExitCode Trainer::finish() {
       .add("best_epoch", best_epoch_)
       .add("seconds", seconds())
       .add("data_wait", data_wait())
+      .add("save_wait", save_wait())
       .add("run_dir", folder_.string());
   if (settings_.skip_broken) done.add("broken_files", broken_.count());
   parts_.out.row(done);
@@ -437,6 +444,7 @@ ExitCode Trainer::pause() {
                      .add("event", "stopped")
                      .add("steps", step_)
                      .add("data_wait", data_wait())
+                     .add("save_wait", save_wait())
                      .add("run_dir", folder_.string()));
   return ExitCode::kDone;
 }
@@ -462,6 +470,10 @@ bool Trainer::evaluates_after(int64_t epoch) const {
 double Trainer::data_wait() const {
   const double waited = parts_.train.loader.stats().wait_seconds;
   return train_seconds_ > 0 ? std::min(waited / train_seconds_, 1.0) : 0;
+}
+
+double Trainer::save_wait() const {
+  return seconds() > 0 ? std::min(save_seconds_ / seconds(), 1.0) : 0;
 }
 
 double Trainer::seconds() const { return seconds_since(began_); }

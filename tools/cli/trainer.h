@@ -115,6 +115,7 @@ class Trainer {
   bool evaluates_after(int64_t epoch) const;
   double seconds() const;
   double data_wait() const;  // the part of the time in training that it waited for batches
+  double save_wait() const;  // the part of all its time that the run stood still for checkpoints
 
   const Settings& settings_;
   TrainingParts parts_;
@@ -137,6 +138,7 @@ class Trainer {
   int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run so far
   Tally window_, epoch_tally_;
   double window_seconds_ = 0, train_seconds_ = 0, evaluation_seconds_ = 0;
+  double save_seconds_ = 0;
   double last_lr_ = 0;
   Clock::time_point began_ = Clock::now(), batch_began_ = Clock::now();
 
