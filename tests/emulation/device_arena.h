@@ -32,9 +32,10 @@ class Arena {
  private:
   void protect(int access);
 
-  size_t bytes_, used_ = 0, live_bytes_ = 0;
+  size_t bytes_, reached_ = 0;  // whole pages up to here hold blocks, or did
+  size_t live_bytes_ = 0;
   int depth_ = 0;
-  char* start_ = nullptr;
+  char *mapped_ = nullptr, *start_ = nullptr;
   std::map<size_t, size_t> live_;  // offset → size
 };
 
