@@ -8,13 +8,15 @@
 #include <cstdlib>
 #include <new>
 
+#include "lathe/core/config.h"
+
 namespace lathe::test {
 
 /// Of this thread, so far.
 inline thread_local uint64_t t_allocations = 0, t_locks = 0;
 
 // ThreadSanitizer has mutexes of its own.
-#ifdef __SANITIZE_THREAD__
+#ifdef LATHE_TSAN
 inline constexpr bool kCountsLocks = false;
 #else
 inline constexpr bool kCountsLocks = true;
@@ -46,7 +48,7 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
-#ifndef __SANITIZE_THREAD__
+#ifndef LATHE_TSAN
 extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
   static const auto original =
       reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));

@@ -317,7 +317,7 @@ TEST_CASE(
   }
 }
 
-#if defined(__SANITIZE_THREAD__)
+#ifdef LATHE_TSAN
 constexpr bool kForkAllowed = false;  // TSan ends a child that starts threads
 #else
 constexpr bool kForkAllowed = true;

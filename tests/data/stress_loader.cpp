@@ -60,7 +60,7 @@ bool use_at_random(double seconds, uint64_t seed) {
   return !failed();
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(LATHE_ASAN) || defined(LATHE_TSAN)
 constexpr bool kJudgesResident = false;  // shadow memory and quarantines grow
 #else
 constexpr bool kJudgesResident = true;

@@ -10,20 +10,13 @@
 #include <memory>
 #include <vector>
 
+#include "lathe/core/config.h"
 #include "lathe/core/error.h"
 
-#if defined(__has_feature)
-#  if __has_feature(address_sanitizer)
-#    define __SANITIZE_ADDRESS__ 1
-#  endif
-#  if __has_feature(thread_sanitizer)
-#    define __SANITIZE_THREAD__ 1
-#  endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LATHE_ASAN)
 #  include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(LATHE_TSAN)
 #  include <sanitizer/tsan_interface.h>
 #endif
 
@@ -84,28 +77,28 @@ struct Block {
 Block* g_block = nullptr;  // one grid at a time
 
 LATHE_NO_TSAN void release([[maybe_unused]] char* order) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(LATHE_TSAN)
   __tsan_release(order);
 #endif
 }
 LATHE_NO_TSAN void acquire([[maybe_unused]] char* order) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(LATHE_TSAN)
   __tsan_acquire(order);
 #endif
 }
 
 LATHE_NO_TSAN void to_scheduler(bool ended) {
   Fiber& fiber = g_block->fibers[g_block->current];
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LATHE_ASAN)
   __sanitizer_start_switch_fiber(ended ? nullptr : &fiber.fake_stack, g_block->scheduler_stack,
                                  g_block->scheduler_stack_bytes);
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(LATHE_TSAN)
   __tsan_switch_to_fiber(g_block->scheduler_tsan, 1);
 #endif
   static_cast<void>(ended);
   swapcontext(&fiber.context, &g_block->scheduler);
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LATHE_ASAN)
   __sanitizer_finish_switch_fiber(fiber.fake_stack, nullptr, nullptr);
 #endif
 }
@@ -114,14 +107,14 @@ LATHE_NO_TSAN void resume(size_t i) {
   Block& block = *g_block;
   Fiber& fiber = block.fibers[i];
   block.current = i;
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LATHE_ASAN)
   __sanitizer_start_switch_fiber(&block.scheduler_fake_stack, fiber.stack.get(), kStackBytes);
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(LATHE_TSAN)
   __tsan_switch_to_fiber(fiber.tsan, 1);
 #endif
   swapcontext(&block.scheduler, &fiber.context);
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LATHE_ASAN)
   __sanitizer_finish_switch_fiber(block.scheduler_fake_stack, nullptr, nullptr);
 #endif
 }
@@ -144,7 +137,7 @@ LATHE_NO_TSAN void wait(Waits kind, std::source_location place) {
 }
 
 LATHE_NO_TSAN void fiber_main() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LATHE_ASAN)
   __sanitizer_finish_switch_fiber(nullptr, &g_block->scheduler_stack,
                                   &g_block->scheduler_stack_bytes);
 #endif
@@ -221,7 +214,7 @@ void prepare(Fiber& fiber) {
   fiber.context.uc_stack.ss_size = kStackBytes;
   fiber.context.uc_link = nullptr;
   makecontext(&fiber.context, fiber_main, 0);
-#if defined(__SANITIZE_THREAD__)
+#if defined(LATHE_TSAN)
   if (fiber.tsan == nullptr)
     fiber.tsan =
         __tsan_create_fiber(0);  // kept from block to block and launch to launch: slow to make
@@ -235,7 +228,7 @@ LATHE_NO_TSAN void finish_fibers() {
   for (size_t i = 0; i < g_block->count; ++i) {
     Fiber& fiber = g_block->fibers[i];
     const bool abandoned = fiber.waits != Waits::kEnded;
-#if defined(__SANITIZE_THREAD__)
+#if defined(LATHE_TSAN)
     if (fiber.tsan == nullptr) continue;
     __tsan_switch_to_fiber(fiber.tsan, 0);
     __tsan_switch_to_fiber(g_block->scheduler_tsan, 0);
@@ -332,7 +325,7 @@ void run_grid(void (*kernel)(), dim3 grid, dim3 block_size, size_t shared_bytes,
   for (Fiber& fiber : fibers) {
     if (!fiber.stack) fiber.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
   }
-#if defined(__SANITIZE_THREAD__)
+#if defined(LATHE_TSAN)
   block.scheduler_tsan = __tsan_get_current_fiber();
 #endif
   for (unsigned z = 0; z < grid.z; ++z) {
