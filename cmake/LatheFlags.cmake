@@ -12,6 +12,17 @@ if(NOT LATHE_MARCH STREQUAL "" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD6
   endif()
 endif()
 
+# lathe_fuzz_parsers_only(target): in a build for libFuzzer, no counters where nothing is parsed; they slow loops down.
+function(lathe_fuzz_parsers_only target)
+  if(NOT LATHE_SANITIZE MATCHES "fuzzer")
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "/(ops|autograd)/")
+  list(FILTER sources EXCLUDE REGEX "/conv_(cache|key)")
+  set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=fuzzer-no-link)
+endfunction()
+
 # lathe_target_flags(target [COLD]): flags for the library, the command and the tests alike.
 #   -ffp-contract=off   a*b+c rounds twice on the host, as our CUDA code does, so that both sides agree to the bit;
 #   -fmacro-prefix-map  error messages name ops/conv2d.cpp and not the machine's directories.
