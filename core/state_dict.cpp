@@ -1,7 +1,6 @@
 // Named tensors in order; see state_dict.h.
 #include "lathe/core/state_dict.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "lathe/core/copy.h"
@@ -11,10 +10,14 @@ namespace lathe {
 std::optional<int64_t> as_count(const Tensor& number) {
   if (number.numel() != 1) return std::nullopt;
   const Scalar value = number.item_scalar();
-  const double v = value.to<double>();
-  if (!(v >= 0 && v <= static_cast<double>(kMostCounted) && std::floor(v) == v))
+  if (value.is_floating()) {
+    const auto v = value.to<double>();
+    if (!(v >= 0 && v <= static_cast<double>(kMostCounted) && std::floor(v) == v))
+      return std::nullopt;
+  } else if (value.to<int64_t>() < 0 || value.to<int64_t>() > kMostCounted) {
     return std::nullopt;
-  return std::min(value.to<int64_t>(), kMostCounted);  // what v was rounded to
+  }
+  return value.to<int64_t>();
 }
 
 void StateDict::add(std::string name, Tensor tensor) {

@@ -38,10 +38,12 @@ class LATHE_API StateDict {
   const Tensor* find(std::string_view name) const;
   /// throws: ValueError if there is no such entry.
   const Tensor& at(std::string_view name) const;
-  /// The value of a one-element entry.   throws: ShapeError; ValueError if there is no such entry,
-  /// or if T is an integer or bool and cannot hold the value: 1.5, 1e30 and NaN are no integers.
+  /// The value of a one-element entry, for T = double, int64_t or bool.   throws: ShapeError;
+  /// ValueError if there is no such entry, or if T is not double and cannot hold the value: 1.5,
+  /// 1e30 and NaN are no integers.
   template <class T>
   T number(std::string_view name) const {
+    static_assert(dtype_of<T> == kF64 || dtype_of<T> == kI64 || dtype_of<T> == kBool);
     return exact(name, dtype_of<T>).template to<T>();
   }
   /// A number of steps, samples or epochs.   throws: as number(), and ValueError unless it is an

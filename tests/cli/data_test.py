@@ -105,6 +105,7 @@ def test_broken_files_are_skipped_named_and_counted(folder):
     for command in (read, ["find-workers", *read[2:]], sweep, ["eval", "--run-dir", "b", "--split", "train", "--no-skip-broken"],
                     ["predict", "--run-dir", "b", "--split", "train", "--index", "0:10", "--no-skip-broken"]):
         expect_one_line(lathe(*command), 3, f"{broken}: No such file")
+    expect(lathe(*sweep, "--skip-broken"), 0, f"skipped {broken}")
     for command in (["bench", "loader"], ["find-workers"]):
         expect_one_line(lathe(*command, "--data-cache", "gpu"), 2, "--data-cache gpu: images that lie on the GPU")
 

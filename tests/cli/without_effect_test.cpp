@@ -2,6 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
 using namespace lathe::cli;
 
 namespace {

@@ -101,8 +101,9 @@ TEST_CASE("StateDict: a count is an integer from 0 to 2^53") {
     CHECK(state.count(concat("i", count)) == count);
     CHECK(state.count(concat("f", count)) == count);
   }
-  for (const Scalar value : {Scalar(-1), Scalar(INT64_MIN), Scalar(INT64_MAX), Scalar(0.5),
-                             Scalar(-0.5), Scalar(2.85679e151), Scalar(INFINITY), Scalar(NAN)}) {
+  for (const Scalar value :
+       {Scalar(-1), Scalar(INT64_MIN), Scalar(INT64_MAX), Scalar(0.5), Scalar(-0.5),
+        Scalar(kMostCounted + 1), Scalar(2.85679e151), Scalar(INFINITY), Scalar(NAN)}) {
     StateDict bad;
     bad.add_number("step", value);
     CHECK_THROWS_WITH_AS(bad.count("step"),

@@ -10,6 +10,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/clip_grad.h"
+#include "lathe/tools/cli/broken_files.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/input.h"
@@ -136,15 +137,17 @@ ExitCode run_find_lr(const Invocation& call) {
   if (!settings.weights.empty()) load_weights(*model, settings.weights);
   place_model(*model, device, settings);
   StatusLine status(settings.progress, settings.quiet);
+  BrokenFiles broken({images.get()}, log);
   reading_data([&] { sweep(range, settings, *model, input, status); });  // no file is written
+  if (settings.skip_broken) broken.report();
   if (range.points().empty()) {
     throw CommandError(ExitCode::kDiverged,
                        fmt::format("the loss of the first step, with a learning rate of {}, is no "
                                    "number",
                                    settings.min_lr));
   }
-  print(range, settings, out);
   if (!settings.csv.empty()) write_csv(settings.csv, range);
+  print(range, settings, out);
   return ExitCode::kDone;
 }
 

@@ -115,7 +115,7 @@ class Trainer {
   bool evaluates_after(int64_t epoch) const;
   double seconds() const;
   double data_wait() const;  // the part of the time in training that it waited for batches
-  double save_wait() const;  // the part of all its time that the run stood still for checkpoints
+  double save_wait() const;  // the part of all its time in save() and wait_for_writer()
 
   const Settings& settings_;
   TrainingParts parts_;
