@@ -124,18 +124,23 @@ void write(const std::string& path, const StateDict& tensors, const Metadata& me
   uint64_t header_bytes = header.size();
   header.insert(0, reinterpret_cast<const char*>(&header_bytes), kLengthBytes);
 
-  std::vector<Tensor> values;
+  // The checksum stands before the values, so each is brought in order twice: to keep what the
+  // first pass made would take the memory of all of them.
+  const auto value = [&](size_t i) {
+    return as_written(tensors.begin()[static_cast<std::ptrdiff_t>(i)].second);
+  };
   uint32_t crc = crc_of_header(header);
   for (const size_t i : order) {
-    values.push_back(as_written(tensors.begin()[static_cast<std::ptrdiff_t>(i)].second));
-    crc = crc32c(values.back().raw_data(), static_cast<size_t>(values.back().bytes()), crc);
+    const Tensor t = value(i);
+    crc = crc32c(t.raw_data(), static_cast<size_t>(t.bytes()), crc);
   }
   header.replace(kChecksumAt, kChecksumDigits, checksum_text(crc));
 
   // Small entries (a batch norm's are a few hundred bytes) go out together.
   AtomicFile file(path);
   std::string together = std::move(header);
-  for (const Tensor& t : values) {
+  for (const size_t i : order) {
+    const Tensor t = value(i);
     const auto bytes = static_cast<size_t>(t.bytes());
     if (together.size() + bytes > kTogetherBytes) {
       file.write(together);

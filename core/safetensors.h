@@ -38,8 +38,8 @@ LATHE_API Contents read(const std::string& path);
 LATHE_API Contents parse(std::span<const std::byte> bytes, std::string_view name);
 
 /// Writes a file in one step: at any moment `path` is the complete old file or the complete new one
-/// (core/file.h). Values are written row-major whatever their strides, from any device; the
-/// checksum goes into the metadata.
+/// (core/file.h). Values are written row-major whatever their strides, from any device, and no more
+/// than one tensor is copied for that at a time; the checksum goes into the metadata.
 /// throws: FileError; ValueError for a name that is not UTF-8, a header beyond the limit, or
 /// metadata that uses the checksum's key.
 LATHE_API void write(const std::string& path, const StateDict& tensors,
