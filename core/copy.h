@@ -11,9 +11,9 @@ namespace lathe {
 /// NoCudaError.
 LATHE_API void copy_values(const Tensor& dst, const Tensor& src);
 
-/// The same, on the stream that is current on the GPU, without waiting: pinned memory (is_pinned)
-/// may be read, or as dst of src's dtype, shape and order written, after the call has returned, so
-/// leave it alone until an event says that the copy is done. Freeing either is allowed at any time.
+/// The same, on the GPU's current stream, without waiting (on the first GPU; others wait for pinned
+/// memory): pinned memory may be read, or as dst of src's dtype, shape and order written, after the
+/// call, so leave it alone until an event says that the copy is done. Freeing it is always allowed.
 LATHE_API void copy_values_async(const Tensor& dst, const Tensor& src);
 
 /// dst = value, everywhere.

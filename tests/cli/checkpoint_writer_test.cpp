@@ -8,6 +8,7 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/host_allocator.h"
 #include "lathe/ops/creation.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tests/cuda_case.h"
@@ -147,6 +148,25 @@ TEST_CASE("snapshot: of a GPU it lies on the host, after one wait, and takes no 
   snapshot.take(collect_checkpoint({{"model", number}, {"again", number}}));
   CHECK(kept.is_same(snapshot.checkpoint().tensors.at("value")));
   CHECK(kept.to_vector<float>() == std::vector<float>(120, 7));
+}
+
+TEST_CASE("snapshot: when there is no memory for a part, nobody writes the copy any more" *
+          lathe::test::cuda_case()) {
+  Number number, more;
+  number.value = full({2, 3}, 3, {.device = Device(DeviceType::kCUDA)});
+  more.value = zeros({4}, {.device = Device(DeviceType::kCUDA)});
+  Snapshot snapshot;
+  snapshot.take(collect_checkpoint({{"model", number}}));
+  const Checkpoint larger = collect_checkpoint({{"model", number}, {"more", more}});
+  {
+    const ArmedFault not_pinned(cuda::pinned_allocation_fault(), 1, FaultPoint::kForever);
+    const ArmedFault none_at_all(host_allocator().fault(), 1, FaultPoint::kForever);
+    CHECK_THROWS_AS(snapshot.take(larger), OutOfMemoryError);
+  }
+  const Tensor kept = snapshot.checkpoint().tensors.at("value");
+  kept.fill_(5.0);
+  cuda::synchronize();
+  CHECK(kept.to_vector<float>() == std::vector<float>(6, 5));
 }
 
 TEST_CASE("snapshot: without page-locked memory a GPU's state goes to other memory of the host" *

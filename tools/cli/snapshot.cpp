@@ -1,6 +1,7 @@
 #include "lathe/tools/cli/snapshot.h"
 
-#include <optional>
+#include <exception>
+#include <utility>
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
@@ -20,27 +21,40 @@ Tensor room_for(const Tensor& from) {
   return empty(from.shape(), {.dtype = from.dtype()});
 }
 
+/// A GPU that copies were queued on. They are over at the end of the scope, however it is left.
+struct Queued {
+  Device gpu = kCPU;  // none
+
+  void wait() {
+    const Device waits_for = std::exchange(gpu, kCPU);
+    if (waits_for.is_cuda()) synchronize(current_stream(waits_for));
+  }
+  ~Queued() {
+    try {
+      wait();
+    } catch (const std::exception&) {  // a GPU that has failed writes no more
+    }
+  }
+};
+
 }  // namespace
 
 void Snapshot::take(const Checkpoint& checkpoint) {
   Checkpoint fresh{.tensors = {}, .metadata = checkpoint.metadata};
-  std::optional<Device> gpu;  // with copies queued
-  const auto wait = [&gpu] {
-    if (gpu) synchronize(current_stream(*gpu));
-  };
+  Queued queued;
   for (const auto& [name, from] : checkpoint.tensors) {
     const Tensor* const old = copy_.tensors.find(name);
     const bool fits =
         old != nullptr && old->shape() == from.shape() && old->dtype() == from.dtype();
     const Tensor to = fits ? *old : room_for(from);
-    if (from.device().is_cuda() && from.device() != gpu) {
-      wait();
-      gpu = from.device();
+    if (from.device().is_cuda() && from.device() != queued.gpu) {
+      queued.wait();
+      queued.gpu = from.device();
     }
     copy_values_async(to, from);
     fresh.tensors.add(name, to);
   }
-  wait();
+  queued.wait();
   copy_ = std::move(fresh);
 }
 
