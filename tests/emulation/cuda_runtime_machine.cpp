@@ -56,6 +56,11 @@ FaultPoint& kernel_fault() {
   return *fault;
 }
 
+FaultPoint& copy_fault() {
+  static FaultPoint point;
+  return point;
+}
+
 void replace_devices() {
   const Call call;
   drain_all();  // after a failure nothing of it runs

@@ -40,7 +40,8 @@ struct StreamState {
 };
 
 struct Machine {
-  Machine();  // as LATHE_EMULATED_DEVICES and LATHE_EMULATED_MEMORY say
+  // As LATHE_EMULATED_DEVICES and LATHE_EMULATED_MEMORY say; LATHE_EMULATED_LIFE: device_failure.h.
+  Machine();
 
   std::recursive_mutex mutex;
   std::vector<std::unique_ptr<Arena>> arenas;  // one per device

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda_runtime_machine.h"
+#include "device_failure.h"
 #include "device_ranges.h"
 
 namespace lathe::emulation {
@@ -43,7 +44,11 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
     });
     return cudaSuccess;
   }
-  enqueue([to, from, bytes] { std::memmove(to, from, bytes); });
+  if (from_device && !to_device && copy_fault().hit()) {
+    enqueue([] { machine().failed = true; });
+  } else {
+    enqueue([to, from, bytes] { std::memmove(to, from, bytes); });
+  }
   if (!to_device && !is_pinned(to)) {  // pageable memory is written before the call returns
     drain(stream);
     return waited();

@@ -12,6 +12,9 @@ namespace lathe::emulation {
 /// the process.
 FaultPoint& kernel_fault();
 
+/// The same for the copies from a device to the host.
+FaultPoint& copy_fault();
+
 /// Forgets what is queued, and that a device has failed. Memory stays as it is.
 void replace_devices();
 

@@ -253,8 +253,7 @@ void Trainer::end_epoch() {
 // One row of training metrics: the mean since the row before.
 void Trainer::write_window() {
   if (window_.count() == 0) return;
-  window_.read();
-  if (!std::isfinite(window_.loss())) fail_diverged("train", window_.loss());
+  if (!window_is_finite()) fail_diverged("train", window_.loss());
   epoch_tally_.join(window_);
   const auto scale = scaler_.progress();
   const Row row =
@@ -300,12 +299,13 @@ void Trainer::show_progress() {
 
 void Trainer::fail_diverged(const char* split, double loss) {
   const std::string file = (folder_ / "last.safetensors").string();
-  save_good();
+  saved_good_step_ = -1;  // those weights may be what led here
+  const int64_t good = save_good();
   throw CommandError(
       ExitCode::kDiverged,
       fmt::format("the {} loss is {} in step {} (epoch {}); {} holds the weights of step {}; "
                   "a lower --lr or --clip-grad-norm 1 may help",
-                  split, loss, step_ + 1, epoch_, file, good_step_));
+                  split, loss, step_ + 1, epoch_, file, good));
 }
 
 void Trainer::write(const char* name, const Checkpoint& checkpoint, int64_t step) try {
@@ -330,18 +330,30 @@ void Trainer::save(const char* name) {
   if (ema_ && name == std::string_view("best"))
     state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
   write(name, state, step_);
+  if (name == std::string_view("last")) saved_good_step_ = finite_until_ == step_ ? step_ : -1;
   save_seconds_ += seconds_since(began);
   saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
 }
 
-void Trainer::save_good() {
-  write("last", good_.checkpoint(), good_step_);
+// → the step that last.safetensors holds then
+int64_t Trainer::save_good() {
+  if (saved_good_step_ < good_step_) {
+    write("last", good_.checkpoint(), good_step_);
+    saved_good_step_ = good_step_;
+  }
   wait_for_writer();
+  return saved_good_step_;
 }
 
 bool Trainer::window_is_finite() {
   window_.read();
-  return std::isfinite(window_.loss());
+  const bool finite = std::isfinite(window_.loss());
+  if (finite) {
+    finite_until_ = step_;
+  } else {
+    saved_good_step_ = -1;  // those weights may be what led here
+  }
+  return finite;
 }
 
 // False also if a device that has failed does not tell, or does not give the state.
@@ -373,11 +385,11 @@ void Trainer::save_after_error() {
     if (save_if_good()) {
       parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1, file));
     } else {
-      save_good();
+      const int64_t good = save_good();
       parts_.log.line(fmt::format(
           "stopped in step {}; {} holds the weights of step {}, the last that are known "
           "to be good",
-          step_ + 1, file, good_step_));
+          step_ + 1, file, good));
     }
   } catch (const std::exception& e) {
     parts_.log.warning(e.what());

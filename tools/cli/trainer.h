@@ -5,13 +5,15 @@
 //   SIGINT, SIGTERM, SIGHUP: after the step in hand, exit code 130, 143 or 129
 //   --stop-after: so too, exit code 0
 //   a loss that is not finite, or a loss scale below its floor: exit code 6; what is saved is the
-//     last state known to be good
+//     last state known to be good, its own loss included: one saved later may have led there
 //   any error (stdout closed): the error's exit code; a sample that cannot be read, for whatever
 //     reason: 3. What is saved is the state then; if it is not known to be good, or a GPU that has
-//     failed does not give it any more, the last state known to be good
+//     failed does not give it any more, the last state known to be good. One that was saved later
+//     stays if it is only the GPU that has failed, and every loss before it was finite
 // Only a folder that cannot be written leaves less, and then the old file is still whole. What is
 // saved is a checkpoint: resume() goes on from it, bit by bit. trainer_state.cpp holds that part.
-// Host memory: four copies of the state (Snapshot) at most, two here and two of CheckpointWriter.
+// Host memory: four copies of the state (Snapshot) at most, two here and two of CheckpointWriter;
+// while one is written, one tensor of it at a time lies there once more, row-major.
 #pragma once
 
 #include <algorithm>
@@ -103,7 +105,7 @@ class Trainer {
   void write(const char* name, const Checkpoint& checkpoint, int64_t step);
   void save(const char* name);
   void save_to_go_on();
-  void save_good();
+  int64_t save_good();
   void wait_for_writer();
   bool window_is_finite();
   bool save_if_good();
@@ -145,8 +147,10 @@ class Trainer {
   Snapshot good_;       // the last state whose loss is known to be finite; of a new run, its first
   Snapshot candidate_;  // the next good_, if its loss turns out to be finite
   int64_t good_step_ = 0;
-  bool saved_to_go_on_ = false;  // last.safetensors is not to be written any more
-  bool evaluated_ = false;       // since the last update
+  int64_t finite_until_ = 0;      // losses of the steps before this one are known to be finite
+  int64_t saved_good_step_ = -1;  // of last.safetensors; -1: not known to be good
+  bool saved_to_go_on_ = false;   // last.safetensors is not to be written any more
+  bool evaluated_ = false;        // since the last update
   double best_accuracy_ = -1, last_accuracy_ = 0, last_loss_ = 0;
   int64_t best_epoch_ = 0;
   double kept_accuracy_ = -1;  // of best.safetensors: best_accuracy_, or less after going back
