@@ -2,9 +2,11 @@
 #include "lathe/ops/conv_cache_file.h"
 
 #include <algorithm>
+#include <concepts>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "lathe/core/crc32c.h"
@@ -48,14 +50,26 @@ Json json_of(const ConvTrial& trial) {
           {"note", trial.note}};
 }
 
+// An integer that T holds. nlohmann::json by itself converts 2.5, and 1e45 without asking.
+template <std::integral T>
+T integer_of(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  const bool fits = value.is_number_unsigned()
+                        ? std::in_range<T>(value.get<uint64_t>())
+                        : value.is_number_integer() && std::in_range<T>(value.get<int64_t>());
+  LATHE_CHECK(DataError, fits, "convolution cache: ", key, " is ",
+              value.is_number() ? text_of(value) : value.type_name());
+  return value.get<T>();
+}
+
 ConvTrial trial_of(const Json& json) {
   ConvTrial trial;
   ConvCandidate& candidate = trial.candidate;
   candidate.engine = parse_conv_engine(json.at("engine").get_ref<const std::string&>());
   trial.outcome = conv_outcome_from_name(json.at("outcome").get_ref<const std::string&>());
   json.at("ms").get_to(trial.ms);
-  json.at("runs").get_to(trial.runs);
-  json.at("workspace_bytes").get_to(candidate.workspace_bytes);
+  trial.runs = integer_of<int>(json, "runs");
+  candidate.workspace_bytes = integer_of<int64_t>(json, "workspace_bytes");
   json.at("deterministic").get_to(candidate.deterministic);
   json.at("tensor_cores").get_to(candidate.tensor_cores);
   json.at("down_converts").get_to(candidate.down_converts);
@@ -89,7 +103,7 @@ std::chrono::sys_days date_of(const std::string& text) {
 ConvChoice choice_of(const Json& json, int64_t schema) {
   ConvChoice choice;
   if (schema > 1) choice.used = date_of(json.at("used").get_ref<const std::string&>());
-  json.at("chosen").get_to(choice.chosen);
+  choice.chosen = integer_of<size_t>(json, "chosen");
   json.at("search_ms").get_to(choice.search_ms);
   for (const Json& trial : json.at("candidates")) choice.trials.push_back(trial_of(trial));
   LATHE_CHECK(DataError,
@@ -101,7 +115,7 @@ ConvChoice choice_of(const Json& json, int64_t schema) {
 
 ConvCache cache_of(const Json& json) {
   LATHE_CHECK(DataError, json.at("format") == kFormat, "convolution cache: of another format");
-  const auto schema = json.at("schema").get<int64_t>();
+  const auto schema = integer_of<int64_t>(json, "schema");
   LATHE_CHECK(DataError, schema >= 1 && schema <= kSchema, "convolution cache: of schema ", schema,
               ", this version reads 1 to ", kSchema);
   const Json& choices = json.at("choices");

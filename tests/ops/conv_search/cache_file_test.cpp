@@ -246,7 +246,10 @@ TEST_CASE("cache file: valid JSON that is no cache is refused") {
        {std::string("{}"), std::string("[]"), std::string("null"), std::string("\"text\""),
         std::string("{\"format\": 3}"), with("lathe convolution", "other convolution"),
         with("\"schema\": 2", "\"schema\": 3"), with("\"schema\": 2", "\"schema\": 0"),
-        with("\"schema\": 2", "\"schema\": \"2\""), with("\"chosen\": 0", "\"chosen\": 1"),
+        with("\"schema\": 2", "\"schema\": \"2\""), with("\"schema\": 2", "\"schema\": 2.5"),
+        with("\"schema\": 2", "\"schema\": 6.7e45"),
+        with("\"schema\": 2", "\"schema\": 18446744073709551615"),
+        with("\"schema\": 2", "\"schema\": true"), with("\"chosen\": 0", "\"chosen\": 1"),
         with("crc32c ", "crc32c 1"), text + "x", text + text})
     CHECK_THROWS_AS(parse_conv_cache(changed), DataError);
   CHECK_THROWS_AS(parse_conv_cache(std::string(1'000'000, '[')), DataError);
