@@ -46,6 +46,22 @@ TEST_CASE("command line: --flag value and --flag=value, switches and their oppos
         2);  // the last one wins
 }
 
+TEST_CASE("command line: a switch may have a value, which must be one") {
+  const auto nesterov = [](const std::string& flag) {
+    return parse({"train", flag}).invocation.settings.nesterov;
+  };
+  CHECK_FALSE(nesterov("--nesterov=off"));
+  CHECK(nesterov("--nesterov=1"));
+  CHECK(nesterov("--no-nesterov=false"));
+  CHECK_FALSE(nesterov("--no-nesterov=yes"));
+  for (const std::string value : {"", "7", "-9223372036854775808", "66666666666666666666", "{}"}) {
+    for (const std::string flag : {"--nesterov", "--no-nesterov"}) {
+      const std::string message = flag + ": expected true or false, got \"" + value + "\"";
+      CHECK_THROWS_WITH_AS(nesterov(flag + "=" + value), message.c_str(), UsageError);
+    }
+  }
+}
+
 TEST_CASE("command line: words go to the commands that take them") {
   CHECK(parse({"gradcheck", "relu", "conv2d", "--seed", "3"}).invocation.words ==
         std::vector<std::string>{"relu", "conv2d"});

@@ -135,6 +135,7 @@ class Flags {
 
   /// The help text if that was asked for.
   std::optional<std::string> parse(std::vector<std::string> arguments) {
+    spell_out_switches(arguments);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     try {
       app_.parse(std::move(arguments));
@@ -160,6 +161,22 @@ class Flags {
   const std::vector<std::string>& words() const { return words_; }
 
  private:
+  // --no-json=off as --json=true: CLI11 would take the value for any number and negate it, whatever
+  // its size.
+  void spell_out_switches(std::vector<std::string>& arguments) const {
+    for (std::string& argument : arguments) {
+      if (argument == "--") return;  // words from here on
+      const size_t sign = argument.find('=');
+      if (!argument.starts_with("--") || sign == std::string::npos) continue;
+      const std::string_view flag = std::string_view(argument).substr(0, sign);
+      const bool negative = flag.starts_with("--no-");
+      const std::string key(flag.substr(negative ? 5 : 2));
+      if (!options_.contains(key) || texts_.contains(key)) continue;  // no switch
+      const bool on = parse_switch(flag, std::string_view(argument).substr(sign + 1)) != negative;
+      argument = fmt::format("--{}={}", key, on);
+    }
+  }
+
   [[noreturn]] void fail_extra(const std::string& extra) const {
     if (!extra.starts_with("-")) throw UsageError(fmt::format("unexpected argument \"{}\"", extra));
     const std::string flag = extra.substr(0, extra.find('='));
@@ -171,7 +188,7 @@ class Flags {
   }
 
   CLI::App app_;
-  std::map<std::string, std::string, std::less<>> texts_;
+  std::map<std::string, std::string, std::less<>> texts_;  // of flags that take a value
   std::map<std::string, CLI::Option*, std::less<>> options_;
   std::string config_;
   CLI::Option* config_option_ = nullptr;
