@@ -15,8 +15,6 @@
 #if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
 #  include <cuda_runtime.h>
 #else
-#  include <tuple>
-
 #  include "lathe/tests/emulation/cuda_emulation.h"
 #  include "lathe/tests/emulation/cuda_runtime_emulation.h"
 #endif
@@ -51,6 +49,17 @@ inline LaunchSize launch_1d(int64_t n) {
   return {dim3(static_cast<unsigned>(blocks)), dim3(kPointwiseBlock)};
 }
 
+namespace detail {
+
+/// Once for all kernels: launch() is compiled for each of several thousand.
+inline void check_launch(cudaError_t launched) {
+  if (launched == cudaSuccess) return count_launch();
+  static_cast<void>(cudaGetLastError());
+  LATHE_FAIL(CudaError, "cudaLaunchKernelEx: ", cudaGetErrorString(launched));
+}
+
+}  // namespace detail
+
 #if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
 
 // LATHE_DYNAMIC_SHARED(float, name): the block's dynamic shared memory. (A macro, because it is a
@@ -67,27 +76,20 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream.native);
-  LATHE_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
-  detail::count_launch();
+  detail::check_launch(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
 
 #else
 
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
-            Stream stream, Arguments&&... arguments) {
-  // The arguments are copied, as a launch copies them: the kernel may run much later.
-  std::tuple<Parameters...> parameters(static_cast<Parameters>(arguments)...);
-  const auto run = [kernel, grid, block, shared_bytes, parameters = std::move(parameters)] {
-    emulation::run_grid(reinterpret_cast<void (*)()>(kernel), grid, block, shared_bytes,
-                        [&] { std::apply(kernel, parameters); });
+            Stream stream, const Arguments&... arguments) {
+  const auto start = [&](const Parameters&... parameters) {  // temporaries where they convert
+    const emulation::KernelArgument erased[] = {{&parameters, sizeof(Parameters)}...};
+    return emulation::launch_kernel(emulation::erase(kernel), grid, block, shared_bytes,
+                                    static_cast<cudaStream_t>(stream.native), erased);
   };
-  if constexpr (kHasCuda) {
-    LATHE_CUDA_CHECK(emulation::enqueue_kernel(static_cast<cudaStream_t>(stream.native), run));
-  } else {
-    run();  // the kernel tests of a build without a backend: no queues, host tensors
-  }
-  detail::count_launch();
+  detail::check_launch(start(arguments...));
 }
 
 #endif

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "lathe/core/launch.h"
-#include "lathe/core/loop_nest.h"
 #include "lathe/core/packet.h"
+#include "lathe/core/pointwise_part.h"
 #include "lathe/core/strided_index.h"
 #include "lathe/core/visit.h"
 
@@ -131,68 +131,37 @@ __global__ void pointwise_element_kernel(Out* out, F f, StridedIndex<1 + sizeof.
 template <class... T>
 inline constexpr int kPacketSize = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
-/// True if packets of `size` elements can be used: operand k starts at data[k], its elements have
-/// bytes[k]; data[k] is null for a number.
-inline bool can_pack(const LoopNest& nest, int size, const void* const* data, const size_t* bytes) {
-  const LoopDim& inner = nest.dims[0];
-  if (inner.size < size || (nest.ndim > 1 && inner.size % size != 0)) return false;
-  for (int k = 0; k < nest.operands; ++k) {
-    if (k > 0 && inner.step[k] == 0) continue;
-    const size_t packet = bytes[k] * static_cast<size_t>(size);
-    if (inner.step[k] != 1 || reinterpret_cast<uintptr_t>(data[k]) % packet != 0) return false;
-    for (int d = 1; d < nest.ndim; ++d) {
-      if (nest.dims[d].step[k] % size != 0) return false;
-    }
+template <class Out, class F, class... In>
+void launch_pointwise(const PointwisePart& part, const F& f, const Elements<In>&... in) {
+  const auto [grid, block] = launch_1d(part.count);
+  Out* const out = static_cast<Out*>(part.data[0]);
+  const StridedIndex<1 + sizeof...(In)> index(part.nest);
+  if (part.packed) {
+    launch(pointwise_packet_kernel<kPacketSize<Out, In...>, Out, F, In...>, grid, block, 0,
+           part.stream, out, f, index, part.count, part.left, part.repeated, in...);
+  } else {
+    launch(pointwise_element_kernel<Out, F, In...>, grid, block, 0, part.stream, out, f, index,
+           part.count, in...);
   }
-  return true;
 }
 
-template <class Out, class F, class... In>
-void launch_pointwise(Stream stream, LoopNest nest, F f, Out* out, Elements<In>... in) {
-  constexpr int kSize = kPacketSize<Out, In...>;
-  const void* const data[] = {out, in.data...};
-  const size_t bytes[] = {sizeof(Out), sizeof(In)...};
-  const int64_t n = nest.numel();
-  if (!can_pack(nest, kSize, data, bytes)) {
-    const auto [grid, block] = launch_1d(n);
-    launch(pointwise_element_kernel<Out, F, In...>, grid, block, 0, stream, out, f, nest,
-           static_cast<uint32_t>(n), in...);
-    return;
-  }
-  uint32_t repeated = 0;
-  for (int k = 1; k < nest.operands; ++k) {
-    if (nest.dims[0].step[k] == 0) repeated |= 1u << (k - 1);
-  }
-  nest.dims[0].size /= kSize;
-  for (int k = 0; k < nest.operands; ++k) nest.dims[0].step[k] *= kSize;
-  const auto [grid, block] = launch_1d(nest.numel());
-  launch(pointwise_packet_kernel<kSize, Out, F, In...>, grid, block, 0, stream, out, f, nest,
-         static_cast<uint32_t>(nest.numel()), static_cast<uint32_t>(n % kSize), repeated, in...);
+/// Input k of a part.
+template <class T>
+Elements<T> elements(const PointwisePart& part, size_t k, const Tensor& input) {
+  const T* const data = static_cast<const T*>(part.data[k + 1]);
+  return {data, data != nullptr ? T{} : *static_cast<const T*>(input.raw_data())};
 }
 
 /// out = f(in…). `out` must not overlap itself, nor an input unless they are the same view.
 template <class Out, class F, class... In>
 void pointwise(const Tensor& out, F f, Input<In>... in) {
-  if (out.numel() == 0) return;
-  const StridedOperand operands[] = {
-      {nullptr, 1, out.strides()},
-      {nullptr, 1, broadcast_strides(in.tensor, out.shape())}...,
-  };
-  const LoopNest nest =
-      make_nest(out.shape(), operands, 1 + sizeof...(In), LoopOrder::kDensestInside);
-  const Stream stream = current_stream(out.device());
-  each_32_bit_part(nest, [&](const LoopNest& part, const int64_t* start) {
-    const auto elements = [start]<class T>(const Tensor& t, TypeTag<T>, size_t operand) {
-      if (t.ndim() == 0 && t.device().is_cpu()) return Elements<T>{nullptr, *t.data<T>()};
-      return Elements<T>{t.data<T>() + start[operand], T{}};
-    };
+  const PointwiseOperand operands[] = {{out, dtype_of<Out>}, {in.tensor, dtype_of<In>}...};
+  each_pointwise_part(operands, kPacketSize<Out, In...>, [&](const PointwisePart& part) {
     [&]<size_t... K>(std::index_sequence<K...>) {
-      launch_pointwise(stream, part, f, out.data<Out>() + start[0],
-                       elements(in.tensor, TypeTag<In>{}, K + 1)...);
+      launch_pointwise<Out>(part, f, elements<In>(part, K, in.tensor)...);
     }
     (std::index_sequence_for<In...>{});
   });
-  LATHE_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace lathe::cuda

@@ -37,8 +37,8 @@ template <class Index>
 void check(const char* op, const Tensor& values, const LoopNest& nest, Range range) {
   const auto [grid, block] = launch_1d(values.numel());
   launch(range_check_kernel<Index>, grid, block, 0, current_stream(values.device()),
-         device_fault(values.device()), op, values.data<int64_t>(), nest, range,
-         static_cast<Index>(values.numel()));
+         device_fault(values.device()), op, values.data<int64_t>(), StridedIndex<1, Index>(nest),
+         range, static_cast<Index>(values.numel()));
   LATHE_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -18,8 +18,12 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <span>
+#include <type_traits>
+#include <utility>
 
 #include "lathe/core/fault.h"
+#include "lathe/tests/emulation/cuda_emulation.h"
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -145,6 +149,34 @@ namespace lathe::emulation {
 
 /// Queues a kernel: `run` executes its grid.
 cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run);
+
+/// A kernel without its type: call(address, arguments) calls it with *arguments[i] as parameter i.
+struct ErasedKernel {
+  void (*address)();
+  void (*call)(void (*address)(), void* const* arguments);
+};
+template <class... Parameters>
+ErasedKernel erase(void (*kernel)(Parameters...)) {
+  static_assert((std::is_trivially_copyable_v<Parameters> && ...), "a launch copies bytes");
+  static_assert(((alignof(Parameters) <= alignof(std::max_align_t)) && ...));
+  return {reinterpret_cast<void (*)()>(kernel), [](void (*address)(), void* const* arguments) {
+            [&]<size_t... I>(std::index_sequence<I...>) {
+              reinterpret_cast<void (*)(Parameters...)>(address)(
+                  *static_cast<Parameters*>(arguments[I])...);
+            }
+            (std::index_sequence_for<Parameters...>{});
+          }};
+}
+
+struct KernelArgument {
+  const void* bytes;
+  size_t size;
+};
+/// Copies the arguments, as a launch does, and queues the kernel. In a build without a backend,
+/// where there are neither queues nor device tensors, it has run when this returns.   throws: what
+/// the kernel throws, in such a build.
+cudaError_t launch_kernel(ErasedKernel kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                          cudaStream_t stream, std::span<const KernelArgument> arguments);
 
 /// For the other files of the emulation: the machine, until the lock ends; and a device's memory.
 std::unique_lock<std::recursive_mutex> enter_machine();

@@ -1,11 +1,16 @@
 // Streams, events and captures of the emulated CUDA runtime; see cuda_runtime_machine.h.
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "captured_stream.h"
 #include "cuda_runtime_machine.h"
 #include "device_failure.h"
+#include "lathe/core/cuda.h"
 
 namespace lathe::emulation {
 
@@ -30,6 +35,40 @@ cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run) {
   if (kernel_fault().hit()) run = [] { machine().failed = true; };
   if (stream == machine().captured && stream != nullptr) machine().captured_kernels.push_back(run);
   state->queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
+  return cudaSuccess;
+}
+
+namespace {
+
+/// A launch that waits for its turn.
+struct QueuedKernel {
+  ErasedKernel kernel;
+  dim3 grid, block;
+  size_t shared_bytes;
+  std::vector<std::max_align_t> words;  // the arguments, each from a new word on
+  std::vector<size_t> first_word;       // of each argument
+
+  void operator()() {
+    std::vector<void*> arguments;
+    for (const size_t first : first_word) arguments.push_back(&words[first]);
+    run_grid(kernel.address, grid, block, shared_bytes,
+             [&] { kernel.call(kernel.address, arguments.data()); });
+  }
+};
+
+}  // namespace
+
+cudaError_t launch_kernel(ErasedKernel kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                          cudaStream_t stream, std::span<const KernelArgument> arguments) {
+  QueuedKernel launch{kernel, grid, block, shared_bytes, {}, {}};
+  for (const auto& [bytes, size] : arguments) {
+    const size_t first = launch.words.size();
+    launch.first_word.push_back(first);
+    launch.words.resize(first + (size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+    std::memcpy(&launch.words[first], bytes, size);
+  }
+  if constexpr (kHasCuda) return enqueue_kernel(stream, std::move(launch));
+  launch();
   return cudaSuccess;
 }
 
