@@ -46,20 +46,44 @@ TEST_CASE("command line: --flag value and --flag=value, switches and their oppos
         2);  // the last one wins
 }
 
-TEST_CASE("command line: a switch may have a value, which must be one") {
-  const auto nesterov = [](const std::string& flag) {
-    return parse({"train", flag}).invocation.settings.nesterov;
+TEST_CASE("command line: a switch may have a value, true or false") {
+  const auto nesterov = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), "train");
+    return parse(std::move(flags)).invocation.settings.nesterov;
   };
-  CHECK_FALSE(nesterov("--nesterov=off"));
-  CHECK(nesterov("--nesterov=1"));
-  CHECK(nesterov("--no-nesterov=false"));
-  CHECK_FALSE(nesterov("--no-nesterov=yes"));
-  for (const std::string value : {"", "7", "-9223372036854775808", "66666666666666666666", "{}"}) {
+  CHECK_FALSE(nesterov({"--nesterov=off"}));
+  CHECK(nesterov({"--nesterov=1"}));
+  CHECK(nesterov({"--no-nesterov=false"}));
+  CHECK_FALSE(nesterov({"--no-nesterov=yes"}));
+  CHECK(nesterov({"--no-nesterov", "--nesterov"}));  // the last one wins
+  CHECK_FALSE(nesterov({"--nesterov=1", "--lr=1", "--no-nesterov"}));
+  CHECK(nesterov({"--nesterov", "--no-nesterov", "--nesterov=true"}));
+  for (const std::string value : {"7", "-9223372036854775808", "66666666666666666666", "TRUE"}) {
     for (const std::string flag : {"--nesterov", "--no-nesterov"}) {
       const std::string message = flag + ": expected true or false, got \"" + value + "\"";
-      CHECK_THROWS_WITH_AS(nesterov(flag + "=" + value), message.c_str(), UsageError);
+      CHECK_THROWS_WITH_AS(nesterov({flag + "=" + value}), message.c_str(), UsageError);
     }
   }
+}
+
+TEST_CASE("command line: a switch whose key begins with no-") {
+  const auto spared = [](const std::string& flag) {
+    return parse({"train", flag}).invocation.settings.no_decay_norm;
+  };
+  CHECK(spared("--no-decay-norm"));
+  CHECK_FALSE(spared("--no-decay-norm=off"));
+  CHECK_FALSE(spared("--no-no-decay-norm"));
+}
+
+TEST_CASE("command line: what looks like a switch may be another flag's value, or a word") {
+  CHECK(parse({"train", "--run-dir", "--json=on"}).invocation.settings.run_dir == "--json=on");
+  CHECK(parse({"train", "--run-dir", "--"}).invocation.settings.run_dir == "--");
+  CHECK(parse({"gradcheck", "--", "--json=on", "--"}).invocation.words ==
+        std::vector<std::string>{"--json=on", "--"});
+  CHECK_THROWS_WITH_AS(parse({"train", "--", "--json"}), "unexpected argument \"--json\"",
+                       UsageError);
+  const auto huge = [] { parse({"train", "--run-dir", "--", "--no-json=66666666666666666666"}); };
+  CHECK_THROWS_AS(huge(), UsageError);
 }
 
 TEST_CASE("command line: words go to the commands that take them") {

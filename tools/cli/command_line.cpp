@@ -89,12 +89,12 @@ std::string describe(const Setting& setting, const Settings& defaults) {
   return text;
 }
 
-// Shows --json,--no-json{false} as --[no-]json.
+// Shows a switch as --[no-]json.
 class HelpFormatter final : public CLI::Formatter {
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     std::string name = CLI::Formatter::make_option_name(option, is_positional);
-    if (name.ends_with("{false}")) name = "--[no-]" + name.substr(2, name.find(',') - 2);
-    return name;
+    const bool is_switch = option->get_expected_max() == 0 && name.starts_with("--");
+    return is_switch ? "--[no-]" + name.substr(2) : name;
   }
 };
 
@@ -113,12 +113,12 @@ class Flags {
       if ((setting.takes & command.takes) == 0) continue;
       const std::string key(setting.key);
       const std::string help = describe(setting, defaults);
-      CLI::Option* const option = setting.is_switch()
-                                      ? app_.add_flag(fmt::format("--{0},!--no-{0}", key), help)
-                                      : app_.add_option("--" + key, texts_[key], help);
-      if (!setting.is_switch()) {
-        option->type_name(std::string(setting.choices.empty() ? setting.unit : setting.choices));
+      if (setting.is_switch()) {
+        add_switch(key, help)->group(std::string(setting.group));
+        continue;
       }
+      CLI::Option* const option = app_.add_option("--" + key, texts_[key], help);
+      option->type_name(std::string(setting.choices.empty() ? setting.unit : setting.choices));
       option->group(std::string(setting.group));
       options_[key] = option;
     }
@@ -135,7 +135,6 @@ class Flags {
 
   /// The help text if that was asked for.
   std::optional<std::string> parse(std::vector<std::string> arguments) {
-    spell_out_switches(arguments);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     try {
       app_.parse(std::move(arguments));
@@ -144,7 +143,14 @@ class Flags {
     } catch (const CLI::ParseError& e) {
       throw UsageError(e.what());
     }
-    for (const std::string& extra : app_.remaining()) fail_extra(extra);
+    bool words_follow = false;
+    for (const std::string& extra : app_.remaining()) {
+      if (!words_follow && extra == "--") {
+        words_follow = true;
+      } else {
+        fail_extra(extra, words_follow);
+      }
+    }
     if (config_option_->count() > 0 && config_.empty())
       throw UsageError("--config: expected a file, got \"\"");
     return std::nullopt;
@@ -155,41 +161,47 @@ class Flags {
     for (const auto& [key, option] : options_) {
       if (option->count() > 0) sources.flags[key] = option->results().back();
     }
+    for (const CLI::Option* option : app_.parse_order()) {  // the last one wins
+      const auto found = switches_.find(option);
+      if (found == switches_.end()) continue;
+      const auto& [key, meaning] = found->second;
+      const std::string name = fmt::format("--{}{}", meaning ? "" : "no-", key);
+      const bool given = parse_switch(name, option->results().back());
+      sources.flags[key] = given == meaning ? "true" : "false";
+    }
     sources.config_path = config_;
     return sources;
   }
   const std::vector<std::string>& words() const { return words_; }
 
  private:
-  // --no-json=off as --json=true: CLI11 would take the value for any number and negate it, whatever
-  // its size.
-  void spell_out_switches(std::vector<std::string>& arguments) const {
-    for (std::string& argument : arguments) {
-      if (argument == "--") return;  // words from here on
-      const size_t sign = argument.find('=');
-      if (!argument.starts_with("--") || sign == std::string::npos) continue;
-      const std::string_view flag = std::string_view(argument).substr(0, sign);
-      const bool negative = flag.starts_with("--no-");
-      const std::string key(flag.substr(negative ? 5 : 2));
-      if (!options_.contains(key) || texts_.contains(key)) continue;  // no switch
-      const bool on = parse_switch(flag, std::string_view(argument).substr(sign + 1)) != negative;
-      argument = fmt::format("--{}={}", key, on);
-    }
+  // --json and --no-json are two options to CLI11: of one that is both it would take the value of
+  // the second for a number, of any size, and negate it.
+  CLI::Option* add_switch(const std::string& key, const std::string& help) {
+    CLI::Option* const on = app_.add_flag("--" + key, help);
+    CLI::Option* const off = app_.add_flag("--no-" + key)->group("");  // not in the help
+    switches_[on] = {key, true};
+    switches_[off] = {key, false};
+    return on;
   }
 
-  [[noreturn]] void fail_extra(const std::string& extra) const {
-    if (!extra.starts_with("-")) throw UsageError(fmt::format("unexpected argument \"{}\"", extra));
+  [[noreturn]] void fail_extra(const std::string& extra, bool is_word) const {
+    if (is_word || !extra.starts_with("-")) {
+      throw UsageError(fmt::format("unexpected argument \"{}\"", extra));
+    }
     const std::string flag = extra.substr(0, extra.find('='));
     std::vector<std::string_view> keys = {"config", "help"};
     for (const auto& [key, option] : options_) keys.push_back(key);
+    for (const auto& [option, meaning] : switches_) keys.push_back(meaning.first);
     const size_t dashes = flag.find_first_not_of('-');
     const std::string word = dashes == std::string::npos ? "" : flag.substr(dashes);
     throw UsageError(fmt::format("{}: unknown flag{}", flag, suggestion(word, keys, "--")));
   }
 
   CLI::App app_;
-  std::map<std::string, std::string, std::less<>> texts_;  // of flags that take a value
-  std::map<std::string, CLI::Option*, std::less<>> options_;
+  std::map<std::string, std::string, std::less<>> texts_;
+  std::map<std::string, CLI::Option*, std::less<>> options_;             // that take a value
+  std::map<const CLI::Option*, std::pair<std::string, bool>> switches_;  // key, what it sets it to
   std::string config_;
   CLI::Option* config_option_ = nullptr;
   std::vector<std::string> words_;
