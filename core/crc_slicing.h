@@ -51,4 +51,8 @@ uint32_t crc_by_slicing(const void* data, size_t bytes, uint32_t before) noexcep
   return ~crc;
 }
 
+inline uint32_t crc32c_by_slicing(const void* data, size_t bytes, uint32_t before) noexcept {
+  return crc_by_slicing<0x82F63B78u>(data, bytes, before);  // 0x1EDC6F41 with its bits reversed
+}
+
 }  // namespace lathe::crc_detail

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "lathe/core/crc_slicing.h"
+
 namespace lathe {
 namespace {
 
@@ -42,6 +44,17 @@ TEST_CASE(
       const size_t half = part.size() / 3;
       CHECK(crc_of(part.substr(half), crc_of(part.substr(0, half))) == bit_by_bit(part));
     }
+  }
+}
+
+TEST_CASE("crc32c: the tables, for processors without the instruction, give the same") {
+  std::string text(100'003, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i + (i >> 3));
+  for (const size_t size :
+       {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{4097}, text.size()}) {
+    const uint32_t tables = crc_detail::crc32c_by_slicing(text.data(), size, 0);
+    CHECK(tables == bit_by_bit(std::string_view(text).substr(0, size)));
+    CHECK(tables == crc32c(text.data(), size));
   }
 }
 
