@@ -1,3 +1,4 @@
+// The host's share of pointwise kernels; see pointwise_part.h.
 #include "lathe/core/pointwise_part.h"
 
 #include <cstddef>
@@ -41,16 +42,20 @@ bool is_number(const Tensor& t) { return t.ndim() == 0 && t.device().is_cpu(); }
 
 void each_pointwise_part(std::span<const PointwiseOperand> operands, int packet,
                          FunctionRef<void(const PointwisePart&)> launch) {
+  LATHE_CHECK(ValueError, !operands.empty() && operands.size() <= kMaxOperands,
+              "pointwise: ", operands.size(), " operands, not 1 to ", kMaxOperands);
   const Tensor& out = operands[0].tensor;
-  const int count = static_cast<int>(operands.size());
+  for (const auto& [tensor, dtype] : operands) {
+    LATHE_CHECK(DTypeError, tensor.dtype() == dtype, "pointwise: the kernel takes ", dtype,
+                ", not ", tensor);
+  }
+  if (out.numel() == 0) return;
   StridedOperand strided[kMaxOperands];
   for (size_t k = 0; k < operands.size(); ++k) {
     const Tensor& t = operands[k].tensor;
-    LATHE_CHECK(DTypeError, t.dtype() == operands[k].dtype, "pointwise: operand ", k, " is ",
-                t.dtype(), ", the kernel takes ", operands[k].dtype);
     strided[k] = {nullptr, 1, k == 0 ? t.strides() : broadcast_strides(t, out.shape())};
   }
-  if (out.numel() == 0) return;
+  const int count = static_cast<int>(operands.size());
   const LoopNest nest = make_nest(out.shape(), strided, count, LoopOrder::kDensestInside);
   const Stream stream = current_stream(out.device());
   each_32_bit_part(nest, [&](const LoopNest& piece, const int64_t* start) {

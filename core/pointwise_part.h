@@ -30,7 +30,8 @@ struct PointwisePart {
 
 /// Calls launch(part) for pieces that make up the loop over operands[0]'s elements, to which the
 /// others broadcast; in packets of `packet` neighbours where layout and alignment allow.
-/// throws: DTypeError unless each operand has its dtype.
+/// throws: DTypeError unless each operand has its dtype; ValueError for none, or more than
+/// kMaxOperands.
 LATHE_API void each_pointwise_part(std::span<const PointwiseOperand> operands, int packet,
                                    FunctionRef<void(const PointwisePart&)> launch);
 

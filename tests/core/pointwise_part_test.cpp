@@ -59,8 +59,11 @@ TEST_CASE(
   CHECK(parts({{empty({0, 8}), DType::kF32}}, 4).empty());
 }
 
-TEST_CASE("pointwise part: a kernel for another dtype is refused") {
+TEST_CASE("pointwise part: a kernel for another dtype or number of operands is refused") {
   const Tensor out = empty({4}), x = empty({4}, {.dtype = DType::kF64});
   CHECK_THROWS_WITH_AS(parts({{out, DType::kF32}, {x, DType::kF32}}, 4),
-                       doctest::Contains("operand 1 is f64, the kernel takes f32"), DTypeError);
+                       doctest::Contains("pointwise: the kernel takes f32, not f64[4]@cpu"),
+                       DTypeError);
+  CHECK_THROWS_AS(parts({}, 4), ValueError);
+  CHECK_THROWS_AS(parts(std::vector<PointwiseOperand>(5, {out, DType::kF32}), 4), ValueError);
 }

@@ -45,12 +45,12 @@ struct QueuedKernel {
   ErasedKernel kernel;
   dim3 grid, block;
   size_t shared_bytes;
-  std::vector<std::max_align_t> words;  // the arguments, each from a new word on
-  std::vector<size_t> first_word;       // of each argument
+  std::vector<std::byte> bytes;  // of the arguments, each aligned for anything
+  std::vector<size_t> begins;    // of each argument
 
   void operator()() {
     std::vector<void*> arguments;
-    for (const size_t first : first_word) arguments.push_back(&words[first]);
+    for (const size_t begin : begins) arguments.push_back(&bytes[begin]);
     run_grid(kernel.address, grid, block, shared_bytes,
              [&] { kernel.call(kernel.address, arguments.data()); });
   }
@@ -60,12 +60,13 @@ struct QueuedKernel {
 
 cudaError_t launch_kernel(ErasedKernel kernel, dim3 grid, dim3 block, size_t shared_bytes,
                           cudaStream_t stream, std::span<const KernelArgument> arguments) {
+  constexpr size_t kAlignment = alignof(std::max_align_t);  // what operator new gives
   QueuedKernel launch{kernel, grid, block, shared_bytes, {}, {}};
   for (const auto& [bytes, size] : arguments) {
-    const size_t first = launch.words.size();
-    launch.first_word.push_back(first);
-    launch.words.resize(first + (size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
-    std::memcpy(&launch.words[first], bytes, size);
+    const size_t begin = launch.bytes.size();
+    launch.begins.push_back(begin);
+    launch.bytes.resize(begin + (size + kAlignment - 1) / kAlignment * kAlignment);
+    std::memcpy(&launch.bytes[begin], bytes, size);
   }
   if constexpr (kHasCuda) return enqueue_kernel(stream, std::move(launch));
   launch();
