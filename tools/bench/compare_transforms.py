@@ -18,16 +18,10 @@ import time
 import numpy
 from PIL import Image, ImageFilter
 
+from lathe_program import compile_program
+
 HERE = pathlib.Path(__file__).resolve().parent
 IMAGE = Image.fromarray(numpy.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=numpy.uint8))
-
-
-def build(args, folder):
-    words = next(line for line in (args.build / "lathe.pc").read_text().splitlines() if line.startswith("Libs:")).split()
-    libraries = [word for word in words[1:] if not word.startswith("-L") and word != "-llathe"]
-    subprocess.run(["g++", "-std=c++20", "-O2", f"-I{args.build}/include", HERE / "transforms_lathe.cpp", args.build / "liblathe.a",
-                    *libraries, "-o", folder / "ours"], check=True)
-    return folder / "ours"
 
 
 def make_images(folder):
@@ -81,7 +75,8 @@ def main():
     args = parser.parse_args()
     ours, theirs = {}, {}
     with tempfile.TemporaryDirectory() as name:
-        program, images = build(args, pathlib.Path(name)), make_images(pathlib.Path(name))
+        program = compile_program("transforms_lathe.cpp", args.build, f"{name}/ours")
+        images = make_images(pathlib.Path(name))
         for _ in range(args.rounds):
             for line in subprocess.run([program, images], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
                 what, value = line.split("\t")
