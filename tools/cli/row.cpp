@@ -35,6 +35,11 @@ std::string joined(const Row& row, F field) {
 
 }  // namespace
 
+Row& Row::put(std::string name, Value value) {
+  values_.emplace_back(std::move(name), std::move(value));
+  return *this;
+}
+
 std::string to_json(const Row& row, int indent) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (const auto& [name, value] : row.values()) {

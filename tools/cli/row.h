@@ -24,10 +24,9 @@ class Row {
   const std::vector<std::pair<std::string, Value>>& values() const { return values_; }
 
  private:
-  Row& put(std::string name, Value value) {
-    values_.emplace_back(std::move(name), std::move(value));
-    return *this;
-  }
+  // Not inline: where g++ 14 sees the move of a Value that it saw being made, it warns that the
+  // alternatives which the Value does not hold are uninitialised.
+  Row& put(std::string name, Value value);
 
   std::vector<std::pair<std::string, Value>> values_;
 };
