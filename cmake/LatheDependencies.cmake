@@ -73,17 +73,21 @@ if(LATHE_BUILD_TESTS)
 endif()
 
 # --- optional --------------------------------------------------------------------------------------------------
-# oneDNN 3 took away the operation descriptors that ops/*_dnnl.cpp are written with. oneDNN computes on OpenMP's
-# threads; we link OpenMP ourselves to tell it how many.
-set(LATHE_DNNL_VERSIONS 2.6...<3)
+# oneDNN computes on OpenMP's threads; we link OpenMP ourselves to tell it how many. A version 4 would change the
+# interface that ops/onednn.h evens out between 2 and 3.
+set(LATHE_DNNL_VERSIONS 2.6...<4)
 find_package(DNNL ${LATHE_DNNL_VERSIONS} QUIET)
 find_package(OpenMP QUIET COMPONENTS CXX)
 if(DNNL_FOUND AND OpenMP_CXX_FOUND)
-  lathe_optional(ONEDNN TRUE "${DNNL_VERSION}" libdnnl-dev)
+  set(_onednn "${DNNL_VERSION}")
+  if(DNNL_VERSION VERSION_GREATER_EQUAL 3 AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    string(APPEND _onednn ", which has no Winograd convolution")
+  endif()
+  lathe_optional(ONEDNN TRUE "${_onednn}" libdnnl-dev)
 elseif(DNNL_FOUND)
   lathe_optional(ONEDNN FALSE "" libgomp1 "found without OpenMP")
 elseif(DNNL_VERSION)
-  lathe_optional(ONEDNN FALSE "" libdnnl-dev "found in version ${DNNL_VERSION}, not 2.6 or later and below 3")
+  lathe_optional(ONEDNN FALSE "" libdnnl-dev "found in version ${DNNL_VERSION}, not 2.6 or later and below 4")
 else()
   lathe_optional(ONEDNN FALSE "" libdnnl-dev)
 endif()

@@ -33,4 +33,7 @@ struct Conv2dPlan {
 std::shared_ptr<const Conv2dPlan> conv2d_plan(Conv2dPass pass, const Conv2dGeometry& g,
                                               const Tensor& x, const Tensor& w, bool has_bias);
 
+/// Does this oneDNN know Winograd on this processor? Plans are direct ones where it does not.
+bool dnnl_has_winograd();
+
 }  // namespace lathe::cpu

@@ -1,9 +1,11 @@
 // How each convolution runs in oneDNN: algorithm, layouts, reorders. See conv2d_plan.h.
 //
-// Which algorithm (measured with AVX-512, batches of 32 to 128, oneDNN 2.6; docs/performance.md):
+// Which algorithm (measured with AVX-512, batches of 32 to 128, oneDNN 2.6 and 3.7;
+// docs/performance.md):
 // - Winograd F(4x4,3x3) for 3x3 kernels with stride 1 from 64 channels on: 1.2 to 1.9 times as fast
 //   as direct, reorders included. It works on blocks of 16 channels, so x and y are reordered;
-//   with 32 channels it is even, with 16 it takes twice the time of direct.
+//   with 32 channels it is even, with 16 it takes twice the time of direct. oneDNN 2 has it for
+//   AVX-512, oneDNN 3 for no x86 processor.
 // - direct otherwise, and always for bf16, which has no other: in place on NHWC tensors, on
 // reordered blocks for row-major ones.
 #include <array>
@@ -55,31 +57,21 @@ dnnl::primitive_attr own_scratchpad() {
 
 dnnl::convolution_forward::primitive_desc describe_forward(algorithm how, const Layouts& l,
                                                            const Filter& f) {
-  using Conv = dnnl::convolution_forward;
+  using Forward = dnnl::convolution_forward;
   const auto kind = dnnl::prop_kind::forward_training;
-  const auto desc =
-      l.bias.is_zero()
-          ? Conv::desc(kind, how, l.x, l.w, l.y, f.stride, f.dilation, f.pad, f.pad)
-          : Conv::desc(kind, how, l.x, l.w, l.bias, l.y, f.stride, f.dilation, f.pad, f.pad);
-  return {desc, own_scratchpad(), dnnl_engine()};
+  if (l.bias.is_zero()) {
+    return forward_desc<Forward>(own_scratchpad(), kind, how, l.x, l.w, l.y, f.stride, f.dilation,
+                                 f.pad, f.pad);
+  }
+  return forward_desc<Forward>(own_scratchpad(), kind, how, l.x, l.w, l.bias, l.y, f.stride,
+                               f.dilation, f.pad, f.pad);
 }
 
-dnnl::convolution_backward_data::primitive_desc describe_backward_input(algorithm how,
-                                                                        const Layouts& l,
-                                                                        const Filter& f) {
-  return {{how, l.x, l.w, l.y, f.stride, f.dilation, f.pad, f.pad},
-          own_scratchpad(),
-          dnnl_engine(),
-          describe_forward(how, l, f)};
-}
-
-dnnl::convolution_backward_weights::primitive_desc describe_backward_weight(algorithm how,
-                                                                            const Layouts& l,
-                                                                            const Filter& f) {
-  return {{how, l.x, l.w, l.y, f.stride, f.dilation, f.pad, f.pad},
-          own_scratchpad(),
-          dnnl_engine(),
-          describe_forward(how, l, f)};
+/// Pass: dnnl::convolution_backward_data or dnnl::convolution_backward_weights.
+template <class Pass>
+typename Pass::primitive_desc describe_backward(algorithm how, const Layouts& l, const Filter& f) {
+  return backward_desc<Pass>(own_scratchpad(), describe_forward(how, l, f), how, l.x, l.w, l.y,
+                             f.stride, f.dilation, f.pad, f.pad);
 }
 
 enum class Flow { kIn, kOut };
@@ -103,14 +95,14 @@ Conv2dPlan make_plan(Conv2dPass pass, algorithm how, const Layouts& user, const 
               make_port(user.y, d.dst_desc(), Flow::kOut), d.scratchpad_desc()};
     }
     case Conv2dPass::kBackwardInput: {
-      const auto d = describe_backward_input(how, asked, filter);
+      const auto d = describe_backward<dnnl::convolution_backward_data>(how, asked, filter);
       return {dnnl::convolution_backward_data(d), make_port(user.x, d.diff_src_desc(), Flow::kOut),
               make_port(user.w, d.weights_desc(), Flow::kIn),
               make_port(user.y, d.diff_dst_desc(), Flow::kIn), d.scratchpad_desc()};
     }
     case Conv2dPass::kBackwardWeight: break;
   }
-  const auto d = describe_backward_weight(how, asked, filter);
+  const auto d = describe_backward<dnnl::convolution_backward_weights>(how, asked, filter);
   return {dnnl::convolution_backward_weights(d), make_port(user.x, d.src_desc(), Flow::kIn),
           make_port(user.w, d.diff_weights_desc(), Flow::kOut),
           make_port(user.y, d.diff_dst_desc(), Flow::kIn), d.scratchpad_desc()};
@@ -169,10 +161,10 @@ Conv2dPlan make_plan(const Request& r) {
   const Layouts user = layouts(r.g, type, r.nhwc ? Tag::nhwc : Tag::nchw, filters, r.has_bias);
   const Layouts free = layouts(r.g, type, Tag::any, Tag::any, r.has_bias);
   const Filter filter(r.g);
-  if (!r.exact && !r.bf16 && winograd_pays(r.g)) {
+  if (!r.exact && !r.bf16 && winograd_pays(r.g) && dnnl_has_winograd()) {
     try {
       return make_plan(r.pass, algorithm::convolution_winograd, user, free, filter);
-    } catch (const dnnl::error& e) {  // not on this processor
+    } catch (const dnnl::error& e) {  // not for these sizes
       if (e.status != dnnl_unimplemented) throw;
     }
   }
@@ -184,6 +176,21 @@ Conv2dPlan make_plan(const Request& r) {
 using PlanCache = LruCache<decltype(std::declval<Request>().key()), Conv2dPlan>;
 
 }  // namespace
+
+bool dnnl_has_winograd() {
+  static const bool has = [] {
+    const auto g = conv2d_geometry("conv2d", {1, 64, 8, 8}, {64, 64, 3, 3}, {.pad = 1});
+    const Layouts any = layouts(g, dnnl::memory::data_type::f32, Tag::any, Tag::any, false);
+    try {
+      describe_forward(algorithm::convolution_winograd, any, Filter(g));
+      return true;
+    } catch (const dnnl::error& e) {
+      if (e.status != dnnl_unimplemented) throw;
+      return false;
+    }
+  }();
+  return has;
+}
 
 std::shared_ptr<const Conv2dPlan> conv2d_plan(Conv2dPass pass, const Conv2dGeometry& g,
                                               const Tensor& x, const Tensor& w, bool has_bias) {

@@ -1,5 +1,6 @@
-// oneDNN as the *_dnnl.cpp files use it: the engine, this thread's stream, the number of threads,
-// errors as Lathe's. Included by *_dnnl.cpp files only.
+// oneDNN 2.6 to 3 as the *_dnnl.cpp files use it: the engine, this thread's stream, the number of
+// threads, primitive descriptors, errors as Lathe's. What differs between oneDNN 2 and 3 is in this
+// file alone. Included by *_dnnl.cpp files only.
 #pragma once
 
 #include <omp.h>
@@ -34,6 +35,35 @@ class OmpThreads {
  private:
   int before_;
 };
+
+/// Does this oneDNN describe an operation in an object of its own, `Pass::desc`? Version 2 does;
+/// in version 3 its parts are arguments of the primitive descriptor.
+template <class Pass>
+concept HasOperationDesc = requires {
+  typename Pass::desc;
+};
+
+/// The descriptor of a forward pass; `parts` as for Pass::desc of oneDNN 2. throws: dnnl::error.
+template <class Pass, class... Parts>
+typename Pass::primitive_desc forward_desc(const dnnl::primitive_attr& attributes,
+                                           const Parts&... parts) {
+  if constexpr (HasOperationDesc<Pass>) {
+    return {typename Pass::desc(parts...), attributes, dnnl_engine()};
+  } else {
+    return {dnnl_engine(), parts..., attributes};
+  }
+}
+
+/// The same of a pass backward from what `forward` describes.
+template <class Pass, class Forward, class... Parts>
+typename Pass::primitive_desc backward_desc(const dnnl::primitive_attr& attributes,
+                                            const Forward& forward, const Parts&... parts) {
+  if constexpr (HasOperationDesc<Pass>) {
+    return {typename Pass::desc(parts...), attributes, dnnl_engine(), forward};
+  } else {
+    return {dnnl_engine(), parts..., forward, attributes};
+  }
+}
 
 /// Calls f; what oneDNN throws becomes an Error that names `op`.
 template <class F>

@@ -40,20 +40,24 @@ def make_onednn(folder, version):
     return f"-DDNNL_ROOT={folder}/onednn"
 
 
-def test_onednn_3_is_off_with_the_reason(options, folder):
-    code, text = configure(options, folder, make_onednn(folder, "3.4.1"))
-    assert code == 0, text
-    assert "oneDNN off found in version 3.4.1, not 2.6 or later and below 3" in text, text
+def test_onednn_of_another_version_is_off_with_the_reason(options, folder):
+    for version in ("2.5.4", "4.0.0"):
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            code, text = configure(options, pathlib.Path(place), make_onednn(pathlib.Path(place), version))
+            assert code == 0, text
+            assert f"oneDNN off found in version {version}, not 2.6 or later and below 4" in text, text
 
 
-def test_onednn_3_asked_for_is_an_error(options, folder):
-    code, text = configure(options, folder, make_onednn(folder, "3.4.1"), "-DLATHE_ONEDNN=ON")
-    assert code != 0 and "LATHE_ONEDNN=ON but it was found in version 3.4.1" in text, text
+def test_onednn_4_asked_for_is_an_error(options, folder):
+    code, text = configure(options, folder, make_onednn(folder, "4.0.0"), "-DLATHE_ONEDNN=ON")
+    assert code != 0 and "LATHE_ONEDNN=ON but it was found in version 4.0.0" in text, text
 
 
-def test_onednn_2_is_taken(options, folder):
-    code, text = configure(options, folder, make_onednn(folder, "2.7.3"))
-    assert code == 0 and ("oneDNN on found 2.7.3" in text or "found without OpenMP" in text), text
+def test_onednn_2_and_3_are_taken(options, folder):
+    for version, remark in (("2.7.3", ":"), ("3.7.2", ", which has no Winograd convolution:")):
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            code, text = configure(options, pathlib.Path(place), make_onednn(pathlib.Path(place), version))
+            assert code == 0 and (f"oneDNN on found {version}{remark}" in text or "found without OpenMP" in text), text
 
 
 def make_cudnn(prefix, version, library):
