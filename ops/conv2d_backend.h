@@ -2,9 +2,20 @@
 // sizes (g.is_trivial()).
 #pragma once
 
+#include <string>
+
+#include "lathe/core/config.h"
 #include "lathe/ops/conv2d_geometry.h"
 
 namespace lathe::cpu {
+
+/// What the fast path is in this process: for `lathe info` and the head of a training.
+struct FastConv2dInfo {
+  std::string library;    // "oneDNN 3.7.2", the one that was loaded; empty in a build without it
+  bool winograd = false;  // 3x3 kernels may run as Winograd; oneDNN 3 has none for x86
+  bool bf16 = false;      // fast_conv2d_takes(kBF16)
+};
+LATHE_API FastConv2dInfo fast_conv2d_info();
 
 /// The dtypes of the fast path: f32, and bf16 where oneDNN and the processor have it.
 bool fast_conv2d_takes(DType dtype) noexcept;

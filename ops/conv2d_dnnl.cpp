@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/format.h"
 #include "lathe/ops/conv2d_backend.h"
 #include "lathe/ops/conv2d_plan.h"
 #include "lathe/ops/conv2d_strips.h"
@@ -181,6 +182,13 @@ void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy
 }
 
 }  // namespace
+
+FastConv2dInfo fast_conv2d_info() {
+  const dnnl_version_t& v = *dnnl_version();
+  return {.library = concat("oneDNN ", v.major, '.', v.minor, '.', v.patch),
+          .winograd = translate_dnnl_errors("conv2d", dnnl_has_winograd),
+          .bf16 = fast_conv2d_takes(kBF16)};
+}
 
 bool fast_conv2d_takes(DType dtype) noexcept {
   if (dtype != kBF16) return dtype == kF32;

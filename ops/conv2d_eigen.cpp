@@ -3,6 +3,8 @@
 
 namespace lathe::cpu {
 
+FastConv2dInfo fast_conv2d_info() { return {}; }
+
 bool fast_conv2d_takes(DType dtype) noexcept { return dtype == kF32; }
 
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,

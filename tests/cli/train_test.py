@@ -67,7 +67,9 @@ def test_training_learns_and_leaves_a_run_folder(folder):
     names = {path.name for path in pathlib.Path("a").iterdir()}
     checkpoints = {f"{name}.safetensors" for name in ("last", "best", "step-30", "step-60", "step-90")}
     assert names == {"config.toml", "env.json", "metrics.jsonl", "metrics.csv", "log.txt", *checkpoints}, names
-    assert json.loads(pathlib.Path("a/env.json").read_text())["lathe"]
+    environment = json.loads(pathlib.Path("a/env.json").read_text())
+    assert environment["lathe"] and environment["convolution"]
+    assert ("without oneDNN" in pathlib.Path("a/log.txt").read_text()) == (environment["oneDNN"] == "off")
     assert "conv1.weight" in safetensors_header("a/last.safetensors")
 
 

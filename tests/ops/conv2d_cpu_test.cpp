@@ -7,8 +7,10 @@
 #include "conv2d_cases.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/host_allocator.h"
+#include "lathe/core/info.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/conv2d_backend.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/random.h"
@@ -94,6 +96,20 @@ TEST_CASE("conv2d: f32 with the fastest algorithm agrees with f64") {
   // Winograd F(4x4,3x3) loses up to 3 bits: its transforms multiply by up to 5 and cancel again.
   check_cases(std::begin(kConv2dCases), std::end(kConv2dCases), kF32, 2e-5);
   check_cases(std::begin(kLargeCases), std::end(kLargeCases), kF32, 2e-5);
+}
+
+TEST_CASE("conv2d: the fast path is what it says it is") {
+  const cpu::FastConv2dInfo info = cpu::fast_conv2d_info();
+  const std::string built = build_info().libraries[0].version;  // oneDNN's
+  CHECK(info.library.empty() == built.empty());
+  if (!built.empty()) CHECK(info.library.substr(0, 8) == "oneDNN " + built.substr(0, 1));
+  CHECK(info.bf16 == cpu::fast_conv2d_takes(kBF16));
+  manual_seed(7);
+  const Tensor x = randn({2, 64, 8, 8}), w = randn({64, 64, 3, 3});
+  const Tensor fastest = conv2d(x, w, {.pad = 1});
+  const ExactScope exact(true);
+  const bool same = relative_error(fastest, conv2d(x, w, {.pad = 1})) == 0;
+  CHECK(same == !info.winograd);
 }
 
 TEST_CASE("conv2d: half types are summed in f32 and rounded once") {

@@ -8,6 +8,7 @@
 #include "lathe/core/device.h"
 #include "lathe/core/tensor.h"
 #include "lathe/nn/module.h"
+#include "lathe/ops/conv2d_backend.h"
 #include "lathe/tools/cli/settings.h"
 
 namespace lathe::cli {
@@ -20,6 +21,13 @@ Device prepare_compute(Settings& settings);
 
 /// With --device auto, why the CPU was chosen, as one line; "" otherwise.
 std::string device_remark(const Settings& settings);
+
+/// What convolutions on the CPU run on: "oneDNN 2.6.3: direct, Winograd, bf16".
+std::string convolution_text(const cpu::FastConv2dInfo& fast);
+
+/// What a build without oneDNN costs a training on this device, as one line; "" where it does not
+/// matter.
+std::string convolution_remark(const cpu::FastConv2dInfo& fast, Device device);
 
 struct ModelShape {
   int64_t classes = 10, in_channels = 3;

@@ -6,6 +6,7 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/info.h"
+#include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/revision.h"
 
 namespace lathe::cli {
@@ -21,6 +22,7 @@ Row environment_row() {
   for (const LibraryInfo& library : build.libraries) {
     row.add(library.name, library.version.empty() ? "off" : library.version);
   }
+  row.add("convolution", convolution_text(cpu::fast_conv2d_info()));
   for (const cuda::Library& library : cuda::libraries()) row.add(library.name, library.loaded);
   utsname system{};
   uname(&system);

@@ -96,6 +96,14 @@ void go_back(Trainer& trainer, const StartPoint& start, int64_t step, Log& log) 
   log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
 }
 
+void say_what_is_slow(const Settings& settings, Device device, Log& log) {
+  const std::string remarks[] = {device_remark(settings),
+                                 convolution_remark(cpu::fast_conv2d_info(), device)};
+  for (const std::string& remark : remarks) {
+    if (!remark.empty()) log.line(remark);
+  }
+}
+
 }  // namespace
 
 ExitCode run_train(const Invocation& call) {
@@ -153,7 +161,7 @@ ExitCode run_train(const Invocation& call) {
   write_file_atomic((folder / "config.toml").string(), reusable_config(settings));
   write_file_atomic((folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
   log.open(folder / "log.txt");
-  if (const std::string remark = device_remark(settings); !remark.empty()) log.line(remark);
+  say_what_is_slow(settings, device, log);
   log.line(fmt::format(
       "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
       *settings.model, *settings.dataset, parameters, train_set->size(), steps,
