@@ -75,8 +75,12 @@ endif()
 # --- optional --------------------------------------------------------------------------------------------------
 # oneDNN computes on OpenMP's threads; we link OpenMP ourselves to tell it how many. A version 4 would change the
 # interface that ops/onednn.h evens out between 2 and 3.
-set(LATHE_DNNL_VERSIONS 2.6...<4)
-find_package(DNNL ${LATHE_DNNL_VERSIONS} QUIET)
+find_package(DNNL 2.6...<4 QUIET)
+if(DNNL_FOUND)  # what a static liblathe.a is linked with must have the interface that it was compiled against
+  string(REGEX MATCH "^[0-9]+" _major "${DNNL_VERSION}")
+  math(EXPR _next_major "${_major} + 1")
+  set(LATHE_DNNL_VERSIONS "${DNNL_VERSION}...<${_next_major}")
+endif()
 find_package(OpenMP QUIET COMPONENTS CXX)
 if(DNNL_FOUND AND OpenMP_CXX_FOUND)
   set(_onednn "${DNNL_VERSION}")

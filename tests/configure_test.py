@@ -60,6 +60,17 @@ def test_onednn_2_and_3_are_taken(options, folder):
             assert code == 0 and (f"oneDNN on found {version}{remark}" in text or "found without OpenMP" in text), text
 
 
+def test_an_installed_package_asks_for_the_onednn_of_its_headers(options, folder):
+    for version, range_ in (("2.7.3", "2.7.3...<3"), ("3.4.1", "3.4.1...<4")):
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            place = pathlib.Path(place)
+            code, text = configure(options, place, make_onednn(place, version), "-DLATHE_INSTALL=ON")
+            assert code == 0, text
+            if "found without OpenMP" not in text:
+                package = (place / "build/latheConfig.cmake").read_text()
+                assert f"find_dependency(DNNL {range_})" in package, package
+
+
 def make_cudnn(prefix, version, library):
     """As much of a cuDNN as is looked at."""
     (prefix / "include").mkdir(parents=True)
