@@ -191,13 +191,8 @@ FastConv2dInfo fast_conv2d_info() {
 }
 
 bool fast_conv2d_takes(DType dtype) noexcept {
-  if (dtype != kBF16) return dtype == kF32;
   // Without these instructions oneDNN emulates bf16, which is slower than f32.
-  static const bool native = [] {
-    const auto bf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bf16) == bf16;
-  }();
-  return native;
+  return dtype == kF32 || (dtype == kBF16 && dnnl_uses(dnnl::cpu_isa::avx512_core_bf16));
 }
 
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,

@@ -16,14 +16,6 @@ constexpr int64_t kCopyGrain = 64 * 1024;  // bytes
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-bool has_amx() {
-  static const bool amx = [] {
-    const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
-    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-  }();
-  return amx;
-}
-
 /// Columns that a filter covers.
 int64_t reach(const Conv2dGeometry& g) { return g.dilation.cols * (g.S - 1) + 1; }
 
@@ -107,7 +99,8 @@ std::optional<Conv2dStrips> conv2d_strips(Conv2dPass pass, const Conv2dGeometry&
   const bool narrow = pass == Conv2dPass::kForward         ? g.Q < 8
                       : pass == Conv2dPass::kBackwardInput ? g.W <= 8
                                                            : g.Q < 16;
-  if (!narrow || g.groups != 1 || !fits_strips(g) || !has_amx()) return {};
+  if (!narrow || g.groups != 1 || !fits_strips(g)) return {};
+  if (!dnnl_uses(dnnl::cpu_isa::avx512_core_amx)) return {};
   const int64_t wanted = divide_up(kStripColumns, make_conv2d_strips(g, 1).y_pitch());
   const int64_t most = std::max<int64_t>(1, g.N / threads);
   const int64_t batch = divide_up(g.N, std::min(wanted, most));

@@ -36,6 +36,12 @@ class OmpThreads {
   int before_;
 };
 
+/// Does oneDNN use all instructions of this set here?
+inline bool dnnl_uses(dnnl::cpu_isa set) {
+  static const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  return (used & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
+}
+
 /// Does this oneDNN describe an operation in an object of its own, `Pass::desc`? Version 2 does;
 /// in version 3 its parts are arguments of the primitive descriptor.
 template <class Pass>
