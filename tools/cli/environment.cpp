@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/info.h"
