@@ -85,10 +85,13 @@ Edge gradient_edge(const Tensor& t) {
 
 bool wants_record(const TensorRef* inputs, size_t count) {
   if (!grad_enabled()) return false;
+  // Every input is asked, also after a yes: a view whose base was written gets its new history
+  // here, and so a smaller number than the node that will be made of these inputs.
+  bool wanted = false;
   for (size_t i = 0; i < count; ++i) {
-    if (inputs[i].tensor->defined() && inputs[i].tensor->requires_grad()) return true;
+    if (inputs[i].tensor->defined() && inputs[i].tensor->requires_grad()) wanted = true;
   }
-  return false;
+  return wanted;
 }
 
 void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node) {

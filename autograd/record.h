@@ -17,7 +17,9 @@ struct TensorRef {
   const Tensor* tensor;
 };
 
-/// True if grad mode is on and one of the inputs requires a gradient.
+/// True if grad mode is on and one of the inputs requires a gradient. To be asked before the op's
+/// node is made: it brings the history of all inputs up to date, and a node must be newer than they
+/// are.
 LATHE_API bool wants_record(const TensorRef* inputs, size_t count);
 /// Makes `node` the op that made y, with one edge per input.   throws: StateError for an input made
 /// in InferenceMode.

@@ -11,10 +11,12 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/join.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
 
 using namespace lathe;
 using doctest::Contains;
@@ -199,6 +201,38 @@ TEST_CASE("NoGrad: a view of a tensor that was written before is a constant") {
     v = y[0];
   }
   CHECK_FALSE(v.requires_grad());
+}
+
+TEST_CASE("in place: a view behind another input gets its new history before its consumer") {
+  // Whichever input comes first, and of whichever op: a node is newer than what it depends on.
+  const auto twice = [](Tensor (*use)(const Tensor& a, const Tensor& v), bool backward) {
+    const Tensor x = leaf({1, 2, 3}), a = leaf({1, 1});
+    const Tensor base = x * 1.0;
+    const Tensor v = base.slice(0, 0, 2);
+    base.mul_(2.0);
+    const Tensor y = (use(a, v) + use(a, v)).sum();
+    if (!backward) return values(grad({y}, {v}, {.retain_graph = true})[0]);
+    y.backward();
+    return values(x.grad());
+  };
+  using Use = Tensor (*)(const Tensor& a, const Tensor& v);
+  const Use uses[] = {
+      [](const Tensor& a, const Tensor& v) { return add(a, v); },
+      [](const Tensor& a, const Tensor& v) { return add(v, a); },
+      [](const Tensor& a, const Tensor& v) { return mul(a, v); },
+      [](const Tensor& a, const Tensor& v) { return where(lt(a, 0.0), a, v); },
+      [](const Tensor& a, const Tensor& v) {
+        return cat({a, v});
+      },
+      [](const Tensor& a, const Tensor& v) {
+        const Tensor written = a * 1.0;
+        return written.add_(v);
+      },
+  };
+  for (const Use use : uses) {
+    CHECK(twice(use, false) == Floats{2, 2});
+    CHECK(twice(use, true) == Floats{4, 4, 0});
+  }
 }
 
 TEST_CASE("in place: an overlapping source is read before it is overwritten") {
