@@ -137,7 +137,9 @@ void check_in_place(const char* op, const Tensor& x) {
 
 bool wants_record_in_place(const Tensor& x, std::initializer_list<TensorRef> sources) {
   if (!grad_enabled()) return false;
-  return x.requires_grad() || wants_record(sources.begin(), sources.size());
+  // A view made under NoGrad requires no gradient itself, but what it views may.
+  const bool base_wants = x.impl().base && Tensor(x.impl().base).requires_grad();
+  return x.requires_grad() || wants_record(sources.begin(), sources.size()) || base_wants;
 }
 
 }  // namespace lathe::autograd

@@ -55,7 +55,8 @@ void record(const char* op, const Tensor& y, const Tensors& inputs, F&& backward
 /// view of one) where gradients are recorded; ValueError if elements share memory.
 LATHE_API void check_in_place(const char* op, const Tensor& x);
 
-/// True if writing into x (from `sources`) must be recorded.
+/// True if writing into x (from `sources`) must be recorded: one of them, or what x views, requires
+/// a gradient.
 LATHE_API bool wants_record_in_place(const Tensor& x, std::initializer_list<TensorRef> sources);
 
 }  // namespace lathe::autograd

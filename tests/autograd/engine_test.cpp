@@ -244,6 +244,29 @@ TEST_CASE("in place: an overlapping source is read before it is overwritten") {
   CHECK(values(x.grad()) == Floats{2, 1, 1, 0});
 }
 
+TEST_CASE("in place: a write through a view made under NoGrad changes the base's gradient") {
+  // Whatever is written, and however: not recorded, it would leave a gradient of the old values.
+  using Write = void (*)(const Tensor& view);
+  const Write writes[] = {
+      [](const Tensor& v) { v.zero_(); },           [](const Tensor& v) { v.mul_(0.0); },
+      [](const Tensor& v) { v.copy_(zeros({2})); }, [](const Tensor& v) { relu_(neg_(v)); },
+      [](const Tensor& v) { v.clamp_(0.0, 0.0); },
+  };
+  for (const Write write : writes) {
+    const Tensor x = leaf({1, 2, 3});
+    const Tensor y = x * 1.0;
+    Tensor view;
+    {
+      const NoGrad off;
+      view = y.slice(0, 0, 2);
+    }
+    write(view);
+    CHECK_FALSE(view.requires_grad());
+    y.sum().backward();
+    CHECK(values(x.grad()) == Floats{0, 0, 1});
+  }
+}
+
 TEST_CASE("backward: a gradient set to expanded memory is not added to three times") {
   const Tensor x = leaf({1, 2, 3});
   x.set_grad(zeros({1}).expand({3}));
