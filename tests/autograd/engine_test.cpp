@@ -244,6 +244,16 @@ TEST_CASE("in place: an overlapping source is read before it is overwritten") {
   CHECK(values(x.grad()) == Floats{2, 1, 1, 0});
 }
 
+TEST_CASE("in place: a view that was copied from another view has that one's old history") {
+  const Tensor x = leaf({1, 2, 3, 4});
+  const Tensor y = x * 1.0;
+  const Tensor target = y.slice(0, 1, 4);
+  target.copy_(y.slice(0, 0, 3));
+  CHECK(values(target) == Floats{1, 2, 3});
+  target.sum().backward();
+  CHECK(values(x.grad()) == Floats{1, 1, 1, 0});
+}
+
 TEST_CASE("in place: a write through a view made under NoGrad changes the base's gradient") {
   // Whatever is written, and however: not recorded, it would leave a gradient of the old values.
   using Write = void (*)(const Tensor& view);
