@@ -231,14 +231,14 @@ def test_another_folder_of_images_is_another_data_set(folder):
 def test_stopped_by_a_time_limit_it_ends_as_if_it_was_not(folder):
     flags = ["--image-size", 32, "--epochs", 4, "--scheduler", "plateau", "--patience", 0, "--eval-every", 2]
     expect(train("whole", *flags), 0)
-    limit, steps = 0.03, [0]
+    limit, steps = 0.001, [0]  # less than a step takes: it grows until one is made, on any processor
     for part in itertools.cycle((1, 0.5, 1.6)):  # of one length, all might end at the end of an epoch
         if steps[-1] == 28:
             break
         result = expect(train("a", *flags, "--resume", "auto", "--time-limit", limit * part, "--json"), 0)
         steps.append(json.loads(result.stdout.splitlines()[-1])["steps"])
         assert rows_of("a")[-1]["split"] == "val" and rows_of("a")[-1]["step"] == steps[-1], rows_of("a")[-1]
-        limit *= 1.5 if steps[-1] == steps[-2] else 1
+        limit *= 2 if steps[-1] == steps[-2] else 1
     assert any(step % 7 for step in steps), steps
     assert rows_of("a") == rows_of("whole"), steps
     expect(lathe("ckpt", "diff", "a/last.safetensors", "whole/last.safetensors"), 0)
@@ -261,24 +261,31 @@ def test_one_process_at_a_time_and_signals_that_save(folder):
 
 
 def test_killed_at_twenty_moments_it_ends_as_if_it_was_not(folder):
-    flags = ["--image-size", 32, "--synthetic-size", 300, "--save-every", 2]  # 38 steps are an epoch, and longer than a start
-    begin = time.monotonic()
+    flags = ["--image-size", 32, "--synthetic-size", 300, "--save-every", 2]  # 38 steps are an epoch
     expect(train("whole", *flags), 0)
-    seconds = time.monotonic() - begin
     draw = random.Random(7)
-    reached = []
-    for _ in range(5 if SANITIZED else 20):
-        process = start("train", *TINY, *flags, "--run-dir", "a", "--resume", "auto")
-        try:
-            process.communicate(timeout=draw.uniform(0, 0.2 * seconds))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            reached.append(len(rows_of("a")) if pathlib.Path("a/metrics.jsonl").exists() else 0)
-    expect(train("a", *flags, "--resume", "auto"), 0)
+    run, kills = ["a", *flags, "--resume", "auto"], 0
+
+    def rows():
+        metrics = pathlib.Path("a/metrics.jsonl")
+        return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+    while kills < (5 if SANITIZED else 20):
+        before = rows()
+        process = start("train", *TINY, "--run-dir", *run)
+        while kills % 4 and rows() <= before and process.poll() is None:  # every fourth one dies while it starts
+            time.sleep(0.001)
+        time.sleep(draw.uniform(0, 0.03))
+        process.kill()
+        process.communicate()
+        if process.returncode == 0:  # it had come to the end; the next one begins anew
+            check_equal("a", "whole")
+            shutil.rmtree("a")
+        else:
+            assert process.returncode == -signal.SIGKILL
+            kills += 1
+    expect(train(*run), 0)
     check_equal("a", "whole")
     assert not list(pathlib.Path("a").glob("*.tmp*"))
-    assert len(reached) >= (1 if SANITIZED else 5), reached  # the others had come to the end before
 
 
 def test_killed_between_the_last_step_and_the_end_of_its_epoch(folder):

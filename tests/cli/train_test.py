@@ -135,7 +135,8 @@ def test_memory_that_runs_out_exits_5(folder):
     if SANITIZED:
         return  # the sanitizers need more address space than this
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (1_500_000_000, resource.RLIM_INFINITY))
-    result = train("--synthetic-size", 4000, "--batch-size", 4000, "--image-size", 32, "--run-dir", "a", "--quiet", preexec_fn=limit)
+    threads = ["--threads", 1, "--workers", 1]  # each takes 72 MB of addresses: stack and arena
+    result = train("--synthetic-size", 4000, "--batch-size", 4000, "--image-size", 32, *threads, "--run-dir", "a", "--quiet", preexec_fn=limit)
     expect_one_line(result, 5, "cannot allocate")
 
 
