@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <numeric>
@@ -46,6 +48,10 @@ struct Numbers : Dataset {
   mutable std::set<std::thread::id> threads;
   mutable std::atomic<int> reads = 0;
 };
+
+/// Seconds after which a worker counts as hanging; one that does not must be done by then, on a
+/// busy machine too.
+constexpr double kTimeout = 2;
 
 int64_t sum_of_epoch(DataLoader& loader) {
   int64_t sum = 0;
@@ -141,12 +147,12 @@ TEST_CASE("loader: a batch that does not come is an error after the timeout, and
     set->waits_at = 7;
     set->gate = open.get_future().share();
     DataLoader loader(
-        set, {.batch_size = 2, .num_workers = 2, .timeout = 0.05, .persistent_workers = true});
+        set, {.batch_size = 2, .num_workers = 2, .timeout = kTimeout, .persistent_workers = true});
     int64_t batches = 0;
     CHECK(message_of<DataError>([&] {
             for (auto& batch : loader) batches += batch.size() / 2;
           }) ==
-          "DataLoader: batch 3 (samples 6, 7) was not there after the timeout of 0.05 s; its "
+          "DataLoader: batch 3 (samples 6, 7) was not there after the timeout of 2 s; its "
           "worker is left behind");
     CHECK(batches == 3);
     set->waits_at = -1;  // other threads serve the next epoch, while one still waits
@@ -168,7 +174,7 @@ TEST_CASE("loader: with a timeout, neither an error nor leaving waits for a work
     }));
   };
   for (const int64_t throws_at : {int64_t{1}, int64_t{-1}}) {
-    DataLoader loader(make(throws_at), {.num_workers = 2, .timeout = 0.05});
+    DataLoader loader(make(throws_at), {.num_workers = 2, .timeout = kTimeout});
     auto it = loader.begin();
     if (throws_at == 1) CHECK_THROWS_AS(++it, DataError);
   }
@@ -235,12 +241,14 @@ TEST_CASE("loader: a batch sampler says which samples make a batch") {
 TEST_CASE("loader: statistics count batches, the caller's waiting and what lay ready") {
   const Numbers set(40);
   DataLoader quick(set, {.num_workers = 1, .prefetch_factor = 4});
+  int taken = 0;
   for (auto& batch : quick) {
     CHECK(batch.size() == 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the worker is ahead
+    // Until the worker reads as far ahead as it may: three batches are ready then, and one nearly.
+    while (set.reads < std::min(40, ++taken + 4)) std::this_thread::yield();
   }
   CHECK(quick.stats().batches == 40);
-  CHECK(quick.stats().mean_ready > 1);
+  CHECK(quick.stats().mean_ready > 2.5);  // 0 for the first, 3 or 4, and less for the last four
   CHECK(quick.stats().mean_ready <= 4);
   quick.reset_stats();
   CHECK(quick.stats().batches == 0);
@@ -250,16 +258,19 @@ TEST_CASE("loader: statistics count batches, the caller's waiting and what lay r
   slow.waits_at = 1;
   slow.gate = open.get_future().share();
   for (const int64_t workers : {0, 1}) {
+    CAPTURE(workers);
     DataLoader loader(slow, {.num_workers = workers});
     auto it = loader.begin();
     std::thread opener([&, workers] {
+      if (workers != 0) return;
+      while (slow.reads < 2) std::this_thread::yield();  // the caller is at the gate
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      if (workers == 0) open.set_value();
+      open.set_value();
     });
     ++it;
     opener.join();
     CHECK(loader.stats().batches == 2);
-    if (workers == 0) CHECK(loader.stats().wait_seconds > 0.02);
+    if (workers == 0) CHECK(loader.stats().wait_seconds >= 0.03);
   }
 }
 
@@ -323,6 +334,22 @@ constexpr bool kForkAllowed = false;  // TSan ends a child that starts threads
 constexpr bool kForkAllowed = true;
 #endif
 
+/// Waits until every thread but the caller sleeps.
+void wait_until_others_sleep() {
+  const auto awake = [] {
+    int count = -1;  // the caller
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream file(thread.path() / "stat");
+      std::string stat;
+      std::getline(file, stat);
+      const size_t name_end = stat.rfind(')');  // after it a blank and the state
+      count += name_end != std::string::npos && stat[name_end + 2] != 'S';
+    }
+    return count > 0;
+  };
+  while (awake()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 TEST_CASE("loader: a forked child is told that it has no workers, and may begin its own" *
           doctest::skip(!kForkAllowed) *
           doctest::description("ThreadSanitizer ends a child that starts threads")) {
@@ -331,7 +358,7 @@ TEST_CASE("loader: a forked child is told that it has no workers, and may begin 
   auto it = loader.begin();
   // A lock that a thread holds at the fork stays locked in the child: wait until all is read ahead.
   while (set.reads < 5) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until_others_sleep();
   const pid_t child = fork();
   if (child == 0) {
     int code = 1;

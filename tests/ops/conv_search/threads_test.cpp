@@ -51,17 +51,13 @@ TEST_CASE("threads: many that miss on one key search once") {
 
 TEST_CASE("threads: what a search throws reaches all who wait for it, and is not kept") {
   FakeLibrary library;
-  std::atomic<int> arrived = 0;
+  ConvSearch search(10, library.clock());
   library.when_listed = [&] {
-    // Until all others have asked, and a little longer so that they wait for this search.
-    while (arrived < kThreads) sleep_ms(1);
-    sleep_ms(50);
+    while (search.stats().misses < kThreads) sleep_ms(1);  // until all have asked
     throw std::runtime_error("the search ends");
   };
-  ConvSearch search(10, library.clock());
   std::atomic<int> thrown = 0;
   in_threads([&](int) {
-    ++arrived;
     try {
       run(search, library, example_key());
     } catch (const std::runtime_error& error) {
