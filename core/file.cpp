@@ -51,10 +51,10 @@ int64_t transfer(int64_t bytes, FaultPoint& fault, int reason, Call call) {
   int64_t done = 0;
   while (done < bytes) {
     if (failed(fault, reason)) return -1;
-    if (file_faults().interrupted.hit()) continue;
     int64_t count = std::min<int64_t>(bytes - done, 1 << 30);
     if (file_faults().partial.hit()) count = 1;
-    const ssize_t moved = call(done, static_cast<size_t>(count));
+    const bool interrupted = failed(file_faults().interrupted, EINTR);
+    const ssize_t moved = interrupted ? -1 : call(done, static_cast<size_t>(count));
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0) return -1;
     if (moved == 0) break;
