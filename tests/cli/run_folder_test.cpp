@@ -3,11 +3,15 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "lathe/core/error.h"
+#include "lathe/tests/cli/file_size_limit.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tools/cli/exit_codes.h"
 
 using namespace lathe::cli;
+using lathe::test::FileSizeLimit;
 using lathe::test::TemporaryFolder;
 namespace fs = std::filesystem;
 
@@ -92,6 +96,33 @@ TEST_CASE("run folder: a run that goes on keeps the rows up to where it was, and
   files.add(row(10));
   CHECK(folder.read("metrics.csv").starts_with("epoch,step,"));
   CHECK(files.rows() == 1);
+}
+
+TEST_CASE(
+    "run folder: a row that does not fit on the disk is in neither file, and can come again") {
+  const TemporaryFolder folder;
+  MetricsFiles files(folder.path());
+  const auto row = [](int64_t step) {
+    return metrics_row({.epoch = 1, .step = step, .split = "train", .loss = 2, .lr = 0.1});
+  };
+  std::string jsonl, csv;
+  for (const int64_t step : {10, 20}) {  // the first is longer: it brings the header
+    for (const rlim_t room : {0, 1, 40, 100}) {
+      CAPTURE(room);
+      const FileSizeLimit full(csv.size() + room);
+      CHECK_THROWS_WITH_AS(files.add(row(step)), doctest::Contains("File too large"), CommandError);
+      CHECK(folder.read("metrics.jsonl") == jsonl);
+      CHECK(folder.read("metrics.csv") == csv);
+      CHECK(files.rows() == step / 10 - 1);
+    }
+    files.add(row(step));
+    CHECK(files.rows() == step / 10);
+    jsonl = folder.read("metrics.jsonl");
+    csv = folder.read("metrics.csv");
+  }
+  CHECK(csv.starts_with("epoch,step,"));
+  CHECK(std::ranges::count(csv, '\n') == 3);
+  CHECK(std::ranges::count(jsonl, '\n') == 2);
 }
 
 TEST_CASE("run folder: metrics that are no regular file are an error, not a wait") {

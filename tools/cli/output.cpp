@@ -1,6 +1,7 @@
 #include "lathe/tools/cli/output.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
+#include "lathe/core/file.h"
 #include "lathe/tools/cli/exit_codes.h"
 
 namespace lathe::cli {
@@ -37,6 +39,33 @@ void write_all(int descriptor, std::string_view text, std::string_view what) {
   }
 }
 
+int open_to_append(const std::string& path) {
+  // Without O_NONBLOCK a pipe would wait here for its reader; regular files take no notice of it.
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  const int descriptor = open(path.c_str(), flags, 0666);
+  const bool is_pipe = descriptor < 0 && errno == ENXIO;  // that nobody reads
+  LATHE_CHECK(FileError, descriptor >= 0 || is_pipe, path,
+              ": cannot be opened: ", std::strerror(errno));
+  struct stat info {};
+  if (!is_pipe && fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) return descriptor;
+  if (!is_pipe) close(descriptor);
+  LATHE_FAIL(FileError, path, ": not a regular file");
+}
+
+int64_t cut_lines(int descriptor, const std::string& path, int64_t lines) {
+  const std::string text = read_file(path, INT64_MAX);
+  size_t size = 0;
+  int64_t left = 0;
+  for (; left < lines; ++left) {
+    const size_t newline = text.find('\n', size);
+    if (newline == std::string::npos) break;
+    size = newline + 1;
+  }
+  const bool cut = size == text.size() || ftruncate(descriptor, static_cast<off_t>(size)) == 0;
+  LATHE_CHECK(FileError, cut, path, ": cannot be cut back: ", std::strerror(errno));
+  return left;
+}
+
 void write_stderr(std::string_view text) noexcept {
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
@@ -51,12 +80,14 @@ void Output::row(const Row& row) const {
 }
 
 Log::~Log() {
-  if (file_) std::fclose(file_);
+  write_what_waits();
+  if (file_ >= 0) ::close(file_);
 }
 
 void Log::open(const std::filesystem::path& path) {
-  file_ = std::fopen(path.c_str(), "ae");
-  LATHE_CHECK(FileError, file_, path.string(), ": cannot write the log: ", std::strerror(errno));
+  const std::lock_guard lock(mutex_);
+  file_ = open_to_append(path.string());
+  cut_lines(file_, path.string(), INT64_MAX);
 }
 
 void Log::line(std::string_view text) {
@@ -72,16 +103,27 @@ void Log::warning(std::string_view text) {
   write_stderr(fmt::format("warning: {}\n", text));
 }
 
-// A log that cannot be written is no reason to lose the training: metrics and weights say so
-// themselves.
 void Log::write_file(std::string_view text) {
-  if (!file_) return;
+  constexpr size_t kMostWaiting = 1 << 20;
+  const std::lock_guard lock(mutex_);
+  if (file_ < 0 || waiting_.size() > kMostWaiting) return;
   char stamp[32];
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   std::strftime(stamp, sizeof stamp, "%F %T", localtime_r(&now, &local));
-  std::fprintf(file_, "%s %.*s\n", stamp, static_cast<int>(text.size()), text.data());
-  std::fflush(file_);
+  waiting_ += fmt::format("{} {}\n", stamp, text);
+  write_what_waits();
+}
+
+// A log that cannot be written is no reason to lose the training: metrics and weights say so
+// themselves. What is left over is tried again with the next line, and at the end.
+void Log::write_what_waits() {
+  while (!waiting_.empty()) {
+    const ssize_t written = write(file_, waiting_.data(), waiting_.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    waiting_.erase(0, static_cast<size_t>(written));
+  }
 }
 
 }  // namespace lathe::cli

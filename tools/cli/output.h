@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,12 @@ void prepare_standard_streams();
 /// Writes all of `text` to a descriptor.   throws: CommandError (kError) naming `what` and the
 /// cause.
 void write_all(int descriptor, std::string_view text, std::string_view what);
+
+/// Opens a regular file to append lines to; makes it where there is none.   throws: FileError.
+int open_to_append(const std::string& path);
+/// Leaves the first `lines` complete lines of such a file, or all if there are fewer.   → how many
+/// throws: FileError.
+int64_t cut_lines(int descriptor, const std::string& path, int64_t lines);
 
 /// Writes to stderr; that nobody reads it is no error.
 void write_stderr(std::string_view text) noexcept;
@@ -47,7 +54,8 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// Writes to this file too, from now on.   throws: FileError.
+  /// Writes to this file too, from now on. A line that a kill cut short there is removed.
+  /// throws: FileError.
   void open(const std::filesystem::path& path);
   void line(std::string_view text);
   /// Also with --quiet.
@@ -57,9 +65,12 @@ class Log {
 
  private:
   void write_file(std::string_view text);
+  void write_what_waits();
 
   bool quiet_;
-  std::FILE* file_ = nullptr;
+  std::mutex mutex_;  // of the file: warnings come from any thread
+  int file_ = -1;
+  std::string waiting_;  // for the file to take it
   std::function<void()> before_line_;
 };
 

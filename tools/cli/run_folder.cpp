@@ -38,34 +38,6 @@ int open_new(const std::string& path) {
   return descriptor;
 }
 
-int open_to_append(const std::string& path) {
-  // Without O_NONBLOCK a pipe would wait here for its reader; regular files take no notice of it.
-  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
-  const int descriptor = open(path.c_str(), flags, 0666);
-  const bool is_pipe = descriptor < 0 && errno == ENXIO;  // that nobody reads
-  LATHE_CHECK(FileError, descriptor >= 0 || is_pipe, path,
-              ": cannot be opened: ", std::strerror(errno));
-  struct stat info {};
-  if (!is_pipe && fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) return descriptor;
-  if (!is_pipe) close(descriptor);
-  LATHE_FAIL(FileError, path, ": not a regular file");
-}
-
-// Leaves the first `lines` complete lines of a file, or all if there are fewer.   → how many
-int64_t cut_lines(int descriptor, const std::string& path, int64_t lines) {
-  const std::string text = read_file(path, INT64_MAX);
-  size_t size = 0;
-  int64_t left = 0;
-  for (; left < lines; ++left) {
-    const size_t newline = text.find('\n', size);
-    if (newline == std::string::npos) break;
-    size = newline + 1;
-  }
-  const bool cut = size == text.size() || ftruncate(descriptor, static_cast<off_t>(size)) == 0;
-  LATHE_CHECK(FileError, cut, path, ": cannot be cut back: ", std::strerror(errno));
-  return left;
-}
-
 constexpr char kLogFile[] = "log.txt";
 constexpr const char* kRunFiles[] = {"config.toml",     "env.json",    kLogFile,
                                      "metrics.jsonl",   "metrics.csv", "last.safetensors",
@@ -140,9 +112,16 @@ MetricsFiles::~MetricsFiles() {
 }
 
 void MetricsFiles::add(const Row& row) {
-  write_all(jsonl_, to_json(row) + "\n", jsonl_path_);
-  const bool first = lseek(csv_, 0, SEEK_END) == 0;
-  write_all(csv_, (first ? csv_header(row) + "\n" : "") + csv_line(row) + "\n", csv_path_);
+  const off_t jsonl_size = lseek(jsonl_, 0, SEEK_END), csv_size = lseek(csv_, 0, SEEK_END);
+  const std::string header = csv_size == 0 ? csv_header(row) + "\n" : "";
+  try {
+    write_all(jsonl_, to_json(row) + "\n", jsonl_path_);
+    write_all(csv_, header + csv_line(row) + "\n", csv_path_);
+  } catch (...) {  // cut() does the same for a run that goes on
+    const bool both = ftruncate(jsonl_, jsonl_size) == 0 && ftruncate(csv_, csv_size) == 0;
+    static_cast<void>(both);
+    throw;
+  }
   ++rows_;
 }
 

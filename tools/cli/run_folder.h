@@ -45,7 +45,7 @@ class MetricsFiles {
   MetricsFiles(const MetricsFiles&) = delete;
   MetricsFiles& operator=(const MetricsFiles&) = delete;
 
-  /// throws: CommandError naming the file and the cause.
+  /// throws: CommandError naming the file and the cause; the row is then in neither.
   void add(const Row& row);
 
   /// Rows that were added, those of the run before included.
