@@ -92,6 +92,10 @@ def test_broken_files_are_skipped_named_and_counted(folder):
     result = expect(lathe(*train, "--skip-broken", "--run-dir", "b", "--json"), 0, f"skipped {broken}")
     assert rows(result)[-1]["broken_files"] == 1 and result.stderr.count("skipped") == 1
     assert f"skipped {broken}" in pathlib.Path("b/log.txt").read_text()
+    one_by_one = [*train, "--skip-broken", "--batch-size", 1, "--epochs", 1, "--workers", 0, "--run-dir", "s"]
+    expect(lathe(*one_by_one, "--stop-after", 9), 0)  # of 10; who goes on does not come upon it again
+    expect(lathe("train", "--resume", "s"), 0)
+    assert f"skipped {broken}" in pathlib.Path("s/log.txt").read_text()
     evaluated = rows(expect(lathe("eval", "--run-dir", "b", "--split", "train", "--skip-broken", "--json"), 0))
     assert evaluated[0]["broken_files"] == 1 and evaluated[0]["images"] == 10
     expect_one_line(lathe("predict", "--run-dir", "b", "--split", "train", "--index", "0:10", "--skip-broken"), 0, f"skipped {broken}")

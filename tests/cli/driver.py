@@ -11,6 +11,7 @@ LATHE = sys.argv[1]
 SANITIZED = "--sanitized" in sys.argv  # everything is slower
 OTHER_CUDNN = next((word.partition("=")[2] for word in sys.argv if word.startswith("--other-cudnn=")), "")
 SAVE_FAULT = next((word.partition("=")[2] for word in sys.argv if word.startswith("--save-fault=")), "")  # save_fault.cpp
+RUN_FAULT = next((word.partition("=")[2] for word in sys.argv if word.startswith("--run-fault=")), "")  # run_fault.cpp
 ONLY = [word for word in sys.argv[2:] if not word.startswith("--")]  # run these tests and no others
 
 

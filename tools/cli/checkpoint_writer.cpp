@@ -37,6 +37,22 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
+void keep_newest(const fs::path& folder, int64_t step, int64_t keep, const Checkpoint& last) {
+  const int64_t stay = keep > 1 ? keep : 0;  // last.safetensors alone is the one
+  std::error_code error;
+  const fs::path path = folder / "last.safetensors", kept = folder / step_file(step);
+  if (stay > 0 && !fs::equivalent(path, kept, error)) {
+    fs::remove(kept, error);
+    fs::create_hard_link(path, kept, error);
+    // A file system without links gets a second file.
+    if (error) safetensors::write(kept.string(), last.tensors, last.metadata);
+  }
+  const std::vector<int64_t> steps = steps_in(folder);
+  for (size_t i = 0; i + static_cast<size_t>(stay) < steps.size(); ++i) {
+    fs::remove(folder / step_file(steps[i]), error);  // one too many does no harm
+  }
+}
+
 CheckpointWriter::CheckpointWriter(fs::path folder, int64_t keep)
     : folder_(std::move(folder)), keep_(keep), thread_([this] { work(); }) {}
 
@@ -100,20 +116,7 @@ void CheckpointWriter::write(const Place& place) const {
   const Checkpoint& checkpoint = place.snapshot.checkpoint();
   const fs::path path = folder_ / (place.name + std::string(kSuffix));
   safetensors::write(path.string(), checkpoint.tensors, checkpoint.metadata);
-  if (place.name != "last") return;
-  const int64_t stay = keep_ > 1 ? keep_ : 0;  // last.safetensors alone is the one
-  std::error_code error;
-  if (stay > 0) {
-    const fs::path kept = folder_ / step_file(place.step);
-    fs::remove(kept, error);
-    fs::create_hard_link(path, kept, error);
-    // A file system without links gets a second file.
-    if (error) safetensors::write(kept.string(), checkpoint.tensors, checkpoint.metadata);
-  }
-  const std::vector<int64_t> steps = steps_in(folder_);
-  for (size_t i = 0; i + static_cast<size_t>(stay) < steps.size(); ++i) {
-    fs::remove(folder_ / step_file(steps[i]), error);  // one too many does no harm
-  }
+  if (place.name == "last") keep_newest(folder_, place.step, keep_, checkpoint);
 }
 
 }  // namespace lathe::cli

@@ -64,6 +64,11 @@ class CheckpointWriter {
 /// "step-120.safetensors".
 std::string step_file(int64_t step);
 
+/// Gives last.safetensors, which holds `last`, its other name of this step, and removes all but the
+/// newest `keep` of these names; all for a `keep` of 1.   throws: FileError.
+void keep_newest(const std::filesystem::path& folder, int64_t step, int64_t keep,
+                 const Checkpoint& last);
+
 /// The steps of the step files in a folder, ascending.
 std::vector<int64_t> steps_in(const std::filesystem::path& folder);
 

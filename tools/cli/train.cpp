@@ -6,6 +6,7 @@
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
 #include "lathe/nn/summary.h"
+#include "lathe/tools/cli/checkpoint_writer.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/config_file.h"
@@ -86,14 +87,16 @@ int64_t resume(Trainer& trainer, const StartPoint& start, const Settings& settin
   fail_misfit(start, settings, trainer.misfits(*start.from), e.message());
 }
 
-// After this the folder is that of the step gone on from, and last.safetensors is that step's.
-void go_back(Trainer& trainer, const StartPoint& start, int64_t step, Log& log) {
-  clean_run_folder(start.folder, step);
-  trainer.found_best(accuracy_of_best(start.folder));
+// After this the folder is that of the step gone on from, and last.safetensors is that step's. That
+// file comes first: what is cut off and removed after it belongs to later steps, whenever this is
+// interrupted.
+void go_back(Trainer& trainer, const StartPoint& start, const Settings& settings, int64_t step) {
   const std::filesystem::path last = start.folder / "last.safetensors";
   if (start.file.lexically_normal() != last.lexically_normal())
     safetensors::write(last.string(), start.from->tensors, start.from->metadata);
-  log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
+  clean_run_folder(start.folder, step);
+  keep_newest(start.folder, step, settings.keep, *start.from);
+  trainer.go_back(accuracy_of_best(start.folder));
 }
 
 void say_what_is_slow(const Settings& settings, Device device, Log& log) {
@@ -158,6 +161,7 @@ ExitCode run_train(const Invocation& call) {
   open_folder(start, settings);
   const std::filesystem::path& folder = start.folder;
   trainer.open(folder, goes_on);
+  if (start.from) go_back(trainer, start, settings, step);
   write_file_atomic((folder / "config.toml").string(), reusable_config(settings));
   write_file_atomic((folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
   log.open(folder / "log.txt");
@@ -167,7 +171,7 @@ ExitCode run_train(const Invocation& call) {
       *settings.model, *settings.dataset, parameters, train_set->size(), steps,
       *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
       folder.string()));
-  if (start.from) go_back(trainer, start, step, log);
+  if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
   return trainer.run();
 }
 

@@ -62,8 +62,13 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
 void Trainer::open(const std::filesystem::path& folder, bool goes_on) {
   folder_ = folder;
   metrics_.emplace(folder, goes_on);
-  if (goes_on) metrics_->cut(resumed_rows_);
   writer_.emplace(folder, settings_.keep);
+}
+
+void Trainer::go_back(double accuracy_of_best) {
+  metrics_->cut(resumed_rows_);
+  kept_accuracy_ = std::min(accuracy_of_best, best_accuracy_);
+  has_last_ = true;
 }
 
 ExitCode Trainer::run() {
@@ -117,8 +122,8 @@ void Trainer::train_epoch() {
   progress_.clear();
 }
 
-// At the --time-limit. What is evaluated and written from here on is for who reads it now: the run
-// that goes on would not have done it here.
+// At the --time-limit or a stop. What is evaluated and written from here on is for who reads it
+// now: the run that goes on would not have done it here.
 void Trainer::save_to_go_on() {
   if (saved_to_go_on_) return;
   if (!window_is_finite()) fail_diverged("train", window_.loss());
@@ -127,6 +132,8 @@ void Trainer::save_to_go_on() {
 }
 
 void Trainer::train_batches() {
+  // The row of the step before is still to come if the run so far ended at it.
+  if (window_.count() > 0 && step_ % settings_.log_every == 0) after_step();
   parts_.model.train();
   parts_.train.loader.set_epoch(epoch_ - 1, batch_);
   batch_began_ = Clock::now();
@@ -139,11 +146,16 @@ void Trainer::train_batches() {
     window_seconds_ += took;
     train_seconds_ += took;
     if (micro_batches_ > 0) continue;
-    if (step_ % settings_.log_every == 0) write_window();
+    after_step();
     show_progress();
-    if (settings_.save_every > 0 && step_ % settings_.save_every == 0) save("last");
     if (stop_reason() != Stop::kNo) break;
   }
+}
+
+// The row of metrics and the checkpoint that are due.
+void Trainer::after_step() {
+  if (step_ % settings_.log_every == 0) write_window();
+  if (settings_.save_every > 0 && step_ % settings_.save_every == 0) save("last");
 }
 
 // Forward and backward of one batch; the gradients add up until update().
@@ -164,6 +176,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   }
   scaler_.scale(loss).backward();
   window_.add(scores, y, loss);
+  window_images_ += x.dim(0);
   ++micro_batches_;
 }
 
@@ -200,32 +213,34 @@ void Trainer::update_scale() try {
                                  (folder_ / "last.safetensors").string(), step_));
 }
 
-// With --ema the averages are evaluated, and are the weights of best.safetensors.
+// With --ema the averages are evaluated, and are the weights of best.safetensors; that file does
+// not go on bit by bit, so it is not to be the only one. What an evaluation changes follows its row
+// in the files: a run that ended before evaluates again.
 void Trainer::evaluate_now() {
+  if (ema_ && !has_last_) save("last");
   std::optional<optim::EMA::Applied> averaged;
   if (ema_) averaged.emplace(*ema_);
   const Evaluation result = evaluate(parts_.model, parts_.test, settings_, 0, progress_);
   if (!result.complete) return;
   const Tally& tally = result.tally;
   if (!std::isfinite(tally.loss())) fail_diverged("val", tally.loss());
-  evaluated_ = true;
-  evaluation_seconds_ = result.seconds;
-  last_accuracy_ = tally.accuracy();
-  last_loss_ = tally.loss();
-  parts_.schedule.observe(last_loss_);
   const auto scale = scaler_.progress();
   const Row row =
       metrics_row({.epoch = epoch_,
                    .step = step_,
                    .split = "val",
-                   .loss = last_loss_,
-                   .accuracy = last_accuracy_,
+                   .loss = tally.loss(),
+                   .accuracy = tally.accuracy(),
                    .lr = last_lr_,
                    .images_per_second = static_cast<double>(tally.count()) / result.seconds,
                    .loss_scale = scaler_.enabled() ? scale.scale : 0,
                    .skipped_steps = skipped_before_ + scale.skipped});
   metrics_->add(row);
-  parts_.out.row(row);
+  evaluated_ = true;
+  evaluation_seconds_ = result.seconds;
+  last_accuracy_ = tally.accuracy();
+  last_loss_ = tally.loss();
+  parts_.schedule.observe(last_loss_);
   if (last_accuracy_ > best_accuracy_) {
     best_accuracy_ = last_accuracy_;
     best_epoch_ = epoch_;
@@ -234,12 +249,12 @@ void Trainer::evaluate_now() {
     kept_accuracy_ = last_accuracy_;
     save("best");
   }
+  parts_.out.row(row);
 }
 
 void Trainer::end_epoch() {
   epoch_open_ = batch_ < parts_.train.loader.size();  // steps or time may have come to an end first
   save("last");
-  if (settings_.skip_broken) broken_.report();
   if (settings_.quiet) return;
   std::string line =
       fmt::format("epoch {}/{}  train loss {:.3f} acc {:.1f} %", epoch_, *settings_.epochs,
@@ -250,11 +265,11 @@ void Trainer::end_epoch() {
                               duration_text(seconds()), std::exchange(saved_, {})));
 }
 
-// One row of training metrics: the mean since the row before.
+// One row of training metrics: the mean since the row before, which begins anew when the row is in
+// the files.
 void Trainer::write_window() {
   if (window_.count() == 0) return;
   if (!window_is_finite()) fail_diverged("train", window_.loss());
-  epoch_tally_.join(window_);
   const auto scale = scaler_.progress();
   const Row row =
       metrics_row({.epoch = epoch_,
@@ -263,13 +278,15 @@ void Trainer::write_window() {
                    .loss = window_.loss(),
                    .accuracy = window_.accuracy(),
                    .lr = last_lr_,
-                   .images_per_second = static_cast<double>(window_.count()) / window_seconds_,
+                   .images_per_second = static_cast<double>(window_images_) / window_seconds_,
                    .loss_scale = scaler_.enabled() ? scale.scale : 0,
                    .skipped_steps = skipped_before_ + scale.skipped});
   metrics_->add(row);
-  parts_.out.row(row);
+  epoch_tally_.join(window_);
   window_.clear();
   window_seconds_ = 0;
+  window_images_ = 0;
+  parts_.out.row(row);
 }
 
 void Trainer::show_progress() {
@@ -322,7 +339,9 @@ void Trainer::wait_for_writer() try {
   throw SaveError(ExitCode::kError, e.message());
 }
 
+// A run that goes on from here does not come upon the broken files of before again.
 void Trainer::save(const char* name) {
+  if (settings_.skip_broken) broken_.report();
   if (saved_to_go_on_ && name == std::string_view("last")) return;
   const auto began = Clock::now();
   Checkpoint state = checkpoint();
@@ -330,7 +349,10 @@ void Trainer::save(const char* name) {
   if (ema_ && name == std::string_view("best"))
     state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
   write(name, state, step_);
-  if (name == std::string_view("last")) saved_good_step_ = finite_until_ == step_ ? step_ : -1;
+  if (name == std::string_view("last")) {
+    has_last_ = true;
+    saved_good_step_ = finite_until_ == step_ ? step_ : -1;
+  }
   save_seconds_ += seconds_since(began);
   saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
 }
@@ -442,8 +464,7 @@ ExitCode Trainer::finish() {
 // The mean since the last row of metrics is in the checkpoint; its row is for who reads the files
 // now, and is cut off when the run goes on.
 ExitCode Trainer::pause() {
-  if (!window_is_finite()) fail_diverged("train", window_.loss());
-  save("last");
+  save_to_go_on();
   wait_for_writer();
   progress_.clear();
   write_window();

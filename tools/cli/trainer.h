@@ -69,12 +69,14 @@ class Trainer {
   /// those of the checkpoint then: for the message, not to train on.
   std::vector<std::string> misfits(const Checkpoint& from);
 
-  /// The run folder; nothing is written before. `goes_on`: it holds the run already, whose metrics
-  /// are cut back to the step that was resumed.   throws: FileError.
+  /// The run folder; nothing is written before. `goes_on`: it holds the metrics of the run already.
+  /// throws: FileError.
   void open(const std::filesystem::path& folder, bool goes_on);
-  /// After resume(): the accuracy of what best.safetensors holds now, -1 for none. Going back may
-  /// have removed it, and the state before it is gone: then the next evaluation begins anew.
-  void found_best(double accuracy) { kept_accuracy_ = std::min(accuracy, best_accuracy_); }
+  /// After resume() and open(), when last.safetensors is the checkpoint that was resumed: cuts the
+  /// metrics back to its step. `accuracy_of_best`: of what best.safetensors holds now, -1 for none.
+  /// Going back may have removed it, and the state before it is gone: then the next evaluation
+  /// begins anew.   throws: FileError.
+  void go_back(double accuracy_of_best);
 
   /// After open(). A signal asks it to stop while StopRequests live.
   ExitCode run();
@@ -95,6 +97,7 @@ class Trainer {
   void step_batch(const Tensor& x, const Tensor& y);
   void update();
   void update_scale();
+  void after_step();
   void evaluate_now();
   void end_epoch();
   void write_window();
@@ -139,6 +142,7 @@ class Trainer {
   bool inside_step_ = false;   // a batch has been seen that no update has
   int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run so far
   Tally window_, epoch_tally_;
+  int64_t window_images_ = 0;  // of window_, in window_seconds_: those before a resume took others
   double window_seconds_ = 0, train_seconds_ = 0, evaluation_seconds_ = 0;
   double save_seconds_ = 0;
   double last_lr_ = 0;
@@ -149,6 +153,7 @@ class Trainer {
   int64_t good_step_ = 0;
   int64_t finite_until_ = 0;      // losses of the steps before this one are known to be finite
   int64_t saved_good_step_ = -1;  // of last.safetensors; -1: not known to be good
+  bool has_last_ = false;         // last.safetensors is there, or the writer has it
   bool saved_to_go_on_ = false;   // last.safetensors is not to be written any more
   bool evaluated_ = false;        // since the last update
   double best_accuracy_ = -1, last_accuracy_ = 0, last_loss_ = 0;

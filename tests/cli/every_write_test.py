@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""A training that is interrupted at any of its writes, and goes on, leaves the files of one that was not.
+
+    every_write_test.py LATHE --run-fault=LIBRARY [--every]
+
+Interrupted at a call: killed before it, killed in the middle of a write, stopped by SIGTERM, the call fails once (EIO), the disk
+is full from there on (ENOSPC), nobody reads stdout any more (EPIPE). --every: at every call in every way, which takes ten minutes of
+processor time for a run; without, a sample.
+"""
+import json
+import pathlib
+import re
+import shutil
+import sys
+
+from driver import RUN_FAULT, SANITIZED, Skip, expect, lathe, main
+
+EVERY = "--every" in sys.argv
+STRIDE_OF_ROWS, STRIDE = (1, 1) if EVERY else (7, 23)  # of metrics, log and stdout, and of all else; no multiples of the number of ways
+
+# Three batches of 8 images are an epoch. The first evaluation is the best until the last; each of them tells the schedule.
+FLAGS = ["--dataset", "synthetic", "--synthetic-size", 24, "--model", "resnet8", "--batch-size", 8, "--augment", "crop,flip", "--image-size", 16,
+         "--threads", 1, "--seed", 7, "--lr", 0.05, "--epochs", 3, "--log-every", 2, "--scheduler", "plateau", "--patience", 0, "--save-every", 1, "--keep", 100]
+
+WAYS = {"write": ("kill", "torn", "term", "EIO", "ENOSPC"), "unlink": ("kill", "term"), "remove": ("kill", "term"), "close": ("kill", "term"),
+        "ftruncate": ("kill", "term")}
+WAYS_OTHERWISE = ("kill", "term", "EIO", "ENOSPC")  # open, fsync, rename, link, mkdir
+WAYS_OF_STDOUT = ("kill", "term", "EIO", "ENOSPC", "EPIPE")
+
+
+def train(cwd, *flags, **fault):
+    """`run` in the folder `cwd`; `fault` for run_fault.cpp."""
+    cwd.mkdir(exist_ok=True)
+    env = {f"LATHE_RUN_{key.upper()}": str(value) for key, value in fault.items()}
+    if env:
+        env.update(LD_PRELOAD=RUN_FAULT, LATHE_RUN_FOLDER="run")
+    return lathe("train", *FLAGS, "--run-dir", "run", "--resume", "auto", *flags, cwd=cwd, env=env)
+
+
+def log_of(run):
+    """The lines of the log, each whole and named once, without the time and without those that speak of an interruption."""
+    lines = []
+    for line in (run / "log.txt").read_text().splitlines(keepends=True):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S.*\n", line), line
+        text = line[20:]
+        about_it = re.match(r"lathe: |(warning: )?(stopped (in|after) step|going on from|file: cannot)", text)
+        if not about_it and text not in lines:
+            lines.append(text)
+    return lines
+
+
+def files_of(run):
+    """What a run leaves, without what is a matter of time: the rate in rows of metrics, and the times in the log."""
+    files = {}
+    for path in sorted(run.iterdir()):
+        if path.name == "log.txt":
+            files[path.name] = log_of(run)
+        elif path.name == "metrics.jsonl":
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            rates = [row.pop("images_per_second") for row in rows]
+            assert all(rate is None or rate > 0 for rate in rates), rates  # none: all images were seen before the interruption
+            files[path.name] = rows
+        elif path.name == "metrics.csv":
+            header, *rows = [line.split(",") for line in path.read_text().splitlines()]
+            timed = header.index("images_per_second")
+            files[path.name] = [row[:timed] + row[timed + 1:] for row in [header, *rows]]
+        else:
+            files[path.name] = path.read_bytes()
+    return files
+
+
+def different(run, whole):
+    """What differs from the files of the whole run, "" for nothing."""
+    try:
+        files = files_of(run)
+    except (AssertionError, ValueError) as fault:
+        return repr(fault)
+    for name in sorted({*files, *whole}):
+        if name not in files:
+            return f"{name} is missing"
+        if name == "step-0.safetensors":  # of a run that ended before its first step
+            continue
+        if name not in whole:
+            return f"{name} is left over"
+        if files[name] != whole[name]:
+            pairs = zip(files[name], whole[name])
+            first = next((pair for pair in pairs if pair[0] != pair[1]), (len(files[name]), len(whole[name])))
+            return f"{name}: {first[0]} instead of {first[1]}"
+    return ""
+
+
+def ways_of(name, call):
+    if name == "stdout":
+        return WAYS_OF_STDOUT
+    return WAYS.get(call, WAYS_OTHERWISE)
+
+
+def chosen(calls):
+    """The interruptions to make, as (way, name, number)."""
+    every = [(way, name, number, call) for name, number, call in calls for way in ways_of(name, call)]
+    rows = [it for it in every if it[1] in ("metrics.jsonl", "metrics.csv", "log.txt", "stdout")]
+    others = [it for it in every if it not in rows]
+    return rows[::STRIDE_OF_ROWS] + others[::STRIDE]
+
+
+def interrupt_everywhere(folder, flags=(), before=()):
+    """`before`: flags of a part of the run that is done before it is interrupted."""
+    if SANITIZED or not RUN_FAULT:
+        raise Skip("a library is put in front of libc, which the sanitizers want for themselves")
+    begun, whole, case = folder / "begun", folder / "whole", folder / "case"
+    begun.mkdir()
+    if before:
+        expect(train(begun, *flags, *before), 0)
+    shutil.copytree(begun, whole)
+    expect(train(whole, *flags, trace=folder / "trace"), 0)
+    calls = [(name, int(number), call) for name, number, call in map(str.split, (folder / "trace").read_text().splitlines())]
+    files = files_of(whole / "run")
+    rows = files["metrics.jsonl"]
+    assert sum(row["split"] == "val" for row in rows) == 3 and len(files["metrics.csv"]) == 1 + len(rows) >= 7, rows
+
+    wrong, ended = [], {}
+    for way, name, number, call in chosen(calls):
+        shutil.rmtree(case, ignore_errors=True)
+        shutil.copytree(begun, case)
+        result = train(case, *flags, fault=f"{way} {name} {number}")
+        ended[result.returncode] = ended.get(result.returncode, 0) + 1
+        again = train(case, *flags)
+        difference = again.stderr if again.returncode != 0 else different(case / "run", files)
+        if difference:
+            wrong.append(f"{way} at {name} {number} ({call}), exit {result.returncode}: {difference[:300]}")
+    tried = sum(ended.values())
+    print(f"{len(calls)} calls, {tried} interruptions; exit codes {ended}; {len(wrong)} with other files", flush=True)
+    assert not wrong, "\n".join(wrong)
+    return ended
+
+
+def test_a_new_run(folder):
+    ended = interrupt_everywhere(folder, ["--json"])
+    assert {-9, 143, 1, 0} <= set(ended), ended  # killed, stopped, failed; 0: a write of the log that failed
+
+
+def test_a_run_that_goes_on(folder):
+    interrupt_everywhere(folder, before=["--stop-after", 4])
+
+
+def test_a_stop_that_cannot_be_reported(folder):
+    """In the middle of a mean: the row that --stop-after writes for who reads it now is not one of the run that goes on."""
+    if SANITIZED or not RUN_FAULT:
+        raise Skip("a library is put in front of libc, which the sanitizers want for themselves")
+    expect(train(folder / "whole", "--json"), 0)
+    expect(train(folder / "stopped", "--json", "--stop-after", 5, trace=folder / "trace"), 0)
+    count = sum(line.startswith("stdout ") for line in (folder / "trace").read_text().splitlines())
+    for number in (count - 1, count):  # that row; that the run has stopped
+        case = folder / str(number)
+        expect(train(case, "--json", "--stop-after", 5, fault=f"EPIPE stdout {number}"), 1, "stdout: closed")
+        expect(train(case, "--json"), 0)
+        assert not different(case / "run", files_of(folder / "whole" / "run"))
+
+
+def test_averages_and_loss_scales_without_step_files(folder):
+    if not EVERY:
+        raise Skip("this one runs with --every")
+    interrupt_everywhere(folder, ["--ema", 0.9, "--amp", "fp16", "--init-scale", 2**24, "--accumulate", 2, "--optimizer", "adam", "--save-every", 0,
+                                  "--keep", 1, "--json"])
+
+
+main(globals())
