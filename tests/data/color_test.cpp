@@ -147,6 +147,13 @@ TEST_CASE("random_erasing: a rectangle of the size asked for, with probability p
   CHECK(std::abs(hits - 500) < 100);  // 5 standard deviations
 }
 
+TEST_CASE("random_erasing: a rectangle as high or as wide as the image is none") {
+  const ImageSpec spec{1, 8, 8};
+  const std::vector<uint8_t> image(64, 200);
+  const Transform t = random_erasing({.p = 1, .scale = {1, 1}, .ratio = {1, 1}});
+  for (int64_t i = 0; i < 20; ++i) CHECK(applied(t, image, spec, {1, 0, i}) == image);
+}
+
 TEST_CASE("cutout: a square around any pixel, cut off at the border") {
   const ImageSpec spec{1, 12, 9};
   const std::vector<uint8_t> image(108, 200);

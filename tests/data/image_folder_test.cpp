@@ -119,6 +119,21 @@ TEST_CASE("image folder: classes and files come in the order of their names") {
   CHECK(fnv({first, first + 3 * 29 * 37}) == golden::kImages[5].whole);
 }
 
+TEST_CASE(
+    "image folder: the files of a folder come before those of its folders, whose paths decide") {
+  if (!can_read_all()) return;
+  const TempDir root;
+  for (const char* name : {"class/b/1.png", "class/a/c/3.png", "class/a/2.png"}) {
+    fs::create_directories((root.path() / name).parent_path());
+    write_file(root / name, content(golden::kImages[5]));
+  }
+  const ImageFolder folder(root.path(), kWhole);
+  REQUIRE(folder.size() == 3);
+  CHECK(folder.path(0) == root.path() / "class/a/2.png");
+  CHECK(folder.path(1) == root.path() / "class/a/c/3.png");
+  CHECK(folder.path(2) == root.path() / "class/b/1.png");
+}
+
 TEST_CASE("image folder: scaled decoding looks like the whole image made smaller") {
   if (!can_read_all()) return;
   const TempDir root;

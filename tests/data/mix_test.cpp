@@ -85,6 +85,34 @@ TEST_CASE("cutmix: a rectangle of the partner, and lambda is what is left") {
   }
 }
 
+TEST_CASE("cutmix: the sides are the square root of 1 - lambda of the image's") {
+  const int64_t height = 40, width = 100;
+  Tensor x = empty({2, 1, height, width}, {.dtype = kF32});
+  for (int64_t k = 0; k < x.numel(); ++k)
+    x.data<float>()[k] = static_cast<float>(k / (height * width));
+  int inside = 0;
+  for (int64_t batch = 0; batch < 60; ++batch) {
+    const Key key{1, 0, batch};
+    Random random = key.random(kMixStream);  // lambda is drawn first, then the centre
+    const double half = 0.5 * std::sqrt(1 - draw_beta(1.0, random));
+    const auto row = static_cast<int64_t>(random.below(static_cast<uint64_t>(height)));
+    const auto column = static_cast<int64_t>(random.below(static_cast<uint64_t>(width)));
+    const auto rows = static_cast<int64_t>(half * height);
+    const auto columns = static_cast<int64_t>(half * width);
+    if (row < rows || row + rows > height || column < columns || column + columns > width) continue;
+    ++inside;
+    const auto out = cutmix(x, classes().narrow(0, 0, 2), 1.0, key).x.to_vector<float>();
+    for (int64_t k = 0; k < height * width; ++k) {
+      const int64_t r = k / width, c = k % width;
+      const bool partner =
+          row - rows <= r && r < row + rows && column - columns <= c && c < column + columns;
+      if ((out[static_cast<size_t>(k)] == 1) != partner)
+        FAIL("pixel ", r, ",", c, " of batch ", batch);
+    }
+  }
+  CHECK(inside > 5);
+}
+
 TEST_CASE("mix: lambda is Beta distributed") {
   for (const double alpha : {0.1, 0.5, 1.0, 3.0}) {
     const int draws = 20'000;

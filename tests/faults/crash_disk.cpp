@@ -141,7 +141,7 @@ struct Interposed {
       const std::string name = notes.name_of(path);
       if (name.empty() || (flags & O_ACCMODE) == O_RDONLY) return;
       size_t file = notes.file_count;
-      if ((flags & O_EXCL) != 0) {
+      if ((flags & O_CREAT) != 0 && !notes.names_now.contains(name)) {
         ++notes.file_count;
         notes.names_now[name] = file;
         notes.calls.push_back({.kind = Kind::kCreate, .file = file, .name = name});

@@ -1,5 +1,6 @@
-// The power goes at any moment of a save: the name holds a whole old checkpoint or a whole new one,
-// and once the save has returned the new one. What a disk may forget is in crash_disk.h.
+// The power goes at any moment of a save or a download: the name holds a whole old checkpoint or a
+// whole new one, and once the save has returned the new one. What a disk may forget is in
+// crash_disk.h.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,9 +11,12 @@
 #include <string>
 
 #include "crash_disk.h"
+#include "lathe/core/hash.h"
+#include "lathe/data/fetch.h"
 #include "lathe/nn/checkpoint.h"
 #include "lathe/nn/linear.h"
 #include "lathe/tests/data/files.h"
+#include "lathe/tests/data/http_server.h"
 
 namespace lathe {
 namespace {
@@ -70,6 +74,21 @@ TEST_CASE(
       CHECK(back.weight.to_vector<float>() == model.weight.to_vector<float>());
     }
   }
+}
+
+TEST_CASE(
+    "power cut: a download's name holds nothing or the whole file, and once it has returned the "
+    "file" *
+    doctest::skip(!data::fetch_available()) * doctest::description("this build has no libcurl")) {
+  std::string content;
+  for (int k = 0; k < 20'000; ++k) content += static_cast<char>(k * 7 + k / 256);
+  const data::testing::HttpServer server({.content = content});
+  const data::Download download{server.url(), static_cast<int64_t>(content.size()),
+                                md5_hex(content), ""};
+  const TempDir dir;
+  const Outcome outcome = outcome_of(dir, [&] { data::fetch_file(download, dir / kName); });
+  CHECK(outcome.during == std::set<std::string>{"", content});
+  CHECK(outcome.after == std::set<std::string>{content});
 }
 
 /// A save with its steps in any order: w(rite), f(sync of the file), r(ename), d(irectory's fsync).

@@ -169,6 +169,22 @@ TEST_CASE("EMA: a skipped step changes nothing and is not counted, and the host 
   }
 }
 
+TEST_CASE("EMA: an update counts as a write to each average") {
+  for (const Device device : devices()) {
+    nn::Linear model(3, 2);
+    model.to(device);
+    EMA ema(model, {.decay = 0.9});
+    for (const char* name : {"average.weight", "average.bias"}) {
+      const Tensor average = ema.state_dict().at(name);
+      for (int n = 0; n < 3; ++n) {
+        const uint32_t before = average.version();
+        ema.update();
+        CHECK(average.version() == before + 1);
+      }
+    }
+  }
+}
+
 TEST_CASE("EMA: one launch for all weights of a ResNet") {
   for (const Device device : devices()) {
     if (device.is_cpu()) continue;

@@ -241,19 +241,36 @@ TEST_CASE(
 
 TEST_CASE("GradScaler: of two optimisers the one that overflowed is skipped, and the scale falls") {
   for (const Device device : devices()) {
-    const Tensor p = param(ones({2}), device), q = param(ones({3}), device);
-    optim::SGD one({p}, {.lr = 0.1});
-    optim::Adam two({q}, {.lr = 0.1});
+    for (const bool first : {false, true}) {  // that one overflows
+      CAPTURE(first);
+      const Tensor p = param(ones({2}), device), q = param(ones({3}), device);
+      optim::SGD one({p}, {.lr = 0.1});
+      optim::Adam two({q}, {.lr = 0.1});
+      GradScaler scaler({.init_scale = 8});
+      begin(scaler, device);
+      p.set_grad(full({2}, first ? kNaN : 1.0, {.device = device}));
+      q.set_grad(full({3}, first ? 1.0 : kNaN, {.device = device}));
+      scaler.step(one);
+      scaler.step(two);
+      scaler.update();
+      CHECK((p.to_vector<float>() == std::vector<float>{1, 1}) == first);
+      CHECK((q.to_vector<float>() == std::vector<float>{1, 1, 1}) != first);
+      CHECK(scaler.get_scale() == 4);
+    }
+  }
+}
+
+TEST_CASE("GradScaler: what was scaled before update() cannot be differentiated after it") {
+  for (const Device device : devices()) {
+    const Tensor p = param(ones({2}), device);
+    optim::SGD optimizer({p}, {.lr = 0.1});
     GradScaler scaler({.init_scale = 8});
-    begin(scaler, device);
-    p.set_grad(ones({2}, {.device = device}));
-    q.set_grad(full({3}, kNaN, {.device = device}));
-    scaler.step(one);
-    scaler.step(two);
-    scaler.update();
-    CHECK(p.to_vector<float>() != std::vector<float>{1, 1});
-    CHECK(q.to_vector<float>() == std::vector<float>{1, 1, 1});
-    CHECK(scaler.get_scale() == 4);
+    const Tensor loss = scaler.scale(sum(mul(p, p))), early = scaler.scale(sum(p));
+    loss.backward();
+    scaler.step(optimizer);
+    scaler.update();  // writes the scale that `early` was multiplied by
+    CHECK_THROWS_AS(early.backward(), StateError);
+    scaler.scale(sum(p)).backward();
   }
 }
 

@@ -55,6 +55,16 @@ TEST_CASE("ReduceLROnPlateau: every group is reduced, no further than min_lr, at
   CHECK(optimizer.lr(1) == 0.01);
 }
 
+TEST_CASE("ReduceLROnPlateau: a reduction by no more than eps is not made") {
+  for (const auto& [eps, want] : {std::pair(0.5, 1.0), std::pair(0.49, 0.5)}) {
+    SGD optimizer(one_param(), {.lr = 1});
+    ReduceLROnPlateau schedule(optimizer, {.factor = 0.5, .patience = 0, .eps = eps});
+    schedule.observe(1);
+    schedule.observe(1);
+    CHECK(optimizer.lr() == want);
+  }
+}
+
 TEST_CASE("ReduceLROnPlateau continues after an interruption as if there had been none") {
   for (const auto& [options, want] : kCases) {
     for (size_t stop = 0; stop < want.size(); ++stop) {
