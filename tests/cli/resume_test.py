@@ -222,6 +222,9 @@ def test_another_folder_of_images_is_another_data_set(folder):
     resume = ["train", "--resume", "a", "--quiet"]
     expect_one_line(lathe(*resume, "--data-root", "others"), 2, "images → others", "--allow-changes")
     expect(lathe(*resume, "--data-root", folder / "images", "--stop-after", 8), 0)  # the same one
+    (folder / "below").mkdir()  # from where "images" is another name
+    for relative in ([], ["--data-root", "../images"]):
+        expect(lathe("train", "--resume", "../a", "--stop-after", 8, "--quiet", *relative, cwd=folder / "below"), 0)
     shutil.copy("a/last.safetensors", "alone.safetensors")  # knows without the run's folder
     expect_one_line(lathe("train", "--resume", "alone.safetensors", "--run-dir", "b", "--data-root", "others"), 2, "data-root ", "others")
     expect(lathe(*resume, "--data-root", "others", "--allow-changes"), 0, "→ others")

@@ -28,6 +28,20 @@ def safetensors_header(path):
     return header
 
 
+def values_of(path, prefix):
+    """The entries of a checkpoint whose names begin so, without that, each as a list of numbers."""
+    data = pathlib.Path(path).read_bytes()
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    letters = {"F64": "d", "F32": "f", "I64": "q", "I32": "i", "U8": "B", "BOOL": "?"}
+    values = {}
+    for name, entry in safetensors_header(path).items():
+        if name.startswith(prefix):
+            first, end = entry["data_offsets"]
+            numbers = struct.iter_unpack("<" + letters[entry["dtype"]], data[begin + first:begin + end])
+            values[name[len(prefix):]] = [number for number, in numbers]
+    return values
+
+
 def write_png(path, width, rows):
     """Rows of 8-bit RGB as a PNG file (W3C, Portable Network Graphics)."""
     def chunk(kind, data):

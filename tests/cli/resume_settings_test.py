@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Which settings a resumed run has, and which of them may be others than before.
+
+    resume_settings_test.py LATHE [--sanitized]
+"""
+import json
+import pathlib
+import re
+
+from driver import SANITIZED, expect, lathe, main
+from runs import rows_of, values_of
+
+TINY = ["--dataset", "synthetic", "--synthetic-size", 24, "--model", "resnet8", "--batch-size", 8, "--augment", "none", "--image-size", 16,
+        "--threads", 1, "--lr", 0.1, "--quiet"]  # 3 steps are an epoch
+
+# Another value of every flag of `train`, by what a resumed run makes of it.
+FREE = {  # it changes neither a parameter nor a row of metrics
+    "data-root": "elsewhere", "workers": 0, "prefetch-factor": 5, "pin-memory": True, "data-cache": "ram", "algo-cache": "algos.bin", "save-every": 5,
+    "keep": 7, "target-acc": 0.5, "time-limit": 100, "stop-after": 3, "progress": "plain", "json": True, "quiet": True}
+LENGTH = {"epochs": 4, "max-steps": 5, "eval-every": 2, "log-every": 2}  # how long to train, and what to write of it
+ROUNDING = {  # the same numbers, computed in another way
+    "threads": 2, "conv-exact": True, "layout": "nchw", "tf32": False, "deterministic": True, "cudnn-benchmark": False, "workspace-limit": 77}
+REFUSED = {  # anything else, unless --allow-changes is given
+    "synthetic-size": 32, "augment": "flip", "image-size": 20, "skip-broken": True, "drop-last": True, "model": "resnet20",
+    "stem": "imagenet", "weights": "a/last.safetensors", "optimizer": "adam", "lr": 0.2, "lr-scale-batch": True, "momentum": 0.8, "nesterov": True,
+    "trust-coefficient": 0.5, "weight-decay": 0.3, "no-decay-norm": True, "scheduler": "linear", "step-size": 3, "milestones": "4", "gamma": 0.7,
+    "power": 3, "patience": 4, "warmup-epochs": 1, "label-smoothing": 0.1, "clip-grad-norm": 2, "ema": 0.9, "batch-size": 4, "accumulate": 2,
+    "amp": "bf16", "loss-scale": 8, "init-scale": 8, "growth-interval": 8, "seed": 5}
+OTHERS = {"config", "dry-run", "run-dir", "resume", "allow-changes",  # of this call
+          "dataset", "download", "device"}  # what else there is depends on the machine
+
+
+def train(*arguments, **options):
+    return lathe("train", *TINY, *arguments, **options)
+
+
+def some_of(settings):
+    return list(settings.items())[::6 if SANITIZED else 1]
+
+
+def flag(key, value):
+    return [f"--{key}"] if value is True else [f"--no-{key}"] if value is False else [f"--{key}", value]
+
+
+def test_each_setting_may_change_or_not(folder):
+    text = lathe("train", "--help").stdout
+    known = set(re.findall(r"^ *(?:-\w, )?--(?:\[no-\])?([a-z0-9-]+)", text, re.MULTILINE))
+    lists = (FREE, LENGTH, ROUNDING, REFUSED, OTHERS)
+    assert len(known) > 60 and known == set().union(*lists), known ^ set().union(*lists)
+    assert len(known) == sum(map(len, lists))
+    expect(train("--run-dir", "a", "--stop-after", 2), 0)
+    resume = ["train", "--resume", "a", "--dry-run"]
+    for kind in (FREE, LENGTH, ROUNDING):
+        for key, value in some_of(kind):
+            result = expect(lathe(*resume, *flag(key, value)), 0)
+            assert (f"numbers may round differently from here on: {key} " in result.stderr) == (kind is ROUNDING), (key, result.stderr)
+            assert "changed since" not in result.stderr, (key, result.stderr)
+    for key, value in some_of(REFUSED):
+        expect(lathe(*resume, *flag(key, value)), 2, "was made with other settings (", f"{key} ", "--allow-changes")
+
+
+def test_the_checkpoint_comes_before_the_config_file_beside_it(folder):
+    expect(train("--run-dir", "a", "--stop-after", 2, "--scheduler", "none"), 0)
+    config = pathlib.Path("a/config.toml")
+    assert "\nlr = 0.1\n" in config.read_text()
+    config.write_text(config.read_text().replace("\nlr = 0.1\n", "\nlr = 0.5\n"))
+    expect(lathe("train", "--resume", "a", "--stop-after", 3, "--quiet"), 0)
+    assert rows_of("a")[-1]["lr"] == 0.1, rows_of("a")
+
+
+def test_other_batches_begin_the_epoch_and_the_mean_again(folder):
+    expect(train("--run-dir", "a", "--stop-after", 2, "--log-every", 4), 0)
+    assert values_of("a/last.safetensors", "trainer.window.added.")["counts"][0] == 16  # two batches of 8
+    expect(lathe("train", "--resume", "a", "--stop-after", 2, "--batch-size", 6, "--allow-changes", "--quiet"), 0)
+    trainer = values_of("a/last.safetensors", "trainer.")
+    assert trainer["step"] == [2] and trainer["batch"] == [0] and trainer["epoch_open"] == [1], trainer
+    sums = {name: values for name, values in trainer.items() if name.startswith(("window.", "epoch_tally."))}
+    assert len(sums) > 8 and not any(map(any, sums.values())), sums
+    expect(lathe("train", "--resume", "a", "--stop-after", 3, "--quiet"), 0)
+    assert values_of("a/last.safetensors", "trainer.window.added.")["counts"][0] == 6
+
+
+def test_the_first_step_of_more_epochs_has_the_rate_of_its_epoch(folder):
+    flags = ["--scheduler", "step", "--step-size", 1, "--gamma", 0.1, "--log-every", 1]
+    expect(train("--run-dir", "a", *flags, "--epochs", 1), 0)
+    expect(lathe("train", "--resume", "a", "--epochs", 2, "--quiet"), 0)
+    rates = [row["lr"] for row in rows_of("a", "train")]
+    assert len(rates) == 6 and all(abs(a / b - 1) < 1e-12 for a, b in zip(rates, [0.1] * 3 + [0.01] * 3)), rates
+
+
+main(globals())
