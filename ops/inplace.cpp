@@ -41,21 +41,19 @@ void take_history(const Tensor& x, const Tensor& value) {
   if (!grad_enabled()) return;
   const IntrusivePtr<TensorImpl> base = x.impl().base;
   const bool base_tracked = base && Tensor(base).requires_grad();
-  const bool value_tracked = value.requires_grad();
-  if (!value_tracked && !x.requires_grad() && !base_tracked) return;
-  if (base) record_base_write(Tensor(base), x, value);
-  if (value_tracked) {
+  if (!value.requires_grad() && !x.requires_grad() && !base_tracked) return;
+  if (base) {
+    record_base_write(Tensor(base), x, value);
+    ++meta_of(Tensor(base)).history;  // every view of it, x too, has its history from there now
+    return;
+  }
+  if (value.requires_grad()) {
     autograd::record("assign", x, {value},
                      [](const Tensor& dy, const Needs&) { return Tensors{dy}; });
   } else {
     autograd::set_maker(x, {});
   }
-  // Last: `value` may be another view of the same base, and its history is that before the write.
-  if (base) {
-    meta_of(x).history = ++meta_of(Tensor(base)).history;
-  } else {
-    ++meta_of(x).history;
-  }
+  ++meta_of(x).history;  // last: `value` may be a view of x, with the history before the write
 }
 
 /// Before a binary in-place op writes: shape, dtype and place are right.
