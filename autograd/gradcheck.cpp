@@ -105,6 +105,36 @@ void compare_input(const Function& f, const Tensors& leaves, size_t k, const Ten
   }
 }
 
+/// What differs between the gradients with create_graph and those without. An op may have code of
+/// its own for each: a fused pass, and the same in ops.
+std::string difference_of_graphs(const Function& f, const Tensors& leaves, const Tensor& dy) {
+  const EnableGrad on;
+  const auto gradient = [&](const Tensor& leaf, bool create_graph) {
+    const Tensor y = f(leaves);
+    const Tensors g =
+        y.requires_grad()
+            ? grad({y}, {leaf},
+                   {.grad_outputs = {dy}, .create_graph = create_graph, .allow_unused = true})
+            : Tensors(1);
+    return g[0].defined() ? g[0].to_vector<double>()
+                          : std::vector<double>(static_cast<size_t>(leaf.numel()), 0.0);
+  };
+  for (size_t k = 0; k < leaves.size(); ++k) {
+    if (!is_checked(leaves[k])) continue;
+    const std::vector<double> plain = gradient(leaves[k], false), graph = gradient(leaves[k], true);
+    double largest = 0;
+    for (const double g : plain) largest = std::max(largest, std::fabs(g));
+    for (size_t i = 0; i < plain.size(); ++i) {
+      if (std::isnan(plain[i]) && std::isnan(graph[i])) continue;
+      if (plain[i] == graph[i] || std::fabs(plain[i] - graph[i]) <= 1e-12 * (largest + 1)) continue;
+      return concat("input ", k, ", element ",
+                    position_of(static_cast<int64_t>(i), leaves[k].shape()), ": ", plain[i],
+                    ", with create_graph ", graph[i], " (", leaves[k], ")");
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 GradReport gradcheck(const Function& f, const Tensors& inputs, const GradcheckOptions& options) {
@@ -149,6 +179,8 @@ GradReport gradgradcheck(const Function& f, const Tensors& inputs,
     const NoGrad off;
     dy = weights_like(f(leaves));
   }
+  const std::string differs = difference_of_graphs(f, leaves, dy);
+  if (!differs.empty()) return {false, differs};
   // One output per call: the gradients of all checked inputs, one after another, would need an op
   // to join them; so each input's gradient is checked on its own.
   for (size_t k = 0; k < leaves.size(); ++k) {

@@ -30,7 +30,9 @@ struct GradReport {
 LATHE_API GradReport gradcheck(const std::function<Tensor(const Tensors&)>& f,
                                const Tensors& inputs, const GradcheckOptions& options = {});
 
-/// Checks the gradient of the gradient: gradcheck of (inputs, dy) → d f / d inputs.
+/// Checks the gradient of the gradient: gradcheck of (inputs, dy) → d f / d inputs. First it
+/// compares the gradients with create_graph, which that is about, with those without: they may
+/// differ by 1e-12 of the largest.
 LATHE_API GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& f,
                                    const Tensors& inputs, const GradcheckOptions& options = {});
 

@@ -94,6 +94,19 @@ TEST_CASE("gradgradcheck: a first order that is right hides no wrong second orde
   CHECK_FALSE(gradgradcheck(detached, {kX}).ok);
 }
 
+TEST_CASE("gradgradcheck: the gradient with create_graph must be the one without") {
+  // Two paths, as an op has that computes its gradient in one pass unless that is to be
+  // differentiated: each is right by its own numbers, and they are different functions.
+  const auto two_paths =
+      with_gradient([](T x) { return square(x); },
+                    [](T dy, T x) { return dy * x * (grad_enabled() ? 3.0 : 2.0); });
+  CHECK(gradcheck(two_paths, {kX}).ok);
+  const GradReport report = gradgradcheck(two_paths, {kX});
+  CHECK_FALSE(report.ok);
+  CHECK(report.text.find("input 0, element [0,0]: ") != std::string::npos);
+  CHECK(report.text.find("with create_graph") != std::string::npos);
+}
+
 TEST_CASE("gradcheck: f32 inputs are refused") {
   CHECK_THROWS_AS(gradcheck([](const Tensors& in) { return in[0]; }, {randn({2})}), DTypeError);
 }

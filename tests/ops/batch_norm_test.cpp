@@ -189,6 +189,12 @@ TEST_CASE("batch_norm: gradients agree with finite differences, twice") {
                      return batch_norm_relu(in[0], in[1], in[2], beside(in, mean), beside(in, var));
                    },
                    {f64({2, 3, 2}), w, b}});
+  check_gradients({"batch_norm_add_relu eval",
+                   [&](const Tensors& in) {
+                     return batch_norm_add_relu(in[0], in[3], in[1], in[2], beside(in, mean),
+                                                beside(in, var));
+                   },
+                   {f64({4, 3, 2, 2}), w, b, f64({4, 3, 2, 2})}});
   check_gradients({"batch_norm without parameters",
                    [&](const Tensors& in) { return batch_norm(in[0], {}, {}, {}, {}, train); },
                    {f64({2, 3, 2})}});
