@@ -10,7 +10,7 @@
 using namespace lathe::programs;
 
 namespace {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kPrograms = 1000;
 #else
 constexpr uint64_t kPrograms = 20000;
