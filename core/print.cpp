@@ -1,6 +1,7 @@
 // Printing of tensors: values as nested brackets, then dtype, shape and device. Declared in
 // tensor.h.
 #include <charconv>
+#include <cmath>
 #include <ostream>
 
 #include "lathe/core/tensor.h"
@@ -13,6 +14,7 @@ constexpr int64_t kAbridgeAbove = 1000;  // elements
 constexpr int64_t kEdge = 3;             // elements shown at each end of an abridged dimension
 
 std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";  // whatever its sign
   char buffer[32];
   const auto end =
       std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, 4);

@@ -44,7 +44,8 @@ void write_tensor_file(const std::string& path, const StateDict& tensors,
   LATHE_CHECK(ValueError, path.ends_with(".npz"), path,
               ": the suffix of a file of tensors must be .safetensors or .npz");
   LATHE_CHECK(ValueError, metadata.empty(), path, ": .npz has no place for metadata (\"",
-              metadata.begin()->first, "\" and ", metadata.size() - 1, " more)");
+              metadata.begin()->first, "\"",
+              metadata.size() > 1 ? concat(" and ", metadata.size() - 1, " more)") : ")");
   npz::write(path, tensors);
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "lathe/core/error.h"
+#include "lathe/core/range_text.h"
 #include "lathe/data/byte_stream.h"
 
 namespace lathe::data {
@@ -17,7 +18,7 @@ void check_labels(const std::filesystem::path& path, const CifarFormat& format, 
   for (int64_t k = 0; k < format.label_bytes; ++k)
     LATHE_CHECK(DataError, labels[k] < format.classes[static_cast<size_t>(k)], path.string(),
                 ": record ", record, " has label ", int64_t{labels[k]}, ", but ", format.name,
-                " labels are 0 to ", format.classes[static_cast<size_t>(k)] - 1);
+                " labels are ", range_text<int64_t>(0, format.classes[static_cast<size_t>(k)] - 1));
 }
 
 /// Before anything is read or allocated. Of a gzip file only the most that it can hold is known;

@@ -1,6 +1,7 @@
 #include "lathe/data/idx.h"
 
 #include "lathe/core/error.h"
+#include "lathe/core/range_text.h"
 #include "lathe/data/byte_stream.h"
 
 namespace lathe::data {
@@ -67,7 +68,7 @@ ImageSet read_idx_images(const std::filesystem::path& images, const std::filesys
   IdxArray y = read_idx(labels, 1);
   for (size_t i = 0; i < y.values.size(); ++i)
     LATHE_CHECK(DataError, y.values[i] < classes, labels.string(), ": record ", i, " has label ",
-                int64_t{y.values[i]}, ", but labels are 0 to ", classes - 1);
+                int64_t{y.values[i]}, ", but labels are ", range_text<int64_t>(0, classes - 1));
   IdxArray x = read_idx(images, 3);
   LATHE_CHECK(DataError, x.shape[0] == y.shape[0], images.string(), ": has ", x.shape[0],
               " images, but ", labels.string(), " has ", y.shape[0], " labels");

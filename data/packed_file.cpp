@@ -10,6 +10,7 @@
 #include "lathe/core/crc32c.h"
 #include "lathe/core/error.h"
 #include "lathe/core/little_endian.h"
+#include "lathe/core/range_text.h"
 #include "lathe/data/resize.h"
 
 namespace lathe::data {
@@ -252,7 +253,8 @@ void PackedFile::read_table(std::string_view table, int64_t image_bytes) {
                 path(), ": record ", i, " is an image of ", image.height, "x", image.width,
                 "; sides are 1 to ", kMaxImageSide);
     LATHE_CHECK(DataError, image.label < info_.class_names.size(), path(), ": record ", i,
-                " has label ", image.label, ", but labels are 0 to ", info_.class_names.size() - 1);
+                " has label ", image.label, ", but labels are ",
+                range_text<size_t>(0, info_.class_names.size() - 1));
     images_.push_back(image);
     const int64_t bytes = spec(i).pixels() + 1;
     LATHE_CHECK(DataError, bytes <= kHeadBytes + image_bytes - offset, path(), ": record ", i,

@@ -50,32 +50,69 @@ Json json_of(const ConvTrial& trial) {
           {"note", trial.note}};
 }
 
-// An integer that T holds. nlohmann::json by itself converts 2.5, and 1e45 without asking.
+std::string shown(const Json& value) {
+  return value.is_object()   ? "an object"
+         : value.is_array()  ? "an array"
+         : value.is_string() ? "a string"
+                             : text_of(value);
+}
+
+// What a file holds is asked for by name and type, so that no message is the JSON library's own.
+const Json& member_of(const Json& json, const char* key) {
+  LATHE_CHECK(DataError, json.is_object(), "convolution cache: holds ", shown(json),
+              " where an object with \"", key, "\" is expected");
+  const auto found = json.find(key);
+  LATHE_CHECK(DataError, found != json.end(), "convolution cache: has no \"", key, "\"");
+  return *found;
+}
+
+const Json& member_of(const Json& json, const char* key, bool (Json::*is_it)() const noexcept,
+                      const char* what) {
+  const Json& value = member_of(json, key);
+  LATHE_CHECK(DataError, (value.*is_it)(), "convolution cache: \"", key, "\" is ", shown(value),
+              ", not ", what);
+  return value;
+}
+
+const std::string& string_of(const Json& json, const char* key) {
+  return member_of(json, key, &Json::is_string, "a string").get_ref<const std::string&>();
+}
+double number_of(const Json& json, const char* key) {
+  return member_of(json, key, &Json::is_number, "a number").get<double>();
+}
+bool bool_of(const Json& json, const char* key) {
+  return member_of(json, key, &Json::is_boolean, "true or false").get<bool>();
+}
+const Json& array_of(const Json& json, const char* key) {
+  return member_of(json, key, &Json::is_array, "an array");
+}
+
+// nlohmann::json by itself converts 2.5, and 1e45 without asking.
 template <std::integral T>
 T integer_of(const Json& json, const char* key) {
-  const Json& value = json.at(key);
+  const Json& value = member_of(json, key);
   const bool fits = value.is_number_unsigned()
                         ? std::in_range<T>(value.get<uint64_t>())
                         : value.is_number_integer() && std::in_range<T>(value.get<int64_t>());
-  LATHE_CHECK(DataError, fits, "convolution cache: ", key, " is ",
-              value.is_number() ? text_of(value) : value.type_name());
+  LATHE_CHECK(DataError, fits, "convolution cache: \"", key, "\" is ", shown(value),
+              ", not an integer that fits");
   return value.get<T>();
 }
 
 ConvTrial trial_of(const Json& json) {
   ConvTrial trial;
   ConvCandidate& candidate = trial.candidate;
-  candidate.engine = parse_conv_engine(json.at("engine").get_ref<const std::string&>());
-  trial.outcome = conv_outcome_from_name(json.at("outcome").get_ref<const std::string&>());
-  json.at("ms").get_to(trial.ms);
+  candidate.engine = parse_conv_engine(string_of(json, "engine"));
+  trial.outcome = conv_outcome_from_name(string_of(json, "outcome"));
+  trial.ms = number_of(json, "ms");
   trial.runs = integer_of<int>(json, "runs");
   candidate.workspace_bytes = integer_of<int64_t>(json, "workspace_bytes");
-  json.at("deterministic").get_to(candidate.deterministic);
-  json.at("tensor_cores").get_to(candidate.tensor_cores);
-  json.at("down_converts").get_to(candidate.down_converts);
-  json.at("narrow_sums").get_to(candidate.narrow_sums);
-  json.at("compiles").get_to(candidate.compiles);
-  json.at("note").get_to(trial.note);
+  candidate.deterministic = bool_of(json, "deterministic");
+  candidate.tensor_cores = bool_of(json, "tensor_cores");
+  candidate.down_converts = bool_of(json, "down_converts");
+  candidate.narrow_sums = bool_of(json, "narrow_sums");
+  candidate.compiles = bool_of(json, "compiles");
+  trial.note = string_of(json, "note");
   return trial;
 }
 
@@ -102,10 +139,10 @@ std::chrono::sys_days date_of(const std::string& text) {
 
 ConvChoice choice_of(const Json& json, int64_t schema) {
   ConvChoice choice;
-  if (schema > 1) choice.used = date_of(json.at("used").get_ref<const std::string&>());
+  if (schema > 1) choice.used = date_of(string_of(json, "used"));
   choice.chosen = integer_of<size_t>(json, "chosen");
-  json.at("search_ms").get_to(choice.search_ms);
-  for (const Json& trial : json.at("candidates")) choice.trials.push_back(trial_of(trial));
+  choice.search_ms = number_of(json, "search_ms");
+  for (const Json& trial : array_of(json, "candidates")) choice.trials.push_back(trial_of(trial));
   LATHE_CHECK(DataError,
               choice.chosen < choice.trials.size() && choice.trials[choice.chosen].usable(),
               "convolution cache: candidate ", choice.chosen, " of ", choice.trials.size(),
@@ -114,19 +151,20 @@ ConvChoice choice_of(const Json& json, int64_t schema) {
 }
 
 ConvCache cache_of(const Json& json) {
-  LATHE_CHECK(DataError, json.at("format") == kFormat, "convolution cache: of another format");
+  LATHE_CHECK(DataError, string_of(json, "format") == kFormat,
+              "convolution cache: of another format");
   const auto schema = integer_of<int64_t>(json, "schema");
   LATHE_CHECK(DataError, schema >= 1 && schema <= kSchema, "convolution cache: of schema ", schema,
               ", this version reads 1 to ", kSchema);
-  const Json& choices = json.at("choices");
-  LATHE_CHECK(DataError, json.at("checksum") == checksum_of(choices),
+  const Json& choices = array_of(json, "choices");
+  LATHE_CHECK(DataError, string_of(json, "checksum") == checksum_of(choices),
               "convolution cache: damaged, its checksum does not fit");
   ConvCache cache;
-  json.at("library").get_to(cache.versions.library);
-  json.at("runtime").get_to(cache.versions.runtime);
-  json.at("driver").get_to(cache.versions.driver);
+  cache.versions.library = string_of(json, "library");
+  cache.versions.runtime = string_of(json, "runtime");
+  cache.versions.driver = string_of(json, "driver");
   for (const Json& entry : choices) {
-    ConvKey key = parse_conv_key(entry.at("key").get_ref<const std::string&>());
+    ConvKey key = parse_conv_key(string_of(entry, "key"));
     LATHE_CHECK(DataError, versions_of(*key.machine) == cache.versions,
                 "convolution cache: found by ", cache.versions, ", but holds the key ", key);
     LATHE_CHECK(DataError, cache.choices.emplace(std::move(key), choice_of(entry, schema)).second,
@@ -211,8 +249,10 @@ std::string conv_cache_text(const ConvCache& cache) {
 ConvCache parse_conv_cache(std::string_view text) {
   try {
     return cache_of(Json::parse(text));
-  } catch (const Json::exception& error) {
-    LATHE_FAIL(DataError, "convolution cache: ", error.what());
+  } catch (const Json::parse_error& error) {
+    LATHE_FAIL(DataError, "convolution cache: is not valid JSON at its byte ", error.byte);
+  } catch (const Json::exception&) {  // a number that no double holds
+    LATHE_FAIL(DataError, "convolution cache: holds a number that is too large");
   }
 }
 

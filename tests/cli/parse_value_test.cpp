@@ -4,6 +4,7 @@
 
 #include <clocale>
 #include <cmath>
+#include <limits>
 
 #include "lathe/tools/cli/exit_codes.h"
 
@@ -23,6 +24,8 @@ TEST_CASE("parse_integer: whole numbers only, inside the range") {
                        UsageError);
   CHECK_THROWS_WITH_AS(parse_integer("--n", "0", 1, INT64_MAX), "--n: expected 1 or more, got 0",
                        UsageError);
+  CHECK_THROWS_WITH_AS(parse_integer("--n", "2", 6, 6), "--n: expected 6, got 2", UsageError);
+  CHECK_THROWS_WITH_AS(parse_number("--x", "2", 0.5, 0.5), "--x: expected 0.5, got 2", UsageError);
 }
 
 TEST_CASE("parse_number: whole, finite, whatever the locale") {
@@ -44,6 +47,13 @@ TEST_CASE("parse_number: whole, finite, whatever the locale") {
                        UsageError);
   if (std::setlocale(LC_NUMERIC, "de_DE.UTF-8")) CHECK(parse_number("--lr", "0.25", 0, 1) == 0.25);
   std::setlocale(LC_NUMERIC, "C");
+}
+
+TEST_CASE("number_text: a NaN has no sign") {
+  CHECK(number_text(-std::numeric_limits<double>::quiet_NaN()) == "nan");
+  CHECK(number_text(std::copysign(std::nan(""), -1.0)) == "nan");
+  CHECK_FALSE(std::signbit(without_sign_of_nan(std::copysign(std::nan(""), -1.0))));
+  CHECK(std::signbit(without_sign_of_nan(-0.0)));
 }
 
 TEST_CASE("number_text: reads back as the same number") {

@@ -462,6 +462,11 @@ def test_verify_resume(folder):
         expect(lathe("ckpt", "verify-resume", *TINY, *flags, "--steps", 18, "--interrupt-at", 11), 0)
 
 
+def test_verify_resume_without_a_place_for_its_files(folder):
+    expect_one_line(lathe("ckpt", "verify-resume", *TINY, "--steps", 2, env={"TMPDIR": "/nowhere"}), 1,
+                    "verify-resume: there is no folder for temporary files (TMPDIR): No such file or directory")
+
+
 def test_verify_resume_that_is_stopped_leaves_nothing(folder):
     verify = ["ckpt", "verify-resume", *TINY, "--epochs", 100000, "--steps", 1000000]
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):

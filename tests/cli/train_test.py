@@ -200,6 +200,7 @@ def test_loaded_weights_are_where_training_starts(folder):
 def test_a_loss_that_is_not_finite_exits_6_and_keeps_the_last_good_state(folder):
     result = train("--lr", "1e30", "--weight-decay", 0, "--scheduler", "none", "--epochs", 2, "--run-dir", "a", "--quiet")
     expect_one_line(result, 6, "loss is", "in step", "a/last.safetensors")
+    assert "-nan" not in result.stderr, result.stderr
     expect(lathe("eval", "--run-dir", "a", "--json"), 0)
     assert "lathe.step" in safetensors_header("a/last.safetensors")["__metadata__"]
 
@@ -214,10 +215,11 @@ def test_weights_that_are_not_numbers_exit_6(folder):
     data[at:at + 4] = struct.pack("<f", float("nan"))
     text = json.dumps(header).encode()
     pathlib.Path("nan.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data[start_of_values:])
-    result = expect_one_line(lathe("eval", "--run-dir", "a", "--weights", "nan.safetensors", "--quiet", "--json"), 6, "the loss is", "nan")
+    result = expect_one_line(lathe("eval", "--run-dir", "a", "--weights", "nan.safetensors", "--quiet", "--json"), 6, "the loss is nan")
     row = json.loads(result.stdout.splitlines()[0])
     assert row["loss"] is None and row["accuracy"] == 0, row
-    expect_one_line(lathe("predict", "--run-dir", "a", "--weights", "nan.safetensors", "--index", "3"), 6, "image 3")
+    expect_one_line(lathe("predict", "--run-dir", "a", "--weights", "nan.safetensors", "--index", "3"), 6, "image 3: its best probability is nan")
+    assert "loss nan," in lathe("eval", "--run-dir", "a", "--weights", "nan.safetensors").stdout
 
 
 def test_a_missed_target_exits_7(folder):

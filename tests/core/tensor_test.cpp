@@ -58,6 +58,7 @@ TEST_CASE("tensor: printing shows values, then dtype, shape and device") {
   CHECK(printed(tensor({{1.f, 2.5f}, {-3.f, 4.f}})) == "[[  1, 2.5],\n [ -3,   4]]\nf32[2,2]@cpu");
   CHECK(printed(tensor({true, false})) == "[ true, false]\nbool[2]@cpu");
   CHECK(printed(tensor(2.0)) == "2\nf64[]@cpu");
+  CHECK(printed(tensor(std::copysign(NAN, -1.0))) == "nan\nf64[]@cpu");
   CHECK(printed(zeros({0, 3})) == "[]\nf32[0,3]@cpu");
   CHECK(printed(Tensor()) == "undefined");
   CHECK(printed(tensor({{1, 2}, {3, 4}}).transpose(0, 1)) == "[[1, 3],\n [2, 4]]\ni32[2,2]@cpu");

@@ -14,6 +14,7 @@
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/reading_data.h"
 #include "lathe/tools/cli/recipe.h"
 #include "lathe/tools/cli/resume.h"
@@ -153,7 +154,7 @@ ExitCode run_ckpt_diff(const Invocation& call) {
       report(name, concat(x, " and ", *y), NAN);
     } else if (!same_bits(x, *y)) {
       const double most = difference(x, *y);
-      report(name, fmt::format("differs by up to {:.3g}", most), most);
+      report(name, fmt::format("differs by up to {:.3g}", without_sign_of_nan(most)), most);
     }
   }
   for (const auto& [name, y] : b.tensors) {

@@ -67,7 +67,8 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
   const data::ImageFolderOptions options{.broken = broken};
   auto train = std::make_shared<data::ImageFolder>(root / "train", options);
   if (part == Part::kTrain) return train;
-  const fs::path path = fs::exists(root / "test") ? root / "test" : root / "val";
+  std::error_code missing;
+  const fs::path path = fs::exists(root / "test", missing) ? root / "test" : root / "val";
   auto test = std::make_shared<data::ImageFolder>(path, options);
   LATHE_CHECK(DataError, test->class_names() == train->class_names(), path.string(), ": has ",
               test->classes(), " classes that are not the ", train->classes(), " of ",

@@ -9,6 +9,7 @@
 #include "lathe/tools/cli/datasets.h"
 #include "lathe/tools/cli/evaluate.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/reading_data.h"
 #include "lathe/tools/cli/saved_run.h"
 #include "lathe/tools/cli/signals.h"
@@ -84,14 +85,16 @@ ExitCode run_eval(const Invocation& call) {
               .add("images_per_second", rate)
               .add("broken_files", broken.count()));
   out.text(fmt::format("{} {}: {} images, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} img/s",
-                       *settings.dataset, settings.split, tally.count(), tally.loss(),
-                       100 * tally.accuracy(), 100 * tally.top5(), rate_text(rate)));
+                       *settings.dataset, settings.split, tally.count(),
+                       without_sign_of_nan(tally.loss()), 100 * tally.accuracy(),
+                       100 * tally.top5(), rate_text(rate)));
   if (!settings.quiet) print_classes(out, tally, run.images->class_names());
   if (!settings.confusion.empty())
     write_file_atomic(settings.confusion, confusion_csv(tally, run.images->class_names()));
   if (!std::isfinite(tally.loss())) {
-    throw CommandError(ExitCode::kDiverged,
-                       fmt::format("the loss is {}: the weights give no numbers", tally.loss()));
+    throw CommandError(
+        ExitCode::kDiverged,
+        fmt::format("the loss is {}: the weights give no numbers", number_text(tally.loss())));
   }
   return ExitCode::kDone;
 }

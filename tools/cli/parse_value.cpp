@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
+#include "lathe/core/range_text.h"
 #include "lathe/tools/cli/exit_codes.h"
 
 namespace lathe::cli {
@@ -51,8 +53,7 @@ int64_t parse_integer(std::string_view name, std::string_view text, int64_t min,
   if (value < min || value > max) {
     throw UsageError(fmt::format(
         "{}: expected {}, got {}", name,
-        max == INT64_MAX ? fmt::format("{} or more", min) : fmt::format("{} to {}", min, max),
-        value));
+        max == INT64_MAX ? fmt::format("{} or more", min) : range_text(min, max), value));
   }
   return value;
 }
@@ -63,10 +64,9 @@ double parse_number(std::string_view name, std::string_view text, double min, do
     throw UsageError(fmt::format("{}: expected a finite number, got {}", name, text));
   }
   if (value < min || value > max) {
-    throw UsageError(fmt::format(
-        "{}: expected {}, got {}", name,
-        std::isinf(max) ? fmt::format("{} or more", min) : fmt::format("{} to {}", min, max),
-        text));
+    throw UsageError(
+        fmt::format("{}: expected {}, got {}", name,
+                    std::isinf(max) ? fmt::format("{} or more", min) : range_text(min, max), text));
   }
   return value;
 }
@@ -94,7 +94,11 @@ std::vector<std::string> split_list(std::string_view text) {
   return parts;
 }
 
-std::string number_text(double value) { return fmt::format("{}", value); }
+std::string number_text(double value) { return fmt::format("{}", without_sign_of_nan(value)); }
+
+double without_sign_of_nan(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
 
 std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
   std::string_view best;

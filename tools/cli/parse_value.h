@@ -19,8 +19,11 @@ bool parse_switch(std::string_view name, std::string_view text);
 /// The parts of "a,b,c", without spaces around them; "" has none.
 std::vector<std::string> split_list(std::string_view text);
 
-/// The shortest text that parse_number reads back as the same value.
+/// The shortest text that parse_number reads back as the same value; "nan" for any NaN.
 std::string number_text(double value);
+
+/// For {fmt}, which writes "-nan" where the bits of a NaN have a sign. It says nothing.
+double without_sign_of_nan(double value);
 
 /// The candidate that is fewest edits (insert, delete, replace, swap neighbours) away from `word`;
 /// "" if none is nearer than half the word.

@@ -21,6 +21,8 @@ namespace {
 
 // "0:16" → 0 … 15, "7" → 7.
 std::vector<int64_t> parse_rows(const std::string& text, int64_t size) {
+  if (size == 0)
+    throw CommandError(ExitCode::kData, "there are no images in this part of the data set");
   const size_t colon = text.find(':');
   const int64_t first = parse_integer("--index", text.substr(0, colon), 0, size - 1);
   const int64_t end = colon == std::string::npos
@@ -47,7 +49,7 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
       throw CommandError(
           ExitCode::kDiverged,
           fmt::format("image {}: its best probability is {}: the weights give no numbers", rows[i],
-                      *best));
+                      number_text(*best)));
     }
     const auto predicted = static_cast<size_t>(best - row);
     const auto label = static_cast<size_t>(run.images->label(rows[i]));

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
 namespace {
@@ -18,8 +19,8 @@ constexpr std::chrono::milliseconds kBarInterval{100}, kPlainInterval{10'000};
 constexpr int kLongestBar = 30, kShortestBar = 5;
 
 std::string numbers(const ProgressState& s) {
-  std::string text =
-      fmt::format("{}/{}  loss {:.3f}  acc {:.1f} %", s.done, s.total, s.loss, 100 * s.accuracy);
+  std::string text = fmt::format("{}/{}  loss {:.3f}  acc {:.1f} %", s.done, s.total,
+                                 without_sign_of_nan(s.loss), 100 * s.accuracy);
   if (s.lr >= 0) text += fmt::format("  lr {:.4f}", s.lr);
   if (s.loss_scale > 0)
     text += fmt::format("  scale {:g}  skipped {}", s.loss_scale, s.skipped_steps);

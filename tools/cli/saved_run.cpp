@@ -18,7 +18,8 @@ std::string weights_of(const Settings& settings) {
     throw UsageError("which model? name a --run-dir, or --weights with --model and --dataset");
   for (const char* name : {"best.safetensors", "last.safetensors"}) {
     const auto path = std::filesystem::path(settings.run_dir) / name;
-    if (std::filesystem::exists(path)) return path.string();
+    std::error_code missing;
+    if (std::filesystem::exists(path, missing)) return path.string();
   }
   throw CommandError(
       ExitCode::kData,

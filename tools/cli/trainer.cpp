@@ -322,7 +322,7 @@ void Trainer::fail_diverged(const char* split, double loss) {
       ExitCode::kDiverged,
       fmt::format("the {} loss is {} in step {} (epoch {}); {} holds the weights of step {}; "
                   "a lower --lr or --clip-grad-norm 1 may help",
-                  split, loss, step_ + 1, epoch_, file, good));
+                  split, number_text(loss), step_ + 1, epoch_, file, good));
 }
 
 void Trainer::write(const char* name, const Checkpoint& checkpoint, int64_t step) try {

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -32,8 +34,14 @@ namespace fs = std::filesystem;
 class ScratchFolder {
  public:
   ScratchFolder() {
-    std::string name = (fs::temp_directory_path() / "lathe-verify-XXXXXX").string();
-    LATHE_CHECK(FileError, mkdtemp(name.data()) != nullptr, name, ": cannot be made");
+    std::error_code error;
+    const fs::path parent = fs::temp_directory_path(error);
+    LATHE_CHECK(
+        FileError, !error,
+        "verify-resume: there is no folder for temporary files (TMPDIR): ", error.message());
+    std::string name = (parent / "lathe-verify-XXXXXX").string();
+    LATHE_CHECK(FileError, mkdtemp(name.data()) != nullptr, name,
+                ": cannot be made: ", std::generic_category().message(errno));
     path_ = name;
   }
   ~ScratchFolder() {

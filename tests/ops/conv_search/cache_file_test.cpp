@@ -255,6 +255,40 @@ TEST_CASE("cache file: valid JSON that is no cache is refused") {
   CHECK_THROWS_AS(parse_conv_cache(std::string(1'000'000, '[')), DataError);
 }
 
+TEST_CASE("cache file: what is not as it is written is said in our own words") {
+  const std::string good = conv_cache_text({});
+  const auto with = [&](std::string_view from, std::string_view to) {
+    std::string text = good;
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    return text.replace(at, from.size(), to);
+  };
+  const struct {
+    std::string text, message;
+  } cases[] = {
+      {"", "is not valid JSON at its byte 1"},
+      {"{\"format\": nul}", "is not valid JSON at its byte 15"},
+      {"[]", "holds an array where an object with \"format\" is expected"},
+      {"{}", "has no \"format\""},
+      {"{\"format\": 3}", "\"format\" is 3, not a string"},
+      {with("\"lathe conv", "\"other conv"), "of another format"},
+      {with("\"schema\": 2", "\"schema\": 2.5"), "\"schema\" is 2.5, not an integer that fits"},
+      {with("\"schema\": 2", "\"schema\": []"), "\"schema\" is an array, not an integer that fits"},
+      {with("\"schema\"", "\"schemas\""), "has no \"schema\""},
+      {with("\"choices\": []", "\"choices\": {}"), "\"choices\" is an object, not an array"},
+      {with("\"library\": \"\"", "\"library\": null"), "\"library\" is null, not a string"},
+  };
+  for (const auto& [text, message] : cases) {
+    CAPTURE(text);
+    try {
+      parse_conv_cache(text);
+      FAIL("it was taken");
+    } catch (const DataError& error) {
+      CHECK(error.message() == "convolution cache: " + message);
+    }
+  }
+}
+
 TEST_CASE(
     "cache file: choices that cannot have been made are refused although their checksum fits") {
   const ConvCache good = example_cache(1);
