@@ -14,8 +14,17 @@
 
 namespace lathe {
 
+namespace {
+
+int open_to_lock(const char* path) {
+  const int file = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  return file < 0 && errno == EISDIR ? ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : file;
+}
+
+}  // namespace
+
 FileLock::FileLock(const std::string& path, int patience_ms)
-    : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    : descriptor_(open_to_lock(path.c_str())) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::milliseconds(patience_ms);
   int reason = errno;
@@ -28,8 +37,9 @@ FileLock::FileLock(const std::string& path, int patience_ms)
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  LATHE_CHECK(FileError, descriptor_ < 0 || reason != EWOULDBLOCK,
-              "file: another process has held ", path, " for more than ", patience_ms, " ms");
+  LATHE_CHECK(LockHeldError, descriptor_ < 0 || reason != EWOULDBLOCK, "file: another process ",
+              patience_ms > 0 ? concat("has held ", path, " for more than ", patience_ms, " ms")
+                              : concat("holds ", path));
   LATHE_FAIL(FileError, "file: cannot lock ", path, ": ", std::generic_category().message(reason));
 }
 

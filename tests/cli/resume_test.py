@@ -3,6 +3,7 @@
 
     resume_test.py LATHE [--sanitized] [--save-fault=LIBRARY]
 """
+import fcntl
 import hashlib
 import itertools
 import json
@@ -33,6 +34,10 @@ def rows_of(run):
     """Metrics without what is a matter of time."""
     rows = [json.loads(line) for line in pathlib.Path(run, "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in row.items() if key != "images_per_second"} for row in rows]
+
+
+def log_of(run):
+    return pathlib.Path(run, "log.txt").read_text()
 
 
 def last_of(run):
@@ -254,13 +259,34 @@ def test_one_process_at_a_time_and_signals_that_save(folder):
         while not (folder / run / "last.safetensors").exists():
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
-        expect_one_line(lathe("train", "--resume", run, "--quiet"), 2, "another process")
+        expect_one_line(lathe("train", "--resume", run, "--quiet"), 2, f"{run}: another process trains in it")
+        if run == "b":  # with no file but the checkpoint left it is still held
+            for name in ("log.txt", "config.toml", "env.json", "metrics.jsonl", "metrics.csv"):
+                (folder / run / name).unlink()
+            expect_one_line(lathe("train", "--resume", run, "--quiet"), 2, "another process")
+            expect_one_line(lathe("train", "--resume", "auto", "--run-dir", run, "--quiet"), 2, "another process")
+            os.rename(run, "moved")
+            expect_one_line(lathe("train", "--resume", "moved", "--quiet"), 2, "another process")
+            os.rename("moved", run)
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == code and f"{run}/last.safetensors" in errors, (process.returncode, errors)
+        if run == "b":
+            continue
         assert len(rows_of(run)) >= 1
         step = int(lathe("train", "--resume", run, "--stop-after", 1, "--json").stdout.splitlines()[-1].partition('"steps":')[2].partition(",")[0])
-        expect(lathe("train", "--resume", run, "--stop-after", step + 3, "--quiet"), 0, f"stopped after step {step + 3}")
+        expect(lathe("train", "--resume", run, "--stop-after", step + 3, "--quiet"), 0)
+        assert f"stopped after step {step + 3}" in log_of(run)
+
+
+def test_either_lock_of_a_folder_is_enough(folder):
+    expect(train("a", "--stop-after", 1), 0)
+    for held in ("a", "a/log.txt"):  # over NFS only that of the file is seen by other machines
+        descriptor = os.open(held, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        expect_one_line(lathe("train", "--resume", "a", "--quiet"), 2, "a: another process trains in it")
+        os.close(descriptor)
+    expect(lathe("train", "--resume", "a", "--stop-after", 2, "--quiet"), 0)
 
 
 def test_killed_at_twenty_moments_it_ends_as_if_it_was_not(folder):

@@ -52,6 +52,21 @@ TEST_CASE("FileLock: gives up with the path and the time, and is free after its 
         FileError);
   }
   const FileLock again(lock.path, 0);
+  CHECK_THROWS_WITH_AS(
+      FileLock(lock.path, 0),
+      doctest::Contains(("file: another process holds " + lock.path + "\n").c_str()),
+      LockHeldError);
+}
+
+TEST_CASE("FileLock: of a folder, whatever is deleted in it") {
+  const LockPath lock;
+  std::filesystem::create_directory(lock.path);
+  {
+    const FileLock held(lock.path, 0);
+    CHECK_THROWS_AS(FileLock(lock.path, 0), LockHeldError);
+  }
+  const FileLock again(lock.path, 0);
+  CHECK_THROWS_AS(FileLock(lock.path + "/no/folder", 0), FileError);
 }
 
 TEST_CASE("FileLock: a process that dies leaves it free") {

@@ -140,16 +140,25 @@ void find_newest(StartPoint& start, Log& log) {
 
 }  // namespace
 
-std::unique_ptr<FileLock> lock_run_folder(const fs::path& folder) try {
+RunLock::RunLock(const fs::path& folder) {
   const fs::path log = folder / "log.txt";
   std::error_code unreadable;  // locking it says why
   const fs::file_status status = fs::status(log, unreadable);
   if (fs::exists(status) && !fs::is_regular_file(status))
     throw CommandError(ExitCode::kError, log.string() + ": not a regular file");
-  return std::make_unique<FileLock>(log.string(), 0);
-} catch (const FileError& e) {
-  throw UsageError(fmt::format("{}: another process trains in it, or it cannot be locked ({})",
-                               folder.string(), e.message()));
+  try {
+    try {
+      folder_.emplace(folder.string(), 0);
+    } catch (const LockHeldError&) {
+      throw;
+    } catch (const FileError&) {  // a file system that locks no folders: that of the file holds
+    }
+    log_.emplace(log.string(), 0);
+  } catch (const LockHeldError&) {
+    throw UsageError(fmt::format("{}: another process trains in it", folder.string()));
+  } catch (const FileError& e) {
+    throw UsageError(fmt::format("{}: cannot be locked: {}", folder.string(), e.message()));
+  }
 }
 
 StartPoint find_start(const Invocation& call, Log& log) {
@@ -172,7 +181,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
     if (!is_auto && !run_dir.empty() && !fs::equivalent(folder, run_dir, error))
       throw UsageError("--resume FOLDER goes on in that folder: leave out --run-dir");
     start.folder = folder;
-    start.lock = lock_run_folder(folder);
+    start.lock = std::make_unique<RunLock>(folder);
     find_newest(start, log);
     if (!start.from && !is_auto)
       throw CommandError(ExitCode::kData, fmt::format("{} holds no checkpoint", folder.string()));
@@ -186,7 +195,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
     if (!fs::exists(start.file, error))
       throw CommandError(ExitCode::kData, fmt::format("--resume: there is no {}", resume));
     start.folder = home;
-    start.lock = lock_run_folder(home);
+    start.lock = std::make_unique<RunLock>(home);
   }
   start.from = reading_data([&] { return read_checkpoint(resume); });
   merge_with_run(start, call, home);

@@ -23,15 +23,25 @@ inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the
 /// with an evaluation at the --time-limit.
 inline constexpr std::string_view kInexactKey = "lathe.inexact";
 
-/// Holds a run folder against other processes that train in it.   throws: UsageError if one does.
-std::unique_ptr<FileLock> lock_run_folder(const std::filesystem::path& folder);
+/// Holds a run folder against other processes that train in it: the folder itself, which cannot be
+/// deleted as long as there are files in it, and log.txt, whose lock other machines see where the
+/// folder is one of a server (NFS).
+class RunLock {
+ public:
+  /// throws: UsageError if another process trains in it, or log.txt cannot be locked; CommandError
+  /// if that is no file.
+  explicit RunLock(const std::filesystem::path& folder);
+
+ private:
+  std::optional<FileLock> folder_, log_;
+};
 
 /// Where a training begins.
 struct StartPoint {
-  Settings settings;               // flags > environment > what the run was begun with
-  std::filesystem::path folder;    // to go on in; empty: a new one, of settings.run_dir
-  std::unique_ptr<FileLock> lock;  // of that folder
-  std::filesystem::path file;      // the checkpoint; empty: from the start
+  Settings settings;              // flags > environment > what the run was begun with
+  std::filesystem::path folder;   // to go on in; empty: a new one, of settings.run_dir
+  std::unique_ptr<RunLock> lock;  // of that folder
+  std::filesystem::path file;     // the checkpoint; empty: from the start
   std::optional<Checkpoint> from;
   std::optional<Settings> before;  // the settings of the run so far
 };

@@ -76,7 +76,7 @@ void open_folder(StartPoint& start, const Settings& settings) {
   }
   start.folder = make_run_folder(settings.run_dir,
                                  fmt::format("{}-{}", *settings.dataset, *settings.model), today());
-  start.lock = lock_run_folder(start.folder);
+  start.lock = std::make_unique<RunLock>(start.folder);
 }
 
 // → the step
