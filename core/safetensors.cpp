@@ -47,7 +47,8 @@ void check_bools(const HeaderEntry& entry, const void* values, std::string_view 
 /// Where a file's bytes come from: reads `bytes` of them from `offset` on.
 using ReadAt = FunctionRef<void(void* to, int64_t bytes, int64_t offset)>;
 
-Contents parse_from(ReadAt read_at, uint64_t size, std::string_view file) {
+/// The length and the JSON text of the header, checked to be in the file.
+std::string read_start(ReadAt read_at, uint64_t size, std::string_view file) {
   LATHE_CHECK(DataError, size >= kLengthBytes, file, ": ", size,
               " bytes are too few for a safetensors file, which begins with 8 of header length");
   uint64_t header_bytes = 0;
@@ -56,9 +57,14 @@ Contents parse_from(ReadAt read_at, uint64_t size, std::string_view file) {
               header_bytes, " is above the format's limit of ", kMaxHeaderBytes);
   LATHE_CHECK(DataError, header_bytes <= size - kLengthBytes, file, ": the header length ",
               header_bytes, " does not fit a file of ", size, " bytes");
-  const uint64_t start = kLengthBytes + header_bytes;  // of the values
-  std::string text(start, '\0');
-  read_at(text.data(), static_cast<int64_t>(start), 0);
+  std::string text(kLengthBytes + header_bytes, '\0');
+  read_at(text.data(), static_cast<int64_t>(text.size()), 0);
+  return text;
+}
+
+Contents parse_from(ReadAt read_at, uint64_t size, std::string_view file) {
+  std::string text = read_start(read_at, size, file);
+  const uint64_t start = text.size();  // of the values
   Header header = parse_header(std::string_view(text).substr(kLengthBytes), size - start, file);
 
   // The values, in the order in which they lie in the file.
@@ -116,6 +122,17 @@ Contents read(const std::string& path) {
     file.read(to, count, offset);
   };
   return parse_from(read_at, static_cast<uint64_t>(file.size()), path);
+}
+
+Metadata read_metadata(const std::string& path) {
+  const InputFile file(path);
+  const auto read_at = [&](void* to, int64_t count, int64_t offset) {
+    file.read(to, count, offset);
+  };
+  const auto size = static_cast<uint64_t>(file.size());
+  const std::string text = read_start(read_at, size, path);
+  return parse_header(std::string_view(text).substr(kLengthBytes), size - text.size(), path)
+      .metadata;
 }
 
 void write(const std::string& path, const StateDict& tensors, const Metadata& metadata) {

@@ -43,6 +43,10 @@ Header parse_header(std::string_view json, uint64_t data_bytes, std::string_view
 std::string format_header(const StateDict& tensors, const Metadata& metadata,
                           std::vector<size_t>& order);
 
+/// The metadata of a file whose header is whole, as the header has it, with the checksum's text.
+/// The values are not read.   throws: FileError, DataError.
+LATHE_API Metadata read_metadata(const std::string& path);
+
 /// Text from a file as it may stand in a one-line message: quoted, escaped, cut where long.
 std::string in_quotes(std::string_view text);
 

@@ -144,6 +144,55 @@ def test_auto_takes_the_newest_whole_checkpoint_or_begins(folder):
     expect(train("b", "--resume", "auto"), 3, "none of the checkpoints in b can be read")
 
 
+def step_of(path):
+    shown = expect(lathe("ckpt", "show", path, "--json"), 0).stdout.splitlines()
+    return int(json.loads(shown[-1])["lathe.step"])
+
+
+def steps_in(run):
+    return sorted(int(path.stem[5:]) for path in pathlib.Path(run).glob("step-*.safetensors"))
+
+
+def test_auto_takes_the_best_where_it_is_the_newest(folder):
+    """Killed between writing best and last, or with last.safetensors lost."""
+    often = ["--save-every", 3, "--keep", 100]
+    expect(train("whole", *often), 0)
+    best = step_of("whole/best.safetensors")
+    newest_before = max(step for step in steps_in("whole") if step < best)
+    for left, taken in (("best", "best"), ("damaged best", f"step-{newest_before}"), ("best and last", "last"), ("all steps", "step-21")):
+        shutil.copytree("whole", "a")
+        for step in steps_in("a"):
+            if step >= best and left != "all steps":
+                os.unlink(f"a/step-{step}.safetensors")
+        if left != "best and last":
+            os.unlink("a/last.safetensors")
+        os.unlink("a/log.txt")
+        if left == "damaged best":
+            damaged = bytearray(pathlib.Path("a/best.safetensors").read_bytes())
+            damaged[-5] ^= 1
+            pathlib.Path("a/best.safetensors").write_bytes(damaged)
+        expect(train("a", *often, "--resume", "auto"), 0)
+        assert f"going on from a/{taken}.safetensors" in log_of("a"), (left, best, log_of("a"))
+        check_equal("a", "whole")
+        shutil.rmtree("a")
+
+
+def test_auto_takes_averages_only_where_nothing_else_is_left(folder):
+    ema = ["--ema", 0.9, "--save-every", 3, "--keep", 100, "--stop-after", 8]
+    expect(train("a", *ema), 0)  # the best one is of step 7, and does not go on bit by bit
+    for step in (7, 8):
+        pathlib.Path(f"a/step-{step}.safetensors").unlink(missing_ok=True)
+    os.unlink("a/last.safetensors")
+    assert step_of("a/best.safetensors") == 7 and steps_in("a") == [3, 6]
+    shutil.copytree("a", "b")
+    expect(train("a", *ema, "--resume", "auto"), 0)
+    assert "going on from a/step-6.safetensors" in log_of("a"), log_of("a")
+    for step in (3, 6):
+        os.unlink(f"b/step-{step}.safetensors")
+    expect(train("b", *ema, "--resume", "auto"), 0)
+    assert "going on from b/best.safetensors" in log_of("b"), log_of("b")
+
+
 def test_what_changed_is_refused_unless_a_flag_says_so(folder):
     expect(train("a", "--stop-after", 10), 0)
     before = {path.name: path.read_bytes() for path in pathlib.Path("a").iterdir()}

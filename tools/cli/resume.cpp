@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
+#include "lathe/core/safetensors_header.h"
 #include "lathe/tools/cli/checkpoint_writer.h"
 #include "lathe/tools/cli/config_file.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -96,34 +98,73 @@ void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& b
   start.settings.progress = call.settings.progress;
 }
 
-// At which a checkpoint was made; -1 if the file does not say, or cannot be read.
+// At which a checkpoint was made; -1 if the file does not say.
+int64_t step_in(const safetensors::Metadata& metadata) {
+  const auto found = metadata.find("lathe.step");
+  const std::string text = found == metadata.end() ? "" : found->second;
+  int64_t step = -1;
+  const char* const end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(text.data(), end, step);
+  return fault == std::errc() && rest == end ? step : -1;
+}
+
+// The same; -1 also for a file that cannot be read as a whole.
 int64_t step_of(const fs::path& file) {
   try {
-    const std::string text = metadata_text(read_checkpoint(file.string()), "lathe.step");
-    int64_t step = -1;
-    const char* const end = text.data() + text.size();
-    const auto [rest, fault] = std::from_chars(text.data(), end, step);
-    return fault == std::errc() && rest == end ? step : -1;
+    return step_in(read_checkpoint(file.string()).metadata);
   } catch (const Error&) {
     return -1;
   }
 }
 
-// The newest whole checkpoint of a folder.
-void find_newest(StartPoint& start, Log& log) {
-  std::vector<fs::path> files = {start.folder / "last.safetensors"};
-  const std::vector<int64_t> steps = steps_in(start.folder);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step)
-    files.push_back(start.folder / step_file(*step));
-  files.push_back(start.folder / "best.safetensors");
+/// A checkpoint as its name or its header has it; the rest of the file is not read yet.
+struct Candidate {
+  fs::path file;
+  int64_t step;
+  bool last_resort = false;  // averages, say, which do not go on bit by bit
+};
+
+// Those of a folder, in the order in which a run would go on from them; warns of what has no
+// header.   → also whether there is any file at all
+std::pair<std::vector<Candidate>, bool> candidates_in(const fs::path& folder, Log& log) {
+  std::vector<Candidate> found;
   bool any = false;
-  for (const fs::path& file : files) {
+  const auto look_at = [&](const char* name, bool is_best) {
+    const fs::path file = folder / name;
     std::error_code missing;
-    if (!fs::exists(file, missing)) continue;
+    if (!fs::exists(file, missing)) return;
     any = true;
     try {
-      start.from = read_checkpoint(file.string());
-      start.file = file;
+      const safetensors::Metadata metadata = safetensors::read_metadata(file.string());
+      found.push_back({file, step_in(metadata), is_best && metadata.contains(kInexactKey)});
+    } catch (const Error& e) {
+      log.warning(e.message());
+    }
+  };
+  look_at("last.safetensors", false);  // the first of several of one step
+  for (const int64_t step : steps_in(folder)) found.push_back({folder / step_file(step), step});
+  look_at("best.safetensors", true);
+  std::ranges::stable_sort(found, [](const Candidate& a, const Candidate& b) {
+    return a.last_resort != b.last_resort ? b.last_resort : a.step > b.step;
+  });
+  return {found, any || !found.empty()};
+}
+
+bool holds_run(const fs::path& folder) {
+  for (const char* name : {"log.txt", "last.safetensors", "best.safetensors"}) {
+    std::error_code missing;
+    if (fs::exists(folder / name, missing)) return true;
+  }
+  return !steps_in(folder).empty();
+}
+
+// The newest whole checkpoint of a folder.
+void find_newest(StartPoint& start, Log& log) {
+  const auto [candidates, any] = candidates_in(start.folder, log);
+  for (const Candidate& candidate : candidates) {
+    try {
+      start.from = read_checkpoint(candidate.file.string());
+      start.file = candidate.file;
       return;
     } catch (const DataError& e) {
       log.warning(e.message());
@@ -175,9 +216,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
   if (is_auto || fs::is_directory(resume, error)) {
     const fs::path folder = is_auto ? run_dir : resume;
     // Nothing has been begun there: a new run, which finds out what else may be wrong.
-    if (is_auto && !fs::exists(folder / "log.txt", error) &&
-        !fs::exists(folder / "last.safetensors", error))
-      return start;
+    if (is_auto && !holds_run(folder)) return start;
     if (!is_auto && !run_dir.empty() && !fs::equivalent(folder, run_dir, error))
       throw UsageError("--resume FOLDER goes on in that folder: leave out --run-dir");
     start.folder = folder;

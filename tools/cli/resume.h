@@ -47,8 +47,10 @@ struct StartPoint {
 };
 
 /// What --resume asks for; a new run where it asks for nothing.
-///   auto     the newest whole checkpoint of --run-dir: last.safetensors, else step-N, else best;
-///            a folder without any begins from the start
+///   auto     the newest whole checkpoint of --run-dir by its step: of several of one step
+///            last.safetensors comes before step-N and best. A best one that does not go on bit by
+///            bit (kInexactKey) counts only if there is no other. A folder without any begins from
+///            the start
 ///   FOLDER   the same, but there must be one
 ///   FILE     this one, in its own folder, or in the new folder --run-dir
 /// throws: UsageError; CommandError (kData), DataError for files that are missing or damaged.
