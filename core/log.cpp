@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "lathe/core/printable.h"
+
 namespace lathe {
 
 namespace {
@@ -26,7 +28,7 @@ LogState& state() {
 
 void print(LogLevel level, std::string_view text) {
   static constexpr const char* kPrefix[] = {"lathe: ", "lathe: warning: ", "lathe: error: "};
-  const std::string line = concat(kPrefix[static_cast<int>(level)], text, "\n");
+  const std::string line = concat(kPrefix[static_cast<int>(level)], printable(text), "\n");
   std::fwrite(line.data(), 1, line.size(),
               stderr);  // one call: lines of several threads do not mix
 }

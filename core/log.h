@@ -17,8 +17,8 @@ enum class LogLevel : uint8_t { kInfo, kWarning, kError };
 using LogHandler = std::function<void(LogLevel level, std::string_view text)>;
 
 /// Sends all further messages to `handler`; an empty one restores the default, which prints
-/// "lathe: warning: <text>" as one line on stderr. Returns the handler before (empty if it was the
-/// default).
+/// "lathe: warning: <text>" as one line on stderr (printable.h). Returns the handler before (empty
+/// if it was the default).
 LATHE_API LogHandler set_log_handler(LogHandler handler);
 
 LATHE_API void log(LogLevel level, std::string_view text) noexcept;
