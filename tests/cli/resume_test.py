@@ -100,7 +100,8 @@ def test_going_back_removes_what_was_best_later(folder):
     best = pathlib.Path("a/best.safetensors")
     of_step = int(json.loads(lathe("ckpt", "show", best, "--json").stdout.splitlines()[-1])["lathe.step"])
     for step in (20, 14, 8, 7, 1):
-        expect(lathe("train", "--resume", f"a/step-{step}.safetensors", "--stop-after", 1, "--quiet"), 0, f"after step {step}")
+        expect(lathe("train", "--resume", f"a/step-{step}.safetensors", "--stop-after", 1, "--quiet"), 0)
+        assert f"stopped after step {step} by --stop-after" in log_of("a")
         assert best.exists() == (of_step <= step), (of_step, step)
 
     # The best before is gone: the best of what follows takes its place, though it is not as good.
@@ -123,8 +124,13 @@ def test_auto_takes_the_newest_whole_checkpoint_or_begins(folder):
     pathlib.Path("a/last.safetensors").write_bytes(damaged)
     pathlib.Path("a/step-12.safetensors").write_bytes(damaged[:1000])
     pathlib.Path("a/last.safetensors.tmp99.0").write_bytes(b"left by a kill")
-    result = expect(train("a", "--resume", "auto"), 0, "last.safetensors", "checksum", "step-12.safetensors")
-    assert "going on from a/step-9.safetensors" in pathlib.Path("a/log.txt").read_text(), result.stderr
+    shutil.copytree("a", "loud")
+    assert expect(train("a", "--resume", "auto"), 0).stderr == ""  # --quiet
+    remarks = log_of("a").partition("stopped after step 12")[2]
+    assert all(text in remarks for text in ("warning: a/last.safetensors", "checksum", "warning: a/step-12.safetensors",
+                                            "going on from a/step-9.safetensors")), remarks
+    result = expect(lathe("train", "--resume", "loud"), 0, "warning: loud/last.safetensors", "warning: loud/step-12.safetensors")
+    assert "checksum" in log_of("loud")
     assert not list(pathlib.Path("a").glob("*.tmp*"))
     expect(train("whole"), 0)
     check_equal("a", "whole")
@@ -206,7 +212,7 @@ def test_what_changed_is_refused_unless_a_flag_says_so(folder):
     expect(lathe("train", "--resume", "auto", "--run-dir", "a", "--epochs", 4, "--log-every", 1, "--quiet"), 0)
     assert rows_of("a")[-1]["epoch"] == 4
     result = lathe("train", "--resume", "auto", "--run-dir", "b", "--batch-size", 10, "--seed", 3, "--allow-changes", "--quiet")
-    expect(result, 0, "batch-size 8 → 10", "seed 0 → 3")
+    assert expect(result, 0).stderr == "" and "batch-size 8 → 10, " in log_of("b") and "seed 0 → 3" in log_of("b")
     assert rows_of("b")[-1]["step"] == 10 + 2 * 5  # the second epoch began again
 
 
@@ -240,8 +246,9 @@ def test_what_no_flag_can_change_leaves_the_run_as_it_was(folder):
     new = ["--resume", "a/last.safetensors", "--run-dir", "new"]
     for key, value, where in (("model", "resnet20", ["--resume", "a"]), ("optimizer", "adam", ["--resume", "a"]), ("ema", 0.9, new),
                               ("amp", "fp16", ["--resume", "a", "--dry-run"]), ("scheduler", "plateau", new)):
-        result = expect(lathe("train", *where, f"--{key}", value, "--allow-changes", "--quiet"), 2)
+        result = expect(lathe("train", *where, f"--{key}", value, "--allow-changes"), 2)
         warning, line = result.stderr.splitlines()
+        assert lathe("train", *where, f"--{key}", value, "--allow-changes", "--quiet").stderr == line + "\n"
         assert warning.startswith("warning: changed since") and f"does not fit --{key} {value} (it was made with" in line and len(line) < 150, line
     assert contents("a") == before and not pathlib.Path("new").exists()
     os.mkfifo("fifo")
@@ -281,7 +288,8 @@ def test_another_folder_of_images_is_another_data_set(folder):
         expect(lathe("train", "--resume", "../a", "--stop-after", 8, "--quiet", *relative, cwd=folder / "below"), 0)
     shutil.copy("a/last.safetensors", "alone.safetensors")  # knows without the run's folder
     expect_one_line(lathe("train", "--resume", "alone.safetensors", "--run-dir", "b", "--data-root", "others"), 2, "data-root ", "others")
-    expect(lathe(*resume, "--data-root", "others", "--allow-changes"), 0, "→ others")
+    expect(lathe(*resume, "--data-root", "others", "--allow-changes"), 0)
+    assert "→ others" in log_of("a")
     assert rows_of("a")[-1]["step"] == 8 + 5  # the second epoch began again
 
 
@@ -512,8 +520,8 @@ def test_ckpt_diff_compares_values_wherever_they_lie(folder):
 
 def test_the_best_averages_go_on_with_a_warning(folder):
     expect(train("a", "--ema", 0.9), 0)
-    result = expect(lathe("train", "--resume", "a/best.safetensors", "--quiet"), 0)
-    assert "best.safetensors does not go on bit by bit: its weights are averages" in result.stderr, result.stderr
+    assert expect(lathe("train", "--resume", "a/best.safetensors", "--quiet"), 0).stderr == ""
+    assert "best.safetensors does not go on bit by bit: its weights are averages" in log_of("a"), log_of("a")
     assert rows_of("a")[-1]["step"] == 21
 
 

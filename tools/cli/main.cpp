@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
+#include "lathe/core/log.h"
+#include "lathe/core/printable.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/command_line.h"
 #include "lathe/tools/cli/output.h"
@@ -160,31 +162,22 @@ void restart_with_passive_openmp(char** argv) {
   if (!error) execv(path.c_str(), argv);  // returns only if it failed: slower, no harm
 }
 
-// What a message repeats of a file or a flag neither breaks the line nor commands the terminal.
-std::string one_line(std::string_view text) {
-  std::string line;
-  for (const char c : text) {
-    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-    if (c == '\n' || c == '\r' || c == '\t') {
-      line += ' ';
-    } else if (control) {
-      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    } else {
-      line += c;
-    }
-  }
-  return line;
-}
-
 // train says it itself, when it knows the settings of the run that it goes on with.
 void warn_of_flags_without_effect(const Command& command, const Invocation& call) {
   if (command.takes == kTrain || call.settings.quiet) return;
   for (const std::string& remark : flags_without_effect(call.settings, call.sources))
-    write_stderr(fmt::format("warning: {}\n", one_line(remark)));
+    write_stderr(fmt::format("warning: {}\n", printable(remark)));
+}
+
+// The library's warnings are no errors.
+void keep_quiet() {
+  set_log_handler([](LogLevel level, std::string_view text) {
+    if (level == LogLevel::kError) write_stderr(fmt::format("lathe: {}\n", printable(text)));
+  });
 }
 
 ExitCode fail(ExitCode code, const std::string& message) {
-  write_stderr(fmt::format("lathe: {}\n", one_line(message)));
+  write_stderr(fmt::format("lathe: {}\n", printable(message)));
   return code;
 }
 
@@ -197,6 +190,7 @@ ExitCode run(int argc, char** argv) try {
     return ExitCode::kDone;
   }
   if (line.command->computes) restart_with_passive_openmp(argv);
+  if (line.invocation.settings.quiet) keep_quiet();
   warn_of_flags_without_effect(*line.command, line.invocation);
   return line.command->run(line.invocation);
 } catch (const CommandError& e) {

@@ -8,11 +8,13 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/printable.h"
 #include "lathe/tools/cli/exit_codes.h"
 
 namespace lathe::cli {
@@ -88,25 +90,28 @@ void Log::open(const std::filesystem::path& path) {
   const std::lock_guard lock(mutex_);
   file_ = open_to_append(path.string());
   cut_lines(file_, path.string(), INT64_MAX);
+  write_what_waits();
 }
 
-void Log::line(std::string_view text) {
-  write_file(text);
-  if (quiet_) return;
-  if (before_line_) before_line_();
-  write_stderr(fmt::format("{}\n", text));
-}
+void Log::line(std::string_view text) { say(printable(text), !quiet_); }
 
 void Log::warning(std::string_view text) {
-  write_file(fmt::format("warning: {}", text));
+  say(fmt::format("warning: {}", printable(text)), !quiet_);
+}
+
+void Log::error(std::string_view text) { say(fmt::format("lathe: {}", printable(text)), true); }
+
+void Log::say(const std::string& text, bool on_stderr) {
+  write_file(text);
+  if (!on_stderr) return;
   if (before_line_) before_line_();
-  write_stderr(fmt::format("warning: {}\n", text));
+  write_stderr(text + "\n");
 }
 
 void Log::write_file(std::string_view text) {
   constexpr size_t kMostWaiting = 1 << 20;
   const std::lock_guard lock(mutex_);
-  if (file_ < 0 || waiting_.size() > kMostWaiting) return;
+  if (waiting_.size() > kMostWaiting) return;
   char stamp[32];
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -118,7 +123,7 @@ void Log::write_file(std::string_view text) {
 // A log that cannot be written is no reason to lose the training: metrics and weights say so
 // themselves. What is left over is tried again with the next line, and at the end.
 void Log::write_what_waits() {
-  while (!waiting_.empty()) {
+  while (file_ >= 0 && !waiting_.empty()) {
     const ssize_t written = write(file_, waiting_.data(), waiting_.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return;

@@ -33,7 +33,7 @@ void write_stderr(std::string_view text) noexcept;
 /// once, and training then saves and ends.
 class Output {
  public:
-  /// `json`: rows only, texts are left out. `quiet`: only results.
+  /// `json`: rows only, texts are left out.
   explicit Output(bool json) : json_(json) {}
 
   bool json() const { return json_; }
@@ -46,7 +46,8 @@ class Output {
   bool json_;
 };
 
-/// Remarks: a line each, on stderr and (with the time) in a log file.
+/// Remarks: a line each, on stderr and (with the time) in a log file. With --quiet only errors are
+/// on stderr; the file gets them all. What would command a terminal is spelled out.
 class Log {
  public:
   explicit Log(bool quiet) : quiet_(quiet) {}
@@ -54,23 +55,25 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// Writes to this file too, from now on. A line that a kill cut short there is removed.
-  /// throws: FileError.
+  /// Writes to this file too, from now on, and what was said before. A line that a kill cut short
+  /// there is removed.   throws: FileError.
   void open(const std::filesystem::path& path);
   void line(std::string_view text);
-  /// Also with --quiet.
   void warning(std::string_view text);
+  /// Of a command that does not end as it was asked to.
+  void error(std::string_view text);
   /// Called before each line: takes a progress bar off the terminal.
   void before_line(std::function<void()> hook) { before_line_ = std::move(hook); }
 
  private:
+  void say(const std::string& text, bool on_stderr);
   void write_file(std::string_view text);
   void write_what_waits();
 
   bool quiet_;
   std::mutex mutex_;  // of the file: warnings come from any thread
   int file_ = -1;
-  std::string waiting_;  // for the file to take it
+  std::string waiting_;  // for the file to be opened, or to take it
   std::function<void()> before_line_;
 };
 

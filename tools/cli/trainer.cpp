@@ -414,7 +414,7 @@ void Trainer::save_after_error() {
           step_ + 1, file, good));
     }
   } catch (const std::exception& e) {
-    parts_.log.warning(e.what());
+    parts_.log.error(e.what());
   }
 }
 
@@ -470,9 +470,13 @@ ExitCode Trainer::pause() {
   write_window();
   const int signal = StopRequests::asked();
   const std::string by = signal != 0 ? name_of_signal(signal) : "--stop-after";
-  parts_.log.warning(fmt::format("stopped after step {} by {}; {} holds the checkpoint", step_, by,
-                                 (folder_ / "last.safetensors").string()));
-  if (signal != 0) return exit_code_of_signal(signal);
+  const std::string text = fmt::format("stopped after step {} by {}; {} holds the checkpoint",
+                                       step_, by, (folder_ / "last.safetensors").string());
+  if (signal != 0) {
+    parts_.log.error(text);
+    return exit_code_of_signal(signal);
+  }
+  parts_.log.line(text);
   parts_.out.row(Row()
                      .add("event", "stopped")
                      .add("steps", step_)
