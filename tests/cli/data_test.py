@@ -10,8 +10,8 @@ import pathlib
 import random
 import struct
 
-from driver import Skip, expect, expect_one_line, lathe, main, with_fault
-from runs import write_png
+from driver import Skip, check_shown, expect, expect_one_line, lathe, main, with_fault
+from runs import crc32c, write_png
 
 MODEL = ["--model", "resnet8", "--batch-size", 8, "--seed", 3, "--threads", 1]
 
@@ -203,16 +203,6 @@ def test_what_verify_and_train_make_of_a_word(folder):
     expect(lathe("train", "--data-root", "cifar10"), 3, "no data set found in --data-root cifar10")
 
 
-def crc32c(data):
-    """CRC-32C of RFC 3720, appendix B.4, a bit at a time."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
 def test_a_packed_file_may_hold_one_part_alone(folder):
     broken, whole = make_folder()
     broken.write_bytes(whole)
@@ -255,6 +245,30 @@ def test_verify_names_every_broken_file(folder):
     expect_one_line(lathe("train", "--dataset", "packed", "--data-root", "q", *MODEL), 3, "q: No such file")
     expect_one_line(lathe("train", "--dataset", "packed", *MODEL), 2, "--data-root FILE")
     expect_one_line(lathe("data", "prepare", "x"), 2, "--dataset")
+
+
+def test_names_of_classes_and_files_do_not_command_the_terminal(folder):
+    evil = "cat\033]0;x\007\n\u202e\u009b31m"
+    for part, count in (("train", 4), ("test", 2)):
+        for k in range(count):
+            write_png(folder / "images" / part / (evil, "dog")[k % 2] / f"{k}.png", 8, noise(8, 8, k))
+    (folder / "images/test" / evil / "0\033[2J.png").write_bytes(b"no image")
+    escaped = "cat\\x1b]0;x\\x07\\n\\u202e\\u009b31m"
+    shown = check_shown(expect(lathe("data", "verify", "images"), 7))
+    if "no libpng" in shown.stdout:
+        raise Skip("no libpng")
+    assert escaped in shown.stdout and "0\\x1b[2J.png: is neither JPEG nor PNG" in shown.stdout, shown.stdout
+    check_shown(lathe("data", "verify", "images", "--json"))
+    data = ["--dataset", "folder", "--data-root", "images", "--skip-broken"]
+    check_shown(expect(lathe("data", "prepare", "p\033", *data), 0, "0\\x1b[2J.png"))
+    expect(lathe("train", *MODEL, *data, "--image-size", 8, "--max-steps", 1, "--run-dir", "a\033"), 0)
+    log = (folder / "a\033/log.txt").read_text()
+    assert "\033" not in log and "a\\x1b" in log, log
+    for command in (["eval"], ["predict", "--index", "0:2"], ["train", "--resume", "a\033", "--epochs", 2]):
+        for more in ([], ["--json"]):
+            run = [] if command[0] == "train" else ["--run-dir", "a\033", "--split", "train"]
+            result = check_shown(expect(lathe(*command, *run, *more), 0))
+            assert command[0] == "train" or more or escaped in result.stdout, result.stdout
 
 
 def test_images_in_their_files_train_as_images_in_memory(folder):

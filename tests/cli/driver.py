@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 import traceback
+import unicodedata
 
 LATHE = sys.argv[1]
 SANITIZED = "--sanitized" in sys.argv  # everything is slower
@@ -62,6 +63,14 @@ def expect(result, code, *texts):
 def expect_one_line(result, code, *texts):
     expect(result, code, *texts)
     assert result.stderr.count("\n") == 1, f"one line expected on stderr:\n{result.stderr}"
+    return result
+
+
+def check_shown(result):
+    """Neither stream holds what commands a terminal or changes the order in which a line is read."""
+    for stream in (result.stdout, result.stderr):
+        hidden = [c for c in stream if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp")]
+        assert not hidden, (hidden, stream)
     return result
 
 

@@ -42,6 +42,27 @@ def values_of(path, prefix):
     return values
 
 
+def write_safetensors(path, tensors, metadata):
+    """One-dimensional f32 tensors by name (https://github.com/huggingface/safetensors, "Format")."""
+    header, values = {"__metadata__": metadata} if metadata else {}, b""
+    for name, numbers in tensors.items():
+        begin = len(values)
+        values += struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {"dtype": "F32", "shape": [len(numbers)], "data_offsets": [begin, len(values)]}
+    text = json.dumps(header).encode()
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + values)
+
+
+def crc32c(data):
+    """CRC-32C of RFC 3720, appendix B.4, a bit at a time."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
 def write_png(path, width, rows):
     """Rows of 8-bit RGB as a PNG file (W3C, Portable Network Graphics)."""
     def chunk(kind, data):

@@ -9,7 +9,8 @@ import pathlib
 import shutil
 import subprocess
 
-from driver import LATHE, OTHER_CUDNN, SANITIZED, environment, expect, expect_one_line, lathe, main
+from driver import LATHE, OTHER_CUDNN, SANITIZED, check_shown, environment, expect, expect_one_line, lathe, main
+from runs import crc32c, write_safetensors
 
 EXAMPLE_CACHE = pathlib.Path(__file__).resolve().parent.parent / "ops/conv_search/example_cache.json"
 
@@ -30,7 +31,38 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
 
 
 def test_errors_do_not_command_the_terminal(folder):
-    expect_one_line(lathe("info", "--\033[31m\nx"), 2, "--\\x1b[31m x: unknown flag")
+    expect_one_line(lathe("info", "--\033[31m\nx"), 2, "--\\x1b[31m\\nx: unknown flag")
+
+
+EVIL = "w\033]0;title\007\n\u009b31m\u202e\x7f"
+SHOWN = "w\\x1b]0;title\\x07\\n\\u009b31m\\u202e\\u007f"  # the same for people
+
+
+def test_names_in_files_do_not_command_the_terminal(folder):
+    write_safetensors("a", {EVIL: [1], "x": [1]}, {EVIL: EVIL, "lines": "1\n2"})
+    write_safetensors("b", {EVIL: [2], "other" + EVIL: [0]}, {})
+    write_safetensors("c" + EVIL, {"x": [1], "y": []}, {})
+    for flags in ([], ["--json"]):
+        shown = check_shown(expect(lathe("ckpt", "show", "a", *flags), 0))
+        check_shown(expect_one_line(lathe("ckpt", "diff", "a", "b", *flags), 7, "3 of 3 entries differ"))
+        check_shown(expect_one_line(lathe("ckpt", "diff", "a", "c" + EVIL, *flags), 7, "2 of 3 entries differ"))
+        check_shown(expect(lathe("ckpt", "convert", "a", "d" + EVIL + ".npz", *flags), 0))
+    text = lathe("ckpt", "show", "a").stdout
+    assert f"model      {SHOWN}" in text and f"\n{SHOWN} =\n  w\\x1b]0;title\\x07\n  \\u009b31m" in text, text
+    assert "\nlines =\n  1\n  2\n" in text, "lines stay lines, and cannot be taken for entries"
+    row = json.loads(lathe("ckpt", "show", "a", "--json").stdout.splitlines()[0])
+    assert row["name"] == EVIL, "programs get it as it is"
+
+    cache = json.loads(EXAMPLE_CACHE.read_text())
+    cache["choices"][0]["candidates"][0]["note"] = EVIL
+    text = json.dumps(cache["choices"], separators=(",", ":"), ensure_ascii=False).encode()
+    cache["checksum"] = f"crc32c {crc32c(text)}"
+    pathlib.Path("algos.json").write_text(json.dumps(cache, indent=1))
+    for flags in ([], ["--json"]):
+        check_shown(expect(lathe("algos", "show", "--algo-cache", "algos.json", *flags), 0))
+    pathlib.Path("algos.json").write_text("[1]")
+    expect_one_line(lathe("algos", "show", "--algo-cache", "algos.json"), 3,
+                    'algos.json: convolution cache: holds an array where an object with "format" is expected\n')
 
 
 def test_environment_and_config_files_are_checked(folder):

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
+#include "lathe/core/printable.h"
 #include "lathe/ops/conv_cache_file.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/output.h"
@@ -56,7 +57,7 @@ void print_trial(const Output& out, const ConvKey& key, const ConvChoice& choice
       timed ? fmt::format("{:.4f}", trial.ms) : "-",
       readable_bytes(static_cast<uint64_t>(std::max<int64_t>(candidate.workspace_bytes, 0))),
       yes_no(candidate.deterministic), yes_no(candidate.tensor_cores), name_of(trial.outcome),
-      trial.note.empty() ? "" : ": " + first_line(trial.note)));
+      trial.note.empty() ? "" : ": " + printable(first_line(trial.note))));
 }
 
 }  // namespace
@@ -67,9 +68,9 @@ ExitCode run_algos_show(const Invocation& call) {
   const ConvCache cache = of_file([&] { return read_conv_cache(path); });
   const size_t count = cache.choices.size();
   out.text(fmt::format("{}: {} convolution{}, found by {}", path, count, count == 1 ? "" : "s",
-                       concat(cache.versions)));
+                       printable(concat(cache.versions))));
   for (const auto& [key, choice] : cache.choices) {
-    out.text(fmt::format("\n{}", concat(key)));
+    out.text(fmt::format("\n{}", printable(concat(key))));
     out.text(fmt::format("  {:<20} {:>10} {:>12}  {:<13}  {:<12}  {}", "engine", "ms", "workspace",
                          "deterministic", "tensor cores", "outcome"));
     for (size_t at = 0; at < choice.trials.size(); ++at) print_trial(out, key, choice, at);

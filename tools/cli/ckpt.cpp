@@ -1,5 +1,6 @@
 // lathe ckpt show, diff, convert: what is in a checkpoint, what two have not in common, and the
 // weights alone, or the model with them. Files of any format that is read (core/tensor_file.h).
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
+#include "lathe/core/printable.h"
 #include "lathe/core/tensor_file.h"
 #include "lathe/data/packed_file.h"
 #include "lathe/nn/onnx.h"
@@ -74,6 +76,19 @@ double difference(const Tensor& a, const Tensor& b) {
   return most;
 }
 
+// "key = value"; or "key =" and the lines of the value, set in, so that none is taken for more.
+std::string metadata_text(std::string_view key, std::string_view value) {
+  if (value.find('\n') == std::string_view::npos)
+    return fmt::format("{} = {}", printable(key), printable(value));
+  std::string text = fmt::format("{} =", printable(key));
+  while (!value.empty()) {
+    const size_t end = std::min(value.find('\n'), value.size());
+    text += fmt::format("\n  {}", printable(value.substr(0, end)));
+    value.remove_prefix(std::min(end + 1, value.size()));
+  }
+  return text;
+}
+
 StateDict weights_in(const Checkpoint& file) {
   return checkpoint_parts(file.metadata).empty() ? file.tensors : checkpoint_section(file, "model");
 }
@@ -106,8 +121,8 @@ ExitCode run_ckpt_show(const Invocation& call) {
   const Checkpoint file = open_file(call.words[0]);
   const std::vector<EntryHash> entries = hash_entries(file);
   for (const EntryHash& e : entries) {
-    out.text(fmt::format("{:<10} {:<44} {:<20} {:>11} {}", e.part, e.name, e.type, e.bytes,
-                         e.sha256.substr(0, kShownDigits)));
+    out.text(fmt::format("{:<10} {:<44} {:<20} {:>11} {}", printable(e.part), printable(e.name),
+                         e.type, e.bytes, e.sha256.substr(0, kShownDigits)));
     out.row(Row()
                 .add("event", "entry")
                 .add("part", e.part)
@@ -117,8 +132,8 @@ ExitCode run_ckpt_show(const Invocation& call) {
                 .add("sha256", e.sha256));
   }
   for (const PartHash& p : hash_parts(entries)) {
-    out.text(fmt::format("{:<10} {} entries, {} bytes, sha256 {}", p.part, p.entries, p.bytes,
-                         p.sha256));
+    out.text(fmt::format("{:<10} {} entries, {} bytes, sha256 {}", printable(p.part), p.entries,
+                         p.bytes, p.sha256));
     out.row(Row()
                 .add("event", "part")
                 .add("part", p.part)
@@ -129,8 +144,7 @@ ExitCode run_ckpt_show(const Invocation& call) {
   Row metadata;
   metadata.add("event", "metadata").add("checksum", file.has_checksum);
   for (const auto& [key, value] : file.metadata) {
-    const bool lines = value.find('\n') != std::string::npos;
-    out.text(fmt::format("{}{}{}", key, lines ? ":\n" : " = ", value));
+    out.text(metadata_text(key, value));
     metadata.add(key, value);
   }
   out.row(metadata);
@@ -140,10 +154,10 @@ ExitCode run_ckpt_show(const Invocation& call) {
 ExitCode run_ckpt_diff(const Invocation& call) {
   const Output out(call.settings.json);
   const Checkpoint a = open_file(call.words[0]), b = open_file(call.words[1]);
-  int64_t differences = 0;
+  int64_t differences = 0, entries = static_cast<int64_t>(a.tensors.size());  // of both
   const auto report = [&](const std::string& name, const std::string& what, double most) {
     ++differences;
-    out.text(fmt::format("{:<44} {}", name, what));
+    out.text(fmt::format("{:<44} {}", printable(name), printable(what)));
     out.row(Row().add("event", "difference").add("name", name).add("what", what).add("most", most));
   };
   for (const auto& [name, x] : a.tensors) {
@@ -158,14 +172,16 @@ ExitCode run_ckpt_diff(const Invocation& call) {
     }
   }
   for (const auto& [name, y] : b.tensors) {
-    if (!a.tensors.contains(name)) report(name, fmt::format("only in {}", call.words[1]), NAN);
+    if (a.tensors.contains(name)) continue;
+    report(name, fmt::format("only in {}", call.words[1]), NAN);
+    ++entries;
   }
   if (differences > 0) {
     throw CommandError(ExitCode::kCheckFailed,
-                       fmt::format("{} of {} entries differ", differences, a.tensors.size()));
+                       fmt::format("{} of {} entries differ", differences, entries));
   }
-  out.text(fmt::format("the same {} entries, bit by bit", a.tensors.size()));
-  out.row(Row().add("event", "same").add("entries", static_cast<int64_t>(a.tensors.size())));
+  out.text(fmt::format("the same {} entries, bit by bit", entries));
+  out.row(Row().add("event", "same").add("entries", entries));
   return ExitCode::kDone;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/hash.h"
+#include "lathe/core/printable.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/packed_images.h"
 #include "lathe/data/verify.h"
@@ -65,14 +66,14 @@ int64_t verify_part(const data::ImageDataset& images, const char* part, const Se
   });
   line.clear();
   for (const std::string& why : report.messages) {
-    out.text("broken   " + why);
+    out.text("broken   " + printable(why));
     out.row(Row().add("event", "broken").add("part", part).add("detail", why));
   }
   for (size_t k = 0; k < report.whole.size(); ++k) {
     const std::string& name = images.class_names()[k];
     if (!settings.quiet)
       out.text(
-          fmt::format("{:<8} {:<24} {:>9} images{}", part, name, report.whole[k],
+          fmt::format("{:<8} {:<24} {:>9} images{}", part, printable(name), report.whole[k],
                       report.broken[k] > 0 ? fmt::format(", {} broken", report.broken[k]) : ""));
     out.row(Row()
                 .add("event", "class")

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/file.h"
+#include "lathe/core/printable.h"
 #include "lathe/tools/cli/broken_files.h"
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/datasets.h"
@@ -30,7 +31,7 @@ void print_classes(const Output& out, const Tally& tally, const std::vector<std:
     const std::string& name = names[static_cast<size_t>(c)];
     const double accuracy =
         count > 0 ? static_cast<double>(tally.confusion(c, c)) / static_cast<double>(count) : 0;
-    out.text(fmt::format("  {:<20} {:6.2f} % of {}", name, 100 * accuracy, count));
+    out.text(fmt::format("  {:<20} {:6.2f} % of {}", printable(name), 100 * accuracy, count));
     out.row(Row()
                 .add("event", "class")
                 .add("class", c)

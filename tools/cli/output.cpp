@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -74,7 +73,7 @@ void write_stderr(std::string_view text) noexcept {
 }
 
 void Output::text(std::string_view line) const {
-  if (!json_) write_all(STDOUT_FILENO, fmt::format("{}\n", line), "stdout");
+  if (!json_) write_all(STDOUT_FILENO, fmt::format("{}\n", printable_lines(line)), "stdout");
 }
 
 void Output::row(const Row& row) const {

@@ -37,7 +37,8 @@ class Output {
   explicit Output(bool json) : json_(json) {}
 
   bool json() const { return json_; }
-  /// A line for people; not with --json.
+  /// A line for people, or several; not with --json. What in it would command a terminal is spelled
+  /// out (core/printable.h); a name that may hold a line end wants printable() itself.
   void text(std::string_view line) const;
   /// A line for programs; only with --json.
   void row(const Row& row) const;

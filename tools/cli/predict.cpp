@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/printable.h"
 #include "lathe/data/batch.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/broken_files.h"
@@ -53,8 +54,8 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
     }
     const auto predicted = static_cast<size_t>(best - row);
     const auto label = static_cast<size_t>(run.images->label(rows[i]));
-    out.text(fmt::format("{:>7}  {:<20} {:<20} {:11.4f}{}", rows[i], names[label], names[predicted],
-                         *best, label == predicted ? "" : "  wrong"));
+    out.text(fmt::format("{:>7}  {:<20} {:<20} {:11.4f}{}", rows[i], printable(names[label]),
+                         printable(names[predicted]), *best, label == predicted ? "" : "  wrong"));
     out.row(Row()
                 .add("index", rows[i])
                 .add("label", static_cast<int64_t>(label))

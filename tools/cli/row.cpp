@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lathe/core/printable.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
@@ -45,7 +46,9 @@ std::string to_json(const Row& row, int indent) {
   for (const auto& [name, value] : row.values()) {
     std::visit([&, &key = name](const auto& v) { object[key] = v; }, value);
   }
-  return object.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  // JSON lets controls above ASCII stand as they are; \u009b is the same text.
+  return printable_lines(
+      object.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 std::string csv_header(const Row& row) {
