@@ -75,9 +75,52 @@ TEST_CASE("command line: a switch whose key begins with no-") {
   CHECK_FALSE(spared("--no-no-decay-norm"));
 }
 
-TEST_CASE("command line: what looks like a switch may be another flag's value, or a word") {
-  CHECK(parse({"train", "--run-dir", "--json=on"}).invocation.settings.run_dir == "--json=on");
-  CHECK(parse({"train", "--run-dir", "--"}).invocation.settings.run_dir == "--");
+TEST_CASE("command line: an empty value is refused, and the next argument is not the value") {
+  for (const std::string next : {"--dry-run", "sgd", "3", "--", ""}) {
+    CAPTURE(next);
+    const auto message_of = [&](std::vector<std::string> flags) -> std::string {
+      flags.insert(flags.begin(), "train");
+      try {
+        parse(flags);
+      } catch (const UsageError& e) {
+        return e.what();
+      }
+      return "";
+    };
+    CHECK(message_of({"--run-dir=", next}) == "--run-dir: expected DIR, got \"\"");
+    CHECK(message_of({"--lr=", next}) == "--lr: expected NUMBER, got \"\"");
+    CHECK(message_of({"--epochs=", next}) == "--epochs: expected N, got \"\"");
+    CHECK(message_of({"--optimizer=", next}).ends_with(", got \"\""));
+    CHECK(message_of({"--augment=", next}) == "--augment: expected LIST, got \"\"");
+    CHECK(message_of({"--config=", next}) == "--config: expected FILE, got \"\"");
+    CHECK(message_of({"--json=", next}) == "--json: expected true or false, got \"\"");
+    CHECK(message_of({"--no-json=", next}) == "--no-json: expected true or false, got \"\"");
+    CHECK(message_of({"--run-dir", "", next}) == "--run-dir: expected DIR, got \"\"");
+  }
+  // Every flag that takes a value says what it expects.
+  for (const Setting& setting : all_settings())
+    CHECK_MESSAGE((setting.is_switch() || !setting.choices.empty() || !setting.unit.empty()),
+                  setting.key);
+}
+
+TEST_CASE("command line: a value that begins with -- stands behind =, for a flag is meant else") {
+  CHECK(parse({"train", "--run-dir=--json=on"}).invocation.settings.run_dir == "--json=on");
+  CHECK(parse({"train", "--run-dir=--"}).invocation.settings.run_dir == "--");
+  CHECK(parse({"train", "--run-dir", "-"}).invocation.settings.run_dir == "-");
+  CHECK(parse({"train", "--run-dir", "-x=y"}).invocation.settings.run_dir == "-x=y");
+  for (const std::string next :
+       {"--dry-run", "--json=on", "--no-json", "--lr=1", "--unknown", "--"})
+    CHECK_THROWS_WITH_AS(parse({"train", "--run-dir", next}),
+                         ("--run-dir: expected DIR, got " + next +
+                          "; a value that begins with -- is written --run-dir=" + next)
+                             .c_str(),
+                         UsageError);
+  CHECK_THROWS_WITH_AS(parse({"train", "--lr"}), "--lr: expected NUMBER, got nothing", UsageError);
+}
+
+TEST_CASE("command line: what looks like a switch may be a word") {
+  CHECK(parse({"gradcheck", "-", "[a,b]"}).invocation.words ==
+        std::vector<std::string>{"-", "[a,b]"});
   CHECK(parse({"gradcheck", "--", "--json=on", "--"}).invocation.words ==
         std::vector<std::string>{"--json=on", "--"});
   CHECK_THROWS_WITH_AS(parse({"train", "--", "--json"}), "unexpected argument \"--json\"",

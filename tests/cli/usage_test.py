@@ -23,7 +23,7 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     expect_one_line(lathe("info", "x"), 2, 'unexpected argument "x"')
     expect_one_line(lathe("info", "--config", "nowhere.toml"), 2, "nowhere.toml: cannot read the config file")
     expect_one_line(lathe("info", "--config"), 2, "--config")
-    expect_one_line(lathe("info", "--config", ""), 2, '--config: expected a file, got ""')
+    expect_one_line(lathe("info", "--config", ""), 2, '--config: expected FILE, got ""')
     expect_one_line(lathe("info", "--config", folder), 2, f"{folder}: cannot read the config file: Is a directory")
     os.mkfifo("fifo")
     expect_one_line(lathe("info", "--config", "fifo"), 2, "fifo: cannot read the config file: it is a named pipe")
@@ -63,6 +63,16 @@ def test_names_in_files_do_not_command_the_terminal(folder):
     pathlib.Path("algos.json").write_text("[1]")
     expect_one_line(lathe("algos", "show", "--algo-cache", "algos.json"), 3,
                     'algos.json: convolution cache: holds an array where an object with "format" is expected\n')
+
+
+def test_an_empty_value_is_never_the_next_argument(folder):
+    train = ["train", "--dataset", "synthetic", "--model", "resnet8", "--synthetic-size", 8, "--max-steps", 1]
+    expect_one_line(lathe(*train, "--run-dir=", "--dry-run"), 2, '--run-dir: expected DIR, got ""')
+    expect_one_line(lathe(*train, "--run-dir", "--dry-run"), 2, "--run-dir: expected DIR, got --dry-run; ")
+    expect_one_line(lathe(*train, "--run-dir"), 2, "--run-dir: expected DIR, got nothing")
+    expect_one_line(lathe("summary", "--model=", "resnet8"), 2, "--model: expected ", 'got ""')
+    assert list(folder.iterdir()) == [], "nothing was begun"
+    expect(lathe("summary", "--model", "resnet8", env={"LATHE_STEM": "", "LATHE_CLASSES": ""}), 0)  # an empty variable is none
 
 
 def test_environment_and_config_files_are_checked(folder):

@@ -1,8 +1,10 @@
 // Arguments of the command, one per line; a line LATHE_KEY=value is a variable of the environment.
 #include "lathe/tools/cli/command_line.h"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 
 #include "lathe/core/device.h"
 #include "lathe/core/error.h"
@@ -33,6 +35,15 @@ const char* variable(const char* name) {
   return found == environment.end() ? nullptr : found->second.c_str();
 }
 
+// No value is empty, and one that could be a flag is the text behind its own flag's sign.
+void check_values(const cli::SettingSources& sources, const std::vector<std::string>& arguments) {
+  for (const auto& [key, value] : sources.flags) {
+    const bool has_sign = std::ranges::find(arguments, "--" + key + "=" + value) != arguments.end();
+    if (value.empty() || (value.starts_with("--") && !has_sign))
+      throw std::logic_error("--" + key + " took the value \"" + value + "\"");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> seeds() {
@@ -41,6 +52,8 @@ std::vector<std::string> seeds() {
       "data\nfetch\ncifar10\n--data-root\nx",
       "info\n--json\n--config\n/dev/null",
       "eval\n--config=/dev/null\n--run-dir\nnowhere\n--amp=bf16",
+      "train\n--run-dir=\n--dry-run\n--optimizer=\nsgd",
+      "train\n--run-dir\n--dry-run\n--json=\n--no-quiet=\n--",
       "info\n-h",
       "help\ndata",
   };
@@ -62,6 +75,7 @@ void feed(const std::string& bytes) {
   check_allocations(static_cast<int64_t>(bytes.size()) + kConfigBytes / 4, [&] {
     try {
       const cli::CommandLine parsed = cli::parse_command_line(arguments, kSome, variable);
+      check_values(parsed.invocation.sources, arguments);
       const std::string& device = parsed.invocation.settings.device;
       if (device != "auto") Device{std::string_view(device)};
     } catch (const cli::UsageError& error) {

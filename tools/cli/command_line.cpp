@@ -98,120 +98,131 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-// One CLI11 application per command: it splits the arguments and writes the help; values stay text.
+// One CLI11 application per command writes the help. The arguments are split here: to CLI11
+// `--run-dir= --dry-run` and `--run-dir --dry-run` are one thing, and the second word the value.
 class Flags {
  public:
   explicit Flags(const Command& command)
       : app_(std::string(command.help), fmt::format("lathe {}", command.name)) {
-    app_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app_.set_help_flag("-h,--help", "This text")->group("Other");
     const auto formatter = std::make_shared<HelpFormatter>();
     formatter->column_width(36);
     app_.formatter(formatter);
     const Settings defaults;
     for (const Setting& setting : all_settings()) {
-      if ((setting.takes & command.takes) == 0) continue;
-      const std::string key(setting.key);
-      const std::string help = describe(setting, defaults);
-      if (setting.is_switch()) {
-        add_switch(key, help)->group(std::string(setting.group));
-        continue;
-      }
-      CLI::Option* const option = app_.add_option("--" + key, texts_[key], help);
-      option->type_name(std::string(setting.choices.empty() ? setting.unit : setting.choices));
-      option->group(std::string(setting.group));
-      options_[key] = option;
+      if ((setting.takes & command.takes) != 0) add(setting, describe(setting, defaults));
     }
-    config_option_ =
-        app_.add_option("--config", config_,
-                        "File with `key = value` lines; flags and LATHE_<KEY> come first")
-            ->type_name("FILE")
-            ->group("Other");
+    add_value("config", "FILE", "File with `key = value` lines; flags and LATHE_<KEY> come first",
+              "Other");
     if (command.max_words > 0) {
-      app_.add_option("words", words_, std::string(command.words))->type_name("")->expected(0, 64);
+      app_.add_option("words", unused_, std::string(command.words))->type_name("")->expected(0, 64);
     }
-    app_.allow_extras();
   }
 
   /// The help text if that was asked for.
-  std::optional<std::string> parse(std::vector<std::string> arguments) {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-    try {
-      app_.parse(std::move(arguments));
-    } catch (const CLI::CallForHelp&) {
-      return app_.help();
-    } catch (const CLI::ParseError& e) {
-      throw UsageError(e.what());
-    }
-    bool words_follow = false;
-    for (const std::string& extra : app_.remaining()) {
-      if (!words_follow && extra == "--") {
-        words_follow = true;
-      } else {
-        fail_extra(extra, words_follow);
+  std::optional<std::string> parse(const std::vector<std::string>& arguments) {
+    const auto end = std::find(arguments.begin(), arguments.end(), "--");
+    const bool help = std::any_of(arguments.begin(), end, [](const std::string& argument) {
+      return argument == "--help" || argument == "-h";
+    });
+    if (help) return app_.help();
+    for (size_t at = 0; at < arguments.size(); ++at) {
+      const std::string& argument = arguments[at];
+      if (argument == "--") {
+        words_.insert(words_.end(), arguments.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+                      arguments.end());
+        break;
+      }
+      if (argument.size() < 2 || argument[0] != '-') {
+        words_.push_back(argument);
+      } else if (take_flag(argument, at + 1 < arguments.size() ? &arguments[at + 1] : nullptr)) {
+        ++at;
       }
     }
-    if (config_option_->count() > 0 && config_.empty())
-      throw UsageError("--config: expected a file, got \"\"");
     return std::nullopt;
   }
 
+  /// After parse(). What is given twice counts as it was given last.
   SettingSources sources() const {
     SettingSources sources;
-    for (const auto& [key, option] : options_) {
-      if (option->count() > 0) sources.flags[key] = option->results().back();
-    }
-    for (const CLI::Option* option : app_.parse_order()) {  // the last one wins
-      const auto found = switches_.find(option);
-      if (found == switches_.end()) continue;
-      const auto& [key, meaning] = found->second;
-      const std::string name = fmt::format("--{}{}", meaning ? "" : "no-", key);
-      const bool given = parse_switch(name, option->results().back());
-      sources.flags[key] = given == meaning ? "true" : "false";
-    }
-    sources.config_path = config_;
+    sources.flags = values_;
+    if (const auto config = sources.flags.extract("config")) sources.config_path = config.mapped();
     return sources;
   }
   const std::vector<std::string>& words() const { return words_; }
 
  private:
-  // --json and --no-json are two options to CLI11: of one that is both it would take the value of
-  // the second for a number, of any size, and negate it.
-  CLI::Option* add_switch(const std::string& key, const std::string& help) {
-    CLI::Option* const on = app_.add_flag("--" + key, help);
-    CLI::Option* const off = app_.add_flag("--no-" + key)->group("");  // not in the help
-    switches_[on] = {key, true};
-    switches_[off] = {key, false};
-    return on;
+  void add(const Setting& setting, const std::string& help) {
+    const std::string key(setting.key), group(setting.group);
+    if (setting.is_switch()) {
+      app_.add_flag("--" + key, help)->group(group);
+      switches_[key] = {key, true};
+      switches_["no-" + key] = {key, false};
+    } else {
+      const std::string_view unit = setting.choices.empty() ? setting.unit : setting.choices;
+      add_value(key, std::string(unit), help, group);
+    }
+  }
+  void add_value(const std::string& key, const std::string& unit, const std::string& help,
+                 const std::string& group) {
+    app_.add_option("--" + key, unused_, help)->type_name(unit)->group(group);
+    units_[key] = unit;
   }
 
-  [[noreturn]] void fail_extra(const std::string& extra, bool is_word) const {
-    if (is_word || !extra.starts_with("-")) {
-      throw UsageError(fmt::format("unexpected argument \"{}\"", extra));
+  /// Sets what "--lr=0.1", or "--lr" before `next`, says.   → whether it took `next`
+  bool take_flag(const std::string& argument, const std::string* next) {
+    const size_t sign = std::min(argument.find('='), argument.size());
+    const std::string flag = argument.substr(0, sign);
+    const std::string key = flag.starts_with("--") ? flag.substr(2) : "";
+    std::optional<std::string> value;
+    if (sign < argument.size()) value = argument.substr(sign + 1);
+    if (const auto found = switches_.find(key); found != switches_.end()) {
+      const auto& [name, meaning] = found->second;
+      values_[name] = parse_switch(flag, value.value_or("true")) == meaning ? "true" : "false";
+      return false;
     }
-    const std::string flag = extra.substr(0, extra.find('='));
-    std::vector<std::string_view> keys = {"config", "help"};
-    for (const auto& [key, option] : options_) keys.push_back(key);
-    for (const auto& [option, meaning] : switches_) keys.push_back(meaning.first);
-    const size_t dashes = flag.find_first_not_of('-');
-    const std::string word = dashes == std::string::npos ? "" : flag.substr(dashes);
+    const auto unit = units_.find(key);
+    if (unit == units_.end()) fail_unknown_flag(flag);
+    const bool takes_next = !value && next && !next->starts_with("--");
+    if (takes_next) value = *next;
+    if (!value && next)
+      throw UsageError(
+          fmt::format("{0}: expected {1}, got {2}; a value that begins with -- is "
+                      "written {0}={2}",
+                      flag, unit->second, *next));
+    // An empty one is a shell's variable that is not set.
+    if (value.value_or("").empty())
+      throw UsageError(
+          fmt::format("{}: expected {}, got {}", flag, unit->second, value ? "\"\"" : "nothing"));
+    values_[key] = *value;
+    return takes_next;
+  }
+
+  [[noreturn]] void fail_unknown_flag(const std::string& flag) const {
+    std::vector<std::string_view> keys = {"help"};
+    for (const auto& [known, unit] : units_) keys.push_back(known);
+    for (const auto& [known, meaning] : switches_) {
+      if (meaning.second) keys.push_back(known);
+    }
+    const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
     throw UsageError(fmt::format("{}: unknown flag{}", flag, suggestion(word, keys, "--")));
   }
 
   CLI::App app_;
-  std::map<std::string, std::string, std::less<>> texts_;
-  std::map<std::string, CLI::Option*, std::less<>> options_;             // that take a value
-  std::map<const CLI::Option*, std::pair<std::string, bool>> switches_;  // key, what it sets it to
-  std::string config_;
-  CLI::Option* config_option_ = nullptr;
+  std::string unused_;                                     // where CLI11 would put a value
+  std::map<std::string, std::string, std::less<>> units_;  // of flags with a value
+  std::map<std::string, std::pair<std::string, bool>, std::less<>> switches_;  // key, what it says
+  std::map<std::string, std::string, std::less<>> values_;                     // key → text
   std::vector<std::string> words_;
 };
 
 void check_words(const std::vector<std::string>& words, const Command& command) {
   if (words.size() < command.min_words) throw UsageError(fmt::format("expected {}", command.words));
   if (words.size() > command.max_words) {
-    throw UsageError(fmt::format("unexpected argument \"{}\"; expected {}",
-                                 words[command.max_words], command.words));
+    const std::string expected =
+        command.words.empty() ? "" : fmt::format("; expected {}", command.words);
+    throw UsageError(
+        fmt::format("unexpected argument \"{}\"{}", words[command.max_words], expected));
   }
   if (std::find(words.begin(), words.end(), "") != words.end())
     throw UsageError(fmt::format("expected {}, got \"\"", command.words));
