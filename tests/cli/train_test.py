@@ -262,7 +262,7 @@ def test_bf16_learns_as_f32_does(folder):
 def test_an_overflow_skips_the_step_and_halves_the_scale(folder):
     # The first gradients of a loss times 1e38 are beyond f16; the weights of the first step are those of the seed.
     steps = ["--log-every", 1, "--eval-every", 0, "--scheduler", "none", "--amp", "fp16"]
-    expect(train(*steps, "--max-steps", 5, "--init-scale", 1e38, "--clip-grad-norm", 1, "--run-dir", "a"), 0)
+    expect(train(*steps, "--max-steps", 5, "--init-scale", 1e38, "--clip-grad-norm", 1, "--run-dir", "a"), 6)
     rows = rows_of("a", "train")
     assert [row["skipped_steps"] for row in rows] == [1, 2, 3, 4, 5], rows
     halved = [rows[0]["loss_scale"] / 2 ** i for i in range(5)]
@@ -275,6 +275,19 @@ def test_an_overflow_skips_the_step_and_halves_the_scale(folder):
     expect_one_line(train("--loss-scale", "much", "--amp", "fp16"), 2, "--loss-scale")
     expect_one_line(train("--amp", "fp8"), 2, "--amp", "bf16")
     expect_one_line(train("--amp", "fp16", "--init-scale", 0), 2, "--init-scale")
+
+
+def test_a_run_whose_every_step_was_skipped_exits_6(folder):
+    half = ["--amp", "fp16", "--loss-scale", "1e30"]
+    why = "every step (3 of 3) was skipped, for its gradients were inf or nan with --loss-scale 1e30: nothing was learned"
+    expect_one_line(train(*half, "--max-steps", 3, "--run-dir", "a", "--quiet"), 6, why)
+    expect_one_line(lathe("train", "--resume", "a", "--quiet"), 6, why)
+    assert rows_of("a", "val") and safetensors_header("a/last.safetensors")
+    expect_one_line(train(*half, "--max-steps", 3, "--run-dir", "b", "--quiet", "--target-acc", 0.99), 6, why)
+    expect(train("--amp", "fp16", "--init-scale", 1e12, "--max-steps", 3, "--run-dir", "c"), 6, "every step (3 of 3)", "--init-scale 1")
+    expect(lathe("train", "--resume", "c", "--max-steps", 40), 0)  # the scale has come down
+    expect(train(*half, "--stop-after", 2, "--run-dir", "d"), 0)  # not at its end yet
+    expect_one_line(lathe("find-lr", *TINY, *half, "--sweep-steps", 3, "--quiet"), 6, why)
 
 
 def test_accumulated_gradients_equal_the_large_batch_nearly(folder):

@@ -14,11 +14,12 @@
 #include "lathe/tools/cli/command.h"
 #include "lathe/tools/cli/compute.h"
 #include "lathe/tools/cli/input.h"
+#include "lathe/tools/cli/loss_scale.h"
 #include "lathe/tools/cli/lr_range.h"
 #include "lathe/tools/cli/optimizers.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/progress.h"
 #include "lathe/tools/cli/reading_data.h"
-#include "lathe/tools/cli/trainer.h"
 
 namespace lathe::cli {
 namespace {
@@ -73,6 +74,8 @@ void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& i
     return more;
   });
   status.clear();
+  const auto progress = scaler.read_progress();
+  fail_if_all_skipped(settings, progress.skipped, progress.steps);
 }
 
 void print(const LrRange& range, const Settings& settings, const Output& out) {

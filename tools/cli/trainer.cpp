@@ -10,6 +10,7 @@
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/compute.h"
+#include "lathe/tools/cli/loss_scale.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/resume.h"
 #include "lathe/tools/cli/signals.h"
@@ -28,22 +29,6 @@ class SaveError : public CommandError {
 };
 
 }  // namespace
-
-optim::GradScalerOptions scaler_options(const Settings& settings) {
-  const bool dynamic = settings.loss_scale == "dynamic";
-  if (settings.amp != "fp16" && !dynamic)
-    throw UsageError(fmt::format("--loss-scale {} needs --amp fp16", settings.loss_scale));
-  optim::GradScalerOptions options{.init_scale = settings.init_scale,
-                                   .growth_interval = settings.growth_interval,
-                                   .dynamic = dynamic,
-                                   .enabled = settings.amp == "fp16"};
-  if (!dynamic) options.init_scale = parse_number("--loss-scale", settings.loss_scale, 0, HUGE_VAL);
-  try {
-    return optim::GradScaler(options).options();
-  } catch (const ValueError& e) {
-    throw UsageError(fmt::format("{}: {}", dynamic ? "--init-scale" : "--loss-scale", e.message()));
-  }
-}
 
 Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
     : settings_(parts.settings),
@@ -450,6 +435,7 @@ ExitCode Trainer::finish() {
       100 * data_wait(),
       broken_.count() > 0 ? fmt::format(", {} broken files skipped", broken_.count()) : "",
       folder_.string()));
+  fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
   const double target =
       settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
   if (best_accuracy_ < target) {

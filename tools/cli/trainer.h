@@ -1,7 +1,8 @@
 // Trainer: the loop of `lathe train`. What it needs is made by train.cpp; what it leaves is in the
 // run folder. It ends in one of these ways, always with last.safetensors written:
 //   the epochs, --max-steps or --time-limit are over: evaluated, exit code 0 (or 7, --target-acc);
-//     at the --time-limit what is saved is the state before that evaluation
+//     at the --time-limit what is saved is the state before that evaluation; 6 if --amp fp16 has
+//     skipped every step
 //   SIGINT, SIGTERM, SIGHUP: after the step in hand, exit code 130, 143 or 129
 //   --stop-after: so too, exit code 0
 //   a loss that is not finite, or a loss scale below its floor: exit code 6; what is saved is the
@@ -37,9 +38,6 @@
 #include "lathe/tools/cli/run_folder.h"
 
 namespace lathe::cli {
-
-/// Of --amp and --loss-scale.   throws: UsageError.
-optim::GradScalerOptions scaler_options(const Settings& settings);
 
 /// What a training works on; everything outlives the Trainer.
 struct TrainingParts {
