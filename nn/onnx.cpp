@@ -266,4 +266,13 @@ void save_onnx(const Module& model, const std::string& path, const OnnxOptions& 
   write_file_atomic(path, graph.file());
 }
 
+bool is_saved_onnx(const std::string& path) {
+  const std::string expected = OnnxGraph::beginning();
+  const InputFile file(path);
+  std::string start(expected.size(), '\0');
+  if (file.size() < std::ssize(start)) return false;
+  file.read(start.data(), std::ssize(start), 0);
+  return start == expected;
+}
+
 }  // namespace lathe::nn

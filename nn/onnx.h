@@ -30,4 +30,8 @@ struct OnnxOptions {
 /// for a model above protobuf's 2 GiB; FileError.
 LATHE_API void save_onnx(const Module& model, const std::string& path, const OnnxOptions& options);
 
+/// Whether a file begins as save_onnx() writes it, and not as a graph of another program's.
+/// throws: FileError.
+LATHE_API bool is_saved_onnx(const std::string& path);
+
 }  // namespace lathe::nn

@@ -111,12 +111,19 @@ void OnnxGraph::output(const std::string& name, DType dtype, const Dims& shape,
   graph_.add_message(12, value_info(name, dtype, shape, first));
 }
 
-std::string OnnxGraph::file() const {
-  ProtobufMessage opset, model;
-  opset.add_text(1, "");
-  opset.add_int(2, kOpset);
+static ProtobufMessage begun_model() {
+  ProtobufMessage model;
   model.add_int(1, kIrVersion);
   model.add_text(2, "lathe");
+  return model;
+}
+
+std::string OnnxGraph::beginning() { return begun_model().text(); }
+
+std::string OnnxGraph::file() const {
+  ProtobufMessage opset, model = begun_model();
+  opset.add_text(1, "");
+  opset.add_int(2, kOpset);
   model.add_text(3, version());
   model.add_message(7, graph_);
   model.add_message(8, opset);

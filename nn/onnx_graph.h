@@ -45,6 +45,8 @@ class OnnxGraph {
   void input(const std::string& name, DType dtype, const Dims& shape, std::string_view first = {});
   void output(const std::string& name, DType dtype, const Dims& shape, std::string_view first = {});
 
+  /// The first bytes of every file(), which name this program.
+  static std::string beginning();
   /// The file.   throws: ValueError above 2 GiB.
   std::string file() const;
 

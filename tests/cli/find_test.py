@@ -34,7 +34,7 @@ def test_find_lr_sweeps_and_suggests(folder):
         table = list(csv.DictReader(file))
     assert [float(r["loss"]) for r in table] == [p["loss"] for p in points]
     assert [path.name for path in folder.iterdir()] == ["range.csv"], "nothing else is left"
-    shown = expect(lathe("find-lr", *DATA, *steps, "--quiet"), 0)
+    shown = expect(lathe("find-lr", *DATA, *steps, "--csv", "range.csv", "--quiet"), 0)  # its own file is replaced
     assert shown.stderr == "" and "suggestion: --lr " in shown.stdout and "*" in shown.stdout
     assert len(shown.stdout.splitlines()) == 16 + 2 + 1
 
@@ -69,6 +69,9 @@ def test_find_lr_mistakes(folder):
     expect_one_line(lathe("find-lr", *DATA, "--drop-last", "--batch-size", 500), 2, "--drop-last")
     result = expect_one_line(lathe("find-lr", *DATA, "--sweep-steps", 2, "--csv", "no/where.csv", "--json"), 1, "no/where.csv")
     assert result.stdout == "", "said before the sweep"
+    (folder / "notes.csv").write_text("my notes\n")
+    expect_one_line(lathe("find-lr", *DATA, "--csv", "notes.csv"), 2, "--csv notes.csv: is there and does not begin with", "expected a new file")
+    assert (folder / "notes.csv").read_text() == "my notes\n"
 
 
 def find_batch(*flags):

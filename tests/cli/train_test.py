@@ -83,6 +83,10 @@ def test_eval_repeats_the_metrics_of_training(folder):
     table = [[int(n) for n in line.split(",")[1:]] for line in pathlib.Path("c.csv").read_text().splitlines()[1:]]
     assert sum(map(sum, table)) == row["images"]
     assert abs(sum(table[i][i] for i in range(10)) / row["images"] - row["accuracy"]) < 1e-9
+    expect(lathe("eval", "--run-dir", "a", "--quiet", "--confusion", "c.csv"), 0)  # its own file is replaced
+    kept = pathlib.Path("a/best.safetensors").read_bytes()
+    expect_one_line(lathe("eval", "--run-dir", "a", "--confusion", "a/best.safetensors"), 2, 'does not begin with "label,"', "expected a new file")
+    assert pathlib.Path("a/best.safetensors").read_bytes() == kept
     other = json.loads(expect(lathe("eval", "--run-dir", "a", "--weights", "a/last.safetensors", "--json"), 0).stdout.splitlines()[0])
     assert abs(other["loss"] - rows_of("a", "val")[-1]["loss"]) <= 1e-6 * other["loss"]
 

@@ -7,7 +7,9 @@ import json
 import os
 import pathlib
 import shutil
+import stat
 import subprocess
+import zipfile
 
 from driver import LATHE, OTHER_CUDNN, SANITIZED, check_shown, environment, expect, expect_one_line, lathe, main
 from runs import crc32c, write_safetensors
@@ -73,6 +75,33 @@ def test_an_empty_value_is_never_the_next_argument(folder):
     expect_one_line(lathe("summary", "--model=", "resnet8"), 2, "--model: expected ", 'got ""')
     assert list(folder.iterdir()) == [], "nothing was begun"
     expect(lathe("summary", "--model", "resnet8", env={"LATHE_STEM": "", "LATHE_CLASSES": ""}), 0)  # an empty variable is none
+
+
+def test_convert_replaces_only_weights_of_the_format_it_writes(folder):
+    write_safetensors("w.safetensors", {"x": [1, 2]}, {})
+    write_safetensors("checkpoint", {"x": [1, 2]}, {"lathe.checkpoint": "1", "lathe.parts": "model"})
+    expect(lathe("ckpt", "convert", "w.safetensors", "w.npz"), 0)
+    with zipfile.ZipFile("notes.zip", "w") as archive:
+        archive.writestr("notes.txt", "notes")
+    contents = {"text": b"notes", "archive": pathlib.Path("notes.zip").read_bytes(), "npz": pathlib.Path("w.npz").read_bytes(),
+                "safetensors": pathlib.Path("w.safetensors").read_bytes(), "checkpoint": pathlib.Path("checkpoint").read_bytes(),
+                "onnx": b"\x08\x07\x12\x07pytorch"}
+    for suffix in ("safetensors", "npz", "onnx"):
+        for what, content in contents.items():
+            out = pathlib.Path(f"{what}-there.{suffix}")
+            out.write_bytes(content)
+            result = lathe("ckpt", "convert", "w.safetensors", out)
+            if what == suffix != "onnx":
+                expect(result, 0)
+            else:
+                expect_one_line(result, 2, f"{out} ", "; expected a new file")
+                assert out.read_bytes() == content, out
+        out = f"pipe.{suffix}"
+        os.mkfifo(out)
+        expect_one_line(lathe("ckpt", "convert", "w.safetensors", out), 2, f"{out} is no regular file; expected a new file")
+        assert stat.S_ISFIFO(os.stat(out).st_mode)
+        pathlib.Path(f"empty.{suffix}").touch()
+        expect(lathe("ckpt", "convert", "w.safetensors", f"empty.{suffix}"), 2 if suffix == "onnx" else 0)  # these are no model's
 
 
 def test_environment_and_config_files_are_checked(folder):

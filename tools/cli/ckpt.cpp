@@ -38,22 +38,36 @@ Checkpoint open_file(const std::string& path) {
   return reading_data([&] { return read_tensor_file(path); });
 }
 
+// Why a file stays that weights in the format of its name are to replace; "" if nothing is lost.
+std::string reason_to_keep(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "is no regular file";
+  if (fs::file_size(path, error) == 0) return "";
+  const bool safetensors = path.ends_with(".safetensors");
+  try {
+    if (path.ends_with(".onnx"))
+      return nn::is_saved_onnx(path) ? "" : "holds something else than an ONNX model of lathe";
+    const auto wanted = safetensors ? TensorFileFormat::kSafetensors : TensorFileFormat::kNpz;
+    const TensorFileFormat format = tensor_file_format(path);
+    if (safetensors || format == wanted) {
+      const Checkpoint file = read_tensor_file(path);
+      if (!checkpoint_parts(file.metadata).empty())
+        return "is a checkpoint: more than weights would be lost";
+    }
+    return format == wanted ? "" : fmt::format("holds something else than {}", name_of(wanted));
+  } catch (const Error& e) {
+    return fmt::format("may be {} ({})", safetensors ? "a checkpoint" : "something else",
+                       e.message());
+  }
+}
+
 void refuse_to_lose(const std::string& from, const std::string& to) {
   std::error_code missing;
   if (fs::equivalent(from, to, missing))
     throw UsageError(fmt::format("{} is the file that is read; expected a new one", to));
-  if (!fs::is_regular_file(to, missing)) return;
-  std::string is_a_checkpoint;
-  try {
-    if (!checkpoint_parts(read_tensor_file(to).metadata).empty())
-      is_a_checkpoint = "is a checkpoint";
-  } catch (const Error& e) {
-    if (fs::path(to).extension() == ".safetensors")
-      is_a_checkpoint = fmt::format("may be a checkpoint ({})", e.message());
-  }
-  if (is_a_checkpoint.empty()) return;
-  throw UsageError(fmt::format("{} {}: more than weights would be lost; expected a new file", to,
-                               is_a_checkpoint));
+  if (!fs::exists(to, missing)) return;
+  if (const std::string reason = reason_to_keep(to); !reason.empty())
+    throw UsageError(fmt::format("{} {}; expected a new file", to, reason));
 }
 
 // Of tensors of one shape and type; either may be a view with strides.

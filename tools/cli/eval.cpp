@@ -12,6 +12,7 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/reading_data.h"
+#include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/saved_run.h"
 #include "lathe/tools/cli/signals.h"
 
@@ -61,6 +62,8 @@ std::string confusion_csv(const Tally& tally, const std::vector<std::string>& na
 
 ExitCode run_eval(const Invocation& call) {
   const Output out(call.settings.json);
+  if (!call.settings.confusion.empty())
+    check_replaceable("--confusion", call.settings.confusion, "label,");
   const SavedRun run = open_saved_run(call.settings);
   const Settings& settings = run.settings;
   Input input = make_input(run.images, settings, run.device, false);

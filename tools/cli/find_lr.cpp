@@ -20,6 +20,7 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/progress.h"
 #include "lathe/tools/cli/reading_data.h"
+#include "lathe/tools/cli/replaceable.h"
 
 namespace lathe::cli {
 namespace {
@@ -121,6 +122,7 @@ ExitCode run_find_lr(const Invocation& call) {
   LrRange range(
       {.min_lr = settings.min_lr, .max_lr = settings.max_lr, .steps = settings.sweep_steps});
   if (!settings.csv.empty()) {  // whether it can be written is said before the sweep, not after
+    check_replaceable("--csv", settings.csv, csv_header(lr_range_row({}, 0)) + "\n");
     const AtomicFile writable(settings.csv);
   }
   const Machine machine = look_around(settings);
