@@ -17,6 +17,14 @@ namespace lathe {
 /// The most that one compressed byte can stand for: deflate codes at most 258 bytes in 2 bits.
 inline constexpr int64_t kBestDeflateRatio = 1032;
 
+/// The most bytes that are taken from `packed` deflated ones. What people compress stays far below:
+/// weights by a tenth, images by a half, a mask of zeros up to 64 MiB by anything.
+constexpr int64_t inflate_limit(int64_t packed) {
+  constexpr int64_t kAlways = int64_t{64} << 20, kRatio = 32;
+  if (packed <= kAlways / (kBestDeflateRatio - kRatio)) return packed * kBestDeflateRatio;
+  return packed > (INT64_MAX - kAlways) / kRatio ? INT64_MAX : kAlways + kRatio * packed;
+}
+
 /// False in a build without zlib.
 LATHE_API bool deflate_available();
 

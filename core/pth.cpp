@@ -268,6 +268,10 @@ StateDict read_source(const ByteSource& source, const ReadOptions& options) {
   const auto count = static_cast<int64_t>(items.size() / 2);
   LATHE_CHECK(DataError, count * kTensorBytes <= limit_bytes - document.kept_bytes(), file, ": ",
               count, " entries are too many for a file of ", source.size(), " bytes");
+  // Strides of 0 make a tensor of any size from one value, and any number may share a storage.
+  constexpr int64_t kAlwaysBytes = int64_t{64} << 20, kTimesTheFile = 32;
+  const int64_t most_bytes = kAlwaysBytes + kTimesTheFile * source.size();
+  CheckedSize bytes = 0;
   StateDict out;
   for (size_t i = 0; i + 1 < items.size(); i += 2) {
     LATHE_CHECK(DataError, items[i].kind == Kind::kText, file, ": a key is ",
@@ -277,7 +281,13 @@ StateDict read_source(const ByteSource& source, const ReadOptions& options) {
     LATHE_CHECK(DataError, tensors.is_tensor(items[i + 1]), what, " is ",
                 pickle::name_of(items[i + 1].kind), ", not a tensor");
     LATHE_CHECK(DataError, !out.contains(name), what, " appears twice");
-    out.add(std::string(name), tensors.make(items[i + 1], what));
+    Tensor tensor = tensors.make(items[i + 1], what);
+    bytes += tensor.bytes();
+    const int64_t so_far = bytes.value_or_throw<DataError>(what, " is too large");
+    LATHE_CHECK(DataError, so_far <= most_bytes, what,
+                ": with it the tensors, some of which lie in the same storage, have ", so_far,
+                " bytes; from a file of ", source.size(), " at most ", most_bytes, " are read");
+    out.add(std::string(name), std::move(tensor));
   }
   return out;
 }

@@ -27,7 +27,8 @@ struct ReadOptions {
 /// tensor, else the one under "state_dict", "model_state_dict" or "model".
 /// throws: FileError; DataError naming the file, the entry and the value that does not fit: names
 /// of other classes and functions, other instructions, values that are no tensors, views beyond
-/// their storage, damaged or hostile archives (core/zip.h), and files of PyTorch before 1.6 (save
+/// their storage or together larger than 64 MiB and 32 times the file, damaged or hostile archives
+/// (core/zip.h), and files of PyTorch before 1.6 (save
 /// them again with a newer one).
 LATHE_API StateDict read(const std::string& path, const ReadOptions& options = {});
 

@@ -29,11 +29,10 @@ struct Entry {
   int64_t begin = 0, end = 0;  // of all that belongs to it, from the archive's start
 };
 
-/// The most bytes that the deflated entries of one archive may declare together.
-inline constexpr int64_t kInflateLimitBytes = int64_t{16} << 30;
-
 /// The directory of an archive, read and checked as a whole: signatures, zip64 records, ranges
-/// inside the file that do not overlap, declared sizes. Allocates no more than about four times the
+/// inside the file that do not overlap, declared sizes: those of deflated entries are together at
+/// most 64 MiB and 32 times what they take in the file (inflate_limit), so that a small file makes
+/// its reader take neither much memory nor much time. Allocates no more than about four times the
 /// directory's own size. Entries that are encrypted or packed otherwise, names that appear twice
 /// and archives in several parts are refused.
 class LATHE_API Archive {

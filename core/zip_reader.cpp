@@ -145,6 +145,7 @@ void check_ranges(std::vector<Entry>& entries, int64_t directory, const std::str
   std::iota(order.begin(), order.end(), 0u);
   std::ranges::sort(order, {}, [&](uint32_t i) { return entries[i].begin; });
   CheckedSize inflated = 0;
+  int64_t packed = 0;  // of the deflated entries; they lie in the file one behind the other
   for (size_t i = 0; i < order.size(); ++i) {
     Entry& entry = entries[order[i]];
     const std::string what = concat(file, ": entry ", in_quotes(entry.name));
@@ -163,11 +164,13 @@ void check_ranges(std::vector<Entry>& entries, int64_t directory, const std::str
                   " declares ", entry.bytes, " bytes, more than ", entry.packed_bytes,
                   " deflated ones can hold");
       inflated += entry.bytes;
+      packed += entry.packed_bytes;
     }
   }
   const int64_t total = inflated.value_or_throw<DataError>(file, ": its entries are too large");
-  LATHE_CHECK(DataError, total <= kInflateLimitBytes, file, ": its deflated entries declare ",
-              total, " bytes, more than the limit of ", kInflateLimitBytes);
+  LATHE_CHECK(DataError, total <= inflate_limit(packed), file, ": its deflated entries declare ",
+              total, " bytes; of the ", packed, " that they take at most ", inflate_limit(packed),
+              " are read (64 MiB and 32 times as many): save it without compression");
 }
 
 }  // namespace

@@ -19,12 +19,12 @@ class LATHE_API ByteStream {
 
   /// Writes up to `bytes` bytes to `out` and returns how many; fewer than asked for only at the
   /// end.
-  /// throws: FileError (reading failed), DataError (gzip: truncated, corrupted, or followed by
-  /// other bytes).
+  /// throws: FileError (reading failed), DataError (gzip: truncated, corrupted, followed by other
+  /// bytes, or inflating to more than size_bound()).
   virtual size_t read(void* out, size_t bytes) = 0;
 
-  /// The most bytes that the stream can still give, known before reading it: the file's size, or
-  /// for gzip 1032 times that (the best that deflate can do). Declared sizes are checked against it
+  /// The most bytes that the stream gives, known before reading it: the file's size, or for gzip
+  /// the limit of core/deflate.h, beyond which read() throws. Declared sizes are checked against it
   /// before memory is allocated for them.
   virtual uint64_t size_bound() const = 0;
 

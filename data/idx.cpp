@@ -54,7 +54,7 @@ IdxArray read_idx(const std::filesystem::path& path, int64_t dims, int64_t limit
   const bool file_is_smaller = bound < static_cast<uint64_t>(limit_bytes);
   const int64_t limit = file_is_smaller ? static_cast<int64_t>(bound) : limit_bytes;
   const int64_t bytes = declared_bytes(
-      out.shape, path, limit, file_is_smaller ? "the most this file can hold" : "the limit");
+      out.shape, path, limit, file_is_smaller ? "the most that is read of this file" : "the limit");
   out.values.resize(static_cast<size_t>(bytes));
   read_exact(*stream, out.values.data(), out.values.size(), path, "IDX values");
   uint8_t extra;

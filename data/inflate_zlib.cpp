@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lathe/core/deflate.h"
 #include "lathe/core/error.h"
 #include "lathe/data/byte_stream.h"
 
@@ -12,13 +13,15 @@ namespace lathe::data {
 namespace {
 
 constexpr size_t kInputBytes = size_t{1} << 16;
-constexpr uint64_t kBestRatio = 1032;  // deflate codes at most 258 bytes in 2 bits
 constexpr int kGzipOnly = 16 + MAX_WBITS;
 
 class InflateStream final : public ByteStream {
  public:
   InflateStream(std::unique_ptr<ByteStream> compressed, const std::filesystem::path& path)
-      : compressed_(std::move(compressed)), path_(path), input_(kInputBytes) {
+      : compressed_(std::move(compressed)),
+        path_(path),
+        packed_bytes_(static_cast<int64_t>(compressed_->size_bound())),
+        input_(kInputBytes) {
     LATHE_CHECK(OutOfMemoryError, inflateInit2(&z_, kGzipOnly) == Z_OK, path_.string(),
                 ": zlib cannot allocate its window");
   }
@@ -39,8 +42,7 @@ class InflateStream final : public ByteStream {
   }
 
   uint64_t size_bound() const override {
-    const uint64_t compressed = compressed_->size_bound();
-    return compressed > UINT64_MAX / kBestRatio ? UINT64_MAX : compressed * kBestRatio;
+    return static_cast<uint64_t>(inflate_limit(packed_bytes_));
   }
   bool size_is_known() const override { return false; }
 
@@ -57,6 +59,9 @@ class InflateStream final : public ByteStream {
     const uInt room = z_.avail_out;
     const int status = ::inflate(&z_, Z_NO_FLUSH);
     total_ += room - z_.avail_out;
+    LATHE_CHECK(DataError, total_ <= size_bound(), path_.string(), ": its ", packed_bytes_,
+                " bytes of gzip data inflate to more than ", size_bound(),
+                ", the most that is read");
     if (status == Z_STREAM_END) {
       ++members_;
       at_member_start_ = true;
@@ -81,6 +86,7 @@ class InflateStream final : public ByteStream {
 
   std::unique_ptr<ByteStream> compressed_;
   std::filesystem::path path_;
+  int64_t packed_bytes_;
   std::vector<Bytef> input_;
   z_stream z_{};
   uint64_t total_ = 0;  // inflated bytes so far

@@ -250,6 +250,24 @@ TEST_CASE("npz: every fault of an archive is refused with the file, the entry an
   }
 }
 
+TEST_CASE("npz: what unpacks to far more than it takes is refused before anything is unpacked") {
+  if (!deflate_available()) return;
+  const TempDir dir;
+  StateDict state;
+  state.add("zeros", zeros({int64_t{80} << 20}, {.dtype = kU8}));
+  npz::write(dir / "x.npz", state, {.compress = true});
+  const int64_t size = ByteSource(dir / "x.npz").size();
+  REQUIRE(size < 100'000);
+  const std::string text = message_of<DataError>([&] { npz::read(dir / "x.npz"); });
+  for (const char* part :
+       {"x.npz: its deflated entries declare 83886", "bytes; of the ", "64 MiB and 32 times"})
+    CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+  state = {};
+  state.add("zeros", zeros({int64_t{60} << 20}, {.dtype = kU8}));  // as much compressed, but small
+  npz::write(dir / "x.npz", state, {.compress = true});
+  CHECK(npz::read(dir / "x.npz").at("zeros").numel() == int64_t{60} << 20);
+}
+
 TEST_CASE("npz: every truncation and every flipped bit is refused or gives the same arrays") {
   const TempDir dir;
   const std::string path = dir / "x.npz";

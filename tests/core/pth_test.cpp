@@ -248,6 +248,31 @@ TEST_CASE("pth: values that would outgrow the file are refused, whatever they re
   CHECK(error_of(file_with(pickle_of(deep), "")).find("holds a tuple") != std::string::npos);
 }
 
+TEST_CASE("pth: what unpacks to far more than it takes is refused before anything is unpacked") {
+  const std::string pickle =
+      pickle_of(dict_of(text("w") + tensor_of(storage("ByteStorage", 2), 0, byte(2), byte(1))));
+  if (deflate_available()) {
+    const std::string bomb =
+        file_with(pickle, std::string(size_t{80} << 20, '\0'), "", zip::Method::kDeflated);
+    REQUIRE(bomb.size() < 100'000);
+    const std::string message = error_of(bomb);
+    CHECK_MESSAGE(message.find("its deflated entries declare 83886") != std::string::npos,
+                  message);
+  }
+  // Strides of 0 make a tensor of any size from one value.
+  const auto expanded = [&](int times) {
+    const std::string size = std::string("J") + std::string("\0\0\0\4", 4);  // 64 Mi
+    std::string items;
+    for (int i = 0; i < times; ++i)
+      items += text(std::to_string(i)) + tensor_of(storage("ByteStorage", 2), 0, size, byte(0));
+    return file_with(pickle_of(dict_of(items)), "ab");
+  };
+  CHECK(parse(expanded(1)).at("0").numel() == int64_t{64} << 20);
+  const std::string message = error_of(expanded(2));
+  CHECK_MESSAGE(message.find("entry \"1\"") != std::string::npos, message);
+  CHECK_MESSAGE(message.find("134217728 bytes") != std::string::npos, message);
+}
+
 TEST_CASE("pth: thousands of tiny tensors, a storage each, are no attack") {
   constexpr int kTensors = 3000;
   const TempDir dir;

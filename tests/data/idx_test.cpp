@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "files.h"
+#include "lathe/core/deflate.h"
 #include "lathe/core/error.h"
 #include "lathe/data/byte_stream.h"
 
@@ -26,6 +27,12 @@ std::string error_of(const std::string& bytes, int64_t dims = 2, int64_t limit =
   const std::string prefix = (dir / "f").string() + ": ";
   REQUIRE(text.substr(0, prefix.size()) == prefix);
   return text.substr(prefix.size());
+}
+
+/// One gzip member, deflated; without the checksum behind it.
+std::string small_gzip(const std::string& content) {
+  const std::string_view parts[] = {content};
+  return std::string("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff", 10) + deflate(parts);
 }
 
 TEST_CASE("idx: plain and gzip files give the same array" * needs_zlib()) {
@@ -73,15 +80,40 @@ TEST_CASE("idx: errors name file, record and value") {
 TEST_CASE("idx: a declared size that the file cannot hold is refused before memory is taken" *
           needs_zlib()) {
   CHECK(error_of(idx({0xffffffff, 0xffffffff}, "x"), 2, int64_t{1} << 62) ==
-        "declares more than 13 bytes (the most this file can hold; dimension of size 4294967295)");
+        "declares more than 13 bytes (the most that is read of this file; dimension of size "
+        "4294967295)");
   const std::string packed = gzip(idx({0x7fffffff, 1}, "x"));
   CHECK(error_of(packed, 2, int64_t{1} << 62) ==
         "declares more than " + std::to_string(packed.size() * 1032) +
-            " bytes (the most this file can hold; dimension of size 2147483647)");
+            " bytes (the most that is read of this file; dimension of size 2147483647)");
+}
+
+TEST_CASE("gzip: what unpacks to far more than it takes is refused" * needs_zlib()) {
+  const TempDir dir;
+  const uint32_t count = 80u << 20;
+  const std::string zeros = idx({count}, std::string(count, '\0')), packed = small_gzip(zeros);
+  REQUIRE(packed.size() < 100'000);
+  const std::string most = std::to_string((size_t{64} << 20) + 32 * packed.size());
+  CHECK(error_of(packed, 1, int64_t{1} << 40) ==
+        "declares more than " + most +
+            " bytes (the most that is read of this file; dimension of size 83886080)");
+  write_file(dir / "f", packed);
+  const auto stream = open_stream(dir / "f");
+  std::vector<char> piece(1 << 20);
+  const std::string text = message_of<DataError>([&] {
+    while (stream->read(piece.data(), piece.size()) == piece.size()) {
+    }
+  });
+  CHECK(text == (dir / "f").string() + ": its " + std::to_string(packed.size()) +
+                    " bytes of gzip data inflate to more than " + most + ", the most that is read");
 }
 
 TEST_CASE("idx: a label that is no class and a count that differs") {
   const TempDir dir;
+  write_file(dir / "x", idx({2, 2, 2}, counting(8)));
+  write_file(dir / "one", idx({2}, std::string("\0\1", 2)));
+  CHECK(message_of<DataError>([&] { read_idx_images(dir / "x", dir / "one", 1); }) ==
+        (dir / "one").string() + ": record 1 has label 1, but labels are 0");
   write_file(dir / "x", idx({3, 2, 2}, counting(12)));
   write_file(dir / "y", idx({3}, std::string("\x09\x0a\x04", 3)));
   CHECK(message_of<DataError>([&] { read_idx_images(dir / "x", dir / "y", 10); }) ==
