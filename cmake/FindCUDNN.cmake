@@ -1,10 +1,10 @@
-# FindCUDNN: cuDNN's headers and its front library, target CUDNN::cudnn, CUDNN_VERSION as the header says it. Hints, the
-# first that holds cudnn_version.h wins:
+# FindCUDNN: cuDNN's headers, target CUDNN::headers; its front library, CUDNN_LIBRARY, which is opened at run time and not
+# linked; CUDNN_VERSION as the header says it. Hints, the first that holds cudnn_version.h wins:
 #   CUDNN_ROOT, CUDNN_PATH     a prefix; CMake variables or environment
 #   CUDNN_PYTHON_PREFIX, VIRTUAL_ENV, CONDA_PREFIX   a Python with NVIDIA's wheel (nvidia-cudnn-cu13)
 #   the CUDA toolkit, then the system
 # The library must lie beside the header and carry its major version: a wheel has libcudnn.so.9 only, and a plain
-# libcudnn.so could be an older one. It loads the parts of cuDNN when they are needed, so nothing else is linked.
+# libcudnn.so could be an older one. It loads the parts of cuDNN when they are needed.
 
 set(_cudnn_hints ${CUDNN_ROOT} $ENV{CUDNN_ROOT} ${CUDNN_PATH} $ENV{CUDNN_PATH})
 foreach(_python IN ITEMS "${CUDNN_PYTHON_PREFIX}" "$ENV{CUDNN_PYTHON_PREFIX}" "$ENV{VIRTUAL_ENV}" "$ENV{CONDA_PREFIX}")
@@ -36,11 +36,10 @@ mark_as_advanced(CUDNN_INCLUDE_DIR CUDNN_LIBRARY)
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(CUDNN REQUIRED_VARS CUDNN_LIBRARY CUDNN_INCLUDE_DIR VERSION_VAR CUDNN_VERSION)
 
-if(CUDNN_FOUND AND NOT TARGET CUDNN::cudnn)
-  add_library(CUDNN::cudnn UNKNOWN IMPORTED)
-  set_target_properties(CUDNN::cudnn PROPERTIES
-    IMPORTED_LOCATION "${CUDNN_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${CUDNN_INCLUDE_DIR}")
+if(CUDNN_FOUND AND NOT TARGET CUDNN::headers)
+  add_library(CUDNN::headers INTERFACE IMPORTED)
+  target_include_directories(CUDNN::headers INTERFACE "${CUDNN_INCLUDE_DIR}")
   if(TARGET CUDA::toolkit)  # cudnn.h includes cuda_runtime.h, which a wheel keeps elsewhere
-    set_property(TARGET CUDNN::cudnn PROPERTY INTERFACE_LINK_LIBRARIES CUDA::toolkit)
+    target_link_libraries(CUDNN::headers INTERFACE CUDA::toolkit)
   endif()
 endif()

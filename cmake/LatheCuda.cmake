@@ -1,7 +1,7 @@
 # Whether and how the CUDA backend is built. Sets LATHE_HAS_CUDA and LATHE_CUDA_NOTE from LATHE_CUDA:
 #   AUTO      on where nvcc and all libraries are found; ON      an error where one is missing; OFF
 #   EMULATE   on, with the host compiler, over the runtime in tests/emulation: every kernel runs, without a GPU
-# LATHE_HAS_CUDA_LIBRARIES is on in the builds for real GPUs, which link cuDNN, cuBLASLt and cuRAND.
+# LATHE_HAS_CUDA_LIBRARIES is on in the builds for real GPUs, which call cuDNN, cuBLASLt and cuRAND.
 
 # lathe_cuda_architectures(<variable>): those of this machine's GPUs, 90 (Hopper) where there is none.
 function(lathe_cuda_architectures result)
@@ -131,12 +131,17 @@ set(LATHE_KERNEL_HEADERS
   optim/update_frame.h
 )
 set(LATHE_CUDA_LIBRARY_HEADERS
+  core/cublas_functions.h
   core/cublas_handle.h
+  core/cuda_libraries.h
   core/cudnn_descriptor.h
+  core/cudnn_functions.h
   core/cudnn_graph.h
   core/cudnn_handle.h
   core/cudnn_plan.h
   core/cudnn_retired.h
+  core/curand_functions.h
+  core/shared_library.h
   ops/conv2d_cudnn.h
   ops/matmul_cublas.h
   ops/matmul_plan.h
@@ -162,6 +167,20 @@ function(lathe_cuda_flags target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${flags}>")
 endfunction()
 
+# lathe_library_source(source library apt pip): the source in core/ that opens one of NVIDIA's libraries is told where the
+# build found it, and what the user who lacks it installs.
+function(lathe_library_source source library apt pip)
+  if(LATHE_HAS_CUDA_LIBRARIES)
+    cmake_path(GET library PARENT_PATH folder)
+    set(advice "install ${apt}, or ${pip} with pip")
+  else()
+    set(folder "")
+    set(advice "name it in LATHE_EMULATED_LIBRARIES")
+  endif()
+  set_source_files_properties(${source} TARGET_DIRECTORY lathe PROPERTIES COMPILE_DEFINITIONS
+    "LATHE_LIBRARY_FOLDER=\"${folder}\";LATHE_LIBRARY_ADVICE=\"${advice}\"")
+endfunction()
+
 # lathe_add_kernels(target kernel.cu...): compiles our kernels into the library, and links what they need.
 function(lathe_add_kernels target)
   if(NOT LATHE_HAS_CUDA)
@@ -178,9 +197,9 @@ function(lathe_add_kernels target)
     return()
   endif()
   lathe_cuda_flags(${target})
-  # Never libcuda: a program that needs it does not start without a driver.
+  # Never libcuda, nor a library that core/shared_library.h opens: a program that needs them does not start without them.
   target_link_libraries(${target} PRIVATE
-    CUDA::cudart_static CUDA::cublasLt CUDA::curand CUDNN::cudnn ${CMAKE_DL_LIBS})
+    CUDA::cudart_static "$<BUILD_INTERFACE:CUDNN::headers>" ${CMAKE_DL_LIBS})
   if(BUILD_SHARED_LIBS)  # its copy of the runtime is its own: a program that links another one must not get into it
     target_link_options(${target} PRIVATE "LINKER:--exclude-libs,libcudart_static.a:libcudadevrt.a:libculibos.a")
   endif()

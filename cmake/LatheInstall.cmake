@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lathe")
 
-# Libraries outside the system's folders (a CUDA toolkit, a wheel) are found again after the install.
+# Libraries outside the system's folders are found again after the install.
 set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
@@ -26,7 +26,7 @@ configure_package_config_file(cmake/latheConfig.cmake.in "${PROJECT_BINARY_DIR}/
 # Before 1.0 a new minor version may break code, so a package satisfies its own minor version only.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/latheConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/latheConfig.cmake" "${PROJECT_BINARY_DIR}/latheConfigVersion.cmake"
-              cmake/FindDNNL.cmake cmake/FindCUDNN.cmake cmake/FindTurboJPEG.cmake DESTINATION "${_package_dir}")
+              cmake/FindDNNL.cmake cmake/FindTurboJPEG.cmake DESTINATION "${_package_dir}")
 
 # A shared lathe brings its libraries along; a static one leaves them to whoever links it.
 set(LATHE_PC_CFLAGS "")
@@ -41,9 +41,7 @@ if(BUILD_SHARED_LIBS)
   string(APPEND LATHE_PC_CFLAGS " -DLATHE_SHARED")
 else()
   if(LATHE_HAS_CUDA_LIBRARIES)
-    get_filename_component(_cudnn_name "${CUDNN_LIBRARY}" NAME)
-    string(APPEND LATHE_PC_LIBS " -L\${cuda_libdir} -L\${cudnn_libdir} -lcublasLt -lcurand"
-           " -l:${_cudnn_name} -lcudart_static -lrt -ldl")
+    string(APPEND LATHE_PC_LIBS " -L\${cuda_libdir} -lcudart_static -lrt -ldl")
   endif()
   if(LATHE_HAS_ONEDNN)
     string(APPEND LATHE_PC_LIBS " -ldnnl ${OpenMP_CXX_FLAGS}")
@@ -66,8 +64,7 @@ file(RELATIVE_PATH LATHE_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 string(REGEX REPLACE "/$" "" LATHE_PC_PREFIX "${LATHE_PC_PREFIX}")
 set(LATHE_PC_VARIABLES "")
 if(LATHE_HAS_CUDA_LIBRARIES)
-  get_filename_component(_cudnn_dir "${CUDNN_LIBRARY}" DIRECTORY)
-  set(LATHE_PC_VARIABLES "cuda_libdir=${CUDAToolkit_LIBRARY_DIR}\ncudnn_libdir=${_cudnn_dir}\n")
+  set(LATHE_PC_VARIABLES "cuda_libdir=${CUDAToolkit_LIBRARY_DIR}\n")
 endif()
 configure_file(cmake/lathe.pc.in "${PROJECT_BINARY_DIR}/lathe.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/lathe.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -15,7 +15,8 @@ namespace lathe::cublas {
 void check(cublasStatus_t status, std::string_view doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   cudaGetLastError();
-  const std::string text = concat("cublas: ", doing, ": ", cublasLtGetStatusString(status));
+  const std::string text =
+      concat("cublas: ", doing, ": ", functions().cublasLtGetStatusString(status));
   LATHE_CHECK(OutOfMemoryError, status != CUBLAS_STATUS_ALLOC_FAILED, text);
   LATHE_FAIL(CudaError, text);
 }
@@ -30,7 +31,7 @@ cublasLtHandle_t handle(Device device) {
   const std::lock_guard lock(mutex);
   cublasLtHandle_t handle = made.load(std::memory_order_relaxed);
   if (handle == nullptr) {
-    check(cublasLtCreate(&handle), "create a handle");
+    check(functions().cublasLtCreate(&handle), "create a handle");
     made.store(handle, std::memory_order_release);
   }
   return handle;

@@ -2,11 +2,10 @@
 // where cuBLAS is.
 #pragma once
 
-#include <cublasLt.h>
-
 #include <string_view>
 #include <utility>
 
+#include "lathe/core/cublas_functions.h"
 #include "lathe/core/device.h"
 
 namespace lathe::cublas {
@@ -21,13 +20,13 @@ void check(cublasStatus_t status, std::string_view doing);
 /// NoCudaError, DeviceError if there is no such device.
 cublasLtHandle_t handle(Device device);
 
-/// Owns a descriptor.
-template <class T, cublasStatus_t (*kDestroy)(T)>
+/// Owns a descriptor, which the function at kDestroy of the table destroys.
+template <class T, auto kDestroy>
 class Owned {
  public:
   Owned() = default;
   ~Owned() {
-    if (object_ != nullptr) kDestroy(object_);
+    if (object_ != nullptr) (functions().*kDestroy)(object_);
   }
   Owned(Owned&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   Owned& operator=(Owned&& other) noexcept {
@@ -43,8 +42,9 @@ class Owned {
   T object_ = nullptr;
 };
 
-using MatmulDescriptor = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using MatrixLayout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using MatmulPreference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+using MatmulDescriptor = Owned<cublasLtMatmulDesc_t, &Functions::cublasLtMatmulDescDestroy>;
+using MatrixLayout = Owned<cublasLtMatrixLayout_t, &Functions::cublasLtMatrixLayoutDestroy>;
+using MatmulPreference =
+    Owned<cublasLtMatmulPreference_t, &Functions::cublasLtMatmulPreferenceDestroy>;
 
 }  // namespace lathe::cublas

@@ -13,12 +13,12 @@
 
 namespace lathe::cuda {
 
-/// How many GPUs this process can use. The driver is asked once, at the first call of anything that
-/// needs a GPU; a program that never does creates no context.
+/// How many GPUs this process can use: none without cuDNN and cuBLASLt, which are loaded here. The
+/// driver is asked once, by the first call that needs a GPU; before, nothing is made or loaded.
 LATHE_API int device_count() noexcept;
 
-/// Why device_count() is 0, as a sentence for users ("this build has no CUDA backend", "no NVIDIA
-/// driver is installed"); empty if it is not.
+/// Why device_count() is 0, as a sentence for users ("no NVIDIA driver is installed", "cuDNN cannot
+/// be loaded: …"); empty if it is not.
 LATHE_API const std::string& unavailable_reason() noexcept;
 
 /// One GPU. What the driver does not tell is 0 or empty.
@@ -47,12 +47,12 @@ struct Versions {
 };
 LATHE_API Versions versions();
 
-/// A shared library of NVIDIA's that this build calls.
+/// A shared library of NVIDIA's that this build calls. It is loaded when it is first needed.
 struct Library {
   std::string name;           // "cuDNN"
-  std::string built, loaded;  // "9.19.0": compiled with, and found by the loader of this process
+  std::string built, loaded;  // "9.19.0": compiled with, and loaded; "" if it was not, so far
   std::string path;           // of the file that was loaded
-  std::string problem;        // a sentence if major or minor version differ, else empty
+  std::string problem;        // why it cannot be used, or should be of another version, or ""
 };
 LATHE_API std::vector<Library> libraries();
 

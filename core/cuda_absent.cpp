@@ -19,6 +19,9 @@ const std::string& unavailable_reason() noexcept {
 
 DeviceInfo device_info(int) { throw_no_cuda("device_info"); }
 Versions versions() { return {}; }
+std::vector<Library> libraries() { return {}; }
+void load_libraries() {}
+void warn_of_other_libraries() {}
 
 size_t memory_allocated(Device) { return 0; }
 size_t memory_reserved(Device) { return 0; }

@@ -15,7 +15,10 @@ namespace lathe::cuda {
 /// GPUs beyond these are not used: what is kept per device stands in arrays.
 inline constexpr int kMaxDevices = 64;
 
-/// A warning for each library with a problem (cuda.h), once per process.
+/// Loads those of libraries() (cuda.h) that are not loaded yet, for a report: where one cannot be,
+/// its problem says why.
+LATHE_API void load_libraries();
+/// A warning for each library with a problem, once per process.
 void warn_of_other_libraries();
 
 /// Memory of a GPU, cached; blocks belong to the stream that is current when they are taken.

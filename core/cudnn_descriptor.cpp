@@ -42,12 +42,12 @@ bool is_bad_parameter(cudnnStatus_t status) {
 }  // namespace
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type) : type_(type) {
-  const cudnnStatus_t status = cudnnBackendCreateDescriptor(type, &object_);
+  const cudnnStatus_t status = functions().cudnnBackendCreateDescriptor(type, &object_);
   if (status != CUDNN_STATUS_SUCCESS) check(status, concat("make ", info_of(type).name));
 }
 
 Descriptor::~Descriptor() {
-  if (object_ != nullptr) cudnnBackendDestroyDescriptor(object_);
+  if (object_ != nullptr) functions().cudnnBackendDestroyDescriptor(object_);
 }
 
 void Descriptor::set(cudnnBackendAttributeName_t name, const Descriptor& value) {
@@ -60,7 +60,7 @@ void Descriptor::set_objects(cudnnBackendAttributeName_t name,
 }
 
 void Descriptor::finalize() {
-  const cudnnStatus_t status = cudnnBackendFinalize(object_);
+  const cudnnStatus_t status = functions().cudnnBackendFinalize(object_);
   if (status == CUDNN_STATUS_SUCCESS) return;
   const TypeInfo info = info_of(type_);
   try {
@@ -85,7 +85,8 @@ std::vector<Descriptor> Descriptor::get_descriptors(cudnnBackendAttributeName_t 
 
 void Descriptor::set_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                          int64_t count, const void* values) {
-  const cudnnStatus_t status = cudnnBackendSetAttribute(object_, name, type, count, values);
+  const cudnnStatus_t status =
+      functions().cudnnBackendSetAttribute(object_, name, type, count, values);
   if (status == CUDNN_STATUS_SUCCESS) return;
   check(status, concat("set attribute ", static_cast<int64_t>(name), " of ", info_of(type_).name));
 }
@@ -93,7 +94,8 @@ void Descriptor::set_raw(cudnnBackendAttributeName_t name, cudnnBackendAttribute
 int64_t Descriptor::get_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                             int64_t count, void* values) const {
   int64_t got = 0;
-  const cudnnStatus_t status = cudnnBackendGetAttribute(object_, name, type, count, &got, values);
+  const cudnnStatus_t status =
+      functions().cudnnBackendGetAttribute(object_, name, type, count, &got, values);
   if (status == CUDNN_STATUS_SUCCESS) return got;
   check(status, concat("get attribute ", static_cast<int64_t>(name), " of ", info_of(type_).name));
   return 0;

@@ -24,7 +24,7 @@ std::string version_text(size_t number) {
 
 /// Minor versions add to the interface, so a newer library serves, an older one may lack something.
 void check_version() {
-  const size_t loaded = cudnnGetVersion();
+  const size_t loaded = functions().cudnnGetVersion();
   constexpr size_t kCompiled = CUDNN_VERSION;
   LATHE_CHECK(CudaError, loaded / 10000 == CUDNN_MAJOR, "cudnn: this program needs cuDNN ",
               CUDNN_MAJOR, ", but version ", version_text(loaded), " was loaded");
@@ -50,7 +50,7 @@ class HandlePool {
     }
     check_version();
     cudnnHandle_t handle = nullptr;
-    check(cudnnCreate(&handle), "create a handle");
+    check(functions().cudnnCreate(&handle), "create a handle");
     return handle;
   }
   void give_back(int device, cudnnHandle_t handle) {
@@ -88,7 +88,7 @@ struct ThreadHandles {
 /// engine tried others.
 std::string last_reason() {
   char text[512] = {};
-  cudnnGetLastErrorString(text, sizeof text);
+  functions().cudnnGetLastErrorString(text, sizeof text);
   std::string line = text;
   while (line.ends_with('\n')) line.pop_back();
   std::ranges::replace(line, '\n', ' ');
@@ -97,12 +97,12 @@ std::string last_reason() {
 
 }  // namespace
 
-std::string version() { return version_text(cudnnGetVersion()); }
+std::string version() { return version_text(functions().cudnnGetVersion()); }
 
 void check(cudnnStatus_t status, std::string_view doing) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   cudaGetLastError();
-  std::string text = concat("cudnn: ", doing, ": ", cudnnGetErrorString(status));
+  std::string text = concat("cudnn: ", doing, ": ", functions().cudnnGetErrorString(status));
   if (const std::string reason = last_reason(); !reason.empty()) text += concat(" (", reason, ")");
   switch (status) {
     case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
@@ -119,7 +119,8 @@ cudnnHandle_t handle(Device device) {
   if (slot.handle == nullptr) slot.handle = pool().take(device.index);
   if (slot.stream == stream) return slot.handle;
   slot.stream.reset();
-  check(cudnnSetStream(slot.handle, static_cast<cudaStream_t>(stream)), "set the stream");
+  check(functions().cudnnSetStream(slot.handle, static_cast<cudaStream_t>(stream)),
+        "set the stream");
   slot.stream = stream;
   return slot.handle;
 }

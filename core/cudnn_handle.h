@@ -2,11 +2,10 @@
 // header and the other core/cudnn_*.h are for files that are compiled only where cuDNN is.
 #pragma once
 
-#include <cudnn.h>
-
 #include <string>
 #include <string_view>
 
+#include "lathe/core/cudnn_functions.h"
 #include "lathe/core/device.h"
 
 namespace lathe::cudnn {

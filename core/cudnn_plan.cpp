@@ -158,7 +158,8 @@ void ExecutionPlan::execute(std::span<const Binding> tensors, void* workspace) {
   const cudnnHandle_t on = handle(parts_->device);
   if (!was_captured_) was_captured_ = cuda::is_capturing(current_stream(parts_->device));
   in_use_ = true;  // also of a failure it is not known how much it queued
-  const cudnnStatus_t status = cudnnBackendExecute(on, parts_->plan.object(), pack.object());
+  const cudnnStatus_t status =
+      functions().cudnnBackendExecute(on, parts_->plan.object(), pack.object());
   if (status != CUDNN_STATUS_SUCCESS) check(status, "execute a plan");
 }
 

@@ -1,8 +1,11 @@
-// Which GPUs there are; see cuda.h. The driver is asked once, at the first question.
+// Which GPUs there are; see cuda.h. The driver is asked once, at the first question. A GPU counts
+// only where the libraries that compute on it can be loaded.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "lathe/core/cuda_backend.h"
+#include "lathe/core/cuda_libraries.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/error.h"
 #include "lathe/core/launch.h"
@@ -44,7 +47,8 @@ Machine ask() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count > 0) {
-    machine.count = std::min(count, kMaxDevices);
+    machine.reason = load_problem(std::array{cudnn_library(), cublas_library()});
+    if (machine.reason.empty()) machine.count = std::min(count, kMaxDevices);
   } else {
     // A failed question stays behind as the thread's last error.
     cudaGetLastError();

@@ -50,17 +50,20 @@ cublasLtEpilogue_t epilogue_of(const MatmulKey& key) {
 
 template <class T>
 void set(const cublas::MatmulDescriptor& product, cublasLtMatmulDescAttributes_t name, T value) {
-  cublas::check(cublasLtMatmulDescSetAttribute(product.get(), name, &value, sizeof value),
-                "describe a product");
+  cublas::check(
+      cublas::functions().cublasLtMatmulDescSetAttribute(product.get(), name, &value, sizeof value),
+      "describe a product");
 }
 template <class T>
 void set(const cublas::MatrixLayout& layout, cublasLtMatrixLayoutAttribute_t name, T value) {
-  cublas::check(cublasLtMatrixLayoutSetAttribute(layout.get(), name, &value, sizeof value),
+  cublas::check(cublas::functions().cublasLtMatrixLayoutSetAttribute(layout.get(), name, &value,
+                                                                     sizeof value),
                 "describe a matrix");
 }
 template <class T>
 void set(const cublas::MatmulPreference& wish, cublasLtMatmulPreferenceAttributes_t name, T value) {
-  cublas::check(cublasLtMatmulPreferenceSetAttribute(wish.get(), name, &value, sizeof value),
+  cublas::check(cublas::functions().cublasLtMatmulPreferenceSetAttribute(wish.get(), name, &value,
+                                                                         sizeof value),
                 "describe a preference");
 }
 
@@ -68,10 +71,10 @@ cublas::MatrixLayout make_layout(const MatmulKey& key, const MatmulLayout& l, in
                                  int64_t cols) {
   cublas::MatrixLayout layout;
   if (l.transposed) std::swap(rows, cols);
-  cublas::check(
-      cublasLtMatrixLayoutCreate(layout.address(), data_type(key.dtype),
-                                 static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), l.ld),
-      "make a matrix layout");
+  cublas::check(cublas::functions().cublasLtMatrixLayoutCreate(
+                    layout.address(), data_type(key.dtype), static_cast<uint64_t>(rows),
+                    static_cast<uint64_t>(cols), l.ld),
+                "make a matrix layout");
   if (key.batch > 1) {
     set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(key.batch));
     set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, l.batch_step);
@@ -90,8 +93,8 @@ MatmulPlan::MatmulPlan(const MatmulKey& key)
 }
 
 void MatmulPlan::describe(const MatmulKey& key) {
-  cublas::check(cublasLtMatmulDescCreate(product_.address(), compute_type(key),
-                                         is_f64_ ? CUDA_R_64F : CUDA_R_32F),
+  cublas::check(cublas::functions().cublasLtMatmulDescCreate(product_.address(), compute_type(key),
+                                                             is_f64_ ? CUDA_R_64F : CUDA_R_32F),
                 "make a product");
   set(product_, CUBLASLT_MATMUL_DESC_TRANSA, key.left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(product_, CUBLASLT_MATMUL_DESC_TRANSB, key.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -112,7 +115,8 @@ void MatmulPlan::find_algorithms(const MatmulKey& key) {
   constexpr uint64_t kWorkspaceBytes = 32 << 20;  // what cuBLAS itself takes on Hopper
   constexpr int kMost = 8;
   cublas::MatmulPreference wish;
-  cublas::check(cublasLtMatmulPreferenceCreate(wish.address()), "make a preference");
+  cublas::check(cublas::functions().cublasLtMatmulPreferenceCreate(wish.address()),
+                "make a preference");
   set(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   set(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -124,9 +128,9 @@ void MatmulPlan::find_algorithms(const MatmulKey& key) {
       static_cast<uint32_t>(key.result.alignment));
   std::array<cublasLtMatmulHeuristicResult_t, kMost> found{};
   int count = 0;
-  cublas::check(cublasLtMatmulAlgoGetHeuristic(cublas::handle(device_), product_.get(), left_.get(),
-                                               right_.get(), result_.get(), result_.get(),
-                                               wish.get(), kMost, found.data(), &count),
+  cublas::check(cublas::functions().cublasLtMatmulAlgoGetHeuristic(
+                    cublas::handle(device_), product_.get(), left_.get(), right_.get(),
+                    result_.get(), result_.get(), wish.get(), kMost, found.data(), &count),
                 "find an algorithm");
   for (int i = 0; i < count; ++i) {
     const auto& result = found[static_cast<size_t>(i)];
@@ -143,11 +147,11 @@ void MatmulPlan::run(const cublasLtMatmulHeuristicResult_t& how, const void* lef
   const void* const beta = is_f64_ ? static_cast<const void*>(&zero_f64) : &zero;
   const Workspace workspace(static_cast<int64_t>(how.workspaceSize), device_);
   const auto stream = static_cast<cudaStream_t>(current_stream(device_).native);
-  cublas::check(
-      cublasLtMatmul(cublas::handle(device_), product_.get(), alpha, left, left_.get(), right,
-                     right_.get(), beta, result, result_.get(), result, result_.get(), &how.algo,
-                     workspace.get(), how.workspaceSize, stream),
-      "multiply");
+  cublas::check(cublas::functions().cublasLtMatmul(
+                    cublas::handle(device_), product_.get(), alpha, left, left_.get(), right,
+                    right_.get(), beta, result, result_.get(), result, result_.get(), &how.algo,
+                    workspace.get(), how.workspaceSize, stream),
+                "multiply");
 }
 
 void MatmulPlan::tell(const MatmulAddresses& addresses) {

@@ -1,12 +1,11 @@
 // The cuRAND engines of ops/random_engine.h. cuRAND writes f32 or f64 in one piece, an even number
 // of normals, and uniforms in (0, 1]; the rest is done with ops of ours.
-#include <curand.h>
-
 #include <memory>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_backend.h"
+#include "lathe/core/curand_functions.h"
 #include "lathe/core/error.h"
 #include "lathe/core/launch.h"
 #include "lathe/ops/binary.h"
@@ -34,9 +33,10 @@ curandRngType_t type_of(RandomEngine engine) {
 class Handle {
  public:
   explicit Handle(RandomEngine engine) : engine_(engine) {
-    check(curandCreateGenerator(&handle_, type_of(engine)), "curandCreateGenerator");
+    check(curand::functions().curandCreateGenerator(&handle_, type_of(engine)),
+          "curandCreateGenerator");
   }
-  ~Handle() { curandDestroyGenerator(handle_); }
+  ~Handle() { curand::functions().curandDestroyGenerator(handle_); }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
@@ -61,10 +61,13 @@ curandGenerator_t generator_at(Device device, Generator::Block block) {
     handle = std::make_unique<Handle>(random_engine());
   }
   const curandGenerator_t out = handle->get();
-  check(curandSetStream(out, static_cast<cudaStream_t>(current_stream(device).native)),
+  check(curand::functions().curandSetStream(
+            out, static_cast<cudaStream_t>(current_stream(device).native)),
         "curandSetStream");
-  check(curandSetPseudoRandomGeneratorSeed(out, block.seed), "curandSetPseudoRandomGeneratorSeed");
-  check(curandSetGeneratorOffset(out, 4 * block.offset), "curandSetGeneratorOffset");
+  check(curand::functions().curandSetPseudoRandomGeneratorSeed(out, block.seed),
+        "curandSetPseudoRandomGeneratorSeed");
+  check(curand::functions().curandSetGeneratorOffset(out, 4 * block.offset),
+        "curandSetGeneratorOffset");
   return out;
 }
 
@@ -80,6 +83,11 @@ void put(const Tensor& out, const Tensor& values) {
 
 }  // namespace
 
+void load_curand() {
+  curand::functions();
+  warn_of_other_libraries();
+}
+
 void curand_uniform(const Tensor& out, double low, double high, Generator::Block block) {
   if (out.numel() == 0) return;
   const NoGrad off;
@@ -87,10 +95,11 @@ void curand_uniform(const Tensor& out, double low, double high, Generator::Block
   const auto n = static_cast<size_t>(u.numel());
   const curandGenerator_t generator = generator_at(out.device(), block);
   if (u.dtype() == kF64) {
-    check(curandGenerateUniformDouble(generator, u.data<double>(), n),
+    check(curand::functions().curandGenerateUniformDouble(generator, u.data<double>(), n),
           "curandGenerateUniformDouble");
   } else {
-    check(curandGenerateUniform(generator, u.data<float>(), n), "curandGenerateUniform");
+    check(curand::functions().curandGenerateUniform(generator, u.data<float>(), n),
+          "curandGenerateUniform");
   }
   // (0, 1] mirrored; what is left of 1 after rounding becomes the largest number of [0, 1).
   const double below_one = u.dtype() == kF64 ? 1 - 0x1p-53 : 1 - 0x1p-24;
@@ -104,11 +113,11 @@ void curand_normal(const Tensor& out, double mean, double std, Generator::Block 
   const auto n = static_cast<size_t>(z.numel());
   const curandGenerator_t generator = generator_at(out.device(), block);
   if (z.dtype() == kF64) {
-    check(curandGenerateNormalDouble(generator, z.data<double>(), n, mean, std),
+    check(curand::functions().curandGenerateNormalDouble(generator, z.data<double>(), n, mean, std),
           "curandGenerateNormalDouble");
   } else {
-    check(curandGenerateNormal(generator, z.data<float>(), n, static_cast<float>(mean),
-                               static_cast<float>(std)),
+    check(curand::functions().curandGenerateNormal(
+              generator, z.data<float>(), n, static_cast<float>(mean), static_cast<float>(std)),
           "curandGenerateNormal");
   }
   put(out, z);

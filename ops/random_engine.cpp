@@ -14,6 +14,9 @@ std::atomic<RandomEngine> g_engine{RandomEngine::kLathe};
 void set_random_engine(RandomEngine engine) {
   LATHE_CHECK(NoCudaError, engine == RandomEngine::kLathe || kHasCudaLibraries,
               "set_random_engine: this build has no cuRAND; configure with -DLATHE_CUDA=ON");
+  if constexpr (kHasCudaLibraries) {
+    if (engine != RandomEngine::kLathe) cuda::load_curand();
+  }
   g_engine.store(engine, std::memory_order_relaxed);
 }
 

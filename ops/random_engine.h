@@ -16,11 +16,14 @@ enum class RandomEngine {
 /// From now on `rand`, `randn`, `uniform_` and `normal_` on GPUs take their numbers from `engine`;
 /// all else that is random, dropout included, keeps ours. With a cuRAND engine a sequence of calls
 /// repeats for the same generator state on the same device and version of cuRAND, and nowhere else.
-/// For the whole process.   throws: NoCudaError for a cuRAND engine where the build has none.
+/// For the whole process. The first cuRAND engine opens cuRAND.
+/// throws: NoCudaError for a cuRAND engine where the build or the machine has none.
 LATHE_API void set_random_engine(RandomEngine engine);
 LATHE_API RandomEngine random_engine() noexcept;
 
 namespace cuda {
+/// Opens cuRAND.   throws: NoCudaError if it cannot.
+void load_curand();
 /// The same contracts as fill_uniform and fill_normal (ops/random.h), with the numbers of
 /// random_engine(), which is one of cuRAND's.
 void curand_uniform(const Tensor& out, double low, double high, Generator::Block block);

@@ -92,7 +92,7 @@ def find_cudnn(options, folder, *settings, **environment):
         f'list(PREPEND CMAKE_MODULE_PATH "{options.source}/cmake")\n'
         "set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)\nset(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)\n"
         "find_package(CUDNN QUIET)\nset(found none)\nif(CUDNN_FOUND)\n  set(found ${CUDNN_VERSION} ${CUDNN_LIBRARY})\nendif()\n"
-        "if(CUDNN_FOUND AND NOT TARGET CUDNN::cudnn)\n  message(FATAL_ERROR no-target)\nendif()\n"
+        "if(CUDNN_FOUND AND NOT TARGET CUDNN::headers)\n  message(FATAL_ERROR no-target)\nendif()\n"
         'string(REPLACE ";" " " found "${found}")\nmessage(STATUS "found <${found}>")\n')
     elsewhere = {"CUDNN_ROOT": "", "CUDNN_PATH": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": "", "CUDNN_PYTHON_PREFIX": ""}
     code, text = cmake(options, project, folder / "build", *settings, **{**elsewhere, **environment})

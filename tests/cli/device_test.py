@@ -15,9 +15,11 @@ from runs import safetensors_header
 TINY = ["--dataset", "synthetic", "--synthetic-size", 40, "--model", "resnet8", "--batch-size", 8, "--image-size", 8, "--seed", 3]
 
 
-def on_gpu(*arguments, devices=1, memory=1 << 28, life=0, **options):
+def on_gpu(*arguments, devices=1, memory=1 << 28, life=0, libraries=None, **options):
     """Runs the command where it can see a GPU. The settings are those of the emulated runtime; a real GPU ignores them."""
     env = {"LATHE_EMULATED_DEVICES": str(devices), "LATHE_EMULATED_MEMORY": str(memory), "LATHE_EMULATED_LIFE": str(life)}
+    if libraries is not None:
+        env["LATHE_EMULATED_LIBRARIES"] = libraries
     return lathe(*arguments, env=env, **options)
 
 
@@ -137,10 +139,24 @@ def test_a_gpu_that_fails_for_good_leaves_a_checkpoint(folder):
     assert safetensors_header("a/last.safetensors")["__metadata__"]["lathe.step"] == "0"
 
 
+def test_a_gpu_whose_libraries_are_missing_is_not_used(folder):
+    need_gpu(emulated=True)
+    for name, file, others in (("cuDNN", "libcudnn.so.9", "libcublasLt.so.13"), ("cuBLASLt", "libcublasLt.so.13", "libcudnn.so.9")):
+        reason = f"{name} cannot be loaded: {file}: cannot open shared object file: No such file or directory; "
+        result = expect(on_gpu("train", *TINY, "--max-steps", 1, "--run-dir", name, libraries=others), 0, f"device: cpu, because {reason}")
+        assert result.stderr.count("cannot be loaded") == 1, result.stderr
+        expect_one_line(on_gpu("train", *TINY, "--device", "cuda", "--run-dir", "a", libraries=others), 4, f"--device cuda: {reason}")
+        rows = [json.loads(line) for line in expect(on_gpu("info", "--json", libraries=others), 0).stdout.splitlines()]
+        assert rows[0][name] == "not found" and not [row for row in rows if "device" in row], rows
+        assert f"devices      cpu ({reason}" in on_gpu("info", libraries=others).stdout
+
+
 def test_without_a_gpu(folder):
     none = {"LATHE_EMULATED_DEVICES": "0", "CUDA_VISIBLE_DEVICES": ""}
     expect_one_line(lathe("train", *TINY, "--device", "cuda", "--run-dir", "a", env=none), 4, "cuda")
     expect(lathe("train", *TINY, "--max-steps", 1, "--run-dir", "b", env=none), 0, "device: cpu, because")
+    known = json.loads(pathlib.Path("b/env.json").read_text())
+    assert known["cuda"] == "off" or known["cuDNN"] == known["cuBLASLt"] == "not loaded", known
 
 
 main(globals())

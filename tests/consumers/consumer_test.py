@@ -7,6 +7,7 @@ shared: builds it inside another project (add_subdirectory) as a shared library,
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -49,9 +50,9 @@ class Consumer:
         assert printed.startswith("lathe 0."), f"{program} printed {printed!r}"
 
     def check_needs(self, program):
-        """What a machine without a driver lacks is not needed to start."""
+        """What a machine without a GPU lacks is not needed to start."""
         dynamic = run("readelf", "-d", program)
-        assert "libcuda.so" not in dynamic and "libcudart.so" not in dynamic, dynamic
+        assert not re.findall(r"NEEDED.*\[lib(?:cublas|cuda|cudnn|curand|nv)", dynamic), dynamic
 
     def check_shared(self, program, expected):
         self.check_needs(program)
@@ -71,10 +72,11 @@ class Consumer:
         flags = run(self.o.pkg_config, "--cflags", "--libs", "lathe", **search).split()
         program = self.work / "pkg_config_consumer"
         run(self.o.compiler, "-std=c++20", self.o.program, *flags, "-o", program)
-        folders = [run(self.o.pkg_config, f"--variable={name}", "lathe", **search).strip() for name in ("cuda_libdir", "cudnn_libdir")]
-        self.check_runs(program, LD_LIBRARY_PATH=":".join(filter(None, [str(lib), *folders])))
+        self.check_needs(program)
+        self.check_runs(program, LD_LIBRARY_PATH=str(lib))
 
     def command(self):
+        self.check_needs(self.prefix / "bin/lathe")
         run(self.prefix / "bin/lathe", "--version")
 
     def add_subdirectory(self):

@@ -15,4 +15,5 @@ set(LATHE_LIBRARY_EMULATION_SOURCES
   "${CMAKE_CURRENT_LIST_DIR}/cublas_emulation.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/cudnn_emulation.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/cudnn_meaning.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/cudnn_program.cpp")
+  "${CMAKE_CURRENT_LIST_DIR}/cudnn_program.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/library_emulation.cpp")

@@ -24,7 +24,10 @@ Row environment_row() {
     row.add(library.name, library.version.empty() ? "off" : library.version);
   }
   row.add("convolution", convolution_text(cpu::fast_conv2d_info()));
-  for (const cuda::Library& library : cuda::libraries()) row.add(library.name, library.loaded);
+  for (const cuda::Library& library : cuda::libraries()) {
+    const char* const otherwise = library.problem.empty() ? "not loaded" : "not found";
+    row.add(library.name, library.loaded.empty() ? otherwise : library.loaded);
+  }
   utsname system{};
   uname(&system);
   return row.add("cuda", build.cuda ? "on" : "off")

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/cuda.h"
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/device.h"
 #include "lathe/core/dtype.h"
 #include "lathe/tools/cli/command.h"
@@ -74,6 +75,7 @@ void print_devices(const Output& out) {
 
 ExitCode run_info(const Invocation& call) {
   const Output out(call.settings.json);
+  cuda::load_libraries();
   const Row environment = environment_row();
   out.row(environment);
   for (const auto& [name, value] : environment.values()) {

@@ -8,6 +8,8 @@
 
 #include "lathe/tests/emulation/cuda_runtime_emulation.h"
 
+inline constexpr int CUBLAS_VER_MAJOR = 13, CUBLAS_VER_MINOR = 1, CUBLAS_VER_PATCH = 0;
+
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS,
   CUBLAS_STATUS_NOT_INITIALIZED,

@@ -8,7 +8,8 @@
 
 #include "lathe/tests/emulation/cuda_runtime_emulation.h"
 
-inline constexpr size_t CUDNN_MAJOR = 9, CUDNN_VERSION = 91900;
+inline constexpr int CUDNN_MAJOR = 9, CUDNN_MINOR = 19, CUDNN_PATCHLEVEL = 0;
+inline constexpr size_t CUDNN_VERSION = 91900;
 
 // A status is 1000 times its category, plus the reason.
 enum cudnnStatus_t {
