@@ -72,7 +72,7 @@ def test_a_signal_before_the_first_step_saves_too(folder):
         assert process.wait(timeout=60) == code and f"{run}/last.safetensors" in errors, (process.returncode, errors)
         assert not list((folder / run).glob("*.tmp*"))
         expect(lathe("train", "--resume", run, "--stop-after", 2, "--quiet"), 0)
-        assert "by --stop-after" in log.read_text()
+        assert "by --stop-after" in (folder / run / "log.txt").read_text()
 
 
 def test_ctrl_c_while_an_epoch_is_saved_counts(folder):

@@ -256,8 +256,7 @@ TEST_CASE("pth: what unpacks to far more than it takes is refused before anythin
         file_with(pickle, std::string(size_t{80} << 20, '\0'), "", zip::Method::kDeflated);
     REQUIRE(bomb.size() < 100'000);
     const std::string message = error_of(bomb);
-    CHECK_MESSAGE(message.find("its deflated entries declare 83886") != std::string::npos,
-                  message);
+    CHECK_MESSAGE(message.find("its deflated entries declare 83886") != std::string::npos, message);
   }
   // Strides of 0 make a tensor of any size from one value.
   const auto expanded = [&](int times) {
