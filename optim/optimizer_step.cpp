@@ -271,6 +271,9 @@ Tensor Optimizer::step(const StepOptions& options) {
     slot->buffers = std::move(p.buffers);
     if (!p.param.is_same(slot->param)) copy_values(slot->param, p.param);
     slot->param.bump_version();
+    for (const Tensor& buffer : slot->buffers) {  // state_dict() shares them
+      if (buffer.defined()) buffer.bump_version();
+    }
   }
   return total;
 }
