@@ -9,6 +9,7 @@
 
 #include "lathe/autograd/cast_cache.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/copy.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv2d.h"
@@ -158,6 +159,17 @@ TEST_CASE("autocast: a parameter is cast once until it changes or the outermost 
   const Autocast scope(kCPU, kBF16);
   matmul(x, w);
   CHECK_FALSE(kept().defined());
+}
+
+TEST_CASE("autocast: other data of the same version is cast again") {
+  const Tensor w = ones({2, 1}).requires_grad_(), x = ones({1, 2});
+  const Autocast scope(kCPU, kBF16);
+  CHECK(matmul(x, w).item<float>() == 2);
+  const Tensor other = empty({2, 1});
+  fill_values(other, 5.0);
+  REQUIRE(other.version() == w.version());
+  w.set_data(other);
+  CHECK(matmul(x, w).item<float>() == 10);
 }
 
 TEST_CASE("autocast: a parameter that is frozen inside the scope gets no gradient from then on") {

@@ -48,6 +48,30 @@ TEST_CASE("backward: the gradient of a sum is not shared memory") {
   CHECK(values(b.grad()) == Floats{2});
 }
 
+TEST_CASE("backward: a gradient that a hook keeps a view of is not added to") {
+  const Tensor x = leaf({1});
+  Tensor kept;
+  x.register_hook([&](const Tensor& g) {
+    if (!kept.defined()) kept = g.detach();
+    return Tensor();
+  });
+  (x * 3).backward();
+  (x * 3).backward();
+  CHECK(values(x.grad()) == Floats{6});
+  CHECK(values(kept) == Floats{3});
+}
+
+TEST_CASE("backward: a second pass into a gradient that an op saved is noticed") {
+  const Tensor v = leaf({1, 2}), w = leaf({3, 4});
+  (w * 2).sum().backward();
+  const Tensor y = (v * w.grad()).sum();
+  const uint32_t version = w.grad().version();
+  (w * 2).sum().backward();
+  CHECK(w.grad().version() > version);
+  CHECK_THROWS_WITH_AS(y.backward(), Contains("modified by an in-place operation"), StateError);
+  CHECK_FALSE(v.grad().defined());
+}
+
 TEST_CASE("backward: an output of several elements needs a gradient that fits") {
   const Tensor x = leaf({1, 2});
   CHECK_THROWS_WITH_AS((x * 2).backward(), Contains("must have one element (output: f32[2]@cpu)"),
@@ -161,6 +185,15 @@ TEST_CASE("hooks: see and replace gradients; retain_grad keeps them") {
   CHECK(calls == 3);
 }
 
+TEST_CASE("hooks: what a leaf's hook gives is what grad() returns") {
+  const Tensor x = leaf({1, 2});
+  x.register_hook([](const Tensor& g) { return g * 10.0; });
+  CHECK(values(grad({(x * 3).sum()}, {x})[0]) == Floats{30, 30});
+  const Tensor again = grad({(x * x).sum()}, {x}, {.create_graph = true})[0];
+  CHECK(values(again) == Floats{20, 40});
+  CHECK_FALSE(x.grad().defined());
+}
+
 TEST_CASE("hooks: a replacement that does not fit is refused") {
   const Tensor x = leaf({1, 2});
   x.register_hook([](const Tensor&) { return zeros({7}); });
@@ -252,6 +285,15 @@ TEST_CASE("in place: a view that was copied from another view has that one's old
   CHECK(values(target) == Floats{1, 2, 3});
   target.sum().backward();
   CHECK(values(x.grad()) == Floats{1, 1, 1, 0});
+}
+
+TEST_CASE("in place: an older view sees what was written through another") {
+  const Tensor a = leaf({1, 2});
+  const Tensor b = a * 1.0;
+  const Tensor written = b.select(0, 0), older = b.select(0, 0);
+  written.mul_(3.0);
+  older.sum().backward();
+  CHECK(values(a.grad()) == Floats{3, 0});
 }
 
 TEST_CASE("in place: a view that was written is a view of what its base is now") {
