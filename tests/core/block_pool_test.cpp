@@ -110,6 +110,19 @@ TEST_CASE("block pool: blocks of max_split and more stay whole, for such request
   f.give(other);
 }
 
+TEST_CASE("block pool: a rest as large as a large segment is too much to waste") {
+  BlockPoolOptions options = small_options();
+  options.max_split = 256 * kKiB;
+  for (const size_t waste : {options.large_segment, options.large_segment - 512}) {
+    PoolFixture f(options);
+    void* large = f.take(400 * kKiB, kA);
+    f.give(large);
+    void* block = f.take(400 * kKiB - waste, kA);
+    CHECK((block == large) == (waste < options.large_segment));
+    f.give(block);
+  }
+}
+
 TEST_CASE("block pool: pinned memory is rounded to powers of two") {
   BlockPoolOptions options = small_options();
   options.rounding = BlockPoolOptions::Rounding::kPowerOfTwo;

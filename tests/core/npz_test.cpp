@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lathe/core/crc32.h"
+#include "lathe/core/deflate.h"
 #include "lathe/core/npy.h"
 #include "lathe/core/zip.h"
 #include "lathe/ops/creation.h"
@@ -182,6 +183,40 @@ TEST_CASE("npz: reads what others write: comments, extra fields, zip64 in one en
   CHECK(got.at("a").to_vector<int>() == std::vector<int>{'x', 'y', 'z'});
   CHECK(got.at("b").shape() == Shape{3});
   CHECK(parse(archive_of({})).empty());
+}
+
+TEST_CASE("zip: a deflated entry whose sizes are both in its zip64 field") {
+  if (!deflate_available()) return;
+  const std::string a = array("xyz");
+  // One stored block: 5 bytes more than what it holds, so that the two sizes differ.
+  const std::string packed = "\1" + number(a.size(), 2) + number(0xffff - a.size(), 2) + a;
+  const StateDict got =
+      parse(archive_of({{.name = "a.npy",
+                         .content = packed,
+                         .method = 8,
+                         .packed_bytes = 0xffffffff,
+                         .bytes = 0xffffffff,
+                         .crc = crc32(a.data(), a.size()),
+                         .central_extra = number(1, 2) + number(16, 2) + number(a.size(), 8) +
+                                          number(packed.size(), 8)}}));
+  CHECK(got.at("a").to_vector<int>() == std::vector<int>{'x', 'y', 'z'});
+}
+
+TEST_CASE("zip: deflated entries that declare more than 16 GiB together are refused") {
+  // Each declares a little less than 1032 times its bytes, which deflate can reach.
+  const std::string content(4'200'000, '\0');
+  std::vector<RawEntry> entries;
+  for (int i = 0; i < 5; ++i) {
+    entries.push_back({.name = std::to_string(i) + ".npy",
+                       .content = content,
+                       .method = 8,
+                       .bytes = 0xfffffffe,
+                       .crc = 0});
+  }
+  const std::string text = error_of(archive_of(entries));
+  CHECK_MESSAGE(text.find("its deflated entries declare 21474836470 bytes, more than the limit of "
+                          "17179869184") != std::string::npos,
+                text);
 }
 
 TEST_CASE("npz: a file that is cut short after it was opened is a FileError, never a SIGBUS") {

@@ -211,6 +211,8 @@ TEST_CASE("pth: everything else is refused with the file, the entry and what is 
        "with strides [2] from element 0 lies outside"},
       {file_of(tensor_of(f32, 0, std::string("J\xff\xff\xff\xff"), byte(1))),
        "has a size that is not a number of 0 or more"},
+      {file_of(tensor_of(f32, 0, std::string("\x8a\x01\xff", 3), byte(1))),
+       "has a size that is not a number of 0 or more"},
       {file_of(tensor_of(f32, 0, byte(2), "N")), "has a stride that is not a number"},
       {file_of(tensor_of(
            f32, 0,
@@ -226,6 +228,14 @@ TEST_CASE("pth: everything else is refused with the file, the entry and what is 
                                    tensor_of(storage("IntStorage", 2), 0, byte(2), byte(1)))),
                  "abcdefgh"),
        "takes storage \"0\" as i32[2], another entry as f32[2]"},
+      {file_with(pickle_of(dict_of(text("w") + good + text("v") +
+                                   tensor_of(storage("FloatStorage", 4), 0, byte(2), byte(1)))),
+                 "abcdefgh"),
+       "takes storage \"0\" as f32[4], another entry as f32[2]"},
+      {file_with(pickle_of(dict_of(text("w") + good + text("v") +
+                                   tensor_of(storage("FloatStorage", 1), 0, byte(1), byte(1)))),
+                 "abcdefgh"),
+       "takes storage \"0\" as f32[1], another entry as f32[2]"},
   };
   for (const Refused& c : cases) {
     const std::string message = error_of(c.bytes);

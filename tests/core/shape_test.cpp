@@ -9,6 +9,8 @@ TEST_CASE("shape: counts, strides and their limits") {
   CHECK(numel_of({}) == 1);
   CHECK(numel_of({2, 0, 3}) == 0);
   CHECK(numel_of({2, 3, 4}) == 24);
+  CHECK(numel_of({INT64_MAX / 8}) == INT64_MAX / 8);  // 8-byte elements are still countable
+  CHECK_THROWS_AS(numel_of({INT64_MAX / 8 + 1}), ShapeError);
   CHECK_THROWS_WITH_AS(numel_of({2, -1}), doctest::Contains("negative size -1 in [2,-1]"),
                        ShapeError);
   CHECK_THROWS_AS(numel_of({int64_t{1} << 32, int64_t{1} << 32}), ShapeError);

@@ -303,6 +303,21 @@ TEST_CASE("module: hooks see calls in order and may replace input and output") {
   CHECK(seen.size() == 3);
 }
 
+TEST_CASE("module: a hook after the call sees the input that one before it put there") {
+  Net net;
+  const Tensor replaced = full({4, 2}, 7.f);
+  net.register_forward_pre_hook([&](nn::Module&, const Tensor&) { return replaced; });
+  Tensor input, output;
+  net.register_forward_hook([&](nn::Module&, const Tensor& x, const Tensor& y) {
+    input = x;
+    output = y;
+    return Tensor();
+  });
+  const Tensor y = net(ones({4, 2}));
+  CHECK(input.is_same(replaced));
+  CHECK(output.is_same(y));
+}
+
 TEST_CASE("module: a module without a forward says so") {
   nn::ModuleList list;
   CHECK_THROWS_WITH_AS(

@@ -337,6 +337,7 @@ TEST_CASE("batch_norm: errors name the values, and leave the statistics") {
       batch_norm(zeros({1, 3}), {}, {}, mean, var, train),
       doctest::Contains("training needs more than one value per channel (x: f32[1,3]@cpu)"),
       ShapeError);
+  CHECK_THROWS_AS(batch_norm(zeros({1, 3}), {}, {}, {}, {}), ShapeError);  // its own statistics too
   CHECK_THROWS_WITH_AS(
       batch_norm(x, ones({4}), {}, mean, var),
       doctest::Contains("weight must be [3], one number per channel of x (weight: f32[4]@cpu"),

@@ -263,6 +263,9 @@ TEST_CASE("integers wrap instead of overflowing") {
 
 TEST_CASE("views: sizes that overflow are refused or clipped") {
   CHECK_THROWS_AS(as_strided(zeros({4}), {3}, {int64_t{1} << 62}, 0), IndexError);
+  CHECK_THROWS_AS(as_strided(zeros({3}), {2}, {1}, 2), IndexError);  // one element too far
+  CHECK(as_strided(arange(3), {2}, {1}, 1).to_vector<int>() == std::vector<int>{1, 2});
+  CHECK_THROWS_AS(as_strided(zeros({3}), {2}, {1}, -1), IndexError);
   CHECK(slice(arange(5), 0, 0, 5, INT64_MAX).to_vector<int>() == std::vector<int>{0});
   CHECK_THROWS_AS(tensor(1.f).dim(0), IndexError);
   const Tensor x = arange(4);
@@ -320,6 +323,30 @@ TEST_CASE("in-place ops: results equal the plain ops, and wrong operands change 
   CHECK(tensor({5, 6}).fill_(7).to_vector<int>() == std::vector<int>{7, 7});
 }
 
+TEST_CASE("in-place ops: an operand that overlaps what is written is read first") {
+  // Long enough for several threads and wide instructions.
+  constexpr int64_t kSize = 100000;
+  const auto shifted = [](const Tensor& (*write)(const Tensor& to, const Tensor& from), int64_t to,
+                          int64_t from) {
+    const Tensor x = arange(kSize).to(kF64);
+    write(x.narrow(0, to, kSize - 1), x.narrow(0, from, kSize - 1));
+    return x.to_vector<double>();
+  };
+  using Write = const Tensor& (*)(const Tensor&, const Tensor&);
+  const Write copy = copy_, multiply = mul_;
+  const std::vector<double> up = shifted(copy, 1, 0), down = shifted(copy, 0, 1),
+                            product = shifted(multiply, 1, 0);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < kSize; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const auto value = static_cast<double>(i);
+    wrong += up[at] != (i == 0 ? 0 : value - 1);
+    wrong += down[at] != (i + 1 == kSize ? value : value + 1);
+    wrong += product[at] != (i == 0 ? 0 : value * (value - 1));
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("views: share storage, and refuse what strides cannot show") {
   const Tensor x = arange(24).reshape({2, 3, 4});
   const Tensor v = x.select(0, 1).slice(1, 0, 4, 2).transpose(0, 1);
@@ -337,6 +364,9 @@ TEST_CASE("views: share storage, and refuse what strides cannot show") {
   CHECK_THROWS_WITH_AS(zeros({0, 3}).view({-1, 0}), Contains("ambiguous"), ShapeError);
   CHECK(zeros({0, 3}).view({3, 0, 7}).numel() == 0);
   CHECK_THROWS_AS(x.select(0, 2), IndexError);
+  CHECK_THROWS_AS(x.select(0, -3), IndexError);
+  CHECK(arange(3).select(0, -3).item<int>() == 0);
+  CHECK(arange(3).select(0, 2).item<int>() == 2);
   CHECK_THROWS_AS(x.narrow(1, 2, 2), IndexError);
   CHECK_THROWS_AS(x.permute({0, 1, 1}), IndexError);
   CHECK_THROWS_AS(x.transpose(0, 3), IndexError);
