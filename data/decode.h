@@ -4,8 +4,9 @@
 //
 // All throw DataError naming the file: for what is damaged, cut off or of a kind that is not known,
 // and in a build without the library. `path` is for the message only. The pixels are those of
-// Pillow's Image.open(path).convert("RGB"): grey three times, an alpha channel dropped; EXIF
-// orientation is not applied. PNG files with a gamma of their own are converted to sRGB.
+// Pillow's Image.open(path).convert("RGB"): grey three times, an alpha channel dropped, the upper
+// byte of 16-bit samples (of grey ones too, where Pillow clips), gamma, colour profile and EXIF
+// orientation not applied.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,70 @@
+// Single image files of every kind. The oracle is Pillow (golden_image_kinds.py).
+#include "lathe/data/image_file.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "files.h"
+#include "golden_image_kinds.h"
+#include "hash_image.h"
+#include "lathe/core/error.h"
+#include "lathe/data/decode.h"
+
+namespace lathe::data {
+namespace {
+
+using testing::fnv;
+using testing::message_of;
+using testing::TempDir;
+using testing::write_file;
+
+TEST_CASE("image file: every kind of PNG and JPEG decodes to Pillow's pixels") {
+  const TempDir dir;
+  for (const auto& g : golden::kImageKinds) {
+    CAPTURE(std::string(g.name));
+    write_file(dir / "image", {reinterpret_cast<const char*>(g.bytes), size_t(g.size)});
+    ImageFile file;
+    const std::string why = message_of<DataError>([&] { file.open(dir / "image", {}); });
+    if (why.find("build again") != std::string::npos) continue;  // without its decoder
+    CHECK(why == "");
+    CHECK(file.spec() == ImageSpec{3, golden::kKindHeight, golden::kKindWidth});
+    const ImageSpec spec = file.decode(1);
+    CHECK(spec == file.spec());
+    CHECK(fnv({file.pixels(), file.pixels() + spec.pixels()}) == g.pixels);
+  }
+}
+
+// Every cut, and every byte changed: an error that names the file, or pixels; never a crash.
+TEST_CASE("image file: a PNG file that is cut off or damaged is refused by name or read") {
+  for (const auto& g : golden::kImageKinds) {
+    const std::string_view name = g.name;
+    if (name != "kPngInterlaced16" && name != "kPngTransparentPalette") continue;
+    CAPTURE(std::string(name));
+    const std::vector<uint8_t> whole(g.bytes, g.bytes + g.size);
+    const auto outcome = [](const std::vector<uint8_t>& bytes) {
+      std::vector<uint8_t> pixels;
+      return message_of<DataError>([&] { decode_png(bytes, "dog.png", pixels); });
+    };
+    if (outcome(whole).find("build again") != std::string::npos) return;
+    CHECK(outcome(whole) == "");
+    constexpr size_t kEnd = 12;  // of a file: without it all pixels are there
+    for (size_t size = 8; size < whole.size() - kEnd; ++size) {
+      CAPTURE(size);
+      const std::string why = outcome({whole.begin(), whole.begin() + ptrdiff_t(size)});
+      CHECK(why.starts_with("dog.png: is a damaged PNG file: "));
+    }
+    for (size_t at = 8; at < whole.size(); ++at) {
+      CAPTURE(at);
+      std::vector<uint8_t> damaged = whole;
+      damaged[at] ^= 0x55;
+      const std::string why = outcome(damaged);
+      CHECK((why.empty() || why.starts_with("dog.png: is a damaged PNG file: ")));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lathe::data
