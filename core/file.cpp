@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lathe/core/error.h"
+#include "lathe/core/write_signals.h"
 
 namespace lathe {
 
@@ -194,6 +195,7 @@ void AtomicFile::discard() noexcept {
 
 void AtomicFile::write(const void* data, size_t bytes) {
   LATHE_CHECK(StateError, descriptor_ >= 0, "file: write to ", path_, " after commit or an error");
+  const WriteSignals signals;
   const int64_t done = transfer(
       static_cast<int64_t>(bytes), file_faults().write, ENOSPC, [&](int64_t at, size_t count) {
         return ::write(descriptor_, static_cast<const char*>(data) + at, count);

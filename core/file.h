@@ -57,7 +57,7 @@ class LATHE_API AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Appends.   throws: FileError; the temporary file is then gone and the target stays as it was.
+  /// Appends; no SIGXFSZ comes.   throws: FileError; the temporary file is gone, the target stays.
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
 

@@ -11,6 +11,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/hash.h"
+#include "lathe/core/write_signals.h"
 #include "lathe/data/http.h"
 #include "lathe/data/tar.h"
 #include "lathe/data/verify.h"
@@ -106,6 +107,8 @@ HttpResult transfer(const Download& download, PartFile& part, const FetchOptions
           [&] {
             return !options.progress || options.progress({download.url, size, download.bytes});
           }};
+  // One for the whole transfer: both sides of it write.
+  const WriteSignals signals;
   return http_get(request, handlers);
 }
 

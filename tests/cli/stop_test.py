@@ -123,14 +123,25 @@ def test_a_closed_stdout_saves_and_exits_1(folder):
         expect(train("--run-dir", "d", "--json", stdout=full), 1, "stdout: No space left on device", "d/last.safetensors")  # its first row
 
 
+def small_files(bytes):
+    """A limit on file sizes (ulimit -f): a write over it fails, and a signal comes that ends a process."""
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes, resource.RLIM_INFINITY))
+    return limit
+
+
 def test_a_disk_that_fills_up_keeps_the_old_file(folder):
     """A limit on file sizes stands for a full disk: the weights do not fit, everything else does."""
-    def small_files():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    result = train("--max-steps", 1, "--run-dir", "a", "--quiet", preexec_fn=small_files)
-    expect_one_line(result, 1, "a/best.safetensors", "File too large")
-    assert not [p for p in pathlib.Path("a").iterdir() if "safetensors" in p.name], "nothing half-written, no temporary file"
+    for run, flags in (("a", ["--quiet"]), ("b", ["--json", "--quiet"])):
+        result = train("--max-steps", 1, "--run-dir", run, *flags, preexec_fn=small_files(200_000))
+        expect_one_line(result, 1, f"{run}/best.safetensors", "File too large")
+        assert not [p for p in pathlib.Path(run).iterdir() if "safetensors" in p.name], "nothing half-written, no temporary file"
+
+
+def test_a_stdout_over_the_limit_on_file_sizes_exits_1(folder):
+    with open("out", "w") as out:
+        expect_one_line(lathe("info", stdout=out, preexec_fn=small_files(10)), 1, "stdout: File too large")
 
 
 main(globals())

@@ -3,9 +3,11 @@
 #include "lathe/core/file.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -215,6 +217,76 @@ TEST_CASE("AtomicFile: when the directory cannot be synced the target is the com
                        doctest::Contains("cannot sync the directory of"), FileError);
   CHECK(get(folder / "out") == "new");
   CHECK(folder.entries() == 1);
+}
+
+/// Files of this process grow to `bytes` at most while it lives.
+struct FileSizeLimit {
+  explicit FileSizeLimit(rlim_t bytes) {
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const rlimit now = {bytes, before.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &now) == 0);
+  }
+  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before); }
+  rlimit before = {};
+};
+
+volatile std::sig_atomic_t g_signals = 0;
+
+// SIGXFSZ would end the process, and this is a library: it neither dies nor changes what the
+// program has arranged for the signal.
+TEST_CASE("AtomicFile: a write over the limit on file sizes is an error, and no signal") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "data", content(100000, 'x');
+  put(path, "old");
+  struct sigaction usual {
+  }, count{}, before{}, after{};
+  usual.sa_handler = SIG_DFL;
+  REQUIRE(::sigaction(SIGXFSZ, &usual, &before) == 0);
+  std::string message;
+  {
+    const FileSizeLimit limit(4096);
+    try {
+      write_file_atomic(path, content);
+    } catch (const FileError& e) {
+      message = e.message();
+    }
+  }
+  CHECK(message == "file: cannot write " + path + ": File too large");
+  CHECK(get(path) == "old");
+  CHECK(folder.entries() == 1);
+
+  count.sa_handler = [](int) { g_signals = g_signals + 1; };
+  REQUIRE(::sigaction(SIGXFSZ, &count, &after) == 0);
+  const bool kept = after.sa_handler == SIG_DFL;
+  CHECK(kept);
+  {
+    const FileSizeLimit limit(4096);
+    CHECK_THROWS_AS(write_file_atomic(path, content), FileError);
+    CHECK(g_signals == 0);
+    std::raise(SIGXFSZ);  // the program's own
+    CHECK(g_signals == 1);
+  }
+  ::sigaction(SIGXFSZ, &before, nullptr);
+}
+
+TEST_CASE("AtomicFile: a signal that the program has put off still comes to it") {
+  const TemporaryFolder folder;
+  sigset_t one, before, waiting;
+  sigemptyset(&one);
+  sigaddset(&one, SIGXFSZ);
+  REQUIRE(::pthread_sigmask(SIG_BLOCK, &one, &before) == 0);
+  std::raise(SIGXFSZ);
+  {
+    const FileSizeLimit limit(4096);
+    CHECK_THROWS_AS(write_file_atomic(folder / "data", std::string(100000, 'x')), FileError);
+  }
+  REQUIRE(::sigpending(&waiting) == 0);
+  CHECK(sigismember(&waiting, SIGXFSZ) == 1);
+  int taken = 0;
+  CHECK(::sigwait(&one, &taken) == 0);
+  REQUIRE(::sigpending(&waiting) == 0);
+  CHECK(sigismember(&waiting, SIGXFSZ) == 0);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 TEST_CASE("files: interrupted and partial calls are continued") {

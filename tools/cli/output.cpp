@@ -20,6 +20,7 @@ namespace lathe::cli {
 
 void prepare_standard_streams() {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   for (const int descriptor : {0, 1, 2}) {
     if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
     // The lowest free descriptor is this one. Read-only, so that writing to it still fails.

@@ -13,7 +13,9 @@
 namespace lathe::cli {
 
 /// Makes sure that descriptors 0 to 2 are open, so that no file of ours gets one of them: writing
-/// to a stdout that was closed keeps failing. Ignores SIGPIPE. The first thing main does.
+/// to a stdout that was closed keeps failing. Ignores SIGPIPE and SIGXFSZ, so that a write to a
+/// pipe that nobody reads, or over the limit on file sizes, is an error like any other. The first
+/// thing main does.
 void prepare_standard_streams();
 
 /// Writes all of `text` to a descriptor.   throws: CommandError (kError) naming `what` and the
