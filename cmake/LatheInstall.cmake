@@ -5,8 +5,11 @@ include(CMakePackageConfigHelpers)
 
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lathe")
 
+# Binaries are built with the search path that they are installed with. To change it then, CMake adds colons to that of
+# the build, and an empty entry has the current folder searched for libraries.
 # Libraries outside the system's folders are found again after the install.
-set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+set(_search_path "")
+set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
@@ -14,9 +17,14 @@ list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
 install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
         FILES_MATCHING PATTERN "*.h" ${_private_headers})
 if(LATHE_BUILD_CLI)
-  file(RELATIVE_PATH _lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
+  if(BUILD_SHARED_LIBS)  # so the build folder is laid out as the installed one
+    file(RELATIVE_PATH _lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
+    set(_search_path "$ORIGIN/${_lib_from_bin}")
+    set_target_properties(lathe PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_LIBDIR}")
+    set_target_properties(lathe_cli PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_BINDIR}")
+  endif()
   set_target_properties(lathe_cli PROPERTIES
-    INSTALL_RPATH "$ORIGIN/${_lib_from_bin}" INSTALL_RPATH_USE_LINK_PATH ON)
+    INSTALL_RPATH "${_search_path}" INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)
   install(TARGETS lathe_cli)
 endif()
 

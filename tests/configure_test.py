@@ -173,6 +173,17 @@ def test_nvcc_that_does_not_work_turns_cuda_off(options, folder):
     assert code == 0 and "CUDA off nvcc (/bin/false) cannot build a program here" in text, text
 
 
+def test_no_search_path_is_changed_on_install(options, folder):
+    """CMake would leave an empty entry in what was built."""
+    for shared in ("OFF", "ON"):
+        build = folder / shared
+        code, text = cmake(options, options.source, build, *NOTHING_BUILT, f"-DBUILD_SHARED_LIBS={shared}", "-DLATHE_BUILD_CLI=ON", "-DLATHE_INSTALL=ON",
+                           "-DCMAKE_INSTALL_LIBDIR=lib/of/some/depth")
+        assert code == 0, text
+        rules = "".join(path.read_text() for path in build.rglob("cmake_install.cmake"))
+        assert "bin/lathe" in rules and "RPATH_CHANGE" not in rules, re.findall("RPATH_CHANGE[^)]*", rules)
+
+
 def git(folder, *arguments):
     identity = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main"]
     return subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()

@@ -13,6 +13,9 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from elf import check_search_path, linked_below  # noqa: E402
 
 
 def run(*command, **environment):
@@ -79,6 +82,13 @@ class Consumer:
         self.check_needs(self.prefix / "bin/lathe")
         run(self.prefix / "bin/lathe", "--version")
 
+    def search_paths(self):
+        """No library is looked for in the current folder."""
+        installed, built = linked_below(self.prefix), linked_below(self.work, ("CMakeFiles", "prefix"))
+        assert (len(installed) > 0 or self.o.kind == "static") and len(built) > 0, (installed, built)
+        for binary in [*installed, *built]:
+            check_search_path(binary)
+
     def add_subdirectory(self):
         program = self.cmake_build("add_subdirectory", f"-DLATHE_SOURCE={self.o.source}", "-DBUILD_SHARED_LIBS=ON",
                                    "-DLATHE_INSTALL=ON")
@@ -117,6 +127,7 @@ def main():
     case("find_package", consumer.find_package)
     no_pkg_config = "pkg-config is not installed" if not options.pkg_config or "NOTFOUND" in options.pkg_config else None
     case("pkg-config", consumer.pkg_config, unless=no_pkg_config)
+    case("search paths", consumer.search_paths)
 
     print("{passed} passed, {failed} failed, {skipped} skipped".format(**counts))
     return 1 if counts["failed"] else 0

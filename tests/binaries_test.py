@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""What was built loads no library from the current folder.
+
+    binaries_test.py BUILD LATHE       BUILD: the build folder
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from elf import check_search_path, linked_below, readelf
+
+BUILD, LATHE = pathlib.Path(sys.argv[1]), sys.argv[2]
+# Loaded when they are needed, so no program lists them.
+ON_DEMAND = ["libdnnl.so.2", "libdnnl.so.3", "libgomp.so.1", "libcuda.so.1", "libnvidia-ml.so.1", "libcudnn.so.9",
+             *(f"lib{name}.so.{major}" for name in ("cublas", "cublasLt", "nvrtc") for major in (12, 13)), "libcurand.so.10"]
+
+
+def environment(**extra):
+    """The environment, in which a search path has no relative entry of its own."""
+    folders = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")]
+    kept = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH" and not k.startswith("LATHE_")}
+    return {**kept, **({"LD_LIBRARY_PATH": ":".join(folders)} if folders else {}), **extra}
+
+
+def loaded(program, folder):
+    """What the dynamic linker says it would load, from a folder."""
+    result = subprocess.run([str(program)], env=environment(LD_TRACE_LOADED_OBJECTS="1"), cwd=folder, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert result.returncode == 0, f"{program}: {result.stdout}"
+    return result.stdout
+
+
+def plant(folder, names):
+    """Files that end any program that loads them."""
+    for name in names:
+        (folder / name).write_text("not a library\n")
+
+
+def test_no_search_path_has_an_empty_or_relative_entry(folder):
+    binaries = linked_below(BUILD, ("CMakeFiles", "consumers"))
+    assert pathlib.Path(LATHE) in binaries, f"{LATHE} is not among {binaries}"
+    for binary in binaries:
+        check_search_path(binary)
+
+
+def test_a_library_in_the_current_folder_is_not_loaded(folder):
+    for program in linked_below(BUILD, ("CMakeFiles", "consumers")):
+        if program.suffix == ".so" or "INTERP" not in readelf("-l", program):
+            continue
+        names = re.findall(r"^\s+(\S+) => ", loaded(program, "/"), re.MULTILINE)
+        plant(folder, names)
+        assert str(folder) not in loaded(program, folder) and "=> ./" not in loaded(program, folder), program
+
+
+def test_the_command_trains_among_planted_libraries(folder):
+    plant(folder, [*re.findall(r"^\s+(\S+) => ", loaded(LATHE, "/"), re.MULTILINE), *ON_DEMAND])
+    for words in (["--version"], ["train", "--dataset", "synthetic", "--synthetic-size", "8", "--model", "resnet20",
+                                  "--batch-size", "4", "--max-steps", "1", "--device", "cpu", "--quiet"]):
+        result = subprocess.run([LATHE, *words], env=environment(), cwd=folder, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT)
+        assert result.returncode == 0, f"{words}: exit {result.returncode}\n{result.stdout}"
+
+
+def main():
+    passed = failed = 0
+    for name, test in sorted(globals().items()):
+        if not name.startswith("test_"):
+            continue
+        with tempfile.TemporaryDirectory(prefix="lathe-binaries-") as folder:
+            try:
+                test(pathlib.Path(folder))
+                passed += 1
+            except (AssertionError, OSError, subprocess.CalledProcessError) as error:
+                failed += 1
+                print(f"FAILED {name}: {error}")
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    sys.exit(1 if failed else 0)
+
+
+main()
