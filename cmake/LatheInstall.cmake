@@ -34,7 +34,7 @@ configure_package_config_file(cmake/latheConfig.cmake.in "${PROJECT_BINARY_DIR}/
 # Before 1.0 a new minor version may break code, so a package satisfies its own minor version only.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/latheConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/latheConfig.cmake" "${PROJECT_BINARY_DIR}/latheConfigVersion.cmake"
-              cmake/FindDNNL.cmake cmake/FindTurboJPEG.cmake DESTINATION "${_package_dir}")
+              cmake/FindTurboJPEG.cmake DESTINATION "${_package_dir}")
 
 # A shared lathe brings its libraries along; a static one leaves them to whoever links it.
 set(LATHE_PC_CFLAGS "")
@@ -52,7 +52,7 @@ else()
     string(APPEND LATHE_PC_LIBS " -L\${cuda_libdir} -lcudart_static -lrt -ldl")
   endif()
   if(LATHE_HAS_ONEDNN)
-    string(APPEND LATHE_PC_LIBS " -ldnnl ${OpenMP_CXX_FLAGS}")
+    string(APPEND LATHE_PC_LIBS " -ldl")
   endif()
   if(LATHE_HAS_ZLIB)
     string(APPEND LATHE_PC_LIBS " -lz")

@@ -12,6 +12,7 @@ namespace lathe::cpu {
 /// What the fast path is in this process: for `lathe info` and the head of a training.
 struct FastConv2dInfo {
   std::string library;    // "oneDNN 3.7.2", the one that was loaded; empty in a build without it
+  std::string problem;    // why it cannot be loaded; convolutions then throw that
   bool winograd = false;  // 3x3 kernels may run as Winograd; oneDNN 3 has none for x86
   bool bf16 = false;      // fast_conv2d_takes(kBF16)
 };

@@ -183,16 +183,21 @@ void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy
 
 }  // namespace
 
-FastConv2dInfo fast_conv2d_info() {
+FastConv2dInfo fast_conv2d_info() try {
   const dnnl_version_t& v = *dnnl_version();
   return {.library = concat("oneDNN ", v.major, '.', v.minor, '.', v.patch),
+          .problem = {},
           .winograd = translate_dnnl_errors("conv2d", dnnl_has_winograd),
           .bf16 = fast_conv2d_takes(kBF16)};
+} catch (const Error& e) {
+  return {.library = "oneDNN", .problem = e.message()};
 }
 
-bool fast_conv2d_takes(DType dtype) noexcept {
+bool fast_conv2d_takes(DType dtype) noexcept try {
   // Without these instructions oneDNN emulates bf16, which is slower than f32.
   return dtype == kF32 || (dtype == kBF16 && dnnl_uses(dnnl::cpu_isa::avx512_core_bf16));
+} catch (...) {  // it cannot be loaded
+  return false;
 }
 
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,

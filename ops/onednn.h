@@ -3,10 +3,53 @@
 // file alone. Included by *_dnnl.cpp files only.
 #pragma once
 
-#include <omp.h>
+#include "lathe/ops/onednn_table.h"
 
+// clang-format off
+// dnnl.hpp is to call the functions of the table.
+#define LATHE_ONEDNN(name) (::lathe::cpu::onednn().name)
+#define dnnl_engine_create LATHE_ONEDNN(dnnl_engine_create)
+#define dnnl_engine_destroy LATHE_ONEDNN(dnnl_engine_destroy)
+#define dnnl_get_effective_cpu_isa LATHE_ONEDNN(dnnl_get_effective_cpu_isa)
+#define dnnl_memory_desc_equal LATHE_ONEDNN(dnnl_memory_desc_equal)
+#define dnnl_memory_destroy LATHE_ONEDNN(dnnl_memory_destroy)
+#define dnnl_primitive_attr_create LATHE_ONEDNN(dnnl_primitive_attr_create)
+#define dnnl_primitive_attr_destroy LATHE_ONEDNN(dnnl_primitive_attr_destroy)
+#define dnnl_primitive_attr_set_scratchpad_mode LATHE_ONEDNN(dnnl_primitive_attr_set_scratchpad_mode)
+#define dnnl_primitive_create LATHE_ONEDNN(dnnl_primitive_create)
+#define dnnl_primitive_desc_destroy LATHE_ONEDNN(dnnl_primitive_desc_destroy)
+#define dnnl_primitive_desc_query_md LATHE_ONEDNN(dnnl_primitive_desc_query_md)
+#define dnnl_primitive_destroy LATHE_ONEDNN(dnnl_primitive_destroy)
+#define dnnl_primitive_execute LATHE_ONEDNN(dnnl_primitive_execute)
+#define dnnl_reorder_primitive_desc_create LATHE_ONEDNN(dnnl_reorder_primitive_desc_create)
+#define dnnl_sgemm LATHE_ONEDNN(dnnl_sgemm)
+#define dnnl_stream_create LATHE_ONEDNN(dnnl_stream_create)
+#define dnnl_stream_destroy LATHE_ONEDNN(dnnl_stream_destroy)
+#define dnnl_stream_wait LATHE_ONEDNN(dnnl_stream_wait)
+#define dnnl_version LATHE_ONEDNN(dnnl_version)
+#if DNNL_VERSION_MAJOR < 3
+#define dnnl_dilated_convolution_backward_data_desc_init LATHE_ONEDNN(dnnl_dilated_convolution_backward_data_desc_init)
+#define dnnl_dilated_convolution_backward_weights_desc_init LATHE_ONEDNN(dnnl_dilated_convolution_backward_weights_desc_init)
+#define dnnl_dilated_convolution_forward_desc_init LATHE_ONEDNN(dnnl_dilated_convolution_forward_desc_init)
+#define dnnl_memory_create LATHE_ONEDNN(dnnl_memory_create)
+#define dnnl_memory_desc_get_size LATHE_ONEDNN(dnnl_memory_desc_get_size)
+#define dnnl_memory_desc_init_by_tag LATHE_ONEDNN(dnnl_memory_desc_init_by_tag)
+#define dnnl_primitive_desc_iterator_create LATHE_ONEDNN(dnnl_primitive_desc_iterator_create)
+#define dnnl_primitive_desc_iterator_destroy LATHE_ONEDNN(dnnl_primitive_desc_iterator_destroy)
+#define dnnl_primitive_desc_iterator_fetch LATHE_ONEDNN(dnnl_primitive_desc_iterator_fetch)
+#else
+#define dnnl_convolution_backward_data_primitive_desc_create LATHE_ONEDNN(dnnl_convolution_backward_data_primitive_desc_create)
+#define dnnl_convolution_backward_weights_primitive_desc_create LATHE_ONEDNN(dnnl_convolution_backward_weights_primitive_desc_create)
+#define dnnl_convolution_forward_primitive_desc_create LATHE_ONEDNN(dnnl_convolution_forward_primitive_desc_create)
+#define dnnl_memory_create_v2 LATHE_ONEDNN(dnnl_memory_create_v2)
+#define dnnl_memory_desc_clone LATHE_ONEDNN(dnnl_memory_desc_clone)
+#define dnnl_memory_desc_create_with_tag LATHE_ONEDNN(dnnl_memory_desc_create_with_tag)
+#define dnnl_memory_desc_destroy LATHE_ONEDNN(dnnl_memory_desc_destroy)
+#define dnnl_memory_desc_get_size_v2 LATHE_ONEDNN(dnnl_memory_desc_get_size_v2)
+#define dnnl_memory_desc_query LATHE_ONEDNN(dnnl_memory_desc_query)
+#endif
 #include <dnnl.hpp>
-#include <new>
+// clang-format on
 
 #include "lathe/core/error.h"
 #include "lathe/core/thread_pool.h"
@@ -27,13 +70,20 @@ inline dnnl::stream& dnnl_stream() {
 /// thread; the caller's own is put back.
 class OmpThreads {
  public:
-  OmpThreads() : before_(omp_get_max_threads()) { omp_set_num_threads(num_threads()); }
-  ~OmpThreads() { omp_set_num_threads(before_); }
+  OmpThreads() {
+    if (!library_.omp_set_num_threads) return;
+    before_ = library_.omp_get_max_threads();
+    library_.omp_set_num_threads(num_threads());
+  }
+  ~OmpThreads() {
+    if (library_.omp_set_num_threads) library_.omp_set_num_threads(before_);
+  }
   OmpThreads(const OmpThreads&) = delete;
   OmpThreads& operator=(const OmpThreads&) = delete;
 
  private:
-  int before_;
+  const OneDnn& library_ = onednn();
+  int before_ = 1;
 };
 
 /// Does oneDNN use all instructions of this set here?

@@ -33,6 +33,33 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     expect_one_line(lathe("info", "--config", "/dev/zero"), 2, "/dev/zero: cannot read the config file: it has more than")
 
 
+def test_a_config_file_that_is_a_pipe_counts(folder):
+    """It can be read once: a command that began again would find nothing."""
+    text = 'model = "resnet8"\n'
+    expected = expect(lathe("summary", "--model", "resnet8"), 0).stdout
+    assert expected != expect(lathe("summary"), 0).stdout
+    assert expect(lathe("summary", "--config", "/dev/stdin", input=text), 0).stdout == expected
+    read, write = os.pipe()  # as of a shell's <(…)
+    os.write(write, text.encode())
+    os.close(write)
+    assert expect(lathe("summary", "--config", f"/dev/fd/{read}", pass_fds=[read]), 0).stdout == expected
+    os.close(read)
+
+
+def test_openmp_waits_passively_and_nothing_starts_anew(folder):
+    step = ["bench", "op", "matmul", "--json"]
+    for said, spins in (({}, "0"), ({"OMP_WAIT_POLICY": "active"}, "30000000000"), ({"GOMP_SPINCOUNT": "1234"}, "1234")):
+        unset = {k: v for k, v in environment(OMP_DISPLAY_ENV="verbose", **said).items()
+                 if k in said or k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+        result = subprocess.run([LATHE, *step], env=unset, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        expect(result, 0)
+        if "OPENMP DISPLAY ENVIRONMENT BEGIN" not in result.stderr:
+            raise Skip("without oneDNN, or not with OpenMP")
+        assert result.stderr.count("OPENMP DISPLAY ENVIRONMENT BEGIN") == 1, result.stderr
+        found = re.search(r"GOMP_SPINCOUNT = '(\d+)'", result.stderr)
+        assert not found or found[1] == spins, (said, result.stderr)
+
+
 def test_errors_do_not_command_the_terminal(folder):
     expect_one_line(lathe("info", "--\033[31m\nx"), 2, "--\\x1b[31m\\nx: unknown flag")
 

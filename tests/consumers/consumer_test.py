@@ -55,7 +55,19 @@ class Consumer:
     def check_needs(self, program):
         """What a machine without a GPU lacks is not needed to start."""
         dynamic = run("readelf", "-d", program)
-        assert not re.findall(r"NEEDED.*\[lib(?:cublas|cuda|cudnn|curand|nv)", dynamic), dynamic
+        assert not re.findall(r"NEEDED.*\[lib(?:cublas|cuda|cudnn|curand|dnnl|gomp|nv)", dynamic), dynamic
+
+    def check_waits(self, program, **environment):
+        """How OpenMP's threads wait, in libgomp's own words: passively, unless the user has said otherwise."""
+        if not self.o.onednn:
+            return
+        unset = [f"--unset={name}" for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")]
+        for said, spins in (({}, "0"), ({"OMP_WAIT_POLICY": "active"}, "30000000000"), ({"GOMP_SPINCOUNT": "1234"}, "1234")):
+            command = ["env", *unset, *(f"{k}={v}" for k, v in said.items()), program]
+            printed = run(*command, OMP_DISPLAY_ENV="verbose", **environment)
+            found = re.search(r"GOMP_SPINCOUNT = '(\d+)'", printed)
+            assert found or "OPENMP DISPLAY ENVIRONMENT" in printed, f"OpenMP was not used: {printed}"
+            assert not found or found[1] == spins, f"{program} with {said}: {found[0]}, expected {spins}"
 
     def check_shared(self, program, expected):
         self.check_needs(program)
@@ -67,6 +79,7 @@ class Consumer:
     def find_package(self):
         program = self.cmake_build("find_package", f"-DCMAKE_PREFIX_PATH={self.prefix}")
         self.check_runs(program)
+        self.check_waits(program)
         self.check_shared(program, self.o.kind == "shared")
 
     def pkg_config(self):
@@ -77,6 +90,7 @@ class Consumer:
         run(self.o.compiler, "-std=c++20", self.o.program, *flags, "-o", program)
         self.check_needs(program)
         self.check_runs(program, LD_LIBRARY_PATH=str(lib))
+        self.check_waits(program, LD_LIBRARY_PATH=str(lib))
 
     def command(self):
         self.check_needs(self.prefix / "bin/lathe")
@@ -101,6 +115,7 @@ def main():
     parser.add_argument("kind", choices=["static", "shared"])
     for name in ("cmake", "source", "build", "program", "work", "compiler", "launcher", "pkg-config"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--onednn", action="store_true", help="built with oneDNN")
     parser.add_argument("--setting", action="append", default=[], help="for every configure step")
     options = parser.parse_args()
     consumer = Consumer(options)

@@ -20,6 +20,33 @@ namespace {
 constinit FaultPoint g_new, g_clock;
 constinit std::atomic<int64_t> g_live{0}, g_peak{0}, g_hours{0};
 
+/// Where the machine code of oneDNN lies. It ends the process when it gets no memory inside of a
+/// parallel region; that is not ours.
+struct OneDnnCode {
+  uintptr_t begin = 0, end = 0;
+  bool holds(const void* caller) const {
+    const auto at = reinterpret_cast<uintptr_t>(caller);
+    return at >= begin && at < end;
+  }
+};
+constinit OneDnnCode g_onednn;
+
+/// To be called when oneDNN has been used: it is loaded then, and stays where it is.
+void find_onednn() {
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, size_t, void* out) {
+        if (std::strstr(library->dlpi_name, "libdnnl") == nullptr) return 0;
+        for (int i = 0; i < library->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& part = library->dlpi_phdr[i];
+          const uintptr_t begin = library->dlpi_addr + part.p_vaddr;
+          if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0)
+            *static_cast<OneDnnCode*>(out) = {begin, begin + part.p_memsz};
+        }
+        return 1;
+      },
+      &g_onednn);
+}
+
 struct Live {
   size_t tensors = host_allocator().stats().allocated_bytes;
   int64_t others = live_new_bytes();
@@ -49,6 +76,7 @@ int64_t fail_everywhere(FaultPoint& point, const Attempt& attempt, int64_t strid
     attempt.run();
     attempt.check_done();
   }
+  find_onednn();
   attempt.prepare();
   point.count();
   attempt.run();
@@ -87,34 +115,8 @@ int64_t fail_everywhere(FaultPoint& point, const Attempt& attempt, int64_t strid
 
 namespace {
 
-/// Where the machine code of oneDNN lies. It ends the process when it gets no memory inside of a
-/// parallel region; that is not ours.
-struct OneDnnCode {
-  uintptr_t begin = 0, end = 0;
-  bool holds(const void* caller) const {
-    const auto at = reinterpret_cast<uintptr_t>(caller);
-    return at >= begin && at < end;
-  }
-};
-const OneDnnCode g_onednn = [] {
-  OneDnnCode code;
-  dl_iterate_phdr(
-      [](dl_phdr_info* library, size_t, void* out) {
-        if (std::strstr(library->dlpi_name, "libdnnl") == nullptr) return 0;
-        for (int i = 0; i < library->dlpi_phnum; ++i) {
-          const ElfW(Phdr)& part = library->dlpi_phdr[i];
-          const uintptr_t begin = library->dlpi_addr + part.p_vaddr;
-          if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0)
-            *static_cast<OneDnnCode*>(out) = {begin, begin + part.p_memsz};
-        }
-        return 1;
-      },
-      &code);
-  return code;
-}();
-
 void* allocate(size_t bytes, const void* caller) noexcept {
-  using lathe::test::g_live, lathe::test::g_new, lathe::test::g_peak;
+  using namespace lathe::test;
   if (!g_onednn.holds(caller) && g_new.hit()) return nullptr;
   void* const block = std::malloc(bytes == 0 ? 1 : bytes);
   if (block == nullptr) return nullptr;

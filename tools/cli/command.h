@@ -24,7 +24,6 @@ struct Command {
   Takes takes;
   std::string_view words = {};  // how --help calls the arguments that are not flags
   size_t min_words = 0, max_words = 0;
-  bool computes = true;  // uses OpenMP's threads
   bool reads_run =
       false;  // --run-dir is a finished run, whose config.toml is read unless --config is given
   ExitCode (*run)(const Invocation&);

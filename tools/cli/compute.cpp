@@ -44,6 +44,7 @@ std::string device_remark(const Settings& settings) {
 }
 
 std::string convolution_text(const cpu::FastConv2dInfo& fast) {
+  if (!fast.problem.empty()) return fast.problem;
   if (fast.library.empty()) return fmt::format("Eigen, because {}", kWithoutOneDnn);
   return fmt::format("{}: direct{}{}{}", fast.library, fast.winograd ? ", Winograd" : "",
                      fast.bf16 ? ", bf16" : "", fast.winograd ? "" : "; no Winograd");

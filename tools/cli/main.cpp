@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <new>
 
 #include <fmt/format.h>
@@ -51,7 +50,6 @@ constexpr Command kCommands[] = {
      .words = "one data set: cifar10, cifar100, mnist or fashion-mnist",
      .min_words = 1,
      .max_words = 1,
-     .computes = false,
      .run = run_data_fetch},
     {.name = "data prepare",
      .help = "Write a data set as one packed file of decoded images",
@@ -59,7 +57,6 @@ constexpr Command kCommands[] = {
      .words = "the new file",
      .min_words = 1,
      .max_words = 1,
-     .computes = false,
      .run = run_data_prepare},
     {.name = "data verify",
      .help = "Compare a data set with its official checksums, or read every image of one's own",
@@ -67,7 +64,6 @@ constexpr Command kCommands[] = {
      .words = "a data set (cifar10, cifar100, mnist, fashion-mnist), a packed file or a folder",
      .min_words = 1,
      .max_words = 1,
-     .computes = false,
      .run = run_data_verify},
     {.name = "find-workers",
      .help = "How many threads should read batches",
@@ -106,12 +102,10 @@ constexpr Command kCommands[] = {
     {.name = "algos show",
      .help = "Convolution algorithms found by --cudnn-benchmark, with every candidate",
      .takes = kAlgos,
-     .computes = false,
      .run = run_algos_show},
     {.name = "algos clear",
      .help = "Remove the file of convolution algorithms",
      .takes = kAlgos,
-     .computes = false,
      .run = run_algos_clear},
     {.name = "ckpt show",
      .help = "Entries, hashes and metadata of a checkpoint",
@@ -119,7 +113,6 @@ constexpr Command kCommands[] = {
      .words = "one file",
      .min_words = 1,
      .max_words = 1,
-     .computes = false,
      .run = run_ckpt_show},
     {.name = "ckpt diff",
      .help = "What two checkpoints have not in common",
@@ -127,7 +120,6 @@ constexpr Command kCommands[] = {
      .words = "two files",
      .min_words = 2,
      .max_words = 2,
-     .computes = false,
      .run = run_ckpt_diff},
     {.name = "ckpt convert",
      .help = "The weights of a checkpoint as a file of their own, or its model as ONNX",
@@ -135,32 +127,14 @@ constexpr Command kCommands[] = {
      .words = "a checkpoint and the new file",
      .min_words = 2,
      .max_words = 2,
-     .computes = false,
      .run = run_ckpt_convert},
     {.name = "ckpt verify-resume",
      .help = "Train twice, once interrupted, and compare every bit",
      .takes = static_cast<Takes>(kTrain | kCkptVerify),
-     .computes = false,
      .reads_run = true,
      .run = run_ckpt_verify_resume},
-    {.name = "info",
-     .help = "Versions, devices, number types",
-     .takes = kInfo,
-     .computes = false,
-     .run = run_info},
+    {.name = "info", .help = "Versions, devices, number types", .takes = kInfo, .run = run_info},
 };
-
-// OpenMP (inside oneDNN) reads its settings before main. Its threads would spin between two
-// parallel regions and take the processor from every other process, so unless the user has said
-// otherwise the program starts itself once more with a passive wait policy; that costs about 6 ms.
-void restart_with_passive_openmp(char** argv) {
-  if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
-  setenv("OMP_WAIT_POLICY", "passive", 1);
-  // By its path and not as /proc/self/exe, after which ps would call the process "exe".
-  std::error_code error;
-  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) execv(path.c_str(), argv);  // returns only if it failed: slower, no harm
-}
 
 // train says it itself, when it knows the settings of the run that it goes on with.
 void warn_of_flags_without_effect(const Command& command, const Invocation& call) {
@@ -189,7 +163,6 @@ ExitCode run(int argc, char** argv) try {
     write_all(STDOUT_FILENO, line.text, "stdout");
     return ExitCode::kDone;
   }
-  if (line.command->computes) restart_with_passive_openmp(argv);
   if (line.invocation.settings.quiet) keep_quiet();
   warn_of_flags_without_effect(*line.command, line.invocation);
   return line.command->run(line.invocation);
