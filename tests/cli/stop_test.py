@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """What ends a training from outside, and what it leaves: signals, a closed stdout, a full disk.
 
-    stop_test.py LATHE [--sanitized]
+    stop_test.py LATHE [--sanitized] [--save-fault=LIBRARY]
 """
 import os
 import pathlib
+import re
 import resource
 import signal
 import subprocess
 import time
 
-from driver import LATHE, environment, expect, expect_one_line, lathe, main, start
+from driver import LATHE, environment, expect, expect_one_line, lathe, main, start, with_fault
 from runs import TINY, safetensors_header, train
 
 
@@ -137,6 +138,22 @@ def test_a_disk_that_fills_up_keeps_the_old_file(folder):
         result = train("--max-steps", 1, "--run-dir", run, *flags, preexec_fn=small_files(200_000))
         expect_one_line(result, 1, f"{run}/best.safetensors", "File too large")
         assert not [p for p in pathlib.Path(run).iterdir() if "safetensors" in p.name], "nothing half-written, no temporary file"
+
+
+def test_nothing_is_called_saved_before_it_is(folder):
+    """An error at any call of the saves at an epoch's end: then the line that says "saved" is not there."""
+    files = set()
+    for call in range(1, 100):
+        result = with_fault(f"EIO:{call}", "train", *TINY, "--max-steps", 1, "--run-dir", f"run{call}")
+        if result.returncode == 0:
+            assert result.stdout.count("saved best, last") == 1, result.stdout
+            if "no such call" in result.stderr:
+                break
+            continue  # the call is none that fails
+        expect(result, 1, "Input/output error")
+        files |= set(re.findall(r"\w+\.safetensors", result.stderr))
+        assert "saved" not in result.stdout, (call, result.stdout, result.stderr)
+    assert files == {"best.safetensors", "last.safetensors"} and call > 5, (files, call)
 
 
 def test_a_stdout_over_the_limit_on_file_sizes_exits_1(folder):

@@ -90,6 +90,11 @@ void CheckpointWriter::finish() {
   rethrow();
 }
 
+bool CheckpointWriter::holds(size_t saves) const {
+  const std::lock_guard lock(mutex_);
+  return !error_ && written_ >= saves;
+}
+
 void CheckpointWriter::work() {
   std::unique_lock lock(mutex_);
   for (;;) {

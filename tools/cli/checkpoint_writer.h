@@ -37,6 +37,11 @@ class CheckpointWriter {
   /// Waits until everything is on the disk.   throws: as save().
   void finish();
 
+  /// How often save() was called.
+  size_t saves() const { return saved_; }
+  /// Whether what the first `saves` calls were given is on the disk.
+  bool holds(size_t saves) const;
+
  private:
   /// free ──save()──▶ waiting ──the thread──▶ writing ──▶ free
   struct Place {
@@ -52,7 +57,7 @@ class CheckpointWriter {
 
   const std::filesystem::path folder_;
   const int64_t keep_;
-  std::mutex mutex_;  // guards what follows, but for the snapshot of a busy place
+  mutable std::mutex mutex_;  // guards what follows, but for the snapshot of a busy place
   std::condition_variable changed_;
   std::array<Place, 2> places_;
   size_t saved_ = 0, written_ = 0;  // number n is in places_[n % 2]

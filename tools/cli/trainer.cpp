@@ -132,6 +132,7 @@ void Trainer::train_batches() {
     train_seconds_ += took;
     if (micro_batches_ > 0) continue;
     after_step();
+    say_saved();
     show_progress();
     if (stop_reason() != Stop::kNo) break;
   }
@@ -246,8 +247,18 @@ void Trainer::end_epoch() {
                   epoch_tally_.loss(), 100 * epoch_tally_.accuracy());
   if (evaluated_)
     line += fmt::format("  val loss {:.3f} acc {:.1f} %", last_loss_, 100 * last_accuracy_);
-  parts_.out.text(fmt::format("{}  lr {:.4f}  {}  saved {}", line, last_lr_,
-                              duration_text(seconds()), std::exchange(saved_, {})));
+  if (!epoch_line_.empty()) wait_for_writer();  // an epoch's time was not enough for it
+  say_saved();
+  epoch_line_ = fmt::format("{}  lr {:.4f}  {}  saved {}", line, last_lr_, duration_text(seconds()),
+                            std::exchange(saved_, {}));
+  epoch_saves_ = writer_->saves();
+}
+
+// The epoch's line, once what it calls saved is on the disk: after one of the next steps.
+void Trainer::say_saved() {
+  if (epoch_line_.empty() || !writer_->holds(epoch_saves_)) return;
+  progress_.clear();
+  parts_.out.text(std::exchange(epoch_line_, {}));
 }
 
 // One row of training metrics: the mean since the row before, which begins anew when the row is in
@@ -412,6 +423,7 @@ ExitCode Trainer::finish() {
     save("last");
   }
   wait_for_writer();
+  say_saved();
   if (stop_reason() == Stop::kTime) parts_.log.line("the time limit is reached");
   if (settings_.skip_broken) broken_.report();
   Row done;
@@ -453,6 +465,7 @@ ExitCode Trainer::pause() {
   save_to_go_on();
   wait_for_writer();
   progress_.clear();
+  say_saved();
   write_window();
   const int signal = StopRequests::asked();
   const std::string by = signal != 0 ? name_of_signal(signal) : "--stop-after";

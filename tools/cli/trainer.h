@@ -98,6 +98,7 @@ class Trainer {
   void after_step();
   void evaluate_now();
   void end_epoch();
+  void say_saved();
   void write_window();
   void show_progress();
   [[noreturn]] void fail_diverged(const char* split, double loss);
@@ -158,6 +159,8 @@ class Trainer {
   int64_t best_epoch_ = 0;
   double kept_accuracy_ = -1;  // of best.safetensors: best_accuracy_, or less after going back
   std::string saved_;          // "last, best", for the epoch's line
+  std::string epoch_line_;     // to be said when the writer holds that many saves
+  size_t epoch_saves_ = 0;
 };
 
 }  // namespace lathe::cli
