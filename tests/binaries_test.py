@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What was built loads no library from the current folder.
+"""What was built loads no library from the current folder, and the command has its hardening.
 
-    binaries_test.py BUILD LATHE       BUILD: the build folder
+    binaries_test.py BUILD LATHE [--hardened]     BUILD: the build folder; --hardened: optimised, by g++ 12 or later
 """
 import os
 import pathlib
@@ -13,6 +13,7 @@ import tempfile
 from elf import check_search_path, linked_below, readelf
 
 BUILD, LATHE = pathlib.Path(sys.argv[1]), sys.argv[2]
+HARDENED = "--hardened" in sys.argv[3:]
 # Loaded when they are needed, so no program lists them.
 ON_DEMAND = ["libdnnl.so.2", "libdnnl.so.3", "libgomp.so.1", "libcuda.so.1", "libnvidia-ml.so.1", "libcudnn.so.9",
              *(f"lib{name}.so.{major}" for name in ("cublas", "cublasLt", "nvrtc") for major in (12, 13)), "libcurand.so.10"]
@@ -62,6 +63,20 @@ def test_the_command_trains_among_planted_libraries(folder):
         result = subprocess.run([LATHE, *words], env=environment(), cwd=folder, text=True, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT)
         assert result.returncode == 0, f"{words}: exit {result.returncode}\n{result.stdout}"
+
+
+def test_the_command_is_hardened(folder):
+    segments, dynamic, symbols = readelf("-l", LATHE), readelf("-d", LATHE), readelf("--dyn-syms", LATHE)
+    stack = re.search(r"GNU_STACK\s.*?\s([RWE]+)\s+0x", segments)
+    assert stack and "E" not in stack[1], "an executable stack"
+    if not HARDENED:
+        return
+    assert "GNU_RELRO" in segments and "BIND_NOW" in dynamic, "addresses of functions can be written to"
+    assert re.search(r"FLAGS_1\).*PIE", dynamic), "always at the same address"
+    imported = re.findall(r" UND (\w+)", symbols)
+    assert "__stack_chk_fail" in imported, "no stack protector"
+    assert any(re.match(r"__\w+_chk$", name) for name in imported), "not fortified"
+    assert any("__glibcxx_assert_fail" in name for name in imported), "indices are not checked"
 
 
 def main():
