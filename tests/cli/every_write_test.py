@@ -119,7 +119,10 @@ def interrupt_everywhere(folder, flags=(), before=()):
     assert sum(row["split"] == "val" for row in rows) == 3 and len(files["metrics.csv"]) == 1 + len(rows) >= 7, rows
 
     wrong, ended = [], {}
-    for way, name, number, call in chosen(calls):
+    to_make = chosen(calls)
+    for k, (way, name, number, call) in enumerate(to_make):
+        if k % 100 == 99:
+            print(f"{k + 1} of {len(to_make)} interruptions, {len(wrong)} with other files", flush=True)
         shutil.rmtree(case, ignore_errors=True)
         shutil.copytree(begun, case)
         result = train(case, *flags, fault=f"{way} {name} {number}")
@@ -128,8 +131,7 @@ def interrupt_everywhere(folder, flags=(), before=()):
         difference = again.stderr if again.returncode != 0 else different(case / "run", files)
         if difference:
             wrong.append(f"{way} at {name} {number} ({call}), exit {result.returncode}: {difference[:300]}")
-    tried = sum(ended.values())
-    print(f"{len(calls)} calls, {tried} interruptions; exit codes {ended}; {len(wrong)} with other files", flush=True)
+    print(f"{len(calls)} calls, {len(to_make)} interruptions; exit codes {ended}; {len(wrong)} with other files", flush=True)
     assert not wrong, "\n".join(wrong)
     return ended
 
