@@ -30,8 +30,8 @@ Tensor Tensor::select(int64_t dim, int64_t index) const { return lathe::select(*
 Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const { return lathe::narrow(*this, dim, start, length); }
 Tensor Tensor::slice(int64_t dim, int64_t start, int64_t stop, int64_t step) const { return lathe::slice(*this, dim, start, stop, step); }
 Tensor Tensor::t() const {
-  LATHE_CHECK(ShapeError, ndim() == 2, "t: expected a matrix (this: ", *this, ")");
-  return lathe::transpose(*this, 0, 1);
+  LATHE_CHECK(ShapeError, ndim() <= 2, "t: expected at most 2 dimensions (this: ", *this, ")");
+  return ndim() < 2 ? *this : lathe::transpose(*this, 0, 1);
 }
 
 Tensor Tensor::sum() const { return lathe::sum(*this); }

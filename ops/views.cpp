@@ -111,6 +111,13 @@ std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
   return strides;
 }
 
+/// "[2,3]", as a shape is shown, of any number of sizes.
+std::string list_text(const std::vector<int64_t>& sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += concat(text.empty() ? "[" : ",", size);
+  return text.empty() ? "[]" : text + "]";
+}
+
 Tensor view_as(const char* op, const Tensor& x, const Shape& shape, const Strides& strides) {
   return make_view(
       op, x, shape, strides, x.offset(),
@@ -262,26 +269,29 @@ Tensor slice(const Tensor& x, int64_t dim_in, int64_t start, int64_t stop, int64
 }
 
 Tensors split(const Tensor& x, int64_t size, int64_t dim_in) {
-  LATHE_CHECK(ValueError, size > 0, "split: size must be positive, got ", size);
   const int dim = wrap_dim("split", dim_in, x.ndim());
+  const int64_t total = x.dim(dim);
+  LATHE_CHECK(ValueError, size > 0 || (size == 0 && total == 0),
+              "split: size must be positive, got ", size, " (x: ", x, ")");
+  if (total == 0) return {narrow(x, dim, 0, 0)};
   Tensors parts;
-  for (int64_t at = 0; at < std::max<int64_t>(x.dim(dim), 1); at += size) {
-    parts.push_back(narrow(x, dim, at, std::min(size, x.dim(dim) - at)));
+  for (int64_t at = 0; at < total; at += size) {
+    parts.push_back(narrow(x, dim, at, std::min(size, total - at)));
   }
   return parts;
 }
 
-Tensors split(const Tensor& x, const Dims& sizes, int64_t dim_in) {
+Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim_in) {
   const int dim = wrap_dim("split", dim_in, x.ndim());
   CheckedSize sum = 0;
   for (const int64_t size : sizes) {
-    LATHE_CHECK(ShapeError, size >= 0, "split: negative size ", size, " in ", sizes);
+    LATHE_CHECK(ShapeError, size >= 0, "split: negative size ", size, " in ", list_text(sizes));
     sum += size;
   }
-  const int64_t total =
-      sum.value_or_throw<ShapeError>("split: the sizes ", sizes, " are too large (x: ", x, ")");
-  LATHE_CHECK(ShapeError, total == x.dim(dim), "split: sizes ", sizes, " add up to ", total,
-              ", dimension ", dim, " has ", x.dim(dim), " (x: ", x, ")");
+  const int64_t total = sum.value_or_throw<ShapeError>("split: the sizes ", list_text(sizes),
+                                                       " are too large (x: ", x, ")");
+  LATHE_CHECK(ShapeError, total == x.dim(dim), "split: sizes ", list_text(sizes), " add up to ",
+              total, ", dimension ", dim, " has ", x.dim(dim), " (x: ", x, ")");
   Tensors parts;
   int64_t at = 0;
   for (const int64_t size : sizes) {
@@ -294,7 +304,10 @@ Tensors split(const Tensor& x, const Dims& sizes, int64_t dim_in) {
 Tensors chunk(const Tensor& x, int64_t count, int64_t dim) {
   LATHE_CHECK(ValueError, count > 0, "chunk: count must be positive, got ", count);
   const int64_t size = x.dim(dim);
-  return split(x, size / count + (size % count != 0 || size == 0 ? 1 : 0), dim);
+  if (size > 0) return split(x, size / count + (size % count != 0 ? 1 : 0), dim);
+  Tensors parts;
+  for (int64_t i = 0; i < count; ++i) parts.push_back(narrow(x, dim, 0, 0));
+  return parts;
 }
 
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {

@@ -3,6 +3,8 @@
 // stays.
 #pragma once
 
+#include <vector>
+
 #include "lathe/core/tensor.h"
 
 namespace lathe {
@@ -47,12 +49,14 @@ LATHE_API Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t len
 /// and the range is clipped to the tensor.   throws: ValueError unless step > 0.
 LATHE_API Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
 
-/// Pieces of `size` along `dim`, the last possibly smaller.   throws: ValueError unless size > 0.
+/// Pieces of `size` along `dim`, the last possibly smaller; one of nothing.   throws: ValueError
+/// unless size > 0, or 0 for a dimension of nothing.
 LATHE_API Tensors split(const Tensor& x, int64_t size, int64_t dim = 0);
-/// Pieces of the given sizes along `dim`.   throws: ShapeError unless they add up.
-LATHE_API Tensors split(const Tensor& x, const Dims& sizes, int64_t dim = 0);
-/// At most `count` pieces of equal size (rounded up) along `dim`.   throws: ValueError unless count
-/// > 0.
+/// Pieces of the given sizes, any number of them, along `dim`.   throws: ShapeError unless they add
+/// up.
+LATHE_API Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
+/// At most `count` pieces of equal size (rounded up) along `dim`; `count` of nothing.   throws:
+/// ValueError unless count > 0.
 LATHE_API Tensors chunk(const Tensor& x, int64_t count, int64_t dim = 0);
 
 /// Any strided look at x's storage, in elements; `offset` from the storage's start. Elements may

@@ -277,7 +277,38 @@ TEST_CASE("views: sizes that overflow are refused or clipped") {
   CHECK_THROWS_WITH_AS(split(x, {5, -1}), Contains("split: negative size -1"), ShapeError);
   CHECK(split(x, INT64_MAX).size() == 1);
   CHECK(chunk(x, INT64_MAX).size() == 4);
-  CHECK(chunk(zeros({0, 2}), 3).size() == 1);
+}
+
+TEST_CASE("split and chunk: any number of pieces, also of nothing") {
+  const Tensor x = arange(20);
+  std::vector<int64_t> sizes(10, 2);  // more than a tensor has dimensions
+  sizes[3] = 0, sizes[9] = 4;
+  const Tensors parts = split(x, sizes);
+  REQUIRE(parts.size() == 10);
+  CHECK(parts[2].to_vector<int>() == std::vector<int>{4, 5});
+  CHECK(parts[3].numel() == 0);
+  CHECK(parts[9].to_vector<int>() == std::vector<int>{16, 17, 18, 19});
+  sizes[0] = 3;
+  CHECK_THROWS_WITH_AS(split(x, sizes),
+                       Contains("split: sizes [3,2,2,0,2,2,2,2,2,4] add up to 21, dimension 0 has "
+                                "20 (x: i64[20]@cpu)"),
+                       ShapeError);
+  // [t.shape for t in torch.zeros(0, 2).chunk(3)]; the same of split(0) and split(3)
+  for (const Tensor& piece : chunk(zeros({0, 2}), 3)) CHECK(piece.shape() == Shape{0, 2});
+  CHECK(chunk(zeros({0, 2}), 3).size() == 3);
+  CHECK(chunk(zeros({2, 0}), 3).size() == 2);
+  CHECK(split(zeros({0, 2}), 0).size() == 1);
+  CHECK(split(zeros({0, 2}), 3).size() == 1);
+  CHECK_THROWS_WITH_AS(split(x, 0), Contains("split: size must be positive, got 0"), ValueError);
+}
+
+TEST_CASE("t: of a vector or a number that itself") {
+  const Tensor x = tensor({{1, 2}, {3, 4}});
+  CHECK(x.t().to_vector<int>() == std::vector<int>{1, 3, 2, 4});
+  CHECK(x[0].t().to_vector<int>() == std::vector<int>{1, 2});
+  CHECK(tensor(5).t().shape() == Shape{});
+  CHECK_THROWS_WITH_AS(zeros({2, 3, 4}).t(), Contains("t: expected at most 2 dimensions"),
+                       ShapeError);
 }
 
 TEST_CASE("clamp: low above high gives high; elu: the gradient at infinity is finite") {
