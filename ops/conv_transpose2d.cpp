@@ -9,6 +9,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/pad.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/views.h"
 
@@ -27,6 +28,14 @@ static int64_t output_size(int64_t in, int64_t kernel, int64_t stride, int64_t p
   LATHE_CHECK(ShapeError, in > 0 && size > 0, "conv_transpose2d: an input of ", in, " with pad ",
               pad, " gives an output of ", size);
   return size;
+}
+
+/// An output pad of the stride or more as one below it: that of an x with rows and columns of
+/// zeros at its end, each of which adds a stride to the result.
+static Tensor with_zero_rows(const Tensor& x, const ConvTranspose2dOptions& opt) {
+  const int64_t rows = opt.output_pad.rows / opt.stride.rows;
+  const int64_t cols = opt.output_pad.cols / opt.stride.cols;
+  return rows == 0 && cols == 0 ? x : pad(x, {0, cols, 0, rows});
 }
 
 Tensor conv_transpose2d(const Tensor& x_in, const Tensor& w_in, const ConvTranspose2dOptions& opt) {
@@ -53,7 +62,7 @@ Tensor conv_transpose2d(const Tensor& x_in, const Tensor& w_in, const ConvTransp
                       output_size(x.dim(3), w.dim(3), opt.stride.cols, opt.pad.cols,
                                   opt.dilation.cols, opt.output_pad.cols)};
   const Tensor y = conv2d_input_grad(
-      x, w, y_shape,
+      with_zero_rows(x, opt), w, y_shape,
       {.stride = opt.stride, .pad = opt.pad, .dilation = opt.dilation, .groups = opt.groups});
   return bias.defined() ? add(y, view(bias, {channels, 1, 1})) : y;
 }
