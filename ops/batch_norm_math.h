@@ -25,10 +25,10 @@ template <class S>
   return v < S(0) ? S(0) : v;
 }
 
-/// dy where relu passed y, the value before or after it; else 0.
+/// dy where relu passed y, the value before or after it, or y is NaN; else 0. As math::ReluGrad.
 template <class S>
 [[gnu::always_inline]] LATHE_HD inline S batch_norm_passed(S dy, S y) {
-  return y > S(0) ? dy : S(0);
+  return y <= S(0) ? S(0) : dy;
 }
 
 /// dx; over the m values of a channel slope = scale / (var + eps) * sum(g t) / m and

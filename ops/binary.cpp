@@ -11,6 +11,7 @@
 #include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
+#include "lathe/ops/where.h"
 
 namespace lathe {
 
@@ -79,18 +80,18 @@ Tensor slope_op(const char* name, BinaryOp op, const Tensor& dy, const Tensor& x
   return dx;
 }
 
-/// maximum and minimum: the gradient goes where the value came from, half to each on a tie.
-Tensor extremum(const char* name, BinaryOp op, BinaryOp wins, const Tensor& a_in,
+/// maximum and minimum: the gradient goes where the value came from, half to each on a tie, all of
+/// it to both beside a NaN. `loses`: p loses to q.
+Tensor extremum(const char* name, BinaryOp op, BinaryOp loses, const Tensor& a_in,
                 const Tensor& b_in) {
   const auto [a, b] = prepare(name, a_in, b_in);
   Tensor y = run(name, op, a, b, a.dtype());
   record(name, y, {a, b},
-         [a = Saved(a), b = Saved(b), name, wins](const Tensor& dy, const autograd::Needs& need) {
-           const DType dtype = dy.dtype();
+         [a = Saved(a), b = Saved(b), name, loses](const Tensor& dy, const autograd::Needs& need) {
            const auto share = [&](const Tensor& p, const Tensor& q) {
-             const Tensor won = cast(run(name, wins, p, q, kBool), dtype);
-             const Tensor tied = cast(run(name, BinaryOp::kEq, p, q, kBool), dtype);
-             return sum_to_shape(mul(dy, add(won, mul(tied, 0.5))), p.shape());
+             const Tensor lost = run(name, loses, p, q, kBool);
+             const Tensor tied = run(name, BinaryOp::kEq, p, q, kBool);
+             return sum_to_shape(where(lost, 0, where(tied, mul(dy, 0.5), dy)), p.shape());
            };
            Tensor da, db;
            if (need[0]) da = share(a.get(), b.get());
@@ -162,10 +163,10 @@ Tensor div(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
-  return extremum("maximum", BinaryOp::kMaximum, BinaryOp::kGt, a, b);
+  return extremum("maximum", BinaryOp::kMaximum, BinaryOp::kLt, a, b);
 }
 Tensor minimum(const Tensor& a, const Tensor& b) {
-  return extremum("minimum", BinaryOp::kMinimum, BinaryOp::kLt, a, b);
+  return extremum("minimum", BinaryOp::kMinimum, BinaryOp::kGt, a, b);
 }
 
 Tensor pow(const Tensor& a_in, const Tensor& b_in) {

@@ -45,8 +45,8 @@ LATHE_API Tensor mul(const Tensor& a, Scalar b);
 LATHE_API Tensor div(const Tensor& a, const Tensor& b);      // a / b; integers → default dtype   grad: a, b (twice)
 LATHE_API Tensor div(const Tensor& a, Scalar b);
 LATHE_API Tensor div(Scalar a, const Tensor& b);
-LATHE_API Tensor maximum(const Tensor& a, const Tensor& b);  // NaN propagates; a tie splits its gradient 1/2-1/2
-LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);
+LATHE_API Tensor maximum(const Tensor& a, const Tensor& b);  // NaN propagates; a tie splits its gradient 1/2-1/2,
+LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);  // beside a NaN both get all of it
 LATHE_API Tensor pow(const Tensor& a, const Tensor& b);      // a ** b           grad: a, b (twice); amp: float
 LATHE_API Tensor pow(const Tensor& a, Scalar b);             // x^0 has gradient 0, also at 0
 LATHE_API Tensor pow(Scalar a, const Tensor& b);
@@ -65,7 +65,7 @@ LATHE_API Tensor logical_not(const Tensor& a);
 
 // The backward passes of relu, tanh, sigmoid and gelu as ops of their own: one pass each.
 // grad: dy (and y or x).
-LATHE_API Tensor relu_grad(const Tensor& dy, const Tensor& y);     // dy where y > 0
+LATHE_API Tensor relu_grad(const Tensor& dy, const Tensor& y);     // dy where y > 0 or NaN, else 0
 LATHE_API Tensor tanh_grad(const Tensor& dy, const Tensor& y);     // dy (1 - y^2)
 LATHE_API Tensor sigmoid_grad(const Tensor& dy, const Tensor& y);  // dy y (1 - y)
 LATHE_API Tensor gelu_grad(const Tensor& dy, const Tensor& x);       // dy (Phi(x) + x Phi'(x))

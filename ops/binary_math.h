@@ -32,8 +32,8 @@ struct Div { template <class T> LATHE_HD T operator()(T a, T b) const { return a
 // NaN wins: a comparison with NaN is false, so the operand that may be NaN is asked for directly.
 struct Maximum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a > b ? a : b; } };
 struct Minimum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a < b ? a : b; } };
-// Backward rules that are worth one pass of their own; b is the op's output, for gelu its input.
-struct ReluGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const { return y > T(0) ? dy : T(0); } };
+// Backward rules that are worth one pass of their own; b is the op's output, for gelu its input. A NaN passes dy.
+struct ReluGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const { return y <= T(0) ? T(0) : dy; } };
 struct TanhGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const { return dy * (T(1) - y * y); } };
 struct SigmoidGrad { template <class T> LATHE_HD T operator()(T dy, T y) const { return dy * y * (T(1) - y); } };
 // Phi(x) + x phi(x), Phi and phi being the normal distribution and its density.

@@ -5,6 +5,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/unary.h"
+#include "lathe/ops/where.h"
 
 namespace lathe {
 
@@ -31,9 +32,12 @@ Tensor smooth_l1_loss(const Tensor& x_in, const Tensor& y_in, const SmoothL1Opti
   if (opt.beta == 0) return l1_loss(x_in, y_in, {opt.reduction});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
   check_floating("smooth_l1_loss", x, y);
-  // With c = min(d, beta), c * (d - c/2) / beta is d^2 / (2 beta) below beta and d - beta/2 above.
-  const Tensor d = abs(sub(x, y)), c = clamp(d, {.high = opt.beta});
-  return reduce_losses(mul(c, sub(d, mul(c, 0.5))) * (1.0 / opt.beta), opt.reduction);
+  // Each branch sees 0 where the other one counts, so that neither an infinite difference nor the
+  // corner of abs reaches its gradients. NaN is on the square's side.
+  const Tensor u = sub(x, y), d = abs(u), far = ge(d.detach(), opt.beta);
+  const Tensor near = where(far, 0, u);
+  const Tensor bent = mul(near, mul(near, 0.5 / opt.beta));
+  return reduce_losses(add(bent, where(far, sub(d, 0.5 * opt.beta), 0)), opt.reduction);
 }
 
 Tensor bce_with_logits(const Tensor& x_in, const Tensor& y_in, const BceOptions& opt) {

@@ -16,14 +16,15 @@ struct LossOptions {
 /// (x - y)^2.
 LATHE_API Tensor mse_loss(const Tensor& x, const Tensor& y, const LossOptions& options = {});
 
-/// |x - y|; gradient 0 where they are equal.
+/// |x - y|; gradient 0 where they are equal or NaN.
 LATHE_API Tensor l1_loss(const Tensor& x, const Tensor& y, const LossOptions& options = {});
 
 struct SmoothL1Options {
   double beta = 1.0;  // where the square goes over into the line; 0: l1_loss
   Reduction reduction = Reduction::kMean;
 };
-/// d = |x - y|:  d^2 / (2 beta) below beta, d - beta / 2 from there on.
+/// d = |x - y|:  d^2 / (2 beta) below beta, d - beta / 2 from there on: its second derivative is
+/// 1 / beta below beta, 0 from there on; its gradient at NaN is NaN.
 /// throws: ValueError for beta < 0.   ref: Girshick 2015 (arXiv:1504.08083).
 LATHE_API Tensor smooth_l1_loss(const Tensor& x, const Tensor& y,
                                 const SmoothL1Options& options = {});

@@ -14,6 +14,7 @@
 #include "lathe/ops/strided_adjoint.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
 
 namespace lathe {
 
@@ -102,8 +103,9 @@ Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions opt) {
   check_floating("mean", x);
   const Extent e = extent_of("mean", x, dims, opt.keepdim);
   Tensor y = run(ReduceOp::kMean, x, e, x.dtype());
-  autograd::record("mean", y, {x},
-                   [e](const Tensor& dy, const Needs&) { return Tensors{e.spread(dy / e.count)}; });
+  autograd::record("mean", y, {x}, [e](const Tensor& dy, const Needs&) {
+    return Tensors{e.spread(dy / std::max<int64_t>(e.count, 1))};  // the mean of nothing: no dx
+  });
   return y;
 }
 
@@ -150,7 +152,8 @@ Tensor prod(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
   return y;
 }
 
-/// amax and amin: equal extremes share the gradient evenly.
+/// amax and amin: equal extremes share the gradient evenly, and so do NaNs, which are the extreme
+/// where there is one.
 static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims& dims,
                       ReduceOptions opt) {
   const Extent e = extent_of(name, x, dims, opt.keepdim);
@@ -159,12 +162,13 @@ static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims
   autograd::record(name, y, {x},
                    [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
                      const DType dtype = dy.dtype();
-                     const Tensor won = eq(x.get(), e.restore(y.get()));
+                     Tensor won = eq(x.get(), e.restore(y.get()));
+                     if (is_floating(dtype)) won = logical_or(won, isnan(x.get()));
                      const Tensor winners = sum_in(won, extent_of("sum", won, e.dims, true));
                      // Their number may be beyond f16's range: half gradients are shared out in
                      // f32.
                      const Tensor share = div(e.restore(dy), cast(winners, compute_dtype(dtype)));
-                     return Tensors{mul(cast(won, dtype), cast(share, dtype))};
+                     return Tensors{where(won, cast(share, dtype), 0)};
                    });
   return y;
 }
@@ -185,6 +189,12 @@ Tensor any(const Tensor& x, const Dims& dims, ReduceOptions opt) {
   return run(ReduceOp::kAny, x, extent_of("any", x, dims, opt.keepdim), kBool);
 }
 
+/// n - correction, for the gradients of var and std; 1 where there is nothing to divide.
+static double divisor_of(const Extent& e, int64_t correction) {
+  if (e.count == 0) return 1;
+  return static_cast<double>(std::max<int64_t>(e.count - correction, 0));
+}
+
 /// x - mean(x), for the gradients of var and std.
 static Tensor centred(const Tensor& x, const Extent& e) {
   return sub(x, mean(x, e.dims, {.keepdim = true}));
@@ -196,8 +206,8 @@ Tensor var(const Tensor& x, const Dims& dims, VarOptions opt) {
   const int64_t correction = opt.unbiased ? 1 : 0;
   Tensor y = run(ReduceOp::kVar, x, e, x.dtype(), correction);
   autograd::record("var", y, {x}, [x = Saved(x), e, correction](const Tensor& dy, const Needs&) {
-    const double divisor = static_cast<double>(std::max<int64_t>(e.count - correction, 0));
-    return Tensors{mul(centred(x.get(), e), mul(e.restore(dy), 2.0 / divisor))};
+    const double slope = 2.0 / divisor_of(e, correction);
+    return Tensors{mul(centred(x.get(), e), mul(e.restore(dy), slope))};
   });
   return y;
 }
@@ -210,8 +220,7 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions opt) {
   autograd::record(
       "std", y, {x},
       [x = Saved(x), y = SavedOutput(y), e, correction](const Tensor& dy, const Needs&) {
-        const double divisor = static_cast<double>(std::max<int64_t>(e.count - correction, 0));
-        const Tensor scale = div(dy, mul(or_one(y.get()), divisor));
+        const Tensor scale = div(dy, mul(or_one(y.get()), divisor_of(e, correction)));
         return Tensors{mul(centred(x.get(), e), e.restore(scale))};
       });
   return y;

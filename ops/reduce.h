@@ -48,8 +48,8 @@ LATHE_API Tensor prod(const Tensor& x);
 LATHE_API Tensor prod(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
 /// Largest and smallest element; NaN if there is one. Any dtype.   grad: x (twice); equal extremes
-/// share it evenly. throws: ShapeError if a reduced dimension has size 0.   The extreme along one
-/// dimension with its index: ops/argmax.h.
+/// share it evenly, and so do several NaN. throws: ShapeError if a reduced dimension has size 0.
+/// The extreme along one dimension with its index: ops/argmax.h.
 LATHE_API Tensor amax(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor amin(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 

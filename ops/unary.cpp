@@ -12,6 +12,7 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/where.h"
 
 namespace lathe {
 
@@ -169,7 +170,7 @@ Tensor clamp(const Tensor& x_in, const ClampOptions& options) {
   const Scalar low = options.low.value_or(real ? Scalar(-kOpen) : Scalar(INT64_MIN));
   const Scalar high = options.high.value_or(real ? Scalar(kOpen) : Scalar(INT64_MAX));
   const auto gradient = [low, high](const Tensor& dy, const Tensor& v) {
-    return mul(dy, mask(logical_and(ge(v, low), le(v, high)), dy));
+    return where(logical_and(ge(v, low), le(v, high)), dy, 0);
   };
   return from_input("clamp", UnaryOp::kClamp, x, gradient, {.a = low, .b = high});
 }

@@ -52,8 +52,8 @@ struct UnaryParams {
 
 // clang-format off
 LATHE_API Tensor neg(const Tensor& x);         // -x                        grad twice; not for bool
-LATHE_API Tensor abs(const Tensor& x);         // |x|                       gradient 0 at 0
-LATHE_API Tensor sign(const Tensor& x);        // -1, 0, 1; NaN stays       gradient 0
+LATHE_API Tensor abs(const Tensor& x);         // |x|                       gradient 0 at 0 and at NaN
+LATHE_API Tensor sign(const Tensor& x);        // -1, 0, 1; 0 of NaN        gradient 0
 LATHE_API Tensor square(const Tensor& x);      // x^2                       grad twice
 LATHE_API Tensor floor(const Tensor& x);       // gradient 0, as for ceil, round, trunc
 LATHE_API Tensor ceil(const Tensor& x);
@@ -72,7 +72,7 @@ LATHE_API Tensor sqrt(const Tensor& x);        // gradient +inf at 0        grad
 LATHE_API Tensor tanh(const Tensor& x);
 LATHE_API Tensor sigmoid(const Tensor& x);     // 1 / (1 + e^-x)
 LATHE_API Tensor erf(const Tensor& x);
-LATHE_API Tensor relu(const Tensor& x);        // max(x, 0); NaN stays; gradient 0 at 0
+LATHE_API Tensor relu(const Tensor& x);        // max(x, 0); NaN stays; gradient 0 at 0, dy at NaN
 LATHE_API Tensor leaky_relu(const Tensor& x, double slope = 0.01);  // x > 0 ? x : slope * x
 LATHE_API Tensor elu(const Tensor& x, double alpha = 1.0);          // x > 0 ? x : alpha * (e^x - 1)
 LATHE_API Tensor silu(const Tensor& x);        // x * sigmoid(x)
@@ -98,8 +98,9 @@ LATHE_API Tensor softplus(const Tensor& x, const SoftplusOptions& options = {});
 struct ClampOptions {
   std::optional<Scalar> low = {}, high = {};  // an absent end is open
 };
-/// min(max(x, low), high); NaN stays; integers exactly. The gradient passes in the closed
-/// interval.   grad: x (twice). throws: ValueError if both ends are absent.
+/// min(max(x, low), high); NaN stays, and an end that is NaN makes all of it NaN; integers exactly.
+/// The gradient passes in the closed interval and is 0 elsewhere.   grad: x (twice). throws:
+/// ValueError if both ends are absent.
 LATHE_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 LATHE_API Tensor clamp(const Tensor& x, Scalar low, Scalar high);
 

@@ -22,7 +22,7 @@ struct Abs        { template <class T> LATHE_HD T operator()(T x) const {
   else return x < T(0) ? Neg{}(x) : x; } };
 struct Sign       { template <class T> LATHE_HD T operator()(T x) const {
   if constexpr (std::is_unsigned_v<T>) return x > T(0) ? T(1) : x;
-  else return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; } };
+  else return x > T(0) ? T(1) : x < T(0) ? T(-1) : T(0); } };
 struct Floor      { template <class T> LATHE_HD T operator()(T x) const { return std::floor(x); } };
 struct Ceil       { template <class T> LATHE_HD T operator()(T x) const { return std::ceil(x); } };
 struct Round      { template <class T> LATHE_HD T operator()(T x) const { return std::nearbyint(x); } };
@@ -75,12 +75,13 @@ C clamp_end(Scalar end) {
   }
 }
 
+/// A NaN stays, and an end that is NaN makes everything NaN.
 template <class T>
 struct Clamp {
   T low, high;
   LATHE_HD T operator()(T x) const {
-    const T raised = x < low ? low : x;
-    return raised > high ? high : raised;
+    const T raised = x < low || is_nan(low) ? low : x;
+    return raised > high || is_nan(high) ? high : raised;
   }
 };
 
