@@ -17,7 +17,7 @@ struct Conv2dOptions {
   bool init = true;  // false: the weight is left open (init::left_open) for whoever fills it next
 };
 
-/// [N,in,H,W] → [N,out,P,Q]; see ops/conv2d.h.
+/// [N,in,H,W] → [N,out,P,Q], either without N too; see ops/conv2d.h.
 /// weight [out,in/groups,R,S] and bias [out], U(±1/sqrt(fan_in)).   throws: ValueError unless the
 /// kernel is positive and groups divide in and out.
 class LATHE_API Conv2d final : public Module {
@@ -48,7 +48,8 @@ struct Conv1dOptions {
   bool bias = true;
 };
 
-/// [N,in,W] → [N,out,Q]; see ops/conv1d.h. weight [out,in/groups,S]; values and errors as Conv2d.
+/// [N,in,W] → [N,out,Q], either without N too; see ops/conv1d.h. weight [out,in/groups,S]; values
+/// and errors as Conv2d.
 class LATHE_API Conv1d final : public Module {
  public:
   Conv1d(int64_t in, int64_t out, const Conv1dOptions& options);
@@ -77,8 +78,8 @@ struct ConvTranspose2dOptions {
   bool bias = true;
 };
 
-/// [N,in,H,W] → [N,out,P,Q]; see ops/conv_transpose2d.h. weight [in,out/groups,R,S]; values and
-/// errors as Conv2d.
+/// [N,in,H,W] → [N,out,P,Q], either without N too; see ops/conv_transpose2d.h. weight
+/// [in,out/groups,R,S]; values and errors as Conv2d.
 class LATHE_API ConvTranspose2d final : public Module {
  public:
   ConvTranspose2d(int64_t in, int64_t out, const ConvTranspose2dOptions& options);

@@ -13,8 +13,8 @@ Embedding::Embedding(int64_t entries, int64_t width, const EmbeddingOptions& opt
   init::normal_(table, 0, 1);
   if (options.padding_index.has_value()) {
     const int64_t row = *options.padding_index;
-    LATHE_CHECK(ValueError, row >= 0 && row < entries, "Embedding: padding_index must be in [0,",
-                entries, "), got ", row);
+    LATHE_CHECK(ValueError, row >= -entries && row < entries,
+                "Embedding: padding_index must be in [", -entries, ",", entries, "), got ", row);
     init::zeros_(table[row]);
   }
   weight = parameter("weight", table);

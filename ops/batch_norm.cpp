@@ -53,7 +53,8 @@ void check(const char* op, const Inputs& in, const BatchNormOptions& opt) {
               ": running_mean and running_var go together (running_mean: ", in.running_mean,
               ", running_var: ", in.running_var, ")");
   LATHE_CHECK(ValueError, opt.eps >= 0, op, ": eps must be 0 or more, got ", opt.eps);
-  LATHE_CHECK(ValueError, opt.momentum >= 0 && opt.momentum <= 1, op,
+  const bool moves = opt.training && in.running_mean.defined();
+  LATHE_CHECK(ValueError, !moves || (opt.momentum >= 0 && opt.momentum <= 1), op,
               ": momentum must be in [0, 1], got ", opt.momentum);
   const Tensor& n = opt.num_batches;
   LATHE_CHECK(DTypeError, !n.defined() || (n.dtype() == kI64 && n.ndim() == 0), op,

@@ -11,7 +11,8 @@ struct BatchNormOptions {
   bool training =
       false;  // true: batch statistics, and the running ones move; false: running statistics
   double momentum = 0.1;  // weight of the new value in the running statistics; a cumulative average
-                          // passes 1 / (number of batches so far, with this one)
+                          // passes 1 / (number of batches so far, with this one); in [0, 1],
+                          // looked at only where it is used
   double eps = 1e-5;      // inside the square root
   Tensor num_batches = {};  // 0-d i64 or undefined: raised by 1 where training
 };

@@ -12,7 +12,9 @@ ClassTargets check_class_targets(const char* op, const Tensor& x, const Tensor& 
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": scores must be floating (x: ", x, ")");
   LATHE_CHECK(DTypeError, is_integer(target.dtype()), op,
               ": targets must be integers (target: ", target, ")");
-  LATHE_CHECK(ShapeError, x.ndim() >= 2, op, ": scores must be [N,C] or [N,C,d1,...] (x: ", x, ")");
+  LATHE_CHECK(ShapeError, x.ndim() >= 2, op,
+              ": scores must be [N,C] or [N,C,d1,...], or [C] for one target (x: ", x,
+              ", target: ", target, ")");
   Shape expected = x.shape();
   expected.erase(1);
   LATHE_CHECK(ShapeError, target.shape() == expected, op, ": targets of these scores must be ",

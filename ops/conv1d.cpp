@@ -20,6 +20,7 @@ static void check(const Tensor& x, const Tensor& w, const Tensor& bias, const Co
 }
 
 Tensor conv1d(const Tensor& x_in, const Tensor& w_in, const Conv1dOptions& opt) {
+  if (x_in.ndim() == 2) return squeeze(conv1d(unsqueeze(x_in, 0), w_in, opt), 0);
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
   check(x, w, bias, opt);
   const Tensor y = conv2d(unsqueeze(x, 2), unsqueeze(w, 2),

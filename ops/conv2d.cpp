@@ -9,6 +9,7 @@
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"
+#include "lathe/ops/views.h"
 
 namespace lathe {
 
@@ -34,6 +35,7 @@ static Tensor weight_grad_like(const Tensor& w, const Tensor& dy, const Tensor& 
 }
 
 Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) {
+  if (x_in.ndim() == 3) return squeeze(conv2d(unsqueeze(x_in, 0), w_in, opt), 0);
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
   check_operands("conv2d", OperandDType::kFloating, "x", x, "w", w);
   const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), opt);

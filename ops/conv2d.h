@@ -18,8 +18,9 @@ struct Conv2dOptions {
 
 /// 2-D cross-correlation: y[n,k,p,q] = bias[k] + sum over c,r,s of
 /// x[n, c, p*stride - pad + r*dilation, q*…] * w[k,c,r,s].
-///   x  [N,C,H,W]     w  [K,C/groups,R,S], in any order     bias  [K]
-///   →  [N,K,P,Q],    P = (H + 2*pad - dilation*(R-1) - 1) / stride + 1,  Q likewise; NHWC if x is
+///   x  [N,C,H,W] or [C,H,W]     w  [K,C/groups,R,S], in any order     bias  [K]
+///   →  [N,K,P,Q],    P = (H + 2*pad - dilation*(R-1) - 1) / stride + 1,  Q likewise; NHWC if x is;
+///   without N if x is
 /// dtypes: f16, bf16, f32 (and f64 on CPU); sums are kept in f32 or wider.
 /// grad: x, w, bias (twice), w's in w's order.   amp: half.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.

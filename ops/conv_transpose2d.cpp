@@ -39,6 +39,9 @@ static Tensor with_zero_rows(const Tensor& x, const ConvTranspose2dOptions& opt)
 }
 
 Tensor conv_transpose2d(const Tensor& x_in, const Tensor& w_in, const ConvTranspose2dOptions& opt) {
+  if (x_in.ndim() == 3) {
+    return squeeze(conv_transpose2d(unsqueeze(x_in, 0), w_in, opt), 0);
+  }
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
   check_operands("conv_transpose2d", OperandDType::kFloating, "x", x, "w", w);
   LATHE_CHECK(ShapeError, x.ndim() == 4 && w.ndim() == 4 && w.dim(2) > 0 && w.dim(3) > 0,

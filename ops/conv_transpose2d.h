@@ -17,9 +17,9 @@ struct ConvTranspose2dOptions {
 
 /// What conv2d's gradient does to its input: every x[n,c,h,w] adds x * w[c,k,r,s] to
 /// y[n, k, h*stride - pad + r*dilation, w*…].
-///   x  [N,C,H,W]     w  [C,K/groups,R,S]     bias  [K]
+///   x  [N,C,H,W] or [C,H,W]     w  [C,K/groups,R,S]     bias  [K]
 ///   →  [N,K,P,Q],    P = (H-1)*stride - 2*pad + dilation*(R-1) + output_pad + 1,  Q likewise;
-///   NHWC if x is
+///   NHWC if x is; without N if x is
 /// dtypes: f16, bf16, f32 (and f64 on CPU).   grad: x, w, bias (twice).   amp: half.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Dumoulin and Visin 2016 (arXiv:1603.07285), chapter 4.

@@ -66,7 +66,14 @@ Tensor cross_entropy_grad(const Tensor& x, const Tensor& g, const Terms& t) {
 
 }  // namespace
 
+/// One example without a batch as a batch of it.
+static Tensor of_one(const Tensor& x, const Tensor& target, const CrossEntropyOptions& opt) {
+  const Tensor loss = cross_entropy(unsqueeze(x, 0), unsqueeze(target, 0), opt);
+  return opt.reduction == Reduction::kNone ? squeeze(loss, 0) : loss;
+}
+
 Tensor cross_entropy(const Tensor& x_in, const Tensor& target, const CrossEntropyOptions& opt) {
+  if (x_in.ndim() == 1 && target.ndim() == 0) return of_one(x_in, target, opt);
   const Tensor x = amp::cast(amp::kFloat, x_in);
   LATHE_CHECK(ValueError, opt.label_smoothing >= 0 && opt.label_smoothing <= 1,
               "cross_entropy: label_smoothing must be in [0, 1], got ", opt.label_smoothing);

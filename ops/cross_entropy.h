@@ -16,7 +16,7 @@ struct CrossEntropyOptions {
 
 /// loss_i = (1-e) * w[y_i] * -logp[i, y_i] + e/C * sum over c of w_c * -logp[i, c],  logp =
 /// log_softmax(x, 1)
-///   x  [N,C] or [N,C,d1,…]     target  integers [N] or [N,d1,…]
+///   x  [N,C], [N,C,d1,…] or [C]     target  integers [N], [N,d1,…] or []
 ///   →  kMean: sum of the losses / sum of w[y_i] over the targets that are not ignored (NaN if
 ///   there are none);
 ///      kSum: their sum;  kNone: the losses, target's shape, 0 where ignored.

@@ -34,10 +34,11 @@ Tensor embedding(const Tensor& weight, const Tensor& index, const EmbeddingOptio
   const Tensor places = reshape(checked("embedding", index, weight.dim(0)), {index.numel()});
   Tensor rows = index_select(weight, 0, places);
   if (options.padding_index) {
-    const int64_t padding = *options.padding_index;
-    LATHE_CHECK(IndexError, padding >= 0 && padding < weight.dim(0), "embedding: padding_index ",
-                padding, " is outside [0, ", weight.dim(0), ") (weight: ", weight, ")");
-    rows = where(unsqueeze(eq(places, padding), 1), rows.detach(), rows);
+    const int64_t padding = *options.padding_index, size = weight.dim(0);
+    LATHE_CHECK(IndexError, padding >= -size && padding < size, "embedding: padding_index ",
+                padding, " is outside [", -size, ", ", size, ") (weight: ", weight, ")");
+    const Tensor padded = eq(places, padding < 0 ? padding + size : padding);
+    rows = where(unsqueeze(padded, 1), rows.detach(), rows);
   }
   Shape shape = index.shape();
   shape.push_back(weight.dim(1));

@@ -8,7 +8,7 @@
 namespace lathe {
 
 struct EmbeddingOptions {
-  std::optional<int64_t> padding_index = {};  // this row gets no gradient
+  std::optional<int64_t> padding_index = {};  // this row gets no gradient; below 0: from the end
 };
 
 /// y[…,:] = weight[index[…],:].

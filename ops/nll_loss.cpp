@@ -6,6 +6,7 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/views.h"
 
 namespace lathe {
 
@@ -48,6 +49,10 @@ Tensor nll_grad(const Tensor& g, const Shape& shape, DType dtype, const ClassTar
 }  // namespace
 
 Tensor nll_loss(const Tensor& logp_in, const Tensor& target, const NllLossOptions& opt) {
+  if (logp_in.ndim() == 1 && target.ndim() == 0) {
+    const Tensor loss = nll_loss(unsqueeze(logp_in, 0), unsqueeze(target, 0), opt);
+    return opt.reduction == Reduction::kNone ? squeeze(loss, 0) : loss;
+  }
   const Tensor logp = amp::cast(amp::kFloat, logp_in);
   const ClassTargets targets =
       check_class_targets("nll_loss", logp, target, opt.weight, opt.ignore_index);

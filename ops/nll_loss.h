@@ -15,7 +15,7 @@ struct NllLossOptions {
 };
 
 /// loss_i = -w[y_i] * logp[i, y_i].
-///   logp  [N,C] or [N,C,d1,…]     target  integers [N] or [N,d1,…]
+///   logp  [N,C], [N,C,d1,…] or [C]     target  integers [N], [N,d1,…] or []
 ///   →  as cross_entropy.   dtypes, amp, throws: as cross_entropy.   grad: logp (twice).
 LATHE_API Tensor nll_loss(const Tensor& logp, const Tensor& target,
                           const NllLossOptions& options = {});

@@ -9,6 +9,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/resample.h"
+#include "lathe/ops/views.h"
 
 namespace lathe {
 
@@ -18,7 +19,7 @@ namespace {
 
 void check_planes(const char* op, const Tensor& x) {
   LATHE_CHECK(ShapeError, x.ndim() == 4 && x.dim(2) > 0 && x.dim(3) > 0, op,
-              ": x must be [N,C,H,W] with H and W above 0 (x: ", x, ")");
+              ": x must be [N,C,H,W] or [C,H,W] with H and W above 0 (x: ", x, ")");
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": x must be floating (x: ", x, ")");
 }
 
@@ -104,15 +105,21 @@ ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt) {
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
+  if (x.ndim() == 3) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);
   return pool_max(x, options).values;
 }
 
 ValuesAndIndices max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options) {
+  if (x.ndim() == 3) {
+    const auto [values, index] = max_pool2d_with_indices(unsqueeze(x, 0), options);
+    return {squeeze(values, 0), squeeze(index, 0)};
+  }
   const auto [values, index] = pool_max(x, options);
   return {values, cast(index, kI64)};
 }
 
 Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& opt) {
+  if (x.ndim() == 3) return squeeze(avg_pool2d(unsqueeze(x, 0), opt), 0);
   const char* const op = "avg_pool2d";
   check_planes(op, x);
   const Pair stride = check_window(op, opt.kernel, opt.stride, opt.pad, 1);
@@ -127,6 +134,7 @@ Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& opt) {
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair out) {
+  if (x.ndim() == 3) return squeeze(adaptive_avg_pool2d(unsqueeze(x, 0), out), 0);
   check_planes("adaptive_avg_pool2d", x);
   LATHE_CHECK(ValueError, out > 0, "adaptive_avg_pool2d: out must be positive, got ", out);
   return resample("adaptive_avg_pool2d", x, out, [&] {

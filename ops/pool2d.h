@@ -1,7 +1,7 @@
 // Pooling over windows of planes.
-//   x  [N,C,H,W], any strides; NHWC kept   →  [N,C,P,Q]
+//   x  [N,C,H,W] or [C,H,W], any strides; NHWC kept   →  [N,C,P,Q] or [C,P,Q]
 // dtypes: floating; averages are summed in f32 or wider.   No amp word: follows x.
-// throws: ShapeError (x not 4-d, a window larger than the padded input, a result too large),
+// throws: ShapeError (x not 3-d or 4-d, a window larger than the padded input, a result too large),
 // ValueError (options; a kernel, stride or dilation of 2^31 or more), DTypeError.
 #pragma once
 

@@ -269,8 +269,11 @@ TEST_CASE("Embedding: rows by number, N(0,1), and a padding row of zeros") {
   sum(square(rows + 1.0)).backward();
   CHECK(table.weight.grad()[3].to_vector<float>() == std::vector<float>(40, 0.f));
   CHECK(table.weight.grad()[7].to_vector<float>()[0] != 0.f);
+  const nn::Embedding from_the_end(50, 40, {.padding_index = -2});
+  CHECK(from_the_end.weight[48].to_vector<float>() == std::vector<float>(40, 0.f));
+  CHECK(from_the_end.weight[49].to_vector<float>()[0] != 0.f);
   CHECK_THROWS_WITH_AS(nn::Embedding(5, 2, {.padding_index = 5}),
-                       doctest::Contains("must be in [0,5), got 5"), ValueError);
+                       doctest::Contains("must be in [-5,5), got 5"), ValueError);
 }
 
 TEST_CASE("losses keep their options") {

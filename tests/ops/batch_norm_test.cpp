@@ -231,6 +231,16 @@ TEST_CASE("batch_norm: evaluation uses the running statistics and changes nothin
   CHECK(var.version() == 0);
 }
 
+TEST_CASE("batch_norm: a momentum that nothing uses is not looked at") {
+  const Tensor x = randn({4, 3}), mean = randn({3}), var = rand({3}) + 0.5;
+  for (const double momentum : {-1.0, 2.0, std::nan("")}) {
+    CHECK(difference(batch_norm(x, {}, {}, mean, var, {.momentum = momentum}),
+                     batch_norm(x, {}, {}, mean, var), 0) == "");
+    CHECK(difference(batch_norm(x, {}, {}, {}, {}, {.training = true, .momentum = momentum}),
+                     batch_norm(x, {}, {}, {}, {}, {.training = true}), 0) == "");
+  }
+}
+
 TEST_CASE("batch_norm: momentum weighs the new value, the variance is the unbiased one") {
   const Tensor x =
       tensor({{1.f}, {2.f}, {3.f}, {6.f}});  // mean 3, biased variance 3.5, unbiased 14/3
@@ -353,8 +363,9 @@ TEST_CASE("batch_norm: errors name the values, and leave the statistics") {
                        ValueError);
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, mean, var, {.eps = -1}),
                        doctest::Contains("eps must be 0 or more, got -1"), ValueError);
-  CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, mean, var, {.momentum = std::nan("")}),
-                       doctest::Contains("momentum must be in [0, 1]"), ValueError);
+  CHECK_THROWS_WITH_AS(
+      batch_norm(x, {}, {}, mean, var, {.training = true, .momentum = std::nan("")}),
+      doctest::Contains("momentum must be in [0, 1]"), ValueError);
   CHECK_THROWS_WITH_AS(
       batch_norm_add_relu(x, zeros({2, 3, 4, 5}), {}, {}, mean, var, train),
       doctest::Contains("residual must have x's shape (residual: f32[2,3,4,5]@cpu"), ShapeError);

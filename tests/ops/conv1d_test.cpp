@@ -28,10 +28,19 @@ TEST_CASE("conv1d: gradients agree with finite differences, once and twice") {
 }
 
 TEST_CASE("conv1d: a wrong number of dimensions names both tensors") {
-  CHECK_THROWS_WITH_AS(conv1d(zeros({4, 7}), zeros({6, 4, 3})),
+  CHECK_THROWS_WITH_AS(conv1d(zeros({7}), zeros({6, 4, 3})),
                        doctest::Contains("conv1d: x and w must be [N,C,W] and [K,C/groups,S] (x: "
-                                         "f32[4,7]@cpu, w: f32[6,4,3]@cpu)"),
+                                         "f32[7]@cpu, w: f32[6,4,3]@cpu)"),
                        ShapeError);
+}
+
+TEST_CASE("conv1d: a line without a batch") {
+  const Tensor x = f64({4, 7}), w = f64({6, 2, 3}), bias = f64({6});
+  const Conv1dOptions opt{.bias = bias, .stride = 2, .pad = 2, .groups = 2};
+  CHECK(conv1d(x, w, opt).shape() == Shape{6, 5});
+  CHECK(difference(conv1d(x, w, opt), conv1d(x.unsqueeze(0), w, opt)[0], 0) == "");
+  const auto f = [](const Tensors& in) { return conv1d(in[0], in[1], {.pad = 1}); };
+  check_gradients({"conv1d", f, {f64({2, 4}), f64({3, 2, 3})}});
 }
 
 TEST_CASE("conv1d: errors name conv1d and the shapes that it was given") {

@@ -140,6 +140,15 @@ TEST_CASE("conv2d: the result is NHWC where x is") {
   CHECK(conv2d(zeros({2, 1, 5, 5}, {.dtype = kF64}), v).is_contiguous());
 }
 
+TEST_CASE("conv2d: an image without a batch") {
+  const Tensor x = f64({4, 5, 6}), w = f64({6, 2, 3, 3}), bias = f64({6});
+  const Conv2dOptions opt{.bias = bias, .pad = 1, .groups = 2};
+  CHECK(conv2d(x, w, opt).shape() == Shape{6, 5, 6});
+  CHECK(relative_error(conv2d(x, w, opt), conv2d(x.unsqueeze(0), w, opt)[0]) == 0);
+  const auto f = [](const Tensors& in) { return conv2d(in[0], in[1], {.stride = 2}); };
+  check_gradients({"conv2d", f, {f64({2, 5, 4}), f64({3, 2, 3, 2})}});
+}
+
 TEST_CASE("conv2d: gradients that nobody needs are not computed") {
   const Tensor x = f64({1, 2, 4, 4}), w = f64({2, 2, 3, 3});
   w.requires_grad_();
@@ -159,8 +168,8 @@ TEST_CASE("conv2d: errors name the values") {
   };
   CHECK(message({1, 64, 8, 8}, {16, 3, 3, 3}) ==
         "conv2d: x has 64 channels but w expects 3 (x: [1,64,8,8], w: [16,3,3,3], groups=1)");
-  CHECK(message({64, 8, 8}, {16, 64, 3, 3}) ==
-        "conv2d: x and w must be [N,C,H,W] and [K,C/groups,R,S] (x: [64,8,8], w: [16,64,3,3])");
+  CHECK(message({8, 8}, {16, 64, 3, 3}) ==
+        "conv2d: x and w must be [N,C,H,W] and [K,C/groups,R,S] (x: [8,8], w: [16,64,3,3])");
   CHECK(message({1, 1, 3, 9}, {1, 1, 3, 3}, {.dilation = {2, 1}}) ==
         "conv2d: the kernel spans 5 rows but the padded input has 3 (3 + 2*0)");
   CHECK(message({1, 1, 9, 3}, {1, 1, 3, 6}, {.pad = 1}) ==

@@ -103,6 +103,19 @@ TEST_CASE("conv_transpose2d: gradients agree with finite differences, once and t
   }
 }
 
+TEST_CASE("conv_transpose2d: an image without a batch; NHWC stays") {
+  const Tensor x = f64({2, 3, 4}), w = f64({2, 3, 3, 3});
+  const ConvTranspose2dOptions opt{.stride = 2, .output_pad = 1};
+  const Tensor y = conv_transpose2d(x, w, opt);
+  CHECK(y.shape() == Shape{3, 8, 10});
+  CHECK(difference(y, conv_transpose2d(x.unsqueeze(0), w, opt)[0], 0) == "");
+  const Tensor nhwc = contiguous(f64({2, 2, 3, 4}), kChannelsLast);
+  CHECK(conv_transpose2d(nhwc, w, {.output_pad = 1, .dilation = 2}).is_contiguous(kChannelsLast));
+  const auto f = [&](const Tensors& in) { return conv_transpose2d(in[0], in[1], opt); };
+  check_gradients({"conv_transpose2d", f, {x, w}});
+  CHECK_THROWS_AS(conv_transpose2d(f64({3, 4}), w), ShapeError);
+}
+
 TEST_CASE("conv_transpose2d: errors name the values") {
   CHECK_THROWS_WITH_AS(conv_transpose2d(zeros({1, 4, 3, 3}), zeros({3, 2, 3, 3})),
                        doctest::Contains("x has 4 channels but w expects 3"), ShapeError);

@@ -175,6 +175,26 @@ TEST_CASE("cross_entropy: all ignored, nobody there") {
             .empty());
 }
 
+TEST_CASE("cross_entropy, nll_loss: one example without a batch") {
+  // F.cross_entropy(torch.tensor([1., 2., 4.]), torch.tensor(1), weight=torch.tensor([1., 2., 3.]),
+  //                 label_smoothing=.25, reduction='none')
+  const Tensor x = tensor({1.0, 2.0, 4.0}), weight = tensor({1.0, 2.0, 3.0});
+  const CrossEntropyOptions opt{
+      .weight = weight, .label_smoothing = 0.25, .reduction = Reduction::kNone};
+  const Tensor loss = cross_entropy(x, tensor(1), opt);
+  CHECK(loss.shape() == Shape{});
+  CHECK(loss.item<double>() == doctest::Approx(3.9230253724459048).epsilon(1e-12));
+  CHECK(cross_entropy(x, tensor(1)).item<double>() ==
+        doctest::Approx(2.1698460195562856).epsilon(1e-12));
+  CHECK(cross_entropy(x, tensor(-100), {.reduction = Reduction::kSum}).item<double>() == 0);
+  CHECK(nll_loss(x, tensor(2), {.weight = weight, .reduction = Reduction::kNone}).item<double>() ==
+        -12);
+  CHECK(nll_loss(x, tensor(2)).shape() == Shape{});
+  check_gradients({"cross_entropy",
+                   [](const Tensors& in) { return cross_entropy(in[0], beside(in, tensor(1))); },
+                   {f64({4})}});
+}
+
 TEST_CASE("cross_entropy: u8 and i32 targets, autocast, threads") {
   const Tensor x = randn({3000, 7}), target = randint(0, 7, {3000});
   const Tensor loss = cross_entropy(x, target);
@@ -213,7 +233,8 @@ TEST_CASE("cross_entropy: errors name the op and the values") {
       doctest::Contains(
           "targets of these scores must be [2] (x: f32[2,3]@cpu, target: i64[3]@cpu)"),
       ShapeError);
-  CHECK_THROWS_AS(cross_entropy(zeros({3}), zeros({}, {.dtype = kI64})), ShapeError);
+  CHECK_THROWS_AS(cross_entropy(zeros({}), zeros({}, {.dtype = kI64})), ShapeError);
+  CHECK_THROWS_AS(cross_entropy(zeros({3}), zeros({1}, {.dtype = kI64})), ShapeError);
   CHECK_THROWS_WITH_AS(cross_entropy(x, zeros({2})),
                        doctest::Contains("targets must be integers (target: f32[2]@cpu)"),
                        DTypeError);

@@ -24,6 +24,10 @@ TEST_CASE("embedding: gradients add up over repeated rows and leave out the padd
   embedding(weight, index, {.padding_index = 0})
       .backward(tensor({{1.f, 2.f}, {3.f, 4.f}, {5.f, 6.f}}));
   CHECK(difference(weight.grad(), {0, 0, 0, 0, 6, 8}, 0) == "");
+  weight.set_grad({});
+  embedding(weight, index, {.padding_index = -1})  // the last row
+      .backward(tensor({{1.f, 2.f}, {3.f, 4.f}, {5.f, 6.f}}));
+  CHECK(difference(weight.grad(), {3, 4, 0, 0, 0, 0}, 0) == "");
   check_gradients({"embedding",
                    [index](const Tensors& in) { return embedding(in[0], beside(in, index)); },
                    {f64({3, 4})}});
@@ -35,7 +39,8 @@ TEST_CASE("embedding: errors name the values") {
                        doctest::Contains("embedding: index 3 at [0,0] is outside [0, 3)"),
                        IndexError);
   CHECK_THROWS_WITH_AS(embedding(weight, full({1}, 0), {.padding_index = 3}),
-                       doctest::Contains("padding_index 3 is outside [0, 3)"), IndexError);
+                       doctest::Contains("padding_index 3 is outside [-3, 3)"), IndexError);
+  CHECK_THROWS_AS(embedding(weight, full({1}, 0), {.padding_index = -4}), IndexError);
   CHECK_THROWS_AS(embedding(zeros({3}), full({1}, 0)), ShapeError);
   CHECK_THROWS_AS(embedding(weight, zeros({1})), DTypeError);
 }

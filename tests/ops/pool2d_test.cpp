@@ -3,6 +3,7 @@
 
 #include "compare.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/index.h"
 #include "lathe/ops/reduce.h"
 
 using namespace lathe;
@@ -250,6 +251,26 @@ TEST_CASE("pooling: gradients agree with finite differences, twice") {
                    {x}});
   check_gradients(
       {"global average", [](const Tensors& in) { return adaptive_avg_pool2d(in[0], 1); }, {x}});
+}
+
+TEST_CASE("pooling: planes without a batch") {
+  const Tensor x = f64({3, 7, 6});
+  const auto check = [&](const std::string& op, const Function& f) {
+    CAPTURE(op);
+    const Tensor y = f({x});
+    CHECK(y.ndim() == 3);
+    CHECK(difference(y, f({x.unsqueeze(0)})[0], 0) == "");
+    check_gradients({op, f, {f64({2, 5, 4})}});
+  };
+  check("max_pool2d",
+        [](const Tensors& in) { return max_pool2d(in[0], {.kernel = 3, .stride = 2, .pad = 1}); });
+  check("avg_pool2d", [](const Tensors& in) { return avg_pool2d(in[0], {.kernel = 2}); });
+  check("adaptive_avg_pool2d", [](const Tensors& in) {
+    return adaptive_avg_pool2d(in[0], {2, 3});
+  });
+  const auto [y, index] = max_pool2d_with_indices(x, {.kernel = 2});
+  CHECK(index.shape() == Shape{3, 3, 3});
+  CHECK(difference(gather(x.view({3, 42}), 1, index.view({3, 9})), y.view({3, 9}), 0) == "");
 }
 
 TEST_CASE("pooling: the number of threads changes no bit") {
