@@ -20,7 +20,7 @@ void check_condition(const char* op, const char* name, const Tensor& cond) {
               cond, ")");
 }
 
-/// a and b have one dtype and cond's device already.
+/// a and b have one dtype, and cond's device or are numbers on the CPU.
 Tensor choose(const Tensor& cond, const Tensor& a, const Tensor& b) {
   const Shape shape =
       broadcast_shapes("where", cond.shape(), broadcast_shapes("where", a.shape(), b.shape()));
@@ -50,7 +50,11 @@ Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
   check_condition("where", "cond", cond);
   const auto prepare = [&](const Tensor& t) {
     check_devices("where", t, cond);
-    return to_device(cast(t, result_dtype(a, b)), cond.device());
+    const Tensor same = cast(t, result_dtype(a, b));
+    // A number on the CPU travels with the kernel's arguments, unless its gradient needs a way
+    // back.
+    const bool number = same.ndim() == 0 && same.device().is_cpu() && !same.requires_grad();
+    return number ? same : to_device(same, cond.device());
   };
   return choose(cond, prepare(a), prepare(b));
 }

@@ -21,7 +21,8 @@ LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 LATHE_API const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, Scalar value);
 
 namespace cpu {
-/// out = cond ? a : b; all broadcast to out; a, b and out of one dtype.
+/// out = cond ? a : b; all broadcast to out; a, b and out of one dtype (a and b may be 0-d CPU
+/// tensors on another device).
 void where(const Tensor& out, const Tensor& cond, const Tensor& a, const Tensor& b);
 }  // namespace cpu
 namespace cuda {

@@ -142,4 +142,11 @@ TEST_CASE("where kernel: equals the CPU op for every dtype, layout and broadcast
     compare_where(out, layout.apply(sample({5, 1}, kBool)), randn({1}), layout.apply(randn({16})));
   }
   compare_where(zeros({0, 3}), zeros({1, 3}, {.dtype = kBool}), zeros({0, 3}), zeros({1}));
+  // A 0-d CPU operand is a number.
+  const Tensor cond = sample({5, 9}, kBool), x = randn({5, 9}), number = tensor(2.5f);
+  const Tensor got = empty_like(on_device(x));
+  cuda::where(got, on_device(cond), number, on_device(x));
+  CHECK(difference(on_host(got), where(cond, number, x), 0) == "");
+  cuda::where(got, on_device(cond), on_device(x), number);
+  CHECK(difference(on_host(got), where(cond, x, number), 0) == "");
 }
