@@ -7,7 +7,10 @@
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/index.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
@@ -78,6 +81,43 @@ Tensor slope_op(const char* name, BinaryOp op, const Tensor& dy, const Tensor& x
            return Tensors{ddy, d_x};
          });
   return dx;
+}
+
+/// add or sub with alpha * b in place of b. Half types are rounded once, at the end.
+Tensor scaled(const char* name, BinaryFunction op, const Tensor& a, const Tensor& b, Scalar alpha) {
+  check_devices(name, a, b);
+  const DType dtype = result_dtype(a, b), wide = compute_dtype(dtype);
+  LATHE_CHECK(DTypeError, category_of(alpha.dtype()) <= category_of(dtype), name, ": alpha ", alpha,
+              " does not fit ", dtype, " (a: ", a, ", b: ", b, ")");
+  return cast(op(cast(a, wide), mul(cast(b, wide), alpha)), dtype);
+}
+
+/// An integer divided by 0 has no value.
+void check_divisor(const Tensor& b) {
+  if (is_floating(b.dtype())) return;
+  if (b.device().is_cuda()) {  // without waiting: each place that holds a 0 is out of range
+    check_index("div: integer division by 0", cast(eq(b, 0), kI64), 1);
+    return;
+  }
+  const Tensor zero = eq(b, 0);
+  LATHE_CHECK(ValueError, !any(zero).item<bool>(), "div: integer division by 0 at element ",
+              argmax(zero).item<int64_t>(), " of b (b: ", b, ")");
+}
+
+Tensor rounded_quotient(const Tensor& a_in, const Tensor& b_in, BinaryOp op) {
+  const auto [a, b] = prepare("div", a_in, b_in);
+  LATHE_CHECK(DTypeError, a.dtype() != kBool,
+              "div: a rounded quotient is not defined for bool (a: ", a_in, ", b: ", b_in, ")");
+  check_divisor(b.detach());
+  Tensor y = run("div", op, a, b, a.dtype());
+  record("div", y, {a, b},
+         [as = a.shape(), bs = b.shape()](const Tensor& dy, const autograd::Needs& need) {
+           const auto nothing = [&](const Shape& shape) {
+             return zeros(shape, {.dtype = dy.dtype(), .device = dy.device()});
+           };
+           return Tensors{need[0] ? nothing(as) : Tensor(), need[1] ? nothing(bs) : Tensor()};
+         });
+  return y;
 }
 
 /// maximum and minimum: the gradient goes where the value came from, half to each on a tie, all of
@@ -160,6 +200,30 @@ Tensor div(const Tensor& a_in, const Tensor& b_in) {
            return Tensors{da, db};
          });
   return y;
+}
+
+Tensor div(const Tensor& a, const Tensor& b, DivOptions options) {
+  switch (options.rounding_mode) {
+    case RoundingMode::kTrunc: return rounded_quotient(a, b, BinaryOp::kDivTrunc);
+    case RoundingMode::kFloor: return rounded_quotient(a, b, BinaryOp::kDivFloor);
+    case RoundingMode::kNone: break;
+  }
+  return div(a, b);
+}
+Tensor div(const Tensor& a, Scalar b, DivOptions options) {
+  const auto by = [options](const Tensor& t, const Tensor& n) { return div(t, n, options); };
+  return with_number(by, a, b);
+}
+Tensor div(Scalar a, const Tensor& b, DivOptions options) {
+  const auto of = [options](const Tensor& t, const Tensor& n) { return div(n, t, options); };
+  return with_number(of, b, a);
+}
+
+Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
+  return scaled("add", add, a, b, alpha);
+}
+Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
+  return scaled("sub", sub, a, b, alpha);
 }
 
 Tensor maximum(const Tensor& a, const Tensor& b) {

@@ -15,6 +15,8 @@ enum class BinaryOp : uint8_t {
   kSub,
   kMul,
   kDiv,
+  kDivTrunc,
+  kDivFloor,
   kMaximum,
   kMinimum,
   kPow,  // → promoted dtype
@@ -40,6 +42,8 @@ LATHE_API Tensor add(const Tensor& a, Scalar b);
 LATHE_API Tensor sub(const Tensor& a, const Tensor& b);      // a - b            grad: a, b (twice)
 LATHE_API Tensor sub(const Tensor& a, Scalar b);
 LATHE_API Tensor sub(Scalar a, const Tensor& b);
+LATHE_API Tensor add(const Tensor& a, const Tensor& b, Scalar alpha);  // a + alpha * b, rounded once; grad: a, b (twice)
+LATHE_API Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);  // a - alpha * b; DTypeError for integers and a floating alpha
 LATHE_API Tensor mul(const Tensor& a, const Tensor& b);      // a * b            grad: a, b (twice)
 LATHE_API Tensor mul(const Tensor& a, Scalar b);
 LATHE_API Tensor div(const Tensor& a, const Tensor& b);      // a / b; integers → default dtype   grad: a, b (twice)
@@ -50,6 +54,20 @@ LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);  // beside a NaN bot
 LATHE_API Tensor pow(const Tensor& a, const Tensor& b);      // a ** b           grad: a, b (twice); amp: float
 LATHE_API Tensor pow(const Tensor& a, Scalar b);             // x^0 has gradient 0, also at 0
 LATHE_API Tensor pow(Scalar a, const Tensor& b);
+
+// clang-format on
+enum class RoundingMode : uint8_t { kNone, kTrunc, kFloor };  // of a quotient: not, to 0, down
+struct DivOptions {
+  RoundingMode rounding_mode = RoundingMode::kNone;
+};
+/// a / b, rounded as asked: kFloor is Python's a // b, so that a = b * quotient + a rest of b's
+/// sign; integers stay integers and wrap. grad: a, b (twice); 0 where rounded. throws: DTypeError
+/// for bool; ValueError for an integer divided by 0. On a GPU the quotient is 0 then, and an
+/// IndexError with the divisor's place comes with the next wait.
+LATHE_API Tensor div(const Tensor& a, const Tensor& b, DivOptions options);
+LATHE_API Tensor div(const Tensor& a, Scalar b, DivOptions options);
+LATHE_API Tensor div(Scalar a, const Tensor& b, DivOptions options);
+// clang-format off
 
 // Comparison → bool; NaN compares false, except for ne.   grad: none.
 LATHE_API Tensor eq(const Tensor& a, const Tensor& b);   LATHE_API Tensor eq(const Tensor& a, Scalar b);

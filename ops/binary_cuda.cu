@@ -45,6 +45,8 @@ void binary(BinaryOp op, const Tensor& out, const Tensor& a, const Tensor& b) {
     case BinaryOp::kSub: return number_op("sub", out, a, b, math::Sub{});
     case BinaryOp::kMul: return number_op("mul", out, a, b, math::Mul{});
     case BinaryOp::kDiv: return float_op("div", out, a, b, math::Div{});
+    case BinaryOp::kDivTrunc: return number_op("div", out, a, b, math::DivTrunc{});
+    case BinaryOp::kDivFloor: return number_op("div", out, a, b, math::DivFloor{});
     case BinaryOp::kMaximum: return number_op("maximum", out, a, b, math::Maximum{});
     case BinaryOp::kMinimum: return number_op("minimum", out, a, b, math::Minimum{});
     case BinaryOp::kPow: return number_op("pow", out, a, b, math::Pow{});

@@ -29,6 +29,28 @@ struct Add { template <class T> LATHE_HD T operator()(T a, T b) const { return s
 struct Sub { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(wrapping(a) - wrapping(b)); } };
 struct Mul { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(wrapping(a) * wrapping(b)); } };
 struct Div { template <class T> LATHE_HD T operator()(T a, T b) const { return a / b; } };
+// Rounded quotients. Integers: 0 for a division by 0, and the one that overflows, lowest / -1, wraps.
+struct DivTrunc { template <class T> LATHE_HD T operator()(T a, T b) const {
+  if constexpr (std::is_floating_point_v<T>) return std::trunc(a / b);
+  else {
+    if (b == T(0)) return T(0);
+    if constexpr (std::is_signed_v<T>) { if (b == T(-1)) return static_cast<T>(-wrapping(a)); }
+    return static_cast<T>(a / b); } } };
+struct DivFloor { template <class T> LATHE_HD T operator()(T a, T b) const {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (b == T(0)) return a / b;
+    // From the exact rest, because a / b may round up to the next integer.
+    const T rest = std::fmod(a, b), whole = (a - rest) / b;
+    const T down = rest != T(0) && (b < T(0)) != (rest < T(0)) ? whole - T(1) : whole;
+    if (down == T(0)) return std::copysign(T(0), a / b);
+    const T floor = std::floor(down);
+    return down - floor > T(0.5) ? floor + T(1) : floor;
+  } else {
+    const T quotient = DivTrunc{}(a, b);
+    if constexpr (std::is_signed_v<T>) {
+      if (b != T(0) && b != T(-1) && a % b != T(0) && (a < T(0)) != (b < T(0))) return static_cast<T>(quotient - T(1));
+    }
+    return quotient; } } };
 // NaN wins: a comparison with NaN is false, so the operand that may be NaN is asked for directly.
 struct Maximum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a > b ? a : b; } };
 struct Minimum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a < b ? a : b; } };

@@ -125,18 +125,28 @@ const Tensor& assign_(const char* op, const Tensor& x, const Tensor& value) {
   return x;
 }
 
-const Tensor& add_(const Tensor& x, const Tensor& other, Scalar alpha) {
-  const bool is_one = alpha.to<double>() == 1.0;
-  return binary_("add_", BinaryOp::kAdd, add, x, is_one ? other : mul(other, alpha));
+/// alpha * other; a half operand in f32, so that the sum is rounded once.
+static Tensor multiple(const Tensor& other, Scalar alpha) {
+  return alpha.to<double>() == 1.0 ? other : mul(cast(other, compute_dtype(other.dtype())), alpha);
 }
-const Tensor& sub_(const Tensor& x, const Tensor& other) {
-  return binary_("sub_", BinaryOp::kSub, sub, x, other);
+
+const Tensor& add_(const Tensor& x, const Tensor& other, Scalar alpha) {
+  return binary_("add_", BinaryOp::kAdd, add, x, multiple(other, alpha));
+}
+const Tensor& sub_(const Tensor& x, const Tensor& other, Scalar alpha) {
+  return binary_("sub_", BinaryOp::kSub, sub, x, multiple(other, alpha));
 }
 const Tensor& mul_(const Tensor& x, const Tensor& other) {
   return binary_("mul_", BinaryOp::kMul, mul, x, other);
 }
 const Tensor& div_(const Tensor& x, const Tensor& other) {
   return binary_("div_", BinaryOp::kDiv, div, x, other);
+}
+const Tensor& div_(const Tensor& x, const Tensor& other, DivOptions options) {
+  if (options.rounding_mode == RoundingMode::kNone) return div_(x, other);
+  check_operand("div_", x, other, /*floating=*/false);
+  const DType wide = compute_dtype(x.dtype());  // as binary_: the operand is not rounded first
+  return assign_("div_", x, cast(div(cast(x, wide), cast(other, wide), options), x.dtype()));
 }
 const Tensor& add_(const Tensor& x, Scalar value) { return add_(x, number_for(x, value)); }
 const Tensor& mul_(const Tensor& x, Scalar value) { return mul_(x, number_for(x, value)); }
@@ -172,6 +182,14 @@ const Tensor& clamp_(const Tensor& x, const ClampOptions& options) {
   check_in_place("clamp_", x);
   const bool record = autograd::wants_record_in_place(x, {});
   const Tensor y = clamp(record ? clone(x) : x, options);  // clamp saves its input
+  LATHE_CHECK(DTypeError, y.dtype() == x.dtype(), "clamp_: the result does not fit ", x.dtype(),
+              " (x: ", x, ")");
+  return assign_("clamp_", x, y);
+}
+
+const Tensor& clamp_(const Tensor& x, const Tensor& low, const Tensor& high) {
+  check_in_place("clamp_", x);
+  const Tensor y = clamp(autograd::wants_record_in_place(x, {low, high}) ? clone(x) : x, low, high);
   LATHE_CHECK(DTypeError, y.dtype() == x.dtype(), "clamp_: the result does not fit ", x.dtype(),
               " (x: ", x, ")");
   return assign_("clamp_", x, y);

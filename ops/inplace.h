@@ -7,22 +7,25 @@
 #pragma once
 
 #include "lathe/core/tensor.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/unary.h"
 
 namespace lathe {
 
 // clang-format off
 LATHE_API const Tensor& add_(const Tensor& x, const Tensor& other, Scalar alpha = 1);  // x += alpha * other
-LATHE_API const Tensor& sub_(const Tensor& x, const Tensor& other);
+LATHE_API const Tensor& sub_(const Tensor& x, const Tensor& other, Scalar alpha = 1);  // x -= alpha * other
 LATHE_API const Tensor& mul_(const Tensor& x, const Tensor& other);
 LATHE_API const Tensor& div_(const Tensor& x, const Tensor& other);
 LATHE_API const Tensor& add_(const Tensor& x, Scalar value);
 LATHE_API const Tensor& mul_(const Tensor& x, Scalar value);
 LATHE_API const Tensor& div_(const Tensor& x, Scalar value);
+LATHE_API const Tensor& div_(const Tensor& x, const Tensor& other, DivOptions options);  // as ops/binary.h
 LATHE_API const Tensor& copy_(const Tensor& x, const Tensor& source);  // converts dtype and device; broadcasts
 LATHE_API const Tensor& fill_(const Tensor& x, Scalar value);
 LATHE_API const Tensor& zero_(const Tensor& x);
 LATHE_API const Tensor& clamp_(const Tensor& x, const ClampOptions& options);
+LATHE_API const Tensor& clamp_(const Tensor& x, const Tensor& low, const Tensor& high);  // as ops/unary.h
 LATHE_API const Tensor& neg_(const Tensor& x);
 LATHE_API const Tensor& exp_(const Tensor& x);
 LATHE_API const Tensor& sqrt_(const Tensor& x);

@@ -12,6 +12,7 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/reduce.h"
 #include "lathe/ops/where.h"
 
 namespace lathe {
@@ -173,6 +174,35 @@ Tensor clamp(const Tensor& x_in, const ClampOptions& options) {
     return where(logical_and(ge(v, low), le(v, high)), dy, 0);
   };
   return from_input("clamp", UnaryOp::kClamp, x, gradient, {.a = low, .b = high});
+}
+
+Tensor clamp(const Tensor& x_in, const Tensor& low_in, const Tensor& high_in) {
+  LATHE_CHECK(ValueError, low_in.defined() || high_in.defined(),
+              "clamp: neither end is given (x: ", x_in, ")");
+  Tensor y = x_in.detach();
+  if (low_in.defined()) y = maximum(y, low_in.detach());
+  if (high_in.defined()) y = minimum(y, high_in.detach());
+  const auto alike = [&](const Tensor& t) {
+    return t.defined() ? to_device(cast(t, y.dtype()), y.device()) : t;
+  };
+  const Tensor x = alike(x_in), low = alike(low_in), high = alike(high_in);
+  record("clamp", y, {x, low, high},
+         [x = Saved(x), low = Saved(low), high = Saved(high)](const Tensor& dy, const Needs& need) {
+           const Tensor &v = x.get(), &l = low.get(), &h = high.get();
+           const auto where_true = [&dy](const Tensor& condition, const Tensor& of) {
+             return sum_to_shape(where(condition, dy, 0), of.shape());
+           };
+           Tensor dx, dl, dh;
+           if (need[0]) {
+             const Tensor below = h.defined() ? le(v, h) : ge(v, l);
+             dx = where_true(l.defined() && h.defined() ? logical_and(ge(v, l), below) : below, v);
+           }
+           if (need[1])
+             dl = where_true(h.defined() ? logical_and(lt(v, l), lt(l, h)) : lt(v, l), l);
+           if (need[2]) dh = where_true(l.defined() ? logical_or(gt(v, h), lt(h, l)) : gt(v, h), h);
+           return Tensors{dx, dl, dh};
+         });
+  return y;
 }
 
 Tensor clamp(const Tensor& x, Scalar low, Scalar high) {

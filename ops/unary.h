@@ -103,6 +103,10 @@ struct ClampOptions {
 /// ValueError if both ends are absent.
 LATHE_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 LATHE_API Tensor clamp(const Tensor& x, Scalar low, Scalar high);
+/// The same with an interval for each element. An undefined end is open; dtypes are promoted as in
+/// ops/binary.h.   grad: x, low, high (twice): an end gets the gradient where it replaces x, low
+/// only where it is below high.   throws: also ShapeError, DeviceError.
+LATHE_API Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 
 namespace cpu {
 /// out = op(x): out of x's dtype, or bool for the kIs… ops.

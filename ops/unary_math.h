@@ -75,13 +75,13 @@ C clamp_end(Scalar end) {
   }
 }
 
-/// A NaN stays, and an end that is NaN makes everything NaN.
+/// A NaN stays, and an end that is NaN makes everything NaN. `|` keeps loops free of branches.
 template <class T>
 struct Clamp {
   T low, high;
   LATHE_HD T operator()(T x) const {
-    const T raised = x < low || is_nan(low) ? low : x;
-    return raised > high || is_nan(high) ? high : raised;
+    const T raised = (x < low) | is_nan(low) ? low : x;
+    return (raised > high) | is_nan(high) ? high : raised;
   }
 };
 

@@ -72,11 +72,29 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   return where(mask, value, x);
 }
 
-const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, Scalar value) {
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  check_condition("masked_fill", "mask", mask);
+  LATHE_CHECK(ShapeError, value.ndim() == 0,
+              "masked_fill: value must be one number, a 0-d tensor (value: ", value, ")");
+  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()),
+              "masked_fill: value does not fit ", x.dtype(), " (x: ", x, ", value: ", value, ")");
+  return where(mask, cast(value, x.dtype()), x);
+}
+
+/// The write that both forms of masked_fill_ end in.
+template <class Value>
+static const Tensor& fill_masked(const Tensor& x, const Tensor& mask, const Value& value) {
   autograd::check_in_place("masked_fill_", x);
   LATHE_CHECK(ShapeError, broadcast_shapes("masked_fill_", x.shape(), mask.shape()) == x.shape(),
               "masked_fill_: mask does not broadcast to x (x: ", x, ", mask: ", mask, ")");
   return assign_("masked_fill_", x, masked_fill(x, mask, value));
+}
+
+const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, Scalar value) {
+  return fill_masked(x, mask, value);
+}
+const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  return fill_masked(x, mask, value);
 }
 
 }  // namespace lathe

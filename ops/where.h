@@ -17,8 +17,12 @@ LATHE_API Tensor where(const Tensor& cond, Scalar a, const Tensor& b);
 /// grad: x (twice).   throws: DTypeError if the value's category is higher than x's; as where.
 LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 
+/// The same with a tensor of one number, 0-d, on x's device or the CPU.   grad: x, value (twice).
+LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
+
 /// The same in x itself: mask must broadcast to x's shape.   throws: also as ops/inplace.h.
 LATHE_API const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, Scalar value);
+LATHE_API const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, const Tensor& value);
 
 namespace cpu {
 /// out = cond ? a : b; all broadcast to out; a, b and out of one dtype (a and b may be 0-d CPU

@@ -58,6 +58,36 @@ TEST_CASE("where: the gradient reaches the chosen side only, twice") {
                    {f64({2, 4})}});
 }
 
+TEST_CASE("masked_fill: by a tensor of one number, which gets the gradient of what it fills") {
+  const Tensor mask = gt(tensor({1, 0, 1}), 0);
+  // y = torch.zeros(2, 3).masked_fill(mask, v); y.sum().backward(): v.grad == 4
+  std::vector<Device> devices{kCPU};
+  if (cuda_is_available()) devices.emplace_back(DeviceType::kCUDA);
+  for (const Device device : devices) {
+    for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
+      const Tensor x = zeros({2, 3}, {.dtype = dtype, .device = device, .requires_grad = true});
+      const Tensor value = tensor(2.0).requires_grad_();  // on the CPU, of another dtype
+      const Tensor y = masked_fill(x, mask.to(device), value);
+      CHECK(y.dtype() == dtype);
+      CHECK(difference(y.cpu(), {2, 0, 2, 2, 0, 2}, 0) == "");
+      y.backward(ones_like(y));
+      CHECK(difference(x.grad().cpu(), {0, 1, 0, 0, 1, 0}, 0) == "");
+      CHECK(value.grad().item<double>() == 4);
+    }
+  }
+  CHECK(difference(masked_fill(tensor({1, 2, 3}), mask, tensor(9)), {9, 2, 9}, 0) == "");
+  check_gradients(
+      {"masked_fill by a tensor",
+       [mask](const Tensors& in) { return masked_fill(in[0], beside(in, mask), in[1] * in[1]); },
+       {f64({2, 3}), f64({})}});
+  const Tensor x = zeros({2, 3});
+  CHECK_THROWS_WITH_AS(
+      masked_fill(x, mask, ones({1})),
+      doctest::Contains("value must be one number, a 0-d tensor (value: f32[1]@cpu)"), ShapeError);
+  CHECK_THROWS_WITH_AS(masked_fill_(tensor({1, 2, 3}), mask, tensor(1.5)),
+                       doctest::Contains("value does not fit i32"), DTypeError);
+}
+
 TEST_CASE("where: NaN on the side that is not chosen stays out of the gradient") {
   const Tensor x = tensor({0.f, 4.f}).requires_grad_();
   where(gt(x, 0.0), 1.0 / x, x).backward(ones({2}));
