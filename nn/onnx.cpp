@@ -63,6 +63,7 @@ class Exporter {
     if (const AdaptiveAvgPool2d* m = nullptr; is(m)) {
       LATHE_CHECK(ValueError, m->out() == 1, "save_onnx: ", at(name),
                   "AdaptiveAvgPool2d has an ONNX form for an output of 1, not ", m->out());
+      check_planes(name, x);
       return same("GlobalAveragePool");
     }
     if (const ReLU* m = nullptr; is(m)) return same("Relu");
@@ -101,6 +102,7 @@ class Exporter {
   }
 
   Value conv(const Conv2d& m, const std::string& name, const Value& x) {
+    check_planes(name, x);
     std::vector<std::string> inputs = {x.name, graph_.weight(below(name, "weight"), m.weight)};
     if (m.bias.defined()) inputs.push_back(graph_.weight(below(name, "bias"), m.bias));
     const Conv2dOptions& o = m.options();
@@ -152,6 +154,7 @@ class Exporter {
   }
 
   Value max_pool(const MaxPool2dOptions& o, const std::string& name, const Value& x) {
+    check_planes(name, x);
     check_floor(o.ceil_mode, name);
     return {
         graph_.node("MaxPool", name, {x.name},
@@ -162,13 +165,22 @@ class Exporter {
   }
 
   Value avg_pool(const AvgPool2dOptions& o, const std::string& name, const Value& x) {
+    check_planes(name, x);
     check_floor(o.ceil_mode, name);
+    LATHE_CHECK(ValueError, !o.divisor_override, "save_onnx: ", at(name),
+                "AvgPool2d with divisor_override ", *o.divisor_override, " has no ONNX form");
     return {graph_.node("AveragePool", name, {x.name},
                         {A::list("kernel_shape", both(o.kernel)),
                          A::list("strides", both(or_kernel(o.stride, o.kernel))),
                          A::list("pads", all_sides(o.pad)),
                          A::integer("count_include_pad", o.count_include_pad)}),
             x.ndim};
+  }
+
+  /// Our layers take planes without a batch too; to ONNX those are the lines of a 1-d layer.
+  static void check_planes(const std::string& name, const Value& x) {
+    LATHE_CHECK(ValueError, x.ndim == 4, "save_onnx: ", at(name),
+                "the input must be [N,C,H,W], not ", x.ndim, "-d");
   }
 
   /// Runtimes disagree about the last window.

@@ -53,9 +53,10 @@ Tensor index_along(const char* op, bool largest, const Tensor& x, int64_t dim_in
   return opt.keepdim || x.ndim() == 0 ? indices : squeeze(indices, dim);
 }
 
-Tensor index_in_all(const char* op, bool largest, const Tensor& x) {
+Tensor index_in_all(const char* op, bool largest, const Tensor& x, ReduceOptions opt) {
   LATHE_CHECK(ShapeError, x.numel() > 0, op, ": the tensor has no elements (x: ", x, ")");
-  return index_along(op, largest, flatten(x.detach()), 0, {});
+  const Tensor index = index_along(op, largest, flatten(x.detach()), 0, {});
+  return opt.keepdim ? view(index, Dims::filled(x.ndim(), 1)) : index;
 }
 
 }  // namespace
@@ -66,11 +67,13 @@ ValuesAndIndices max(const Tensor& x, int64_t dim, ReduceOptions opt) {
 ValuesAndIndices min(const Tensor& x, int64_t dim, ReduceOptions opt) {
   return along("min", false, x, dim, opt);
 }
-Tensor argmax(const Tensor& x) { return index_in_all("argmax", true, x); }
+Tensor argmax(const Tensor& x) { return index_in_all("argmax", true, x, {}); }
+Tensor argmax(const Tensor& x, ReduceOptions opt) { return index_in_all("argmax", true, x, opt); }
 Tensor argmax(const Tensor& x, int64_t dim, ReduceOptions opt) {
   return index_along("argmax", true, x, dim, opt);
 }
-Tensor argmin(const Tensor& x) { return index_in_all("argmin", false, x); }
+Tensor argmin(const Tensor& x) { return index_in_all("argmin", false, x, {}); }
+Tensor argmin(const Tensor& x, ReduceOptions opt) { return index_in_all("argmin", false, x, opt); }
 Tensor argmin(const Tensor& x, int64_t dim, ReduceOptions opt) {
   return index_along("argmin", false, x, dim, opt);
 }

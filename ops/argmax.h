@@ -18,10 +18,13 @@ struct ValuesAndIndices {
 LATHE_API ValuesAndIndices max(const Tensor& x, int64_t dim, ReduceOptions options = {});
 LATHE_API ValuesAndIndices min(const Tensor& x, int64_t dim, ReduceOptions options = {});
 
-/// The index alone; without `dim` that in the flattened tensor, as a 0-d tensor.   grad: none.
+/// The index alone; without `dim` that in the flattened tensor: 0-d, or with {.keepdim = true}
+/// every dimension with size 1.   grad: none.
 LATHE_API Tensor argmax(const Tensor& x);
+LATHE_API Tensor argmax(const Tensor& x, ReduceOptions options);
 LATHE_API Tensor argmax(const Tensor& x, int64_t dim, ReduceOptions options = {});
 LATHE_API Tensor argmin(const Tensor& x);
+LATHE_API Tensor argmin(const Tensor& x, ReduceOptions options);
 LATHE_API Tensor argmin(const Tensor& x, int64_t dim, ReduceOptions options = {});
 
 namespace cpu {

@@ -90,6 +90,12 @@ AxisMap average_map(int64_t in, const Window1d& w, bool count_pad) {
   return map;
 }
 
+AxisMap sum_map(int64_t in, const Window1d& w, int64_t divisor) {
+  AxisMap map = average_map(in, w, true);
+  std::fill(map.divisor.begin(), map.divisor.end(), static_cast<double>(divisor));
+  return map;
+}
+
 AxisMap adaptive_average_map(int64_t in, int64_t out) {
   // Neighbouring windows share at most one input.
   AxisMap map = with_room(in, out, CheckedSize(in) + out);

@@ -39,6 +39,8 @@ LATHE_API int64_t pooled_size(int64_t in, const Window1d& window);
 
 /// Means over windows. A divisor counts the padding if `count_pad`, but nothing beyond it.
 LATHE_API AxisMap average_map(int64_t in, const Window1d& window, bool count_pad);
+/// The same sums, all divided by `divisor`.
+LATHE_API AxisMap sum_map(int64_t in, const Window1d& window, int64_t divisor);
 /// Output i is the mean over [floor(i in/out), ceil((i+1) in/out)).
 LATHE_API AxisMap adaptive_average_map(int64_t in, int64_t out);
 /// Output i copies input floor(i * step), step = in/out, or 1/scale where a scale was given.

@@ -7,6 +7,18 @@
 
 namespace lathe {
 
+Tensor check_class_weight(const char* op, const Tensor& x, const Tensor& weight, int64_t classes) {
+  if (!weight.defined()) return {};
+  LATHE_CHECK(DTypeError, is_floating(weight.dtype()), op,
+              ": weight must be floating (weight: ", weight, ")");
+  LATHE_CHECK(ShapeError, weight.shape() == Shape{classes}, op,
+              ": weight must hold one number per class, ", classes, " (x: ", x,
+              ", weight: ", weight, ")");
+  LATHE_CHECK(DeviceError, weight.device() == x.device(), op,
+              ": scores and weight are on different devices (x: ", x, ", weight: ", weight, ")");
+  return contiguous(cast(weight.detach(), loss_dtype(x.dtype())));
+}
+
 ClassTargets check_class_targets(const char* op, const Tensor& x, const Tensor& target,
                                  const Tensor& weight, int64_t ignore_index) {
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": scores must be floating (x: ", x, ")");
@@ -27,16 +39,7 @@ ClassTargets check_class_targets(const char* op, const Tensor& x, const Tensor& 
   t.inner = lines.inner;
   t.ignore_index = ignore_index;
   t.index = contiguous(cast(target, kI64));
-  if (weight.defined()) {
-    LATHE_CHECK(DTypeError, is_floating(weight.dtype()), op,
-                ": weight must be floating (weight: ", weight, ")");
-    LATHE_CHECK(ShapeError, weight.shape() == Shape{t.classes}, op,
-                ": weight must hold one number per class, ", t.classes, " (x: ", x,
-                ", weight: ", weight, ")");
-    LATHE_CHECK(DeviceError, weight.device() == x.device(), op,
-                ": scores and weight are on different devices (x: ", x, ", weight: ", weight, ")");
-    t.weight = contiguous(cast(weight.detach(), loss_dtype(x.dtype())));
-  }
+  t.weight = check_class_weight(op, x, weight, t.classes);
   LATHE_DISPATCH(x.device(), check_class_range(op, t));
   return t;
 }

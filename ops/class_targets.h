@@ -22,6 +22,10 @@ struct ClassTargets {
 ClassTargets check_class_targets(const char* op, const Tensor& x, const Tensor& target,
                                  const Tensor& weight, int64_t ignore_index);
 
+/// The weight of each class, for scores x of `classes` classes: contiguous, in the compute dtype of
+/// x, without history; undefined if `weight` is.   throws: as check_class_targets.
+Tensor check_class_weight(const char* op, const Tensor& x, const Tensor& weight, int64_t classes);
+
 /// The dtype in which losses of such scores are computed: f32 for half types.
 constexpr DType loss_dtype(DType dtype) { return compute_dtype(dtype); }
 

@@ -8,6 +8,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/softmax.h"
+#include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -72,11 +73,44 @@ static Tensor of_one(const Tensor& x, const Tensor& target, const CrossEntropyOp
   return opt.reduction == Reduction::kNone ? squeeze(loss, 0) : loss;
 }
 
+/// Of probabilities: made of other ops, which bring the gradients.
+static Tensor of_probabilities(const Tensor& x_in, const Tensor& target_in,
+                               const CrossEntropyOptions& opt) {
+  const auto [x, target] = amp::cast(amp::kFloat, x_in, target_in);
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "cross_entropy: scores must be floating (x: ", x,
+              ")");
+  LATHE_CHECK(ShapeError, x.ndim() >= 2 && target.shape() == x.shape(),
+              "cross_entropy: floating targets are probabilities, of the shape of the scores (x: ",
+              x, ", target: ", target, ")");
+  LATHE_CHECK(DeviceError, target.device() == x.device(),
+              "cross_entropy: scores and targets are on different devices (x: ", x,
+              ", target: ", target, ")");
+  LATHE_CHECK(ValueError, opt.ignore_index < 0, "cross_entropy: ignore_index ", opt.ignore_index,
+              " has no meaning for probabilities (target: ", target, ")");
+  const int64_t classes = x.dim(1);
+  const DType dtype = promote_types(x.dtype(), target.dtype()), wide = loss_dtype(dtype);
+  const double e = opt.label_smoothing, even = e / static_cast<double>(classes);
+  Tensor t = cast(target, wide);
+  if (e > 0) t = add(mul(t, 1 - e), even);
+  const Tensor weight = check_class_weight("cross_entropy", x, opt.weight, classes);
+  if (weight.defined()) {
+    Shape per_class = Dims::filled(x.ndim() - 1, 1);
+    per_class[0] = classes;
+    t = mul(t, view(cast(weight, wide), per_class));
+  }
+  const Tensor losses = neg(sum(mul(log_softmax(cast(x, wide), 1), t), {1}));
+  return cast(reduce_losses(losses, opt.reduction), dtype);
+}
+
 Tensor cross_entropy(const Tensor& x_in, const Tensor& target, const CrossEntropyOptions& opt) {
-  if (x_in.ndim() == 1 && target.ndim() == 0) return of_one(x_in, target, opt);
-  const Tensor x = amp::cast(amp::kFloat, x_in);
+  const bool probabilities = is_floating(target.dtype());
+  if (x_in.ndim() == 1 && target.ndim() == (probabilities ? 1 : 0)) {
+    return of_one(x_in, target, opt);
+  }
   LATHE_CHECK(ValueError, opt.label_smoothing >= 0 && opt.label_smoothing <= 1,
               "cross_entropy: label_smoothing must be in [0, 1], got ", opt.label_smoothing);
+  if (probabilities) return of_probabilities(x_in, target, opt);
+  const Tensor x = amp::cast(amp::kFloat, x_in);
   Terms t{check_class_targets("cross_entropy", x, target, opt.weight, opt.ignore_index),
           {},
           opt.label_smoothing};

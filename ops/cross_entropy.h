@@ -14,16 +14,20 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::kMean;
 };
 
+/// Targets are class numbers, or floating: a probability for each class.
 /// loss_i = (1-e) * w[y_i] * -logp[i, y_i] + e/C * sum over c of w_c * -logp[i, c],  logp =
 /// log_softmax(x, 1)
-///   x  [N,C], [N,C,d1,…] or [C]     target  integers [N], [N,d1,…] or []
+///   x  [N,C], [N,C,d1,…] or [C]     target  integers [N], [N,d1,…] or []; floating: x's shape
 ///   →  kMean: sum of the losses / sum of w[y_i] over the targets that are not ignored (NaN if
 ///   there are none);
 ///      kSum: their sum;  kNone: the losses, target's shape, 0 where ignored.
-/// dtypes: f16, bf16, f32, f64; computed in f32 or wider.
-/// grad: x (twice): for kMean without weights (softmax - onehot) / count; exactly 0 where ignored.
-/// amp: float. throws: IndexError naming a target outside [0, C), ValueError (label_smoothing),
-/// ShapeError, DTypeError, DeviceError. ref: smoothing: Szegedy et al. 2016 (arXiv:1512.00567).
+/// With probabilities t: loss_i = sum over c of w_c * ((1-e) * t[i,c] + e/C) * -logp[i,c]; kMean
+/// divides their sum by their number, and nothing can be ignored (ignore_index below 0).
+/// dtypes: f16, bf16, f32, f64, of x and t the wider; computed in f32 or wider.
+/// grad: x, and t (twice): for kMean without weights (softmax - onehot) / count; exactly 0 where
+/// ignored. amp: float. throws: IndexError naming a target outside [0, C), ValueError
+/// (label_smoothing, ignore_index), ShapeError, DTypeError, DeviceError. ref: smoothing: Szegedy et
+/// al. 2016 (arXiv:1512.00567).
 LATHE_API Tensor cross_entropy(const Tensor& x, const Tensor& target,
                                const CrossEntropyOptions& options = {});
 

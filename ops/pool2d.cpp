@@ -127,7 +127,12 @@ Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& opt) {
   const Window1d columns{opt.kernel.cols, stride.cols, opt.pad.cols, 1, opt.ceil_mode};
   const Pair out(pooled_size(x.dim(2), rows), pooled_size(x.dim(3), columns));
   check_size(op, x, out, opt.kernel, 1);
+  LATHE_CHECK(ValueError, opt.divisor_override != 0, op, ": divisor_override must not be 0");
   return resample(op, x, out, [&] {
+    if (opt.divisor_override) {
+      return PlaneMap{sum_map(x.dim(2), rows, 1),
+                      sum_map(x.dim(3), columns, *opt.divisor_override)};
+    }
     return PlaneMap{average_map(x.dim(2), rows, opt.count_include_pad),
                     average_map(x.dim(3), columns, opt.count_include_pad)};
   });

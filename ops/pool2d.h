@@ -5,6 +5,8 @@
 // ValueError (options; a kernel, stride or dilation of 2^31 or more), DTypeError.
 #pragma once
 
+#include <optional>
+
 #include "lathe/core/pair.h"
 #include "lathe/core/tensor.h"
 #include "lathe/ops/argmax.h"
@@ -33,10 +35,11 @@ struct AvgPool2dOptions {
   Pair pad = 0;                   // of 0 on each side; at most half the kernel
   bool ceil_mode = false;         // true: a last window may reach beyond the padded input
   bool count_include_pad = true;  // false: divide by the number of real elements
+  std::optional<int64_t> divisor_override = {};  // divides every window's sum instead; not 0
 };
 
-/// The mean of each window. What ceil_mode adds beyond the padding is never counted.   grad: x
-/// (twice).
+/// The mean of each window, or its sum over divisor_override. What ceil_mode adds beyond the
+/// padding is never counted.   grad: x (twice).
 LATHE_API Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
 
 /// Means over out.rows x out.cols windows that cover the plane: row i is [floor(i H/P), ceil((i+1)

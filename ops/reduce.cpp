@@ -189,6 +189,10 @@ Tensor any(const Tensor& x, const Dims& dims, ReduceOptions opt) {
   return run(ReduceOp::kAny, x, extent_of("any", x, dims, opt.keepdim), kBool);
 }
 
+static int64_t correction_of(const VarOptions& opt) {
+  return opt.correction.value_or(opt.unbiased ? 1 : 0);
+}
+
 /// n - correction, for the gradients of var and std; 1 where there is nothing to divide.
 static double divisor_of(const Extent& e, int64_t correction) {
   if (e.count == 0) return 1;
@@ -203,7 +207,7 @@ static Tensor centred(const Tensor& x, const Extent& e) {
 Tensor var(const Tensor& x, const Dims& dims, VarOptions opt) {
   check_floating("var", x);
   const Extent e = extent_of("var", x, dims, opt.keepdim);
-  const int64_t correction = opt.unbiased ? 1 : 0;
+  const int64_t correction = correction_of(opt);
   Tensor y = run(ReduceOp::kVar, x, e, x.dtype(), correction);
   autograd::record("var", y, {x}, [x = Saved(x), e, correction](const Tensor& dy, const Needs&) {
     const double slope = 2.0 / divisor_of(e, correction);
@@ -215,7 +219,7 @@ Tensor var(const Tensor& x, const Dims& dims, VarOptions opt) {
 Tensor std(const Tensor& x, const Dims& dims, VarOptions opt) {
   check_floating("std", x);
   const Extent e = extent_of("std", x, dims, opt.keepdim);
-  const int64_t correction = opt.unbiased ? 1 : 0;
+  const int64_t correction = correction_of(opt);
   Tensor y = run(ReduceOp::kStd, x, e, x.dtype(), correction);
   autograd::record(
       "std", y, {x},

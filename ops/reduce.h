@@ -9,6 +9,8 @@
 // floating point summation"; Chan, Golub, LeVeque 1979 for the variance.
 #pragma once
 
+#include <optional>
+
 #include "lathe/core/tensor.h"
 #include "lathe/ops/argmax.h"
 
@@ -30,8 +32,9 @@ enum class ReduceOp : uint8_t {
 };
 
 struct VarOptions {
-  bool unbiased = true;  // divide by n - 1 instead of n
-  bool keepdim = false;  // true: a reduced dimension stays, with size 1
+  bool unbiased = true;                    // divide by n - 1 instead of n
+  bool keepdim = false;                    // true: a reduced dimension stays, with size 1
+  std::optional<int64_t> correction = {};  // divide by n - correction, whatever `unbiased` says
 };
 
 /// Sum; 0 of nothing. Integers and bool → i64.   grad: x (twice).   amp: float.
@@ -62,8 +65,9 @@ LATHE_API Tensor min(const Tensor& x);
 LATHE_API Tensor all(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor any(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-/// Variance and standard deviation about the mean, by two passes per block. NaN where the divisor n
-/// (n - 1 if unbiased) is 0.   grad: x (twice); 0 where the standard deviation is 0.
+/// Variance and standard deviation about the mean, by two passes per block. The divisor, n, n - 1
+/// if unbiased or n - correction, is at least 0; divided by 0, equal numbers give NaN, others +inf.
+/// grad: x (twice); 0 where the standard deviation is 0.
 LATHE_API Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 LATHE_API Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 

@@ -83,7 +83,7 @@ struct Moments {
     mean += delta * (b.count / total);
     count = total;
   }
-  /// Of the numbers behind it, dividing by count - correction; NaN where that is not above 0.
+  /// Of the numbers behind it, dividing by count - correction, or by 0 where that is below.
   LATHE_HD A variance(A correction) const {
     const A divisor = count - correction;
     return m2 / (divisor > A(0) ? divisor : A(0));

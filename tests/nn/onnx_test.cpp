@@ -194,6 +194,15 @@ TEST_CASE("onnx: what has no ONNX form is refused by name, and the old file stay
   pool.add<nn::MaxPool2d>(MaxPool2dOptions{.kernel = 2, .ceil_mode = true});
   CHECK(error_of(pool, {.input = {1, 4, 8, 8}}).find("0: pooling with ceil_mode") !=
         std::string::npos);
+  nn::Sequential planes;
+  planes.add<nn::Conv2d>(3, 4, nn::Conv2dOptions{.kernel = 3});
+  CHECK(error_of(planes, {.input = {3, 8, 8}}) ==
+        "save_onnx: 0: the input must be [N,C,H,W], not 3-d");
+  nn::Sequential scaled;
+  scaled.add<nn::AvgPool2d>(AvgPool2dOptions{.kernel = 2, .divisor_override = 3});
+  CHECK(
+      error_of(scaled, {.input = {1, 4, 8, 8}}).find("AvgPool2d with divisor_override 3 has no") !=
+      std::string::npos);
   nn::Sequential grid;
   grid.add<nn::AdaptiveAvgPool2d>(2);
   CHECK(error_of(grid, {.input = {1, 4, 8, 8}}).find("for an output of 1, not 2") !=

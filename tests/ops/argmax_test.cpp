@@ -96,6 +96,10 @@ TEST_CASE("argmax: without a dimension the place in the flattened tensor") {
   CHECK(argmin(x).item<int64_t>() == 4);
   CHECK(argmax(x.t()).item<int64_t>() == 1);  // order of the view, not of the memory: 1 9 9 0 2 0
   CHECK(argmax(x).ndim() == 0);
+  CHECK(argmax(x, {.keepdim = true}).shape() == Shape{1, 1});  // torch: argmax(None, keepdim=True)
+  CHECK(argmax(x, {.keepdim = true}).item<int64_t>() == 1);
+  CHECK(argmin(x, {.keepdim = true}).item<int64_t>() == 4);
+  CHECK(argmin(tensor(3), {.keepdim = true}).shape() == Shape{});
   CHECK(x.argmax(1).to_vector<int64_t>() == std::vector<int64_t>{1, 0});
 }
 

@@ -185,6 +185,36 @@ TEST_CASE("avg_pool2d: means are those of the definition, in every layout and dt
   }
 }
 
+TEST_CASE("avg_pool2d: divisor_override divides every window's sum") {
+  const Tensor x = view(arange(0.0, 12.0), {1, 1, 3, 4});
+  // F.avg_pool2d(x, 2, stride=1, padding=1, divisor_override=3); what follows as its thirds
+  const std::vector<double> sums{0,  1,  3,  5,  3,  4, 10, 14, 18, 10,
+                                 12, 26, 30, 34, 18, 8, 17, 19, 21, 11};
+  std::vector<double> thirds;
+  for (const double s : sums) thirds.push_back(s / 3);
+  for (const Tensor& t : variants(x)) {
+    for (const bool count_pad : {true, false}) {
+      CHECK(difference(avg_pool2d(t, {.kernel = 2,
+                                      .stride = 1,
+                                      .pad = 1,
+                                      .count_include_pad = count_pad,
+                                      .divisor_override = 3}),
+                       thirds, 1e-6) == "");
+    }
+    // F.avg_pool2d(x, 2, stride=2, ceil_mode=True, divisor_override=-2)
+    CHECK(difference(avg_pool2d(t, {.kernel = 2, .ceil_mode = true, .divisor_override = -2}),
+                     {-5, -9, -8.5, -10.5}, 0) == "");
+  }
+  check_gradients(
+      {"avg_pool2d",
+       [](const Tensors& in) {
+         return avg_pool2d(in[0], {.kernel = {2, 3}, .stride = 1, .pad = 1, .divisor_override = 5});
+       },
+       {f64({2, 2, 5, 4})}});
+  CHECK_THROWS_WITH_AS(avg_pool2d(x, {.divisor_override = 0}),
+                       doctest::Contains("avg_pool2d: divisor_override must not be 0"), ValueError);
+}
+
 TEST_CASE("avg_pool2d: the mean of equal numbers is that number, to the bit") {
   CHECK(difference(avg_pool2d(full({1, 2, 9, 9}, 0.1f), {.kernel = 3}), full({1, 2, 3, 3}, 0.1f),
                    1e-7) == "");

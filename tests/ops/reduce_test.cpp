@@ -340,6 +340,36 @@ TEST_CASE("reduce: gradients agree with finite differences") {
   for (const GradientCase& c : cases) check_gradients(c);
 }
 
+TEST_CASE("var, std: any correction") {
+  // x = torch.tensor([1., 2., 4.], dtype=torch.float64, requires_grad=True)
+  // y = torch.var(x, 0, correction=c); y.backward(); c from 0 on; -1 by hand
+  const Values vars{14. / 9, 7. / 3, 14. / 3, kInf},
+      devs{1.247219128924647, 1.5275252316519465, 2.1602468994692865, kInf};
+  const std::vector<Values> slopes{
+      {-8. / 9, -2. / 9, 10. / 9}, {-4. / 3, -1. / 3, 5. / 3}, {-8. / 3, -2. / 3, 10. / 3}};
+  for (int64_t c = 0; c < 4; ++c) {
+    CAPTURE(c);
+    const auto i = static_cast<size_t>(c);
+    const Tensor x = tensor({1.0, 2.0, 4.0}).requires_grad_(), y = var(x, {0}, {.correction = c});
+    CHECK(difference(y, {vars[i]}, 1e-15) == "");
+    CHECK(difference(lathe::std(x, {0}, {.unbiased = false, .correction = c}), {devs[i]}, 1e-15) ==
+          "");
+    if (c == 3) continue;
+    y.backward();
+    CHECK(difference(x.grad(), slopes[i], 1e-14) == "");
+  }
+  CHECK(difference(var(tensor({1.0, 2.0, 4.0}), {0}, {.correction = -1}), {14. / 12}, 1e-15) == "");
+  CHECK(var(tensor({1.0, 2.0}), {0}, {.correction = 5}).item<double>() == kInf);
+  CHECK(std::isnan(var(ones({2}), {0}, {.correction = 2}).item<double>()));
+  check_gradients(
+      {"var", [](const Tensors& in) { return var(in[0], {1}, {.correction = 2}); }, {f64({2, 4})}});
+  check_gradients({"std",
+                   [](const Tensors& in) {
+                     return lathe::std(in[0], {0, 1}, {.keepdim = true, .correction = -2});
+                   },
+                   {f64({2, 4})}});
+}
+
 TEST_CASE("reduce: gradients where the derivative is a convention") {
   const auto gradient = [](const Tensor& x, auto f) {
     x.requires_grad_();
