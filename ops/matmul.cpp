@@ -5,6 +5,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
@@ -89,6 +90,40 @@ Tensor bmm(const Tensor& a_in, const Tensor& b_in) {
               "bmm: a and b must be [B,m,k] and [B,k,n] (a: ", a, ", b: ", b, ")");
   check_inner("bmm", a, b);
   return multiply(a, b);
+}
+
+Tensor mm(const Tensor& a, const Tensor& b) {
+  LATHE_CHECK(ShapeError, a.ndim() == 2 && b.ndim() == 2,
+              "mm: a and b must be [m,k] and [k,n] (a: ", a, ", b: ", b, ")");
+  return matmul(a, b);
+}
+
+Tensor mv(const Tensor& a, const Tensor& x) {
+  LATHE_CHECK(ShapeError, a.ndim() == 2 && x.ndim() == 1,
+              "mv: a and x must be [m,k] and [k] (a: ", a, ", x: ", x, ")");
+  return matmul(a, x);
+}
+
+Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in,
+             const AddmmOptions& opt) {
+  const auto [input, a, b] = amp::cast(amp::kHalf, input_in, a_in, b_in);
+  check_operands("addmm", OperandDType::kNumber, "a", a, "b", b);
+  check_operands("addmm", OperandDType::kNumber, "input", input, "a", a);
+  LATHE_CHECK(ShapeError, a.ndim() == 2 && b.ndim() == 2,
+              "addmm: a and b must be [m,k] and [k,n] (a: ", a, ", b: ", b, ")");
+  check_inner("addmm", a, b);
+  const Shape shape{a.dim(0), b.dim(1)};
+  LATHE_CHECK(ShapeError, broadcast_shapes("addmm", input.shape(), shape) == shape,
+              "addmm: input does not broadcast to ", shape, " (input: ", input, ")");
+  for (const Scalar& factor : {opt.beta, opt.alpha}) {
+    LATHE_CHECK(DTypeError, category_of(factor.dtype()) <= category_of(a.dtype()),
+                "addmm: ", factor, " does not fit ", a.dtype(), " (a: ", a, ")");
+  }
+  const auto times = [](const Tensor& t, Scalar factor) {
+    return factor.to<double>() == 1.0 ? t : mul(t, factor);
+  };
+  const Tensor product = times(multiply(a, b), opt.alpha);
+  return opt.beta.to<double>() == 0.0 ? product : add(product, times(input, opt.beta));
 }
 
 Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& bias_in) {

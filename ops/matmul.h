@@ -17,6 +17,22 @@ LATHE_API Tensor matmul(const Tensor& a, const Tensor& b);
 /// matmul of batches [B,m,k] x [B,k,n] → [B,m,n] without broadcasting.
 LATHE_API Tensor bmm(const Tensor& a, const Tensor& b);
 
+/// matmul of matrices alone: [m,k] x [k,n] → [m,n].
+LATHE_API Tensor mm(const Tensor& a, const Tensor& b);
+/// A matrix times a vector: [m,k] x [k] → [m].
+LATHE_API Tensor mv(const Tensor& a, const Tensor& x);
+
+struct AddmmOptions {
+  Scalar beta = 1, alpha = 1;
+};
+/// beta * input + alpha * a * b. With beta = 0 input is not looked at, NaN included, and gets no
+/// gradient.
+///   a  [m,k]     b  [k,n]     input  a shape that broadcasts to [m,n]     →  [m,n]
+/// dtypes: as matmul, all three the same; beta and alpha are integers for integers.
+/// grad: input, a, b (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.
+LATHE_API Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b,
+                       const AddmmOptions& options = {});
+
 /// y = x * w^T + bias over the last dimension of x.
 ///   x  […,in]     w  [out,in]     bias  [out] or undefined     →  […,out]
 /// dtypes: f16, bf16, f32, f64, all the same.

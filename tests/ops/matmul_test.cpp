@@ -148,6 +148,56 @@ TEST_CASE("bmm: as matmul, without broadcasting") {
   CHECK_THROWS_AS(bmm(a, f64({4, 5})), ShapeError);
 }
 
+TEST_CASE("mm, mv: matmul of a matrix with a matrix or a vector, nothing else") {
+  const Tensor a = f64({3, 4}), b = f64({4, 2}), x = f64({4});
+  CHECK(relative_error(mm(a, b), matmul(a, b)) == 0);
+  CHECK(relative_error(mv(a, x), matmul(a, x)) == 0);
+  check_gradients({"mm", [](const Tensors& in) { return mm(in[0], in[1]); }, {a, b}});
+  check_gradients({"mv", [](const Tensors& in) { return mv(in[0], in[1]); }, {a, x}});
+  CHECK_THROWS_WITH_AS(mm(a, x), doctest::Contains("mm: a and b must be [m,k] and [k,n]"),
+                       ShapeError);
+  CHECK_THROWS_AS(mm(a, a), ShapeError);
+  CHECK_THROWS_WITH_AS(mv(a, b), doctest::Contains("mv: a and x must be [m,k] and [k]"),
+                       ShapeError);
+  CHECK_THROWS_AS(mv(a, f64({3})), ShapeError);
+}
+
+TEST_CASE("addmm: beta * input + alpha * a * b") {
+  const Tensor a = f64({3, 4}), b = f64({4, 2});
+  for (const Shape& shape : {Shape{3, 2}, Shape{2}, Shape{3, 1}, Shape{}}) {
+    CAPTURE(concat(shape));
+    const Tensor input = f64(shape), want = input * 0.5 + matmul(a, b) * -2.0;
+    const AddmmOptions opt{.beta = 0.5, .alpha = -2.0};
+    CHECK(relative_error(addmm(input, a, b, opt), want) <= 1e-12);
+    CHECK(relative_error(addmm(input, a, b), input + matmul(a, b)) <= 1e-12);
+    for (const auto& [dtype, tol] : {std::pair{kF32, 1e-5}, {kF16, 5e-3}, {kBF16, 4e-2}}) {
+      const Tensor y = addmm(cast(input, dtype), cast(a, dtype), cast(b, dtype), opt);
+      CHECK(y.dtype() == dtype);
+      CHECK(relative_error(y, want) <= tol);
+    }
+    const auto f = [&](const Tensors& in) { return addmm(in[0], in[1], in[2], opt); };
+    check_gradients({"addmm", f, {input, a, b}});
+  }
+  // torch.addmm(torch.tensor([1, 2]), m, m, beta=2, alpha=3), m = torch.tensor([[1, 2], [3, 4]])
+  const Tensor m = tensor({{1, 2}, {3, 4}});
+  CHECK(addmm(tensor({1, 2}), m, m, {.beta = 2, .alpha = 3}).to_vector<int>() ==
+        std::vector<int>{23, 34, 47, 70});
+  // torch.addmm(torch.tensor([nan, nan]), n, n, beta=0, alpha=2), n = m.float()
+  const Tensor n = m.to(kF32);
+  CHECK(addmm(full({2}, std::nan("")), n, n, {.beta = 0, .alpha = 2}).to_vector<float>() ==
+        std::vector<float>{14, 20, 30, 44});
+  CHECK_THROWS_WITH_AS(addmm(zeros({3}), n, n), doctest::Contains("shapes [3] and [2,2]"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(
+      addmm(zeros({1, 2, 2}), n, n),
+      doctest::Contains("input does not broadcast to [2,2] (input: f32[1,2,2]@cpu)"), ShapeError);
+  CHECK_THROWS_WITH_AS(addmm(tensor({1, 2}), m, m, {.alpha = 0.5}),
+                       doctest::Contains("addmm: 0.5 does not fit i32"), DTypeError);
+  CHECK_THROWS_AS(addmm(zeros({2}), n, n[0]), ShapeError);
+  CHECK_THROWS_AS(addmm(zeros({2}), n, zeros({3, 2})), ShapeError);
+  CHECK_THROWS_AS(addmm(zeros({2}, {.dtype = kF64}), n, n), DTypeError);
+}
+
 TEST_CASE("linear: values and gradients over any number of leading dimensions") {
   for (const Shape& shape : {Shape{4, 3}, Shape{3}, Shape{2, 4, 3}, Shape{0, 3}, Shape{1, 3}}) {
     CAPTURE(concat(shape));
