@@ -189,7 +189,7 @@ class LATHE_API Tensor {
   Tensor squeeze(int64_t dim) const;
   Tensor unsqueeze(int64_t dim) const;
   Tensor transpose(int64_t a, int64_t b) const;
-  Tensor t() const;  // transpose(0, 1) of a matrix
+  Tensor t() const;  // transpose(0, 1) of a matrix; else (0-d or 1-d) this
   Tensor permute(const Dims& order) const;
   Tensor expand(const Shape& shape) const;
   Tensor select(int64_t dim, int64_t index) const;
