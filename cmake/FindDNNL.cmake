@@ -1,4 +1,4 @@
-# FindDNNL: oneDNN's header and library, target DNNL::dnnl. Not through oneDNN's own config file, because the one that
+# FindDNNL: oneDNN's header and library, target DNNL::dnnl, and DNNL_SONAME, the name by which programs load it. Not through oneDNN's own config file, because the one that
 # Debian ships insists on OpenCL's development files, which a CPU build does not need.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp HINTS ${DNNL_ROOT} $ENV{DNNLROOT} PATH_SUFFIXES include)
 find_library(DNNL_LIBRARY NAMES dnnl HINTS ${DNNL_ROOT} $ENV{DNNLROOT} PATH_SUFFIXES lib lib64)
@@ -14,6 +14,19 @@ include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(DNNL REQUIRED_VARS DNNL_LIBRARY DNNL_INCLUDE_DIR VERSION_VAR DNNL_VERSION
                                   HANDLE_VERSION_RANGE)
 mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
+
+# Distributions choose it themselves: libdnnl.so.2 in Debian 12, libdnnl.so.3.6 in Debian 13.
+set(DNNL_SONAME "")
+if(DNNL_FOUND AND CMAKE_READELF)
+  execute_process(COMMAND "${CMAKE_READELF}" -d "${DNNL_LIBRARY}" OUTPUT_VARIABLE _dnnl_dynamic ERROR_QUIET)
+  if(_dnnl_dynamic MATCHES "SONAME[^[]*\\[([^]]+)\\]")
+    set(DNNL_SONAME "${CMAKE_MATCH_1}")
+  endif()
+endif()
+if(DNNL_FOUND AND NOT DNNL_SONAME)
+  string(REGEX MATCH "^[0-9]+" _dnnl_major "${DNNL_VERSION}")
+  set(DNNL_SONAME "libdnnl.so.${_dnnl_major}")
+endif()
 
 if(DNNL_FOUND AND NOT TARGET DNNL::dnnl)
   add_library(DNNL::dnnl UNKNOWN IMPORTED)

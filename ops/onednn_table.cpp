@@ -13,9 +13,7 @@
 namespace lathe::cpu {
 namespace {
 
-#define LATHE_TEXT_OF(number) #number
-#define LATHE_TEXT(macro) LATHE_TEXT_OF(macro)
-constexpr const char* kLibrary = "libdnnl.so." LATHE_TEXT(DNNL_VERSION_MAJOR);
+constexpr const char* kLibrary = LATHE_ONEDNN_LIBRARY;  // from cmake/FindDNNL.cmake
 
 /// While it lives, what is loaded finds OMP_WAIT_POLICY=passive in the environment, unless the user
 /// has said how to wait. OpenMP's threads would otherwise spin between two operations: on a machine

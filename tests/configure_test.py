@@ -4,6 +4,7 @@
     configure_test.py --cmake=CMAKE --generator=NAME --source=ROOT
 """
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -38,6 +39,20 @@ def make_onednn(folder, version):
     numbers = zip(("MAJOR", "MINOR", "PATCH"), version.split("."))
     (include / "oneapi/dnnl/dnnl_version.h").write_text("".join(f"#define DNNL_VERSION_{k} {v}\n" for k, v in numbers))
     return f"-DDNNL_ROOT={folder}/onednn"
+
+
+def test_onednn_is_loaded_by_the_name_that_the_distribution_gave_it(options, folder):
+    setting = make_onednn(folder, "3.7.2")
+    compiler = shutil.which("c++")
+    for name in ("libdnnl.so.3", "libdnnl.so.3.6"):  # without a compiler: of the version
+        if name != "libdnnl.so.3":
+            if compiler is None:
+                return
+            subprocess.run([compiler, "-shared", "-nostdlib", "-x", "c++", "/dev/null", f"-Wl,-soname,{name}", "-o", folder / "onednn/lib/libdnnl.so"], check=True)
+        code, text = configure(options, folder, setting, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+        assert code == 0, text
+        commands = [c["command"] for c in json.loads((folder / "build/compile_commands.json").read_text()) if c["file"].endswith("onednn_table.cpp")]
+        assert len(commands) == 1 and f'"{name}\\"' in commands[0], commands
 
 
 def test_onednn_of_another_version_is_off_with_the_reason(options, folder):
