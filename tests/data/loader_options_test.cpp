@@ -245,7 +245,8 @@ TEST_CASE("loader: statistics count batches, the caller's waiting and what lay r
   for (auto& batch : quick) {
     CHECK(batch.size() == 1);
     // Until the worker reads as far ahead as it may: three batches are ready then, and one nearly.
-    while (set.reads < std::min(40, ++taken + 4)) std::this_thread::yield();
+    ++taken;
+    while (set.reads < std::min(40, taken + 4)) std::this_thread::yield();
   }
   CHECK(quick.stats().batches == 40);
   CHECK(quick.stats().mean_ready > 2.5);  // 0 for the first, 3 or 4, and less for the last four
