@@ -1,9 +1,12 @@
 // Entry point of every C++ test program: doctest, plus the one line of counts that tools/test.sh
-// sums up.
+// sums up. LATHE_TEST_THREADS=7 runs the tests with so many threads, whatever the processors.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <cstdlib>
+
+#include "lathe/core/thread_pool.h"
 
 namespace {
 
@@ -42,4 +45,8 @@ REGISTER_LISTENER("counts", 0, CountingListener);
 
 }  // namespace
 
-int main(int argc, char** argv) { return doctest::Context(argc, argv).run(); }
+int main(int argc, char** argv) {
+  if (const char* threads = std::getenv("LATHE_TEST_THREADS"))
+    lathe::set_num_threads(std::atoi(threads));
+  return doctest::Context(argc, argv).run();
+}

@@ -1,4 +1,8 @@
-"""Runs the lathe command for the tests: a clean environment, a folder per test, counts at the end."""
+"""Runs the lathe command for the tests: a clean environment, a folder per test, counts at the end.
+
+For tools/test_as.sh: LATHE_TEST_COMMAND is the command instead of the first argument, LATHE_TEST_THREADS how many threads
+it has unless a test says otherwise.
+"""
 import os
 import pathlib
 import subprocess
@@ -8,7 +12,8 @@ import time
 import traceback
 import unicodedata
 
-LATHE = sys.argv[1]
+LATHE = os.environ.get("LATHE_TEST_COMMAND", sys.argv[1])
+THREADS = {"LATHE_THREADS": os.environ["LATHE_TEST_THREADS"]} if "LATHE_TEST_THREADS" in os.environ else {}
 SANITIZED = "--sanitized" in sys.argv  # everything is slower
 OTHER_CUDNN = next((word.partition("=")[2] for word in sys.argv if word.startswith("--other-cudnn=")), "")
 SAVE_FAULT = next((word.partition("=")[2] for word in sys.argv if word.startswith("--save-fault=")), "")  # save_fault.cpp
@@ -23,7 +28,7 @@ class Skip(Exception):
 def environment(**extra):
     """The environment without any setting of ours, and without a GPU where it would be an emulated, slow one."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LATHE_") and k != "NO_COLOR"}
-    return {**kept, "LATHE_EMULATED_DEVICES": "0", **extra}
+    return {**kept, **THREADS, "LATHE_EMULATED_DEVICES": "0", **extra}
 
 
 def lathe(*arguments, env=None, **options):
