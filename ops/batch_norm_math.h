@@ -32,10 +32,11 @@ template <class S>
 }
 
 /// dx; over the m values of a channel slope = scale / (var + eps) * sum(g t) / m and
-/// offset = scale * sum(g) / m.
+/// offset = scale * sum(g) / m. Without batch statistics both are 0, and t counts for nothing, not
+/// even where it is NaN or infinite.
 template <class S>
 [[gnu::always_inline]] LATHE_HD inline S batch_norm_grad(S g, S t, S scale, S slope, S offset) {
-  return scale * g - slope * t - offset;
+  return scale * g - (slope == S(0) ? S(0) : slope * t) - offset;
 }
 
 }  // namespace lathe::math
