@@ -61,7 +61,8 @@ def test_interrupted_at_ten_positions_it_ends_as_if_it_was_not(folder):
             for workers in (0, 4):
                 for position in POSITIONS:
                     begun = ["--resume", "auto"] if position != POSITIONS[0] else flags
-                    expect(train("parts", *begun, "--workers", workers, "--stop-after", position), 0, f"stopped after step {position}")
+                    expect(train("parts", *begun, "--workers", workers, "--stop-after", position), 0)
+                    assert f"stopped after step {position}" in log_of("parts")
                 expect(train("parts", "--resume", "auto", "--workers", workers), 0)
                 check_equal("parts", "whole")
                 shutil.rmtree("parts")

@@ -52,8 +52,6 @@ std::vector<std::string> seeds() {
       "data\nfetch\ncifar10\n--data-root\nx",
       "info\n--json\n--config\n/dev/null",
       "eval\n--config=/dev/null\n--run-dir\nnowhere\n--amp=bf16",
-      "train\n--run-dir=\n--dry-run\n--optimizer=\nsgd",
-      "train\n--run-dir\n--dry-run\n--json=\n--no-quiet=\n--",
       "info\n-h",
       "help\ndata",
   };
