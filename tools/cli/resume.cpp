@@ -121,7 +121,7 @@ int64_t step_of(const fs::path& file) {
 struct Candidate {
   fs::path file;
   int64_t step;
-  bool last_resort = false;  // averages, say, which do not go on bit by bit
+  int rank = 0;  // before the step: -1 for a last that went back, 1 for a last resort
 };
 
 // Those of a folder, in the order in which a run would go on from them; warns of what has no
@@ -136,7 +136,10 @@ std::pair<std::vector<Candidate>, bool> candidates_in(const fs::path& folder, Lo
     any = true;
     try {
       const safetensors::Metadata metadata = safetensors::read_metadata(file.string());
-      found.push_back({file, step_in(metadata), is_best && metadata.contains(kInexactKey)});
+      const bool went_back = !is_best && metadata.contains(kWentBackKey);
+      // Averages, say, do not go on bit by bit.
+      const bool inexact = is_best && metadata.contains(kInexactKey);
+      found.push_back({file, step_in(metadata), inexact ? 1 : went_back ? -1 : 0});
     } catch (const Error& e) {
       log.warning(e.message());
     }
@@ -145,7 +148,7 @@ std::pair<std::vector<Candidate>, bool> candidates_in(const fs::path& folder, Lo
   for (const int64_t step : steps_in(folder)) found.push_back({folder / step_file(step), step});
   look_at("best.safetensors", true);
   std::ranges::stable_sort(found, [](const Candidate& a, const Candidate& b) {
-    return a.last_resort != b.last_resort ? b.last_resort : a.step > b.step;
+    return a.rank != b.rank ? a.rank < b.rank : a.step > b.step;
   });
   return {found, any || !found.empty()};
 }

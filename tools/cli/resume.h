@@ -22,6 +22,9 @@ inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the
 /// (the batch norms have seen a batch more than the optimiser), with averaged weights (--ema), or
 /// with an evaluation at the --time-limit.
 inline constexpr std::string_view kInexactKey = "lathe.inexact";
+/// Metadata of a last.safetensors that holds an earlier step than the run had reached, because what
+/// came after it may be no good: a loss was no number, or a device failed.
+inline constexpr std::string_view kWentBackKey = "lathe.went_back";
 
 /// Holds a run folder against other processes that train in it: the folder itself, which cannot be
 /// deleted as long as there are files in it, and log.txt, whose lock other machines see where the

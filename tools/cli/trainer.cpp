@@ -356,7 +356,9 @@ void Trainer::save(const char* name) {
 // → the step that last.safetensors holds then
 int64_t Trainer::save_good() {
   if (saved_good_step_ < good_step_) {
-    write("last", good_.checkpoint(), good_step_);
+    Checkpoint good = good_.checkpoint();
+    if (good_step_ < step_) good.metadata.emplace(kWentBackKey, "what came after may be no good");
+    write("last", good, good_step_);
     saved_good_step_ = good_step_;
   }
   wait_for_writer();
@@ -389,21 +391,30 @@ bool Trainer::save_if_good() try {
 // Called with an exception in flight, which stays the one that is reported.
 void Trainer::save_after_error() {
   progress_.clear();
+  const auto say_what_is_on_disk = [this] {
+    try {
+      say_saved();
+    } catch (const std::exception&) {  // stdout may be what failed
+    }
+  };
   try {
     throw;
   } catch (const SaveError&) {
     return;
   } catch (const CommandError& e) {
     // Saved already; and after a loss that is no number what is here now is no good.
-    if (e.code() == ExitCode::kDiverged || e.code() == ExitCode::kCheckFailed) return;
+    if (e.code() == ExitCode::kDiverged || e.code() == ExitCode::kCheckFailed)
+      return say_what_is_on_disk();
   } catch (...) {
   }
   try {
     const std::string file = (folder_ / "last.safetensors").string();
-    if (save_if_good()) {
+    const bool all_good = save_if_good();
+    const int64_t good = all_good ? step_ : save_good();
+    say_what_is_on_disk();
+    if (all_good) {
       parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1, file));
     } else {
-      const int64_t good = save_good();
       parts_.log.line(fmt::format(
           "stopped in step {}; {} holds the weights of step {}, the last that are known "
           "to be good",
@@ -447,7 +458,8 @@ ExitCode Trainer::finish() {
       100 * data_wait(),
       broken_.count() > 0 ? fmt::format(", {} broken files skipped", broken_.count()) : "",
       folder_.string()));
-  fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
+  if (step_ >= total_steps_)  // a run that --time-limit ends goes on, with a smaller scale
+    fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
   const double target =
       settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
   if (best_accuracy_ < target) {
