@@ -1,7 +1,8 @@
-# FindDNNL: oneDNN's header and library, target DNNL::dnnl, and DNNL_SONAME, the name by which programs load it. Not through oneDNN's own config file, because the one that
-# Debian ships insists on OpenCL's development files, which a CPU build does not need.
+# FindDNNL: oneDNN's header and shared library, target DNNL::dnnl, and DNNL_SONAME, the name by which programs load it.
+# Not through oneDNN's own config file, because the one that Debian ships insists on OpenCL's development files, which a
+# CPU build does not need. A static library is none: oneDNN is loaded while the program runs.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp HINTS ${DNNL_ROOT} $ENV{DNNLROOT} PATH_SUFFIXES include)
-find_library(DNNL_LIBRARY NAMES dnnl HINTS ${DNNL_ROOT} $ENV{DNNLROOT} PATH_SUFFIXES lib lib64)
+find_library(DNNL_LIBRARY NAMES ${CMAKE_SHARED_LIBRARY_PREFIX}dnnl${CMAKE_SHARED_LIBRARY_SUFFIX} HINTS ${DNNL_ROOT} $ENV{DNNLROOT} PATH_SUFFIXES lib lib64)
 
 set(_dnnl_version_header "${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h")
 if(DNNL_INCLUDE_DIR AND EXISTS "${_dnnl_version_header}")

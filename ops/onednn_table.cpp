@@ -44,13 +44,13 @@ class PassiveWaiting {
 };
 
 void* open_library() {
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  const std::string why = library ? "" : dlerror();
-#ifdef LATHE_ONEDNN_FOLDER  // outside of where the system looks
-  if (!library)
-    library = dlopen(concat(LATHE_ONEDNN_FOLDER "/", kLibrary).c_str(), RTLD_NOW | RTLD_LOCAL);
+  constexpr int kHow = RTLD_NOW | RTLD_LOCAL;
+#ifdef LATHE_ONEDNN_FOLDER  // that of the build, outside of where the system looks, goes first
+  if (void* const built_with = dlopen(concat(LATHE_ONEDNN_FOLDER "/", kLibrary).c_str(), kHow))
+    return built_with;
 #endif
-  LATHE_CHECK(Error, library, "oneDNN cannot be loaded: ", why,
+  void* const library = dlopen(kLibrary, kHow);
+  LATHE_CHECK(Error, library, "oneDNN cannot be loaded: ", library ? "" : dlerror(),
               " (install it, or build with LATHE_ONEDNN=OFF)");
   return library;
 }

@@ -37,23 +37,31 @@
   f(dnnl_dilated_convolution_backward_data_desc_init)    \
   f(dnnl_dilated_convolution_backward_weights_desc_init) \
   f(dnnl_dilated_convolution_forward_desc_init)          \
-  f(dnnl_memory_create)                                  \
-  f(dnnl_memory_desc_get_size)                           \
   f(dnnl_memory_desc_init_by_tag)                        \
   f(dnnl_primitive_desc_iterator_create)                 \
   f(dnnl_primitive_desc_iterator_destroy)                \
-  f(dnnl_primitive_desc_iterator_fetch)
+  f(dnnl_primitive_desc_iterator_fetch)                  \
+  LATHE_ONEDNN_MEMORY_FUNCTIONS(f)
 #else
 #define LATHE_ONEDNN_VERSION_FUNCTIONS(f)                    \
   f(dnnl_convolution_backward_data_primitive_desc_create)    \
   f(dnnl_convolution_backward_weights_primitive_desc_create) \
   f(dnnl_convolution_forward_primitive_desc_create)          \
-  f(dnnl_memory_create_v2)                                   \
   f(dnnl_memory_desc_clone)                                  \
   f(dnnl_memory_desc_create_with_tag)                        \
   f(dnnl_memory_desc_destroy)                                \
-  f(dnnl_memory_desc_get_size_v2)                            \
-  f(dnnl_memory_desc_query)
+  f(dnnl_memory_desc_query)                                  \
+  LATHE_ONEDNN_MEMORY_FUNCTIONS(f)
+#endif
+// A oneDNN 3 that was built with sparse memory has functions of its own for all memory.
+#ifdef DNNL_EXPERIMENTAL_SPARSE
+#define LATHE_ONEDNN_MEMORY_FUNCTIONS(f) \
+  f(dnnl_memory_create_v2)               \
+  f(dnnl_memory_desc_get_size_v2)
+#else
+#define LATHE_ONEDNN_MEMORY_FUNCTIONS(f) \
+  f(dnnl_memory_create)                  \
+  f(dnnl_memory_desc_get_size)
 #endif
 // clang-format on
 

@@ -16,10 +16,10 @@
 namespace lathe::cli {
 namespace {
 
-// Measured: docs/build.md.
+// How many times: docs/build.md.
 constexpr const char* kWithoutOneDnn =
-    "this build is without oneDNN: a ResNet-18 trains at about 21 images/s where oneDNN makes 95; "
-    "install libdnnl-dev and build again";
+    "this build is without oneDNN, with which a ResNet-18 trains several times as fast; install "
+    "libdnnl-dev and build again";
 
 Device device_of(const std::string& name) try {
   if (name == "auto") return cuda_is_available() ? Device("cuda:0") : kCPU;
