@@ -15,6 +15,7 @@ namespace lathe::cuda {
 
 namespace {
 
+// Made when first asked for: a test asks for devices before main.
 using Table = std::map<std::string, void*>;
 
 // A line of a table. A macro, because only it makes a string and an address of one word.
@@ -33,37 +34,43 @@ int cublas_property(int which, int* value) {
   return 0;
 }
 
-const Table kCudnn = {
-    {"cudnnGetProperty", reinterpret_cast<void*>(&cudnn_property)},
-    LATHE_EMULATED(cudnnGetVersion),
-    LATHE_EMULATED(cudnnGetErrorString),
-    LATHE_EMULATED(cudnnGetLastErrorString),
-    LATHE_EMULATED(cudnnCreate),
-    LATHE_EMULATED(cudnnSetStream),
-    LATHE_EMULATED(cudnnBackendCreateDescriptor),
-    LATHE_EMULATED(cudnnBackendDestroyDescriptor),
-    LATHE_EMULATED(cudnnBackendSetAttribute),
-    LATHE_EMULATED(cudnnBackendGetAttribute),
-    LATHE_EMULATED(cudnnBackendFinalize),
-    LATHE_EMULATED(cudnnBackendExecute),
-};
+const Table& cudnn_table() {
+  static const Table table = {
+      {"cudnnGetProperty", reinterpret_cast<void*>(&cudnn_property)},
+      LATHE_EMULATED(cudnnGetVersion),
+      LATHE_EMULATED(cudnnGetErrorString),
+      LATHE_EMULATED(cudnnGetLastErrorString),
+      LATHE_EMULATED(cudnnCreate),
+      LATHE_EMULATED(cudnnSetStream),
+      LATHE_EMULATED(cudnnBackendCreateDescriptor),
+      LATHE_EMULATED(cudnnBackendDestroyDescriptor),
+      LATHE_EMULATED(cudnnBackendSetAttribute),
+      LATHE_EMULATED(cudnnBackendGetAttribute),
+      LATHE_EMULATED(cudnnBackendFinalize),
+      LATHE_EMULATED(cudnnBackendExecute),
+  };
+  return table;
+}
 
-const Table kCublas = {
-    {"cublasLtGetProperty", reinterpret_cast<void*>(&cublas_property)},
-    LATHE_EMULATED(cublasLtGetStatusString),
-    LATHE_EMULATED(cublasLtCreate),
-    LATHE_EMULATED(cublasLtMatmulDescCreate),
-    LATHE_EMULATED(cublasLtMatmulDescDestroy),
-    LATHE_EMULATED(cublasLtMatmulDescSetAttribute),
-    LATHE_EMULATED(cublasLtMatrixLayoutCreate),
-    LATHE_EMULATED(cublasLtMatrixLayoutDestroy),
-    LATHE_EMULATED(cublasLtMatrixLayoutSetAttribute),
-    LATHE_EMULATED(cublasLtMatmulPreferenceCreate),
-    LATHE_EMULATED(cublasLtMatmulPreferenceDestroy),
-    LATHE_EMULATED(cublasLtMatmulPreferenceSetAttribute),
-    LATHE_EMULATED(cublasLtMatmulAlgoGetHeuristic),
-    LATHE_EMULATED(cublasLtMatmul),
-};
+const Table& cublas_table() {
+  static const Table table = {
+      {"cublasLtGetProperty", reinterpret_cast<void*>(&cublas_property)},
+      LATHE_EMULATED(cublasLtGetStatusString),
+      LATHE_EMULATED(cublasLtCreate),
+      LATHE_EMULATED(cublasLtMatmulDescCreate),
+      LATHE_EMULATED(cublasLtMatmulDescDestroy),
+      LATHE_EMULATED(cublasLtMatmulDescSetAttribute),
+      LATHE_EMULATED(cublasLtMatrixLayoutCreate),
+      LATHE_EMULATED(cublasLtMatrixLayoutDestroy),
+      LATHE_EMULATED(cublasLtMatrixLayoutSetAttribute),
+      LATHE_EMULATED(cublasLtMatmulPreferenceCreate),
+      LATHE_EMULATED(cublasLtMatmulPreferenceDestroy),
+      LATHE_EMULATED(cublasLtMatmulPreferenceSetAttribute),
+      LATHE_EMULATED(cublasLtMatmulAlgoGetHeuristic),
+      LATHE_EMULATED(cublasLtMatmul),
+  };
+  return table;
+}
 
 bool is_installed(const std::string& file) {
   const char* const list = std::getenv("LATHE_EMULATED_LIBRARIES");
@@ -80,9 +87,10 @@ class EmulatedLoader final : public LibraryLoader {
   void* find_loaded(const std::string&) override { return nullptr; }
   void* open(const std::string& file, std::string& problem) override {
     if (file.front() == '/') return nullptr;
-    const Table* const table = file == concat("libcudnn.so.", CUDNN_MAJOR)           ? &kCudnn
-                               : file == concat("libcublasLt.so.", CUBLAS_VER_MAJOR) ? &kCublas
-                                                                                     : nullptr;
+    const Table* const table = file == concat("libcudnn.so.", CUDNN_MAJOR) ? &cudnn_table()
+                               : file == concat("libcublasLt.so.", CUBLAS_VER_MAJOR)
+                                   ? &cublas_table()
+                                   : nullptr;
     if (table != nullptr && is_installed(file)) return const_cast<Table*>(table);
     problem = concat(file, ": cannot open shared object file: No such file or directory");
     return nullptr;
@@ -93,7 +101,7 @@ class EmulatedLoader final : public LibraryLoader {
     return found == table.end() ? nullptr : found->second;
   }
   std::string path_of(void* library) override {
-    return library == &kCudnn ? "/emulated/cudnn" : "/emulated/cublasLt";
+    return library == &cudnn_table() ? "/emulated/cudnn" : "/emulated/cublasLt";
   }
 };
 

@@ -102,6 +102,12 @@ Tensor keep(const Tensor& gradient, const Tensor& of) {
 class Run {
  public:
   explicit Run(const Program& program) : program_(program) {}
+  // A gradient made with create_graph remembers its leaf, which holds it: a cycle.
+  ~Run() {
+    for (const Tensor& leaf : leaves_) leaf.set_grad({});
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   Log log() {
     const size_t lines = program_.lines.size();
