@@ -3,6 +3,7 @@
 
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/meta.h"
 #include "lathe/core/copy.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/index.h"
@@ -102,9 +103,11 @@ Tensor keep(const Tensor& gradient, const Tensor& of) {
 class Run {
  public:
   explicit Run(const Program& program) : program_(program) {}
-  // A gradient made with create_graph remembers its leaf, which holds it: a cycle.
+  // Cycles are taken apart: a gradient made with create_graph remembers its leaf, which holds it;
+  // and a tensor that was written after an op had kept it may come from that op.
   ~Run() {
     for (const Tensor& leaf : leaves_) leaf.set_grad({});
+    for (const Tensor& t : variables_) autograd::set_maker(t, {});
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
