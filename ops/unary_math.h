@@ -80,8 +80,8 @@ template <class T>
 struct Clamp {
   T low, high;
   LATHE_HD T operator()(T x) const {
-    const T raised = (x < low) | is_nan(low) ? low : x;
-    return (raised > high) | is_nan(high) ? high : raised;
+    const T raised = ((x < low) | is_nan(low)) ? low : x;
+    return ((raised > high) | is_nan(high)) ? high : raised;
   }
 };
 
