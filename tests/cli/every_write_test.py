@@ -162,7 +162,7 @@ def test_a_stop_that_cannot_be_reported(folder):
 def test_averages_and_loss_scales_without_step_files(folder):
     if not EVERY:
         raise Skip("this one runs with --every")
-    interrupt_everywhere(folder, ["--ema", 0.9, "--amp", "fp16", "--init-scale", 2**24, "--accumulate", 2, "--optimizer", "adam", "--save-every", 0,
+    interrupt_everywhere(folder, ["--ema", 0.9, "--amp", "fp16", "--init-scale", 2**18, "--accumulate", 2, "--optimizer", "adam", "--save-every", 0,
                                   "--keep", 1, "--json"])
 
 
