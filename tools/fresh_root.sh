@@ -19,8 +19,8 @@ fail() {
 
 suite=${1:-}
 case $suite in
-  bookworm | trixie) distribution=debian public=http://deb.debian.org/debian script=sid components=main ;;
-  noble) distribution=ubuntu public=http://archive.ubuntu.com/ubuntu script=gutsy components=main,universe ;;
+  bookworm | trixie) distribution=debian script=sid components=main ;;
+  noble) distribution=ubuntu script=gutsy components=main,universe ;;
   *) fail "usage: tools/fresh_root.sh bookworm|trixie|noble [command]" ;;
 esac
 shift
@@ -36,8 +36,7 @@ keyring=${KEYRING:-/usr/share/keyrings/$distribution-archive-keyring.gpg}
 
 # The first repository of the host's apt whose address ends as this distribution's do.
 mirror_of_host() {
-  # shellcheck disable=SC2016  # apt's own placeholder
-  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | sed -n "s|/*\$||; /\/$distribution\$/p" | head -n 1
+  apt-get indextargets --format "\$(REPO_URI)" 'Created-By: Packages' 2>/dev/null | sed -n "s|/*\$||; /\/$distribution\$/p" | head -n 1
 }
 
 # The host's way out: its proxies, and whether it believes in the dates of an index.
@@ -47,7 +46,7 @@ apt_settings() {
 
 make_base() {
   local mirror=${MIRROR:-$(mirror_of_host)}
-  mirror=${mirror:-$public}
+  [ -n "$mirror" ] || fail "the host's apt names no mirror of $distribution; set MIRROR to the address of one"
   [ -r "$keyring" ] || fail "$suite cannot be checked without $keyring; install the package that holds it, or set KEYRING"
   echo "fresh_root: making $suite from $mirror"
   rm -rf "$base.new"

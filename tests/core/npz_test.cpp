@@ -214,9 +214,10 @@ TEST_CASE("zip: what deflated entries declare counts together") {
                        .crc = 0});
   }
   const std::string text = error_of(archive_of(entries));
-  CHECK_MESSAGE(text.find("its deflated entries declare 21474836470 bytes; of the 21000000 that they take "
-                          "at most 739108864 are read") != std::string::npos,
-                text);
+  CHECK_MESSAGE(
+      text.find("its deflated entries declare 21474836470 bytes; of the 21000000 that they take "
+                "at most 739108864 are read") != std::string::npos,
+      text);
 }
 
 TEST_CASE("npz: a file that is cut short after it was opened is a FileError, never a SIGBUS") {
