@@ -147,6 +147,13 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   ops/matmul_plan.h
 )
 
+# lathe_kernels(file.cu...): hand-written kernels and their launchers in the calling folder. What compiles them takes them
+# from the property: CMakeLists.txt with nvcc, tests/emulation with the host compiler.
+function(lathe_kernels)
+  list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  set_property(GLOBAL APPEND PROPERTY LATHE_CUDA_SOURCES ${ARGN})
+endfunction()
+
 # lathe_kernels_for_host(source...): these .cu files are compiled by the host compiler in the calling folder.
 function(lathe_kernels_for_host)
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")

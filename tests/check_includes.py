@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the arrows between the folders: an include may only point left (docs/design.md, section 1).
+"""Checks the arrows between the folders and their rooms: an include may only point to what MAY_INCLUDE allows
+(docs/design.md, "Layers").
 
     check_includes.py SOURCE_ROOT
 """
@@ -7,70 +8,98 @@ import pathlib
 import re
 import sys
 
-# folder: the folders it may include, apart from itself
+CORE = {"core"}
+RECORD = CORE | {"autograd"}
+KERNELS = {"core/gpu"}  # how a kernel is launched and reads its arguments
+CONVOLUTION = {"ops/conv", "ops/conv_search"}
+OPS_ROOMS = CONVOLUTION | {"ops/batch_norm_kernels", "ops/matmul_kernels", "ops/reduce_kernels"}
+OPS = RECORD | {"ops"}
+LIBRARY = OPS | {"core/memory", "core/formats", "nn", "optim", "data", "data/images", "data/transforms"} | CONVOLUTION
+
+# room: the rooms that it may include, apart from itself. A folder's root is a room: "core" is what lies in core/ itself.
 MAY_INCLUDE = {
     "core": set(),
-    "autograd": {"core"},
-    "ops": {"core", "autograd"},
-    "nn": {"core", "autograd", "ops"},
-    "optim": {"core", "autograd", "ops", "nn"},
-    "data": {"core", "autograd", "ops"},
-    "tools": {"core", "autograd", "ops", "nn", "optim", "data"},
+    "core/memory": CORE,
+    "core/gpu": CORE | {"core/memory"},
+    "core/formats": CORE,
+    "autograd": CORE,
+    "ops": RECORD | KERNELS | OPS_ROOMS,
+    "ops/reduce_kernels": OPS | KERNELS,
+    "ops/batch_norm_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
+    "ops/conv_search": OPS,
+    "ops/matmul_kernels": OPS | KERNELS | {"ops/conv_search"},
+    "ops/conv": OPS | KERNELS | {"ops/conv_search", "ops/matmul_kernels"},
+    "nn": OPS | {"core/formats"},
+    "optim": OPS | {"nn", "optim/kernels"},
+    "optim/kernels": OPS | KERNELS | {"optim", "ops/reduce_kernels"},
+    "data": OPS | {"data/images", "data/transforms"},
+    "data/transforms": OPS | KERNELS | {"data", "ops/reduce_kernels"},
+    "data/images": OPS | {"core/formats", "data", "data/transforms"},
+    "tools/bench": LIBRARY,
+    "tools/cli": LIBRARY | {"tools/cli/settings"},
+    "tools/cli/settings": LIBRARY | {"tools/cli"},
+    "tools/cli/training": LIBRARY | {"tools/cli", "tools/cli/settings"},
+    "tools/cli/commands": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
 }
-# The one arrow into the tests: without nvcc, kernels start through the emulation (docs/design.md, section 2).
+FOLDERS = sorted({room.partition("/")[0] for room in MAY_INCLUDE})
+# The one arrow into the tests: without nvcc, kernels start through the emulation (docs/design.md, "Dispatch and kernels").
 EXCEPTIONS = {("core/launch.h", "lathe/tests/emulation/cuda_emulation.h"),
               ("core/launch.h", "lathe/tests/emulation/cuda_runtime_emulation.h")}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
-SOURCES = {".h", ".cpp", ".cu", ".cuh"}
+SOURCES = {".h", ".cuh", ".cpp", ".cu"}
 
 
-def fault(folder, quote, include):
-    """Says what is wrong with this include in a file of `folder`; None if nothing is."""
-    parts = include.split("/")
-    if parts[0] != "lathe":
+def fault(room, quote, include):
+    """Says what is wrong with this include in a file of `room`; None if nothing is."""
+    if not include.startswith("lathe/"):
         return f'write "lathe/...", not "{include}"' if quote == '"' else None
-    if len(parts) == 2:
-        return f'"{include}" is for users; include the headers that are needed' if folder != "tools" else None
-    if parts[1] not in MAY_INCLUDE:
-        return f'"{include}": {parts[1]}/ is not a folder of the library'
-    if parts[1] != folder and parts[1] not in MAY_INCLUDE[folder]:
-        return f'"{include}" points right: {folder}/ must not know {parts[1]}/'
+    target = include.removeprefix("lathe/").rpartition("/")[0]
+    if not target:
+        return None if room.startswith("tools") else f'"{include}" is for users; include the headers that are needed'
+    if target not in MAY_INCLUDE:
+        return f'"{include}": {target}/ is not a room of the library'
+    if target != room and target not in MAY_INCLUDE[room]:
+        return f'"{include}" points right: {room}/ must not know {target}/'
     return None
 
 
-def faults_in(root, path, folder):
-    name = path.relative_to(root).as_posix()
+def faults_in(root, path):
+    name = path.relative_to(root)
+    room = name.parent.as_posix()
+    if room not in MAY_INCLUDE:
+        yield f"{name}: {room}/ is not a room of the library; MAY_INCLUDE in check_includes.py lists them"
+        return
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         match = INCLUDE.match(line)
-        text = match and (name, match[2]) not in EXCEPTIONS and fault(folder, *match.groups())
+        text = match and (name.as_posix(), match[2]) not in EXCEPTIONS and fault(room, *match.groups())
         if text:
             yield f"{name}:{number}: {text}"
 
 
 def self_test():
-    """The checker must see each kind of fault."""
-    assert fault("core", '"', "lathe/ops/conv2d.h")
-    assert fault("ops", '"', "lathe/nn/module.h")
-    assert fault("data", "<", "lathe/optim/sgd.h")
+    """The checker must see each kind of fault, and an arrow into each room that not all may include."""
     assert fault("ops", '"', "conv2d.h")
     assert fault("ops", '"', "lathe/lathe.h")
-    assert fault("ops", '"', "lathe/tests/emulation.h")
+    assert fault("ops", '"', "lathe/tests/emulation/cuda_emulation.h")
+    assert fault("ops", '"', "lathe/ops/nowhere/conv2d.h")
     assert not fault("nn", '"', "lathe/nn/module.h")
-    assert not fault("tools", "<", "lathe/optim/sgd.h")
+    assert not fault("tools/bench", "<", "lathe/lathe.h")
     assert not fault("core", "<", "vector")
+    for target in MAY_INCLUDE:
+        for room, allowed in MAY_INCLUDE.items():
+            forbidden = room != target and target not in allowed
+            assert bool(fault(room, '"', f"lathe/{target}/planted.h")) == forbidden, (room, target)
+        assert target == "core" or any(target not in allowed for allowed in MAY_INCLUDE.values()), target
 
 
 def main():
     self_test()
     root = pathlib.Path(sys.argv[1])
-    found, files = [], 0
-    for folder in MAY_INCLUDE:
-        for path in sorted((root / folder).rglob("*")):
-            if path.suffix in SOURCES:
-                files += 1
-                found += faults_in(root, path, folder)
+    files = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*")) if path.suffix in SOURCES]
+    found = [text for path in files for text in faults_in(root, path)]
     print("\n".join(found))
-    assert files > 0, f"no sources under {root}"
+    assert files, f"no sources under {root}"
+    print(f"{len(files)} files in {len(MAY_INCLUDE)} rooms")
     print(f"{0 if found else 1} passed, {1 if found else 0} failed, 0 skipped")
     return 1 if found else 0
 

@@ -18,8 +18,8 @@ def kernels_of(root):
     """Name → file, of all kernels in the product's folders."""
     names = {}
     for folder in ("core", "ops", "optim", "data"):
-        for pattern in ("*.cu", "*.h"):
-            for path in sorted((root / folder).glob(pattern)):
+        for pattern in ("*.cu", "*.cuh", "*.h"):
+            for path in sorted((root / folder).rglob(pattern)):
                 for name in GLOBAL.findall(path.read_text(encoding="utf-8")):
                     names[name] = path.relative_to(root)
     return names

@@ -7,7 +7,7 @@
 - Every function that a row names is declared in the header that the row links, and that header is in lathe.h.
 - Every test that a row names exists and mentions the function.
 - An op with gradients is a GradientCase in one of those tests, for second gradients one that is checked twice.
-- "emulated" stands where a CUDA kernel is listed, and nowhere else.
+- "emulated" stands where ops/ or a room of it lists a CUDA kernel, <op>_cuda.cu, and nowhere else.
 - The op has its line in op_table_test.cpp, which compares the columns amp and cpu with what the op does.
 """
 import pathlib
@@ -93,7 +93,7 @@ def problems_of_row(row, root, cuda_words, umbrella, measured):
     if header.parent.name == "ops" and header.name not in NOT_IN_UMBRELLA and f'"lathe/ops/{header.name}"' not in umbrella:
         yield f"{name}: {row['header']} is not in lathe.h"
     if (row["cuda"] == "emulated") != (header.stem in cuda_words):
-        yield f"{name}: cuda says '{row['cuda']}' but {header.stem} is {'' if header.stem in cuda_words else 'not '}in LATHE_OPS_CUDA"
+        yield f"{name}: cuda says '{row['cuda']}' but {header.stem} is {'' if header.stem in cuda_words else 'not '}listed as a kernel"
     cases = gradient_cases("".join(text for text in texts.values() if "check_gradients" in text))
     declared = without_comments(header.read_text(encoding="utf-8"))
     for function in row["functions"]:
@@ -116,6 +116,8 @@ def main():
     read = lambda path: (root / path).read_text(encoding="utf-8")
     lists = read("ops/CMakeLists.txt")
     words, cuda_words = words_of(lists, "LATHE_OPS"), words_of(lists, "LATHE_OPS_CUDA")
+    for room in sorted((root / "ops").glob("*/CMakeLists.txt")):
+        cuda_words += re.findall(r"\b(\w+)_cuda\.cu\b", room.read_text(encoding="utf-8"))
     table = Table(read("ops/README.md"))
     measured = set(re.findall(r'\{"(\w+)", \[\]\(T x\)', read("tests/ops/op_table_test.cpp")))
     problems = list(table.problems)
