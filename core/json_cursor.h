@@ -46,10 +46,4 @@ class JsonCursor {
   size_t at_ = 0;
 };
 
-/// Appends a code point (not a surrogate) as UTF-8.
-void append_utf8(std::string& out, uint32_t code_point);
-
-/// The bytes of the UTF-8 sequence at the beginning of `text`; 0 if there is no valid one.
-size_t utf8_length(std::string_view text);
-
 }  // namespace lathe

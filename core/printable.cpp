@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lathe/core/json_cursor.h"
+#include "lathe/core/utf8.h"
 
 namespace lathe {
 

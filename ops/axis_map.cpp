@@ -7,7 +7,6 @@
 #include <new>
 
 #include "lathe/core/checked_size.h"
-#include "lathe/core/size_class.h"
 
 namespace lathe {
 

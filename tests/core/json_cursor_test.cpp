@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/utf8.h"
 
 namespace lathe {
 namespace {
