@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/bench.h"
+#include "lathe/tools/cli/commands/bench.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // The writer of checkpoints: order, bounded memory, errors, what is kept.
-#include "lathe/tools/cli/checkpoint_writer.h"
+#include "lathe/tools/cli/training/checkpoint_writer.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/command_line.h"
+#include "lathe/tools/cli/settings/command_line.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
-// What is said about the machine's convolutions; see tools/cli/compute.h.
-#include "lathe/tools/cli/compute.h"
+// What is said about the machine's convolutions; see tools/cli/training/compute.h.
+#include "lathe/tools/cli/training/compute.h"
 
 #include <doctest/doctest.h>
 

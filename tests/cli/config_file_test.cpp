@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/config_file.h"
+#include "lathe/tools/cli/settings/config_file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // The convolutions of a model, and the least time for one.
-#include "lathe/tools/cli/conv_layers.h"
+#include "lathe/tools/cli/commands/conv_layers.h"
 
 #include <doctest/doctest.h>
 

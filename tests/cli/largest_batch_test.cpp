@@ -1,5 +1,5 @@
 // The search of find-batch, and how much memory a CPU may take.
-#include "lathe/tools/cli/largest_batch.h"
+#include "lathe/tools/cli/commands/largest_batch.h"
 
 #include <doctest/doctest.h>
 

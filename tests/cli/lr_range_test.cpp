@@ -1,5 +1,5 @@
 // The learning-rate range test: its numbers for losses that are known, and its picture.
-#include "lathe/tools/cli/lr_range.h"
+#include "lathe/tools/cli/commands/lr_range.h"
 
 #include <doctest/doctest.h>
 

@@ -1,11 +1,11 @@
 // What --optimizer and --lr-scale-batch make.
-#include "lathe/tools/cli/optimizers.h"
+#include "lathe/tools/cli/training/optimizers.h"
 
 #include <doctest/doctest.h>
 
 #include "lathe/nn/resnet.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/recipe.h"
+#include "lathe/tools/cli/settings/recipe.h"
 
 using namespace lathe;
 using namespace lathe::cli;

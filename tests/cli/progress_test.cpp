@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/progress.h"
+#include "lathe/tools/cli/training/progress.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/recipe.h"
+#include "lathe/tools/cli/settings/recipe.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/run_folder.h"
+#include "lathe/tools/cli/training/run_folder.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

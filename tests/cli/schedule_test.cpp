@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/schedule.h"
+#include "lathe/tools/cli/training/schedule.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/settings_sources.h"
+#include "lathe/tools/cli/settings/settings_sources.h"
 
 #include <doctest/doctest.h>
 
@@ -7,8 +7,8 @@
 #include <set>
 
 #include "lathe/tests/cli/temporary_folder.h"
-#include "lathe/tools/cli/config_file.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/config_file.h"
 
 using namespace lathe::cli;
 using lathe::test::TemporaryFolder;

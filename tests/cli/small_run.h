@@ -14,7 +14,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tests/cli/temporary_folder.h"
-#include "lathe/tools/cli/trainer.h"
+#include "lathe/tools/cli/training/trainer.h"
 
 namespace lathe::test {
 

@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/tally.h"
+#include "lathe/tools/cli/training/tally.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // How training ends when a sample cannot be read: a data set of our own gives the errors. The other
 // ways to end are driven from outside, in stop_test.py.
-#include "lathe/tools/cli/trainer.h"
+#include "lathe/tools/cli/training/trainer.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/without_effect.h"
+#include "lathe/tools/cli/settings/without_effect.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Arguments of the command, one per line; a line LATHE_KEY=value is a variable of the environment.
-#include "lathe/tools/cli/command_line.h"
+#include "lathe/tools/cli/settings/command_line.h"
 
 #include <algorithm>
 #include <map>

@@ -4,9 +4,9 @@
 #include "lathe/core/error.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
-#include "lathe/tools/cli/config_file.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/settings_sources.h"
+#include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/settings/settings_sources.h"
 
 namespace lathe::fuzz {
 

@@ -9,10 +9,10 @@
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
 #include "lathe/core/printable.h"
-#include "lathe/tools/cli/command.h"
-#include "lathe/tools/cli/command_line.h"
 #include "lathe/tools/cli/output.h"
-#include "lathe/tools/cli/without_effect.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/settings/command_line.h"
+#include "lathe/tools/cli/settings/without_effect.h"
 
 namespace lathe::cli {
 namespace {

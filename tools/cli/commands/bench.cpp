@@ -1,0 +1,57 @@
+#include "lathe/tools/cli/commands/bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lathe/core/cuda.h"
+#include "lathe/core/seconds_since.h"
+
+namespace lathe::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Calls f until the time is over, at least once.   → seconds per call
+double window(FunctionRef<void()> f, double seconds, Device device, int64_t& calls) {
+  const auto begin = Clock::now();
+  int64_t n = 0;
+  do {
+    f();
+    ++n;
+    // A GPU is a queue: now and then it is waited for, so that the queue does not grow for ever.
+    if (n % 32 == 0) cuda::synchronize(device);
+  } while (seconds_since(begin) < seconds);
+  cuda::synchronize(device);
+  calls += n;
+  return seconds_since(begin) / static_cast<double>(n);
+}
+
+}  // namespace
+
+Timing measure(FunctionRef<void()> f, const TimingOptions& options) {
+  Timing timing;
+  window(f, options.warm_up_seconds, options.device, timing.calls);
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < options.windows; ++i)
+    seconds.push_back(window(f, options.window_seconds, options.device, timing.calls));
+  std::sort(seconds.begin(), seconds.end());
+  const size_t n = seconds.size();
+  timing.median = seconds[n / 2];
+  timing.low = seconds[n / 4];
+  timing.high = seconds[n - 1 - n / 4];
+  timing.windows = options.windows;
+  return timing;
+}
+
+Row& add_timing(Row& row, const Timing& timing, const char* unit, double units) {
+  return row.add("seconds", timing.median)
+      .add("seconds_low", timing.low)
+      .add("seconds_high", timing.high)
+      .add("windows", timing.windows)
+      .add(fmt::format("{}_per_second", unit), units / timing.median);
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,162 @@
+// lathe bench conv: the convolutions of a model, layer by layer and pass by pass, beside the least
+// time that the device needs for them. On a GPU also the engine that the search chose
+// (ops/conv_search.h).
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/generator.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/conv_search.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/matmul.h"
+#include "lathe/ops/random.h"
+#include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/commands/conv_layers.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/training/compute.h"
+
+namespace lathe::cli {
+namespace {
+
+/// What is the same for all layers.
+struct Bench {
+  const Output& out;
+  const Settings& settings;
+  Device device;
+  DType dtype;
+  TimingOptions timing;
+  Roofline roofline;
+};
+
+/// The peaks that were given, or what a large matrix product and a copy beyond every cache reach;
+/// the faster runs, because a peak is what can be done and not what others leave.
+Roofline measure_roofline(const Settings& settings, DType dtype, const TimingOptions& timing) {
+  Roofline peaks{1e9 * settings.peak_gflops, 1e9 * settings.peak_gbytes};
+  const Device device = timing.device;
+  if (peaks.operations_per_second == 0) {
+    const int64_t n = device.is_cuda() ? 8192 : 1024;
+    const Tensor a = randn({n, n}, {.device = device}).to(dtype), b = a.clone();
+    const auto side = static_cast<double>(n);
+    peaks.operations_per_second =
+        2 * side * side * side / measure([&] { matmul(a, b); }, timing).low;
+  }
+  if (peaks.bytes_per_second == 0) {
+    const int64_t bytes = int64_t{device.is_cuda() ? 512 : 64} << 20;
+    const Tensor from = zeros({bytes}, {.dtype = kU8, .device = device}), to = empty_like(from);
+    peaks.bytes_per_second =
+        2 * static_cast<double>(bytes) / measure([&] { copy_values(to, from); }, timing).low;
+  }
+  return peaks;
+}
+
+/// The engine of the one convolution that was computed since the search forgot all others; "" where
+/// the search has no part in it.
+std::string engine_of_last() {
+  const auto choices = conv_search().choices();
+  return choices.empty() ? "" : concat(choices.front().second->candidate().engine);
+}
+
+struct Total {
+  double seconds = 0, least_seconds = 0, operations = 0;
+};
+
+void time_pass(const Bench& bench, const ConvLayer& layer, const char* pass, Total& total,
+               const std::function<void()>& f) {
+  const Conv2dGeometry& g = layer.sizes;
+  conv_search().clear();  // what it knows afterwards is this pass alone, or nothing
+  const Timing timing = measure(f, bench.timing);
+  const std::string engine = engine_of_last();
+  const double operations = conv_operations(g), least = bench.roofline.seconds(g, bench.dtype);
+  const auto count = static_cast<double>(layer.count);
+  total.seconds += count * timing.median;
+  total.least_seconds += count * least;
+  total.operations += count * operations;
+  Row row;
+  row.add("bench", "conv")
+      .add("layer", layer.name)
+      .add("count", layer.count)
+      .add("pass", pass)
+      .add("x", concat(g.x_shape()))
+      .add("w", concat(g.w_shape()))
+      .add("stride", concat(g.stride))
+      .add("pad", concat(g.pad))
+      .add("dtype", concat(bench.dtype))
+      .add("layout", bench.settings.layout)
+      .add("device", concat(bench.device))
+      .add("threads", num_threads())
+      .add("engine", engine)
+      .add("roofline_seconds", least)
+      .add("of_roofline", least / timing.median);
+  bench.out.row(add_timing(row, timing, "operations", operations));
+  bench.out.text(fmt::format("{:<24} {:>2} x  {:<16} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} %  {}",
+                             layer.name, layer.count, pass, 1e3 * timing.median,
+                             operations / timing.median / 1e9, 100 * least / timing.median,
+                             engine));
+}
+
+void time_layer(const Bench& bench, const ConvLayer& layer, Total& total) {
+  const Conv2dGeometry& g = layer.sizes;
+  const auto random = [&](const Shape& shape) {
+    const Tensor t = randn(shape, {.device = bench.device}).to(bench.dtype);
+    return in_layout(t, bench.settings);
+  };
+  const Tensor x = random(g.x_shape()), dy = random(g.y_shape());
+  const MemoryFormat format = filter_format(bench.device, bench.settings);
+  const Tensor w = randn(g.w_shape(), {.device = bench.device}).to(bench.dtype).contiguous(format);
+  const Conv2dOptions options{
+      .stride = g.stride, .pad = g.pad, .dilation = g.dilation, .groups = g.groups};
+  time_pass(bench, layer, "forward", total, [&] { conv2d(x, w, options); });
+  if (!layer.first) {
+    time_pass(bench, layer, "backward_input", total,
+              [&] { conv2d_input_grad(dy, w, x.shape(), options); });
+  }
+  time_pass(bench, layer, "backward_weight", total,
+            [&] { conv2d_weight_grad(dy, x, w.shape(), options, format); });
+}
+
+}  // namespace
+
+ExitCode run_bench_conv(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  const Device device = prepare_compute(settings);
+  if (!settings.model) settings.model = "resnet18";
+  const int64_t batch = settings.batch_size.value_or(128), side = settings.image_size.value_or(32);
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  const auto model =
+      make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});
+  const auto layers = conv_layers(*model, {batch, settings.in_channels, side, side});
+  const NoGrad no_grad;
+  const DType dtype = dtype_from_name(settings.dtype);
+  const TimingOptions timing{
+      .warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device};
+  const Bench bench{out,   settings, device,
+                    dtype, timing,   measure_roofline(settings, dtype, timing)};
+  const Roofline& peaks = bench.roofline;
+  out.text(fmt::format("{} batch {} {} {} on {}, {} threads; roofline {:.1f} GFLOP/s, {:.1f} GB/s",
+                       *settings.model, batch, settings.dtype, settings.layout, concat(device),
+                       num_threads(), peaks.operations_per_second / 1e9,
+                       peaks.bytes_per_second / 1e9));
+  out.text(fmt::format("{:<23} {:>5}  {:<16} {:>13} {:>18} {:>8}{}", "layer", "count", "pass",
+                       "time", "rate", "roofline", device.is_cuda() ? "  engine" : ""));
+  Total total;
+  for (const ConvLayer& layer : layers) time_layer(bench, layer, total);
+  out.row(Row()
+              .add("bench", "conv")
+              .add("layer", "all")
+              .add("seconds", total.seconds)
+              .add("operations_per_second", total.operations / total.seconds)
+              .add("roofline_operations_per_second", peaks.operations_per_second)
+              .add("roofline_bytes_per_second", peaks.bytes_per_second)
+              .add("of_roofline", total.least_seconds / total.seconds));
+  out.text(fmt::format("{:<47} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} %", "all layers of a step",
+                       1e3 * total.seconds, total.operations / total.seconds / 1e9,
+                       100 * total.least_seconds / total.seconds));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,58 @@
+// lathe bench loader: epochs of batches, as training reads them, without training.
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/training/broken_files.h"
+#include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/reading_data.h"
+
+namespace lathe::cli {
+
+ExitCode run_bench_loader(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  if (!settings.dataset) settings.dataset = "synthetic";
+  if (!settings.model) settings.model = "resnet8";
+  complete(settings, look_around(settings));
+  refuse_resident_images(settings);
+  const auto images = open_dataset(settings, Part::kTrain, true);
+  data::DataLoader loader = make_loader(images, settings, true);
+  if (loader.size() == 0) {
+    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
+                                 *settings.batch_size, images->size()));
+  }
+  // One call reads one batch, and the last one of an epoch may be short; epochs follow each other
+  // without a pause.
+  int64_t read = 0, calls = 0;
+  const Timing timing = reading_data([&] {
+    auto batches = loader.begin();
+    return measure([&] {
+      ++batches;
+      if (batches == loader.end()) batches = loader.begin();
+      read += batches->size();
+      ++calls;
+    });
+  });
+  Log log(settings.quiet);
+  BrokenFiles broken({images.get()}, log);
+  broken.report();
+  const double batch = static_cast<double>(read) / static_cast<double>(calls);
+  Row row;
+  row.add("bench", "loader")
+      .add("dataset", *settings.dataset)
+      .add("augment", *settings.augment)
+      .add("batch_size", *settings.batch_size)
+      .add("data_cache", *settings.data_cache)
+      .add("workers", *settings.workers)
+      .add("broken_files", broken.count());
+  out.row(add_timing(row, timing, "images", batch));
+  out.text(fmt::format("{} ({}), batch {}, {} workers: {:.0f} img/s", *settings.dataset,
+                       *settings.augment, *settings.batch_size, *settings.workers,
+                       batch / timing.median));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,61 @@
+// lathe bench step: forward, loss, backward and update on a synthetic batch that is in memory.
+#include <fmt/format.h>
+
+#include "lathe/core/cuda.h"
+#include "lathe/core/generator.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/random.h"
+#include "lathe/optim/sgd.h"
+#include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/training/compute.h"
+
+namespace lathe::cli {
+
+ExitCode run_bench_step(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  const Device device = prepare_compute(settings);
+  if (!settings.model) settings.model = "resnet18";
+  const int64_t batch = settings.batch_size.value_or(128), side = settings.image_size.value_or(32);
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  const auto model =
+      make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});
+  place_model(*model, device, settings);
+  optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
+  const Tensor x =
+      in_layout(randn({batch, settings.in_channels, side, side}, {.device = device}), settings);
+  const Tensor y = randint(0, settings.classes, {batch}, {.device = device});
+  const Timing timing = measure(
+      [&] {
+        optimizer.zero_grad();
+        const Tensor loss = cross_entropy(scores_of(*model, x, settings), y);
+        loss.backward();
+        optimizer.step();
+      },
+      {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device});
+  Row row;
+  row.add("bench", "step")
+      .add("model", *settings.model)
+      .add("batch_size", batch)
+      .add("threads", num_threads())
+      .add("device", concat(device))
+      .add("layout", settings.layout)
+      .add("amp", settings.amp)
+      .add("conv_exact", settings.conv_exact);
+  if (device.is_cuda()) {
+    row.add("tf32", *settings.tf32).add("cudnn_benchmark", *settings.cudnn_benchmark);
+    row.add("memory_reserved_peak", static_cast<int64_t>(cuda::max_memory_reserved(device)));
+  }
+  const double rate = static_cast<double>(batch) / timing.median;
+  out.row(add_timing(row, timing, "images", static_cast<double>(batch)));
+  out.text(
+      fmt::format("{} batch {}, {} threads: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",
+                  *settings.model, batch, num_threads(), rate, 1e3 * timing.median,
+                  1e3 * timing.low, 1e3 * timing.high));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,230 @@
+// lathe ckpt show, diff, convert: what is in a checkpoint, what two have not in common, and the
+// weights alone, or the model with them. Files of any format that is read (core/tensor_file.h).
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/core/printable.h"
+#include "lathe/core/tensor_file.h"
+#include "lathe/data/packed_file.h"
+#include "lathe/nn/onnx.h"
+#include "lathe/tools/cli/commands/checkpoint_hashes.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/resume.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kShownDigits = 12;
+
+Checkpoint open_file(const std::string& path) {
+  if (data::is_packed_file(path)) {
+    throw CommandError(
+        ExitCode::kData,
+        fmt::format("{}: is a packed file of images, not of weights; see `lathe data verify`",
+                    path));
+  }
+  return reading_data([&] { return read_tensor_file(path); });
+}
+
+// Why a file stays that weights in the format of its name are to replace; "" if nothing is lost.
+std::string reason_to_keep(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "is no regular file";
+  if (fs::file_size(path, error) == 0) return "";
+  const bool safetensors = path.ends_with(".safetensors");
+  try {
+    if (path.ends_with(".onnx"))
+      return nn::is_saved_onnx(path) ? "" : "holds something else than an ONNX model of lathe";
+    const auto wanted = safetensors ? TensorFileFormat::kSafetensors : TensorFileFormat::kNpz;
+    const TensorFileFormat format = tensor_file_format(path);
+    if (safetensors || format == wanted) {
+      const Checkpoint file = read_tensor_file(path);
+      if (!checkpoint_parts(file.metadata).empty())
+        return "is a checkpoint: more than weights would be lost";
+    }
+    return format == wanted ? "" : fmt::format("holds something else than {}", name_of(wanted));
+  } catch (const Error& e) {
+    return fmt::format("may be {} ({})", safetensors ? "a checkpoint" : "something else",
+                       e.message());
+  }
+}
+
+void refuse_to_lose(const std::string& from, const std::string& to) {
+  std::error_code missing;
+  if (fs::equivalent(from, to, missing))
+    throw UsageError(fmt::format("{} is the file that is read; expected a new one", to));
+  if (!fs::exists(to, missing)) return;
+  if (const std::string reason = reason_to_keep(to); !reason.empty())
+    throw UsageError(fmt::format("{} {}; expected a new file", to, reason));
+}
+
+// Of tensors of one shape and type; either may be a view with strides.
+bool same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.contiguous(), y = b.contiguous();
+  return std::memcmp(x.raw_data(), y.raw_data(), static_cast<size_t>(x.bytes())) == 0;
+}
+
+// The largest |a - b|; nan where one of the two is and the other is not.
+double difference(const Tensor& a, const Tensor& b) {
+  if (a.numel() == 0) return 0;
+  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
+  double most = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i]) && std::isnan(y[i])) continue;
+    const double d = x[i] == y[i] ? 0 : std::abs(x[i] - y[i]);
+    if (!(d <= most)) most = d;
+    if (std::isnan(most)) break;
+  }
+  return most;
+}
+
+// "key = value"; or "key =" and the lines of the value, set in, so that none is taken for more.
+std::string metadata_text(std::string_view key, std::string_view value) {
+  if (value.find('\n') == std::string_view::npos)
+    return fmt::format("{} = {}", printable(key), printable(value));
+  std::string text = fmt::format("{} =", printable(key));
+  while (!value.empty()) {
+    const size_t end = std::min(value.find('\n'), value.size());
+    text += fmt::format("\n  {}", printable(value.substr(0, end)));
+    value.remove_prefix(std::min(end + 1, value.size()));
+  }
+  return text;
+}
+
+StateDict weights_in(const Checkpoint& file) {
+  return checkpoint_parts(file.metadata).empty() ? file.tensors : checkpoint_section(file, "model");
+}
+
+// The model that a run trained, as a graph: the file says which one it is.
+void write_onnx(const std::string& to, const Checkpoint& file, const std::string& from) {
+  const auto config = file.metadata.find(kConfigKey);
+  if (config == file.metadata.end())
+    throw UsageError(
+        fmt::format("{}: only a checkpoint of a run says which model it is; ONNX "
+                    "needs that",
+                    from));
+  SettingSources run;
+  run.saved_config = config->second;
+  run.saved_name = from;
+  Settings settings = merge_settings(run, kTrain);
+  complete(settings, {});
+  const StateDict weights = weights_in(file);
+  const int64_t in_channels = weights.at("conv1.weight").dim(1), side = *settings.image_size;
+  const auto model =
+      make_model(settings, {.classes = weights.at("fc.weight").dim(0), .in_channels = in_channels});
+  model->load_state_dict(weights);
+  nn::save_onnx(*model, to, {.input = {1, in_channels, side, side}, .name = *settings.model});
+}
+
+}  // namespace
+
+ExitCode run_ckpt_show(const Invocation& call) {
+  const Output out(call.settings.json);
+  const Checkpoint file = open_file(call.words[0]);
+  const std::vector<EntryHash> entries = hash_entries(file);
+  for (const EntryHash& e : entries) {
+    out.text(fmt::format("{:<10} {:<44} {:<20} {:>11} {}", printable(e.part), printable(e.name),
+                         e.type, e.bytes, e.sha256.substr(0, kShownDigits)));
+    out.row(Row()
+                .add("event", "entry")
+                .add("part", e.part)
+                .add("name", e.name)
+                .add("type", e.type)
+                .add("bytes", e.bytes)
+                .add("sha256", e.sha256));
+  }
+  for (const PartHash& p : hash_parts(entries)) {
+    out.text(fmt::format("{:<10} {} entries, {} bytes, sha256 {}", printable(p.part), p.entries,
+                         p.bytes, p.sha256));
+    out.row(Row()
+                .add("event", "part")
+                .add("part", p.part)
+                .add("entries", p.entries)
+                .add("bytes", p.bytes)
+                .add("sha256", p.sha256));
+  }
+  Row metadata;
+  metadata.add("event", "metadata").add("checksum", file.has_checksum);
+  for (const auto& [key, value] : file.metadata) {
+    out.text(metadata_text(key, value));
+    metadata.add(key, value);
+  }
+  out.row(metadata);
+  return ExitCode::kDone;
+}
+
+ExitCode run_ckpt_diff(const Invocation& call) {
+  const Output out(call.settings.json);
+  const Checkpoint a = open_file(call.words[0]), b = open_file(call.words[1]);
+  int64_t differences = 0, entries = static_cast<int64_t>(a.tensors.size());  // of both
+  const auto report = [&](const std::string& name, const std::string& what, double most) {
+    ++differences;
+    out.text(fmt::format("{:<44} {}", printable(name), printable(what)));
+    out.row(Row().add("event", "difference").add("name", name).add("what", what).add("most", most));
+  };
+  for (const auto& [name, x] : a.tensors) {
+    const Tensor* const y = b.tensors.find(name);
+    if (y == nullptr) {
+      report(name, fmt::format("only in {}", call.words[0]), NAN);
+    } else if (!(x.shape() == y->shape()) || x.dtype() != y->dtype()) {
+      report(name, concat(x, " and ", *y), NAN);
+    } else if (!same_bits(x, *y)) {
+      const double most = difference(x, *y);
+      report(name, fmt::format("differs by up to {:.3g}", without_sign_of_nan(most)), most);
+    }
+  }
+  for (const auto& [name, y] : b.tensors) {
+    if (a.tensors.contains(name)) continue;
+    report(name, fmt::format("only in {}", call.words[1]), NAN);
+    ++entries;
+  }
+  if (differences > 0) {
+    throw CommandError(ExitCode::kCheckFailed,
+                       fmt::format("{} of {} entries differ", differences, entries));
+  }
+  out.text(fmt::format("the same {} entries, bit by bit", entries));
+  out.row(Row().add("event", "same").add("entries", entries));
+  return ExitCode::kDone;
+}
+
+ExitCode run_ckpt_convert(const Invocation& call) {
+  const Output out(call.settings.json);
+  const std::string &from = call.words[0], &to = call.words[1];
+  const bool npz = to.ends_with(".npz"), onnx = to.ends_with(".onnx");
+  if (!npz && !onnx && !to.ends_with(".safetensors"))
+    throw UsageError(
+        fmt::format("{}: expected a name that ends with .safetensors, .npz or .onnx", to));
+  refuse_to_lose(from, to);
+  const Checkpoint file = open_file(from);
+  const StateDict weights = weights_in(file);
+  if (onnx) {
+    write_onnx(to, file, from);
+  } else {
+    safetensors::Metadata about;  // without what makes it a checkpoint
+    for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {
+      if (const auto found = file.metadata.find(key); found != file.metadata.end())
+        about.insert(*found);
+    }
+    write_tensor_file(to, weights, npz ? safetensors::Metadata() : about);
+  }
+  out.text(fmt::format("{}: {} entries of the model", to, weights.size()));
+  out.row(Row()
+              .add("event", "converted")
+              .add("file", to)
+              .add("entries", static_cast<int64_t>(weights.size())));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

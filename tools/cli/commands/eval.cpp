@@ -1,0 +1,106 @@
+// lathe eval: how good a trained model is on a data set.
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lathe/core/file.h"
+#include "lathe/core/printable.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/signals.h"
+#include "lathe/tools/cli/training/broken_files.h"
+#include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/evaluate.h"
+#include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/replaceable.h"
+#include "lathe/tools/cli/training/saved_run.h"
+
+namespace lathe::cli {
+namespace {
+
+int64_t count_of(const Tally& tally, int64_t label, int64_t classes) {
+  int64_t count = 0;
+  for (int64_t p = 0; p < classes; ++p) count += tally.confusion(label, p);
+  return count;
+}
+
+void print_classes(const Output& out, const Tally& tally, const std::vector<std::string>& names) {
+  const auto classes = static_cast<int64_t>(names.size());
+  for (int64_t c = 0; c < classes; ++c) {
+    const int64_t count = count_of(tally, c, classes);
+    const std::string& name = names[static_cast<size_t>(c)];
+    const double accuracy =
+        count > 0 ? static_cast<double>(tally.confusion(c, c)) / static_cast<double>(count) : 0;
+    out.text(fmt::format("  {:<20} {:6.2f} % of {}", printable(name), 100 * accuracy, count));
+    out.row(Row()
+                .add("event", "class")
+                .add("class", c)
+                .add("name", name)
+                .add("accuracy", accuracy)
+                .add("images", count));
+  }
+}
+
+std::string confusion_csv(const Tally& tally, const std::vector<std::string>& names) {
+  Row header;
+  header.add("label", 0);
+  for (const std::string& name : names) header.add(name, 0);
+  std::string text = csv_header(header) + "\n";
+  for (size_t label = 0; label < names.size(); ++label) {
+    Row row;
+    row.add("label", names[label]);
+    for (size_t p = 0; p < names.size(); ++p) {
+      row.add(names[p], tally.confusion(static_cast<int64_t>(label), static_cast<int64_t>(p)));
+    }
+    text += csv_line(row) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+ExitCode run_eval(const Invocation& call) {
+  const Output out(call.settings.json);
+  if (!call.settings.confusion.empty())
+    check_replaceable("--confusion", call.settings.confusion, "label,");
+  const SavedRun run = open_saved_run(call.settings);
+  const Settings& settings = run.settings;
+  Input input = make_input(run.images, settings, run.device, false);
+  const StopRequests signals;
+  Progress progress(settings.progress, settings.quiet);
+  const Evaluation result = reading_data(
+      [&] { return evaluate(*run.model, input, settings, run.images->classes(), progress); });
+  if (!result.complete)
+    throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");
+  Log log(settings.quiet);
+  BrokenFiles broken({run.images.get()}, log);
+  if (settings.skip_broken) broken.report();
+  const Tally& tally = result.tally;
+  const double rate = static_cast<double>(tally.count()) / result.seconds;
+  out.row(Row()
+              .add("event", "eval")
+              .add("dataset", *settings.dataset)
+              .add("split", settings.split)
+              .add("images", tally.count())
+              .add("loss", tally.loss())
+              .add("accuracy", tally.accuracy())
+              .add("top5", tally.top5())
+              .add("images_per_second", rate)
+              .add("broken_files", broken.count()));
+  out.text(fmt::format("{} {}: {} images, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} img/s",
+                       *settings.dataset, settings.split, tally.count(),
+                       without_sign_of_nan(tally.loss()), 100 * tally.accuracy(),
+                       100 * tally.top5(), rate_text(rate)));
+  if (!settings.quiet) print_classes(out, tally, run.images->class_names());
+  if (!settings.confusion.empty())
+    write_file_atomic(settings.confusion, confusion_csv(tally, run.images->class_names()));
+  if (!std::isfinite(tally.loss())) {
+    throw CommandError(
+        ExitCode::kDiverged,
+        fmt::format("the loss is {}: the weights give no numbers", number_text(tally.loss())));
+  }
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

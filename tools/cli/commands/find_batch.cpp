@@ -1,0 +1,197 @@
+// lathe find-batch: the largest batch that forward, loss, backward and update have memory for.
+// Each size is tried; one that fails gives its memory back before the next.
+#include <chrono>
+#include <new>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "lathe/core/cuda.h"
+#include "lathe/core/generator.h"
+#include "lathe/core/host_allocator.h"
+#include "lathe/core/seconds_since.h"
+#include "lathe/core/system_memory.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/random.h"
+#include "lathe/tools/cli/commands/largest_batch.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/optimizers.h"
+
+namespace lathe::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kOfAvailable = 0.9;   // the rest is for what libraries take besides tensors
+constexpr double kTimedSeconds = 0.5;  // steps are timed for so long, at least one
+constexpr double kMiB = 1 << 20;
+
+// On a CPU bytes of the host allocator, on a GPU of the device's; 0: no limit.
+size_t limit_of(const Settings& settings, Device device) {
+  if (settings.memory_limit > 0) return static_cast<size_t>(settings.memory_limit) << 20;
+  if (device.is_cuda()) return 0;
+  size_t bytes = available_bytes();
+  if (bytes == 0) bytes = system_memory::physical_bytes() / 2;
+  return static_cast<size_t>(kOfAvailable * static_cast<double>(bytes)) +
+         host_allocator().stats().reserved_bytes;
+}
+
+void set_limit(size_t bytes, Device device) {
+  if (device.is_cuda()) {
+    cuda::set_memory_limit(bytes, device);
+  } else {
+    host_allocator().set_limit(bytes);
+  }
+}
+
+void free_cached_memory(Device device) {
+  if (device.is_cuda()) cuda::empty_cache();
+  host_allocator().empty_cache();
+}
+
+void reset_peak(Device device) {
+  if (device.is_cuda()) {
+    cuda::reset_peak_memory(device);
+  } else {
+    host_allocator().reset_peak();
+  }
+}
+
+size_t peak_bytes(Device device) {
+  return device.is_cuda() ? cuda::max_memory_allocated(device)
+                          : host_allocator().stats().peak_allocated_bytes;
+}
+
+struct Trial {
+  int64_t batch = 0;
+  double images_per_second = 0;
+  size_t peak_bytes = 0;
+};
+
+// Training steps on synthetic batches of any size, with one model and one optimiser.
+class Trials {
+ public:
+  Trials(const Settings& settings, Device device) : settings_(settings), device_(device) {}
+
+  /// Nothing where there is not enough memory, and then why; all memory but the model's and the
+  /// optimiser's is given back.
+  std::optional<Trial> attempt(int64_t batch, std::string& reason) {
+    std::optional<Trial> trial;
+    try {
+      if (!optimizer_) prepare();
+      trial = run(batch);
+    } catch (const OutOfMemoryError& e) {
+      reason = e.message();
+    } catch (const std::bad_alloc&) {
+      reason = "out of memory";
+    }
+    if (optimizer_) optimizer_->zero_grad();
+    free_cached_memory(device_);
+    return trial;
+  }
+
+ private:
+  // Part of the first trial: model and optimiser count within the limit.
+  void prepare() {
+    model_ =
+        make_model(settings_, {.classes = settings_.classes, .in_channels = settings_.in_channels});
+    place_model(*model_, device_, settings_);
+    model_->train();
+    optimizer_ = make_optimizer(settings_, *model_);
+  }
+
+  Trial run(int64_t batch) {
+    const int64_t side = *settings_.image_size;
+    const Tensor x = in_layout(
+        randn({batch, settings_.in_channels, side, side}, {.device = device_}), settings_);
+    const Tensor y = randint(0, settings_.classes, {batch}, {.device = device_});
+    reset_peak(device_);
+    double seconds = step(x, y);  // the first one prepares what the others use again
+    if (seconds < kTimedSeconds) {
+      const auto begin = Clock::now();
+      int64_t steps = 0;
+      for (; seconds_since(begin) < kTimedSeconds; ++steps) step(x, y);
+      seconds = seconds_since(begin) / static_cast<double>(steps);
+    }
+    return {batch, static_cast<double>(batch) / seconds, peak_bytes(device_)};
+  }
+
+  double step(const Tensor& x, const Tensor& y) {
+    const auto begin = Clock::now();
+    cross_entropy(scores_of(*model_, x, settings_), y).backward();
+    optimizer_->step();
+    optimizer_->zero_grad();
+    cuda::synchronize(device_);
+    return seconds_since(begin);
+  }
+
+  const Settings& settings_;
+  Device device_;
+  std::unique_ptr<nn::Module> model_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+};
+
+void print(int64_t batch, const std::optional<Trial>& trial, const Output& out) {
+  Row row;
+  row.add("event", "try").add("batch_size", batch).add("fits", trial.has_value());
+  if (trial) {
+    row.add("images_per_second", trial->images_per_second)
+        .add("peak_bytes", static_cast<int64_t>(trial->peak_bytes));
+    out.text(fmt::format("batch {:>6}  {:>9.1f} img/s  {:>9.1f} MiB", batch,
+                         trial->images_per_second, static_cast<double>(trial->peak_bytes) / kMiB));
+  } else {
+    out.text(fmt::format("batch {:>6}  does not fit", batch));
+  }
+  out.row(row);
+}
+
+void print_result(int64_t batch, const Trial& fastest, size_t limit, const Settings& settings,
+                  const Output& out) {
+  out.row(Row()
+              .add("event", "done")
+              .add("batch_size", batch)
+              .add("fastest_batch_size", fastest.batch)
+              .add("images_per_second", fastest.images_per_second)
+              .add("memory_limit_bytes", static_cast<int64_t>(limit)));
+  out.text(
+      fmt::format("largest batch: {}{}{}; fastest: {} with {:.1f} img/s", batch,
+                  batch == settings.max_batch ? " (no larger one was tried: --max-batch)" : "",
+                  limit > 0 ? fmt::format(" in {:.0f} MiB", static_cast<double>(limit) / kMiB) : "",
+                  fastest.batch, fastest.images_per_second));
+}
+
+}  // namespace
+
+ExitCode run_find_batch(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  if (!settings.model) settings.model = "resnet18";
+  settings.dataset = "synthetic";
+  complete(settings, look_around(settings));
+  const Device device = prepare_compute(settings);
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  const size_t limit = limit_of(settings, device);
+  set_limit(limit, device);
+
+  Trials trials(settings, device);
+  Trial fastest;
+  std::string reason;
+  const int64_t largest = largest_that_fits(settings.max_batch, [&](int64_t batch) {
+    const std::optional<Trial> trial = trials.attempt(batch, reason);
+    if (trial && trial->images_per_second > fastest.images_per_second) fastest = *trial;
+    print(batch, trial, out);
+    return trial.has_value();
+  });
+  if (largest == 0) {
+    throw CommandError(ExitCode::kOutOfMemory,
+                       fmt::format("not even a batch of one image fits: {}", reason));
+  }
+  print_result(largest, fastest, limit, settings, out);
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

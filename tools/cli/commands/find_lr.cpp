@@ -1,0 +1,159 @@
+// lathe find-lr: a few steps with a learning rate that rises until the loss does, to see which one
+// suits a model, a data set and an optimiser. Nothing of it is kept but the numbers.
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lathe/core/file.h"
+#include "lathe/core/generator.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/optim/clip_grad.h"
+#include "lathe/tools/cli/commands/lr_range.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/training/broken_files.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/loss_scale.h"
+#include "lathe/tools/cli/training/optimizers.h"
+#include "lathe/tools/cli/training/progress.h"
+#include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/replaceable.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr int kPlotWidth = 64, kPlotHeight = 16;
+
+// Calls f(x, y) with the batches of the training set, epoch after epoch, until it answers false.
+template <class F>
+void each_batch(Input& input, F f) {
+  for (int64_t epoch = 0;; ++epoch) {
+    input.loader.set_epoch(epoch);
+    for (auto& [x, y] : input.batches()) {
+      if (!f(x, y)) return;
+    }
+  }
+}
+
+// Training steps with the learning rates of the range, until it has seen enough.
+void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& input,
+           StatusLine& status) {
+  const auto optimizer = make_optimizer(settings, model);
+  optim::GradScaler scaler(scaler_options(settings));
+  const Tensors parameters = model.parameters();
+  const double part = 1.0 / static_cast<double>(settings.accumulate);
+  int64_t batches = 0;
+  double loss_sum = 0;
+  model.train();
+  optimizer->set_lr(range.lr_at(0));
+  each_batch(input, [&](const Tensor& x, const Tensor& y) {
+    const Tensor loss = cross_entropy(scores_of(model, x, settings), y,
+                                      {.label_smoothing = settings.label_smoothing});
+    scaler.scale(loss * part).backward();
+    loss_sum += loss.item<double>() * part;
+    if (++batches < settings.accumulate) return true;
+    if (settings.clip_grad_norm > 0) {
+      scaler.unscale_(*optimizer);
+      optim::clip_grad_norm_(parameters, settings.clip_grad_norm);
+    }
+    scaler.step(*optimizer);
+    scaler.update();
+    optimizer->zero_grad();
+    const bool more = range.add(std::exchange(loss_sum, 0));
+    batches = 0;
+    const auto steps = static_cast<int64_t>(range.points().size());
+    if (more) optimizer->set_lr(range.lr_at(steps));
+    if (more && status.is_due()) {
+      status.show([&](int, bool) {
+        return fmt::format("step {}/{}  lr {:.2e}  loss {:.3f}", steps, settings.sweep_steps,
+                           range.points().back().lr, range.points().back().smoothed);
+      });
+    }
+    return more;
+  });
+  status.clear();
+  const auto progress = scaler.read_progress();
+  fail_if_all_skipped(settings, progress.skipped, progress.steps);
+}
+
+void print(const LrRange& range, const Settings& settings, const Output& out) {
+  const double suggestion = range.suggestion();
+  Row result;
+  result.add("event", "done")
+      .add("suggestion", suggestion > 0 ? suggestion : std::nan(""))  // nan is written as null
+      .add("lowest", range.lowest().lr)
+      .add("diverged", range.diverged())
+      .add("optimizer", settings.optimizer);
+  for (size_t i = 0; i < range.points().size(); ++i)
+    out.row(lr_range_row(range.points()[i], static_cast<int64_t>(i)));
+  out.row(result);
+  if (const std::string plot = lr_plot(range, kPlotWidth, kPlotHeight); !plot.empty())
+    out.text(plot);
+  const char* const end = range.diverged() ? "the loss diverged" : "the loss did not diverge";
+  if (suggestion > 0) {
+    out.text(
+        fmt::format("suggestion: --lr {:.2g}, where the loss falls most steeply; it is lowest "
+                    "at {:.2g}; {}",
+                    suggestion, range.lowest().lr, end));
+  } else {
+    out.text(fmt::format("no suggestion: the loss falls nowhere; {}", end));
+  }
+}
+
+void write_csv(const std::string& path, const LrRange& range) {
+  std::string text;
+  for (size_t i = 0; i < range.points().size(); ++i) {
+    const Row row = lr_range_row(range.points()[i], static_cast<int64_t>(i));
+    if (i == 0) text += csv_header(row) + "\n";
+    text += csv_line(row) + "\n";
+  }
+  write_file_atomic(path, text);
+}
+
+}  // namespace
+
+ExitCode run_find_lr(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  Log log(settings.quiet);
+  LrRange range(
+      {.min_lr = settings.min_lr, .max_lr = settings.max_lr, .steps = settings.sweep_steps});
+  if (!settings.csv.empty()) {  // whether it can be written is said before the sweep, not after
+    check_replaceable("--csv", settings.csv, csv_header(lr_range_row({}, 0)) + "\n");
+    const AtomicFile writable(settings.csv);
+  }
+  const Machine machine = look_around(settings);
+  if (const std::string remark = choose_run(settings, machine); !remark.empty()) log.line(remark);
+  complete(settings, machine);
+  settings.lr = settings.min_lr;
+  const Device device = prepare_compute(settings);
+  const auto images = open_dataset(settings, Part::kTrain, true);
+  Input input = make_input(images, settings, device, true);
+  if (input.loader.size() == 0) {
+    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
+                                 *settings.batch_size, images->size()));
+  }
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  const auto model =
+      make_model(settings, {.classes = images->classes(), .in_channels = images->channels()});
+  if (!settings.weights.empty()) load_weights(*model, settings.weights);
+  place_model(*model, device, settings);
+  StatusLine status(settings.progress, settings.quiet);
+  BrokenFiles broken({images.get()}, log);
+  reading_data([&] { sweep(range, settings, *model, input, status); });  // no file is written
+  if (settings.skip_broken) broken.report();
+  if (range.points().empty()) {
+    throw CommandError(ExitCode::kDiverged,
+                       fmt::format("the loss of the first step, with a learning rate of {}, is no "
+                                   "number",
+                                   settings.min_lr));
+  }
+  if (!settings.csv.empty()) write_csv(settings.csv, range);
+  print(range, settings, out);
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

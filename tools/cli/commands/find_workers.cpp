@@ -1,0 +1,112 @@
+// lathe find-workers: how many threads should read batches.
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lathe/core/thread_pool.h"
+#include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/training/broken_files.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/progress.h"
+#include "lathe/tools/cli/training/reading_data.h"
+
+namespace lathe::cli {
+namespace {
+
+// More threads than this much of the fastest is worth are not suggested.
+constexpr double kGoodEnough = 0.95;
+
+struct Trial {
+  int64_t workers;
+  double images_per_second;
+};
+
+/// 0, 1, 2, 4, … and as many as there are processors.
+std::vector<int64_t> counts_to_try() {
+  std::vector<int64_t> counts = {0};
+  const int64_t most = usable_cpus();
+  for (int64_t n = 1; n < most; n *= 2) counts.push_back(n);
+  counts.push_back(most);
+  return counts;
+}
+
+// Of the loader that training on `device` has.
+Trial time_workers(const std::shared_ptr<data::ImageDataset>& images, Settings settings,
+                   Device device, int64_t workers) {
+  settings.workers = workers;
+  Input input = make_input(images, settings, device, true);
+  data::DataLoader& loader = input.loader;
+  if (loader.size() == 0) {
+    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
+                                 *settings.batch_size, images->size()));
+  }
+  int64_t read = 0, calls = 0;  // the last batch of an epoch may be short
+  const Timing timing = reading_data([&] {
+    auto batches = loader.begin();
+    return measure(
+        [&] {
+          ++batches;
+          if (batches == loader.end()) batches = loader.begin();
+          read += batches->size();
+          ++calls;
+        },
+        {.warm_up_seconds = 0.2, .window_seconds = 0.1, .windows = 7});
+  });
+  const double images_per_batch = static_cast<double>(read) / static_cast<double>(calls);
+  return {workers, images_per_batch / timing.median};
+}
+
+}  // namespace
+
+ExitCode run_find_workers(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  if (!settings.dataset) settings.dataset = "synthetic";
+  if (!settings.model) settings.model = "resnet8";
+  complete(settings, look_around(settings));
+  refuse_resident_images(settings);
+  const Device device = prepare_compute(settings);
+  const auto images = open_dataset(settings, Part::kTrain, true);
+  const auto transform = images->transform();  // each trial takes it out
+  std::vector<Trial> trials;
+  out.text(fmt::format("{} ({}), batch {}, {} processors", *settings.dataset, *settings.augment,
+                       *settings.batch_size, usable_cpus()));
+  for (const int64_t workers : counts_to_try()) {
+    images->set_transform(transform);
+    const Trial trial = trials.emplace_back(time_workers(images, settings, device, workers));
+    out.row(Row()
+                .add("event", "trial")
+                .add("workers", trial.workers)
+                .add("images_per_second", trial.images_per_second));
+    out.text(fmt::format("{:4} workers  {:>9} img/s", trial.workers,
+                         rate_text(trial.images_per_second)));
+  }
+  Log log(settings.quiet);
+  BrokenFiles broken({images.get()}, log);
+  broken.report();
+  const auto slower = [](const Trial& a, const Trial& b) {
+    return a.images_per_second < b.images_per_second;
+  };
+  const double best = std::max_element(trials.begin(), trials.end(), slower)->images_per_second;
+  const Trial chosen = *std::find_if(trials.begin(), trials.end(), [&](const Trial& trial) {
+    return trial.images_per_second >= kGoodEnough * best;
+  });
+  out.row(Row()
+              .add("event", "done")
+              .add("workers", chosen.workers)
+              .add("images_per_second", chosen.images_per_second)
+              .add("broken_files", broken.count()));
+  out.text(fmt::format(
+      "--workers {} is enough if training itself leaves the processors to it: {} img/s, {:.0f} % "
+      "of "
+      "the fastest",
+      chosen.workers, rate_text(chosen.images_per_second), 100 * chosen.images_per_second / best));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,89 @@
+// lathe predict: what a trained model makes of single images.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/printable.h"
+#include "lathe/data/batch.h"
+#include "lathe/ops/softmax.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/training/broken_files.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/saved_run.h"
+
+namespace lathe::cli {
+namespace {
+
+// "0:16" → 0 … 15, "7" → 7.
+std::vector<int64_t> parse_rows(const std::string& text, int64_t size) {
+  if (size == 0)
+    throw CommandError(ExitCode::kData, "there are no images in this part of the data set");
+  const size_t colon = text.find(':');
+  const int64_t first = parse_integer("--index", text.substr(0, colon), 0, size - 1);
+  const int64_t end = colon == std::string::npos
+                          ? first + 1
+                          : parse_integer("--index", text.substr(colon + 1), first + 1, size);
+  std::vector<int64_t> rows(static_cast<size_t>(end - first));
+  std::iota(rows.begin(), rows.end(), first);
+  return rows;
+}
+
+void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_t>& rows,
+                BrokenFiles& broken) {
+  const data::Batch batch =
+      reading_data([&] { return data::read_batch(*run.images, rows).to(run.device); });
+  if (run.settings.skip_broken) broken.report();  // the next image stands in for each
+  const Tensor scores = scores_of(*run.model, batch.x, run.settings);
+  const std::vector<float> probabilities = softmax(scores, 1).to_vector<float>();
+  const auto classes = static_cast<size_t>(run.images->classes());
+  const auto& names = run.images->class_names();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto row = probabilities.begin() + static_cast<std::ptrdiff_t>(i * classes);
+    const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(classes));
+    if (!std::isfinite(*best)) {
+      throw CommandError(
+          ExitCode::kDiverged,
+          fmt::format("image {}: its best probability is {}: the weights give no numbers", rows[i],
+                      number_text(*best)));
+    }
+    const auto predicted = static_cast<size_t>(best - row);
+    const auto label = static_cast<size_t>(run.images->label(rows[i]));
+    out.text(fmt::format("{:>7}  {:<20} {:<20} {:11.4f}{}", rows[i], printable(names[label]),
+                         printable(names[predicted]), *best, label == predicted ? "" : "  wrong"));
+    out.row(Row()
+                .add("index", rows[i])
+                .add("label", static_cast<int64_t>(label))
+                .add("predicted", static_cast<int64_t>(predicted))
+                .add("probability", static_cast<double>(*best))
+                .add("label_name", names[label])
+                .add("predicted_name", names[predicted]));
+  }
+}
+
+}  // namespace
+
+ExitCode run_predict(const Invocation& call) {
+  const Output out(call.settings.json);
+  const SavedRun run = open_saved_run(call.settings);
+  const std::vector<int64_t> rows = parse_rows(run.settings.index, run.images->size());
+  const NoGrad no_grad;
+  Log log(run.settings.quiet);
+  BrokenFiles broken({run.images.get()}, log);
+  out.text(fmt::format("{:>7}  {:<20} {:<20} {}", "index", "label", "predicted", "probability"));
+  const auto batch = static_cast<size_t>(*run.settings.batch_size);
+  for (size_t begin = 0; begin < rows.size(); begin += batch) {
+    const auto first = rows.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last =
+        rows.begin() + static_cast<std::ptrdiff_t>(std::min(begin + batch, rows.size()));
+    print_rows(out, run, {first, last}, broken);
+  }
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,178 @@
+// lathe train: makes the parts of a training from the settings, and the run folder.
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/core/file.h"
+#include "lathe/core/generator.h"
+#include "lathe/core/log.h"
+#include "lathe/nn/summary.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/settings/without_effect.h"
+#include "lathe/tools/cli/signals.h"
+#include "lathe/tools/cli/training/checkpoint_writer.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/environment.h"
+#include "lathe/tools/cli/training/optimizers.h"
+#include "lathe/tools/cli/training/resume.h"
+#include "lathe/tools/cli/training/schedule.h"
+#include "lathe/tools/cli/training/trainer.h"
+
+namespace lathe::cli {
+namespace {
+
+// Dataset and model, fetched if that was asked for. Where nothing was said and the data set cannot
+// be fetched, there is another choice.
+void choose(Settings& settings, Log& log) {
+  Machine machine = look_around(settings);
+  const Settings asked = settings;
+  if (settings.download) machine.cifar10_found = machine.fashion_mnist_found = true;
+  std::string remark = choose_run(settings, machine);
+  try {
+    fetch_if_asked(settings);
+  } catch (const FileError& e) {
+    if (asked.dataset) throw CommandError(ExitCode::kData, e.message());
+    log.warning(e.message());
+    settings = asked;
+    machine = look_around(settings);
+    remark = choose_run(settings, machine);
+  }
+  complete(settings, machine);
+  if (!remark.empty()) log.line(remark);
+}
+
+int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
+  return (loader.size() + s.accumulate - 1) / s.accumulate;
+}
+
+// What config.toml holds: the place of a run, where it goes on and stops, and the wish to do
+// nothing are not settings of the next.
+std::string reusable_config(Settings settings) {
+  settings.run_dir.clear();
+  settings.dry_run = false;
+  settings.resume.clear();
+  settings.allow_changes = false;
+  settings.stop_after = 0;
+  return config_text(settings, kTrain);
+}
+
+void print_plan(const Settings& settings, const Output& out, int64_t steps, int64_t parameters) {
+  out.text(
+      fmt::format("{}\n# {} steps, {} parameters", reusable_config(settings), steps, parameters));
+  Row row;
+  row.add("event", "plan").add("steps", steps).add("parameters", parameters);
+  for (const Setting& setting : all_settings()) {
+    if (setting.takes & kTrain) row.add(std::string(setting.key), value_text(settings, setting));
+  }
+  out.row(row);
+}
+
+// The folder to write to, and held against others from here on.
+void open_folder(StartPoint& start, const Settings& settings) {
+  if (!start.folder.empty()) {
+    if (!start.from) clean_run_folder(start.folder, -1);  // killed before its first checkpoint
+    return;
+  }
+  start.folder = make_run_folder(settings.run_dir,
+                                 fmt::format("{}-{}", *settings.dataset, *settings.model), today());
+  start.lock = std::make_unique<RunLock>(start.folder);
+}
+
+// → the step
+int64_t resume(Trainer& trainer, const StartPoint& start, const Settings& settings,
+               bool same_batches) try {
+  return trainer.resume(*start.from, start.file.string(), same_batches);
+} catch (const ValueError& e) {
+  fail_misfit(start, settings, trainer.misfits(*start.from), e.message());
+}
+
+// After this the folder is that of the step gone on from, and last.safetensors is that step's. That
+// file comes first: what is cut off and removed after it belongs to later steps, whenever this is
+// interrupted.
+void go_back(Trainer& trainer, const StartPoint& start, const Settings& settings, int64_t step) {
+  const std::filesystem::path last = start.folder / "last.safetensors";
+  if (start.file.lexically_normal() != last.lexically_normal())
+    safetensors::write(last.string(), start.from->tensors, start.from->metadata);
+  clean_run_folder(start.folder, step);
+  keep_newest(start.folder, step, settings.keep, *start.from);
+  trainer.go_back(accuracy_of_best(start.folder));
+}
+
+void say_what_is_slow(const Settings& settings, Device device, Log& log) {
+  const std::string remarks[] = {device_remark(settings),
+                                 convolution_remark(cpu::fast_conv2d_info(), device)};
+  for (const std::string& remark : remarks) {
+    if (!remark.empty()) log.line(remark);
+  }
+}
+
+}  // namespace
+
+ExitCode run_train(const Invocation& call) {
+  const Output out(call.settings.json);
+  Log log(call.settings.quiet);
+  set_log_handler([&log](LogLevel, std::string_view text) { log.warning(text); });
+  const struct Restore {
+    ~Restore() { set_log_handler({}); }
+  } restore;
+
+  StartPoint start = find_start(call, log);
+  Settings settings = start.settings;
+  choose(settings, log);
+  if (!settings.quiet) {
+    for (const std::string& remark : flags_without_effect(settings, call.sources))
+      log.warning(remark);
+  }
+  const Device device = prepare_compute(settings);
+  const auto train_set = open_dataset(settings, Part::kTrain, true);
+  const auto test_set = open_dataset(settings, Part::kTest, false);
+  Input train = make_input(train_set, settings, device, true);
+  Input test = make_input(test_set, settings, device, false);
+  const int64_t per_epoch = steps_in_epoch(settings, train.loader);
+  if (per_epoch == 0) {
+    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
+                                 *settings.batch_size, train_set->size()));
+  }
+  const bool same_batches = check_changes(start, settings, train_set->size(), log);
+  const int64_t all = length_of_run(start, same_batches, *settings.epochs, per_epoch);
+  const int64_t steps = settings.max_steps > 0 ? std::min(settings.max_steps, all) : all;
+  const Schedule schedule = make_schedule(settings, per_epoch, steps);
+
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  const auto model =
+      make_model(settings, {.classes = train_set->classes(), .in_channels = train_set->channels()});
+  const int64_t parameters = nn::count_parameters(*model);
+  if (!settings.weights.empty() && !start.from) load_weights(*model, settings.weights);
+  place_model(*model, device, settings);
+  const auto optimizer = make_optimizer(settings, *model);
+  RunSchedule lr(*optimizer, schedule);
+  Trainer trainer(
+      {settings, *model, *lr, train, test, out, log, describe_run(settings, train_set->size())},
+      steps);
+  const int64_t step = start.from ? resume(trainer, start, settings, same_batches) : 0;
+  if (settings.dry_run) {  // everything that can be wrong with the settings has been looked at
+    print_plan(settings, out, steps, parameters);
+    return ExitCode::kDone;
+  }
+
+  const StopRequests signals;  // from here on there is a folder to leave in order
+  const bool goes_on = start.from && !start.folder.empty();
+  open_folder(start, settings);
+  const std::filesystem::path& folder = start.folder;
+  trainer.open(folder, goes_on);
+  if (start.from) go_back(trainer, start, settings, step);
+  write_file_atomic((folder / "config.toml").string(), reusable_config(settings));
+  write_file_atomic((folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
+  log.open(folder / "log.txt");
+  say_what_is_slow(settings, device, log);
+  log.line(fmt::format(
+      "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
+      *settings.model, *settings.dataset, parameters, train_set->size(), steps,
+      *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
+      folder.string()));
+  if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
+  return trainer.run();
+}
+
+}  // namespace lathe::cli

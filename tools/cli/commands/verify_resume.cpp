@@ -1,0 +1,227 @@
+// lathe ckpt verify-resume: the same training twice, once in one process and once interrupted and
+// resumed in a new one; everything that a checkpoint holds, and the losses, must have the same
+// bits.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/core/file.h"
+#include "lathe/core/hash.h"
+#include "lathe/tools/cli/commands/checkpoint_hashes.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/signals.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Made under the system's folder for temporary files; gone at the end.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::error_code error;
+    const fs::path parent = fs::temp_directory_path(error);
+    LATHE_CHECK(
+        FileError, !error,
+        "verify-resume: there is no folder for temporary files (TMPDIR): ", error.message());
+    std::string name = (parent / "lathe-verify-XXXXXX").string();
+    LATHE_CHECK(FileError, mkdtemp(name.data()) != nullptr, name,
+                ": cannot be made: ", std::generic_category().message(errno));
+    path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// The environment without settings: they would come before those of the config file.
+std::vector<char*> environment_without_settings() {
+  std::vector<char*> out;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::string_view name = text.substr(0, text.find('='));
+    const auto is_it = [&](const Setting& setting) { return environment_name(setting) == name; };
+    if (std::ranges::none_of(all_settings(), is_it)) out.push_back(*variable);
+  }
+  out.push_back(nullptr);
+  return out;
+}
+
+// While it lives, SIGINT, SIGTERM and SIGHUP wait until they are asked for, and so does the end of
+// a child.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    std::signal(SIGCHLD, SIG_DFL);  // a parent that ignores it could not wait for its child
+    sigemptyset(&held_);
+    sigaddset(&held_, SIGCHLD);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction action {};
+      const bool ignored = sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+      if (!ignored) sigaddset(&held_, signal);  // under nohup it stays so
+    }
+    pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  }
+  ~HeldSignals() { let_go(); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  /// Waits for the next one.
+  int next() const {
+    int signal = 0;
+    sigwait(&held_, &signal);
+    return signal;
+  }
+  /// throws: CommandError with the code of a signal that has come, other than SIGCHLD.
+  void check() const {
+    constexpr timespec kNow{};
+    for (int signal; (signal = sigtimedwait(&held_, nullptr, &kNow)) > 0;) fail_if_stop(signal);
+  }
+  static void fail_if_stop(int signal) {
+    if (signal == SIGCHLD || signal == 0) return;
+    throw CommandError(exit_code_of_signal(signal),
+                       fmt::format("verify-resume: stopped by {}", name_of_signal(signal)));
+  }
+  void let_go() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t held_{}, before_{};
+};
+
+// What the child of `parent` becomes; it does not outlive it.
+[[noreturn]] void become_self(pid_t parent, const HeldSignals& signals, char** argv,
+                              char** environment) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);
+  const int nowhere = open("/dev/null", O_WRONLY);
+  if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
+  signals.let_go();
+  execve("/proc/self/exe", argv, environment);
+  _exit(127);
+}
+
+// Runs this very program and waits for it. What it says on stderr is seen. A signal is handed on to
+// it, and ends the command when it has ended.
+void run_self(std::vector<std::string> arguments, const HeldSignals& signals) {
+  arguments.insert(arguments.begin(), "lathe");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  std::vector<char*> environment = environment_without_settings();
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  LATHE_CHECK(OutOfMemoryError, child >= 0, "verify-resume: the system gives no process");
+  if (child == 0) become_self(parent, signals, argv.data(), environment.data());
+  int status = 0, stopped_by = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    const int signal = signals.next();
+    if (signal == SIGCHLD) continue;
+    stopped_by = signal;
+    kill(child, signal);
+  }
+  HeldSignals::fail_if_stop(stopped_by);
+  signals.check();  // one that came to both, as Ctrl-C does
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (code != 0) {
+    throw CommandError(code <= 7 ? static_cast<ExitCode>(code) : ExitCode::kError,
+                       fmt::format("verify-resume: a training ended with exit code {}", code));
+  }
+}
+
+// The rows of metrics without what is a matter of time.
+std::string losses_of(const fs::path& run) {
+  std::string text = read_file((run / "metrics.jsonl").string(), INT64_MAX), out;
+  constexpr std::string_view kTime = "\"images_per_second\":";
+  for (size_t at = 0; at < text.size();) {
+    const size_t found = std::min(text.find(kTime, at), text.size());
+    out += text.substr(at, found - at);
+    at = std::min(text.find_first_of(",}", found), text.size());
+  }
+  return out;
+}
+
+}  // namespace
+
+ExitCode run_ckpt_verify_resume(const Invocation& call) {
+  const Output out(call.settings.json);
+  Settings settings = call.settings;
+  const int64_t steps = settings.steps;
+  const int64_t at = settings.interrupt_at > 0 ? settings.interrupt_at : (steps + 1) / 2;
+  if (at >= steps)
+    throw UsageError(fmt::format("--interrupt-at {}: expected less than --steps {}", at, steps));
+  const HeldSignals signals;  // until the folder is gone
+  const ScratchFolder scratch;
+  settings.run_dir.clear();
+  settings.resume.clear();
+  settings.dry_run = false;
+  settings.max_steps = steps;
+  settings.target_acc = settings.time_limit = 0;
+  const std::string config = (scratch.path() / "config.toml").string();
+  write_file_atomic(config, config_text(settings, kTrain));
+  const fs::path whole = scratch.path() / "whole", resumed = scratch.path() / "resumed";
+  const auto train = [&](const fs::path& run, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"train",      "--quiet",     "--no-json", "--run-dir",
+                                          run.string(), "--log-every", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    run_self(std::move(arguments), signals);
+  };
+  train(whole, {"--config", config, "--stop-after", "0"});
+  train(resumed, {"--config", config, "--stop-after", std::to_string(at)});
+  train(resumed, {"--resume", "auto", "--stop-after", "0"});
+
+  const auto hashes = [](const fs::path& run) {
+    std::vector<PartHash> parts =
+        hash_parts(hash_entries(read_checkpoint((run / "last.safetensors").string())));
+    parts.push_back({.part = "losses", .entries = 1, .sha256 = sha256_hex(losses_of(run))});
+    return parts;
+  };
+  const std::vector<PartHash> a = hashes(whole), b = hashes(resumed);
+  LATHE_CHECK(DataError, a.size() == b.size(), "verify-resume: ", a.size(), " parts and ",
+              b.size());
+  signals.check();
+  std::string different;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const bool same = a[i].part == b[i].part && a[i].sha256 == b[i].sha256;
+    if (!same) different += fmt::format("{}{}", different.empty() ? "" : ", ", a[i].part);
+    out.text(fmt::format("{:<10} {:<9} {:>5} entries  sha256 {}", a[i].part,
+                         same ? "identical" : "differs", a[i].entries, a[i].sha256));
+    out.row(Row()
+                .add("event", "part")
+                .add("part", a[i].part)
+                .add("identical", same)
+                .add("entries", a[i].entries)
+                .add("sha256", a[i].sha256)
+                .add("sha256_resumed", b[i].sha256));
+  }
+  if (!different.empty()) {
+    throw CommandError(
+        ExitCode::kCheckFailed,
+        fmt::format("after {} steps, interrupted at {}, other bits in: {}", steps, at, different));
+  }
+  out.text(fmt::format("identical after {} steps, interrupted at {}", steps, at));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,58 @@
+// The commands of `lathe`, each in a file of its own, and what a command is given.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/settings/settings_sources.h"
+
+namespace lathe::cli {
+
+struct Invocation {
+  Settings settings;
+  std::vector<std::string> words;  // the arguments that are not flags
+  SettingSources sources;          // where the settings came from
+};
+
+struct Command {
+  std::string_view name;  // "train", "data fetch"
+  std::string_view help;
+  Takes takes;
+  std::string_view words = {};  // how --help calls the arguments that are not flags
+  size_t min_words = 0, max_words = 0;
+  bool reads_run =
+      false;  // --run-dir is a finished run, whose config.toml is read unless --config is given
+  ExitCode (*run)(const Invocation&);
+};
+
+ExitCode run_train(const Invocation&);
+ExitCode run_eval(const Invocation&);
+ExitCode run_predict(const Invocation&);
+ExitCode run_summary(const Invocation&);
+ExitCode run_info(const Invocation&);
+ExitCode run_data_fetch(const Invocation&);
+ExitCode run_data_prepare(const Invocation&);
+ExitCode run_data_verify(const Invocation&);
+ExitCode run_find_lr(const Invocation&);
+ExitCode run_find_batch(const Invocation&);
+ExitCode run_find_workers(const Invocation&);
+ExitCode run_gradcheck(const Invocation&);
+ExitCode run_bench_step(const Invocation&);
+ExitCode run_bench_op(const Invocation&);
+ExitCode run_bench_conv(const Invocation&);
+ExitCode run_bench_kernels(const Invocation&);
+ExitCode run_bench_loader(const Invocation&);
+ExitCode run_algos_show(const Invocation&);
+ExitCode run_algos_clear(const Invocation&);
+ExitCode run_ckpt_show(const Invocation&);
+ExitCode run_ckpt_diff(const Invocation&);
+ExitCode run_ckpt_convert(const Invocation&);
+ExitCode run_ckpt_verify_resume(const Invocation&);
+
+std::span<const Command> commands();
+
+}  // namespace lathe::cli

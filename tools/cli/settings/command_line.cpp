@@ -1,0 +1,265 @@
+#include "lathe/tools/cli/settings/command_line.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "lathe/core/info.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/revision.h"
+#include "lathe/tools/cli/settings/settings_sources.h"
+
+namespace lathe::cli {
+namespace {
+
+std::string overview(std::span<const Command> commands, std::string_view prefix) {
+  std::string text = prefix.empty() ? "Train, evaluate and inspect neural networks.\n\n" : "";
+  text += fmt::format("Usage: lathe {}COMMAND [flags]\n\nCommands:\n",
+                      prefix.empty() ? "" : fmt::format("{} ", prefix));
+  for (const Command& c : commands) {
+    if (prefix.empty() || c.name.starts_with(fmt::format("{} ", prefix))) {
+      text += fmt::format("  {:<13} {}\n", c.name, c.help);
+    }
+  }
+  text +=
+      "\nlathe help COMMAND (or lathe COMMAND --help) lists a command's flags; lathe --version.\n";
+  return text;
+}
+
+// "lathe 0.1.0 (a1b2c3d4e5f6, Release, GNU 12.2.0; oneDNN 2.6.3, zlib 1.2.13, no CUDA)".
+std::string version_text() {
+  const BuildInfo build = build_info();
+  std::string libraries;
+  for (const LibraryInfo& library : build.libraries) {
+    if (!library.version.empty())
+      libraries += fmt::format("{} {}, ", library.name, library.version);
+  }
+  return fmt::format("lathe {} ({}{}{}, {}; {}{})\n", build.version, revision(),
+                     revision().empty() ? "" : ", ", build.build_type, build.compiler, libraries,
+                     build.cuda ? "CUDA" : "no CUDA");
+}
+
+// The command named by the first one or two arguments, which are removed.
+const Command* take_command(std::vector<std::string>& arguments,
+                            std::span<const Command> commands) {
+  for (size_t words = std::min<size_t>(2, arguments.size()); words >= 1; --words) {
+    const std::string name = words == 2 ? arguments[0] + " " + arguments[1] : arguments[0];
+    const auto found = std::find_if(commands.begin(), commands.end(),
+                                    [&](const Command& c) { return c.name == name; });
+    if (found != commands.end()) {
+      arguments.erase(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(words));
+      return &*found;
+    }
+  }
+  return nullptr;
+}
+
+bool is_prefix(const std::string& word, std::span<const Command> commands) {
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const Command& c) { return c.name.starts_with(word + " "); });
+}
+
+[[noreturn]] void fail_unknown_command(const std::vector<std::string>& arguments,
+                                       std::span<const Command> commands) {
+  std::string word = arguments[0];
+  if (word.starts_with("-")) {
+    throw UsageError(fmt::format("{}: the command comes first; see lathe --help", word));
+  }
+  std::vector<std::string_view> names;
+  for (const Command& c : commands) names.push_back(c.name);
+  if (is_prefix(word, commands)) {
+    if (arguments.size() == 1 || arguments[1].starts_with("-")) {
+      throw UsageError(fmt::format("{}: which one? see lathe {} --help", word, word));
+    }
+    word += " " + arguments[1];
+  }
+  throw UsageError(fmt::format("{}: unknown command{}", word, suggestion(word, names, "lathe ")));
+}
+
+std::string describe(const Setting& setting, const Settings& defaults) {
+  std::string text(setting.help);
+  const std::string value = value_text(defaults, setting);
+  if (!setting.automatic.empty()) {
+    text += fmt::format(" [auto: {}]", setting.automatic);
+  } else if (!value.empty() && !(setting.is_switch() && value == "false")) {
+    text += fmt::format(" [{}]", value);
+  }
+  return text;
+}
+
+// Shows a switch as --[no-]json.
+class HelpFormatter final : public CLI::Formatter {
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    const bool is_switch = option->get_expected_max() == 0 && name.starts_with("--");
+    return is_switch ? "--[no-]" + name.substr(2) : name;
+  }
+};
+
+// One CLI11 application per command writes the help. The arguments are split here: to CLI11
+// `--run-dir= --dry-run` and `--run-dir --dry-run` are one thing, and the second word the value.
+class Flags {
+ public:
+  explicit Flags(const Command& command)
+      : app_(std::string(command.help), fmt::format("lathe {}", command.name)) {
+    app_.set_help_flag("-h,--help", "This text")->group("Other");
+    const auto formatter = std::make_shared<HelpFormatter>();
+    formatter->column_width(36);
+    app_.formatter(formatter);
+    const Settings defaults;
+    for (const Setting& setting : all_settings()) {
+      if ((setting.takes & command.takes) != 0) add(setting, describe(setting, defaults));
+    }
+    add_value("config", "FILE", "File with `key = value` lines; flags and LATHE_<KEY> come first",
+              "Other");
+    if (command.max_words > 0) {
+      app_.add_option("words", unused_, std::string(command.words))->type_name("")->expected(0, 64);
+    }
+  }
+
+  /// The help text if that was asked for.
+  std::optional<std::string> parse(const std::vector<std::string>& arguments) {
+    const auto end = std::find(arguments.begin(), arguments.end(), "--");
+    const bool help = std::any_of(arguments.begin(), end, [](const std::string& argument) {
+      return argument == "--help" || argument == "-h";
+    });
+    if (help) return app_.help();
+    for (size_t at = 0; at < arguments.size(); ++at) {
+      const std::string& argument = arguments[at];
+      if (argument == "--") {
+        words_.insert(words_.end(), arguments.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+                      arguments.end());
+        break;
+      }
+      if (argument.size() < 2 || argument[0] != '-') {
+        words_.push_back(argument);
+      } else if (take_flag(argument, at + 1 < arguments.size() ? &arguments[at + 1] : nullptr)) {
+        ++at;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// After parse(). What is given twice counts as it was given last.
+  SettingSources sources() const {
+    SettingSources sources;
+    sources.flags = values_;
+    if (const auto config = sources.flags.extract("config")) sources.config_path = config.mapped();
+    return sources;
+  }
+  const std::vector<std::string>& words() const { return words_; }
+
+ private:
+  void add(const Setting& setting, const std::string& help) {
+    const std::string key(setting.key), group(setting.group);
+    if (setting.is_switch()) {
+      app_.add_flag("--" + key, help)->group(group);
+      switches_[key] = {key, true};
+      switches_["no-" + key] = {key, false};
+    } else {
+      const std::string_view unit = setting.choices.empty() ? setting.unit : setting.choices;
+      add_value(key, std::string(unit), help, group);
+    }
+  }
+  void add_value(const std::string& key, const std::string& unit, const std::string& help,
+                 const std::string& group) {
+    app_.add_option("--" + key, unused_, help)->type_name(unit)->group(group);
+    units_[key] = unit;
+  }
+
+  /// Sets what "--lr=0.1", or "--lr" before `next`, says.   → whether it took `next`
+  bool take_flag(const std::string& argument, const std::string* next) {
+    const size_t sign = std::min(argument.find('='), argument.size());
+    const std::string flag = argument.substr(0, sign);
+    const std::string key = flag.starts_with("--") ? flag.substr(2) : "";
+    std::optional<std::string> value;
+    if (sign < argument.size()) value = argument.substr(sign + 1);
+    if (const auto found = switches_.find(key); found != switches_.end()) {
+      const auto& [name, meaning] = found->second;
+      values_[name] = parse_switch(flag, value.value_or("true")) == meaning ? "true" : "false";
+      return false;
+    }
+    const auto unit = units_.find(key);
+    if (unit == units_.end()) fail_unknown_flag(flag);
+    const bool takes_next = !value && next && !next->starts_with("--");
+    if (takes_next) value = *next;
+    if (!value && next)
+      throw UsageError(
+          fmt::format("{0}: expected {1}, got {2}; a value that begins with -- is "
+                      "written {0}={2}",
+                      flag, unit->second, *next));
+    // An empty one is a shell's variable that is not set.
+    if (value.value_or("").empty())
+      throw UsageError(
+          fmt::format("{}: expected {}, got {}", flag, unit->second, value ? "\"\"" : "nothing"));
+    values_[key] = *value;
+    return takes_next;
+  }
+
+  [[noreturn]] void fail_unknown_flag(const std::string& flag) const {
+    std::vector<std::string_view> keys = {"help"};
+    for (const auto& [known, unit] : units_) keys.push_back(known);
+    for (const auto& [known, meaning] : switches_) {
+      if (meaning.second) keys.push_back(known);
+    }
+    const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+    throw UsageError(fmt::format("{}: unknown flag{}", flag, suggestion(word, keys, "--")));
+  }
+
+  CLI::App app_;
+  std::string unused_;                                     // where CLI11 would put a value
+  std::map<std::string, std::string, std::less<>> units_;  // of flags with a value
+  std::map<std::string, std::pair<std::string, bool>, std::less<>> switches_;  // key, what it says
+  std::map<std::string, std::string, std::less<>> values_;                     // key → text
+  std::vector<std::string> words_;
+};
+
+void check_words(const std::vector<std::string>& words, const Command& command) {
+  if (words.size() < command.min_words) throw UsageError(fmt::format("expected {}", command.words));
+  if (words.size() > command.max_words) {
+    const std::string expected =
+        command.words.empty() ? "" : fmt::format("; expected {}", command.words);
+    throw UsageError(
+        fmt::format("unexpected argument \"{}\"{}", words[command.max_words], expected));
+  }
+  if (std::find(words.begin(), words.end(), "") != words.end())
+    throw UsageError(fmt::format("expected {}, got \"\"", command.words));
+}
+
+}  // namespace
+
+CommandLine parse_command_line(std::vector<std::string> arguments,
+                               std::span<const Command> commands,
+                               const char* (*environment)(const char*)) {
+  if (arguments.empty()) throw UsageError("no command given; see lathe --help");
+  if (arguments[0] == "--version") return {nullptr, {}, version_text()};
+  if (arguments[0] == "help") {
+    arguments.erase(arguments.begin());
+    arguments.push_back("--help");
+  }
+  if (arguments[0] == "--help" || arguments[0] == "-h")
+    return {nullptr, {}, overview(commands, "")};
+  const std::string first = arguments[0];
+  const Command* const command = take_command(arguments, commands);
+  if (!command) {
+    const bool help = arguments.size() == 2 && (arguments[1] == "--help" || arguments[1] == "-h");
+    if (help && is_prefix(first, commands)) return {nullptr, {}, overview(commands, first)};
+    fail_unknown_command(arguments, commands);
+  }
+  Flags flags(*command);
+  if (auto help = flags.parse(std::move(arguments))) return {nullptr, {}, std::move(*help)};
+  check_words(flags.words(), *command);
+  SettingSources sources = flags.sources();
+  sources.environment = environment;
+  Settings settings = merge_settings(sources, command->takes);
+  if (command->reads_run && sources.config_path.empty() && !settings.run_dir.empty()) {
+    sources.config_path = settings.run_dir + "/config.toml";
+    sources.of_finished_run = true;
+    settings = merge_settings(sources, command->takes);
+  }
+  return {command, {std::move(settings), flags.words(), std::move(sources)}, {}};
+}
+
+}  // namespace lathe::cli

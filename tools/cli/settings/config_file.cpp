@@ -1,0 +1,193 @@
+#include "lathe/tools/cli/settings/config_file.h"
+
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 20;
+
+// Reads one line from left to right.
+class LineReader {
+ public:
+  LineReader(std::string_view line, std::string_view file, int number)
+      : rest_(line), file_(file), number_(number) {}
+
+  [[noreturn]] void fail(std::string_view what) const {
+    throw UsageError(fmt::format("{}:{}: {}", file_, number_, what));
+  }
+
+  void skip_space() {
+    while (!rest_.empty() &&
+           (rest_.front() == ' ' || rest_.front() == '\t' || rest_.front() == '\r')) {
+      rest_.remove_prefix(1);
+    }
+  }
+  bool at_end() {
+    skip_space();
+    return rest_.empty() || rest_.front() == '#';
+  }
+  bool take(char c) {
+    skip_space();
+    if (rest_.empty() || rest_.front() != c) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  // Letters, digits and what numbers and keys need.
+  std::string bare(std::string_view what) {
+    skip_space();
+    size_t n = 0;
+    while (n < rest_.size() && rest_[n] != '\0' &&
+           (std::isalnum(static_cast<unsigned char>(rest_[n])) || std::strchr("_-+.:", rest_[n]))) {
+      ++n;
+    }
+    if (n == 0) fail(fmt::format("expected {}", what));
+    std::string word(rest_.substr(0, n));
+    rest_.remove_prefix(n);
+    return word;
+  }
+
+  std::string scalar() {
+    if (take('\'')) {
+      const size_t close = rest_.find('\'');
+      if (close == std::string_view::npos) fail("a ' is missing at the end");
+      std::string text(rest_.substr(0, close));
+      rest_.remove_prefix(close + 1);
+      return text;
+    }
+    return take('"') ? basic_string() : bare("a value; texts stand in quotes");
+  }
+
+ private:
+  std::string basic_string() {
+    std::string text;
+    for (; !rest_.empty() && rest_.front() != '"'; rest_.remove_prefix(1)) {
+      if (rest_.front() != '\\') {
+        text += rest_.front();
+        continue;
+      }
+      rest_.remove_prefix(1);
+      static constexpr std::string_view kEscapes = "\"\\nt", kMeanings = "\"\\\n\t";
+      const size_t which = rest_.empty() ? std::string_view::npos : kEscapes.find(rest_.front());
+      if (which == std::string_view::npos)
+        fail("only \\\" \\\\ \\n and \\t may follow a backslash");
+      text += kMeanings[which];
+    }
+    if (!take('"')) fail("a \" is missing at the end");
+    return text;
+  }
+
+  std::string_view rest_;
+  std::string_view file_;
+  int number_;
+};
+
+std::string list(LineReader& line) {
+  std::string joined;
+  for (bool first = true; !line.take(']'); first = false) {
+    if (!first) {
+      if (!line.take(',')) line.fail("expected , or ] in a list");
+      joined += ',';
+    }
+    joined += line.scalar();
+  }
+  return joined;
+}
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n' || c == '\t') out += '\\';
+    out += c == '\n' ? 'n' : c == '\t' ? 't' : c;
+  }
+  return out + '"';
+}
+
+// A pipe that lies in a folder: opening it would wait until somebody writes to it, perhaps for
+// ever. What a shell makes of <(…) and of | has its writer and lies in no folder.
+bool is_named_pipe(const std::filesystem::path& path) {
+  struct stat info {};
+  struct statfs system {};
+  return stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode) &&
+         statfs(path.c_str(), &system) == 0 && system.f_type != PIPEFS_MAGIC;
+}
+
+}  // namespace
+
+std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name) {
+  std::vector<ConfigEntry> entries;
+  std::set<std::string> seen;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t newline = std::min(text.find('\n'), text.size());
+    LineReader line(text.substr(0, newline), name, number);
+    text.remove_prefix(std::min(newline + 1, text.size()));
+    if (line.at_end()) continue;
+    if (line.take('[')) line.fail("sections are not used here: write key = value");
+    ConfigEntry entry{number, line.bare("key = value"), {}};
+    if (!line.take('=')) line.fail(fmt::format("expected = after {}", entry.key));
+    entry.value = line.take('[') ? list(line) : line.scalar();
+    if (!line.at_end()) line.fail(fmt::format("{}: unexpected text after the value", entry.key));
+    std::string dashed = entry.key;  // batch_size is batch-size
+    std::replace(dashed.begin(), dashed.end(), '_', '-');
+    if (!seen.insert(std::move(dashed)).second)
+      line.fail(fmt::format("{} is given twice", entry.key));
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+std::vector<ConfigEntry> read_config(const std::filesystem::path& path) {
+  if (is_named_pipe(path)) {
+    throw UsageError(
+        fmt::format("{}: cannot read the config file: it is a named pipe", path.string()));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostBytes + 1, '\0');
+  if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && !file.eof()) {
+    throw UsageError(
+        fmt::format("{}: cannot read the config file: {}", path.string(), std::strerror(errno)));
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMostBytes) {
+    throw UsageError(fmt::format("{}: cannot read the config file: it has more than {} bytes",
+                                 path.string(), kMostBytes));
+  }
+  return parse_config(text, path.string());
+}
+
+std::string config_text(const Settings& settings, unsigned takes) {
+  std::string text, group;
+  for (const Setting& setting : all_settings()) {
+    if ((setting.takes & takes) == 0) continue;
+    if (setting.group != group) {
+      group = setting.group;
+      text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", group);
+    }
+    const std::string value = value_text(settings, setting);
+    const bool bare = std::visit(
+        []<class T>(T Settings::*) {
+          return !std::is_same_v<T, std::string> && !std::is_same_v<T, std::optional<std::string>>;
+        },
+        setting.target);
+    text +=
+        fmt::format("{} = {}\n", setting.key, bare && value != "auto" ? value : in_quotes(value));
+  }
+  return text;
+}
+
+}  // namespace lathe::cli

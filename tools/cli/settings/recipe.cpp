@@ -1,0 +1,143 @@
+#include "lathe/tools/cli/settings/recipe.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+
+namespace lathe::cli {
+namespace {
+
+// On a CPU of two cores: real learning within a minute, the end within five, 90 % and more.
+constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
+constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
+constexpr int64_t kSmallImages = 32, kLargeImages = 224;
+constexpr int64_t kMostPaddedSide = 96;  // larger ones gain more from crops of many scales
+constexpr int64_t kCpuEpochs = 6, kSmallModelEpochs = 30, kLargeModelEpochs = 30;
+
+struct Step {
+  double lr, weight_decay;
+};
+Step step_of(std::string_view optimizer) {
+  if (optimizer == "sgd") return {0.1, 5e-4};
+  if (optimizer == "adamw") return {1e-3, 0.01};
+  if (optimizer == "lars") return {1, 5e-4};
+  if (optimizer == "lamb") return {0.01, 0.01};
+  if (optimizer == "novograd") return {0.01, 1e-3};
+  return {1e-3, 0};
+}
+
+bool is_grey(std::string_view dataset) { return dataset == "mnist" || dataset == "fashion-mnist"; }
+
+int64_t image_size_for(std::string_view dataset, const Machine& machine) {
+  if (dataset == "folder") return kLargeImages;
+  if (dataset == "packed") {
+    const int64_t side = machine.packed ? machine.packed->side : 0;
+    return side == 0 ? kLargeImages : side;
+  }
+  return kSmallImages;
+}
+
+std::string_view augment_for(std::string_view dataset, const Machine& machine) {
+  if (dataset == "packed") {
+    const PackedKind kind = machine.packed.value_or(PackedKind{});
+    if (kind.side == 0 || kind.side > kMostPaddedSide) return "resized-crop,flip";
+    return kind.channels == 3 ? "crop,flip" : "none";
+  }
+  // A digit that is mirrored is another one or none; the synthetic set is random enough.
+  return dataset == "folder"            ? "resized-crop,flip"
+         : dataset.starts_with("cifar") ? "crop,flip"
+         : dataset == "fashion-mnist"   ? "flip"
+                                        : "none";
+}
+
+std::string no_data_set(const std::string& root, DataRoot kind) {
+  if (!root.empty() && kind == DataRoot::kMissing)
+    return fmt::format("--data-root {}: no such file or folder", root);
+  if (!root.empty() && kind == DataRoot::kImageFolder) {
+    return fmt::format(
+        "no data set found in --data-root {}; it holds folders of images: train on them with "
+        "--dataset folder",
+        root);
+  }
+  return fmt::format(
+      "no data set found{}: get one with `lathe data fetch cifar10` or `apt-get install "
+      "dataset-fashion-mnist`, name {} with --data-root, or use --dataset synthetic",
+      root.empty() ? "" : fmt::format(" in --data-root {}", root),
+      root.empty() ? "its place" : "another place");
+}
+
+}  // namespace
+
+bool is_cifar_resnet(std::string_view model) {
+  return model == "resnet8" || model == "resnet20" || model == "resnet32" || model == "resnet44" ||
+         model == "resnet56";
+}
+
+std::string choose_run(Settings& settings, const Machine& machine) {
+  std::string why;
+  const bool chose_dataset = !settings.dataset.has_value(),
+             chose_model = !settings.model.has_value();
+  if (chose_dataset) {
+    if (machine.packed) {
+      settings.dataset = "packed";
+      why = "--data-root is a packed file";
+    } else if (machine.has_cuda && machine.cifar10_found) {
+      settings.dataset = kGpuDataset;
+      why = "a GPU is there";
+    } else if (machine.fashion_mnist_found) {
+      settings.dataset = kCpuDataset;
+      why = machine.has_cuda ? "CIFAR-10 was not found and could not be fetched"
+                             : "no GPU, and this suits a CPU";
+    } else if (machine.cifar10_found) {
+      settings.dataset = kGpuDataset;
+      why = "no GPU, and Fashion-MNIST was not found";
+    } else {
+      throw CommandError(ExitCode::kData, no_data_set(settings.data_root, machine.data_root));
+    }
+  }
+  if (chose_model) {
+    settings.model = machine.has_cuda ? kGpuModel : kCpuModel;
+    if (why.empty()) why = machine.has_cuda ? "a GPU is there" : "no GPU, and this suits a CPU";
+  }
+  if (chose_dataset && chose_model) {
+    return fmt::format("chosen: {} on {} ({}); --model and --dataset choose others",
+                       *settings.model, *settings.dataset, why);
+  }
+  if (chose_dataset)
+    return fmt::format("chosen: {} ({}); --dataset chooses another", *settings.dataset, why);
+  if (chose_model)
+    return fmt::format("chosen: {} ({}); --model chooses another", *settings.model, why);
+  return "";
+}
+
+void complete(Settings& settings, const Machine& machine) {
+  const std::string& dataset = *settings.dataset;
+  const bool small = is_cifar_resnet(*settings.model);
+  if (!settings.image_size) settings.image_size = image_size_for(dataset, machine);
+  if (!settings.augment) settings.augment = augment_for(dataset, machine);
+  if (!settings.data_cache) {
+    const bool small_files = dataset != "folder" && dataset != "packed" && dataset != "synthetic";
+    settings.data_cache = small_files ? "ram" : "none";
+  }
+  if (!settings.batch_size) settings.batch_size = 128;
+  if (!settings.epochs) {
+    settings.epochs = !machine.has_cuda && (is_grey(dataset) || dataset == "synthetic") ? kCpuEpochs
+                      : small ? kSmallModelEpochs
+                              : kLargeModelEpochs;
+  }
+  const auto& [lr, weight_decay] = step_of(settings.optimizer);
+  if (!settings.lr) settings.lr = lr;
+  if (!settings.weight_decay) settings.weight_decay = weight_decay;
+  if (!settings.threads) settings.threads = machine.usable_cpus;
+  if (!settings.workers) settings.workers = 1;
+}
+
+void complete_for_gpu(Settings& settings) {
+  if (!settings.tf32) settings.tf32 = true;
+  if (!settings.cudnn_benchmark) settings.cudnn_benchmark = !settings.deterministic;
+  if (!settings.pin_memory) settings.pin_memory = true;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,50 @@
+#include "lathe/tools/cli/settings/settings_sources.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/config_file.h"
+
+namespace lathe::cli {
+namespace {
+
+void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
+                   const std::string& file, unsigned takes) {
+  for (const ConfigEntry& entry : entries) {
+    const std::string name = fmt::format("{}:{}: {}", file, entry.line, entry.key);
+    const Setting* const setting = find_setting(entry.key);
+    if (!setting) {
+      std::vector<std::string_view> keys;
+      for (const Setting& s : all_settings()) keys.push_back(s.key);
+      throw UsageError(fmt::format("{}: unknown key{}", name, suggestion(entry.key, keys)));
+    }
+    Settings other;
+    assign((setting->takes & takes) != 0 ? settings : other, *setting, name, entry.value);
+  }
+}
+
+}  // namespace
+
+Settings merge_settings(const SettingSources& sources, unsigned takes) {
+  Settings settings;
+  if (!sources.config_path.empty())
+    assign_config(settings, read_config(sources.config_path), sources.config_path, takes);
+  assign_config(settings, parse_config(sources.saved_config, sources.saved_name),
+                sources.saved_name, takes);
+  if (sources.of_finished_run) settings.weights.clear();
+  for (const Setting& setting : all_settings()) {
+    if ((setting.takes & takes) == 0) continue;
+    const std::string variable = environment_name(setting);
+    const char* const value = sources.environment ? sources.environment(variable.c_str()) : nullptr;
+    if (value && *value) assign(settings, setting, variable, value);
+  }
+  for (const auto& [key, text] : sources.flags) {
+    assign(settings, *find_setting(key), "--" + key, text);
+  }
+  return settings;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,19 @@
+#include "lathe/tools/cli/training/broken_files.h"
+
+#include <fmt/format.h>
+
+namespace lathe::cli {
+
+BrokenFiles::BrokenFiles(std::vector<const data::Dataset*> sets, Log& log) : log_(log) {
+  for (const data::Dataset* set : sets)
+    if (const auto* images = dynamic_cast<const data::ImageDataset*>(set)) sets_.push_back(images);
+}
+
+void BrokenFiles::report() {
+  for (const data::ImageDataset* images : sets_)
+    for (const std::filesystem::path& file : images->broken())
+      if (named_.insert(file).second)
+        log_.warning(fmt::format("skipped {}: it cannot be read", file.string()));
+}
+
+}  // namespace lathe::cli

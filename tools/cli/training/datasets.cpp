@@ -1,0 +1,227 @@
+#include "lathe/tools/cli/training/datasets.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "lathe/core/device.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/data/cached_images.h"
+#include "lathe/data/image_folder.h"
+#include "lathe/data/packed_images.h"
+#include "lathe/data/record_images.h"
+#include "lathe/data/sources.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/training/fetch.h"
+#include "lathe/tools/cli/training/reading_data.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr int64_t kCropPad = 4;
+
+data::SyntheticOptions synthetic_options(const Settings& settings, Part part) {
+  const int64_t side = settings.image_size.value_or(32);
+  const auto seed = static_cast<uint64_t>(settings.seed);
+  // Its own seed makes the test part other images of the same kind.
+  if (part == Part::kTest)
+    return {.size = std::max<int64_t>(settings.synthetic_size / 5, 1),
+            .height = side,
+            .width = side,
+            .seed = seed ^ 0x7e57};
+  return {.size = settings.synthetic_size, .height = side, .width = side, .seed = seed};
+}
+
+bool is_folder(const Settings& settings) { return settings.dataset == "folder"; }
+bool is_packed(const Settings& settings) { return settings.dataset == "packed"; }
+
+/// With a publisher and official files, which can be fetched.
+bool is_published(const Settings& settings) {
+  return !is_folder(settings) && !is_packed(settings) && settings.dataset != "synthetic";
+}
+
+bool draws_crops(const Settings& settings) {
+  const auto names = split_list(settings.augment.value_or("none"));
+  return std::find(names.begin(), names.end(), "resized-crop") != names.end();
+}
+
+/// Have the images other sizes than --image-size, and are not padded to it?
+bool has_other_sizes(const data::ImageDataset& images, const Settings& settings) {
+  const int64_t side = settings.image_size.value_or(32);
+  const data::ImageSpec& spec = images.stored_spec();
+  if (is_packed(settings))
+    return !images.has_one_size() || spec.height != side || spec.width != side;
+  return is_folder(settings);
+}
+
+std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
+                                                data::BrokenImage broken) {
+  namespace fs = std::filesystem;
+  const fs::path root = settings.data_root;
+  if (root.empty())
+    throw UsageError(
+        "--dataset folder: name it with --data-root DIR; DIR/train and DIR/test (or DIR/val) hold "
+        "one folder per class");
+  const data::ImageFolderOptions options{.broken = broken};
+  auto train = std::make_shared<data::ImageFolder>(root / "train", options);
+  if (part == Part::kTrain) return train;
+  std::error_code missing;
+  const fs::path path = fs::exists(root / "test", missing) ? root / "test" : root / "val";
+  auto test = std::make_shared<data::ImageFolder>(path, options);
+  LATHE_CHECK(DataError, test->class_names() == train->class_names(), path.string(), ": has ",
+              test->classes(), " classes that are not the ", train->classes(), " of ",
+              (root / "train").string());
+  return test;
+}
+
+std::shared_ptr<data::ImageDataset> open_packed(const Settings& settings, Part part) {
+  if (settings.data_root.empty())
+    throw UsageError(
+        "--dataset packed: name the file with --data-root FILE; `lathe data prepare` writes one");
+  return std::make_shared<data::PackedImages>(settings.data_root, part == Part::kTrain);
+}
+
+/// What brings images to one size: a part of them that is drawn, or all or the middle.
+data::Transform sized(const data::ImageDataset& images, const Settings& settings, bool augmented) {
+  const int64_t side = settings.image_size.value_or(32);
+  if (augmented && draws_crops(settings)) return data::random_resized_crop(side);
+  if (has_other_sizes(images, settings))  // 256 for 224, as is usual for ImageNet
+    return compose(data::resize(side * 8 / 7), data::center_crop(side));
+  return data::resize(side, side);
+}
+
+data::Transform transform_for(const data::ImageDataset& images, const Settings& settings,
+                              bool augmented) {
+  const bool resized = has_other_sizes(images, settings) || draws_crops(settings);
+  data::Transform transform = resized ? sized(images, settings, augmented) : data::Transform();
+  const std::string augment = settings.augment.value_or("none");
+  for (const std::string& name : split_list(augment)) {
+    if (name != "none" && name != "crop" && name != "flip" && name != "resized-crop")
+      throw UsageError(fmt::format(
+          "--augment: expected none, or some of crop, flip, resized-crop, got \"{}\"", augment));
+    if (!augmented) continue;
+    const int64_t side = resized ? settings.image_size.value_or(32) : images.height();
+    if (name == "crop") transform = transform.then(data::pad_crop(side, kCropPad));
+    if (name == "flip") transform = transform.then(data::hflip());
+  }
+  return transform.then(data::normalize(images.mean(), images.std()));
+}
+
+bool is_here(const Settings& settings) {
+  return !is_published(settings) ||
+         data::find_dataset(data::dataset_source(*settings.dataset), settings.data_root);
+}
+
+std::string how_to_get(const data::DatasetSource& source) {
+  return fmt::format(
+      "; get it with `lathe data fetch {}`{}, name its place with --data-root, or use --dataset "
+      "synthetic",
+      source.name,
+      source.debian_package.empty()
+          ? ""
+          : fmt::format(" or `apt-get install {}`", source.debian_package));
+}
+
+std::shared_ptr<data::ImageDataset> open_images(const Settings& settings, Part part,
+                                                data::BrokenImage broken) {
+  if (is_folder(settings)) return open_folder(settings, part, broken);
+  if (is_packed(settings)) return open_packed(settings, part);
+  if (*settings.dataset == "synthetic") {
+    return std::make_shared<data::Synthetic>(synthetic_options(settings, part));
+  }
+  const data::ImageOptions options{
+      .train = part == Part::kTrain,
+      .pad_to = draws_crops(settings) ? 0 : settings.image_size.value_or(0)};
+  if (settings.data_cache == "none")
+    return std::make_shared<data::RecordImages>(*settings.dataset, settings.data_root, options);
+  return std::make_shared<data::StoredImages>(*settings.dataset, settings.data_root, options);
+}
+
+/// Of the file that --data-root names, if it names one.
+std::optional<PackedKind> packed_kind(const Settings& settings) {
+  std::error_code missing;
+  const bool asked = !settings.dataset || is_packed(settings);
+  if (!asked || !std::filesystem::is_regular_file(settings.data_root, missing)) return {};
+  return reading_data([&] {
+    const data::PackedImages images(settings.data_root);
+    const data::ImageSpec& spec = images.stored_spec();
+    const bool one_square = images.has_one_size() && spec.height == spec.width;
+    return PackedKind{spec.channels, one_square ? spec.height : 0};
+  });
+}
+
+DataRoot kind_of_data_root(const std::filesystem::path& root) {
+  std::error_code missing;
+  return std::filesystem::is_directory(root / "train", missing) ? DataRoot::kImageFolder
+         : std::filesystem::exists(root, missing)               ? DataRoot::kOther
+                                                                : DataRoot::kMissing;
+}
+
+}  // namespace
+
+bool has_part(const Settings& settings, Part part) {
+  if (!is_packed(settings) || settings.data_root.empty()) return true;
+  const data::PackedFile file(settings.data_root);
+  return part == Part::kTrain ? file.train_images() > 0 : file.train_images() < file.size();
+}
+
+std::shared_ptr<data::ImageDataset> open_all_images(Settings settings, Part part) {
+  if (*settings.dataset != "synthetic") settings.image_size.reset();
+  return open_images(settings, part, data::BrokenImage::kRefuseWhenRead);
+}
+
+std::shared_ptr<data::ImageDataset> open_class_folders(const std::filesystem::path& root) {
+  return std::make_shared<data::ImageFolder>(
+      root, data::ImageFolderOptions{.broken = data::BrokenImage::kRefuseWhenRead});
+}
+
+Machine look_around(const Settings& settings) {
+  const auto found = [&](const char* name) {
+    return data::find_dataset(data::dataset_source(name), settings.data_root).has_value();
+  };
+  return {.has_cuda = settings.device != "cpu" && cuda_is_available(),
+          .usable_cpus = usable_cpus(),
+          .cifar10_found = found("cifar10"),
+          .fashion_mnist_found = found("fashion-mnist"),
+          .packed = packed_kind(settings),
+          .data_root = kind_of_data_root(settings.data_root)};
+}
+
+void fetch_if_asked(const Settings& settings) {
+  if (!settings.download || !is_published(settings)) return;
+  const data::DatasetSource& source = data::dataset_source(*settings.dataset);
+  if (!data::find_dataset(source, settings.data_root)) fetch_dataset_shown(source, settings);
+}
+
+std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part part,
+                                                 bool augmented) try {
+  auto images = open_images(
+      settings, part, settings.skip_broken ? data::BrokenImage::kSkip : data::BrokenImage::kRefuse);
+  if (settings.data_cache == "ram" && !is_published(settings))
+    images = std::make_shared<data::CachedImages>(std::move(images));
+  images->set_transform(transform_for(*images, settings, augmented));
+  return images;
+} catch (const DataError& e) {
+  if (is_here(settings)) throw;
+  throw CommandError(ExitCode::kData,
+                     e.message() + how_to_get(data::dataset_source(*settings.dataset)));
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+} catch (const ValueError& e) {
+  throw UsageError(e.message());
+}
+
+data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const Settings& settings,
+                             bool training) {
+  return data::DataLoader(std::move(dataset), {.batch_size = *settings.batch_size,
+                                               .shuffle = training,
+                                               .num_workers = *settings.workers,
+                                               .pin_memory = settings.pin_memory.value_or(false),
+                                               .drop_last = training && settings.drop_last,
+                                               .seed = static_cast<uint64_t>(settings.seed),
+                                               .prefetch_factor = settings.prefetch_factor});
+}
+
+}  // namespace lathe::cli

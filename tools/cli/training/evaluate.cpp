@@ -1,0 +1,47 @@
+#include "lathe/tools/cli/training/evaluate.h"
+
+#include <chrono>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/seconds_since.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/tools/cli/signals.h"
+#include "lathe/tools/cli/training/compute.h"
+
+namespace lathe::cli {
+
+namespace {
+constexpr int64_t kBatchesBetweenReads = 20;  // of what a GPU has added up, for the progress line
+}
+
+Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
+                    Progress& progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  const bool was_training = model.is_training();
+  model.eval();
+  const NoGrad no_grad;
+  Evaluation result{Tally(classes)};
+  ProgressState state{.label = "eval", .total = input.loader.size()};
+  for (auto& [x, y] : input.batches()) {
+    const Tensor scores = scores_of(model, x, settings);
+    result.tally.add(scores, y, cross_entropy(scores, y));
+    result.seconds = seconds_since(begin);
+    result.complete = StopRequests::asked() == 0;
+    if (!result.complete) break;
+    if (state.done % kBatchesBetweenReads == 0) result.tally.read();
+    state.loss = result.tally.loss();
+    state.accuracy = result.tally.accuracy();
+    state.images_per_second = static_cast<double>(result.tally.count()) / result.seconds;
+    ++state.done;
+    state.eta_seconds = result.seconds / static_cast<double>(state.done) *
+                        static_cast<double>(state.total - state.done);
+    progress.show(state);
+  }
+  result.tally.read();
+  result.seconds = seconds_since(begin);
+  progress.clear();
+  model.train(was_training);
+  return result;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,23 @@
+// Evaluation of a model on a data set: by training, by `lathe eval`.
+#pragma once
+
+#include "lathe/nn/module.h"
+#include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/progress.h"
+#include "lathe/tools/cli/training/tally.h"
+
+namespace lathe::cli {
+
+struct Evaluation {
+  Tally tally;
+  double seconds = 0;
+  bool complete = true;  // false: a signal asked to stop
+};
+
+/// One pass in evaluation mode without gradients; the model's mode is then as before. Neither batch
+/// size nor workers change what a sample contributes.
+Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
+                    Progress& progress);
+
+}  // namespace lathe::cli

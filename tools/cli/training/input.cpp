@@ -1,0 +1,42 @@
+#include "lathe/tools/cli/training/input.h"
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/training/reading_data.h"
+
+namespace lathe::cli {
+
+void refuse_resident_images(const Settings& settings) {
+  if (settings.data_cache == "gpu")
+    throw UsageError("--data-cache gpu: images that lie on the GPU are not read in batches");
+}
+
+Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
+                 Device device, bool training) {
+  const bool resident = settings.data_cache == "gpu";
+  if (resident && device.is_cpu())
+    throw UsageError("--data-cache gpu needs a GPU; training runs on the CPU");
+  // Images of many sizes become one size before they can be a batch, so their transform stays with
+  // the workers.
+  if (device.is_cpu() || (!images->has_one_size() && !resident))
+    return {make_loader(images, settings, training), device};
+
+  data::PrefetchOptions prefetch{.transform = images->transform(),
+                                 .format = settings.layout == "nhwc" ? kChannelsLast : kContiguous};
+  images->set_transform({});
+  if (resident) {
+    if (settings.dataset == "synthetic")
+      throw UsageError("--data-cache gpu: the images of synthetic are made as they are read");
+    if (!images->has_one_size())
+      throw UsageError(fmt::format(
+          "--data-cache gpu: the images of {} have many sizes; `lathe data prepare FILE --dataset "
+          "{} --image-size N` makes a packed file of one size",
+          settings.data_root, *settings.dataset));
+    prefetch.resident =
+        reading_data([&] { return std::make_shared<data::ResidentImages>(*images, device); });
+  }
+  return {make_loader(images, settings, training), device, std::move(prefetch)};
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,42 @@
+#include "lathe/tools/cli/training/loss_scale.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/parse_value.h"
+
+namespace lathe::cli {
+
+optim::GradScalerOptions scaler_options(const Settings& settings) {
+  const bool dynamic = settings.loss_scale == "dynamic";
+  if (settings.amp != "fp16" && !dynamic)
+    throw UsageError(fmt::format("--loss-scale {} needs --amp fp16", settings.loss_scale));
+  optim::GradScalerOptions options{.init_scale = settings.init_scale,
+                                   .growth_interval = settings.growth_interval,
+                                   .dynamic = dynamic,
+                                   .enabled = settings.amp == "fp16"};
+  if (!dynamic) options.init_scale = parse_number("--loss-scale", settings.loss_scale, 0, HUGE_VAL);
+  try {
+    return optim::GradScaler(options).options();
+  } catch (const ValueError& e) {
+    throw UsageError(fmt::format("{}: {}", dynamic ? "--init-scale" : "--loss-scale", e.message()));
+  }
+}
+
+void fail_if_all_skipped(const Settings& settings, int64_t skipped, int64_t steps) {
+  if (steps == 0 || skipped < steps) return;
+  const bool dynamic = settings.loss_scale == "dynamic";
+  throw CommandError(
+      ExitCode::kDiverged,
+      fmt::format(
+          "every step ({0} of {0}) was skipped, for its gradients were inf or nan with {1}: "
+          "nothing was learned",
+          steps,
+          dynamic ? "--init-scale " + number_text(settings.init_scale)
+                  : "--loss-scale " + settings.loss_scale));
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,17 @@
+// The loss scale of --amp fp16, as the settings have it.
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/optim/grad_scaler.h"
+#include "lathe/tools/cli/settings/settings.h"
+
+namespace lathe::cli {
+
+/// Of --amp and --loss-scale.   throws: UsageError.
+optim::GradScalerOptions scaler_options(const Settings& settings);
+
+/// For the end of a run of `steps`.   throws: CommandError (kDiverged) if each of them was skipped.
+void fail_if_all_skipped(const Settings& settings, int64_t skipped, int64_t steps);
+
+}  // namespace lathe::cli

@@ -1,0 +1,114 @@
+#include "lathe/tools/cli/training/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kBarInterval{100}, kPlainInterval{10'000};
+constexpr int kLongestBar = 30, kShortestBar = 5;
+
+std::string numbers(const ProgressState& s) {
+  std::string text = fmt::format("{}/{}  loss {:.3f}  acc {:.1f} %", s.done, s.total,
+                                 without_sign_of_nan(s.loss), 100 * s.accuracy);
+  if (s.lr >= 0) text += fmt::format("  lr {:.4f}", s.lr);
+  if (s.loss_scale > 0)
+    text += fmt::format("  scale {:g}  skipped {}", s.loss_scale, s.skipped_steps);
+  text += fmt::format("  {} img/s", rate_text(s.images_per_second));
+  if (s.data_wait >= 0.01) text += fmt::format("  waits for data {:.0f} %", 100 * s.data_wait);
+  return text + fmt::format("  ETA {}", duration_text(s.eta_seconds));
+}
+
+int terminal_width() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e7) return "?";
+  const auto s = static_cast<int64_t>(std::lround(seconds));
+  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
+                  : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string rate_text(double images_per_second) {
+  return images_per_second < 9999.5 ? fmt::format("{:.0f}", images_per_second)
+                                    : fmt::format("{:.1f}k", images_per_second / 1000);
+}
+
+std::string bar_text(const ProgressState& state, int width, bool colour) {
+  const std::string after = numbers(state);
+  const int room = width - static_cast<int>(state.label.size() + after.size()) -
+                   5;  // " [" "] " and the last column
+  if (room < kShortestBar && state.data_wait > 0) {
+    ProgressState shorter = state;
+    shorter.data_wait = 0;
+    return bar_text(shorter, width, colour);
+  }
+  if (room < kShortestBar)
+    return fmt::format("{} {}", state.label, after)
+        .substr(0, static_cast<size_t>(std::max(width - 1, 0)));
+  const int length = std::min(room, kLongestBar);
+  const int full = state.total > 0
+                       ? static_cast<int>(length * std::min(state.done, state.total) / state.total)
+                       : 0;
+  return fmt::format("{} [{}{:#>{}}{}{:->{}}] {}", state.label, colour ? "\033[32m" : "", "", full,
+                     colour ? "\033[0m" : "", "", length - full, after);
+}
+
+std::string plain_text(const ProgressState& state) {
+  return fmt::format("{} {}", state.label, numbers(state));
+}
+
+ProgressMode progress_mode(std::string_view setting, bool is_terminal, const char* term) {
+  if (setting == "none") return ProgressMode::kNone;
+  const bool dumb = term && std::string_view(term) == "dumb";
+  return setting == "auto" && is_terminal && !dumb ? ProgressMode::kBar : ProgressMode::kPlain;
+}
+
+bool wants_colour(bool is_terminal, const char* no_color) {
+  return is_terminal && (!no_color || !*no_color);
+}
+
+StatusLine::StatusLine(std::string_view setting, bool quiet)
+    : mode_(quiet ? ProgressMode::kNone
+                  : progress_mode(setting, isatty(STDERR_FILENO) == 1, std::getenv("TERM"))),
+      colour_(wants_colour(isatty(STDERR_FILENO) == 1, std::getenv("NO_COLOR"))),
+      next_(Clock::now() + (mode_ == ProgressMode::kPlain ? kPlainInterval : kBarInterval)) {}
+
+void StatusLine::show(FunctionRef<std::string(int, bool)> text) {
+  if (mode_ == ProgressMode::kBar) {
+    write_stderr("\r\033[K" + text(terminal_width(), colour_));
+    drawn_ = true;
+    next_ = Clock::now() + kBarInterval;
+  } else {
+    write_stderr(text(0, false) + "\n");
+    next_ = Clock::now() + kPlainInterval;
+  }
+}
+
+void StatusLine::clear() {
+  if (drawn_) write_stderr("\r\033[K");
+  drawn_ = false;
+}
+
+void Progress::show(const ProgressState& state) {
+  if (!line_.is_due()) return;
+  line_.show([&](int width, bool colour) {
+    return width > 0 ? bar_text(state, width, colour) : plain_text(state);
+  });
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,27 @@
+#include "lathe/tools/cli/training/replaceable.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "lathe/core/file.h"
+#include "lathe/tools/cli/exit_codes.h"
+
+namespace lathe::cli {
+
+void check_replaceable(std::string_view flag, const std::string& path, std::string_view beginning) {
+  std::error_code missing;  // writing says what is wrong with what is no file
+  if (!std::filesystem::is_regular_file(path, missing)) return;
+  const InputFile file(path);
+  std::string start(beginning.size(), '\0');
+  start.resize(std::min(start.size(), static_cast<size_t>(file.size())));
+  file.read(start.data(), static_cast<int64_t>(start.size()), 0);
+  if (start.empty() || start == beginning) return;
+  throw UsageError(
+      fmt::format("{} {}: is there and does not begin with \"{}\", so it is something else; "
+                  "expected a new file",
+                  flag, path, beginning));
+}
+
+}  // namespace lathe::cli

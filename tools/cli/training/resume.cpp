@@ -1,0 +1,357 @@
+#include "lathe/tools/cli/training/resume.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/core/safetensors_header.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/training/checkpoint_writer.h"
+#include "lathe/tools/cli/training/reading_data.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Settings that change neither a parameter nor a row of metrics, and are not kept in checkpoints;
+// but see is_free.
+constexpr std::string_view kFree[] = {"data-root",  "download",   "workers",    "prefetch-factor",
+                                      "pin-memory", "data-cache", "algo-cache", "save-every",
+                                      "keep",       "target-acc", "time-limit", "dry-run",
+                                      "run-dir",    "resume",     "stop-after", "allow-changes",
+                                      "progress",   "json",       "quiet"};
+// How long to train and what to write of it: may change.
+constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "log-every"};
+// How the same numbers are computed: another choice rounds differently.
+constexpr std::string_view kRounding[] = {
+    "device",        "threads",         "conv-exact",      "layout",    "tf32",
+    "deterministic", "cudnn-benchmark", "workspace-limit", "data-cache"};
+// Which samples are in which batch.
+constexpr std::string_view kBatches[] = {"batch-size",     "accumulate", "drop-last", "seed",
+                                         "synthetic-size", "dataset",    "data-root"};
+
+// Which state a part of a checkpoint holds: what it was made with and what it is for must agree.
+constexpr struct {
+  std::string_view key, part;
+} kState[] = {{"model", "model"},
+              {"stem", "model"},
+              {"dataset", "model"},  // classes and channels
+              {"data-root", "model"},
+              {"optimizer", "optimizer"},
+              {"momentum", "optimizer"},  // there is none to go on with after 0
+              {"no-decay-norm", "optimizer"},
+              {"scheduler", "scheduler"},
+              {"warmup-epochs", "scheduler"},
+              {"amp", "scaler"},
+              {"ema", "ema"}};
+
+template <size_t N>
+bool is_one_of(std::string_view key, const std::string_view (&keys)[N]) {
+  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+}
+
+// These are the images themselves.
+bool names_images(const Settings& settings) {
+  return settings.dataset == "folder" || settings.dataset == "packed";
+}
+
+bool is_free(const Settings& settings, std::string_view key) {
+  if (key == "data-root") return !names_images(settings);
+  // JPEG files are decoded as a whole for it, and otherwise only as far as they are looked at.
+  if (key == "data-cache") return settings.dataset != "folder";
+  return is_one_of(key, kFree);
+}
+
+// Do two values of a setting say the same? The names of a folder may differ.
+bool is_same(const Setting& setting, const std::string& before, const std::string& now) {
+  std::error_code missing;
+  return before == now || (setting.key == "data-root" && fs::equivalent(before, now, missing));
+}
+
+std::string metadata_text(const Checkpoint& checkpoint, std::string_view key) {
+  const auto found = checkpoint.metadata.find(key);
+  return found == checkpoint.metadata.end() ? "" : found->second;
+}
+
+// Flags and environment over the checkpoint's settings over those of config.toml beside it.
+void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& beside) {
+  SettingSources run;
+  std::error_code missing;
+  if (fs::exists(beside / "config.toml", missing))
+    run.config_path = (beside / "config.toml").string();
+  if (start.from) {
+    run.saved_config = metadata_text(*start.from, kConfigKey);
+    run.saved_name = start.file.string();
+    start.before = merge_settings(run, kTrain);
+  }
+  run.flags = call.sources.flags;
+  run.environment = call.sources.environment;
+  start.settings = merge_settings(run, kTrain);
+  start.settings.json = call.settings.json;  // what is printed is this call's alone
+  start.settings.quiet = call.settings.quiet;
+  start.settings.progress = call.settings.progress;
+}
+
+// At which a checkpoint was made; -1 if the file does not say.
+int64_t step_in(const safetensors::Metadata& metadata) {
+  const auto found = metadata.find("lathe.step");
+  const std::string text = found == metadata.end() ? "" : found->second;
+  int64_t step = -1;
+  const char* const end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(text.data(), end, step);
+  return fault == std::errc() && rest == end ? step : -1;
+}
+
+// The same; -1 also for a file that cannot be read as a whole.
+int64_t step_of(const fs::path& file) {
+  try {
+    return step_in(read_checkpoint(file.string()).metadata);
+  } catch (const Error&) {
+    return -1;
+  }
+}
+
+/// A checkpoint as its name or its header has it; the rest of the file is not read yet.
+struct Candidate {
+  fs::path file;
+  int64_t step;
+  int rank = 0;  // before the step: -1 for a last that went back, 1 for a last resort
+};
+
+// Those of a folder, in the order in which a run would go on from them; warns of what has no
+// header.   → also whether there is any file at all
+std::pair<std::vector<Candidate>, bool> candidates_in(const fs::path& folder, Log& log) {
+  std::vector<Candidate> found;
+  bool any = false;
+  const auto look_at = [&](const char* name, bool is_best) {
+    const fs::path file = folder / name;
+    std::error_code missing;
+    if (!fs::exists(file, missing)) return;
+    any = true;
+    try {
+      const safetensors::Metadata metadata = safetensors::read_metadata(file.string());
+      const bool went_back = !is_best && metadata.contains(kWentBackKey);
+      // Averages, say, do not go on bit by bit.
+      const bool inexact = is_best && metadata.contains(kInexactKey);
+      found.push_back({file, step_in(metadata), inexact ? 1 : went_back ? -1 : 0});
+    } catch (const Error& e) {
+      log.warning(e.message());
+    }
+  };
+  look_at("last.safetensors", false);  // the first of several of one step
+  for (const int64_t step : steps_in(folder)) found.push_back({folder / step_file(step), step});
+  look_at("best.safetensors", true);
+  std::ranges::stable_sort(found, [](const Candidate& a, const Candidate& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.step > b.step;
+  });
+  return {found, any || !found.empty()};
+}
+
+bool holds_run(const fs::path& folder) {
+  for (const char* name : {"log.txt", "last.safetensors", "best.safetensors"}) {
+    std::error_code missing;
+    if (fs::exists(folder / name, missing)) return true;
+  }
+  return !steps_in(folder).empty();
+}
+
+// The newest whole checkpoint of a folder.
+void find_newest(StartPoint& start, Log& log) {
+  const auto [candidates, any] = candidates_in(start.folder, log);
+  for (const Candidate& candidate : candidates) {
+    try {
+      start.from = read_checkpoint(candidate.file.string());
+      start.file = candidate.file;
+      return;
+    } catch (const DataError& e) {
+      log.warning(e.message());
+    } catch (const FileError& e) {
+      log.warning(e.message());
+    }
+  }
+  if (any) {
+    throw CommandError(ExitCode::kData, fmt::format("--resume: none of the checkpoints in {} can "
+                                                    "be read",
+                                                    start.folder.string()));
+  }
+}
+
+}  // namespace
+
+RunLock::RunLock(const fs::path& folder) {
+  const fs::path log = folder / "log.txt";
+  std::error_code unreadable;  // locking it says why
+  const fs::file_status status = fs::status(log, unreadable);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    throw CommandError(ExitCode::kError, log.string() + ": not a regular file");
+  try {
+    try {
+      folder_.emplace(folder.string(), 0);
+    } catch (const LockHeldError&) {
+      throw;
+    } catch (const FileError&) {  // a file system that locks no folders: that of the file holds
+    }
+    log_.emplace(log.string(), 0);
+  } catch (const LockHeldError&) {
+    throw UsageError(fmt::format("{}: another process trains in it", folder.string()));
+  } catch (const FileError& e) {
+    throw UsageError(fmt::format("{}: cannot be locked: {}", folder.string(), e.message()));
+  }
+}
+
+StartPoint find_start(const Invocation& call, Log& log) {
+  StartPoint start{.settings = call.settings};
+  const std::string& resume = call.settings.resume;
+  if (resume.empty()) return start;
+  if (!call.sources.config_path.empty())
+    throw UsageError("--resume takes the settings of the run: leave out --config");
+  const std::string& run_dir = call.settings.run_dir;
+  if (resume == "auto" && run_dir.empty()) throw UsageError("--resume auto needs --run-dir");
+
+  std::error_code error;
+  const bool is_auto = resume == "auto";
+  if (is_auto || fs::is_directory(resume, error)) {
+    const fs::path folder = is_auto ? run_dir : resume;
+    // Nothing has been begun there: a new run, which finds out what else may be wrong.
+    if (is_auto && !holds_run(folder)) return start;
+    if (!is_auto && !run_dir.empty() && !fs::equivalent(folder, run_dir, error))
+      throw UsageError("--resume FOLDER goes on in that folder: leave out --run-dir");
+    start.folder = folder;
+    start.lock = std::make_unique<RunLock>(folder);
+    find_newest(start, log);
+    if (!start.from && !is_auto)
+      throw CommandError(ExitCode::kData, fmt::format("{} holds no checkpoint", folder.string()));
+    merge_with_run(start, call, folder);
+    return start;
+  }
+
+  start.file = resume;
+  const fs::path home = start.file.has_parent_path() ? start.file.parent_path() : fs::path(".");
+  if (run_dir.empty() || fs::equivalent(home, run_dir, error)) {
+    if (!fs::exists(start.file, error))
+      throw CommandError(ExitCode::kData, fmt::format("--resume: there is no {}", resume));
+    start.folder = home;
+    start.lock = std::make_unique<RunLock>(home);
+  }
+  start.from = reading_data([&] { return read_checkpoint(resume); });
+  merge_with_run(start, call, home);
+  return start;
+}
+
+bool check_changes(const StartPoint& start, const Settings& now, int64_t images, Log& log) {
+  if (!start.from) return true;
+  bool same_batches = true;
+  std::string changes, roundings;
+  const auto note = [](std::string& list, std::string_view key, const std::string& before,
+                       const std::string& after) {
+    list += fmt::format("{}{} {} → {}", list.empty() ? "" : ", ", key, before, after);
+  };
+  for (const Setting& setting : all_settings()) {
+    if ((setting.takes & kTrain) == 0 || is_free(now, setting.key)) continue;
+    const std::string before = value_text(*start.before, setting);
+    const std::string after = value_text(now, setting);
+    if (is_same(setting, before, after) || is_one_of(setting.key, kLength)) continue;
+    note(is_one_of(setting.key, kRounding) ? roundings : changes, setting.key, before, after);
+    if (is_one_of(setting.key, kBatches)) same_batches = false;
+  }
+  const std::string images_before = metadata_text(*start.from, kImagesKey);
+  if (images_before != std::to_string(images)) {
+    note(changes, "training images", images_before, std::to_string(images));
+    same_batches = false;
+  }
+  if (!changes.empty() && !now.allow_changes) {
+    throw UsageError(fmt::format(
+        "--resume: {} was made with other settings ({}); --allow-changes goes on all the same",
+        start.file.string(), changes));
+  }
+  if (!changes.empty())
+    log.warning(fmt::format("changed since {}: {}", start.file.string(), changes));
+  if (!roundings.empty())
+    log.warning(fmt::format("numbers may round differently from here on: {}", roundings));
+  if (const std::string why = metadata_text(*start.from, kInexactKey); !why.empty())
+    log.warning(fmt::format("{} does not go on bit by bit: {}", start.file.string(), why));
+  return same_batches;
+}
+
+void fail_misfit(const StartPoint& start, const Settings& now,
+                 const std::vector<std::string>& parts, const std::string& why) {
+  std::string changes;
+  for (const auto& [key, part] : kState) {
+    const Setting& setting = *find_setting(key);
+    const std::string before = value_text(*start.before, setting);
+    const std::string after = value_text(now, setting);
+    if (is_same(setting, before, after) || is_free(now, key) ||
+        std::ranges::find(parts, part) == parts.end())
+      continue;
+    changes += fmt::format("{}--{} {} (it was made with {})", changes.empty() ? "" : ", ", key,
+                           after, before);
+  }
+  if (changes.empty()) throw CommandError(ExitCode::kData, why);
+  throw UsageError(fmt::format("--resume: {} does not fit {}, with or without --allow-changes",
+                               start.file.string(), changes));
+}
+
+int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs,
+                      int64_t per_epoch) {
+  if (same_batches) return epochs * per_epoch;
+  const StateDict trainer = checkpoint_section(*start.from, "trainer");
+  const int64_t ended = trainer.count("epoch") - trainer.count("epoch_open");
+  return trainer.count("step") + std::max<int64_t>(epochs - ended, 0) * per_epoch;
+}
+
+safetensors::Metadata describe_run(Settings settings, int64_t images) {
+  std::error_code missing;
+  if (names_images(settings))  // found again from any directory
+    settings.data_root = fs::weakly_canonical(settings.data_root, missing).string();
+  const std::string all = config_text(settings, kTrain);
+  std::string decisive;
+  for (std::string_view rest = all; !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end);
+    const size_t key_end = line.find(" = ");
+    if (key_end == std::string_view::npos || is_free(settings, line.substr(0, key_end))) continue;
+    decisive += line;
+  }
+  return {{std::string(kConfigKey), decisive}, {std::string(kImagesKey), std::to_string(images)}};
+}
+
+void clean_run_folder(const fs::path& folder, int64_t step) {
+  std::error_code error;
+  if (step < 0) {
+    for (const char* file : {"metrics.jsonl", "metrics.csv"}) fs::remove(folder / file, error);
+  }
+  for (const int64_t later : steps_in(folder)) {
+    if (later > step) fs::remove(folder / step_file(later), error);
+  }
+  const fs::path best = folder / "best.safetensors";
+  if (fs::exists(best, error) && step_of(best) > step) fs::remove(best, error);
+  std::vector<fs::path> left_over;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    for (const char* mark : {".safetensors.tmp", "config.toml.tmp", "env.json.tmp"}) {
+      if (name.find(mark) != std::string::npos) left_over.push_back(entry.path());
+    }
+  }
+  for (const fs::path& file : left_over) fs::remove(file, error);
+}
+
+double accuracy_of_best(const fs::path& folder) {
+  std::error_code missing;
+  const fs::path best = folder / "best.safetensors";
+  if (!fs::exists(best, missing)) return -1;
+  try {
+    const Checkpoint checkpoint = read_checkpoint(best.string());
+    return checkpoint_section(checkpoint, "trainer").number<double>("last_accuracy");
+  } catch (const Error&) {
+    return -1;
+  }
+}
+
+}  // namespace lathe::cli

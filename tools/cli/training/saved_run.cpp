@@ -1,0 +1,48 @@
+#include "lathe/tools/cli/training/saved_run.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/datasets.h"
+
+namespace lathe::cli {
+namespace {
+
+std::string weights_of(const Settings& settings) {
+  if (!settings.weights.empty()) return settings.weights;
+  if (settings.run_dir.empty())
+    throw UsageError("which model? name a --run-dir, or --weights with --model and --dataset");
+  for (const char* name : {"best.safetensors", "last.safetensors"}) {
+    const auto path = std::filesystem::path(settings.run_dir) / name;
+    std::error_code missing;
+    if (std::filesystem::exists(path, missing)) return path.string();
+  }
+  throw CommandError(
+      ExitCode::kData,
+      fmt::format("{} holds neither best.safetensors nor last.safetensors", settings.run_dir));
+}
+
+}  // namespace
+
+SavedRun open_saved_run(const Settings& asked) {
+  SavedRun run{.settings = asked};
+  const std::string weights = weights_of(asked);
+  if (!asked.model) throw UsageError("--weights needs --model");
+  if (!asked.dataset) throw UsageError("--weights needs --dataset");
+  complete(run.settings, look_around(asked));
+  run.device = prepare_compute(run.settings);
+  run.images =
+      open_dataset(run.settings, asked.split == "train" ? Part::kTrain : Part::kTest, false);
+  run.model = make_model(run.settings,
+                         {.classes = run.images->classes(), .in_channels = run.images->channels()});
+  load_weights(*run.model, weights);
+  place_model(*run.model, run.device, run.settings);
+  run.model->eval();
+  return run;
+}
+
+}  // namespace lathe::cli

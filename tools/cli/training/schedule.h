@@ -1,0 +1,56 @@
+// The learning rate of each step: what --scheduler and --warmup-epochs mean.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lathe/optim/reduce_on_plateau.h"
+#include "lathe/optim/scheduler_chain.h"
+#include "lathe/tools/cli/settings/settings.h"
+
+namespace lathe::cli {
+
+struct Schedule {
+  enum class Kind { kNone, kStep, kMultiStep, kCosine, kLinear, kPoly, kOneCycle, kPlateau };
+
+  Kind kind = Kind::kNone;
+  int64_t steps_per_epoch = 1;
+  int64_t total_steps = 1;   // cosine, linear, poly and onecycle end there
+  int64_t warmup_steps = 0;  // rises linearly; the first step has 1 / (warmup_steps + 1)
+  int64_t step_size = 30;    // epochs
+  std::vector<int64_t> milestones = {};  // epochs, ascending
+  double gamma = 0.1;
+  double power = 2;
+  int64_t patience = 5;  // evaluations
+
+  /// The factor of the learning rate in step 0, 1, …; after warm-up:
+  ///   none, plateau  1
+  ///   step           gamma^floor(epoch / step_size)
+  ///   multistep      gamma^(milestones reached)
+  ///   linear         1 - t, with t from 0 after the warm-up to 1 at total_steps
+  ///   cosine         (1 + cos(pi t)) / 2
+  ///   poly           (1 - t)^power
+  ///   onecycle       optim::one_cycle_factor, whose rise takes the place of the warm-up
+  double factor(int64_t step) const;
+};
+
+/// throws: UsageError for a warm-up that is no shorter than the run's epochs (--max-steps may end
+/// inside of one); for milestones that are no ascending list of epochs, or missing; for a plateau
+/// without evaluations or with a gamma that does not lower.
+Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_t total_steps);
+
+/// The same as what an optimiser takes: a step() per step, an observe() of the test loss per
+/// evaluation.
+class RunSchedule {
+ public:
+  RunSchedule(optim::Optimizer& optimizer, const Schedule& schedule);
+  optim::LRScheduler& operator*();
+
+ private:
+  std::optional<optim::LambdaLR> formula_;
+  std::optional<optim::ReduceLROnPlateau> plateau_;
+  std::optional<optim::SequentialLR> both_;
+};
+
+}  // namespace lathe::cli

@@ -1,0 +1,75 @@
+#include "lathe/tools/cli/training/tally.h"
+
+#include "lathe/core/copy.h"
+
+namespace lathe::cli {
+
+void Tally::add(const Tensor& scores, const Tensor& labels, const Tensor& mean_loss) {
+  if (!sums_) sums_ = make_score_tally(scores.device(), classes_);
+  tally_scores_(*sums_, scores.detach(), labels, mean_loss.detach());
+  count_ += scores.dim(0);
+  if (scores.device().is_cpu()) read_numbers();
+}
+
+void Tally::read_numbers() {
+  const std::vector<int64_t> counts = sums_->counts.cpu().to_vector<int64_t>();
+  read_ = joined_;
+  read_.count += counts[0];
+  read_.top1 += counts[1];
+  read_.top5 += counts[2];
+  read_.loss_sum += sums_->loss_sum.item<double>();
+}
+
+void Tally::read() {
+  if (!sums_) return;
+  read_numbers();
+  if (classes_ > 0) confusion_ = sums_->confusion.cpu().to_vector<int64_t>();
+}
+
+void Tally::join(const Tally& other) {
+  const Numbers& more = other.read_;
+  for (Numbers* to : {&read_, &joined_}) {
+    to->count += more.count;
+    to->top1 += more.top1;
+    to->top5 += more.top5;
+    to->loss_sum += more.loss_sum;
+  }
+  count_ += other.count_;
+}
+
+StateDict Tally::state_dict() const {
+  StateDict out;
+  out.add_number("count", joined_.count);
+  out.add_number("top1", joined_.top1);
+  out.add_number("top5", joined_.top5);
+  out.add_number("loss_sum", joined_.loss_sum);
+  const ScoreTally added = sums_ ? *sums_ : make_score_tally(kCPU);
+  out.add("added.loss_sum", added.loss_sum.cpu());
+  out.add("added.counts", added.counts.cpu());
+  return out.clone();
+}
+
+void Tally::load_state_dict(const StateDict& state, Device device) {
+  Tally loaded(classes_);
+  loaded.joined_ = {.count = state.count("count"),
+                    .top1 = state.count("top1"),
+                    .top5 = state.count("top5"),
+                    .loss_sum = state.number<double>("loss_sum")};
+  loaded.sums_ = make_score_tally(device, classes_);
+  for (const auto& [name, to] : {std::pair{"added.loss_sum", loaded.sums_->loss_sum},
+                                 std::pair{"added.counts", loaded.sums_->counts}}) {
+    const Tensor& from = state.at(name);
+    LATHE_CHECK(ShapeError, from.shape() == to.shape(), "tally: ", name, " is ", from,
+                " instead of ", to);
+    copy_values(to, from);
+  }
+  for (const int64_t added : state.at("added.counts").cpu().to_vector<int64_t>()) {
+    LATHE_CHECK(ValueError, added >= 0 && added <= kMostCounted, "tally: added.counts holds ",
+                added);
+  }
+  loaded.read_numbers();
+  loaded.count_ = loaded.read_.count;
+  *this = std::move(loaded);
+}
+
+}  // namespace lathe::cli

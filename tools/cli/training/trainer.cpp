@@ -1,0 +1,529 @@
+#include "lathe/tools/cli/training/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lathe/core/seconds_since.h"
+#include "lathe/nn/summary.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/optim/clip_grad.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/signals.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/loss_scale.h"
+#include "lathe/tools/cli/training/resume.h"
+
+namespace lathe::cli {
+namespace {
+
+// A copy of the state costs about a hundredth of a step on a CPU; from a GPU it goes over the bus
+// to the host, which takes milliseconds: made so seldom it costs nothing.
+constexpr int64_t kStepsBetweenSnapshots = 50;
+
+/// The run folder does not take the weights: there is nowhere to save to.
+class SaveError : public CommandError {
+ public:
+  using CommandError::CommandError;
+};
+
+}  // namespace
+
+Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
+    : settings_(parts.settings),
+      parts_(parts),
+      optimizer_(parts.schedule.optimizer()),
+      scaler_(scaler_options(parts.settings)),
+      parameters_(parts.model.parameters()),
+      progress_(parts.settings.progress, parts.settings.quiet),
+      broken_({&parts.train.loader.dataset(), &parts.test.loader.dataset()}, parts.log),
+      total_steps_(total_steps) {
+  if (settings_.ema > 0)
+    ema_.emplace(parts_.model, optim::EMAOptions{.decay = settings_.ema, .warm_up = true});
+  parts_.log.before_line([this] { progress_.clear(); });
+}
+
+void Trainer::open(const std::filesystem::path& folder, bool goes_on) {
+  folder_ = folder;
+  metrics_.emplace(folder, goes_on);
+  writer_.emplace(folder, settings_.keep);
+}
+
+void Trainer::go_back(double accuracy_of_best) {
+  metrics_->cut(resumed_rows_);
+  kept_accuracy_ = std::min(accuracy_of_best, best_accuracy_);
+  has_last_ = true;
+}
+
+ExitCode Trainer::run() {
+  good_.take(checkpoint());
+  good_step_ = step_;
+  try {
+    announce();
+    // An epoch that a checkpoint was made in is brought to its end, even if all steps are done.
+    for (bool first = true; epoch_open_ ? first || stop_reason() == Stop::kNo
+                                        : epoch_ < *settings_.epochs && stop_reason() == Stop::kNo;
+         first = false) {
+      if (!epoch_open_) begin_epoch();
+      train_epoch();
+      if (pauses()) return pause();
+      if (!evaluated_ && evaluates_after(epoch_)) evaluate_now();
+      if (pauses()) return pause();
+      end_epoch();
+    }
+    return finish();
+  } catch (const FileError& e) {  // while training, only samples are read
+    save_after_error();
+    throw CommandError(ExitCode::kData, e.message());
+  } catch (...) {
+    save_after_error();
+    throw;
+  }
+}
+
+void Trainer::announce() {
+  parts_.out.row(Row()
+                     .add("event", "start")
+                     .add("run_dir", folder_.string())
+                     .add("device", concat(parts_.train.device))
+                     .add("parameters", nn::count_parameters(parts_.model))
+                     .add("steps", total_steps_));
+}
+
+void Trainer::begin_epoch() {
+  ++epoch_;
+  batch_ = 0;
+  epoch_open_ = true;
+  epoch_tally_.clear();
+}
+
+// From batch_ on.
+void Trainer::train_epoch() {
+  if (stop_reason() == Stop::kNo) train_batches();
+  if (pauses()) return progress_.clear();  // the row of metrics goes on with the run
+  if (batch_ < parts_.train.loader.size() && step_ < total_steps_) save_to_go_on();
+  write_window();
+  progress_.clear();
+}
+
+// At the --time-limit or a stop. What is evaluated and written from here on is for who reads it
+// now: the run that goes on would not have done it here.
+void Trainer::save_to_go_on() {
+  if (saved_to_go_on_) return;
+  if (!window_is_finite()) fail_diverged("train", window_.loss());
+  save("last");
+  saved_to_go_on_ = true;
+}
+
+void Trainer::train_batches() {
+  // The row of the step before is still to come if the run so far ended at it.
+  if (window_.count() > 0 && step_ % settings_.log_every == 0) after_step();
+  parts_.model.train();
+  parts_.train.loader.set_epoch(epoch_ - 1, batch_);
+  batch_began_ = Clock::now();
+  const int64_t batches = parts_.train.loader.size();
+  for (auto& [x, y] : parts_.train.batches()) {
+    step_batch(x, y);
+    if (micro_batches_ == settings_.accumulate || batch_ + micro_batches_ == batches) update();
+    const double took = seconds_since(batch_began_);
+    batch_began_ = Clock::now();
+    window_seconds_ += took;
+    train_seconds_ += took;
+    if (micro_batches_ > 0) continue;
+    after_step();
+    say_saved();
+    show_progress();
+    if (stop_reason() != Stop::kNo) break;
+  }
+}
+
+// The row of metrics and the checkpoint that are due.
+void Trainer::after_step() {
+  if (step_ % settings_.log_every == 0) write_window();
+  if (settings_.save_every > 0 && step_ % settings_.save_every == 0) save("last");
+}
+
+// Forward and backward of one batch; the gradients add up until update().
+void Trainer::step_batch(const Tensor& x, const Tensor& y) {
+  const bool snapshot = step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0;
+  if (snapshot) candidate_.take(checkpoint());
+  inside_step_ = true;
+  const Tensor scores = scores_of(parts_.model, x, settings_);
+  const Tensor loss = cross_entropy(scores, y, {.label_smoothing = settings_.label_smoothing});
+  if (snapshot ||
+      parts_.train.device.is_cpu()) {  // else seen in write_window(): a GPU is not waited for
+    const double value = loss.item<double>();
+    if (!std::isfinite(value)) fail_diverged("train", value);
+  }
+  if (snapshot) {
+    std::swap(good_, candidate_);
+    good_step_ = step_;
+  }
+  scaler_.scale(loss).backward();
+  window_.add(scores, y, loss);
+  window_images_ += x.dim(0);
+  ++micro_batches_;
+}
+
+void Trainer::update() {
+  if (micro_batches_ > 1) {
+    for (const Tensor& p : parameters_) {
+      if (p.grad().defined()) p.grad().mul_(1.0 / static_cast<double>(micro_batches_));
+    }
+  }
+  if (settings_.clip_grad_norm > 0) {
+    scaler_.unscale_(optimizer_);
+    optim::clip_grad_norm_(parameters_, settings_.clip_grad_norm);
+  }
+  last_lr_ = optimizer_.lr();
+  scaler_.step(optimizer_);
+  if (ema_) ema_->update({.found_inf = scaler_.found_inf(optimizer_)});
+  update_scale();
+  optimizer_.zero_grad();
+  batch_ += micro_batches_;
+  micro_batches_ = 0;
+  evaluated_ = false;
+  // After the last step there is no next one to set a learning rate for.
+  if (++step_ < total_steps_) parts_.schedule.step();
+  inside_step_ = false;
+}
+
+void Trainer::update_scale() try {
+  scaler_.update();
+} catch (const optim::LossScaleError& e) {  // its steps were skipped: the weights are good
+  save("last");
+  wait_for_writer();
+  throw CommandError(ExitCode::kDiverged,
+                     fmt::format("{}; {} holds the weights of step {}", e.message(),
+                                 (folder_ / "last.safetensors").string(), step_));
+}
+
+// With --ema the averages are evaluated, and are the weights of best.safetensors; that file does
+// not go on bit by bit, so it is not to be the only one. What an evaluation changes follows its row
+// in the files: a run that ended before evaluates again.
+void Trainer::evaluate_now() {
+  if (ema_ && !has_last_) save("last");
+  std::optional<optim::EMA::Applied> averaged;
+  if (ema_) averaged.emplace(*ema_);
+  const Evaluation result = evaluate(parts_.model, parts_.test, settings_, 0, progress_);
+  if (!result.complete) return;
+  const Tally& tally = result.tally;
+  if (!std::isfinite(tally.loss())) fail_diverged("val", tally.loss());
+  const auto scale = scaler_.progress();
+  const Row row =
+      metrics_row({.epoch = epoch_,
+                   .step = step_,
+                   .split = "val",
+                   .loss = tally.loss(),
+                   .accuracy = tally.accuracy(),
+                   .lr = last_lr_,
+                   .images_per_second = static_cast<double>(tally.count()) / result.seconds,
+                   .loss_scale = scaler_.enabled() ? scale.scale : 0,
+                   .skipped_steps = skipped_before_ + scale.skipped});
+  metrics_->add(row);
+  evaluated_ = true;
+  evaluation_seconds_ = result.seconds;
+  last_accuracy_ = tally.accuracy();
+  last_loss_ = tally.loss();
+  parts_.schedule.observe(last_loss_);
+  if (last_accuracy_ > best_accuracy_) {
+    best_accuracy_ = last_accuracy_;
+    best_epoch_ = epoch_;
+  }
+  if (last_accuracy_ > kept_accuracy_) {
+    kept_accuracy_ = last_accuracy_;
+    save("best");
+  }
+  parts_.out.row(row);
+}
+
+void Trainer::end_epoch() {
+  epoch_open_ = batch_ < parts_.train.loader.size();  // steps or time may have come to an end first
+  save("last");
+  if (settings_.quiet) return;
+  std::string line =
+      fmt::format("epoch {}/{}  train loss {:.3f} acc {:.1f} %", epoch_, *settings_.epochs,
+                  epoch_tally_.loss(), 100 * epoch_tally_.accuracy());
+  if (evaluated_)
+    line += fmt::format("  val loss {:.3f} acc {:.1f} %", last_loss_, 100 * last_accuracy_);
+  if (!epoch_line_.empty()) wait_for_writer();  // an epoch's time was not enough for it
+  say_saved();
+  epoch_line_ = fmt::format("{}  lr {:.4f}  {}  saved {}", line, last_lr_, duration_text(seconds()),
+                            std::exchange(saved_, {}));
+  epoch_saves_ = writer_->saves();
+}
+
+// The epoch's line, once what it calls saved is on the disk: after one of the next steps.
+void Trainer::say_saved() {
+  if (epoch_line_.empty() || !writer_->holds(epoch_saves_)) return;
+  progress_.clear();
+  parts_.out.text(std::exchange(epoch_line_, {}));
+}
+
+// One row of training metrics: the mean since the row before, which begins anew when the row is in
+// the files.
+void Trainer::write_window() {
+  if (window_.count() == 0) return;
+  if (!window_is_finite()) fail_diverged("train", window_.loss());
+  const auto scale = scaler_.progress();
+  const Row row =
+      metrics_row({.epoch = epoch_,
+                   .step = step_,
+                   .split = "train",
+                   .loss = window_.loss(),
+                   .accuracy = window_.accuracy(),
+                   .lr = last_lr_,
+                   .images_per_second = static_cast<double>(window_images_) / window_seconds_,
+                   .loss_scale = scaler_.enabled() ? scale.scale : 0,
+                   .skipped_steps = skipped_before_ + scale.skipped});
+  metrics_->add(row);
+  epoch_tally_.join(window_);
+  window_.clear();
+  window_seconds_ = 0;
+  window_images_ = 0;
+  parts_.out.row(row);
+}
+
+void Trainer::show_progress() {
+  const int64_t per_epoch =
+      (parts_.train.loader.size() + settings_.accumulate - 1) / settings_.accumulate;
+  const double rate =
+      train_seconds_ > 0 ? static_cast<double>(step_ - resumed_step_) / train_seconds_ : 0;
+  Tally so_far = epoch_tally_;
+  so_far.join(window_);
+  const int64_t evaluations =
+      settings_.eval_every > 0 ? (*settings_.epochs - epoch_) / settings_.eval_every + 1 : 1;
+  const auto scale = scaler_.progress();
+  progress_.show({.label = fmt::format("epoch {}/{}", epoch_, *settings_.epochs),
+                  .done = step_ - (epoch_ - 1) * per_epoch,
+                  .total = per_epoch,
+                  .loss = so_far.loss(),
+                  .accuracy = so_far.accuracy(),
+                  .lr = last_lr_,
+                  .loss_scale = scaler_.enabled() ? scale.scale : 0,
+                  .skipped_steps = skipped_before_ + scale.skipped,
+                  .images_per_second =
+                      rate * static_cast<double>(*settings_.batch_size * settings_.accumulate),
+                  .data_wait = data_wait(),
+                  .eta_seconds = static_cast<double>(total_steps_ - step_) / rate +
+                                 evaluation_seconds_ * static_cast<double>(evaluations)});
+}
+
+void Trainer::fail_diverged(const char* split, double loss) {
+  const std::string file = (folder_ / "last.safetensors").string();
+  saved_good_step_ = -1;  // those weights may be what led here
+  const int64_t good = save_good();
+  throw CommandError(
+      ExitCode::kDiverged,
+      fmt::format("the {} loss is {} in step {} (epoch {}); {} holds the weights of step {}; "
+                  "a lower --lr or --clip-grad-norm 1 may help",
+                  split, number_text(loss), step_ + 1, epoch_, file, good));
+}
+
+void Trainer::write(const char* name, const Checkpoint& checkpoint, int64_t step) try {
+  writer_->save(checkpoint, name, step);
+} catch (const FileError& e) {
+  throw SaveError(ExitCode::kError, e.message());
+}
+
+void Trainer::wait_for_writer() try {
+  const auto began = Clock::now();
+  writer_->finish();
+  save_seconds_ += seconds_since(began);
+} catch (const FileError& e) {
+  throw SaveError(ExitCode::kError, e.message());
+}
+
+// A run that goes on from here does not come upon the broken files of before again.
+void Trainer::save(const char* name) {
+  if (settings_.skip_broken) broken_.report();
+  if (saved_to_go_on_ && name == std::string_view("last")) return;
+  const auto began = Clock::now();
+  Checkpoint state = checkpoint();
+  if (saved_to_go_on_) state.metadata.emplace(kInexactKey, "made after the --time-limit");
+  if (ema_ && name == std::string_view("best"))
+    state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
+  write(name, state, step_);
+  if (name == std::string_view("last")) {
+    has_last_ = true;
+    saved_good_step_ = finite_until_ == step_ ? step_ : -1;
+  }
+  save_seconds_ += seconds_since(began);
+  saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
+}
+
+// → the step that last.safetensors holds then
+int64_t Trainer::save_good() {
+  if (saved_good_step_ < good_step_) {
+    Checkpoint good = good_.checkpoint();
+    if (good_step_ < step_) good.metadata.emplace(kWentBackKey, "what came after may be no good");
+    write("last", good, good_step_);
+    saved_good_step_ = good_step_;
+  }
+  wait_for_writer();
+  return saved_good_step_;
+}
+
+bool Trainer::window_is_finite() {
+  window_.read();
+  const bool finite = std::isfinite(window_.loss());
+  if (finite) {
+    finite_until_ = step_;
+  } else {
+    saved_good_step_ = -1;  // those weights may be what led here
+  }
+  return finite;
+}
+
+// False also if a device that has failed does not tell, or does not give the state.
+bool Trainer::save_if_good() try {
+  if (!window_is_finite()) return false;
+  save("last");
+  wait_for_writer();
+  return true;
+} catch (const SaveError&) {
+  throw;
+} catch (const std::exception&) {
+  return false;
+}
+
+// Called with an exception in flight, which stays the one that is reported.
+void Trainer::save_after_error() {
+  progress_.clear();
+  const auto say_what_is_on_disk = [this] {
+    try {
+      say_saved();
+    } catch (const std::exception&) {  // stdout may be what failed
+    }
+  };
+  try {
+    throw;
+  } catch (const SaveError&) {
+    return;
+  } catch (const CommandError& e) {
+    // Saved already; and after a loss that is no number what is here now is no good.
+    if (e.code() == ExitCode::kDiverged || e.code() == ExitCode::kCheckFailed)
+      return say_what_is_on_disk();
+  } catch (...) {
+  }
+  try {
+    const std::string file = (folder_ / "last.safetensors").string();
+    const bool all_good = save_if_good();
+    const int64_t good = all_good ? step_ : save_good();
+    say_what_is_on_disk();
+    if (all_good) {
+      parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1, file));
+    } else {
+      parts_.log.line(fmt::format(
+          "stopped in step {}; {} holds the weights of step {}, the last that are known "
+          "to be good",
+          step_ + 1, file, good));
+    }
+  } catch (const std::exception& e) {
+    parts_.log.error(e.what());
+  }
+}
+
+ExitCode Trainer::finish() {
+  if (pauses()) return pause();  // a signal that came while saving
+  if (!evaluated_) {
+    if (step_ < total_steps_) save_to_go_on();
+    evaluate_now();
+    if (pauses()) return pause();
+    save("last");
+  }
+  wait_for_writer();
+  say_saved();
+  if (stop_reason() == Stop::kTime) parts_.log.line("the time limit is reached");
+  if (settings_.skip_broken) broken_.report();
+  Row done;
+  done.add("event", "done")
+      .add("epochs", epoch_)
+      .add("steps", step_)
+      .add("loss", last_loss_)
+      .add("accuracy", last_accuracy_)
+      .add("best_accuracy", best_accuracy_)
+      .add("best_epoch", best_epoch_)
+      .add("seconds", seconds())
+      .add("data_wait", data_wait())
+      .add("save_wait", save_wait())
+      .add("run_dir", folder_.string());
+  if (settings_.skip_broken) done.add("broken_files", broken_.count());
+  parts_.out.row(done);
+  parts_.out.text(fmt::format(
+      "test accuracy {:.2f} %, best {:.2f} % (epoch {}), {} steps in {}, {:.1f} % of training "
+      "waited for data{}: {}",
+      100 * last_accuracy_, 100 * best_accuracy_, best_epoch_, step_, duration_text(seconds()),
+      100 * data_wait(),
+      broken_.count() > 0 ? fmt::format(", {} broken files skipped", broken_.count()) : "",
+      folder_.string()));
+  if (step_ >= total_steps_)  // a run that --time-limit ends goes on, with a smaller scale
+    fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
+  const double target =
+      settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
+  if (best_accuracy_ < target) {
+    throw CommandError(
+        ExitCode::kCheckFailed,
+        fmt::format("--target-acc: the best test accuracy is {:.2f} %, below {:.2f} %",
+                    100 * best_accuracy_, 100 * target));
+  }
+  return ExitCode::kDone;
+}
+
+// The mean since the last row of metrics is in the checkpoint; its row is for who reads the files
+// now, and is cut off when the run goes on.
+ExitCode Trainer::pause() {
+  save_to_go_on();
+  wait_for_writer();
+  progress_.clear();
+  say_saved();
+  write_window();
+  const int signal = StopRequests::asked();
+  const std::string by = signal != 0 ? name_of_signal(signal) : "--stop-after";
+  const std::string text = fmt::format("stopped after step {} by {}; {} holds the checkpoint",
+                                       step_, by, (folder_ / "last.safetensors").string());
+  if (signal != 0) {
+    parts_.log.error(text);
+    return exit_code_of_signal(signal);
+  }
+  parts_.log.line(text);
+  parts_.out.row(Row()
+                     .add("event", "stopped")
+                     .add("steps", step_)
+                     .add("data_wait", data_wait())
+                     .add("save_wait", save_wait())
+                     .add("run_dir", folder_.string()));
+  return ExitCode::kDone;
+}
+
+Trainer::Stop Trainer::stop_reason() const {
+  if (StopRequests::asked() != 0) return Stop::kSignal;
+  if (step_ >= total_steps_) return Stop::kSteps;
+  if (settings_.stop_after > 0 && step_ >= settings_.stop_after) return Stop::kPause;
+  if (settings_.time_limit > 0 && seconds() >= settings_.time_limit) return Stop::kTime;
+  return Stop::kNo;
+}
+
+bool Trainer::pauses() const {
+  const Stop reason = stop_reason();
+  return reason == Stop::kSignal || reason == Stop::kPause;
+}
+
+bool Trainer::evaluates_after(int64_t epoch) const {
+  if (saved_to_go_on_ || step_ >= total_steps_ || epoch == *settings_.epochs) return true;
+  return settings_.eval_every > 0 && epoch % settings_.eval_every == 0;
+}
+
+double Trainer::data_wait() const {
+  const double waited = parts_.train.loader.stats().wait_seconds;
+  return train_seconds_ > 0 ? std::min(waited / train_seconds_, 1.0) : 0;
+}
+
+double Trainer::save_wait() const {
+  return seconds() > 0 ? std::min(save_seconds_ / seconds(), 1.0) : 0;
+}
+
+double Trainer::seconds() const { return seconds_since(began_); }
+
+}  // namespace lathe::cli
