@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 

@@ -12,7 +12,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/error.h"
 #include "lathe/core/stream.h"
-#include "lathe/data/augment.h"
+#include "lathe/data/transforms/augment.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/views.h"
 

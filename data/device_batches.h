@@ -11,7 +11,7 @@
 #include "lathe/data/batch.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/image_datasets.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 

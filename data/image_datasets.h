@@ -13,7 +13,7 @@
 #include "lathe/data/dataset.h"
 #include "lathe/data/image_set.h"
 #include "lathe/data/synthetic.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 

@@ -4,7 +4,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/data/byte_stream.h"
-#include "lathe/data/resize.h"
+#include "lathe/data/transforms/resize.h"
 
 namespace lathe::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lathe/data/decode.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 

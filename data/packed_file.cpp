@@ -11,7 +11,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/little_endian.h"
 #include "lathe/core/range_text.h"
-#include "lathe/data/resize.h"
+#include "lathe/data/transforms/resize.h"
 
 namespace lathe::data {
 namespace {

@@ -27,7 +27,7 @@
 #include "lathe/core/config.h"
 #include "lathe/core/file.h"
 #include "lathe/core/mapped_file.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 

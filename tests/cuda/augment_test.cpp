@@ -1,9 +1,9 @@
-// The kernel of data/augment_cuda.cu against the CPU's: equal to the last bit.
-#include "lathe/data/augment.h"
+// The kernel of data/transforms/augment_cuda.cu against the CPU's: equal to the last bit.
+#include "lathe/data/transforms/augment.h"
 
 #include <numeric>
 
-#include "lathe/data/pixel_plan.h"
+#include "lathe/data/transforms/pixel_plan.h"
 #include "on_device.h"
 
 using namespace lathe;

@@ -1,7 +1,7 @@
-// The kernels of data/color_batch_cuda.cu against the CPU's, which are Pillow's: the same bytes.
-#include "lathe/data/color_batch.h"
+// The kernels of data/transforms/color_batch_cuda.cu against the CPU's, which are Pillow's: the same bytes.
+#include "lathe/data/transforms/color_batch.h"
 
-#include "lathe/data/augment.h"
+#include "lathe/data/transforms/augment.h"
 #include "on_device.h"
 
 using namespace lathe;

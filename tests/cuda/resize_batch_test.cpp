@@ -1,5 +1,5 @@
-// The kernels of data/resize_batch_cuda.cu against the CPU's: equal to the last bit.
-#include "lathe/data/resize_batch.h"
+// The kernels of data/transforms/resize_batch_cuda.cu against the CPU's: equal to the last bit.
+#include "lathe/data/transforms/resize_batch.h"
 
 #include "on_device.h"
 

@@ -1,5 +1,5 @@
 // augment() on the CPU: what it makes of a batch is what the transform makes of each image.
-#include "lathe/data/augment.h"
+#include "lathe/data/transforms/augment.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Colours and erased parts. The oracle of colours is Pillow (golden_transforms.py).
-#include "lathe/data/color.h"
+#include "lathe/data/transforms/color.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include "golden_transforms.h"
 #include "hash_image.h"
 #include "lathe/core/error.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 namespace {

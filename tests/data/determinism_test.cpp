@@ -11,7 +11,7 @@
 #include "lathe/core/hash.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/image_datasets.h"
-#include "lathe/data/mix.h"
+#include "lathe/data/transforms/mix.h"
 
 namespace lathe::data {
 namespace {

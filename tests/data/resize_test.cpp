@@ -11,7 +11,7 @@
 #include "golden_transforms.h"
 #include "hash_image.h"
 #include "lathe/core/error.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 namespace {

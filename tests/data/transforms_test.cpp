@@ -1,6 +1,6 @@
 // The oracle does one stage after another on a plain array, as the definitions say; the code under
 // test does all of them in one pass.
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 #include <doctest/doctest.h>
 

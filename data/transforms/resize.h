@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 

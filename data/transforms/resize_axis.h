@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lathe/data/resize_weights.h"
+#include "lathe/data/transforms/resize_weights.h"
 
 namespace lathe::data {
 

@@ -1,13 +1,13 @@
 // Transform strings stages together. The stages: pixel_stages.cpp, resize_stages.cpp,
 // color_stages.cpp.
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 #include <algorithm>
 #include <array>
 
 #include "lathe/core/error.h"
-#include "lathe/data/image_stage.h"
-#include "lathe/data/pixel_plan.h"
+#include "lathe/data/transforms/image_stage.h"
+#include "lathe/data/transforms/pixel_plan.h"
 
 namespace lathe::data {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "lathe/core/dispatch.h"
-#include "lathe/data/color.h"
-#include "lathe/data/color_batch.h"
-#include "lathe/data/stage_parts.h"
+#include "lathe/data/transforms/color.h"
+#include "lathe/data/transforms/color_batch.h"
+#include "lathe/data/transforms/stage_parts.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe::data {

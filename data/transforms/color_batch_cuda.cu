@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "lathe/core/launch.h"
-#include "lathe/data/color_batch.h"
-#include "lathe/data/color_math.h"
+#include "lathe/data/transforms/color_batch.h"
+#include "lathe/data/transforms/color_math.h"
 #include "lathe/ops/block_reduce.h"
 #include "lathe/ops/creation.h"
 

@@ -4,14 +4,14 @@
 // weights change from each to the next. So 16 rows are turned into columns (16x16 tiles, transposed
 // in registers), weighed 16 at a time with one weight for all, and turned back. The second pass
 // adds whole rows. Both leave the vector instructions to the compiler: loops of constant length.
-#include "lathe/data/resize.h"
+#include "lathe/data/transforms/resize.h"
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "lathe/data/resize_axis.h"
-#include "lathe/data/resize_weights.h"
+#include "lathe/data/transforms/resize_axis.h"
+#include "lathe/data/transforms/resize_weights.h"
 
 namespace lathe::data {
 namespace {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include "lathe/data/pixel_math.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/pixel_math.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 

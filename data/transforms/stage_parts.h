@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/data/image_stage.h"
-#include "lathe/data/pixel_plan.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/image_stage.h"
+#include "lathe/data/transforms/pixel_plan.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 

@@ -6,8 +6,8 @@
 
 #include "lathe/core/launch.h"
 #include "lathe/core/strided_index.h"
-#include "lathe/data/resize_batch.h"
-#include "lathe/data/resize_weights.h"
+#include "lathe/data/transforms/resize_batch.h"
+#include "lathe/data/transforms/resize_weights.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe::data::cuda {

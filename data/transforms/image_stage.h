@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lathe/core/tensor.h"
-#include "lathe/data/resize.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/resize.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 

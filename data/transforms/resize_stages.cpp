@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "lathe/core/dispatch.h"
-#include "lathe/data/resize_batch.h"
-#include "lathe/data/stage_parts.h"
+#include "lathe/data/transforms/resize_batch.h"
+#include "lathe/data/transforms/stage_parts.h"
 
 namespace lathe::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "lathe/core/tensor.h"
-#include "lathe/data/color.h"
+#include "lathe/data/transforms/color.h"
 
 namespace lathe::data {
 

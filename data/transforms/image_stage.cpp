@@ -1,4 +1,4 @@
-#include "lathe/data/image_stage.h"
+#include "lathe/data/transforms/image_stage.h"
 
 #include "lathe/core/error.h"
 

@@ -1,4 +1,4 @@
-#include "lathe/data/mix.h"
+#include "lathe/data/transforms/mix.h"
 
 #include <algorithm>
 #include <cmath>

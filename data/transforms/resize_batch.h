@@ -6,7 +6,7 @@
 #include <span>
 
 #include "lathe/core/tensor.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 

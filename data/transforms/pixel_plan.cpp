@@ -2,7 +2,7 @@
 // if flipped, and stored as bytes or as floats. All loops have constant lengths, so that the
 // compiler turns them into a few vector instructions; a row whose width is no multiple of 16 ends
 // with a block that overlaps the one before it.
-#include "lathe/data/pixel_plan.h"
+#include "lathe/data/transforms/pixel_plan.h"
 
 #include <algorithm>
 #include <cstring>

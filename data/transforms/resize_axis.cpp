@@ -1,4 +1,4 @@
-#include "lathe/data/resize_axis.h"
+#include "lathe/data/transforms/resize_axis.h"
 
 namespace lathe::data {
 namespace {

@@ -1,6 +1,6 @@
 #include "lathe/core/thread_pool.h"
-#include "lathe/data/resize.h"
-#include "lathe/data/resize_batch.h"
+#include "lathe/data/transforms/resize.h"
+#include "lathe/data/transforms/resize_batch.h"
 
 namespace lathe::data::cpu {
 

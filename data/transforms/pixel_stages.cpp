@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
-#include "lathe/data/stage_parts.h"
+#include "lathe/data/transforms/stage_parts.h"
 
 namespace lathe::data {
 namespace {

@@ -2,9 +2,9 @@
 // own way, one image at a time into row-major f32, is faster: render() in pixel_plan.cpp.
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
-#include "lathe/data/augment.h"
-#include "lathe/data/pixel_math.h"
-#include "lathe/data/pixel_plan.h"
+#include "lathe/data/transforms/augment.h"
+#include "lathe/data/transforms/pixel_math.h"
+#include "lathe/data/transforms/pixel_plan.h"
 
 namespace lathe::data::cpu {
 

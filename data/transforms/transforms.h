@@ -2,9 +2,9 @@
 // sample at a time.
 //
 // An image arrives as bytes [C,H,W]. Stages that only move or rescale pixels (crop, flip,
-// normalise) do not touch them one after another: each changes a small plan (data/pixel_plan.h),
+// normalise) do not touch them one after another: each changes a small plan (data/transforms/pixel_plan.h),
 // and one pass at the end reads the source and writes the result straight into the batch. Stages
-// that make new pixels (resize; data/image_stage.h) stand between such passes.
+// that make new pixels (resize; data/transforms/image_stage.h) stand between such passes.
 //
 // Results are those of torchvision on PIL images: the same bytes for the same crop, size or factor.
 // The random numbers differ, since they are functions of (seed, epoch, index).
@@ -32,8 +32,8 @@ struct ImageSpec {
   bool operator==(const ImageSpec&) const = default;
 };
 
-class PixelStage;  // a step that changes a plan; data/pixel_plan.h
-class ImageStage;  // a step that makes new pixels; data/image_stage.h
+class PixelStage;  // a step that changes a plan; data/transforms/pixel_plan.h
+class ImageStage;  // a step that makes new pixels; data/transforms/image_stage.h
 
 /// A sequence of stages; empty: the bytes as they are. A cheap value; safe to use from several
 /// threads, each of which keeps room for the largest image between two stages that it has seen.

@@ -1,4 +1,4 @@
-// What becomes of one pixel: the arithmetic of data/pixel_plan.h for host and device.
+// What becomes of one pixel: the arithmetic of data/transforms/pixel_plan.h for host and device.
 #pragma once
 
 #include <cstdint>

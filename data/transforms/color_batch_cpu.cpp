@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "lathe/core/thread_pool.h"
-#include "lathe/data/color_batch.h"
+#include "lathe/data/transforms/color_batch.h"
 
 namespace lathe::data::cpu {
 

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
-#include "lathe/data/pixel_plan.h"
-#include "lathe/data/stage_parts.h"
-#include "lathe/data/transforms.h"
+#include "lathe/data/transforms/pixel_plan.h"
+#include "lathe/data/transforms/stage_parts.h"
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
 namespace {

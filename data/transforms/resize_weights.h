@@ -1,4 +1,4 @@
-// How bytes become bytes of another size along one axis: the arithmetic of data/resize.h for host
+// How bytes become bytes of another size along one axis: the arithmetic of data/transforms/resize.h for host
 // and device, and the same to the last bit on both.
 //
 // The numbers are those of Pillow's Image.resize(BILINEAR): a triangle as wide as max(1, in / out)

@@ -1,12 +1,12 @@
 // Batch transforms: checks and dispatch; see augment.h. Kernels: augment_cpu.cpp, augment_cuda.cu,
 // and those of the stages that make new pixels.
-#include "lathe/data/augment.h"
+#include "lathe/data/transforms/augment.h"
 
 #include <vector>
 
 #include "lathe/core/dispatch.h"
-#include "lathe/data/image_stage.h"
-#include "lathe/data/pixel_plan.h"
+#include "lathe/data/transforms/image_stage.h"
+#include "lathe/data/transforms/pixel_plan.h"
 
 namespace lathe::data {
 namespace {

@@ -1,7 +1,7 @@
-#include "lathe/data/color.h"
+#include "lathe/data/transforms/color.h"
 
 #include "lathe/core/config.h"
-#include "lathe/data/color_math.h"
+#include "lathe/data/transforms/color_math.h"
 
 namespace lathe::data {
 namespace {

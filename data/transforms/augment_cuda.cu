@@ -6,9 +6,9 @@
 #include "lathe/core/launch.h"
 #include "lathe/core/strided_index.h"
 #include "lathe/core/visit.h"
-#include "lathe/data/augment.h"
-#include "lathe/data/pixel_math.h"
-#include "lathe/data/pixel_plan.h"
+#include "lathe/data/transforms/augment.h"
+#include "lathe/data/transforms/pixel_math.h"
+#include "lathe/data/transforms/pixel_plan.h"
 
 namespace lathe::data::cuda {
 
