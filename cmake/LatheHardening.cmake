@@ -62,20 +62,20 @@ function(lathe_harden_parsers target)
     core/safetensors_header.cpp
     core/tensor_file.cpp
     core/zip_reader.cpp
-    data/byte_stream.cpp
-    data/cifar.cpp
-    data/fetch.cpp
-    data/http_curl.cpp
-    data/idx.cpp
-    data/image_file.cpp
-    data/image_folder.cpp
-    data/inflate_zlib.cpp
-    data/jpeg_turbo.cpp
-    data/packed_file.cpp
-    data/png_libpng.cpp
-    data/record_images.cpp
-    data/tar.cpp
-    data/verify.cpp
+    data/images/byte_stream.cpp
+    data/images/cifar.cpp
+    data/images/fetch.cpp
+    data/images/http_curl.cpp
+    data/images/idx.cpp
+    data/images/image_file.cpp
+    data/images/image_folder.cpp
+    data/images/inflate_zlib.cpp
+    data/images/jpeg_turbo.cpp
+    data/images/packed_file.cpp
+    data/images/png_libpng.cpp
+    data/images/record_images.cpp
+    data/images/tar.cpp
+    data/images/verify.cpp
     nn/checkpoint.cpp
     nn/weights.cpp
     ops/conv_cache_file.cpp

@@ -1,11 +1,11 @@
-#include "lathe/data/cifar.h"
+#include "lathe/data/images/cifar.h"
 
 #include <doctest/doctest.h>
 
 #include "files.h"
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
-#include "lathe/data/byte_stream.h"
+#include "lathe/data/images/byte_stream.h"
 
 namespace lathe::data {
 namespace {

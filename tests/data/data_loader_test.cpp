@@ -14,7 +14,7 @@
 #include "lathe/core/log.h"
 #include "lathe/data/dataset_parts.h"
 #include "lathe/data/device_batches.h"
-#include "lathe/data/image_datasets.h"
+#include "lathe/data/images/image_datasets.h"
 
 namespace lathe::data {
 namespace {

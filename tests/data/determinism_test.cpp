@@ -10,7 +10,7 @@
 
 #include "lathe/core/hash.h"
 #include "lathe/data/data_loader.h"
-#include "lathe/data/image_datasets.h"
+#include "lathe/data/images/image_datasets.h"
 #include "lathe/data/transforms/mix.h"
 
 namespace lathe::data {

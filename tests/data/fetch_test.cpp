@@ -1,4 +1,4 @@
-#include "lathe/data/fetch.h"
+#include "lathe/data/images/fetch.h"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,8 @@
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/hash.h"
-#include "lathe/data/byte_stream.h"
-#include "lathe/data/verify.h"
+#include "lathe/data/images/byte_stream.h"
+#include "lathe/data/images/verify.h"
 
 namespace lathe::data {
 namespace {

@@ -1,11 +1,11 @@
-#include "lathe/data/idx.h"
+#include "lathe/data/images/idx.h"
 
 #include <doctest/doctest.h>
 
 #include "files.h"
 #include "lathe/core/deflate.h"
 #include "lathe/core/error.h"
-#include "lathe/data/byte_stream.h"
+#include "lathe/data/images/byte_stream.h"
 
 namespace lathe::data {
 namespace {

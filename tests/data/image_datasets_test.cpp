@@ -1,4 +1,4 @@
-#include "lathe/data/image_datasets.h"
+#include "lathe/data/images/image_datasets.h"
 
 #include <doctest/doctest.h>
 
@@ -8,9 +8,9 @@
 #include "files.h"
 #include "lathe/core/error.h"
 #include "lathe/data/batch.h"
-#include "lathe/data/byte_stream.h"
-#include "lathe/data/dataset_info.h"
-#include "lathe/data/record_images.h"
+#include "lathe/data/images/byte_stream.h"
+#include "lathe/data/images/dataset_info.h"
+#include "lathe/data/images/record_images.h"
 
 namespace lathe::data {
 namespace {

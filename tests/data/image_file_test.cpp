@@ -1,5 +1,5 @@
 // Single image files of every kind. The oracle is Pillow (golden_image_kinds.py).
-#include "lathe/data/image_file.h"
+#include "lathe/data/images/image_file.h"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 #include "golden_image_kinds.h"
 #include "hash_image.h"
 #include "lathe/core/error.h"
-#include "lathe/data/decode.h"
+#include "lathe/data/images/decode.h"
 
 namespace lathe::data {
 namespace {

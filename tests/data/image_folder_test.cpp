@@ -1,6 +1,6 @@
 // Folders of JPEG and PNG files. The files are Pillow's (golden_images.py), and so is what they
 // decode to.
-#include "lathe/data/image_folder.h"
+#include "lathe/data/images/image_folder.h"
 
 #include <doctest/doctest.h>
 
@@ -11,8 +11,8 @@
 #include "golden_images.h"
 #include "hash_image.h"
 #include "lathe/data/batch.h"
-#include "lathe/data/decode.h"
-#include "lathe/data/image_file.h"
+#include "lathe/data/images/decode.h"
+#include "lathe/data/images/image_file.h"
 
 namespace lathe::data {
 namespace {

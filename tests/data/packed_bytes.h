@@ -1,4 +1,4 @@
-// Packed files made from the description in data/packed_file.h, byte by byte, and not by the code
+// Packed files made from the description in data/images/packed_file.h, byte by byte, and not by the code
 // under test.
 #pragma once
 

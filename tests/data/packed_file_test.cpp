@@ -1,6 +1,6 @@
 // Packed files: the bytes are those of the description, and whatever is done to a file, before it
 // is opened or under a reader, is an error that names it.
-#include "lathe/data/packed_file.h"
+#include "lathe/data/images/packed_file.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

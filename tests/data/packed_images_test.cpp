@@ -1,5 +1,5 @@
 // Data sets over packed files, and packing: the samples are those of the set that was packed.
-#include "lathe/data/packed_images.h"
+#include "lathe/data/images/packed_images.h"
 
 #include <doctest/doctest.h>
 
@@ -8,10 +8,10 @@
 #include "files.h"
 #include "lathe/core/error.h"
 #include "lathe/data/batch.h"
-#include "lathe/data/cached_images.h"
 #include "lathe/data/data_loader.h"
-#include "lathe/data/pack_images.h"
-#include "lathe/data/verify.h"
+#include "lathe/data/images/cached_images.h"
+#include "lathe/data/images/pack_images.h"
+#include "lathe/data/images/verify.h"
 #include "packed_bytes.h"
 
 namespace lathe::data {

@@ -1,4 +1,4 @@
-#include "lathe/data/random_points.h"
+#include "lathe/data/images/random_points.h"
 
 #include <doctest/doctest.h>
 

@@ -21,7 +21,7 @@
 #include "lathe/core/host_allocator.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/device_batches.h"
-#include "lathe/data/image_datasets.h"
+#include "lathe/data/images/image_datasets.h"
 #include "random_use.h"
 
 namespace lathe::data {

@@ -12,7 +12,7 @@
 
 #include "crash_disk.h"
 #include "lathe/core/hash.h"
-#include "lathe/data/fetch.h"
+#include "lathe/data/images/fetch.h"
 #include "lathe/nn/checkpoint.h"
 #include "lathe/nn/linear.h"
 #include "lathe/tests/data/files.h"

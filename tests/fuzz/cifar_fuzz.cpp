@@ -1,5 +1,5 @@
 // CIFAR's binary files.
-#include "lathe/data/cifar.h"
+#include "lathe/data/images/cifar.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
 // IDX files, plain and gzip (so the inflater too).
-#include "lathe/data/idx.h"
+#include "lathe/data/images/idx.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"

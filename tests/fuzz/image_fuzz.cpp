@@ -1,5 +1,5 @@
 // JPEG and PNG files, whole and made smaller.
-#include "lathe/data/image_file.h"
+#include "lathe/data/images/image_file.h"
 #include "lathe/tests/data/golden_images.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"

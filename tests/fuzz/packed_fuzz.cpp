@@ -1,7 +1,7 @@
 // Packed files, as they are and with a checksum that fits them, so that the checks behind it are
 // reached.
 #include "lathe/core/error.h"
-#include "lathe/data/packed_file.h"
+#include "lathe/data/images/packed_file.h"
 #include "lathe/tests/data/packed_bytes.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
 // Tar archives, plain and gzip.
-#include "lathe/data/tar.h"
+#include "lathe/data/images/tar.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"

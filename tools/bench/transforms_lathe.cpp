@@ -10,8 +10,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "lathe/data/decode.h"
-#include "lathe/data/image_folder.h"
+#include "lathe/data/images/decode.h"
+#include "lathe/data/images/image_folder.h"
 
 using namespace lathe;
 using namespace lathe::data;

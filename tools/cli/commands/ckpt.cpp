@@ -10,7 +10,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/tensor_file.h"
-#include "lathe/data/packed_file.h"
+#include "lathe/data/images/packed_file.h"
 #include "lathe/nn/onnx.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
 #include "lathe/tools/cli/output.h"

@@ -8,7 +8,7 @@
 
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/data/pack_images.h"
+#include "lathe/data/images/pack_images.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/signals.h"

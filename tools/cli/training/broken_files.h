@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "lathe/data/image_datasets.h"
+#include "lathe/data/images/image_datasets.h"
 #include "lathe/tools/cli/output.h"
 
 namespace lathe::cli {

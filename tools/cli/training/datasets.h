@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "lathe/data/data_loader.h"
-#include "lathe/data/image_datasets.h"
+#include "lathe/data/images/image_datasets.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/settings/settings.h"
 

@@ -6,7 +6,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/seconds_since.h"
-#include "lathe/data/fetch.h"
+#include "lathe/data/images/fetch.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/signals.h"

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "lathe/core/device.h"
-#include "lathe/data/image_datasets.h"
+#include "lathe/data/images/image_datasets.h"
 #include "lathe/nn/module.h"
 #include "lathe/tools/cli/settings/settings.h"
 

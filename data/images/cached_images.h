@@ -1,0 +1,48 @@
+// Decoded images that stay in memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/data/images/image_datasets.h"
+
+namespace lathe::data {
+
+/// The images of another data set, each loaded once, when it is read for the first time, and kept:
+/// from the second epoch on no file is read and nothing decoded. Memory: the bytes of all images,
+/// as they are before the transform; nothing bounds it.
+///
+/// JPEG files are decoded as a whole, where ImageFolder by itself decodes no more than the
+/// transform needs: the pixels may differ a little.
+class LATHE_API CachedImages final : public ImageDataset {
+ public:
+  /// With the transform of `source`, whose own is no longer asked.   throws: ValueError for null.
+  explicit CachedImages(std::shared_ptr<const ImageDataset> source);
+  ~CachedImages() override;
+
+  int64_t size() const override { return source_->size(); }
+  int64_t label(int64_t i) const override { return source_->label(i); }
+  StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
+  bool has_one_size() const override { return source_->has_one_size(); }
+  std::vector<std::filesystem::path> broken() const override { return source_->broken(); }
+
+  const ImageDataset& source() const { return *source_; }
+
+ protected:
+  int64_t read_image(int64_t i, Key key, void* out) const override;
+
+ private:
+  struct Image {
+    StoredImage stored;
+    std::vector<uint8_t> pixels;
+  };
+  const Image& image(int64_t i) const;
+
+  std::shared_ptr<const ImageDataset> source_;
+  std::unique_ptr<std::atomic<const Image*>[]> images_;  // null until loaded
+};
+
+}  // namespace lathe::data

@@ -1,0 +1,223 @@
+#include "lathe/data/images/fetch.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "lathe/core/error.h"
+#include "lathe/core/file.h"
+#include "lathe/core/hash.h"
+#include "lathe/core/write_signals.h"
+#include "lathe/data/images/http.h"
+#include "lathe/data/images/tar.h"
+#include "lathe/data/images/verify.h"
+
+namespace lathe::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The bytes that have come so far, locked against other processes.
+class PartFile {
+ public:
+  explicit PartFile(const fs::path& path) : path_(path) {
+    descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    LATHE_CHECK(FileError, descriptor_ >= 0, path.string(),
+                ": cannot be opened: ", std::strerror(errno));
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    ::close(descriptor_);
+    LATHE_FAIL(FileError, path.string(), ": another process is downloading this file");
+  }
+  ~PartFile() { ::close(descriptor_); }
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+
+  int64_t size() const { return ::lseek(descriptor_, 0, SEEK_END); }
+
+  void resize(int64_t bytes) {
+    LATHE_CHECK(FileError, ::ftruncate(descriptor_, bytes) == 0, path_.string(),
+                ": cannot be shortened: ", std::strerror(errno));
+  }
+
+  void append(const char* bytes, size_t count) {
+    ::lseek(descriptor_, 0, SEEK_END);
+    while (count > 0) {
+      ssize_t done = -1;
+      if (file_faults().write.hit()) {
+        errno = ENOSPC;
+      } else {
+        done = ::write(descriptor_, bytes, count);
+      }
+      if (done < 0 && errno == EINTR) continue;
+      LATHE_CHECK(FileError, done >= 0, path_.string(), ": writing failed: ", std::strerror(errno));
+      bytes += done;
+      count -= static_cast<size_t>(done);
+    }
+  }
+
+  /// Makes it the file `target`: its bytes are on the disk before it has that name, and the name is
+  /// before this returns, so that a power cut leaves either the part file or the complete target.
+  void become(const fs::path& target) {
+    const bool faulty = file_faults().sync.hit();
+    if (faulty) errno = EIO;
+    const bool synced = !faulty && ::fsync(descriptor_) == 0;
+    LATHE_CHECK(FileError, synced, path_.string(), ": cannot be synced: ", std::strerror(errno));
+    std::error_code error;
+    fs::rename(path_, target, error);
+    LATHE_CHECK(FileError, !error, path_.string(), ": cannot be renamed to ", target.string(), ": ",
+                error.message());
+    sync_directory_of(target.string());
+  }
+
+  void remove() { ::unlink(path_.c_str()); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  int descriptor_ = -1;
+};
+
+HttpResult transfer(const Download& download, PartFile& part, const FetchOptions& options) {
+  int64_t size = part.size();
+  const HttpRequest request{.url = download.url,
+                            .from_byte = static_cast<uint64_t>(size),
+                            .connect_timeout_ms = options.connect_timeout_ms,
+                            .stall_timeout_s = options.stall_timeout_s};
+  const HttpHandlers handlers{
+      .start =
+          [&](uint64_t first_byte) {
+            // Zero from a server without ranges; any other number would leave a gap or rewrite.
+            if (first_byte != static_cast<uint64_t>(size)) part.resize(size = 0);
+            LATHE_CHECK(DataError, first_byte == static_cast<uint64_t>(size), download.url,
+                        ": the server sent byte ", first_byte, " where byte ", request.from_byte,
+                        " was asked for");
+          },
+      .data =
+          [&](const char* bytes, size_t count) {
+            size += static_cast<int64_t>(count);
+            LATHE_CHECK(DataError, size <= download.bytes, download.url, ": sent more than the ",
+                        download.bytes, " bytes that the file has");
+            part.append(bytes, count);
+          },
+      .keep_going =
+          [&] {
+            return !options.progress || options.progress({download.url, size, download.bytes});
+          }};
+  // One for the whole transfer: both sides of it write.
+  const WriteSignals signals;
+  return http_get(request, handlers);
+}
+
+/// Brings the part file to its full size, over as many connections as it takes.
+void complete(const Download& download, PartFile& part, const FetchOptions& options) {
+  constexpr long kRangeNotSatisfiable = 416;
+  if (part.size() > download.bytes) part.resize(0);
+  int64_t failures = 0;
+  while (part.size() < download.bytes) {
+    const int64_t before = part.size();
+    const HttpResult result = transfer(download, part, options);
+    const int64_t after = part.size();
+    switch (result.end) {
+      case HttpEnd::kDone:
+        LATHE_CHECK(DataError, after == download.bytes, download.url, ": sent ", after,
+                    " bytes of the ", download.bytes, " that the file has");
+        return;
+      case HttpEnd::kCancelled:
+        LATHE_FAIL(FileError, download.url, ": cancelled after ", after, " of ", download.bytes,
+                   " bytes");
+      case HttpEnd::kRefused:
+        if (result.status == kRangeNotSatisfiable && before > 0) {
+          part.resize(0);
+          continue;
+        }
+        LATHE_FAIL(FileError, download.url, ": the server answered ", result.status);
+      case HttpEnd::kUnreachable:
+        LATHE_FAIL(FileError, download.url, ": cannot be reached: ", result.text);
+      case HttpEnd::kBroken:
+        failures = after > before ? 1 : failures + 1;
+        LATHE_CHECK(FileError, failures < options.attempts, download.url,
+                    ": the connection broke after ", after, " of ", download.bytes,
+                    " bytes: ", result.text);
+    }
+  }
+}
+
+void make_directory(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  LATHE_CHECK(FileError, !error, directory.string(), ": cannot be created: ", error.message());
+}
+
+std::string file_name_of(const std::string& url) { return url.substr(url.rfind('/') + 1); }
+
+/// The files of the set that are not there, or are not as published.
+std::vector<DatasetFile> files_to_bring(const DatasetSource& source, const fs::path& directory) {
+  std::vector<DatasetFile> files;
+  const auto reports = verify_dataset(source, directory);
+  for (size_t k = 0; k < reports.size(); ++k)
+    if (reports[k].state != FileState::kOk) files.push_back(source.files[k]);
+  return files;
+}
+
+void fetch_archive(const Download& download, const std::vector<DatasetFile>& files,
+                   const fs::path& directory, const FetchOptions& options) {
+  const fs::path archive = directory / file_name_of(download.url);
+  fetch_file(download, archive, options);
+  std::vector<TarMember> members;
+  members.reserve(files.size());
+  for (const auto& file : files)
+    members.push_back({download.folder + "/" + file.name, directory / file.name,
+                       static_cast<uint64_t>(file.bytes)});
+  extract_tar(archive, members, [&] {
+    return !options.progress || options.progress({download.url, download.bytes, download.bytes});
+  });
+  std::error_code ignored;
+  fs::remove(archive, ignored);
+}
+
+}  // namespace
+
+void fetch_file(const Download& download, const fs::path& target, const FetchOptions& options) {
+  if (!target.parent_path().empty()) make_directory(target.parent_path());
+  PartFile part(target.string() + ".part");
+  bool resumed = part.size() > 0;
+  for (;; resumed = false) {
+    complete(download, part, options);
+    const std::string md5 = md5_hex_of_file(part.path().string());
+    if (md5 == download.md5) break;
+    if (resumed) {  // what an earlier call left may be of another file: once more, from the start
+      part.resize(0);
+      continue;
+    }
+    part.remove();
+    LATHE_FAIL(DataError, download.url, ": MD5 is ", md5, " instead of ", download.md5);
+  }
+  part.become(target);
+}
+
+fs::path fetch_dataset(const DatasetSource& source, const fs::path& root,
+                       const FetchOptions& options) {
+  fs::path directory = root / source.folders[0];
+  make_directory(directory);
+  const auto files = files_to_bring(source, directory);
+  if (files.empty()) return directory;
+  for (const auto& download : source.downloads) {
+    if (!download.folder.empty()) {
+      fetch_archive(download, files, directory, options);
+      continue;
+    }
+    const std::string name = file_name_of(download.url);
+    const bool wanted = std::any_of(files.begin(), files.end(),
+                                    [&](const DatasetFile& f) { return name == f.name + ".gz"; });
+    if (wanted) fetch_file(download, directory / name, options);
+  }
+  return directory;
+}
+
+bool fetch_available() { return http_available(); }
+
+}  // namespace lathe::data

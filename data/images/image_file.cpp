@@ -1,0 +1,63 @@
+#include "lathe/data/images/image_file.h"
+
+#include <algorithm>
+
+#include "lathe/core/error.h"
+#include "lathe/data/images/byte_stream.h"
+#include "lathe/data/transforms/resize.h"
+
+namespace lathe::data {
+namespace {
+
+bool starts_with(FileBytes file, std::initializer_list<uint8_t> magic) {
+  return file.size() >= magic.size() && std::equal(magic.begin(), magic.end(), file.begin());
+}
+
+template <int kBytes>
+LATHE_CLONES void split(const uint8_t* __restrict__ pixels, int64_t count, uint8_t* __restrict__ r,
+                        uint8_t* __restrict__ g, uint8_t* __restrict__ b) {
+  for (int64_t k = 0; k < count; ++k) {
+    r[k] = pixels[k * kBytes];
+    g[k] = pixels[k * kBytes + 1];
+    b[k] = pixels[k * kBytes + 2];
+  }
+}
+
+}  // namespace
+
+void planes_of(const uint8_t* pixels, int64_t count, int bytes_per_pixel, uint8_t* planes) {
+  if (bytes_per_pixel == 4)
+    return split<4>(pixels, count, planes, planes + count, planes + 2 * count);
+  split<3>(pixels, count, planes, planes + count, planes + 2 * count);
+}
+
+void ImageFile::open(const std::filesystem::path& path, const ImageFileLimits& limits) {
+  path_ = path;
+  const auto stream = open_stream(path);
+  const auto size = static_cast<int64_t>(stream->size_bound());
+  LATHE_CHECK(DataError, size <= limits.file_bytes, path.string(), ": has ", size,
+              " bytes; the limit for an image file is ", limits.file_bytes);
+  LATHE_CHECK(DataError, stream->size_is_known(), path.string(), ": is neither JPEG nor PNG");
+  bytes_.resize(static_cast<size_t>(size));
+  read_exact(*stream, bytes_.data(), bytes_.size(), path, "an image file");
+
+  is_jpeg_ = starts_with(bytes_, {0xff, 0xd8, 0xff});
+  const bool is_png = starts_with(bytes_, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'});
+  LATHE_CHECK(DataError, is_jpeg_ || is_png, path.string(),
+              size == 0 ? ": is empty" : ": is neither JPEG nor PNG");
+  spec_ = is_jpeg_ ? jpeg_spec(bytes_, path) : png_spec(bytes_, path);
+  LATHE_CHECK(DataError,
+              std::max(spec_.height, spec_.width) <= kMaxImageSide &&
+                  spec_.height * spec_.width <= limits.pixels,
+              path.string(), ": is an image of ", spec_.height, "x", spec_.width, "; the limit is ",
+              limits.pixels, " pixels, and ", kMaxImageSide, " on a side");
+}
+
+ImageSpec ImageFile::decode(double detail) {
+  if (!is_jpeg_) return decode_png(bytes_, path_, pixels_);
+  int denominator = 1;
+  while (denominator < 8 && detail * 2 * denominator <= 1) denominator *= 2;
+  return decode_jpeg(bytes_, path_, denominator, pixels_);
+}
+
+}  // namespace lathe::data

@@ -1,0 +1,40 @@
+// One image file, JPEG or PNG by its first bytes, whatever its name. Internal to data/.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "lathe/data/images/decode.h"
+#include "lathe/data/transforms/transforms.h"
+
+namespace lathe::data {
+
+struct ImageFileLimits {
+  int64_t file_bytes = int64_t{1} << 28;
+  int64_t pixels = 100'000'000;  // rows times columns; checked before memory is taken for them
+};
+
+/// Keeps its memory from file to file.
+class ImageFile {
+ public:
+  /// Reads the file and its header.   throws: FileError; DataError naming the file.
+  void open(const std::filesystem::path& path, const ImageFileLimits& limits);
+
+  /// [3,H,W] as the header says it.
+  const ImageSpec& spec() const { return spec_; }
+
+  /// Decodes it into pixels(): a JPEG file at the half, quarter or eighth of its size if that is
+  /// still `detail` of it or more. → their spec.   throws: DataError naming the file.
+  ImageSpec decode(double detail);
+
+  const uint8_t* pixels() const { return pixels_.data(); }
+
+ private:
+  std::filesystem::path path_;
+  std::vector<uint8_t> bytes_, pixels_;
+  ImageSpec spec_;
+  bool is_jpeg_ = false;
+};
+
+}  // namespace lathe::data

@@ -1,0 +1,179 @@
+#include "lathe/data/images/image_folder.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "lathe/core/error.h"
+#include "lathe/data/images/image_file.h"
+
+namespace lathe::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What is in a folder, without hidden names, in the order of the names' bytes.
+std::vector<fs::directory_entry> entries_of(const fs::path& folder) try {
+  std::vector<fs::directory_entry> entries;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (!entry.path().filename().native().starts_with('.')) entries.push_back(entry);
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return a.path().filename().native() < b.path().filename().native();
+  });
+  return entries;
+} catch (const fs::filesystem_error& error) {
+  LATHE_FAIL(FileError, folder.string(), ": ", error.code().message());
+}
+
+bool is_folder(const fs::directory_entry& entry) {
+  std::error_code error;
+  return entry.is_directory(error) && !error;
+}
+
+bool is_image(const fs::path& path) {
+  std::string end = path.extension().string();
+  std::transform(end.begin(), end.end(), end.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return end == ".jpg" || end == ".jpeg" || end == ".png";
+}
+
+/// The images in a folder and below: by the path of their folder, then by name.
+void list_images(const fs::path& folder, std::vector<fs::path>& images) {
+  constexpr int kDeepest = 32;  // folders in folders; a link to a folder above has no end
+  std::vector<std::pair<fs::path, int>> folders = {{folder, 0}};
+  std::vector<std::pair<fs::path, std::vector<fs::path>>> found;
+  while (!folders.empty()) {
+    const auto [here, depth] = folders.back();
+    folders.pop_back();
+    LATHE_CHECK(DataError, depth <= kDeepest, here.string(), ": more than ", kDeepest,
+                " folders deep; a link to a folder above?");
+    auto& [path, files] = found.emplace_back(here, std::vector<fs::path>());
+    for (const auto& entry : entries_of(here)) {
+      if (is_folder(entry)) {
+        folders.emplace_back(entry.path(), depth + 1);
+      } else if (is_image(entry.path())) {
+        files.push_back(entry.path());
+      }
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.first.native() < b.first.native(); });
+  for (const auto& [path, files] : found) images.insert(images.end(), files.begin(), files.end());
+}
+
+ImageFileLimits limits_of(const ImageFolderOptions& options) {
+  return {.pixels = options.limit_pixels};
+}
+
+/// Does the error say something of the file that was read?
+bool is_of_file(const Error& error) {
+  return dynamic_cast<const DataError*>(&error) != nullptr ||
+         dynamic_cast<const FileError*>(&error) != nullptr;
+}
+
+[[noreturn]] void fail_all_broken(size_t files, const std::string& why_first) {
+  LATHE_FAIL(DataError, "none of ", files, " images can be read; the first: ", why_first);
+}
+
+}  // namespace
+
+ImageFolder::Listing ImageFolder::list(const fs::path& root) {
+  Listing listing;
+  for (const auto& entry : entries_of(root)) {
+    if (!is_folder(entry)) continue;
+    std::vector<fs::path> images;
+    list_images(entry.path(), images);
+    LATHE_CHECK(DataError, !images.empty(), entry.path().string(),
+                ": a class without images (.jpg, .jpeg, .png)");
+    const auto label = static_cast<int64_t>(listing.classes.size());
+    for (fs::path& image : images) listing.files.push_back({std::move(image), label});
+    listing.classes.push_back(entry.path().filename().string());
+  }
+  LATHE_CHECK(DataError, !listing.classes.empty(), root.string(),
+              ": has no folders; each class needs one, with its images in it");
+  return listing;
+}
+
+ImageSpec ImageFolder::first_spec(const Listing& listing, const ImageFolderOptions& options) {
+  ImageFile image;
+  std::string why;  // the first cannot be read
+  for (const File& file : listing.files) {
+    try {
+      image.open(file.path, limits_of(options));
+      return image.spec();
+    } catch (const Error& error) {
+      if (!is_of_file(error) || options.broken == BrokenImage::kRefuse) throw;
+      if (why.empty()) why = error.message();
+    }
+  }
+  if (options.broken == BrokenImage::kRefuseWhenRead) return {3, 1, 1};
+  fail_all_broken(listing.files.size(), why);
+}
+
+ImageFolder::ImageFolder(const fs::path& root, const ImageFolderOptions& options)
+    : ImageFolder(list(root), options) {}
+
+ImageFolder::ImageFolder(Listing listing, const ImageFolderOptions& options)
+    : ImageDataset(first_spec(listing, options), std::move(listing.classes), options.mean,
+                   options.std),
+      files_(std::move(listing.files)),
+      options_(options),
+      is_broken_(std::make_unique<std::atomic<bool>[]>(files_.size())) {
+  set_transform(options.transform);
+}
+
+std::vector<fs::path> ImageFolder::broken() const {
+  std::vector<fs::path> paths;
+  for (size_t k = 0; k < files_.size(); ++k)
+    if (is_broken_[k].load(std::memory_order_relaxed)) paths.push_back(files_[k].path);
+  return paths;
+}
+
+bool ImageFolder::skips(size_t file, const Error& error) const {
+  if (is_of_file(error)) is_broken_[file].store(true, std::memory_order_relaxed);
+  return is_of_file(error) && options_.broken == BrokenImage::kSkip;
+}
+
+template <class Use>
+void ImageFolder::open_sample(int64_t i, Use&& use) const {
+  thread_local ImageFile image;
+  const bool skip = options_.broken == BrokenImage::kSkip;
+  std::string why;  // of the first that was tried
+  for (size_t tried = 0; tried < files_.size(); ++tried) {
+    const size_t k = (static_cast<size_t>(i) + tried) % files_.size();
+    const File& file = files_[k];
+    if (skip && is_broken_[k].load(std::memory_order_relaxed)) continue;
+    try {
+      image.open(file.path, limits_of(options_));
+      return use(file, image);
+    } catch (const Error& error) {
+      if (!skips(k, error)) throw;
+      if (why.empty()) why = error.message();
+    }
+  }
+  fail_all_broken(files_.size(),
+                  why.empty() ? concat(files_[0].path.string(), ": is broken") : why);
+}
+
+int64_t ImageFolder::read_image(int64_t i, Key key, void* out) const {
+  ImageSpec spec;
+  const File* read = nullptr;
+  const uint8_t* pixels = nullptr;
+  open_sample(i, [&](const File& file, ImageFile& image) {
+    spec = image.decode(options_.scaled_decoding ? transform().detail(image.spec(), key) : 1.0);
+    pixels = image.pixels();
+    read = &file;
+  });
+  transform(pixels, spec, key, out, [&] { return read->path.string(); });
+  return read->label;
+}
+
+StoredImage ImageFolder::load(int64_t i, std::vector<uint8_t>& pixels) const {
+  StoredImage loaded;
+  open_sample(i, [&](const File& file, ImageFile& image) {
+    loaded = {image.decode(1.0), file.label};
+    pixels.assign(image.pixels(), image.pixels() + loaded.spec.pixels());
+  });
+  return loaded;
+}
+
+}  // namespace lathe::data

@@ -1,0 +1,17 @@
+// A build without libjpeg-turbo; see decode.h.
+#include "lathe/core/error.h"
+#include "lathe/data/images/decode.h"
+
+namespace lathe::data {
+
+ImageSpec jpeg_spec(FileBytes, const std::filesystem::path& path) {
+  LATHE_FAIL(DataError, path.string(), ": is a JPEG file, and this build has no libjpeg-turbo; ",
+             "install libturbojpeg0-dev and build again");
+}
+
+ImageSpec decode_jpeg(FileBytes file, const std::filesystem::path& path, int,
+                      std::vector<uint8_t>&) {
+  return jpeg_spec(file, path);
+}
+
+}  // namespace lathe::data

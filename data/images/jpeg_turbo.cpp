@@ -1,0 +1,90 @@
+// JPEG through libjpeg-turbo; see decode.h.
+#include <turbojpeg.h>
+
+#include <memory>
+
+#include "lathe/core/error.h"
+#include "lathe/data/images/decode.h"
+
+namespace lathe::data {
+namespace {
+
+/// A decoder of one file. Never of two: it would keep the first one's tables for a second that
+/// lacks its own.
+class Decoder {
+ public:
+  Decoder(FileBytes file, const std::filesystem::path& path)
+      : file_(file), path_(path), handle_(tjInitDecompress()) {
+    LATHE_CHECK(OutOfMemoryError, handle_ != nullptr, "libjpeg-turbo has no memory for a decoder");
+    int subsampling = 0;
+    check(tjDecompressHeader3(handle_.get(), file_.data(), file_.size(), &width_, &height_,
+                              &subsampling, &colors_));
+  }
+
+  int width() const { return width_; }
+  int height() const { return height_; }
+  bool is_cmyk() const { return colors_ == TJCS_CMYK || colors_ == TJCS_YCCK; }
+
+  void decode(int width, int height, TJPF format, uint8_t* pixels) {
+    // A limit on scans: a small progressive file can ask for hours of work.
+    check(tjDecompress2(handle_.get(), file_.data(), file_.size(), pixels, width,
+                        width * tjPixelSize[format], height, format,
+                        TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS));
+  }
+
+ private:
+  struct Destroy {
+    void operator()(void* handle) const { tjDestroy(handle); }
+  };
+
+  void check(int status) const {
+    LATHE_CHECK(DataError, status == 0, path_.string(),
+                ": is a damaged JPEG file: ", tjGetErrorStr2(handle_.get()));
+  }
+
+  FileBytes file_;
+  const std::filesystem::path& path_;
+  std::unique_ptr<void, Destroy> handle_;
+  int width_ = 0, height_ = 0, colors_ = 0;
+};
+
+/// a * b / 255, rounded.
+int product(int a, int b) {
+  const int p = a * b + 128;
+  return (p + (p >> 8)) >> 8;
+}
+
+/// Pixels C M Y K as Adobe stores them (0 is full ink) to R G B K.
+void cmyk_to_rgb(std::vector<uint8_t>& pixels) {
+  for (size_t k = 0; k + 3 < pixels.size(); k += 4) {
+    const int light = pixels[k + 3];
+    for (size_t c = k; c < k + 3; ++c)
+      pixels[c] = static_cast<uint8_t>(light - product(255 - pixels[c], light));
+  }
+}
+
+}  // namespace
+
+ImageSpec jpeg_spec(FileBytes file, const std::filesystem::path& path) {
+  const Decoder decoder(file, path);
+  return {3, decoder.height(), decoder.width()};
+}
+
+ImageSpec decode_jpeg(FileBytes file, const std::filesystem::path& path, int denominator,
+                      std::vector<uint8_t>& pixels) {
+  Decoder decoder(file, path);
+  const tjscalingfactor scale{1, denominator};
+  const int width = TJSCALED(decoder.width(), scale), height = TJSCALED(decoder.height(), scale);
+  const TJPF format = decoder.is_cmyk() ? TJPF_CMYK : TJPF_RGB;
+  const int64_t count = int64_t{width} * height;
+
+  thread_local std::vector<uint8_t> interleaved;
+  interleaved.resize(static_cast<size_t>(count * tjPixelSize[format]));
+  decoder.decode(width, height, format, interleaved.data());
+  if (decoder.is_cmyk()) cmyk_to_rgb(interleaved);
+  pixels.resize(static_cast<size_t>(3 * count));
+  planes_of(interleaved.data(), count, tjPixelSize[format], pixels.data());
+  return {3, height, width};
+}
+
+}  // namespace lathe::data

@@ -1,0 +1,47 @@
+// The data set over a packed file (packed_file.h): images that were decoded once, read where they
+// lie in the system's page cache.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/data/images/image_datasets.h"
+#include "lathe/data/images/packed_file.h"
+
+namespace lathe::data {
+
+/// A sample is x = the transformed image [C,h,w] and y = its class. The transform reads the file's
+/// bytes in place and writes into the batch: no copy between. Memory is the page cache's, which all
+/// processes share and which gives it back where it is needed: for data larger than the memory,
+/// reading is as fast as the disk.
+///
+/// A file that is replaced meanwhile (lathe data prepare does) is read on as it was; one that is
+/// cut off meanwhile is a FileError when a sample that is no longer there is read.
+class LATHE_API PackedImages final : public ImageDataset {
+ public:
+  /// throws: as PackedFile; DataError if the file has no images of this part; as
+  /// Transform::output.
+  explicit PackedImages(const std::string& path, bool train = true,
+                        const Transform& transform = {});
+
+  int64_t size() const override { return size_; }
+  int64_t label(int64_t i) const override { return file_->label(first_ + i); }
+  void prepare(int64_t i) const noexcept override { file_->prefetch(first_ + i); }
+  StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
+  bool has_one_size() const override { return one_size_; }
+
+ protected:
+  int64_t read_image(int64_t i, Key key, void* out) const override;
+
+ private:
+  PackedImages(std::shared_ptr<const PackedFile> file, bool train, const Transform& transform);
+
+  std::shared_ptr<const PackedFile> file_;
+  int64_t first_, size_;
+  bool one_size_;
+};
+
+}  // namespace lathe::data

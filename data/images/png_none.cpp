@@ -1,0 +1,16 @@
+// A build without libpng; see decode.h.
+#include "lathe/core/error.h"
+#include "lathe/data/images/decode.h"
+
+namespace lathe::data {
+
+ImageSpec png_spec(FileBytes, const std::filesystem::path& path) {
+  LATHE_FAIL(DataError, path.string(),
+             ": is a PNG file, and this build has no libpng; install libpng-dev and build again");
+}
+
+ImageSpec decode_png(FileBytes file, const std::filesystem::path& path, std::vector<uint8_t>&) {
+  return png_spec(file, path);
+}
+
+}  // namespace lathe::data

@@ -1,0 +1,58 @@
+// The known data sets, read from their files image by image.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/core/mapped_file.h"
+#include "lathe/data/images/image_datasets.h"
+
+namespace lathe::data {
+
+/// The samples of StoredImages(name, root, options), but only the labels are kept in memory: images
+/// are read where they lie in the mapped files, which must be plain ones. For many processes on one
+/// machine, which then share the page cache, or little memory.
+class LATHE_API RecordImages final : public ImageDataset {
+ public:
+  /// Reads each file once and checks it.
+  /// throws: as StoredImages; DataError for a gzip file.
+  RecordImages(const std::string& name, const std::filesystem::path& root,
+               const ImageOptions& options = {});
+
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  int64_t label(int64_t i) const override { return labels_[static_cast<size_t>(i)]; }
+  /// throws: FileError if a file was cut off meanwhile.
+  StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
+
+ protected:
+  int64_t read_image(int64_t i, Key key, void* out) const override;
+
+ private:
+  /// Where image i of a file lies: at first + i * stride.
+  struct Layout {
+    ImageSpec spec;  // as it lies there
+    int64_t first, stride;
+  };
+  struct Opened {
+    Layout layout;
+    std::vector<std::unique_ptr<MappedFile>> files;  // with the same number of images each
+    std::vector<uint8_t> labels;
+  };
+  static Opened open(const std::string& name, const std::filesystem::path& root,
+                     const ImageOptions& options);
+  RecordImages(Opened opened, const std::string& name, const ImageOptions& options);
+
+  /// Calls use(pixels) with image i, padded if it is to be.
+  template <class Use>
+  void read_record(int64_t i, Use&& use) const;
+
+  Layout layout_;
+  std::vector<std::unique_ptr<MappedFile>> files_;
+  std::vector<uint8_t> labels_;
+};
+
+}  // namespace lathe::data
