@@ -126,9 +126,9 @@ set(LATHE_KERNEL_HEADERS
   ops/reduce_device.h
   ops/reduce_kernels.h
   ops/reduce_plan.h
-  optim/array_table.h
-  optim/grad_tables.h
-  optim/update_frame.h
+  optim/kernels/array_table.cuh
+  optim/kernels/grad_tables.cuh
+  optim/kernels/update_frame.cuh
 )
 set(LATHE_CUDA_LIBRARY_HEADERS
   core/cublas_functions.h

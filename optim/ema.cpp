@@ -8,7 +8,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/optim/update.h"
+#include "lathe/optim/kernels/update.h"
 
 namespace lathe::optim {
 

@@ -11,7 +11,7 @@
 #include "lathe/core/state_dict.h"
 #include "lathe/core/stream.h"
 #include "lathe/core/tensor.h"
-#include "lathe/optim/loss_scale_math.h"
+#include "lathe/optim/kernels/loss_scale_math.h"
 #include "lathe/optim/optimizer.h"
 
 namespace lathe::optim {

@@ -10,7 +10,7 @@
 #include "lathe/core/shape.h"
 #include "lathe/core/state_dict.h"
 #include "lathe/core/tensor.h"
-#include "lathe/optim/update.h"
+#include "lathe/optim/kernels/update.h"
 
 namespace lathe::optim {
 

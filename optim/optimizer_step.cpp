@@ -5,7 +5,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/optim/check_grads.h"
+#include "lathe/optim/kernels/check_grads.h"
 #include "lathe/optim/optimizer.h"
 
 namespace lathe::optim {

@@ -1,5 +1,5 @@
-// The start of a step on the GPU (optim/check_grads_cuda.cu) against the CPU.
-#include "lathe/optim/check_grads.h"
+// The start of a step on the GPU (optim/kernels/check_grads_cuda.cu) against the CPU.
+#include "lathe/optim/kernels/check_grads.h"
 
 #include <limits>
 

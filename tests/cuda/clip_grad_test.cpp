@@ -1,4 +1,4 @@
-// The clipping kernels of optim/clip_grad_cuda.cu against the CPU loops.
+// The clipping kernels of optim/kernels/clip_grad_cuda.cu against the CPU loops.
 #include "lathe/optim/clip_grad.h"
 
 #include <limits>

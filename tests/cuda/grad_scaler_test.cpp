@@ -1,4 +1,4 @@
-// The kernels of optim/grad_scaler_cuda.cu against the CPU loops.
+// The kernels of optim/kernels/grad_scaler_cuda.cu against the CPU loops.
 #include "lathe/optim/grad_scaler.h"
 
 #include <cstring>

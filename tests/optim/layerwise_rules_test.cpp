@@ -1,4 +1,4 @@
-// LARS, LAMB and NovoGrad against their papers' formulas (optim/layerwise_math.h), written out here
+// LARS, LAMB and NovoGrad against their papers' formulas (optim/kernels/layerwise_math.h), written out here
 // once more in double for whole tensors, over several steps with all options.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Every optimiser against its formula (semantics in optim/update_math.h), written out here once
+// Every optimiser against its formula (semantics in optim/kernels/update_math.h), written out here once
 // more in double, one element at a time, over several steps with all options.
 #include <doctest/doctest.h>
 

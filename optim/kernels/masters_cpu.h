@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "lathe/core/dtype.h"
-#include "lathe/optim/update_math.h"
+#include "lathe/optim/kernels/update_math.h"
 
 namespace lathe::optim::cpu {
 

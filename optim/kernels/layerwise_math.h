@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "lathe/core/config.h"
-#include "lathe/optim/update.h"
+#include "lathe/optim/kernels/update.h"
 
 namespace lathe::optim {
 

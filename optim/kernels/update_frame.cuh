@@ -10,9 +10,9 @@
 #include "lathe/core/launch.h"
 #include "lathe/core/packet.h"
 #include "lathe/core/visit.h"
-#include "lathe/optim/array_table.h"
-#include "lathe/optim/update.h"
-#include "lathe/optim/update_math.h"
+#include "lathe/optim/kernels/array_table.cuh"
+#include "lathe/optim/kernels/update.h"
+#include "lathe/optim/kernels/update_math.h"
 
 namespace lathe::optim::cuda {
 

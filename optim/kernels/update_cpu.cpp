@@ -6,9 +6,9 @@
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
-#include "lathe/optim/masters_cpu.h"
-#include "lathe/optim/update.h"
-#include "lathe/optim/update_math.h"
+#include "lathe/optim/kernels/masters_cpu.h"
+#include "lathe/optim/kernels/update.h"
+#include "lathe/optim/kernels/update_math.h"
 
 namespace lathe::optim::cpu {
 

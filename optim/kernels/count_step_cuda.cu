@@ -1,5 +1,5 @@
-// The counts of updates that live on the device; see update_frame.h.
-#include "lathe/optim/update_frame.h"
+// The counts of updates that live on the device; see update_frame.cuh.
+#include "lathe/optim/kernels/update_frame.cuh"
 
 namespace lathe::optim::cuda {
 

@@ -8,7 +8,7 @@
 #include "lathe/core/launch.h"
 #include "lathe/core/packet.h"
 #include "lathe/core/visit.h"
-#include "lathe/optim/array_table.h"
+#include "lathe/optim/kernels/array_table.cuh"
 
 namespace lathe::optim {
 

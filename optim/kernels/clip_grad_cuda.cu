@@ -3,8 +3,8 @@
 // too.
 #include "lathe/core/launch.h"
 #include "lathe/optim/clip_grad.h"
-#include "lathe/optim/clip_math.h"
-#include "lathe/optim/grad_tables.h"
+#include "lathe/optim/kernels/clip_math.h"
+#include "lathe/optim/kernels/grad_tables.cuh"
 
 namespace lathe::optim::cuda {
 

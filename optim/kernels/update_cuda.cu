@@ -1,7 +1,7 @@
 // The optimisers' updates on the GPU: many parameters in one launch. The arithmetic is that of
 // update_math.h, which the CPU loop uses too.
-#include "lathe/optim/update_frame.h"
-#include "lathe/optim/update_math.h"
+#include "lathe/optim/kernels/update_frame.cuh"
+#include "lathe/optim/kernels/update_math.h"
 
 namespace lathe::optim::cuda {
 

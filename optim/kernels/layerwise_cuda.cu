@@ -3,8 +3,8 @@
 // arithmetic is that of layerwise_math.h, which the CPU loops use too; no float atomics, so the
 // same values give the same bits.
 #include "lathe/ops/block_reduce.h"
-#include "lathe/optim/layerwise_math.h"
-#include "lathe/optim/update_frame.h"
+#include "lathe/optim/kernels/layerwise_math.h"
+#include "lathe/optim/kernels/update_frame.cuh"
 
 namespace lathe::optim::cuda {
 

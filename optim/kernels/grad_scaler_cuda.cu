@@ -3,7 +3,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/launch.h"
 #include "lathe/optim/grad_scaler.h"
-#include "lathe/optim/grad_tables.h"
+#include "lathe/optim/kernels/grad_tables.cuh"
 
 namespace lathe::optim::cuda {
 

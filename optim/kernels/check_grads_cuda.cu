@@ -1,12 +1,12 @@
 // Norms and overflow of gradients on the GPU, and the start of a step that depends on them; see
 // check_grads.h. No value that the host must wait for.
 #include "lathe/ops/block_reduce.h"
-#include "lathe/optim/check_grads.h"
 #include "lathe/optim/clip_grad.h"
-#include "lathe/optim/clip_math.h"
-#include "lathe/optim/grad_tables.h"
-#include "lathe/optim/loss_scale_math.h"
-#include "lathe/optim/update_frame.h"
+#include "lathe/optim/kernels/check_grads.h"
+#include "lathe/optim/kernels/clip_math.h"
+#include "lathe/optim/kernels/grad_tables.cuh"
+#include "lathe/optim/kernels/loss_scale_math.h"
+#include "lathe/optim/kernels/update_frame.cuh"
 
 namespace lathe::optim::cuda {
 
