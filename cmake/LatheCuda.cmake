@@ -115,17 +115,17 @@ set(LATHE_KERNEL_HEADERS
   core/relaxed_capture.h
   core/strided_index.h
   ops/batch_norm_layout.h
-  ops/block_reduce.h
+  ops/reduce_kernels/block_reduce.cuh
   ops/class_targets_device.h
   ops/conv2d_operands.h
   ops/conv2d_portable.h
   ops/gemm_tile.h
-  ops/line_kernels.h
+  ops/reduce_kernels/line_kernels.cuh
   ops/matmul_portable.h
   ops/plane_index.h
-  ops/reduce_device.h
-  ops/reduce_kernels.h
-  ops/reduce_plan.h
+  ops/reduce_kernels/reduce_device.cuh
+  ops/reduce_kernels/reduce_kernels.cuh
+  ops/reduce_kernels/reduce_plan.cuh
   optim/kernels/array_table.cuh
   optim/kernels/grad_tables.cuh
   optim/kernels/update_frame.cuh

@@ -6,7 +6,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/argmax.h"
-#include "lathe/ops/reduce_fold.h"
+#include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 
 namespace lathe {
 

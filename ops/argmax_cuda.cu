@@ -1,8 +1,8 @@
 // CUDA kernels of max, min, argmax and argmin along a dimension; see argmax.h. A reduction
-// (reduce_kernels.h) whose partial results know their place.
+// (reduce_kernels.cuh) whose partial results know their place.
 #include "lathe/core/visit.h"
 #include "lathe/ops/argmax.h"
-#include "lathe/ops/reduce_device.h"
+#include "lathe/ops/reduce_kernels/reduce_device.cuh"
 
 namespace lathe::cuda {
 

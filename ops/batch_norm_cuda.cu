@@ -7,7 +7,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_layout.h"
 #include "lathe/ops/batch_norm_math.h"
-#include "lathe/ops/reduce_math.h"
+#include "lathe/ops/reduce_kernels/reduce_math.h"
 
 namespace lathe::cuda {
 

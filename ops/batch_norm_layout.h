@@ -9,8 +9,8 @@
 #include "lathe/core/strided_index.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm.h"
-#include "lathe/ops/block_reduce.h"
-#include "lathe/ops/reduce_plan.h"
+#include "lathe/ops/reduce_kernels/block_reduce.cuh"
+#include "lathe/ops/reduce_kernels/reduce_plan.cuh"
 
 namespace lathe::cuda {
 

@@ -10,7 +10,7 @@
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/cross_entropy_math.h"
 #include "lathe/ops/exp_math.h"
-#include "lathe/ops/reduce_fold.h"
+#include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 
 namespace lathe {
 

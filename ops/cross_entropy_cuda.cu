@@ -1,13 +1,13 @@
 // CUDA kernels of cross-entropy; see cross_entropy.h. Arithmetic: cross_entropy_math.h, and the
-// sums of exponentials of reduce_device.h.
+// sums of exponentials of reduce_device.cuh.
 #include <limits>
 
 #include "lathe/core/visit.h"
 #include "lathe/ops/class_targets_device.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/cross_entropy_math.h"
-#include "lathe/ops/line_kernels.h"
-#include "lathe/ops/reduce_device.h"
+#include "lathe/ops/reduce_kernels/line_kernels.cuh"
+#include "lathe/ops/reduce_kernels/reduce_device.cuh"
 
 namespace lathe::cuda {
 

@@ -3,9 +3,9 @@
 // up each chunk, and the scan of a chunk starts from the sum of those before it. The order of the
 // additions depends on the shape alone.
 #include "lathe/core/launch.h"
-#include "lathe/ops/block_reduce.h"
 #include "lathe/ops/cumsum.h"
 #include "lathe/ops/cumsum_math.h"
+#include "lathe/ops/reduce_kernels/block_reduce.cuh"
 
 namespace lathe {
 

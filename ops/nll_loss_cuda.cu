@@ -3,8 +3,8 @@
 
 #include "lathe/core/visit.h"
 #include "lathe/ops/class_targets_device.h"
-#include "lathe/ops/line_kernels.h"
 #include "lathe/ops/nll_loss.h"
+#include "lathe/ops/reduce_kernels/line_kernels.cuh"
 
 namespace lathe::cuda {
 

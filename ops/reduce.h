@@ -16,7 +16,7 @@
 
 namespace lathe {
 
-/// One name per reduction; the arithmetic is in ops/reduce_math.h.
+/// One name per reduction; the arithmetic is in ops/reduce_kernels/reduce_math.h.
 enum class ReduceOp : uint8_t {
   kSum,
   kMean,

@@ -8,9 +8,9 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/launch.h"
-#include "lathe/ops/block_reduce.h"
 #include "lathe/ops/plane_index.h"
-#include "lathe/ops/reduce_math.h"
+#include "lathe/ops/reduce_kernels/block_reduce.cuh"
+#include "lathe/ops/reduce_kernels/reduce_math.h"
 #include "lathe/ops/resample.h"
 
 namespace lathe::cuda {

@@ -8,7 +8,7 @@
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
-#include "lathe/ops/reduce_fold.h"
+#include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 #include "lathe/ops/row_norm.h"
 #include "lathe/ops/row_norm_math.h"
 

@@ -9,7 +9,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/exp_math.h"
-#include "lathe/ops/reduce_fold.h"
+#include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/ops/softmax_math.h"
 

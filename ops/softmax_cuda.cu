@@ -1,8 +1,8 @@
 // CUDA kernels of softmax and log_softmax; see softmax.h. Arithmetic: softmax_math.h, and the sums
-// of exponentials of reduce_device.h.
+// of exponentials of reduce_device.cuh.
 #include "lathe/core/visit.h"
-#include "lathe/ops/line_kernels.h"
-#include "lathe/ops/reduce_device.h"
+#include "lathe/ops/reduce_kernels/line_kernels.cuh"
+#include "lathe/ops/reduce_kernels/reduce_device.cuh"
 #include "lathe/ops/softmax.h"
 #include "lathe/ops/softmax_math.h"
 

@@ -1,6 +1,6 @@
 // CUDA kernel of tally_scores.h.
 #include "lathe/core/visit.h"
-#include "lathe/ops/block_reduce.h"
+#include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/ops/tally_scores.h"
 #include "lathe/ops/tally_scores_math.h"
 

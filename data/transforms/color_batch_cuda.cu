@@ -6,8 +6,8 @@
 #include "lathe/core/launch.h"
 #include "lathe/data/transforms/color_batch.h"
 #include "lathe/data/transforms/color_math.h"
-#include "lathe/ops/block_reduce.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/reduce_kernels/block_reduce.cuh"
 
 namespace lathe::data::cuda {
 

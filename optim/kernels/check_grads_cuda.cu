@@ -1,6 +1,6 @@
 // Norms and overflow of gradients on the GPU, and the start of a step that depends on them; see
 // check_grads.h. No value that the host must wait for.
-#include "lathe/ops/block_reduce.h"
+#include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/kernels/check_grads.h"
 #include "lathe/optim/kernels/clip_math.h"

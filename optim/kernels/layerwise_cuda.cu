@@ -2,7 +2,7 @@
 // that steps, for NovoGrad one between them that makes each parameter's rate and second moment. The
 // arithmetic is that of layerwise_math.h, which the CPU loops use too; no float atomics, so the
 // same values give the same bits.
-#include "lathe/ops/block_reduce.h"
+#include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/optim/kernels/layerwise_math.h"
 #include "lathe/optim/kernels/update_frame.cuh"
 

@@ -1,4 +1,4 @@
-// The reduction kernels of ops/reduce_cuda.cu against the CPU op: every op, dtype, layout and
+// The reduction kernels of ops/reduce_kernels/reduce_cuda.cu against the CPU op: every op, dtype, layout and
 // kernel.
 #include "lathe/ops/reduce.h"
 

@@ -1,5 +1,5 @@
-// The reductions of ops/block_reduce.h against serial ones, in kernels of their own.
-#include "lathe/ops/block_reduce.h"
+// The reductions of ops/reduce_kernels/block_reduce.cuh against serial ones, in kernels of their own.
+#include "lathe/ops/reduce_kernels/block_reduce.cuh"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lathe/core/half.h"
-#include "lathe/ops/reduce_math.h"
+#include "lathe/ops/reduce_kernels/reduce_math.h"
 #include "run_now.h"
 
 using namespace lathe;

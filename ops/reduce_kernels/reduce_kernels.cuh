@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "lathe/core/launch.h"
-#include "lathe/ops/block_reduce.h"
-#include "lathe/ops/reduce_plan.h"
+#include "lathe/ops/reduce_kernels/block_reduce.cuh"
+#include "lathe/ops/reduce_kernels/reduce_plan.cuh"
 
 namespace lathe::cuda {
 

@@ -1,10 +1,10 @@
 // CUDA reductions of ops/reduce.h: which arithmetic, how elements are read and results written. The
-// kernels are those of reduce_kernels.h, the arithmetic is reduce_math.h's. Sums of half types and
+// kernels are those of reduce_kernels.cuh, the arithmetic is reduce_math.h's. Sums of half types and
 // f32 are f32 trees of depth log2(n) and not the CPU's blocks: the same error bound, not the same
 // bits.
 #include "lathe/core/visit.h"
 #include "lathe/ops/reduce.h"
-#include "lathe/ops/reduce_device.h"
+#include "lathe/ops/reduce_kernels/reduce_device.cuh"
 
 namespace lathe::cuda {
 

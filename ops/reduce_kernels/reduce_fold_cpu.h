@@ -1,6 +1,6 @@
 // How a block of numbers in cache becomes one partial result: the hot loops of reduce_cpu.cpp.
 //
-// A Folder<A> is what reduce_engine.h runs: for numbers of type `Value` and partial results of type
+// A Folder<A> is what reduce_order_cpu.h runs: for numbers of type `Value` and partial results of type
 // `Partial`
 //   fold(p, n)                     one partial from n adjacent numbers
 //   fold_rows(out, rows, n, cols)  out[c] = the partial of rows[0][c] … rows[n-1][c]
@@ -14,7 +14,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/ops/exp_math.h"
-#include "lathe/ops/reduce_math.h"
+#include "lathe/ops/reduce_kernels/reduce_math.h"
 
 namespace lathe::reduce_fold {
 

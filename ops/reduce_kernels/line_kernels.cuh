@@ -3,8 +3,8 @@
 #pragma once
 
 #include "lathe/core/launch.h"
-#include "lathe/ops/block_reduce.h"
-#include "lathe/ops/reduce_kernels.h"
+#include "lathe/ops/reduce_kernels/block_reduce.cuh"
+#include "lathe/ops/reduce_kernels/reduce_kernels.cuh"
 
 namespace lathe::cuda {
 

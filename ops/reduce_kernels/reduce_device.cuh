@@ -1,4 +1,4 @@
-// The arithmetic of reduce_math.h as reduce_kernels.h wants it: a Math for each reduction. For .cu
+// The arithmetic of reduce_math.h as reduce_kernels.cuh wants it: a Math for each reduction. For .cu
 // files only.
 #pragma once
 
@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "lathe/core/dtype.h"
-#include "lathe/ops/reduce_kernels.h"
-#include "lathe/ops/reduce_math.h"
+#include "lathe/ops/reduce_kernels/reduce_kernels.cuh"
+#include "lathe/ops/reduce_kernels/reduce_math.h"
 
 namespace lathe::cuda {
 

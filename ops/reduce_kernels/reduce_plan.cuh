@@ -1,4 +1,4 @@
-// How a reduction is shared out among threads: which kernel of reduce_kernels.h, how many threads
+// How a reduction is shared out among threads: which kernel of reduce_kernels.cuh, how many threads
 // per result, how many pieces. It follows from shapes and strides only, never from the GPU, so that
 // results repeat bit for bit. For .cu files only.
 #pragma once

@@ -1,5 +1,5 @@
 // CPU kernels of the reductions: which folder, how elements are read and results written. The order
-// of the visits is in reduce_engine.h, the hot loops in reduce_fold.h, the arithmetic in
+// of the visits is in reduce_order_cpu.h, the hot loops in reduce_fold_cpu.h, the arithmetic in
 // reduce_math.h.
 #include <algorithm>
 #include <type_traits>
@@ -7,8 +7,8 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/reduce.h"
-#include "lathe/ops/reduce_engine.h"
-#include "lathe/ops/reduce_fold.h"
+#include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
+#include "lathe/ops/reduce_kernels/reduce_order_cpu.h"
 
 namespace lathe {
 
