@@ -114,7 +114,7 @@ set(LATHE_KERNEL_HEADERS
   core/raise_fault.h
   core/relaxed_capture.h
   core/strided_index.h
-  ops/batch_norm_layout.h
+  ops/batch_norm_kernels/batch_norm_layout.cuh
   ops/reduce_kernels/block_reduce.cuh
   ops/class_targets_device.h
   ops/conv2d_operands.h

@@ -1,6 +1,6 @@
 // Batch normalisation per channel, alone or fused with the relu (and the residual sum) that follows
 // it. Here: contracts. batch_norm.cpp: checks and gradients; batch_norm_cpu.cpp: kernels, over
-// batch_norm_rows.h.
+// batch_norm_rows_cpu.h.
 #pragma once
 
 #include "lathe/core/tensor.h"

@@ -1,4 +1,4 @@
-// The kernels of ops/batch_norm_cuda.cu and ops/batch_norm_backward_cuda.cu against the CPU op.
+// The kernels of ops/batch_norm_kernels/batch_norm_cuda.cu and ops/batch_norm_kernels/batch_norm_backward_cuda.cu against the CPU op.
 #include "lathe/ops/batch_norm.h"
 
 #include <doctest/doctest.h>

@@ -5,8 +5,8 @@
 // Partial means and squared deviations are f32 (two passes over the packets in registers, merged by
 // Chan's rule); the partials of the blocks are merged in f64.
 #include "lathe/core/visit.h"
-#include "lathe/ops/batch_norm_layout.h"
-#include "lathe/ops/batch_norm_math.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"
+#include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
 #include "lathe/ops/reduce_kernels/reduce_math.h"
 
 namespace lathe::cuda {

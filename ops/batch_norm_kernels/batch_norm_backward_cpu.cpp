@@ -1,6 +1,6 @@
 // CPU kernels of batch normalisation, backward: one pass for the sums per channel, one pass to dx.
 #include "lathe/core/visit.h"
-#include "lathe/ops/batch_norm_blocks.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_blocks_cpu.h"
 
 namespace lathe::cpu {
 

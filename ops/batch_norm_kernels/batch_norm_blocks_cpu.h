@@ -8,7 +8,7 @@
 
 #include "lathe/core/half.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/ops/batch_norm_rows.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_rows_cpu.h"
 
 namespace lathe::cpu {
 
@@ -99,7 +99,7 @@ void for_parts(const Block& block, F f) {
   }
 }
 
-/// Values of a block in a type that the loops of batch_norm_rows.h take: the tensor's own memory,
+/// Values of a block in a type that the loops of batch_norm_rows_cpu.h take: the tensor's own memory,
 /// or, of f16, a converted copy.
 template <class T>
 class BlockBuffer {

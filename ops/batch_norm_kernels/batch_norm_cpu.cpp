@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "lathe/core/visit.h"
-#include "lathe/ops/batch_norm_blocks.h"
-#include "lathe/ops/batch_norm_math.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_blocks_cpu.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
 
 namespace lathe::cpu {
 

@@ -1,8 +1,8 @@
 // CUDA kernels of batch normalisation, backward: one pass for the sums per channel, one to dx; see
 // batch_norm.h. Arithmetic: batch_norm_math.h. Sums are f32 within a block and f64 between blocks.
 #include "lathe/core/visit.h"
-#include "lathe/ops/batch_norm_layout.h"
-#include "lathe/ops/batch_norm_math.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"
+#include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
 
 namespace lathe::cuda {
 

@@ -1,10 +1,10 @@
-// The inner loops of batch normalisation; see batch_norm_rows.h. Each is one template, instantiated
+// The inner loops of batch normalisation; see batch_norm_rows_cpu.h. Each is one template, instantiated
 // for float and bfloat16 (with clones for wider vectors: the training path) and for double.
-#include "lathe/ops/batch_norm_rows.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_rows_cpu.h"
 
 #include <type_traits>
 
-#include "lathe/ops/batch_norm_math.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
 
 namespace lathe::cpu {
 
