@@ -78,7 +78,7 @@ function(lathe_harden_parsers target)
     data/images/verify.cpp
     nn/checkpoint.cpp
     nn/weights.cpp
-    ops/conv_cache_file.cpp
+    ops/conv_search/conv_cache_file.cpp
   )
   list(TRANSFORM parsers PREPEND "${PROJECT_SOURCE_DIR}/")
   set_property(SOURCE ${parsers} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_OPTIONS ${LATHE_HARDENING})

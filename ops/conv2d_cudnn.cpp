@@ -24,7 +24,7 @@
 #include "lathe/ops/conv2d_cudnn.h"
 #include "lathe/ops/conv2d_geometry.h"
 #include "lathe/ops/conv2d_portable.h"
-#include "lathe/ops/cudnn.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/ops/inplace.h"
 
 namespace lathe::cuda {

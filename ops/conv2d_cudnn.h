@@ -11,9 +11,9 @@
 #include "lathe/core/cudnn_plan.h"
 #include "lathe/core/tensor.h"
 #include "lathe/ops/backoff.h"
-#include "lathe/ops/conv_engines.h"
-#include "lathe/ops/conv_key.h"
-#include "lathe/ops/conv_search.h"
+#include "lathe/ops/conv_search/conv_engines.h"
+#include "lathe/ops/conv_search/conv_key.h"
+#include "lathe/ops/conv_search/conv_search.h"
 
 namespace lathe::cuda {
 

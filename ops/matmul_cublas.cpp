@@ -8,7 +8,7 @@
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/ops/backoff.h"
-#include "lathe/ops/conv_key.h"
+#include "lathe/ops/conv_search/conv_key.h"
 #include "lathe/ops/lru_map.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/matmul_cublas.h"

@@ -12,8 +12,8 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv_search.h"
-#include "lathe/ops/cudnn.h"
+#include "lathe/ops/conv_search/conv_search.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/tests/emulation/cudnn_emulation.h"
 
 using namespace lathe;

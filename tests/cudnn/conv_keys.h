@@ -7,7 +7,7 @@
 
 #include "../ops/conv2d_cases.h"
 #include "lathe/ops/conv2d_geometry.h"
-#include "lathe/ops/conv_key.h"
+#include "lathe/ops/conv_search/conv_key.h"
 
 namespace lathe::test {
 

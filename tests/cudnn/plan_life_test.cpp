@@ -11,7 +11,7 @@
 #include "lathe/core/log.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv_search.h"
+#include "lathe/ops/conv_search/conv_search.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 #include "lathe/tests/emulation/captured_stream.h"

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/ops/conv_engines.h"
-#include "lathe/ops/conv_key.h"
-#include "lathe/ops/conv_search.h"
+#include "lathe/ops/conv_search/conv_engines.h"
+#include "lathe/ops/conv_search/conv_key.h"
+#include "lathe/ops/conv_search/conv_search.h"
 
 namespace lathe {
 

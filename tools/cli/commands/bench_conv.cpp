@@ -1,6 +1,6 @@
 // lathe bench conv: the convolutions of a model, layer by layer and pass by pass, beside the least
 // time that the device needs for them. On a GPU also the engine that the search chose
-// (ops/conv_search.h).
+// (ops/conv_search/conv_search.h).
 #include <functional>
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/ops/conv_search.h"
+#include "lathe/ops/conv_search/conv_search.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/random.h"

@@ -9,7 +9,7 @@
 #include "lathe/nn/resnet.h"
 #include "lathe/nn/weights.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/cudnn.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/recipe.h"
 

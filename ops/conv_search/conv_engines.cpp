@@ -1,8 +1,8 @@
 // The text of an engine, both ways; see conv_engines.h.
-#include "lathe/ops/conv_engines.h"
+#include "lathe/ops/conv_search/conv_engines.h"
 
 #include "lathe/core/error.h"
-#include "lathe/ops/conv_words.h"
+#include "lathe/ops/conv_search/conv_text.h"
 
 namespace lathe {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lathe/core/config.h"
-#include "lathe/ops/conv_trials.h"
+#include "lathe/ops/conv_search/conv_trials.h"
 
 namespace lathe {
 

@@ -1,5 +1,5 @@
 // The search's file; see conv_cache_file.h.
-#include "lathe/ops/conv_cache_file.h"
+#include "lathe/ops/conv_search/conv_cache_file.h"
 
 #include <algorithm>
 #include <concepts>

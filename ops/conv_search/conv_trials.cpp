@@ -1,5 +1,5 @@
 // Choosing an engine; see conv_trials.h.
-#include "lathe/ops/conv_trials.h"
+#include "lathe/ops/conv_search/conv_trials.h"
 
 #include <algorithm>
 #include <utility>

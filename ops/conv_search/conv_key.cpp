@@ -1,10 +1,10 @@
 // The hash of a key, and its text both ways; see conv_key.h.
-#include "lathe/ops/conv_key.h"
+#include "lathe/ops/conv_search/conv_key.h"
 
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/ops/conv_words.h"
+#include "lathe/ops/conv_search/conv_text.h"
 #include "lathe/ops/word_hash.h"
 
 namespace lathe {

@@ -1,11 +1,11 @@
 // Settings of convolutions on a GPU; see cudnn.h.
-#include "lathe/ops/cudnn.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
 
 #include <atomic>
 
 #include "lathe/core/error.h"
 #include "lathe/core/math_mode.h"
-#include "lathe/ops/conv_search.h"
+#include "lathe/ops/conv_search/conv_search.h"
 
 namespace lathe {
 

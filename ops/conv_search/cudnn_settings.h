@@ -7,8 +7,8 @@
 #include <string>
 
 #include "lathe/core/config.h"
-#include "lathe/ops/conv_key.h"
-#include "lathe/ops/conv_trials.h"
+#include "lathe/ops/conv_search/conv_key.h"
+#include "lathe/ops/conv_search/conv_trials.h"
 
 namespace lathe::cudnn {
 

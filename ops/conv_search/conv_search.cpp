@@ -1,5 +1,5 @@
 // The convolution search: what is kept between calls, and between threads. See conv_search.h.
-#include "lathe/ops/conv_search.h"
+#include "lathe/ops/conv_search/conv_search.h"
 
 #include <atomic>
 #include <chrono>
@@ -11,7 +11,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
-#include "lathe/ops/conv_cache_file.h"
+#include "lathe/ops/conv_search/conv_cache_file.h"
 #include "lathe/ops/lru_cache.h"
 
 namespace lathe {

@@ -20,8 +20,8 @@
 #include <string_view>
 
 #include "lathe/core/config.h"
-#include "lathe/ops/conv_key.h"
-#include "lathe/ops/conv_trials.h"
+#include "lathe/ops/conv_search/conv_key.h"
+#include "lathe/ops/conv_search/conv_trials.h"
 
 namespace lathe {
 

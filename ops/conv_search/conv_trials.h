@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lathe/core/config.h"
-#include "lathe/ops/conv_engines.h"
-#include "lathe/ops/conv_key.h"
+#include "lathe/ops/conv_search/conv_engines.h"
+#include "lathe/ops/conv_search/conv_key.h"
 
 namespace lathe {
 
