@@ -119,9 +119,9 @@ set(LATHE_KERNEL_HEADERS
   ops/class_targets_device.h
   ops/conv2d_operands.h
   ops/conv2d_portable.h
-  ops/gemm_tile.h
+  ops/matmul_kernels/gemm_tile.cuh
   ops/reduce_kernels/line_kernels.cuh
-  ops/matmul_portable.h
+  ops/matmul_kernels/matmul_cuda.h
   ops/plane_index.h
   ops/reduce_kernels/reduce_device.cuh
   ops/reduce_kernels/reduce_kernels.cuh
@@ -143,8 +143,8 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/curand_functions.h
   core/shared_library.h
   ops/conv2d_cudnn.h
-  ops/matmul_cublas.h
-  ops/matmul_plan.h
+  ops/matmul_kernels/matmul_cublas.h
+  ops/matmul_kernels/matmul_plan_cublas.h
 )
 
 # lathe_kernels(file.cu...): hand-written kernels and their launchers in the calling folder. What compiles them takes them

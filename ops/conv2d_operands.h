@@ -1,4 +1,4 @@
-// Convolution as a matrix product, without ever writing the matrix: operands of ops/gemm_tile.h
+// Convolution as a matrix product, without ever writing the matrix: operands of ops/matmul_kernels/gemm_tile.cuh
 // that read images, gradients and weights where they are, in any strides. For .cu files.
 //
 // A pass numbers the pixels of a plane stack (n, row, column) and the taps of a filter (channel, r,

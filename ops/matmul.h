@@ -1,5 +1,5 @@
 // Matrix products. Here: contracts. matmul.cpp: shapes and gradients. matmul_cpu.cpp: dtypes and
-// strides, over ops/gemm.h.
+// strides, over ops/matmul_kernels/gemm.h.
 #pragma once
 
 #include "lathe/core/tensor.h"

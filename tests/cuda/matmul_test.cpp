@@ -1,7 +1,7 @@
-// The portable matrix product of ops/matmul_cuda.cu against the CPU's.
+// The portable matrix product of ops/matmul_kernels/matmul_cuda.cu against the CPU's.
 #include "lathe/ops/matmul.h"
 
-#include "lathe/ops/matmul_portable.h"
+#include "lathe/ops/matmul_kernels/matmul_cuda.h"
 #include "on_device.h"
 
 using namespace lathe;

@@ -1,6 +1,6 @@
 // gemm: every storage order, both modes, sizes below and above the threads' threshold, against
 // three loops.
-#include "lathe/ops/gemm.h"
+#include "lathe/ops/matmul_kernels/gemm.h"
 
 #include <doctest/doctest.h>
 

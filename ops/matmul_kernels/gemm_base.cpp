@@ -1,6 +1,6 @@
 // Eigen's matrix product for the build's baseline; see gemm_kernel.h.
 #define Eigen EigenForBaseline
-#include "lathe/ops/gemm_kernel_eigen.h"
+#include "lathe/ops/matmul_kernels/gemm_kernel_eigen.h"
 
 namespace lathe::cpu {
 

@@ -10,7 +10,7 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/ops/conv_search/conv_key.h"
 #include "lathe/ops/matmul.h"
-#include "lathe/ops/matmul_cublas.h"
+#include "lathe/ops/matmul_kernels/matmul_cublas.h"
 #include "lathe/ops/mlp.h"
 
 namespace lathe::cuda {

@@ -1,5 +1,5 @@
 // Large f32 matrix products by oneDNN. Contract: gemm.h.
-#include "lathe/ops/gemm.h"
+#include "lathe/ops/matmul_kernels/gemm.h"
 #include "lathe/ops/onednn.h"
 
 namespace lathe::cpu {

@@ -1,4 +1,4 @@
-// Matrix products of cuBLASLt; see matmul_plan.h.
+// Matrix products of cuBLASLt; see matmul_plan_cublas.h.
 #include <array>
 #include <cstdint>
 #include <exception>
@@ -6,7 +6,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/stream.h"
 #include "lathe/core/workspace.h"
-#include "lathe/ops/matmul_plan.h"
+#include "lathe/ops/matmul_kernels/matmul_plan_cublas.h"
 #include "lathe/ops/word_hash.h"
 
 namespace lathe::cuda {

@@ -1,10 +1,10 @@
-// Matrix products on the GPU by the portable kernel of ops/gemm_tile.h. Contracts: matmul.h. When
-// it is used: matmul_portable.h.
+// Matrix products on the GPU by the portable kernel of ops/matmul_kernels/gemm_tile.cuh. Contracts: matmul.h. When
+// it is used: matmul_cuda.h.
 #include <type_traits>
 
 #include "lathe/core/visit.h"
-#include "lathe/ops/gemm_tile.h"
-#include "lathe/ops/matmul_portable.h"
+#include "lathe/ops/matmul_kernels/gemm_tile.cuh"
+#include "lathe/ops/matmul_kernels/matmul_cuda.h"
 
 namespace lathe::cuda {
 

@@ -11,8 +11,8 @@
 #include "lathe/ops/conv_search/conv_key.h"
 #include "lathe/ops/lru_map.h"
 #include "lathe/ops/matmul.h"
-#include "lathe/ops/matmul_cublas.h"
-#include "lathe/ops/matmul_portable.h"
+#include "lathe/ops/matmul_kernels/matmul_cublas.h"
+#include "lathe/ops/matmul_kernels/matmul_cuda.h"
 #include "lathe/ops/reduce.h"
 
 namespace lathe::cuda {

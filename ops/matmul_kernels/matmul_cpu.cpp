@@ -1,11 +1,11 @@
-// Matrix products on the CPU: dtypes and strides, over ops/gemm.h. Contracts: matmul.h.
+// Matrix products on the CPU: dtypes and strides, over ops/matmul_kernels/gemm.h. Contracts: matmul.h.
 #include <algorithm>
 
 #include "lathe/core/copy.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
-#include "lathe/ops/gemm.h"
 #include "lathe/ops/matmul.h"
+#include "lathe/ops/matmul_kernels/gemm.h"
 #include "lathe/ops/reduce.h"
 
 namespace lathe::cpu {

@@ -1,9 +1,9 @@
 // A product of tensors by cuBLASLt, for the ops that add something of their own to it: over
-// matmul_plan.h, with plans kept by shape. For *_cublas.cpp.
+// matmul_plan_cublas.h, with plans kept by shape. For *_cublas.cpp.
 #pragma once
 
 #include "lathe/core/tensor.h"
-#include "lathe/ops/matmul_plan.h"
+#include "lathe/ops/matmul_kernels/matmul_plan_cublas.h"
 
 namespace lathe::cuda {
 

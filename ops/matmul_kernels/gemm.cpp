@@ -1,11 +1,11 @@
 // Sharing out matrix products. Contracts: gemm.h.
-#include "lathe/ops/gemm.h"
+#include "lathe/ops/matmul_kernels/gemm.h"
 
 #include <algorithm>
 #include <type_traits>
 
 #include "lathe/core/thread_pool.h"
-#include "lathe/ops/gemm_kernel.h"
+#include "lathe/ops/matmul_kernels/gemm_kernel.h"
 
 namespace lathe::cpu {
 

@@ -5,7 +5,7 @@
 #define EIGEN_DONT_PARALLELIZE  // our own pool shares out the work
 #include <Eigen/Core>
 
-#include "lathe/ops/gemm_kernel.h"
+#include "lathe/ops/matmul_kernels/gemm_kernel.h"
 
 namespace lathe::cpu {
 namespace {

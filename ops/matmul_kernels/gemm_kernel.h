@@ -6,7 +6,7 @@
 // it: their copies cannot be confused.
 #pragma once
 
-#include "lathe/ops/gemm.h"
+#include "lathe/ops/matmul_kernels/gemm.h"
 
 namespace lathe::cpu {
 

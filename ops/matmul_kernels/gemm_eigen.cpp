@@ -1,5 +1,5 @@
 // Large f32 matrix products of a build without oneDNN. Contract: gemm.h.
-#include "lathe/ops/gemm.h"
+#include "lathe/ops/matmul_kernels/gemm.h"
 
 namespace lathe::cpu {
 

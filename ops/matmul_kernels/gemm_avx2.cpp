@@ -4,7 +4,7 @@
 #endif
 
 #define Eigen EigenForAvx2
-#include "lathe/ops/gemm_kernel_eigen.h"
+#include "lathe/ops/matmul_kernels/gemm_kernel_eigen.h"
 
 namespace lathe::cpu {
 
