@@ -117,8 +117,8 @@ set(LATHE_KERNEL_HEADERS
   ops/batch_norm_kernels/batch_norm_layout.cuh
   ops/reduce_kernels/block_reduce.cuh
   ops/class_targets_device.h
-  ops/conv2d_operands.h
-  ops/conv2d_portable.h
+  ops/conv/conv2d_operands.cuh
+  ops/conv/conv2d_cuda.h
   ops/matmul_kernels/gemm_tile.cuh
   ops/reduce_kernels/line_kernels.cuh
   ops/matmul_kernels/matmul_cuda.h
@@ -142,7 +142,7 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/cudnn_retired.h
   core/curand_functions.h
   core/shared_library.h
-  ops/conv2d_cudnn.h
+  ops/conv/conv2d_cudnn.h
   ops/matmul_kernels/matmul_cublas.h
   ops/matmul_kernels/matmul_plan_cublas.h
 )

@@ -2,8 +2,8 @@
 #include "lathe/ops/conv1d.h"
 
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv2d_geometry.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/views.h"
 

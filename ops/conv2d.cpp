@@ -5,7 +5,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/autocast.h"
-#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"

@@ -1,6 +1,6 @@
 // 2-d convolution. Here: contracts. conv2d.cpp: checks and gradients. conv2d_cpu.cpp: dtypes and
 // layouts on the CPU, over conv2d_dnnl.cpp (oneDNN) or conv2d_eigen.cpp (without it) and
-// conv2d_im2col.cpp (f64, portable f32). conv2d_geometry.h: the shape rules.
+// conv2d_im2col_cpu.cpp (f64, portable f32). conv2d_geometry.h: the shape rules.
 #pragma once
 
 #include "lathe/core/pair.h"

@@ -1,9 +1,9 @@
-// The portable convolution kernels of ops/conv2d_cuda.cu against the CPU's, over the op's case
+// The portable convolution kernels of ops/conv/conv2d_cuda.cu against the CPU's, over the op's case
 // table.
 #include "lathe/ops/conv2d.h"
 
 #include "../ops/conv2d_cases.h"
-#include "lathe/ops/conv2d_portable.h"
+#include "lathe/ops/conv/conv2d_cuda.h"
 #include "on_device.h"
 
 using namespace lathe;

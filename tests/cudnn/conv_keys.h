@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "../ops/conv2d_cases.h"
-#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv_search/conv_key.h"
 
 namespace lathe::test {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lathe/nn/module.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv2d_geometry.h"
 
 namespace lathe::cli {
 

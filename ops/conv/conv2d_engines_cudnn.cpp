@@ -5,7 +5,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/launch.h"
 #include "lathe/core/workspace.h"
-#include "lathe/ops/conv2d_cudnn.h"
+#include "lathe/ops/conv/conv2d_cudnn.h"
 #include "lathe/ops/lru_map.h"
 
 namespace lathe::cuda {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lathe/core/config.h"
-#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 
 namespace lathe::cpu {
 
@@ -31,7 +31,7 @@ void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const
 void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
                                  const Tensor& x);
 
-/// f32 and f64 by im2col and matrix products, all tensors in any dense order (conv2d_im2col.cpp).
+/// f32 and f64 by im2col and matrix products, all tensors in any dense order (conv2d_im2col_cpu.cpp).
 /// The order of summation depends on the sizes alone, not on the number of threads.
 void im2col_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                     const Tensor& bias);

@@ -1,15 +1,15 @@
 // Small images side by side in one wide image, for oneDNN's bf16 kernels on AMX tiles: these take
 // a tile's 16 rows, and the weight gradient its 32 products, from one row of an image, so that of a
-// 4x4 image most of every tile is padding. Included by conv2d_dnnl.cpp and conv2d_strips.cpp only.
+// 4x4 image most of every tile is padding. Included by conv2d_dnnl.cpp and conv2d_strips_dnnl.cpp only.
 #pragma once
 
 #include <optional>
 
-#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 
 namespace lathe::cpu {
 
-enum class Conv2dPass : int64_t;  // conv2d_plan.h
+enum class Conv2dPass : int64_t;  // conv2d_plan_dnnl.h
 
 /// A convolution of strips: `images` images of the batch beside one another, zeros between them
 /// where a filter would else reach from one into the next. The outputs between the images are not

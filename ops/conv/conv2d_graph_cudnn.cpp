@@ -1,6 +1,6 @@
 // A convolution as an operation graph of cuDNN: one operation per pass, and what is fused with the
 // forward one. See conv2d_cudnn.h.
-#include "lathe/ops/conv2d_cudnn.h"
+#include "lathe/ops/conv/conv2d_cudnn.h"
 
 namespace lathe::cuda {
 

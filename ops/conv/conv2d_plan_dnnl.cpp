@@ -1,4 +1,4 @@
-// How each convolution runs in oneDNN: algorithm, layouts, reorders. See conv2d_plan.h.
+// How each convolution runs in oneDNN: algorithm, layouts, reorders. See conv2d_plan_dnnl.h.
 //
 // Which algorithm (measured with AVX-512, batches of 32 to 128, oneDNN 2.6 and 3.7;
 // docs/performance.md):
@@ -11,8 +11,8 @@
 #include <array>
 #include <utility>
 
+#include "lathe/ops/conv/conv2d_plan_dnnl.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv2d_plan.h"
 #include "lathe/ops/lru_cache.h"
 
 namespace lathe::cpu {

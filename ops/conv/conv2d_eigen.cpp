@@ -1,5 +1,5 @@
-// The f32 convolution of a build without oneDNN: im2col. Contracts: conv2d_backend.h.
-#include "lathe/ops/conv2d_backend.h"
+// The f32 convolution of a build without oneDNN: im2col. Contracts: conv2d_passes.h.
+#include "lathe/ops/conv/conv2d_passes.h"
 
 namespace lathe::cpu {
 

@@ -2,7 +2,7 @@
 // cuDNN has no engine for, where cudnn::enabled() is false, and for tests.
 #pragma once
 
-#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 
 namespace lathe::cuda {
 

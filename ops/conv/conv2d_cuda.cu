@@ -1,10 +1,10 @@
 // Convolution on the GPU by the portable matrix product of ops/matmul_kernels/gemm_tile.cuh: the three passes as
 // implicit matrix products, one per group. It takes any strides, needs no workspace but the split
 // sums of small products, and is deterministic. Contracts: conv2d.h. When it is
-// used: conv2d_portable.h.
+// used: conv2d_cuda.h.
 #include "lathe/core/copy.h"
-#include "lathe/ops/conv2d_operands.h"
-#include "lathe/ops/conv2d_portable.h"
+#include "lathe/ops/conv/conv2d_cuda.h"
+#include "lathe/ops/conv/conv2d_operands.cuh"
 #include "lathe/ops/matmul_kernels/gemm_tile.cuh"
 
 namespace lathe::cuda {

@@ -1,11 +1,11 @@
-// Convolution on the CPU: brings dtypes and layouts into the form of conv2d_backend.h. Contracts:
+// Convolution on the CPU: brings dtypes and layouts into the form of conv2d_passes.h. Contracts:
 // conv2d.h.
 #include <atomic>
 
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/conv/conv2d_passes.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv2d_backend.h"
 
 namespace lathe::cpu {
 

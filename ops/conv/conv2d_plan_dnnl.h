@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/onednn.h"
 
 namespace lathe::cpu {

@@ -1,11 +1,11 @@
-// Copies between images and strips; see conv2d_strips.h.
-#include "lathe/ops/conv2d_strips.h"
+// Copies between images and strips; see conv2d_strips_dnnl.h.
+#include "lathe/ops/conv/conv2d_strips_dnnl.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "lathe/core/thread_pool.h"
-#include "lathe/ops/conv2d_plan.h"
+#include "lathe/ops/conv/conv2d_plan_dnnl.h"
 
 namespace lathe::cpu {
 

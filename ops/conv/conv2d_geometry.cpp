@@ -1,5 +1,5 @@
 // Shape rules of the convolution; see conv2d_geometry.h.
-#include "lathe/ops/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 
 #include "lathe/core/checked_size.h"
 #include "lathe/ops/conv2d.h"

@@ -20,10 +20,10 @@
 #include "lathe/core/launch.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
+#include "lathe/ops/conv/conv2d_cuda.h"
+#include "lathe/ops/conv/conv2d_cudnn.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv2d_cudnn.h"
-#include "lathe/ops/conv2d_geometry.h"
-#include "lathe/ops/conv2d_portable.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/ops/inplace.h"
 

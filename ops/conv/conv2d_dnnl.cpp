@@ -1,9 +1,9 @@
-// f32 and bf16 convolution by oneDNN: runs the plans of conv2d_plan.h. Contracts: conv2d_backend.h.
+// f32 and bf16 convolution by oneDNN: runs the plans of conv2d_plan_dnnl.h. Contracts: conv2d_passes.h.
 //
 // Tensors are reordered where the primitive wants another layout than theirs. Two reorders are
 // saved: the weights of a model that only infers are packed once, and the packed dy of
 // backward_input serves the backward_weight that follows. Small bf16 images run in strips
-// (conv2d_strips.h).
+// (conv2d_strips_dnnl.h).
 #include <array>
 #include <mutex>
 #include <optional>
@@ -13,9 +13,9 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
-#include "lathe/ops/conv2d_backend.h"
-#include "lathe/ops/conv2d_plan.h"
-#include "lathe/ops/conv2d_strips.h"
+#include "lathe/ops/conv/conv2d_passes.h"
+#include "lathe/ops/conv/conv2d_plan_dnnl.h"
+#include "lathe/ops/conv/conv2d_strips_dnnl.h"
 
 namespace lathe::cpu {
 
