@@ -116,13 +116,13 @@ set(LATHE_KERNEL_HEADERS
   core/strided_index.h
   ops/batch_norm_kernels/batch_norm_layout.cuh
   ops/reduce_kernels/block_reduce.cuh
-  ops/class_targets_device.h
+  ops/class_targets.cuh
   ops/conv/conv2d_operands.cuh
   ops/conv/conv2d_cuda.h
   ops/matmul_kernels/gemm_tile.cuh
   ops/reduce_kernels/line_kernels.cuh
   ops/matmul_kernels/matmul_cuda.h
-  ops/plane_index.h
+  ops/plane_index.cuh
   ops/reduce_kernels/reduce_device.cuh
   ops/reduce_kernels/reduce_kernels.cuh
   ops/reduce_kernels/reduce_plan.cuh

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "lathe/core/visit.h"
-#include "lathe/ops/class_targets_device.h"
+#include "lathe/ops/class_targets.cuh"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/cross_entropy_math.h"
 #include "lathe/ops/reduce_kernels/line_kernels.cuh"

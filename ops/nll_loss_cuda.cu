@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "lathe/core/visit.h"
-#include "lathe/ops/class_targets_device.h"
+#include "lathe/ops/class_targets.cuh"
 #include "lathe/ops/nll_loss.h"
 #include "lathe/ops/reduce_kernels/line_kernels.cuh"
 

@@ -5,7 +5,7 @@
 #include "lathe/core/launch.h"
 #include "lathe/core/packet.h"
 #include "lathe/core/visit.h"
-#include "lathe/ops/plane_index.h"
+#include "lathe/ops/plane_index.cuh"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/pool2d_math.h"
 

@@ -8,7 +8,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/launch.h"
-#include "lathe/ops/plane_index.h"
+#include "lathe/ops/plane_index.cuh"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/ops/reduce_kernels/reduce_math.h"
 #include "lathe/ops/resample.h"
