@@ -107,13 +107,13 @@ endif()
 # Headers of our own kernels, and of calls of cuBLAS and cuDNN. None is installed. Where nvcc compiles the kernels, no
 # other compiler takes their headers.
 set(LATHE_KERNEL_HEADERS
-  core/device_fault.h
-  core/launch.h
-  core/packet.h
-  core/pointwise.h
-  core/raise_fault.h
-  core/relaxed_capture.h
-  core/strided_index.h
+  core/gpu/device_fault.h
+  core/gpu/launch.h
+  core/gpu/packet.cuh
+  core/gpu/pointwise.cuh
+  core/gpu/raise_fault.cuh
+  core/gpu/relaxed_capture.h
+  core/gpu/strided_index.cuh
   ops/batch_norm_kernels/batch_norm_layout.cuh
   ops/reduce_kernels/block_reduce.cuh
   ops/class_targets.cuh
@@ -131,17 +131,17 @@ set(LATHE_KERNEL_HEADERS
   optim/kernels/update_frame.cuh
 )
 set(LATHE_CUDA_LIBRARY_HEADERS
-  core/cublas_functions.h
-  core/cublas_handle.h
-  core/cuda_libraries.h
-  core/cudnn_descriptor.h
-  core/cudnn_functions.h
-  core/cudnn_graph.h
-  core/cudnn_handle.h
-  core/cudnn_plan.h
-  core/cudnn_retired.h
-  core/curand_functions.h
-  core/shared_library.h
+  core/gpu/cublas_functions.h
+  core/gpu/cublas_handle.h
+  core/gpu/cuda_libraries.h
+  core/gpu/cudnn_descriptor.h
+  core/gpu/cudnn_functions.h
+  core/gpu/cudnn_graph.h
+  core/gpu/cudnn_handle.h
+  core/gpu/cudnn_plan.h
+  core/gpu/cudnn_retired.h
+  core/gpu/curand_functions.h
+  core/gpu/shared_library.h
   ops/conv/conv2d_cudnn.h
   ops/matmul_kernels/matmul_cublas.h
   ops/matmul_kernels/matmul_plan_cublas.h
@@ -174,7 +174,7 @@ function(lathe_cuda_flags target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${flags}>")
 endfunction()
 
-# lathe_library_source(source library apt pip): the source in core/ that opens one of NVIDIA's libraries is told where the
+# lathe_library_source(source library apt pip): the source in core/gpu/ that opens one of NVIDIA's libraries is told where the
 # build found it, and what the user who lacks it installs.
 function(lathe_library_source source library apt pip)
   if(LATHE_HAS_CUDA_LIBRARIES)
@@ -204,7 +204,7 @@ function(lathe_add_kernels target)
     return()
   endif()
   lathe_cuda_flags(${target})
-  # Never libcuda, nor a library that core/shared_library.h opens: a program that needs them does not start without them.
+  # Never libcuda, nor a library that core/gpu/shared_library.h opens: a program that needs them does not start without them.
   target_link_libraries(${target} PRIVATE
     CUDA::cudart_static "$<BUILD_INTERFACE:CUDNN::headers>" ${CMAKE_DL_LIBS})
   if(BUILD_SHARED_LIBS)  # its copy of the runtime is its own: a program that links another one must not get into it

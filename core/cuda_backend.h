@@ -1,5 +1,5 @@
 // What core asks of the CUDA backend, below the public face of cuda.h and stream.h. Defined in
-// core/*_cuda.cpp or, in a build without CUDA, in core/cuda_absent.cpp. Handles are the runtime's.
+// core/gpu/*_cuda.cpp or, in a build without CUDA, in core/gpu/cuda_absent.cpp. Handles are the runtime's.
 #pragma once
 
 #include "lathe/core/allocator.h"
@@ -65,7 +65,7 @@ bool query_event(Device device, void* event);
 void synchronize_event(Device device, void* event);
 double elapsed_ms(Device device, void* from, void* to);
 
-/// Throws what kernels on `device` noted (core/device_fault.h), and clears it. Call after a wait.
+/// Throws what kernels on `device` noted (core/gpu/device_fault.h), and clears it. Call after a wait.
 void check_fault(Device device);
 
 }  // namespace lathe::cuda

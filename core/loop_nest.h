@@ -1,5 +1,5 @@
 // The loop nest behind elementwise kernels of both backends: dimensions put in order and merged, on
-// the host, once per call. core/strided_loop.cpp walks it on the CPU, core/strided_index.h on the
+// the host, once per call. core/strided_loop.cpp walks it on the CPU, core/gpu/strided_index.cuh on the
 // GPU.
 #pragma once
 

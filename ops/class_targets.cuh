@@ -1,7 +1,7 @@
 // Class targets as the kernels of the losses read them. For .cu files only.
 #pragma once
 
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/ops/class_targets.h"
 
 namespace lathe::cuda {

@@ -1,6 +1,6 @@
 // CUDA kernel of ops/creation.h, so that no sequence is made on the host and sent over.
 #include "lathe/core/convert.h"
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe::cuda {

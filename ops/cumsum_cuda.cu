@@ -2,7 +2,7 @@
 // by one thread. Where that makes too few threads, lines are cut into chunks: a first kernel adds
 // up each chunk, and the scan of a chunk starts from the sum of those before it. The order of the
 // additions depends on the shape alone.
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/ops/cumsum.h"
 #include "lathe/ops/cumsum_math.h"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"

@@ -1,5 +1,5 @@
 // CUDA kernel of dropout; see dropout.h.
-#include "lathe/core/pointwise.h"
+#include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/dropout_math.h"
 

@@ -1,10 +1,10 @@
 // CUDA kernels of ops/index.h: reading at given places. The sums are in index_sum_cuda.cu,
 // check_index in range_check_cuda.cu. An index out of range raises the fault record; its element
 // becomes 0.
-#include "lathe/core/launch.h"
-#include "lathe/core/packet.h"
-#include "lathe/core/raise_fault.h"
-#include "lathe/core/strided_index.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/packet.cuh"
+#include "lathe/core/gpu/raise_fault.cuh"
+#include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/ops/index.h"
 

@@ -7,9 +7,9 @@
 // start of each run of equal indices adds up the run. That costs the sort, about 10 passes over 16
 // bytes per index for lines of a million, and is then as parallel as the indices are different.
 #include "lathe/core/copy.h"
-#include "lathe/core/launch.h"
-#include "lathe/core/raise_fault.h"
-#include "lathe/core/strided_index.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/raise_fault.cuh"
+#include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/sort.h"

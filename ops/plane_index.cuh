@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
-#include "lathe/core/packet.h"
-#include "lathe/core/strided_index.h"
+#include "lathe/core/gpu/packet.cuh"
+#include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/core/tensor.h"
 #include "lathe/core/visit.h"
 

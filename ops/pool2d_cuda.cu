@@ -2,8 +2,8 @@
 // uses too.
 #include <limits>
 
-#include "lathe/core/launch.h"
-#include "lathe/core/packet.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/ops/plane_index.cuh"
 #include "lathe/ops/pool2d.h"

@@ -1,7 +1,7 @@
 // CUDA kernel of ops/random.h: one Philox counter per thread, made into a few values by a functor
 // of random_math.h, as on the CPU.
 #include "lathe/core/copy.h"
-#include "lathe/core/pointwise.h"
+#include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/random.h"
 #include "lathe/ops/random_math.h"
 

@@ -1,8 +1,8 @@
 // The data-dependent checks of ops/index.h and ops/class_targets.h on the device: a bad value is
 // noted in the device's fault record and thrown at the next synchronisation.
-#include "lathe/core/launch.h"
-#include "lathe/core/raise_fault.h"
-#include "lathe/core/strided_index.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/raise_fault.cuh"
+#include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/ops/class_targets.h"
 #include "lathe/ops/index.h"
 

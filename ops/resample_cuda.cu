@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lathe/core/copy.h"
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/ops/plane_index.cuh"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/ops/reduce_kernels/reduce_math.h"

@@ -1,6 +1,6 @@
 // CUDA kernels of layer_norm and group_norm; see row_norm.h. Arithmetic: row_norm_math.h, and the
 // moments of reduce_device.cuh.
-#include "lathe/core/strided_index.h"
+#include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/ops/reduce_kernels/line_kernels.cuh"
 #include "lathe/ops/reduce_kernels/reduce_device.cuh"

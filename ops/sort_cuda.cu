@@ -5,7 +5,7 @@
 #include <bit>
 #include <utility>
 
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/sort.h"
 #include "lathe/ops/sort_order.h"

@@ -1,5 +1,5 @@
 // CUDA kernels of ops/unary.h. The arithmetic is that of unary_math.h, which the CPU loop uses too.
-#include "lathe/core/pointwise.h"
+#include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/unary_math.h"
 

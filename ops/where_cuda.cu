@@ -1,5 +1,5 @@
-// CUDA kernel of ops/where.h: core/pointwise.h; values are moved, not computed.
-#include "lathe/core/pointwise.h"
+// CUDA kernel of ops/where.h: core/gpu/pointwise.cuh; values are moved, not computed.
+#include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/where.h"
 
 namespace lathe::cuda {

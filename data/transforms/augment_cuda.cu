@@ -3,8 +3,8 @@
 // nothing is copied to the device.
 #include <algorithm>
 
-#include "lathe/core/launch.h"
-#include "lathe/core/strided_index.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/data/transforms/augment.h"
 #include "lathe/data/transforms/pixel_math.h"

@@ -3,7 +3,7 @@
 // of its own sums that up, in integers, where some image wants it.
 #include <algorithm>
 
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/data/transforms/color_batch.h"
 #include "lathe/data/transforms/color_math.h"
 #include "lathe/ops/creation.h"

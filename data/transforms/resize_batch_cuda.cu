@@ -4,8 +4,8 @@
 // parameters, so nothing is copied to the device.
 #include <algorithm>
 
-#include "lathe/core/launch.h"
-#include "lathe/core/strided_index.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/data/transforms/resize_batch.h"
 #include "lathe/data/transforms/resize_weights.h"
 #include "lathe/ops/creation.h"

@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "lathe/core/launch.h"
-#include "lathe/core/packet.h"
-#include "lathe/core/strided_index.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/packet.cuh"
+#include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"

@@ -17,7 +17,7 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device_scope.h"
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/ops/conv/conv2d_cuda.h"
@@ -229,7 +229,7 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Te
 }
 
 // Runs cuDNN's convolution backward filter: conv2d_graph() makes it of
-// OperationGraph::convolution_backward_filter (core/cudnn_graph.cpp).
+// OperationGraph::convolution_backward_filter (core/gpu/cudnn_graph.cpp).
 Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x,
                               MemoryFormat w_format) {
   if (!takes(g, dy.dtype())) return portable_conv2d_backward_weight(g, dy, x, w_format);

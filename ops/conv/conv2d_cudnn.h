@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/core/cudnn_plan.h"
+#include "lathe/core/gpu/cudnn_plan.h"
 #include "lathe/core/tensor.h"
 #include "lathe/ops/backoff.h"
 #include "lathe/ops/conv_search/conv_engines.h"

@@ -3,8 +3,8 @@
 #include <array>
 
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/launch.h"
-#include "lathe/core/workspace.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/workspace.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"
 #include "lathe/ops/lru_map.h"
 

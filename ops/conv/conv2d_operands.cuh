@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
+#include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/core/pair.h"
-#include "lathe/core/strided_index.h"
 #include "lathe/core/tensor.h"
 #include "lathe/core/visit.h"
 

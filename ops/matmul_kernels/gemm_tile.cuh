@@ -14,8 +14,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "lathe/core/launch.h"
-#include "lathe/core/packet.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/tensor.h"
 
 namespace lathe::cuda {

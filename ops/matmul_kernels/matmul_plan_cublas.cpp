@@ -4,8 +4,8 @@
 #include <exception>
 
 #include "lathe/core/error.h"
+#include "lathe/core/gpu/workspace.h"
 #include "lathe/core/stream.h"
-#include "lathe/core/workspace.h"
 #include "lathe/ops/matmul_kernels/matmul_plan_cublas.h"
 #include "lathe/ops/word_hash.h"
 

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "lathe/core/cublas_handle.h"
 #include "lathe/core/dtype.h"
+#include "lathe/core/gpu/cublas_handle.h"
 
 namespace lathe::cuda {
 

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 
 namespace lathe::cuda {
 

@@ -16,7 +16,7 @@
 
 #include <vector>
 
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/ops/reduce_kernels/reduce_plan.cuh"
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/core/loop_nest.h"
-#include "lathe/core/strided_index.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe::cuda {

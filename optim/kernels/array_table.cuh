@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "lathe/core/error.h"
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/optim/kernels/update.h"
 
 namespace lathe::optim {

@@ -1,7 +1,7 @@
 // Gradient clipping on the GPU (norms: check_grads_cuda.cu): many gradients in one launch, and no
 // value that the host must wait for. The arithmetic is that of clip_math.h, which the CPU loops use
 // too.
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/kernels/clip_math.h"
 #include "lathe/optim/kernels/grad_tables.cuh"

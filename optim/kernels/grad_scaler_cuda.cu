@@ -1,7 +1,7 @@
 // Unscaling and the scale's update on the GPU: all gradients in one launch, and no value that the
 // host must wait for. The arithmetic is that of loss_scale_math.h, which the CPU uses too.
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/kernels/grad_tables.cuh"
 

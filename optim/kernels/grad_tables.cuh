@@ -5,8 +5,8 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
-#include "lathe/core/launch.h"
-#include "lathe/core/packet.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/optim/kernels/array_table.cuh"
 

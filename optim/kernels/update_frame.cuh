@@ -6,9 +6,9 @@
 #include <span>
 #include <type_traits>
 
-#include "lathe/core/device_fault.h"
-#include "lathe/core/launch.h"
-#include "lathe/core/packet.h"
+#include "lathe/core/gpu/device_fault.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/optim/kernels/array_table.cuh"
 #include "lathe/optim/kernels/update.h"

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "lathe/core/cuda.h"
-#include "lathe/core/device_fault.h"
+#include "lathe/core/gpu/device_fault.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"

@@ -1,4 +1,4 @@
-#include "lathe/core/pointwise_part.h"
+#include "lathe/core/gpu/pointwise_part.h"
 
 #include <vector>
 

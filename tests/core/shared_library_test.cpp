@@ -1,6 +1,6 @@
 // Libraries that are opened when they are first called: where they are looked for, and what is said
 // of those that are not there. The libraries 1, 2 and 3 are made of tiny_library.cpp.
-#include "lathe/core/shared_library.h"
+#include "lathe/core/gpu/shared_library.h"
 
 #include <dlfcn.h>
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
-// core/loop_nest.h and core/strided_index.h: the arithmetic from a linear index to offsets, against
+// core/loop_nest.h and core/gpu/strided_index.cuh: the arithmetic from a linear index to offsets, against
 // plain division and against nested counting.
-#include "lathe/core/strided_index.h"
+#include "lathe/core/gpu/strided_index.cuh"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // The kernels of ops/binary_cuda.cu and ops/where_cuda.cu against the CPU ops: every op and dtype,
-// and every way in which core/pointwise.h reads its operands.
+// and every way in which core/gpu/pointwise.cuh reads its operands.
 #include <doctest/doctest.h>
 
 #include "lathe/ops/binary.h"

@@ -1,4 +1,4 @@
-// The kernels of core/copy_cuda.cu against the CPU's copies: every pair of dtypes, every layout,
+// The kernels of core/gpu/copy_cuda.cu against the CPU's copies: every pair of dtypes, every layout,
 // and transpositions of every element size.
 #include "lathe/core/copy.h"
 

@@ -2,7 +2,7 @@
 #include <curand_kernel.h>
 
 #include "../cuda_case.h"
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 #include "lathe/core/philox.h"
 #include "lathe/ops/creation.h"
 

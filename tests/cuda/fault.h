@@ -1,9 +1,9 @@
-// How kernel tests read what kernels noted; see core/device_fault.h.
+// How kernel tests read what kernels noted; see core/gpu/device_fault.h.
 #pragma once
 
 #include <thread>
 
-#include "lathe/core/device_fault.h"
+#include "lathe/core/gpu/device_fault.h"
 #include "lathe/core/stream.h"
 #include "on_device.h"
 

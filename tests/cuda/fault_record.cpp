@@ -1,6 +1,6 @@
 // The fault record of a build without the backend, whose kernels run at once; see
-// core/device_fault.h.
-#include "lathe/core/device_fault.h"
+// core/gpu/device_fault.h.
+#include "lathe/core/gpu/device_fault.h"
 
 #include <utility>
 

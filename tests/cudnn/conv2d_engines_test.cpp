@@ -7,7 +7,7 @@
 #include "../ops/compare.h"
 #include "../same_memory.h"
 #include "conv_keys.h"
-#include "lathe/core/cudnn_handle.h"
+#include "lathe/core/gpu/cudnn_handle.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/stream.h"

@@ -7,7 +7,7 @@
 #include "../cuda_case.h"
 #include "../same_memory.h"
 #include "conv_keys.h"
-#include "lathe/core/cudnn_retired.h"
+#include "lathe/core/gpu/cudnn_retired.h"
 #include "lathe/core/log.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/conv2d.h"

@@ -8,8 +8,8 @@
 #include <map>
 #include <sstream>
 
-#include "lathe/core/cuda_libraries.h"
 #include "lathe/core/format.h"
+#include "lathe/core/gpu/cuda_libraries.h"
 
 namespace lathe::cuda {
 

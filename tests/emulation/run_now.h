@@ -1,7 +1,7 @@
 // For tests of the emulated threads themselves: no stream, no queue.
 #pragma once
 
-#include "lathe/core/launch.h"
+#include "lathe/core/gpu/launch.h"
 
 namespace lathe::test {
 

@@ -1,0 +1,130 @@
+// Operation graphs of cuDNN; see cudnn_graph.h.
+#include "lathe/core/gpu/cudnn_graph.h"
+
+#include "lathe/core/error.h"
+
+namespace lathe::cudnn {
+
+cudnnDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return CUDNN_DATA_HALF;
+    case DType::kBF16: return CUDNN_DATA_BFLOAT16;
+    case DType::kF32: return CUDNN_DATA_FLOAT;
+    default: LATHE_FAIL(DTypeError, "cudnn: no convolution of ", dtype, " tensors is built");
+  }
+}
+
+Descriptor& OperationGraph::add_part(cudnnBackendDescriptorType_t type) {
+  return parts_.emplace_back(type);
+}
+
+void OperationGraph::add_operation(Descriptor& operation) {
+  operation.finalize();
+  operations_.push_back(operation.object());
+}
+
+const Descriptor& OperationGraph::tensor(const TensorSpec& spec) {
+  Descriptor& t = add_part(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, spec.uid);
+  t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, data_type(spec.dtype));
+  t.set_array(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span<const int64_t>(spec.dims));
+  t.set_array(CUDNN_ATTR_TENSOR_STRIDES, std::span<const int64_t>(spec.strides));
+  t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, spec.alignment);
+  t.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, spec.is_virtual);
+  t.finalize();
+  return t;
+}
+
+const Descriptor& OperationGraph::convolution(const ConvolutionSpec& spec) {
+  const auto set_pair = [](Descriptor& d, cudnnBackendAttributeName_t name, Pair pair) {
+    d.set_array(name, std::span<const int64_t>(std::array{pair.rows, pair.cols}));
+  };
+  Descriptor& d = add_part(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  d.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2});
+  d.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, data_type(spec.compute));
+  d.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
+  set_pair(d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, spec.pad);
+  set_pair(d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, spec.pad);
+  set_pair(d, CUDNN_ATTR_CONVOLUTION_DILATIONS, spec.dilation);
+  set_pair(d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, spec.stride);
+  d.finalize();
+  return d;
+}
+
+void OperationGraph::convolution_forward(const ConvolutionSpec& conv, const Descriptor& x,
+                                         const Descriptor& w, const Descriptor& y) {
+  const Descriptor& how = convolution(conv);
+  Descriptor& op = add_part(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, how);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1.f);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0.f);
+  add_operation(op);
+}
+
+void OperationGraph::convolution_backward_data(const ConvolutionSpec& conv, const Descriptor& dx,
+                                               const Descriptor& w, const Descriptor& dy) {
+  const Descriptor& how = convolution(conv);
+  Descriptor& op = add_part(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, how);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, dx);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, w);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, dy);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 1.f);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0.f);
+  add_operation(op);
+}
+
+// What cudnnConvolutionBackwardFilter computed before cuDNN had graphs.
+void OperationGraph::convolution_backward_filter(const ConvolutionSpec& conv, const Descriptor& x,
+                                                 const Descriptor& dw, const Descriptor& dy) {
+  const Descriptor& how = convolution(conv);
+  Descriptor& op = add_part(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, how);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, x);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, dw);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, dy);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, 1.f);
+  op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 0.f);
+  add_operation(op);
+}
+
+Descriptor& OperationGraph::pointwise(cudnnPointwiseMode_t mode, const Descriptor& x,
+                                      const Descriptor& y) {
+  Descriptor& function = add_part(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  function.set(CUDNN_ATTR_POINTWISE_MODE, mode);
+  function.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+  function.finalize();
+  Descriptor& op = add_part(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  return op;
+}
+
+void OperationGraph::add(const Descriptor& a, const Descriptor& b, const Descriptor& y) {
+  Descriptor& op = pointwise(CUDNN_POINTWISE_ADD, a, y);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+  add_operation(op);
+}
+
+void OperationGraph::relu(const Descriptor& x, const Descriptor& y) {
+  add_operation(pointwise(CUDNN_POINTWISE_RELU_FWD, x, y));
+}
+
+void OperationGraph::finalize(cudnnHandle_t handle) {
+  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  if (handle != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
+  graph.set_objects(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_);
+  graph.finalize();
+  graph_ = std::move(graph);
+}
+
+const Descriptor& OperationGraph::get() const {
+  LATHE_CHECK(StateError, graph_.has_value(), "cudnn: the operation graph is not finalized");
+  return *graph_;
+}
+
+}  // namespace lathe::cudnn

@@ -1,0 +1,128 @@
+// cuDNN's versions, errors and handles; see cudnn_handle.h.
+#include "lathe/core/gpu/cudnn_handle.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/device_scope.h"
+#include "lathe/core/error.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/log.h"
+
+namespace lathe::cudnn {
+
+namespace {
+
+std::string version_text(size_t number) {
+  return concat(number / 10000, ".", number / 100 % 100, ".", number % 100);
+}
+
+/// Minor versions add to the interface, so a newer library serves, an older one may lack something.
+void check_version() {
+  const size_t loaded = functions().cudnnGetVersion();
+  constexpr size_t kCompiled = CUDNN_VERSION;
+  LATHE_CHECK(CudaError, loaded / 10000 == CUDNN_MAJOR, "cudnn: this program needs cuDNN ",
+              CUDNN_MAJOR, ", but version ", version_text(loaded), " was loaded");
+  if (loaded / 100 < kCompiled / 100) {
+    warn_once("cudnn version", concat("cudnn: compiled for ", version_text(kCompiled),
+                                      ", but the older ", version_text(loaded), " was loaded"));
+  }
+}
+
+/// Handles of threads that ended, for those that begin. A handle takes long to make, and when a
+/// process ends the driver may be gone before the last thread: handles are never destroyed.
+class HandlePool {
+ public:
+  cudnnHandle_t take(int device) {
+    {
+      const std::lock_guard lock(mutex_);
+      auto& free = free_[static_cast<size_t>(device)];
+      if (!free.empty()) {
+        const cudnnHandle_t handle = free.back();
+        free.pop_back();
+        return handle;
+      }
+    }
+    check_version();
+    cudnnHandle_t handle = nullptr;
+    check(functions().cudnnCreate(&handle), "create a handle");
+    return handle;
+  }
+  void give_back(int device, cudnnHandle_t handle) {
+    const std::lock_guard lock(mutex_);
+    free_[static_cast<size_t>(device)].push_back(handle);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::array<std::vector<cudnnHandle_t>, cuda::kMaxDevices> free_;
+};
+
+HandlePool& pool() {
+  static auto* const the_pool = new HandlePool;
+  return *the_pool;
+}
+
+/// The handles that a thread has taken, by device.
+struct ThreadHandles {
+  struct Slot {
+    cudnnHandle_t handle = nullptr;
+    std::optional<void*> stream;  // that it was told last; absent: somebody else's, perhaps gone
+  };
+
+  ~ThreadHandles() {
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i].handle != nullptr) pool().give_back(static_cast<int>(i), slots[i].handle);
+    }
+  }
+
+  std::array<Slot, cuda::kMaxDevices> slots;
+};
+
+/// cuDNN's account of this thread's last failed call, in one line: it writes several where one
+/// engine tried others.
+std::string last_reason() {
+  char text[512] = {};
+  functions().cudnnGetLastErrorString(text, sizeof text);
+  std::string line = text;
+  while (line.ends_with('\n')) line.pop_back();
+  std::ranges::replace(line, '\n', ' ');
+  return line;
+}
+
+}  // namespace
+
+std::string version() { return version_text(functions().cudnnGetVersion()); }
+
+void check(cudnnStatus_t status, std::string_view doing) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  cudaGetLastError();
+  std::string text = concat("cudnn: ", doing, ": ", functions().cudnnGetErrorString(status));
+  if (const std::string reason = last_reason(); !reason.empty()) text += concat(" (", reason, ")");
+  switch (status) {
+    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
+    case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED: LATHE_FAIL(OutOfMemoryError, text);
+    default: LATHE_FAIL(CudaError, text);
+  }
+}
+
+cudnnHandle_t handle(Device device) {
+  thread_local ThreadHandles handles;
+  const cuda::DeviceScope on(device);
+  ThreadHandles::Slot& slot = handles.slots.at(static_cast<size_t>(device.index));
+  void* const stream = current_stream(device).native;
+  if (slot.handle == nullptr) slot.handle = pool().take(device.index);
+  if (slot.stream == stream) return slot.handle;
+  slot.stream.reset();
+  check(functions().cudnnSetStream(slot.handle, static_cast<cudaStream_t>(stream)),
+        "set the stream");
+  slot.stream = stream;
+  return slot.handle;
+}
+
+}  // namespace lathe::cudnn

@@ -1,0 +1,103 @@
+// Copies between host and GPUs; see cuda_backend.h. Over the bus goes dense memory in the source's
+// dtype; strides, broadcasting and conversion are done on the side that has them as tensors.
+#include "lathe/core/copy.h"
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/dense.h"
+#include "lathe/core/device_scope.h"
+#include "lathe/core/gpu/launch.h"
+
+namespace lathe::cuda {
+
+namespace {
+
+/// One transfer moves all of it.
+bool is_plain(const Tensor& dst, const Tensor& src) {
+  return dst.dtype() == src.dtype() && dst.shape() == src.shape() && same_order(dst, src) &&
+         is_dense(dst);
+}
+
+/// t itself if it is dense, else a dense copy on its device.
+Tensor dense(const Tensor& t) {
+  if (is_dense(t)) return t;
+  Tensor copy = empty(t.shape(), {.dtype = t.dtype(), .device = t.device()});
+  copy_values(copy, t);
+  return copy;
+}
+
+void move_bytes(const Tensor& dst, const Tensor& src, cudaMemcpyKind kind, Stream stream) {
+  LATHE_CUDA_CHECK(cudaMemcpyAsync(dst.raw_data(), src.raw_data(), static_cast<size_t>(src.bytes()),
+                                   kind, static_cast<cudaStream_t>(stream.native)));
+}
+
+/// Whether a copy from there may run while the host goes on though is_pinned() is false: memory
+/// that somebody else page-locked (DLPack, from_blob), or that is managed.
+bool is_read_later(const Tensor& host) {
+  cudaPointerAttributes attributes{};
+  LATHE_CUDA_CHECK(cudaPointerGetAttributes(&attributes, host.raw_data()));
+  return attributes.type != cudaMemoryTypeUnregistered;
+}
+
+void to_gpu(const Tensor& dst, const Tensor& src, bool async) {
+  const Stream stream = current_stream(dst.device());
+  const Tensor packed = dense(src);
+  const Tensor arrived = is_plain(dst, packed) ? dst
+                                               : empty_strided(packed.shape(), packed.strides(),
+                                                               packed.dtype(), dst.device());
+  move_bytes(arrived, packed, cudaMemcpyHostToDevice, stream);
+  if (packed.is_pinned()) {
+    // The GPU reads the memory while the host goes on: nobody else may get it before that is done.
+    record_pinned(packed.impl().storage->data(), stream);
+    if (!async && packed.is_same(src)) synchronize_stream(stream);
+  } else if (is_read_later(packed)) {  // its owner may give it to others when this returns
+    synchronize_stream(stream);
+  }
+  if (!arrived.is_same(dst)) copy_values(dst, arrived);
+}
+
+void to_host(const Tensor& dst, const Tensor& src, bool async) {
+  const Stream stream = current_stream(src.device());
+  const Tensor packed = dense(src);
+  const Tensor arrived =
+      is_plain(dst, packed) ? dst
+                            : empty_strided(packed.shape(), packed.strides(), packed.dtype(), kCPU);
+  move_bytes(arrived, packed, cudaMemcpyDeviceToHost, stream);
+  if (async && dst.is_pinned() && arrived.is_same(dst)) {
+    return record_pinned(dst.impl().storage->data(), stream);  // the GPU writes it later
+  }
+  synchronize_stream(stream);
+  if (!arrived.is_same(dst)) copy_values(dst, arrived);
+}
+
+void between_gpus(const Tensor& dst, const Tensor& src) {
+  const Tensor packed = dense(src);
+  const Tensor arrived = is_plain(dst, packed) ? dst
+                                               : empty_strided(packed.shape(), packed.strides(),
+                                                               packed.dtype(), dst.device());
+  const Stream from = current_stream(src.device()), to = current_stream(dst.device());
+  Event ready(src.device());
+  ready.record(from);
+  ready.block(to);
+  LATHE_CUDA_CHECK(cudaMemcpyPeerAsync(arrived.raw_data(), dst.device().index, packed.raw_data(),
+                                       src.device().index, static_cast<size_t>(packed.bytes()),
+                                       static_cast<cudaStream_t>(to.native)));
+  Event done(dst.device());
+  done.record(to);
+  done.block(from);  // the source's memory may be reused on its own stream from here on
+  if (!arrived.is_same(dst)) copy_values(dst, arrived);
+}
+
+}  // namespace
+
+void transfer(const Tensor& dst, const Tensor& src, bool async) {
+  if (dst.numel() == 0) return;
+  const DeviceScope on(dst.device().is_cuda() ? dst.device() : src.device());
+  if (src.device().is_cpu()) {
+    to_gpu(dst, src, async);
+  } else if (dst.device().is_cpu()) {
+    to_host(dst, src, async);
+  } else {
+    between_gpus(dst, src);
+  }
+}
+
+}  // namespace lathe::cuda
