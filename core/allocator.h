@@ -1,4 +1,4 @@
-// The interface behind every tensor's memory. Implementations: core/host_allocator (CPU); pinned
+// The interface behind every tensor's memory. Implementations: core/memory/host_allocator (CPU); pinned
 // and device memory come with the CUDA backend and stand behind the same interface.
 #pragma once
 

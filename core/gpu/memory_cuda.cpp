@@ -1,4 +1,4 @@
-// Where the memory of GPUs and pinned host memory come from: core/block_pool over the CUDA runtime.
+// Where the memory of GPUs and pinned host memory come from: core/memory/block_pool over the CUDA runtime.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -6,14 +6,14 @@
 #include <new>
 #include <vector>
 
-#include "lathe/core/block_pool.h"
-#include "lathe/core/cache_setting.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/relaxed_capture.h"
 #include "lathe/core/gpu/virtual_memory_cuda.h"
 #include "lathe/core/log.h"
+#include "lathe/core/memory/block_pool.h"
+#include "lathe/core/memory/cache_setting.h"
 
 namespace lathe::cuda {
 

@@ -1,12 +1,12 @@
 // Addresses and memory of a GPU apart, by the driver's virtual memory management: what expandable
-// segments of core/block_pool are made of. (CUDA Driver API, "Virtual Memory Management".)
+// segments of core/memory/block_pool are made of. (CUDA Driver API, "Virtual Memory Management".)
 #pragma once
 
 #include <cuda.h>
 
 #include <memory>
 
-#include "lathe/core/raw_memory.h"
+#include "lathe/core/memory/raw_memory.h"
 
 namespace lathe::cuda {
 

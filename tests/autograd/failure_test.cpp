@@ -6,7 +6,7 @@
 
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/record.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/reduce.h"

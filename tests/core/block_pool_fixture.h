@@ -1,4 +1,4 @@
-// What the tests of core/block_pool share: three streams, shrunken constants, and a pool on a fake
+// What the tests of core/memory/block_pool share: three streams, shrunken constants, and a pool on a fake
 // device that must end without a violation, a byte or an event.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "block_pool_inspector.h"
 #include "fake_memory.h"
-#include "lathe/core/block_pool.h"
+#include "lathe/core/memory/block_pool.h"
 
 namespace lathe {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/core/block_pool.h"
+#include "lathe/core/memory/block_pool.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-// A device for the tests of core/block_pool: memory at made-up addresses that nothing may touch,
+// A device for the tests of core/memory/block_pool: memory at made-up addresses that nothing may touch,
 // streams whose work completes when the test says so, events, captures, and a FaultPoint that makes
 // the n-th call fail. Whatever a real device would answer with an error or with wrong numbers is
 // noted in violations().
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lathe/core/fault.h"
-#include "lathe/core/raw_memory.h"
+#include "lathe/core/memory/raw_memory.h"
 
 namespace lathe {
 

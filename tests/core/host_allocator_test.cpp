@@ -1,7 +1,7 @@
 // The host allocator: size classes, alignment, reuse, statistics, limits, faults, threads. The
 // cases hold with the cache on and off (LATHE_NO_CACHE, sanitizer builds); those about the cache
 // itself ask first.
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 
 #include <doctest/doctest.h>
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
-#include "lathe/core/system_memory.h"
+#include "lathe/core/memory/system_memory.h"
 
 namespace lathe {
 namespace {

@@ -8,7 +8,7 @@
 #include "../cuda_case.h"
 #include "../small_conv_net.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/lathe.h"
 #include "lathe/ops/conv_search/conv_search.h"
 

@@ -18,7 +18,7 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/device_batches.h"
 #include "lathe/data/images/image_datasets.h"

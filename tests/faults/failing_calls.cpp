@@ -12,7 +12,7 @@
 #include <new>
 
 #include "lathe/core/error.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 
 namespace lathe::test {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "failing_calls.h"
 #include "lathe/core/file.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/lathe.h"
 #include "lathe/tests/data/files.h"
 

@@ -8,7 +8,7 @@
 
 #include "../small_conv_net.h"
 #include "failing_calls.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/lathe.h"
 
 namespace lathe {

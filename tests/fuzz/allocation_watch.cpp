@@ -10,7 +10,7 @@
 #include <string>
 
 #include "lathe/core/config.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 
 #if defined(LATHE_ASAN)
 // Of sanitizer/allocator_interface.h, which not every compiler brings along.

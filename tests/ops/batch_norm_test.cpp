@@ -3,7 +3,7 @@
 
 #include "compare.h"
 #include "lathe/autograd/engine.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/reduce.h"

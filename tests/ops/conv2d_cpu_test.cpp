@@ -6,8 +6,8 @@
 
 #include "conv2d_cases.h"
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/host_allocator.h"
 #include "lathe/core/info.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_passes.h"

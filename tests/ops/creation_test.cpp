@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "compare.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 
 using namespace lathe;
 using namespace lathe::test;

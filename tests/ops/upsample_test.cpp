@@ -2,7 +2,7 @@
 #include "lathe/ops/upsample.h"
 
 #include "compare.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 
 using namespace lathe;
 using namespace lathe::test;

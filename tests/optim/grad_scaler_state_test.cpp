@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/sgd.h"

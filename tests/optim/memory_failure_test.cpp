@@ -8,7 +8,7 @@
 #include <new>
 #include <vector>
 
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/views.h"

@@ -9,9 +9,9 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/generator.h"
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
+#include "lathe/core/memory/system_memory.h"
 #include "lathe/core/seconds_since.h"
-#include "lathe/core/system_memory.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/largest_batch.h"

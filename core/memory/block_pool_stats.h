@@ -1,11 +1,11 @@
-// What a core/block_pool counts, and its history.
+// What a core/memory/block_pool counts, and its history.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "lathe/core/raw_memory.h"
+#include "lathe/core/memory/raw_memory.h"
 
 namespace lathe {
 

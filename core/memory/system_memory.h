@@ -1,4 +1,4 @@
-// Memory from the operating system, under core/host_allocator: alignment, huge pages, and the marks
+// Memory from the operating system, under core/memory/host_allocator: alignment, huge pages, and the marks
 // that make AddressSanitizer treat cached blocks as freed.
 #pragma once
 

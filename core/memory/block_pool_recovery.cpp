@@ -1,4 +1,4 @@
-// What core/block_pool does when the device refuses memory, from cheap to dear:
+// What core/memory/block_pool does when the device refuses memory, from cheap to dear:
 //
 //   1. the callbacks of add_oom_callback() run, without the lock
 //   2. free whole segments return to the device, the smallest that suffices or else the largest
@@ -15,9 +15,9 @@
 #include <string_view>
 #include <utility>
 
-#include "lathe/core/block_pool.h"
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
+#include "lathe/core/memory/block_pool.h"
 
 namespace lathe {
 

@@ -1,5 +1,5 @@
 // Which streams other than its own have used a block, and when a block that was given back may be
-// used again: core/block_pool's half of the stream rule.
+// used again: core/memory/block_pool's half of the stream rule.
 //
 //                 give back, streams idle or none
 //   live ────────────────────────────────────────────────→ free
@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <map>
 
-#include "lathe/core/block_pool_blocks.h"
+#include "lathe/core/memory/block_pool_blocks.h"
 
 namespace lathe {
 

@@ -1,12 +1,12 @@
 // The host allocator; see host_allocator.h.
-#include "lathe/core/host_allocator.h"
+#include "lathe/core/memory/host_allocator.h"
 
 #include <algorithm>
 
-#include "lathe/core/cache_setting.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/error.h"
-#include "lathe/core/system_memory.h"
+#include "lathe/core/memory/cache_setting.h"
+#include "lathe/core/memory/system_memory.h"
 
 namespace lathe {
 

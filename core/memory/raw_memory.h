@@ -1,4 +1,4 @@
-// Memory of a device as core/block_pool sees it: what to take it with, what to give it back with,
+// Memory of a device as core/memory/block_pool sees it: what to take it with, what to give it back with,
 // and events that tell when queued work is done. Implementations: device and pinned memory in the
 // CUDA backend; a fake in tests/core/fake_memory.h.
 #pragma once

@@ -1,5 +1,5 @@
 // Blocks and their table; see block_pool_blocks.h.
-#include "lathe/core/block_pool_blocks.h"
+#include "lathe/core/memory/block_pool_blocks.h"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "lathe/core/system_memory.h"
+#include "lathe/core/memory/system_memory.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-// What core/block_pool is made of: blocks that tile segments, the ordered sets of free blocks, the
+// What core/memory/block_pool is made of: blocks that tile segments, the ordered sets of free blocks, the
 // table from addresses to blocks, and arenas (the default pool and each private one).
 //
 // Nothing here touches the memory it describes, nor the device.
@@ -11,13 +11,13 @@
 #include <set>
 #include <vector>
 
-#include "lathe/core/raw_memory.h"
+#include "lathe/core/memory/raw_memory.h"
 
 namespace lathe {
 
 struct Arena;
 struct Block;
-struct StreamUse;  // core/block_pool_events.h
+struct StreamUse;  // core/memory/block_pool_events.h
 
 enum class BlockState : uint8_t {
   kFree,      // in a free set

@@ -1,5 +1,5 @@
 // Memory from the operating system; see system_memory.h.
-#include "lathe/core/system_memory.h"
+#include "lathe/core/memory/system_memory.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // The hot path of the pool: requests, free blocks, segments; see block_pool.h. Siblings:
 // block_pool_arenas.cpp (private pools), _recovery.cpp, _expandable.cpp, _events.cpp, _blocks.cpp,
 // _snapshot.cpp.
-#include "lathe/core/block_pool.h"
+#include "lathe/core/memory/block_pool.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-// The state of a core/block_pool as JSON, for people, tools and error reports. Addresses and
+// The state of a core/memory/block_pool as JSON, for people, tools and error reports. Addresses and
 // streams are hexadecimal texts; sizes are bytes.
 //
 //   {"name": "cuda:0", "capturing": false,
@@ -12,7 +12,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "lathe/core/block_pool.h"
+#include "lathe/core/memory/block_pool.h"
 
 namespace lathe {
 

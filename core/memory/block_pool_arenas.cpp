@@ -1,9 +1,9 @@
-// Private pools of core/block_pool, and what it may do while a graph is being captured.
+// Private pools of core/memory/block_pool, and what it may do while a graph is being captured.
 #include <algorithm>
 #include <utility>
 
-#include "lathe/core/block_pool.h"
 #include "lathe/core/error.h"
+#include "lathe/core/memory/block_pool.h"
 
 namespace lathe {
 

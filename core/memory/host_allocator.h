@@ -1,6 +1,6 @@
 // The allocator of CPU tensors: keeps freed blocks for the next tensor of about the same size.
 //
-// - Every size is rounded up to a class (core/size_class.h), so at most a quarter is waste.
+// - Every size is rounded up to a class (core/memory/size_class.h), so at most a quarter is waste.
 // - Up to 4 KiB: each thread has short free lists of its own; they exchange blocks with shared ones
 // in batches. A block
 //   freed by another thread joins that thread's list. This memory (cut from 64 KiB slabs) is kept
@@ -21,8 +21,8 @@
 
 #include "lathe/core/allocator.h"
 #include "lathe/core/fault.h"
-#include "lathe/core/free_list.h"
-#include "lathe/core/size_class.h"
+#include "lathe/core/memory/free_list.h"
+#include "lathe/core/memory/size_class.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-// Expandable segments of core/block_pool: one range of addresses per arena, stream and kind of
+// Expandable segments of core/memory/block_pool: one range of addresses per arena, stream and kind of
 // request, into which granules of memory are mapped where a request needs them. A free block before
 // unmapped addresses grows in place, so no memory is cached in segments too small for the next
 // request; and whole granules inside a free block can return to the device although the segment is
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <list>
 
-#include "lathe/core/block_pool.h"
+#include "lathe/core/memory/block_pool.h"
 
 namespace lathe {
 

@@ -12,9 +12,9 @@
 //   for large ones. A block that is given back joins its free neighbours in the segment.
 // - Stream rule: a segment serves one stream. A block given back may be reused at once, because
 //   work on one stream runs in order. Where record_stream() named other streams, it first waits for
-//   an event on each; nobody blocks for that (core/block_pool_events.h).
+//   an event on each; nobody blocks for that (core/memory/block_pool_events.h).
 // - When nothing fits: blocks whose events are done by now; a new segment; then, if the device
-//   refuses, the ladder of core/block_pool_recovery.cpp: callbacks, release of just enough cached
+//   refuses, the ladder of core/memory/block_pool_recovery.cpp: callbacks, release of just enough cached
 //   segments, wait for the device and release of them all, OutOfMemoryError.
 // - Private pools (graphs): between begin_pool() and end_pool() the requests of chosen streams come
 //   from segments of their own, which stay until the pool is released and its last block is free.
@@ -22,7 +22,7 @@
 //   that other streams used are parked until it is over. Whether one is underway is asked of the
 //   device each time, never remembered: a capture that failed cannot leave the pool believing in
 //   it.
-// - Expandable segments (optional, core/block_pool_expandable.cpp): one range of addresses per
+// - Expandable segments (optional, core/memory/block_pool_expandable.cpp): one range of addresses per
 //   stream, into which memory is mapped as it is needed; no more cached segments of unfit sizes.
 // - Without caching (LATHE_NO_CACHE) every block is a segment of exactly its size, given back at
 //   once: what memory checkers can watch.
@@ -37,11 +37,11 @@
 #include <string>
 #include <vector>
 
-#include "lathe/core/block_pool_blocks.h"
-#include "lathe/core/block_pool_events.h"
-#include "lathe/core/block_pool_stats.h"
 #include "lathe/core/fault.h"
-#include "lathe/core/raw_memory.h"
+#include "lathe/core/memory/block_pool_blocks.h"
+#include "lathe/core/memory/block_pool_events.h"
+#include "lathe/core/memory/block_pool_stats.h"
+#include "lathe/core/memory/raw_memory.h"
 
 namespace lathe {
 
@@ -148,7 +148,7 @@ class LATHE_API BlockPool {
   FaultPoint& fault() noexcept { return fault_; }
 
   /// Segments with their blocks, statistics and history as JSON; see
-  /// core/block_pool_snapshot.cpp.
+  /// core/memory/block_pool_snapshot.cpp.
   std::string snapshot() const;
 
   const BlockPoolOptions& options() const { return options_; }

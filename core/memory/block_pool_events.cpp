@@ -1,5 +1,5 @@
 // Uses of blocks by streams; see block_pool_events.h.
-#include "lathe/core/block_pool_events.h"
+#include "lathe/core/memory/block_pool_events.h"
 
 namespace lathe {
 

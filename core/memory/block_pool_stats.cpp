@@ -1,11 +1,11 @@
-// Statistics, limits and history of core/block_pool; see block_pool_stats.h.
-#include "lathe/core/block_pool_stats.h"
+// Statistics, limits and history of core/memory/block_pool; see block_pool_stats.h.
+#include "lathe/core/memory/block_pool_stats.h"
 
 #include <algorithm>
 #include <chrono>
 
-#include "lathe/core/block_pool.h"
 #include "lathe/core/error.h"
+#include "lathe/core/memory/block_pool.h"
 
 namespace lathe {
 
