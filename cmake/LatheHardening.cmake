@@ -48,20 +48,20 @@ endfunction()
 # lathe_harden_parsers(target): the library's sources that read bytes which others have written.
 function(lathe_harden_parsers target)
   set(parsers
-    core/byte_source.cpp
-    core/deflate_zlib.cpp
+    core/formats/byte_source.cpp
+    core/formats/deflate_zlib.cpp
     core/file.cpp
-    core/json_cursor.cpp
+    core/formats/json_cursor.cpp
     core/mapped_file.cpp
-    core/npy.cpp
-    core/npy_header.cpp
-    core/npz.cpp
-    core/pickle.cpp
-    core/pth.cpp
-    core/safetensors.cpp
-    core/safetensors_header.cpp
-    core/tensor_file.cpp
-    core/zip_reader.cpp
+    core/formats/npy.cpp
+    core/formats/npy_header.cpp
+    core/formats/npz.cpp
+    core/formats/pickle.cpp
+    core/formats/pth.cpp
+    core/formats/safetensors.cpp
+    core/formats/safetensors_header.cpp
+    core/formats/tensor_file.cpp
+    core/formats/zip_reader.cpp
     data/images/byte_stream.cpp
     data/images/cifar.cpp
     data/images/fetch.cpp

@@ -1,5 +1,5 @@
 // Checkpoints: everything that decides the next step, in one safetensors file
-// (core/safetensors.h).
+// (core/formats/safetensors.h).
 //   conv1.weight, …                      the part "model", under the names that it has itself
 //   optimizer.group.0.lr, loader.seed, … every other part, its name before its entries
 //   rng.cpu, rng.cuda.0, …               the default generators (core/random_state.h)
@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/core/safetensors.h"
+#include "lathe/core/formats/safetensors.h"
 #include "lathe/core/state_dict.h"
 
 namespace lathe {

@@ -2,7 +2,7 @@
 #include "lathe/nn/onnx_graph.h"
 
 #include "lathe/core/copy.h"
-#include "lathe/core/tensor_bytes.h"
+#include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/core/version.h"
 
 namespace lathe::nn {

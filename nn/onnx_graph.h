@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/core/protobuf_writer.h"
+#include "lathe/core/formats/protobuf_writer.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe::nn {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "lathe/core/tensor_file.h"
+#include "lathe/core/formats/tensor_file.h"
 #include "lathe/nn/checkpoint.h"
 
 namespace lathe::nn {

@@ -1,10 +1,10 @@
-// A model's weights in files. save() writes safetensors (core/safetensors.h); load() also reads
-// NumPy's .npz and PyTorch's .pth (core/tensor_file.h).
+// A model's weights in files. save() writes safetensors (core/formats/safetensors.h); load() also reads
+// NumPy's .npz and PyTorch's .pth (core/formats/tensor_file.h).
 #pragma once
 
 #include <string>
 
-#include "lathe/core/safetensors.h"
+#include "lathe/core/formats/safetensors.h"
 #include "lathe/nn/module.h"
 
 namespace lathe::nn {

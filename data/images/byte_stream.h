@@ -24,7 +24,7 @@ class LATHE_API ByteStream {
   virtual size_t read(void* out, size_t bytes) = 0;
 
   /// The most bytes that the stream gives, known before reading it: the file's size, or for gzip
-  /// the limit of core/deflate.h, beyond which read() throws. Declared sizes are checked against it
+  /// the limit of core/formats/deflate.h, beyond which read() throws. Declared sizes are checked against it
   /// before memory is allocated for them.
   virtual uint64_t size_bound() const = 0;
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "lathe/core/deflate.h"
 #include "lathe/core/error.h"
+#include "lathe/core/formats/deflate.h"
 #include "lathe/data/images/byte_stream.h"
 
 namespace lathe::data {

@@ -9,7 +9,7 @@
 #include "lathe/core/checked_size.h"
 #include "lathe/core/crc32c.h"
 #include "lathe/core/error.h"
-#include "lathe/core/little_endian.h"
+#include "lathe/core/formats/little_endian.h"
 #include "lathe/core/range_text.h"
 #include "lathe/data/transforms/resize.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lathe/core/error.h"
-#include "lathe/core/safetensors.h"
+#include "lathe/core/formats/safetensors.h"
 #include "lathe/data/dataset.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/linear.h"

@@ -1,5 +1,5 @@
 // Texts and numbers of JSON against nlohmann's parser.
-#include "lathe/core/json_cursor.h"
+#include "lathe/core/formats/json_cursor.h"
 
 #include <doctest/doctest.h>
 

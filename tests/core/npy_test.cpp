@@ -1,6 +1,6 @@
 // .npy files: round trips, files written by hand from NumPy's definition, everything that must be
 // refused. npz_python_test.py exchanges files with NumPy itself.
-#include "lathe/core/npy.h"
+#include "lathe/core/formats/npy.h"
 
 #include <doctest/doctest.h>
 

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "lathe/core/error.h"
-#include "lathe/core/npy.h"
-#include "lathe/core/npz.h"
+#include "lathe/core/formats/npy.h"
+#include "lathe/core/formats/npz.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {

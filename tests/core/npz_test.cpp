@@ -1,6 +1,6 @@
 // .npz files and the zip archives under them: round trips, archives written by hand, everything
 // that must be refused. npz_python_test.py exchanges files with NumPy and Python's zipfile.
-#include "lathe/core/npz.h"
+#include "lathe/core/formats/npz.h"
 
 #include <doctest/doctest.h>
 
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "lathe/core/crc32.h"
-#include "lathe/core/deflate.h"
-#include "lathe/core/npy.h"
-#include "lathe/core/zip.h"
+#include "lathe/core/formats/deflate.h"
+#include "lathe/core/formats/npy.h"
+#include "lathe/core/formats/zip.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/views.h"
 #include "lathe/tests/data/files.h"

@@ -1,6 +1,6 @@
 // PyTorch's files: those that PyTorch made (golden_pth.h, by golden_pth.py), pickles written by
 // hand, everything that must be refused.
-#include "lathe/core/pth.h"
+#include "lathe/core/formats/pth.h"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "golden_pth.h"
-#include "lathe/core/deflate.h"
-#include "lathe/core/zip.h"
+#include "lathe/core/formats/deflate.h"
+#include "lathe/core/formats/zip.h"
 #include "lathe/ops/creation.h"
 #include "lathe/tests/data/files.h"
 

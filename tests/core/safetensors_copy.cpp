@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "lathe/core/error.h"
-#include "lathe/core/safetensors.h"
+#include "lathe/core/formats/safetensors.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {

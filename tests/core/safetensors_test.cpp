@@ -1,6 +1,6 @@
 // Safetensors: round trips, files written by hand from the format's definition, and everything that
 // must be refused.
-#include "lathe/core/safetensors.h"
+#include "lathe/core/formats/safetensors.h"
 
 #include <doctest/doctest.h>
 

@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "files.h"
-#include "lathe/core/deflate.h"
 #include "lathe/core/error.h"
+#include "lathe/core/formats/deflate.h"
 #include "lathe/data/images/byte_stream.h"
 
 namespace lathe::data {

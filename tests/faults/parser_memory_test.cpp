@@ -8,7 +8,7 @@
 
 #include "failing_calls.h"
 #include "lathe/core/error.h"
-#include "lathe/core/safetensors.h"
+#include "lathe/core/formats/safetensors.h"
 
 namespace lathe {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "lathe/core/deflate.h"
+#include "lathe/core/formats/deflate.h"
 
 #include "lathe/core/error.h"
 

@@ -54,7 +54,7 @@ bool same(const StateDict& a, const StateDict& b) {
   });
 }
 
-// See the note in core/safetensors.h.
+// See the note in core/formats/safetensors.h.
 std::string with_checksum(std::string bytes) {
   constexpr size_t kDigits = 8;
   const std::string before = R"({"__metadata__":{"lathe.crc32c":")";

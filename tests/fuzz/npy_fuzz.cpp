@@ -1,5 +1,5 @@
 // NumPy's array files.
-#include "lathe/core/npy.h"
+#include "lathe/core/formats/npy.h"
 
 #include <span>
 

@@ -1,10 +1,10 @@
 // NumPy's archives: zip records, the inflater, and the arrays inside.
-#include "lathe/core/npz.h"
+#include "lathe/core/formats/npz.h"
 
 #include <span>
 
-#include "lathe/core/deflate.h"
 #include "lathe/core/file.h"
+#include "lathe/core/formats/deflate.h"
 #include "lathe/ops/creation.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"

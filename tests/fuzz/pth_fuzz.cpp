@@ -1,10 +1,10 @@
 // PyTorch's files. The zip records in front of the pickle have a CRC, which random changes rarely
 // survive: an input that begins with a pickle's mark is put into an archive of its own.
-#include "lathe/core/pth.h"
+#include "lathe/core/formats/pth.h"
 
 #include <span>
 
-#include "lathe/core/zip.h"
+#include "lathe/core/formats/zip.h"
 #include "lathe/tests/core/golden_pth.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"

@@ -1,5 +1,5 @@
 // Safetensors files: the JSON header, the offsets, the checksum.
-#include "lathe/core/safetensors.h"
+#include "lathe/core/formats/safetensors.h"
 
 #include <span>
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/formats/npy.h"
 #include "lathe/core/generator.h"
-#include "lathe/core/npy.h"
 #include "lathe/nn/activation.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/embedding.h"

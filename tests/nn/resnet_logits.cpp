@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/npy.h"
+#include "lathe/core/formats/npy.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/nn/weights.h"
 

@@ -1,5 +1,5 @@
 // lathe ckpt show, diff, convert: what is in a checkpoint, what two have not in common, and the
-// weights alone, or the model with them. Files of any format that is read (core/tensor_file.h).
+// weights alone, or the model with them. Files of any format that is read (core/formats/tensor_file.h).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
+#include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/printable.h"
-#include "lathe/core/tensor_file.h"
 #include "lathe/data/images/packed_file.h"
 #include "lathe/nn/onnx.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"

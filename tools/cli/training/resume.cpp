@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
-#include "lathe/core/safetensors_header.h"
+#include "lathe/core/formats/safetensors_header.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/training/checkpoint_writer.h"

@@ -1,12 +1,12 @@
 // Pickles as plain data; see pickle.h.
-#include "lathe/core/pickle.h"
+#include "lathe/core/formats/pickle.h"
 
 #include <algorithm>
 #include <bit>
 #include <deque>
 
 #include "lathe/core/error.h"
-#include "lathe/core/safetensors_header.h"
+#include "lathe/core/formats/safetensors_header.h"
 
 namespace lathe::pickle {
 

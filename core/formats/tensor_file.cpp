@@ -1,11 +1,11 @@
 // Named tensors in a file of any format; see tensor_file.h.
-#include "lathe/core/tensor_file.h"
+#include "lathe/core/formats/tensor_file.h"
 
 #include <algorithm>
 
-#include "lathe/core/npz.h"
-#include "lathe/core/pth.h"
-#include "lathe/core/zip.h"
+#include "lathe/core/formats/npz.h"
+#include "lathe/core/formats/pth.h"
+#include "lathe/core/formats/zip.h"
 
 namespace lathe {
 

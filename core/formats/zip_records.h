@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "lathe/core/little_endian.h"
+#include "lathe/core/formats/little_endian.h"
 
 namespace lathe::zip {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/core/safetensors.h"
+#include "lathe/core/formats/safetensors.h"
 
 namespace lathe::safetensors {
 

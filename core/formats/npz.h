@@ -14,7 +14,7 @@ namespace lathe::npz {
 /// The arrays of a file under their names (without ".npy"), on the CPU and in the file's order.
 /// Stored and deflated entries; CRCs are compared. dtypes and layouts as npy::read.
 /// throws: FileError; DataError naming the file, the entry and the value that does not fit:
-/// anything that is not an array, a damaged or hostile archive (core/zip.h), deflated entries in a
+/// anything that is not an array, a damaged or hostile archive (core/formats/zip.h), deflated entries in a
 /// build without zlib.
 LATHE_API StateDict read(const std::string& path);
 

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/core/byte_source.h"
-#include "lathe/core/deflate.h"
 #include "lathe/core/file.h"
+#include "lathe/core/formats/byte_source.h"
+#include "lathe/core/formats/deflate.h"
 
 namespace lathe::zip {
 

@@ -1,5 +1,5 @@
 // The bytes of tensors as files hold them; see tensor_bytes.h.
-#include "lathe/core/tensor_bytes.h"
+#include "lathe/core/formats/tensor_bytes.h"
 
 #include <cstring>
 

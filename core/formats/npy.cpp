@@ -1,13 +1,13 @@
 // NumPy's array files; see npy.h.
-#include "lathe/core/npy.h"
+#include "lathe/core/formats/npy.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "lathe/core/byte_source.h"
 #include "lathe/core/checked_size.h"
-#include "lathe/core/npy_header.h"
-#include "lathe/core/tensor_bytes.h"
+#include "lathe/core/formats/byte_source.h"
+#include "lathe/core/formats/npy_header.h"
+#include "lathe/core/formats/tensor_bytes.h"
 
 namespace lathe::npy {
 

@@ -1,5 +1,5 @@
 // Bytes of a file or of memory; see byte_source.h.
-#include "lathe/core/byte_source.h"
+#include "lathe/core/formats/byte_source.h"
 
 #include <cstring>
 

@@ -1,12 +1,12 @@
 // NumPy's archives of named arrays; see npz.h.
-#include "lathe/core/npz.h"
+#include "lathe/core/formats/npz.h"
 
 #include <nlohmann/json.hpp>
 
-#include "lathe/core/npy.h"
-#include "lathe/core/safetensors_header.h"
-#include "lathe/core/tensor_bytes.h"
-#include "lathe/core/zip.h"
+#include "lathe/core/formats/npy.h"
+#include "lathe/core/formats/safetensors_header.h"
+#include "lathe/core/formats/tensor_bytes.h"
+#include "lathe/core/formats/zip.h"
 
 namespace lathe::npz {
 

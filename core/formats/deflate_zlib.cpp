@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "lathe/core/deflate.h"
 #include "lathe/core/error.h"
+#include "lathe/core/formats/deflate.h"
 
 namespace lathe {
 

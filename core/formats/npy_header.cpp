@@ -1,11 +1,11 @@
 // The header of a .npy file; see npy_header.h. The literal is a dictionary of three keys whose
 // values are a text, a truth value and a tuple of integers: no more of Python is understood.
-#include "lathe/core/npy_header.h"
+#include "lathe/core/formats/npy_header.h"
 
 #include <algorithm>
 
 #include "lathe/core/error.h"
-#include "lathe/core/safetensors_header.h"
+#include "lathe/core/formats/safetensors_header.h"
 
 namespace lathe::npy {
 

@@ -1,4 +1,4 @@
-#include "lathe/core/json_cursor.h"
+#include "lathe/core/formats/json_cursor.h"
 
 #include <algorithm>
 #include <charconv>

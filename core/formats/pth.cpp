@@ -1,15 +1,15 @@
 // PyTorch's state dicts; see pth.h. find_section() chooses the dictionary, Tensors builds what it
 // holds.
-#include "lathe/core/pth.h"
+#include "lathe/core/formats/pth.h"
 
 #include <algorithm>
 #include <map>
 
 #include "lathe/core/checked_size.h"
-#include "lathe/core/pickle.h"
-#include "lathe/core/safetensors_header.h"
-#include "lathe/core/tensor_bytes.h"
-#include "lathe/core/zip.h"
+#include "lathe/core/formats/pickle.h"
+#include "lathe/core/formats/safetensors_header.h"
+#include "lathe/core/formats/tensor_bytes.h"
+#include "lathe/core/formats/zip.h"
 
 namespace lathe::pth {
 

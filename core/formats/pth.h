@@ -1,5 +1,5 @@
 // PyTorch's state dicts, as torch.save writes them: a zip archive of a pickle, which names the
-// tensors, and one entry of raw bytes per storage. The pickle is read as data (core/pickle.h):
+// tensors, and one entry of raw bytes per storage. The pickle is read as data (core/formats/pickle.h):
 // nothing is executed, and a file that asks for more than tensors and plain values is refused.
 //   torch.save(model.state_dict(), "w.pth")  →  pth::read("w.pth")  →  model.load_state_dict(…)
 // ref: torch/serialization.py, torch/_utils.py.
@@ -28,7 +28,7 @@ struct ReadOptions {
 /// throws: FileError; DataError naming the file, the entry and the value that does not fit: names
 /// of other classes and functions, other instructions, values that are no tensors, views beyond
 /// their storage or together larger than 64 MiB and 32 times the file, damaged or hostile archives
-/// (core/zip.h), and files of PyTorch before 1.6 (save
+/// (core/formats/zip.h), and files of PyTorch before 1.6 (save
 /// them again with a newer one).
 LATHE_API StateDict read(const std::string& path, const ReadOptions& options = {});
 

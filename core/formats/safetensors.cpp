@@ -1,5 +1,5 @@
 // Reading and writing of safetensors files; see safetensors.h and safetensors_header.h.
-#include "lathe/core/safetensors.h"
+#include "lathe/core/formats/safetensors.h"
 
 #include <bit>
 #include <cstring>
@@ -7,8 +7,8 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/crc32c.h"
 #include "lathe/core/file.h"
+#include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/function_ref.h"
-#include "lathe/core/safetensors_header.h"
 
 namespace lathe::safetensors {
 

@@ -1,11 +1,11 @@
-// Named tensors in a file of any format that lathe reads; core/safetensors.h, npz.h and pth.h hold
+// Named tensors in a file of any format that lathe reads; core/formats/safetensors.h, npz.h and pth.h hold
 // the formats.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include "lathe/core/safetensors.h"
+#include "lathe/core/formats/safetensors.h"
 #include "lathe/core/state_dict.h"
 
 namespace lathe {

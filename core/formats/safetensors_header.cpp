@@ -1,6 +1,6 @@
 // The JSON header of a safetensors file; see safetensors_header.h. It is read from left to right
 // and no tree is built: a hostile header costs no more memory than the entries that it spells out.
-#include "lathe/core/safetensors_header.h"
+#include "lathe/core/formats/safetensors_header.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "lathe/core/checked_size.h"
-#include "lathe/core/json_cursor.h"
+#include "lathe/core/formats/json_cursor.h"
 
 namespace lathe::safetensors {
 

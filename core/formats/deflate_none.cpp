@@ -1,6 +1,6 @@
 // Stands in for deflate_zlib.cpp in a build without zlib.
-#include "lathe/core/deflate.h"
 #include "lathe/core/error.h"
+#include "lathe/core/formats/deflate.h"
 
 namespace lathe {
 

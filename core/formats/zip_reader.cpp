@@ -5,9 +5,9 @@
 #include "lathe/core/checked_size.h"
 #include "lathe/core/crc32.h"
 #include "lathe/core/error.h"
-#include "lathe/core/safetensors_header.h"
-#include "lathe/core/zip.h"
-#include "lathe/core/zip_records.h"
+#include "lathe/core/formats/safetensors_header.h"
+#include "lathe/core/formats/zip.h"
+#include "lathe/core/formats/zip_records.h"
 
 namespace lathe::zip {
 
