@@ -142,6 +142,7 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/gpu/cudnn_retired.h
   core/gpu/curand_functions.h
   core/gpu/shared_library.h
+  core/gpu/virtual_memory_cuda.h
   ops/conv/conv2d_cudnn.h
   ops/matmul_kernels/matmul_cublas.h
   ops/matmul_kernels/matmul_plan_cublas.h

@@ -10,6 +10,9 @@
 
 namespace lathe {
 
+/// No program on x86-64 or arm64 has more memory: its addresses have 47 bits.
+inline constexpr int64_t kAddressSpaceBytes = int64_t{1} << 47;
+
 /// An int64 whose + - * remember that a result did not fit. The mark is sticky: nothing that
 /// follows clears it, not even a multiplication by 0. Check once, at the end:
 ///   CheckedSize bytes = size_of(dtype);

@@ -128,7 +128,7 @@ const std::vector<DatasetSource>& dataset_sources() {
   return sources;
 }
 
-const DatasetSource& dataset_source(const std::string& name) {
+const DatasetSource& dataset_source(std::string_view name) {
   std::vector<std::string> known;
   for (const auto& source : dataset_sources()) {
     if (source.name == name) return source;

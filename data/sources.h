@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/core/config.h"
@@ -46,7 +47,7 @@ struct DatasetSource {
 LATHE_API const std::vector<DatasetSource>& dataset_sources();
 
 /// throws: ValueError naming the known ones.
-LATHE_API const DatasetSource& dataset_source(const std::string& name);
+LATHE_API const DatasetSource& dataset_source(std::string_view name);
 
 /// The places searched, in order: `data_root` alone if it is not empty; else $LATHE_DATA_ROOT alone
 /// if it is set; else ./data, ~/.cache/lathe (or $XDG_CACHE_HOME/lathe) and /usr/share/datasets.

@@ -20,7 +20,7 @@ AxisMap with_room(int64_t in, int64_t outputs, CheckedSize taps) {
           .value_or_throw<OutOfMemoryError>("axis map: ", outputs, " outputs are too many");
   AxisMap map{in, {}, {}, {}, {}};
   try {
-    if (static_cast<size_t>(bytes) > kLargestClassBytes) throw std::bad_alloc();
+    if (bytes > kAddressSpaceBytes) throw std::bad_alloc();
     map.begin.reserve(static_cast<size_t>(outputs));
     map.offset.reserve(static_cast<size_t>(outputs) + 1);
     map.divisor.reserve(static_cast<size_t>(outputs));

@@ -45,8 +45,9 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   ++lathe::test::t_allocations;
   return std::malloc(bytes == 0 ? 1 : bytes);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+// Not inlined: GCC 14 would see free() beside an operator new that it knows nothing of, and warn.
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 #ifndef LATHE_TSAN
 extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "lathe/core/gpu/device_fault.h"
+#include "lathe/core/gpu/launch.h"
 
 namespace lathe {
 

@@ -6,9 +6,11 @@
 #include <bit>
 #include <cstddef>
 
+#include "lathe/core/checked_size.h"
+
 namespace lathe {
 
-inline constexpr size_t kLargestClassBytes = size_t{1} << 47;  // the address space of a process
+inline constexpr size_t kLargestClassBytes = kAddressSpaceBytes;
 inline constexpr int kSizeClasses = 4 + 4 * (47 - 8);
 
 /// The smallest class that holds `bytes` <= kLargestClassBytes: 64, 128, 192, 256, then 2^k * {5,

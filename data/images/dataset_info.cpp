@@ -54,7 +54,7 @@ DatasetInfo fashion_mnist() {
 
 }  // namespace
 
-const DatasetInfo& dataset_info(const std::string& name) {
+const DatasetInfo& dataset_info(std::string_view name) {
   static const DatasetInfo kCifar10 = cifar10(), kCifar100 = cifar100(), kMnist = mnist(),
                            kFashionMnist = fashion_mnist();
   if (name == "cifar10") return kCifar10;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/core/config.h"
@@ -18,7 +19,7 @@ struct DatasetInfo {
 };
 
 /// cifar10, cifar100, mnist, fashion-mnist.   throws: ValueError naming the known ones.
-LATHE_API const DatasetInfo& dataset_info(const std::string& name);
+LATHE_API const DatasetInfo& dataset_info(std::string_view name);
 
 /// The 20 superclasses of CIFAR-100.
 LATHE_API const std::vector<std::string>& cifar100_superclasses();

@@ -208,7 +208,7 @@ class Generator {
       case Op::kWhere:
       case Op::kMatmul:
       case Op::kCat:
-      case Op::kStack: return joined(s, x);
+      case Op::kStack: return joined(std::move(s), x);
       case Op::kClamp: s.i = dice_.pick(-2, 1), s.j = dice_.pick(s.i, 3); return s;
       case Op::kTimes:
       case Op::kPlus: s.i = dice_.pick(-2, 3); return s;
