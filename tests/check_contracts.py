@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Checks the form of comments: what a reader looks for stands where it is looked for.
+
+    check_contracts.py SOURCE_ROOT
+
+- Every source file begins with a comment that says what it holds.
+- In headers, a contract's keyword (dtypes, grad, amp, throws, ref) begins its line, or follows another one on a line
+  that begins with one; and no line ends with a keyword.
+- No comment is longer than a line of code may be, and none is a ruler torn from its title.
+"""
+import pathlib
+import re
+import sys
+
+FOLDERS = ["core", "autograd", "ops", "nn", "optim", "data", "tools"]
+HEADERS, SOURCES = {".h", ".cuh"}, {".h", ".cuh", ".cpp", ".cu"}
+COLUMNS = 100
+KEYWORD = r"(?:dtypes|grad|amp|throws|ref):"
+COMMENT = re.compile(r"^\s*(///?)(?: (.*))?$")
+BEGINS = re.compile(rf"^\s*{KEYWORD}(?:\s|$)")
+INSIDE = re.compile(rf"(?<![\w`\"]){KEYWORD}(?=\s|$)")
+ENDS = re.compile(rf"(?<![\w`\"]){KEYWORD}\s*$")
+RULER = re.compile(r"^\s*[-=]{4,}\s*$")
+
+
+def faults_of_line(text, is_header):
+    """What is wrong with a line that is a comment, without its slashes."""
+    if RULER.match(text):
+        yield "a ruler without its title"
+    if is_header and ENDS.search(text):
+        yield "the line ends with a keyword"
+    elif is_header and INSIDE.search(text) and not BEGINS.match(text):
+        yield f"{INSIDE.search(text)[0]} stands in the middle of the line"
+
+
+def faults_of(path, text):
+    lines = text.splitlines()
+    if not lines or not lines[0].startswith("//"):
+        yield f"{path}:1: no comment says what the file holds"
+    for number, line in enumerate(lines, 1):
+        comment = COMMENT.match(line)
+        if comment and len(line) > COLUMNS and "http" not in line:
+            yield f"{path}:{number}: {len(line)} columns"
+        if comment:
+            yield from (f"{path}:{number}: {fault}" for fault in faults_of_line(comment[2] or "", path.suffix in HEADERS))
+
+
+def self_test():
+    """The checker must see each kind of fault."""
+    head = "// What it holds.\n"
+    faults = lambda text, name="ops/x.h": list(faults_of(pathlib.Path(name), text))
+    assert faults("#pragma once\n") and not faults(head)
+    assert faults("#include <vector>\n", "ops/x.cpp") and not faults(head, "ops/x.cpp")
+    assert faults(head + "/// The sum.   throws: ShapeError.\n") and faults(head + "/// The sum.   throws:\n")
+    assert faults(head + "/// grad: x.   amp:\n") and not faults(head + "/// grad: x.   amp: half.\n")
+    assert not faults(head + "/// The sum.\n/// throws: ShapeError.\n") and not faults(head + "int grad();  // it throws: x\n")
+    assert faults(head + "// " + "x" * 98) and faults(head + "// -------\n") and not faults(head + "// --- sums ----\n")
+
+
+def main():
+    self_test()
+    root = pathlib.Path(sys.argv[1])
+    paths = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*")) if path.suffix in SOURCES]
+    assert paths, f"no sources under {root}"
+    found = [fault for path in paths for fault in faults_of(path.relative_to(root), path.read_text(encoding="utf-8"))]
+    print("\n".join(found))
+    print(f"{len(paths)} files, {len(found)} faults")
+    print(f"{0 if found else 1} passed, {1 if found else 0} failed, 0 skipped")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
