@@ -1,12 +1,11 @@
-// The one op that the engine needs: the sum of two gradients. Declared here, defined in
-// ops/binary.cpp.
+// The one op that the engine needs: the sum of two gradients. It is defined in ops/binary.cpp.
 #pragma once
 
 #include "lathe/core/tensor.h"
 
 namespace lathe::autograd {
 
-/// sum + gradient. Written into sum's memory when nobody else holds it and no gradient is being
+/// sum + gradient. Writes into sum's memory if `sum` is its only owner and gradients are not being
 /// recorded.
 LATHE_API Tensor accumulate(Tensor sum, const Tensor& gradient);
 

@@ -1,4 +1,4 @@
-// The thread's autocast state; see autocast.h.
+// The Autocast scopes and the state of each thread, one per kind of device.
 #include "lathe/autograd/autocast.h"
 
 #include <utility>
@@ -9,7 +9,7 @@
 namespace lathe {
 
 namespace {
-constinit thread_local int t_depth = 0;  // of the scopes that are open, for whatever device
+constinit thread_local int t_depth = 0;  // open scopes, for any device
 }  // namespace
 
 Autocast::State& Autocast::state_of(DeviceType type) noexcept {

@@ -14,12 +14,13 @@ LATHE_API bool autocast_enabled(Device device) noexcept;
 LATHE_API DType autocast_dtype(Device device) noexcept;
 }  // namespace amp
 
-/// { Autocast half(device, kF16); … }: convolutions and matrix products on this kind of device run
-/// in the half type, what needs range stays f32. Scopes nest, and those for the CPU and for GPUs do
-/// not touch one another; each thread has its own state; parameters stay f32 and so do their
-/// gradients. The half copy of a parameter is kept until the thread's outermost scope ends, or the
-/// parameter changes (cast_cache.h).
-///   dtype  kF16 or kBF16          enabled  false: switches an outer scope off
+/// { Autocast half(device, kF16); … }: in this scope, convolutions and matrix products on this kind
+/// of device run in the half type; ops that need the range of f32 stay in f32. Parameters and their
+/// gradients stay f32. Scopes nest. Scopes for the CPU and for GPUs are independent, and each
+/// thread has its own. The half copy of a parameter is kept until the thread's outermost scope ends
+/// or the parameter changes (cast_cache.h).
+///   dtype    kF16 or kBF16
+///   enabled  false: turns autocast off inside an outer scope
 /// throws: DTypeError for any other dtype.
 class LATHE_API Autocast {
  public:
@@ -28,7 +29,7 @@ class LATHE_API Autocast {
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
-  /// True inside any scope of this thread, also one that switches off.
+  /// True inside any scope on this thread, also one that turns autocast off.
   static bool active() noexcept;
 
  private:

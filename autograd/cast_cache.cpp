@@ -1,4 +1,4 @@
-// See cast_cache.h.
+// The table of kept casts, one per thread, and when an entry is dropped.
 #include "lathe/autograd/cast_cache.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace lathe::amp {
 namespace {
 
 struct Kept {
-  Tensor parameter;    // so that its address stays its own
+  Tensor parameter;    // keeps the key, its address, from being reused
   StoragePtr storage;  // with the version: the values that were cast
   uint32_t version;
   bool grad;  // was the cast recorded?
@@ -25,7 +25,7 @@ thread_local std::unordered_map<const TensorImpl*, Kept> t_casts;
 constexpr size_t kFirstPruning = 8;
 thread_local size_t t_prune_at = kFirstPruning;  // entries
 
-/// Does nobody hold the parameter but this entry and the graph of its cast?
+/// True if only this entry and the graph of its cast still hold the parameter.
 bool is_abandoned(const Kept& kept) {
   uint32_t ours = 1;
   if (kept.grad) {
@@ -35,7 +35,8 @@ bool is_abandoned(const Kept& kept) {
   return kept.parameter.handle()->use_count() == ours;
 }
 
-/// Drops what no find_cast() can ask for any more; now and then, so that a lookup stays cheap.
+/// Drops entries that no find_cast() can ask for any more. Runs only when the table has doubled, so
+/// that keeping a cast stays cheap.
 void prune() {
   if (t_casts.size() < t_prune_at) return;
   std::erase_if(t_casts, [](const auto& entry) { return is_abandoned(entry.second); });

@@ -5,14 +5,14 @@
 
 namespace lathe::amp {
 
-/// What keep_cast() kept for `t` and `dtype` on this thread, under the same grad mode and while t
-/// still requires a gradient and holds the same values (storage and version); else undefined.
+/// What keep_cast() kept for `t` and `dtype` on this thread. Undefined unless the grad mode is the
+/// same, and t still requires a gradient and holds the same values (storage and version).
 LATHE_API Tensor find_cast(const Tensor& t, DType dtype);
 
-/// Keeps `cast`, made from `t`, until this thread's outermost Autocast scope ends, or some time
-/// after the last handle to `t` is gone. Only what pays
-/// is kept: a leaf that requires a gradient, f32, not a view, cast to a half type, outside
-/// InferenceMode. The cast may take part in several graphs: a backward pass does not release it.
+/// Keeps `cast`, made from `t`, until this thread's outermost Autocast scope ends; earlier, at some
+/// later keep_cast(), if the last other handle to `t` is gone. Keeps only the casts that are worth
+/// it: `t` is an f32 leaf that requires a gradient and is no view, the cast is to a half type, and
+/// InferenceMode is off. Several graphs may use one cast: a backward pass does not release it.
 LATHE_API void keep_cast(const Tensor& t, const Tensor& cast);
 
 /// Drops all that this thread keeps.

@@ -1,6 +1,6 @@
-// The backward pass. Nodes carry a creation number, and an op is always newer than the ops it
-// depends on; so taking the largest number first visits every op after all of its consumers,
-// without recursion and without counting them.
+// The backward pass. A node's number grows with its creation, so an op's number is larger than
+// those of the ops it depends on. Running the node with the largest number first therefore runs
+// every op after all of its consumers, without recursion and without counting consumers.
 #include "lathe/autograd/engine.h"
 
 #include <algorithm>

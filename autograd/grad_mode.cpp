@@ -1,4 +1,4 @@
-// The thread's grad mode; see grad_mode.h.
+// The grad mode of each thread.
 #include "lathe/autograd/grad_mode.h"
 
 #include <utility>

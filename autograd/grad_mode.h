@@ -1,4 +1,4 @@
-// Whether ops record gradients: a state of each thread, changed by scopes.
+// Whether ops record gradients: each thread's state, and the scopes that change it.
 #pragma once
 
 #include "lathe/core/config.h"
@@ -35,13 +35,13 @@ struct NoGrad : autograd::ModeScope {
   NoGrad() : ModeScope({false, inference_enabled()}) {}
 };
 
-/// { EnableGrad on; … }: recording again inside a NoGrad scope. Has no effect inside InferenceMode.
+/// { EnableGrad on; … }: records again inside a NoGrad scope. Has no effect inside InferenceMode.
 struct EnableGrad : autograd::ModeScope {
   EnableGrad() : ModeScope({!inference_enabled(), inference_enabled()}) {}
 };
 
-/// { InferenceMode on; … }: NoGrad, and results are marked so that using them in a recorded op
-/// later is a StateError instead of a silent constant.
+/// { InferenceMode on; … }: NoGrad, and the results are marked. A marked tensor in an op that is
+/// recorded later is a StateError, where a NoGrad result would silently count as a constant.
 struct InferenceMode : autograd::ModeScope {
   InferenceMode() : ModeScope({false, true}) {}
 };

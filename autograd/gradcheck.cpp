@@ -1,4 +1,4 @@
-// Finite differences against the engine; see gradcheck.h. Works on host buffers and needs no op.
+// gradcheck and gradgradcheck: finite differences against the engine, on host buffers, without ops.
 #include "lathe/autograd/gradcheck.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 using Function = std::function<Tensor(const Tensors&)>;
 
-/// Different, of both signs, none near zero: an output's weight in the checked sum.
+/// An output's weight in the checked sum. The weights differ, have both signs, and are not near 0.
 double weight_of(int64_t i) {
   const double spread = std::fmod(static_cast<double>(i) * 0.6180339887498949, 1.0);
   return (i % 2 == 0 ? 1.0 : -1.0) * (0.5 + spread);
@@ -105,8 +105,8 @@ void compare_input(const Function& f, const Tensors& leaves, size_t k, const Ten
   }
 }
 
-/// What differs between the gradients with create_graph and those without. An op may have code of
-/// its own for each: a fused pass, and the same in ops.
+/// Says where the gradients with and without create_graph differ; empty if they do not. An op may
+/// have a fused pass without the graph and the same in ops with it.
 std::string difference_of_graphs(const Function& f, const Tensors& leaves, const Tensor& dy) {
   const EnableGrad on;
   const auto gradient = [&](const Tensor& leaf, bool create_graph) {
@@ -181,8 +181,8 @@ GradReport gradgradcheck(const Function& f, const Tensors& inputs,
   }
   const std::string differs = difference_of_graphs(f, leaves, dy);
   if (!differs.empty()) return {false, differs};
-  // One output per call: the gradients of all checked inputs, one after another, would need an op
-  // to join them; so each input's gradient is checked on its own.
+  // Checks each input's gradient on its own: joining the gradients of all inputs into one output
+  // would need an op.
   for (size_t k = 0; k < leaves.size(); ++k) {
     if (!is_checked(leaves[k])) continue;
     const auto gradient_of_k = [&](const Tensors& in) {

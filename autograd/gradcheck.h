@@ -1,4 +1,4 @@
-// Is an analytic gradient right? Compares it with central differences in double precision.
+// Tests whether an analytic gradient is right: compares it with central differences in f64.
 #pragma once
 
 #include <functional>
@@ -16,23 +16,24 @@ struct GradcheckOptions {
 
 struct GradReport {
   bool ok = true;
-  std::string text;  // of the worst element: "input 1, element [0,2]: analytic 3.1, numeric -3.1
-                     // …"; empty if ok
+  // The worst element, empty if ok: "input 1, element [0,2]: analytic 3.1, numeric -3.1 (…)".
+  std::string text;
   explicit operator bool() const { return ok; }
 };
 
-/// Checks d f / d inputs for every input that is floating; `f` gets the inputs and returns one
-/// tensor of any shape. The outputs are weighed with fixed different numbers, so that errors do not
-/// cancel. The step is taken on host copies in f64, and the backward pass is run twice: a gradient
-/// that differs between the runs fails too.
-///   inputs  f64; others are passed through unchecked.   throws: DTypeError for f32 or half inputs.
+/// Checks d f / d input for every floating input. `f` gets the inputs and returns one tensor of any
+/// shape. Its elements are summed with fixed weights that all differ, so that errors do not cancel.
+/// Works on copies of the inputs. The backward pass runs twice: gradients that differ between the
+/// runs fail too.
+///   inputs  f64 on the CPU; integers and undefined tensors are passed through unchecked.
+/// throws: DTypeError for f32 or half inputs.
 /// `f` should not be linear in what is checked, or a wrong dy can hide: square its result.
 LATHE_API GradReport gradcheck(const std::function<Tensor(const Tensors&)>& f,
                                const Tensors& inputs, const GradcheckOptions& options = {});
 
-/// Checks the gradient of the gradient: gradcheck of (inputs, dy) → d f / d inputs. First it
-/// compares the gradients with create_graph, which that is about, with those without: they may
-/// differ by 1e-12 of the largest.
+/// Checks the gradient of the gradient: gradcheck of (inputs, dy) → d f / d inputs. Before that it
+/// compares the gradients computed with and without create_graph, for which an op may have separate
+/// code. They may differ by 1e-12 * (largest gradient + 1).
 LATHE_API GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& f,
                                    const Tensors& inputs, const GradcheckOptions& options = {});
 

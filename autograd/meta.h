@@ -1,4 +1,4 @@
-// Meta: what autograd knows of one tensor. Absent (null) for tensors without gradient and history.
+// Meta: what autograd knows about one tensor. Null for tensors without gradient and history.
 #pragma once
 
 #include <mutex>
@@ -11,28 +11,30 @@ struct Meta {
   NodePtr grad_fn;             // the op that made this tensor; null: a leaf
   Tensor grad;                 // accumulated by backward()
   bool requires_grad = false;  // of a leaf
-  uint32_t history =
-      0;  // of a base: how often an in-place write changed its history; of a view: its base's then
+  // Of a base: how often an in-place write changed its history. Of a view: the base's count when
+  // the view's own history was made.
+  uint32_t history = 0;
   std::unique_ptr<Hooks> hooks;  // of a leaf
 };
 
 /// The tensor's Meta, made if absent.
 LATHE_API Meta& meta_of(const Tensor& t);
 
-/// Makes `node` (null: nothing) the op that made t's values; a retained gradient is from then on
-/// that of the new values.
+/// Records that `node` (null: no op) made t's values. If t retains its gradient, that is now the
+/// gradient of the new values.
 LATHE_API void set_maker(const Tensor& t, NodePtr node);
 
-/// Where t's gradient goes. A view whose base was written in place since gets its new history here.
+/// Where t's gradient goes. If t is a view whose base was written in place since, this first makes
+/// the view's new history.
 LATHE_API Edge gradient_edge(const Tensor& t);
 
-/// Guards Meta::grad, which several threads' backward passes may share; see engine.h, Note
-/// [Gradients and threads]. Tensors share a few mutexes: whoever takes several sorts them first.
+/// Guards Meta::grad, which backward passes of several threads may share; see engine.h, Note
+/// [Gradients and threads]. Tensors share 64 mutexes: take several of them in sorted order.
 LATHE_API std::mutex& leaf_mutex(const TensorImpl* leaf);
 
-// Defined in ops/ (autograd knows no op):
-/// The op that takes a view's gradient from its base: as_strided of `view`'s geometry, recorded on
-/// `base`.
+// Defined in ops/, because autograd knows no op:
+/// The op through which a view gets its gradient from its base: as_strided with the geometry of
+/// `view`, recorded on `base`.
 LATHE_API NodePtr make_view_node(const Tensor& base, const Tensor& view);
 
 }  // namespace lathe::autograd

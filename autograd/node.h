@@ -27,7 +27,7 @@ struct Edge {
   bool wanted() const { return node || leaf; }
 };
 
-/// need[i]: does anybody want the gradient of input i?
+/// need[i]: true if the gradient of input i is wanted.
 class Needs {
  public:
   explicit Needs(const std::vector<Edge>& edges) : edges_(edges) {}
@@ -51,8 +51,8 @@ class LATHE_API Node : public RefCounted {
   explicit Node(const char* op) : name(op), number(next_number()) {}
   virtual ~Node() = default;
 
-  /// The gradients of the inputs, given the output's. Undefined where need[i] is false or the
-  /// gradient is zero.
+  /// The gradients of the inputs, given that of the output. One may be undefined where need[i] is
+  /// false or the gradient is zero.
   virtual Tensors run(const Tensor& dy, const Needs& need) = 0;
 
   /// Drops what the op saved. Afterwards run() must not be called.
@@ -64,7 +64,7 @@ class LATHE_API Node : public RefCounted {
   bool released = false;
   bool reusable = false;                // saves nothing: a backward pass need not release it
   TensorImpl* retain_target = nullptr;  // of retain_grad(): cleared when that tensor goes
-  std::unique_ptr<Hooks> hooks;         // see the gradient of the output before run() does
+  std::unique_ptr<Hooks> hooks;         // called with the output's gradient, before run()
   Shape shape;                          // of the output, so of dy
   DType dtype = DType::kF32;
   Device device;

@@ -1,4 +1,5 @@
-// Nodes, histories and their release; see node.h, meta.h and record.h.
+// How ops enter the graph (attach, the histories of views, checks of in-place ops), and how nodes
+// are released.
 #include "lathe/autograd/record.h"
 
 #include <array>
@@ -11,9 +12,9 @@ namespace lathe::autograd {
 void add_reference(Node* node) noexcept { node->add_ref(); }
 
 void drop_reference(Node* node) noexcept {
-  // Releasing a node releases its edges, which may release further nodes, and so on for a graph's
-  // whole depth. So dead nodes queue up per thread, and only the outermost call deletes: depth is
-  // limited by memory, not by the stack.
+  // Releasing a node releases its edges, which may release further nodes, and so on through the
+  // whole depth of a graph. So dead nodes form a list per thread, and only the outermost call
+  // deletes: the depth is limited by memory, not by the stack.
   constinit static thread_local Node* dead = nullptr;
   constinit static thread_local bool draining = false;
   if (!node->drop_ref()) return;
@@ -62,7 +63,7 @@ void set_maker(const Tensor& t, NodePtr node) {
 
 namespace {
 
-/// An in-place write through the base or another view has changed the history of `t`'s values.
+/// True if an in-place write through the base or another view changed the history of t's values.
 bool is_stale_view(const TensorImpl& t) {
   if (!t.base || t.base->meta == nullptr) return false;
   return (t.meta == nullptr ? 0 : t.meta->history) != t.base->meta->history;
@@ -85,8 +86,8 @@ Edge gradient_edge(const Tensor& t) {
 
 bool wants_record(const TensorRef* inputs, size_t count) {
   if (!grad_enabled()) return false;
-  // Every input is asked, also after a yes: a view whose base was written gets its new history
-  // here, and so a smaller number than the node that will be made of these inputs.
+  // Asks every input, also after a yes: a view whose base was written gets its new history here.
+  // That history needs a smaller number than the node that will be made of these inputs.
   bool wanted = false;
   for (size_t i = 0; i < count; ++i) {
     if (inputs[i].tensor->defined() && inputs[i].tensor->requires_grad()) wanted = true;

@@ -17,17 +17,15 @@ struct TensorRef {
   const Tensor* tensor;
 };
 
-/// True if grad mode is on and one of the inputs requires a gradient. To be asked before the op's
-/// node is made: it brings the history of all inputs up to date, and a node must be newer than they
-/// are.
+/// True if grad mode is on and one of the inputs requires a gradient. Call it before the op's node
+/// is made: it updates the history of all inputs, and a node must be newer than its inputs' nodes.
 LATHE_API bool wants_record(const TensorRef* inputs, size_t count);
-/// Makes `node` the op that made y, with one edge per input.   throws: StateError for an input made
-/// in InferenceMode.
+/// Makes `node` the op that made y, with one edge per input.
+/// throws: StateError for an input made in InferenceMode.
 LATHE_API void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node);
 
-/// Records that `y` was computed from `inputs`; `backward(dy, need)` returns one gradient per
-/// input. Does nothing where nobody needs a gradient, or if y is not floating. `op` is a string
-/// literal.
+/// Records that `y` was computed from `inputs`. `backward(dy, need)` returns one gradient per
+/// input. Does nothing if no gradient is needed or y is not floating. `op` is a string literal.
 template <class F>
 void record(const char* op, const Tensor& y, std::initializer_list<TensorRef> inputs,
             F&& backward) {
@@ -51,11 +49,12 @@ void record(const char* op, const Tensor& y, const Tensors& inputs, F&& backward
   }
 }
 
-/// Before an in-place op changes anything.   throws: StateError for a leaf that requires grad (or a
-/// view of one) where gradients are recorded; ValueError if elements share memory.
+/// The check before an in-place op changes anything.
+/// throws: StateError for a leaf that requires grad (or a view of one) in grad mode; ValueError if
+/// elements share memory.
 LATHE_API void check_in_place(const char* op, const Tensor& x);
 
-/// True if writing into x (from `sources`) must be recorded: one of them, or what x views, requires
+/// True if writing into x (from `sources`) must be recorded: x, what x views, or a source requires
 /// a gradient.
 LATHE_API bool wants_record_in_place(const Tensor& x, std::initializer_list<TensorRef> sources);
 

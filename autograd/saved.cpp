@@ -1,4 +1,4 @@
-// Saved tensors; see saved.h.
+// Getting saved tensors back in the backward pass: the version check, and the output's node.
 #include "lathe/autograd/saved.h"
 
 #include "lathe/autograd/engine.h"

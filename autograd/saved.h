@@ -1,12 +1,12 @@
-// Saved: a tensor kept for the backward pass. It remembers the version, so that an in-place write
-// in between is an error.
+// Saved: a tensor kept for the backward pass. It remembers the version of the values, so that an
+// in-place write before the backward pass is an error.
 #pragma once
 
 #include "lathe/autograd/node.h"
 
 namespace lathe::autograd {
 
-/// An input of the op, kept with its history (so that the gradient can be differentiated again).
+/// An input of the op, kept with its history, so that the gradient can be differentiated again.
 class LATHE_API Saved {
  public:
   explicit Saved(const Tensor& t) : tensor_(t) {
@@ -15,16 +15,16 @@ class LATHE_API Saved {
     version_ = t.version();
   }
 
-  /// throws: StateError if the values were modified by an in-place op since.
+  /// throws: StateError if an in-place op or set_data() changed the tensor since.
   const Tensor& get() const;
 
  private:
   Tensor tensor_;
-  const Storage* storage_ = nullptr;  // set_data gives a tensor another one
+  const Storage* storage_ = nullptr;  // differs from the tensor's after set_data()
   uint32_t version_ = 0;
 };
 
-/// The output of the op, kept without its node: otherwise node → output → node would never be
+/// The output of the op, kept without its node: the cycle node → output → node would never be
 /// released.
 class LATHE_API SavedOutput {
  public:
