@@ -1,5 +1,5 @@
-// The interface behind every tensor's memory. Implementations: core/memory/host_allocator (CPU); pinned
-// and device memory come with the CUDA backend and stand behind the same interface.
+// The interface behind every tensor's memory. Implementations: core/memory/host_allocator for the
+// CPU, core/gpu/memory_cuda.cpp for pinned and device memory.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,16 @@ class LATHE_API Allocator {
  public:
   virtual ~Allocator() = default;
 
-  /// A block of at least `bytes` > 0 bytes, aligned to 64 bytes or better, contents undefined.
-  /// throws: OutOfMemoryError; the allocator is then as it was before.
+  /// A block of at least `bytes` > 0 bytes, aligned to 64 bytes or more, contents undefined.
+  /// throws: OutOfMemoryError; the allocator is then unchanged.
   virtual void* allocate(size_t bytes) = 0;
 
-  /// Gives a block back; `bytes` is the number it was asked for with.
+  /// Gives a block back. `bytes` is the number that allocate() was called with.
   virtual void deallocate(void* block, size_t bytes) noexcept = 0;
 };
 
-/// The allocator that new tensors on `device` use.   throws: NoCudaError.
+/// The allocator that new tensors on `device` use.
+/// throws: NoCudaError.
 LATHE_API Allocator& allocator_for(Device device);
 
 }  // namespace lathe

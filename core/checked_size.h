@@ -1,5 +1,5 @@
-// Sizes that notice overflow: element counts, byte counts and file offsets are computed with this
-// one type before anything is allocated or read.
+// CheckedSize: an integer that notices overflow. Element counts, byte counts and file offsets are
+// computed with it before anything is allocated or read.
 #pragma once
 
 #include <concepts>
@@ -17,8 +17,7 @@ inline constexpr int64_t kAddressSpaceBytes = int64_t{1} << 47;
 /// follows clears it, not even a multiplication by 0. Check once, at the end:
 ///   CheckedSize bytes = size_of(dtype);
 ///   for (int64_t d : shape) bytes *= d;
-///   storage(bytes.value_or_throw<ShapeError>("empty: ", shape, " has more bytes than fit an
-///   int64"));
+///   storage(bytes.value_or_throw<ShapeError>("empty: ", shape, " does not fit an int64"));
 class CheckedSize {
  public:
   constexpr CheckedSize() = default;
@@ -45,10 +44,11 @@ class CheckedSize {
   friend constexpr CheckedSize operator-(CheckedSize a, CheckedSize b) { return a -= b; }
   friend constexpr CheckedSize operator*(CheckedSize a, CheckedSize b) { return a *= b; }
 
-  /// True once a value or an intermediate result did not fit an int64.
+  /// True if a value or an intermediate result did not fit an int64.
   constexpr bool overflowed() const { return overflowed_; }
 
-  /// The value.   throws: `E` with all arguments written one after another, if anything overflowed.
+  /// The value.
+  /// throws: `E`, with all arguments written one after another, if anything overflowed.
   template <class E = ValueError, class... Args>
   constexpr int64_t value_or_throw(const Args&... text) const {
     if (overflowed_) [[unlikely]]

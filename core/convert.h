@@ -1,4 +1,4 @@
-// From one element type to another: the conversion of core/copy.h, the same text on host and
+// Conversion of one element to another type, as core/copy.h documents it; the same code on host and
 // device.
 #pragma once
 
@@ -32,7 +32,7 @@ LATHE_HD inline To convert(From value) {
   }
 }
 
-/// The number as an element: a fill with it stores what a copy from its dtype would.
+/// The number as an element of type T, converted as a copy from the number's dtype would be.
 template <class T>
 T element_of(Scalar value) {
   return value.is_floating() ? convert<T>(value.to<double>()) : value.to<T>();

@@ -7,19 +7,20 @@ namespace lathe {
 
 /// dst = src, converted to dst's dtype; src broadcasts to dst's shape. Float → integer truncates
 /// toward zero, float → half rounds to nearest even, anything → bool is `!= 0`. The two must not
-/// overlap unless they are the same view. throws: ShapeError if src does not broadcast;
-/// NoCudaError.
+/// overlap unless they are the same view.
+/// throws: ShapeError if src does not broadcast; NoCudaError.
 LATHE_API void copy_values(const Tensor& dst, const Tensor& src);
 
-/// The same, on the GPU's current stream, without waiting (on the first GPU; others wait for pinned
-/// memory): pinned memory may be read, or as dst of src's dtype, shape and order written, after the
-/// call, so leave it alone until an event says that the copy is done. Freeing it is always allowed.
+/// copy_values, queued on the GPU's current stream without waiting for it. Pinned memory can be in
+/// use after the call: the GPU reads a pinned src, and writes a pinned dst that has src's dtype,
+/// shape and order of elements. Leave it alone until an event says that the copy is done; freeing
+/// it is always allowed. A GPU other than the first still waits where memory is pinned.
 LATHE_API void copy_values_async(const Tensor& dst, const Tensor& src);
 
 /// dst = value, everywhere.
 LATHE_API void fill_values(const Tensor& dst, Scalar value);
 
-// Their kernels: both tensors on one device.
+// The kernels behind them: both tensors are on one device.
 namespace cpu {
 void copy_elements(const Tensor& dst, const Tensor& src);
 void fill_elements(const Tensor& dst, Scalar value);

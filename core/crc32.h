@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-/// The CRC-32 of `bytes` bytes; `before` continues an earlier part, as in crc32c().
+/// The CRC-32 of `bytes` bytes. `before` is the CRC of the bytes before these, as in crc32c().
 /// ref: ISO 3309, RFC 1952 section 8; the CRC of "123456789" is 0xCBF43926.
 LATHE_API uint32_t crc32(const void* data, size_t bytes, uint32_t before = 0) noexcept;
 

@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli), the checksum of files that we write. Finds every error burst of up to 32
-// bits.
+// CRC-32C (Castagnoli), the checksum of the files that we design. It finds every error burst of up
+// to 32 bits.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,9 @@
 
 namespace lathe {
 
-/// The CRC-32C of `bytes` bytes; `before` continues an earlier part: crc32c(b, n, crc32c(a, m)) is
-/// that of a then b. ref: RFC 3720, appendix B.4; the CRC of "123456789" is 0xE3069283.
+/// The CRC-32C of `bytes` bytes. `before` is the CRC of the bytes before these: that of a, then b,
+/// is crc32c(b, n, crc32c(a, m)).
+/// ref: RFC 3720, appendix B.4; the CRC of "123456789" is 0xE3069283.
 LATHE_API uint32_t crc32c(const void* data, size_t bytes, uint32_t before = 0) noexcept;
 
 }  // namespace lathe

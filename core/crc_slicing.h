@@ -31,8 +31,8 @@ constexpr Tables make_tables(uint32_t polynomial) {
   return tables;
 }
 
-/// The CRC with the bit-reversed polynomial, all ones at the start, inverted at the end; `before`
-/// is the result of the bytes before these.
+/// The CRC whose polynomial, with its bits reversed, is kPolynomial. It starts with all ones and
+/// inverts the result. `before` is the result of the bytes before these.
 template <uint32_t kPolynomial>
 uint32_t crc_by_slicing(const void* data, size_t bytes, uint32_t before) noexcept {
   static constexpr Tables kTables = make_tables(kPolynomial);

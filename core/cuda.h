@@ -1,5 +1,5 @@
-// What a program may ask of its GPUs, or tell them. In a build or on a machine without CUDA the
-// questions are answered with 0 and the requests do nothing, so that one program runs everywhere.
+// What a program can ask about its GPUs and set for them. In a build or on a machine without CUDA
+// the questions return 0 and the settings do nothing, so that one program runs everywhere.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace lathe::cuda {
 
-/// How many GPUs this process can use: none without cuDNN and cuBLASLt, which are loaded here. The
-/// driver is asked once, by the first call that needs a GPU; before, nothing is made or loaded.
+/// How many GPUs this process can use: none unless cuDNN and cuBLASLt can be loaded, which this
+/// does. The driver is asked once, by the first call that needs a GPU; nothing is loaded before.
 LATHE_API int device_count() noexcept;
 
 /// Why device_count() is 0, as a sentence for users ("no NVIDIA driver is installed", "cuDNN cannot
-/// be loaded: …"); empty if it is not.
+/// be loaded: …"); empty if it is not 0.
 LATHE_API const std::string& unavailable_reason() noexcept;
 
 /// One GPU. What the driver does not tell is 0 or empty.
@@ -26,20 +26,20 @@ struct DeviceInfo {
   std::string name, uuid;    // "NVIDIA H200", "GPU-3f1c…"
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
-  size_t total_bytes = 0, free_bytes = 0;   // of its memory; free for all processes
+  size_t total_bytes = 0, free_bytes = 0;   // memory; free_bytes counts all processes
   int clock_mhz = 0, memory_clock_mhz = 0;  // now
   int temperature_c = 0, utilization_percent = 0;
   struct Process {
     unsigned id;
     size_t bytes;
   };
-  std::vector<Process> processes;  // that compute on it
+  std::vector<Process> processes;  // those that compute on this GPU
 };
 
 /// throws: DeviceError if there is no such device.
 LATHE_API DeviceInfo device_info(int index);
 
-/// Versions as "13.0"; empty where there is none.
+/// Versions such as "13.0"; empty where there is none.
 struct Versions {
   std::string driver;          // the newest CUDA that the installed driver supports
   std::string runtime;         // the CUDA runtime in this build
@@ -50,17 +50,18 @@ LATHE_API Versions versions();
 /// A shared library of NVIDIA's that this build calls. It is loaded when it is first needed.
 struct Library {
   std::string name;           // "cuDNN"
-  std::string built, loaded;  // "9.19.0": compiled with, and loaded; "" if it was not, so far
+  std::string built, loaded;  // "9.19.0": compiled with; loaded, "" if it is not loaded yet
   std::string path;           // of the file that was loaded
-  std::string problem;        // why it cannot be used, or should be of another version, or ""
+  std::string problem;        // why it cannot be used or is the wrong version; "" if all is well
 };
 LATHE_API std::vector<Library> libraries();
 
 // --- memory of one device, in bytes; block sizes, rounding included -----------------------------
-// With LATHE_EXPANDABLE_SEGMENTS=1 in the environment at the first allocation, cached memory lies
-// in few ranges of addresses that grow in place: for programs whose sizes change from step to step,
-// where memory cached in pieces too small for the next request would run out. LATHE_NO_CACHE=1
-// takes every block from the driver and gives it back at once, so that compute-sanitizer can watch.
+// LATHE_EXPANDABLE_SEGMENTS=1 in the environment at the first allocation keeps cached memory in a
+// few address ranges that grow in place. It is for programs whose sizes change from step to step:
+// without it their cached memory can end up in pieces too small for the next request.
+// LATHE_NO_CACHE=1 takes every block from the driver and gives it back at once, so that
+// compute-sanitizer sees every allocation.
 LATHE_API size_t memory_allocated(Device device = Device(DeviceType::kCUDA));
 LATHE_API size_t memory_reserved(Device device = Device(DeviceType::kCUDA));
 LATHE_API size_t max_memory_allocated(Device device = Device(DeviceType::kCUDA));
@@ -69,21 +70,23 @@ LATHE_API void reset_peak_memory(Device device = Device(DeviceType::kCUDA));
 /// Gives the cached blocks of all devices, and cached pinned memory, back to the driver. Waits for
 /// the devices.
 LATHE_API void empty_cache();
-/// At most this many bytes are taken from the driver (0: no limit).
+/// Limits the bytes taken from the driver (0: no limit).
 LATHE_API void set_memory_limit(size_t bytes, Device device = Device(DeviceType::kCUDA));
-/// Keeps the latest `events` events of the device's allocator for memory_snapshot(); 0: none.
+/// Keeps the latest `events` events of the device's allocator for memory_snapshot(); 0 keeps none.
 LATHE_API void set_memory_history(size_t events, Device device = Device(DeviceType::kCUDA));
-/// Segments, blocks with the calls that took them, and recent events of the device's allocator, as
-/// JSON.
+/// The allocator of the device as JSON: its segments, its blocks with the calls that took them, and
+/// recent events.
 LATHE_API std::string memory_snapshot(Device device = Device(DeviceType::kCUDA));
 
-/// Fails the n-th allocation that comes, as if the device, or pinned memory, were exhausted: what a
-/// test of error paths arms.   throws: NoCudaError, DeviceError.
+/// For tests of error paths: arm it, and the n-th allocation from then on fails as if the device,
+/// or pinned memory, were exhausted.
+/// throws: NoCudaError, DeviceError.
 LATHE_API FaultPoint& allocation_fault(Device device = Device(DeviceType::kCUDA));
 LATHE_API FaultPoint& pinned_allocation_fault();
 
-/// Waits until everything queued on `device` is done. throws: CudaError; IndexError for a label or
-/// index that a kernel found out of range since the last wait.
+/// Waits until everything queued on `device` is done.
+/// throws: CudaError; IndexError for a label or index that a kernel found out of range since the
+/// last wait.
 LATHE_API void synchronize(Device device = Device(DeviceType::kCUDA));
 
 /// What this process did on its GPUs so far.

@@ -6,8 +6,9 @@
 namespace lathe::cuda {
 
 /// { DeviceScope on(device); … }: calls of the CUDA runtime act on `device` until the scope ends.
-/// `call`, if given a string that lives for ever, is the kernel that runs within; memory taken
-/// there carries its name. throws: NoCudaError, or DeviceError if there is no such device.
+/// `call` names the kernel that runs inside; memory taken there is recorded under this name. The
+/// string must live for ever.
+/// throws: NoCudaError; DeviceError if there is no such device.
 class DeviceScope {
  public:
   explicit DeviceScope(Device device, const char* call = nullptr);
@@ -20,7 +21,7 @@ class DeviceScope {
   const char* outer_call_;
 };
 
-/// "relu_forward(x)": what the innermost scope with a name was entered for; null outside of all.
+/// The name that the innermost named scope was given, such as "relu_forward(x)"; null outside.
 const char* current_call() noexcept;
 
 }  // namespace lathe::cuda

@@ -1,4 +1,4 @@
-// Act 3 of an op: from a device to its kernel. Two backends, known at build time.
+// Act 3 of an op: from a device to its kernel. There are two backends, known at build time.
 #pragma once
 
 #include "lathe/core/config.h"
@@ -8,15 +8,15 @@
 
 namespace lathe {
 
-/// Where a CPU-only build ends up when it is asked to run on a GPU.
+/// Throws NoCudaError: what a CPU-only build does when it is asked to run `call` on a GPU.
 [[noreturn]] LATHE_API void throw_no_cuda(const char* call);
 
 }  // namespace lathe
 
-// LATHE_DISPATCH(x.device(), relu_forward(x)) calls cpu::relu_forward(x) or cuda::relu_forward(x)
-// with its device current. Both must be declared; a missing CUDA kernel is a link error in a CUDA
-// build. In a CPU build the second call is compiled but discarded, and a tensor on a GPU (from_blob
-// makes one without asking the device) is refused: NoCudaError names the call. (A macro, because a
+// LATHE_DISPATCH(x.device(), relu_forward(x)) calls cpu::relu_forward(x), or cuda::relu_forward(x)
+// with the device current. Both must be declared; in a CUDA build a missing CUDA kernel is a link
+// error. A CPU build compiles the second call and discards it. There, a tensor on a GPU (from_blob
+// makes one without asking the device) is a NoCudaError that names the call. (A macro, because a
 // namespace cannot be an argument of a function.)
 #define LATHE_DISPATCH(device, ...)                                 \
   [&] {                                                             \

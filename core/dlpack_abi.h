@@ -1,6 +1,6 @@
-// The C structures of DLPack 1.0, for programs without dlpack.h; with it, include that first and
-// this header adds nothing. Written from the published ABI, whose layout tests/core/dlpack_test.cpp
-// pins.
+// The C structures of DLPack 1.0, for programs without dlpack.h. A program that has dlpack.h
+// includes that first, and then this header adds nothing. Written from the published ABI;
+// tests/core/dlpack_test.cpp checks the layout.
 // ref: https://dmlc.github.io/dlpack/latest/c_api.html
 #pragma once
 
@@ -47,7 +47,7 @@ typedef struct {
 } DLPackVersion;
 
 typedef struct DLManagedTensorVersioned {
-  DLPackVersion version;  // another major one: nothing but the deleter may be used
+  DLPackVersion version;  // if another major version: only the deleter may be used
   void* manager_ctx;
   void (*deleter)(struct DLManagedTensorVersioned* self);  // may be null
   uint64_t flags;

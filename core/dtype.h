@@ -33,21 +33,24 @@ constexpr bool is_integer(DType dtype) { return dtype >= DType::kU8 && dtype <= 
 LATHE_API std::string_view name_of(DType dtype);
 LATHE_API void append_text(std::string& out, DType dtype);
 
-/// The dtype called `name` ("f32"; also NumPy's and PyTorch's "float32").   throws: ValueError.
+/// The dtype called `name`: "f32", or "float32" as in NumPy and PyTorch.
+/// throws: ValueError.
 LATHE_API DType dtype_from_name(std::string_view name);
 
-/// The dtype that holds both: the higher category (bool < integer < float) wins, within a category
-/// the wider; u8 with i8 → i16, f16 with bf16 → f32.   ref: PyTorch's type promotion table.
+/// The dtype that holds both. The higher category (bool < integer < float) wins; within a category
+/// the wider dtype wins, and u8 with i8 gives i16, f16 with bf16 gives f32.
+/// ref: PyTorch's type promotion table.
 LATHE_API DType promote_types(DType a, DType b);
 
-/// 0 bool, 1 integer, 2 float: scalars and 0-d tensors raise a result's category but not its width.
+/// 0 bool, 1 integer, 2 float. Scalars and 0-d tensors raise a result's category, not its width.
 constexpr int category_of(DType dtype) {
   return dtype == DType::kBool ? 0 : is_floating(dtype) ? 2 : 1;
 }
 
-/// The floating dtype of new tensors and of integers that must become floating: f32 unless set.
+/// The floating dtype of new tensors, and of integers that must become floating. f32 unless set.
 LATHE_API DType default_dtype() noexcept;
-/// throws: DTypeError unless `dtype` is floating. For the whole process.
+/// Sets it for the whole process.
+/// throws: DTypeError unless `dtype` is floating.
 LATHE_API void set_default_dtype(DType dtype);
 
 /// C++ type → DType.
