@@ -1,6 +1,6 @@
 // The error types and how they are thrown. The library throws; it never aborts, exits or asserts on
-// input. Form of a message: `<op>: <sentence with both values> (<name>: <dtype>[<shape>]@<device>,
-// …)`.
+// input. Form of a message:
+//   <op>: <sentence with both values> (<name>: <dtype>[<shape>]@<device>, …)
 #pragma once
 
 #include <stdexcept>
@@ -11,14 +11,14 @@
 
 namespace lathe {
 
-/// Where an error was noticed: "ops/conv2d.cpp", 14.
+/// Where an error was noticed: {"ops/conv2d.cpp", 14}.
 struct SourcePlace {
   const char* file;
   int line;
 };
 
-/// The last two components of a path, computed at compile time, so that messages do not name the
-/// build machine.
+/// The place with the last two components of the path, computed at compile time, so that messages
+/// do not name the build machine.
 constexpr SourcePlace here(const char* path, int line) {
   const char* parts[2] = {path, path};
   for (const char* p = path; *p != '\0'; ++p) {
@@ -56,7 +56,7 @@ class LATHE_API DataError : public Error { using Error::Error; };            // 
 class LATHE_API FileError : public Error { using Error::Error; };            // opening, reading, writing
 // clang-format on
 
-/// Throws `E` with all arguments written one after another. Kept out of line: callers stay small.
+/// Throws `E` with all arguments written one after another. Out of line, to keep callers small.
 template <class E, class... Args>
 [[noreturn, gnu::cold, gnu::noinline]] void fail(SourcePlace place, const Args&... args) {
   throw E(concat(args...), place);

@@ -1,5 +1,5 @@
-// Places where tests make a call fail: allocation, opening, writing, renaming. A library feature on
-// purpose: error paths that nothing can reach are error paths that do not work.
+// Places where tests make a call fail: allocation, opening, writing, renaming. They are part of the
+// library on purpose: an error path that no test can reach does not work.
 #pragma once
 
 #include <atomic>
@@ -7,14 +7,14 @@
 
 namespace lathe {
 
-/// Decides whether a call shall fail. The code under test asks `hit()` once per call; one relaxed
-/// load while unarmed. Thread-safe: exactly the asked number of calls fails, whichever threads make
-/// them.
+/// Decides whether a call fails. The code under test calls `hit()` once per call, which costs one
+/// relaxed load while unarmed. Thread-safe: exactly as many calls fail as were asked for, whichever
+/// threads make them.
 class FaultPoint {
  public:
   static constexpr int64_t kForever = INT64_MAX;
 
-  /// True if this call shall fail.
+  /// True if this call is to fail.
   bool hit() noexcept { return armed_.load(std::memory_order_relaxed) && hit_armed(); }
 
   /// From now on the n-th call (1 is the next one) fails, and the `times - 1` calls after it.
@@ -26,7 +26,7 @@ class FaultPoint {
     armed_.store(true, std::memory_order_relaxed);
   }
 
-  /// Counts calls and lets them all pass, to learn how many there are.
+  /// Counts calls and lets them all pass: calls() then says how many there are.
   void count() noexcept { fail_at(kForever, 0); }
 
   void disarm() noexcept { armed_.store(false, std::memory_order_relaxed); }

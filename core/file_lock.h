@@ -1,4 +1,4 @@
-// FileLock: one process at a time. For files that several processes read, change and write back.
+// FileLock: a lock between processes, for files that several processes read, change and write back.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 
 namespace lathe {
 
-/// Somebody else holds the lock.
+/// Another process, or another FileLock of this one, holds the lock.
 class LATHE_API LockHeldError : public FileError {
   using FileError::FileError;
 };
 
-/// Holds the lock that `path` stands for, against other processes and other FileLocks of this one,
-/// until it is destroyed or the process ends in any way. The file itself holds nothing; it is made
-/// if it is not there and stays. A folder can be locked, too, and unlike a file it cannot be
-/// deleted and made anew as long as there is anything in it. Over NFS the lock of a file holds
-/// against other machines, that of a folder only on this one.
+/// Holds the lock of `path` against other processes and against other FileLocks of this process,
+/// until it is destroyed or the process ends in any way. The lock file is created if it is absent;
+/// it stays, and has no content. A folder can be locked too. Unlike a file, a folder that is not
+/// empty cannot be deleted and created anew meanwhile. Over NFS the lock of a file holds against
+/// other machines, and the lock of a folder on this machine only.
 class LATHE_API FileLock {
  public:
-  /// Waits for it at most `patience_ms`.   throws: LockHeldError if somebody else holds it for
-  /// longer; FileError if it cannot be made.
+  /// Waits for the lock, for at most `patience_ms`.
+  /// throws: LockHeldError if it is still held then; FileError if it cannot be opened or locked.
   explicit FileLock(const std::string& path, int patience_ms = 5000);
   ~FileLock();
   FileLock(const FileLock&) = delete;

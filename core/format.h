@@ -1,5 +1,5 @@
 // Text of values for messages: one `append_text` per type, found by argument-dependent lookup, and
-// `concat`. Small on purpose: every op includes it. Printing of whole tensors is in core/print.h.
+// `concat`. Every op includes it, so it is small. Printing whole tensors is in core/print.cpp.
 #pragma once
 
 #include <concepts>

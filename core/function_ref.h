@@ -1,5 +1,5 @@
-// FunctionRef: a borrowed callable, for arguments that are called before the callee returns. No
-// allocation.
+// FunctionRef: a borrowed callable, for arguments that are called only before the callee returns.
+// It allocates nothing.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Generators of random numbers: a seed and an offset, and nothing else. The bits come from
-// core/philox.h.
+// Generators of random numbers: a seed and an offset. The bits come from core/philox.h. The state
+// of all default generators, for checkpoints, is in core/random_state.h.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,9 @@
 namespace lathe {
 
 /// Hands out blocks of Philox counters. Word i of a random call is lane i % 4 of
-/// philox4x32_10(block.seed, block.offset + i / 4, 0), and value i is made of word i (a wide random
-/// integer of words 2i and 2i + 1), so a sequence of calls is reproducible whatever the thread
-/// count. Thread-safe; calls from several threads take their blocks in the order in which they
-/// arrive.
+/// philox4x32_10(block.seed, block.offset + i / 4, 0). Value i is made of word i; a 64-bit random
+/// integer is made of words 2i and 2i + 1. So the thread count never changes the values.
+/// Thread-safe: calls from several threads take their blocks in the order in which they arrive.
 class LATHE_API Generator {
  public:
   explicit Generator(uint64_t seed) : state_{seed, 0} {}
@@ -28,7 +27,7 @@ class LATHE_API Generator {
     bool operator==(const Block&) const = default;
   };
 
-  /// Takes the next `counters` counters, that is 4 * counters words of 32 bits. 0 takes none.
+  /// Takes the next `counters` counters, which are 4 * counters words of 32 bits. 0 takes none.
   Block reserve(uint64_t counters);
 
   /// The counters that hold `words` words.
@@ -49,15 +48,15 @@ class LATHE_API Generator {
   Block state_;
 };
 
-/// The seed of the default generators until the first `manual_seed`: fixed, so that runs repeat
-/// unless asked otherwise.
+/// The seed of the default generators until the first `manual_seed`. It is fixed, so that runs
+/// repeat unless the program sets another.
 inline constexpr uint64_t kDefaultSeed = 0;
 
 /// The generator that random calls on `device` use when none is given. One per device; it lives
 /// until the process ends.
 LATHE_API Generator& default_generator(Device device = kCPU);
 
-/// Seeds the default generators of every device, also of those first used later.
+/// Seeds the default generators of all devices, also of devices that are first used later.
 LATHE_API void manual_seed(uint64_t seed);
 
 }  // namespace lathe

@@ -1,12 +1,12 @@
 // Half (IEEE binary16) and BFloat16: storage types. Arithmetic on them is float arithmetic: both
-// turn into float by themselves and back only when asked, so `T(a * b + c)` rounds once. One text
-// for host and device.
+// convert to float implicitly and back only explicitly, so `T(a * b + c)` rounds once. The same
+// code runs on host and device.
 //
-// Rounding is to nearest even from every source type (double and integers are not rounded twice)
-// and bit-identical to CUDA's __float2half_rn / __float2bfloat16_rn and their double forms:
-// overflow gives infinity, subnormals are kept, and every NaN becomes the one pattern 0x7fff. Half
-// -> float turns every NaN into 0x7fffffff; bfloat16 -> float moves the bits, NaN payloads
-// included. Bulk conversion of arrays: `convert` below.
+// Every source type is rounded to nearest even, double and integers too (they are not rounded
+// twice). The bits equal those of CUDA's __float2half_rn / __float2bfloat16_rn and their double
+// forms: overflow gives infinity, subnormals are kept, and every NaN becomes 0x7fff. Half -> float
+// turns every NaN into 0x7fffffff; bfloat16 -> float moves the bits and so keeps NaN payloads.
+// Arrays are converted by `convert` below.
 #pragma once
 
 #include <concepts>
@@ -23,8 +23,8 @@ namespace half_detail {
 LATHE_HD constexpr uint32_t bits_of(float value) { return __builtin_bit_cast(uint32_t, value); }
 LATHE_HD constexpr float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
-// Each function computes its cases and then selects, without branches, so that loops over it become
-// vector code. The GPU has an instruction for each, in place of about 20.
+// Each function computes all its cases and then selects, without branches, so that a loop over it
+// is vectorised. The GPU has one instruction for each, in place of about 20.
 
 LATHE_HD constexpr uint16_t half_from_float(float value) {
   LATHE_PTX(uint16_t, "=h", "cvt.rn.f16.f32 %0, %1;", "f", value)
@@ -35,7 +35,7 @@ LATHE_HD constexpr uint16_t half_from_float(float value) {
   // exponent, as it should.
   const uint32_t odd = (magnitude >> 13) & 1u;
   const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + odd) >> 13;
-  // Below 2^-14: adding 0.5 puts the half's last bit, 2^-24, at the float's last bit, and the
+  // Below 2^-14: after adding 0.5 the half's last bit, 2^-24, is the float's last bit, so the
   // addition rounds.
   const uint32_t small = bits_of(float_of(magnitude < (113u << 23) ? magnitude : 0u) + 0.5f);
   uint32_t result = magnitude < (113u << 23) ? small - bits_of(0.5f) : normal;
@@ -49,7 +49,7 @@ LATHE_HD constexpr float float_from_half(uint16_t half) {
   const uint32_t magnitude = half & 0x7fffu;
   const uint32_t sign = (half & 0x8000u) << 16;
   const uint32_t normal = (magnitude << 13) + (112u << 23);
-  // Below 2^-14: 2^-14 * (1 + m / 1024) - 2^-14 is exact, and its operands are normal floats.
+  // Below 2^-14: 2^-14 * (1 + m / 1024) - 2^-14 is exact, and both operands are normal floats.
   const uint32_t subnormal = bits_of(float_of((magnitude << 13) + (113u << 23)) - 0x1p-14f);
   uint32_t result = magnitude < 0x400u ? subnormal : normal;
   result = magnitude >= 0x7c00u ? 0x7f800000u : result;
@@ -68,8 +68,8 @@ LATHE_HD constexpr float float_from_bfloat16(uint16_t bits) {
   return float_of(static_cast<uint32_t>(bits) << 16);
 }
 
-// double -> float rounded to odd: truncated, with the last bit set when anything was lost. Rounding
-// that once more to at most 22 bits gives what a single rounding of the double would (Boldo and
+// double -> float rounded to odd: truncated, and the last bit is set if anything was lost. Rounding
+// the result again to at most 22 bits gives the same as rounding the double once (Boldo and
 // Melquiond 2008).
 LATHE_HD constexpr float float_to_odd(double value) {
   const float nearest = static_cast<float>(value);
@@ -81,7 +81,7 @@ LATHE_HD constexpr float float_to_odd(double value) {
   return float_of(bits | 1u);
 }
 
-// Integer -> double with the same idea: what does not fit 53 bits is kept as one sticky bit.
+// Integer -> double with the same idea: bits beyond 53 are kept as one sticky bit.
 template <std::integral T>
 LATHE_HD constexpr double double_to_odd(T value) {
   const bool negative = value < T(0);

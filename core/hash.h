@@ -1,7 +1,7 @@
 // Checksums of downloads and data sets: SHA-256 (FIPS 180-4) and MD5 (RFC 1321, only because data
-// sets publish it). Our own, because core needs nothing else of a cryptography library (OpenSSL,
-// libgcrypt) and would make every user of liblathe link one for two functions with published test
-// vectors.
+// sets publish it). Our own: core needs nothing else of a cryptography library (OpenSSL,
+// libgcrypt), and every user of liblathe would have to link one for two functions with published
+// test vectors.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ class LATHE_API BlockHash {
 
 }  // namespace hash_detail
 
-/// SHA-256 of everything given to update(); hex() ends it and may be called once.
+/// SHA-256 of everything given to update(). hex() finishes it: call it once.
 class LATHE_API Sha256 final : public hash_detail::BlockHash {
  public:
   std::string hex();  // 64 lower-case digits
@@ -49,8 +49,8 @@ class LATHE_API Sha256 final : public hash_detail::BlockHash {
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 };
 
-/// MD5 of everything given to update(); hex() ends it and may be called once. Detects accidents,
-/// not attacks.
+/// MD5 of everything given to update(). hex() finishes it: call it once. MD5 detects accidents, not
+/// attacks.
 class LATHE_API Md5 final : public hash_detail::BlockHash {
  public:
   std::string hex();  // 32 lower-case digits
@@ -63,7 +63,8 @@ class LATHE_API Md5 final : public hash_detail::BlockHash {
 LATHE_API std::string sha256_hex(std::string_view text);
 LATHE_API std::string md5_hex(std::string_view text);
 
-/// Checksum of a file's content, read in pieces.   throws: FileError.
+/// Checksum of a file's content, read in pieces.
+/// throws: FileError.
 LATHE_API std::string sha256_hex_of_file(const std::string& path);
 LATHE_API std::string md5_hex_of_file(const std::string& path);
 

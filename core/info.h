@@ -1,5 +1,5 @@
-// What runs here and what was built: for `lathe info`, env.json of a run and bug reports. Plain
-// values, no state. CUDA devices are listed by the CUDA backend.
+// What this machine is and how the library was built, for `lathe info`, a run's env.json and bug
+// reports. Plain values, no state. CUDA devices: core/cuda.h.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,21 @@ namespace lathe {
 struct CpuInfo {
   std::string model;               // "unknown" where the system does not say
   int usable_cpus = 0;             // in this process's affinity mask
-  std::vector<std::string> flags;  // of the instruction sets below, those present
+  std::vector<std::string> flags;  // those of the instruction sets below that are present
   int64_t memory_bytes = 0;        // physical, 0 if unknown
-  int64_t available_bytes = 0;     // what new programs could get without swapping, 0 if unknown
+  int64_t available_bytes = 0;     // what new programs can get without swapping, 0 if unknown
 
   bool has(std::string_view flag) const;  // info.has("avx2")
 };
 
-/// Reads /proc; what cannot be read stays unknown. `flags` may hold: avx avx2 fma f16c avx512f
-/// avx512bw avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_bf16 (x86), asimd asimdhp bf16 sve
-/// (Arm).
+/// Reads /proc; what cannot be read stays unknown. Possible flags, x86: avx avx2 fma f16c avx512f
+/// avx512bw avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_bf16; Arm: asimd asimdhp bf16 sve.
 LATHE_API CpuInfo cpu_info();
 
 /// A library that this build uses.
 struct LibraryInfo {
   std::string name;
-  std::string version;  // that it was compiled with; empty: built without it
+  std::string version;  // the one it was compiled with; empty: built without the library
 };
 
 /// How the library was built.
@@ -47,7 +46,7 @@ struct BuildInfo {
 LATHE_API BuildInfo build_info();
 
 namespace info_detail {
-/// cpu_info() from the texts of /proc/cpuinfo and /proc/meminfo, usable_cpus apart.
+/// cpu_info() from the texts of /proc/cpuinfo and /proc/meminfo, without usable_cpus.
 CpuInfo parse_cpu_info(std::string_view cpuinfo, std::string_view meminfo);
 }  // namespace info_detail
 

@@ -1,5 +1,5 @@
-// IntrusivePtr: a shared handle whose count lives in the object (one word, one allocation, no weak
-// counts).
+// IntrusivePtr: a shared handle whose count is in the object. A handle is one word, object and
+// count are one allocation, and there are no weak handles.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-/// A thread-safe reference count to inherit from. Copying an object does not copy its count.
+/// A thread-safe reference count to inherit from. Copying the object does not copy the count.
 class RefCounted {
  public:
   RefCounted() = default;
@@ -28,8 +28,8 @@ class RefCounted {
   mutable std::atomic<uint32_t> refs_{0};
 };
 
-/// Handle to a RefCounted T. The last handle calls `drop_reference(T*)`, found by
-/// argument-dependent lookup, so that T may stay incomplete here.
+/// Handle to a RefCounted T. The last handle releases the object. The calls `add_reference(T*)` and
+/// `drop_reference(T*)` are found by argument-dependent lookup, so T may be incomplete here.
 template <class T>
 class IntrusivePtr {
  public:

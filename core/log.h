@@ -12,25 +12,25 @@ namespace lathe {
 
 enum class LogLevel : uint8_t { kInfo, kWarning, kError };
 
-/// Called with one message, without a line end; may be called by several threads at once. What it
-/// throws is dropped.
+/// Called with one message without a line end, possibly by several threads at once. Exceptions that
+/// it throws are dropped.
 using LogHandler = std::function<void(LogLevel level, std::string_view text)>;
 
-/// Sends all further messages to `handler`; an empty one restores the default, which prints
-/// "lathe: warning: <text>" as one line on stderr (printable.h). Returns the handler before (empty
-/// if it was the default).
+/// Sends all further messages to `handler`. An empty one restores the default, which prints
+/// "lathe: warning: <text>" as one line on stderr (printable.h). Returns the previous handler,
+/// empty if it was the default.
 LATHE_API LogHandler set_log_handler(LogHandler handler);
 
 LATHE_API void log(LogLevel level, std::string_view text) noexcept;
 
-/// A warning, all arguments written one after another.
+/// A warning made of all arguments written one after another.
 template <class... Args>
 void warn(const Args&... args) {
   log(LogLevel::kWarning, concat(args...));
 }
 
-/// A warning given once per process and key, for what would otherwise repeat at every step.
-/// Returns whether it was given now.
+/// Warns once per process and key, for what would otherwise repeat at every step. True if this call
+/// gave the warning.
 LATHE_API bool warn_once(std::string_view key, std::string_view text);
 
 }  // namespace lathe

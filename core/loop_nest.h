@@ -1,6 +1,6 @@
-// The loop nest behind elementwise kernels of both backends: dimensions put in order and merged, on
-// the host, once per call. core/strided_loop.cpp walks it on the CPU, core/gpu/strided_index.cuh on the
-// GPU.
+// The loop nest behind the elementwise kernels of both backends. It is made on the host, once per
+// call: dimensions are put in order and merged. core/strided_loop.cpp walks it on the CPU,
+// core/gpu/strided_index.cuh on the GPU.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lathe {
 
-/// The most operands of one nest, the output included.
+/// The most operands that one nest can have, the output included.
 inline constexpr int kMaxOperands = 4;
 
 struct LoopDim {
@@ -28,20 +28,20 @@ struct LoopNest {
 };
 
 enum class LoopOrder : uint8_t {
-  kDensestInside,  // whatever order is the densest for the first operand, then for the next
+  kDensestInside,  // the order that is densest for the first operand, then for the next
   kRowMajor,       // position i of the nest is element i of the shape
 };
 
-/// The loop over all elements of `shape`; dimensions of size 1 are dropped, neighbours merged where
-/// every operand goes on with the same step.
+/// The loop over all elements of `shape`. Dimensions of size 1 are dropped. Neighbours are merged
+/// where every operand's step continues from one to the other.
 LATHE_API LoopNest make_nest(const Shape& shape, const StridedOperand* operands, int count,
                              LoopOrder order);
 
-/// True if positions and every operand's offsets, in the nest's units, stay below 2^31.
+/// True if all positions, and every operand's offsets in the nest's units, stay below 2^31.
 LATHE_API bool fits_32_bits(const LoopNest& nest);
 
-/// Calls part(nest, start) for pieces that fit 32 bits and make up `nest`, which it cuts in halves
-/// as often as that takes; operand k of a piece starts at start[k].
+/// Cuts `nest` in halves until every piece fits 32 bits, and calls part(piece, start) for each.
+/// Operand k of a piece begins at start[k].
 LATHE_API void each_32_bit_part(const LoopNest& nest,
                                 FunctionRef<void(const LoopNest&, const int64_t* start)> part);
 
