@@ -18,7 +18,7 @@ struct Pair {
   int64_t rows, cols;
 };
 
-/// Do both numbers satisfy the comparison?
+/// True if the comparison holds for both numbers.
 constexpr bool operator>(const Pair& a, int64_t b) { return a.rows > b && a.cols > b; }
 constexpr bool operator>=(const Pair& a, int64_t b) { return a.rows >= b && a.cols >= b; }
 

@@ -1,7 +1,8 @@
-// Philox 4x32-10, the counter-based generator behind every random number, and what is made of its
-// bits. One text for host and device. Word i of a random call is a function of (seed, offset + i /
-// 4, lane i % 4) alone, so nothing random depends on threads; core/generator.h hands out the
-// offsets. ref: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Philox 4x32-10, the counter-based generator behind every random number, and the numbers made from
+// its bits. The same code runs on host and device. Word i of a random call is lane i % 4 of counter
+// offset + i / 4 under the key seed, so nothing random depends on threads; core/generator.h hands
+// out the offsets.
+// ref: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <cmath>
@@ -16,9 +17,9 @@ struct Philox4x32 {
   uint32_t v[4];
 };
 
-/// Ten rounds of Philox on a 128-bit counter under a 64-bit key. cuRAND's curand_init(seed,
-/// subsequence, offset) reads the same words: seed = key, offset / 4 = counter_lo, subsequence =
-/// counter_hi.
+/// Ten rounds of Philox on a 128-bit counter under a 64-bit key. cuRAND's
+/// curand_init(seed, subsequence, offset) reads the same words: seed = key, offset / 4 =
+/// counter_lo, subsequence = counter_hi.
 LATHE_HD constexpr Philox4x32 philox4x32_10(uint64_t key, uint64_t counter_lo,
                                             uint64_t counter_hi) {
   uint32_t c0 = static_cast<uint32_t>(counter_lo), c1 = static_cast<uint32_t>(counter_lo >> 32);
@@ -37,7 +38,7 @@ LATHE_HD constexpr Philox4x32 philox4x32_10(uint64_t key, uint64_t counter_lo,
   return {{c0, c1, c2, c3}};
 }
 
-/// A uniform number of [0, 1): the upper 24 bits, exact in a float, so identical on every device.
+/// A uniform number in [0, 1): the upper 24 bits. Exact in a float, so the same on every device.
 LATHE_HD constexpr float uniform_from_bits(uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }
@@ -47,16 +48,16 @@ struct NormalPair {
   float first, second;
 };
 
-/// Box-Muller. The logarithm sees 1 - u in (0, 1], so the result is finite: |normal| <= sqrt(48 ln
-/// 2) = 5.77.
+/// Box-Muller. The logarithm's argument is 1 - u in (0, 1], so the result is finite:
+/// |normal| <= sqrt(48 ln 2) = 5.77.
 LATHE_HD inline NormalPair normals_from_bits(uint32_t bits0, uint32_t bits1) {
   const float radius = std::sqrt(-2.0f * std::log(1.0f - uniform_from_bits(bits0)));
   const float angle = 6.283185307f * uniform_from_bits(bits1);
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-/// The four standard normal numbers of one counter: words 0, 1 give values 0, 1 and words 2, 3 give
-/// values 2, 3.
+/// The four standard normal numbers of one counter: words 0 and 1 give values 0 and 1, words 2 and
+/// 3 give values 2 and 3.
 struct Normals4 {
   float v[4];
 };

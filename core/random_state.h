@@ -5,15 +5,16 @@
 
 namespace lathe {
 
-/// Everything that decides the next random number on any device, each an i64 [2] of seed and
-/// offset:
-///   cpu, cuda.0, …   the default generator of a device that was used
+/// Everything that decides the next random number on any device. Each entry is an i64 [2]: seed and
+/// offset.
+///   cpu, cuda.0, …   the default generators of the devices that were used
+///   unused           the state in which a device begins that is used for the first time later
 ///   unused           what a device begins with that is first used later
 LATHE_API StateDict random_state();
 
-/// Takes over such a state, for devices that are not there too; those that it does not name begin
-/// as `unused` says. All or nothing.   throws: ValueError listing what is missing, unexpected or of
-/// another shape.
+/// Sets that state, also for devices that this machine does not have. A device that `state` does
+/// not name begins with `unused`. All or nothing.
+/// throws: ValueError that lists the entries that are missing, unexpected or of another shape.
 LATHE_API void set_random_state(const StateDict& state);
 
 }  // namespace lathe

@@ -7,7 +7,7 @@
 
 namespace lathe {
 
-/// What lies between two values, both included: "0 to 9", or "6" where they are the same.
+/// The range of two values, both included: "0 to 9", or "6" if they are equal.
 template <class T>
 std::string range_text(const T& first, const T& last) {
   return first == last ? concat(first) : concat(first, " to ", last);

@@ -16,14 +16,13 @@ namespace lathe {
 /// The most dimensions that a tensor can have.
 inline constexpr int kMaxDims = 8;
 
-/// A short list of int64 numbers. Used for shapes, for strides (in elements) and for lists of
-/// dimensions.
+/// A short list of int64 numbers: a shape, strides (in elements), or a list of dimensions.
 class LATHE_API Dims {
  public:
   constexpr Dims() = default;
   Dims(std::initializer_list<int64_t> values) { assign(values.begin(), values.size()); }
   Dims(const std::vector<int64_t>& values) { assign(values.data(), values.size()); }
-  /// `count` times `value`.
+  /// `count` numbers, all equal to `value`.
   static Dims filled(int count, int64_t value);
 
   int size() const { return size_; }
@@ -58,18 +57,19 @@ using Strides = Dims;
 
 LATHE_API void append_text(std::string& out, const Dims& dims);  // "[2,3]"
 
-/// The number of elements.   throws: ShapeError if a size is negative or the count (or, for any
-/// dtype, the size in bytes) does not fit 63 bits.
+/// The number of elements.
+/// throws: ShapeError if a size is negative, or if the count or the size in bytes of the widest
+/// dtype does not fit 63 bits.
 LATHE_API int64_t numel_of(const Shape& shape);
 
-/// Row-major strides: the last dimension is dense. Dimensions of size 0 count as 1, as in PyTorch.
+/// Row-major strides: the last dimension is dense. A size of 0 counts as 1, as in PyTorch.
 LATHE_API Strides contiguous_strides(const Shape& shape);
 
-/// Strides of [N,C,H,W] with the channel dense (NHWC order in memory).   throws: ShapeError unless
-/// 4-d.
+/// Strides of [N,C,H,W] with dense channels (NHWC order in memory).
+/// throws: ShapeError unless 4-d.
 LATHE_API Strides channels_last_strides(const Shape& shape);
 
-/// The shape that both broadcast to: aligned right; sizes are equal, or one of them is 1.
+/// The shape that both broadcast to. Dimensions are aligned right; two sizes are equal or one is 1.
 /// throws: ShapeError naming `op` and both shapes.
 LATHE_API Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 
@@ -77,8 +77,8 @@ LATHE_API Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b)
 /// throws: IndexError naming `op`, the dimension and the valid range.
 LATHE_API int wrap_dim(const char* op, int64_t dim, int ndim);
 
-/// A set of dimensions as a bit mask; an empty list means all.   throws: IndexError (out of range,
-/// repeated).
+/// A set of dimensions as a bit mask. An empty list means all dimensions.
+/// throws: IndexError (out of range, repeated).
 LATHE_API uint32_t dim_mask(const char* op, const Dims& dims, int ndim);
 
 }  // namespace lathe

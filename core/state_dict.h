@@ -1,4 +1,4 @@
-// StateDict: named tensors in order. What a module, an optimiser or a scheduler must remember
+// StateDict: named tensors in order: what a module, an optimiser or a scheduler must remember
 // between runs, and what a weights file holds. A number is a 0-d tensor (f64, i64 or bool), so that
 // saving it loses nothing.
 #pragma once
@@ -14,14 +14,14 @@
 
 namespace lathe {
 
-/// The most that anything is counted up to, 2^53: a double holds it, and sums of such counts fit.
+/// The largest count, 2^53: a double holds it exactly, and sums of such counts fit an int64.
 inline constexpr int64_t kMostCounted = int64_t{1} << 53;
 
-/// The value of a one-element tensor of any dtype if it is an integer from 0 to kMostCounted.
+/// The value of a one-element tensor of any dtype, if it is an integer from 0 to kMostCounted.
 LATHE_API std::optional<int64_t> as_count(const Tensor& number);
 
 /// Names → tensors, in the order in which they were added. The tensors are handles: they share
-/// their values with whoever made them, until clone().
+/// their values with their owners, until clone().
 class LATHE_API StateDict {
  public:
   using Entry = std::pair<std::string, Tensor>;
@@ -30,7 +30,7 @@ class LATHE_API StateDict {
   void add(std::string name, Tensor tensor);
   /// A number, as a 0-d CPU tensor of f64, i64 or bool.
   void add_number(std::string name, Scalar value);
-  /// All entries of `other`, their names behind `prefix`.
+  /// Adds all entries of `other`, with `prefix` before their names.
   void add_all(std::string_view prefix, const StateDict& other);
 
   bool contains(std::string_view name) const { return find(name) != nullptr; }
@@ -38,21 +38,21 @@ class LATHE_API StateDict {
   const Tensor* find(std::string_view name) const;
   /// throws: ValueError if there is no such entry.
   const Tensor& at(std::string_view name) const;
-  /// The value of a one-element entry, for T = double, int64_t or bool.   throws: ShapeError;
-  /// ValueError if there is no such entry, or if T is not double and cannot hold the value: 1.5,
-  /// 1e30 and NaN are no integers.
+  /// The value of a one-element entry, for T = double, int64_t or bool.
+  /// throws: ShapeError; ValueError if there is no such entry, or if T is int64_t or bool and
+  /// cannot hold the value: 1.5, 1e30 and NaN are no integers.
   template <class T>
   T number(std::string_view name) const {
     static_assert(dtype_of<T> == kF64 || dtype_of<T> == kI64 || dtype_of<T> == kBool);
     return exact(name, dtype_of<T>).template to<T>();
   }
-  /// A number of steps, samples or epochs.   throws: as number(), and ValueError unless it is an
-  /// integer from 0 to kMostCounted.
+  /// A number of steps, samples or epochs.
+  /// throws: as number(); ValueError unless it is an integer from 0 to kMostCounted.
   int64_t count(std::string_view name) const;
 
-  /// The entries whose names begin with `prefix`, without it.
+  /// The entries whose names begin with `prefix`; the prefix is removed from their names.
   StateDict section(std::string_view prefix) const;
-  /// The same names with copies of the values on their devices.
+  /// The same names with copies of the values, on the same devices.
   StateDict clone() const;
 
   size_t size() const { return entries_.size(); }

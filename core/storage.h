@@ -12,15 +12,16 @@
 
 namespace lathe {
 
-/// A block of memory and its version: a counter that every in-place write raises. Saved tensors
+/// A block of memory and its version, a counter that every in-place write raises. Saved tensors
 /// compare it, so that a backward pass over changed values is an error and not a wrong number.
 class LATHE_API Storage final : public RefCounted {
  public:
-  /// `bytes` of uninitialised memory; 0 bytes hold no block.   throws: OutOfMemoryError.
-  /// `pinned`: host memory that GPUs read and write by themselves.   throws: NoCudaError too.
+  /// `bytes` of uninitialised memory; for 0 bytes nothing is allocated.
+  ///   pinned  host memory that GPUs read and write by themselves
+  /// throws: OutOfMemoryError; NoCudaError for a GPU or pinned memory.
   Storage(int64_t bytes, Device device, bool pinned = false);
 
-  /// Memory that the caller owns; `release` (may be empty) runs when the last tensor is gone.
+  /// Memory that the caller owns. `release` (may be empty) runs when the last tensor is gone.
   Storage(void* data, int64_t bytes, Device device, std::function<void()> release);
 
   ~Storage();

@@ -1,5 +1,5 @@
-// Streams and events: queues of device work, and points in them. On the CPU there is one queue, and
-// work on it is done when the call returns.
+// Streams and events: queues of device work, and points in them. The CPU has one queue, and its
+// work is done when the call returns.
 #pragma once
 
 #include "lathe/core/config.h"
@@ -33,8 +33,8 @@ class LATHE_API StreamScope {
   Stream before_;
 };
 
-/// A queue of its own, which waits for no other. When the scope ends its work goes on, and a later
-/// OwnedStream may queue behind it. On the CPU it is the one that everything uses.
+/// A queue of its own that waits for no other. When the scope ends, its queued work goes on, and a
+/// later OwnedStream may queue behind it. On the CPU it is the one queue that everything uses.
 class LATHE_API OwnedStream {
  public:
   /// throws: NoCudaError, DeviceError, CudaError.
@@ -50,18 +50,19 @@ class LATHE_API OwnedStream {
   Stream stream_;
 };
 
-/// Waits until everything queued on `stream` is done. throws: CudaError; IndexError for a label or
-/// index that a kernel found out of range since the last wait.
+/// Waits until everything queued on `stream` is done.
+/// throws: CudaError; IndexError for a label or index that a kernel found out of range since the
+/// last wait.
 LATHE_API void synchronize(Stream stream);
 
-/// `t`'s memory is also used by the work queued on `stream` so far: it is not handed out again
-/// before that is done. For tensors that are used on another stream than they were made on, pinned
-/// ones included. Nothing happens for memory that is not ours (from_blob, from_dlpack): whoever
-/// releases it waits.
+/// Says that the work queued on `stream` so far also uses t's memory, which is then not handed out
+/// again before that work is done. Call it for a tensor, pinned ones included, that is used on
+/// another stream than the one on which it was made. Does nothing for memory that is not ours
+/// (from_blob, from_dlpack): whoever releases that must wait.
 LATHE_API void record_stream(const Tensor& t, Stream stream);
 
 struct EventOptions {
-  bool timing = false;  // true: elapsed_ms can be asked
+  bool timing = false;  // true: the event can be given to elapsed_ms
 };
 
 /// A point in a queue. On the CPU it is reached at once.
@@ -73,13 +74,13 @@ class LATHE_API Event {
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
 
-  /// From now on the point after everything queued on `stream` so far.
+  /// Sets the event to the point after everything that is queued on `stream` now.
   void record(Stream stream);
-  /// What is queued on `stream` from now on runs after this event. The host does not wait.
+  /// Makes work queued on `stream` from now on wait for this event. The host does not wait.
   void block(Stream stream) const;
-  /// Is the point reached? True also before the first record().
+  /// True if the point is reached. Also true before the first record().
   bool done() const;
-  /// The host waits until it is.
+  /// Makes the host wait until the point is reached.
   void synchronize() const;
 
  private:
@@ -89,8 +90,8 @@ class LATHE_API Event {
   double cpu_ms_ = 0;  // on the CPU: when it was recorded
 };
 
-/// Milliseconds between two recorded events made with timing.   throws: CudaError if one was not
-/// reached yet.
+/// Milliseconds between two recorded events made with timing.
+/// throws: CudaError if one of them is not reached yet.
 LATHE_API double elapsed_ms(const Event& from, const Event& to);
 
 }  // namespace lathe

@@ -1,9 +1,9 @@
 // Tensor: a handle to {storage, offset, shape, strides, dtype, autograd record}. Copying a Tensor
 // shares it.
 //
-// Where the methods live: this file and core/tensor.cpp hold what needs neither gradients nor
-// kernels; autograd/tensor_methods.cpp the gradient ones; ops/tensor_methods.cpp those that forward
-// to a free function. The contract of a method that forwards (sum, view, add_, …) is written at the
+// Where the methods are: this file and core/tensor.cpp hold those that need neither gradients nor
+// kernels; autograd/tensor_methods.cpp those that deal with gradients; ops/tensor_methods.cpp those
+// that forward to a free function. A method that forwards (sum, view, add_, …) is documented at the
 // free function in ops/.
 #pragma once
 
@@ -33,17 +33,16 @@ using Tensors = std::vector<Tensor>;
 namespace autograd {
 class Node;
 struct Meta;  // autograd/meta.h: gradient, history and hooks of one tensor
-LATHE_API void destroy(
-    Meta*) noexcept;  // defined in autograd/, so that core can own what it does not know
+LATHE_API void destroy(Meta*) noexcept;  // defined in autograd/: core owns it without knowing it
 }  // namespace autograd
 
-/// Order of the elements in memory. kChannelsLast is NHWC: shape stays [N,C,H,W], the channel has
-/// stride 1.
+/// Order of the elements in memory. kChannelsLast is NHWC: the shape stays [N,C,H,W], but the
+/// channel has stride 1.
 enum class MemoryFormat : uint8_t { kContiguous, kChannelsLast };
 inline constexpr MemoryFormat kContiguous = MemoryFormat::kContiguous,
                               kChannelsLast = MemoryFormat::kChannelsLast;
 
-/// How a new tensor is made. An absent dtype means the default dtype (or the natural one: i64 for
+/// How a new tensor is made. Without a dtype it gets the default dtype, or the natural one (i64 for
 /// arange(24)).
 struct TensorOptions {
   std::optional<DType> dtype = {};
@@ -84,12 +83,11 @@ class LATHE_API Tensor {
   Tensor() = default;  // undefined: "no tensor", e.g. no gradient
   explicit Tensor(IntrusivePtr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
-  // --- what it is
-  // --------------------------------------------------------------------------------------------
+  // --- what it is --------------------------------------------------------------------------------
   bool defined() const { return static_cast<bool>(impl_); }
   const Shape& shape() const { return impl().shape; }
   const Strides& strides() const { return impl().strides; }  // in elements
-  int64_t dim(int64_t i) const;     // throws: IndexError, always for a 0-d tensor; so does stride
+  int64_t dim(int64_t i) const;     // throws IndexError, always for a 0-d tensor; so does stride
   int64_t stride(int64_t i) const;  // in elements
   int ndim() const { return impl().shape.size(); }
   int64_t numel() const { return impl().numel; }
@@ -97,29 +95,29 @@ class LATHE_API Tensor {
   Device device() const { return impl().storage->device(); }
   int64_t offset() const { return impl().offset; }
   int64_t bytes() const { return numel() * static_cast<int64_t>(size_of(dtype())); }
-  /// Dense in row-major order (or, asked for kChannelsLast, in NHWC order; false unless 4-d).
+  /// True if dense in row-major order or, for kChannelsLast, in NHWC order (then false unless 4-d).
   bool is_contiguous(MemoryFormat format = kContiguous) const;
-  /// Both handles name the same tensor.
+  /// True if both handles name the same tensor.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
-  /// In host memory that GPUs read and write by themselves.
+  /// True if in host memory that GPUs read and write by themselves.
   bool is_pinned() const { return impl().storage->pinned(); }
-  /// The values in such memory: this, or a copy without history.   throws: NoCudaError.
+  /// This tensor if it is pinned, else a pinned copy without history.
+  /// throws: NoCudaError.
   Tensor pin_memory() const;
   bool shares_storage(const Tensor& other) const { return impl().storage == other.impl().storage; }
 
-  // --- its values
-  // --------------------------------------------------------------------------------------------
-  /// Pointer to the first element, on this tensor's device.   throws: DTypeError unless T is this
-  /// dtype.
+  // --- its values --------------------------------------------------------------------------------
+  /// Pointer to the first element, on this tensor's device.
+  /// throws: DTypeError unless T is this tensor's dtype.
   template <class T>
   T* data() const {
     check_type(dtype_of<T>);
     return static_cast<T*>(raw_data());
   }
-  /// First element, as bytes; null if there is none.
+  /// Pointer to the first element; null if there is none.
   void* raw_data() const;
-  /// The value of a one-element tensor, converted to T as to_vector() converts. Waits for the
-  /// device.   throws: ShapeError.
+  /// The value of a one-element tensor, converted to T as to_vector() does. Waits for the device.
+  /// throws: ShapeError.
   template <class T>
   T item() const {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -137,8 +135,7 @@ class LATHE_API Tensor {
     return out;
   }
 
-  // --- to another device, dtype, layout, or to a copy (recorded; a no-op returns this)
-  // -----------------------------
+  // --- to another device, dtype, layout, or to a copy (recorded; a no-op returns this) -----------
   Tensor to(DType dtype) const;
   Tensor to(Device device) const;
   Tensor cpu() const { return to(kCPU); }
@@ -146,42 +143,43 @@ class LATHE_API Tensor {
   Tensor contiguous(MemoryFormat format = kContiguous) const;
   Tensor clone() const;
 
-  // --- gradients (autograd/tensor_methods.cpp)
-  // -----------------------------------------------------------------
+  // --- gradients (autograd/tensor_methods.cpp) ---------------------------------------------------
   bool requires_grad() const;
-  /// On a leaf only.   throws: DTypeError if not floating, StateError on a non-leaf.
+  /// Sets the flag of a leaf.
+  /// throws: DTypeError if not floating, StateError on a non-leaf.
   const Tensor& requires_grad_(bool value = true) const;
   /// True if no recorded op made this tensor.
   bool is_leaf() const;
   /// The accumulated gradient; undefined if there is none.
   Tensor grad() const;
-  /// throws: ShapeError, DTypeError, DeviceError if it does not match this tensor. An undefined one
-  /// drops it.
+  /// Replaces the gradient; an undefined `grad` removes it.
+  /// throws: ShapeError, DTypeError, DeviceError if it does not match this tensor.
   void set_grad(const Tensor& grad) const;
-  /// Accumulates d(this)/d(leaf) into every leaf's grad().   throws: StateError, ShapeError.
+  /// Adds d(this)/d(leaf) to every leaf's grad().
+  /// throws: StateError, ShapeError.
   void backward() const;
   void backward(const Tensor& gradient) const;
   void backward(const BackwardOptions& options) const;
-  /// Keep the gradient of this non-leaf too.
+  /// Makes backward passes keep the gradient of this tensor, though it is not a leaf.
   void retain_grad() const;
-  /// `hook` sees the gradient of this tensor in each backward pass; a defined result replaces it.
-  /// → a number for remove_hook.
+  /// In each backward pass `hook` gets the gradient of this tensor; if it returns a defined tensor,
+  /// that replaces the gradient. Returns a number for remove_hook.
   int64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
   void remove_hook(int64_t number) const;
   /// The same values without history; shares storage and version.
   Tensor detach() const;
-  /// Name of the op that made this tensor ("conv2d"), "" for a leaf.
+  /// The name of the op that made this tensor ("conv2d"), or "" for a leaf.
   std::string grad_fn() const;
-  /// Number of in-place writes so far, over all views of the storage.
+  /// The number of in-place writes so far, through any view of the storage.
   uint32_t version() const { return impl().storage->version(); }
   void bump_version() const { impl().storage->bump_version(); }
-  /// Takes over `source`'s storage, shape, strides and dtype; gradient flag and identity stay, so
-  /// that whoever holds this tensor sees the new values. Drops a gradient that no longer fits.
+  /// Takes over `source`'s storage, shape, strides and dtype. The tensor keeps its identity and its
+  /// requires_grad flag, so that all its holders see the new values. A gradient that no longer fits
+  /// is dropped.
   /// throws: StateError on a non-leaf or a view.
   void set_data(const Tensor& source) const;
 
-  // --- the common ops (ops/tensor_methods.cpp)
-  // -------------------------------------------------------------------
+  // --- the common ops (ops/tensor_methods.cpp) ---------------------------------------------------
   Tensor view(const Shape& shape) const;
   Tensor reshape(const Shape& shape) const;
   Tensor flatten(int64_t first = 0, int64_t last = -1) const;
@@ -189,7 +187,7 @@ class LATHE_API Tensor {
   Tensor squeeze(int64_t dim) const;
   Tensor unsqueeze(int64_t dim) const;
   Tensor transpose(int64_t a, int64_t b) const;
-  Tensor t() const;  // transpose(0, 1) of a matrix; else (0-d or 1-d) this
+  Tensor t() const;  // transpose(0, 1) of a matrix; 0-d or 1-d: this
   Tensor permute(const Dims& order) const;
   Tensor expand(const Shape& shape) const;
   Tensor select(int64_t dim, int64_t index) const;
@@ -217,7 +215,7 @@ class LATHE_API Tensor {
   Tensor matmul(const Tensor& other) const;
   Tensor softmax(int64_t dim) const;
 
-  // In place: the values change, the version goes up; this tensor is returned.
+  // In place: they change the values, raise the version and return this tensor.
   const Tensor& add_(const Tensor& other, Scalar alpha = 1) const;  // += alpha * other
   const Tensor& add_(Scalar value) const;
   const Tensor& sub_(const Tensor& other) const;
@@ -252,22 +250,22 @@ struct BackwardOptions {
   bool create_graph = false;  // true: gradients have gradients (implies retain_graph)
 };
 
-/// Uninitialised memory; the raw material of every op. No gradient, no autograd record.
+/// Uninitialised memory, from which every op makes its result. No gradient, no autograd record.
 LATHE_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 /// The same with given strides (non-negative, not overlapping).
 LATHE_API Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype,
                                Device device);
-/// Shape, dtype and device of `like`; its dense stride order too (NHWC stays NHWC).
+/// Shape, dtype, device and dense stride order of `like` (NHWC stays NHWC).
 LATHE_API Tensor empty_like(const Tensor& like);
 LATHE_API Tensor empty_like(const Tensor& like, DType dtype);
 
-/// Another look at `t`'s storage, `offset` in elements from its start; no checks, no gradient.
-/// Kernels and ops/views.
+/// A view of t's storage; `offset` counts elements from the start of the storage. No checks, no
+/// gradient: for kernels and ops/views.
 LATHE_API Tensor alias(const Tensor& t, const Shape& shape, const Strides& strides, int64_t offset);
 
 /// A tensor over the caller's memory, row-major, without a copy. The memory must outlive the tensor
-/// and its views; `release`, if given, runs when the last of them is gone.   throws: ValueError for
-/// null with elements.
+/// and its views; `release`, if given, runs when the last of them is gone.
+/// throws: ValueError if `data` is null and the shape has elements.
 LATHE_API Tensor from_blob(void* data, const Shape& shape, DType dtype, Device device = kCPU,
                            std::function<void()> release = {});
 template <class T>
@@ -278,7 +276,7 @@ Tensor from_blob(T* data, const Shape& shape) {
 /// "f32[2,3]@cpu": how every message shows a tensor.
 LATHE_API void append_text(std::string& out, const Tensor& t);
 
-/// Values (abridged beyond 1,000 elements), then "f32[2,2]@cpu". Waits for the device.
+/// The values (abridged beyond 1,000 elements), then "f32[2,2]@cpu". Waits for the device.
 LATHE_API std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
 /// True if two elements may share memory (an expanded dimension): such a tensor cannot be written

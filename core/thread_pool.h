@@ -1,15 +1,13 @@
-// The library's own threads and the one way to use them: parallel_for.
+// The library's own threads, and parallel_for, the one way to use them.
 //
-// - The chunks depend on n and grain only, never on the number of threads: a kernel that gives each
-// chunk its own
-//   result (a partial sum, a block of random numbers) computes the same bits with 1, 2 or 64
-//   threads.
-// - The calling thread takes part; `num_threads() - 1` workers help. They start with the first loop
-// that needs them,
-//   spin for a few microseconds after a loop in case another follows, then sleep without using the
-//   processor.
-// - One loop has the workers at a time. A loop inside a loop, or in another thread meanwhile, runs
-// in its caller alone.
+// - The chunks depend on n and grain only, never on the number of threads. So a kernel that gives
+//   each chunk its own result (a partial sum, a block of random numbers) computes the same bits
+//   with 1, 2 or 64 threads.
+// - The calling thread takes part, and `num_threads() - 1` workers help. They start with the first
+//   loop that needs them. After a loop they spin for a few microseconds, in case another follows,
+//   and then sleep without using the processor.
+// - The workers serve one loop at a time. A loop inside a loop, or in another thread meanwhile,
+//   runs in its calling thread alone.
 // - After fork() the child has a pool of its own, which starts workers when it first needs them.
 #pragma once
 
@@ -23,10 +21,10 @@ namespace lathe {
 /// How many processors this process may run on (its affinity mask); at least 1.
 LATHE_API int usable_cpus() noexcept;
 
-/// The number of threads that a parallel loop uses, the caller included. At first usable_cpus().
+/// The number of threads of a parallel loop, the caller included. Initially usable_cpus().
 LATHE_API int num_threads() noexcept;
 
-/// Sets that number; waits for a loop that another thread is running.
+/// Sets that number. Waits for a loop that another thread is running.
 /// throws: ValueError for count < 1, StateError inside a parallel_for body.
 LATHE_API void set_num_threads(int count);
 
@@ -35,9 +33,10 @@ LATHE_API void run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)>
 }
 
 /// Calls body(begin, end) for the chunks [0, grain), [grain, 2 * grain), … of [0, n), in any order
-/// and in parallel; the last chunk may be shorter. `grain` is the least work worth a hand-over,
-/// about 10 us; n <= grain is one plain call. throws: ValueError for grain < 1; what a body threw:
-/// of several, the one of the first chunk. Chunks after one that threw may then not have run.
+/// and in parallel. The last chunk may be shorter. Choose `grain` as the least work worth handing
+/// to another thread, about 10 us. n <= grain is one plain call.
+/// throws: ValueError for grain < 1. If bodies throw, the error of the first such chunk; chunks
+/// after it may not have run.
 template <class Body>
 void parallel_for(int64_t n, int64_t grain, Body&& body) {
   if (n <= grain) {

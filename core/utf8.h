@@ -1,4 +1,5 @@
-// UTF-8, one code point at a time.   ref: RFC 3629.
+// UTF-8, one code point at a time.
+// ref: RFC 3629.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,8 @@ namespace lathe {
 /// Appends a code point (not a surrogate) as UTF-8.
 void append_utf8(std::string& out, uint32_t code_point);
 
-/// The bytes of the UTF-8 sequence at the beginning of `text`; 0 if there is no valid one. Valid is
-/// the shortest form of a code point up to 10FFFF that is no surrogate.
+/// The bytes of the UTF-8 sequence at the beginning of `text`; 0 if it is not valid. Valid is the
+/// shortest form of a code point up to 10FFFF that is not a surrogate.
 size_t utf8_length(std::string_view text);
 
 }  // namespace lathe

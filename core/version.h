@@ -5,8 +5,8 @@
 
 namespace lathe {
 
-/// "major.minor.patch" of the linked library (semantic versioning: before 1.0, a new minor may
-/// break code).
+/// "major.minor.patch" of the linked library. Semantic versioning: before 1.0, a new minor version
+/// may break code.
 LATHE_API const char* version();
 
 }  // namespace lathe

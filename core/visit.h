@@ -1,5 +1,5 @@
-// From a run-time DType to a compile-time type: visit_float(x.dtype(), "relu", [&](auto tag) {
-// using T = typename decltype(tag)::type; … }).
+// From a run-time DType to a compile-time type:
+//   visit_float(x.dtype(), "relu", [&](auto tag) { using T = typename decltype(tag)::type; … });
 #pragma once
 
 #include <utility>
@@ -15,8 +15,8 @@ struct TypeTag {
   using type = T;
 };
 
-/// The type in which arithmetic on `T` is done: half types are stored in 16 bits and computed in
-/// float.
+/// The type in which arithmetic on `T` is done: float for the half types, which are only stored in
+/// 16 bits, and T for all others.
 template <class T>
 struct ComputeTypeOf {
   using type = T;
@@ -32,7 +32,7 @@ struct ComputeTypeOf<BFloat16> {
 template <class T>
 using ComputeType = typename ComputeTypeOf<T>::type;
 
-/// The same for a run-time dtype: f32 for the half types, every other is its own.
+/// The same for a run-time dtype: f32 for the half types, every other dtype itself.
 constexpr DType compute_dtype(DType dtype) { return is_half(dtype) ? kF32 : dtype; }
 
 /// The type in which many `T` are summed: float for half types, i64 for integers and bool.
@@ -43,7 +43,8 @@ struct SumTypeOf {
 template <class T>
 using SumType = typename SumTypeOf<T>::type;
 
-/// Calls f(TypeTag<T>) for f16, bf16, f32, f64.   throws: DTypeError naming `op`.
+/// Calls f(TypeTag<T>) for f16, bf16, f32, f64.
+/// throws: DTypeError that names `op`.
 template <class F>
 decltype(auto) visit_float(DType dtype, const char* op, F&& f) {
   switch (dtype) {
@@ -56,7 +57,8 @@ decltype(auto) visit_float(DType dtype, const char* op, F&& f) {
   LATHE_FAIL(DTypeError, op, ": expected a floating dtype, got ", dtype);
 }
 
-/// Calls f(TypeTag<T>) for u8, i8, i16, i32, i64.   throws: DTypeError naming `op`.
+/// Calls f(TypeTag<T>) for u8, i8, i16, i32, i64.
+/// throws: DTypeError that names `op`.
 template <class F>
 decltype(auto) visit_integer(DType dtype, const char* op, F&& f) {
   switch (dtype) {
@@ -70,7 +72,8 @@ decltype(auto) visit_integer(DType dtype, const char* op, F&& f) {
   LATHE_FAIL(DTypeError, op, ": expected an integer dtype, got ", dtype);
 }
 
-/// Calls f(TypeTag<T>) for every number type: all but bool.   throws: DTypeError naming `op`.
+/// Calls f(TypeTag<T>) for every number type: all but bool.
+/// throws: DTypeError that names `op`.
 template <class F>
 decltype(auto) visit_number(DType dtype, const char* op, F&& f) {
   LATHE_CHECK(DTypeError, dtype != DType::kBool, op, ": not defined for bool");
