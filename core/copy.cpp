@@ -1,5 +1,5 @@
-// Raw copies and their CPU loops; see copy.h. CUDA kernels: copy_cuda.cu; copies between devices:
-// transfer_cuda.cpp.
+// copy_values and fill_values, and their loops on the CPU. CUDA kernels: core/gpu/copy_cuda.cu;
+// copies between devices: core/gpu/transfer_cuda.cpp.
 #include "lathe/core/copy.h"
 
 #include <cstring>

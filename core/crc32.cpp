@@ -1,4 +1,4 @@
-// CRC-32; see crc32.h.
+// CRC-32 by tables; the loop is in crc_slicing.h.
 #include "lathe/core/crc32.h"
 
 #include "lathe/core/crc_slicing.h"

@@ -1,4 +1,4 @@
-// CRC-32C; see crc32c.h.
+// CRC-32C by SSE 4.2's instruction where the processor has it, else by tables (crc_slicing.h).
 #include "lathe/core/crc32c.h"
 
 #include "lathe/core/crc_slicing.h"

@@ -1,4 +1,4 @@
-// Devices; see device.h.
+// Devices from and to text ("cpu", "cuda:0").
 #include "lathe/core/device.h"
 
 #include <charconv>

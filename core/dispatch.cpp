@@ -1,4 +1,4 @@
-// See dispatch.h.
+// The error of a CPU-only build that is asked to run on a GPU.
 #include "lathe/core/dispatch.h"
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// DLPack; see dlpack.h.
+// Export and import of DLPack structures: dtype codes, ownership, and checks of what comes in.
 #include "lathe/core/dlpack.h"
 
 #include <algorithm>
@@ -79,9 +79,9 @@ Device device_of(const DLDevice& device) {
   return Device(DeviceType::kCUDA, static_cast<int8_t>(device.device_id));
 }
 
-/// The number of elements from the first to the last, both included; 0 if there are none.
+/// The number of elements from the first to the last in memory, both included; 0 if there are none.
 int64_t span_of(const Shape& shape, const Strides& strides) {
-  static_cast<void>(numel_of(shape));  // negative or too large: ShapeError
+  static_cast<void>(numel_of(shape));  // throws ShapeError for negative or too large sizes
   CheckedSize last = 0;
   for (int i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0) return 0;
@@ -110,7 +110,7 @@ Tensor imported(Managed* managed, bool read_only) {
     strides = contiguous_strides(shape);
   }
   for (int i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 1) strides[i] = std::max<int64_t>(strides[i], 0);  // it is never used
+    if (shape[i] == 1) strides[i] = std::max<int64_t>(strides[i], 0);  // may be anything: unused
   }
   const int64_t span = span_of(shape, strides);
   char* data = static_cast<char*>(from.data) + from.byte_offset;

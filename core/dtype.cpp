@@ -1,4 +1,4 @@
-// Element types; see dtype.h.
+// Names of dtypes, the promotion rules and the default dtype.
 #include "lathe/core/dtype.h"
 
 #include <atomic>
@@ -30,7 +30,7 @@ DType promote_types(DType a, DType b) {
   if (a == b) return a;
   const int category_a = category_of(a), category_b = category_of(b);
   if (category_a != category_b) return category_a > category_b ? a : b;
-  if (category_a == 2) {  // f16 and bf16 hold neither each other: f32
+  if (category_a == 2) {  // neither of f16 and bf16 holds the other: f32 does
     return is_half(a) && is_half(b) ? DType::kF32 : (a > b ? a : b);
   }
   const bool has_u8 = a == DType::kU8 || b == DType::kU8;

@@ -1,4 +1,4 @@
-// The error types; see error.h.
+// The text of an error: the message, then the place.
 #include "lathe/core/error.h"
 
 namespace lathe {

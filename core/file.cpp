@@ -1,4 +1,4 @@
-// Files; see file.h.
+// The system calls behind file.h, each with its fault point, and the steps of an atomic write.
 #include "lathe/core/file.h"
 
 #include <fcntl.h>
@@ -45,8 +45,8 @@ bool rename_file(const std::string& from, const std::string& to) {
   return !failed(file_faults().rename, EACCES) && std::rename(from.c_str(), to.c_str()) == 0;
 }
 
-// Repeats `call(at, count)` until `bytes` are done or the end is reached; the bytes done, or -1 for
-// an error in errno. One call moves at most 1 GiB: the system's own limit is a little below 2 GiB.
+// Repeats `call(at, count)` until `bytes` are done or the file ends. Returns the bytes done, or -1
+// with the error in errno. One call moves at most 1 GiB: the system's limit is just below 2 GiB.
 template <class Call>
 int64_t transfer(int64_t bytes, FaultPoint& fault, int reason, Call call) {
   int64_t done = 0;
@@ -64,7 +64,7 @@ int64_t transfer(int64_t bytes, FaultPoint& fault, int reason, Call call) {
   return done;
 }
 
-// Closes at the end of a scope.
+// Closes the file at the end of a scope.
 struct Descriptor {
   int value;
   ~Descriptor() {
@@ -78,7 +78,7 @@ Descriptor open_directory_of(const std::string& path) {
   return {open_file(directory.c_str(), O_RDONLY | O_DIRECTORY)};
 }
 
-// The file that a path names in the end, whether it is there or not.
+// The path that remains when all symbolic links are followed; the file need not exist.
 std::string follow_links(const std::string& path) {
   constexpr int kMostLinks = 40;  // as many as Linux follows
   std::error_code error;
@@ -93,13 +93,13 @@ std::string follow_links(const std::string& path) {
       errno = error.value();
       fail_with_errno("follow", at.string());
     }
-    at = at.parent_path() / target;  // what is absolute stays so
+    at = at.parent_path() / target;  // an absolute target replaces the path
   }
   return at.string();
 }
 
 void sync_directory(const Descriptor& directory, const std::string& path) {
-  if (!sync_file(directory.value) && errno != EINVAL)  // EINVAL: it has no sync
+  if (!sync_file(directory.value) && errno != EINVAL)  // EINVAL: directories have no sync there
     fail_with_errno("sync the directory of", path);
 }
 
@@ -111,7 +111,7 @@ FileFaults& file_faults() {
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  // Without O_NONBLOCK a pipe would wait here for its writer; regular files take no notice of it.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer. Regular files ignore the flag.
   Descriptor opened{open_file(path_.c_str(), O_RDONLY | O_NONBLOCK)};
   if (opened.value < 0) fail_with_errno("open", path_);
   struct stat info;
@@ -148,8 +148,8 @@ std::string read_file(const std::string& path, int64_t limit_bytes) {
   struct stat info;
   if (::fstat(file.value, &info) != 0) fail_with_errno("examine", path);
   std::string content;
-  // One byte more than the file has, so that its end is seen; pipes tell no size and grow as they
-  // come.
+  // One byte more than the file has, so that the end is seen. A pipe has no size: its room grows
+  // with what comes.
   const int64_t expected = S_ISREG(info.st_mode) ? info.st_size : 4095;
   int64_t room = std::min<int64_t>(expected, limit_bytes) + 1;
   for (;;) {
@@ -180,13 +180,13 @@ AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
   temporary_ = concat(path_, ".tmp", ::getpid(), ".", counter.fetch_add(1));
   descriptor_ = open_file(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL);
   if (descriptor_ < 0) fail_with_errno("create", temporary_);
-  if (exists) static_cast<void>(::fchmod(descriptor_, info.st_mode & 07777));  // not ours: leave it
+  if (exists) static_cast<void>(::fchmod(descriptor_, info.st_mode & 07777));  // fails: not ours
 }
 
 AtomicFile::~AtomicFile() { discard(); }
 
 void AtomicFile::discard() noexcept {
-  const int reason = errno;  // kept for the message that follows
+  const int reason = errno;  // the caller's message needs it
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
   temporary_.clear();
@@ -216,7 +216,7 @@ void AtomicFile::sync() {
 
 void AtomicFile::commit() {
   LATHE_CHECK(StateError, descriptor_ >= 0, "file: commit of ", path_, " after commit or an error");
-  // Opened before the rename, so that nothing but its sync is left to fail after it.
+  // The directory is opened before the rename, so that only its sync can fail afterwards.
   const Descriptor directory = open_directory_of(path_);
   if (directory.value < 0) {
     discard();

@@ -1,4 +1,4 @@
-// FileLock by flock(2): the system lets go of it when the process ends. See file_lock.h.
+// FileLock by flock(2): the system releases the lock when the process ends.
 #include "lathe/core/file_lock.h"
 
 #include <fcntl.h>

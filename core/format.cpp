@@ -1,4 +1,4 @@
-// Text of values for messages; see format.h.
+// Numbers as text, and byte counts for people.
 #include "lathe/core/format.h"
 
 #include <charconv>

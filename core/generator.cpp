@@ -1,4 +1,5 @@
-// Random generators; see generator.h.
+// Generators, the default generators of all devices, and their state for checkpoints
+// (random_state.h).
 #include "lathe/core/generator.h"
 
 #include <bit>
@@ -74,14 +75,14 @@ Tensor as_tensor(Generator::Block block) {
   return numbers;
 }
 
-/// Nothing where `t` is no such tensor.
+/// The block that a tensor of a state holds; empty if it has another dtype or shape.
 std::optional<Generator::Block> as_block(const Tensor& t) {
   if (t.dtype() != kI64 || !(t.shape() == Shape{2})) return std::nullopt;
   const std::vector<int64_t> numbers = t.to_vector<int64_t>();
   return Generator::Block{std::bit_cast<uint64_t>(numbers[0]), std::bit_cast<uint64_t>(numbers[1])};
 }
 
-/// The number in "cuda.3".
+/// The index in a name such as "cuda.3"; empty if it is no such name.
 std::optional<int8_t> cuda_index(std::string_view name) {
   int8_t index = -1;
   if (!name.starts_with(kCudaPrefix)) return std::nullopt;

@@ -1,12 +1,12 @@
-// Bulk conversions between float and the half types; see half.h.
+// Bulk conversions between float and the half types, as vector code.
 #include "lathe/core/half.h"
 
 namespace lathe {
 
 namespace {
 
-// Plain loops: the conversions are free of branches, so the compiler turns them into vector code.
-// `always_inline`, so that each clone below compiles the loop for its own instruction set.
+// Plain loops: the conversions have no branches, so the compiler vectorises them. `always_inline`
+// makes each clone below compile the loop for its own instruction set.
 template <class To, class From>
 [[gnu::always_inline]] inline void convert_loop(To* __restrict__ to, const From* __restrict__ from,
                                                 int64_t n) {

@@ -1,4 +1,4 @@
-// SHA-256 and MD5; see hash.h.
+// The padding that SHA-256 and MD5 share, and the rounds of each.
 #include "lathe/core/hash.h"
 
 #include <algorithm>

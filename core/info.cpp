@@ -1,4 +1,4 @@
-// Information about machine and build; see info.h. The LATHE_INFO_* definitions come from
+// Reads /proc for the machine; the build's facts are LATHE_INFO_* definitions from
 // core/CMakeLists.txt.
 #include "lathe/core/info.h"
 

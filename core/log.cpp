@@ -1,4 +1,4 @@
-// Log messages; see log.h.
+// The log handler, its default, and the keys that warn_once has seen.
 #include "lathe/core/log.h"
 
 #include <cstdio>
@@ -20,7 +20,7 @@ struct LogState {
   std::set<std::string, std::less<>> given;   // keys of warn_once
 };
 
-// Never destroyed: destructors of static objects may still have something to say.
+// Never destroyed: destructors of static objects may still log.
 LogState& state() {
   static LogState& instance = *new LogState;
   return instance;
@@ -29,8 +29,8 @@ LogState& state() {
 void print(LogLevel level, std::string_view text) {
   static constexpr const char* kPrefix[] = {"lathe: ", "lathe: warning: ", "lathe: error: "};
   const std::string line = concat(kPrefix[static_cast<int>(level)], printable(text), "\n");
-  std::fwrite(line.data(), 1, line.size(),
-              stderr);  // one call: lines of several threads do not mix
+  // One call, so that lines of several threads do not mix.
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ void log(LogLevel level, std::string_view text) noexcept {
       const std::lock_guard lock(state().mutex);
       handler = state().handler;
     }
-    handler ? (*handler)(level, text) : print(level, text);  // outside the lock: it may log itself
+    handler ? (*handler)(level, text) : print(level, text);  // outside the lock: it may log too
   } catch (...) {  // a message must never turn a success into a failure
   }
 }

@@ -1,4 +1,4 @@
-// Loop nests; see loop_nest.h.
+// Makes loop nests (ordering and merging of dimensions) and cuts large ones into 32-bit parts.
 #include "lathe/core/loop_nest.h"
 
 #include <cstdlib>
@@ -7,7 +7,7 @@ namespace lathe {
 
 namespace {
 
-/// By the first operand's step, then by the others'.
+/// Compares the steps of the first operand; where they are equal, those of the next.
 bool denser(const LoopDim& a, const LoopDim& b, int operands) {
   for (int k = 0; k < operands; ++k) {
     const int64_t p = std::abs(a.step[k]), q = std::abs(b.step[k]);
@@ -25,7 +25,7 @@ bool continues(const LoopDim& outer, const LoopDim& inner, int operands) {
 
 constexpr int64_t kLimit = int64_t{1} << 31;
 
-/// How far dimension d moves the operand that it moves most, and no less than its size.
+/// How far dimension d moves the operand that it moves most; at least its size.
 int64_t reach_of(const LoopNest& nest, int d) {
   const LoopDim& dim = nest.dims[d];
   int64_t step = 1;
@@ -41,7 +41,7 @@ void cut(const LoopNest& nest, const int64_t* start,
     if (nest.dims[d].size > 1 && reach_of(nest, d) > reach_of(nest, longest)) longest = d;
   }
   const LoopDim& dim = nest.dims[longest];
-  // Cut at a multiple of 16 where there is one, so that vector loads stay aligned.
+  // Cuts at a multiple of 16 if there is one, so that vector loads stay aligned.
   const int64_t half = dim.size / 2, first = half >= 16 ? half / 16 * 16 : half;
   int64_t second_start[kMaxOperands];
   for (int k = 0; k < nest.operands; ++k) second_start[k] = start[k] + first * dim.step[k];

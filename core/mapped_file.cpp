@@ -1,3 +1,4 @@
+// The SIGBUS handler, and the checks around each read.
 #include "lathe/core/mapped_file.h"
 
 #include <sys/mman.h>
@@ -25,15 +26,15 @@ void pass_on(int signal, siginfo_t* info, void* context) {
     action_before.sa_sigaction(signal, info, context);
   } else if (action_before.sa_handler != SIG_DFL && action_before.sa_handler != SIG_IGN) {
     action_before.sa_handler(signal);
-  } else {  // the access is tried again, and ends the process where it stands
+  } else {  // no handler: the access is repeated, and now ends the process where it happened
     ::sigaction(SIGBUS, &action_before, nullptr);
-    if (info->si_code <= 0) ::raise(signal);  // there was none: a process sent it
+    if (info->si_code <= 0) ::raise(signal);  // no access to repeat: a process sent the signal
   }
 }
 
 }  // namespace
 
-/// What the handler does. Everything here may be called from one.
+/// The handler. It calls only what a signal handler may call.
 struct BusErrors {
   static void install() {
     static std::once_flag once;
@@ -60,8 +61,8 @@ struct BusErrors {
     const auto at = reinterpret_cast<uintptr_t>(address) & ~(page_bytes - 1);
     const auto end = reinterpret_cast<uintptr_t>(file.data_) + static_cast<uintptr_t>(file.size());
     file.cut_off_.store(true, std::memory_order_release);
-    // The system call itself: mmap() may be a sanitizer's, which calls this a write that races with
-    // the other readers. They see the page as it was or zeros, and check_present() tells which.
+    // The bare system call, because mmap() may be a sanitizer's, which would report a write that
+    // races with the other readers. They see the old page or zeros; check_present() tells which.
     return ::syscall(SYS_mmap, at, end - at, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                      -1L, 0L) != -1;
   }
@@ -94,8 +95,8 @@ void MappedFile::check_range(int64_t offset, int64_t count) const {
 }
 
 void MappedFile::check_present(int64_t offset, int64_t count) const {
-  // The last byte is read last: the compiler is told, and x86 keeps the order of loads. (A thread
-  // fence would do the same here, but GCC refuses it in TSan builds: -Wtsan.)
+  // The last byte must be read last. The fence stops the compiler, and x86 keeps loads in order. (A
+  // thread fence would do the same here, but GCC refuses it in TSan builds: -Wtsan.)
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const std::byte last = *static_cast<const volatile std::byte*>(data_ + offset + count - 1);
   if (last != std::byte{0}) return;

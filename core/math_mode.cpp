@@ -1,4 +1,4 @@
-// Switches of the process; see math_mode.h.
+// The two switches, as atomics.
 #include "lathe/core/math_mode.h"
 
 #include <atomic>

@@ -14,7 +14,7 @@ constexpr int64_t kAbridgeAbove = 1000;  // elements
 constexpr int64_t kEdge = 3;             // elements shown at each end of an abridged dimension
 
 std::string number_text(double value) {
-  if (std::isnan(value)) return "nan";  // whatever its sign
+  if (std::isnan(value)) return "nan";  // its sign is not shown
   char buffer[32];
   const auto end =
       std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, 4);
@@ -69,8 +69,8 @@ class Printer {
 
   std::ostream& out_;
   const Tensor& t_;
-  std::vector<double> numbers_;    // of a floating tensor
-  std::vector<int64_t> integers_;  // of any other
+  std::vector<double> numbers_;    // values of a floating tensor
+  std::vector<int64_t> integers_;  // values of any other
   bool abridged_;
   size_t width_ = 0;
 };

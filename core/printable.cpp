@@ -1,4 +1,4 @@
-// Text of unknown origin for people; see printable.h.
+// Which characters are spelled out, and how.
 #include "lathe/core/printable.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ void append_hex(std::string& out, uint32_t value, int digits) {
     out += "0123456789abcdef"[value >> shift & 15u];
 }
 
-/// Of a valid UTF-8 sequence.
+/// The code point of a valid UTF-8 sequence.
 uint32_t code_point(std::string_view sequence) {
   const auto first = static_cast<unsigned char>(sequence[0]);
   if (sequence.size() == 1) return first;

@@ -1,4 +1,4 @@
-// Shapes; see shape.h.
+// Dims, and the arithmetic on shapes: element counts, strides, broadcasting, dimension numbers.
 #include "lathe/core/shape.h"
 
 namespace lathe {
@@ -41,8 +41,8 @@ void append_text(std::string& out, const Dims& dims) {
 }
 
 int64_t numel_of(const Shape& shape) {
-  constexpr int64_t kLargest =
-      INT64_MAX / 8;              // elements of 8 bytes must still be countable in bytes
+  // 8: the count in bytes must fit for the widest dtype.
+  constexpr int64_t kLargest = INT64_MAX / 8;
   int64_t count = 1, extent = 1;  // extent: the same with 0 counted as 1
   for (const int64_t size : shape) {
     LATHE_CHECK(ShapeError, size >= 0, "shape: negative size ", size, " in ", shape);
@@ -57,7 +57,7 @@ int64_t numel_of(const Shape& shape) {
 
 Strides contiguous_strides(const Shape& shape) {
   Strides strides = shape;
-  uint64_t step = 1;  // unsigned: a shape too large wraps here and is refused by numel_of
+  uint64_t step = 1;  // unsigned: a shape that is too large wraps here and numel_of refuses it
   for (int i = shape.size() - 1; i >= 0; --i) {
     strides[i] = static_cast<int64_t>(step);
     step *= static_cast<uint64_t>(std::max<int64_t>(shape[i], 1));

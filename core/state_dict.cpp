@@ -1,4 +1,4 @@
-// Named tensors in order; see state_dict.h.
+// Adding, finding and copying entries, and the checks of numbers.
 #include "lathe/core/state_dict.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Storage; see storage.h.
+// Takes a storage's memory from the device's allocator and gives it back.
 #include "lathe/core/storage.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Streams and events; see stream.h. What belongs to GPUs is in stream_cuda.cpp.
+// Streams and events: the CPU's part, and the calls of the GPU's part (core/gpu/stream_cuda.cpp).
 #include "lathe/core/stream.h"
 
 #include <chrono>
@@ -10,7 +10,7 @@
 namespace lathe {
 
 namespace {
-thread_local void* t_current[cuda::kMaxDevices] = {};  // of CUDA devices, by index
+thread_local void* t_current[cuda::kMaxDevices] = {};  // streams of CUDA devices, by index
 
 void** slot_of(Device device) noexcept {
   const bool has_queue = device.is_cuda() && device.index >= 0 && device.index < cuda::kMaxDevices;

@@ -75,8 +75,10 @@ class LATHE_API Event {
   Event& operator=(Event&& other) noexcept;
 
   /// Sets the event to the point after everything that is queued on `stream` now.
+  /// throws: DeviceError for a stream of another device.
   void record(Stream stream);
-  /// Makes work queued on `stream` from now on wait for this event. The host does not wait.
+  /// Makes work queued on `stream` from now on wait for this event. The host does not wait, unless
+  /// `stream` is the CPU's.
   void block(Stream stream) const;
   /// True if the point is reached. Also true before the first record().
   bool done() const;
@@ -91,7 +93,7 @@ class LATHE_API Event {
 };
 
 /// Milliseconds between two recorded events made with timing.
-/// throws: CudaError if one of them is not reached yet.
+/// throws: CudaError if one of them is not reached yet, DeviceError if their devices differ.
 LATHE_API double elapsed_ms(const Event& from, const Event& to);
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-// The strided loop nest; see strided_loop.h.
+// Walks a loop nest on the CPU, in parallel.
 #include "lathe/core/strided_loop.h"
 
 #include "lathe/core/loop_nest.h"
@@ -59,7 +59,7 @@ void run(const Shape& shape, const StridedOperand* operands, int count,
                [&](int64_t begin, int64_t end) { run_range(nest, start, begin, end, row); });
 }
 
-/// All operands dense in the same order as `out`: one row, no nest.
+/// True if all operands are row-major and of out's shape: then one row does without a nest.
 template <class... Inputs>
 bool all_alike(const Tensor& out, const Inputs&... in) {
   return out.is_contiguous() && ((in.impl().shape == out.shape() && in.is_contiguous()) && ...);

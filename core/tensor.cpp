@@ -1,4 +1,4 @@
-// What a tensor is and where its values lie; see tensor.h.
+// The methods of Tensor that need neither gradients nor kernels, and the functions that make one.
 #include "lathe/core/tensor.h"
 
 #include "lathe/core/copy.h"
@@ -98,7 +98,7 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, De
 }
 
 namespace {
-/// Dense strides in the order of `like`'s: NHWC stays NHWC, a transposed matrix stays transposed.
+/// Dense strides in the stride order of `like`: NHWC stays NHWC, a transposed matrix transposed.
 Strides dense_strides_like(const Tensor& like) {
   if (like.is_contiguous()) return contiguous_strides(like.shape());
   const int n = like.ndim();

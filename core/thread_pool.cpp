@@ -1,4 +1,4 @@
-// The thread pool; see thread_pool.h.
+// One pool for the process: a loop offers a job, its caller and the workers take chunks from it.
 #include "lathe/core/thread_pool.h"
 
 #include <pthread.h>
@@ -21,8 +21,7 @@ namespace {
 
 using Body = FunctionRef<void(int64_t, int64_t)>;
 
-// How long a thread that waits keeps the processor before it sleeps: about what a sleep and a
-// wake-up cost.
+// How long a waiting thread spins before it sleeps: about the cost of going to sleep and waking up.
 constexpr std::chrono::nanoseconds kSpin{4000};
 
 void pause() {
@@ -39,7 +38,7 @@ void spin_until(Condition condition) {
   while (!condition() && std::chrono::steady_clock::now() < end) pause();
 }
 
-// One loop. It lives on the stack of its caller, who waits until no worker is attached to it.
+// One loop. It lives on the stack of its caller, which waits until no worker is attached to it.
 class Job {
  public:
   Job(int64_t n, int64_t grain, Body body)
@@ -55,8 +54,8 @@ class Job {
       try {
         run_chunk(chunk);
       } catch (...) {
-        // Every chunk before this one was taken before and will finish, so the first error in chunk
-        // order wins.
+        // All chunks before this one were taken earlier and will finish, so the error of the first
+        // chunk is known at the end.
         next_.store(chunks_, std::memory_order_relaxed);
         const std::lock_guard lock(error_mutex_);
         if (chunk < error_chunk_) {
@@ -91,7 +90,7 @@ class Job {
 
 thread_local bool inside_loop = false;
 
-// True in a body: loops in there run in their own thread.
+// While it lives, this thread is in a body: loops inside run in this thread alone.
 class InsideLoop {
  public:
   InsideLoop() : before_(std::exchange(inside_loop, true)) {}
@@ -146,8 +145,7 @@ class Pool {
       try {
         workers_.emplace_back([this] { worker(); });
       } catch (const std::exception&) {
-        return;  // no more threads or memory for us (system_error, bad_alloc): those that run will
-                 // do
+        return;  // no more threads or memory (system_error, bad_alloc): go on with those that run
       }
     }
   }
@@ -188,7 +186,7 @@ class Pool {
   std::mutex turn_;  // held by the loop that has the workers
   std::vector<std::thread> workers_;
 
-  // The atomics are changed under mutex_; they are atomic so that a spinning thread may look
+  // The atomics change under mutex_. They are atomic so that a spinning thread can read them
   // without it.
   std::mutex mutex_;
   std::condition_variable wake_, done_;
@@ -200,12 +198,12 @@ class Pool {
 
 std::atomic<Pool*> current_pool{nullptr};
 
-// In the child of a fork the workers are gone and a lock may stay locked for ever: leave the old
-// pool as it is.
+// In the child of a fork the workers are gone, and a lock may be locked for ever. So the child gets
+// a new pool, and the old one is left as it is.
 void renew_pool_after_fork() { current_pool.store(new Pool(current_pool.load()->threads())); }
 
-// Never destroyed: static destructors of the user's program may still run loops, and the workers
-// just sleep.
+// Never destroyed: destructors of the program's static objects may still run loops, and the workers
+// only sleep.
 Pool& pool() {
   static const bool ready = [] {
     current_pool.store(new Pool(usable_cpus()));

@@ -1,3 +1,4 @@
+// UTF-8 by the table of well-formed byte sequences (Unicode, table 3-7).
 #include "lathe/core/utf8.h"
 
 namespace lathe {

@@ -1,3 +1,4 @@
+// The version that CMake compiled in.
 #include "lathe/core/version.h"
 
 namespace lathe {

@@ -1,3 +1,4 @@
+// Blocks the signals during a write, and takes those that came with it.
 #include "lathe/core/write_signals.h"
 
 #include <cerrno>
@@ -16,7 +17,7 @@ WriteSignals::WriteSignals() noexcept {
   pthread_sigmask(SIG_BLOCK, &ours_, &before_);
 }
 
-// The system sends both to the thread that writes, so they are taken here and by nobody else.
+// The system sends both signals to the thread that writes, so this thread takes them back here.
 WriteSignals::~WriteSignals() {
   const int reason = errno;
   constexpr timespec kNow = {};
