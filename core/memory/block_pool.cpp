@@ -1,6 +1,5 @@
-// The hot path of the pool: requests, free blocks, segments; see block_pool.h. Siblings:
-// block_pool_arenas.cpp (private pools), _recovery.cpp, _expandable.cpp, _events.cpp, _blocks.cpp,
-// _snapshot.cpp.
+// The pool's hot path: requests, free blocks, segments. Its other parts: block_pool_arenas.cpp
+// (private pools), _recovery.cpp, _expandable.cpp, _events.cpp, _blocks.cpp, _snapshot.cpp.
 #include "lathe/core/memory/block_pool.h"
 
 #include <algorithm>
@@ -15,7 +14,7 @@ namespace lathe {
 
 namespace {
 
-constexpr size_t kLargestRequest = size_t{1} << 62;  // no rounding of less overflows
+constexpr size_t kLargestRequest = size_t{1} << 62;  // rounding up to here cannot overflow
 
 BlockPoolOptions checked(BlockPoolOptions o) {
   LATHE_CHECK(ValueError, std::has_single_bit(o.alignment),
@@ -100,7 +99,7 @@ void BlockPool::deallocate(void* address) noexcept {
       block->state = BlockState::kWaiting;
       return capture_touches(block) ? uses_.park(block) : uses_.wait(block);
     }
-    uses_.forget(block);  // nothing uses memory any more
+    uses_.forget(block);  // the driver is shut down: nothing uses the memory any more
   }
   make_free(block);
 }
@@ -120,7 +119,7 @@ void BlockPool::record_stream(void* address, StreamHandle stream) {
   if (stream != block->segment->stream && memory_.is_alive()) uses_.add(block, stream);
 }
 
-// Logged once per pool: who frees wrongly, does so many times.
+// Logged once per pool, because a program that frees wrongly does it many times.
 void BlockPool::report_misuse(Lock& lock, bool foreign, const void* address) noexcept {
   if (std::exchange(misuse_reported_, true)) return;
   lock.unlock();  // handlers may allocate
@@ -164,7 +163,7 @@ Block* BlockPool::take_free(const Request& request) {
   return cut(block, request);
 }
 
-// Splits what the request does not need off a block in no set, if it is worth it.
+// Splits off what the request does not need, if that is worth keeping. The block is in no set.
 Block* BlockPool::cut(Block* block, const Request& request) noexcept {
   const size_t rest = block->bytes - request.size;
   const bool worth = request.small ? rest >= options_.alignment : rest > options_.small_request;
@@ -173,9 +172,9 @@ Block* BlockPool::cut(Block* block, const Request& request) noexcept {
   return block;
 }
 
-// A block from a new segment, or null. Everything that may throw comes before the device is asked.
+// A block from a new segment, or null. Whatever may throw comes before the call of the device.
 Block* BlockPool::grow(const Request& request, size_t segment_bytes) {
-  blocks_.reserve(3);  // a segment's, the rest of a gap, the rest of the block
+  blocks_.reserve(3);  // for the segment, the rest of a gap and the rest of the block
   if (grows_in_place()) return grow_in_place(request);
   if (!within_limit(segment_bytes)) return nullptr;
   Arena& arena = arena_for(request.stream);
@@ -187,7 +186,7 @@ Block* BlockPool::grow(const Request& request, size_t segment_bytes) {
   return cut(add_segment(fresh, arena, request, static_cast<char*>(base), segment_bytes), request);
 }
 
-// Makes a segment known, and its one block, which is in no set.
+// Enters a segment and its one block, which is in no set.
 Block* BlockPool::add_segment(std::list<Segment>& fresh, Arena& arena, const Request& request,
                               char* base, size_t bytes) noexcept {
   Segment& segment = fresh.front();
@@ -207,7 +206,7 @@ Block* BlockPool::add_segment(std::list<Segment>& fresh, Arena& arena, const Req
   return block;
 }
 
-// Forgets the segment of a block in no set that fills it.
+// Forgets the segment that `whole` fills. The block is in no set.
 void BlockPool::drop_segment(Block* whole) noexcept {
   Segment* segment = whole->segment;
   --segment->arena->segments;
@@ -235,7 +234,7 @@ void BlockPool::remove_free(Block* block) noexcept {
   block->node = segment.arena->free_set(segment.small).extract(block->place);
 }
 
-// A block that was given back and that no stream uses any more: joins its free neighbours.
+// Frees a block that was given back and that no stream uses any more: joins its free neighbours.
 void BlockPool::make_free(Block* block) noexcept {
   stats_.active_bytes.remove(block->bytes);
   block->requested = 0;
@@ -269,7 +268,7 @@ void BlockPool::make_free_all(Block* waiting) noexcept {
   }
 }
 
-// Frees the blocks whose waiting is over by now, without waiting. True if there were any.
+// Frees the blocks that need not wait any more; does not wait itself. True if there were any.
 bool BlockPool::collect(StreamHandle stream) {
   if (!uses_.any_waiting()) return false;
   Block* done = nullptr;
@@ -283,7 +282,7 @@ bool BlockPool::collect(StreamHandle stream) {
   return done != nullptr;
 }
 
-// True if the device is known to be idle; then no block waits any more.
+// True if the device is now known to be idle; then no block waits any more.
 bool BlockPool::synchronize_and_collect() noexcept {
   if (!memory_.synchronize()) return false;
   make_free_all(uses_.collect_all());

@@ -1,31 +1,32 @@
-// The caching allocator's policy, for any memory that is slow to take from a device and may still
-// be in use by queued work when it is given back: device and pinned memory. Plain C++ over
+// The policy of the caching allocator for device and pinned memory: memory that is slow to take
+// from a device, and that queued work may still use when it is given back. Plain C++ over
 // RawMemory.
 //
 // - Sizes are rounded up to 512 bytes (pinned memory: to powers of two). 0 bytes are no block.
-// - Memory is taken in segments. Requests up to 1 MiB share segments of 2 MiB, those below 10 MiB
-//   segments of 20 MiB; a larger one gets a segment of its own, in steps of 2 MiB. Small and large
-//   requests never share a segment, so that small long-lived blocks do not pin large ones.
-// - Best fit: of the free blocks of the request's stream the smallest that is large enough, the
-//   lowest address among equals. So the same calls give the same addresses.
-// - A block is split when the rest is worth keeping: 512 bytes for small requests, more than 1 MiB
+// - Memory is taken in segments. Requests up to 1 MiB share segments of 2 MiB, requests below
+//   10 MiB share segments of 20 MiB. A larger request gets its own segment, in steps of 2 MiB.
+//   Small and large requests never share a segment, so that small long-lived blocks do not keep
+//   large ones from being freed.
+// - Best fit: a request gets the smallest free block of its stream that is large enough, and among
+//   equal ones that with the lowest address. So the same calls give the same addresses.
+// - A block is split if the rest is worth keeping: 512 bytes for small requests, more than 1 MiB
 //   for large ones. A block that is given back joins its free neighbours in the segment.
-// - Stream rule: a segment serves one stream. A block given back may be reused at once, because
-//   work on one stream runs in order. Where record_stream() named other streams, it first waits for
-//   an event on each; nobody blocks for that (core/memory/block_pool_events.h).
-// - When nothing fits: blocks whose events are done by now; a new segment; then, if the device
-//   refuses, the ladder of core/memory/block_pool_recovery.cpp: callbacks, release of just enough cached
-//   segments, wait for the device and release of them all, OutOfMemoryError.
+// - Stream rule: a segment serves one stream. A block that was given back may be reused at once,
+//   because work on one stream runs in order. If record_stream() named other streams, the block
+//   first waits for an event on each; no thread blocks for that (block_pool_events.h).
+// - If nothing fits, the pool tries in turn: blocks whose events are done by now; a new segment;
+//   and if the device refuses, the steps of block_pool_recovery.cpp: callbacks, release of just
+//   enough cached segments, wait for the device and release of them all, OutOfMemoryError.
 // - Private pools (graphs): between begin_pool() and end_pool() the requests of chosen streams come
-//   from segments of their own, which stay until the pool is released and its last block is free.
-// - While a capture is underway nothing is waited for, queried or given back to the device; blocks
-//   that other streams used are parked until it is over. Whether one is underway is asked of the
-//   device each time, never remembered: a capture that failed cannot leave the pool believing in
-//   it.
-// - Expandable segments (optional, core/memory/block_pool_expandable.cpp): one range of addresses per
-//   stream, into which memory is mapped as it is needed; no more cached segments of unfit sizes.
-// - Without caching (LATHE_NO_CACHE) every block is a segment of exactly its size, given back at
-//   once: what memory checkers can watch.
+//   from separate segments. These stay until the pool is released and its last block is free.
+// - While a capture is underway the pool waits for nothing, queries nothing and gives nothing back
+//   to the device. Blocks that other streams used are parked until the capture is over. The pool
+//   asks the device each time whether a capture is underway: a remembered answer would be wrong
+//   after a capture that failed.
+// - Expandable segments (optional, block_pool_expandable.cpp): one range of addresses per stream,
+//   into which memory is mapped as it is needed, so that no cached segment has an unfit size.
+// - Without caching (LATHE_NO_CACHE) every block is a segment of exactly its size and is given back
+//   at once, so that memory checkers see every allocation.
 #pragma once
 
 #include <cstddef>
@@ -45,25 +46,26 @@
 
 namespace lathe {
 
-/// The constants of the policy. Sizes in bytes; tests shrink them.
+/// The constants of the policy. Sizes are in bytes; tests make them small.
 struct BlockPoolOptions {
   enum class Rounding : uint8_t { kAlignment, kPowerOfTwo };
 
   std::string name = "device memory";  // begins messages: "cuda:0"
   Rounding rounding = Rounding::kAlignment;
   size_t alignment = 512;           // of addresses and sizes; a power of two
-  size_t small_request = 1 << 20;   // requests up to here are small
-  size_t small_segment = 2 << 20;   // what small requests share
-  size_t large_segment = 20 << 20;  // what large requests share
+  size_t small_request = 1 << 20;   // requests up to this size are small
+  size_t small_segment = 2 << 20;   // segments that small requests share
+  size_t large_segment = 20 << 20;  // segments that large requests share
   size_t own_segment = 10 << 20;    // from this size on a request gets a segment of its own,
-  size_t segment_step = 2 << 20;    // rounded up to this
-  size_t max_split = SIZE_MAX;      // blocks from this size on stay whole, for such requests only
-  size_t history = 0;               // events to keep
+  size_t segment_step = 2 << 20;    // rounded up to a multiple of this
+  size_t max_split = SIZE_MAX;      // blocks from this size on are never split, and serve only
+                                    // requests from this size on
+  size_t history = 0;               // number of events to keep
   bool cache = true;
   bool expandable = false;  // where RawMemory has virtual memory
 };
 
-/// Thread-safe. The device is called under the pool's lock: work on a stream must not wait for a
+/// Thread-safe. The pool calls the device under its lock, so work on a stream must not wait for a
 /// thread that allocates.
 class LATHE_API BlockPool {
  public:
@@ -71,84 +73,93 @@ class LATHE_API BlockPool {
   using StreamFilter = std::function<bool(StreamHandle)>;
   using OutOfMemoryCallback = std::function<bool(size_t bytes)>;
 
-  /// `memory` must outlive the pool.   throws: ValueError for options that contradict each other.
+  /// `memory` must outlive the pool.
+  /// throws: ValueError for options that contradict each other.
   explicit BlockPool(RawMemory& memory, BlockPoolOptions options = {});
 
-  /// Waits for the device and returns every free segment, private ones too. Live blocks stay: their
-  /// segments are not returned, and an error is logged. Does nothing once the driver is shut down,
-  /// or while a capture is underway.
+  /// Waits for the device and returns every free segment, also private ones. A segment with live
+  /// blocks is not returned, and an error is logged. Does nothing if the driver is shut down or a
+  /// capture is underway.
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// At least `bytes` for work on `stream`; null for 0. `tag`, a string that outlives the pool,
-  /// says what for.   throws: OutOfMemoryError; live blocks are then as before, but cached segments
-  /// may have been released. StateError if a segment is needed after the driver's end.
+  /// At least `bytes` bytes for work on `stream`; null for 0. `tag`, a string that outlives the
+  /// pool, says what the memory is for.
+  /// throws: OutOfMemoryError; live blocks do not change, but cached segments may have been
+  /// released. StateError if a segment is needed after the driver was shut down.
   void* allocate(size_t bytes, StreamHandle stream, const char* tag = nullptr);
 
-  /// Gives a block back; its own stream may still be working on it, and so may those named by
-  /// record_stream(). Null is ignored. An address that is no live block is logged once and ignored.
+  /// Gives a block back. Its own stream, and those named by record_stream(), may still be working
+  /// on it. Null is ignored. An address of no live block is ignored, and logged the first time.
   void deallocate(void* block) noexcept;
 
-  /// Whether `address` is that of a live block.
+  /// True if `address` is that of a live block.
   bool holds(const void* address) const;
 
-  /// Work on `stream`, queued by now or before the block is given back, uses `block`. To be said
-  /// again if the stream joined a capture in between. No effect for the stream it was allocated on.
+  /// Says that work on `stream` uses `block`: work queued so far, or until the block is given back.
+  /// Call it again if the stream joins a capture meanwhile. Has no effect for the stream on which
+  /// the block was allocated.
   /// throws: ValueError if `block` is not a live block of this pool.
   void record_stream(void* block, StreamHandle stream);
 
-  /// Waits for the device and returns all segments that hold no block in use, except those of
-  /// private pools in use.   throws: StateError while a capture is underway.
+  /// Waits for the device and returns all segments without a block in use, except those of private
+  /// pools in use.
+  /// throws: StateError while a capture is underway.
   void empty_cache();
 
-  /// Whether a capture is underway: of `stream`, or of one that a private pool was begun for.
+  /// True if a capture is underway: of `stream`, or of the origin of a private pool being served.
   bool is_capturing(StreamHandle stream) const;
 
   /// The most bytes to take from the device (0: no limit). Cached segments are released before the
-  /// limit makes an allocation fail. A limit below what is reserved now holds for further segments
-  /// only.
+  /// limit makes an allocation fail. A limit below what is reserved now affects only further
+  /// segments.
   void set_limit(size_t bytes);
-  /// The same as a part of the device's memory.   throws: ValueError outside (0, 1].
+  /// Sets the limit as a part of the device's memory.
+  /// throws: ValueError outside (0, 1]; StateError while a capture is underway.
   void set_limit_fraction(double fraction);
 
-  /// Called when the device refuses memory, without the pool's lock, before cached segments are
-  /// released: the place to drop caches. Returns whether anything was freed. What it throws leaves
-  /// allocate(). Not called during captures, nor for allocations within a callback.
+  /// `callback` runs when the device refuses memory, before cached segments are released: the
+  /// place to drop caches. It runs without the pool's lock, and returns whether it freed anything.
+  /// allocate() passes on what it throws. It does not run during captures, nor for an allocation
+  /// inside a callback.
   uint64_t add_oom_callback(OutOfMemoryCallback callback);
   void remove_oom_callback(uint64_t id);
 
-  /// From now on requests on streams of which `filter` is true are served by private pool `id`,
-  /// made by the first call with that id. `capture_origin`: the stream that a graph is (about to
-  /// be) captured from, through which the pool asks whether the capture is underway; null for a
-  /// pool without capture. Each call adds a user of the pool. `filter` is called under the pool's
-  /// lock. throws: ValueError for id 0 or an empty filter, StateError if the pool is already being
+  /// From now on private pool `id` serves the requests on streams for which `filter` is true. The
+  /// first call with an id makes the pool; each call adds a user of the pool. `filter` is called
+  /// under the pool's lock.
+  ///   capture_origin  the stream that a graph is, or will be, captured from: the pool asks it
+  ///                   whether the capture is underway. Null for a pool without a capture.
+  /// throws: ValueError for id 0 or an empty filter; StateError if the pool is already being
   /// served.
   void begin_pool(PoolId id, StreamFilter filter, StreamHandle capture_origin = nullptr);
 
-  /// Ends the routing, whatever became of the capture.   throws: StateError if there is none.
+  /// Ends the routing, whether or not the capture succeeded.
+  /// throws: StateError if the pool is not being served.
   void end_pool(PoolId id);
 
-  /// Takes away one user (its graph was destroyed). With the last one gone, segments may return to
-  /// the device as their blocks become free.   throws: ValueError if there is no such pool,
-  /// StateError if it has no users left or is the last user's and still being served.
+  /// Removes one user, whose graph was destroyed. After the last user, segments may return to the
+  /// device when their blocks are free.
+  /// throws: ValueError if there is no such pool; StateError if it has no users left, or if this is
+  /// its last user and the pool is still being served.
   void release_pool(PoolId id);
 
-  /// Bytes that a request on `stream` could have now: of the largest free block, and of what the
-  /// device has left within the limit. A hint; other threads allocate too.
+  /// Bytes that a request on `stream` could get now: the largest free block, and what the device
+  /// has left within the limit. Only a hint, because other threads allocate too.
   size_t available_bytes(StreamHandle stream);
 
   BlockPoolStats stats() const;
   void reset_peak();
 
-  /// Keeps the latest `capacity` events from now on; 0 turns the history off.
+  /// From now on keeps the latest `capacity` events; 0 turns the history off.
   void set_history(size_t capacity);
 
-  /// Fails the n-th allocate() that comes, as if the device had no memory left.
+  /// When armed, makes the n-th allocate() from then on fail as if the device had no memory left.
   FaultPoint& fault() noexcept { return fault_; }
 
-  /// Segments with their blocks, statistics and history as JSON; see
-  /// core/memory/block_pool_snapshot.cpp.
+  /// Segments with their blocks, statistics and history as JSON; block_pool_snapshot.cpp shows the
+  /// format.
   std::string snapshot() const;
 
   const BlockPoolOptions& options() const { return options_; }
@@ -202,7 +213,7 @@ class LATHE_API BlockPool {
   bool capture_underway(StreamHandle stream) const noexcept;
   bool capture_touches(const Block* block) const noexcept;
 
-  // block_pool_recovery.cpp: what happens when the device refuses
+  // block_pool_recovery.cpp: what happens if the device refuses memory
   Block* recover(Lock& lock, const Request& request);
   bool run_callbacks(Lock& lock, const Request& request);
   bool release_enough(size_t bytes);
@@ -214,7 +225,7 @@ class LATHE_API BlockPool {
   std::string biggest_holders() const;
   [[noreturn]] void throw_out_of_memory(const Request& request);
 
-  // block_pool_expandable.cpp
+  // block_pool_expandable.cpp: segments that grow in place
   bool grows_in_place() const noexcept;
   Block* grow_in_place(const Request& request);
   Block* find_gap(const Request& request);
@@ -232,7 +243,7 @@ class LATHE_API BlockPool {
   std::list<Segment> segments_;  // oldest first
   std::map<PoolId, Arena> arenas_;
   Arena* default_arena_;
-  std::vector<Route> routes_;  // being served; a stream goes to the first that takes it
+  std::vector<Route> routes_;  // pools being served; the first that accepts a stream gets it
   StreamUses uses_;
   std::map<uint64_t, OutOfMemoryCallback> callbacks_;
   uint64_t next_callback_ = 1;

@@ -56,7 +56,7 @@ Arena& BlockPool::arena_for(StreamHandle stream) {
   return *default_arena_;
 }
 
-// Private pools that are released and have returned their last segment.
+// Drops private pools that are released and have returned their last segment.
 void BlockPool::drop_unused_arenas() noexcept {
   std::erase_if(arenas_, [](const auto& entry) {
     const Arena& arena = entry.second;
@@ -64,8 +64,9 @@ void BlockPool::drop_unused_arenas() noexcept {
   });
 }
 
-// Captures are made between begin_pool() and end_pool(), so the origins tell of every one; `stream`
-// is asked as well, in case somebody captures on his own. The default stream cannot be captured.
+// Captures are made between begin_pool() and end_pool(), so asking the origins finds each one.
+// `stream` is asked too, in case a program captures without a private pool. The default stream
+// cannot be captured.
 bool BlockPool::capture_underway(StreamHandle stream) const noexcept {
   const auto captures = [&](StreamHandle s) { return s != nullptr && memory_.capture_id(s) != 0; };
   for (const Route& route : routes_) {
@@ -79,7 +80,7 @@ bool BlockPool::is_capturing(StreamHandle stream) const {
   return capture_underway(stream);
 }
 
-// Whether recording events for the block's uses could disturb a capture.
+// True if recording events for the block's uses could disturb a capture.
 bool BlockPool::capture_touches(const Block* block) const noexcept {
   return capture_underway(block->segment->stream) || uses_.is_captured(block);
 }
@@ -93,7 +94,7 @@ PrivatePoolScope::PrivatePoolScope(BlockPool& pool, BlockPool::PoolId id,
 PrivatePoolScope::~PrivatePoolScope() {
   try {
     pool_.end_pool(id_);
-  } catch (const StateError&) {  // ended by hand before
+  } catch (const StateError&) {  // end_pool() was called before
   }
 }
 

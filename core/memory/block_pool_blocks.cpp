@@ -1,4 +1,4 @@
-// Blocks and their table; see block_pool_blocks.h.
+// The table of blocks by address, and cutting and joining of blocks.
 #include "lathe/core/memory/block_pool_blocks.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ void BlockTable::insert(Block* block) noexcept {
   slots_[slot] = block;
 }
 
-// Closes the gap: every entry behind it that may not stay where it is moves up (Knuth 6.4,
+// Closes the gap: each entry behind it that may not stay where it is moves into the gap (Knuth 6.4,
 // algorithm R).
 void BlockTable::remove(Block* block) noexcept {
   const size_t mask = slots_.size() - 1;
@@ -52,7 +52,7 @@ void BlockTable::remove(Block* block) noexcept {
 
 void BlockTable::grow(size_t count) {
   while (spare_count_ < count) {
-    FreeSet one;  // the way to a node: put one in, take it out
+    FreeSet one;  // a set makes nodes only by inserting: insert one and extract it
     FreeSet::node_type node = one.extract(one.insert(FreeKey{}).first);
     Block& block = storage_.emplace_back();
     block.node = std::move(node);

@@ -1,7 +1,6 @@
-// What core/memory/block_pool is made of: blocks that tile segments, the ordered sets of free blocks, the
-// table from addresses to blocks, and arenas (the default pool and each private one).
-//
-// Nothing here touches the memory it describes, nor the device.
+// The parts of core/memory/block_pool: blocks that tile segments, the ordered sets of free blocks,
+// the table from addresses to blocks, and arenas (the default pool and each private one). Nothing
+// here touches the memory that it describes, nor the device.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +25,8 @@ enum class BlockState : uint8_t {
   kUnmapped,  // addresses of an expandable segment with no memory behind them
 };
 
-/// Order of the free sets. Best fit: the first block of the stream that is large enough, the lowest
-/// address among equals.
+/// The order of the free sets. The best fit is the first block of the stream that is large enough;
+/// among equal ones that with the lowest address.
 struct FreeKey {
   StreamHandle stream;
   size_t bytes;
@@ -42,7 +41,7 @@ struct FreeKey {
 };
 using FreeSet = std::set<FreeKey>;
 
-/// Memory taken from the device in one piece, or a range of addresses that memory is mapped into.
+/// Memory taken from the device in one piece, or a range of addresses into which memory is mapped.
 struct Segment {
   char* base = nullptr;
   size_t bytes = 0;
@@ -62,17 +61,17 @@ struct Block {
   Block *previous = nullptr, *next = nullptr;  // neighbours in the segment
   const char* tag = nullptr;
   StreamUse* uses = nullptr;  // by streams other than the segment's
-  uint32_t open_uses = 0;     // of a waiting block: those not over yet
+  uint32_t open_uses = 0;     // of a waiting block: uses that are not over yet
   Block *previous_waiting = nullptr, *next_waiting = nullptr;
   BlockState state = BlockState::kFree;
   bool parked = false;  // waiting for the end of a capture; its uses have no events yet
 
-  // The block's node of a free set: here while it is in none, so that joining a set allocates
-  // nothing and cannot fail.
+  // The block's node for a free set. It is here while the block is in no set, so that joining a set
+  // allocates nothing and cannot fail.
   FreeSet::node_type node;
   FreeSet::iterator place;
 
-  /// Whether another block with memory behind it shares the segment.
+  /// True if another block that has memory shares the segment.
   bool is_split() const {
     return (previous != nullptr && previous->state != BlockState::kUnmapped) ||
            (next != nullptr && next->state != BlockState::kUnmapped);
@@ -80,7 +79,7 @@ struct Block {
   bool is_whole_segment() const { return previous == nullptr && next == nullptr; }
 };
 
-/// A set of segments that share free blocks: the default pool (id 0) and one per private pool.
+/// Segments that share free blocks: one arena for the default pool (id 0), one per private pool.
 struct Arena {
   uint64_t id = 0;
   uint64_t users = 0;  // of a private pool: begin_pool() less release_pool()
@@ -89,21 +88,22 @@ struct Arena {
 
   FreeSet& free_set(bool small) { return small ? free_small : free_large; }
 
-  /// Whether free segments may go back to the device. A private pool's belong to its graphs.
+  /// True if free segments may go back to the device. Those of a private pool belong to its graphs.
   bool releasable() const { return id == 0 || users == 0; }
 };
 
-/// Owns all blocks, and finds those of a segment by their address (open addressing). Blocks keep
-/// their place in memory; those removed serve again, so a steady state allocates nothing.
+/// Owns all blocks, and finds one by its address (open addressing). Blocks do not move. A removed
+/// block is used again, so a steady state allocates nothing.
 class BlockTable {
  public:
-  /// Makes sure that the next `count` calls of add() need no memory.   throws: std::bad_alloc.
+  /// Makes sure that the next `count` calls of add() need no memory.
+  /// throws: std::bad_alloc.
   void reserve(size_t count) {
     if (spare_count_ < count || 2 * (size_ + count) > slots_.size()) [[unlikely]]
       grow(count);
   }
 
-  /// A new block at `address`; needs reserve().
+  /// A new block at `address`. Call reserve() first.
   Block* add(char* address) noexcept;
   void remove(Block* block) noexcept;
 
@@ -133,11 +133,10 @@ class BlockTable {
   size_t spare_count_ = 0;
 };
 
-/// Cuts `block`, in no set, at `bytes`; returns the rest, in no set either. Needs one reserve()d
-/// block.
+/// Cuts `block` at `bytes` and returns the rest. Neither is in a set. Needs one reserve()d block.
 Block* split_block(BlockTable& table, Block* block, size_t bytes) noexcept;
 
-/// Joins `right`, in no set, to its left neighbour `left`, in no set.
+/// Joins `right` to its left neighbour `left`. Neither is in a set.
 void merge_blocks(BlockTable& table, Block* left, Block* right) noexcept;
 
 }  // namespace lathe

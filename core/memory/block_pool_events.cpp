@@ -1,4 +1,4 @@
-// Uses of blocks by streams; see block_pool_events.h.
+// Notes uses of blocks by streams, records their events, and finds the blocks that are done.
 #include "lathe/core/memory/block_pool_events.h"
 
 namespace lathe {
@@ -7,7 +7,7 @@ void StreamUses::add(Block* block, StreamHandle stream) {
   const uint64_t capture = capture_of(stream);
   for (StreamUse* use = block->uses; use != nullptr; use = use->next_of_block) {
     if (use->stream != stream) continue;
-    if (use->capture != capture) use->capture = 0;  // no longer of one capture alone
+    if (use->capture != capture) use->capture = 0;  // no longer part of one capture
     return;
   }
   StreamQueue& queue = queues_[stream];
@@ -18,8 +18,8 @@ void StreamUses::add(Block* block, StreamHandle stream) {
 }
 
 uint64_t StreamUses::capture_of(StreamHandle stream) const noexcept {
-  return stream != nullptr ? memory_.capture_id(stream)
-                           : 0;  // the default stream is never captured
+  // The default stream is never captured.
+  return stream != nullptr ? memory_.capture_id(stream) : 0;
 }
 
 void StreamUses::wait(Block* block) noexcept {
@@ -117,7 +117,7 @@ void StreamUses::finish(StreamUse* use, Block*& done) noexcept {
   if (--use->block->open_uses == 0) leave(use->block, done);
 }
 
-// Takes a block off the list of those that wait.
+// Takes a block off the list of waiting blocks, and adds it to `done`.
 void StreamUses::leave(Block* block, Block*& done) noexcept {
   Block *before = block->previous_waiting, *after = block->next_waiting;
   (before != nullptr ? before->next_waiting : oldest_) = after;

@@ -1,13 +1,15 @@
-// Which streams other than its own have used a block, and when a block that was given back may be
-// used again: core/memory/block_pool's half of the stream rule.
+// Which streams besides its own have used a block, and when a block that was given back may be used
+// again: the part of core/memory/block_pool that implements the stream rule.
 //
-//                 give back, streams idle or none
-//   live ────────────────────────────────────────────────→ free
-//     │ wait(): one event per use                            ↑ all its events are done
-//     (collect_done), ├───────────────────────────→ waiting ─────────────────┤ or the device is
-//     idle (collect_all) │ park(): a capture is underway   ↑ unpark()           │
-//     └───────────────────────────→ parked ──────────────────┘ its streams were joined within the
-//                                                              capture (collect_joined)
+//   live ──┬─ given back, used by no other stream ──────────────────────────────────────→ free
+//          │
+//          ├─ given back: wait(), one event per use ──→ waiting ─ its events are done ──→ free
+//          │                                              ↑       (collect_done), or the
+//          │                unpark(): the capture is over │       device is idle (collect_all)
+//          │                                              │
+//          └─ given back during a capture: park() ──→ parked ─ its streams were joined ──→ free
+//                                                             within the capture
+//                                                             (collect_joined)
 #pragma once
 
 #include <cstddef>
@@ -25,46 +27,47 @@ struct StreamUse {
   Block* block = nullptr;
   StreamQueue* queue = nullptr;
   EventHandle event = nullptr;
-  uint64_t capture = 0;  // which all of the use is part of; 0: work that runs now
+  uint64_t capture = 0;  // the capture that the whole use is part of; 0: work that runs now
   CaptureMark mark = 0;  // of a parked block: where the stream was when it was given back, or 0
   StreamUse *next_of_block = nullptr, *next_in_queue = nullptr;
 };
 
-/// Events on one stream complete in order, so only the oldest is ever asked.
+/// Events on one stream complete in order, so only the oldest is ever queried.
 struct StreamQueue {
   StreamUse *oldest = nullptr, *newest = nullptr;
   size_t uses = 0;  // on this stream, queued or not
 };
 
-/// Not thread-safe; the pool's lock guards it. Whoever ends it has every block forget() its uses.
-/// The functions that return blocks return them as a list linked by `next_waiting`, no longer
-/// waiting and without uses.
+/// Not thread-safe: the pool's lock guards it. Before it is destroyed, forget() must have been
+/// called for every block. Functions that return blocks return a list linked by `next_waiting`, of
+/// blocks that no longer wait and have no uses.
 class StreamUses {
  public:
   explicit StreamUses(RawMemory& memory) : memory_(memory) {}
   StreamUses(const StreamUses&) = delete;
   StreamUses& operator=(const StreamUses&) = delete;
 
-  /// Notes that `stream` uses the live `block`.   throws: std::bad_alloc; nothing was noted.
+  /// Notes that `stream` uses the live `block`.
+  /// throws: std::bad_alloc; then nothing was noted.
   void add(Block* block, StreamHandle stream);
 
-  /// A block with uses was given back: records an event per use. A stream that takes none (it was
-  /// destroyed) leaves the block waiting until the device is idle.
+  /// For a block with uses that was given back: records one event per use. If a stream takes no
+  /// event (it was destroyed), the block waits until the device is idle.
   void wait(Block* block) noexcept;
 
-  /// The same while a capture is underway: the events are recorded by unpark(), once it is over.
+  /// The same while a capture is underway: unpark() records the events when it is over.
   void park(Block* block) noexcept;
   void unpark() noexcept;
 
-  /// Forgets the uses of a block; events that it waits for are not released.
+  /// Forgets the uses of a block. Does not release events that it waits for.
   void forget(Block* block) noexcept;
 
   Block* collect_done() noexcept;
   Block* collect_all() noexcept;  // only when the device has just been synchronised
   Block* collect_joined(const Arena* arena, StreamHandle stream) noexcept;
 
-  /// Whether a stream of the block's uses is being captured: an event on it would become part of
-  /// the graph.
+  /// True if one of the streams that use the block is being captured: an event on it would become
+  /// part of the graph.
   bool is_captured(const Block* block) const noexcept;
 
   bool any_waiting() const { return oldest_ != nullptr; }

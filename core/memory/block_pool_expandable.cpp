@@ -1,11 +1,11 @@
-// Expandable segments of core/memory/block_pool: one range of addresses per arena, stream and kind of
-// request, into which granules of memory are mapped where a request needs them. A free block before
-// unmapped addresses grows in place, so no memory is cached in segments too small for the next
-// request; and whole granules inside a free block can return to the device although the segment is
-// in use.
+// Expandable segments of core/memory/block_pool: one range of addresses per arena, stream and kind
+// of request (small or large). Granules of memory are mapped where a request needs them. A free
+// block before unmapped addresses grows in place, so no memory is cached in segments that are too
+// small for the next request. Whole granules inside a free block can return to the device while the
+// segment is in use.
 //
-// Blocks tile the whole range. Those without memory are kUnmapped, in no free set, and merge only
-// with each other.
+// Blocks tile the whole range. Those without memory are kUnmapped: they are in no free set, and
+// merge only with each other.
 #include <algorithm>
 #include <list>
 
@@ -28,7 +28,7 @@ bool BlockPool::grows_in_place() const noexcept {
   return options_.expandable && options_.cache && memory_.virtual_memory() != nullptr;
 }
 
-// A block with newly mapped memory, or null and nothing changed.
+// A block with newly mapped memory; or null, and then nothing has changed.
 Block* BlockPool::grow_in_place(const Request& request) {
   const size_t granule = memory_.virtual_memory()->granularity();
   Block* gap = find_gap(request);
@@ -42,12 +42,12 @@ Block* BlockPool::grow_in_place(const Request& request) {
   stats_.reserved_bytes.add(bytes);
   history_.add(PoolEvent::Kind::kReserve, gap->address, bytes, request.stream, request.tag);
   if (bytes < gap->bytes) split_block(blocks_, gap, bytes);
-  Block* block = merge_free_neighbours(gap);  // they leave their sets while the gap is still one
+  Block* block = merge_free_neighbours(gap);  // before it is marked free: it is in no set
   block->state = BlockState::kFree;
   return cut(block, request);
 }
 
-// The first unmapped block that, with the free block before it, has the room.
+// The first unmapped block that has enough room together with the free block before it.
 Block* BlockPool::find_gap(const Request& request) {
   const Arena* arena = &arena_for(request.stream);
   for (const Segment& segment : segments_) {
@@ -63,8 +63,8 @@ Block* BlockPool::find_gap(const Request& request) {
   return nullptr;
 }
 
-// A new range, all of it one unmapped block. An eighth more addresses than the device has memory,
-// because holes between blocks in use may be too small for a request.
+// A new range, all of it one unmapped block. It has an eighth more addresses than the device has
+// memory, because holes between blocks in use may be too small for a request.
 Block* BlockPool::reserve_range(const Request& request) {
   const size_t granule = memory_.virtual_memory()->granularity();
   const size_t bytes = round_up(range_bytes_, granule);
@@ -84,14 +84,14 @@ void BlockPool::drop_range(Block* gap) noexcept {
   drop_segment(gap);
 }
 
-// Maps memory granule by granule; if one is refused, unmaps exactly those before it.
+// Maps memory granule by granule. If one is refused, unmaps those before it.
 bool BlockPool::map_granules(char* address, size_t bytes) noexcept {
   VirtualMemory& memory = *memory_.virtual_memory();
   const size_t granule = memory.granularity();
   for (size_t done = 0; done < bytes; done += granule) {
     const PhysicalMemory piece = memory.create(granule);
     const bool mapped = piece != 0 && memory.map(address + done, granule, piece);
-    if (piece != 0) memory.destroy(piece);  // from here on the mapping keeps it
+    if (piece != 0) memory.destroy(piece);  // the mapping keeps it from here on
     if (mapped) continue;
     if (done > 0) memory.unmap(address, done);
     return false;
@@ -99,8 +99,8 @@ bool BlockPool::map_granules(char* address, size_t bytes) noexcept {
   return true;
 }
 
-// Returns the whole granules inside a free block. The device must be idle since it was freed:
-// unmapping does not wait.
+// Returns the whole granules inside a free block. The device must have been idle since the block
+// was freed, because unmapping does not wait.
 void BlockPool::unmap_granules(Block* block) {
   const size_t granule = memory_.virtual_memory()->granularity();
   const size_t offset = static_cast<size_t>(block->address - block->segment->base);

@@ -1,13 +1,13 @@
-// What core/memory/block_pool does when the device refuses memory, from cheap to dear:
+// What core/memory/block_pool does when the device refuses memory. The cheapest step comes first:
 //
-//   1. the callbacks of add_oom_callback() run, without the lock
-//   2. free whole segments return to the device, the smallest that suffices or else the largest
-//      first, until a new segment should fit
-//   3. the device is synchronised, which frees every block that waits for a stream; then all free
-//      segments return, and the device is asked once more, for the smallest segment that will do
-//   4. OutOfMemoryError, which says who holds the memory
+//   1. The callbacks of add_oom_callback() run, without the lock.
+//   2. Free whole segments return to the device until a new segment should fit: the smallest one
+//      that is enough or, if none is, several, the largest first.
+//   3. The pool waits for the device, which frees every block that waits for a stream. Then all
+//      free segments return, and the pool asks once more, for the smallest segment that will do.
+//   4. OutOfMemoryError, which says who holds the memory.
 //
-// While a capture is underway 1 to 3 are forbidden calls, so 4 comes at once.
+// While a capture is underway steps 1 to 3 are forbidden, so 4 comes at once.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -23,7 +23,7 @@ namespace lathe {
 
 namespace {
 
-constexpr size_t kHolders = 5;  // tags that an error names
+constexpr size_t kHolders = 5;  // how many tags an error names
 
 thread_local bool in_callback = false;
 struct InCallback {
@@ -53,7 +53,7 @@ Block* BlockPool::recover(Lock& lock, const Request& request) {
   throw_out_of_memory(request);
 }
 
-// True if a callback freed something. Other threads may have used the pool meanwhile.
+// True if a callback freed something. Other threads may have used the pool while it ran.
 bool BlockPool::run_callbacks(Lock& lock, const Request& request) {
   if (callbacks_.empty() || in_callback || capture_underway(request.stream)) return false;
   std::vector<OutOfMemoryCallback> callbacks;
@@ -68,8 +68,8 @@ bool BlockPool::run_callbacks(Lock& lock, const Request& request) {
   return freed;
 }
 
-// Returns whole free segments of at least `bytes` together; false, and nothing done, if there are
-// not enough. Segments that are unmapped need the device idle, which the next rung sees to.
+// Returns whole free segments of together at least `bytes`. False, and nothing returned, if there
+// are not enough. Leaves out expandable segments: unmapping needs an idle device, as in step 3.
 bool BlockPool::release_enough(size_t bytes) {
   std::vector<Block*> whole;
   size_t sum = 0;
@@ -104,7 +104,7 @@ void BlockPool::release_segments(ReleaseScope scope) {
     if (!arena.releasable() && !scope.private_too) continue;
     for (FreeSet* set : {&arena.free_small, &arena.free_large}) {
       for (auto at = set->begin(); at != set->end();) {
-        Block* block = (at++)->block;  // on, before it leaves the set
+        Block* block = (at++)->block;  // moves on before the block leaves the set
         if (!block->segment->expandable) {
           if (block->is_whole_segment()) release_segment(block);
         } else if (scope.idle) {
@@ -125,7 +125,7 @@ void BlockPool::release_segment(Block* whole) noexcept {
   drop_segment(whole);
 }
 
-// Without caching a free block goes back at once, unless a graph owns it or a capture forbids it.
+// Without caching a free block returns at once, unless a graph owns it or a capture forbids it.
 void BlockPool::release_uncached(Block* block) noexcept {
   if (memory_.is_alive() && block->is_whole_segment() && block->segment->arena->releasable() &&
       !capture_underway(block->segment->stream))
@@ -143,7 +143,7 @@ void BlockPool::empty_cache() {
 void BlockPool::release_at_end() noexcept {
   try {
     release_segments({.idle = synchronize_and_collect(), .private_too = true});
-  } catch (const std::bad_alloc&) {  // cutting an expandable segment; what is left stays reserved
+  } catch (const std::bad_alloc&) {  // from cutting an expandable segment: the rest stays reserved
   }
   const size_t live = stats_.allocations.current;
   if (live == 0) return;

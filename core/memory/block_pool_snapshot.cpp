@@ -1,5 +1,5 @@
 // The state of a core/memory/block_pool as JSON, for people, tools and error reports. Addresses and
-// streams are hexadecimal texts; sizes are bytes.
+// streams are hexadecimal strings; sizes are in bytes.
 //
 //   {"name": "cuda:0", "capturing": false,
 //    "statistics": {"allocated_bytes": {"current", "peak", "total"}, …, "retries", "ooms",

@@ -1,4 +1,4 @@
-// Statistics, limits and history of core/memory/block_pool; see block_pool_stats.h.
+// Reading statistics, setting limits and keeping the history of core/memory/block_pool.
 #include "lathe/core/memory/block_pool_stats.h"
 
 #include <algorithm>

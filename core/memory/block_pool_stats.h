@@ -1,4 +1,4 @@
-// What a core/memory/block_pool counts, and its history.
+// What core/memory/block_pool counts, and its history of events.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,12 @@ struct BlockPoolStats {
   PoolGauge allocations;           // live blocks
   PoolGauge allocated_bytes;       // of live blocks, rounding included
   PoolGauge requested_bytes;       // of live blocks, as they were asked for
-  PoolGauge active_bytes;          // of live blocks and those that wait for a stream
+  PoolGauge active_bytes;          // of live blocks and of those that wait for a stream
   PoolGauge inactive_split_bytes;  // of free blocks in segments that are partly in use
   PoolGauge reserved_bytes;        // taken from the device
-  PoolGauge segments;              // pieces of them
+  PoolGauge segments;              // taken from the device
   uint64_t retries = 0;            // allocations that the device refused at first
-  uint64_t ooms = 0;               // and those that failed
+  uint64_t ooms = 0;               // allocations that failed
   size_t limit_bytes = 0;          // on reserved_bytes; 0: none
 
   size_t cached_bytes() const { return reserved_bytes.current - active_bytes.current; }
@@ -47,13 +47,14 @@ struct PoolEvent {
   size_t bytes = 0;
   StreamHandle stream = nullptr;
   const char* tag = nullptr;
-  uint64_t time_ns = 0;  // of a clock that only rises
+  uint64_t time_ns = 0;  // of a monotonic clock
 };
 
-/// The latest `capacity` events; without capacity, nothing is kept and no clock is read.
+/// The latest `capacity` events. With capacity 0 it keeps nothing and reads no clock.
 class PoolHistory {
  public:
-  /// Forgets everything and keeps `capacity` events from now on.   throws: std::bad_alloc.
+  /// Forgets everything and keeps `capacity` events from now on.
+  /// throws: std::bad_alloc.
   void reset(size_t capacity);
 
   void add(PoolEvent::Kind kind, const void* address, size_t bytes, StreamHandle stream,

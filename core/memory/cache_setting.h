@@ -1,4 +1,4 @@
-// LATHE_NO_CACHE of the environment, for all allocators.
+// The environment variable LATHE_NO_CACHE, which all allocators obey.
 #pragma once
 
 #include <cstdlib>
@@ -6,7 +6,7 @@
 
 namespace lathe {
 
-/// False for LATHE_NO_CACHE=1, true for 0; `otherwise` where it is empty or absent.
+/// True for LATHE_NO_CACHE=0, false for any other text; `otherwise` if it is empty or absent.
 inline bool cache_is_wanted(bool otherwise) {
   const char* text = std::getenv("LATHE_NO_CACHE");
   if (text == nullptr || *text == '\0') return otherwise;

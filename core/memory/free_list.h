@@ -1,5 +1,5 @@
-// A stack of free memory blocks of one size, linked through the blocks themselves: no allocation,
-// ever.
+// FreeList: a stack of free memory blocks of one size, linked through the blocks themselves, so
+// that it never allocates.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace lathe {
 
-/// Not thread-safe; a trivial type, so that it may live in a thread_local that outlives every
-/// destructor. Under AddressSanitizer blocks are poisoned while they are on the list.
+/// Not thread-safe. It is a trivial type, so that a thread_local one outlives every destructor.
+/// Under AddressSanitizer blocks are poisoned while they are on the list.
 class FreeList {
  public:
   size_t size() const { return size_; }

@@ -1,4 +1,4 @@
-// The host allocator; see host_allocator.h.
+// The host allocator: the lists and counters of each thread, the shared lists, and the statistics.
 #include "lathe/core/memory/host_allocator.h"
 
 #include <algorithm>
@@ -12,15 +12,15 @@ namespace lathe {
 
 namespace {
 
-constexpr size_t kSmallBytes = 4096;  // up to here blocks go through the thread's own lists
+constexpr size_t kSmallBytes = 4096;  // blocks up to here go through the thread's own lists
 constexpr int kSmallClasses = size_class_of(kSmallBytes) + 1;
 constexpr size_t kSlabBytes = 64 << 10;        // small blocks are cut from slabs of this size
-constexpr size_t kThreadListBytes = 32 << 10;  // the most one list of one thread holds, within
-constexpr size_t kThreadListBlocks = 128;      // this many blocks
+constexpr size_t kThreadListBytes = 32 << 10;  // the most bytes in one list of one thread, and
+constexpr size_t kThreadListBlocks = 128;      // the most blocks
 
-constexpr int64_t kPendingBytes = 16 << 10;  // a thread's part of allocated_bytes, at most
+constexpr int64_t kPendingBytes = 16 << 10;  // a thread adds to allocated_bytes_ from here on
 
-// The most blocks of a class that a thread keeps; half of them move at a time.
+// The most blocks of a class that a thread keeps. Half as many move at a time.
 constexpr size_t thread_capacity(int size_class) {
   return std::min(kThreadListBlocks, kThreadListBytes / size_class_bytes(size_class));
 }
@@ -33,17 +33,17 @@ constexpr bool kCacheByDefault = true;
 
 }  // namespace
 
-// One thread's free lists and counters. Constant-initialised and without a destructor: other
-// thread_local objects may free memory after everything of this thread was destroyed. ReturnAtExit
-// below hands the lists back; from then on, as before the first use, all capacities are 0, which
-// sends every call down the slow path.
+// One thread's free lists and counters. Constant-initialised and without a destructor, because
+// other thread_local objects may free memory after the destructors of this thread have run.
+// ReturnAtExit below gives the lists back. After that, and before the first use, all capacities are
+// 0, which sends every call down the slow path.
 struct ThreadLists {
   enum class State : uint8_t { kNew, kLive, kGone };
 
   FreeList lists[kSmallClasses];
   size_t capacity[kSmallClasses];
-  // Written by this thread alone, read by stats(): so plain moves, where a shared counter would
-  // cost a locked add.
+  // Only this thread writes these, and stats() reads them. So plain loads and stores are enough; a
+  // shared counter would need a locked add.
   std::atomic<int64_t> pending_bytes;  // allocated - deallocated, not yet added to allocated_bytes_
   std::atomic<uint64_t> allocations;
   int64_t pending_limit;
@@ -111,7 +111,7 @@ void ThreadLists::start() noexcept {
   state = State::kLive;
   for (int c = 0; c < kSmallClasses; ++c) capacity[c] = thread_capacity(c);
   pending_limit = kPendingBytes;
-  return_at_exit.used = true;  // constructs it, so that its destructor will run
+  return_at_exit.used = true;  // constructs it, so that its destructor runs
   HostAllocator& host = host_allocator();
   const std::lock_guard lock(host.mutex_);
   next = host.threads_;
@@ -138,8 +138,8 @@ HostAllocator::HostAllocator()
     : caches_(cache_is_wanted(kCacheByDefault)),
       cache_limit_bytes_(system_memory::physical_bytes() / 2) {}
 
-// Never destroyed: tensors in static objects of the user's program are freed after our own statics
-// would be gone.
+// Never destroyed: static objects of the program may free tensors after our own statics would be
+// gone.
 HostAllocator& host_allocator() {
   static HostAllocator& instance = *new HostAllocator;
   return instance;
@@ -179,7 +179,7 @@ void* HostAllocator::allocate_cached(size_t bytes) {
 }
 
 void* HostAllocator::allocate_uncached(size_t bytes) {
-  const size_t size = size_class_bytes(size_class_of(bytes));  // counted alike, asked for exactly
+  const size_t size = size_class_bytes(size_class_of(bytes));  // counted as with a cache
   if (!add_reserved(size)) return nullptr;
   void* block = system_memory::allocate_plain(std::max<size_t>(bytes, 1));
   if (block == nullptr) {
@@ -208,8 +208,8 @@ void HostAllocator::deallocate(void* block, size_t bytes) noexcept {
   }
 }
 
-// Moves `count` blocks, or what there is but at least one, from the shared list to a thread's.
-// False: no memory.
+// Moves up to `count` blocks, and at least one, from the shared list to a thread's. False: no
+// memory.
 bool HostAllocator::refill(FreeList& list, int size_class, size_t count) {
   const size_t size = size_class_bytes(size_class);
   std::unique_lock lock(mutex_);
@@ -229,7 +229,7 @@ void HostAllocator::take_back(FreeList& list, int size_class, size_t count) noex
   list.move_to(lists_[size_class], count, size_class_bytes(size_class));
 }
 
-// A new block from the system; if that fails once, the cache is emptied and the system asked again.
+// A new block from the system. If that fails, empties the cache and asks once more.
 void* HostAllocator::reserve(size_t bytes) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (attempt == 1) empty_cache();

@@ -1,17 +1,14 @@
 // The allocator of CPU tensors: keeps freed blocks for the next tensor of about the same size.
 //
-// - Every size is rounded up to a class (core/memory/size_class.h), so at most a quarter is waste.
-// - Up to 4 KiB: each thread has short free lists of its own; they exchange blocks with shared ones
-// in batches. A block
-//   freed by another thread joins that thread's list. This memory (cut from 64 KiB slabs) is kept
-//   for good.
-// - Above: one shared list per class under a lock. When the lists hold more than the cache limit,
-// or the system
-//   refuses memory, all of them are returned to it.
+// - Every size is rounded up to a class (size_class.h), which adds at most a quarter.
+// - Up to 4 KiB: each thread has short free lists of its own, which exchange blocks with shared
+//   lists in batches. A block that another thread frees joins that thread's list. This memory (cut
+//   from 64 KiB slabs) never returns to the system.
+// - Above 4 KiB: one shared list per class, under a lock. When these lists hold more than the cache
+//   limit, or the system refuses memory, all their blocks are returned to the system.
 // - LATHE_NO_CACHE=1 in the environment at the first allocation switches to plain aligned_alloc and
-// free, which memory
-//   checkers can watch; LATHE_NO_CACHE=0 keeps the cache in sanitizer builds, where no cache is the
-//   default.
+//   free, so that memory checkers see every allocation. LATHE_NO_CACHE=0 keeps the cache in
+//   sanitizer builds, where the default is no cache.
 #pragma once
 
 #include <atomic>
@@ -30,11 +27,11 @@ struct ThreadLists;
 
 /// What an allocator holds. Sizes are those of whole blocks, rounding included.
 struct MemoryStats {
-  size_t allocated_bytes = 0;       // in the hands of tensors
-  size_t peak_allocated_bytes = 0;  // its maximum since the last reset_peak(), to 16 KiB per thread
+  size_t allocated_bytes = 0;       // in use by tensors
+  size_t peak_allocated_bytes = 0;  // since the last reset_peak(); exact to 16 KiB per thread
   size_t reserved_bytes = 0;        // taken from the system
   uint64_t allocations = 0;         // calls of allocate() that succeeded
-  uint64_t system_allocations = 0;  // how many blocks were taken from the system
+  uint64_t system_allocations = 0;  // blocks taken from the system
 
   size_t cached_bytes() const {
     return reserved_bytes > allocated_bytes ? reserved_bytes - allocated_bytes : 0;
@@ -43,30 +40,30 @@ struct MemoryStats {
 
 class LATHE_API HostAllocator final : public Allocator {
  public:
-  /// Blocks are aligned to 64 bytes, from 4 KiB on to a page.
+  /// Blocks are aligned to 64 bytes; blocks of 4 KiB or more to a page.
   void* allocate(size_t bytes) override;
   void deallocate(void* block, size_t bytes) noexcept override;
 
-  /// A snapshot while no other thread allocates; otherwise each number is right at some moment of
-  /// the call.
+  /// Consistent if no other thread allocates meanwhile; otherwise each number was right at some
+  /// moment during the call.
   MemoryStats stats() const;
   void reset_peak();
 
   /// Returns the cached blocks above 4 KiB to the system.
   void empty_cache() noexcept;
 
-  /// The most bytes to take from the system (0: no limit). Blocks above 4 KiB are given back before
-  /// the limit makes an allocation fail. A limit below what is reserved now holds for further
-  /// blocks only.
+  /// The most bytes to take from the system (0: no limit). Cached blocks above 4 KiB are returned
+  /// before the limit makes an allocation fail. A limit below what is reserved now affects only
+  /// further blocks.
   void set_limit(size_t bytes);
 
-  /// The most bytes that the lists above 4 KiB may hold. At first half of the machine's memory.
+  /// The most bytes that the lists above 4 KiB may hold. Initially half of the machine's memory.
   void set_cache_limit(size_t bytes);
 
   /// False if LATHE_NO_CACHE or a sanitizer turned the cache off.
   bool caches() const { return caches_; }
 
-  /// Fails the n-th allocate() with OutOfMemoryError.
+  /// When armed, makes the n-th allocate() from then on fail with OutOfMemoryError.
   FaultPoint& fault() { return fault_; }
 
  private:
@@ -91,10 +88,10 @@ class LATHE_API HostAllocator final : public Allocator {
   FreeList lists_[kSizeClasses];
   size_t large_cached_bytes_ = 0;
   size_t cache_limit_bytes_;
-  ThreadLists* threads_ = nullptr;  // those alive, linked
-  uint64_t allocations_ = 0;        // of threads that are gone
+  ThreadLists* threads_ = nullptr;  // of living threads, linked
+  uint64_t allocations_ = 0;        // of threads that have ended
 
-  // Not guarded. Threads add to allocated_bytes_ what they did not keep to themselves.
+  // Not guarded. Threads add their pending bytes to allocated_bytes_ from time to time.
   std::atomic<size_t> limit_bytes_{0};
   std::atomic<size_t> reserved_bytes_{0};
   std::atomic<uint64_t> system_allocations_{0};

@@ -1,5 +1,5 @@
-// Size classes of cached memory: four steps per power of two, so that a block is at most a quarter
-// larger than asked for (and at most 63 bytes where that is more).
+// Size classes of cached memory: four per power of two, so that a block is at most a quarter or 63
+// bytes larger than asked for, whichever is more.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace lathe {
 inline constexpr size_t kLargestClassBytes = kAddressSpaceBytes;
 inline constexpr int kSizeClasses = 4 + 4 * (47 - 8);
 
-/// The smallest class that holds `bytes` <= kLargestClassBytes: 64, 128, 192, 256, then 2^k * {5,
-/// 6, 7, 8} / 4.
+/// The smallest class that holds `bytes` <= kLargestClassBytes. Classes are 64, 128, 192, 256, then
+/// 2^k * {5, 6, 7, 8} / 4.
 constexpr int size_class_of(size_t bytes) {
   if (bytes <= 256) return static_cast<int>((std::max<size_t>(bytes, 1) + 63) / 64) - 1;
   const int power = std::bit_width(bytes - 1) - 1;  // 2^power < bytes <= 2^(power + 1)

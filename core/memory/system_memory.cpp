@@ -1,4 +1,4 @@
-// Memory from the operating system; see system_memory.h.
+// malloc below 4 MiB, mmap with huge pages from there on.
 #include "lathe/core/memory/system_memory.h"
 
 #include <sys/mman.h>
@@ -21,9 +21,8 @@ size_t round_up(size_t bytes, size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
 }
 
-// Mapped directly, so that it returns to the system the moment it is released (malloc may keep it),
-// and aligned to a huge page: one page fault per 2 MiB instead of 512 when a new tensor is first
-// written.
+// Mapped directly, so that it returns to the system as soon as it is released (malloc may keep it).
+// Aligned to a huge page: the first writes to a new tensor cost one page fault per 2 MiB, not 512.
 void* map(size_t bytes) noexcept {
   const size_t mapped = bytes + kHugePage;
   void* start = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -34,7 +33,7 @@ void* map(size_t bytes) noexcept {
   if (before != 0) munmap(start, before);
   if (after != 0) munmap(reinterpret_cast<void*>(aligned + bytes), after);
   void* block = reinterpret_cast<void*>(aligned);
-  madvise(block, bytes, MADV_HUGEPAGE);  // a wish: where it is not granted, small pages work too
+  madvise(block, bytes, MADV_HUGEPAGE);  // only a hint: small pages work too
   return block;
 }
 
