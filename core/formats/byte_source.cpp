@@ -1,4 +1,4 @@
-// Bytes of a file or of memory; see byte_source.h.
+// Reading at an offset, from the file or from memory.
 #include "lathe/core/formats/byte_source.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Where a file format's reader takes its bytes from: a file, or memory that holds one.
+// ByteSource: where the reader of a file format takes its bytes from: a file, or one in memory.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,12 @@
 
 namespace lathe {
 
-/// Bytes that can be read at any offset, with a name for messages. A file is read as it is asked
-/// for and never mapped: one that is cut short meanwhile is a FileError, not a SIGBUS.
+/// Bytes that can be read at any offset, with a name for messages. A file is read piece by piece,
+/// never mapped: if it is cut short meanwhile, that is a FileError, not a SIGBUS.
 class LATHE_API ByteSource {
  public:
-  /// The file `path`.   throws: FileError.
+  /// The file `path`.
+  /// throws: FileError.
   explicit ByteSource(const std::string& path) : file_(std::in_place, path), name_(path) {}
   /// The caller's bytes, which must outlive this; `name` stands for the file in messages.
   ByteSource(std::span<const std::byte> bytes, std::string_view name)
@@ -25,8 +26,8 @@ class LATHE_API ByteSource {
   const std::string& name() const { return name_; }
   int64_t size() const { return file_ ? file_->size() : static_cast<int64_t>(bytes_.size()); }
 
-  /// Reads exactly `bytes` bytes from `offset` on.   throws: FileError, also if the end comes
-  /// before.
+  /// Reads exactly `bytes` bytes from `offset` on.
+  /// throws: FileError, also if the source ends before that.
   void read(void* to, int64_t bytes, int64_t offset) const;
 
  private:

@@ -1,5 +1,5 @@
-// Raw deflate (RFC 1951), the compression inside zip archives, both ways. deflate_zlib.cpp, or in a
-// build without zlib deflate_none.cpp.
+// Raw deflate (RFC 1951), the compression inside zip archives, in both directions. Defined in
+// deflate_zlib.cpp or, in a build without zlib, in deflate_none.cpp.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,12 @@
 
 namespace lathe {
 
-/// The most that one compressed byte can stand for: deflate codes at most 258 bytes in 2 bits.
+/// The most bytes that one compressed byte can give: deflate codes at most 258 bytes in 2 bits.
 inline constexpr int64_t kBestDeflateRatio = 1032;
 
-/// The most bytes that are taken from `packed` deflated ones. What people compress stays far below:
-/// weights by a tenth, images by a half, a mask of zeros up to 64 MiB by anything.
+/// The most bytes that a reader accepts from `packed` deflated bytes. Real content stays far below:
+/// weights shrink by a tenth, images by half; content up to 64 MiB, such as a mask of zeros, may
+/// shrink by any ratio.
 constexpr int64_t inflate_limit(int64_t packed) {
   constexpr int64_t kAlways = int64_t{64} << 20, kRatio = 32;
   if (packed <= kAlways / (kBestDeflateRatio - kRatio)) return packed * kBestDeflateRatio;
@@ -31,21 +32,21 @@ LATHE_API bool deflate_available();
 /// Inflates from front to back.
 class LATHE_API Inflater {
  public:
-  /// Gives the next compressed bytes, empty at their end; they must last until the next call.
+  /// Gives the next compressed bytes, empty at their end. They must stay valid until the next call.
   using Next = std::function<std::span<const std::byte>()>;
 
   virtual ~Inflater() = default;
 
   /// Writes up to `bytes` bytes and returns how many; fewer only at the end of the data.
-  /// throws: DataError naming the file for truncated or damaged data.
+  /// throws: DataError that names the file, for truncated or damaged data.
   virtual size_t read(void* to, size_t bytes) = 0;
 
   /// True once the data's own end mark was read and no compressed byte is left.
   virtual bool at_end() = 0;
 };
 
-/// `what` stands for the data in messages.   throws: DataError in a build without zlib,
-/// OutOfMemoryError.
+/// An Inflater of what `next` gives; `what` names the data in messages.
+/// throws: DataError in a build without zlib, OutOfMemoryError.
 LATHE_API std::unique_ptr<Inflater> inflate(Inflater::Next next, std::string what);
 
 /// The parts one after another, deflated at zlib's default level.

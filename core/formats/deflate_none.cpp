@@ -1,4 +1,4 @@
-// Stands in for deflate_zlib.cpp in a build without zlib.
+// The functions of deflate.h in a build without zlib: they throw. See deflate_zlib.cpp.
 #include "lathe/core/error.h"
 #include "lathe/core/formats/deflate.h"
 

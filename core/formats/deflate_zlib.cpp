@@ -1,4 +1,4 @@
-// Raw deflate through zlib; see deflate.h.
+// Raw deflate through zlib. deflate_none.cpp takes its place in a build without zlib.
 #include <zlib.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class ZlibInflater final : public Inflater {
   }
 
   bool at_end() override {
-    // The end mark may lie behind the last byte, where no read() has yet come.
+    // The end mark may lie after the last byte, where no read() has come yet.
     if (unsigned char beyond; !ended_ && read(&beyond, 1) != 0) return false;
     return !have_input();
   }

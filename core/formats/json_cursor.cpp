@@ -1,3 +1,4 @@
+// The grammar of numbers, strings and escapes, checked as it is read.
 #include "lathe/core/formats/json_cursor.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ void JsonCursor::expect_end() {
   if (at_ < text_.size()) fail();
 }
 
-// Behind the digits of a number without sign; a 0 stands alone.
+// The end of the digits of a number without sign; a leading 0 stands alone.
 size_t JsonCursor::number_end() const {
   size_t end = at_;
   while (end < text_.size() && is_digit(text_[end])) ++end;
@@ -84,7 +85,7 @@ uint32_t JsonCursor::hex4(size_t at) const {
   return value;
 }
 
-// Behind the backslash.
+// Appends the character of an escape; the position is after the backslash.
 void JsonCursor::append_escape(std::string& out) {
   constexpr std::string_view kNames = "\"\\/bfnrt", kValues = "\"\\/\b\f\n\r\t";
   if (at_ == text_.size()) fail();
@@ -111,7 +112,7 @@ void JsonCursor::append_escape(std::string& out) {
 std::string_view JsonCursor::string(std::string& unescaped) {
   expect('"');
   const size_t begin = at_;
-  size_t copied = begin;  // up to here it is in `unescaped`
+  size_t copied = begin;  // the text up to here is in `unescaped`
   bool has_escapes = false;
   unescaped.clear();
   for (;;) {
@@ -122,7 +123,7 @@ std::string_view JsonCursor::string(std::string& unescaped) {
       if (!has_escapes) {
         size_t end = at_;
         while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
-        unescaped.reserve(end - begin);  // unescaped it is shorter
+        unescaped.reserve(end - begin);  // enough: unescaping makes it shorter
         has_escapes = true;
       }
       unescaped.append(text_, copied, at_++ - copied);

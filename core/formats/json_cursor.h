@@ -1,6 +1,7 @@
-// Reads JSON text from left to right without building anything: for formats that accept one shape
-// of JSON and nothing else (safetensors). It keeps a position and no memory but that of texts with
-// escapes. Internal.   ref: RFC 8259.
+// JsonCursor: reads JSON text from left to right without building anything, for formats that accept
+// only one structure of JSON (safetensors). It keeps a position, and allocates only for strings
+// with escapes. Internal.
+// ref: RFC 8259.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +12,28 @@
 
 namespace lathe {
 
-/// What a value is, by its first character.
+/// The kind of a value, which its first characters tell.
 enum class JsonKind { kObject, kArray, kString, kUnsigned, kNegative, kFraction, kBoolean, kNull };
 
 class JsonCursor {
  public:
-  /// `what` stands before messages: "x.safetensors: the header".
+  /// `what` begins messages: "x.safetensors: the header".
   JsonCursor(std::string_view text, std::string what) : text_(text), what_(std::move(what)) {}
 
-  /// Of the value that comes next; it is not read.   throws: DataError if there is none.
+  /// The kind of the next value, which is not read.
+  /// throws: DataError if there is none.
   JsonKind kind();
 
-  /// Reads the character if it comes next, after blanks.
+  /// Reads the character and returns true if it comes next, after blanks.
   bool take(char c);
-  /// Must come next.   throws: DataError.
+  /// Reads the character.
+  /// throws: DataError if it does not come next.
   void expect(char c);
-  /// Reads a string. The view is into the text, or, if it has escapes, into `unescaped`.
-  /// throws: DataError for what is no JSON string in UTF-8.
+  /// Reads a string. The view is into the text or, if the string has escapes, into `unescaped`.
+  /// throws: DataError if it is not a JSON string in UTF-8.
   std::string_view string(std::string& unescaped);
-  /// Reads a number of kind kUnsigned.   throws: DataError above 2^64 - 1, too.
+  /// Reads a number of kind kUnsigned.
+  /// throws: DataError, also above 2^64 - 1.
   uint64_t number();
   /// throws: DataError unless nothing but blanks is left.
   void expect_end();

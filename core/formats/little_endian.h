@@ -1,4 +1,4 @@
-// Numbers in files, lowest byte first, whatever the machine's order.
+// Numbers in files, lowest byte first, on machines of either byte order.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace lathe {
 
-/// A little-endian number of `bytes` bytes at `at`, which the caller has checked to lie inside.
+/// The little-endian number of `bytes` bytes at `at`. The caller has checked that it lies inside.
 inline uint64_t number_at(std::string_view text, int64_t at, int bytes) {
   uint64_t value = 0;
   for (int i = bytes - 1; i >= 0; --i) {

@@ -1,4 +1,4 @@
-// NumPy's array files; see npy.h.
+// Reading and writing of the values of a .npy file; its header is in npy_header.cpp.
 #include "lathe/core/formats/npy.h"
 
 #include <algorithm>
@@ -17,15 +17,15 @@ static_assert(std::endian::native == std::endian::little,
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr int64_t kMostHeaderBytes = 1 << 16;  // far above what a shape of kMaxDims can need
+constexpr int64_t kMostHeaderBytes = 1 << 16;  // far more than a shape of kMaxDims needs
 
-/// What stands before the literal.
+/// What comes before the literal.
 struct Prefix {
   int64_t bytes = 0, literal_bytes = 0;
 };
 
 Prefix read_prefix(ReadNext next, int64_t size, std::string_view file) {
-  constexpr int64_t kFirst = 10;  // up to the end of version 1.0's length
+  constexpr int64_t kFirst = 10;  // to the end of the length in version 1.0
   LATHE_CHECK(DataError, size >= kFirst, file, ": ", size, " bytes are too few for a .npy file");
   unsigned char b[12];
   next(b, kFirst);
@@ -58,8 +58,8 @@ Dims reversed(Dims dims) {
   return dims;
 }
 
-/// The bytes of the values, with a size of 0 counted as 1 while multiplying: the other sizes must
-/// be sane, too.   throws: DataError.
+/// The bytes of the values. In the product a size of 0 counts as 1, because the other sizes must be
+/// sane too.   throws: DataError.
 int64_t bytes_declared(const Header& header, std::string_view file) {
   CheckedSize bytes = size_of(header.dtype);
   for (const int64_t size : header.shape) bytes *= std::max<int64_t>(size, 1);

@@ -1,5 +1,5 @@
-// The header of a .npy file; see npy_header.h. The literal is a dictionary of three keys whose
-// values are a text, a truth value and a tuple of integers: no more of Python is understood.
+// The header of a .npy file. The literal is a dictionary of three keys whose values are a text, a
+// truth value and a tuple of integers; no other Python is understood.
 #include "lathe/core/formats/npy_header.h"
 
 #include <algorithm>
@@ -148,7 +148,7 @@ class LiteralReader {
       }
     }
     if (at_ == begin) fail("a size is not a number of 0 or more");
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // as Python 2 wrote them
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // as Python 2 wrote integers
     return value;
   }
 

@@ -1,4 +1,4 @@
-// The header of a .npy file, both ways. Internal: npy.h is what others use.
+// The header of a .npy file: reading and writing it. Internal: other code uses npy.h.
 #pragma once
 
 #include <string>
@@ -16,11 +16,12 @@ struct Header {
   Shape shape;
 };
 
-/// Reads the Python literal.   throws: DataError naming `file` and what cannot be read.
+/// Reads the Python literal.
+/// throws: DataError that names `file` and what cannot be read.
 Header parse_header(std::string_view literal, std::string_view file);
 
-/// All that stands before the values: magic, version 1.0, length and literal, padded so that the
-/// values begin at a multiple of 64 bytes. `header.dtype` is not bf16.
+/// Everything before the values: magic, version 1.0, length and literal, padded so that the values
+/// begin at a multiple of 64 bytes. `header.dtype` is not bf16.
 std::string format_header(const Header& header);
 
 }  // namespace lathe::npy

@@ -1,4 +1,4 @@
-// NumPy's archives of named arrays; see npz.h.
+// Reading and writing of .npz archives: zip.h around npy.h.
 #include "lathe/core/formats/npz.h"
 
 #include <nlohmann/json.hpp>

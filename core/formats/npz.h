@@ -11,11 +11,11 @@
 
 namespace lathe::npz {
 
-/// The arrays of a file under their names (without ".npy"), on the CPU and in the file's order.
-/// Stored and deflated entries; CRCs are compared. dtypes and layouts as npy::read.
-/// throws: FileError; DataError naming the file, the entry and the value that does not fit:
-/// anything that is not an array, a damaged or hostile archive (core/formats/zip.h), deflated entries in a
-/// build without zlib.
+/// The arrays of a file by name (without ".npy"), on the CPU and in the file's order. Reads stored
+/// and deflated entries and checks their CRCs. dtypes and layouts are those of npy::read.
+/// throws: FileError; DataError that names the file, the entry and what does not fit: an entry that
+/// is not an array, a damaged or hostile archive (zip.h), or deflated entries in a build without
+/// zlib.
 LATHE_API StateDict read(const std::string& path);
 
 /// The same for bytes in memory; `name` stands for the file in messages.
@@ -26,9 +26,9 @@ struct WriteOptions {
 };
 
 /// Writes a file in one step (core/file.h). The same tensors give the same bytes.
-/// throws: FileError; DTypeError naming the entry for bf16, which NumPy does not have; ValueError
-/// for a name that is empty, not UTF-8, holds a NUL or is too long for a zip archive, and for
-/// compress in a build without zlib.
+/// throws: FileError; DTypeError that names the entry, for bf16, which NumPy does not have;
+/// ValueError for a name that is empty, is not UTF-8, contains a NUL or is too long for a zip
+/// archive, and for `compress` in a build without zlib.
 LATHE_API void write(const std::string& path, const StateDict& tensors,
                      const WriteOptions& options = {});
 

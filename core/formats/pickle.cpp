@@ -1,4 +1,4 @@
-// Pickles as plain data; see pickle.h.
+// The reader of pickles: a stack machine whose instructions only build values.
 #include "lathe/core/formats/pickle.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ enum Op : uint8_t {
   kLongInt = 0x8a,
 };
 
-/// Names of instructions that other pickles hold, for messages.
+/// Names of instructions that other pickles contain, for messages.
 std::string_view name_of_refused(uint8_t op) {
   struct Named {
     uint8_t op;
@@ -155,7 +155,7 @@ class Reader {
 
   // --- the stack ---------------------------------------------------------------------------------
 
-  /// Counts memory that stays; everything together is bounded.
+  /// Counts memory that stays; the total is limited.
   void charge(size_t bytes) {
     out_.kept_bytes_ += static_cast<int64_t>(bytes);
     check_limit();
@@ -184,7 +184,7 @@ class Reader {
     }
     return stack_.back();
   }
-  /// The values above the last mark, which are taken off with it.
+  /// Removes and returns the values above the last mark, and removes the mark.
   std::vector<Value> pop_to_mark() {
     size_t begin = stack_.size();
     while (begin > 0 && stack_[begin - 1].kind != Kind::kMark) --begin;
@@ -225,7 +225,7 @@ class Reader {
   }
   void extend(Kind kind, std::span<const Value> items) {
     if (kind == Kind::kDict && items.size() % 2 != 0) fail("a key without a value");
-    charge(3 * sizeof(Value) * items.size());  // while it grows, a vector is there twice
+    charge(3 * sizeof(Value) * items.size());  // a vector exists twice while it grows
     auto& to = out_.containers_[top(kind).at];
     to.insert(to.end(), items.begin(), items.end());
   }
@@ -276,7 +276,7 @@ class Reader {
     return text.size() == name.size() && text.substr(0, space) == name.substr(0, space) &&
            text.substr(space + 1) == name.substr(space + 1);
   }
-  /// Attributes of an OrderedDict, such as the versions of a state dict's modules: not data.
+  /// Skips attributes of an OrderedDict, such as the versions of a state dict's modules.
   void build() {
     if (pop().kind != Kind::kDict) fail("attributes that are no dictionary");
     top(Kind::kDict);
@@ -305,7 +305,7 @@ class Reader {
     }
   }
 
-  /// One instruction; false after the last one.
+  /// Runs one instruction; false after the last one.
   bool step() {
     op_at_ = at_;
     const auto op = static_cast<uint8_t>(take(1)[0]);

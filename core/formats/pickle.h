@@ -1,7 +1,7 @@
-// The part of Python's pickle format that PyTorch's state dicts are written in, read as plain data:
-// texts, numbers, tuples, lists, dictionaries. A pickle is a program; this reader runs none of it
-// but the instructions that build such values. A name of a function or class must be on the
-// caller's list, and a call of one is handed out as data, not made. Everything else is refused.
+// Python's pickle format, as far as PyTorch's state dicts use it, read as plain data: texts,
+// numbers, tuples, lists, dictionaries. A pickle is a program. This reader runs only the
+// instructions that build such values. A name of a function or class must be on the caller's list,
+// and a call of one is not made but returned as data. Everything else is refused.
 // ref: Python's pickletools.py (protocol 2).
 #pragma once
 
@@ -25,29 +25,31 @@ enum class Kind : uint8_t {
   kList,
   kDict,        // collections.OrderedDict too
   kGlobal,      // a name: "torch\nFloatStorage"
-  kCall,        // of a name, with arguments
-  kPersistent,  // what the pickler's owner stored elsewhere: one value that describes it
-  kMark,        // between instructions only
+  kCall,        // a call of a name, with arguments
+  kPersistent,  // an object stored elsewhere in the file: one value that describes it
+  kMark,        // only between instructions
 };
 
-/// A value of a document: a small handle into it.
+/// A value of a document: a small handle into the document.
 struct Value {
   Kind kind = Kind::kNone;
   uint32_t count = 0;  // texts and names: bytes; tuples: items
   union {
     int64_t integer = 0;  // kBool too
     double real;          // kFloat
-    uint64_t at;          // texts, names: in the pickle; lists, dictionaries: which one
+    uint64_t at;          // texts, names: offset in the pickle; lists, dictionaries: their number
     const Value* items;   // of tuples, calls and persistent values
   };
 };
 
-/// What a pickle holds. Values refer to it: it must outlive them.
+/// The values of a pickle. They refer to the document, which must outlive them.
 class Document {
  public:
-  /// Reads a pickle of protocol 2 or below. `globals` are the names that may occur, "module name";
-  /// `limit_bytes` is the most memory that values may take. `file` stands for the file in messages.
-  /// throws: DataError naming the file, the byte and the instruction or name.
+  /// Reads a pickle of protocol 2 or below.
+  ///   globals      the names that may occur, as "module name"
+  ///   limit_bytes  the most memory that the values may take
+  ///   file         stands for the file in messages
+  /// throws: DataError that names the file, the byte, and the instruction or name.
   Document(std::string text, std::span<const std::string_view> globals, int64_t limit_bytes,
            std::string_view file);
 
@@ -55,13 +57,13 @@ class Document {
   Document& operator=(const Document&) = delete;
 
   Value root() const { return root_; }
-  /// The memory that the values take, without the pickle itself.
+  /// The bytes of memory that the values take, without the pickle itself.
   int64_t kept_bytes() const { return kept_bytes_; }
 
   /// The bytes of a text or a name ("module\nname").
   std::string_view text(Value value) const;
   /// Tuples and lists: the items. Dictionaries: key, value, key, value, … in order. Calls: the name
-  /// and the tuple of its arguments. Persistent values: one item. Others: none.
+  /// and the tuple of arguments. Persistent values: one item. Others: none.
   std::span<const Value> items(Value value) const;
 
  private:

@@ -1,5 +1,5 @@
-// Messages in protobuf's wire format, for files of other programs (ONNX, TensorBoard). Enough for
-// writing: a message is a text that fields are appended to.
+// ProtobufMessage: writes protobuf's wire format, for files of other programs (ONNX, TensorBoard).
+// It cannot read: a message is a string of bytes that fields are appended to.
 // ref: https://protobuf.dev/programming-guides/encoding/
 #pragma once
 

@@ -1,5 +1,5 @@
-// PyTorch's state dicts; see pth.h. find_section() chooses the dictionary, Tensors builds what it
-// holds.
+// Reading of PyTorch's state dicts: find_section() chooses the dictionary, Tensors builds what it
+// contains.
 #include "lathe/core/formats/pth.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ constexpr StorageType kStorageTypes[] = {
     {"torch\nFloatStorage", kF32}, {"torch\nDoubleStorage", kF64},
 };
 
-/// All that a pickle may name.
+/// All names that a pickle may contain.
 constexpr std::string_view kGlobals[] = {
     "collections OrderedDict",
     "torch._utils _rebuild_tensor_v2",
@@ -61,7 +61,7 @@ class Tensors {
   Tensors(const zip::Archive& archive, const pickle::Document& document, std::string_view folder)
       : archive_(archive), document_(document), folder_(folder) {
     const zip::Entry* order = archive.find(concat(folder_, "/byteorder"));
-    if (order == nullptr) return;  // PyTorch before 2.1: that of the machine, little
+    if (order == nullptr) return;  // PyTorch before 2.1: the machine's order, taken as little
     const std::string text = zip::read_all(archive, *order, 16);
     LATHE_CHECK(DataError, text == "little" || text == "big", archive.source().name(),
                 ": entry \"byteorder\" says ", in_quotes(text));
@@ -225,7 +225,7 @@ Value find_section(const pickle::Document& document, const Tensors& tensors,
              keys_of(document, at));
 }
 
-/// The folder that everything in the archive lies in: its name when it was saved.
+/// The folder in which everything in the archive lies: the file's name when it was saved.
 std::string folder_of(const zip::Archive& archive) {
   const std::string& file = archive.source().name();
   const zip::Entry* found = nullptr;
@@ -242,7 +242,7 @@ std::string folder_of(const zip::Archive& archive) {
   return found->name.substr(0, found->name.size() - kPickleName.size());
 }
 
-/// Before PyTorch 1.6 a file was several pickles one after another; that format is not read.
+/// Refuses files of PyTorch before 1.6, which are several pickles one after another.
 void check_is_zip(const ByteSource& source) {
   char first[4] = {};
   source.read(first, std::min<int64_t>(source.size(), 4), 0);
@@ -257,7 +257,7 @@ StateDict read_source(const ByteSource& source, const ReadOptions& options) {
   const std::string& file = source.name();
   const std::string folder = folder_of(archive);
   const zip::Entry& pickle = *archive.find(concat(folder, kPickleName));
-  // Four times the file and 1 MiB less what is taken already.
+  // All that is allocated: four times the file and 1 MiB. Subtracts what is taken already.
   constexpr int64_t kDirectoryEntryBytes = 160, kTensorBytes = 512, kSlack = int64_t{640} << 10;
   const int64_t limit_bytes = 4 * source.size() + kSlack - std::min(pickle.bytes, source.size()) -
                               kDirectoryEntryBytes * static_cast<int64_t>(archive.entries().size());
@@ -268,7 +268,7 @@ StateDict read_source(const ByteSource& source, const ReadOptions& options) {
   const auto count = static_cast<int64_t>(items.size() / 2);
   LATHE_CHECK(DataError, count * kTensorBytes <= limit_bytes - document.kept_bytes(), file, ": ",
               count, " entries are too many for a file of ", source.size(), " bytes");
-  // Strides of 0 make a tensor of any size from one value, and any number may share a storage.
+  // Strides of 0 make a tensor of any size from one value, and many tensors may share a storage.
   constexpr int64_t kAlwaysBytes = int64_t{64} << 20, kTimesTheFile = 32;
   const int64_t most_bytes = kAlwaysBytes + kTimesTheFile * source.size();
   CheckedSize bytes = 0;

@@ -1,6 +1,6 @@
-// PyTorch's state dicts, as torch.save writes them: a zip archive of a pickle, which names the
-// tensors, and one entry of raw bytes per storage. The pickle is read as data (core/formats/pickle.h):
-// nothing is executed, and a file that asks for more than tensors and plain values is refused.
+// PyTorch's state dicts as torch.save writes them: a zip archive with a pickle, which describes the
+// tensors, and one entry of raw bytes per storage. The pickle is read as data (pickle.h): nothing
+// is executed, and a file with anything but tensors and plain values is refused.
 //   torch.save(model.state_dict(), "w.pth")  →  pth::read("w.pth")  →  model.load_state_dict(…)
 // ref: torch/serialization.py, torch/_utils.py.
 #pragma once
@@ -15,21 +15,20 @@
 namespace lathe::pth {
 
 struct ReadOptions {
-  std::string section = {};  // which dictionary holds the tensors: "model", "ema.model"; see read()
+  std::string section = {};  // the dictionary with the tensors: "model", "ema.model"; see read()
 };
 
 /// The tensors of a state dict by name, on the CPU and in the file's order. Views keep their
-/// strides and share memory as they did in PyTorch. Storages: Bool Byte Char Short Int Long Half
-/// BFloat16 Float Double, little- or big-endian; parameters are read as tensors.
+/// strides and share memory as they did in PyTorch. Parameters are read as tensors. Storages may be
+/// Bool Byte Char Short Int Long Half BFloat16 Float Double, little- or big-endian.
 ///
-/// In a file that holds more than a state dict options.section says which of its dictionaries to
-/// take, nested ones joined with dots. Without it: the file's own dictionary if that holds a
-/// tensor, else the one under "state_dict", "model_state_dict" or "model".
-/// throws: FileError; DataError naming the file, the entry and the value that does not fit: names
-/// of other classes and functions, other instructions, values that are no tensors, views beyond
-/// their storage or together larger than 64 MiB and 32 times the file, damaged or hostile archives
-/// (core/formats/zip.h), and files of PyTorch before 1.6 (save
-/// them again with a newer one).
+/// A file may hold more than a state dict. options.section then says which of its dictionaries to
+/// read; dots lead to nested ones. Without it, read() takes the file's outermost dictionary if that
+/// holds a tensor or is empty, else the one under "state_dict", "model_state_dict" or "model".
+/// throws: FileError; DataError that names the file, the entry and what does not fit: names of
+/// other classes and functions, other instructions, values that are not tensors, views beyond their
+/// storage, tensors of together more than 64 MiB plus 32 times the file, damaged or hostile
+/// archives (zip.h), and files of PyTorch before 1.6 (save them again with a newer one).
 LATHE_API StateDict read(const std::string& path, const ReadOptions& options = {});
 
 /// The same for bytes in memory; `name` stands for the file in messages.

@@ -1,4 +1,4 @@
-// Reading and writing of safetensors files; see safetensors.h and safetensors_header.h.
+// Reading and writing of safetensors files; their JSON header is in safetensors_header.cpp.
 #include "lathe/core/formats/safetensors.h"
 
 #include <bit>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kTogetherBytes = 256 << 10;                          // written in one call
-constexpr size_t kChecksumAt = kLengthBytes + kChecksumStart.size();  // of the digits, in the file
+constexpr size_t kChecksumAt = kLengthBytes + kChecksumStart.size();  // of its digits, in the file
 
 std::string checksum_text(uint32_t crc) {
   std::string digits(kChecksumDigits, '0');
@@ -35,7 +35,7 @@ uint32_t crc_of_header(std::string header_with_length) {
   return crc32c(header_with_length.data(), header_with_length.size());
 }
 
-/// throws: DataError for a byte that would not be a C++ bool.
+/// throws: DataError for a byte that is not a C++ bool.
 void check_bools(const HeaderEntry& entry, const void* values, std::string_view file) {
   const auto* bytes = static_cast<const unsigned char*>(values);
   for (int64_t i = 0; i < entry.end - entry.begin; ++i) {
@@ -44,10 +44,10 @@ void check_bools(const HeaderEntry& entry, const void* values, std::string_view 
   }
 }
 
-/// Where a file's bytes come from: reads `bytes` of them from `offset` on.
+/// Reads `bytes` bytes of the file from `offset` on.
 using ReadAt = FunctionRef<void(void* to, int64_t bytes, int64_t offset)>;
 
-/// The length and the JSON text of the header, checked to be in the file.
+/// The length and the JSON text of the header. Checks that both are inside the file.
 std::string read_start(ReadAt read_at, uint64_t size, std::string_view file) {
   LATHE_CHECK(DataError, size >= kLengthBytes, file, ": ", size,
               " bytes are too few for a safetensors file, which begins with 8 of header length");
@@ -99,7 +99,7 @@ Contents parse_from(ReadAt read_at, uint64_t size, std::string_view file) {
   return out;
 }
 
-/// The tensor itself where its bytes are the file's bytes, else a copy.
+/// The tensor itself if its bytes are as in the file, else a copy.
 Tensor as_written(const Tensor& t) {
   if (t.device().is_cpu() && t.is_contiguous()) return t;
   Tensor out = empty(t.shape(), {.dtype = t.dtype()});
@@ -141,8 +141,8 @@ void write(const std::string& path, const StateDict& tensors, const Metadata& me
   uint64_t header_bytes = header.size();
   header.insert(0, reinterpret_cast<const char*>(&header_bytes), kLengthBytes);
 
-  // The checksum stands before the values, so each is brought in order twice: to keep what the
-  // first pass made would take the memory of all of them.
+  // The checksum comes before the values, so they are made row-major twice, once for the checksum
+  // and once to write. Keeping the results of the first pass would take the memory of all values.
   const auto value = [&](size_t i) {
     return as_written(tensors.begin()[static_cast<std::ptrdiff_t>(i)].second);
   };
@@ -153,7 +153,7 @@ void write(const std::string& path, const StateDict& tensors, const Metadata& me
   }
   header.replace(kChecksumAt, kChecksumDigits, checksum_text(crc));
 
-  // Small entries (a batch norm's are a few hundred bytes) go out together.
+  // Small entries (a batch norm's are a few hundred bytes) are written together.
   AtomicFile file(path);
   std::string together = std::move(header);
   for (const size_t i : order) {

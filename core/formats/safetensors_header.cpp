@@ -1,5 +1,5 @@
-// The JSON header of a safetensors file; see safetensors_header.h. It is read from left to right
-// and no tree is built: a hostile header costs no more memory than the entries that it spells out.
+// The JSON header of a safetensors file. It is read from left to right without building a tree: a
+// hostile header costs no more memory than the entries that it spells out.
 #include "lathe/core/formats/safetensors_header.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ const char* name_of(JsonKind kind) {
   return "";
 }
 
-/// Accepts the format's own structure and nothing else.
+/// Reads the format's own structure and refuses everything else.
 class HeaderReader {
  public:
   HeaderReader(std::string_view text, std::string_view file)
@@ -61,7 +61,7 @@ class HeaderReader {
   }
 
  private:
-  /// {"key": value, …}; `read_value` is called behind each colon.
+  /// {"key": value, …}; calls `read_value` after each colon.
   template <class F>
   void read_object(F read_value) {
     json_.expect('{');
@@ -152,7 +152,7 @@ class HeaderReader {
     json_.expect(']');
   }
 
-  /// A value of this kind comes next.
+  /// Checks that the next value is of this kind.
   void check(JsonKind wanted, const char* of_what, const std::string& name) {
     const JsonKind kind = json_.kind();
     if (kind != wanted)
@@ -167,7 +167,7 @@ class HeaderReader {
   JsonCursor json_;
   std::string_view file_;
   Header out_;
-  std::string name_;  // of the entry at hand
+  std::string name_;  // of the current entry
   bool has_metadata_ = false;
 };
 
@@ -179,12 +179,12 @@ void check_names(Header& header, std::string_view file) {
               " appears twice");
 }
 
-/// Each entry's size fits its shape and dtype; together, in header.order, the entries tile [0,
-/// data_bytes).
+/// Checks that each entry's size fits its shape and dtype, and that the entries in header.order
+/// fill [0, data_bytes) without hole or overlap.
 void check_ranges(Header& header, uint64_t data_bytes, std::string_view file) {
   for (const HeaderEntry& e : header.entries) {
     CheckedSize bytes =
-        size_of(e.dtype);  // a size of 0 counts as 1 here: the other sizes must be sane, too
+        size_of(e.dtype);  // a size of 0 counts as 1 here: the other sizes must be sane too
     for (const int64_t size : e.shape) bytes *= std::max<int64_t>(size, 1);
     const int64_t most = bytes.value_or_throw<DataError>(
         file, ": entry ", in_quotes(e.name), ": the size of ", e.dtype, e.shape, " overflows");

@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file, both ways. Internal: safetensors.h is what others use.
+// The JSON header of a safetensors file: reading and writing it. Internal: use safetensors.h.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lathe::safetensors {
 /// The longest header that the format allows.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
-/// How a header that write() made begins; eight hexadecimal digits follow.
+/// The beginning of a header that write() made; eight hexadecimal digits follow.
 inline constexpr std::string_view kChecksumStart = R"({"__metadata__":{"lathe.crc32c":")";
 inline constexpr size_t kChecksumDigits = 8;
 
@@ -27,27 +27,29 @@ struct HeaderEntry {
 };
 
 struct Header {
-  std::deque<HeaderEntry> entries;  // in the order of the text; grows without moving
+  std::deque<HeaderEntry> entries;  // in the text's order; a deque, so that growing moves nothing
   std::vector<size_t> order;        // the entries in the order of their values
   Metadata metadata;
 };
 
-/// Reads a header and checks all of it against `data_bytes`, the size of the values behind it.
-/// Takes no more than three times the text's size beside it. throws: DataError naming `file`, the
-/// entry and the values.
+/// Reads a header and checks all of it against `data_bytes`, the size of the values after it. Takes
+/// at most three times the text's size in addition to the text.
+/// throws: DataError that names `file`, the entry and the values.
 Header parse_header(std::string_view json, uint64_t data_bytes, std::string_view file);
 
-/// The header of `tensors` with zeros for the checksum's digits, padded with blanks so that the
-/// values start at a multiple of 8; `order` becomes the order of the values: larger elements first,
-/// so that each tensor is aligned to its element. throws: ValueError.
+/// The header of `tensors`, with zeros for the checksum's digits, padded with blanks so that the
+/// values start at a multiple of 8. `order` becomes the order of the values: larger elements first,
+/// so that each tensor is aligned to its element size.
+/// throws: ValueError.
 std::string format_header(const StateDict& tensors, const Metadata& metadata,
                           std::vector<size_t>& order);
 
-/// The metadata of a file whose header is whole, as the header has it, with the checksum's text.
-/// The values are not read.   throws: FileError, DataError.
+/// The metadata of a file as its header has it, with the checksum's digits. Checks the whole
+/// header, but does not read the values.
+/// throws: FileError, DataError.
 LATHE_API Metadata read_metadata(const std::string& path);
 
-/// Text from a file as it may stand in a one-line message: quoted, escaped, cut where long.
+/// Text from a file for a one-line message: in quotes, escaped, and cut if it is long.
 std::string in_quotes(std::string_view text);
 
 }  // namespace lathe::safetensors

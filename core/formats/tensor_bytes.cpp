@@ -1,4 +1,4 @@
-// The bytes of tensors as files hold them; see tensor_bytes.h.
+// Dense CPU copies, byte swapping, and the check of bools.
 #include "lathe/core/formats/tensor_bytes.h"
 
 #include <cstring>

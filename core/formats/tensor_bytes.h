@@ -1,4 +1,4 @@
-// The bytes of tensors as files hold them. Internal to the file formats of core/.
+// The bytes of tensors as they are in files. Internal to core/formats.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-/// `t` on the CPU and row-major: itself where it is that already, else a copy.
+/// `t` on the CPU and row-major: t itself if it is so already, else a copy.
 Tensor dense_on_cpu(const Tensor& t);
 
 /// The bytes of a dense CPU tensor, in the order of its memory.
@@ -18,8 +18,8 @@ std::string_view bytes_of(const Tensor& dense);
 /// `size` 1, 2, 4 or 8 bytes.
 void swap_bytes(void* values, int64_t count, size_t size);
 
-/// Checks values that came from a file: a byte other than 0 and 1 would not be a C++ bool.
-/// throws: DataError beginning with `what`.
+/// Checks values that came from a file: a byte other than 0 and 1 is not a C++ bool.
+/// throws: DataError that begins with `what`.
 void check_bools(const void* values, int64_t count, std::string_view what);
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-// Named tensors in a file of any format; see tensor_file.h.
+// Finds out a file's format, and calls its reader or writer.
 #include "lathe/core/formats/tensor_file.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ TensorFileFormat tensor_file_format(const std::string& path) {
   const ByteSource source(path);
   std::string first(static_cast<size_t>(std::min<int64_t>(source.size(), 9)), '\0');
   source.read(first.data(), static_cast<int64_t>(first.size()), 0);
-  // First: the length that safetensors begin with may look like any other mark.
+  // First, because the length with which safetensors begin can look like any other mark.
   if (first.ends_with('{')) return TensorFileFormat::kSafetensors;
   LATHE_CHECK(DataError, !first.starts_with("\x93NUMPY"), path,
               ": is a single array without a name (.npy), not a file of weights");

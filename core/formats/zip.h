@@ -1,6 +1,6 @@
-// Zip archives, as .npz and PyTorch's .pth files are. Our own, because libzip reads what we must
-// refuse (overlapping entries, sizes that no data can reach) and would be one more library for two
-// records of fixed fields. zip_reader.cpp, zip_writer.cpp.
+// Zip archives, the container of .npz and PyTorch's .pth files. Our own: libzip accepts what we
+// must refuse (overlapping entries, sizes that no data can reach), and would be one more library
+// for two records of fixed fields. Defined in zip_reader.cpp and zip_writer.cpp.
 // ref: PKWARE, APPNOTE.TXT 6.3.10, sections 4.3 and 4.5.3 (zip64).
 #pragma once
 
@@ -19,26 +19,26 @@ namespace lathe::zip {
 
 enum class Method : uint16_t { kStored = 0, kDeflated = 8 };
 
-/// One file of an archive, as the central directory tells it.
+/// One file of an archive, as the central directory describes it.
 struct Entry {
   std::string name;
   Method method = Method::kStored;
   uint32_t crc = 0;
-  int64_t packed_bytes = 0;  // in the archive
-  int64_t bytes = 0;  // as the content says it is; checked against what packed_bytes can give
-  int64_t begin = 0, end = 0;  // of all that belongs to it, from the archive's start
+  int64_t packed_bytes = 0;    // in the archive
+  int64_t bytes = 0;           // of the content; checked against what packed_bytes can give
+  int64_t begin = 0, end = 0;  // of all that belongs to the entry, from the archive's start
 };
 
-/// The directory of an archive, read and checked as a whole: signatures, zip64 records, ranges
-/// inside the file that do not overlap, declared sizes: those of deflated entries are together at
-/// most 64 MiB and 32 times what they take in the file (inflate_limit), so that a small file makes
-/// its reader take neither much memory nor much time. Allocates no more than about four times the
-/// directory's own size. Entries that are encrypted or packed otherwise, names that appear twice
-/// and archives in several parts are refused.
+/// The directory of an archive, read and checked as a whole: signatures; zip64 records; ranges,
+/// which must lie inside the file and not overlap; declared sizes. Deflated entries may declare
+/// together at most 64 MiB plus 32 times their size in the file (inflate_limit), so that a small
+/// file cannot cost its reader much memory or time. Allocates at most about four times the
+/// directory's own size. Refuses entries that are encrypted or compressed by another method, names
+/// that appear twice, and archives in several parts.
 class LATHE_API Archive {
  public:
-  /// `source` must outlive this.   throws: FileError, DataError naming the file, the entry and the
-  /// values that do not fit.
+  /// `source` must outlive this.
+  /// throws: FileError; DataError that names the file, the entry and the values that do not fit.
   explicit Archive(const ByteSource& source);
 
   const ByteSource& source() const { return source_; }
@@ -52,20 +52,23 @@ class LATHE_API Archive {
   std::vector<uint32_t> by_name_;
 };
 
-/// The content of an entry from front to back.
+/// Reads the content of an entry from front to back.
 class LATHE_API EntryReader {
  public:
-  /// Both must outlive this.   throws: FileError; DataError where the entry's own header does not
-  /// agree with the directory, or it is compressed in a build without zlib.
+  /// Both must outlive this.
+  /// throws: FileError; DataError if the entry's own header does not agree with the directory, or
+  /// if the entry is compressed and the build has no zlib.
   EntryReader(const Archive& archive, const Entry& entry);
   EntryReader(const EntryReader&) = delete;
   EntryReader& operator=(const EntryReader&) = delete;
 
-  /// The next `bytes` bytes.   throws: FileError, DataError (also where fewer are left).
+  /// Reads the next `bytes` bytes.
+  /// throws: FileError; DataError, also if fewer are left.
   void read(void* to, int64_t bytes);
   int64_t left() const { return left_; }
 
-  /// Call when all is read.   throws: DataError if bytes are left or the CRC is not the content's.
+  /// Call it when all is read.
+  /// throws: DataError if bytes are left, or if the CRC is not that of the content.
   void finish();
 
  private:
@@ -74,36 +77,37 @@ class LATHE_API EntryReader {
   const ByteSource& source_;
   const Entry& entry_;
   std::string what_;  // "x.npz: entry \"a.npy\""
-  int64_t at_ = 0;    // of the next packed byte, in the archive
+  int64_t at_ = 0;    // offset of the next packed byte in the archive
   int64_t packed_left_ = 0, left_ = 0;
   uint32_t crc_ = 0;
   std::vector<std::byte> piece_;
   std::unique_ptr<Inflater> inflater_;
 };
 
-/// The whole content of an entry of up to `limit_bytes`.   throws: as EntryReader; DataError above
-/// the limit.
+/// The whole content of an entry, up to `limit_bytes`.
+/// throws: as EntryReader; DataError above the limit.
 LATHE_API std::string read_all(const Archive& archive, const Entry& entry, int64_t limit_bytes);
 
 struct WriteOptions {
-  int64_t zip64_from =
-      0xffffffff;  // sizes and offsets from here on take zip64 fields; tests lower it
+  // Sizes and offsets from here on take zip64 fields; tests lower it.
+  int64_t zip64_from = 0xffffffff;
 };
 
-/// Writes an archive through AtomicFile. The same entries give the same bytes: no clock is asked.
+/// Writes an archive through AtomicFile. The same entries give the same bytes: no time is stored.
 class LATHE_API Writer {
  public:
   /// throws: FileError.
   explicit Writer(const std::string& path, const WriteOptions& options = {});
 
-  /// Adds a file whose content is the parts one after another. Deflated content that would be
-  /// larger is stored. The caller sees to it that names differ.
-  /// throws: FileError; ValueError for a name that is empty, holds a NUL or has more than 65,535
+  /// Adds a file whose content is the parts one after another. Content that deflate would make
+  /// larger is stored. The caller makes sure that names differ.
+  /// throws: FileError; ValueError for a name that is empty, contains a NUL or has more than 65,535
   /// bytes, and for kDeflated in a build without zlib.
   void add(std::string_view name, std::span<const std::string_view> parts,
            Method method = Method::kStored);
 
-  /// Writes the directory and makes the file the target's. Call once, last.   throws: FileError.
+  /// Writes the directory and makes the file the target's. Call it once, last.
+  /// throws: FileError.
   void commit();
 
  private:

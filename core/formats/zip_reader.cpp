@@ -1,4 +1,4 @@
-// Reading of zip archives; see zip.h.
+// Reading of zip archives: the directory with all its checks, and the content of entries.
 #include <algorithm>
 #include <numeric>
 
@@ -18,7 +18,7 @@ using safetensors::in_quotes;
 constexpr int64_t kLongestComment = 0xffff;
 constexpr size_t kPieceBytes = size_t{1} << 16;
 
-/// Where the central directory lies.
+/// Where the central directory is.
 struct Directory {
   int64_t begin = 0, bytes = 0, entries = 0;
 };
@@ -40,7 +40,7 @@ Directory find_directory(const ByteSource& source) {
   const std::string& file = source.name();
   LATHE_CHECK(DataError, source.size() >= kEndBytes, file, ": ", source.size(),
               " bytes are too few for a zip archive");
-  // The end record is the last one, before a comment of any length.
+  // The end record is the last record; a comment of any length may follow it.
   const int64_t tail_bytes = std::min(source.size(), kEndBytes + kLongestComment);
   const int64_t tail_begin = source.size() - tail_bytes;
   const std::string tail = read_text(source, tail_begin, tail_bytes);
@@ -83,7 +83,7 @@ Directory find_directory(const ByteSource& source) {
   return out;
 }
 
-/// Takes sizes that did not fit 32 bits from the zip64 field among the extra ones.
+/// Reads the sizes that did not fit 32 bits from the zip64 field among the extra fields.
 void read_zip64(std::string_view extra, std::span<int64_t*> wanted, const std::string& what) {
   if (wanted.empty()) return;
   for (size_t at = 0; at + 4 <= extra.size();) {
@@ -102,7 +102,7 @@ void read_zip64(std::string_view extra, std::span<int64_t*> wanted, const std::s
   LATHE_FAIL(DataError, what, " has no zip64 field for its ", wanted.size(), " long sizes");
 }
 
-/// The entry whose record begins at `at`, which moves behind it.
+/// The entry whose record begins at `at`; moves `at` behind the record.
 Entry read_entry(std::string_view directory, int64_t& at, const std::string& file) {
   const auto left = [&] { return static_cast<int64_t>(directory.size()) - at; };
   LATHE_CHECK(DataError, left() >= kCentralBytes && number_at(directory, at, 4) == kCentralMark,
@@ -139,13 +139,13 @@ Entry read_entry(std::string_view directory, int64_t& at, const std::string& fil
   return out;
 }
 
-/// Entries lie behind one another, and each has room for what it declares.
+/// Checks that entries do not overlap and that each has room for what it declares.
 void check_ranges(std::vector<Entry>& entries, int64_t directory, const std::string& file) {
   std::vector<uint32_t> order(entries.size());
   std::iota(order.begin(), order.end(), 0u);
   std::ranges::sort(order, {}, [&](uint32_t i) { return entries[i].begin; });
   CheckedSize inflated = 0;
-  int64_t packed = 0;  // of the deflated entries; they lie in the file one behind the other
+  int64_t packed = 0;  // of the deflated entries, which lie in the file one behind the other
   for (size_t i = 0; i < order.size(); ++i) {
     Entry& entry = entries[order[i]];
     const std::string what = concat(file, ": entry ", in_quotes(entry.name));

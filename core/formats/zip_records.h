@@ -1,5 +1,5 @@
-// The records of a zip archive that its reader and its writer share. Internal: zip.h is what others
-// use.   ref: APPNOTE.TXT 4.3.
+// The records of a zip archive that its reader and its writer share. Internal: use zip.h.
+// ref: APPNOTE.TXT 4.3.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Writing of zip archives; see zip.h.
+// Writing of zip archives: the record before each entry, the directory and its end, without clock.
 #include <limits>
 
 #include "lathe/core/crc32.h"
@@ -11,13 +11,13 @@ namespace lathe::zip {
 
 namespace {
 
-constexpr int kVersion = 20, kVersion64 = 45;      // of the format, needed to read
-constexpr uint64_t kNewYear1980 = 1 << 5 | 1;      // the earliest date, as MS-DOS counts
+constexpr int kVersion = 20, kVersion64 = 45;      // needed to read; with zip64 fields
+constexpr uint64_t kNewYear1980 = 1 << 5 | 1;      // the earliest date of MS-DOS
 constexpr uint64_t kUnix = 3 << 8;                 // the writer's system
-constexpr uint64_t kRegularFile = 0100644u << 16;  // and there the file's mode
+constexpr uint64_t kRegularFile = 0100644u << 16;  // the file's mode on that system
 constexpr int64_t kMost16 = 0xffff;
 
-/// The fields that an entry's two records share, from "version needed" to the extra field's length.
+/// The fields that both records of an entry share: "version needed" to the extra field's length.
 void append_common(std::string& out, const Entry& entry, bool is64, int64_t extra_bytes) {
   append_number(out, static_cast<uint64_t>(is64 ? kVersion64 : kVersion), 2);
   append_number(out, kUtf8Flag, 2);
@@ -31,7 +31,7 @@ void append_common(std::string& out, const Entry& entry, bool is64, int64_t extr
   append_number(out, static_cast<uint64_t>(extra_bytes), 2);
 }
 
-/// The zip64 field with these sizes; nothing without any.
+/// The zip64 field with these sizes; empty if there are none.
 std::string zip64_extra(std::initializer_list<int64_t> sizes) {
   std::string out;
   append_number(out, kZip64Extra, 2);
@@ -103,10 +103,10 @@ void Writer::commit() {
   const bool is64 = at_ >= options_.zip64_from || entries_ >= kMost16;
   if (is64) {
     append_number(end, kEnd64Mark, 4);
-    append_number(end, kEnd64Bytes - 12, 8);  // of what follows this field
+    append_number(end, kEnd64Bytes - 12, 8);  // the bytes that follow this field
     append_number(end, kUnix | kVersion64, 2);
     append_number(end, kVersion64, 2);
-    append_number(end, 0, 4 + 4);  // this part, the directory's
+    append_number(end, 0, 4 + 4);  // this part, the directory's part
     for (const uint64_t value : {count, count, bytes, begin}) append_number(end, value, 8);
     append_number(end, kLocator64Mark, 4);
     append_number(end, 0, 4);
