@@ -1,4 +1,4 @@
-// CUDA kernels of core/copy.h: pointwise conversion, and transposition through shared memory where
+// CUDA kernels of core/copy.h: pointwise conversion, and transposition through shared memory if
 // source and destination are dense along different dimensions.
 #include "lathe/core/convert.h"
 #include "lathe/core/copy.h"
@@ -33,17 +33,17 @@ struct Tiles {
   int32_t column_step, row_step;  // of the destination, of the source
 };
 
-// One block of 32x8 threads per tile of Edge x Edge elements: lines of 128 bytes (64 where an
-// element has one byte) are read along columns and written along rows, and turned around in shared
-// memory, whose rows are padded by one word against bank conflicts.
-// Memory bound: 2 * sizeof(T) bytes per element, meant to reach 80 % of the copy bandwidth; each
-// block waits for its own tile, and edges of the matrix leave threads idle.
+// One block of 32x8 threads per tile of Edge x Edge elements. It reads lines of 128 bytes (64 if an
+// element has one byte) along columns, turns the tile in shared memory and writes lines along rows.
+// The rows of shared memory are padded by one word against bank conflicts.
+// Memory bound: 2 * sizeof(T) bytes per element. It is meant to reach 80 % of the copy bandwidth,
+// because each block waits for its own tile, and the matrix's edges leave threads idle.
 template <int Edge, class T>
 __global__ void transpose_kernel(T* __restrict__ out, const T* __restrict__ in, Tiles tiles) {
   constexpr int kPad = sizeof(T) < 4 ? 4 / static_cast<int>(sizeof(T)) : 1;
   __shared__ T tile[Edge][Edge + kPad];
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
-  for (uint32_t t = blockIdx.x; t < tiles.count; t += gridDim.x) {  // alike for the whole block
+  for (uint32_t t = blockIdx.x; t < tiles.count; t += gridDim.x) {  // the same for a whole block
     const auto at = tiles.index(t);
     const int rows = tiles.rows - at[2], columns = tiles.columns - at[3];
     for (int r = y; r < Edge; r += kTileRows) {
@@ -62,7 +62,7 @@ __global__ void transpose_kernel(T* __restrict__ out, const T* __restrict__ in, 
 }
 
 /// The dimension along which the source (operand 1) is dense, if the destination (operand 0) is
-/// dense along dimension 0 and both are long enough to fill tiles; else 0.
+/// dense along dimension 0 and both dimensions have at least 8 elements; else 0.
 int dimension_across(const LoopNest& nest) {
   constexpr int64_t kShortest = 8;
   const LoopDim& inner = nest.dims[0];
@@ -93,8 +93,8 @@ Tiles tiles_of(const LoopNest& nest, int across, int edge) {
           static_cast<int32_t>(row.step[1])};
 }
 
-/// A copy of whole elements of T's size, whatever they are. False, and nothing done, unless it is a
-/// transposition.
+/// Copies elements of T's size, whatever they are. Returns false, and does nothing, unless the copy
+/// is a transposition.
 template <class T>
 bool transpose(const Tensor& dst, const Tensor& src) {
   constexpr int kEdge = sizeof(T) < 4 ? 64 : 32;

@@ -1,4 +1,4 @@
-// Where cuBLASLt comes from; see cublas_functions.h.
+// Where cuBLASLt is looked for.
 #include "lathe/core/gpu/cublas_functions.h"
 
 #include "lathe/core/format.h"

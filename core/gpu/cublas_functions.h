@@ -24,7 +24,8 @@ struct Functions {
   LATHE_FUNCTION(cublasLtMatmul);
 };
 
-/// Found by the first call, which opens the library.   throws: NoCudaError.
+/// The table, made by the first call, which opens the library.
+/// throws: NoCudaError.
 const Functions& functions();
 
 }  // namespace lathe::cublas

@@ -1,4 +1,4 @@
-// cuBLASLt's errors and handle; see cublas_handle.h.
+// cuBLASLt's errors as exceptions, and one handle per device.
 #include "lathe/core/gpu/cublas_handle.h"
 
 #include <array>
@@ -21,7 +21,7 @@ void check(cublasStatus_t status, std::string_view doing) {
   LATHE_FAIL(CudaError, text);
 }
 
-// Never destroyed: when a process ends the driver may be gone before this.
+// Handles are never destroyed: at the end of the process the driver may be gone before them.
 cublasLtHandle_t handle(Device device) {
   static std::array<std::atomic<cublasLtHandle_t>, cuda::kMaxDevices> handles{};
   std::atomic<cublasLtHandle_t>& made = handles.at(static_cast<size_t>(device.index));

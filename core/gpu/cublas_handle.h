@@ -1,5 +1,5 @@
 // cuBLASLt: its errors, its handle and owners of its descriptors. For files that are compiled only
-// where cuBLAS is.
+// in builds with cuBLAS.
 #pragma once
 
 #include <string_view>
@@ -10,17 +10,17 @@
 
 namespace lathe::cublas {
 
-/// Throws unless `status` is success: "cublas: multiply: CUBLAS_STATUS_NOT_SUPPORTED". The CUDA
-/// runtime's last error is then cleared, so that it is not reported a second time.
-/// throws: OutOfMemoryError where cuBLAS found no memory, else CudaError.
+/// Throws unless `status` is success: "cublas: multiply: CUBLAS_STATUS_NOT_SUPPORTED". It also
+/// clears the CUDA runtime's last error, so that this is not reported a second time.
+/// throws: OutOfMemoryError if cuBLAS found no memory, else CudaError.
 void check(cublasStatus_t status, std::string_view doing);
 
-/// The handle of `device`, made by the first call and used by all threads, without a lock: cuBLASLt
-/// takes stream and workspace with each call, and a handle holds neither.   throws: CudaError;
-/// NoCudaError, DeviceError if there is no such device.
+/// The handle of `device`, made by the first call. All threads use it without a lock: cuBLASLt
+/// takes stream and workspace with each call, and a handle holds neither.
+/// throws: CudaError; NoCudaError, DeviceError if there is no such device.
 cublasLtHandle_t handle(Device device);
 
-/// Owns a descriptor, which the function at kDestroy of the table destroys.
+/// Owns a descriptor and destroys it with the function kDestroy of the table.
 template <class T, auto kDestroy>
 class Owned {
  public:
@@ -35,7 +35,7 @@ class Owned {
   }
 
   T get() const { return object_; }
-  /// Where a create function writes, once.
+  /// Where a create function writes the descriptor, once.
   T* address() { return &object_; }
 
  private:

@@ -1,4 +1,4 @@
-// core/cuda.h, core/stream.h and the memory of GPUs in a build without the CUDA backend.
+// The functions of core/cuda.h, core/stream.h and core/cuda_backend.h in a build without CUDA.
 #include "lathe/core/cuda.h"
 
 #include "lathe/core/allocator.h"

@@ -1,4 +1,4 @@
-// Descriptors of cuDNN's graph API; see cudnn_descriptor.h.
+// The calls behind Descriptor, and which errors mean that sizes are wrong.
 #include "lathe/core/gpu/cudnn_descriptor.h"
 
 #include "lathe/core/error.h"
@@ -8,8 +8,8 @@ namespace lathe::cudnn {
 namespace {
 
 struct TypeInfo {
-  const char* name;           // in messages
-  bool holds_shapes = false;  // sizes are what can be wrong with it
+  const char* name;           // for messages
+  bool holds_shapes = false;  // true: if cuDNN refuses it, its sizes are wrong
 };
 
 TypeInfo info_of(cudnnBackendDescriptorType_t type) {
@@ -75,7 +75,7 @@ std::vector<Descriptor> Descriptor::get_descriptors(cudnnBackendAttributeName_t 
                                                     cudnnBackendDescriptorType_t type,
                                                     int64_t most) const {
   std::vector<Descriptor> held;
-  std::vector<cudnnBackendDescriptor_t> objects;  // empty ones, which cuDNN fills
+  std::vector<cudnnBackendDescriptor_t> objects;  // empty descriptors, which cuDNN fills
   for (int64_t i = 0; i < most; ++i) objects.push_back(held.emplace_back(type).object());
   if (most == 0) return held;
   const int64_t got = get_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, objects.data());

@@ -1,5 +1,5 @@
-// Descriptor: an object of cuDNN's graph API. All of them are used the same way: made of a type,
-// given attributes, finalized, from then on only read.
+// Descriptor: an object of cuDNN's graph API. All kinds are used in the same way: created with a
+// type, given attributes, finalized, and from then on only read.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace lathe::cudnn {
 
-/// C++ type → cuDNN's word for the type of an attribute.
+/// C++ type → cuDNN's constant for the type of an attribute.
 template <class T>
 inline constexpr cudnnBackendAttributeType_t attribute_type = [] {
   static_assert(sizeof(T) == 0, "no attribute holds this C++ type");
@@ -33,7 +33,7 @@ template <> inline constexpr auto attribute_type<cudnnBackendNumericalNote_t> = 
 template <> inline constexpr auto attribute_type<cudnnBackendBehaviorNote_t> = CUDNN_TYPE_BEHAVIOR_NOTE;
 // clang-format on
 
-/// Owns its object. All calls throw what check() throws; finalize() throws ShapeError instead where
+/// Owns its object. All calls throw what check() throws; finalize() throws ShapeError instead if
 /// cuDNN refuses the sizes of a tensor, an operation or a graph.
 class Descriptor {
  public:
@@ -55,7 +55,7 @@ class Descriptor {
   void set_array(cudnnBackendAttributeName_t name, std::span<const T> values) {
     set_raw(name, attribute_type<T>, static_cast<int64_t>(values.size()), values.data());
   }
-  /// Other descriptors, finalized. Whoever sets them keeps them for as long as this one lives.
+  /// Sets other descriptors, which are finalized. The caller keeps them as long as this one lives.
   void set(cudnnBackendAttributeName_t name, const Descriptor& value);
   void set_objects(cudnnBackendAttributeName_t name,
                    std::span<const cudnnBackendDescriptor_t> values);
@@ -68,7 +68,7 @@ class Descriptor {
     get_raw(name, attribute_type<T>, 1, &value);
     return value;
   }
-  /// The first `most` values, or as many as there are.
+  /// The first `most` values, or all if there are fewer.
   template <class T>
   std::vector<T> get_array(cudnnBackendAttributeName_t name, int64_t most) const {
     std::vector<T> values(static_cast<size_t>(most));
@@ -76,10 +76,10 @@ class Descriptor {
     values.resize(static_cast<size_t>(std::min(got, most)));
     return values;
   }
-  /// The same for descriptors, which are of `type`. They are finalized.
+  /// The same for descriptors of `type`. Those returned are finalized.
   std::vector<Descriptor> get_descriptors(cudnnBackendAttributeName_t name,
                                           cudnnBackendDescriptorType_t type, int64_t most) const;
-  /// How many descriptors there are to get, or more.
+  /// An upper bound of the number of descriptors to get.
   int64_t count_descriptors(cudnnBackendAttributeName_t name) const {
     return get_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
   }

@@ -1,4 +1,4 @@
-// Where cuDNN comes from; see cudnn_functions.h.
+// Where cuDNN is looked for.
 #include "lathe/core/gpu/cudnn_functions.h"
 
 #include "lathe/core/format.h"
@@ -6,7 +6,7 @@
 
 namespace lathe {
 
-// The front library, which opens the parts of cuDNN beside it when they are needed.
+// The front library. It opens the other libraries of cuDNN beside it when they are needed.
 cuda::CudaLibrary cuda::cudnn_library() {
   static auto& library = *new SharedLibrary({.name = "cuDNN",
                                              .file = concat("libcudnn.so.", CUDNN_MAJOR),

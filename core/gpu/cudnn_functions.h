@@ -22,7 +22,8 @@ struct Functions {
   LATHE_FUNCTION(cudnnBackendExecute);
 };
 
-/// Found by the first call, which opens the library.   throws: NoCudaError.
+/// The table, made by the first call, which opens the library.
+/// throws: NoCudaError.
 const Functions& functions();
 
 }  // namespace lathe::cudnn

@@ -1,4 +1,4 @@
-// Operation graphs of cuDNN; see cudnn_graph.h.
+// Building operation graphs: tensors, convolutions, pointwise operations.
 #include "lathe/core/gpu/cudnn_graph.h"
 
 #include "lathe/core/error.h"
@@ -77,7 +77,7 @@ void OperationGraph::convolution_backward_data(const ConvolutionSpec& conv, cons
   add_operation(op);
 }
 
-// What cudnnConvolutionBackwardFilter computed before cuDNN had graphs.
+// The same as cudnnConvolutionBackwardFilter, from before cuDNN had graphs.
 void OperationGraph::convolution_backward_filter(const ConvolutionSpec& conv, const Descriptor& x,
                                                  const Descriptor& dw, const Descriptor& dy) {
   const Descriptor& how = convolution(conv);

@@ -1,5 +1,5 @@
-// Operation graphs of cuDNN: what is to be computed, before it is decided how (cudnn_plan.h). They
-// are built and finalized without a GPU.
+// Operation graphs of cuDNN: what is to be computed; cudnn_plan.h decides how. Graphs are built and
+// finalized without a GPU.
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@
 
 namespace lathe::cudnn {
 
-/// throws: DTypeError for one that cuDNN's convolutions do not take.
+/// throws: DTypeError for a dtype that cuDNN's convolutions do not take.
 cudnnDataType_t data_type(DType dtype);
 
-/// A tensor of a graph. Four dimensions: N C H W, whatever the order in memory.
+/// A tensor of a graph, always [N,C,H,W], whatever the order in memory.
 struct TensorSpec {
-  int64_t uid = 0;  // by which its memory is named when the graph is executed
+  int64_t uid = 0;  // identifies its memory when the graph is executed
   DType dtype = kF32;
-  std::array<int64_t, 4> dims{}, strides{};  // of elements
+  std::array<int64_t, 4> dims{}, strides{};  // in elements
   int64_t alignment = 16;                    // of its address, in bytes
-  bool is_virtual = false;                   // stays inside the graph: has no memory
+  bool is_virtual = false;                   // true: exists only inside the graph, has no memory
 };
 
 struct ConvolutionSpec {
@@ -30,21 +30,21 @@ struct ConvolutionSpec {
   DType compute = kF32;  // of the sums
 };
 
-/// Built in this order: tensors, operations on them, finalize(). The number of groups of a
-/// convolution is the ratio of the channels of its tensor and of its filter.
-/// throws: ShapeError with cuDNN's reason where sizes do not fit; what check() throws.
+/// Built in this order: tensors, operations on them, finalize(). A convolution's number of groups
+/// is the ratio of its tensor's channels to its filter's.
+/// throws: ShapeError with cuDNN's reason if sizes do not fit; what check() throws.
 class OperationGraph {
  public:
-  /// The tensor stays where it is for as long as the graph lives.
+  /// The reference stays valid as long as the graph lives.
   const Descriptor& tensor(const TensorSpec& spec);
 
   /// y = x * w
   void convolution_forward(const ConvolutionSpec& conv, const Descriptor& x, const Descriptor& w,
                            const Descriptor& y);
-  /// dx: the gradient in x of sum((x * w) dy)
+  /// dx: the gradient of sum((x * w) dy) in x
   void convolution_backward_data(const ConvolutionSpec& conv, const Descriptor& dx,
                                  const Descriptor& w, const Descriptor& dy);
-  /// dw: the gradient in w
+  /// dw: the gradient of the same in w
   void convolution_backward_filter(const ConvolutionSpec& conv, const Descriptor& x,
                                    const Descriptor& dw, const Descriptor& dy);
   /// y = a + b in f32, b broadcast
@@ -52,7 +52,7 @@ class OperationGraph {
   /// y = max(x, 0) in f32
   void relu(const Descriptor& x, const Descriptor& y);
 
-  /// cuDNN 9.19 needs no handle; where there is a device, older ones want its.
+  /// cuDNN 9.19 needs no handle; older versions need that of the device.
   void finalize(cudnnHandle_t handle = nullptr);
   /// throws: StateError before finalize().
   const Descriptor& get() const;
@@ -63,7 +63,7 @@ class OperationGraph {
   Descriptor& pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor& y);
   void add_operation(Descriptor& operation);
 
-  std::deque<Descriptor> parts_;  // which do not move
+  std::deque<Descriptor> parts_;  // a deque, so that they do not move
   std::vector<cudnnBackendDescriptor_t> operations_;
   std::optional<Descriptor> graph_;
 };

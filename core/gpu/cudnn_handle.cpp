@@ -1,4 +1,4 @@
-// cuDNN's versions, errors and handles; see cudnn_handle.h.
+// cuDNN's version check, errors as exceptions, and the handles of threads.
 #include "lathe/core/gpu/cudnn_handle.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::string version_text(size_t number) {
   return concat(number / 10000, ".", number / 100 % 100, ".", number % 100);
 }
 
-/// Minor versions add to the interface, so a newer library serves, an older one may lack something.
+// Minor versions add to the interface: a newer library will do, an older one may lack something.
 void check_version() {
   const size_t loaded = functions().cudnnGetVersion();
   constexpr size_t kCompiled = CUDNN_VERSION;
@@ -34,8 +34,8 @@ void check_version() {
   }
 }
 
-/// Handles of threads that ended, for those that begin. A handle takes long to make, and when a
-/// process ends the driver may be gone before the last thread: handles are never destroyed.
+/// Handles of threads that have ended, for new threads. A handle takes long to make. None is ever
+/// destroyed, because at the end of the process the driver may be gone before the last thread.
 class HandlePool {
  public:
   cudnnHandle_t take(int device) {
@@ -72,7 +72,7 @@ HandlePool& pool() {
 struct ThreadHandles {
   struct Slot {
     cudnnHandle_t handle = nullptr;
-    std::optional<void*> stream;  // that it was told last; absent: somebody else's, perhaps gone
+    std::optional<void*> stream;  // set last; absent: unknown, from another thread, perhaps gone
   };
 
   ~ThreadHandles() {
@@ -84,8 +84,8 @@ struct ThreadHandles {
   std::array<Slot, cuda::kMaxDevices> slots;
 };
 
-/// cuDNN's account of this thread's last failed call, in one line: it writes several where one
-/// engine tried others.
+/// cuDNN's reason for this thread's last failed call, in one line. cuDNN writes several lines if it
+/// tried several engines.
 std::string last_reason() {
   char text[512] = {};
   functions().cudnnGetLastErrorString(text, sizeof text);

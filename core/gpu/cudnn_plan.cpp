@@ -1,4 +1,4 @@
-// Engine configurations and execution plans of cuDNN; see cudnn_plan.h.
+// Asking cuDNN's heuristics for configurations, making plans and executing them.
 #include "lathe/core/gpu/cudnn_plan.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ EngineConfig describe(Descriptor descriptor) {
   }
   try {
     config.workspace_bytes = config.descriptor.get<int64_t>(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE);
-  } catch (const CudaError&) {  // a cuDNN before 9.2: the plan will know
+  } catch (const CudaError&) {  // cuDNN before 9.2: only the plan will tell
   }
   return config;
 }
@@ -65,7 +65,7 @@ std::vector<EngineConfig> heuristic_configs(const OperationGraph& graph) {
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     try {
       std::ranges::move(configs_of(graph, mode), std::back_inserter(all));
-    } catch (const CudaError&) {  // this heuristic knows nothing of such graphs; the other may
+    } catch (const CudaError&) {  // this heuristic does not know such graphs; the other may
     }
   }
   return all;
@@ -157,7 +157,7 @@ void ExecutionPlan::execute(std::span<const Binding> tensors, void* workspace) {
   const Descriptor& pack = pack_for(tensors, workspace);
   const cudnnHandle_t on = handle(parts_->device);
   if (!was_captured_) was_captured_ = cuda::is_capturing(current_stream(parts_->device));
-  in_use_ = true;  // also of a failure it is not known how much it queued
+  in_use_ = true;  // before the call: a failed one may have queued something
   const cudnnStatus_t status =
       functions().cudnnBackendExecute(on, parts_->plan.object(), pack.object());
   if (status != CUDNN_STATUS_SUCCESS) check(status, "execute a plan");

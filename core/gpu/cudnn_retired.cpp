@@ -1,4 +1,4 @@
-// Plans of cuDNN that are kept until their work is done; see cudnn_retired.h.
+// The lists of retired plans, one pair per device, and the wait that empties them.
 #include "lathe/core/gpu/cudnn_retired.h"
 
 #include <array>
@@ -14,12 +14,12 @@ namespace {
 
 using Plans = std::unique_ptr<PlanParts>;  // the first of a list
 
-/// One device's. Never destroyed: when a process ends the driver may be gone before the last
-/// thread.
+/// The lists of one device. Never destroyed: at the end of the process the driver may be gone
+/// before the last thread.
 struct Retired {
   std::mutex mutex;
   Plans waiting, kept;
-  size_t count = 0;  // of those waiting
+  size_t count = 0;  // of the waiting plans
 
   void add(Plans plan, bool for_good) {
     const std::lock_guard lock(mutex);
@@ -41,7 +41,7 @@ Retired& retired_on(Device device) {
   return all.at(static_cast<size_t>(device.index));
 }
 
-/// Takes the first off a list.
+/// Removes and returns the first of a list.
 Plans pop(Plans& list) {
   Plans first = std::move(list);
   list = std::move(first->next);
@@ -66,7 +66,7 @@ void retire_plan(std::unique_ptr<PlanParts> plan, bool for_good) noexcept {
 void destroy_retired_plans(Device device) noexcept {
   if (cuda::capture_underway(device)) return;
   Retired& retired = retired_on(device);
-  Plans plans = retired.take_many();  // nobody queues more of these
+  Plans plans = retired.take_many();  // retired: nobody queues more of their work
   if (plans == nullptr) return;
   const bool done = wait_for(device);
   while (plans != nullptr) {

@@ -1,5 +1,5 @@
-// Plans of cuDNN that nobody will execute again, but whose kernels may still run: Note [Plans that
-// are still needed] in cudnn_plan.h. Thread-safe.
+// Plans of cuDNN that will not be executed again, but whose kernels may still run: see Note [Plans
+// that are still needed] in cudnn_plan.h. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -21,17 +21,17 @@ struct PlanParts {
   std::shared_ptr<const OperationGraph> graph;
   EngineConfig config;
   Descriptor plan;
-  std::unique_ptr<PlanParts> next;  // in a list of them
+  std::unique_ptr<PlanParts> next;  // in a list of PlanParts
 };
 
-/// As many are kept without a wait.
+/// At most this many plans are kept per device before a wait.
 inline constexpr size_t kMostRetiredPlans = 64;
 
 /// Keeps a plan that was executed: for good, or until destroy_retired_plans().
 void retire_plan(std::unique_ptr<PlanParts> plan, bool for_good) noexcept;
 
-/// Where more than that many are kept for `device`: waits for it and destroys them. Not while a
-/// capture is underway, which a wait would end.
+/// If more than kMostRetiredPlans are kept for `device`: waits for it and destroys them. Does
+/// nothing while a capture is underway, because a wait would end that.
 void destroy_retired_plans(Device device) noexcept;
 
 }  // namespace lathe::cudnn

@@ -1,4 +1,4 @@
-// Where cuRAND comes from; see curand_functions.h.
+// Where cuRAND is looked for.
 #include "lathe/core/gpu/curand_functions.h"
 
 #include "lathe/core/format.h"

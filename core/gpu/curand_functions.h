@@ -20,7 +20,8 @@ struct Functions {
   LATHE_FUNCTION(curandGenerateNormalDouble);
 };
 
-/// Found by the first call, which opens the library.   throws: NoCudaError.
+/// The table, made by the first call, which opens the library.
+/// throws: NoCudaError.
 const Functions& functions();
 
 }  // namespace lathe::curand

@@ -1,5 +1,5 @@
-// Which GPUs there are; see cuda.h. The driver is asked once, at the first question. A GPU counts
-// only where the libraries that compute on it can be loaded.
+// Which GPUs there are, and what is known about them. The driver is asked once, by the first call
+// that needs to know. GPUs count only if the libraries that compute on them can be loaded.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -50,7 +50,7 @@ Machine ask() {
     machine.reason = load_problem(std::array{cudnn_library(), cublas_library()});
     if (machine.reason.empty()) machine.count = std::min(count, kMaxDevices);
   } else {
-    // A failed question stays behind as the thread's last error.
+    // A failed call leaves its error behind as the thread's last error.
     cudaGetLastError();
     machine.reason = reason_of(error == cudaSuccess ? cudaErrorNoDevice : error);
   }
@@ -76,7 +76,7 @@ constexpr int kUnchanged = -1;
 int device_count() noexcept { return machine().count; }
 const std::string& unavailable_reason() noexcept { return machine().reason; }
 
-// The runtime is asked each time, because the program may use it beside us; that takes some 20 ns.
+// Asks the runtime each time, about 20 ns, because the program may change the current device too.
 DeviceScope::DeviceScope(Device device, const char* call) : outer_call_(t_call) {
   check_device(device);
   LATHE_CUDA_CHECK(cudaGetDevice(&before_));

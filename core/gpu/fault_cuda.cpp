@@ -1,4 +1,4 @@
-// The fault record of each GPU; see device_fault.h.
+// The fault record of each GPU: made once, read after waits, and cleared.
 #include <atomic>
 #include <mutex>
 
@@ -14,24 +14,24 @@ namespace {
 
 struct Slot {
   std::once_flag once;
-  void *host = nullptr, *memory = nullptr;  // of the report and of the record
+  void *host = nullptr, *memory = nullptr;  // memory of the report, and of the record
   DeviceFault* record = nullptr;
   std::atomic<FaultReport*> report{nullptr};
-  std::mutex taking;  // two threads that waited throw one fault once
+  std::mutex taking;  // of two threads that waited, only one throws a fault
 };
 Slot g_slots[kMaxDevices];
 
-/// Neither part is ever given back: kernels may hold them as long as the process lives.
+/// Neither part is ever freed, because kernels may hold both as long as the process lives.
 void make_record(Slot& slot, Device device) {
   const DeviceScope on(device);
   const RelaxedCapture relaxed;
-  if (slot.host == nullptr) {  // else a call that failed has it
+  if (slot.host == nullptr) {  // else an earlier call, which failed later, has made it
     LATHE_CUDA_CHECK(cudaHostAlloc(&slot.host, sizeof(FaultReport), cudaHostAllocPortable));
   }
   if (slot.memory == nullptr) LATHE_CUDA_CHECK(cudaMalloc(&slot.memory, sizeof(DeviceFault)));
   auto* const report = new (slot.host) FaultReport{};
   const DeviceFault record{0, report};
-  const OwnedStream apart(device);  // no part of what may be captured now
+  const OwnedStream apart(device);  // so that it is no part of a capture that may be underway
   const auto stream = static_cast<cudaStream_t>(apart.get().native);
   LATHE_CUDA_CHECK(
       cudaMemcpyAsync(slot.memory, &record, sizeof record, cudaMemcpyHostToDevice, stream));
@@ -60,7 +60,7 @@ FaultReport take_fault(Device device) {
   const std::lock_guard lock(slot.taking);
   if (raised.load(std::memory_order_acquire) == 0) return {};
   const FaultReport found = *report;
-  // Kernels write no report while the record is raised: so the report first, then the record.
+  // Kernels write no report while the record is raised, so the report is cleared first.
   raised.store(0, std::memory_order_relaxed);
   const DeviceScope on(device);
   LATHE_CUDA_CHECK(cudaMemsetAsync(&slot.record->raised, 0, sizeof slot.record->raised,

@@ -1,5 +1,6 @@
-// How every hand-written kernel is started: launch(kernel, grid, block, shared_bytes, stream,
-// arguments…). No <<<>>>, so that the same text compiles with nvcc, and with the host compiler
+// How every hand-written kernel is started:
+//   launch(kernel, grid, block, shared_bytes, stream, arguments…)
+// There is no <<<>>>, so that the same source compiles with nvcc, and with the host compiler
 // against the emulation in tests/emulation/.
 #pragma once
 
@@ -19,8 +20,8 @@
 #  include "lathe/tests/emulation/cuda_runtime_emulation.h"
 #endif
 
-// LATHE_CUDA_CHECK(call): throws CudaError with the call's text and the runtime's reason, which the
-// runtime then no longer reports. (A macro, because the text of the call is part of the message.)
+// LATHE_CUDA_CHECK(call): throws CudaError with the call's text and the runtime's reason, and
+// clears the runtime's error. (A macro, because the message contains the text of the call.)
 #define LATHE_CUDA_CHECK(...)                                                               \
   do {                                                                                      \
     if (const cudaError_t lathe_status = (__VA_ARGS__); lathe_status != cudaSuccess) {      \
@@ -31,19 +32,18 @@
 
 namespace lathe {
 
-/// Threads per block of pointwise kernels: a multiple of the warp, small enough for full occupancy
-/// everywhere.
+/// Threads per block of pointwise kernels: a multiple of the warp, and small enough for full
+/// occupancy on every GPU.
 inline constexpr unsigned kPointwiseBlock = 256;
 
 struct LaunchSize {
   dim3 grid, block;
 };
 
-/// One thread per element, in a grid-stride loop: enough blocks to fill the largest GPU, and no
-/// more.
+/// One thread per element in a grid-stride loop: at most as many blocks as fill the largest GPU.
 inline LaunchSize launch_1d(int64_t n) {
-  constexpr int64_t kMostBlocks =
-      132 * 16;  // 16 blocks for each of an H100/H200's 132 multiprocessors
+  // 16 blocks for each of the 132 multiprocessors of an H100 or H200.
+  constexpr int64_t kMostBlocks = 132 * 16;
   const int64_t blocks =
       std::clamp<int64_t>((n + kPointwiseBlock - 1) / kPointwiseBlock, 1, kMostBlocks);
   return {dim3(static_cast<unsigned>(blocks)), dim3(kPointwiseBlock)};
@@ -51,7 +51,7 @@ inline LaunchSize launch_1d(int64_t n) {
 
 namespace detail {
 
-/// Once for all kernels: launch() is compiled for each of several thousand.
+/// Not part of launch(), which is compiled for each of several thousand kernels.
 inline void check_launch(cudaError_t launched) {
   if (launched == cudaSuccess) return count_launch();
   static_cast<void>(cudaGetLastError());
@@ -84,7 +84,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
             Stream stream, const Arguments&... arguments) {
-  const auto start = [&](const Parameters&... parameters) {  // temporaries where they convert
+  const auto start = [&](const Parameters&... parameters) {  // temporaries if an argument converts
     const emulation::KernelArgument erased[] = {{&parameters, sizeof(Parameters)}...};
     return emulation::launch_kernel(emulation::erase(kernel), grid, block, shared_bytes,
                                     static_cast<cudaStream_t>(stream.native), erased);

@@ -1,4 +1,5 @@
-// Where the memory of GPUs and pinned host memory come from: core/memory/block_pool over the CUDA runtime.
+// Where the memory of GPUs and pinned host memory come from: core/memory/block_pool over the CUDA
+// runtime.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -21,10 +22,10 @@ namespace {
 
 std::atomic<uint64_t> g_driver_allocations{0};
 
-/// Pinned blocks belong to the host; GPUs' streams join by record_stream().
+/// The stream of pinned blocks, which stands for the host. GPUs' streams join by record_stream().
 char g_host_stream;
 
-/// Events and captures, the same for both kinds of memory. One device's events serve its streams.
+/// Events and captures, the same for both kinds of memory. The events are those of one device.
 class CudaMemory : public RawMemory {
  public:
   bool is_alive() const noexcept override { return alive_.load(std::memory_order_relaxed); }
@@ -69,7 +70,7 @@ class CudaMemory : public RawMemory {
   }
 
  protected:
-  /// True for success. An error is not left behind for the next check of somebody else.
+  /// True for success. Clears an error, so that nobody else's check reports it.
   bool works(cudaError_t error) noexcept {
     if (error == cudaSuccess) return true;
     cudaGetLastError();
@@ -78,7 +79,7 @@ class CudaMemory : public RawMemory {
   }
 
  private:
-  /// Room for one more event, so that giving events back cannot fail.
+  /// Makes room for one more event, so that giving events back cannot fail.
   bool make_room() noexcept try {
     events_.reserve(event_count_ + 1);
     return true;
@@ -87,9 +88,9 @@ class CudaMemory : public RawMemory {
   }
 
   std::atomic<bool> alive_{true};
-  // Guarded by the pool, which calls one at a time.
-  std::vector<cudaEvent_t> events_;  // not in use
-  size_t event_count_ = 0;           // made so far
+  // Guarded by the pool, which makes one call at a time.
+  std::vector<cudaEvent_t> events_;  // those that are not in use
+  size_t event_count_ = 0;           // all that were made
 };
 
 class DeviceMemory final : public CudaMemory {
@@ -128,7 +129,7 @@ bool wants_expandable_segments() {
   return text != nullptr && std::string_view(text) == "1";
 }
 
-/// A pool behind the interface of Storage. Blocks belong to the stream that is current.
+/// A pool behind the interface of Storage. A block belongs to the stream that is current.
 class PoolAllocator final : public Allocator {
  public:
   PoolAllocator(std::unique_ptr<RawMemory> memory, BlockPoolOptions options, Device device,
@@ -174,9 +175,9 @@ PoolAllocator& once(std::atomic<PoolAllocator*>& place, Make make) {
 }
 
 PoolAllocator& device_pool(Device device) {
-  const DeviceScope on(device);  // there is such a device
+  const DeviceScope on(device);  // throws if there is no such device
   return once(g_device_allocators[device.index], [device] {
-    warn_of_other_libraries();  // here a program begins to use its GPU
+    warn_of_other_libraries();  // now, when the program begins to use its GPU
     BlockPoolOptions options;
     options.name = concat(device);
     options.cache = cache_is_wanted(true);
@@ -205,7 +206,7 @@ PoolAllocator& pinned_pool() {
   });
 }
 
-/// The pool of a device, null where nothing was ever allocated: a question makes no context.
+/// The pool of a device, or null if nothing was allocated there: a question makes no context.
 BlockPool* existing_pool(Device device) {
   const bool known = device.is_cuda() && device.index >= 0 && device.index < kMaxDevices;
   PoolAllocator* made =
@@ -231,7 +232,7 @@ void record_stream(void* block, Device device, Stream stream) {
   pool->record_stream(block, stream.native);
 }
 void record_pinned(void* block, Stream stream) {
-  // The pool's events are those of the first GPU; on another one the host waits instead.
+  // The pool has the first GPU's events. For another GPU the host waits instead.
   if (stream.device.index != 0) return synchronize_stream(stream);
   pinned_pool().pool().record_stream(block, stream.native);
 }

@@ -1,6 +1,7 @@
 // What only NVIDIA's management library knows: clocks, temperature, utilisation, other processes.
-// It comes with the driver and is opened when first asked, so that no program depends on it. Its C
-// interface is declared here as far as it is used, because toolkits made of pip wheels lack nvml.h.
+// It comes with the driver. It is opened when it is first needed, so that no program depends on it.
+// The part of its C interface that we use is declared here, because toolkits made of pip wheels
+// lack nvml.h.
 // ref: NVML API reference, https://docs.nvidia.com/deploy/nvml-api/.
 #pragma once
 
@@ -14,7 +15,7 @@ struct PciAddress {
   int domain, bus, device;
 };
 
-/// Adds uuid, clocks, temperature, utilisation and processes; leaves `info` alone where NVML is
+/// Adds uuid, clocks, temperature, utilisation and processes. Leaves `info` as it is if NVML is
 /// missing or refuses.
 void complete(DeviceInfo& info, PciAddress address) noexcept;
 

@@ -1,4 +1,4 @@
-// See nvml.h.
+// Opens NVML and asks it; what cannot be asked is left out.
 #include "lathe/core/gpu/nvml.h"
 
 #include <cstdio>
@@ -11,7 +11,7 @@ namespace lathe::cuda::nvml {
 
 namespace {
 
-// From the reference: nvmlReturn_t is an int with 0 for success; a device is an opaque pointer.
+// From the reference: an nvmlReturn_t is an int, 0 for success; a device is an opaque pointer.
 using Handle = void*;
 constexpr int kSuccess = 0;
 constexpr int kTemperatureGpu = 0, kClockSm = 1, kClockMemory = 2;
@@ -40,9 +40,9 @@ struct Functions {
   int (*driver)(char*, unsigned) = library.find("nvmlSystemGetDriverVersion");
 };
 
-/// Empty where NVML is missing, is too old or refuses.
+/// Empty if NVML is missing, is too old or refuses.
 std::optional<Functions> open_nvml() {
-  // By the name that drivers install: a directory of development links may be absent.
+  // By the name that drivers install: the link for development may be absent.
   static auto& library =
       *new SharedLibrary({.name = "NVML", .file = "libnvidia-ml.so.1"}, library_loader());
   try {
@@ -53,7 +53,7 @@ std::optional<Functions> open_nvml() {
   return std::nullopt;
 }
 
-/// Found when first asked, and kept.
+/// Found by the first call and kept.
 const std::optional<Functions>& functions() {
   static const std::optional<Functions> the_functions = open_nvml();
   return the_functions;

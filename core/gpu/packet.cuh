@@ -1,4 +1,4 @@
-// Neighbouring elements that a kernel loads and stores as one. For .cu files.
+// Packet: neighbouring elements that a kernel loads and stores in one access. For .cu files.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace lathe::cuda {
 
-/// V neighbours; one access of the whole packet needs memory aligned to it. V is a power of two.
+/// V neighbours, a power of two. One access of the whole packet needs memory aligned to its size.
 template <class T, int V>
 struct alignas(V * sizeof(T)) Packet {
   T v[V];
 };
 
-/// True if packets of V elements can be accessed at `p`; always for null, which is not accessed.
+/// True if packets of V elements can be accessed at `p`; true for null, which is never accessed.
 template <int V, class T>
 LATHE_HD bool holds_packets(const T* p) {
   return reinterpret_cast<uintptr_t>(p) % sizeof(Packet<T, V>) == 0;

@@ -1,5 +1,5 @@
 // The pointwise kernels: out[i] = f(a[i], b[i], …) for any strides and broadcasting. For .cu files;
-// ops/unary_cuda.cu is the plainest example.
+// ops/unary_cuda.cu is the simplest example.
 //
 //   pointwise<Out>(out, f, Input<A>{a}, Input<B>{b});
 //
@@ -19,7 +19,7 @@
 
 namespace lathe::cuda {
 
-/// f computed in the compute type and rounded once: Out(f(C(a), C(b), …)).
+/// Computes f in the compute type and rounds once: Out(f(C(a), C(b), …)).
 template <class Out, class F>
 struct Rounded {
   F f;
@@ -29,14 +29,14 @@ struct Rounded {
   }
 };
 
-/// An input of element type T that broadcasts to the output's shape. A 0-d CPU tensor goes with any
-/// device: its number travels with the kernel's arguments.
+/// An input of element type T that broadcasts to the output's shape. A 0-d CPU tensor can be used
+/// on any device: its number is passed among the kernel's arguments.
 template <class T>
 struct Input {
   const Tensor& tensor;
 };
 
-/// What a kernel reads for one input: elements from `data` on, or `number` where that is null.
+/// What a kernel reads for one input: elements from `data` on, or `number` if data is null.
 template <class T>
 struct Elements {
   const T* data;
@@ -68,7 +68,7 @@ __device__ Packet<Out, V> map_packets(const F& f, const Packet<T, V>&... x) {
   return out;
 }
 
-/// The packet of inputs at their offsets; bit k of `repeated`: input k is the same throughout.
+/// Computes one packet from inputs at their offsets. Bit k of `repeated`: input k is constant.
 template <int V, class Out, class F, class Offsets, size_t... K, class... In>
 __device__ Packet<Out, V> packet_at(const F& f, const Offsets& at, uint32_t repeated,
                                     std::index_sequence<K...>, const Elements<In>&... in) {
@@ -81,12 +81,12 @@ __device__ Packet<Out, V> packet_from(const F& f, const Offsets (&at)[V], std::i
   return map_packets<V, Out>(f, gather_packet(in, at, static_cast<int>(K + 1))...);
 }
 
-// Every operand is dense along the innermost dimension or, an input, constant there. One thread per
-// packet of V neighbours in a grid-stride loop; what is left of a one-dimensional nest, less than V
+// Every operand is dense along the innermost dimension, or an input constant there. One thread per
+// packet of V neighbours in a grid-stride loop. The rest of a one-dimensional nest, fewer than V
 // elements, goes to the first threads, one each.
-// Memory bound: sizeof(Out) + the dense inputs' sizes per element, meant to reach 90 % of the copy
-// bandwidth, because all accesses are whole 16-byte words (of the widest type) and nothing is read
-// twice.
+// Memory bound: sizeof(Out) + the dense inputs' sizes per element. It is meant to reach 90 % of the
+// copy bandwidth, because all accesses are whole 16-byte words (of the widest type) and nothing is
+// read twice.
 template <int V, class Out, class F, class... In>
 __global__ void pointwise_packet_kernel(Out* out, F f, StridedIndex<1 + sizeof...(In)> index,
                                         uint32_t packets, uint32_t left, uint32_t repeated,
@@ -108,10 +108,10 @@ __global__ void pointwise_packet_kernel(Out* out, F f, StridedIndex<1 + sizeof..
   }
 }
 
-// Any strides. Each thread takes four elements at a time, a grid apart, so that enough loads are
-// under way. What bounds it is the 32-byte sectors that a warp touches, and the index arithmetic:
-// about 10 instructions per dimension and element. Dense operands: 80 % of the copy bandwidth for 4
-// bytes per element and more.
+// Any strides. Each thread takes four elements at a time, one grid apart, so that enough loads are
+// under way. Bound by the 32-byte sectors that a warp touches and by index arithmetic: about 10
+// instructions per dimension and element. Dense operands of 4 or more bytes per element reach 80 %
+// of the copy bandwidth.
 template <class Out, class F, class... In>
 __global__ void pointwise_element_kernel(Out* out, F f, StridedIndex<1 + sizeof...(In)> index,
                                          uint32_t n, Elements<In>... in) {
@@ -145,7 +145,7 @@ void launch_pointwise(const PointwisePart& part, const F& f, const Elements<In>&
   }
 }
 
-/// Input k of a part.
+/// What the kernel reads for input k of a part.
 template <class T>
 Elements<T> elements(const PointwisePart& part, size_t k, const Tensor& input) {
   const T* const data = static_cast<const T*>(part.data[k + 1]);

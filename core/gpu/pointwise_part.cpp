@@ -1,4 +1,4 @@
-// The host's share of pointwise kernels; see pointwise_part.h.
+// Cuts the loops of pointwise kernels into parts, and decides whether they use packets.
 #include "lathe/core/gpu/pointwise_part.h"
 
 #include <cstddef>
@@ -24,7 +24,7 @@ bool can_pack(const PointwisePart& part, int size, std::span<const PointwiseOper
   return true;
 }
 
-/// From a loop over elements to one over packets.
+/// Changes a loop over elements into one over packets.
 void pack(PointwisePart& part, int size) {
   part.packed = true;
   part.left = static_cast<uint32_t>(part.nest.numel() % size);

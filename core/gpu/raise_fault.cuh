@@ -1,4 +1,4 @@
-// The kernels' side of core/gpu/device_fault.h.
+// How a kernel notes a fault of its data: the device's side of core/gpu/device_fault.h.
 #pragma once
 
 #include <concepts>
@@ -9,8 +9,8 @@
 
 namespace lathe {
 
-/// The first caller's report is kept. `op` is the launcher's text, handed to the kernel as an
-/// argument: a literal in a kernel would lie in device memory, and does not compile here.
+/// Notes a fault; only the first report is kept. `op` is the launcher's text, passed to the kernel
+/// as an argument. A literal in a kernel would be in device memory, so it does not compile here.
 template <std::same_as<const char*> HostText>
 __device__ inline void raise_fault(DeviceFault* fault, const HostText& op, int64_t position,
                                    int64_t value, int64_t limit) {
@@ -20,7 +20,7 @@ __device__ inline void raise_fault(DeviceFault* fault, const HostText& op, int64
   report->position = position;
   report->value = value;
   report->limit = limit;
-  __threadfence_system();  // all that before the host sees the flag
+  __threadfence_system();  // the host sees all of the above before the flag
   atomicExch(&report->raised, 1u);
 }
 

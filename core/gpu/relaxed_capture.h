@@ -1,12 +1,12 @@
-// Calls of the CUDA runtime that a capture would refuse.
+// RelaxedCapture: allows calls of the CUDA runtime that a stream capture would otherwise refuse.
 #pragma once
 
 #include "lathe/core/gpu/launch.h"
 
 namespace lathe::cuda {
 
-/// Until the scope ends, a thread whose stream is being captured may ask the driver for memory and
-/// wait for other streams.
+/// While it lives, a thread whose stream is being captured may ask the driver for memory and wait
+/// for other streams.
 class RelaxedCapture {
  public:
   RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }

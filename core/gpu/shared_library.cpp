@@ -1,4 +1,4 @@
-// See shared_library.h.
+// Looking for a library, opening it and asking its version.
 #include "lathe/core/gpu/shared_library.h"
 
 #include <dlfcn.h>
@@ -18,8 +18,8 @@ namespace {
 
 class SystemLoader final : public LibraryLoader {
  public:
-  // All symbols now: what a library lacks is known before it computes. Local: a program's own
-  // library of another version must not get in between.
+  // NOW: a library that lacks something fails here, before it computes. LOCAL: the program's own
+  // library of another version must not be mixed with this one.
   static constexpr int kMode = RTLD_NOW | RTLD_LOCAL;
 
   void* find_loaded(const std::string& file) override {
@@ -43,7 +43,7 @@ std::string_view variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// The parts of a list of folders that are whole paths: "" and "." would be the current folder.
+/// The absolute paths of a list of folders; "" and "." would be the current folder.
 std::vector<std::string> absolute_folders(std::string_view list) {
   std::vector<std::string> folders;
   while (!list.empty()) {
@@ -54,7 +54,7 @@ std::vector<std::string> absolute_folders(std::string_view list) {
   return folders;
 }
 
-/// The files that a pattern of the shell's stands for.
+/// The files that match a pattern of the shell.
 std::vector<std::string> matches(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> files;
@@ -96,7 +96,7 @@ std::vector<std::string> places_of(const LibrarySource& source) {
 SharedLibrary::SharedLibrary(LibrarySource source, LibraryLoader& loader)
     : source_(std::move(source)), loader_(loader) {}
 
-/// What is wrong with a file that is there says more than that the system finds none.
+/// If a file is there but cannot be loaded, that reason is kept: it says more than "not found".
 void SharedLibrary::look_for_it() {
   was_looked_for_ = true;
   handle_ = loader_.find_loaded(source_.file);
@@ -146,8 +146,8 @@ std::string SharedLibrary::problem() const {
   return problem_;
 }
 
-// The property functions of all libraries answer the same question. Its enumeration
-// libraryPropertyType is 0 for the major version, 1 for the minor one, 2 for the patch.
+// The property functions of all libraries take the same argument, a libraryPropertyType: 0 is the
+// major version, 1 the minor one, 2 the patch.
 std::string SharedLibrary::version() const {
   const std::lock_guard lock(mutex_);
   if (handle_ == nullptr || source_.property == nullptr) return "";

@@ -1,6 +1,6 @@
-// SharedLibrary: a library that is opened when it is first called, and not when the program starts.
-// So a program starts, and starts quickly, where the library is not. For NVIDIA's:
-// cuda_libraries.h.
+// SharedLibrary: a library that is opened when it is first called, not when the program starts. So
+// the program also starts where the library is absent, and starts quickly. NVIDIA's libraries are
+// in cuda_libraries.h.
 #pragma once
 
 #include <mutex>
@@ -9,15 +9,15 @@
 
 namespace lathe::cuda {
 
-/// dlopen and dlsym. The emulated GPU has a loader of its own, and so have tests. Thread-safe.
+/// dlopen and dlsym. The emulated GPU and tests have loaders of their own. Thread-safe.
 class LibraryLoader {
  public:
   virtual ~LibraryLoader() = default;
 
-  /// The library that this process holds under the name already, or null. Loads nothing.
+  /// The library that this process already holds under this name, or null. Loads nothing.
   virtual void* find_loaded(const std::string& file) = 0;
-  /// Loads a file, which a path or a name says; the system looks for a name. Null if it cannot be
-  /// loaded: then `problem` says why, or stays as it is where the path leads to no file.
+  /// Loads a file by its path, or by its name, which the system looks for. Null if it cannot be
+  /// loaded: `problem` then says why; it does not change if the path leads to no file.
   virtual void* open(const std::string& file, std::string& problem) = 0;
   /// The address of a function, or null.
   virtual void* find(void* library, const char* function) = 0;
@@ -32,21 +32,24 @@ struct LibrarySource {
   };
 
   std::string name;                // "cuDNN", for messages
-  std::string file;                // "libcudnn.so.9": its soname, which holds the major version
+  std::string file;                // "libcudnn.so.9": its soname, which contains the major version
   std::string folder = {};         // where the build found it, an absolute path; "" if nowhere
-  Version built = {};              // that the build was compiled with
-  const char* property = nullptr;  // "cudnnGetProperty": tells the version
+  Version built = {};              // the version that the build was compiled with
+  const char* property = nullptr;  // "cudnnGetProperty": returns the version
   std::string advice = {};         // "install libcudnn9-cuda-13, or nvidia-cudnn-cu13 with pip"
 };
 
-/// What open() tries, in this order: the file in each absolute folder of $LD_LIBRARY_PATH; in
-/// source.folder; in the wheels (nvidia/*/lib) of the Python environments $CUDNN_PYTHON_PREFIX,
-/// $VIRTUAL_ENV and $CONDA_PREFIX; and its name alone, which the system looks for in its folders.
-/// The current folder is none of them. The variables do not count in a program with the rights of
+/// What open() tries, in this order:
+/// - the file in each absolute folder of $LD_LIBRARY_PATH
+/// - the file in source.folder
+/// - the file in the wheels (nvidia/*/lib) of the Python environments $CUDNN_PYTHON_PREFIX,
+///   $VIRTUAL_ENV and $CONDA_PREFIX
+/// - its name alone, which the system looks for in its own folders
+/// Never the current folder. The variables are ignored in a program that runs with the rights of
 /// another user.
 std::vector<std::string> places_of(const LibrarySource& source);
 
-/// An address that becomes a pointer to a function where it is stored as one.
+/// An address that converts to any pointer to a function.
 struct FunctionAddress {
   template <class Function>
   operator Function*() const {
@@ -55,25 +58,25 @@ struct FunctionAddress {
   void* address;
 };
 
-/// Thread-safe. What the process holds already, because the program itself links it, is used.
-/// Otherwise the first file of places_of() that can be loaded is. The library is looked for once,
-/// is never closed, and its functions are seen by nobody else.
+/// Thread-safe. Uses the library that the process already holds, if the program itself links it;
+/// otherwise the first file of places_of() that can be loaded. It is looked for once and never
+/// closed, and its functions are not visible to other libraries.
 class SharedLibrary {
  public:
   explicit SharedLibrary(LibrarySource source, LibraryLoader& loader = system_loader());
 
-  /// Does nothing after the first time but throw again what that threw.
+  /// Opens the library. Later calls do nothing, or throw again what the first one threw.
   /// throws: NoCudaError with the system's reason:
   ///   cuDNN cannot be loaded: libcudnn.so.9: cannot open shared object file: …; install …
   void open();
-  /// A function; opens the library.
-  /// throws: NoCudaError, also where it has none of that name: the message says function and file.
+  /// The address of a function. Opens the library.
+  /// throws: NoCudaError, also if it has no such function: the message names function and file.
   FunctionAddress find(const char* function);
 
   const LibrarySource& source() const { return source_; }
   bool is_open() const;
   std::string path() const;     // of the file; "" before open() and if unknown
-  std::string version() const;  // "9.19.0", as source().property says it; "" before open()
+  std::string version() const;  // "9.19.0", from source().property; "" before open()
   /// The message of the last NoCudaError, or "".
   std::string problem() const;
 
@@ -93,6 +96,6 @@ std::string text_of(LibrarySource::Version version);
 }  // namespace lathe::cuda
 
 // A line of a table of functions: struct Functions { SharedLibrary& library; LATHE_FUNCTION(f); …};
-// The member has the name and the type of the C function, and is found when the table is made. A
-// macro, because only it makes a name, a type and a string of one word.
+// The member has the name and the type of the C function, and is found when the table is made. (A
+// macro, because one word must give a name, a type and a string.)
 #define LATHE_FUNCTION(function) decltype(&::function) function = library.find(#function)

@@ -1,4 +1,4 @@
-// Streams, events and waits on GPUs; see stream.h and cuda_backend.h.
+// Streams, events and waits on GPUs.
 #include <atomic>
 #include <mutex>
 #include <vector>
@@ -10,20 +10,20 @@
 namespace lathe {
 
 namespace {
-// Bumped by every thread that works on a GPU; relaxed, since only their sums are read.
+// Every thread that works on a GPU adds to these. Relaxed, because only the sums are read.
 std::atomic<uint64_t> g_launches{0}, g_synchronizations{0};
 
 cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
 
-/// One device's streams that were given back, for whoever asks next. None is destroyed: that would
-/// not wait for the work on it, whose order is what makes memory of the stream safe to reuse.
+/// The streams of one device that were given back, for the next users. None is destroyed: memory of
+/// a stream is reused in the order of its work, and destroying it would not wait for that work.
 struct IdleStreams {
   std::mutex mutex;
-  std::vector<cudaStream_t> streams;  // the one given back first in front; room for all ever made
+  std::vector<cudaStream_t> streams;  // oldest first; has room for all that were ever made
   size_t made = 0;
 };
-// Never destroyed: objects of static storage duration may give their stream back after main().
+// Never destroyed: static objects may give their streams back after main().
 IdleStreams& idle_streams(Device device) {
   static auto* const all = new IdleStreams[cuda::kMaxDevices];
   return all[device.index];

@@ -1,13 +1,12 @@
-// From a thread's linear index to the offsets of its elements: the loop nest of core/loop_nest.h on
-// the device. For .cu files.
+// StridedIndex: from a thread's linear index to the offsets of its elements. It is the loop nest of
+// core/loop_nest.h on the device. For .cu files.
 //
 //   const LoopNest nest = make_nest(shape, {…}, LoopOrder::kRowMajor);
 //   launch(kernel, …, StridedIndex<2>(nest), …);            // 32 bits: nest must fit
 //   kernel:  const auto at = index(i);  y[at[0]] = x[at[1]];
 //
 // Position i of a row-major nest is element i of the shape. Where the order does not matter
-// (pointwise kernels: core/gpu/pointwise.cuh), LoopOrder::kDensestInside lets neighbouring threads touch
-// neighbouring memory.
+// (pointwise.cuh), LoopOrder::kDensestInside makes neighbouring threads use neighbouring memory.
 #pragma once
 
 #include <bit>
@@ -19,11 +18,11 @@
 
 namespace lathe {
 
-/// Division by a number that the host knows.
+/// Division by a number that is known on the host.
 template <class Index>
 class Divider;
 
-/// Below 2^31, by multiplying and shifting: 3 instructions instead of about 20.
+/// Below 2^31, by multiplication and shift: 3 instructions instead of about 20.
 /// ref: Granlund & Montgomery 1994, "Division by invariant integers using multiplication".
 template <>
 class Divider<uint32_t> {
@@ -60,7 +59,7 @@ class Divider<uint64_t> {
   uint64_t divisor_ = 1;
 };
 
-/// The offsets of N operands, in the nest's units. Index: uint32_t where fits_32_bits(nest), else
+/// The offsets of N operands, in the nest's units. Index is uint32_t if fits_32_bits(nest), else
 /// uint64_t.
 template <int N, class Index = uint32_t>
 class StridedIndex {
@@ -72,7 +71,7 @@ class StridedIndex {
   };
 
   StridedIndex() = default;
-  /// Of the nest's first N operands.
+  /// Takes the nest's first N operands.
   explicit StridedIndex(const LoopNest& nest) : ndim_(nest.ndim) {
     static_assert(N <= kMaxOperands);
     for (int d = 0; d < ndim_; ++d) {

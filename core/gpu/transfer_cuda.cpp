@@ -1,5 +1,5 @@
-// Copies between host and GPUs; see cuda_backend.h. Over the bus goes dense memory in the source's
-// dtype; strides, broadcasting and conversion are done on the side that has them as tensors.
+// Copies between host and GPUs, and between GPUs. What goes over the bus is dense and has the
+// source's dtype. Strides, broadcasting and conversion are done on either side.
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/dense.h"
@@ -10,7 +10,7 @@ namespace lathe::cuda {
 
 namespace {
 
-/// One transfer moves all of it.
+/// True if one transfer can move everything.
 bool is_plain(const Tensor& dst, const Tensor& src) {
   return dst.dtype() == src.dtype() && dst.shape() == src.shape() && same_order(dst, src) &&
          is_dense(dst);
@@ -29,8 +29,8 @@ void move_bytes(const Tensor& dst, const Tensor& src, cudaMemcpyKind kind, Strea
                                    kind, static_cast<cudaStream_t>(stream.native)));
 }
 
-/// Whether a copy from there may run while the host goes on though is_pinned() is false: memory
-/// that somebody else page-locked (DLPack, from_blob), or that is managed.
+/// True if a copy from there may run after the call although is_pinned() is false: memory that
+/// others page-locked (DLPack, from_blob), or managed memory.
 bool is_read_later(const Tensor& host) {
   cudaPointerAttributes attributes{};
   LATHE_CUDA_CHECK(cudaPointerGetAttributes(&attributes, host.raw_data()));
@@ -45,10 +45,10 @@ void to_gpu(const Tensor& dst, const Tensor& src, bool async) {
                                                                packed.dtype(), dst.device());
   move_bytes(arrived, packed, cudaMemcpyHostToDevice, stream);
   if (packed.is_pinned()) {
-    // The GPU reads the memory while the host goes on: nobody else may get it before that is done.
+    // The GPU reads the memory after the call, so it may not be reused before that is done.
     record_pinned(packed.impl().storage->data(), stream);
     if (!async && packed.is_same(src)) synchronize_stream(stream);
-  } else if (is_read_later(packed)) {  // its owner may give it to others when this returns
+  } else if (is_read_later(packed)) {  // its owner may reuse it when this returns
     synchronize_stream(stream);
   }
   if (!arrived.is_same(dst)) copy_values(dst, arrived);

@@ -1,3 +1,4 @@
+// The driver's calls for mapping memory of a GPU, and how they are found.
 #include "lathe/core/gpu/virtual_memory_cuda.h"
 
 #include "lathe/core/cuda_backend.h"
@@ -11,12 +12,12 @@ namespace {
 /// Finds one function; false where the driver has none of this name.
 template <class Function>
 bool find(const char* name, Function& function) {
-  constexpr unsigned kVersion = 12000;  // whose form of the functions is called
+  constexpr unsigned kVersion = 12000;  // the CUDA version whose form of the functions is used
   void* found = nullptr;
   cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t error =
       cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &answer);
-  if (error != cudaSuccess) cudaGetLastError();  // not left behind for somebody else's check
+  if (error != cudaSuccess) cudaGetLastError();  // clears it for the next check
   function = reinterpret_cast<Function>(found);
   return error == cudaSuccess && answer == cudaDriverEntryPointSuccess && found != nullptr;
 }
@@ -106,7 +107,7 @@ bool CudaVirtualMemory::map(void* address, size_t bytes, PhysicalMemory memory) 
 
 void CudaVirtualMemory::unmap(void* address, size_t bytes) noexcept {
   const RelaxedCapture relaxed;
-  // One mapping at a time: the driver takes back no part of one, and is not asked to span several.
+  // One mapping at a time: the driver unmaps no part of one, and need not accept several at once.
   for (size_t done = 0; done < bytes; done += granularity_) {
     driver_.unmap(number(static_cast<char*>(address) + done), granularity_);
   }

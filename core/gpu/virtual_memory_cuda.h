@@ -1,5 +1,6 @@
-// Addresses and memory of a GPU apart, by the driver's virtual memory management: what expandable
-// segments of core/memory/block_pool are made of. (CUDA Driver API, "Virtual Memory Management".)
+// Addresses and memory of a GPU as separate things, through the driver's virtual memory management:
+// what the expandable segments of core/memory/block_pool are made of.
+// ref: CUDA Driver API, "Virtual Memory Management".
 #pragma once
 
 #include <cuda.h>
@@ -10,8 +11,8 @@
 
 namespace lathe::cuda {
 
-/// The driver's functions. They are asked for at run time: libcuda is never linked, so that the
-/// same program starts where there is no driver.
+/// The driver's functions, found at run time. libcuda is never linked, so that the same program
+/// starts where there is no driver.
 struct VirtualMemoryFunctions {
   decltype(&cuMemGetAllocationGranularity) granularity;
   decltype(&cuMemAddressReserve) reserve;
@@ -25,7 +26,7 @@ struct VirtualMemoryFunctions {
 
 class CudaVirtualMemory final : public VirtualMemory {
  public:
-  /// For a GPU; null where the driver or the GPU does not offer it.
+  /// For a GPU; null if the driver or the GPU does not offer it.
   static std::unique_ptr<CudaVirtualMemory> make(int device);
 
   size_t granularity() const noexcept override { return granularity_; }

@@ -1,4 +1,4 @@
-// Memory for the length of one call of a library that works on a GPU.
+// Workspace: memory for the length of one call of a library that works on a GPU.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace lathe::cuda {
 
-/// A block of the caching allocator for the current stream; null for 0 bytes. It may go while the
-/// work that uses it is still queued: whoever gets the memory next uses it on the same stream,
-/// after that work. So calls share what none of them needs to itself, and under a stream capture
-/// the block is one of the graph's.
+/// A block of the caching allocator for the current stream; null for 0 bytes. It may be destroyed
+/// while work that uses it is still queued: the next user of the memory is on the same stream,
+/// after that work. So calls share the memory, and in a stream capture the block is one of the
+/// graph's.
 class Workspace {
  public:
   /// throws: OutOfMemoryError.
