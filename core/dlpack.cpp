@@ -122,8 +122,8 @@ Tensor imported(Managed* managed, bool read_only) {
     if (managed->deleter != nullptr) managed->deleter(managed);
   };
   if (read_only) {
-    const Tensor theirs =
-        alias(from_blob(data, {span}, dtype, device), shape, strides, 0);  // lives on until below
+    // No release here: `theirs` must stay valid until it is copied.
+    const Tensor theirs = alias(from_blob(data, {span}, dtype, device), shape, strides, 0);
     const Tensor own = empty(shape, {.dtype = dtype, .device = device});
     copy_values(own, theirs);
     if (device.is_cuda()) synchronize(current_stream(device));  // theirs is read when this returns

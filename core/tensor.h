@@ -146,7 +146,7 @@ class LATHE_API Tensor {
   // --- gradients (autograd/tensor_methods.cpp) ---------------------------------------------------
   bool requires_grad() const;
   /// Sets the flag of a leaf.
-  /// throws: DTypeError if not floating, StateError on a non-leaf.
+  /// throws: DTypeError if not floating; StateError on a non-leaf or a tensor of InferenceMode.
   const Tensor& requires_grad_(bool value = true) const;
   /// True if no recorded op made this tensor.
   bool is_leaf() const;
@@ -161,9 +161,11 @@ class LATHE_API Tensor {
   void backward(const Tensor& gradient) const;
   void backward(const BackwardOptions& options) const;
   /// Makes backward passes keep the gradient of this tensor, though it is not a leaf.
+  /// throws: StateError if it does not require grad.
   void retain_grad() const;
   /// In each backward pass `hook` gets the gradient of this tensor; if it returns a defined tensor,
   /// that replaces the gradient. Returns a number for remove_hook.
+  /// throws: StateError if this tensor does not require grad.
   int64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
   void remove_hook(int64_t number) const;
   /// The same values without history; shares storage and version.
@@ -176,7 +178,8 @@ class LATHE_API Tensor {
   /// Takes over `source`'s storage, shape, strides and dtype. The tensor keeps its identity and its
   /// requires_grad flag, so that all its holders see the new values. A gradient that no longer fits
   /// is dropped.
-  /// throws: StateError on a non-leaf or a view.
+  /// throws: StateError on a non-leaf or a view; DTypeError if this requires grad and `source` is
+  /// not floating.
   void set_data(const Tensor& source) const;
 
   // --- the common ops (ops/tensor_methods.cpp) ---------------------------------------------------

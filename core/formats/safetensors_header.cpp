@@ -183,8 +183,8 @@ void check_names(Header& header, std::string_view file) {
 /// fill [0, data_bytes) without hole or overlap.
 void check_ranges(Header& header, uint64_t data_bytes, std::string_view file) {
   for (const HeaderEntry& e : header.entries) {
-    CheckedSize bytes =
-        size_of(e.dtype);  // a size of 0 counts as 1 here: the other sizes must be sane too
+    // A size of 0 counts as 1 here, because the other sizes must be sane too.
+    CheckedSize bytes = size_of(e.dtype);
     for (const int64_t size : e.shape) bytes *= std::max<int64_t>(size, 1);
     const int64_t most = bytes.value_or_throw<DataError>(
         file, ": entry ", in_quotes(e.name), ": the size of ", e.dtype, e.shape, " overflows");

@@ -112,8 +112,9 @@ Entry read_entry(std::string_view directory, int64_t& at, const std::string& fil
   };
   const auto name_bytes = static_cast<int64_t>(field(28, 2));
   const auto extra_bytes = static_cast<int64_t>(field(30, 2));
+  // The last summand is the length of the comment.
   const int64_t record =
-      kCentralBytes + name_bytes + extra_bytes + static_cast<int64_t>(field(32, 2));  // the comment
+      kCentralBytes + name_bytes + extra_bytes + static_cast<int64_t>(field(32, 2));
   LATHE_CHECK(DataError, record <= left(), file, ": its directory is damaged ", at,
               " bytes from its start");
   const auto text = directory.substr(static_cast<size_t>(at + kCentralBytes));

@@ -58,8 +58,7 @@ struct BlockPoolOptions {
   size_t large_segment = 20 << 20;  // segments that large requests share
   size_t own_segment = 10 << 20;    // from this size on a request gets a segment of its own,
   size_t segment_step = 2 << 20;    // rounded up to a multiple of this
-  size_t max_split = SIZE_MAX;      // blocks from this size on are never split, and serve only
-                                    // requests from this size on
+  size_t max_split = SIZE_MAX;      // blocks this large stay whole and serve requests this large
   size_t history = 0;               // number of events to keep
   bool cache = true;
   bool expandable = false;  // where RawMemory has virtual memory
@@ -119,7 +118,7 @@ class LATHE_API BlockPool {
   /// throws: ValueError outside (0, 1]; StateError while a capture is underway.
   void set_limit_fraction(double fraction);
 
-  /// `callback` runs when the device refuses memory, before cached segments are released: the
+  /// `callback` runs when the device refuses memory, before cached segments are released. It is the
   /// place to drop caches. It runs without the pool's lock, and returns whether it freed anything.
   /// allocate() passes on what it throws. It does not run during captures, nor for an allocation
   /// inside a callback.
