@@ -1,4 +1,4 @@
-// The umbrella: everything a program that uses Lathe needs. In the order of the layers.
+// The umbrella header: everything that a program needs to use Lathe, in the order of the layers.
 #pragma once
 
 #include "lathe/core/device.h"

@@ -52,28 +52,27 @@ Tensor run_hooks(const Hooks* hooks, Tensor gradient) {
   return gradient;
 }
 
-/// True if `t` is the only handle to memory that nothing else looks at, so that it can be kept
-/// without a copy.
+/// True if `t` is the only handle to its memory, so that it can be kept without a copy.
 bool is_sole_owner(const Tensor& t) {
   return t.impl().use_count() == 1 && t.impl().storage->use_count() == 1;
 }
 
-/// A gradient on its way into a tensor's grad(): of a leaf, or of an op's result that asked for
-/// retain_grad(). prepare() does all that can fail, commit() changes grad(); both under the locks.
+/// A gradient before it becomes part of a tensor's grad(): of a leaf, or of an op's result with
+/// retain_grad(). prepare() does all that can fail, commit() changes grad(). Both need the locks.
 struct Arrival {
   IntrusivePtr<TensorImpl> tensor;
   Tensor gradient;
-  Tensor new_grad = {};  // takes grad()'s place; undefined: the gradient is added to it in place
+  Tensor new_grad = {};  // will replace grad(); undefined: the gradient is added to it in place
 
   void prepare(bool create_graph) {
     const Tensor& grad = tensor->meta->grad;
     if (grad.defined()) {
-      // In place it stays the same tensor: its holders see the sum.
+      // In place, grad() stays the same tensor, and its holders see the sum.
       const bool in_place = !create_graph && !grad.requires_grad() && !has_overlap(grad);
       if (!in_place) new_grad = accumulate(grad, gradient);
     } else if ((create_graph && gradient.requires_grad()) || is_sole_owner(gradient)) {
       new_grad = std::move(gradient);
-    } else {  // someone else holds this memory (add passes one dy to both inputs): keep an own copy
+    } else {  // this memory has another owner (add passes one dy to both inputs): keep a copy
       new_grad = empty_like(gradient);
       copy_values(new_grad, gradient);
       gradient = Tensor();
@@ -83,14 +82,14 @@ struct Arrival {
   void commit() {
     Tensor& grad = tensor->meta->grad;
     if (new_grad.defined()) {
-      std::swap(grad, new_grad);  // the old one goes after the locks are open
+      std::swap(grad, new_grad);  // the old one is released after the locks
     } else {
       accumulate_(grad, gradient);  // allocates nothing
     }
   }
 };
 
-/// Holds the leaf_mutex of every arrival, taken in one order by all threads.
+/// Holds the leaf_mutex of every arrival. All threads take them in the same order.
 class GradLocks {
  public:
   explicit GradLocks(const std::vector<Arrival>& arrivals) {
@@ -186,7 +185,7 @@ class BackwardPass {
     }
   }
 
-  /// A closure's result must look exactly like the input that it belongs to.
+  /// Checks that a closure's result has the shape, dtype and device of its input.
   static void check_gradient(const Node& node, size_t i, const Tensor& g) {
     const Edge& edge = node.edges[i];
     const Shape& shape = edge.node ? edge.node->shape : edge.leaf->shape;
@@ -197,7 +196,7 @@ class BackwardPass {
                 ", which is ", dtype, shape, "@", device);
   }
 
-  /// The end of the pass: first everything that can fail, then grad() of all tensors.
+  /// Ends the pass: does first everything that can fail, and then changes grad() of all tensors.
   void finish() {
     for (Arrival& leaf : leaves_) {
       leaf.gradient = run_hooks(leaf.tensor->meta->hooks.get(), std::move(leaf.gradient));
@@ -228,7 +227,7 @@ Node* current_node() noexcept { return t_current_node; }
 
 Tensors run_backward(const BackwardCall& call) { return BackwardPass(call).run(); }
 
-/// dL/d(output) to start with: the given one, checked, or 1 for a one-element output.
+/// The dL/d(output) to start with: the given one, after a check, or 1 for a one-element output.
 static Tensor seed_gradient(const char* op, const Tensor& output, const Tensor& given) {
   LATHE_CHECK(StateError, output.requires_grad(), op, ": ", output,
               " does not require grad and has no history");

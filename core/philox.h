@@ -17,9 +17,9 @@ struct Philox4x32 {
   uint32_t v[4];
 };
 
-/// Ten rounds of Philox on a 128-bit counter under a 64-bit key. cuRAND's
-/// curand_init(seed, subsequence, offset) reads the same words: seed = key, offset / 4 =
-/// counter_lo, subsequence = counter_hi.
+/// Ten rounds of Philox on a 128-bit counter under a 64-bit key. cuRAND reads the same words after
+/// curand_init(seed, subsequence, offset) with seed = key, subsequence = counter_hi and
+/// offset / 4 = counter_lo.
 LATHE_HD constexpr Philox4x32 philox4x32_10(uint64_t key, uint64_t counter_lo,
                                             uint64_t counter_hi) {
   uint32_t c0 = static_cast<uint32_t>(counter_lo), c1 = static_cast<uint32_t>(counter_lo >> 32);

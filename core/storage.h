@@ -18,8 +18,8 @@ class LATHE_API Storage final : public RefCounted {
  public:
   /// `bytes` of uninitialised memory; for 0 bytes nothing is allocated.
   ///   pinned  host memory that GPUs read and write by themselves
-  /// throws: OutOfMemoryError; NoCudaError for a GPU or pinned memory; DeviceError if pinned and not
-  /// on the CPU.
+  /// throws: OutOfMemoryError; NoCudaError for a GPU or pinned memory; DeviceError if pinned and
+  /// not on the CPU.
   Storage(int64_t bytes, Device device, bool pinned = false);
 
   /// Memory that the caller owns. `release` (may be empty) runs when the last tensor is gone.
