@@ -11,8 +11,10 @@
 namespace lathe {
 
 /// Hands out blocks of Philox counters. Word i of a random call is lane i % 4 of
-/// philox4x32_10(block.seed, block.offset + i / 4, 0). Value i is made of word i; a 64-bit random
-/// integer is made of words 2i and 2i + 1. So the thread count never changes the values.
+/// philox4x32_10(block.seed, block.offset + i / 4, 0). Value i is made of word i, with two
+/// exceptions: normal numbers 2k and 2k + 1 are both made of words 2k and 2k + 1, and an integer
+/// from a range wider than 32 bits is made of words 2i and 2i + 1. So the thread count never
+/// changes the values.
 /// Thread-safe: calls from several threads take their blocks in the order in which they arrive.
 class LATHE_API Generator {
  public:
