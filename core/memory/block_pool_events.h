@@ -1,15 +1,15 @@
 // Which streams besides its own have used a block, and when a block that was given back may be used
 // again: the part of core/memory/block_pool that implements the stream rule.
 //
-//   live ──┬─ given back, used by no other stream ──────────────────────────────────────→ free
+//   live ──┬─ given back, used by no other stream ───────────────────────────────────────→ free
 //          │
-//          ├─ given back: wait(), one event per use ──→ waiting ─ its events are done ──→ free
-//          │                                              ↑       (collect_done), or the
-//          │                unpark(): the capture is over │       device is idle (collect_all)
-//          │                                              │
-//          └─ given back during a capture: park() ──→ parked ─ its streams were joined ──→ free
-//                                                             within the capture
-//                                                             (collect_joined)
+//          ├─ given back: wait(), one event per use ──→ waiting ─┬─ its events are done ──→ free
+//          │                                               ↑     │  (collect_done)
+//          │                 unpark(): the capture is over │     └─ the device is idle ───→ free
+//          │                                               │        (collect_all)
+//          └─ given back during a capture: park() ─────→ parked ─── its streams joined ───→ free
+//                                                                   within the capture
+//                                                                   (collect_joined)
 #pragma once
 
 #include <cstddef>
