@@ -1,4 +1,5 @@
-// The extreme element along one dimension, and where it is.
+// The largest or smallest element along one dimension, and its index. argmax.cpp: checks and
+// gradients; argmax_cpu.cpp and argmax_cuda.cu: kernels.
 //   x      any shape, any dtype, any strides
 //   →      x's shape without `dim`; with {.keepdim = true} it stays, with size 1. Indices are i64.
 // NaN counts as the extreme; of several equal extremes the first is taken.
@@ -9,17 +10,19 @@
 
 namespace lathe {
 
-/// auto [m, at] = max(x, 1);
+/// The result of max(x, dim) and others: `auto [values, at] = max(x, 1);`
 struct ValuesAndIndices {
   Tensor values, indices;
 };
 
-/// grad: x (twice), through the values: all of it goes to the element at the index.
+/// Along `dim`. The whole gradient of a value goes to the element at its index.
+/// grad: x (twice), through the values.
 LATHE_API ValuesAndIndices max(const Tensor& x, int64_t dim, ReduceOptions options = {});
 LATHE_API ValuesAndIndices min(const Tensor& x, int64_t dim, ReduceOptions options = {});
 
-/// The index alone; without `dim` that in the flattened tensor: 0-d, or with {.keepdim = true}
-/// every dimension with size 1.   grad: none.
+/// The index alone. Without `dim` it is the index in the flattened tensor: 0-d, or with
+/// {.keepdim = true} every dimension with size 1.
+/// grad: none.
 LATHE_API Tensor argmax(const Tensor& x);
 LATHE_API Tensor argmax(const Tensor& x, ReduceOptions options);
 LATHE_API Tensor argmax(const Tensor& x, int64_t dim, ReduceOptions options = {});
@@ -28,8 +31,8 @@ LATHE_API Tensor argmin(const Tensor& x, ReduceOptions options);
 LATHE_API Tensor argmin(const Tensor& x, int64_t dim, ReduceOptions options = {});
 
 namespace cpu {
-/// Of x [outer, n, inner], contiguous: values (may be undefined) and indices [outer, inner],
-/// contiguous.
+/// x is contiguous, [outer, n, inner]. Writes values (may be undefined) and indices, both
+/// [outer, inner] and contiguous.
 void extreme(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, int64_t n,
              int64_t inner);
 }  // namespace cpu

@@ -1,4 +1,4 @@
-// Act 1 of an op: mixed precision. One visible word per op says what autocast does with its inputs.
+// Act 1 of an op: mixed precision. One call of amp::cast() says what autocast does with its inputs.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@ namespace lathe::amp {
 
 /// kHalf: computed in the scope's half type (convolution, linear, matmul).
 /// kFloat: computed in f32 (softmax, losses, exp/log/pow, norms, sums).
-/// An op without a word follows its inputs.
+/// An op without a policy computes in the dtype of its inputs.
 enum class Policy { kHalf, kFloat };
 inline constexpr Policy kHalf = Policy::kHalf, kFloat = Policy::kFloat;
 
-/// The dtype that `policy` asks of an input now; the input's own outside an Autocast scope of its
-/// device.
+/// The dtype that `policy` wants `t` to have now. Outside an Autocast scope of t's device that is
+/// t's own dtype; f64 and integers always keep theirs.
 inline DType target_dtype(Policy policy, const Tensor& t) {
   if (!t.defined() || !autocast_enabled(t.device())) return t.defined() ? t.dtype() : kF32;
   const bool castable = t.dtype() == kF32 || is_half(t.dtype());  // f64 and integers stay
@@ -26,7 +26,8 @@ inline DType target_dtype(Policy policy, const Tensor& t) {
   return policy == Policy::kHalf ? autocast_dtype(t.device()) : kF32;
 }
 
-/// The inputs as `policy` wants them; differentiable; no-op outside an Autocast scope.
+/// The inputs, converted to the dtype that `policy` wants. Differentiable. Outside an Autocast
+/// scope it returns them as they are. A copy made once is found again in the cache (cast_cache.h).
 template <class... Inputs>
 auto cast(Policy policy, const Inputs&... inputs) {
   const auto one = [policy](const Tensor& t) {

@@ -1,6 +1,7 @@
-// AxisMap: a sparse linear map along one axis, out[i] = sum over taps of weight * in[begin[i] +
-// tap] / divisor[i]. Two of them, for rows and columns, describe average pooling, adaptive pooling,
-// upsampling, and (transposed) the gradient of each: see ops/resample.h.
+// AxisMap: a sparse linear map along one axis,
+//   out[i] = sum over taps of weight * in[begin[i] + tap] / divisor[i].
+// Two of them, for rows and columns, describe average pooling, adaptive pooling and upsampling;
+// transposed, they describe the gradient of each. See ops/resample.h.
 #pragma once
 
 #include <cstddef>
@@ -30,23 +31,25 @@ struct Window1d {
   bool ceil_mode;
 };
 
-/// The number of windows: (in + 2 pad - dilation (kernel - 1) - 1) / stride + 1, rounded down, or
-/// up in ceil mode, where the last window must still start inside the input or its left padding. 0:
-/// the window is too large. pad is at most half the kernel.
+/// The number of windows: (in + 2 pad - dilation (kernel - 1) - 1) / stride + 1, rounded down. In
+/// ceil mode it is rounded up, but the last window must still start inside the input or its left
+/// padding. 0: the window is larger than the padded input. pad is at most half the kernel.
 LATHE_API int64_t pooled_size(int64_t in, const Window1d& window);
 
-// The maps.   throws: OutOfMemoryError, before anything is worked out.
+// The maps.
+// throws: OutOfMemoryError, before anything is computed.
 
-/// Means over windows. A divisor counts the padding if `count_pad`, but nothing beyond it.
+/// Means over windows. With `count_pad` the divisor counts the padding, but nothing beyond it.
 LATHE_API AxisMap average_map(int64_t in, const Window1d& window, bool count_pad);
-/// The same sums, all divided by `divisor`.
+/// The same sums, each divided by `divisor`.
 LATHE_API AxisMap sum_map(int64_t in, const Window1d& window, int64_t divisor);
 /// Output i is the mean over [floor(i in/out), ceil((i+1) in/out)).
 LATHE_API AxisMap adaptive_average_map(int64_t in, int64_t out);
-/// Output i copies input floor(i * step), step = in/out, or 1/scale where a scale was given.
+/// Output i copies input min(floor(i * step), in - 1). step is in/out, or 1/scale for a given
+/// scale.
 LATHE_API AxisMap nearest_map(int64_t in, int64_t out, double step);
-/// Linear interpolation between the two inputs around each output's place: (i + 1/2) step - 1/2,
-/// clamped to 0, or i (in-1)/(out-1) where the corners are aligned.
+/// Linear interpolation between the two inputs around each output's position: (i + 1/2) step - 1/2,
+/// at least 0; with align_corners i (in-1)/(out-1).
 LATHE_API AxisMap linear_map(int64_t in, int64_t out, double step, bool align_corners);
 
 /// The adjoint: inputs and outputs exchanged.

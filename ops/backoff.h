@@ -1,4 +1,4 @@
-// Backoff: something that failed is tried again, the more seldom the more often it failed.
+// Backoff: after repeated failures, retries become rarer.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +6,12 @@
 
 namespace lathe {
 
-/// One or two failures in a row may be an accident: the next call tries again. After n of them the
-/// next 2^(n-2) - 1 calls do not, at most 1023: what fails for a while is found working again, and
-/// what always fails costs next to nothing. For one thread.
+/// One or two failures in a row may be an accident: the next call tries again. After n failures in
+/// a row the next 2^(n-2) - 1 calls skip the attempt, 1023 at most. So a fault that passes is found
+/// to have passed, and a permanent one costs next to nothing. For one thread.
 class Backoff {
  public:
-  /// Whether this call does not try.
+  /// True if this call is to skip the attempt.
   bool skips() {
     if (left_ == 0) return false;
     if (left_ != kForGood) --left_;
@@ -23,13 +23,13 @@ class Backoff {
     failures_ = std::min(failures_ + 1, 12);
     left_ = failures_ < 2 ? 0 : (1 << (failures_ - 2)) - 1;
   }
-  /// It is never tried again.
+  /// Every later call skips the attempt.
   void failed_for_good() { left_ = kForGood; }
 
  private:
   static constexpr int kForGood = -1;
-  int failures_ = 0;  // in a row, as far as they are counted
-  int left_ = 0;      // calls that do not try
+  int failures_ = 0;  // in a row, counted up to 12
+  int left_ = 0;      // calls that still skip the attempt
 };
 
 }  // namespace lathe

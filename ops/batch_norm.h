@@ -1,6 +1,6 @@
 // Batch normalisation per channel, alone or fused with the relu (and the residual sum) that follows
-// it. Here: contracts. batch_norm.cpp: checks and gradients; batch_norm_cpu.cpp: kernels, over
-// batch_norm_rows_cpu.h.
+// it. Here: contracts. batch_norm.cpp: checks and gradients. batch_norm_kernels/: the kernels for
+// CPU and GPU.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -8,27 +8,29 @@
 namespace lathe {
 
 struct BatchNormOptions {
-  bool training =
-      false;  // true: batch statistics, and the running ones move; false: running statistics
-  double momentum = 0.1;  // weight of the new value in the running statistics; a cumulative average
-                          // passes 1 / (number of batches so far, with this one); in [0, 1],
-                          // looked at only where it is used
-  double eps = 1e-5;      // inside the square root
-  Tensor num_batches = {};  // 0-d i64 or undefined: raised by 1 where training
+  // true: normalise with the batch's statistics and update the running ones; false: normalise with
+  // the running statistics.
+  bool training = false;
+  // Weight of the new value in the running statistics, in [0, 1]; checked only where they are
+  // updated. For a cumulative average pass 1 / (number of batches so far, this one included).
+  double momentum = 0.1;
+  double eps = 1e-5;        // inside the square root
+  Tensor num_batches = {};  // 0-d i64 or undefined: raised by 1 in training
 };
 
-/// y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over all other
-/// dimensions.
-///   x             [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W], NHWC kept
+/// y = (x - mean) / sqrt(var + eps) * weight + bias. mean and var are those of each channel, over
+/// all other dimensions.
+///   x             [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W]; NHWC is kept
 ///   weight, bias  [C] or undefined (1 and 0)
-///   running_mean, running_var  [C], both or neither; neither: batch statistics also where training
-///                 is false
+///   running_mean, running_var
+///                 [C], both or neither; without them batch statistics serve outside training too
 ///   →             shape and dtype of x
-/// Training normalises with the biased variance and writes in place
-///   running = (1 - momentum) * running + momentum * batch,  with the unbiased variance;
-/// an empty batch changes nothing.
-/// dtypes: f16, bf16, f32 with f32 parameters and statistics, f64 with f64. Variance in two passes,
-/// sums in f64. grad: x, weight, bias (twice).   No amp word: follows x.
+/// Training normalises with the biased variance and updates the running statistics in place, with
+/// the unbiased variance:
+///   running = (1 - momentum) * running + momentum * batch
+/// An empty batch changes nothing. The variance takes two passes; the totals are added up in f64.
+/// dtypes: f16, bf16, f32 with f32 parameters and statistics; f64 with f64 ones.
+/// grad: x, weight, bias (twice).   amp: none, the result follows x.
 /// throws: ShapeError (also for one value per channel in training), DTypeError, ValueError.
 /// ref: Ioffe and Szegedy 2015 (arXiv:1502.03167); merging of partial variances: Chan, Golub,
 /// LeVeque 1979.
@@ -36,13 +38,15 @@ LATHE_API Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor&
                             const Tensor& running_mean, const Tensor& running_var,
                             const BatchNormOptions& options = {});
 
-/// relu(batch_norm(x, …)) in the passes of batch_norm alone.   grad: x, weight, bias (twice).
+/// relu(batch_norm(x, …)) in the same passes over memory as batch_norm alone.
+/// grad: x, weight, bias (twice).
 LATHE_API Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& running_mean, const Tensor& running_var,
                                  const BatchNormOptions& options = {});
 
-/// relu(batch_norm(x, …) + residual): the end of a residual block. residual has x's shape and
-/// dtype. grad: x, residual, weight, bias (twice).
+/// relu(batch_norm(x, …) + residual): the end of a residual block.
+///   residual  shape and dtype of x
+/// grad: x, residual, weight, bias (twice).
 LATHE_API Tensor batch_norm_add_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
                                      const Tensor& bias, const Tensor& running_mean,
                                      const Tensor& running_var,
@@ -56,8 +60,8 @@ struct BatchNormStats {
   Tensor mean, var, invstd;  // var: biased; invstd = 1 / sqrt(var + eps)
 };
 
-/// Everything that one normalisation reads. x, residual, dy and y have one dense order: row-major
-/// or NHWC.
+/// Everything that one normalisation reads. x, residual, dy and y are all dense in the same order:
+/// row-major or NHWC.
 struct BatchNormCall {
   BatchNormForm form;
   Tensor x;
@@ -74,15 +78,15 @@ struct BatchNormGrads {
 
 namespace cpu {
 BatchNormStats batch_norm_stats(const Tensor& x, double eps);
-/// running = (1 - momentum) * running + momentum * batch, `count` being the values per channel;
-/// num_batches, if defined, is raised by 1.
+/// running = (1 - momentum) * running + momentum * batch. `count` is the number of values per
+/// channel. num_batches, if defined, is raised by 1.
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
                         const BatchNormStats& batch, double momentum, int64_t count,
                         const Tensor& num_batches = {});
-/// 1 / sqrt(var + eps), dense [C], of a variance that is known: the running one.
+/// 1 / sqrt(var + eps), dense [C], of a given variance: the running one.
 Tensor batch_norm_invstd(const Tensor& var, double eps);
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
-/// y is read by kAddRelu only: the other forms work out their mask from x.
+/// Only kAddRelu reads y; the other forms compute their mask from x.
 void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,
                          const Tensor& y);
 }  // namespace cpu

@@ -1,8 +1,10 @@
-// Elementwise ops of two operands, with broadcasting and PyTorch's type promotion.
+// Elementwise ops of two operands, with broadcasting and PyTorch's type promotion. binary.cpp:
+// checks and gradients; binary_cpu.cpp and binary_cuda.cu: kernels; ops/binary_math.h: arithmetic.
 //   a, b   any shapes that broadcast; a Scalar promotes the category only (f16 tensor + 1.0 → f16)
 //   →      the broadcast shape
-// Devices must match, except that a 0-d CPU tensor goes with any.   throws: ShapeError, DTypeError,
-// DeviceError. No amp word: mixed dtypes go to the wider.
+// Both are on one device, except that a 0-d CPU tensor goes with any device.
+// amp: none but for pow; mixed dtypes go to the wider.
+// throws: ShapeError, DTypeError, DeviceError.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -11,6 +13,7 @@ namespace lathe {
 
 /// One name per op; the arithmetic is in ops/binary_math.h, shared by host and device.
 enum class BinaryOp : uint8_t {
+  // → the promoted dtype
   kAdd,
   kSub,
   kMul,
@@ -19,12 +22,15 @@ enum class BinaryOp : uint8_t {
   kDivFloor,
   kMaximum,
   kMinimum,
-  kPow,  // → promoted dtype
+  kPow,
+  // (dy, y) → dx
   kReluGrad,
   kTanhGrad,
-  kSigmoidGrad,  // (dy, y) → dx
+  kSigmoidGrad,
+  // (dy, x) → dx
   kGeluGrad,
-  kGeluTanhGrad,  // (dy, x) → dx
+  kGeluTanhGrad,
+  // → bool
   kEq,
   kNe,
   kLt,
@@ -33,7 +39,7 @@ enum class BinaryOp : uint8_t {
   kGe,
   kLogicalAnd,
   kLogicalOr,
-  kLogicalXor,  // → bool
+  kLogicalXor,
 };
 
 // clang-format off
@@ -42,47 +48,53 @@ LATHE_API Tensor add(const Tensor& a, Scalar b);
 LATHE_API Tensor sub(const Tensor& a, const Tensor& b);      // a - b            grad: a, b (twice)
 LATHE_API Tensor sub(const Tensor& a, Scalar b);
 LATHE_API Tensor sub(Scalar a, const Tensor& b);
-LATHE_API Tensor add(const Tensor& a, const Tensor& b, Scalar alpha);  // a + alpha * b, rounded once; grad: a, b (twice)
-LATHE_API Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);  // a - alpha * b; DTypeError for integers and a floating alpha
+// a ± alpha * b, rounded once.
+// grad: a, b (twice).   throws: DTypeError for integers and a floating alpha.
+LATHE_API Tensor add(const Tensor& a, const Tensor& b, Scalar alpha);
+LATHE_API Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);
 LATHE_API Tensor mul(const Tensor& a, const Tensor& b);      // a * b            grad: a, b (twice)
 LATHE_API Tensor mul(const Tensor& a, Scalar b);
 LATHE_API Tensor div(const Tensor& a, const Tensor& b);      // a / b; integers → default dtype   grad: a, b (twice)
 LATHE_API Tensor div(const Tensor& a, Scalar b);
 LATHE_API Tensor div(Scalar a, const Tensor& b);
-LATHE_API Tensor maximum(const Tensor& a, const Tensor& b);  // NaN propagates; a tie splits its gradient 1/2-1/2,
-LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);  // beside a NaN both get all of it
+// The larger or smaller; NaN propagates.
+// grad: a, b (twice): half to each of two equals; all of it to both beside a NaN.
+LATHE_API Tensor maximum(const Tensor& a, const Tensor& b);
+LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);
 LATHE_API Tensor pow(const Tensor& a, const Tensor& b);      // a ** b           grad: a, b (twice); amp: float
 LATHE_API Tensor pow(const Tensor& a, Scalar b);             // x^0 has gradient 0, also at 0
 LATHE_API Tensor pow(Scalar a, const Tensor& b);
 
 // clang-format on
-enum class RoundingMode : uint8_t { kNone, kTrunc, kFloor };  // of a quotient: not, to 0, down
+enum class RoundingMode : uint8_t { kNone, kTrunc, kFloor };  // of a quotient: none, toward 0, down
 struct DivOptions {
   RoundingMode rounding_mode = RoundingMode::kNone;
 };
-/// a / b, rounded as asked: kFloor is Python's a // b, so that a = b * quotient + a rest of b's
-/// sign; integers stay integers and wrap. grad: a, b (twice); 0 where rounded. throws: DTypeError
-/// for bool; ValueError for an integer divided by 0. On a GPU the quotient is 0 then, and an
-/// IndexError with the divisor's place comes with the next wait.
+/// a / b, rounded as asked. kFloor is Python's a // b: the remainder a - b * quotient has b's sign.
+/// Integers stay integers under kTrunc and kFloor, and wrap. On a GPU an integer divided by 0 gives
+/// 0, and the next wait throws an IndexError with the divisor's position.
+/// grad: a, b (twice); 0 where the quotient is rounded.
+/// throws: DTypeError for bool under kTrunc and kFloor; ValueError for an integer divided by 0.
 LATHE_API Tensor div(const Tensor& a, const Tensor& b, DivOptions options);
 LATHE_API Tensor div(const Tensor& a, Scalar b, DivOptions options);
 LATHE_API Tensor div(Scalar a, const Tensor& b, DivOptions options);
 // clang-format off
 
-// Comparison → bool; NaN compares false, except for ne.   grad: none.
+// Comparisons, → bool. With NaN all are false but ne, which is true.
+// grad: none.
 LATHE_API Tensor eq(const Tensor& a, const Tensor& b);   LATHE_API Tensor eq(const Tensor& a, Scalar b);
 LATHE_API Tensor ne(const Tensor& a, const Tensor& b);   LATHE_API Tensor ne(const Tensor& a, Scalar b);
 LATHE_API Tensor lt(const Tensor& a, const Tensor& b);   LATHE_API Tensor lt(const Tensor& a, Scalar b);
 LATHE_API Tensor le(const Tensor& a, const Tensor& b);   LATHE_API Tensor le(const Tensor& a, Scalar b);
 LATHE_API Tensor gt(const Tensor& a, const Tensor& b);   LATHE_API Tensor gt(const Tensor& a, Scalar b);
 LATHE_API Tensor ge(const Tensor& a, const Tensor& b);   LATHE_API Tensor ge(const Tensor& a, Scalar b);
-LATHE_API Tensor logical_and(const Tensor& a, const Tensor& b);  // of `!= 0`
+LATHE_API Tensor logical_and(const Tensor& a, const Tensor& b);  // of a != 0 and b != 0
 LATHE_API Tensor logical_or(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_not(const Tensor& a);
 
 // The backward passes of relu, tanh, sigmoid and gelu as ops of their own: one pass each.
-// grad: dy (and y or x).
+// grad: dy, and y or x (twice).
 LATHE_API Tensor relu_grad(const Tensor& dy, const Tensor& y);     // dy where y > 0 or NaN, else 0
 LATHE_API Tensor tanh_grad(const Tensor& dy, const Tensor& y);     // dy (1 - y^2)
 LATHE_API Tensor sigmoid_grad(const Tensor& dy, const Tensor& y);  // dy y (1 - y)
@@ -105,8 +117,8 @@ inline Tensor operator-(const Tensor& a) { return mul(a, -1); }
 // clang-format on
 
 namespace cpu {
-/// out = op(a, b): a and b of one dtype (a 0-d CPU tensor may have another device), out of that
-/// dtype or bool.
+/// out = op(a, b). a and b have one dtype (a 0-d CPU tensor may be on another device than out);
+/// out has that dtype or bool.
 void binary(BinaryOp op, const Tensor& out, const Tensor& a, const Tensor& b);
 }  // namespace cpu
 namespace cuda {

@@ -15,7 +15,7 @@ LATHE_HD inline bool is_nan(T x) {
   return false;
 }
 
-/// Integers as u64, whose overflow wraps (a signed one is undefined); floating numbers as they are.
+/// Integers as u64, because unsigned overflow wraps and signed is undefined; floats as they are.
 template <class T>
 LATHE_HD inline auto wrapping(T x) {
   if constexpr (std::is_floating_point_v<T>)
@@ -29,7 +29,7 @@ struct Add { template <class T> LATHE_HD T operator()(T a, T b) const { return s
 struct Sub { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(wrapping(a) - wrapping(b)); } };
 struct Mul { template <class T> LATHE_HD T operator()(T a, T b) const { return static_cast<T>(wrapping(a) * wrapping(b)); } };
 struct Div { template <class T> LATHE_HD T operator()(T a, T b) const { return a / b; } };
-// Rounded quotients. Integers: 0 for a division by 0, and the one that overflows, lowest / -1, wraps.
+// Rounded quotients of integers: a division by 0 gives 0, and lowest / -1, which overflows, wraps.
 struct DivTrunc { template <class T> LATHE_HD T operator()(T a, T b) const {
   if constexpr (std::is_floating_point_v<T>) return std::trunc(a / b);
   else {
@@ -39,7 +39,7 @@ struct DivTrunc { template <class T> LATHE_HD T operator()(T a, T b) const {
 struct DivFloor { template <class T> LATHE_HD T operator()(T a, T b) const {
   if constexpr (std::is_floating_point_v<T>) {
     if (b == T(0)) return a / b;
-    // From the exact rest, because a / b may round up to the next integer.
+    // Computed from the exact remainder, because a / b may round up to the next integer.
     const T rest = std::fmod(a, b), whole = (a - rest) / b;
     const T down = rest != T(0) && (b < T(0)) != (rest < T(0)) ? whole - T(1) : whole;
     if (down == T(0)) return std::copysign(T(0), a / b);
@@ -51,19 +51,21 @@ struct DivFloor { template <class T> LATHE_HD T operator()(T a, T b) const {
       if (b != T(0) && b != T(-1) && a % b != T(0) && (a < T(0)) != (b < T(0))) return static_cast<T>(quotient - T(1));
     }
     return quotient; } } };
-// NaN wins: a comparison with NaN is false, so the operand that may be NaN is asked for directly.
+// NaN wins. A comparison with NaN is false, so `a` is tested for NaN; a NaN in b then wins by
+// itself.
 struct Maximum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a > b ? a : b; } };
 struct Minimum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a < b ? a : b; } };
-// Backward rules that are worth one pass of their own; b is the op's output, for gelu its input. A NaN passes dy.
+// Backward rules that are worth a pass of their own. The second operand is the op's output, or its
+// input for gelu. Where it is NaN, relu passes dy on.
 struct ReluGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const { return y <= T(0) ? T(0) : dy; } };
 struct TanhGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const { return dy * (T(1) - y * y); } };
 struct SigmoidGrad { template <class T> LATHE_HD T operator()(T dy, T y) const { return dy * y * (T(1) - y); } };
-// Phi(x) + x phi(x), Phi and phi being the normal distribution and its density.
+// Phi(x) + x phi(x); Phi and phi are the normal distribution and its density.
 struct GeluGrad { template <class T> LATHE_HD T operator()(T dy, T x) const {
   const T cdf = T(0.5) * (T(1) + std::erf(x * T(0.70710678118654752440)));
   const T density = T(0.39894228040143267794) * std::exp(T(-0.5) * x * x);
   return dy * (cdf + x * density); } };
-// With t = tanh(u), u = k (x + c x^3): (1 + t + x (1 - t^2) u') / 2.
+// With t = tanh(u) and u = k (x + c x^3): (1 + t + x (1 - t^2) u') / 2.
 struct GeluTanhGrad { template <class T> LATHE_HD T operator()(T dy, T x) const {
   const T k = T(0.79788456080286535588), c = T(0.044715), x2 = x * x;
   const T t = std::tanh(k * x * (T(1) + c * x2));
@@ -80,8 +82,8 @@ struct Or  { template <class T> LATHE_HD bool operator()(T a, T b) const { retur
 struct Xor { template <class T> LATHE_HD bool operator()(T a, T b) const { return (a != T(0)) != (b != T(0)); } };
 // clang-format on
 
-/// a ** b. Integers wrap as multiplication does; a negative integer exponent gives 0, ±1 as
-/// division would.
+/// a ** b. Integers wrap as in multiplication. A negative integer exponent gives the power's value
+/// truncated to an integer: 1 or -1 for a = ±1, else 0.
 struct Pow {
   template <class T>
   LATHE_HD T operator()(T a, T b) const {

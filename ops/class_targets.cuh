@@ -6,10 +6,10 @@
 
 namespace lathe::cuda {
 
-/// Bad: neither a class nor ignore_index; check_class_range has noted it.
+/// kBad: neither a class nor ignore_index; check_class_range has set the device's error flag.
 enum class TargetKind : uint8_t { kCounts, kIgnored, kBad };
 
-/// A: the dtype of the losses.
+/// A is the dtype of the losses.
 template <class A>
 struct DeviceTargets {
   const int64_t* index;

@@ -1,5 +1,5 @@
-// Class numbers as targets of cross_entropy and nll_loss: their checks, and how they lie against
-// the scores.
+// Class numbers as targets of cross_entropy and nll_loss: their checks, and their layout relative
+// to the scores. class_targets.cpp: the checks; class_targets.cuh: how kernels read them.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -16,25 +16,27 @@ struct ClassTargets {
   int64_t rows() const { return index.numel(); }
 };
 
-/// x: scores [N,C] or [N,C,d1,…]; target: integers [N] or [N,d1,…]; weight: [C] or undefined.
-/// throws: ShapeError, DTypeError, DeviceError naming `op`; IndexError naming the first target that
-/// is neither in [0, C) nor ignore_index, and its place.
+/// The targets, checked and as the kernels want them.
+///   x  scores [N,C] or [N,C,d1,…]   target  integers [N] or [N,d1,…]   weight  [C] or undefined
+/// throws: ShapeError, DTypeError, DeviceError naming `op`; IndexError with the value and position
+/// of the first target that is neither in [0, C) nor ignore_index.
 ClassTargets check_class_targets(const char* op, const Tensor& x, const Tensor& target,
                                  const Tensor& weight, int64_t ignore_index);
 
-/// The weight of each class, for scores x of `classes` classes: contiguous, in the compute dtype of
-/// x, without history; undefined if `weight` is.   throws: as check_class_targets.
+/// The weight of each class, for scores x of `classes` classes: contiguous, in x's compute dtype,
+/// without history; undefined if `weight` is.
+/// throws: as check_class_targets.
 Tensor check_class_weight(const char* op, const Tensor& x, const Tensor& weight, int64_t classes);
 
-/// The dtype in which losses of such scores are computed: f32 for half types.
+/// The dtype in which losses of scores of type `dtype` are computed: f32 for half types.
 constexpr DType loss_dtype(DType dtype) { return compute_dtype(dtype); }
 
 namespace cpu {
 void check_class_range(const char* op, const ClassTargets& targets);
 }  // namespace cpu
 namespace cuda {
-/// Without waiting: sets the device's error flag. The kernels give a bad target a NaN loss and
-/// gradients of 0.
+/// Does not wait: a bad target sets the device's error flag, which the next wait throws. The
+/// kernels give that target a NaN loss and gradients of 0.
 void check_class_range(const char* op, const ClassTargets& targets);
 }  // namespace cuda
 

@@ -16,7 +16,7 @@ struct Conv1dOptions {
 /// y[n,k,q] = bias[k] + sum over c,s of x[n, c, q*stride - pad + s*dilation] * w[k,c,s].
 ///   x  [N,C,W] or [C,W]     w  [K,C/groups,S]     bias  [K]
 ///   →  [N,K,Q] or [K,Q],    Q = (W + 2*pad - dilation*(S-1) - 1) / stride + 1
-/// dtypes, grad, amp, throws: as conv2d.
+/// dtypes: as conv2d.   grad: as conv2d.   amp: half.   throws: as conv2d.
 LATHE_API Tensor conv1d(const Tensor& x, const Tensor& w, const Conv1dOptions& opt = {});
 
 }  // namespace lathe

@@ -1,6 +1,7 @@
-// 2-d convolution. Here: contracts. conv2d.cpp: checks and gradients. conv2d_cpu.cpp: dtypes and
-// layouts on the CPU, over conv2d_dnnl.cpp (oneDNN) or conv2d_eigen.cpp (without it) and
-// conv2d_im2col_cpu.cpp (f64, portable f32). conv2d_geometry.h: the shape rules.
+// 2-d convolution. Here: contracts. conv2d.cpp: checks and gradients. conv/conv2d_cpu.cpp: dtypes
+// and layouts on the CPU, over conv2d_dnnl.cpp (oneDNN) or conv2d_eigen.cpp (without it) and
+// conv2d_im2col_cpu.cpp (f64, portable f32). conv/conv2d_cudnn.cpp and conv/conv2d_cuda.cu: GPUs.
+// conv/conv2d_geometry.h: the shape rules.
 #pragma once
 
 #include "lathe/core/pair.h"
@@ -16,30 +17,32 @@ struct Conv2dOptions {
   int64_t groups = 1;  // C and K are split into this many independent groups
 };
 
-/// 2-D cross-correlation: y[n,k,p,q] = bias[k] + sum over c,r,s of
-/// x[n, c, p*stride - pad + r*dilation, q*…] * w[k,c,r,s].
+/// 2-d cross-correlation:
+///   y[n,k,p,q] = bias[k] + sum over c,r,s of
+///                x[n, c, p*stride - pad + r*dilation, q*stride - pad + s*dilation] * w[k,c,r,s]
 ///   x  [N,C,H,W] or [C,H,W]     w  [K,C/groups,R,S], in any order     bias  [K]
-///   →  [N,K,P,Q],    P = (H + 2*pad - dilation*(R-1) - 1) / stride + 1,  Q likewise; NHWC if x is;
-///   without N if x is
-/// dtypes: f16, bf16, f32 (and f64 on CPU); sums are kept in f32 or wider.
-/// grad: x, w, bias (twice), w's in w's order.   amp: half.
+///   →  [N,K,P,Q],    P = (H + 2*pad - dilation*(R-1) - 1) / stride + 1,  Q likewise;
+///      NHWC if x is NHWC; without N if x has no N
+/// dtypes: f16, bf16, f32, f64; sums are kept in f32 or wider.
+/// grad: x, w, bias (twice); w's gradient lies in w's order.   amp: half.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, f32 3x3 kernels may run as Winograd
 /// F(4x4,3x3) (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact.
 LATHE_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt = {});
 
-/// Its adjoint in x: the gradient of sum(conv2d(x, w) * dy) with respect to an x of shape
+/// The adjoint in x: the gradient of sum(conv2d(x, w) * dy) with respect to an x of shape
 /// `x_shape`. This is also what a transposed convolution computes. opt.bias is not used.
-///   dy  [N,K,P,Q]     w  [K,C/groups,R,S]     →  [N,C,H,W], NHWC if dy is
+///   dy  [N,K,P,Q]     w  [K,C/groups,R,S]     →  [N,C,H,W], NHWC if dy is NHWC
 /// dtypes: as conv2d.   grad: dy, w (twice).   amp: half.
 /// throws: as conv2d; ShapeError if dy is not what conv2d gives for x_shape.
 LATHE_API Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                                    const Conv2dOptions& opt = {});
 
-/// Its adjoint in w: the gradient of sum(conv2d(x, w) * dy) with respect to a w of shape `w_shape`.
+/// The adjoint in w: the gradient of sum(conv2d(x, w) * dy) with respect to a w of shape `w_shape`.
 /// opt.bias is not used.
 ///   dy  [N,K,P,Q]     x  [N,C,H,W]     →  [K,C/groups,R,S], in memory as w_format says
-/// dtypes, throws: as conv2d_input_grad.   grad: dy, x (twice).   amp: half.
+/// dtypes: as conv2d.   grad: dy, x (twice).   amp: half.
+/// throws: as conv2d_input_grad, for w_shape.
 LATHE_API Tensor conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                     const Conv2dOptions& opt = {},
                                     MemoryFormat w_format = kContiguous);
@@ -47,12 +50,13 @@ LATHE_API Tensor conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Sha
 struct Conv2dGeometry;
 
 namespace cpu {
-/// true: f32 convolutions add up the products themselves; false, the default: 3x3 kernels with
-/// stride 1 may run as Winograd, up to twice as fast. Its error is two to ten times as large: up to
-/// 5e-6 of the largest element, for 512 channels, instead of 2e-6. For the whole process; affects
-/// later calls.
-/// Either way the weights of parameters are packed once for inference: whoever writes them through
-/// Tensor::data() must call bump_version().
+/// true: f32 convolutions add up the products themselves. false, the default: 3x3 kernels with
+/// stride 1 and 64 channels or more on both sides may run as Winograd (conv2d_plan_dnnl.cpp
+/// chooses), up to twice as fast. Winograd's error is larger: at most 5e-6 of the largest element
+/// where direct sums have 2e-6, measured against f64 with 64 to 512 channels
+/// (docs/performance.md). For the whole process; affects later calls.
+/// Either way the weights of parameters are packed once for inference: code that writes them
+/// through Tensor::data() must call bump_version().
 LATHE_API void set_conv_exact(bool exact) noexcept;
 LATHE_API bool conv_exact() noexcept;
 

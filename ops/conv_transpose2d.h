@@ -15,12 +15,12 @@ struct ConvTranspose2dOptions {
   int64_t groups = 1;   // C and K are split into this many independent groups
 };
 
-/// What conv2d's gradient does to its input: every x[n,c,h,w] adds x * w[c,k,r,s] to
-/// y[n, k, h*stride - pad + r*dilation, w*…].
+/// The adjoint of conv2d in its input: every x[n,c,h,w] adds x * w[c,k,r,s] to
+/// y[n, k, h*stride - pad + r*dilation, w*stride - pad + s*dilation].
 ///   x  [N,C,H,W] or [C,H,W]     w  [C,K/groups,R,S]     bias  [K]
 ///   →  [N,K,P,Q],    P = (H-1)*stride - 2*pad + dilation*(R-1) + output_pad + 1,  Q likewise;
-///   NHWC if x is; without N if x is
-/// dtypes: f16, bf16, f32 (and f64 on CPU).   grad: x, w, bias (twice).   amp: half.
+///      NHWC if x is NHWC; without N if x has no N
+/// dtypes: f16, bf16, f32, f64.   grad: x, w, bias (twice).   amp: half.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Dumoulin and Visin 2016 (arXiv:1603.07285), chapter 4.
 LATHE_API Tensor conv_transpose2d(const Tensor& x, const Tensor& w,

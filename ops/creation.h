@@ -1,6 +1,7 @@
-// New tensors. Shapes are checked before any memory is taken.   throws: ShapeError,
-// OutOfMemoryError, NoCudaError. dtype: the default dtype unless set, or natural (noted per
-// function).
+// New tensors. Shapes are checked before any memory is allocated. creation.cpp: checks;
+// creation_cpu.cpp and creation_cuda.cu: arange and linspace; creation_math.h: their arithmetic.
+// dtypes: options.dtype; unset, the default dtype or what the function's comment says.
+// throws: ShapeError, OutOfMemoryError, NoCudaError.
 #pragma once
 
 #include <initializer_list>
@@ -13,23 +14,24 @@ namespace lathe {
 
 LATHE_API Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 LATHE_API Tensor ones(const Shape& shape, const TensorOptions& options = {});
-/// dtype: i64, bool or the default dtype, as `value` was written.
+/// dtypes: unset, i64, bool or the default dtype, by the type that `value` was written in.
 LATHE_API Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
 
-// Shape, dtype, device and stride order of `like`.
+// Each has the shape, dtype, device and stride order of `like`.
 LATHE_API Tensor zeros_like(const Tensor& like);
 LATHE_API Tensor ones_like(const Tensor& like);
 LATHE_API Tensor full_like(const Tensor& like, Scalar value);
 
-/// 0, 1, … below `stop`; or start, start + step, … below (above, for a negative step) stop.
-/// dtype: i64 for integers, else the default dtype.   throws: ValueError if step is 0, points away
-/// or an argument is not finite; ShapeError for more elements than a tensor can have.
+/// 0, 1, … below `stop`; or start, start + step, … below `stop` (above it for a negative step).
+/// dtypes: unset, i64 for integers, else the default dtype.
+/// throws: ValueError if step is 0 or leads away from `stop`, or an argument is not finite;
+/// ShapeError for more elements than a tensor can have.
 LATHE_API Tensor arange(Scalar stop, const TensorOptions& options = {});
 LATHE_API Tensor arange(Scalar start, Scalar stop, Scalar step = 1,
                         const TensorOptions& options = {});
 
-/// `count` numbers evenly from start to stop, both included.   throws: ValueError for a negative
-/// count, or if start, stop or their difference is not finite.
+/// `count` evenly spaced numbers from start to stop, both included.
+/// throws: ValueError for a negative count, or if start, stop or their difference is not finite.
 LATHE_API Tensor linspace(double start, double stop, int64_t count,
                           const TensorOptions& options = {});
 
@@ -41,8 +43,9 @@ LATHE_API Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& options = {});
 
-/// [n] from a vector or a braced list; [n,m] and [n,m,k] from nested lists: tensor({{1.f, 2.f},
-/// {3.f, 4.f}}). dtype: of the element type.   throws: ShapeError if rows differ in length.
+/// [n] from a vector or a braced list; [n,m] and [n,m,k] from nested lists:
+///   tensor({{1.f, 2.f}, {3.f, 4.f}})
+/// dtypes: unset, that of the element type.   throws: ShapeError if rows differ in length.
 template <class T>
 Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {});
 template <class T>
@@ -55,7 +58,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
               const TensorOptions& options = {});
 
 namespace detail {
-/// A copy of host values as `shape`; options' dtype, device and gradient flag applied.
+/// A copy of host values with shape `shape`, and with dtype, device and gradient flag of `options`.
 LATHE_API Tensor from_values(const void* values, size_t count, DType dtype, const Shape& shape,
                              const TensorOptions& options);
 /// throws: ShapeError "rows differ in length".
@@ -112,7 +115,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
 }
 
 namespace cpu {
-/// out[i] = s(i), converted as by core/copy; out is contiguous.
+/// out[i] = s(i), converted as in core/copy; out is contiguous.
 void fill_sequence(const Tensor& out, math::IntegerSequence s);
 void fill_sequence(const Tensor& out, math::FloatSequence s);
 void fill_sequence(const Tensor& out, math::EvenlySpaced s);

@@ -7,7 +7,7 @@
 
 namespace lathe::math {
 
-/// first + i * step in i64; unsigned, so that it wraps to the right value over all of i64.
+/// first + i * step in i64. Unsigned arithmetic wraps to the right value over all of i64.
 struct IntegerSequence {
   uint64_t first, step;
   LATHE_HD int64_t operator()(int64_t i) const {
@@ -21,7 +21,7 @@ struct FloatSequence {
   LATHE_HD double operator()(int64_t i) const { return first + static_cast<double>(i) * step; }
 };
 
-/// `count` numbers from first to last, from the nearer end, so that both ends are exact.
+/// `count` numbers from first to last. Each is counted from the nearer end, so both ends are exact.
 struct EvenlySpaced {
   double first, last, step;
   int64_t count;

@@ -1,4 +1,5 @@
-// Cross-entropy of class scores: softmax, logarithm and choice in one op.
+// Cross-entropy of class scores: softmax, logarithm and choice of the class in one op.
+// cross_entropy.cpp: checks and gradients; cross_entropy_cpu.cpp, _cuda.cu: kernels.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -14,24 +15,29 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::kMean;
 };
 
-/// Targets are class numbers, or floating: a probability for each class.
-/// loss_i = (1-e) * w[y_i] * -logp[i, y_i] + e/C * sum over c of w_c * -logp[i, c],  logp =
-/// log_softmax(x, 1)
+/// Targets are class numbers (integers) or a probability for each class (floating).
+/// Class numbers y, with e = label_smoothing and logp = log_softmax(x, 1):
+///   loss_i = (1-e) * w[y_i] * -logp[i, y_i] + e/C * sum over c of w_c * -logp[i, c]
+/// Probabilities t:
+///   loss_i = sum over c of w_c * ((1-e) * t[i,c] + e/C) * -logp[i,c]
+/// Shapes:
 ///   x  [N,C], [N,C,d1,…] or [C]     target  integers [N], [N,d1,…] or []; floating: x's shape
 ///   →  kMean: sum of the losses / sum of w[y_i] over the targets that are not ignored (NaN if
-///   there are none);
-///      kSum: their sum;  kNone: the losses, target's shape, 0 where ignored.
-/// With probabilities t: loss_i = sum over c of w_c * ((1-e) * t[i,c] + e/C) * -logp[i,c]; kMean
-/// divides their sum by their number, and nothing can be ignored (ignore_index below 0).
-/// dtypes: f16, bf16, f32, f64, of x and t the wider; computed in f32 or wider.
-/// grad: x, and t (twice): for kMean without weights (softmax - onehot) / count; exactly 0 where
-/// ignored. amp: float. throws: IndexError naming a target outside [0, C), ValueError
-/// (label_smoothing, ignore_index), ShapeError, DTypeError, DeviceError. ref: smoothing: Szegedy et
-/// al. 2016 (arXiv:1512.00567).
+///             there are none); for probabilities, sum of the losses / their number
+///      kSum:  sum of the losses
+///      kNone: the losses, one per target; 0 where ignored
+/// Probabilities cannot be ignored: ignore_index must be below 0.
+/// dtypes: f16, bf16, f32, f64; of x and t the wider; computed in f32 or wider.
+/// grad: x and t (twice); for kMean without weights dx = (softmax - onehot) / count; 0 where
+/// ignored.
+/// amp: float.
+/// throws: IndexError naming a target outside [0, C); ValueError (label_smoothing, ignore_index);
+/// ShapeError, DTypeError, DeviceError.
+/// ref: smoothing: Szegedy et al. 2016 (arXiv:1512.00567).
 LATHE_API Tensor cross_entropy(const Tensor& x, const Tensor& target,
                                const CrossEntropyOptions& options = {});
 
-/// Per row (per target), in loss_dtype(x) and with the target's shape.
+/// What the forward pass computes per row (per target), in loss_dtype(x) and the target's shape.
 struct CrossEntropyRows {
   Tensor loss;
   Tensor weight;            // w[y_i]; 0 where ignored
@@ -39,10 +45,10 @@ struct CrossEntropyRows {
 };
 
 namespace cpu {
-/// Fills `rows` from the contiguous x; `smoothing` is e.
+/// Fills `rows` from x, which is contiguous; `smoothing` is e.
 void cross_entropy_forward(const CrossEntropyRows& rows, const Tensor& x,
                            const ClassTargets& targets, double smoothing);
-/// dx from the gradient g of each row's loss: 0 where ignored, whatever g is.
+/// dx from g, the gradient of each row's loss. It is 0 where ignored, whatever g is.
 void cross_entropy_backward(const Tensor& dx, const Tensor& g, const CrossEntropyRows& rows,
                             const Tensor& x, const ClassTargets& targets, double smoothing);
 }  // namespace cpu

@@ -1,5 +1,5 @@
-// The arithmetic of ops/cross_entropy.h, per row and per score: used by the CPU loops and by the
-// CUDA kernels.
+// The arithmetic of ops/cross_entropy.h per row and per score, shared by the CPU loops and the CUDA
+// kernels.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace lathe::math {
 
-/// What label smoothing makes of a one-hot target: one_hot = 1 - e for its class, and spread = e /
-/// C for every class.
+/// A one-hot target with label smoothing e: its class counts one_hot = 1 - e, and every class
+/// spread = e / C.
 template <class A>
 struct Smoothing {
   A one_hot, spread;
@@ -24,12 +24,13 @@ struct Smoothing {
     const A own = one_hot * weight * nll;
     return spread == A(0) ? own : own + spread * even;
   }
-  /// The factor of softmax(x) in dx; g: the gradient of the row's loss, weight_sum: that of all
-  /// classes.
+  /// The factor of softmax(x) in dx. g is the gradient of the row's loss, weight the target's class
+  /// weight, weight_sum the sum of all class weights.
   LATHE_HD A softmax_factor(A g, A weight, A weight_sum) const {
     return g * (one_hot * weight + spread * weight_sum);
   }
-  /// What dx loses for every class, of weight w, and for the target.
+  /// What is subtracted from dx: class_part for every class, of weight w; target_part for the
+  /// target.
   LATHE_HD A class_part(A g, A w) const { return g * spread * w; }
   LATHE_HD A target_part(A g, A weight) const { return g * (one_hot * weight); }
 };

@@ -1,19 +1,20 @@
-// Running sums along one dimension.
+// Running sums along one dimension. cumsum.cpp: checks and gradient; cumsum_cpu.cpp,
+// cumsum_cuda.cu.
 #pragma once
 
 #include "lathe/core/tensor.h"
 
 namespace lathe {
 
-/// y[i] = x[0] + … + x[i] along `dim`. Integers and bool → i64; f32 and half types are summed in
-/// f64 and f32.
+/// y[i] = x[0] + … + x[i] along `dim`.
 ///   x  any shape   →  the same shape
+/// dtypes: any; integers and bool → i64. Half types are summed in f32, f32 in f64.
 /// grad: x (twice).   amp: float.   throws: IndexError.
 LATHE_API Tensor cumsum(const Tensor& x, int64_t dim);
 
 namespace cpu {
-/// Along the middle dimension of the contiguous x [outer, n, inner], from the last element if
-/// `reverse`.
+/// Sums along the middle dimension of x [outer, n, inner], which is contiguous; with `reverse` from
+/// the last element back.
 void cumsum(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool reverse);
 }  // namespace cpu
 namespace cuda {

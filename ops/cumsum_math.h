@@ -1,4 +1,4 @@
-// In what ops/cumsum.h adds up, on host and device.
+// The types in which ops/cumsum.h adds up, on host and device.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace lathe::math {
 
-/// One digit reserve more than the result has: rounding happens once, when it is stored.
+/// A type wider than the result's, so that a sum is rounded once, when it is stored.
 template <class Out>
 struct RunningSumOf {
   using type = SumType<Out>;

@@ -1,4 +1,5 @@
-// Dropout: zeros in random places while training.
+// Dropout: zeros at random positions in training. dropout.cpp: checks and gradient;
+// dropout_cpu.cpp, dropout_cuda.cu: kernels.
 #pragma once
 
 #include "lathe/core/generator.h"
@@ -9,19 +10,21 @@ namespace lathe {
 struct DropoutOptions {
   double p = 0.5;                  // probability of a zero
   bool train = true;               // false: the result is x
-  Generator* generator = nullptr;  // null: the default one of x's device
+  Generator* generator = nullptr;  // null: the default generator of x's device
 };
 
-/// y[i] = 0 with probability p, else x[i] / (1 - p); p = 1: all zeros.
-///   x  any shape   →  the same shape, NHWC if x is
-/// Element i (row-major) is dropped if uniform number i of the call is below p, whatever the
-/// layout, device or number of threads. Nothing is saved for the gradient: it draws the same
-/// numbers again. dtypes: f16, bf16, f32, f64.   grad: x (twice).   throws: ValueError (p outside
-/// [0, 1]), DTypeError. ref: Srivastava et al. 2014, JMLR 15.
+/// y[i] = 0 with probability p, else x[i] / (1 - p). p = 1 gives all zeros.
+///   x  any shape   →  the same shape, NHWC if x is NHWC
+/// Element i (in row-major order) is dropped if uniform number i of the call is below p, whatever
+/// the layout, the device or the number of threads. Nothing is saved for the gradient, which draws
+/// the same numbers again.
+/// dtypes: f16, bf16, f32, f64.   grad: x (twice).
+/// throws: ValueError (p outside [0, 1]), DTypeError.
+/// ref: Srivastava et al. 2014, JMLR 15.
 LATHE_API Tensor dropout(const Tensor& x, const DropoutOptions& options = {});
 
 namespace cpu {
-/// Both contiguous. scale = 1 / (1 - p), or 0 for p = 1.
+/// x and y are contiguous. scale = 1 / (1 - p), or 0 for p = 1.
 void dropout(const Tensor& y, const Tensor& x, double p, double scale, Generator::Block block);
 }  // namespace cpu
 namespace cuda {

@@ -1,4 +1,4 @@
-// The arithmetic of ops/dropout.h, shared by host and device. Element i takes word i % 4 of Philox
+// The arithmetic of ops/dropout.h, shared by host and device. Element i uses word i % 4 of Philox
 // counter block.offset + i / 4.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace lathe::math {
 
-/// C: the compute type.
+/// C is the compute type.
 template <class C>
 struct Dropout {
   float p;

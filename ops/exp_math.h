@@ -11,12 +11,13 @@ namespace lathe::math {
 
 LATHE_HD inline double fast_exp(double x) { return std::exp(x); }
 
-/// e^x to 2 ulp; 0 below -104, infinity above 88.73, NaN stays. ref: Cephes' expf: x = n ln 2 + r
-/// with |r| <= ln 2 / 2, ln 2 in two parts so that r is exact, a polynomial for e^r, and 2^n in two
-/// factors so that subnormals come out right.
+/// e^x to 2 ulp; 0 below -104, infinity above 88.73; NaN stays NaN. x = n ln 2 + r with
+/// |r| <= ln 2 / 2; ln 2 is split in two so that r is exact; a polynomial gives e^r; 2^n is applied
+/// as two factors so that subnormal results are right.
+/// ref: Cephes' expf.
 [[gnu::always_inline]] LATHE_HD inline float fast_exp(float x) {
-  constexpr float kRound =
-      12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, held in the low bits
+  // 1.5 * 2^23: adding it rounds to an integer, which then stands in the low bits.
+  constexpr float kRound = 12582912.0f;
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
   const float shifted = x * 1.44269504f + kRound;
@@ -29,8 +30,8 @@ LATHE_HD inline double fast_exp(double x) { return std::exp(x); }
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  const uint32_t exponent =
-      __builtin_bit_cast(uint32_t, shifted) - 0x4b400000u;  // n, two's complement
+  // n, in two's complement.
+  const uint32_t exponent = __builtin_bit_cast(uint32_t, shifted) - 0x4b400000u;
   const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(exponent) >> 1);
   const float low = __builtin_bit_cast(float, (half + 127u) << 23);
   const float high = __builtin_bit_cast(float, (exponent - half + 127u) << 23);

@@ -1,4 +1,4 @@
-// Group normalisation: over groups of channels of each sample.
+// Group normalisation: over groups of channels of each sample (group_norm.cpp, over row_norm.h).
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -11,12 +11,13 @@ struct GroupNormOptions {
   double eps = 1e-5;   // inside the square root
 };
 
-/// y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]; mean and (biased) variance over C/groups
-/// channels and all positions of a sample.
+/// y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]. mean and (biased) variance are those of
+/// C/groups channels, over all positions of a sample.
 ///   x  [N,C,…], C divisible by `groups`   →  x's shape and dtype
-/// dtypes: f16, bf16, f32, f64; computed in f32 or wider.   grad: x, weight, bias (twice).   amp:
-/// float. throws: ShapeError, DTypeError, ValueError (groups < 1).   ref: Wu & He 2018
-/// (arXiv:1803.08494).
+/// dtypes: f16, bf16, f32, f64; computed in f32 or wider.
+/// grad: x, weight, bias (twice).   amp: float.
+/// throws: ShapeError, DTypeError, ValueError (groups < 1).
+/// ref: Wu and He 2018 (arXiv:1803.08494).
 LATHE_API Tensor group_norm(const Tensor& x, int64_t groups, const GroupNormOptions& options = {});
 
 }  // namespace lathe

@@ -1,10 +1,12 @@
-// Reading and adding at places that a tensor of indices names.
+// Reading from, and adding at, positions given by a tensor of indices. index.cpp: checks and
+// gradients; index_cpu.cpp, index_cuda.cu and index_sum_cuda.cu: kernels.
 //   index  i64 or i32, every value in [0, size of x along dim)
-// Any strides, 0-d (as one element) and zero-size. Repeated indices are read again, or added up, in
-// the order of `index`: the same bits in every run and for every number of threads; half types are
-// added up in f32. No amp word. throws: IndexError for a bad index (naming op, value, place and
-// range; nothing is changed) or dimension,
-//         ShapeError, DTypeError, DeviceError.
+// Any strides, 0-d (as one element) and zero-size. A repeated index is read again, or its values
+// are added up in the order of `index`: the same bits in every run and for every number of threads.
+// Half types are added up in f32.
+// amp: none, the result follows x.
+// throws: IndexError for a bad index (naming op, value, position and range; nothing is changed) or
+// a bad dimension; ShapeError, DTypeError, DeviceError.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -12,29 +14,31 @@
 namespace lathe {
 
 /// The slices index[0], index[1], … of x along `dim`.
-///   index  [K] or 0-d   →  x's shape with K along dim.   Any dtype.   grad: x (twice).
+///   index  [K] or 0-d   →  x's shape with K along dim
+/// dtypes: any.   grad: x (twice).
 LATHE_API Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
 
 /// x with alpha * source's slice k added to slice index[k] along `dim`, for every k.
-///   index  [K]   source  x's shape with K along dim, x's dtype   →  x's shape.   Numbers.   grad:
-///   x, source (twice).
+///   index  [K]   source  x's shape with K along dim, x's dtype   →  x's shape
+/// dtypes: numbers.   grad: x, source (twice).
 LATHE_API Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
                            Scalar alpha = 1);
 
 /// y[i,j,k] = x[i,index[i,j,k],k] (for dim = 1).
-///   index  as many dimensions as x, none longer except dim   →  index's shape.   Any dtype. grad:
-///   x (twice).
+///   index  as many dimensions as x, none longer except dim   →  index's shape
+/// dtypes: any.   grad: x (twice).
 LATHE_API Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 
 /// x with source[i,j,k] added to place [i,index[i,j,k],k] (for dim = 1).
 ///   index   as many dimensions as x, none longer except dim
-///   source  no dimension shorter than index's (what is beyond is not read), x's dtype
-///   →       x's shape.   Numbers.   grad: x, source (twice).
+///   source  x's dtype; no dimension shorter than index's; what lies beyond index's is not read
+///   →       x's shape
+/// dtypes: numbers.   grad: x, source (twice).
 LATHE_API Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index,
                              const Tensor& source);
 
-/// throws: IndexError unless all values of `index` (i64) are in [0, size). On CUDA the error comes
-/// with the next synchronising call.
+/// throws: IndexError unless all values of `index` (i64) are in [0, size). On a GPU the next
+/// synchronising call throws it.
 LATHE_API void check_index(const char* op, const Tensor& index, int64_t size);
 
 namespace cpu {

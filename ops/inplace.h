@@ -1,9 +1,9 @@
-// In-place ops: the values of x change, its version goes up, and x is returned. Also as methods:
-// x.add_(y). Where gradients are recorded, x takes over the history of its new values; if x is a
-// view, so does what it views. All throw, with nothing changed: StateError for a leaf that requires
-// grad (outside NoGrad); ValueError if elements of x share memory; ShapeError if the other operand
-// does not broadcast to x's shape; DTypeError if the result's category is higher than x's (adding
-// 0.5 to integers).
+// In-place ops: the values of x change, its version goes up, and x is returned. Each is also a
+// method: x.add_(y). Where gradients are recorded, x takes over the history of its new values; if x
+// is a view, so does the tensor that it views.
+// throws, always with nothing changed: StateError for a leaf that requires grad (outside NoGrad);
+// ValueError if elements of x share memory; ShapeError if the other operand does not broadcast to
+// x's shape; DTypeError if the result's category is higher than x's (adding 0.5 to integers).
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -34,7 +34,7 @@ LATHE_API const Tensor& sigmoid_(const Tensor& x);
 LATHE_API const Tensor& relu_(const Tensor& x);
 // clang-format on
 
-/// x becomes `value` (same shape and dtype), with value's history. What every in-place op ends in.
+/// x becomes `value` (same shape and dtype), with value's history. Every in-place op ends in this.
 LATHE_API const Tensor& assign_(const char* op, const Tensor& x, const Tensor& value);
 
 }  // namespace lathe

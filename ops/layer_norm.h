@@ -1,4 +1,4 @@
-// Layer normalisation: over the last dimensions of each sample.
+// Layer normalisation: over the last dimensions of each sample (layer_norm.cpp, over row_norm.h).
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -11,11 +11,13 @@ struct LayerNormOptions {
   double eps = 1e-5;   // inside the square root
 };
 
-/// y = (x - mean) / sqrt(var + eps) * weight + bias; mean and (biased) variance over the last
-/// dimensions, whose sizes are `normalized`.
+/// y = (x - mean) / sqrt(var + eps) * weight + bias. mean and (biased) variance are taken over the
+/// last dimensions, whose sizes are `normalized`.
 ///   x  […, normalized]   →  x's shape and dtype
-/// dtypes: f16, bf16, f32, f64; computed in f32 or wider.   grad: x, weight, bias (twice).   amp:
-/// float. throws: ShapeError, DTypeError.   ref: Ba, Kiros, Hinton 2016 (arXiv:1607.06450).
+/// dtypes: f16, bf16, f32, f64; computed in f32 or wider.
+/// grad: x, weight, bias (twice).   amp: float.
+/// throws: ShapeError, DTypeError.
+/// ref: Ba, Kiros, Hinton 2016 (arXiv:1607.06450).
 LATHE_API Tensor layer_norm(const Tensor& x, const Shape& normalized,
                             const LayerNormOptions& options = {});
 

@@ -1,4 +1,4 @@
-// How an op along one dimension sees its tensor.
+// Lines: how an op along one dimension sees a tensor's shape.
 #pragma once
 
 #include "lathe/core/shape.h"
@@ -10,7 +10,7 @@ struct Lines {
   int64_t outer = 1, n = 1, inner = 1;
 };
 
-/// The lines along `dim`, counted from the front; a 0-d tensor is one line of one element.
+/// The lines along `dim`, which is not negative; a 0-d tensor is one line of one element.
 inline Lines lines_of(const Shape& shape, int dim) {
   Lines lines;
   for (int d = 0; d < shape.size(); ++d) {

@@ -1,4 +1,4 @@
-// What becomes of the losses of a batch.
+// Reduction: how the losses of a batch become the result.
 #pragma once
 
 #include "lathe/ops/reduce.h"
@@ -11,7 +11,8 @@ enum class Reduction : uint8_t {
   kSum,
 };
 
-/// The losses of a batch reduced; 0-d unless kNone.   grad: losses (twice).
+/// The losses, reduced; 0-d unless kNone.
+/// grad: losses (twice).
 inline Tensor reduce_losses(const Tensor& losses, Reduction reduction) {
   switch (reduction) {
     case Reduction::kMean: return mean(losses);

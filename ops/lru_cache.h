@@ -10,9 +10,9 @@
 
 namespace lathe {
 
-/// Keeps at most `limit` values; a new one beyond that drops the one that was not asked for the
-/// longest. A value that was handed out stays valid for as long as its holder keeps it.
-/// Thread-safe.
+/// Keeps at most `limit` values. When one more is added, the value that has gone longest without
+/// being asked for is dropped. A value that was handed out stays valid for as long as its holder
+/// keeps it. Thread-safe.
 template <class Key, class Value>
 class LruCache {
  public:
@@ -20,9 +20,9 @@ class LruCache {
 
   explicit LruCache(size_t limit) : map_(limit) {}
 
-  /// The value of `key`, made by make() if there is none. make runs without the lock: two threads
-  /// that miss at once both make one, and the first to finish is kept. What make throws leaves the
-  /// cache as it was.
+  /// The value of `key`; if there is none, make() makes it. make runs without the lock: two threads
+  /// that miss at the same time both make one, and the first to finish is kept. If make throws, the
+  /// cache stays as it was.
   template <class Make>
   Pointer get(const Key& key, Make&& make) {
     if (Pointer found = find(key)) return found;
@@ -39,7 +39,7 @@ class LruCache {
     return found == nullptr ? nullptr : *found;
   }
 
-  /// Makes `value` the key's value, in the place of the one it may have had.
+  /// Makes `value` the key's value, in place of an earlier one.
   void put(const Key& key, Pointer value) {
     const std::lock_guard lock(mutex_);
     if (Pointer* const found = map_.find(key)) {
@@ -59,7 +59,7 @@ class LruCache {
     map_.clear();
   }
 
-  /// All keys and values, the one asked for last first.
+  /// All keys and values, the most recently asked for first.
   std::vector<std::pair<Key, Pointer>> entries() const {
     const std::lock_guard lock(mutex_);
     return {map_.begin(), map_.end()};

@@ -1,4 +1,4 @@
-// LruMap: the values asked for last, by key. For one thread; lru_cache.h has the lock.
+// LruMap: the most recently used values, by key. For one thread; lru_cache.h adds the lock.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace lathe {
 
-/// Keeps at most `limit` values; a new one beyond that drops the one that was not asked for the
-/// longest. Values stay where they are for as long as they are kept. Keys are hashed where a Hash
-/// is given, else ordered. What throws leaves the map as it was.
+/// Keeps at most `limit` values. When one more is added, the value that has gone longest without
+/// being asked for is dropped. Values do not move while they are kept. Keys are hashed where a Hash
+/// is given, else ordered. If a call throws, the map stays as it was.
 template <class Key, class Value, class Hash = void>
 class LruMap {
  public:
@@ -20,8 +20,8 @@ class LruMap {
   LruMap(const LruMap&) = delete;
   LruMap& operator=(const LruMap&) = delete;
 
-  /// The value of `key`, which is now the one asked for last; null if there is none. Takes no
-  /// memory.
+  /// The value of `key`, null if there is none; it is now the most recently asked for. Allocates
+  /// nothing.
   Value* find(const Key& key) {
     const auto at = places_.find(key);
     if (at == places_.end()) return nullptr;
@@ -45,7 +45,7 @@ class LruMap {
   void erase(const Key& key) {
     const auto at = places_.find(key);
     if (at == places_.end()) return;
-    const auto entry = at->second;  // which holds the key that `places_` looks at
+    const auto entry = at->second;  // holds the key that `places_` refers to
     places_.erase(at);
     entries_.erase(entry);
   }
@@ -56,12 +56,12 @@ class LruMap {
   }
 
   size_t size() const { return entries_.size(); }
-  /// Pairs of key and value, the one asked for last first.
+  /// Pairs of key and value, the most recently asked for first.
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
 
  private:
-  using Entries = std::list<std::pair<const Key, Value>>;  // the one asked for last is in front
+  using Entries = std::list<std::pair<const Key, Value>>;  // the most recently asked for first
   using Place = typename Entries::iterator;
   using KeyOfEntry = std::reference_wrapper<const Key>;
 

@@ -1,5 +1,6 @@
-// Matrix products. Here: contracts. matmul.cpp: shapes and gradients. matmul_cpu.cpp: dtypes and
-// strides, over ops/matmul_kernels/gemm.h.
+// Matrix products. Here: contracts. matmul.cpp: shapes and gradients. matmul_kernels/:
+// matmul_cpu.cpp (dtypes and strides, over gemm.h), matmul_cublas.cpp, and matmul_cuda.cu for what
+// cuBLAS lacks.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -9,15 +10,16 @@ namespace lathe {
 /// Product of vectors, matrices or batches of matrices.
 ///   [k] x [k] → 0-d           [m,k] x [k] → [m]           [k] x [k,n] → [n]
 ///   [m,k] x [k,n] → [m,n]     […,m,k] x […,k,n] → […,m,n], the batch dimensions broadcast
+/// k = 0 gives 0. Also a.matmul(b).
 /// dtypes: floats, summed in f32 or wider; integers, summed in i64 and wrapped; both operands the
-/// same. k = 0 gives 0. grad: a, b (twice).   amp: half.   throws: ShapeError, DTypeError,
-/// DeviceError.   Also a.matmul(b).
+/// same.
+/// grad: a, b (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor matmul(const Tensor& a, const Tensor& b);
 
 /// matmul of batches [B,m,k] x [B,k,n] → [B,m,n] without broadcasting.
 LATHE_API Tensor bmm(const Tensor& a, const Tensor& b);
 
-/// matmul of matrices alone: [m,k] x [k,n] → [m,n].
+/// matmul of two matrices only: [m,k] x [k,n] → [m,n].
 LATHE_API Tensor mm(const Tensor& a, const Tensor& b);
 /// A matrix times a vector: [m,k] x [k] → [m].
 LATHE_API Tensor mv(const Tensor& a, const Tensor& x);
@@ -25,8 +27,8 @@ LATHE_API Tensor mv(const Tensor& a, const Tensor& x);
 struct AddmmOptions {
   Scalar beta = 1, alpha = 1;
 };
-/// beta * input + alpha * a * b. With beta = 0 input is not looked at, NaN included, and gets no
-/// gradient.
+/// beta * input + alpha * a * b. With beta = 0 input is not read, so its NaN does not matter, and
+/// it gets no gradient.
 ///   a  [m,k]     b  [k,n]     input  a shape that broadcasts to [m,n]     →  [m,n]
 /// dtypes: as matmul, all three the same; beta and alpha are integers for integers.
 /// grad: input, a, b (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.

@@ -1,19 +1,20 @@
-// NHWC or row-major: which of the two an op keeps, and new tensors in it.
+// Row-major or NHWC: which of the two an op keeps, and new tensors in that order.
 #pragma once
 
 #include "lathe/core/tensor.h"
 
 namespace lathe {
 
-/// The dense order in which an op on planes reads x and writes its result: NHWC if x lies so and
-/// not in row-major order too, else row-major.
+/// The dense order in which an op on planes reads x and writes its result: NHWC if x is NHWC and
+/// not row-major as well, else row-major.
 inline MemoryFormat memory_format_of(const Tensor& x) {
   return !x.is_contiguous() && x.is_contiguous(kChannelsLast) ? kChannelsLast : kContiguous;
 }
 
-/// The same for a convolution. Where one channel or one pixel leaves both readings open, the
-/// strides of the dimensions of size 1 decide: its result has channels and pixels of its own, and
-/// the first layer of a network on grey NHWC images is where the rest gets its order from.
+/// The same for a convolution. With one channel or one pixel x fits both orders; then the strides
+/// of the dimensions of size 1 decide. A convolution must not lose the order there, because its
+/// result has channels and pixels of its own: with grey NHWC images the first layer sets the order
+/// of the whole network.
 inline MemoryFormat conv2d_format(const Tensor& x) {
   if (!x.is_contiguous(kChannelsLast)) return kContiguous;
   const bool open = x.is_contiguous();
@@ -22,12 +23,13 @@ inline MemoryFormat conv2d_format(const Tensor& x) {
   return !open || written_so ? kChannelsLast : kContiguous;
 }
 
-/// The dense strides of that order.   throws: ShapeError for kChannelsLast unless 4-d.
+/// The dense strides of `shape` in that order.
+/// throws: ShapeError for kChannelsLast unless 4-d.
 inline Strides dense_strides(const Shape& shape, MemoryFormat format) {
   return format == kChannelsLast ? channels_last_strides(shape) : contiguous_strides(shape);
 }
 
-/// Uninitialised memory in that order.
+/// An uninitialised tensor in that order.
 inline Tensor empty_in(MemoryFormat format, const Shape& shape, DType dtype, Device device) {
   return empty_strided(shape, dense_strides(shape, format), dtype, device);
 }

@@ -1,4 +1,4 @@
-// Negative log-likelihood of log-probabilities that were computed elsewhere. From scores:
+// Negative log-likelihood of given log-probabilities (nll_loss.cpp). From scores:
 // ops/cross_entropy.h.
 #pragma once
 
@@ -16,16 +16,17 @@ struct NllLossOptions {
 
 /// loss_i = -w[y_i] * logp[i, y_i].
 ///   logp  [N,C], [N,C,d1,…] or [C]     target  integers [N], [N,d1,…] or []
-///   →  as cross_entropy.   dtypes, amp, throws: as cross_entropy.   grad: logp (twice).
+///   →  as cross_entropy with class numbers
+/// dtypes: as cross_entropy.   grad: logp (twice).   amp: float.   throws: as cross_entropy.
 LATHE_API Tensor nll_loss(const Tensor& logp, const Tensor& target,
                           const NllLossOptions& options = {});
 
 namespace cpu {
-/// loss and weight (w[y_i], 0 where ignored), in loss_dtype(logp) and the target's shape; logp
-/// contiguous.
+/// Writes loss and weight (w[y_i], 0 where ignored), both in loss_dtype(logp) and the target's
+/// shape. logp is contiguous.
 void nll_loss_forward(const Tensor& loss, const Tensor& weight, const Tensor& logp,
                       const ClassTargets& targets);
-/// dlogp, all of it, from the gradient of each loss.
+/// Writes every element of dlogp, from g, the gradient of each loss.
 void nll_loss_backward(const Tensor& dlogp, const Tensor& g, const ClassTargets& targets);
 }  // namespace cpu
 namespace cuda {

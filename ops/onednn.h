@@ -1,12 +1,12 @@
-// oneDNN 2.6 to 3 as the *_dnnl.cpp files use it: the engine, this thread's stream, the number of
-// threads, primitive descriptors, errors as Lathe's. What differs between oneDNN 2 and 3 is in this
-// file alone. Included by *_dnnl.cpp files only.
+// oneDNN 2.6 to 3 as the *_dnnl.cpp files use it: the engine, the calling thread's stream, the
+// number of threads, primitive descriptors, errors as Lathe's. Only this file and onednn_table.h
+// know how oneDNN 2 and 3 differ. For *_dnnl.cpp files only.
 #pragma once
 
 #include "lathe/ops/onednn_table.h"
 
 // clang-format off
-// dnnl.hpp is to call the functions of the table.
+// These make dnnl.hpp call the functions of the table.
 #define LATHE_ONEDNN(name) (::lathe::cpu::onednn().name)
 #define dnnl_engine_create LATHE_ONEDNN(dnnl_engine_create)
 #define dnnl_engine_destroy LATHE_ONEDNN(dnnl_engine_destroy)
@@ -70,7 +70,7 @@ inline dnnl::stream& dnnl_stream() {
 }
 
 /// Inside its scope oneDNN computes on num_threads() threads. OpenMP keeps that number per calling
-/// thread; the caller's own is put back.
+/// thread; the destructor puts the caller's own back.
 class OmpThreads {
  public:
   OmpThreads() {
@@ -89,20 +89,21 @@ class OmpThreads {
   int before_ = 1;
 };
 
-/// Does oneDNN use all instructions of this set here?
+/// True if oneDNN uses all instructions of this set on this machine.
 inline bool dnnl_uses(dnnl::cpu_isa set) {
   static const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   return (used & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
 }
 
-/// Does this oneDNN describe an operation in an object of its own, `Pass::desc`? Version 2 does;
-/// in version 3 its parts are arguments of the primitive descriptor.
+/// True if this oneDNN describes an operation in an object of its own, `Pass::desc`. Version 2
+/// does; in version 3 the parts of that object are arguments of the primitive descriptor.
 template <class Pass>
 concept HasOperationDesc = requires {
   typename Pass::desc;
 };
 
-/// The descriptor of a forward pass; `parts` as for Pass::desc of oneDNN 2. throws: dnnl::error.
+/// The descriptor of a forward pass; `parts` are those of oneDNN 2's Pass::desc.
+/// throws: dnnl::error.
 template <class Pass, class... Parts>
 typename Pass::primitive_desc forward_desc(const dnnl::primitive_attr& attributes,
                                            const Parts&... parts) {
@@ -113,7 +114,7 @@ typename Pass::primitive_desc forward_desc(const dnnl::primitive_attr& attribute
   }
 }
 
-/// The same of a pass backward from what `forward` describes.
+/// The same for a backward pass; `forward` describes the forward pass that it belongs to.
 template <class Pass, class Forward, class... Parts>
 typename Pass::primitive_desc backward_desc(const dnnl::primitive_attr& attributes,
                                             const Forward& forward, const Parts&... parts) {

@@ -1,9 +1,10 @@
-// oneDNN's functions, found when the first one is needed. Included by onednn.h and
+// A table of oneDNN's functions, filled at the first use. Included by onednn.h and
 // onednn_table.cpp.
 //
-// oneDNN is loaded then and not when the program starts, because OpenMP, which it brings along,
-// reads OMP_WAIT_POLICY while it is being loaded: see onednn_table.cpp. So nothing that links this
-// library links oneDNN or OpenMP, and a program that computes nothing does not wait for them.
+// oneDNN is loaded at its first use and not when the program starts, because it brings OpenMP
+// along, which reads OMP_WAIT_POLICY while it is being loaded: see onednn_table.cpp. So nothing
+// that links this library links oneDNN or OpenMP, and a program that computes nothing does not load
+// them.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.h>
@@ -53,7 +54,7 @@
   f(dnnl_memory_desc_query)                                  \
   LATHE_ONEDNN_MEMORY_FUNCTIONS(f)
 #endif
-// A oneDNN 3 that was built with sparse memory has functions of its own for all memory.
+// A oneDNN 3 that was built with sparse memory replaces these two functions by its own.
 #ifdef DNNL_EXPERIMENTAL_SPARSE
 #define LATHE_ONEDNN_MEMORY_FUNCTIONS(f) \
   f(dnnl_memory_create_v2)               \
@@ -72,12 +73,13 @@ struct OneDnn {
   LATHE_ONEDNN_FUNCTIONS(LATHE_ONEDNN_MEMBER)
   LATHE_ONEDNN_VERSION_FUNCTIONS(LATHE_ONEDNN_MEMBER)
 #undef LATHE_ONEDNN_MEMBER
-  // Of the OpenMP that it computes with; null in a oneDNN without.
+  // Functions of the OpenMP that oneDNN computes with; null in a oneDNN without OpenMP.
   int (*omp_get_max_threads)();
   void (*omp_set_num_threads)(int);
 };
 
-/// Loads it in the first call.   throws: Error naming the library and the cause, in every call.
+/// The table; the first call loads the library.
+/// throws: Error naming the library and the cause, in every call.
 const OneDnn& onednn();
 
 }  // namespace lathe::cpu

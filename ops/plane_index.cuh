@@ -1,5 +1,5 @@
 // From a thread's linear index to a pixel of a plane, in row-major and in NHWC order: for the
-// kernels of pooling and resampling. For .cu files.
+// kernels of pooling and resampling. For .cu files only.
 #pragma once
 
 #include <type_traits>
@@ -11,8 +11,9 @@
 
 namespace lathe::cuda {
 
-/// Planes of rows x cols pixels, each of `packets` packets: a row-major plane has one number per
-/// pixel, an NHWC sample all channels.
+/// Planes of rows x cols pixels, each of `packets` packets. In row-major order a plane is one
+/// channel and a pixel one number; in NHWC a plane is a whole sample and a pixel holds all its
+/// channels.
 template <class Index>
 struct Planes {
   Divider<Index> packets, cols, rows;
@@ -45,8 +46,9 @@ Planes<Index> planes_of(const Tensor& t, int64_t inner, int V) {
           static_cast<Index>(t.numel() / V)};
 }
 
-/// Calls f(integral_constant V, TypeTag<Index>): the largest packet that divides pixels of `inner`
-/// numbers and the addresses (null: not used), and the type that counts n elements.
+/// Calls f(integral_constant V, TypeTag<Index>). V is the largest packet that divides pixels of
+/// `inner` numbers and fits the alignment of the addresses (null: not used); Index is the narrowest
+/// type that counts n elements.
 template <class T, class F>
 void visit_packets(int64_t inner, const void* a, const void* b, const void* places, int64_t n,
                    F&& f) {

@@ -1,6 +1,7 @@
-// Pooling over windows of planes.
-//   x  [N,C,H,W] or [C,H,W], any strides; NHWC kept   →  [N,C,P,Q] or [C,P,Q]
-// dtypes: floating; averages are summed in f32 or wider.   No amp word: follows x.
+// Pooling over windows of planes. pool2d.cpp: checks and gradients; pool2d_cpu.cpp, pool2d_cuda.cu:
+// max pooling; averages run through ops/resample.h.
+//   x  [N,C,H,W] or [C,H,W], any strides; NHWC is kept   →  [N,C,P,Q] or [C,P,Q]
+// dtypes: floats; averages are summed in f32 or wider.   amp: none, the result follows x.
 // throws: ShapeError (x not 3-d or 4-d, a window larger than the padded input, a result too large),
 // ValueError (options; a kernel, stride or dilation of 2^31 or more), DTypeError.
 #pragma once
@@ -16,44 +17,47 @@ namespace lathe {
 struct MaxPool2dOptions {
   Pair kernel = 2;         // rows and columns of a window
   Pair stride = 0;         // 0: the kernel's size
-  Pair pad = 0;            // of -inf on each side; at most half the kernel
+  Pair pad = 0;            // -inf added on each side; at most half the kernel
   Pair dilation = 1;       // distance between elements of a window
-  bool ceil_mode = false;  // true: a last window may reach beyond the padded input
+  bool ceil_mode = false;  // true: the last window may reach beyond the padded input
 };
 
-/// The largest element of each window; NaN if there is one. P = (H + 2 pad - dilation (kernel - 1)
-/// - 1) / stride + 1. grad: x (twice); of equal largest elements the first gets all of it.
+/// The largest element of each window; NaN if the window holds one.
+///   P = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1,  Q likewise
+/// grad: x (twice); of equal largest elements the first gets all of it.
 LATHE_API Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
 
-/// The same, and where in its plane each element came from (row * W + column), i64.
+/// The same, with the position of each element in its plane (row * W + column), i64.
 LATHE_API ValuesAndIndices max_pool2d_with_indices(const Tensor& x,
                                                    const MaxPool2dOptions& options);
 
 struct AvgPool2dOptions {
   Pair kernel = 2;                // rows and columns of a window
   Pair stride = 0;                // 0: the kernel's size
-  Pair pad = 0;                   // of 0 on each side; at most half the kernel
-  bool ceil_mode = false;         // true: a last window may reach beyond the padded input
+  Pair pad = 0;                   // zeros added on each side; at most half the kernel
+  bool ceil_mode = false;         // true: the last window may reach beyond the padded input
   bool count_include_pad = true;  // false: divide by the number of real elements
   std::optional<int64_t> divisor_override = {};  // divides every window's sum instead; not 0
 };
 
-/// The mean of each window, or its sum over divisor_override. What ceil_mode adds beyond the
-/// padding is never counted.   grad: x (twice).
+/// The mean of each window, or its sum divided by divisor_override. The part of a window that
+/// ceil_mode puts beyond the padding is never counted.
+/// grad: x (twice).
 LATHE_API Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
 
-/// Means over out.rows x out.cols windows that cover the plane: row i is [floor(i H/P), ceil((i+1)
-/// H/P)). adaptive_avg_pool2d(x, 1) is global pooling.   grad: x (twice).
+/// Means over out.rows x out.cols windows that cover the plane. Window row i spans the rows
+/// [floor(i H/P), ceil((i+1) H/P)). adaptive_avg_pool2d(x, 1) is global pooling.
+/// grad: x (twice).
 LATHE_API Tensor adaptive_avg_pool2d(const Tensor& x, Pair out);
 
 namespace cpu {
-/// y and index (i32, -1 for a window of padding only) of a dense x; all in x's order, row-major or
-/// NHWC.
+/// y and index (i32; -1 for a window of padding only) of x. All three are dense in the same order,
+/// row-major or NHWC.
 void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x, const MaxPool2dOptions& opt);
-/// dx = 0, then dx[n,c,index] += dy: dense, one order; index as max_pool2d makes it.
+/// dx = 0, then dx[n,c,index] += dy. All are dense in one order; index is that of max_pool2d.
 void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index,
                         const MaxPool2dOptions& opt);
-/// y = x[n,c,index], 0 where index is -1: dense, one order.
+/// y = x[n,c,index]; 0 where index is -1. All are dense in one order.
 void max_pool2d_gather(const Tensor& y, const Tensor& x, const Tensor& index);
 }  // namespace cpu
 namespace cuda {

@@ -1,5 +1,5 @@
-// What the kernels of max pooling share: where windows lie, and which element wins. For host and
-// device.
+// What the kernels of max pooling share, on host and device: the positions of windows, and which
+// element wins.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace lathe {
 
-/// The windows along one axis of length `in`: tap k of window i is at i * stride - pad + k *
-/// dilation.
+/// The windows along one axis of length `in`. Tap k of window i is at
+/// i * stride - pad + k * dilation.
 struct PoolAxis {
   int64_t in, out, kernel, stride, pad, dilation;
 
@@ -18,7 +18,8 @@ struct PoolAxis {
   LATHE_HD bool holds(int64_t i, int64_t k) const { return place(i, k) >= 0 && place(i, k) < in; }
 };
 
-/// Takes `value` where it is larger, or NaN; of equal values, and of several NaN, the first stays.
+/// Takes `value` if it is larger than `best`, or NaN. Of equal values, and of several NaN, the
+/// first stays.
 template <class T, class S = ComputeType<T>>
 LATHE_HD void take_larger(T& best, int32_t& index, T value, int32_t at) {
   const S b = S(best), v = S(value);

@@ -1,4 +1,4 @@
-// What ops of several operands agree on: their common dtype and device.
+// What ops of several operands agree on: their common dtype and device (promote.cpp).
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -8,15 +8,15 @@ namespace lathe {
 /// PyTorch's rule: tensors with dimensions promote each other; 0-d tensors raise the category only.
 LATHE_API DType result_dtype(const Tensor& a, const Tensor& b);
 
-/// A Scalar as a 0-d CPU tensor of the dtype that `a`'s category and the number's own make
-/// together.
+/// A Scalar as a 0-d CPU tensor of a's dtype. If the number's category is higher than a's, the
+/// dtype is the default dtype for a floating number, else the number's own.
 LATHE_API Tensor scalar_like(Scalar value, const Tensor& a);
 
-/// The dtypes that an op takes whose operands do not promote.
+/// Which dtypes an op takes whose operands are not promoted.
 enum class OperandDType : uint8_t { kNumber, kFloating };
 
-/// throws: DTypeError unless a and b have one dtype of that kind, DeviceError unless they are on
-/// one device.
+/// throws: DTypeError unless a and b have the same dtype, of that kind; DeviceError unless they are
+/// on one device.
 LATHE_API void check_operands(const char* op, OperandDType kind, const char* a_name,
                               const Tensor& a, const char* b_name, const Tensor& b);
 

@@ -1,4 +1,4 @@
-// Who makes the uniform and normal numbers of a GPU: our Philox, or an engine of NVIDIA's cuRAND.
+// Which generator makes a GPU's uniform and normal numbers: our Philox, or one of NVIDIA's cuRAND.
 #pragma once
 
 #include "lathe/core/generator.h"
@@ -13,19 +13,20 @@ enum class RandomEngine {
   kCurandMrg32k3a,  // L'Ecuyer 1999, doi:10.1287/opre.47.1.159
 };
 
-/// From now on `rand`, `randn`, `uniform_` and `normal_` on GPUs take their numbers from `engine`;
-/// all else that is random, dropout included, keeps ours. With a cuRAND engine a sequence of calls
-/// repeats for the same generator state on the same device and version of cuRAND, and nowhere else.
-/// For the whole process. The first cuRAND engine opens cuRAND.
+/// From now on `rand`, `randn`, `uniform_` and `normal_` on GPUs take their numbers from `engine`.
+/// Everything else that is random, dropout included, keeps ours. With a cuRAND engine a sequence of
+/// calls repeats only for the same generator state, device and version of cuRAND. For the whole
+/// process. The first cuRAND engine opens cuRAND.
 /// throws: NoCudaError for a cuRAND engine where the build or the machine has none.
 LATHE_API void set_random_engine(RandomEngine engine);
 LATHE_API RandomEngine random_engine() noexcept;
 
 namespace cuda {
-/// Opens cuRAND.   throws: NoCudaError if it cannot.
+/// Opens cuRAND.
+/// throws: NoCudaError if it cannot.
 void load_curand();
-/// The same contracts as fill_uniform and fill_normal (ops/random.h), with the numbers of
-/// random_engine(), which is one of cuRAND's.
+/// The same contracts as fill_uniform and fill_normal (ops/random.h), with numbers from
+/// random_engine(), which must be one of cuRAND's.
 void curand_uniform(const Tensor& out, double low, double high, Generator::Block block);
 void curand_normal(const Tensor& out, double mean, double std, Generator::Block block);
 }  // namespace cuda

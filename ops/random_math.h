@@ -1,5 +1,5 @@
-// What becomes of the bits of one Philox counter: the arithmetic of ops/random.h, one functor per
-// distribution, used by the CPU loop and by the CUDA kernel. Each turns one counter into kValues
+// From the bits of one Philox counter to values: the arithmetic of ops/random.h, one functor per
+// distribution, shared by the CPU loop and the CUDA kernel. Each turns one counter into kValues
 // values: element i of a random tensor is value i % kValues of counter block.offset + i / kValues.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace lathe::math {
 
-/// A uniform number of [0, 1) with as many bits as T holds exactly, 24 at most: more would round
-/// some of them up to 1.
+/// A uniform number of [0, 1) with as many bits as T holds exactly, 24 at most. More bits would
+/// round some numbers up to 1.
 template <class T>
 LATHE_HD constexpr ComputeType<T> uniform_as(uint32_t bits) {
   if constexpr (sizeof(T) > 2) {
@@ -37,7 +37,7 @@ struct UniformValues {
   LATHE_HD void operator()(const Philox4x32& bits, T* values) const {
     for (int i = 0; i < kValues; ++i) {
       values[i] = T(low + span * uniform_as<T>(bits.v[i]));
-      // Rounding may reach the open end; the closed end takes its place.
+      // Rounding may reach `high`, which is excluded; `low` takes its place.
       if (C(values[i]) >= high && span > C(0)) values[i] = T(low);
     }
   }
@@ -58,10 +58,10 @@ struct NormalValues {
   }
 };
 
-/// The spans that one 32-bit word serves; beyond them an integer takes two words.
+/// True for spans that one 32-bit word does not cover: such an integer takes two words.
 LATHE_HD constexpr bool is_wide_span(uint64_t span) { return span > UINT32_MAX; }
 
-/// low + bits mod span. The sum wraps, so that any two ends of i64 will do.
+/// low + bits mod span. The sum wraps, so any range within i64 works.
 template <class T>
 LATHE_HD constexpr T integer_from_bits(uint64_t bits, int64_t low, uint64_t span) {
   const auto value = static_cast<int64_t>(static_cast<uint64_t>(low) + bits % span);
@@ -84,7 +84,7 @@ struct IntegerValues {
   }
 };
 
-/// The same for wide spans: 64 bits each, which no two values share.
+/// The same for wide spans: 64 bits for each value.
 template <class T>
 struct WideIntegerValues {
   static constexpr int kValues = 2;

@@ -1,12 +1,15 @@
-// Reductions: many elements to one, over any dimensions.
+// Reductions: many elements to one, over any dimensions. reduce.cpp: checks and gradients.
+// reduce_kernels/: kernels and the order of sums.
 //   x        any shape, any strides, 0-d and zero-size
 //   dims     the dimensions to reduce; an empty list means all
 //   →        x's shape without `dims`; with {.keepdim = true} they stay, with size 1
-// dtypes: f16, bf16, f32, f64, and integers and bool where a line says so. Half types accumulate in
-// float. Sums are blocked: the error grows with the logarithm of the count, not with the count.
-// Blocks depend on the shape only, so the number of threads never changes a result. throws:
-// IndexError (dimension out of range or repeated), DTypeError. ref: Higham 1993, "The accuracy of
-// floating point summation"; Chan, Golub, LeVeque 1979 for the variance.
+// Half types accumulate in float. Sums are blocked: the error grows with the logarithm of the
+// count, not with the count. Blocks depend on the shape only, so the number of threads never
+// changes a result.
+// dtypes: f16, bf16, f32, f64; integers and bool where a function's comment says so.
+// throws: IndexError (dimension out of range or repeated), DTypeError.
+// ref: Higham 1993, "The accuracy of floating point summation"; Chan, Golub, LeVeque 1979 for the
+// variance.
 #pragma once
 
 #include <optional>
@@ -37,58 +40,64 @@ struct VarOptions {
   std::optional<int64_t> correction = {};  // divide by n - correction, whatever `unbiased` says
 };
 
-/// Sum; 0 of nothing. Integers and bool → i64.   grad: x (twice).   amp: float.
+/// Sum; 0 of no elements. Integers and bool → i64.
+/// grad: x (twice).   amp: float.
 LATHE_API Tensor sum(const Tensor& x);
 LATHE_API Tensor sum(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
-/// Arithmetic mean; NaN of nothing.   grad: x (twice).   throws: DTypeError for integers.
+/// Arithmetic mean; NaN of no elements.
+/// grad: x (twice).   throws: DTypeError for integers.
 LATHE_API Tensor mean(const Tensor& x);
 LATHE_API Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
-/// Product; 1 of nothing. Integers and bool → i64.   grad: x (twice), also where x is 0.   amp:
-/// float.
+/// Product; 1 of no elements. Integers and bool → i64.
+/// grad: x (twice), also where x is 0.   amp: float.
 LATHE_API Tensor prod(const Tensor& x);
 LATHE_API Tensor prod(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
-/// Largest and smallest element; NaN if there is one. Any dtype.   grad: x (twice); equal extremes
-/// share it evenly, and so do several NaN. throws: ShapeError if a reduced dimension has size 0.
-/// The extreme along one dimension with its index: ops/argmax.h.
+/// Largest and smallest element; NaN if there is one. Any dtype. With the index of the extreme
+/// along one dimension: ops/argmax.h.
+/// grad: x (twice); equal extremes share it evenly, and so do several NaN.
+/// throws: ShapeError if a reduced dimension has size 0.
 LATHE_API Tensor amax(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor amin(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-/// The largest and smallest element of all, as amax and amin.
+/// The largest and smallest element of the whole tensor, as amax and amin.
 LATHE_API Tensor max(const Tensor& x);
 LATHE_API Tensor min(const Tensor& x);
 
-/// True if all are (or any is) different from 0; all of nothing is true. Any dtype → bool.   grad:
-/// none.
+/// True if all (any) elements differ from 0; of no elements, all is true and any false. Any dtype →
+/// bool.
+/// grad: none.
 LATHE_API Tensor all(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor any(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-/// Variance and standard deviation about the mean, by two passes per block. The divisor, n, n - 1
-/// if unbiased or n - correction, is at least 0; divided by 0, equal numbers give NaN, others +inf.
+/// Variance and standard deviation about the mean, by two passes per block. The divisor is n, n - 1
+/// if unbiased, or n - correction, and at least 0. With a divisor of 0, equal numbers give NaN and
+/// others +inf.
 /// grad: x (twice); 0 where the standard deviation is 0.
 LATHE_API Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 LATHE_API Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 
-/// Euclidean norm sqrt(sum x^2), summed in f64: neither overflows nor loses digits in f32.
+/// Euclidean norm sqrt(sum x^2). The sum is in f64, so f32 numbers neither overflow nor lose
+/// digits.
 /// grad: x (twice); 0 where the norm is 0.   amp: float.
 LATHE_API Tensor norm(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-/// log(sum exp x) without overflow; -inf of nothing and of all -inf, +inf if one is.   grad: x
-/// (twice).   amp: float.
+/// log(sum exp x) without overflow. -inf of no elements and of all -inf; +inf if one element is.
+/// grad: x (twice).   amp: float.
 LATHE_API Tensor logsumexp(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-/// The gradient of every broadcast: sums g over the dimensions that broadcasting to g's shape added
-/// or stretched.
-///   g  a shape that `shape` broadcasts to   →  `shape`; g itself if it has it already
-/// Follows g's dtype, also under Autocast.   grad: g (twice).   throws: ShapeError.
+/// The gradient of a broadcast: sums g over the dimensions that broadcasting `shape` to g's shape
+/// added or stretched.
+///   g  a shape that `shape` broadcasts to   →  `shape`; g itself if it already has that shape
+/// grad: g (twice).   amp: none, the result follows g.   throws: ShapeError.
 LATHE_API Tensor sum_to_shape(const Tensor& g, const Shape& shape);
 
 namespace cpu {
-/// out = op over those dimensions in which out has size 1 and x has not; both have the same number
-/// of dimensions. out: of x's dtype; i64 for kSum and kProd of integers, bool for kAll and kAny.
-/// `correction`: kVar and kStd divide by n - correction.
+/// out = op over the dimensions in which out has size 1 and x has not; both have the same number of
+/// dimensions. out has x's dtype; i64 for kSum and kProd of integers, bool for kAll and kAny.
+/// kVar and kStd divide by n - correction.
 void reduce(ReduceOp op, const Tensor& out, const Tensor& x, int64_t correction);
 }  // namespace cpu
 namespace cuda {

@@ -1,5 +1,6 @@
 // Normalisation of rows to mean 0 and variance 1, then one scale and shift per channel: what
-// layer_norm and group_norm share.
+// layer_norm and group_norm share. row_norm.cpp: gradients; row_norm_cpu.cpp, row_norm_cuda.cu:
+// kernels.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -17,20 +18,21 @@ struct RowNormShape {
   LATHE_HD int64_t row_size() const { return channels * inner; }
 };
 
-/// y = (x - mean) / sqrt(var + eps) * weight + bias, var biased.
+/// y = (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance.
 ///   x  as many elements as `shape`     weight, bias  groups * channels elements each, or undefined
-///   →  x's shape and dtype; computed in f32 or wider.   grad: x, weight, bias (twice).
+///   →  x's shape and dtype; computed in f32 or wider
+/// grad: x, weight, bias (twice).
 Tensor row_norm(const char* op, const Tensor& x, const RowNormShape& shape, const Tensor& weight,
                 const Tensor& bias, double eps);
 
 namespace cpu {
-/// x, y contiguous, of one dtype; the rest in x's compute type, contiguous. mean, rstd = 1 /
-/// sqrt(var + eps): [rows]. weight and bias may be undefined.
+/// x and y are contiguous and of one dtype; the rest is contiguous in x's compute type. mean and
+/// rstd = 1 / sqrt(var + eps) are [rows]. weight and bias may be undefined.
 void row_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& rstd, const Tensor& x,
                       const Tensor& weight, const Tensor& bias, const RowNormShape& shape,
                       double eps);
-/// dx, and if defined dweight and dbias: [parts, groups * channels], to be added up over
-/// kRowNormPart rows each.
+/// Writes dx and, if defined, dweight and dbias: [parts, groups * channels], where each part is the
+/// sum over kRowNormPart rows and the caller adds up the parts.
 void row_norm_backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
                        const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                        const Tensor& weight, const RowNormShape& shape);
@@ -44,7 +46,7 @@ void row_norm_backward(const Tensor& dx, const Tensor& dweight, const Tensor& db
                        const Tensor& weight, const RowNormShape& shape);
 }  // namespace cuda
 
-/// Rows whose dweight and dbias are added in one go; part i holds rows i * kRowNormPart and on.
+/// Rows whose dweight and dbias are summed together: part i begins at row i * kRowNormPart.
 inline constexpr int64_t kRowNormPart = 32;
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-// The arithmetic of ops/row_norm.h, per number: used by the CPU loops and by the CUDA kernels.
+// The arithmetic of ops/row_norm.h per number, shared by the CPU loops and the CUDA kernels.
 // rstd = 1 / sqrt(var + eps).
 #pragma once
 
@@ -16,7 +16,7 @@ template <class A>
   return xhat * weight + bias;
 }
 
-/// dx; g = dy * weight, the means are over the row: of g and of g * xhat.
+/// dx, with g = dy * weight. mean_g and mean_gx are the means of g and of g * xhat over the row.
 template <class A>
 [[gnu::always_inline]] LATHE_HD inline A row_norm_grad(A g, A xhat, A rstd, A mean_g, A mean_gx) {
   return rstd * (g - mean_g - xhat * mean_gx);

@@ -1,23 +1,24 @@
-// softmax and log_softmax along one dimension.
+// softmax and log_softmax along one dimension. softmax.cpp: checks and gradients; softmax_cpu.cpp,
+// softmax_cuda.cu: kernels.
 #pragma once
 
 #include "lathe/core/tensor.h"
 
 namespace lathe {
 
-/// y = exp(x - m) / sum exp(x - m) along `dim`, m = max(x): each line of y is a distribution.
+/// y = exp(x - m) / sum exp(x - m) along `dim`, with m = max(x): each line of y is a distribution.
 ///   x  any shape   →  the same shape
-/// dtypes: f16, bf16, f32, f64; computed in f32 or wider. A line of all -inf, or with a NaN or
-/// +inf, gives NaN. grad: x (twice).   amp: float.   throws: IndexError, DTypeError.
+/// A line of all -inf, or with a NaN or +inf, gives NaN.
+/// dtypes: f16, bf16, f32, f64; computed in f32 or wider.
+/// grad: x (twice).   amp: float.   throws: IndexError, DTypeError.
 LATHE_API Tensor softmax(const Tensor& x, int64_t dim);
 
-/// y = (x - m) - log(sum exp(x - m)): finite for all finite x, where log(softmax(x)) would give
-/// -inf. Shapes, dtypes, grad, amp, throws: as softmax.
+/// y = (x - m) - log(sum exp(x - m)). It is finite for all finite x, where log(softmax(x)) may be
+/// -inf. The rest of the contract is softmax's.
 LATHE_API Tensor log_softmax(const Tensor& x, int64_t dim);
 
 namespace cpu {
-/// Along the middle dimension of the contiguous x [outer, n, inner], given by n and inner; y
-/// likewise.
+/// Along the middle dimension of x [outer, n, inner]; x and y are contiguous.
 void softmax_forward(bool log, const Tensor& y, const Tensor& x, int64_t n, int64_t inner);
 /// dx = y * (dy - sum dy*y), or for log: dx = dy - exp(y) * sum dy.
 void softmax_backward(bool log, const Tensor& dx, const Tensor& y, const Tensor& dy, int64_t n,

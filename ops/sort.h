@@ -1,9 +1,10 @@
-// Order along one dimension: sort, argsort, topk.
+// Order along one dimension: sort, argsort, topk. sort.cpp: checks and gradients; sort_cpu.cpp,
+// sort_cuda.cu: kernels; sort_order.h: the comparison.
 //   x      any shape, any number dtype or bool
 //   →      values of x's dtype and i64 indices into `dim`, in order
-// Equal elements keep their order (of the first come first); NaN counts as the largest number. So
-// the result is unique, whatever the device or the number of threads. throws: IndexError (dimension
-// out of range).
+// Equal elements keep their order, also when descending; NaN counts as the largest number. So the
+// result is unique, whatever the device or the number of threads.
+// throws: IndexError (dimension out of range).
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -14,23 +15,24 @@ namespace lathe {
 struct SortOptions {
   bool descending = false;
 };
-/// grad: x (twice), through the values: each goes back to where it came from.
+/// grad: x (twice), through the values: each gradient goes back to where its value came from.
 LATHE_API ValuesAndIndices sort(const Tensor& x, int64_t dim = -1, SortOptions options = {});
 
-/// The indices alone.   grad: none.
+/// The indices alone.
+/// grad: none.
 LATHE_API Tensor argsort(const Tensor& x, int64_t dim = -1, SortOptions options = {});
 
 struct TopkOptions {
   bool largest = true;  // false: the k smallest
 };
-/// The k largest elements of each line, largest first.   grad: as sort.
-/// throws: ValueError for k outside [0, size of dim].
+/// The k largest elements of each line, largest first; or the k smallest, smallest first.
+/// grad: as sort.   throws: ValueError for k outside [0, size of dim].
 LATHE_API ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim = -1,
                                 TopkOptions options = {});
 
 namespace cpu {
-/// The first k of each line of the contiguous x [outer, n, inner] in order; values and indices
-/// [outer, k, inner].
+/// The first k of each line of x [outer, n, inner], in order. x is contiguous; values and indices
+/// are [outer, k, inner].
 void sort(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t n, int64_t k,
           int64_t inner, bool descending);
 }  // namespace cpu

@@ -1,4 +1,4 @@
-// The order of sort, argsort and topk (contract: sort.h), for host and device.
+// The order of sort, argsort and topk (contract: sort.h), shared by host and device.
 #pragma once
 
 #include "lathe/core/config.h"
@@ -12,8 +12,8 @@ struct SortElement {
   Place at;
 };
 
-/// A total order: NaN above all numbers, equal values by their place. So any algorithm gives the
-/// stable order.
+/// A total order: NaN above all numbers, equal values by their place. So every sorting algorithm
+/// gives the stable order.
 template <class A, class Place>
 LATHE_HD bool comes_first(const SortElement<A, Place>& a, const SortElement<A, Place>& b,
                           bool descending) {

@@ -1,14 +1,15 @@
-// What a classifier's scores add up to over many batches, kept where the scores are: a training
-// loop reads it when it wants to show something, and waits for the device only then.
+// Running totals of a classifier's scores over many batches, kept on the scores' device. A training
+// loop reads them when it wants to show something, and waits for the device only then.
+// tally_scores.cpp: checks; tally_scores_cpu.cpp, tally_scores_cuda.cu: kernels.
 #pragma once
 
 #include "lathe/core/tensor.h"
 
 namespace lathe {
 
-/// Running totals of one device.
+/// Running totals on one device.
 struct ScoreTally {
-  Tensor loss_sum;   // f64 0-d: each batch's mean loss times its samples
+  Tensor loss_sum;   // f64 0-d: sum over batches of mean loss times number of samples
   Tensor counts;     // i64 [3]: samples, hits, hits among the five best
   Tensor confusion;  // i64 [C,C], [label, predicted]; undefined: not kept
 };
@@ -16,12 +17,12 @@ struct ScoreTally {
 /// All zeros. `classes` > 0 keeps the confusion matrix.
 LATHE_API ScoreTally make_score_tally(Device device, int64_t classes = 0);
 
-/// Adds a batch. Never waits for the device; calls on one tally belong on one stream.
+/// Adds a batch. Never waits for the device. All calls on one tally must be on one stream.
 ///   scores     [N,C], C >= 1      labels  integers [N]
 ///   mean_loss  0-d, in the dtype of losses of such scores: f32, f64 for f64
-/// The prediction is the first of the best scores; NaN counts as best, and is no hit. A label is
-/// among the five best if fewer than five other scores are not below its own, so ties count against
-/// it. A label outside [0, C) is no hit and in no cell.
+/// The prediction is the first of the best scores. NaN counts as best, but is no hit. A label is
+/// among the five best if fewer than five other scores are at least as high as its own (ties count
+/// against it). A label outside [0, C) is no hit and enters no cell.
 /// dtypes: f16, bf16, f32, f64.   throws: ShapeError, DTypeError, DeviceError.
 LATHE_API void tally_scores_(const ScoreTally& tally, const Tensor& scores, const Tensor& labels,
                              const Tensor& mean_loss);

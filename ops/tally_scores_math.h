@@ -1,4 +1,4 @@
-// How ops/tally_scores.h ranks a row of scores: used by the CPU loop and by the CUDA kernel.
+// How ops/tally_scores.h ranks a row of scores, shared by the CPU loop and the CUDA kernel.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace lathe::math {
 
-/// Of the scores seen so far, in any order.
+/// The ranking of the scores seen so far, in any order.
 template <class S>
 struct Ranking {
   S best;
-  int64_t at;      // of the best; -1: nothing seen
-  int64_t rivals;  // scores that are not below the label's, its own among them
+  int64_t at;      // index of the best; -1: nothing seen
+  int64_t rivals;  // scores not below the label's, its own included
 
   LATHE_HD static Ranking none() { return {S(0), -1, 0}; }
 

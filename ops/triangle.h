@@ -1,14 +1,14 @@
-// Triangles of matrices.
+// Triangles of matrices (triangle.cpp).
 #pragma once
 
 #include "lathe/core/tensor.h"
 
 namespace lathe {
 
-/// x with 0 above (tril) or below (triu) the given diagonal of its last two dimensions.
-///   diagonal  0: the main one; positive: above it, negative: below
-/// Any dtype, any strides.   grad: x (twice).   throws: ShapeError if x has fewer than 2
-/// dimensions.
+/// x with zeros above (tril) or below (triu) the given diagonal of its last two dimensions.
+///   diagonal  0: the main one; positive: above it; negative: below it
+/// Any strides.
+/// dtypes: any.   grad: x (twice).   throws: ShapeError if x has fewer than 2 dimensions.
 LATHE_API Tensor tril(const Tensor& x, int64_t diagonal = 0);
 LATHE_API Tensor triu(const Tensor& x, int64_t diagonal = 0);
 

@@ -1,6 +1,7 @@
-// Elementwise ops of one operand.   x, y: the same shape; y keeps x's stride order.
-// "float" ops turn integers and bool into the default dtype; the others keep the dtype.
-// Arithmetic in ops/unary_math.h, shared by host and device; half types are computed in float.
+// Elementwise ops of one operand. unary.cpp: checks and gradients; unary_cpu.cpp, unary_cuda.cu:
+// kernels; unary_math.h: the arithmetic, shared by host and device. x and y have the same shape; y
+// keeps x's stride order. Half types are computed in float. "float" ops turn integers and bool into
+// the default dtype; the others keep the dtype.
 #pragma once
 
 #include <optional>
@@ -10,6 +11,7 @@
 namespace lathe {
 
 enum class UnaryOp : uint8_t {
+  // the dtype stays
   kNeg,
   kAbs,
   kSign,
@@ -19,7 +21,8 @@ enum class UnaryOp : uint8_t {
   kFloor,
   kCeil,
   kRound,
-  kTrunc,  // dtype stays
+  kTrunc,
+  // "float" ops
   kExp,
   kExpm1,
   kLog,
@@ -38,15 +41,16 @@ enum class UnaryOp : uint8_t {
   kGelu,
   kGeluTanh,
   kSilu,
-  kSoftplus,  // float
+  kSoftplus,
+  // → bool
   kIsNan,
   kIsInf,
-  kIsFinite,  // → bool
+  kIsFinite,
 };
 
 struct UnaryParams {
-  // clamp: low, high, integers for an integer x; leaky_relu: slope; elu: alpha; softplus: beta,
-  // threshold
+  // clamp: low and high, integers for an integer x; leaky_relu: slope (a); elu: alpha (a);
+  // softplus: beta and threshold
   Scalar a = 0.0, b = 0.0;
 };
 
@@ -84,32 +88,34 @@ LATHE_API Tensor isfinite(const Tensor& x);
 struct GeluOptions {
   bool tanh_approximation = false;  // true: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
 };
-/// x * Phi(x), Phi the normal distribution function.   grad: x (twice).   ref: Hendrycks & Gimpel
-/// 2016 (arXiv:1606.08415).
+/// x * Phi(x), where Phi is the normal distribution function.
+/// grad: x (twice).   ref: Hendrycks and Gimpel 2016 (arXiv:1606.08415).
 LATHE_API Tensor gelu(const Tensor& x, const GeluOptions& options = {});
 
 struct SoftplusOptions {
   double beta = 1.0;
   double threshold = 20.0;  // above beta * x = threshold the result is x itself
 };
-/// ln(1 + e^(beta x)) / beta.   grad: x (twice).
+/// ln(1 + e^(beta x)) / beta.
+/// grad: x (twice).
 LATHE_API Tensor softplus(const Tensor& x, const SoftplusOptions& options = {});
 
 struct ClampOptions {
-  std::optional<Scalar> low = {}, high = {};  // an absent end is open
+  std::optional<Scalar> low = {}, high = {};  // absent: no limit on that side
 };
-/// min(max(x, low), high); NaN stays, and an end that is NaN makes all of it NaN; integers exactly.
-/// The gradient passes in the closed interval and is 0 elsewhere.   grad: x (twice). throws:
-/// ValueError if both ends are absent.
+/// min(max(x, low), high). NaN stays; an end that is NaN makes every element NaN. Integers are
+/// clamped exactly. The gradient passes in the closed interval and is 0 elsewhere.
+/// grad: x (twice).   throws: ValueError if both ends are absent.
 LATHE_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 LATHE_API Tensor clamp(const Tensor& x, Scalar low, Scalar high);
-/// The same with an interval for each element. An undefined end is open; dtypes are promoted as in
-/// ops/binary.h.   grad: x, low, high (twice): an end gets the gradient where it replaces x, low
-/// only where it is below high.   throws: also ShapeError, DeviceError.
+/// The same with an interval for each element. An undefined end sets no limit; dtypes are promoted
+/// as in ops/binary.h. An end gets the gradient where it replaces x; low only where it is below
+/// high.
+/// grad: x, low, high (twice).   throws: also ShapeError, DeviceError.
 LATHE_API Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 
 namespace cpu {
-/// out = op(x): out of x's dtype, or bool for the kIs… ops.
+/// out = op(x). out has x's dtype, or bool for the kIs… ops.
 void unary(UnaryOp op, const Tensor& out, const Tensor& x, UnaryParams params);
 }  // namespace cpu
 namespace cuda {

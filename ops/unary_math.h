@@ -1,4 +1,4 @@
-// The arithmetic of ops/unary.h, one functor per op: used by the CPU loop and by the CUDA kernel. T
+// The arithmetic of ops/unary.h, one functor per op, shared by the CPU loop and the CUDA kernel. T
 // is a compute type (float, double or an integer), never a half type.
 #pragma once
 
@@ -59,7 +59,7 @@ struct GeluTanh   { template <class T> LATHE_HD T operator()(T x) const {
   return T(0.5) * x * (T(1) + std::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x))); } };
 // clang-format on
 
-/// An end of clamp's interval in C; beyond C's range it is C's own end.
+/// An end of clamp's interval in C. An end beyond C's range becomes the end of that range.
 template <class C>
 C clamp_end(Scalar end) {
   if constexpr (std::is_floating_point_v<C>) {
@@ -75,7 +75,7 @@ C clamp_end(Scalar end) {
   }
 }
 
-/// A NaN stays, and an end that is NaN makes everything NaN. `|` keeps loops free of branches.
+/// A NaN stays; an end that is NaN makes everything NaN. `|` instead of `||` avoids branches.
 template <class T>
 struct Clamp {
   T low, high;

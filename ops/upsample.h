@@ -1,4 +1,4 @@
-// Changing the size of planes by copying or interpolating.
+// Changing the size of planes by copying or interpolating (upsample.cpp, over resample.h).
 #pragma once
 
 #include "lathe/core/pair.h"
@@ -10,21 +10,23 @@ enum class UpsampleMode : uint8_t { kNearest, kBilinear };
 
 struct UpsampleOptions {
   Pair size = 0;  // rows and columns of the result; 0: from scale
-  double scale =
-      0.0;  // the result has floor(scale * size of x) rows and columns; used where size is 0
+  // The result has floor(scale * size of x) rows and columns; used where size is 0.
+  double scale = 0.0;
   UpsampleMode mode = UpsampleMode::kNearest;
-  bool align_corners =
-      false;  // bilinear: true: the corners' centres coincide, false: their outer edges
+  // Bilinear only. true: the centres of the corner pixels coincide; false: their outer edges do.
+  bool align_corners = false;
 };
 
-/// x [N,C,H,W], any strides, NHWC kept → [N,C,P,Q], larger or smaller.
-///   nearest   y[p] = x[min(floor(p * step), H-1)],  step = 1/scale, or H/P for a given size
-///   bilinear  between the two neighbours of (p + 1/2) * step - 1/2 (clamped to 0), or of p
-///   (H-1)/(P-1) with
-///             align_corners, in each direction; no low-pass filter when it makes x smaller
-/// dtypes: floating; sums in f32 or wider.   grad: x (twice).   No amp word: follows x.
+/// x [N,C,H,W], any strides, NHWC is kept → [N,C,P,Q], larger or smaller. Rows (columns likewise),
+/// with step = 1/scale, or H/P for a given size:
+///   nearest   y[p] = x[min(floor(p * step), H-1)]
+///   bilinear  y[p] lies between the two neighbours of max((p + 1/2) * step - 1/2, 0), or with
+///             align_corners of p * (H-1)/(P-1)
+/// There is no low-pass filter, also when the result is smaller than x.
+/// dtypes: floats; sums in f32 or wider.   grad: x (twice).   amp: none, the result follows x.
 /// throws: ShapeError, ValueError (not exactly one of size and scale, align_corners without
-/// bilinear), DTypeError. ref: torch.nn.functional.interpolate.
+/// bilinear), DTypeError.
+/// ref: torch.nn.functional.interpolate.
 LATHE_API Tensor upsample(const Tensor& x, const UpsampleOptions& options);
 
 }  // namespace lathe

@@ -1,6 +1,6 @@
-// Views: other looks at the same storage. No values are copied; writing through a view changes what
-// it views. All: any dtype, any device, 0-d and zero-size.   grad: x (twice).   No amp word: dtype
-// stays.
+// Views: other shapes and strides over the same storage (views.cpp). No values are copied; writing
+// through a view changes the tensor it views. All take any dtype, any device, 0-d and zero-size.
+// grad: x (twice).   amp: none, the dtype stays.
 #pragma once
 
 #include <vector>
@@ -9,59 +9,64 @@
 
 namespace lathe {
 
-/// The same elements as `shape`; at most one -1 is worked out.
-/// throws: ShapeError if the count differs, -1 is ambiguous, or the strides do not allow it (then
-/// use reshape).
+/// The same elements with shape `shape`; one -1 in it stands for the size that remains.
+/// throws: ShapeError if the number of elements differs, -1 is ambiguous, or the strides do not
+/// allow it (reshape does then).
 LATHE_API Tensor view(const Tensor& x, const Shape& shape);
 
-/// view where the strides allow it, else a copy.
+/// view if the strides allow it, else a copy.
 LATHE_API Tensor reshape(const Tensor& x, const Shape& shape);
 
-/// Dimensions first … last (inclusive) as one; a 0-d tensor becomes [1].
+/// Dimensions first … last (inclusive) become one; a 0-d tensor becomes [1].
 LATHE_API Tensor flatten(const Tensor& x, int64_t first = 0, int64_t last = -1);
 
-/// Without all dimensions of size 1, or without `dim` if its size is 1.
+/// x without its dimensions of size 1, or without `dim` if its size is 1.
 LATHE_API Tensor squeeze(const Tensor& x);
 LATHE_API Tensor squeeze(const Tensor& x, int64_t dim);
 
-/// With a new dimension of size 1 at `dim` of the result.
+/// x with a new dimension of size 1 at position `dim` of the result.
 LATHE_API Tensor unsqueeze(const Tensor& x, int64_t dim);
 
 /// Dimensions a and b exchanged.
 LATHE_API Tensor transpose(const Tensor& x, int64_t a, int64_t b);
 
-/// Dimension i of the result is dimension order[i] of x.   throws: ShapeError unless a permutation
-/// of all.
+/// Dimension i of the result is dimension order[i] of x.
+/// throws: ShapeError unless `order` is a permutation of all dimensions.
 LATHE_API Tensor permute(const Tensor& x, const Dims& order);
 
-/// Dimensions of size 1 repeated to `shape` without a copy (stride 0); new ones in front; -1 keeps
-/// a size. The result cannot be written in place.   throws: ShapeError.
+/// Dimensions of size 1 are repeated to `shape` without a copy (stride 0); new ones come in front;
+/// -1 keeps a size. The result cannot be written in place.
+/// throws: ShapeError.
 LATHE_API Tensor expand(const Tensor& x, const Shape& shape);
 
-/// Element `index` of dimension `dim`, which goes away. Negative counts from the end.   throws:
-/// IndexError.
+/// Element `index` of dimension `dim`, which goes away. A negative index counts from the end.
+/// throws: IndexError.
 LATHE_API Tensor select(const Tensor& x, int64_t dim, int64_t index);
 
-/// Elements start … start+length-1 of `dim`.   throws: IndexError.
+/// Elements start … start+length-1 of `dim`.
+/// throws: IndexError.
 LATHE_API Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 
-/// Elements start, start+step, … below stop of `dim`. As in Python: negative counts from the end,
-/// and the range is clipped to the tensor.   throws: ValueError unless step > 0.
+/// Elements start, start+step, … below stop of `dim`. As in Python, negative numbers count from the
+/// end, and the range is clipped to the tensor.
+/// throws: ValueError unless step > 0.
 LATHE_API Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
 
-/// Pieces of `size` along `dim`, the last possibly smaller; one of nothing.   throws: ValueError
-/// unless size > 0, or 0 for a dimension of nothing.
+/// Pieces of `size` along `dim`; the last may be smaller. A dimension of size 0 gives one piece.
+/// throws: ValueError unless size > 0 (0 is allowed for a dimension of size 0).
 LATHE_API Tensors split(const Tensor& x, int64_t size, int64_t dim = 0);
-/// Pieces of the given sizes, any number of them, along `dim`.   throws: ShapeError unless they add
-/// up.
+/// Pieces of the given sizes, any number of them, along `dim`.
+/// throws: ShapeError unless they add up to the size of `dim`.
 LATHE_API Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
-/// At most `count` pieces of equal size (rounded up) along `dim`; `count` of nothing.   throws:
-/// ValueError unless count > 0.
+/// At most `count` pieces of equal size (rounded up) along `dim`; a dimension of size 0 gives
+/// `count` pieces.
+/// throws: ValueError unless count > 0.
 LATHE_API Tensors chunk(const Tensor& x, int64_t count, int64_t dim = 0);
 
-/// Any strided look at x's storage, in elements; `offset` from the storage's start. Elements may
-/// overlap: then the gradient adds up.   throws: ShapeError (sizes differ in number, negative
-/// stride), IndexError if it leaves the storage.
+/// Any shape and strides, in elements, over x's storage; `offset` counts from the storage's start.
+/// Elements may overlap; their gradients are added up.
+/// throws: ShapeError (shape and strides differ in length, a negative stride), IndexError if an
+/// element lies outside the storage.
 LATHE_API Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
                             int64_t offset);
 

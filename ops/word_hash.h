@@ -7,8 +7,8 @@
 
 namespace lathe {
 
-/// (The multiplier is 2^64 divided by the golden ratio: Knuth, The Art of Computer Programming,
-/// volume 3, section 6.4.)
+/// Hashes 64-bit words one after another. The multiplier is 2^64 divided by the golden ratio:
+/// Knuth, The Art of Computer Programming, volume 3, section 6.4.
 class WordHash {
  public:
   explicit WordHash(uint64_t first) : hash_(first) {}
@@ -16,7 +16,7 @@ class WordHash {
   void add(uint64_t word) { hash_ = (std::rotl(hash_, 5) ^ word) * 0x9e3779b97f4a7c15u; }
   void add(int64_t word) { add(static_cast<uint64_t>(word)); }
 
-  /// For a table that looks at the low bits: a product's high bits are the good ones.
+  /// Mixes the high bits, which are the best of a product, into the low ones that a table looks at.
   size_t value() const { return hash_ ^ hash_ >> 32; }
 
  private:
