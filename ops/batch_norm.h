@@ -28,7 +28,8 @@ struct BatchNormOptions {
 /// Training normalises with the biased variance and updates the running statistics in place, with
 /// the unbiased variance:
 ///   running = (1 - momentum) * running + momentum * batch
-/// An empty batch changes nothing. The variance takes two passes; the totals are added up in f64.
+/// An empty batch changes nothing. The variance takes two passes. Sums are in the dtype of the
+/// statistics within a block and in f64 between blocks.
 /// dtypes: f16, bf16, f32 with f32 parameters and statistics; f64 with f64 ones.
 /// grad: x, weight, bias (twice).   amp: none, the result follows x.
 /// throws: ShapeError (also for one value per channel in training), DTypeError, ValueError.

@@ -12,21 +12,21 @@
 
 namespace lathe::cpu {
 
-inline constexpr int64_t kBlock =
-    16384;  // elements: 64 KiB of float, a share of any second-level cache
-inline constexpr int64_t kMinWidth = 128;  // NHWC: so many columns at least per row of a block
+// Elements: 64 KiB of float, which fit beside other data in any second-level cache.
+inline constexpr int64_t kBlock = 16384;
+inline constexpr int64_t kMinWidth = 128;  // NHWC: the least number of columns in a block's row
 inline constexpr int64_t kBlocksPerTask = 2;
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// One run of memory. Its `shape` is the whole of it, except that an NHWC block may end with a
-/// shorter row.
+/// One run of memory. `shape` covers all of it, except that an NHWC block may end with a shorter
+/// row.
 struct Block {
   int64_t begin, size;  // elements
   BlockShape shape;
-  int64_t last_width;  // of a row after shape.rows others, 0 if there is none
+  int64_t last_width;  // of the shorter row after shape.rows others, 0 if there is none
   int64_t channel;     // of the first row or column
-  int64_t part;        // which partial result of its channels this block makes
+  int64_t part;        // index of the partial result of its channels that this block computes
 };
 
 /// How a tensor [N,C,…] is cut into blocks.
@@ -90,7 +90,7 @@ class Blocks {
   int64_t planes_ = 1, groups_ = 1, pieces_ = 1;  // planes
 };
 
-/// f(shape, start) for the block and, apart, for its shorter last row.
+/// Calls f(shape, start) for the block and once more for its shorter last row.
 template <class F>
 void for_parts(const Block& block, F f) {
   if (block.shape.rows > 0) f(block.shape, int64_t{0});
@@ -99,8 +99,8 @@ void for_parts(const Block& block, F f) {
   }
 }
 
-/// Values of a block in a type that the loops of batch_norm_rows_cpu.h take: the tensor's own memory,
-/// or, of f16, a converted copy.
+/// Values of a block in a type that the loops of batch_norm_rows_cpu.h take: the tensor's own
+/// memory, or a converted copy for f16.
 template <class T>
 class BlockBuffer {
  public:
@@ -138,8 +138,8 @@ T* at(const Tensor& t, const Block& block) {
   return t.defined() ? t.data<T>() + block.begin : nullptr;
 }
 
-/// A parameter per channel, repeated over the columns of an NHWC block. Undefined: `absent`
-/// everywhere.
+/// A parameter per channel, repeated over the columns of an NHWC block. If `t` is undefined, all
+/// are `absent`.
 template <class S>
 std::vector<S> spread(const Blocks& blocks, const Tensor& t, S absent) {
   const int64_t c = blocks.channels();
@@ -151,7 +151,7 @@ std::vector<S> spread(const Blocks& blocks, const Tensor& t, S absent) {
   return out;
 }
 
-/// Sums per column of a block → sums per channel: the repeats are added to the first.
+/// Turns a block's sums per column into sums per channel: the repeats are added to the first.
 template <class S>
 void fold_repeats(const Blocks& blocks, S* sums) {
   const int64_t c = blocks.channels();

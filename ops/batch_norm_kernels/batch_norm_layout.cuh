@@ -1,5 +1,5 @@
-// How the CUDA kernels of batch normalisation share a tensor out among threads: one set of kernels
-// for NHWC and for row-major tensors. For .cu files only.
+// How the CUDA kernels of batch normalisation divide a tensor among threads: one set of kernels for
+// NHWC and for row-major tensors. For .cu files only.
 #pragma once
 
 #include <utility>
@@ -27,10 +27,11 @@ __device__ void unrolled(F f) {
   (std::make_integer_sequence<int, kCount>());
 }
 
-/// kPlanes false, [M, C] (NHWC and 2-d): a thread owns kV neighbouring channels, a packet is those
-/// of one pixel, and neighbouring threads own neighbouring channels. kPlanes true, [N, C, plane]: a
-/// block owns one channel, a packet is kV neighbouring pixels. kTurn: the packets of each tensor
-/// that a thread reads before it uses the first.
+/// Which thread reads what.
+///   kPlanes false, [M, C] (NHWC and 2-d): a thread owns kV neighbouring channels, neighbouring
+///     threads own neighbouring channels, and a packet is a thread's channels of one pixel.
+///   kPlanes true, [N, C, plane]: a block owns one channel, and a packet is kV neighbouring pixels.
+///   kTurn: how many packets of each tensor a thread reads before it uses the first.
 template <class T_, int kV_, bool kPlanes_, int kTurn_>
 struct ChannelLayout {
   using T = T_;
@@ -38,25 +39,25 @@ struct ChannelLayout {
   using Pack = Packet<T, kV_>;
   static constexpr int kV = kV_, kTurn = kTurn_;
   static constexpr bool kPlanes = kPlanes_;
-  static constexpr int kChannels = kPlanes ? 1 : kV;  // of one thread
+  static constexpr int kChannels = kPlanes ? 1 : kV;  // per thread
 
   int64_t channels;
-  int64_t packets;        // of each channel
-  int64_t groups;         // threads that it takes to own all channels
+  int64_t packets;        // per channel
+  int64_t groups;         // threads needed to own all channels
   unsigned width;         // neighbouring groups in a block
   int64_t chunks, chunk;  // packets are cut into `chunks` runs of `chunk`, along gridDim.y
-  int64_t plane_packets;  // kPlanes: of one sample
+  int64_t plane_packets;  // kPlanes: per sample
   bool fits_32_bits;
   Divider<uint32_t> divider;
 
-  /// blocks: about as many as should be started.
+  /// `blocks` is about the number of blocks to start.
   ChannelLayout(const Tensor& x, int64_t blocks) : channels(x.dim(1)) {
     const int64_t n = x.dim(0), plane = x.numel() / std::max<int64_t>(n * channels, 1);
     plane_packets = plane / kV;
     packets = kPlanes ? n * plane_packets : n * plane;
     groups = channels / kChannels;
     width = kPlanes ? 1 : std::min(power_above(std::max<int64_t>(groups, 1)), 32u);
-    const int64_t pass = kReduceBlock / width * kTurn;  // packets of a block's turn
+    const int64_t pass = kReduceBlock / width * kTurn;  // packets that a block reads in one turn
     const int64_t wanted = std::min(blocks / tiles(), ceil_div(packets, pass));
     chunks = std::clamp<int64_t>(wanted, 1, 65535);
     chunk = ceil_div(ceil_div(packets, chunks), pass) * pass;
@@ -69,7 +70,7 @@ struct ChannelLayout {
   dim3 grid() const { return dim3(static_cast<unsigned>(tiles()), static_cast<unsigned>(chunks)); }
 
   __device__ int64_t group() const { return blockIdx.x * int64_t(width) + threadIdx.x % width; }
-  /// Where packet i of the thread's channels is.
+  /// The offset of packet i of the thread's channels.
   __device__ int64_t at(int64_t group, int64_t i) const {
     if constexpr (kPlanes) {
       const int64_t n =
@@ -102,7 +103,7 @@ struct ChannelLayout {
   }
 };
 
-/// The first n of the packets at p + offsets.
+/// Loads the first n of the packets at p + offsets.
 template <class L>
 __device__ void load_packets(typename L::Pack (&to)[L::kTurn], const typename L::T* p,
                              const int64_t (&offsets)[L::kTurn], int n) {
@@ -111,7 +112,7 @@ __device__ void load_packets(typename L::Pack (&to)[L::kTurn], const typename L:
   });
 }
 
-/// Calls f(layout) with the layout of x: packets of 16 bytes where every one of `others` allows
+/// Calls f(layout) with the layout of x: with packets of 16 bytes if x and all of `others` allow
 /// them.
 template <class T, int kTurn, class F>
 void with_layout(const Tensor& x, int64_t blocks, std::initializer_list<const Tensor*> others,
@@ -156,7 +157,7 @@ struct ChannelParams {
   __device__ S scale(int64_t c) const { return weight[c] * invstd[c]; }
 };
 
-/// The same of a thread's channels, read once.
+/// The same for a thread's own channels, read once.
 template <class L>
 struct OwnParams {
   using S = typename L::S;

@@ -1,4 +1,4 @@
-// The arithmetic of ops/batch_norm.h, per number: used by the CPU loops and by the CUDA kernels.
+// The arithmetic of ops/batch_norm.h per number, shared by the CPU loops and the CUDA kernels.
 // t = x - mean, scale = weight / sqrt(var + eps).
 #pragma once
 
@@ -19,21 +19,21 @@ LATHE_HD inline S batch_norm_invstd(S var, double eps) {
   return static_cast<S>(1 / std::sqrt(static_cast<double>(var) + eps));
 }
 
-/// relu(v); NaN passes.
+/// relu(v); NaN stays NaN.
 template <class S>
 [[gnu::always_inline]] LATHE_HD inline S batch_norm_relu(S v) {
   return v < S(0) ? S(0) : v;
 }
 
-/// dy where relu passed y, the value before or after it, or y is NaN; else 0. As math::ReluGrad.
+/// dy where y > 0 or y is NaN, else 0; y may be the value before or after relu. As math::ReluGrad.
 template <class S>
 [[gnu::always_inline]] LATHE_HD inline S batch_norm_passed(S dy, S y) {
   return y <= S(0) ? S(0) : dy;
 }
 
-/// dx; over the m values of a channel slope = scale / (var + eps) * sum(g t) / m and
-/// offset = scale * sum(g) / m. Without batch statistics both are 0, and t counts for nothing, not
-/// even where it is NaN or infinite.
+/// dx = scale * g - slope * t - offset. With batch statistics over the m values of a channel,
+/// slope = scale / (var + eps) * sum(g t) / m and offset = scale * sum(g) / m. Without them both
+/// are 0, and t has no influence, even where it is NaN or infinite.
 template <class S>
 [[gnu::always_inline]] LATHE_HD inline S batch_norm_grad(S g, S t, S scale, S slope, S offset) {
   return scale * g - (slope == S(0) ? S(0) : slope * t) - offset;

@@ -1,6 +1,6 @@
-// The inner loops of batch normalisation on the CPU: a block of memory seen as a matrix [rows,
-// width] whose channels run along the rows (row-major tensors: one plane per row) or along the
-// columns (NHWC: one pixel or more per row).
+// The inner loops of batch normalisation on the CPU. A block of memory is seen as a matrix
+// [rows, width] whose channels run along the rows (row-major tensors: one plane per row) or along
+// the columns (NHWC: one pixel or more per row).
 //
 // bfloat16 is computed in float and rounded where it is written, in the same loop. Every loop is
 // written for 64-byte vectors and a fixed order of additions, so the result does not depend on the
@@ -14,7 +14,7 @@
 
 namespace lathe::cpu {
 
-/// Where the parameters of matrix element (r, i) stand: at [r] or at [i].
+/// Where the parameters of matrix element (r, i) are: at [r] (kRows) or at [i] (kColumns).
 enum class ChannelAlong : uint8_t { kRows, kColumns };
 
 struct BlockShape {
@@ -22,8 +22,8 @@ struct BlockShape {
   ChannelAlong channels;
 };
 
-/// Per-channel numbers, in the order of the block's rows or columns: t = x - mean, y = t * scale +
-/// bias, dx = scale * dy - slope * t - offset.
+/// Per-channel numbers, in the order of the block's rows or columns:
+///   t = x - mean,  y = t * scale + bias,  dx = scale * dy - slope * t - offset.
 template <class S>
 struct ChannelParams {
   const S *mean, *scale, *bias, *slope, *offset;
@@ -47,9 +47,9 @@ void block_apply(const BlockShape& shape, BatchNormForm form, BFloat16* y, const
 void block_apply(const BlockShape& shape, BatchNormForm form, double* y, const double* x,
                  const double* residual, const ChannelParams<double>& p);
 
-/// g = dy where form passes it, else 0: written to g_out unless that is null (it may be dy);
-/// sum_g[c] += sum of g,  sum_gt[c] += sum of g * t. kAddRelu reads its mask from y, kRelu works it
-/// out.
+/// sum_g[c] += sum of g and sum_gt[c] += sum of g * t, where g = dy where form passes it, else 0. g
+/// is written to g_out (which may be dy) unless that is null. kAddRelu reads its mask from y, kRelu
+/// computes it.
 void block_grad_sums(const BlockShape& shape, BatchNormForm form, float* sum_g, float* sum_gt,
                      float* g_out, const float* dy, const float* x, const float* y,
                      const ChannelParams<float>& p);
@@ -60,7 +60,7 @@ void block_grad_sums(const BlockShape& shape, BatchNormForm form, double* sum_g,
                      double* g_out, const double* dy, const double* x, const double* y,
                      const ChannelParams<double>& p);
 
-/// dx = scale * g - slope * t - offset, g as above; dx may be dy or x.
+/// dx = scale * g - slope * t - offset, with g as above; dx may be dy or x.
 void block_grad_input(const BlockShape& shape, BatchNormForm form, float* dx, const float* dy,
                       const float* x, const float* y, const ChannelParams<float>& p);
 void block_grad_input(const BlockShape& shape, BatchNormForm form, BFloat16* dx, const BFloat16* dy,

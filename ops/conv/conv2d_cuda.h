@@ -1,4 +1,4 @@
-// Convolution on the GPU by our own kernels (conv2d_cuda.cu), beside cuDNN's: for f64, for what
+// Convolution on the GPU by our own kernels (conv2d_cuda.cu) instead of cuDNN's: for f64, for what
 // cuDNN has no engine for, where cudnn::enabled() is false, and for tests.
 #pragma once
 

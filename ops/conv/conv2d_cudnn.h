@@ -1,6 +1,6 @@
-// What conv2d_cudnn.cpp stands on: a convolution as an operation graph of cuDNN
+// What conv2d_cudnn.cpp is built on: a convolution as an operation graph of cuDNN
 // (conv2d_graph_cudnn.cpp), and cuDNN's engines for it as the search sees them
-// (conv2d_engines_cudnn.cpp). For *_cudnn.cpp.
+// (conv2d_engines_cudnn.cpp). For *_cudnn.cpp files only.
 #pragma once
 
 #include <map>
@@ -24,32 +24,32 @@ struct Conv2dOperands {
   Tensor bias, residual;  // undefined where the key has none
 };
 
-/// The key's convolution, finalized; without a handle it can be looked at, but not computed. Its
-/// tensors have the uids below.
+/// The graph of the key's convolution, finalized. Without a handle it can be inspected but not
+/// computed. Its tensors have the uids below.
 /// throws: ShapeError with cuDNN's reason.
 cudnn::OperationGraph conv2d_graph(const ConvKey& key, cudnnHandle_t handle = nullptr);
 
 enum Conv2dUid : int64_t { kUidX = 1, kUidW, kUidY, kUidBias, kUidResidual, kUidVirtual };
 
-/// What a thread keeps of a key on a device from call to call. Plans are not for two threads at
-/// once, so each thread has its own.
+/// What a thread keeps of a key on a device from call to call. Two threads must not use one plan at
+/// the same time, so each thread has its own.
 struct Conv2dPrepared {
   using Plans = std::vector<std::pair<ConvEngine, cudnn::ExecutionPlan>>;
 
   std::shared_ptr<const cudnn::OperationGraph> graph;  // made by the first Conv2dEngines
-  Plans plans;      // after an execution only the one that was executed
+  Plans plans;      // after an execution only the plan that was executed
   ConvMemo memo;    // of conv_search()
-  Backoff backoff;  // of cuDNN, where it could not compute the key
+  Backoff backoff;  // from cuDNN, where it could not compute the key
 };
 
-/// This thread's for the key, found without lock or allocation once it is there. It stays until the
-/// thread has asked for some thousand other keys.
+/// This thread's entry for the key. Once it exists it is found without lock or allocation. The
+/// thread keeps the entries of the latest 1024 keys that it asked for on each device.
 Conv2dPrepared& conv2d_prepared(const ConvKey& key, Device device);
 
 /// The engines for one call; see conv_engines.h.
 class Conv2dEngines final : public ConvEngines {
  public:
-  /// All three must outlive it; `prepared` is the key's.
+  /// All three must outlive this object; `prepared` belongs to the key.
   /// throws: ShapeError where cuDNN refuses the graph; CudaError.
   Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands, Conv2dPrepared& prepared);
   ~Conv2dEngines() override;
@@ -69,7 +69,7 @@ class Conv2dEngines final : public ConvEngines {
   const Conv2dOperands& operands_;
   Conv2dPrepared& prepared_;
   const Device device_;
-  std::map<ConvEngine, cudnn::EngineConfig> found_;  // by candidates(), not made ready yet
+  std::map<ConvEngine, cudnn::EngineConfig> found_;  // by candidates(), not yet made ready
 };
 
 }  // namespace lathe::cuda

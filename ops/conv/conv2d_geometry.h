@@ -1,4 +1,4 @@
-// The sizes of one 2-d convolution, worked out and checked once, and shared by all of its passes.
+// The sizes of one 2-d convolution, computed and checked once and shared by all of its passes.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ struct Conv2dGeometry {
   Shape y_shape() const { return {N, K, P, Q}; }
   /// Multiplications per output element.
   int64_t taps() const { return C / groups * R * S; }
-  /// No products to add up: every output is 0 (or the bias), every gradient is 0.
+  /// True if there are no products to add up: every output is 0 (or the bias), every gradient 0.
   bool is_trivial() const { return N * K * P * Q == 0 || C * H * W == 0; }
 };
 
-// The parts of the check that every convolution shares; conv1d makes them under its own name.
-// throws: ShapeError, ValueError, DTypeError, DeviceError, their messages starting with `op`.
+// The parts of the check that every convolution shares; conv1d calls them under its own name.
+// throws: ShapeError, ValueError, DTypeError, DeviceError; the messages start with `op`.
 
 /// Options, channels and groups of x [N,C,…] and w [K,C/groups,…].
 void check_conv(const char* op, const Shape& x, const Shape& w, Pair stride, Pair pad,
                 Pair dilation, int64_t groups);
-/// bias is [channels] and of w's dtype and device, or undefined.
+/// bias must be undefined, or [channels] and of w's dtype and device.
 void check_conv_bias(const char* op, const Tensor& bias, const Tensor& w, int64_t channels);
 /// floor((in + 2*pad - dilation*(kernel-1) - 1) / stride) + 1 along one axis, at least 1; `axis` is
 /// "rows" or "columns".
@@ -40,7 +40,7 @@ int64_t conv_output_size(const char* op, const char* axis, int64_t in, int64_t k
                          int64_t stride, int64_t pad, int64_t dilation);
 
 /// The sizes of a convolution of these shapes.
-/// throws: ShapeError, ValueError, their messages starting with `op`.
+/// throws: ShapeError, ValueError; the messages start with `op`.
 Conv2dGeometry conv2d_geometry(const char* op, const Shape& x, const Shape& w,
                                const Conv2dOptions& opt);
 

@@ -1,9 +1,11 @@
-// Convolution as a matrix product, without ever writing the matrix: operands of ops/matmul_kernels/gemm_tile.cuh
-// that read images, gradients and weights where they are, in any strides. For .cu files.
+// Convolution as a matrix product, without ever writing the matrix: operands of
+// ops/matmul_kernels/gemm_tile.cuh that read images, gradients and weights where they are, with any
+// strides. For .cu files only.
 //
-// A pass numbers the pixels of a plane stack (n, row, column) and the taps of a filter (channel, r,
-// s). A row and a term of an operand are each a pixel or a tap; both are a place: an offset and the
-// coordinates that the other one shifts. Groups are the batch of the product.
+// A pass numbers the pixels of a stack of planes (n, row, column) and the taps of a filter
+// (channel, r, s). A row of an operand is a pixel and its terms are taps, or the other way round.
+// Each is a Place: an offset and coordinates; the coordinates of a pixel and a tap add up. Groups
+// are the batch of the product.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +24,7 @@ struct PlaneStrides {
       : n(t.stride(0)), c(t.stride(1)), h(t.stride(2)), w(t.stride(3)) {}
 };
 
-/// Pixel number → (n, row, column); below 2^31 pixels.
+/// Pixel number → (n, row, column); for fewer than 2^31 pixels.
 struct Pixels {
   struct At {
     int32_t n, row, col;
@@ -38,8 +40,8 @@ struct Pixels {
   }
 };
 
-/// Tap number → (channel, r, s). `channels_inside`: neighbouring taps are neighbouring channels, as
-/// NHWC memory wants it; else s runs fastest.
+/// Tap number → (channel, r, s). With `channels_inside` neighbouring taps are neighbouring
+/// channels, as they lie in NHWC memory; else s runs fastest.
 struct Taps {
   struct At {
     int32_t channel, r, s;
@@ -67,8 +69,9 @@ struct Place {
   int32_t h, w;
 };
 
-/// x[n, c, p*stride - pad + r*dilation, q*…], 0 outside the image: forward and weight gradient.
-/// kPixelRows: rows are output pixels and terms are taps; else the other way round.
+/// x[n, c, p*stride - pad + r*dilation, q*stride - pad + s*dilation], 0 outside the image: for the
+/// forward pass and the weight gradient. kPixelRows: rows are output pixels and terms are taps;
+/// else the other way round.
 template <class T, bool kPixelRows>
 struct ImageOperand {
   using C = ComputeType<T>;
@@ -108,8 +111,8 @@ struct ImageOperand {
   }
 };
 
-/// dy[n, k, (h + pad - r*dilation) / stride, …], 0 where that is no output: rows are input pixels,
-/// terms are taps (k, r, s). Input gradient.
+/// dy[n, k, (h + pad - r*dilation) / stride, (w + pad - s*dilation) / stride], 0 where that is not
+/// an output: for the input gradient. Rows are input pixels, terms are taps (k, r, s).
 template <class T>
 struct GradientOperand {
   using C = ComputeType<T>;
@@ -146,7 +149,7 @@ struct GradientOperand {
   }
 };
 
-/// dy[n, k, p, q]: rows are output channels, terms are output pixels. Weight gradient.
+/// dy[n, k, p, q]: for the weight gradient. Rows are output channels, terms are output pixels.
 template <class T>
 struct ChannelOperand {
   using C = ComputeType<T>;
@@ -169,7 +172,7 @@ struct ChannelOperand {
   LATHE_HD C load(int64_t a, int64_t b) const { return C(data[a + b]); }
 };
 
-/// w[row, tap]: rows are the channels that the pass makes, the taps' channels those that it reads.
+/// w[row, tap]. Rows are the channels that the pass writes; the taps' channels are those it reads.
 template <class T>
 struct FilterOperand {
   using C = ComputeType<T>;

@@ -1,5 +1,5 @@
-// What conv2d_cpu.cpp stands on: convolution of dense tensors of one dtype. No checks, no trivial
-// sizes (g.is_trivial()).
+// What conv2d_cpu.cpp is built on: convolution of dense tensors of one dtype. Nothing is checked
+// here, and no size may be trivial (g.is_trivial()).
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace lathe::cpu {
 
-/// What the fast path is in this process: for `lathe info` and the head of a training.
+/// The fast path of this process, for `lathe info` and the first lines of a training.
 struct FastConv2dInfo {
   std::string library;    // "oneDNN 3.7.2", the one that was loaded; empty in a build without it
-  std::string problem;    // why it cannot be loaded; convolutions then throw that
+  std::string problem;    // why it cannot be loaded; convolutions then throw this
   bool winograd = false;  // 3x3 kernels may run as Winograd; oneDNN 3 has none for x86
   bool bf16 = false;      // fast_conv2d_takes(kBF16)
 };
@@ -21,9 +21,9 @@ LATHE_API FastConv2dInfo fast_conv2d_info();
 /// The dtypes of the fast path: f32, and bf16 where oneDNN and the processor have it.
 bool fast_conv2d_takes(DType dtype) noexcept;
 
-/// x and y (and their gradients): each row-major or NHWC, both in the same order; w row-major or
-/// channels-last; bias dense or undefined. The fast path: conv2d_dnnl.cpp, or conv2d_eigen.cpp in a
-/// build without oneDNN.
+/// The fast path: conv2d_dnnl.cpp, or conv2d_eigen.cpp in a build without oneDNN. x and y (and
+/// their gradients) are both row-major or both NHWC; w is row-major or channels-last; bias is dense
+/// or undefined.
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                          const Tensor& bias);
 void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
@@ -31,8 +31,9 @@ void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const
 void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
                                  const Tensor& x);
 
-/// f32 and f64 by im2col and matrix products, all tensors in any dense order (conv2d_im2col_cpu.cpp).
-/// The order of summation depends on the sizes alone, not on the number of threads.
+/// f32 and f64 by im2col and matrix products, all tensors in any dense order
+/// (conv2d_im2col_cpu.cpp). The order of summation depends on the sizes alone, not on the number of
+/// threads.
 void im2col_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                     const Tensor& bias);
 void im2col_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,

@@ -1,5 +1,5 @@
-// A plan: everything that the sizes of a convolution decide about its run in oneDNN. Made once per
-// size and kept. Included by conv2d_dnnl.cpp and conv2d_plan_dnnl.cpp only.
+// A plan: how oneDNN runs a convolution of given sizes. Made once per size and kept
+// (conv2d_plan_dnnl.cpp). Included by conv2d_dnnl.cpp and conv2d_plan_dnnl.cpp only.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ using Layout = dnnl::memory::desc;
 
 enum class Conv2dPass : int64_t { kForward, kBackwardInput, kBackwardWeight };
 
-/// One of a primitive's tensors: as the caller has it, as the primitive wants it, and the way
+/// One of a primitive's tensors: as the caller has it, as the primitive wants it, and the reorder
 /// between the two.
 struct Conv2dPort {
   Layout user, wanted;
@@ -27,13 +27,14 @@ struct Conv2dPlan {
   Layout scratchpad;
 };
 
-/// The plan of this pass for tensors in the order and dtype (f32 or bf16) of `x` (of dy for
-/// kBackwardInput: of a 1x1 plane both orders look alike), filters in the order of `w`, for
-/// cpu::conv_exact() and num_threads() as they are now. Thread-safe. throws: dnnl::error.
+/// The plan of this pass, for cpu::conv_exact() and num_threads() as they are now. Its tensors have
+/// the order and dtype (f32 or bf16) of `x`, its filters the order of `w`. For kBackwardInput `x`
+/// is dy, because a 1x1 plane of dx fits both orders. Thread-safe.
+/// throws: dnnl::error.
 std::shared_ptr<const Conv2dPlan> conv2d_plan(Conv2dPass pass, const Conv2dGeometry& g,
                                               const Tensor& x, const Tensor& w, bool has_bias);
 
-/// Does this oneDNN know Winograd on this processor? Plans are direct ones where it does not.
+/// True if this oneDNN has Winograd on this processor. If not, all plans are direct.
 bool dnnl_has_winograd();
 
 }  // namespace lathe::cpu

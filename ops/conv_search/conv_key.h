@@ -1,6 +1,6 @@
 // ConvKey: everything that decides which algorithm computes a convolution fastest, or at all. Two
-// calls with equal keys may share an algorithm; a field that is missing here would hand one call's
-// algorithm to another. The search that keys belong to: conv_search.h.
+// calls with equal keys share an algorithm, so a missing field would give one call's algorithm to
+// another. The search that uses the keys: conv_search.h.
 #pragma once
 
 #include <array>
@@ -20,22 +20,22 @@ namespace lathe {
 /// backward_weight.
 enum class ConvPass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
-/// What is computed in the same kernel: y = relu(conv(x, w) + bias + residual) without the parts
-/// that the name leaves out. Words: none, bias, bias_relu, bias_residual_relu.
+/// What the same kernel computes: y = relu(conv(x, w) + bias + residual), without the parts that
+/// the name leaves out. Words: none, bias, bias_relu, bias_residual_relu.
 enum class ConvFusion : uint8_t { kNone, kBias, kBiasRelu, kBiasResidualRelu };
 
 /// How an algorithm is chosen. Words: heuristic, benchmark, deterministic.
 enum class ConvMode : uint8_t {
-  kHeuristic,      // the library's first guess that can be made ready
-  kBenchmark,      // all guesses are timed, the fastest wins
-  kDeterministic,  // the first guess that always gives the same bits; nothing is timed, no file
-                   // read
+  kHeuristic,  // the library's first guess that can be made ready
+  kBenchmark,  // all guesses are timed, the fastest wins
+  // The first guess that always gives the same bits. Nothing is timed, and no file is read.
+  kDeterministic,
 };
 
-/// A tensor as the algorithm sees it: order and width of its elements in memory.
+/// A tensor as the algorithm sees it: dtype, sizes, strides and alignment.
 struct ConvTensor {
   DType dtype = kF32;
-  std::array<int64_t, 4> dims{}, strides{};  // of elements; all 0: the pass has no such tensor
+  std::array<int64_t, 4> dims{}, strides{};  // in elements; all 0: the pass has no such tensor
   int64_t alignment = 0;                     // of its address in bytes: 1, 2, 4, 8 or 16
 
   bool exists() const { return alignment != 0; }
@@ -51,13 +51,13 @@ struct ConvMachine {
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   std::string library;          // "cudnn 9.19.0"
-  std::string runtime, driver;  // of CUDA: "13.0"
+  std::string runtime, driver;  // CUDA versions: "13.0"
 
   auto operator<=>(const ConvMachine&) const = default;
 };
 
-/// A ConvMachine as keys hold it: copies share one, so that copying a key copies no text. Compared
-/// by value, at once where they share.
+/// A ConvMachine as keys hold it. Copies share one object, so copying a key copies no text. It is
+/// compared by value, which is immediate for a shared object.
 class LATHE_API SharedMachine {
  public:
   SharedMachine() = default;  // of ConvMachine{}
@@ -77,15 +77,15 @@ class LATHE_API SharedMachine {
   std::shared_ptr<const ConvMachine> machine_;  // null for ConvMachine{}
 };
 
-/// A plain value. Comparisons are generated from the fields, so that none can be forgotten; those
-/// that differ most often come first.
+/// A plain value. The compiler generates the comparisons from the fields, so none can be forgotten.
+/// The fields that differ most often come first.
 struct ConvKey {
   ConvPass pass = ConvPass::kForward;
   ConvFusion fusion = ConvFusion::kNone;
   ConvMode mode = ConvMode::kHeuristic;
   ConvTensor x, w, y;                                              // or their gradients: dx, dw, dy
-  ConvTensor bias, residual;                                       // where `fusion` has them
-  DType compute = kF32;                                            // of sums
+  ConvTensor bias, residual;                                       // if `fusion` has them
+  DType compute = kF32;                                            // the dtype of sums
   std::array<int64_t, 2> stride{1, 1}, pad{0, 0}, dilation{1, 1};  // {rows, columns}
   int64_t groups = 1;
   bool tf32 = false;  // f32 products may be rounded to TF32
@@ -96,8 +96,8 @@ struct ConvKey {
   auto operator<=>(const ConvKey&) const = default;
 };
 
-/// Tells apart what differs between the convolutions of one program; the machine, and strides other
-/// than those of the channels, have no part in it.
+/// Hashes what differs between the convolutions of one program. It leaves out the machine and all
+/// strides but those of the channels.
 struct LATHE_API ConvKeyHash {
   size_t operator()(const ConvKey& key) const noexcept;
 };
@@ -113,7 +113,8 @@ LATHE_API void append_text(std::string& out, ConvPass pass);
 LATHE_API void append_text(std::string& out, ConvFusion fusion);
 LATHE_API void append_text(std::string& out, ConvMode mode);
 
-/// The key with exactly this text.   throws: DataError for any other text.
+/// The key with exactly this text.
+/// throws: DataError for any other text.
 LATHE_API ConvKey parse_conv_key(std::string_view text);
 
 }  // namespace lathe

@@ -1,5 +1,5 @@
-// The convolution search: runs a convolution on the engine that suits its key best, and remembers
-// which that is. Explained with an example in README.md.
+// The convolution search: runs a convolution on the engine that is best for its key, and remembers
+// that engine. ops/README.md explains it with an example.
 //   key (conv_key.h) → known? → in the file? (conv_cache_file.h) → choose (conv_trials.h) → run
 #pragma once
 
@@ -15,12 +15,12 @@
 namespace lathe {
 
 /// What a caller keeps of one key from call to call, so that the next call finds the choice without
-/// lock or allocation. For one thread and one ConvSearch.
+/// a lock or an allocation. For one thread and one ConvSearch.
 class LATHE_API ConvMemo {
  private:
   friend class ConvSearch;
   std::shared_ptr<const ConvChoice> choice_;
-  uint64_t version_ = 0;  // of the search's choices, when this one was found; 0: of none
+  uint64_t version_ = 0;  // of the search's choices when this one was found; 0: none found yet
 };
 
 /// What a search has done so far.
@@ -33,41 +33,41 @@ struct ConvSearchStats {
   double search_ms = 0;
 };
 
-/// Thread-safe. Searches run one at a time, so that they do not disturb each other's timing;
-/// threads that miss on one key at once share one search and what it throws. A failed search is not
-/// kept.
+/// Thread-safe. Searches run one at a time, so that they do not disturb each other's timing.
+/// Threads that miss on one key at the same time share one search, or the exception that it throws.
+/// A failed search is not kept.
 class LATHE_API ConvSearch {
  public:
-  /// Keeps the choices of at most `capacity` keys; the one not looked up for longest goes first.
+  /// Keeps the choices of at most `capacity` keys; the one unused for longest is dropped first.
   explicit ConvSearch(size_t capacity = 10'000, ConvClock now_ms = {});
   ~ConvSearch();
   ConvSearch(const ConvSearch&) = delete;
   ConvSearch& operator=(const ConvSearch&) = delete;
 
-  /// Computes the convolution: finds the key's engine and executes it. `memo` is the caller's for
-  /// this key: while no choice was dropped or forgotten since it was last passed, finding is the
-  /// comparison of a number. An engine that fails is dropped and the next one executed. Not so in
-  /// deterministic mode: the choice is kept, and the OutOfMemoryError passes, or a CudaError names
-  /// engine and key.
-  /// While engines.capturing(), a key that is not known is chosen for without timing, and not kept.
-  /// throws: CudaError or OutOfMemoryError naming the key if no engine can (or may); what `engines`
-  /// throws apart from these two.
+  /// Computes the convolution: finds the key's engine and executes it. `memo` belongs to the caller
+  /// and this key. If no choice was dropped or forgotten since it was last passed, finding the
+  /// engine is the comparison of one number. An engine that fails is dropped, and the next one is
+  /// executed. In deterministic mode the choice is kept instead: an OutOfMemoryError is passed on,
+  /// and any other failure becomes a CudaError naming engine and key.
+  /// While engines.capturing(), an engine for an unknown key is chosen without timing and not kept.
+  /// throws: CudaError or OutOfMemoryError naming the key if no engine can compute it (or may);
+  /// whatever else `engines` throws.
   void run(const ConvKey& key, ConvEngines& engines, ConvMemo& memo);
-  /// The same for a call that keeps nothing.
+  /// The same for a caller that keeps no memo.
   void run(const ConvKey& key, ConvEngines& engines);
 
   /// How much later searches may cost.
   void set_limits(const ConvLimits& limits);
   ConvLimits limits() const;
 
-  /// Choices of mode kBenchmark are looked for in this file before they are searched, and added
-  /// to it ("": no file). What is already known stays known.
+  /// In mode kBenchmark a key is looked up in this file before it is searched, and what a search
+  /// finds is added to the file ("": no file). Choices already known stay known.
   void set_file(const std::string& path);
   std::string file() const;
 
-  /// The choice for a key; null if it is not known.
+  /// The choice for a key; null if the key is unknown.
   std::shared_ptr<const ConvChoice> find(const ConvKey& key) const;
-  /// All that are known, the one looked up last first.
+  /// All known keys with their choices, the most recently used first.
   std::vector<std::pair<ConvKey, std::shared_ptr<const ConvChoice>>> choices() const;
   ConvSearchStats stats() const;
   /// Forgets all choices; files stay as they are.

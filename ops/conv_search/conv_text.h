@@ -1,5 +1,5 @@
-// Reading the exact texts of keys, engines and outcomes: what append_text wrote, and nothing else.
-// Internal to conv_*.cpp.
+// Reads the exact texts of keys, engines and outcomes: what append_text wrote, and nothing else.
+// For conv_*.cpp files only.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace lathe {
 
-/// Walks through a text. Every function throws DataError naming what the text is (`what`) and the
-/// place where it stops making sense.
+/// Reads a text from left to right. Functions throw a DataError naming what the text is (`what`)
+/// and the byte where it is not as expected.
 class WordReader {
  public:
   WordReader(const char* what, std::string_view text) : what_(what), text_(text) {}
@@ -47,7 +47,7 @@ class WordReader {
     return word;
   }
 
-  /// The place of the next word in a list of words.
+  /// The next word, as an enumerator: its position in `words`.
   template <class Enum>
   Enum one_of(std::span<const std::string_view> words, std::string_view ends) {
     const size_t begin = at_;

@@ -1,6 +1,6 @@
-// Matrix products of plain host memory: what matmul and the im2col convolution stand on. gemm.cpp:
-// sharing out among threads; gemm_kernel.h: Eigen's kernels per instruction set; gemm_dnnl.cpp or
-// gemm_eigen.cpp: large f32 products.
+// Matrix products of plain host memory, used by matmul and the im2col convolution. gemm.cpp:
+// sharing the work among threads; gemm_kernel.h: Eigen's kernels per instruction set; gemm_dnnl.cpp
+// or gemm_eigen.cpp: large f32 products.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@ struct MatrixRef {
   }
 };
 
-/// What happens to the values that c holds.
+/// What happens to the values that c holds: overwritten or added to.
 enum class GemmMode : uint8_t { kWrite, kAdd };
 
-/// c = a * b, or c += a * b, for float and double. No size is 0; c does not overlap a or b.
-/// On the calling thread alone; the order of summation depends on the sizes alone.
+/// c = a * b, or c += a * b, for float and double, on the calling thread alone. No size is 0; c
+/// does not overlap a or b. The order of summation depends on the sizes alone.
 template <class T>
 void gemm_serial(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<const T>& b,
                  GemmMode mode);
 
-/// The same on all threads. f32 in a build with oneDNN may sum in another order for another number
-/// of threads.
+/// The same on all threads. For f32 in a build with oneDNN the order of summation may depend on the
+/// number of threads.
 template <class T>
 void gemm(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<const T>& b,
           GemmMode mode);

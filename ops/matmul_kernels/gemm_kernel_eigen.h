@@ -1,5 +1,5 @@
-// The body of gemm_base.cpp and gemm_avx2.cpp; see gemm_kernel.h. Included once per file, after
-// `Eigen` was renamed.
+// The code of gemm_base.cpp and gemm_avx2.cpp; see gemm_kernel.h. Each includes it once, after
+// renaming `Eigen`.
 #pragma once
 
 #define EIGEN_DONT_PARALLELIZE  // our own pool shares out the work

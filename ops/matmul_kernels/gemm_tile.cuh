@@ -1,12 +1,13 @@
 // The portable matrix product on the GPU: one tiled kernel for matmul and, with operands that read
-// an image at shifted places, for convolution. No tensor cores; cuBLASLt and cuDNN are faster where
-// they exist. For .cu files.
+// an image at shifted positions, for convolution. It uses no tensor cores; where cuBLASLt and cuDNN
+// exist they are faster. For .cu files only.
 //
 // An operand gives the elements of a matrix as a function of its row (a column of the right factor
 // counts as its row) and of the term of the sum:
-//   Row row(batch, i) and Term term(k): what depends on one of them alone, worked out once
-//   C load(Row, Term)
-//   bool terms_first: neighbouring terms are neighbours in memory, not neighbouring rows
+//   Row row(batch, i), Term term(k)   what depends on one of the two alone, computed once
+//   C load(Row, Term)                 the element
+//   bool terms_first                  neighbouring terms, not neighbouring rows, are neighbours in
+//                                     memory
 // A result is a functor (batch, i, j, C sum) that stores one element.
 #pragma once
 
@@ -21,10 +22,10 @@
 namespace lathe::cuda {
 
 inline constexpr int kGemmTile = 64;   // rows and columns of a block's part of the result
-inline constexpr int kGemmTerms = 16;  // taken into shared memory at a time
+inline constexpr int kGemmTerms = 16;  // terms in shared memory at a time
 inline constexpr unsigned kGemmThreads = 256;
 
-/// a * b + c, floating sums rounded once.
+/// a * b + c; for floats rounded once.
 __device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }
 __device__ inline uint64_t multiply_add(uint64_t a, uint64_t b, uint64_t c) { return a * b + c; }
@@ -34,13 +35,13 @@ struct GemmSize {
   bool rows_inside = false;  // neighbouring rows of the result are neighbours in memory
 };
 
-/// How the terms are shared out: each part of a sum is made by a block of its own.
+/// How the terms are divided: a separate block computes each part of a sum.
 struct GemmSplit {
   int64_t terms;  // of each part
   int parts;
 };
 
-/// Which elements of a 64 x 16 tile a thread loads: four, such that the lanes of a warp read
+/// Which four elements of a 64 x 16 tile a thread loads, chosen so that the lanes of a warp read
 /// neighbours in memory.
 struct GemmSlots {
   int row, row_step, term, term_step;
@@ -51,7 +52,7 @@ struct GemmSlots {
         term_step(terms_first ? 0 : kGemmTerms / 4) {}
 };
 
-/// One operand's way from memory into a tile.
+/// Loads the tiles of one operand.
 template <class C, class Operand>
 class GemmLoader {
  public:
@@ -81,12 +82,12 @@ class GemmLoader {
   bool inside_[4];
 };
 
-// result(i, j) = the sum over k of a(i, k) * b(j, k). A block makes 64 x 64 elements, 4 x 4 in each
-// thread's registers, from tiles of 16 terms in shared memory: 16 multiplications for two 16-byte
-// reads. blockIdx: x the tile, y the part of the terms, z the batch (not a loop,
-// which would keep too much in registers). With several parts each block
-// stores its sums in `parts`, which gemm_join_kernel adds up in order. Bound by arithmetic: meant
-// to reach half of the peak of the plain f32 units for large products.
+// result(i, j) = the sum over k of a(i, k) * b(j, k). A block computes 64 x 64 elements, 4 x 4 in
+// each thread's registers, from tiles of 16 terms in shared memory: 16 multiplications for two
+// 16-byte reads. blockIdx: x is the tile, y the part of the terms, z the batch (a loop over batches
+// would keep too much in registers). With several parts each block stores its sums in `parts`,
+// which gemm_join_kernel adds up in order. Bound by arithmetic: meant to reach half of the peak of
+// the plain f32 units for large products.
 template <class C, class A, class B, class Result>
 __global__ void __launch_bounds__(kGemmThreads)
     gemm_kernel(A a, B b, Result result, GemmSize size, GemmSplit split, C* parts,
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(kGemmThreads)
   const int64_t batch = first_batch + blockIdx.z;
   const GemmLoader<C, A> load_left(a, batch, first_row, size.rows);
   const GemmLoader<C, B> load_right(b, batch, first_col, size.cols);
-  // threads beyond the edge only load
+  // Threads beyond the edge only load.
   const bool needed = first_row + row_quad * 4 < size.rows && first_col + col_quad * 4 < size.cols;
   C sum[4][4] = {};
   for (int64_t k = begin; k < end; k += kGemmTerms) {
@@ -150,8 +151,8 @@ __global__ void gemm_join_kernel(Result result, const C* __restrict__ parts, Gem
   }
 }
 
-/// A function of the sizes alone, so that the same product always has the same bits: two blocks for
-/// each multiprocessor of an H200, if that leaves each at least 256 terms.
+/// How to split the terms. It depends on the sizes alone, so that the same product always has the
+/// same bits: two blocks for each multiprocessor of an H200, if each then has at least 256 terms.
 inline GemmSplit split_of(const GemmSize& size, int64_t tiles) {
   constexpr int64_t kWantedBlocks = 2 * 132, kLeastTerms = 256;
   const int64_t parts = std::clamp<int64_t>(kWantedBlocks / (tiles * size.batch), 1,
@@ -161,7 +162,7 @@ inline GemmSplit split_of(const GemmSize& size, int64_t tiles) {
   return {whole, static_cast<int>(std::max<int64_t>((size.terms + whole - 1) / whole, 1))};
 }
 
-/// Queues the product on the device's current stream. No terms: sums of 0.
+/// Queues the product on the device's current stream. With no terms the sums are 0.
 template <class C, class A, class B, class Result>
 void gemm(const A& a, const B& b, const Result& result, const GemmSize& size, Device device) {
   if (size.rows * size.cols * size.batch == 0) return;
@@ -178,7 +179,7 @@ void gemm(const A& a, const B& b, const Result& result, const GemmSize& size, De
     memory = empty({count * static_cast<int64_t>(sizeof(C))}, {.dtype = kU8, .device = device});
     parts = static_cast<C*>(memory.raw_data());
   }
-  constexpr int64_t kMostBatches = 65535;  // of blockIdx.z
+  constexpr int64_t kMostBatches = 65535;  // the limit of blockIdx.z
   for (int64_t first = 0; first < size.batch; first += kMostBatches) {
     const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(split.parts),
                     static_cast<unsigned>(std::min(size.batch - first, kMostBatches)));

@@ -1,5 +1,5 @@
-// Matrix products on the GPU by our own kernel (matmul_cuda.cu), beside cuBLAS's: for integers, for
-// empty sums, for what cuBLAS refuses, and for tests.
+// Matrix products on the GPU by our own kernel (matmul_cuda.cu) instead of cuBLAS's: for integers,
+// for empty sums, for what cuBLAS refuses, and for tests.
 #pragma once
 
 #include "lathe/core/tensor.h"

@@ -1,10 +1,10 @@
 // Reductions inside a kernel: of the lanes of a warp, of the threads of a block, of the columns of
 // a block. For .cu files only.
 //
-// `combine(a, b)` gives the reduction of both: associative and commutative but for rounding; it
-// needs no neutral element. The order of the combinations is fixed, so the same values give the
-// same bits every time. T is any trivial type; blocks are one-dimensional, their size a multiple of
-// 32, and all their threads (of a warp: all its lanes) must make the call.
+// `combine(a, b)` gives the reduction of both. It must be associative and commutative but for
+// rounding; it needs no neutral element. The order of the combinations is fixed, so the same values
+// give the same bits every time. T is any trivial type. Blocks are one-dimensional, and their size
+// is a multiple of 32. All threads of the block (for a warp: all its lanes) must make the call.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline constexpr unsigned kWarpSize = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 inline constexpr unsigned kMostWarps = 1024 / kWarpSize;
 
-/// The combination that a simple reduction of reduce_math.h makes: Step<Sum<float>> adds.
+/// The combination for a simple reduction of reduce_math.h: Step<Sum<float>> adds.
 template <class Op>
 struct Step {
   using Value = typename Op::Value;
@@ -27,7 +27,7 @@ struct Step {
   }
 };
 
-/// The combination of partial results that have a member join: Moments, ScaledSum.
+/// The combination for partial results that have a member join: Moments, ScaledSum.
 struct Join {
   template <class T>
   __device__ T operator()(T a, const T& b) const {
@@ -38,7 +38,7 @@ struct Join {
 
 namespace block_reduce_detail {
 
-/// `move` applied to each word of `value`: shuffles carry 4 or 8 bytes.
+/// Applies `move` to each word of `value`, because shuffles carry 4 or 8 bytes.
 template <class T, class Move>
 __device__ T each_word(const T& value, Move move) {
   if constexpr (sizeof(T) % sizeof(uint64_t) == 0) {
@@ -60,21 +60,21 @@ __device__ T each_word(const T& value, Move move) {
 
 }  // namespace block_reduce_detail
 
-/// The value of the lane `delta` above; of no use in the topmost lanes.
+/// The value of the lane `delta` above; meaningless in the topmost `delta` lanes.
 template <class T>
 __device__ T shuffle_down(const T& value, unsigned delta) {
   return block_reduce_detail::each_word(
       value, [delta](auto word) { return __shfl_down_sync(kAllLanes, word, delta); });
 }
 
-/// The value of the lane `delta` below; of no use in the lowest lanes.
+/// The value of the lane `delta` below; meaningless in the lowest `delta` lanes.
 template <class T>
 __device__ T shuffle_up(const T& value, unsigned delta) {
   return block_reduce_detail::each_word(
       value, [delta](auto word) { return __shfl_up_sync(kAllLanes, word, delta); });
 }
 
-/// The value of lane `source`, to all lanes.
+/// The value of lane `source`, in all lanes.
 template <class T>
 __device__ T shuffle(const T& value, unsigned source) {
   return block_reduce_detail::each_word(value, [source](auto word) {
@@ -82,7 +82,8 @@ __device__ T shuffle(const T& value, unsigned source) {
   });
 }
 
-/// Reduces each group of `lanes` adjacent lanes (a power of two, at most a warp) to its first lane.
+/// Reduces each group of `lanes` adjacent lanes (a power of two, at most a warp). The first lane of
+/// the group gets the result.
 template <class T, class Combine>
 __device__ T warp_reduce(T value, Combine combine, unsigned lanes = kWarpSize) {
   for (unsigned step = lanes / 2; step > 0; step /= 2) {
@@ -91,20 +92,21 @@ __device__ T warp_reduce(T value, Combine combine, unsigned lanes = kWarpSize) {
   return value;
 }
 
-/// The same to all lanes of the group.
+/// The same, but all lanes of the group get the result.
 template <class T, class Combine>
 __device__ T warp_reduce_all(T value, Combine combine, unsigned lanes = kWarpSize) {
   return shuffle(warp_reduce(value, combine, lanes), threadIdx.x % kWarpSize / lanes * lanes);
 }
 
-/// Reduces the block to thread 0: warps by shuffles, their results by the first warp.
+/// Reduces the block; thread 0 gets the result. Shuffles reduce each warp, and the first warp
+/// reduces the results of all.
 template <class T, class Combine>
 __device__ T block_reduce(T value, Combine combine) {
   __shared__ T parts[kMostWarps];
   const unsigned lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
   const unsigned warps = blockDim.x / kWarpSize;
   value = warp_reduce(value, combine);
-  __syncthreads();  // whoever read `parts` in an earlier call is done
+  __syncthreads();  // until all have read the `parts` of an earlier call
   if (lane == 0) parts[warp] = value;
   __syncthreads();
   if (warp > 0) return value;
@@ -116,23 +118,24 @@ __device__ T block_reduce(T value, Combine combine) {
   return value;
 }
 
-/// The same to all threads.
+/// The same, but all threads get the result.
 template <class T, class Combine>
 __device__ T block_reduce_all(T value, Combine combine) {
   __shared__ T total;
-  value = block_reduce(value, combine);  // its barriers also end the reading of an earlier `total`
+  value = block_reduce(value, combine);  // its barriers wait for readers of an earlier `total`, too
   if (threadIdx.x == 0) total = value;
   __syncthreads();
   return total;
 }
 
-/// The block as a matrix with `width` columns, thread t in column t % width: each column's values
-/// reduced, to its thread t < width. kThreads = blockDim.x and width are powers of two.
+/// Reduces the columns of the block, seen as a matrix with `width` columns: thread t is in column
+/// t % width, and thread t < width gets the result of column t. kThreads = blockDim.x and width are
+/// powers of two.
 template <unsigned kThreads, class T, class Combine>
 __device__ T block_reduce_columns(T value, Combine combine, unsigned width) {
   __shared__ T parts[kThreads];
   const unsigned t = threadIdx.x;
-  __syncthreads();  // whoever read `parts` in an earlier call is done
+  __syncthreads();  // until all have read the `parts` of an earlier call
   parts[t] = value;
   for (unsigned half = kThreads / 2; half >= width; half /= 2) {
     __syncthreads();
@@ -144,7 +147,7 @@ __device__ T block_reduce_columns(T value, Combine combine, unsigned width) {
   return value;
 }
 
-/// The same to all threads of each column.
+/// The same, but all threads of a column get its result.
 template <unsigned kThreads, class T, class Combine>
 __device__ T block_reduce_columns_all(T value, Combine combine, unsigned width) {
   __shared__ T totals[kThreads];

@@ -1,5 +1,5 @@
-// How kernels that work on whole lines (softmax, losses, row norms) share them out among threads.
-// The lines of a contiguous [outer, n, inner] run along its middle dimension. For .cu files only.
+// How kernels that work on whole lines (softmax, losses, row norms) divide them among threads. The
+// lines of a contiguous [outer, n, inner] run along its middle dimension. For .cu files only.
 #pragma once
 
 #include "lathe/core/gpu/launch.h"
@@ -8,12 +8,12 @@
 
 namespace lathe::cuda {
 
-/// Short lines get a few threads each, long ones a block, both of neighbouring numbers; where
-/// inner > 1, neighbouring lines get neighbouring threads.
+/// Short lines get a few threads each, long ones a block; in both, neighbouring threads read
+/// neighbouring numbers. Where inner > 1, neighbouring threads work on neighbouring lines.
 struct Lines {
   int64_t count, n, inner;
   bool columns;    // a block is a matrix of threads: `width` lines, their numbers dealt to its rows
-  unsigned width;  // columns: lines per block; else: threads per line
+  unsigned width;  // with columns: lines per block; else threads per line
 
   Lines(int64_t count_, int64_t n_, int64_t inner_)
       : count(count_), n(n_), inner(inner_), columns(inner_ > 1) {
@@ -25,8 +25,7 @@ struct Lines {
   }
 };
 
-/// A thread's part of its line. Threads past the last line take part in the reductions and have
-/// nothing else to do.
+/// A thread's part of its line. Threads past the last line only take part in the reductions.
 class LineThread {
  public:
   __device__ explicit LineThread(const Lines& lines)
@@ -41,10 +40,10 @@ class LineThread {
   }
 
   __device__ bool active() const { return active_; }
-  /// For what is done once per line.
+  /// True in the one thread that does what is done once per line.
   __device__ bool leads() const { return active_ && first_ == 0; }
   __device__ int64_t line() const { return line_; }
-  /// Where number i of the line is.
+  /// The offset of number i of the line.
   __device__ int64_t at(int64_t i) const { return start_ + i * inner_; }
 
   /// f(i, at(i)) for each of the thread's numbers.
@@ -54,7 +53,7 @@ class LineThread {
     for (int64_t i = first_; i < n_; i += step_) f(i, at(i));
   }
 
-  /// The partial of the whole line, to all of its threads. `source[i]` is the element at offset i
+  /// The partial of the whole line, for all of its threads. `source[i]` is the element at offset i
   /// of the tensor.
   template <class Math, class Source>
   __device__ typename Math::Partial reduce(Source source) const {
@@ -62,7 +61,7 @@ class LineThread {
     if (active_) total = fold_strided<Math>(source + start_, Step{inner_}, first_, step_, n_);
     return share<Math>(total);
   }
-  /// The same of numbers that depend on the place in the line only: source[i], i < n.
+  /// The same for numbers that depend only on the position in the line: source[i], i < n.
   template <class Math, class Source>
   __device__ typename Math::Partial reduce_along(Source source) const {
     auto total = Math::start();

@@ -1,5 +1,5 @@
-// The arithmetic of reduce_math.h as reduce_kernels.cuh wants it: a Math for each reduction. For .cu
-// files only.
+// The arithmetic of reduce_math.h in the form that reduce_kernels.cuh takes: a Math for each
+// reduction. For .cu files only.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace lathe::cuda {
 
-/// v[0] … v[kFold - 1] in pairs.
+/// Folds v[0] … v[kFold - 1] in pairs.
 template <class Op>
 __device__ typename Op::Value fold_pairs(const typename Op::Value (&v)[kFold]) {
   typename Op::Value pair[kFold / 2];
@@ -46,8 +46,8 @@ struct SimpleMath {
   }
 };
 
-/// Sum of squares, in f64 whatever the tensor holds: one multiplication and one addition per
-/// number, which a data-centre GPU's f64 units do at the memory's pace.
+/// The sum of squares, in f64 whatever the tensor's dtype. That is one multiplication and one
+/// addition per number, for which a data-centre GPU's f64 units are as fast as its memory.
 struct SquaresMath {
   using Value = double;
   using Partial = double;
@@ -65,8 +65,8 @@ struct SquaresMath {
 };
 
 /// Mean and squared deviations: two passes over the kFold numbers in registers, then Chan's rule.
-/// The numbers come with the first one subtracted, so that means are of the size of the deviations
-/// and f32 keeps their digits; this changes no variance.
+/// The first number is subtracted from all, so that means have the size of the deviations and f32
+/// keeps their digits; this changes no variance.
 template <class A>
 struct MomentsMath {
   using Value = A;
@@ -118,8 +118,8 @@ struct LogSumExpMath {
   }
 };
 
-/// Integers and bools of any dtype as i64. One kernel for six dtypes: what the choice per element
-/// costs, their rare reductions can bear.
+/// Integers and bools of any dtype, read as i64: one kernel for six dtypes. The dtype is tested per
+/// element; integer reductions are rare enough to bear that cost.
 class IntegerArray {
  public:
   explicit IntegerArray(const Tensor& t) : data_(t.raw_data()), dtype_(t.dtype()) {}
@@ -139,7 +139,7 @@ class IntegerArray {
       default: return at<int64_t>(i);
     }
   }
-  /// Element i = value, cut to the dtype.
+  /// Sets element i to `value`, cut to the dtype.
   LATHE_HD void set(int64_t i, int64_t value) const {
     switch (dtype_) {
       case DType::kBool: at<bool>(i) = value != 0; break;
@@ -162,7 +162,7 @@ class IntegerArray {
   DType dtype_;
 };
 
-/// `x != 0` of any dtype, by the bits: -0 counts as 0.
+/// `x != 0` for any dtype, by its bits; -0 counts as 0.
 class TruthArray {
  public:
   explicit TruthArray(const Tensor& t)

@@ -1,7 +1,7 @@
 // How a block of numbers in cache becomes one partial result: the hot loops of reduce_cpu.cpp.
 //
-// A Folder<A> is what reduce_order_cpu.h runs: for numbers of type `Value` and partial results of type
-// `Partial`
+// A Folder<A> is what reduce_order_cpu.h runs. It has numbers of type `Value` and partial results
+// of type `Partial`:
 //   fold(p, n)                     one partial from n adjacent numbers
 //   fold_rows(out, rows, n, cols)  out[c] = the partial of rows[0][c] … rows[n-1][c]
 //   join(a, b)                     a becomes the partial of both
@@ -18,7 +18,7 @@
 
 namespace lathe::reduce_fold {
 
-/// lane[0] becomes all N lanes, in pairs.
+/// Folds all N lanes into lane[0], in pairs.
 template <class Op, int N>
 [[gnu::always_inline]] inline void fold_tree(typename Op::Value* lane) {
   if constexpr (N > 1) {
@@ -27,8 +27,8 @@ template <class Op, int N>
   }
 }
 
-/// Folds into 128 bytes of lanes (four lanes for the rest) whatever the machine's vectors, so that
-/// every machine rounds alike.
+/// Folds into 128 bytes of lanes (four lanes for the rest), whatever vectors the machine has, so
+/// that every machine rounds alike.
 template <class Op>
 LATHE_CLONES typename Op::Value fold_lanes(const typename Op::Value* __restrict__ p, int64_t n) {
   using A = typename Op::Value;
@@ -52,7 +52,8 @@ LATHE_CLONES typename Op::Value fold_lanes(const typename Op::Value* __restrict_
   return rest[0];
 }
 
-/// Four rows at a time, so that the partials are read and written once per four.
+/// Folds columns, four rows at a time, so that the partials are read and written once per four
+/// rows.
 template <class Op>
 LATHE_CLONES void fold_columns(typename Op::Value* __restrict__ out,
                                const typename Op::Value* const* rows, int n, int64_t cols) {
@@ -88,7 +89,7 @@ struct Simple : Op {
   static void join(Partial& a, const Partial& b) { Op::step(a, b); }
 };
 
-/// Sum of squares in f64 whatever the tensor holds, then the root.
+/// The sum of squares in f64 whatever the tensor's dtype, then the root.
 template <class A>
 struct Norm {
   using Value = A;
@@ -119,7 +120,7 @@ struct Norm {
   static A finish(double a) { return static_cast<A>(std::sqrt(a)); }
 };
 
-/// Mean and squared deviations of a block by two passes, both in cache.
+/// Mean and squared deviations of a block by two passes, both within the cache.
 template <class A>
 struct Variance {
   using Value = A;
@@ -169,8 +170,8 @@ struct Variance {
   }
 };
 
-/// log(sum exp x): the largest of a block first, then the sum relative to it. Blocks are at most
-/// kMost numbers.
+/// log(sum exp x): first the largest number of a block, then the sum relative to it. Blocks have at
+/// most kMost numbers.
 template <class A>
 struct LogSumExp {
   using Value = A;

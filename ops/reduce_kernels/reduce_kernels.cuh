@@ -1,17 +1,18 @@
-// The kernels behind every reduction (reduce_cuda.cu, argmax_cuda.cu): rows, columns, and the join
-// of what they leave. For .cu files only.
+// The kernels behind every reduction (reduce_cuda.cu, argmax_cuda.cu): over rows, over columns, and
+// the join of their partial results. For .cu files only.
 //
-// A Math is the arithmetic of one reduction, for numbers of type Value and partial results of type
-// Partial:
-//   value(x)                   an element as a Value
-//   start()                    the partial of no numbers;  kFiller: a Value that changes none
-//   fold(v, n, first, step)    the partial of v[0] … v[n-1], positions first, first + step, …; the
-//                              rest of v is kFiller
-//   combine(a, b)              the partial of both
-//   kCentred                   true: it gets each number minus the first one of its result
-// A Source is where the numbers are: x[i] is an element, x + offset the source from there; usually
-// a pointer. A Target writes the result of a partial at an offset of the output: target(offset,
-// partial).
+// A Math is the arithmetic of one reduction. It has numbers of type Value and partial results of
+// type Partial:
+//   value(x)                 an element as a Value
+//   start()                  the partial of no numbers
+//   kFiller                  a Value that changes no partial
+//   fold(v, n, first, step)  the partial of v[0] … v[n-1], at positions first, first + step, …; the
+//                            rest of v is kFiller
+//   combine(a, b)            the partial of both
+//   kCentred                 true: the first number of each result is subtracted from its numbers
+// A Source holds the numbers: x[i] is an element, x + offset the source from there; usually a
+// pointer. A Target writes the result of a partial at an offset of the output:
+// target(offset, partial).
 #pragma once
 
 #include <vector>
@@ -22,7 +23,8 @@
 
 namespace lathe::cuda {
 
-/// So many blocks must fit: 64 registers per thread, or 128 for the larger partials.
+/// How many blocks must fit on a multiprocessor: 64 registers per thread, or 128 for larger
+/// partials.
 template <class Math>
 inline constexpr int kBlocksPerProcessor = sizeof(typename Math::Partial) > 8 ? 2 : 4;
 
@@ -64,11 +66,11 @@ __device__ typename Math::Partial fold_strided(Source x, const Index& index, int
 }
 
 // The densest dimension is reduced: plan.width adjacent threads (up to a warp, or the block) share
-// a result and read neighbouring numbers, kFold at a time. In chunks, where there are few results:
-// then partials go to parts[chunk][result].
-// Memory bound: each number is read once; meant to reach 90 % of the copy bandwidth from some MiB
-// on, because 8 loads per thread are in flight and the arithmetic of sums hides behind them (less
-// for logsumexp in 16 bits, which an exponential per 2 bytes bounds).
+// a result and read neighbouring numbers, kFold at a time. Where there are few results, the numbers
+// of each are cut into chunks, and partials go to parts[chunk][result].
+// Memory bound: each number is read once. It is meant to reach 90 % of the copy bandwidth from some
+// MiB on, because 8 loads per thread are in flight and hide the arithmetic of sums. logsumexp in 16
+// bits is slower: an exponential per 2 bytes bounds it.
 template <class Math, class Target, class Source>
 __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
     reduce_rows_kernel(Target target, typename Math::Partial* parts, Source x, ReducePlan plan) {
@@ -101,7 +103,7 @@ __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
 }
 
 // The densest dimension is kept: a block is plan.width neighbouring results wide, so that a warp
-// reads neighbouring numbers, and its rows of threads share out the numbers of each result. Chunks
+// reads neighbouring numbers, and its rows of threads divide the numbers of each result. Chunks run
 // along gridDim.y. Bandwidth as above.
 template <class Math, class Target, class Source>
 __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
@@ -125,8 +127,9 @@ __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
   }
 }
 
-// The second stage: joins parts[chunk][result] over the chunks, columns of a block as above, so few
-// per block that a thread joins about 8 partials: a few microseconds, whatever the bandwidth.
+// The second stage: joins parts[chunk][result] over the chunks. Columns of a block are results, as
+// above, and so few per block that a thread joins about 8 partials: a few microseconds, whatever
+// the bandwidth.
 template <class Math, class Target>
 __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
     join_parts_kernel(Target target, const typename Math::Partial* __restrict__ parts,
@@ -161,8 +164,8 @@ void launch_part(const Target& target, typename Math::Partial* parts, Source x,
   LATHE_CUDA_CHECK(cudaGetLastError());
 }
 
-/// Reduces the numbers at `x`, which are on `device`. Usually one launch, or two where there are
-/// few results; more where the offsets of scattered elements need more than 32 bits.
+/// Reduces the numbers at `x`, which are on `device`. Usually this is one launch, or two where
+/// there are few results; more where the offsets of scattered elements need more than 32 bits.
 template <class Math, class Source, class Target>
 void launch_reduction(const Target& target, Source x, const ReduceNests& nests, Device device) {
   using Partial = typename Math::Partial;

@@ -1,6 +1,5 @@
-// The arithmetic of the reductions: start, step, combine and finish of each, for host and device.
-// The kernels (reduce_cpu.cpp) decide which elements meet in which order; this file decides what
-// happens then.
+// The arithmetic of the reductions, shared by host and device: start, step, join and finish of
+// each. The kernels (reduce_cpu.cpp, reduce_kernels.cuh) decide in which order elements meet.
 #pragma once
 
 #include <cmath>
@@ -21,10 +20,10 @@ inline constexpr A kHighest = std::numeric_limits<A>::has_infinity
                                   : std::numeric_limits<A>::max();
 
 // A simple reduction folds numbers of type Value into one number. `step(a, x)` takes scalars or, on
-// the host, vectors of the compiler's vector extension: hence `a = condition ? x : a` and no
+// the host, vectors of the compiler's vector extension; hence `a = condition ? x : a` instead of
 // branches.
 
-/// Sum, then divided: by 1 for the sum, by the count for the mean.
+/// The sum, then divided: by 1 for the sum, by the count for the mean.
 template <class A>
 struct Sum {
   using Value = A;
@@ -42,8 +41,8 @@ struct Prod {
   LATHE_HD A finish(A a) const { return a; }
 };
 
-/// NaN wins: `x != x` takes it, and once a is NaN, `x > a` is false. Two selections, because
-/// compilers turn them into vector code and one with an `or` not.
+/// NaN wins: `x != x` takes it, and once a is NaN, `x > a` is false. There are two selections
+/// because compilers turn two into vector code, but not one with an `or`.
 template <class A>
 struct Max {
   using Value = A;
@@ -66,8 +65,7 @@ struct Min {
   LATHE_HD A finish(A a) const { return a; }
 };
 
-/// Count, mean and sum of squared deviations of a part, and the rule that joins two parts (Chan et
-/// al. 1979).
+/// Count, mean and sum of squared deviations of a part. join() merges two parts (Chan et al. 1979).
 template <class A>
 struct Moments {
   A count, mean, m2;
@@ -83,7 +81,7 @@ struct Moments {
     mean += delta * (b.count / total);
     count = total;
   }
-  /// Of the numbers behind it, dividing by count - correction, or by 0 where that is below.
+  /// m2 / (count - correction); the divisor is at least 0.
   LATHE_HD A variance(A correction) const {
     const A divisor = count - correction;
     return m2 / (divisor > A(0) ? divisor : A(0));
@@ -95,10 +93,10 @@ template <class A>
 struct ScaledSum {
   A largest, sum;
 
-  /// Of numbers whose largest is infinite: of none above -inf, or of a +inf.
+  /// For numbers whose largest is infinite: all -inf, or one +inf at least.
   LATHE_HD static ScaledSum of_infinite(A m) { return {m, m > A(0) ? A(1) : A(0)}; }
   LATHE_HD A log() const { return largest + std::log(sum); }
-  /// exp(largest - m) * sum, where both may be infinite.
+  /// exp(largest - m) * sum; both largest and m may be infinite.
   LATHE_HD A scaled_to(A m) const { return largest == m ? sum : sum * std::exp(largest - m); }
   LATHE_HD void join(const ScaledSum& b) {
     A m = largest;

@@ -1,12 +1,11 @@
-// The order in which reduce_cpu.cpp visits elements: blocks in cache, chunks of blocks for the
-// threads, pairs of chunks.
+// The order in which reduce_cpu.cpp visits elements: blocks that fit the cache, chunks of blocks
+// for the threads, pairs of chunks.
 //
-// Dimensions are sorted by the input's strides. If the densest is reduced, a block is kBlock
-// numbers of one output
-// ("inner": sum over C of [N,C]). If it is kept, a block is kRows rows of up to kColumns adjacent
-// outputs ("outer": sum over N of [N,C]). Both read memory in order. A chunk of kChunkBlocks blocks
-// is one piece of work; chunks are joined in pairs. All of it follows from the shape, so the result
-// does not depend on the number of threads.
+// Dimensions are sorted by the input's strides. If the densest is reduced ("inner": sum over C of
+// [N,C]), a block is kBlock numbers of one output. If it is kept ("outer": sum over N of [N,C]), a
+// block is kRows rows of up to kColumns adjacent outputs. Both read memory in order. A chunk of
+// kChunkBlocks blocks is one piece of work; chunks are joined in pairs. All of this follows from
+// the shape, so the result does not depend on the number of threads.
 #pragma once
 
 #include <vector>
@@ -22,7 +21,7 @@ inline constexpr int64_t kBlock = 1024, kRows = 32, kColumns = 256, kChunkBlocks
 /// to[i] = the number at from + i * step bytes.
 template <class A>
 using Load = void (*)(A* to, const char* from, int64_t n, int64_t step);
-/// Writes one result.
+/// Writes one result at `to`.
 template <class A>
 using Store = void (*)(void* to, A value);
 
@@ -30,7 +29,7 @@ struct LoopDim {
   int64_t size, in, out;  // steps in bytes; out is 0 where the dimension is reduced
 };
 
-/// Some dimensions of a loop nest, the first being the innermost.
+/// Some dimensions of a loop nest; the first is the innermost.
 struct Loops {
   LoopDim dims[kMaxDims];
   int count = 0;
@@ -44,7 +43,7 @@ struct Loops {
     if (count > 0) {
       LoopDim& last = dims[count - 1];
       if (dim.in == last.in * last.size && dim.out == last.out * last.size) {
-        last.size *= dim.size;  // continues the last one: one dimension
+        last.size *= dim.size;  // it continues the last one: both are one dimension
         return;
       }
     }
@@ -99,7 +98,7 @@ Plan make_plan(const Tensor& out, const Tensor& x);
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Joins n partials, `width` numbers each, in pairs into the first.
+/// Joins n partials of `width` numbers each, in pairs, into the first.
 template <class Folder>
 void join_pairs(typename Folder::Partial* parts, int64_t n, int64_t width) {
   for (int64_t step = 1; step < n; step *= 2) {
@@ -166,10 +165,10 @@ class Inner {
     return total;
   }
 
-  /// A piece of one long row, or several short rows gathered.
+  /// Folds a piece of one long row, or several short rows gathered.
   typename Folder::Partial fold_block(const char* in, int64_t block) const {
     A gathered[kBlock];
-    if (blocks_ == 1 && rows_ == 1) {  // the usual case of short rows: nothing to work out
+    if (blocks_ == 1 && rows_ == 1) {  // the usual case of a short row: nothing to compute first
       if (direct_) return Folder::fold(reinterpret_cast<const A*>(in), row_.size);
       load_(gathered, in, row_.size, row_.in);
       return Folder::fold(gathered, row_.size);
@@ -210,7 +209,7 @@ class Outer {
   }
 
   void run(Store<A> store) {
-    const int64_t bands = plan_.kept.size() * tiles_;  // an output tile each
+    const int64_t bands = plan_.kept.size() * tiles_;  // each is a tile of outputs
     std::vector<Partial> parts(static_cast<size_t>(chunks_ > 1 ? bands * chunks_ * width_ : 0));
     const int64_t per_item = std::max<int64_t>(1, rows_ * width_ / chunks_);
     const int64_t grain = std::max<int64_t>(1, kParallelGrain / per_item);
@@ -281,7 +280,7 @@ class Outer {
   int64_t rows_, tiles_, width_, chunks_;
 };
 
-/// `direct`: the tensor's elements are of type A, so that `load` is a copy.
+/// Runs a plan. `direct`: the tensor's elements are of type A, so `load` would only copy them.
 template <class Folder, class A = typename Folder::Value>
 void run(const Plan& plan, Load<A> load, int64_t element_bytes, bool direct, Store<A> store,
          const Folder& folder) {

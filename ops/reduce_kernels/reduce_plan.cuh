@@ -1,5 +1,5 @@
-// How a reduction is shared out among threads: which kernel of reduce_kernels.cuh, how many threads
-// per result, how many pieces. It follows from shapes and strides only, never from the GPU, so that
+// How a reduction is divided among threads: which kernel of reduce_kernels.cuh, how many threads
+// per result, how many chunks. It follows from shapes and strides only, never from the GPU, so that
 // results repeat bit for bit. For .cu files only.
 #pragma once
 
@@ -15,13 +15,13 @@
 namespace lathe::cuda {
 
 inline constexpr unsigned kReduceBlock = 256;
-/// Numbers that a thread reads before it uses the first: they hide the memory's latency.
+/// Numbers that a thread reads before it uses the first, to hide the memory's latency.
 inline constexpr int kFold = 8;
 /// Enough blocks to fill the largest GPU: 8 for each of an H100/H200's 132 multiprocessors.
 inline constexpr int64_t kFillingBlocks = 132 * 8;
 
-/// From a position in a loop nest to offsets: a product where there is one dimension, of any size;
-/// else by StridedIndex, in 32 bits. The choice is the same for all threads.
+/// From a position in a loop nest to offsets: by a product if there is one dimension, of any size;
+/// else by StridedIndex, in 32 bits. All threads take the same way.
 template <int N>
 class NestIndex {
  public:
@@ -66,13 +66,13 @@ void each_indexable_part(const LoopNest& nest, F part) {
 /// The loops of a reduction, in elements of x and of the output.
 struct ReduceNests {
   LoopNest kept, reduced;
-  int64_t outputs = 0, count = 0;  // results, numbers of each
+  int64_t outputs = 0, count = 0;  // number of results, and of numbers for each
 };
 
 /// One launch of a reduction.
 struct ReducePlan {
-  NestIndex<2> kept;     // a result's position → where its numbers start, where it is written
-  NestIndex<1> reduced;  // a number's position among those of one result → its offset from there
+  NestIndex<2> kept;     // a result's position → where its numbers start, and where it is written
+  NestIndex<1> reduced;  // a number's position within its result → its offset from that start
   int64_t outputs = 0, count = 0;
   int64_t chunks = 1, chunk = 0;  // each result's numbers are cut into `chunks` runs of `chunk`
   bool rows = true;               // the numbers of one result are the densest in memory
@@ -85,16 +85,16 @@ inline unsigned power_above(int64_t n) {
   return static_cast<unsigned>(std::bit_ceil(static_cast<uint64_t>(n)));
 }
 
-/// Threads that share a short line of n numbers: a few numbers each, so that they are not all
-/// shuffles.
+/// Threads that share a short line of n numbers: a few numbers for each, so that shuffles do not
+/// dominate.
 inline unsigned lanes_for(int64_t n) { return power_above(std::clamp<int64_t>(n / 4, 1, 32)); }
 
-/// Threads of a block that share the joining of one result's `chunks` partials.
+/// Threads of a block that together join the `chunks` partials of one result.
 inline unsigned join_rows(int64_t chunks) {
   return std::clamp(power_above(ceil_div(chunks, 8)), 8u, kReduceBlock);
 }
 
-/// The smallest step of x; the largest number if x does not move.
+/// The smallest step of x other than 0; INT64_MAX if all steps are 0.
 inline int64_t density(const LoopNest& nest) {
   int64_t least = INT64_MAX;
   for (int d = 0; d < nest.ndim; ++d) {
@@ -103,7 +103,8 @@ inline int64_t density(const LoopNest& nest) {
   return least;
 }
 
-/// x of `shape`, reduced over the dimensions in which `kept` has size 1 and x has not.
+/// The nests for x of shape `shape`, reduced over the dimensions in which `kept` has size 1 and x
+/// has not.
 inline ReduceNests reduce_nests(const Shape& shape, const Strides& x, const Shape& kept,
                                 const Strides& out) {
   Shape reduced = shape;
@@ -123,7 +124,8 @@ inline ReduceNests reduce_nests(const Shape& shape, const Strides& x, const Shap
   return nests;
 }
 
-/// How the numbers of `reduced` become the results of `kept`; the indices are still to be set.
+/// The plan that reduces the numbers of `reduced` to the results of `kept`; its indices are still
+/// to be set.
 inline ReducePlan plan_reduction(const LoopNest& kept, const LoopNest& reduced, int64_t count) {
   ReducePlan plan;
   plan.outputs = kept.numel();
