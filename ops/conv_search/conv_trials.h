@@ -36,7 +36,7 @@ struct ConvTrial {
   ConvOutcome outcome = ConvOutcome::kUntried;
   double ms = 0;     // of one run: the median
   int runs = 0;      // how many were timed
-  std::string note;  // why it was not taken: "uses tensor cores, and TF32 is off"
+  std::string note;  // why it was not taken: "uses tensor cores on f32, and TF32 is off"
 
   /// True if it can compute the convolution, as far as is known.
   bool usable() const { return outcome <= ConvOutcome::kUntried; }
