@@ -12,8 +12,8 @@ namespace lathe {
 
 namespace {
 
-/// Adjacent numbers: the extreme by the fold of amax, then its first place (or that of the first
-/// NaN).
+/// A line of adjacent numbers: the fold of amax finds the extreme, then a search its first position
+/// (or that of the first NaN).
 template <class Op, class T>
 int64_t find_in_row(const T* x, int64_t n, ComputeType<T>* value) {
   using A = ComputeType<T>;
@@ -29,7 +29,7 @@ int64_t find_in_row(const T* x, int64_t n, ComputeType<T>* value) {
   return first([v](T e) { return static_cast<A>(e) == v; });
 }
 
-/// Rows of `inner` numbers: the extreme of each column, kept next to its place.
+/// Rows of `inner` numbers: the extreme of each column, kept together with its position.
 template <class Op, class T>
 void find_in_columns(const T* x, int64_t n, int64_t inner, ComputeType<T>* value, int64_t* at) {
   using A = ComputeType<T>;

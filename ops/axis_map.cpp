@@ -1,4 +1,5 @@
-// Linear maps along one axis; see axis_map.h.
+// The linear maps along one axis of pooling and upsampling, and their adjoint. Contracts:
+// axis_map.h.
 #include "lathe/ops/axis_map.h"
 
 #include <algorithm>
@@ -12,8 +13,8 @@ namespace lathe {
 
 namespace {
 
-/// An empty map with room for `outputs` outputs of `taps` weights in all: a map that memory does
-/// not hold fails here, before the first of its outputs is worked out.
+/// An empty map with room for `outputs` outputs of `taps` weights in all. A map that does not fit
+/// memory fails here, before its first output is computed.
 AxisMap with_room(int64_t in, int64_t outputs, CheckedSize taps) {
   const int64_t bytes =
       ((CheckedSize(outputs) * 3 + taps + 1) * 8)
@@ -49,7 +50,7 @@ void append_equal(AxisMap& map, int64_t begin, int64_t count, double weight, int
   map.divisor.push_back(static_cast<double>(divisor));
 }
 
-/// Where one averaging window lies: [start, stop) with the padding, [begin, end) without.
+/// One averaging window: [start, stop) with the padding, [begin, end) without.
 struct Extent {
   int64_t start, stop, begin, end;
 };
@@ -65,7 +66,7 @@ Extent extent_of(int64_t in, const Window1d& w, int64_t i) {
 
 int64_t pooled_size(int64_t in, const Window1d& w) {
   const CheckedSize reach = CheckedSize(w.dilation) * (w.kernel - 1) + 1;
-  if (reach.overflowed()) return 0;  // pad is at most half the kernel and does not make up for it
+  if (reach.overflowed()) return 0;  // pad is at most half the kernel, too little to make up for it
   const int64_t room = in - (reach.value_or_throw() - 2 * w.pad);
   if (room < 0) return 0;
   const int64_t rest = room % w.stride;
@@ -98,7 +99,7 @@ AxisMap sum_map(int64_t in, const Window1d& w, int64_t divisor) {
 AxisMap adaptive_average_map(int64_t in, int64_t out) {
   // Neighbouring windows share at most one input.
   AxisMap map = with_room(in, out, CheckedSize(in) + out);
-  // i * in = begin * out + rest, carried along: the product itself may not fit.
+  // i * in = begin * out + rest is updated step by step, because the product itself may overflow.
   int64_t begin = 0, rest = 0;
   for (int64_t i = 0; i < out; ++i) {
     int64_t next = begin + in / out, next_rest = rest + in % out;
@@ -143,8 +144,8 @@ AxisMap linear_map(int64_t in, int64_t out, double step, bool align_corners) {
 }
 
 AxisMap transposed(const AxisMap& map) {
-  // The outputs that use an input lie side by side in every map made here; those between that do
-  // not get weight 0.
+  // In every map made here the outputs that use an input are neighbours. Outputs among them that do
+  // not use it get weight 0.
   const auto n = static_cast<size_t>(map.in);
   std::vector<int64_t> first(n, map.out()), last(n, -1);
   const auto each = [&](auto f) {
@@ -160,7 +161,7 @@ AxisMap transposed(const AxisMap& map) {
     first[source] = std::min(first[source], i);
     last[source] = std::max(last[source], i);
   });
-  // An unused input: first is beyond last.
+  // For an unused input first is beyond last.
   const auto taps = [&](size_t s) { return std::max<int64_t>(last[s] - first[s] + 1, 0); };
   CheckedSize total = 0;
   for (size_t s = 0; s < n; ++s) total += taps(s);

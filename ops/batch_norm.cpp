@@ -70,7 +70,7 @@ void check(const char* op, const Inputs& in, const BatchNormOptions& opt) {
               ": residual is on another device (residual: ", in.residual, ", x: ", x, ")");
 }
 
-/// The values per channel if this call moves the running statistics, else 0.
+/// The number of values per channel if this call updates the running statistics, else 0.
 int64_t moving_count(const char* op, const Inputs& in, bool batch_stats,
                      const BatchNormOptions& opt) {
   if (!batch_stats) return 0;
@@ -86,10 +86,10 @@ int64_t moving_count(const char* op, const Inputs& in, bool batch_stats,
 }
 
 /// The gradients of {x, residual, weight, bias} in ops, so that they have gradients themselves.
-/// With t = x - mean, s = 1/sqrt(var + eps), h = t s and g = dy where the relu passed it, means
+/// With t = x - mean, s = 1/sqrt(var + eps), h = t s, g = dy where the relu passed it, and means
 /// over each channel:
-///   dweight = sum(g h),  dbias = sum(g),  dx = weight s (g - mean(g) - h mean(g h));
-/// without batch statistics mean and s are constants and dx = weight s g.
+///   dweight = sum(g h),  dbias = sum(g),  dx = weight s (g - mean(g) - h mean(g h))
+/// Without batch statistics mean and s are constants, and dx = weight s g.
 Tensors gradients_in_ops(const BatchNormCall& call, double eps, const Tensor& dy_in,
                          const Tensor& y) {
   Dims others;
@@ -145,12 +145,12 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
   BatchNormCall call{form, x, stats.mean, stats.invstd, in.weight, in.bias, batch_stats};
   Tensor y = LATHE_DISPATCH(x.device(), batch_norm_forward(call, residual));
 
-  if (!batch_stats) {  // a later training step moves the running mean: keep today's
+  if (!batch_stats) {  // a later training step changes the running mean: keep a copy
     call.mean = empty_like(stats.mean);
     copy_values(call.mean, stats.mean);
   }
-  // Only the values of y are needed, and only by kAddRelu: kept without history, so that there is
-  // no cycle.
+  // Only kAddRelu needs y, and only its values: it is kept without history, so that there is no
+  // cycle.
   const Tensor mask =
       form == BatchNormForm::kAddRelu ? alias(y, y.shape(), y.strides(), y.offset()) : Tensor();
   record(op, y, {x, residual, in.weight, in.bias},
@@ -165,7 +165,7 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
            LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, y.get()));
            return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
          });
-  if (count > 0) {  // last, so that a call that fails leaves the running statistics
+  if (count > 0) {  // last, so that a call that fails leaves the running statistics unchanged
     LATHE_DISPATCH(x.device(), batch_norm_update_(in.running_mean, in.running_var, stats,
                                                   opt.momentum, count, opt.num_batches));
     in.running_mean.bump_version();

@@ -30,7 +30,7 @@ struct Operands {
   Tensor a, b;
 };
 
-/// Acts 1 and 2: both operands in the dtype of the computation, checked.
+/// Acts 1 and 2: both operands, checked and cast to the dtype of the computation.
 Operands prepare(const char* op, const Tensor& a, const Tensor& b, bool floating = false) {
   check_devices(op, a, b);
   DType dtype = result_dtype(a, b);
@@ -38,7 +38,7 @@ Operands prepare(const char* op, const Tensor& a, const Tensor& b, bool floating
   return {cast(a, dtype), cast(b, dtype)};
 }
 
-/// Act 3. The result takes NHWC order when the operand that has its shape is in it.
+/// Act 3. If the operand that has the result's shape is NHWC, so is the result.
 Tensor run(const char* name, BinaryOp op, const Tensor& a, const Tensor& b, DType dtype) {
   const bool same = a.shape() == b.shape();
   const Shape shape = same ? a.shape() : broadcast_shapes(name, a.shape(), b.shape());
@@ -58,8 +58,8 @@ Tensor compare(const char* name, BinaryOp op, const Tensor& a, const Tensor& b) 
   return run(name, op, x, y, kBool);
 }
 
-/// op(t, number). A half tensor is computed in float, so that the number is not rounded to the half
-/// type first.
+/// op(t, number). A half tensor is computed in float, so that the number is not first rounded to
+/// the half type.
 template <class Op>
 Tensor with_number(Op op, const Tensor& t, Scalar number) {
   if (!is_half(t.dtype())) return op(t, scalar_like(number, t));
@@ -67,7 +67,7 @@ Tensor with_number(Op op, const Tensor& t, Scalar number) {
   return cast(op(wide, scalar_like(number, wide)), t.dtype());
 }
 
-/// dx = dy f'(x) of an op f in one pass; `self` is this function, curvature(x) is f''(x) in ops.
+/// dx = dy f'(x) of an op f, in one pass. `self` is this function; curvature(x) is f''(x) in ops.
 template <class F>
 Tensor slope_op(const char* name, BinaryOp op, const Tensor& dy, const Tensor& x,
                 BinaryFunction self, F curvature) {
@@ -92,10 +92,10 @@ Tensor scaled(const char* name, BinaryFunction op, const Tensor& a, const Tensor
   return cast(op(cast(a, wide), mul(cast(b, wide), alpha)), dtype);
 }
 
-/// An integer divided by 0 has no value.
+/// Refuses integer divisors that are 0.
 void check_divisor(const Tensor& b) {
   if (is_floating(b.dtype())) return;
-  if (b.device().is_cuda()) {  // without waiting: each place that holds a 0 is out of range
+  if (b.device().is_cuda()) {  // without waiting: check_index reports each 0 as out of range
     check_index("div: integer division by 0", cast(eq(b, 0), kI64), 1);
     return;
   }
@@ -120,8 +120,8 @@ Tensor rounded_quotient(const Tensor& a_in, const Tensor& b_in, BinaryOp op) {
   return y;
 }
 
-/// maximum and minimum: the gradient goes where the value came from, half to each on a tie, all of
-/// it to both beside a NaN. `loses`: p loses to q.
+/// maximum and minimum. The gradient goes where the value came from: half to each on a tie, all of
+/// it to both beside a NaN. `loses` is the comparison that is true where p loses to q.
 Tensor extremum(const char* name, BinaryOp op, BinaryOp loses, const Tensor& a_in,
                 const Tensor& b_in) {
   const auto [a, b] = prepare(name, a_in, b_in);
@@ -242,14 +242,14 @@ Tensor pow(const Tensor& a_in, const Tensor& b_in) {
            const Tensor &base = a.get(), &exponent = b.get();
            Tensor da, db;
            if (need[0]) {
-             // b a^(b-1), but 0 where b = 0 (also at a = 0): there the exponent is made 1 and the
-             // factor stays 0.
+             // b a^(b-1), but 0 where b = 0 (also at a = 0): there the exponent is set to 1 and the
+             // factor b stays 0.
              const Tensor is_zero = cast(eq(exponent, 0), dy.dtype());
              const Tensor slope = mul(exponent, pow(base, add(sub(exponent, 1), is_zero)));
              da = sum_to_shape(mul(dy, slope), base.shape());
            }
            if (need[1]) {
-             // a^b log(a); where a = 0 (and b >= 0) the limit is 0: log is taken of 1 there.
+             // a^b log(a). Where a = 0 (and b >= 0) the limit is 0: there log is taken of 1.
              const Tensor is_zero = cast(eq(base, 0), dy.dtype());
              const Tensor slope = mul(pow(base, exponent), log(add(base, is_zero)));
              db = sum_to_shape(mul(dy, slope), exponent.shape());
@@ -302,7 +302,7 @@ Tensor gelu_grad(const Tensor& dy, const Tensor& x) {
 }
 
 Tensor gelu_tanh_grad(const Tensor& dy, const Tensor& x) {
-  // (1 - t^2) (u' + x (u'' / 2 - t u'^2)), t = tanh(u), u = k (x + c x^3)
+  // (1 - t^2) (u' + x (u'' / 2 - t u'^2)), where t = tanh(u) and u = k (x + c x^3)
   const auto curvature = [](const Tensor& v) {
     constexpr double k = 0.79788456080286535588, c = 0.044715;  // k = sqrt(2/pi)
     const Tensor v2 = square(v);

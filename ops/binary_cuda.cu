@@ -1,5 +1,5 @@
-// CUDA kernels of ops/binary.h: core/gpu/pointwise.cuh with the arithmetic of binary_math.h, which the
-// CPU loop uses too.
+// CUDA kernels of ops/binary.h: core/gpu/pointwise.cuh with the arithmetic of binary_math.h, which
+// the CPU loop uses too.
 #include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/binary_math.h"

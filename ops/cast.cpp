@@ -1,4 +1,5 @@
-// Dtype, device and layout changes. Contracts: cast.h; values are moved by core/copy.
+// Changes of dtype, device and layout, with their gradients; core/copy moves the values. Contracts:
+// cast.h.
 #include "lathe/ops/cast.h"
 
 #include "lathe/autograd/record.h"
@@ -41,8 +42,8 @@ Tensor contiguous(const Tensor& x, MemoryFormat format) {
   if (dense && format == kContiguous) return x;
   const Strides strides = dense_strides(x.shape(), format);
   if (dense) {
-    // One channel or one pixel: the memory is right already, but the strides must tell later ops
-    // which order is meant.
+    // One channel or one pixel: the memory fits already, but the strides must tell later ops which
+    // order is meant.
     return x.strides() == strides ? x : as_strided(x, x.shape(), strides, x.offset());
   }
   return copy_as("contiguous", x, empty_strided(x.shape(), strides, x.dtype(), x.device()));

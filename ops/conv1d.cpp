@@ -1,4 +1,4 @@
-// 1-d convolution; see conv1d.h. The gradients are conv2d's.
+// 1-d convolution as a conv2d of one row, which brings the gradients. Contract: conv1d.h.
 #include "lathe/ops/conv1d.h"
 
 #include "lathe/ops/autocast.h"
@@ -9,7 +9,7 @@
 
 namespace lathe {
 
-/// All that conv2d would refuse, with the shapes that the caller knows.
+/// Refuses all that conv2d would refuse, but names the shapes that the caller knows.
 static void check(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dOptions& opt) {
   check_operands("conv1d", OperandDType::kFloating, "x", x, "w", w);
   LATHE_CHECK(ShapeError, x.ndim() == 3 && w.ndim() == 3,

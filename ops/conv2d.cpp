@@ -22,13 +22,13 @@ static void check_dy(const char* op, const Tensor& dy, const Conv2dGeometry& g) 
               ", the convolution of ", g.x_shape(), " with ", g.w_shape(), " (dy: ", dy, ")");
 }
 
-/// What the gradients need of the options: everything but the bias.
+/// The options that the gradients need: all but the bias.
 static Conv2dOptions without_bias(Conv2dOptions opt) {
   opt.bias = {};
   return opt;
 }
 
-/// A gradient that optimisers can add up with w element by element.
+/// The order of w's gradient: that of w, so that optimisers can combine both element by element.
 static Tensor weight_grad_like(const Tensor& w, const Tensor& dy, const Tensor& x,
                                const Conv2dOptions& opt) {
   return conv2d_weight_grad(dy, x, w.shape(), opt, memory_format_of(w));

@@ -1,5 +1,5 @@
-// Transposed convolution; see conv_transpose2d.h. The gradients are those of conv2d_input_grad and
-// add.
+// Transposed convolution: shapes and checks. The gradients are those of conv2d_input_grad and add.
+// Contract: conv_transpose2d.h.
 #include "lathe/ops/conv_transpose2d.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ static int64_t output_size(int64_t in, int64_t kernel, int64_t stride, int64_t p
   return size;
 }
 
-/// An output pad of the stride or more as one below it: that of an x with rows and columns of
+/// Turns an output pad of the stride or more into one below the stride: x gets rows and columns of
 /// zeros at its end, each of which adds a stride to the result.
 static Tensor with_zero_rows(const Tensor& x, const ConvTranspose2dOptions& opt) {
   const int64_t rows = opt.output_pad.rows / opt.stride.rows;

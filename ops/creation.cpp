@@ -30,7 +30,8 @@ Tensor generated(int64_t count, const TensorOptions& options, DType natural, Seq
   return out;
 }
 
-/// The integers from `first` on, below (above, for a negative step) `last`: exact over all of i64.
+/// The integers from `first` on, below `last` (above it for a negative step); exact over all of
+/// i64.
 Tensor integer_range(int64_t first, int64_t last, int64_t step, const TensorOptions& options) {
   LATHE_CHECK(ValueError, step != 0, "arange: step must not be 0");
   LATHE_CHECK(ValueError, step > 0 ? first <= last : first >= last, "arange: step ", step,

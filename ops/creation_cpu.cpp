@@ -1,4 +1,4 @@
-// CPU kernels of ops/creation.h.
+// CPU kernels of ops/creation.h: arange and linspace, by the functors of creation_math.h.
 #include "lathe/core/convert.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/creation.h"

@@ -1,4 +1,4 @@
-// CUDA kernel of ops/creation.h, so that no sequence is made on the host and sent over.
+// CUDA kernels of ops/creation.h, so that sequences need not be made on the host and copied.
 #include "lathe/core/convert.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/ops/creation.h"
@@ -8,7 +8,7 @@ namespace lathe::cuda {
 namespace {
 
 // out[i] = make(i). One thread per element in a grid-stride loop; sizeof(T) bytes per element are
-// written and none read. Such tensors are small: the launch is what this costs.
+// written and none read. Such tensors are small, so the launch dominates the cost.
 template <class T, class Make>
 __global__ void sequence_kernel(T* __restrict__ out, Make make, int64_t n) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;

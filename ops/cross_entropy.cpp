@@ -1,4 +1,5 @@
-// Cross-entropy: checks and gradient; see cross_entropy.h. CPU kernels: cross_entropy_cpu.cpp.
+// Cross-entropy: checks and gradient. Contract: cross_entropy.h; kernels: cross_entropy_cpu.cpp,
+// cross_entropy_cuda.cu.
 #include "lathe/ops/cross_entropy.h"
 
 #include "lathe/autograd/record.h"
@@ -18,14 +19,15 @@ using autograd::Saved;
 
 namespace {
 
-/// What forward and gradient share.
+/// What forward pass and gradient share.
 struct Terms {
   ClassTargets targets;
   CrossEntropyRows rows;
   double smoothing;
 };
 
-/// d loss_i / d lse_i: the factor of softmax in the gradient. 0 where ignored.
+/// d loss_i / d lse_i, where lse is log(sum exp x): the factor of softmax in the gradient. 0 where
+/// ignored.
 Tensor softmax_factor(const Terms& t) {
   const ClassTargets& targets = t.targets;
   const Tensor counted = cast(ne(targets.index, targets.ignore_index), t.rows.weight.dtype());
@@ -37,9 +39,9 @@ Tensor softmax_factor(const Terms& t) {
   return add(mul(t.rows.weight, 1.0 - t.smoothing), mul(counted, mul(all_weights, spread)));
 }
 
-/// dx from g, the gradient of each row's loss: an op of its own, so that it has a gradient too.
-///   dx = g * (a * softmax(x) - q),  q the smoothed and weighted one-hot targets, a = sum of q over
-///   the classes
+/// dx from g, the gradient of each row's loss; an op of its own, so that it has a gradient too.
+///   dx = g * (a * softmax(x) - q)
+/// q are the smoothed and weighted one-hot targets, a is the sum of q over the classes.
 Tensor cross_entropy_grad(const Tensor& x, const Tensor& g, const Terms& t) {
   Tensor dx = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   LATHE_DISPATCH(x.device(),
@@ -67,13 +69,13 @@ Tensor cross_entropy_grad(const Tensor& x, const Tensor& g, const Terms& t) {
 
 }  // namespace
 
-/// One example without a batch as a batch of it.
+/// One example without a batch, computed as a batch of one.
 static Tensor of_one(const Tensor& x, const Tensor& target, const CrossEntropyOptions& opt) {
   const Tensor loss = cross_entropy(unsqueeze(x, 0), unsqueeze(target, 0), opt);
   return opt.reduction == Reduction::kNone ? squeeze(loss, 0) : loss;
 }
 
-/// Of probabilities: made of other ops, which bring the gradients.
+/// The loss against probabilities, made of other ops, which bring the gradients.
 static Tensor of_probabilities(const Tensor& x_in, const Tensor& target_in,
                                const CrossEntropyOptions& opt) {
   const auto [x, target] = amp::cast(amp::kFloat, x_in, target_in);

@@ -1,5 +1,5 @@
-// CPU kernels of cross-entropy; see cross_entropy.h. One row (the C scores of one target) at a
-// time, in the compute type.
+// CPU kernels of cross-entropy: one row (the C scores of one target) at a time, in the compute
+// type. Contract: cross_entropy.h.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -32,8 +32,8 @@ LATHE_CLONES void scaled_softmax(A* __restrict__ y, const A* __restrict__ x, A m
   for (int64_t i = 0; i < n; ++i) y[i] = scale * math::fast_exp((x[i] - m) - log_sum);
 }
 
-/// The rows of x [outer, classes, inner], gathered into numbers of the compute type where they are
-/// not so already.
+/// The rows of x [outer, classes, inner] as adjacent numbers of the compute type: used where they
+/// are if they are so already, else gathered.
 template <class T>
 class Scores {
  public:
@@ -58,7 +58,7 @@ class Scores {
   int64_t classes_, inner_;
 };
 
-/// The class weights and what smoothing makes of them.
+/// The class weights and the smoothed targets.
 template <class A>
 struct Weights {
   explicit Weights(const ClassTargets& targets, double e)

@@ -1,5 +1,5 @@
-// CUDA kernels of cross-entropy; see cross_entropy.h. Arithmetic: cross_entropy_math.h, and the
-// sums of exponentials of reduce_device.cuh.
+// CUDA kernels of cross-entropy, with the arithmetic of cross_entropy_math.h and the sums of
+// exponentials of reduce_device.cuh. Contract: cross_entropy.h.
 #include <limits>
 
 #include "lathe/core/visit.h"
@@ -25,14 +25,14 @@ struct DeviceRows {
         log_sum(rows.log_sum.data<A>()) {}
 };
 
-/// w_c, in the place of number c.
+/// The source of w_c, for class c.
 template <class A>
 struct ClassWeights {
   DeviceTargets<A> targets;
   __device__ A operator[](int64_t c) const { return targets.class_weight(c); }
 };
 
-/// w_c * -logp of class c.
+/// The source of w_c * -logp of class c.
 template <class T, class A>
 struct EvenTerms {
   DeviceTargets<A> targets;
@@ -49,7 +49,7 @@ using SumMath = SimpleMath<reduce_math::Sum<A>>;
 
 // One row per line of threads (Lines): the sum of exponentials; with label smoothing a second pass
 // over the row, which is in the cache. Memory bound: sizeof(T) bytes per score, meant to reach 80 %
-// of the bandwidth of reading from some MiB on; a batch of 512 rows of 10 is bound by the launch.
+// of the read bandwidth from some MiB on; for a batch of 512 rows of 10 the launch dominates.
 template <class T, class A>
 __global__ void __launch_bounds__(kReduceBlock, 2)
     forward_kernel(DeviceRows<A> rows, const T* x, DeviceTargets<A> targets,
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kReduceBlock, 2)
   rows.log_sum[row] = counts ? log_sum : A(0);
 }
 
-// dx = factor * softmax(x) - the smoothed target, from the row's saved largest score and log of the
-// sum: nothing is reduced but the class weights, and those only with label smoothing. Memory bound:
+// dx = factor * softmax(x) - the smoothed target, from the saved largest score and log of the sum
+// of the row. Only the class weights are reduced, and only with label smoothing. Memory bound:
 // 2 * sizeof(T) bytes per score, meant to reach 85 % of the copy bandwidth.
 template <class T, class A>
 __global__ void __launch_bounds__(kReduceBlock, 2)

@@ -1,4 +1,4 @@
-// Running sums: checks and gradient; see cumsum.h. CPU kernel: cumsum_cpu.cpp.
+// Running sums: checks and gradient. Contract: cumsum.h; kernels: cumsum_cpu.cpp, cumsum_cuda.cu.
 #include "lathe/ops/cumsum.h"
 
 #include "lathe/autograd/record.h"

@@ -1,5 +1,5 @@
-// CPU kernel of cumsum; see cumsum.h. Each line is summed in order; lines are shared out among the
-// threads.
+// CPU kernel of cumsum. Each line is summed in order; the threads divide the lines. Contract:
+// cumsum.h.
 #include <algorithm>
 
 #include "lathe/core/strided_loop.h"

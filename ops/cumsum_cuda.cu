@@ -1,7 +1,7 @@
-// CUDA kernels of cumsum; see cumsum.h. Dense lines (inner = 1) are scanned by blocks, columns each
-// by one thread. Where that makes too few threads, lines are cut into chunks: a first kernel adds
-// up each chunk, and the scan of a chunk starts from the sum of those before it. The order of the
-// additions depends on the shape alone.
+// CUDA kernels of cumsum. Dense lines (inner = 1) are scanned by blocks, columns by one thread
+// each. Where that makes too few threads, lines are cut into chunks: a first kernel adds up each
+// chunk, and the scan of a chunk starts from the sum of those before it. The order of the additions
+// depends on the shape alone. Contract: cumsum.h.
 #include "lathe/core/gpu/launch.h"
 #include "lathe/ops/cumsum.h"
 #include "lathe/ops/cumsum_math.h"
@@ -11,14 +11,14 @@ namespace lathe {
 
 namespace {
 
-constexpr int kPerThread = 4;  // neighbours that a thread of a block scan adds up
+constexpr int kPerThread = 4;  // neighbours that a thread adds up in a block's scan
 
 struct Lines {
   int64_t outer, n, inner;
-  int64_t chunk, chunks;  // positions per chunk, and how many make a line
+  int64_t chunk, chunks;  // positions per chunk, and chunks per line
   bool reverse;
 
-  /// Place on its line of the p-th number to be added.
+  /// The position in its line of the p-th number to be added.
   __device__ int64_t place(int64_t p) const { return reverse ? n - 1 - p : p; }
   __device__ int64_t end(int64_t first) const { return first + chunk < n ? first + chunk : n; }
 };
@@ -30,7 +30,7 @@ struct Add {
   }
 };
 
-/// The sum of `value` over the threads before this one; `total` becomes that of the whole block.
+/// The sum of `value` over the threads before this one; `total` becomes the sum over the block.
 template <class A>
 __device__ A block_exclusive_sum(A value, A* total) {
   __shared__ A warp_totals[cuda::kMostWarps];
@@ -41,7 +41,7 @@ __device__ A block_exclusive_sum(A value, A* total) {
     if (lane >= delta) sum += below;
   }
   const A before_lane = cuda::shuffle_up(sum, 1);
-  __syncthreads();  // whoever read `warp_totals` in an earlier call is done
+  __syncthreads();  // until all have read the `warp_totals` of an earlier call
   if (lane == cuda::kWarpSize - 1) warp_totals[warp] = sum;
   __syncthreads();
   A before_warp = A(0), all = A(0);
@@ -69,8 +69,8 @@ __global__ void line_sums_kernel(A* __restrict__ sums, const T* __restrict__ x, 
 }
 
 // One block per chunk of a dense line: tiles of kPerThread neighbours for each thread, one after
-// another. sizeof(T) + sizeof(Out) bytes per element, and sizeof(T) more where lines are cut; meant
-// to reach 60 % of the copy bandwidth: a tile waits for the sum of the one before.
+// another. sizeof(T) + sizeof(Out) bytes per element, and sizeof(T) more where lines are cut. Meant
+// to reach 60 % of the copy bandwidth, because a tile waits for the sum of the one before.
 template <class Out, class A, class T>
 __global__ void line_scan_kernel(Out* __restrict__ y, const T* __restrict__ x,
                                  const A* __restrict__ sums, Lines lines) {
@@ -117,8 +117,8 @@ __global__ void column_sums_kernel(A* __restrict__ sums, const T* __restrict__ x
   }
 }
 
-// The same threads. Bytes as for lines; meant to reach 80 % of the copy bandwidth from 32 columns
-// on, where all accesses are whole lines.
+// The same threads, and the same bytes as for lines. Meant to reach 80 % of the copy bandwidth from
+// 32 columns on, where all accesses are whole cache lines.
 template <class Out, class A, class T>
 __global__ void column_scan_kernel(Out* __restrict__ y, const T* __restrict__ x,
                                    const A* __restrict__ sums, Lines lines) {
@@ -143,9 +143,9 @@ constexpr int64_t kShortLine = 32;  // up to here, a thread scans a line as if i
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-/// Cuts lines so that every multiprocessor of an H200 has work, as far as chunks stay long.
+/// Cuts lines into enough chunks for every multiprocessor of an H200, unless chunks become short.
 void cut(Lines& lines, int64_t pieces_wanted, int64_t shortest) {
-  constexpr int64_t kMostChunks = 1024;  // whose sums a chunk reads first
+  constexpr int64_t kMostChunks = 1024;  // because a chunk first reads the sums of the others
   const int64_t wanted = std::min(pieces_wanted / (lines.outer * lines.inner), kMostChunks);
   const int64_t chunks = std::clamp<int64_t>(wanted, 1, (lines.n + shortest - 1) / shortest);
   lines.chunk = (lines.n + chunks - 1) / chunks;

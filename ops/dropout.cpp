@@ -1,4 +1,4 @@
-// Dropout: checks and gradient; see dropout.h. CPU kernel: dropout_cpu.cpp.
+// Dropout: checks and gradient. Contract: dropout.h; kernels: dropout_cpu.cpp, dropout_cuda.cu.
 #include "lathe/ops/dropout.h"
 
 #include "lathe/autograd/record.h"
@@ -10,8 +10,8 @@ namespace lathe {
 
 using autograd::Needs;
 
-/// The map is linear and symmetric: its gradient is the same map with the same random numbers. They
-/// go by row-major place, so NHWC goes there and back.
+/// The map is linear and symmetric: its gradient is the same map with the same random numbers. The
+/// numbers are counted in row-major order, so an NHWC tensor is converted there and back.
 static Tensor drop(const Tensor& x, double p, Generator::Block block) {
   const Tensor rows = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   const double scale = p < 1.0 ? 1.0 / (1.0 - p) : 0.0;

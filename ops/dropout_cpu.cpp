@@ -1,6 +1,6 @@
-// CPU kernel of dropout; see dropout.h. One Philox counter decides about four elements. First the
-// random words of a block, then the choice: two loops without branches, which compilers turn into
-// vector code.
+// CPU kernel of dropout. One Philox counter decides about four elements. A first loop makes the
+// random words of a block, a second one selects: neither has branches, so compilers turn both into
+// vector code. Contract: dropout.h.
 #include <algorithm>
 
 #include "lathe/core/philox.h"

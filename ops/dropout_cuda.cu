@@ -1,4 +1,4 @@
-// CUDA kernel of dropout; see dropout.h.
+// CUDA kernel of dropout, with the arithmetic of dropout_math.h. Contract: dropout.h.
 #include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/dropout_math.h"
@@ -8,9 +8,9 @@ namespace lathe {
 namespace {
 
 // One thread per Philox counter, which decides about four neighbours, in a grid-stride loop.
-// 2 * sizeof(T) bytes per element, read and written four at a time where `packed`. The counter's
-// 100 instructions hide behind that for f32, which is meant to reach 80 % of the copy bandwidth;
-// half types have half the bytes and are bound by them.
+// 2 * sizeof(T) bytes per element, read and written four at a time where `packed`. For f32 the
+// memory traffic hides the counter's 100 instructions: meant to reach 80 % of the copy bandwidth.
+// Half types have half the bytes and are bound by the instructions.
 template <class T>
 __global__ void dropout_kernel(T* __restrict__ y, const T* __restrict__ x,
                                math::Dropout<ComputeType<T>> drop, Generator::Block block,

@@ -1,4 +1,4 @@
-// Group normalisation: checks; see group_norm.h. The work: row_norm.h.
+// Group normalisation: checks, then row_norm (row_norm.h). Contract: group_norm.h.
 #include "lathe/ops/group_norm.h"
 
 #include "lathe/ops/autocast.h"

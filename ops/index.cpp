@@ -1,9 +1,9 @@
-// Reading and adding at given places: checks and gradients. Kernels: index_cpu.cpp. Contracts:
-// index.h.
+// Reading from and adding at given positions: checks and gradients. Contracts: index.h; kernels:
+// index_cpu.cpp, index_cuda.cu, index_sum_cuda.cu.
 //
-// Two pairs of adjoint ops: index_select and index_sum, gather and scatter_sum. Each is the other's
-// gradient, so all are differentiable any number of times; index_add and scatter_add are sums with
-// them.
+// There are two pairs of adjoint ops: index_select and index_sum, gather and scatter_sum. Each is
+// the other's gradient, so all are differentiable any number of times. index_add and scatter_add
+// add x to the sums.
 #include "lathe/ops/index.h"
 
 #include "lathe/autograd/record.h"
@@ -39,14 +39,14 @@ void check_source(const char* op, const Tensor& x, const Tensor& source) {
               ": source is on another device (x: ", x, ", source: ", source, ")");
 }
 
-/// 0-d tensors take part as one element.
+/// A 0-d tensor counts as one element.
 Tensor at_least_1d(const Tensor& t) { return t.ndim() == 0 ? reshape(t, {1}) : t; }
 Tensor like_before(const Tensor& y, const Tensor& before) {
   return before.ndim() == 0 ? reshape(y, {}) : y;
 }
 
-/// Sums of half numbers are made in f32 and rounded when they are complete. (index_add and
-/// scatter_add round again, when they add such a sum to x.)
+/// Sums of half numbers are made in f32 and rounded once, at the end. (index_add and scatter_add
+/// round again when they add such a sum to x.)
 template <class Op>
 Tensor in_sum_dtype(const Tensor& x, Op op) {
   return is_half(x.dtype()) ? cast(op(cast(x, kF32)), x.dtype()) : op(x);
@@ -57,7 +57,7 @@ Shape with_size(Shape shape, int dim, int64_t size) {
   return shape;
 }
 
-/// Dense x as [outer, n, inner] around `dim`, without a record.
+/// Dense x as [outer, n, inner] around `dim`, with no gradient recorded.
 Tensor around(const Tensor& x, int dim) {
   const Lines lines = lines_of(x.shape(), dim);
   const Shape shape{lines.outer, lines.n, lines.inner};
@@ -66,7 +66,7 @@ Tensor around(const Tensor& x, int dim) {
 
 Tensor select_slices(const Tensor& x, int dim, const Tensor& index);
 
-/// The slices of x added up at index[k] of a result with n slices.
+/// The slices of x, slice k added to slice index[k] of a result with n slices.
 Tensor sum_slices(const Tensor& x_in, int dim, const Tensor& index, int64_t n) {
   return in_sum_dtype(x_in, [&](const Tensor& wide) {
     const Tensor x = contiguous(wide);
@@ -96,7 +96,7 @@ Tensor select_slices(const Tensor& x_in, int dim, const Tensor& index) {
 
 Tensor gather_places(const Tensor& x, int dim, const Tensor& index);
 
-/// x, of index's shape, added up at its places in a result of `shape`.
+/// x, which has index's shape, added at the positions of index in a result of `shape`.
 Tensor scatter_places(const Tensor& x_in, int dim, const Tensor& index, const Shape& shape) {
   return in_sum_dtype(x_in, [&](const Tensor& x) {
     Tensor y = empty_strided(shape, contiguous_strides(shape), x.dtype(), x.device());
@@ -120,7 +120,7 @@ Tensor gather_places(const Tensor& x, int dim, const Tensor& index) {
   return y;
 }
 
-/// gather and scatter_add: index fits into x outside dim.
+/// For gather and scatter_add: index must fit into x in all dimensions but dim.
 void check_places(const char* op, const Tensor& x, int dim, const Tensor& index) {
   bool fits = index.ndim() == x.ndim();
   for (int d = 0; fits && d < x.ndim(); ++d) {

@@ -1,6 +1,6 @@
-// CPU kernels of ops/index.h. Threads share out what no two indices can both name (slices' columns,
-// or the lines beside dim), and each goes through the index in order: sums do not depend on the
-// number of threads.
+// CPU kernels of ops/index.h. Threads divide what no two indices can both refer to (the columns of
+// slices, or the lines along dim). Each goes through the index in order, so sums do not depend on
+// the number of threads.
 #include <algorithm>
 
 #include "lathe/core/copy.h"
@@ -12,8 +12,8 @@ namespace lathe::cpu {
 
 namespace {
 
-constexpr int64_t kTask = 16384;   // elements that one task should touch at least
-constexpr int64_t kColumns = 256;  // of a slice, added up by one task
+constexpr int64_t kTask = 16384;   // the least number of elements for one task
+constexpr int64_t kColumns = 256;  // of a slice: those that one task adds up
 
 int64_t tasks_of(int64_t elements) {
   return std::max<int64_t>(1, kTask / std::max<int64_t>(1, elements));
@@ -45,7 +45,7 @@ class Lines {
   int64_t count_ = 1;
 };
 
-/// f(line start in index, in a, in b) for every line of index along dim.
+/// Calls f(line start in index, in a, in b) for every line of index along dim.
 template <class F>
 void each_line(const Tensor& index, int dim, const Tensor& a, const Tensor& b, F f) {
   const Lines lines(index.shape(), dim);

@@ -1,6 +1,6 @@
-// CUDA kernels of ops/index.h: reading at given places. The sums are in index_sum_cuda.cu,
-// check_index in range_check_cuda.cu. An index out of range raises the fault record; its element
-// becomes 0.
+// CUDA kernels of ops/index.h that read at given positions. The sums are in index_sum_cuda.cu,
+// check_index is in range_check_cuda.cu. An index out of range sets the fault record, and its
+// element becomes 0.
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/gpu/raise_fault.cuh"
@@ -20,10 +20,10 @@ struct Slices {
   int64_t n;
 };
 
-// y[o,k,:] = x[o,index[k],:]. One thread per unit of y, the largest word (1 to 16 bytes) that
-// slices and addresses are multiples of; neighbours move neighbouring units of one slice. Memory
-// bound: 2 sizeof(Unit) bytes per unit, meant to reach 85 % of the copy bandwidth for slices of 64
-// bytes or more; shorter ones read sectors of 32 bytes each.
+// y[o,k,:] = x[o,index[k],:]. One thread per unit of y: the largest word (1 to 16 bytes) of which
+// slices and addresses are multiples. Neighbouring threads move neighbouring units of one slice.
+// Memory bound: 2 sizeof(Unit) bytes per unit, meant to reach 85 % of the copy bandwidth for slices
+// of 64 bytes or more; shorter ones read sectors of 32 bytes each.
 template <class Unit, class Index>
 __global__ void index_select_kernel(Unit* __restrict__ y, const Unit* __restrict__ x,
                                     const int64_t* __restrict__ index, Slices<Index> slices,
@@ -42,8 +42,8 @@ __global__ void index_select_kernel(Unit* __restrict__ y, const Unit* __restrict
   }
 }
 
-// y = x[…,index,…], any strides. One thread per element of y; the words of x are where the index
-// says, so sectors of 32 bytes bound it.
+// y = x[…,index,…], any strides. One thread per element of y. The elements of x lie anywhere, so
+// reading sectors of 32 bytes for each bounds it.
 template <class Unit, class Index>
 __global__ void gather_kernel(Unit* __restrict__ y, const Unit* __restrict__ x,
                               const int64_t* __restrict__ index, StridedIndex<3, Index> places,
@@ -59,7 +59,7 @@ __global__ void gather_kernel(Unit* __restrict__ y, const Unit* __restrict__ x,
   }
 }
 
-/// Calls f(TypeTag<Unit>) for the unsigned type of that many bytes; 16: two words.
+/// Calls f(TypeTag<Unit>) for the unsigned type of that many bytes; 16 bytes are two words.
 template <class F>
 void visit_unit(int64_t bytes, F&& f) {
   switch (bytes) {
@@ -79,7 +79,7 @@ int64_t unit_of(int64_t bytes, const void* a, const void* b) {
   return unit;
 }
 
-/// f(TypeTag<uint32_t>) if `small`, else f(TypeTag<uint64_t>).
+/// Calls f(TypeTag<uint32_t>) if `small`, else f(TypeTag<uint64_t>).
 template <class F>
 void visit_index(bool small, F&& f) {
   if (small) return f(TypeTag<uint32_t>{});
@@ -110,7 +110,7 @@ void index_select(const Tensor& y, const Tensor& x, const Tensor& index) {
 
 void gather(const Tensor& y, const Tensor& x, int dim, const Tensor& index) {
   if (y.numel() == 0) return;
-  Strides lines = x.strides();  // of x, whose place along dim comes from the index
+  Strides lines = x.strides();  // of x, whose position along dim comes from the index
   lines[dim] = 0;
   const auto bytes = static_cast<int64_t>(size_of(x.dtype()));
   const StridedOperand operands[] = {

@@ -1,11 +1,12 @@
-// CUDA kernels of ops/index.h: adding up at given places, without atomics on floats. Each sum is
-// made by one thread in the order of the index, as on the CPU: the same bits in every run. An index
-// out of range raises the fault record and is left out.
+// CUDA kernels of ops/index.h that add at given positions, without atomics on floats. One thread
+// computes each sum, in the order of the index, as on the CPU: the same bits in every run. An index
+// out of range sets the fault record and is left out.
 //
-// Two ways. Many lines, or short ones: one thread goes along each line. Else the indices of each
-// line are sorted (ops/sort: stable, so that equal indices stay in order), and the thread at the
-// start of each run of equal indices adds up the run. That costs the sort, about 10 passes over 16
-// bytes per index for lines of a million, and is then as parallel as the indices are different.
+// There are two ways. For many lines, or short ones, one thread goes along each line. Otherwise the
+// indices of each line are sorted (ops/sort: stable, so equal indices stay in order), and the
+// thread at the start of each run of equal indices adds up the run. The sort costs about 10 passes
+// over 16 bytes per index for lines of a million; then there are as many threads as different
+// indices.
 #include "lathe/core/copy.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/raise_fault.cuh"
@@ -29,8 +30,9 @@ struct SumLines {
   int64_t step_y, step_x, step_index;
 };
 
-// y[line, index[k]] += x[line, k] for k = 0, 1, …; y holds zeros. One thread per line; neighbours
-// take neighbouring lines. A chain of dependent loads and stores: for short lines or very many.
+// y[line, index[k]] += x[line, k] for k = 0, 1, …; y holds zeros. One thread per line; neighbouring
+// threads take neighbouring lines. It is a chain of dependent loads and stores, for short lines or
+// very many.
 template <class T, class Index>
 __global__ void sum_lines_kernel(T* y, const T* __restrict__ x, const int64_t* __restrict__ index,
                                  SumLines<Index> lines, const char* op, DeviceFault* fault) {
@@ -49,16 +51,17 @@ __global__ void sum_lines_kernel(T* y, const T* __restrict__ x, const int64_t* _
   }
 }
 
-/// Indices in order, with their places in their line: [outer, length, inner], or one line for all.
+/// The sorted indices with their positions in their line: [outer, length, inner], or one line for
+/// all.
 struct SortedLines {
   const int64_t* keys;
   const int64_t* places;
   int64_t step, outer_step, inner_step;
 };
 
-// The same from sorted indices. One thread per element of [outer, length, inner]; the thread of the
-// first of equal indices adds up all of them, the others end at once. Bound by reading x in rows of
-// `inner` elements, at places out of order.
+// The same from sorted indices. One thread per element of [outer, length, inner]. The thread of the
+// first of equal indices adds up all of them; the others end at once. Bound by reading rows of
+// `inner` elements of x, out of order.
 template <class T, class Index>
 __global__ void sum_runs_kernel(T* y, const T* __restrict__ x, SortedLines sorted,
                                 SumLines<Index> lines, Divider<Index> inner, Divider<Index> length,
@@ -92,7 +95,8 @@ void visit_index(bool small, F&& f) {
   f(TypeTag<uint64_t>{});
 }
 
-/// y = 0, then y += x at `index` along dim; index of x's shape, or expanded to it with stride 0.
+/// y = 0, then y += x at `index` along dim. index has x's shape, or is expanded to it with stride
+/// 0.
 void sum_at(const char* op, const Tensor& y, const Tensor& x, int dim, const Tensor& index) {
   fill_values(y, 0);
   if (x.numel() == 0 || y.numel() == 0) return;
@@ -111,7 +115,7 @@ void sum_at(const char* op, const Tensor& y, const Tensor& x, int dim, const Ten
   Tensor keys, places;
   SortedLines sorted{};
   if (!along_lines) {
-    bool shared = true;  // one line of indices for all
+    bool shared = true;  // all lines have the same indices
     for (int d = 0; d < shape.size(); ++d) {
       shared = shared && (shape[d] == 1 || index.strides()[d] == 0);
     }

@@ -1,5 +1,5 @@
-// In-place ops. Where nothing is recorded they write straight into x; else they compute the new
-// value as an op of its own and x takes it over, history included. Contracts: inplace.h.
+// In-place ops. Where nothing is recorded they write straight into x. Otherwise they compute the
+// new value by an ordinary op, and x takes it over with its history. Contracts: inplace.h.
 #include "lathe/ops/inplace.h"
 
 #include "lathe/autograd/meta.h"
@@ -20,7 +20,7 @@ using autograd::Needs;
 
 namespace {
 
-/// The base of a view has a new history: its old values, with the view's place replaced by `value`.
+/// The base of a view gets a new history: its old values, with the view's part replaced by `value`.
 void record_base_write(const Tensor& base, const Tensor& view, const Tensor& value) {
   const autograd::TensorRef inputs[] = {base, value};
   if (!autograd::wants_record(inputs, 2)) return;
@@ -36,7 +36,8 @@ void record_base_write(const Tensor& base, const Tensor& view, const Tensor& val
   autograd::attach(base, inputs, 2, autograd::NodePtr(new Node("write_view", std::move(backward))));
 }
 
-/// x's values were replaced by `value`'s: so is its history, and that of the tensor it views.
+/// x's values were replaced by those of `value`. So is its history, and that of the tensor it
+/// views.
 void take_history(const Tensor& x, const Tensor& value) {
   if (!grad_enabled()) return;
   const IntrusivePtr<TensorImpl> base = x.impl().base;
@@ -44,7 +45,7 @@ void take_history(const Tensor& x, const Tensor& value) {
   if (!value.requires_grad() && !x.requires_grad() && !base_tracked) return;
   if (base) {
     record_base_write(Tensor(base), x, value);
-    ++meta_of(Tensor(base)).history;  // every view of it, x too, has its history from there now
+    ++meta_of(Tensor(base)).history;  // every view of it, x too, now takes its history from there
     return;
   }
   if (value.requires_grad()) {
@@ -56,7 +57,7 @@ void take_history(const Tensor& x, const Tensor& value) {
   ++meta_of(x).history;  // last: `value` may be a view of x, with the history before the write
 }
 
-/// Before a binary in-place op writes: shape, dtype and place are right.
+/// Checks shape, dtype and device before a binary in-place op writes.
 void check_operand(const char* op, const Tensor& x, const Tensor& other, bool floating) {
   check_in_place(op, x);
   LATHE_CHECK(ShapeError, broadcast_shapes(op, x.shape(), other.shape()) == x.shape(), op, ": ",
@@ -72,12 +73,13 @@ using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
 const Tensor& binary_(const char* name, BinaryOp op, BinaryFunction function, const Tensor& x,
                       const Tensor& other_in) {
   check_operand(name, x, other_in, op == BinaryOp::kDiv);
-  if (is_half(x.dtype()) && other_in.dtype() != x.dtype()) {  // the operand is not rounded first
+  if (is_half(x.dtype()) && other_in.dtype() != x.dtype()) {  // do not round the operand first
     const Tensor wide = function(cast(x, kF32), cast(other_in, kF32));
     return assign_(name, x, cast(wide, x.dtype()));
   }
   if (autograd::wants_record_in_place(x, {other_in})) {
-    // The op may save x for other's gradient; so it gets a copy that the write below leaves alone.
+    // The op may save x for other's gradient, so it gets a copy that the write below does not
+    // change.
     const Tensor before = other_in.requires_grad() ? clone(x) : x;
     return assign_(name, x, cast(function(before, other_in), x.dtype()));
   }
@@ -97,7 +99,7 @@ Tensor number_for(const Tensor& x, Scalar value) {
   return t;
 }
 
-/// Unary forms: the ops used here save their output, never x.
+/// Unary in-place ops. The ops used here save their output, never x.
 const Tensor& unary_(const char* name, UnaryOp op, Tensor (*function)(const Tensor&),
                      const Tensor& x) {
   check_in_place(name, x);
@@ -125,7 +127,7 @@ const Tensor& assign_(const char* op, const Tensor& x, const Tensor& value) {
   return x;
 }
 
-/// alpha * other; a half operand in f32, so that the sum is rounded once.
+/// alpha * other; in f32 for a half operand, so that the sum is rounded once.
 static Tensor multiple(const Tensor& other, Scalar alpha) {
   return alpha.to<double>() == 1.0 ? other : mul(cast(other, compute_dtype(other.dtype())), alpha);
 }
@@ -145,7 +147,7 @@ const Tensor& div_(const Tensor& x, const Tensor& other) {
 const Tensor& div_(const Tensor& x, const Tensor& other, DivOptions options) {
   if (options.rounding_mode == RoundingMode::kNone) return div_(x, other);
   check_operand("div_", x, other, /*floating=*/false);
-  const DType wide = compute_dtype(x.dtype());  // as binary_: the operand is not rounded first
+  const DType wide = compute_dtype(x.dtype());  // as in binary_: `other` is not rounded first
   return assign_("div_", x, cast(div(cast(x, wide), cast(other, wide), options), x.dtype()));
 }
 const Tensor& add_(const Tensor& x, Scalar value) { return add_(x, number_for(x, value)); }

@@ -1,4 +1,4 @@
-// cat and stack. Contracts: join.h.
+// cat and stack: checks, copies and gradients. Contracts: join.h.
 #include "lathe/ops/join.h"
 
 #include "lathe/autograd/record.h"
@@ -14,10 +14,10 @@ using autograd::Needs;
 
 namespace {
 
-/// cat's oldest habit: "nothing yet" as the start of a loop.
+/// True for a part of shape [0], which cat skips: loops start from such an empty tensor.
 bool is_skipped(const Tensor& t) { return t.ndim() == 1 && t.dim(0) == 0; }
 
-/// The first part that decides the shape, or the first of all.
+/// The first part that is not skipped, or the first part if all are.
 const Tensor& model_of(const Tensors& parts) {
   for (const Tensor& t : parts) {
     if (!is_skipped(t)) return t;
@@ -78,7 +78,7 @@ Tensor cat(const Tensors& parts, int64_t dim_in) {
     start += t.shape()[dim];
   }
 
-  // Of each part what its gradient needs: nothing of its values.
+  // The gradient needs each part's size and dtype, but none of its values.
   struct Part {
     Shape shape;
     DType dtype;

@@ -1,4 +1,4 @@
-// Layer normalisation: checks; see layer_norm.h. The work: row_norm.h.
+// Layer normalisation: checks, then row_norm (row_norm.h). Contract: layer_norm.h.
 #include "lathe/ops/layer_norm.h"
 
 #include "lathe/ops/autocast.h"

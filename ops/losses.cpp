@@ -1,4 +1,4 @@
-// Losses made of elementwise ops, which bring their gradients; see losses.h.
+// Losses made of elementwise ops, which bring their gradients. Contracts: losses.h.
 #include "lathe/ops/losses.h"
 
 #include "lathe/ops/autocast.h"
@@ -32,8 +32,8 @@ Tensor smooth_l1_loss(const Tensor& x_in, const Tensor& y_in, const SmoothL1Opti
   if (opt.beta == 0) return l1_loss(x_in, y_in, {opt.reduction});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
   check_floating("smooth_l1_loss", x, y);
-  // Each branch sees 0 where the other one counts, so that neither an infinite difference nor the
-  // corner of abs reaches its gradients. NaN is on the square's side.
+  // Each branch sees 0 where the other one applies, so that neither an infinite difference nor the
+  // corner of abs reaches its gradients. NaN takes the branch of the square.
   const Tensor u = sub(x, y), d = abs(u), far = ge(d.detach(), opt.beta);
   const Tensor near = where(far, 0, u);
   const Tensor bent = mul(near, mul(near, 0.5 / opt.beta));
@@ -47,8 +47,8 @@ Tensor bce_with_logits(const Tensor& x_in, const Tensor& y_in, const BceOptions&
               "bce_with_logits: x and y must have one shape (x: ", x_cast, ", y: ", y_cast, ")");
   const DType wide = promote_types(x_cast.dtype(), y_cast.dtype());
   const Tensor x = cast(x_cast, wide), y = cast(y_cast, wide);
-  // -log s(x) = softplus(-x), -log(1 - s(x)) = x + softplus(-x). From the threshold on softplus is
-  // its argument to all digits of f64.
+  // -log s(x) = softplus(-x) and -log(1 - s(x)) = x + softplus(-x). Above the threshold softplus
+  // equals its argument to all digits of f64.
   Tensor minus_log = softplus(neg(x), {.threshold = 40.0});
   if (opt.pos_weight.defined()) {
     const Tensor p = cast(opt.pos_weight.detach(), wide);

@@ -1,5 +1,5 @@
-// Matrix products: checks, shapes, gradients. Contracts: matmul.h.
-// One recorded op multiplies matrices or equal batches of them; everything else is views around it.
+// Matrix products: checks, shapes, gradients. One recorded op multiplies matrices, or batches of
+// the same size; everything else is views around it. Contracts: matmul.h.
 #include "lathe/ops/matmul.h"
 
 #include "lathe/autograd/record.h"
@@ -25,7 +25,7 @@ void check_inner(const char* op, const Tensor& a, const Tensor& b) {
               terms, " rows (a: ", a, ", b: ", b, ")");
 }
 
-/// Matrices, or batches of the same size.
+/// Multiplies matrices, or batches of the same size.
 Tensor multiply(const Tensor& a, const Tensor& b) {
   Tensor y = LATHE_DISPATCH(a.device(), matmul(a, b));
   record("matmul", y, {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& dy, const Needs& need) {
@@ -55,7 +55,7 @@ Tensor as_batch(const Tensor& t, const Shape& batch) {
   return reshape(broad, {numel_of(batch), t.dim(-2), t.dim(-1)});
 }
 
-/// Both at least matrices.
+/// For two tensors of 2 dimensions or more.
 Tensor multiply_broadcast(const Tensor& a, const Tensor& b) {
   if (a.ndim() == 2 && b.ndim() == 2) return multiply(a, b);
   const int64_t rows = a.dim(-2), cols = b.dim(-1);

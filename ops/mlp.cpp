@@ -49,12 +49,12 @@ void check_layers(const char* op, const Tensor& x, const std::vector<MlpLayer>& 
   }
 }
 
-/// What the node of one call keeps. The layers' results but the last are nobody else's.
+/// What the node of one call keeps. Nothing else refers to the layers' results, except the last.
 struct Kept {
   Saved x;
   std::vector<std::pair<Saved, Saved>> layers;  // w, bias
   std::vector<ActivatedLinear> results;         // of the activated layers, without the node's y
-  std::optional<SavedOutput> y;                 // where it comes from a relu
+  std::optional<SavedOutput> y;                 // if a relu computed it
   MlpOptions options;
 
   size_t depth() const { return layers.size(); }
@@ -66,7 +66,7 @@ struct Kept {
 size_t w_index(size_t layer) { return 1 + 2 * layer; }
 size_t bias_index(size_t layer) { return 2 + 2 * layer; }
 
-/// Does anybody want a gradient that passes through the sums of `layer`?
+/// True if a gradient that passes through the sums of `layer` is wanted.
 bool needs_below(const Needs& need, size_t layer) {
   for (size_t i = 0; i <= bias_index(layer); ++i) {
     if (need[i]) return true;
@@ -106,7 +106,8 @@ Tensors gradients(const Kept& kept, const Tensor& dy, const Needs& need) {
   return out;
 }
 
-/// The same in ops, the layers computed once more, so that the gradients have gradients themselves.
+/// The same in ops, with the layers computed again, so that the gradients have gradients
+/// themselves.
 Tensors gradients_in_ops(const Kept& kept, const Tensor& dy, const Needs& need) {
   const auto& [activation, activate_last] = kept.options;
   std::vector<ActivatedLinear> results;
@@ -171,7 +172,7 @@ Tensor run(const char* op, const Tensor& x_in, const std::vector<MlpLayer>& laye
     ActivatedLinear result =
         LATHE_DISPATCH(x.device(), linear_activated(y, w, bias, options.activation, keep));
     y = result.y;
-    if (last) result.y = {};  // the node would hold itself
+    if (last) result.y = {};  // otherwise the node would hold itself
     if (recorded) results.push_back(std::move(result));
   }
 

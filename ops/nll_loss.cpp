@@ -1,4 +1,5 @@
-// Negative log-likelihood: checks and gradient; see nll_loss.h. CPU kernels: nll_loss_cpu.cpp.
+// Negative log-likelihood: checks and gradient. Contract: nll_loss.h; kernels: nll_loss_cpu.cpp,
+// nll_loss_cuda.cu.
 #include "lathe/ops/nll_loss.h"
 
 #include "lathe/autograd/record.h"
@@ -20,8 +21,8 @@ struct Rows {
 
 Tensor nll_grad(const Tensor& g, const Shape& shape, DType dtype, const ClassTargets& targets);
 
-/// The losses are linear in logp: their gradient is the transposed map, and the gradient of that is
-/// this map again.
+/// The losses are linear in logp: their gradient is the transposed map, whose gradient is this map
+/// again.
 Rows nll_rows(const Tensor& logp, const ClassTargets& targets) {
   Shape shape = logp.shape();
   shape.erase(1);

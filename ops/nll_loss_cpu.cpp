@@ -1,4 +1,4 @@
-// CPU kernels of nll_loss; see nll_loss.h.
+// CPU kernels of nll_loss: one target at a time. Contract: nll_loss.h.
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/nll_loss.h"
@@ -7,7 +7,7 @@ namespace lathe {
 
 namespace {
 
-/// Calls f(row, place of that row's target in the scores, its weight) for every target that counts.
+/// Calls f(row, offset of the target's score, its weight) for every target that is not ignored.
 template <class A, class F>
 void for_targets(const ClassTargets& t, F f) {
   const int64_t* index = t.index.data<int64_t>();

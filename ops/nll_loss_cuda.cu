@@ -1,4 +1,4 @@
-// CUDA kernels of nll_loss; see nll_loss.h.
+// CUDA kernels of nll_loss. Contract: nll_loss.h.
 #include <limits>
 
 #include "lathe/core/visit.h"
@@ -10,8 +10,8 @@ namespace lathe::cuda {
 
 namespace {
 
-// One thread per target: two sectors of memory each, where the score is and where the results go.
-// Latency bound: its tensors are a class number's share of the scores.
+// One thread per target: two sectors of memory each, one where the score is and one where the
+// results go. Bound by latency, because it reads only one score per row.
 template <class T, class A>
 __global__ void forward_kernel(A* loss, A* weight, const T* logp, DeviceTargets<A> targets,
                                int64_t rows, int64_t inner) {
@@ -32,8 +32,8 @@ __global__ void forward_kernel(A* loss, A* weight, const T* logp, DeviceTargets<
   }
 }
 
-// dlogp, all of it: mostly zeros. Threads as Lines says. Memory bound by the writes: sizeof(T)
-// bytes per score, meant to reach 85 % of the bandwidth of a fill.
+// Writes every element of dlogp; most are 0. Threads as Lines says. Memory bound by the writes:
+// sizeof(T) bytes per score, meant to reach 85 % of the bandwidth of a fill.
 template <class T, class A>
 __global__ void __launch_bounds__(kReduceBlock)
     backward_kernel(T* dlogp, const A* g, DeviceTargets<A> targets, Lines lines) {

@@ -15,17 +15,17 @@ namespace {
 
 constexpr const char* kLibrary = LATHE_ONEDNN_LIBRARY;  // from cmake/FindDNNL.cmake
 
-/// While it lives, what is loaded finds OMP_WAIT_POLICY=passive in the environment, unless the user
-/// has said how to wait. OpenMP's threads would otherwise spin between two operations: on a machine
-/// that has other work they take the processor from it, and from our own threads.
+/// While it lives, a library that is loaded finds OMP_WAIT_POLICY=passive in the environment,
+/// unless the user has set the variable. OpenMP's threads would otherwise spin between two
+/// operations and take the processor from other work on the machine and from our own threads.
 ///
-/// Not by setenv, which may move the variables while another thread reads one.
+/// It does not use setenv, which may move the variables while another thread reads one.
 class PassiveWaiting {
  public:
   PassiveWaiting() {
     if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
     static char policy[] = "OMP_WAIT_POLICY=passive";
-    // Never freed: a thread that began to read while it was there may still do so.
+    // Never freed, because a thread that has begun to read it may still do so.
     static auto& kept = *new std::vector<std::vector<char*>>;
     std::vector<char*>& variables = kept.emplace_back();
     for (char** each = environ; each && *each; ++each) variables.push_back(*each);
@@ -45,7 +45,7 @@ class PassiveWaiting {
 
 void* open_library() {
   constexpr int kHow = RTLD_NOW | RTLD_LOCAL;
-#ifdef LATHE_ONEDNN_FOLDER  // that of the build, outside of where the system looks, goes first
+#ifdef LATHE_ONEDNN_FOLDER  // the build's folder goes first, where the system does not look in it
   if (void* const built_with = dlopen(concat(LATHE_ONEDNN_FOLDER "/", kLibrary).c_str(), kHow))
     return built_with;
 #endif
@@ -70,7 +70,7 @@ OneDnn load() {
   LATHE_ONEDNN_FUNCTIONS(LATHE_ONEDNN_FIND)
   LATHE_ONEDNN_VERSION_FUNCTIONS(LATHE_ONEDNN_FIND)
 #undef LATHE_ONEDNN_FIND
-  // Searched in what oneDNN is linked with, too.
+  // This also searches the libraries that oneDNN is linked with.
   find(library, "omp_get_max_threads", table.omp_get_max_threads);
   find(library, "omp_set_num_threads", table.omp_set_num_threads);
   // LLVM's OpenMP reads the environment in the first call.
