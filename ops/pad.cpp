@@ -1,4 +1,4 @@
-// pad: a fill and a copy (core/copy, any device). Contract: pad.h.
+// pad: a fill and a copy (core/copy, on any device), with the gradient. Contract: pad.h.
 #include "lathe/ops/pad.h"
 
 #include "lathe/autograd/record.h"
@@ -13,7 +13,7 @@ using autograd::Needs;
 
 namespace {
 
-/// Before and after each dimension of x, from F.pad's order.
+/// The amounts before and after each dimension of x, from the order of the argument `amounts`.
 struct Borders {
   Dims before, after;
 };
@@ -37,7 +37,7 @@ Borders check_borders(const Tensor& x, const std::vector<int64_t>& amounts) {
   return b;
 }
 
-/// x without what negative borders cut off: a view.
+/// A view of x without what negative borders cut off.
 Tensor crop(const Tensor& x, const Dims& before, const Dims& after) {
   Tensor y = x;
   for (int d = 0; d < x.ndim(); ++d) {

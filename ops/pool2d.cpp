@@ -1,4 +1,5 @@
-// Pooling: checks and gradients. Kernels: pool2d_cpu.cpp, resample_cpu.cpp. Contracts: pool2d.h.
+// Pooling: checks and gradients. Contracts: pool2d.h; kernels: pool2d_cpu.cpp, pool2d_cuda.cu, and
+// for averages those of resample.h.
 #include "lathe/ops/pool2d.h"
 
 #include <array>
@@ -23,7 +24,7 @@ void check_planes(const char* op, const Tensor& x) {
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": x must be floating (x: ", x, ")");
 }
 
-/// Checks the options of a window and completes its stride.
+/// Checks the options of a window. Returns the stride, with 0 replaced by the kernel's size.
 Pair check_window(const char* op, Pair kernel, Pair stride, Pair pad, Pair dilation) {
   LATHE_CHECK(ValueError, kernel > 0, op, ": kernel must be positive, got ", kernel);
   LATHE_CHECK(ValueError, dilation > 0, op, ": dilation must be positive, got ", dilation);
@@ -31,7 +32,7 @@ Pair check_window(const char* op, Pair kernel, Pair stride, Pair pad, Pair dilat
   LATHE_CHECK(ValueError, pad >= 0 && pad.rows <= kernel.rows / 2 && pad.cols <= kernel.cols / 2,
               op, ": pad must be between 0 and half the kernel, got ", pad, " for a kernel of ",
               kernel);
-  // 32 bits, so that places are computed without overflow.
+  // 32 bits, so that positions are computed without overflow.
   constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
   for (const Pair& p : {kernel, dilation, stride}) {
     LATHE_CHECK(ValueError, p.rows <= kLargest && p.cols <= kLargest, op, ": kernel ", kernel,
@@ -49,7 +50,7 @@ void check_size(const char* op, const Tensor& x, Pair out, Pair kernel, Pair dil
 Tensor index_scatter(const Tensor& dy, const Tensor& index, const Shape& shape,
                      const MaxPool2dOptions& opt);
 
-/// y[n,c,p,q] = x[n,c,index[n,c,p,q]]: where the gradient of the gradient comes from.
+/// y[n,c,p,q] = x[n,c,index[n,c,p,q]]: the gradient of index_scatter, for second derivatives.
 Tensor index_gather(const Tensor& x_in, const Tensor& index, const MaxPool2dOptions& opt) {
   const MemoryFormat format = memory_format_of(index);
   const Tensor x = contiguous(x_in, format);
@@ -75,7 +76,7 @@ Tensor index_scatter(const Tensor& dy_in, const Tensor& index, const Shape& shap
   return dx;
 }
 
-/// → the values, and their i32 places.
+/// The values, and their positions as i32.
 ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt) {
   const char* const op = "max_pool2d";
   check_planes(op, x_in);

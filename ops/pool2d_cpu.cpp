@@ -1,5 +1,6 @@
-// CPU kernels of max pooling. A row of windows is made at once, tap by tap, so that the inner loop
-// runs over neighbouring windows (row-major) or channels (NHWC) and has no branches.
+// CPU kernels of max pooling. A row of windows is computed at once, tap by tap, so that the inner
+// loop runs over neighbouring windows (row-major) or channels (NHWC) and has no branches. Contract:
+// pool2d.h.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -22,7 +23,7 @@ int64_t first_tap(const PoolAxis& axis, int64_t i) {
   return -1;
 }
 
-/// best[i], index[i] against x[i * step] at place `at + i * at_step`.
+/// Compares best[i], index[i] with x[i * step], whose position is `at + i * at_step`.
 template <class T>
 [[gnu::always_inline]] inline void take_loop(T* __restrict__ best, int32_t* __restrict__ index,
                                              const T* __restrict__ x, int64_t n, int64_t step,
@@ -32,8 +33,8 @@ template <class T>
   }
 }
 
-/// The same, with the usual steps as constants: neighbouring channels, windows at stride 1 and at
-/// stride 2.
+/// The same, with the usual steps as constants: 1 for neighbouring channels and for windows with
+/// stride 1, 2 for windows with stride 2.
 template <class T>
 [[gnu::always_inline]] inline void take_steps(T* __restrict__ best, int32_t* __restrict__ index,
                                               const T* __restrict__ x, int64_t n, int64_t step,
@@ -58,7 +59,7 @@ LATHE_CLONES void take_row(float* __restrict__ best, int32_t* __restrict__ index
   take_steps(best, index, x, n, step, at, at_step);
 }
 
-/// What all rows of windows have in common along the columns.
+/// What all rows of windows share along the columns.
 struct Columns {
   explicit Columns(const PoolAxis& axis_in) : axis(axis_in) {
     for (int64_t q = 0; q < axis.out; ++q) {
@@ -73,8 +74,8 @@ struct Columns {
     }
   }
   PoolAxis axis;
-  std::vector<int64_t> first;                       // of each window: its first place inside, or -1
-  std::vector<std::pair<int64_t, int64_t>> inside;  // of each tap: the windows where it is inside
+  std::vector<int64_t> first;                       // per window: its first position inside, or -1
+  std::vector<std::pair<int64_t, int64_t>> inside;  // per tap: the windows in which it is inside
 };
 
 /// y and index of the windows in row p of one row-major plane.
@@ -84,7 +85,7 @@ void max_row(T* y, int32_t* index, const T* x, int64_t p, const PoolAxis& rows,
   const PoolAxis& cols = columns.axis;
   const int64_t first_row = first_tap(rows, p);
   const int64_t row_start = first_row < 0 ? 0 : rows.place(p, first_row) * cols.in;
-  for (int64_t q = 0; q < cols.out; ++q) {  // the first element, so that -inf has a place too
+  for (int64_t q = 0; q < cols.out; ++q) {  // the first element, so that -inf has a position too
     const int64_t column = first_row < 0 ? -1 : columns.first[static_cast<size_t>(q)];
     index[q] = static_cast<int32_t>(column < 0 ? -1 : row_start + column);
     y[q] = column < 0 ? T(-std::numeric_limits<float>::infinity()) : x[row_start + column];
@@ -101,7 +102,7 @@ void max_row(T* y, int32_t* index, const T* x, int64_t p, const PoolAxis& rows,
   }
 }
 
-/// The same for NHWC: all channels of each window.
+/// The same for NHWC: all channels of a window at once.
 template <class T>
 void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p,
                   const PoolAxis& rows, const PoolAxis& cols) {
@@ -127,7 +128,7 @@ void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p,
   }
 }
 
-constexpr int64_t kTask = 16384;  // elements that one task should touch at least
+constexpr int64_t kTask = 16384;  // the least number of elements for one task
 
 /// Windows and the plane that they index: a row-major plane, or all channels of an NHWC sample.
 struct Planes {
@@ -185,7 +186,7 @@ void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index,
     parallel_for(planes.count, planes.grain, [&](int64_t begin, int64_t end) {
       const int64_t inner = planes.inner, size = planes.plane_size * inner;
       std::vector<S> sum(
-          static_cast<size_t>(size));  // windows overlap: added up in S, rounded once
+          static_cast<size_t>(size));  // windows overlap: sums are kept in S and rounded once
       for (int64_t i = begin; i < end; ++i) {
         std::fill(sum.begin(), sum.end(), S(0));
         const T* from = dy.data<T>() + i * planes.windows_size * inner;

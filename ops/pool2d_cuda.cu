@@ -1,5 +1,5 @@
-// CUDA kernels of max pooling. Windows and the choice of the largest: pool2d_math.h, which the CPU
-// uses too.
+// CUDA kernels of max pooling. pool2d_math.h, which the CPU uses too, has the windows and the
+// choice of the largest. Contract: pool2d.h.
 #include <limits>
 
 #include "lathe/core/gpu/launch.h"
@@ -18,19 +18,19 @@ struct Windows {
   PoolAxis rows, cols;
   int64_t packets;  // per pixel
 
-  /// The packet of pixel (h, w) in a plane's memory.
+  /// The index of the packet of pixel (h, w) in a plane's memory.
   LATHE_HD int64_t at(int64_t plane, int64_t h, int64_t w, int64_t packet) const {
     return ((plane * rows.in + h) * cols.in + w) * packets + packet;
   }
-  /// The packet of window (p, q).
+  /// The index of the packet of window (p, q).
   LATHE_HD int64_t window_at(int64_t plane, int64_t p, int64_t q, int64_t packet) const {
     return ((plane * rows.out + p) * cols.out + q) * packets + packet;
   }
 };
 
-// y, index = the largest of each window and its place. One thread per packet of windows: V
-// neighbouring channels (16 bytes of x) in NHWC, one window in row-major order. Memory bound:
-// sizeof(T) per element of x, sizeof(T) + 4 per window; meant to reach 80 % of the copy bandwidth
+// y, index = the largest element of each window and its position. One thread per packet of windows:
+// V neighbouring channels (16 bytes of x) in NHWC, one window in row-major order. Memory bound:
+// sizeof(T) per element of x, sizeof(T) + 4 per window. Meant to reach 80 % of the copy bandwidth
 // in NHWC (overlapping windows find their rows in the caches), about half of that in row-major
 // order, where a warp's loads are 32 separate numbers.
 template <class T, int V, class Index>
@@ -58,7 +58,7 @@ __global__ void max_pool2d_kernel(Packet<T, V>* __restrict__ y,
         const Packet<T, V> value = x[windows.at(out.plane, h, w, out.packet)];
         for (int v = 0; v < V; ++v) {
           if (first) {
-            best.v[v] = value.v[v];  // the first element, so that -inf has a place too
+            best.v[v] = value.v[v];  // the first element, so that -inf has a position too
             place.v[v] = at;
           } else {
             take_larger(best.v[v], place.v[v], value.v[v], at);
@@ -72,7 +72,7 @@ __global__ void max_pool2d_kernel(Packet<T, V>* __restrict__ y,
   }
 }
 
-/// The windows that may hold place `at`: first to last, those with taps between included.
+/// The windows that span position `at`: first to last, with those whose dilated taps skip it.
 struct Span {
   int64_t first, last;
 };
@@ -84,9 +84,9 @@ __device__ inline Span windows_over(const PoolAxis& axis, int64_t at) {
 }
 
 // dx[h,w] = the sum of dy over the windows whose largest element lies there. One thread per packet
-// of dx, which asks the windows over it, in order: no atomics, the CPU's sums to the last bit.
-// Memory bound: sizeof(T) per element of dx, sizeof(T) + 4 per window, each read from DRAM once and
-// from the caches as often as windows overlap; meant to reach 70 % of the copy bandwidth.
+// of dx looks at the windows over it, in order, so there are no atomics and the sums have the CPU's
+// bits. Memory bound: sizeof(T) per element of dx, sizeof(T) + 4 per window, each read from DRAM
+// once and from the caches as often as windows overlap. Meant to reach 70 % of the copy bandwidth.
 template <class T, int V, class Index>
 __global__ void max_pool2d_scatter_kernel(Packet<T, V>* __restrict__ dx,
                                           const Packet<T, V>* __restrict__ dy,
@@ -115,8 +115,8 @@ __global__ void max_pool2d_scatter_kernel(Packet<T, V>* __restrict__ dx,
   }
 }
 
-// y = x[index], 0 where index is -1. One thread per window; sizeof(T) + 4 bytes read and sizeof(T)
-// written per window, the reads of x as scattered as the places are.
+// y = x[index], 0 where index is -1. One thread per window. sizeof(T) + 4 bytes are read and
+// sizeof(T) written per window; the reads of x are scattered.
 template <class T, class Index>
 __global__ void max_pool2d_gather_kernel(T* __restrict__ y, const T* __restrict__ x,
                                          const int32_t* __restrict__ index, int64_t plane_size,

@@ -1,4 +1,5 @@
-// The common dtype and device of several operands; see promote.h.
+// The common dtype and device of several operands: PyTorch's rules of promotion. Contracts:
+// promote.h.
 #include "lathe/ops/promote.h"
 
 #include "lathe/core/copy.h"

@@ -18,7 +18,7 @@ namespace lathe {
 
 namespace {
 
-/// The counters for `words` words of 32 bits.
+/// The number of counters that `words` words of 32 bits take.
 Generator::Block reserve(Generator* generator, Device device, int64_t words) {
   Generator& source = generator != nullptr ? *generator : default_generator(device);
   return source.reserve(Generator::counters_for(words));
@@ -34,7 +34,7 @@ Tensor empty_floating(const char* op, const Shape& shape, const TensorOptions& o
   return out.device().is_cuda() && random_engine() != RandomEngine::kLathe;
 }
 
-/// Enough for cuRAND, which makes a double of two words and normals in pairs.
+/// Words enough for cuRAND, which makes a double from two words, and normals in pairs.
 [[maybe_unused]] int64_t curand_words(const Tensor& out) { return 2 * (out.numel() + 1); }
 
 void uniform(const Tensor& out, double low, double high, Generator* generator) {
@@ -107,7 +107,7 @@ Tensor randperm(int64_t n, Generator* generator) {
 Tensor bernoulli(const Tensor& p, Generator* generator) {
   LATHE_CHECK(DTypeError, is_floating(p.dtype()), "bernoulli: expected a floating p, got ", p);
   const NoGrad off;
-  if (p.device().is_cpu()) {  // to look at the values of a GPU would be to wait for it
+  if (p.device().is_cpu()) {  // reading the values of a GPU would wait for it
     for (const double value : p.to_vector<double>()) {
       LATHE_CHECK(ValueError, value >= 0 && value <= 1, "bernoulli: probability ", value,
                   " is outside [0, 1] (p: ", p, ")");

@@ -1,5 +1,5 @@
-// CPU kernels of ops/random.h: one Philox counter after another, each made into a few values by a
-// functor of random_math.h.
+// CPU kernels of ops/random.h: a functor of random_math.h turns one Philox counter after another
+// into a few values.
 #include "lathe/core/copy.h"
 #include "lathe/core/philox.h"
 #include "lathe/core/thread_pool.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kCountersPerTask = 4096;
 
-/// Stores what `make` makes of every counter, in row-major order of `out`.
+/// Stores the values that `make` gives for every counter, in row-major order of `out`.
 template <class T, class Make>
 void fill_dense(T* out, int64_t n, Generator::Block block, Make make) {
   constexpr int64_t kValues = Make::kValues;

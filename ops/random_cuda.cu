@@ -1,5 +1,5 @@
-// CUDA kernel of ops/random.h: one Philox counter per thread, made into a few values by a functor
-// of random_math.h, as on the CPU.
+// CUDA kernels of ops/random.h: one Philox counter per thread, which a functor of random_math.h
+// turns into a few values, as on the CPU.
 #include "lathe/core/copy.h"
 #include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/random.h"
@@ -10,10 +10,10 @@ namespace lathe::cuda {
 namespace {
 
 // out[i] = value i % kValues of counter i / kValues. One thread per counter in a grid-stride loop,
-// which stores its values as one packet where `packed`.
-// sizeof(T) bytes per element are written and none read. A counter costs about 100 instructions, 20
-// of them wide multiplications, so that f32 is meant to reach 80 % of the write bandwidth; half
-// types and normals, with their logarithm, sine and cosine, are bound by arithmetic.
+// which stores its values as one packet where `packed`. sizeof(T) bytes per element are written and
+// none read. A counter costs about 100 instructions, 20 of them wide multiplications: f32 is meant
+// to reach 80 % of the write bandwidth. Half types are bound by arithmetic, as are normals, which
+// need a logarithm, a sine and a cosine.
 template <class T, class Make>
 __global__ void random_kernel(T* __restrict__ out, Make make, Generator::Block block, bool packed,
                               int64_t n) {

@@ -1,5 +1,5 @@
-// The cuRAND engines of ops/random_engine.h. cuRAND writes f32 or f64 in one piece, an even number
-// of normals, and uniforms in (0, 1]; the rest is done with ops of ours.
+// The cuRAND engines of ops/random_engine.h. cuRAND writes contiguous f32 or f64, an even number of
+// normals, and uniforms in (0, 1]. Ops of ours turn them into other dtypes, strides and ranges.
 #include <memory>
 
 #include "lathe/autograd/grad_mode.h"
@@ -48,12 +48,12 @@ class Handle {
   curandGenerator_t handle_ = nullptr;
 };
 
-/// This thread's generator for `device`, at the place of its sequence that `block` names. It is
-/// seeded anew by every call, although the next block often begins where the last one ended: the
-/// numbers must be those of the block, whatever was drawn before. cuRAND promises that of a seed
-/// and an offset alone. Where it stands after a call depends on its ordering and on the call (4096
-/// sequences side by side, normals in pairs), and a block is rounded up to whole counters. Who
-/// wants speed takes our Philox, which has no state to set up.
+/// This thread's generator for `device`, at the position in its sequence that `block` names. Every
+/// call seeds it anew, although the next block often begins where the last one ended, because the
+/// numbers must be those of the block, whatever was drawn before. cuRAND promises that only for a
+/// seed and an offset. Its position after a call depends on its ordering and on the call (4096
+/// sequences side by side, normals in pairs), and a block is rounded up to whole counters. For
+/// speed take our Philox, which has no state to set up.
 curandGenerator_t generator_at(Device device, Generator::Block block) {
   thread_local std::unique_ptr<Handle> t_handles[kMaxDevices];
   std::unique_ptr<Handle>& handle = t_handles[device.index];
@@ -71,7 +71,7 @@ curandGenerator_t generator_at(Device device, Generator::Block block) {
   return out;
 }
 
-/// Room for `out`'s elements, and one more where their number is odd.
+/// Memory for `out`'s elements, and for one more if their number is odd.
 Tensor room_for(const Tensor& out) {
   const DType dtype = out.dtype() == kF64 ? kF64 : kF32;
   return empty({out.numel() + out.numel() % 2}, {.dtype = dtype, .device = out.device()});
@@ -101,7 +101,7 @@ void curand_uniform(const Tensor& out, double low, double high, Generator::Block
     check(curand::functions().curandGenerateUniform(generator, u.data<float>(), n),
           "curandGenerateUniform");
   }
-  // (0, 1] mirrored; what is left of 1 after rounding becomes the largest number of [0, 1).
+  // (0, 1] is mirrored to [0, 1). A value that rounds to 1 becomes the largest number below 1.
   const double below_one = u.dtype() == kF64 ? 1 - 0x1p-53 : 1 - 0x1p-24;
   put(out, add(mul(clamp(sub(1.0, u), 0.0, below_one), high - low), low));
 }

@@ -1,4 +1,4 @@
-// The choice of ops/random_engine.h.
+// The random engine in use, one setting for the process. Contract: random_engine.h.
 #include "lathe/ops/random_engine.h"
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// The data-dependent checks of ops/index.h and ops/class_targets.h on the device: a bad value is
-// noted in the device's fault record and thrown at the next synchronisation.
+// The data-dependent checks of ops/index.h and ops/class_targets.h on the device. A bad value is
+// noted in the device's fault record, and the next synchronisation throws it.
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/raise_fault.cuh"
 #include "lathe/core/gpu/strided_index.cuh"
@@ -10,7 +10,7 @@ namespace lathe::cuda {
 
 namespace {
 
-/// [0, limit), and `exempt` if there is such a number.
+/// The allowed values: [0, limit), and `exempt` if there is such a number.
 struct Range {
   int64_t limit;
   int64_t exempt;
@@ -21,8 +21,8 @@ struct Range {
   }
 };
 
-// One thread per value in a grid-stride loop; 8 bytes per value are read. Targets and indices are
-// few beside what they select, so the launch itself, about 2 us, is what this costs.
+// One thread per value in a grid-stride loop; 8 bytes per value are read. There are few targets and
+// indices beside what they select, so the launch, about 2 us, dominates the cost.
 template <class Index>
 __global__ void range_check_kernel(DeviceFault* fault, const char* op, const int64_t* values,
                                    StridedIndex<1, Index> index, Range range, Index n) {

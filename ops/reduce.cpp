@@ -1,4 +1,4 @@
-// Reductions: checks and gradients; see reduce.h. CPU kernels: reduce_cpu.cpp.
+// Reductions: checks and gradients. Contracts: reduce.h; kernels: reduce_kernels/.
 #include "lathe/ops/reduce.h"
 
 #include <algorithm>
@@ -24,15 +24,15 @@ using autograd::SavedOutput;
 
 namespace {
 
-/// Which dimensions go, and what is left.
+/// Which dimensions are reduced, and the shapes that remain.
 struct Extent {
   Shape in = {};
-  Shape kept = {};  // reduced dimensions have size 1
+  Shape kept = {};  // x's shape with size 1 in the reduced dimensions
   Shape out = {};   // without them, unless keepdim
-  Dims dims = {};   // the reduced ones
+  Dims dims = {};   // the reduced dimensions
   int64_t count = 1;
 
-  /// A tensor of y's shape with the reduced dimensions back, so that it broadcasts against x.
+  /// A tensor of y's shape with the reduced dimensions put back, so that it broadcasts against x.
   Tensor restore(const Tensor& t) const { return out == kept ? t : reshape(t, kept); }
   /// dy for each element of x.
   Tensor spread(const Tensor& dy) const { return expand(restore(dy), in); }
@@ -65,7 +65,7 @@ void check_floating(const char* op, const Tensor& x) {
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": expected a floating dtype (x: ", x, ")");
 }
 
-/// t, with 1 in place of 0: for divisors whose dividend is 0 there too.
+/// t with 1 in place of 0: for divisors that are 0 only where their dividend is 0 too.
 Tensor or_one(const Tensor& t) { return add(t, cast(eq(t, 0), t.dtype())); }
 
 Tensor sum_in(const Tensor& x, const Extent& e) {
@@ -109,16 +109,16 @@ Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions opt) {
   return y;
 }
 
-/// `part` at [start, start + its length) of the last dimension of a tensor [rows, n], zero
+/// `part` at [start, start + its length) of the last dimension of a tensor [rows, n] that is zero
 /// elsewhere.
 static Tensor placed(const Tensor& part, int64_t start, int64_t n) {
   const Geometry base = dense_geometry({part.dim(0), n});
   return scatter_strided(part, {part.shape(), base.strides, start}, base);
 }
 
-/// Of x [rows, n]: at each place the product of the other elements of its row, without a division,
-/// so that zeros do no harm. Pairs are multiplied, the problem is solved for the n/2 products, and
-/// each element takes its partner along.
+/// For x [rows, n]: at each position the product of the other elements of its row. It takes no
+/// division, so zeros do no harm. Pairs are multiplied, the problem is solved for the n/2 products,
+/// and each element multiplies its partner in.
 static Tensor product_of_others(const Tensor& x) {
   const int64_t n = x.dim(1), half = n / 2, rest = n - 2 * half;
   if (n <= 1) return ones_like(x);
@@ -138,7 +138,7 @@ Tensor prod(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
   const Extent e = extent_of("prod", x, dims, opt.keepdim);
   Tensor y = run(ReduceOp::kProd, x, e, is_floating(x.dtype()) ? x.dtype() : kI64);
   autograd::record("prod", y, {x}, [x = Saved(x), e](const Tensor& dy, const Needs&) {
-    // x as [kept, reduced], and the way back.
+    // x as [kept, reduced]; the permutation back follows.
     Dims order, back = Dims::filled(e.in.size(), 0);
     for (int d = 0; d < e.in.size(); ++d) {
       if (std::find(e.dims.begin(), e.dims.end(), d) == e.dims.end()) order.push_back(d);
@@ -152,8 +152,8 @@ Tensor prod(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
   return y;
 }
 
-/// amax and amin: equal extremes share the gradient evenly, and so do NaNs, which are the extreme
-/// where there is one.
+/// amax and amin: equal extremes share the gradient evenly; so do NaNs, which are the extreme if
+/// there are any.
 static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims& dims,
                       ReduceOptions opt) {
   const Extent e = extent_of(name, x, dims, opt.keepdim);
@@ -165,8 +165,7 @@ static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims
                      Tensor won = eq(x.get(), e.restore(y.get()));
                      if (is_floating(dtype)) won = logical_or(won, isnan(x.get()));
                      const Tensor winners = sum_in(won, extent_of("sum", won, e.dims, true));
-                     // Their number may be beyond f16's range: half gradients are shared out in
-                     // f32.
+                     // Their number may exceed f16's range, so half gradients are divided in f32.
                      const Tensor share = div(e.restore(dy), cast(winners, compute_dtype(dtype)));
                      return Tensors{where(won, cast(share, dtype), 0)};
                    });
@@ -242,7 +241,7 @@ Tensor norm(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
   return y;
 }
 
-/// y with -inf raised to the dtype's lowest number: exp(x - y) is then 0 and not NaN where a line
+/// y, with -inf replaced by the dtype's lowest number: then exp(x - y) is 0, not NaN, where a line
 /// is all -inf.
 static Tensor finite_below(const Tensor& y) {
   const double lowest = visit_float(y.dtype(), "logsumexp", [](auto tag) {

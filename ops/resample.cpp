@@ -1,5 +1,5 @@
-// The linear op behind average pooling and upsampling. Kernel: resample_cpu.cpp. Contract:
-// resample.h.
+// The linear op behind average pooling and upsampling: checks and gradient. Contract: resample.h;
+// kernels: resample_cpu.cpp, resample_cuda.cu.
 #include "lathe/ops/resample.h"
 
 #include "lathe/autograd/record.h"
@@ -11,7 +11,7 @@ namespace lathe {
 
 using autograd::Needs;
 
-/// `get_map` is called once y has its memory.
+/// Calls `get_map` after y has its memory.
 template <class GetMap>
 static Tensor apply(const char* op, const Tensor& x_in, Pair out, GetMap get_map) {
   LATHE_CHECK(DTypeError, is_floating(x_in.dtype()), op, ": x must be floating (x: ", x_in, ")");

@@ -1,6 +1,6 @@
-// CPU kernel of ops/resample.h. Each output row is made in two steps: the input rows that it needs
-// are summed into one row (dense and vectorised), then that row is mapped along its columns. NHWC
-// is the same with C numbers per pixel.
+// CPU kernel of ops/resample.h. Each output row is computed in two steps: the input rows that it
+// needs are summed into one row (dense and vectorised), then that row is mapped along its columns.
+// NHWC is the same with C numbers per pixel.
 #include <algorithm>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // CUDA kernels of ops/resample.h. The tables of the map travel in the kernel's parameters and are
-// laid out in shared memory, so that nothing is copied to the device and nothing waits; only maps
-// with more than about a hundred outputs (rows and columns together) have tables in device memory,
+// laid out in shared memory, so nothing is copied to the device and nothing waits. Only maps with
+// more than about a hundred outputs (rows and columns together) have tables in device memory,
 // copied there in each call.
 #include <algorithm>
 #include <limits>
@@ -18,8 +18,8 @@ namespace lathe::cuda {
 namespace {
 
 /// Where the parts of a map lie in its two tables:
-///   numbers: the begins and offsets of the rows, those of the columns
-///   reals:   the weights and divisors of the rows, those of the columns
+///   numbers: the begins and offsets of the rows, then those of the columns
+///   reals:   the weights and divisors of the rows, then those of the columns
 struct MapLayout {
   int32_t rows, row_weights, cols, col_weights;  // outputs and weights of each axis
   int32_t numbers() const { return 2 * (rows + cols) + 2; }
@@ -75,7 +75,7 @@ struct Source {
 
 // y = rows * x * columns^T. One thread per packet of y: V neighbouring channels (16 bytes) in NHWC,
 // one number in row-major order. The sums are made in the CPU's order. Memory bound: sizeof(T) per
-// element of x and of y; meant to reach 80 % of the copy bandwidth where windows do not overlap
+// element of x and of y. Meant to reach 80 % of the copy bandwidth where windows do not overlap
 // (average pooling) or few inputs are read often, from the caches (upsampling).
 template <class T, int V, class Index, class Tables>
 __global__ void resample_kernel(Packet<T, V>* __restrict__ y, const Packet<T, V>* __restrict__ x,
@@ -108,9 +108,9 @@ __global__ void resample_kernel(Packet<T, V>* __restrict__ y, const Packet<T, V>
   }
 }
 
-// The same for row-major planes and large windows (global pooling): one warp per output, whose
-// lanes share out the taps and add up in a tree. Memory bound by reading x once, in rows of a
-// window; meant to reach 80 % of the bandwidth of reading where windows are rows of 32 and more.
+// The same for row-major planes and large windows (global pooling). One warp per output: its lanes
+// divide the taps and add up in a tree. Memory bound by reading x once, in rows of a window. Meant
+// to reach 80 % of the read bandwidth where windows have rows of 32 and more.
 template <class T, class Index, class Tables>
 __global__ void resample_windows_kernel(T* __restrict__ y, const T* __restrict__ x, Tables tables,
                                         MapLayout layout, Source source, Planes<Index> outputs) {

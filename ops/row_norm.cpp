@@ -1,4 +1,5 @@
-// Normalisation of rows: gradient; see row_norm.h. CPU kernels: row_norm_cpu.cpp.
+// Normalisation of rows: gradient. Contract: row_norm.h; kernels: row_norm_cpu.cpp,
+// row_norm_cuda.cu.
 #include "lathe/ops/row_norm.h"
 
 #include "lathe/autograd/record.h"
@@ -17,7 +18,7 @@ using autograd::Saved;
 
 namespace {
 
-/// A weight or bias for the kernels.
+/// A weight or bias as the kernels want it.
 Tensor plain(const Tensor& t, DType dtype) {
   return t.defined() ? contiguous(cast(t.detach(), dtype)) : Tensor();
 }
@@ -43,7 +44,7 @@ Gradients fused(const Tensor& dy, const Tensor& x, const Tensor& mean, const Ten
   return g;
 }
 
-/// The same written with ops, for gradients that are differentiated again.
+/// The same in ops, for gradients that are differentiated again.
 Gradients composed(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight,
                    const RowNormShape& s, double eps) {
   const DType dtype = compute_dtype(x_in.dtype());

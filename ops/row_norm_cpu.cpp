@@ -1,5 +1,5 @@
-// CPU kernels of layer_norm and group_norm; see row_norm.h. A row is read into cache once: mean,
-// variance and result (or both sums of the gradient and dx) are taken from there.
+// CPU kernels of layer_norm and group_norm. A row is read into the cache once: mean, variance and
+// result (or both sums of the gradient and dx) are computed from there. Contract: row_norm.h.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 
 using reduce_fold::fold_lanes;
 
-/// n numbers as compute type: where they are, or widened into `room`.
+/// n numbers in the compute type: used where they are, or widened into `room`.
 template <class T>
 const ComputeType<T>* widened(const T* from, int64_t n, ComputeType<T>* room) {
   if constexpr (std::is_same_v<T, ComputeType<T>>) {
@@ -33,7 +33,7 @@ void narrowed(T* to, const ComputeType<T>* from, int64_t n) {
   if constexpr (!std::is_same_v<T, ComputeType<T>>) convert(to, from, n);
 }
 
-/// y = (x - mean) * rstd * w[c] + b[c], channel c being `inner` numbers.
+/// y = (x - mean) * rstd * w[c] + b[c], where channel c is `inner` numbers.
 template <class A>
 LATHE_CLONES void normalise(A* y, const A* x, A mean, A rstd, const A* w, const A* b,
                             int64_t channels, int64_t inner) {

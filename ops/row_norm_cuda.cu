@@ -1,5 +1,5 @@
-// CUDA kernels of layer_norm and group_norm; see row_norm.h. Arithmetic: row_norm_math.h, and the
-// moments of reduce_device.cuh.
+// CUDA kernels of layer_norm and group_norm, with the arithmetic of row_norm_math.h and the moments
+// of reduce_device.cuh. Contract: row_norm.h.
 #include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/ops/reduce_kernels/line_kernels.cuh"
@@ -11,7 +11,7 @@ namespace lathe::cuda {
 
 namespace {
 
-/// Which channel a number of a row belongs to.
+/// The channel that a number of a row belongs to.
 class ChannelOf {
  public:
   explicit ChannelOf(const RowNormShape& s)
@@ -19,9 +19,9 @@ class ChannelOf {
     fits_32_bits_ = s.row_size() < INT32_MAX;
     if (fits_32_bits_ && inner_ > 0) divider_ = Divider<uint32_t>(inner_);
   }
-  /// Of number 0 of the row.
+  /// The channel of number 0 of the row.
   __device__ int64_t first(int64_t row) const { return row % groups_ * channels_; }
-  /// Of number i, counted from there.
+  /// The channel of number i, counted from that one.
   __device__ int64_t operator()(int64_t i) const {
     if (inner_ == 1) return i;
     return fits_32_bits_ ? int64_t{divider_.quotient(static_cast<uint32_t>(i))} : i / inner_;
@@ -42,9 +42,9 @@ struct Row {
   const A *weight, *bias;
 };
 
-// One row per line of threads (Lines): moments by one pass over the row, a second one to y, which
-// finds the row in the cache. Memory bound: 2 * sizeof(T) bytes per element; meant to reach 80 % of
-// the copy bandwidth where there are some hundred rows to share out, and rows fit the cache.
+// One row per line of threads (Lines): one pass over the row for the moments, and a second one for
+// y, which finds the row in the cache. Memory bound: 2 * sizeof(T) bytes per element. Meant to
+// reach 80 % of the copy bandwidth with some hundred rows or more that fit the cache.
 template <class T, class A = ComputeType<T>>
 __global__ void __launch_bounds__(kReduceBlock, 2)
     forward_kernel(T* y, A* means, A* rstds, Row<T> in, ChannelOf channel, A eps, Lines lines) {
@@ -73,7 +73,7 @@ struct Pair {
   A g, gx;
 };
 
-/// Sums of pairs.
+/// Adds up pairs.
 template <class A>
 struct PairMath {
   using Value = Pair<A>;
@@ -95,7 +95,7 @@ struct PairMath {
   }
 };
 
-/// g and g * xhat of number i of a row.
+/// The source of g and g * xhat for number i of a row.
 template <class T>
 struct RowGradient {
   using A = ComputeType<T>;
@@ -117,8 +117,9 @@ struct RowGradient {
   }
 };
 
-// dx of one row per line of threads: two sums by one pass over the row, a second one to dx. Memory
-// bound: 3 * sizeof(T) bytes per element; meant to reach 80 % of the copy bandwidth, as above.
+// dx of one row per line of threads: one pass over the row for two sums, and a second one for dx.
+// Memory bound: 3 * sizeof(T) bytes per element. Meant to reach 80 % of the copy bandwidth, as
+// above.
 template <class T, class A = ComputeType<T>>
 __global__ void __launch_bounds__(kReduceBlock, 2)
     input_kernel(T* dx, Row<T> in, const A* means, const A* rstds, ChannelOf channel, Lines lines) {
@@ -133,11 +134,10 @@ __global__ void __launch_bounds__(kReduceBlock, 2)
   });
 }
 
-// dweight and dbias of kRowNormPart rows: `lanes` threads for each part and channel, which add up
-// that channel's numbers in the part's rows; the parts are added by whoever reads them.
-// Neighbouring threads read neighbouring channels or, where inner > 1, neighbouring numbers of one.
-// Memory bound: 2 * sizeof(T) bytes per element, which input_kernel has just read: the cache has
-// some of them.
+// dweight and dbias of kRowNormPart rows. For each part and channel `lanes` threads add up that
+// channel's numbers in the part's rows; the caller adds up the parts. Neighbouring threads read
+// neighbouring channels or, where inner > 1, neighbouring numbers of one channel. Memory bound:
+// 2 * sizeof(T) bytes per element, which input_kernel has just read: some are still in the cache.
 template <class T, class A = ComputeType<T>>
 __global__ void __launch_bounds__(kReduceBlock)
     params_kernel(A* dweight, A* dbias, Row<T> in, const A* means, const A* rstds, RowNormShape s,

@@ -1,4 +1,5 @@
-// softmax and log_softmax: checks and gradients; see softmax.h. CPU kernels: softmax_cpu.cpp.
+// softmax and log_softmax: checks and gradients. Contracts: softmax.h; kernels: softmax_cpu.cpp,
+// softmax_cuda.cu.
 #include "lathe/ops/softmax.h"
 
 #include "lathe/autograd/record.h"
@@ -22,7 +23,7 @@ Tensor sum_along(const Tensor& x, int dim) {
   return x.ndim() == 0 ? x : sum(x, {dim}, {.keepdim = true});
 }
 
-/// dx of softmax from its output: an op of its own, so that it has a gradient too.
+/// dx of softmax from its output; an op of its own, so that it has a gradient too.
 Tensor softmax_grad(const Tensor& y, const Tensor& dy, int dim) {
   const Lines lines = lines_of(y.shape(), dim);
   Tensor dx = empty(y.shape(), {.dtype = y.dtype(), .device = y.device()});

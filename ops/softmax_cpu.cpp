@@ -1,6 +1,6 @@
-// CPU kernels of softmax and log_softmax; see softmax.h. Everything happens on lines of the compute
-// type: half types are widened into scratch, and lines that are not adjacent in memory are
-// gathered.
+// CPU kernels of softmax and log_softmax. All work is on lines of the compute type: half types are
+// widened into scratch memory, and lines that are not adjacent in memory are gathered. Contracts:
+// softmax.h.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -51,8 +51,8 @@ LATHE_CLONES void backward_line(bool log, A* __restrict__ dx, const A* __restric
   }
 }
 
-/// Calls line(out, in) for each line of [outer, n, inner], in compute type and adjacent in memory:
-/// lines that are so already are used where they are; others are gathered, up to kTogether
+/// Calls line(out, in) for each line of [outer, n, inner], in compute type and adjacent in memory.
+/// Lines that are so already are used where they are. Others are gathered, up to kTogether
 /// neighbours at a time, so that every cache line is read once.
 template <class T, int kInputs, class Line>
 void for_lines(T* out, const T* const (&in)[kInputs], int64_t outer, int64_t n, int64_t inner,

@@ -1,5 +1,5 @@
-// CUDA kernels of softmax and log_softmax; see softmax.h. Arithmetic: softmax_math.h, and the sums
-// of exponentials of reduce_device.cuh.
+// CUDA kernels of softmax and log_softmax, with the arithmetic of softmax_math.h and the sums of
+// exponentials of reduce_device.cuh. Contracts: softmax.h.
 #include "lathe/core/visit.h"
 #include "lathe/ops/reduce_kernels/line_kernels.cuh"
 #include "lathe/ops/reduce_kernels/reduce_device.cuh"
@@ -10,8 +10,8 @@ namespace lathe::cuda {
 
 namespace {
 
-/// A Pass reduces its numbers (pass[i], at offset i) over each line, and then writes an element
-/// from itself and the settled result.
+/// A Pass reduces its numbers (pass[i], at offset i) over each line, then writes each element from
+/// its numbers and the finished result.
 template <class T>
 struct Forward {
   using A = ComputeType<T>;
@@ -59,10 +59,10 @@ struct Backward {
   }
 };
 
-// One pass over a line for its reduction, one to write it; threads as Lines says. Memory bound: the
-// second pass finds the line in the cache (a block's lines are some KiB; beyond about 100,000
-// numbers it reads memory again), so (inputs + 1) * sizeof(T) bytes per element; meant to reach 85
-// % of the copy bandwidth in f32, less in 16 bits, where two exponentials per element bound it.
+// One pass over a line to reduce it and one to write it; threads as Lines says. Memory bound, with
+// (inputs + 1) * sizeof(T) bytes per element: the second pass finds the line in the cache (a
+// block's lines are some KiB; beyond about 100,000 numbers it reads memory again). Meant to reach
+// 85 % of the copy bandwidth in f32; less in 16 bits, where two exponentials per element bound it.
 template <class Pass>
 __global__ void __launch_bounds__(kReduceBlock) softmax_kernel(Pass pass, Lines lines) {
   const LineThread thread(lines);

@@ -1,4 +1,5 @@
-// sort, argsort and topk: checks and gradient; see sort.h. CPU kernel: sort_cpu.cpp.
+// sort, argsort and topk: checks and gradient. Contracts: sort.h; kernels: sort_cpu.cpp,
+// sort_cuda.cu.
 #include "lathe/ops/sort.h"
 
 #include "lathe/autograd/record.h"
@@ -12,7 +13,7 @@ namespace lathe {
 
 using autograd::Needs;
 
-/// The first k along `dim`. All three ops are this.
+/// The first k along `dim`: all three ops are special cases of it.
 static ValuesAndIndices first_in_order(const char* op, const Tensor& x, int64_t k, int dim,
                                        bool descending) {
   const Lines lines = lines_of(x.shape(), dim);

@@ -1,4 +1,5 @@
-// CPU kernel of sort, argsort and topk; see sort.h.
+// CPU kernel of sort, argsort and topk: line by line, with the order of sort_order.h. Contracts:
+// sort.h.
 #include <algorithm>
 #include <vector>
 
@@ -27,7 +28,7 @@ void run(T* values, int64_t* indices, const T* x, int64_t lines, int64_t n, int6
       const T* from = x + l / inner * n * inner + l % inner;
       for (int64_t i = 0; i < n; ++i)
         line[static_cast<size_t>(i)] = {static_cast<A>(from[i * inner]), i};
-      if (k < n / 8) {  // a heap of k beats sorting all
+      if (k < n / 8) {  // a heap of k is faster than sorting all
         std::partial_sort(line.begin(), line.begin() + k, line.end(), before);
       } else {
         std::sort(line.begin(), line.end(), before);

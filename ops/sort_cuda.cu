@@ -1,6 +1,6 @@
-// CUDA kernels of sort, argsort and topk; see sort.h. Tiles of a line are sorted in shared memory,
-// then merged two by two; only the first k of each run are kept, so that topk of a long line moves
-// little. The order is total (sort_order.h), hence the result unique and stable.
+// CUDA kernels of sort, argsort and topk. Tiles of a line are sorted in shared memory, then merged
+// two by two. Only the first k of each run are kept, so that topk of a long line moves little. The
+// order is total (sort_order.h), so the result is unique and stable. Contracts: sort.h.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -16,9 +16,9 @@ namespace {
 
 constexpr int kTile = 1024;  // elements that one block sorts
 constexpr unsigned kThreads = 256;
-constexpr int kPadding = -1;  // the place of what is beyond the end of a line
+constexpr int kPadding = -1;  // the index of elements beyond the end of a line
 
-/// The memory of lines: element i of line l of a contiguous [outer, n, inner].
+/// Where elements lie: element i of line l of a contiguous [outer, n, inner].
 struct Lines {
   int64_t n, inner;
   LATHE_HD int64_t at(int64_t line, int64_t i) const {
@@ -26,7 +26,7 @@ struct Lines {
   }
 };
 
-/// Values and their places in their line of the input.
+/// Values, and their indices in their line of the input.
 template <class T>
 struct Keys {
   T* values;
@@ -42,8 +42,8 @@ __device__ bool tile_comes_first(const Element& a, const Element& b, bool descen
 
 // One block sorts kTile elements by a bitonic network in shared memory: one tile of a long line, or
 // several lines, each filled up to a power of two `width`. Tile s of line l keeps its first `kept`
-// elements, at s * kept of l in `to`. 55 steps with a barrier each bound it, not memory: about 1/4
-// of the copy bandwidth for f32.
+// elements, at s * kept of l in `to`. Its 55 steps with a barrier each bound it, not memory: about
+// 1/4 of the copy bandwidth for f32.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     sort_tiles_kernel(Keys<T> to, const T* __restrict__ x, Lines from, int64_t lines, int width,
@@ -98,10 +98,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Merges runs 2r and 2r + 1 (of `run` elements, the last one shorter) of every line into one of at
-// most `kept`. One thread per element: its place in the result is its place in its run plus the
-// number of elements of the other run that come before it, found by bisection. 2 (sizeof(T) + 8)
-// bytes per element and pass, and log2(run) reads that the caches serve; those bound it, to about
-// 1/3 of the copy bandwidth.
+// most `kept`. One thread per element: its position in the result is its position in its run plus
+// the number of elements of the other run that come before it, found by bisection. 2 (sizeof(T) +
+// 8) bytes per element and pass, and log2(run) reads from the caches, which bound it to about 1/3
+// of the copy bandwidth.
 template <class T>
 __global__ void merge_runs_kernel(Keys<T> to, Keys<T> from, int64_t lines, int64_t run,
                                   int64_t kept, bool descending) {
@@ -135,7 +135,7 @@ struct Runs {
   int64_t n, length;
 
   int64_t count() const { return (n + length - 1) / length; }
-  /// Of the runs merged in pairs, of which the first k elements are kept.
+  /// The runs after merging in pairs, of which the first k elements are kept.
   Runs merged(int64_t k) const {
     const int64_t last_pair = (count() - 1) / 2 * 2 * length;  // where it begins
     const int64_t kept = std::min(2 * length, k);
@@ -143,7 +143,7 @@ struct Runs {
   }
 };
 
-/// Scratch of `lines` lines, one after another.
+/// Scratch memory for `lines` lines, one after another.
 template <class T>
 struct Scratch {
   Tensor values, places;

@@ -1,5 +1,5 @@
-// See strided_adjoint.h. Each op is the other's gradient. Both work in a scratch tensor that stands
-// for the storage.
+// scatter_strided and gather_strided: each is the other's gradient. Both work in a scratch tensor
+// that stands for the storage. Contracts: strided_adjoint.h.
 #include "lathe/ops/strided_adjoint.h"
 
 #include "lathe/autograd/accumulate.h"
@@ -10,7 +10,7 @@ namespace lathe {
 
 namespace {
 
-/// First and one past the last storage element that the geometry touches; {0, 0} if it touches
+/// The first storage element that the geometry touches, and one past the last; {0, 0} if it touches
 /// none.
 std::pair<int64_t, int64_t> reach_of(const Geometry& g) {
   int64_t last = g.offset;
@@ -51,8 +51,8 @@ Tensor scatter_strided(const Tensor& values, const Geometry& view, const Geometr
   if (!has_overlap(target)) {
     copy_values(target, values);
   } else {
-    // Row by row over the leading dimension until a piece does not overlap itself: repeated
-    // elements add up in order.
+    // The leading dimension is split until no piece overlaps itself, so that repeated elements add
+    // up in order.
     const auto add_piece = [](auto&& self, const Tensor& to, const Tensor& from) -> void {
       if (!has_overlap(to)) {
         autograd::accumulate_(to, from);

@@ -1,4 +1,4 @@
-// CPU kernel of tally_scores.h.
+// CPU kernel of tally_scores.h: row by row, with the ranking of tally_scores_math.h.
 #include "lathe/core/visit.h"
 #include "lathe/ops/tally_scores.h"
 #include "lathe/ops/tally_scores_math.h"

@@ -1,4 +1,4 @@
-// CUDA kernel of tally_scores.h.
+// CUDA kernel of tally_scores.h: a warp per row, with the ranking of tally_scores_math.h.
 #include "lathe/core/visit.h"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/ops/tally_scores.h"
@@ -21,9 +21,9 @@ struct Joined {
   }
 };
 
-// One warp per row of scores in a grid-stride loop, its lanes over the classes. Counts are whole
-// numbers, so that the order of the atomic additions does not show; one thread adds the loss.
-// Latency bound: the scores of a batch are some KiB.
+// One warp per row of scores in a grid-stride loop; its lanes go over the classes. Counts are whole
+// numbers, so the order of the atomic additions does not matter; one thread adds the loss. Latency
+// bound: the scores of a batch are some KiB.
 template <class T, class S>
 __global__ void __launch_bounds__(256)
     tally_kernel(Totals totals, const T* __restrict__ scores, const int64_t* __restrict__ labels,

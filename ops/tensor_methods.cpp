@@ -1,4 +1,4 @@
-// The methods of Tensor that forward to an op; the contract stands at the free function.
+// The methods of Tensor that forward to an op; the contracts are at the free functions.
 #include "lathe/core/tensor.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"

@@ -1,4 +1,4 @@
-// tril and triu, made of where and a mask of the matrix. Contracts: triangle.h.
+// tril and triu, made of `where` and a mask for the matrix. Contracts: triangle.h.
 #include "lathe/ops/triangle.h"
 
 #include "lathe/ops/binary.h"
@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-/// column - row of every place of x's matrices, [R,C].
+/// column - row for every position of x's matrices, [R,C].
 static Tensor diagonals(const char* op, const Tensor& x) {
   LATHE_CHECK(ShapeError, x.ndim() >= 2, op, ": x must have 2 or more dimensions (x: ", x, ")");
   const TensorOptions options{.device = x.device()};

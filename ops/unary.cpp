@@ -30,9 +30,9 @@ Tensor run(UnaryOp op, const Tensor& x, UnaryParams params = {}) {
   return y;
 }
 
-/// Integers and bool become the default dtype.
+/// Converts integers and bool to the default dtype.
 Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, default_dtype()); }
-/// The same, and at least f32 under autocast.
+/// The same, and half types to f32 under autocast.
 Tensor ranged(const Tensor& x) { return floating(amp::cast(amp::kFloat, x)); }
 
 /// An op whose gradient is written with its input: dx = gradient(dy, x).
@@ -57,14 +57,14 @@ Tensor from_output(const char* name, UnaryOp op, const Tensor& x, G gradient,
   return y;
 }
 
-/// An op that is constant between its jumps: the gradient is zero.
+/// An op that is constant between its jumps: its gradient is zero.
 Tensor step_function(const char* name, UnaryOp op, const Tensor& x) {
   Tensor y = run(op, x);
   record(name, y, {x}, [](const Tensor& dy, const Needs&) { return Tensors{zeros_like(dy)}; });
   return y;
 }
 
-/// floor, ceil, round, trunc of integers are the integers.
+/// floor, ceil, round, trunc. Integers are returned as they are.
 Tensor rounding(const char* name, UnaryOp op, const Tensor& x) {
   return is_floating(x.dtype()) ? step_function(name, op, x) : clone(x);
 }
@@ -164,8 +164,8 @@ Tensor clamp(const Tensor& x_in, const ClampOptions& options) {
   const bool floating_ends =
       (options.low && options.low->is_floating()) || (options.high && options.high->is_floating());
   const Tensor x = floating_ends ? floating(x_in) : x_in;
-  // An absent end is the last number of x's kind. Integers stay integers: a double would not hold
-  // all of them.
+  // An absent end becomes the last number of x's kind. Integers stay integers, because a double
+  // does not hold all of them.
   constexpr double kOpen = std::numeric_limits<double>::infinity();
   const bool real = is_floating(x.dtype());
   const Scalar low = options.low.value_or(real ? Scalar(-kOpen) : Scalar(INT64_MIN));

@@ -39,7 +39,7 @@ void float_op(const char* name, const Tensor& out, const Tensor& x, F f) {
   });
 }
 
-/// For functors with parameters: `make(C{})` builds one for the compute type.
+/// For functors with parameters: `make(C{})` builds the functor for the compute type.
 template <class Make>
 void float_op_with(const char* name, const Tensor& out, const Tensor& x, Make make) {
   visit_float(x.dtype(), name, [&](auto tag) {

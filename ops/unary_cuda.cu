@@ -1,4 +1,4 @@
-// CUDA kernels of ops/unary.h. The arithmetic is that of unary_math.h, which the CPU loop uses too.
+// CUDA kernels of ops/unary.h, with the arithmetic of unary_math.h, which the CPU loop uses too.
 #include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/unary_math.h"

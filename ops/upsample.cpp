@@ -1,4 +1,4 @@
-// upsample: two AxisMaps for ops/resample. Contract: upsample.h.
+// upsample: checks, and the two AxisMaps for ops/resample.h. Contract: upsample.h.
 #include "lathe/ops/upsample.h"
 
 #include <cmath>

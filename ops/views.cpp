@@ -1,4 +1,4 @@
-// Views: geometry, and gradients. Contracts: views.h.
+// Views: their geometry, checks and gradients. Contracts: views.h.
 #include "lathe/ops/views.h"
 
 #include "lathe/autograd/grad_mode.h"
@@ -17,7 +17,7 @@ using autograd::record;
 
 namespace {
 
-/// A look at x's storage that knows what it is a view of, with its gradient recorded.
+/// A view of x's storage that knows its base, with its gradient recorded.
 template <class Backward>
 Tensor make_view(const char* op, const Tensor& x, const Shape& shape, const Strides& strides,
                  int64_t offset, Backward&& backward) {
@@ -26,15 +26,14 @@ Tensor make_view(const char* op, const Tensor& x, const Shape& shape, const Stri
   record(op, y, {x}, std::forward<Backward>(backward));
   const TensorImpl* base = y.impl().base.get();
   if (base != nullptr && base->meta != nullptr && y.impl().meta == nullptr) {
-    // Made while nothing is recorded: a constant, also if the base was written before.
+    // Made while nothing is recorded: it is a constant, even if the base was written before.
     if (base->meta->history > 0) autograd::meta_of(y).history = base->meta->history;
   }
   return y;
 }
 
-/// Every step-th element of `dim` from `first` on, `size` of them; `dim` goes away if `drop`.
-/// Worked out for x's own strides, which make the view, and for dense ones, which place the
-/// gradient.
+/// Every step-th element of `dim` from `first` on, `size` of them; `dim` goes away if `drop`. It is
+/// computed for x's own strides, which make the view, and for dense ones, which place the gradient.
 Geometry part_of(const Geometry& x, int dim, int64_t first, int64_t size, int64_t step, bool drop) {
   Geometry part = x;
   part.offset += first * x.strides[dim];
@@ -47,7 +46,7 @@ Geometry part_of(const Geometry& x, int dim, int64_t first, int64_t size, int64_
   return part;
 }
 
-/// Views of part of x: the gradient goes back to the same place in zeros.
+/// Records a view of part of x: its gradient goes to the same part of a tensor of zeros.
 Tensor make_part(const char* op, const Tensor& x, int dim, int64_t first, int64_t size,
                  int64_t step = 1, bool drop = false) {
   const Geometry part = part_of(geometry_of(x), dim, first, size, step, drop);
@@ -59,7 +58,7 @@ Tensor make_part(const char* op, const Tensor& x, int dim, int64_t first, int64_
                    });
 }
 
-/// `shape` with its -1 worked out.
+/// `shape` with its -1 replaced by a size.
 Shape complete_shape(const char* op, const Tensor& x, Shape shape) {
   int unknown = -1;
   CheckedSize product = 1;  // of the sizes that are given
@@ -86,7 +85,7 @@ Shape complete_shape(const char* op, const Tensor& x, Shape shape) {
 }
 
 /// Strides that show x as `shape` without a copy, if there are any: each run of x's dimensions that
-/// is dense in itself may be cut anew.
+/// is dense in itself may be divided in other ways.
 std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
   if (x.numel() == 0) return contiguous_strides(shape);
   Strides strides = contiguous_strides(shape);
@@ -111,7 +110,7 @@ std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
   return strides;
 }
 
-/// "[2,3]", as a shape is shown, of any number of sizes.
+/// "[2,3]": sizes as a shape is printed, any number of them.
 std::string list_text(const std::vector<int64_t>& sizes) {
   std::string text;
   for (const int64_t size : sizes) text += concat(text.empty() ? "[" : ",", size);
@@ -338,7 +337,8 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, i
 namespace autograd {
 
 NodePtr make_view_node(const Tensor& base, const Tensor& view) {
-  // The node of an as_strided view of base, without the tensor: `view` already is that tensor.
+  // The node of an as_strided view of base, without making the tensor: `view` already is that
+  // tensor.
   const EnableGrad recording;
   const Tensor fresh = as_strided(base, view.shape(), view.strides(), view.offset());
   return meta_of(fresh).grad_fn;

@@ -1,4 +1,5 @@
-// where and masked_fill: checks and gradients. Kernel: where_cpu.cpp. Contracts: where.h.
+// where and masked_fill: checks and gradients. Contracts: where.h; kernels: where_cpu.cpp,
+// where_cuda.cu.
 #include "lathe/ops/where.h"
 
 #include "lathe/autograd/record.h"
@@ -20,7 +21,7 @@ void check_condition(const char* op, const char* name, const Tensor& cond) {
               cond, ")");
 }
 
-/// a and b have one dtype, and cond's device or are numbers on the CPU.
+/// a and b have one dtype. Each is on cond's device, or a 0-d tensor on the CPU.
 Tensor choose(const Tensor& cond, const Tensor& a, const Tensor& b) {
   const Shape shape =
       broadcast_shapes("where", cond.shape(), broadcast_shapes("where", a.shape(), b.shape()));
@@ -51,8 +52,8 @@ Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
   const auto prepare = [&](const Tensor& t) {
     check_devices("where", t, cond);
     const Tensor same = cast(t, result_dtype(a, b));
-    // A number on the CPU travels with the kernel's arguments, unless its gradient needs a way
-    // back.
+    // A number on the CPU travels with the kernel's arguments, unless a gradient must come back to
+    // it.
     const bool number = same.ndim() == 0 && same.device().is_cpu() && !same.requires_grad();
     return number ? same : to_device(same, cond.device());
   };

@@ -1,4 +1,4 @@
-// CPU kernel of ops/where.h. Values are moved, not computed.
+// CPU kernel of ops/where.h: moves values without computing anything.
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/where.h"
