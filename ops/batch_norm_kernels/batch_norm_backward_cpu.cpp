@@ -1,4 +1,5 @@
-// CPU kernels of batch normalisation, backward: one pass for the sums per channel, one pass to dx.
+// CPU kernels of batch normalisation, backward: one pass for the sums per channel, one pass for dx.
+// Contracts: batch_norm.h.
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_blocks_cpu.h"
 
@@ -6,7 +7,7 @@ namespace lathe::cpu {
 
 namespace {
 
-/// Per channel: sum of g and of g * t, [C] each.
+/// Sums of g and of g * t, [C] each.
 struct GradSums {
   std::vector<double> g, gt;
 };
@@ -116,7 +117,7 @@ void backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy
   }
   if (grads.want_x) {
     grads.dx = empty_like(call.x);
-    if (grads.want_residual) {  // g is in memory already: no mask is needed any more
+    if (grads.want_residual) {  // g is already in memory, so no mask is needed any more
       grad_input<T, S>(grads.dx, BatchNormForm::kPlain, call, grads.dresidual, Tensor(), sums);
     } else {
       grad_input<T, S>(grads.dx, call.form, call, dy, y, sums);

@@ -1,5 +1,6 @@
-// CUDA kernels of batch normalisation, backward: one pass for the sums per channel, one to dx; see
-// batch_norm.h. Arithmetic: batch_norm_math.h. Sums are f32 within a block and f64 between blocks.
+// CUDA kernels of batch normalisation, backward: one pass for the sums per channel, one for dx.
+// Sums are f32 within a block and f64 between blocks. Contracts: batch_norm.h; arithmetic:
+// batch_norm_math.h.
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"
 #include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
@@ -54,9 +55,9 @@ struct GradTurn {
   }
 };
 
-// parts[chunk][channel] = sums over a chunk of packets; g is also written, if g_out is not null.
+// parts[chunk][channel] = sums over a chunk of packets; g is also written if g_out is not null.
 // Threads as ChannelLayout says. Memory bound: 2 * sizeof(T) bytes per element (kAddRelu 3, and 1
-// more to write g); meant to reach 85 % of the copy bandwidth.
+// more to write g). Meant to reach 85 % of the copy bandwidth.
 template <class L>
 __global__ void __launch_bounds__(kReduceBlock, 2)
     sums_kernel(GradSums<typename L::S, 1>* parts, typename L::T* __restrict__ g_out,
@@ -89,15 +90,15 @@ __global__ void __launch_bounds__(kReduceBlock, 2)
   }
 }
 
-/// What the sums become, [C] each; null where not wanted.
+/// What is computed from the sums, [C] each; null if not wanted.
 template <class S>
 struct GradResults {
   S *dweight, *dbias;
   S *slope, *offset;
 };
 
-// The chunks' sums of each channel added in f64, and what follows from them. A few channels per
-// block, so that a thread adds about 8 partials: microseconds.
+// Adds up the chunks' sums of each channel in f64, and computes the GradResults from them. Few
+// channels per block, so that a thread adds about 8 partials: it takes microseconds.
 template <class S>
 __global__ void __launch_bounds__(kReduceBlock)
     finish_kernel(GradResults<S> out, const GradSums<S, 1>* parts, ChannelParams<S> params,
@@ -223,7 +224,7 @@ void backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy
   }
   if (!grads.want_x) return;
   grads.dx = empty_like(call.x);
-  if (grads.want_residual) {  // g is in memory already: no mask is needed any more
+  if (grads.want_residual) {  // g is already in memory, so no mask is needed any more
     grad_input<T>(grads.dx, BatchNormForm::kPlain, call, grads.dresidual, Tensor(), slope, offset);
   } else {
     grad_input<T>(grads.dx, call.form, call, dy, y, slope, offset);

@@ -1,8 +1,8 @@
-// CPU kernels of batch normalisation, forward: statistics in one pass over memory, then one pass to
-// y.
+// CPU kernels of batch normalisation, forward: statistics in one pass over memory, then one pass
+// for y. Contracts: batch_norm.h.
 //
-// Each block's mean and squared deviations are computed while it is in the cache (two passes there,
-// none more over memory), and the blocks are merged in f64, in order (Chan et al.).
+// Each block's mean and squared deviations are computed while it is in the cache: two passes there,
+// but only one over memory. The blocks are merged in f64, in order (Chan et al.).
 #include <cmath>
 
 #include "lathe/core/visit.h"
@@ -87,7 +87,7 @@ void forward(const Tensor& y, const BatchNormCall& call, const Tensor& residual)
   });
 }
 
-/// The dtype of statistics and parameters of an input: f32, or f64 for f64.
+/// The dtype of statistics and parameters for an input: f32, or f64 for f64.
 
 }  // namespace
 

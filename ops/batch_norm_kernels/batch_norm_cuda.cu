@@ -31,7 +31,7 @@ struct MomentsPack {
   }
 };
 
-/// Of the first n packets.
+/// The moments of the first n packets.
 template <class L>
 __device__ MomentsPack<typename L::S, L::kChannels> moments_of(
     const typename L::Pack (&packets)[L::kTurn], int n) {
@@ -54,9 +54,9 @@ __device__ MomentsPack<typename L::S, L::kChannels> moments_of(
   return part;
 }
 
-// parts[chunk][channel] = moments of a chunk of packets. Threads as ChannelLayout says.
-// Memory bound: sizeof(T) bytes per element, read once; meant to reach 85 % of the bandwidth of
-// reading from some MiB on: each thread has 64 bytes in flight and a wave of blocks fills the GPU.
+// parts[chunk][channel] = moments of a chunk of packets. Threads as ChannelLayout says. Memory
+// bound: sizeof(T) bytes per element, read once. Meant to reach 85 % of the read bandwidth from
+// some MiB on, because each thread has 64 bytes in flight and a wave of blocks fills the GPU.
 template <class L>
 __global__ void __launch_bounds__(kReduceBlock, 2)
     stats_kernel(reduce_math::Moments<typename L::S>* parts, const typename L::T* __restrict__ x,
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kReduceBlock, 2)
   }
 }
 
-// mean, biased variance and invstd of each channel from its chunks' moments, in f64. A few channels
-// per block, so that a thread joins about 8 partials: microseconds.
+// mean, biased variance and invstd of each channel from its chunks' moments, in f64. Few channels
+// per block, so that a thread joins about 8 partials: it takes microseconds.
 template <class S>
 __global__ void __launch_bounds__(kReduceBlock)
     stats_join_kernel(S* mean, S* var, S* invstd, const reduce_math::Moments<S>* parts, double eps,
@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(kReduceBlock)
   invstd[c] = math::batch_norm_invstd(spread, eps);
 }
 
-// One thread per channel; the first one counts the batch, if there is a counter. Latency bound:
-// some KiB.
+// One thread per channel; the first one also counts the batch, if there is a counter. Latency
+// bound: some KiB.
 template <class S>
 __global__ void update_kernel(S* running_mean, int64_t mean_stride, S* running_var,
                               int64_t var_stride, const S* mean, const S* var, double momentum,

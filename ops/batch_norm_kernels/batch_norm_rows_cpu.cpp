@@ -1,5 +1,6 @@
-// The inner loops of batch normalisation; see batch_norm_rows_cpu.h. Each is one template, instantiated
-// for float and bfloat16 (with clones for wider vectors: the training path) and for double.
+// The inner loops of batch normalisation. Each is one template, instantiated for float and bfloat16
+// (with clones for wider vectors: the training path) and for double. Contracts:
+// batch_norm_rows_cpu.h.
 #include "lathe/ops/batch_norm_kernels/batch_norm_rows_cpu.h"
 
 #include <type_traits>
@@ -11,7 +12,7 @@ namespace lathe::cpu {
 namespace {
 
 constexpr int kLanes = 32;  // partial sums along a row, to hide the latency of an addition
-constexpr int kGroup = 4;   // rows that are summed together before they meet the column's total
+constexpr int kGroup = 4;   // rows that are summed together before they reach the column's total
 
 /// acc[0] = sum of all lanes, as a balanced tree.
 template <int kCount = kLanes, class S>
@@ -23,7 +24,7 @@ template <int kCount = kLanes, class S>
   return acc[0];
 }
 
-/// sum over i of term(i), for term being cheap and free of branches.
+/// The sum over i of term(i); term is cheap and free of branches.
 template <class S, class Term>
 [[gnu::always_inline]] inline S row_sum(int64_t width, Term term) {
   S acc[kLanes] = {};
@@ -50,7 +51,7 @@ template <class S, class Term>
   }
 }
 
-/// The value in the type of the computation: a bfloat16 costs one shift, in registers.
+/// The value in the compute type. For a bfloat16 that costs one shift, in registers.
 template <class S, class T>
 [[gnu::always_inline]] inline S wide(T value) {
   return static_cast<S>(value);

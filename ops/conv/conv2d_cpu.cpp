@@ -14,7 +14,7 @@ static std::atomic<bool> g_conv_exact{false};
 void set_conv_exact(bool exact) noexcept { g_conv_exact.store(exact, std::memory_order_relaxed); }
 bool conv_exact() noexcept { return g_conv_exact.load(std::memory_order_relaxed); }
 
-/// t itself where it has that order and dtype, else a copy that has.
+/// t itself if it has that order and dtype, else a copy that has.
 static Tensor dense(const Tensor& t, MemoryFormat format, DType dtype) {
   if (!t.defined() || (t.dtype() == dtype && t.is_contiguous(format))) return t;
   Tensor copy = empty_in(format, t.shape(), dtype, kCPU);
@@ -22,12 +22,12 @@ static Tensor dense(const Tensor& t, MemoryFormat format, DType dtype) {
   return copy;
 }
 
-/// The dtype that the backend gets: sums are kept in f32 also where that is bf16.
+/// The dtype that the passes compute in. Sums are kept in f32 even where it is bf16.
 static DType arithmetic_of(const Tensor& t) {
   return fast_conv2d_takes(t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
 }
 
-/// The result in the dtype of the arguments.
+/// The result, rounded to the dtype of the arguments.
 static Tensor rounded(const Tensor& result, DType dtype) {
   if (result.dtype() == dtype) return result;
   Tensor half = empty_like(result, dtype);

@@ -1,7 +1,7 @@
-// Convolution on the GPU by the portable matrix product of ops/matmul_kernels/gemm_tile.cuh: the three passes as
-// implicit matrix products, one per group. It takes any strides, needs no workspace but the split
-// sums of small products, and is deterministic. Contracts: conv2d.h. When it is
-// used: conv2d_cuda.h.
+// Convolution on the GPU by the portable matrix product of ops/matmul_kernels/gemm_tile.cuh: the
+// three passes as implicit matrix products, one per group. It takes any strides, needs no workspace
+// but the split sums of small products, and is deterministic. Contracts: conv2d.h. When it is used:
+// conv2d_cuda.h.
 #include "lathe/core/copy.h"
 #include "lathe/ops/conv/conv2d_cuda.h"
 #include "lathe/ops/conv/conv2d_operands.cuh"
@@ -11,8 +11,8 @@ namespace lathe::cuda {
 
 namespace {
 
-/// Rows are pixels, columns are channels of a group: y, or dx. `bias`, if any, is added before
-/// rounding.
+/// Stores y or dx: rows are pixels, columns are channels of a group. `bias`, if any, is added
+/// before rounding.
 template <class T>
 struct PlaneResult {
   using C = ComputeType<T>;
@@ -33,7 +33,7 @@ struct PlaneResult {
   }
 };
 
-/// Rows are output channels, columns are taps: dw.
+/// Stores dw: rows are output channels, columns are taps.
 template <class T>
 struct FilterResult {
   T* data;
@@ -79,7 +79,7 @@ void check_size(const Conv2dGeometry& g) {
               g.x_shape(), ", w: ", g.w_shape(), ")");
 }
 
-/// Neighbouring channels are neighbours in memory.
+/// True if neighbouring channels are neighbours in memory.
 bool channels_inside(const Tensor& t) { return t.stride(1) == 1 && t.dim(1) > 1; }
 
 }  // namespace

@@ -3,13 +3,13 @@
 // the best engine, and brings the result back. Contracts: conv2d.h.
 //
 // Order in memory: NHWC tensors with filters [K,R,S,C], or NCHW ones with filters [K,C,R,S]; the
-// order of x (of dy for the input gradient) decides. What lies otherwise is copied
-// first: of a training step in NHWC nothing, if the filters are stored channels-last
-// (Module::to(kChannelsLast)); else each filter twice and its gradient once.
-// Channels: tensor cores take whole groups of 16 bytes. Where NHWC channels are no multiple of
-// that, as the 3 of an image, zeros are added and what they make is cut off. The stem's filter is
-// filled up at each call: one pass of a training step reads it, and each step changes it, so that a
-// copy kept from call to call would never be read twice.
+// order of x (of dy for the input gradient) decides. Tensors in another order are copied first. In
+// a training step in NHWC nothing is copied if the filters are stored channels-last
+// (Module::to(kChannelsLast)); else each filter is copied twice and its gradient once.
+// Channels: tensor cores take whole groups of 16 bytes. Where NHWC channels are no multiple of that
+// (the 3 of an image), zeros are added, and what they produce is cut off. The first layer's filter
+// is padded at each call: a training step reads it in one pass only and then changes it, so a
+// padded copy kept between calls would never be read twice.
 #include <array>
 #include <optional>
 
@@ -36,8 +36,8 @@ bool takes(const Conv2dGeometry& g, DType dtype) {
 }
 
 /// The sizes that cuDNN is given: channels and filters in whole groups of 16 bytes where that lets
-/// tensor cores work on them. In NCHW they do not lie side by side, and groups would have to be
-/// padded one by one.
+/// tensor cores work on them. Not in NCHW, where channels are not adjacent, nor with groups, each
+/// of which would have to be padded.
 Conv2dGeometry padded(Conv2dGeometry g, MemoryFormat format, DType dtype) {
   const bool uses_tensor_cores = is_half(dtype) || tf32();
   if (format != kChannelsLast || g.groups != 1 || !uses_tensor_cores) return g;
@@ -61,7 +61,7 @@ Tensor input(const Tensor& t, const Shape& shape, MemoryFormat format) {
   return room;
 }
 
-/// Where cuDNN writes: the result itself, or what the result is copied from.
+/// Where cuDNN writes: the result itself, or memory from which the result is copied.
 struct Output {
   Output(const Shape& shape, const Shape& padded_shape, MemoryFormat result_format,
          MemoryFormat format, const Tensor& like)
@@ -80,7 +80,7 @@ struct Output {
   Tensor result, room;
 };
 
-/// What stays the same while a program runs, asked once per thread and device.
+/// The machine does not change while a program runs, so it is asked once per thread and device.
 const SharedMachine& machine_of(Device device) {
   thread_local std::array<std::optional<SharedMachine>, kMaxDevices> t_known;
   std::optional<SharedMachine>& known = t_known.at(static_cast<size_t>(device.index));
@@ -96,8 +96,7 @@ const SharedMachine& machine_of(Device device) {
                                    .driver = installed.driver});
 }
 
-/// Four dimensions, their strides as `format` says and not as a dimension of size 1 happens to have
-/// it.
+/// Four dimensions. Strides are those of `format`, not what a dimension of size 1 happens to have.
 ConvTensor describe(const Tensor& t, const Shape& shape, MemoryFormat format) {
   if (!t.defined()) return {};
   const Strides strides = dense_strides(shape, format);
@@ -125,7 +124,7 @@ ConvKey key_of(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
   return key;
 }
 
-/// What the driver has left; nothing where an earlier error has ended all work on the device.
+/// Free bytes of the device; nothing if an earlier error has ended all work on it.
 std::optional<size_t> driver_memory(Device device) {
   const DeviceScope on(device);
   size_t free = 0, total = 0;
@@ -134,9 +133,9 @@ std::optional<size_t> driver_memory(Device device) {
   return std::nullopt;
 }
 
-/// True if cuDNN, which takes memory past our allocator, for its code above all, may have failed
-/// for lack of it: then the cache was emptied. Within a handler, whose exception it throws on if
-/// the device is lost.
+/// cuDNN allocates memory outside our allocator, mainly for its code. If it may have failed for
+/// lack of memory, this empties our cache and returns true. Call it in a handler: it rethrows the
+/// exception if the device is lost.
 bool made_room(Device device) {
   constexpr size_t kEnough = 256 << 20;
   const std::optional<size_t> free = driver_memory(device);
@@ -151,9 +150,9 @@ void warn_of(const ConvKey& key, const Error& e) {
   warn_once(text, concat("conv2d: cuDNN does not compute this: ", e.message(), " (", text, ")"));
 }
 
-/// Computes the pass into its output. False: cuDNN cannot, for a reason that was logged. In
-/// deterministic mode an engine that was chosen and fails is an error: our own kernel has other
-/// bits, so it computes only what cuDNN has no engine for.
+/// Computes the pass into its output. Returns false if cuDNN cannot; the reason is logged. In
+/// deterministic mode it is an error if a chosen engine fails, because our own kernel gives other
+/// bits; it computes only what cuDNN has no engine for.
 bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
          const Conv2dOperands& operands) {
   const Device device = operands.x.device();
@@ -166,11 +165,11 @@ bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
       conv_search().run(key, engines, prepared.memo);
       prepared.backoff.succeeded();
       return true;
-    } catch (const OutOfMemoryError& e) {  // next time there may be enough
+    } catch (const OutOfMemoryError& e) {  // there may be enough the next time
       if (key.deterministic()) throw;
       prepared.backoff.failed();
       warn_of(key, e);
-    } catch (const ShapeError& e) {  // our own checks are done: too large for cuDNN
+    } catch (const ShapeError& e) {  // our own checks have passed: it is too large for cuDNN
       prepared.backoff.failed_for_good();
       warn_of(key, e);
     } catch (const CudaError& e) {
@@ -228,7 +227,7 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Te
   return dx.finish();
 }
 
-// Runs cuDNN's convolution backward filter: conv2d_graph() makes it of
+// Runs cuDNN's convolution backward filter: conv2d_graph() builds its graph with
 // OperationGraph::convolution_backward_filter (core/gpu/cudnn_graph.cpp).
 Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x,
                               MemoryFormat w_format) {

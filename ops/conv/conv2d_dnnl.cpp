@@ -1,8 +1,9 @@
-// f32 and bf16 convolution by oneDNN: runs the plans of conv2d_plan_dnnl.h. Contracts: conv2d_passes.h.
+// f32 and bf16 convolution by oneDNN: runs the plans of conv2d_plan_dnnl.h. Contracts:
+// conv2d_passes.h.
 //
 // Tensors are reordered where the primitive wants another layout than theirs. Two reorders are
-// saved: the weights of a model that only infers are packed once, and the packed dy of
-// backward_input serves the backward_weight that follows. Small bf16 images run in strips
+// avoided: the weights of a model that only infers are packed once, and the dy that backward_input
+// has packed is used by the backward_weight that follows. Small bf16 images run in strips
 // (conv2d_strips_dnnl.h).
 #include <array>
 #include <mutex>
@@ -21,7 +22,7 @@ namespace lathe::cpu {
 
 namespace {
 
-/// Memory for the time of one call; the host allocator keeps it for the next.
+/// Memory for one call; the host allocator keeps it for the next.
 Tensor scratch(const Layout& layout) {
   return empty({static_cast<int64_t>(layout.get_size() / sizeof(float)) + 1}, {.dtype = kF32});
 }
@@ -37,8 +38,8 @@ Tensor packed(const Conv2dPort& port, const Tensor& t) {
   return copy;
 }
 
-/// A packed copy, and what it was made of. Holding the tensor keeps its storage from being reused
-/// for other values at the same address.
+/// A packed copy, and the tensor that it was made of. Holding the tensor keeps its storage from
+/// being reused for other values at the same address.
 struct Packed {
   Tensor source;
   uint32_t version = 0;
@@ -52,7 +53,7 @@ struct Packed {
   bool shows_memory_of(const Tensor& t) const {
     return source.defined() && source.shares_storage(t) && source.offset() == t.offset();
   }
-  /// Nobody but this copy holds the memory any more.
+  /// True if nothing but this copy holds the memory any more.
   bool is_orphan() const {
     return source.impl().use_count() == 1 && source.impl().storage->use_count() == 1;
   }
@@ -63,9 +64,9 @@ Packed make_packed(const Conv2dPort& port, const Tensor& t) {
   return {source, t.version(), port.user, port.wanted, packed(port, t)};
 }
 
-/// The packed weights of parameters. It holds one copy of each that is alive and was used for
-/// inference, so at most about the bytes of the models themselves; the copy of one that is gone,
-/// and its values, until the next look-up.
+/// The packed weights of parameters: one copy of each parameter that is alive and was used for
+/// inference, so at most about the bytes of the models themselves. The copy of a parameter that is
+/// gone, and its values, stay until the next look-up.
 class WeightCache {
  public:
   Tensor get(const Conv2dPort& port, const Tensor& w) {
@@ -92,8 +93,8 @@ Tensor packed_weights(const Conv2dPort& port, const Tensor& w) {
 }
 
 /// The dy that backward_input packed last on this thread, for the backward_weight of the same dy.
-/// One dy and its copy at most; kept, where no backward_weight follows, until this thread's next
-/// convolution.
+/// That is at most one dy and its copy. If no backward_weight follows, they stay until this
+/// thread's next convolution.
 thread_local Packed t_dy;
 
 Tensor packed_and_kept_dy(const Conv2dPort& port, const Tensor& dy) {
@@ -107,13 +108,12 @@ Tensor packed_dy(const Conv2dPort& port, const Tensor& dy) {
   return kept.is_of(port, dy) ? kept.values : packed(port, dy);
 }
 
-/// One execution of a plan: arguments are brought in, the primitive runs, the result is brought
-/// out.
+/// One execution of a plan: brings the arguments in, runs the primitive, brings the result out.
 class Run {
  public:
   explicit Run(const Conv2dPlan& plan) : plan_(plan) {}
 
-  /// `pack` makes the copy that the primitive reads, where it wants another layout.
+  /// `pack` makes the copy that the primitive reads if it wants another layout.
   void in(int name, const Conv2dPort& port, const Tensor& t,
           Tensor (*pack)(const Conv2dPort&, const Tensor&) = packed) {
     add(name, port.wanted, port.reorder ? pack(port, t) : t);
@@ -123,7 +123,7 @@ class Run {
         t.dtype() == kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
     add(DNNL_ARG_BIAS, {{t.numel()}, type, dnnl::memory::format_tag::x}, t);
   }
-  /// Runs the primitive, whose result goes to t.
+  /// Runs the primitive and puts its result into t.
   void out(int name, const Conv2dPort& port, const Tensor& t) {
     const Tensor result = port.reorder ? scratch(port.wanted) : t;
     add(name, port.wanted, result);
@@ -146,7 +146,7 @@ class Run {
 
   const Conv2dPlan& plan_;
   std::unordered_map<int, dnnl::memory> arguments_;
-  std::array<Tensor, 5> kept_;  // whose memory the arguments are: x, w, y, bias, scratchpad
+  std::array<Tensor, 5> kept_;  // hold the memory of x, w, y, bias, scratchpad
   size_t count_ = 0;
 };
 
@@ -196,7 +196,7 @@ FastConv2dInfo fast_conv2d_info() try {
 bool fast_conv2d_takes(DType dtype) noexcept try {
   // Without these instructions oneDNN emulates bf16, which is slower than f32.
   return dtype == kF32 || (dtype == kBF16 && dnnl_uses(dnnl::cpu_isa::avx512_core_bf16));
-} catch (...) {  // it cannot be loaded
+} catch (...) {  // oneDNN cannot be loaded
   return false;
 }
 

@@ -1,4 +1,4 @@
-// The f32 convolution of a build without oneDNN: im2col. Contracts: conv2d_passes.h.
+// The fast path of a build without oneDNN: f32 by im2col. Contracts: conv2d_passes.h.
 #include "lathe/ops/conv/conv2d_passes.h"
 
 namespace lathe::cpu {

@@ -1,4 +1,5 @@
-// cuDNN's engines for a convolution; see conv2d_cudnn.h.
+// Conv2dEngines: lists cuDNN's engines for a convolution, makes their plans, times and runs them.
+// Contracts: conv2d_cudnn.h and conv_engines.h.
 #include <algorithm>
 #include <array>
 
@@ -43,7 +44,7 @@ Conv2dUid output_uid(ConvPass pass) {
 using PreparedKeys = LruMap<ConvKey, Conv2dPrepared, ConvKeyHash>;
 
 PreparedKeys& keys_of_thread(Device device) {
-  constexpr size_t kKeys = 1024;  // a plan takes some 200 kB of host memory
+  constexpr size_t kKeys = 1024;  // a plan takes about 200 kB of host memory
   thread_local std::array<std::optional<PreparedKeys>, kMaxDevices> t_owned;
   return t_owned[static_cast<size_t>(device.index)].emplace(kKeys);
 }

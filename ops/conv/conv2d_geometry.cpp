@@ -1,4 +1,4 @@
-// Shape rules of the convolution; see conv2d_geometry.h.
+// Shape rules of the convolutions and their error messages. Contracts: conv2d_geometry.h.
 #include "lathe/ops/conv/conv2d_geometry.h"
 
 #include "lathe/core/checked_size.h"

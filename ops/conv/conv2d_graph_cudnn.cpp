@@ -1,5 +1,5 @@
-// A convolution as an operation graph of cuDNN: one operation per pass, and what is fused with the
-// forward one. See conv2d_cudnn.h.
+// A convolution as an operation graph of cuDNN: one operation per pass, and those that are fused
+// with the forward pass. Contract: conv2d_cudnn.h.
 #include "lathe/ops/conv/conv2d_cudnn.h"
 
 namespace lathe::cuda {
@@ -17,8 +17,8 @@ const Descriptor& add_tensor(OperationGraph& graph, Conv2dUid uid, const ConvTen
                        .alignment = t.alignment});
 }
 
-/// y = relu(conv(x, w) + bias + residual), less what the fusion's name leaves out. Between the
-/// operations values stay in the dtype of the sums.
+/// y = relu(conv(x, w) + bias + residual), without the parts that the fusion's name leaves out.
+/// Between the operations values stay in the dtype of the sums.
 void add_forward(OperationGraph& graph, const ConvKey& key, const cudnn::ConvolutionSpec& conv,
                  const Descriptor& x, const Descriptor& w, const Descriptor& y) {
   int64_t uid = kUidVirtual;

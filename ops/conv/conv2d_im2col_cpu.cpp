@@ -1,9 +1,10 @@
 // Convolution as matrix products over patches, for f32 and f64. Contracts: conv2d_passes.h.
-// Everything is done in NHWC order, where a patch [R,S,C] is R*S runs of channels and an output
-// pixel is one row:
-//   forward          y[pixels, K]    = patches[pixels, RSC] * w[K, RSC]^T
-//   backward_input   patches         = dy[pixels, K] * w[K, RSC], added back to where they came
-//   from backward_weight  dw[K, RSC]      = dy[pixels, K]^T * patches
+// All is computed in NHWC order, where a patch [R,S,C] is R*S runs of channels and an output pixel
+// is one row:
+//   forward          y[pixels, K] = patches[pixels, RSC] * w[K, RSC]^T
+//   backward_input   patches[pixels, RSC] = dy[pixels, K] * w[K, RSC], each value then added to dx
+//                    where forward gathers it from x
+//   backward_weight  dw[K, RSC] = dy[pixels, K]^T * patches[pixels, RSC]
 // ref: Chellapilla, Puri, Simard 2006, "High Performance Convolutional Neural Networks for Document
 // Processing".
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace lathe::cpu {
 
 namespace {
 
-/// t in NHWC order: itself, or a copy (of undefined values unless `copied`).
+/// t in NHWC order: itself, or a copy, whose values are undefined unless `copied`.
 Tensor channels_last(const Tensor& t, bool copied) {
   if (t.is_contiguous(kChannelsLast)) return t;
   Tensor other = empty_strided(t.shape(), channels_last_strides(t.shape()), t.dtype(), kCPU);
@@ -32,7 +33,7 @@ void write_back(const Tensor& out, const Tensor& computed) {
   if (!out.is_same(computed)) copy_values(out, computed);
 }
 
-/// One image's rows first … last-1 of output pixels, and one group of channels.
+/// Rows first … last-1 of one image's output pixels, for one group of channels.
 struct Block {
   int64_t image, first, last, group;
 };
@@ -45,13 +46,13 @@ class Im2col {
   int64_t group_c() const { return g_.C / g_.groups; }
   int64_t group_k() const { return g_.K / g_.groups; }
   int64_t pixels(const Block& b) const { return (b.last - b.first) * g_.Q; }
-  /// 1x1 with stride 1: the input's pixels are the patches.
+  /// True for 1x1 with stride 1, where the input's pixels are the patches.
   bool is_pointwise() const {
     return g_.taps() == group_c() && g_.stride == Pair(1) && g_.pad == Pair(0);
   }
 
-  /// The patches of a block as a matrix: in place where the input already is one, else gathered
-  /// into `buffer`.
+  /// The patches of a block as a matrix: in place if the input already is one, else gathered into
+  /// `buffer`.
   MatrixRef<const T> patches(const Block& b, const T* x, std::vector<T>& buffer) const {
     if (is_pointwise()) {
       const T* start = x + (b.image * g_.H + b.first) * g_.W * g_.C + b.group * group_c();
@@ -70,7 +71,7 @@ class Im2col {
     return MatrixRef<const T>::row_major(buffer.data(), pixels(b), g_.taps());
   }
 
-  /// dx += patches, each value back to where it was gathered.
+  /// dx += patches: each value is added where patches() gathers it from.
   void scatter(const Block& b, T* dx, const T* patch) const {
     for_each_run(b, [&](int64_t at) {
       if (at >= 0) {
@@ -109,8 +110,8 @@ class Im2col {
     return (b.image * g_.P + b.first) * g_.Q * g_.K + b.group * group_k();
   }
 
-  /// Calls f(offset in x) for each tap (r, s) of each pixel of the block, in order; -1 stands for
-  /// padding.
+  /// Calls f(offset in x) for each tap (r, s) of each pixel of the block, in order; the offset is
+  /// -1 for padding.
   template <class F>
   void for_each_run(const Block& b, F&& f) const {
     for (int64_t p = b.first; p < b.last; ++p) {
@@ -130,7 +131,7 @@ class Im2col {
   Conv2dGeometry g_;
 };
 
-/// Output rows per block, so that the patches of a block stay in the second-level cache.
+/// Output rows per block: so many that the patches of a block stay in the second-level cache.
 int64_t rows_per_block(const Conv2dGeometry& g) {
   constexpr int64_t kPatchElements = 1 << 16;
   return std::clamp<int64_t>(kPatchElements / (g.Q * g.taps()), 1, g.P);
@@ -174,8 +175,8 @@ template <class T>
 void backward_weight(const Conv2dGeometry& g, T* dw, const T* dy, const T* x) {
   const Im2col<T> conv(g);
   const int64_t size = g.K * g.taps();
-  // The images are summed in a fixed number of parts, then the parts in order: the same for any
-  // number of threads.
+  // The images are summed in a fixed number of parts, then the parts in order, so the result is the
+  // same for any number of threads.
   constexpr int64_t kMaxParts = 16, kPartElements = int64_t{1} << 22;
   const int64_t parts = std::min(g.N, std::clamp<int64_t>(kPartElements / size, 2, kMaxParts));
   const int64_t images = (g.N + parts - 1) / parts;

@@ -1,13 +1,13 @@
-// How each convolution runs in oneDNN: algorithm, layouts, reorders. See conv2d_plan_dnnl.h.
+// How each convolution runs in oneDNN: algorithm, layouts, reorders. Contracts: conv2d_plan_dnnl.h.
 //
-// Which algorithm (measured with AVX-512, batches of 32 to 128, oneDNN 2.6 and 3.7;
+// The algorithm (measured with AVX-512, batches of 32 to 128, oneDNN 2.6 and 3.7;
 // docs/performance.md):
 // - Winograd F(4x4,3x3) for 3x3 kernels with stride 1 from 64 channels on: 1.2 to 1.9 times as fast
-//   as direct, reorders included. It works on blocks of 16 channels, so x and y are reordered;
-//   with 32 channels it is even, with 16 it takes twice the time of direct. oneDNN 2 has it for
+//   as direct, reorders included. It works on blocks of 16 channels, so x and y are reordered. With
+//   32 channels both take the same time, with 16 Winograd takes twice as long. oneDNN 2 has it for
 //   AVX-512, oneDNN 3 for no x86 processor.
-// - direct otherwise, and always for bf16, which has no other: in place on NHWC tensors, on
-// reordered blocks for row-major ones.
+// - Direct otherwise, and always for bf16, which has no other: in place on NHWC tensors, on
+//   reordered blocks for row-major ones.
 #include <array>
 #include <utility>
 
@@ -22,7 +22,7 @@ namespace {
 using dnnl::algorithm;
 using Tag = dnnl::memory::format_tag;
 
-/// x and y, or their gradients, and w as the caller has them; and as the primitive may choose them.
+/// x, w and y, or their gradients, either as the caller has them or as the primitive may choose.
 struct Layouts {
   Layout x, w, y, bias;
 };
@@ -39,7 +39,7 @@ Layouts layouts(const Conv2dGeometry& g, dnnl::memory::data_type type, Tag activ
           .bias = has_bias ? layout({g.K}, Tag::x) : Layout()};
 }
 
-/// What all three passes need to know besides the layouts.
+/// What all three passes need besides the layouts.
 struct Filter {
   explicit Filter(const Conv2dGeometry& g)
       : stride{g.stride.rows, g.stride.cols},
@@ -67,7 +67,7 @@ dnnl::convolution_forward::primitive_desc describe_forward(algorithm how, const 
                                f.dilation, f.pad, f.pad);
 }
 
-/// Pass: dnnl::convolution_backward_data or dnnl::convolution_backward_weights.
+/// Pass is dnnl::convolution_backward_data or dnnl::convolution_backward_weights.
 template <class Pass>
 typename Pass::primitive_desc describe_backward(algorithm how, const Layouts& l, const Filter& f) {
   return backward_desc<Pass>(own_scratchpad(), describe_forward(how, l, f), how, l.x, l.w, l.y,
@@ -114,8 +114,9 @@ bool winograd_pays(const Conv2dGeometry& g) {
          !(g.pad > 1) && g.C >= kMinChannels && g.K >= kMinChannels;
 }
 
-/// oneDNN's direct kernels for NHWC share out whole rows of output: short rows keep them from it.
-/// Not so oneDNN 3's for AVX2, which take 0.6 to 0.9 of the time of blocks there.
+/// False where oneDNN's direct kernels for NHWC are slower than those for blocks: forward with
+/// short rows of output, because they divide the work by whole rows. oneDNN 3's kernels for AVX2
+/// are an exception: they take 0.6 to 0.9 of the time of blocks there.
 bool in_place_pays(Conv2dPass pass, const Conv2dGeometry& g) {
   constexpr int64_t kShortRow = 8;
   if (pass != Conv2dPass::kForward || g.Q >= kShortRow || g.R * g.S == 1) return true;
@@ -126,7 +127,7 @@ struct Request {
   Conv2dPass pass;
   Conv2dGeometry g;
   bool nhwc, w_channels_last, has_bias, exact, bf16;
-  int threads;  // oneDNN shares out the work when it makes the primitive
+  int threads;  // oneDNN divides the work among them when it makes the primitive
 
   auto key() const {
     return std::array<int64_t, 23>{static_cast<int64_t>(pass),
@@ -166,7 +167,7 @@ Conv2dPlan make_plan(const Request& r) {
   if (!r.exact && !r.bf16 && winograd_pays(r.g) && dnnl_has_winograd()) {
     try {
       return make_plan(r.pass, algorithm::convolution_winograd, user, free, filter);
-    } catch (const dnnl::error& e) {  // not for these sizes
+    } catch (const dnnl::error& e) {  // not available for these sizes
       if (e.status != dnnl_unimplemented) throw;
     }
   }

@@ -1,4 +1,4 @@
-// Copies between images and strips; see conv2d_strips_dnnl.h.
+// Copies between images and strips, and the sizes of strips. Contracts: conv2d_strips_dnnl.h.
 #include "lathe/ops/conv/conv2d_strips_dnnl.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /// Columns that a filter covers.
 int64_t reach(const Conv2dGeometry& g) { return g.dilation.cols * (g.S - 1) + 1; }
 
-/// Calls f(image row, strip row) with the first byte of each row of each image, in parallel; of a
-/// place in a strip that no image takes, the image row is null.
+/// Calls f(image row, strip row) with the first byte of each row of each image, in parallel. For
+/// slots of a strip that hold no image, the image row is null.
 template <class F>
 void for_rows(const Tensor& images, const Tensor& strips, int64_t pitch, F f) {
   const int64_t pixel = images.dim(1) * static_cast<int64_t>(size_of(images.dtype()));
@@ -84,8 +84,9 @@ bool fits_strips(const Conv2dGeometry& g) {
 }
 
 Conv2dStrips make_conv2d_strips(const Conv2dGeometry& g, int64_t images) {
-  // The next image begins where it is out of the reach of this one's last output, and this one out
-  // of the reach of its first; a whole number of strides on, so that its outputs are y's columns.
+  // The next image must begin beyond the reach of this one's last output, and its first output must
+  // not reach this one. The distance is a whole number of strides, so that y's columns are its
+  // outputs.
   const int64_t stride = g.stride.cols;
   const int64_t apart = std::max(g.W + g.pad.cols, (g.Q - 1) * stride - g.pad.cols + reach(g));
   Conv2dStrips strips{g, images};

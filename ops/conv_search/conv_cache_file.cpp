@@ -1,4 +1,5 @@
-// The search's file; see conv_cache_file.h.
+// The search's file: its text both ways, and its updates under a lock. Contracts:
+// conv_cache_file.h.
 #include "lathe/ops/conv_search/conv_cache_file.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ std::string text_of(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// Of all choices, so that no damage turns one engine into another.
+// Covers all choices, so that no damage turns one engine into another.
 std::string checksum_of(const Json& choices) {
   const std::string text = text_of(choices);
   return concat("crc32c ", crc32c(text.data(), text.size()));
@@ -57,7 +58,7 @@ std::string shown(const Json& value) {
                              : text_of(value);
 }
 
-// What a file holds is asked for by name and type, so that no message is the JSON library's own.
+// These read what a file holds by name and type, so that no message is the JSON library's own.
 const Json& member_of(const Json& json, const char* key) {
   LATHE_CHECK(DataError, json.is_object(), "convolution cache: holds ", shown(json),
               " where an object with \"", key, "\" is expected");
@@ -87,7 +88,7 @@ const Json& array_of(const Json& json, const char* key) {
   return member_of(json, key, &Json::is_array, "an array");
 }
 
-// nlohmann::json by itself converts 2.5, and 1e45 without asking.
+// nlohmann::json by itself converts 2.5, and even 1e45, to an integer.
 template <std::integral T>
 T integer_of(const Json& json, const char* key) {
   const Json& value = member_of(json, key);
@@ -178,7 +179,7 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, none);
 }
 
-/// The file's text. A pipe is refused, for it might be waited for for ever.
+/// The file's text. A pipe is refused, because reading it might wait forever.
 std::string content(const std::string& path) {
   std::error_code none;
   LATHE_CHECK(FileError, !std::filesystem::is_fifo(path, none), "convolution cache: ", path,
@@ -189,7 +190,7 @@ std::string content(const std::string& path) {
 /// The file's text; "" if there is none.
 std::string text_at(const std::string& path) { return exists(path) ? content(path) : ""; }
 
-/// Whether a file may be replaced: nothing in it, or the beginning of what we write.
+/// True if a file may be replaced: it is empty, or it begins as the files that we write.
 bool is_ours(std::string_view text) {
   const size_t size = std::min(text.size(), kBeginning.size());
   return text.substr(0, size) == kBeginning.substr(0, size);
@@ -200,7 +201,7 @@ void check_ours(const std::string& path, std::string_view text) {
               " holds something else and is left as it is");
 }
 
-/// Drops `count` choices that are not among `kept`, those not used for longest.
+/// Drops `count` choices that are not among `kept`, those unused for longest.
 void drop_unused(ConvChoices& choices, const ConvChoices& kept, size_t count) {
   std::vector<ConvChoices::iterator> others;
   for (auto at = choices.begin(); at != choices.end(); ++at) {
@@ -251,7 +252,7 @@ ConvCache parse_conv_cache(std::string_view text) {
     return cache_of(Json::parse(text));
   } catch (const Json::parse_error& error) {
     LATHE_FAIL(DataError, "convolution cache: is not valid JSON at its byte ", error.byte);
-  } catch (const Json::exception&) {  // a number that no double holds
+  } catch (const Json::exception&) {  // a number that does not fit a double
     LATHE_FAIL(DataError, "convolution cache: holds a number that is too large");
   }
 }
@@ -289,7 +290,7 @@ void add_to_conv_cache(const std::string& path, const ConvCache& added,
   try {
     ConvCache old = parse_conv_cache(text);
     if (old.versions == added.versions) cache.choices.merge(old.choices);
-  } catch (const DataError&) {  // damaged: written anew
+  } catch (const DataError&) {  // damaged: it is replaced
   }
   if (cache.choices.size() > limits.choices) {
     drop_unused(cache.choices, added.choices, cache.choices.size() - limits.choices);

@@ -1,4 +1,4 @@
-// The text of an engine, both ways; see conv_engines.h.
+// The text of an engine, written and read. Contracts: conv_engines.h.
 #include "lathe/ops/conv_search/conv_engines.h"
 
 #include "lathe/core/error.h"

@@ -1,4 +1,4 @@
-// The hash of a key, and its text both ways; see conv_key.h.
+// The hash of a key, and its text written and read. Contracts: conv_key.h.
 #include "lathe/ops/conv_search/conv_key.h"
 
 #include <utility>
@@ -28,7 +28,8 @@ void append_sizes(std::string& out, const std::array<int64_t, N>& sizes) {
   out += ']';
 }
 
-// "NVIDIA H200" in quotes; what would end the quotes or the line, or is not ASCII, as \xHH.
+// "NVIDIA H200" in quotes. Characters that would end the quotes or the line, or that are not ASCII,
+// are written \xHH.
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {
@@ -156,7 +157,7 @@ void append_text(std::string& out, const ConvTensor& tensor) {
 }
 
 void append_text(std::string& out, const ConvKey& key) {
-  // A new field of ConvKey or ConvMachine does not compile here until the text has it too.
+  // With a new field of ConvKey or ConvMachine this does not compile until the text has it too.
   const auto& [pass, fusion, mode, x, w, y, bias, residual, compute, stride, pad, dilation, groups,
                tf32, workspace, machine] = key;
   const auto& [device, major, minor, multiprocessors, library, runtime, driver] = *machine;
@@ -212,7 +213,7 @@ ConvKey parse_conv_key(std::string_view text) {
   machine.runtime = read_quoted(after(" runtime="));
   machine.driver = read_quoted(after(" driver="));
   key.machine = SharedMachine(std::move(machine));
-  // More text, "float32", "007" and "\x41" read well and are not what a key writes.
+  // Trailing text, "float32", "007" and "\x41" can be read, but no key writes them.
   LATHE_CHECK(DataError, concat(key) == text, "convolution key: not in its exact form: \"", text,
               "\"");
   return key;

@@ -1,4 +1,5 @@
-// The convolution search: what is kept between calls, and between threads. See conv_search.h.
+// The convolution search: what is kept between calls and shared by threads. Contracts:
+// conv_search.h.
 #include "lathe/ops/conv_search/conv_search.h"
 
 #include <atomic>
@@ -26,14 +27,14 @@ double steady_ms() {
       .count();
 }
 
-/// Dates in files are this exact, so that a program that only reads seldom writes.
+/// How exact dates in files are: a program that only reads choices then seldom writes the file.
 constexpr std::chrono::days kDateAge{7};
 
 std::chrono::sys_days today() {
   return std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
 }
 
-/// A number that no search had before, so that a memo fits one search only.
+/// A number that no search has had before, so that a memo is valid for one search only.
 uint64_t new_version() {
   static std::atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -46,15 +47,17 @@ class ConvSearch::State {
   State(size_t capacity, ConvClock now_ms)
       : now_ms_(now_ms ? std::move(now_ms) : steady_ms), choices_(capacity) {}
 
-  /// The key's choice, searched for if need be. `kept`: whether it is known from now on.
+  /// The key's choice; searches for it if it is unknown. `kept` says whether it is known from now
+  /// on.
   Choice choice_for(const ConvKey& key, ConvEngines& engines, bool& kept);
-  /// The choice after this one, whose engine has failed.   throws: as fail_without_engine.
+  /// The choice that follows `failed`, whose engine has failed.
+  /// throws: as fail_without_engine.
   Choice after(const ConvKey& key, const Choice& failed, ConvEngines& engines, bool out_of_memory,
                const std::string& why);
 
   void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
   ConvSearchStats stats() const;
-  /// Any choice that was found when this was another number may since have been replaced.
+  /// A choice that was found while this was another number may have been replaced since.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   void clear();
 
@@ -65,7 +68,7 @@ class ConvSearch::State {
   ConvLimits limits_;
   ConvSearchStats stats_;
   std::string path_;
-  std::map<ConvKey, std::shared_future<Choice>> running_;  // searches that others may wait for
+  std::map<ConvKey, std::shared_future<Choice>> running_;  // searches that other threads may join
 
   // Held while engines are timed, so that one search does not disturb another; guards `stored_`.
   std::mutex searching_;
@@ -89,7 +92,7 @@ Choice ConvSearch::State::choice_for(const ConvKey& key, ConvEngines& engines, b
   lock.unlock();
   const bool capturing = engines.capturing();
   lock.lock();
-  if (Choice choice = known(key)) return choice;  // found by another thread since
+  if (Choice choice = known(key)) return choice;  // another thread has found it meanwhile
   ++stats_.misses;
   if (capturing) {
     const ConvLimits limits = limits_;
@@ -132,7 +135,7 @@ Choice ConvSearch::State::known(const ConvKey& key) {
   return choice;
 }
 
-/// After a known choice was replaced or forgotten: callers that kept it look again.
+/// Call it after a known choice was replaced or forgotten: callers that kept it then look again.
 void ConvSearch::State::change_version() {
   version_.store(new_version(), std::memory_order_release);
 }
@@ -170,7 +173,7 @@ Choice ConvSearch::State::search(const ConvKey& key, ConvEngines& engines) {
   return found;
 }
 
-/// Adds the choice to the file, or in the place of the one it has.
+/// Writes the choice to the file, replacing an older one.
 void ConvSearch::State::write(const ConvKey& key, const ConvChoice& choice,
                               const std::string& path) {
   try {
@@ -181,7 +184,7 @@ void ConvSearch::State::write(const ConvKey& key, const ConvChoice& choice,
   }
 }
 
-/// What the file says of the key, if it can be done; null otherwise.
+/// The choice that the file has for the key, if its engine can be used; else null.
 Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines,
                                  const std::string& path) {
   if (!stored_) stored_ = load_conv_cache(path, versions_of(*key.machine));
@@ -201,7 +204,7 @@ Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines,
       ++stats_.from_file;
       return std::make_shared<const ConvChoice>(std::move(choice));
     }
-  } catch (const CudaError&) {  // the search that follows says what can be done
+  } catch (const CudaError&) {  // a search follows and finds what can be used
   } catch (const OutOfMemoryError&) {
   }
   stored_->erase(at);
@@ -220,7 +223,7 @@ Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEn
   {
     const std::lock_guard lock(mutex_);
     ++stats_.dropped;
-    // Another thread may have come here first, or have searched again since.
+    // Another thread may have come here first, or may have searched again.
     if (choices_.find(key) == failed) {
       if (any) {
         choices_.put(key, next);
@@ -230,7 +233,7 @@ Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEn
       change_version();
     }
   }
-  if (from_file) {  // the file's list is at its end: a list of our own
+  if (from_file) {  // the list from the file is exhausted: search for one of our own
     bool kept = false;
     return choice_for(key, engines, kept);
   }
@@ -251,7 +254,7 @@ void ConvSearch::run(const ConvKey& key, ConvEngines& engines) {
 }
 
 void ConvSearch::run(const ConvKey& key, ConvEngines& engines, ConvMemo& memo) {
-  const uint64_t version = state_->version();  // before looking: what changes meanwhile is noticed
+  const uint64_t version = state_->version();  // read first, so that a later change is noticed
   if (memo.version_ == version) {
     state_->count_hit();
   } else {
@@ -311,7 +314,7 @@ ConvSearchStats ConvSearch::stats() const { return state_->stats(); }
 void ConvSearch::clear() { state_->clear(); }
 
 ConvSearch& conv_search() {
-  // Never destroyed: threads may still convolve while the process ends.
+  // Never destroyed: threads may still compute convolutions while the process ends.
   static ConvSearch& search = *[] {
     auto* made = new ConvSearch;
     if (const char* path = std::getenv("LATHE_ALGO_CACHE")) made->set_file(path);

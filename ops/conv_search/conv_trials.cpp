@@ -1,4 +1,4 @@
-// Choosing an engine; see conv_trials.h.
+// Choosing an engine: filtering, timing, and what follows a failure. Contracts: conv_trials.h.
 #include "lathe/ops/conv_search/conv_trials.h"
 
 #include <algorithm>
@@ -10,10 +10,10 @@ namespace lathe {
 
 namespace {
 
-constexpr int kRuns = 5;                             // that are timed, after one that is not
-constexpr int kRunsBeforeStop = 2;                   // one alone may have been disturbed
+constexpr int kRuns = 5;                             // timed runs, after one that is not timed
+constexpr int kRunsBeforeStop = 2;                   // because a single run may have been disturbed
 constexpr double kClearlySlower = 1.5;               // than the fastest so far: not worth kRuns
-constexpr int64_t kMaxWorkspace = int64_t{1} << 40;  // above: the library made a mistake
+constexpr int64_t kMaxWorkspace = int64_t{1} << 40;  // larger numbers are a mistake of the library
 constexpr std::string_view kOutcomes[] = {"timed",    "ready",     "untried",
                                           "filtered", "too_large", "failed"};
 
@@ -54,7 +54,7 @@ class Chooser {
   }
 
  private:
-  /// Every engine once, with the reason why it cannot be used if there is one.
+  /// Lists every engine once, with the reason if it cannot be used.
   void collect() {
     for (ConvCandidate& candidate : engines_.candidates()) {
       const bool listed = std::any_of(
@@ -68,8 +68,8 @@ class Chooser {
     }
   }
 
-  /// The workspace that this search allows. Memory that is not free today is no reason for another
-  /// algorithm in deterministic mode, nor for none at all: freeing cached blocks may still find it.
+  /// Sets the workspace that this search allows. In deterministic mode free memory does not count:
+  /// it must not change the choice, and freeing cached blocks may still make room.
   void limit_workspace() {
     limit_bytes_ = key_.workspace_limit_bytes;
     if (!key_.deterministic()) {
@@ -82,7 +82,7 @@ class Chooser {
     for (ConvTrial& trial : choice_.trials) fits(trial);
   }
 
-  /// Whether the trial may use its workspace; notes it where it may not.
+  /// True if the trial's workspace is allowed; otherwise the trial notes why not.
   bool fits(ConvTrial& trial) {
     if (!trial.usable()) return false;
     const int64_t bytes = trial.candidate.workspace_bytes;
@@ -91,21 +91,21 @@ class Chooser {
     trial.note =
         concat("needs more workspace than ", readable_bytes(static_cast<uint64_t>(limit_bytes_)));
     if (bytes <= key_.workspace_limit_bytes)
-      choice_.provisional = true;  // there was more on another day
+      choice_.provisional = true;  // at another time there may be more memory
     return false;
   }
 
-  /// Runs f on a trial; what it throws becomes the trial's outcome.
+  /// Runs f on a trial; an exception of f becomes the trial's outcome.
   template <class F>
   void attempt(ConvTrial& trial, F f) {
     try {
       f();
     } catch (const OutOfMemoryError& error) {
-      if (key_.deterministic()) throw;  // memory that is short today chooses no other engine
+      if (key_.deterministic()) throw;  // lack of memory must not choose another engine
       choice_.provisional = true;
       trial.note = error.message();
       const int64_t bytes = trial.candidate.workspace_bytes;
-      // Without a workspace, what did not fit was the scratch for timing: it may still be run.
+      // Without a workspace, only the scratch memory for timing did not fit: it may still be run.
       if (trial.outcome == ConvOutcome::kReady && bytes == 0) return;
       trial.outcome = ConvOutcome::kTooLarge;
       limit_bytes_ = std::min(limit_bytes_, bytes) / 2;
@@ -148,7 +148,7 @@ class Chooser {
     }
   }
 
-  /// Why no further candidate is begun; "" if one may be.
+  /// Why no further candidate is tried; "" if one may be.
   std::string end_of_search(int64_t tried) const {
     if (limits_.candidates > 0 && tried >= limits_.candidates)
       return concat("only ", limits_.candidates, " candidates are tried");
@@ -159,7 +159,7 @@ class Chooser {
 
   void time(ConvTrial& trial) {
     const ConvEngine& engine = trial.candidate.engine;
-    engines_.time_ms(engine);  // warm-up: code is loaded, clocks rise
+    engines_.time_ms(engine);  // warm-up: loads the code, raises the clocks
     std::vector<double> ms;
     bool slow = false;
     while (std::ssize(ms) < kRuns && !slow) {
@@ -180,7 +180,7 @@ class Chooser {
   const ConvClock& now_ms_;
   const double began_ms_;
   int64_t limit_bytes_ = 0;
-  double best_ms_ = -1;  // of those timed so far; -1: none
+  double best_ms_ = -1;  // the fastest time so far; -1: none
   ConvChoice choice_;
 };
 
@@ -231,7 +231,7 @@ void fail_without_engine(const ConvKey& key, const ConvChoice& choice) {
       concat("conv2d: none of ", choice.trials.size(), " engines can be used (",
              count(ConvOutcome::kFiltered), " filtered, ", count(ConvOutcome::kTooLarge),
              " too large, ", count(ConvOutcome::kFailed), " failed) for ", key, reasons);
-  // In deterministic mode it is the key's limit that they do not fit into, whatever is free.
+  // In deterministic mode the workspaces exceed the key's limit, whatever memory is free.
   if (!key.deterministic() && count(ConvOutcome::kTooLarge) > 0 && count(ConvOutcome::kFailed) == 0)
     LATHE_FAIL(OutOfMemoryError, text);
   LATHE_FAIL(CudaError, text);

@@ -1,4 +1,4 @@
-// Settings of convolutions on a GPU; see cudnn_settings.h.
+// Storage of the settings for convolutions on a GPU. Contracts: cudnn_settings.h.
 #include "lathe/ops/conv_search/cudnn_settings.h"
 
 #include <atomic>

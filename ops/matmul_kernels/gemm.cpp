@@ -1,4 +1,4 @@
-// Sharing out matrix products. Contracts: gemm.h.
+// Divides matrix products among threads, and computes small ones. Contracts: gemm.h.
 #include "lathe/ops/matmul_kernels/gemm.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ bool is_row_major(const MatrixRef<T>& m) {
   return m.col_step == 1 || m.cols == 1;
 }
 
-/// sum of a[i * a_step] * b[i * b_step], in an order that the count alone decides.
+/// The sum of a[i * a_step] * b[i * b_step], in an order that depends on the count alone.
 template <class T>
 T dot(int64_t count, const T* a, int64_t a_step, const T* b, int64_t b_step) {
   constexpr int64_t kLanes = 16;
@@ -59,7 +59,7 @@ void add_rows(T* c, int64_t c_step, const T* a, int64_t a_step, const MatrixRef<
 }
 
 /// Eigen sums products with a vector, and tiny ones, in an order that depends on the addresses.
-/// These loops do not: the same numbers give the same bits wherever they lie.
+/// These loops do not: the same numbers give the same bits wherever they lie in memory.
 template <class T>
 void small_gemm(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<const T>& b,
                 GemmMode mode) {
@@ -81,14 +81,14 @@ void small_gemm(const MatrixRef<T>& c, const MatrixRef<const T>& a, const Matrix
   }
 }
 
-/// What Eigen hands to its matrix-vector and coefficient-wise products.
+/// True for products that Eigen would compute by its matrix-vector or coefficient-wise loops.
 template <class T>
 bool is_small(const MatrixRef<T>& c, int64_t terms) {
   constexpr int64_t kEigenThreshold = 20;
   return c.rows == 1 || c.cols == 1 || c.rows + c.cols + terms < kEigenThreshold;
 }
 
-// Products with fewer multiplications than this take less time than waking a thread.
+// Products with fewer multiplications than this take less time than it takes to wake a thread.
 constexpr int64_t kSerialWork = 1 << 17;
 
 }  // namespace
@@ -108,7 +108,7 @@ void gemm_serial(const MatrixRef<T>& c, const MatrixRef<const T>& a, const Matri
 template <class T>
 void gemm_by_rows(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<const T>& b,
                   GemmMode mode) {
-  // At most 8 blocks, of a multiple of 16 rows: Eigen packs b anew for each.
+  // At most 8 blocks, each of a multiple of 16 rows, because Eigen packs b again for each block.
   const int64_t block = std::max<int64_t>(48, (c.rows + 127) / 128 * 16);
   parallel_for(c.rows, block, [&](int64_t first, int64_t last) {
     gemm_serial(c.middle_rows(first, last - first), a.middle_rows(first, last - first), b, mode);

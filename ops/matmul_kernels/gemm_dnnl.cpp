@@ -1,4 +1,4 @@
-// Large f32 matrix products by oneDNN. Contract: gemm.h.
+// Large f32 matrix products by oneDNN's dnnl_sgemm. Contract: gemm.h.
 #include "lathe/ops/matmul_kernels/gemm.h"
 #include "lathe/ops/onednn.h"
 
@@ -12,7 +12,7 @@ struct Operand {
 };
 
 Operand operand(const MatrixRef<const float>& m) {
-  // A single row or column may carry any step where only one element is ever read along it.
+  // A matrix with one row or column may have any step along it, since no second element is read.
   if (m.col_step == 1 || m.cols == 1) return {'N', m.rows == 1 ? m.cols : m.row_step};
   return {'T', m.cols == 1 ? m.rows : m.col_step};
 }

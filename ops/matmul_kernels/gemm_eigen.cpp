@@ -1,4 +1,4 @@
-// Large f32 matrix products of a build without oneDNN. Contract: gemm.h.
+// Large f32 matrix products in a build without oneDNN, by Eigen. Contract: gemm.h.
 #include "lathe/ops/matmul_kernels/gemm.h"
 
 namespace lathe::cpu {

@@ -1,4 +1,5 @@
-// Matrix products on the CPU: dtypes and strides, over ops/matmul_kernels/gemm.h. Contracts: matmul.h.
+// Matrix products on the CPU: dtypes and strides, over ops/matmul_kernels/gemm.h. Contracts:
+// matmul.h.
 #include <algorithm>
 
 #include "lathe/core/copy.h"
@@ -33,7 +34,8 @@ BatchRef<T> batch_ref(const Tensor& t) {
           t.ndim() == 3 ? t.stride(0) : 0};
 }
 
-/// Rows or columns are dense and do not overlap: gemm takes the matrices as they are.
+/// True if rows or columns are dense and do not overlap, so that gemm takes the matrices as they
+/// are.
 bool is_dense_matrix(const Tensor& t) {
   const auto dense = [](int64_t size, int64_t step, int64_t outer_size, int64_t outer_step) {
     return (size == 1 || step == 1) && (outer_size == 1 || outer_step >= size);
@@ -42,7 +44,7 @@ bool is_dense_matrix(const Tensor& t) {
   return dense(cols, c, rows, r) || dense(rows, r, cols, c);
 }
 
-/// t in `dtype`, as gemm can read it.
+/// t in `dtype` and in a layout that gemm can read.
 Tensor prepared(const Tensor& t, DType dtype) {
   if (t.dtype() == dtype && is_dense_matrix(t)) return t;
   Tensor copy = empty(t.shape(), {.dtype = dtype});
@@ -57,7 +59,7 @@ void multiply_floats(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode
   const int64_t count = y.ndim() == 3 ? y.dim(0) : 1;
   const int64_t work = std::max<int64_t>(y.dim(-2) * y.dim(-1) * a.dim(-1), 1);
   constexpr int64_t kSmall = 1 << 18, kGrain = 1 << 16;  // multiplications
-  if (count == 1 || work >= kSmall) {  // few or large products: all threads on each
+  if (count == 1 || work >= kSmall) {  // few or large products: all threads work on each
     for (int64_t i = 0; i < count; ++i) gemm(out[i], left[i], right[i], mode);
   } else {
     parallel_for(count, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
@@ -66,7 +68,7 @@ void multiply_floats(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode
   }
 }
 
-/// Sums modulo 2^64, then modulo the type's width: as integers wrap.
+/// Integer sums are taken modulo 2^64, then modulo the type's width, as integers wrap.
 template <class T>
 void multiply_integers(const Tensor& y, const Tensor& a, const Tensor& b) {
   const auto out = batch_ref<T>(y);

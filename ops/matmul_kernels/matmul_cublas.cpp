@@ -19,7 +19,8 @@ namespace lathe::cuda {
 
 namespace {
 
-/// Layout of a row-major matrix, or batch, as cuBLAS sees its transpose; empty if it cannot.
+/// The layout of a row-major matrix, or batch, whose transpose cuBLAS sees; empty if cuBLAS cannot
+/// read it.
 std::optional<MatmulLayout> layout_of(const Tensor& t) {
   const int64_t rows = t.dim(-2), cols = t.dim(-1), down = t.stride(-2), across = t.stride(-1);
   const int64_t batch_step = t.ndim() == 3 ? t.stride(0) : 0;
@@ -38,7 +39,7 @@ std::optional<MatmulLayout> layout_of(const Tensor& t) {
 
 int64_t batch_of(const Tensor& y) { return y.ndim() == 3 ? y.dim(0) : 1; }
 
-/// cuBLAS takes a bias side by side, at an address that is whole 16 bytes: it cannot be told less.
+/// cuBLAS takes a bias with adjacent elements, and it assumes an address that is a multiple of 16.
 bool is_readable_bias(const Tensor& bias) {
   return (bias.dim(0) <= 1 || bias.stride(0) == 1) && alignment_of(bias.raw_data()) == 16;
 }
@@ -46,13 +47,13 @@ bool is_readable_bias(const Tensor& bias) {
 /// What a thread keeps of a key from call to call.
 struct Kept {
   std::unique_ptr<MatmulPlan> plan;  // null: not made yet, or cuBLAS refused the key
-  Backoff backoff;                   // of cuBLAS, where it could not compute the key
+  Backoff backoff;                   // from cuBLAS, where it could not compute the key
 };
 
-/// Logged where cuBLAS refuses it: nearly every shape has it.
+/// True if it is logged when cuBLAS refuses the epilogue: nearly every shape has this one.
 bool is_common(MatmulEpilogue epilogue) { return epilogue == MatmulEpilogue::kNone; }
 
-/// The distance of the rows of `kept` in the elements that cuBLAS counts.
+/// The distance between the rows of `kept`, in the unit that cuBLAS counts.
 int64_t kept_ld(const MatmulExtras& extras) {
   if (!extras.kept.defined()) return 0;
   return extras.kept.dtype() == kU8 ? extras.kept.stride(0) * 8 : extras.kept.stride(0);
@@ -113,7 +114,8 @@ bool cublas_multiply(const Tensor& y, const Tensor& a, const Tensor& b,
                                     e.message(), "; our own kernel does");
     warn_once(text, text);
   };
-  // Plans hold the bias's address, so each thread has its own. Found without lock or allocation.
+  // Plans hold the bias's address, so each thread has its own. A known one is found without lock or
+  // allocation.
   constexpr size_t kPlans = 1024;
   thread_local LruMap<MatmulKey, Kept, MatmulKeyHash> t_plans(kPlans);
   Kept* const known = t_plans.find(key);
@@ -126,7 +128,7 @@ bool cublas_multiply(const Tensor& y, const Tensor& a, const Tensor& b,
     kept.backoff.succeeded();
     return true;
   } catch (const OutOfMemoryError& e) {
-    if (key.deterministic) throw;  // our own kernel has other bits
+    if (key.deterministic) throw;  // our own kernel gives other bits
     kept.backoff.failed();
     report(e);
   } catch (const CudaError& e) {
@@ -160,8 +162,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   return done ? y : portable_linear(x, w, bias);
 }
 
-// One kernel where cuBLAS has it. Not in deterministic mode: nothing says in which order it adds up
-// the columns.
+// One kernel if cuBLAS has one for both. Not in deterministic mode, because the order in which it
+// adds up the columns is not documented.
 LinearParamGrads linear_param_grads(const Tensor& dy, const Tensor& x) {
   const TensorOptions options{.dtype = dy.dtype(), .device = dy.device()};
   const Tensor dy_t = alias(dy, {dy.dim(1), dy.dim(0)}, {dy.stride(1), dy.stride(0)}, dy.offset());

@@ -1,5 +1,5 @@
-// Matrix products on the GPU by the portable kernel of ops/matmul_kernels/gemm_tile.cuh. Contracts: matmul.h. When
-// it is used: matmul_cuda.h.
+// Matrix products on the GPU by the portable kernel of ops/matmul_kernels/gemm_tile.cuh. Contracts:
+// matmul.h. When it is used: matmul_cuda.h.
 #include <type_traits>
 
 #include "lathe/core/visit.h"
@@ -10,7 +10,7 @@ namespace lathe::cuda {
 
 namespace {
 
-/// A batch of matrices of any strides, computed in C.
+/// A batch of matrices of any strides; C is the type that they are computed in.
 template <class T, class C>
 struct Matrix {
   using Row = const T*;
@@ -30,7 +30,7 @@ struct Matrix {
   LATHE_HD C load(Row row, Term term) const { return static_cast<C>(row[term]); }
 };
 
-/// Dense row-major matrices; `bias`, if any, is added to each row before rounding.
+/// Stores dense row-major matrices. `bias`, if any, is added to each row before rounding.
 template <class T, class C>
 struct Product {
   T* data;
@@ -44,7 +44,7 @@ struct Product {
   }
 };
 
-/// f64 in f64, other floats in f32; integers modulo 2^64, then modulo the type's width.
+/// Computes f64 in f64 and other floats in f32; integers modulo 2^64, then modulo the type's width.
 template <class T>
 using ProductType = std::conditional_t<std::is_integral_v<T>, uint64_t, ComputeType<T>>;
 

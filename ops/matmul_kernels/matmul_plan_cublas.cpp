@@ -1,4 +1,4 @@
-// Matrix products of cuBLASLt; see matmul_plan_cublas.h.
+// Matrix products of cuBLASLt: descriptors, algorithms, execution. Contracts: matmul_plan_cublas.h.
 #include <array>
 #include <cstdint>
 #include <exception>
@@ -100,7 +100,7 @@ void MatmulPlan::describe(const MatmulKey& key) {
   set(product_, CUBLASLT_MATMUL_DESC_TRANSB, key.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
   if (key.kept_ld != 0) set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.kept_ld);
-  // The heuristic reads no memory, but the alignment that it may count on from the addresses.
+  // The heuristic reads no memory; the addresses only tell it the alignment that it may rely on.
   void* const aligned = reinterpret_cast<void*>(kAlignment);
   tell({key.bias || key.epilogue == MatmulEpilogue::kRightSums ? aligned : nullptr,
         key.kept_ld != 0 ? aligned : nullptr});
@@ -109,8 +109,8 @@ void MatmulPlan::describe(const MatmulKey& key) {
   result_ = make_layout(key, key.result, key.rows, key.cols);
 }
 
-// Sums are kept in f32 also where several blocks share one (no OUTPUT_TYPE), and added up in a
-// fixed order (no INPLACE): the same product always has the same bits.
+// Sums are kept in f32 even if several blocks share one (no OUTPUT_TYPE), and are added up in a
+// fixed order (no INPLACE), so the same product always has the same bits.
 void MatmulPlan::find_algorithms(const MatmulKey& key) {
   constexpr uint64_t kWorkspaceBytes = 32 << 20;  // what cuBLAS itself takes on Hopper
   constexpr int kMost = 8;
@@ -175,7 +175,7 @@ void MatmulPlan::execute(const void* left, const void* right, void* result,
     try {
       return run(algorithm.how, left, right, result);
     } catch (const OutOfMemoryError&) {  // there may be enough the next time
-      if (is_deterministic_) throw;      // another algorithm has other bits
+      if (is_deterministic_) throw;      // another algorithm gives other bits
       error = std::current_exception();
       any_left = true;
     } catch (const CudaError&) {

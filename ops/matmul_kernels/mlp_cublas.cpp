@@ -1,10 +1,10 @@
 // Linear layers with their activations through cuBLASLt, whose epilogues apply the activation and
 // its derivative to a product's sums before they leave the registers. Contracts: mlp.h.
 //
-// The derivative is part of the product that leads to it, the next layer's dy = du * w: so a hidden
-// layer's gradient is never written without its activation, and the sums of its columns, the bias's
-// gradient, come along (CUBLASLT_EPILOGUE_DRELU_BGRAD, DGELU_BGRAD). The last layer's dy comes from
-// elsewhere: its activation's gradient is a kernel of its own.
+// The derivative is part of the product that leads to it, the next layer's dy = du * w. So a hidden
+// layer's gradient is never written without its activation's, and the sums of its columns, which
+// are the bias's gradient, come with it (CUBLASLT_EPILOGUE_DRELU_BGRAD, DGELU_BGRAD). The last
+// layer's dy comes from elsewhere, so there the activation's gradient is a separate kernel.
 #include <optional>
 
 #include "lathe/core/math_mode.h"
@@ -21,7 +21,8 @@ struct Epilogues {
   MatmulEpilogue forward, backward;
 };
 
-/// None for the exact gelu, because cuBLAS's is the approximation, and for the relu that keeps NaN.
+/// None for the exact gelu, because cuBLAS has only the approximation, nor for the relu that keeps
+/// NaN.
 std::optional<Epilogues> epilogues_of(Activation activation) {
   switch (activation) {
     case Activation::kFastRelu: return Epilogues{MatmulEpilogue::kRelu, MatmulEpilogue::kReluGrad};
@@ -32,7 +33,7 @@ std::optional<Epilogues> epilogues_of(Activation activation) {
   return std::nullopt;
 }
 
-/// A relu's bits always are; sums that another kernel made may lie otherwise.
+/// A relu's bits always are readable; sums that another kernel made may lie in another way.
 bool is_readable_kept(const Tensor& kept) {
   return kept.defined() &&
          (kept.dtype() == kU8 ||
@@ -60,7 +61,7 @@ ActivatedLinear linear_activated(const Tensor& x, const Tensor& w, const Tensor&
   return activated(cuda::linear(x, w, bias), activation, keep);
 }
 
-// Without db in deterministic mode: nothing says in which order it is added up.
+// In deterministic mode without db, because the order in which it is added up is not documented.
 ActivationGrads activated_input_grad(const Tensor& du, const Tensor& w, Activation activation,
                                      const ActivatedLinear& layer, bool want_db) {
   const TensorOptions options{.dtype = du.dtype(), .device = du.device()};

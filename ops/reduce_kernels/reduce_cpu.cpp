@@ -1,6 +1,6 @@
 // CPU kernels of the reductions: which folder, how elements are read and results written. The order
-// of the visits is in reduce_order_cpu.h, the hot loops in reduce_fold_cpu.h, the arithmetic in
-// reduce_math.h.
+// in which elements are visited is in reduce_order_cpu.h, the hot loops are in reduce_fold_cpu.h,
+// the arithmetic is in reduce_math.h.
 #include <algorithm>
 #include <type_traits>
 
@@ -24,7 +24,7 @@ Plan make_plan(const Tensor& out, const Tensor& x) {
     if (size == 1) continue;
     const bool reduced = out.shape()[d] == 1;
     const LoopDim dim{size, x.strides()[d] * in_bytes, reduced ? 0 : out.strides()[d] * out_bytes};
-    // Insertion sort by the input's step; what does not move at all (expanded) goes outside.
+    // Insertion sort by the input's step; a dimension without a step (expanded) goes outside.
     const auto before = [](const LoopDim& a, const LoopDim& b) {
       return a.in != 0 && (b.in == 0 || a.in < b.in);
     };
@@ -75,7 +75,7 @@ void store_as(void* to, A value) {
   *static_cast<T*>(to) = static_cast<T>(value);
 }
 
-/// x's elements as numbers of type A, through `folder`, into out as T.
+/// Reduces x's elements, read as numbers of type A, with `folder`, and writes them to out as T.
 template <class Folder, class X, class T>
 void run(const Tensor& out, const Tensor& x, const Folder& folder) {
   using A = typename Folder::Value;
@@ -85,7 +85,7 @@ void run(const Tensor& out, const Tensor& x, const Folder& folder) {
       folder);
 }
 
-/// Sum and product: floating numbers in their compute type; integers modulo 2^64.
+/// Sum and product: floats in their compute type, integers modulo 2^64.
 template <template <class> class Op>
 void run_accumulating(const Tensor& out, const Tensor& x) {
   visit_all(x.dtype(), [&](auto tag) {
@@ -127,7 +127,7 @@ void run_float(const char* op, const Tensor& out, const Tensor& x, Make make) {
   });
 }
 
-/// What the reduction of no elements gives.
+/// The result of a reduction of no elements.
 void fill_empty(ReduceOp op, const Tensor& out) {
   switch (op) {
     case ReduceOp::kSum:

@@ -1,7 +1,7 @@
 // CUDA reductions of ops/reduce.h: which arithmetic, how elements are read and results written. The
-// kernels are those of reduce_kernels.cuh, the arithmetic is reduce_math.h's. Sums of half types and
-// f32 are f32 trees of depth log2(n) and not the CPU's blocks: the same error bound, not the same
-// bits.
+// kernels are those of reduce_kernels.cuh, the arithmetic is that of reduce_math.h. Sums of half
+// types and f32 are f32 trees of depth log2(n), unlike the CPU's blocks: the same error bound, but
+// not the same bits.
 #include "lathe/core/visit.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/reduce_kernels/reduce_device.cuh"
@@ -10,7 +10,7 @@ namespace lathe::cuda {
 
 namespace {
 
-/// out = op.finish(total), op one of reduce_math.h's.
+/// Stores op.finish(total), where op is one of reduce_math.h's.
 template <class Op, class Out>
 struct Finished {
   Out* out;
@@ -47,7 +47,7 @@ struct Log {
   }
 };
 
-/// Integers: op.finish(total) in the output's dtype.
+/// For integers: stores op.finish(total) in the output's dtype.
 template <class Op>
 struct FinishedInteger {
   IntegerArray out;
@@ -57,14 +57,14 @@ struct FinishedInteger {
   }
 };
 
-/// The elements of x at `source`, reduced by Math into `target`, which writes into `out`.
+/// Reduces the elements of x at `source` by Math into `target`, which writes to `out`.
 template <class Math, class Source, class Target>
 void run(const Tensor& out, const Tensor& x, Source source, const Target& target) {
   const ReduceNests nests = reduce_nests(x.shape(), x.strides(), out.shape(), out.strides());
   launch_reduction<Math>(target, source, nests, x.device());
 }
 
-/// Floating numbers in their compute type, integers in A.
+/// Reduces floats in their compute type, integers in A.
 template <template <class> class Op, class A>
 void run_simple(const Tensor& out, const Tensor& x) {
   if (!is_floating(x.dtype())) {
