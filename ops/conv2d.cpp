@@ -44,7 +44,7 @@ Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) 
 
   const auto gradient = [x = Saved(x), w = Saved(w), opt = without_bias(opt)](const Tensor& dy,
                                                                               const Needs& need) {
-    Tensor dx, dw, db;  // stay undefined when nobody needs them
+    Tensor dx, dw, db;  // stay undefined if not needed
     if (need[0]) dx = conv2d_input_grad(dy, w.get(), x.get().shape(), opt);
     if (need[1]) dw = weight_grad_like(w.get(), dy, x.get(), opt);
     if (need[2]) db = sum(dy, {0, 2, 3});

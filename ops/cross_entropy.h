@@ -20,7 +20,6 @@ struct CrossEntropyOptions {
 ///   loss_i = (1-e) * w[y_i] * -logp[i, y_i] + e/C * sum over c of w_c * -logp[i, c]
 /// Probabilities t:
 ///   loss_i = sum over c of w_c * ((1-e) * t[i,c] + e/C) * -logp[i,c]
-/// Shapes:
 ///   x  [N,C], [N,C,d1,…] or [C]     target  integers [N], [N,d1,…] or []; floating: x's shape
 ///   →  kMean: sum of the losses / sum of w[y_i] over the targets that are not ignored (NaN if
 ///             there are none); for probabilities, sum of the losses / their number

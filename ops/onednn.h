@@ -1,6 +1,6 @@
 // oneDNN 2.6 to 3 as the *_dnnl.cpp files use it: the engine, the calling thread's stream, the
-// number of threads, primitive descriptors, errors as Lathe's. Only this file and onednn_table.h
-// know how oneDNN 2 and 3 differ. For *_dnnl.cpp files only.
+// number of threads, primitive descriptors, errors as Lathe's. The differences between the
+// interfaces of oneDNN 2 and 3 are in this file and onednn_table.h alone. For *_dnnl.cpp files.
 #pragma once
 
 #include "lathe/ops/onednn_table.h"

@@ -27,7 +27,7 @@ double steady_ms() {
       .count();
 }
 
-/// How exact dates in files are: a program that only reads choices then seldom writes the file.
+/// How exact dates in files are: a program that only reads choices then rarely writes the file.
 constexpr std::chrono::days kDateAge{7};
 
 std::chrono::sys_days today() {

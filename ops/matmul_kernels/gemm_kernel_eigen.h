@@ -2,7 +2,7 @@
 // renaming `Eigen`.
 #pragma once
 
-#define EIGEN_DONT_PARALLELIZE  // our own pool shares out the work
+#define EIGEN_DONT_PARALLELIZE  // our own pool divides the work
 #include <Eigen/Core>
 
 #include "lathe/ops/matmul_kernels/gemm_kernel.h"
