@@ -18,7 +18,7 @@ using autograd::Saved;
 
 namespace {
 
-/// The number of terms of each sum: a's last dimension and b's last but one (b's only one).
+/// Checks the number of terms: a's last dimension must equal b's last but one (a vector's only one).
 void check_inner(const char* op, const Tensor& a, const Tensor& b) {
   const int64_t terms = b.dim(b.ndim() == 1 ? 0 : -2);
   LATHE_CHECK(ShapeError, a.dim(-1) == terms, op, ": a has ", a.dim(-1), " columns but b has ",
@@ -55,7 +55,7 @@ Tensor as_batch(const Tensor& t, const Shape& batch) {
   return reshape(broad, {numel_of(batch), t.dim(-2), t.dim(-1)});
 }
 
-/// For two tensors of 2 dimensions or more.
+/// Multiplies tensors of 2 dimensions or more; their batch dimensions broadcast.
 Tensor multiply_broadcast(const Tensor& a, const Tensor& b) {
   if (a.ndim() == 2 && b.ndim() == 2) return multiply(a, b);
   const int64_t rows = a.dim(-2), cols = b.dim(-1);
