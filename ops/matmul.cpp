@@ -18,7 +18,7 @@ using autograd::Saved;
 
 namespace {
 
-/// Checks the number of terms: a's last dimension must equal b's last but one (a vector's only one).
+/// Checks the number of terms: a's last dimension must equal b's last but one, or only one.
 void check_inner(const char* op, const Tensor& a, const Tensor& b) {
   const int64_t terms = b.dim(b.ndim() == 1 ? 0 : -2);
   LATHE_CHECK(ShapeError, a.dim(-1) == terms, op, ": a has ", a.dim(-1), " columns but b has ",

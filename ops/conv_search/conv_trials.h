@@ -51,7 +51,7 @@ struct ConvChoice {
   /// True if something that is not in the key influenced the choice: little free memory, or an
   /// engine that failed in use. Such a choice is not written to files.
   bool provisional = false;
-  /// The date when a program last took it from a file, to within a week; 1970-01-01: it was in none.
+  /// The date when a program last took it from a file, to within a week; 1970-01-01: in none.
   std::chrono::sys_days used{};
 
   const ConvCandidate& candidate() const { return trials[chosen].candidate; }
