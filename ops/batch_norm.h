@@ -23,7 +23,7 @@ struct BatchNormOptions {
 ///   x             [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W]; NHWC is kept
 ///   weight, bias  [C] or undefined (1 and 0)
 ///   running_mean, running_var
-///                 [C], both or neither; without them batch statistics are used outside training, too
+///                 [C], both or neither; without them batch statistics are used in every mode
 ///   →             shape and dtype of x
 /// Training normalises with the biased variance and updates the running statistics in place, with
 /// the unbiased variance:
