@@ -1,6 +1,7 @@
 // The umbrella header: everything that a program needs to use Lathe, in the order of the layers.
 #pragma once
 
+#include "lathe/core/cuda.h"
 #include "lathe/core/device.h"
 #include "lathe/core/dlpack.h"
 #include "lathe/core/dtype.h"

@@ -7,7 +7,7 @@
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/workspace.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"
-#include "lathe/ops/lru_map.h"
+#include "lathe/ops/lru_cache.h"
 
 namespace lathe::cuda {
 

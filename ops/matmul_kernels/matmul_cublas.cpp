@@ -9,7 +9,7 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/ops/backoff.h"
 #include "lathe/ops/conv_search/conv_key.h"
-#include "lathe/ops/lru_map.h"
+#include "lathe/ops/lru_cache.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/matmul_kernels/matmul_cublas.h"
 #include "lathe/ops/matmul_kernels/matmul_cuda.h"
