@@ -1,4 +1,4 @@
-// gradcheck and gradgradcheck: finite differences against the engine, on host buffers, without ops.
+// gradcheck and gradgradcheck: finite differences against the engine, without ops.
 #include "lathe/autograd/gradcheck.h"
 
 #include <cmath>
@@ -67,10 +67,11 @@ Dims position_of(int64_t i, const Shape& shape) {
   return at;
 }
 
-double* element(const Tensor& t, const Dims& at) {
-  double* p = t.data<double>();
-  for (int d = 0; d < t.ndim(); ++d) p += at[d] * t.strides()[d];
-  return p;
+/// One number of t as a tensor without dimensions, on any device.
+Tensor element(const Tensor& t, const Dims& at) {
+  int64_t offset = t.offset();
+  for (int d = 0; d < t.ndim(); ++d) offset += at[d] * t.strides()[d];
+  return alias(t, {}, {}, offset);
 }
 
 struct Worst {
@@ -86,13 +87,14 @@ void compare_input(const Function& f, const Tensors& leaves, size_t k, const Ten
                          : std::vector<double>(static_cast<size_t>(x.numel()), 0.0);
   for (int64_t i = 0; i < x.numel(); ++i) {
     const Dims at = position_of(i, x.shape());
-    double* value = element(x, at);
-    const double before = *value;
-    *value = before + options.step;
+    const Tensor value = element(x, at);
+    const auto set = [&](double number) { copy_values(value, from_blob(&number, {})); };
+    const double before = value.to_vector<double>()[0];
+    set(before + options.step);
     const double above = weighed_sum(f(leaves));
-    *value = before - options.step;
+    set(before - options.step);
     const double below = weighed_sum(f(leaves));
-    *value = before;
+    set(before);
     const double numeric = (above - below) / (2 * options.step);
     const double got = gradient[static_cast<size_t>(i)];
     const double excess =

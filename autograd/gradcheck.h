@@ -25,7 +25,7 @@ struct GradReport {
 /// shape. Its elements are summed with fixed weights that all differ, so that errors do not cancel.
 /// Works on copies of the inputs. The backward pass runs twice: gradients that differ between the
 /// runs fail too.
-///   inputs  f64 on the CPU; integers and undefined tensors are passed through unchecked.
+///   inputs  f64 on any device; integers and undefined tensors are passed through unchecked.
 /// throws: DTypeError for f32 or half inputs.
 /// `f` should not be linear in what is checked, or a wrong dy can hide: square its result.
 LATHE_API GradReport gradcheck(const std::function<Tensor(const Tensors&)>& f,
