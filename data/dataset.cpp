@@ -51,8 +51,7 @@ Example::Example(Tensor x_value, int64_t label)
   *y.data<int64_t>() = label;
 }
 
-// --- TensorDataset
-// ---------------------------------------------------------------------------------------------
+// --- TensorDataset -------------------------------------------------------------------------------
 
 TensorDataset::TensorDataset(const Tensors& tensors) {
   LATHE_CHECK(ValueError, !tensors.empty(), "TensorDataset: no tensors");
@@ -85,8 +84,7 @@ void TensorDataset::read(int64_t i, Key, Slot out) const {
   }
 }
 
-// --- FunctionDataset
-// -------------------------------------------------------------------------------------------
+// --- FunctionDataset -----------------------------------------------------------------------------
 
 FunctionDataset::FunctionDataset(int64_t size, std::function<Example(int64_t, Key)> make)
     : size_(size), make_(std::move(make)) {

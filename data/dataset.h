@@ -75,8 +75,8 @@ class LATHE_API Slot {
     data<T>(field)[0] = value;
   }
 
-  /// Copies a CPU tensor into a field.   throws: ShapeError, DTypeError, DeviceError if it is not
-  /// exactly like it.
+  /// Copies a CPU tensor into a field.
+  /// throws: ShapeError, DTypeError, DeviceError if it is not exactly like it.
   void copy(int field, const Tensor& value) const;
 
  private:
@@ -115,8 +115,8 @@ struct LATHE_API Example {
 /// Rows of tensors that are in memory: sample i is {tensors[0][i], tensors[1][i], …}.
 class LATHE_API TensorDataset final : public Dataset {
  public:
-  /// Copies the tensors.   throws: ValueError without tensors, ShapeError if they
-  /// are 0-d or differ in dimension 0.
+  /// Copies the tensors.
+  /// throws: ValueError without tensors, ShapeError if they are 0-d or differ in dimension 0.
   explicit TensorDataset(const Tensors& tensors);
   TensorDataset(const Tensor& x, const Tensor& y) : TensorDataset(Tensors{x, y}) {}
 
@@ -145,7 +145,8 @@ class LATHE_API FunctionDataset final : public Dataset {
 };
 
 /// from_function(1000, [](int64_t i) { return Example{image(i), label(i)}; }); the function may
-/// also take (int64_t i, Key key). Calls it once, for sample 0.   throws: ValueError if size < 1.
+/// also take (int64_t i, Key key). Calls it once, for sample 0.
+/// throws: ValueError if size < 1.
 template <class F>
 FunctionDataset from_function(int64_t size, F make) {
   if constexpr (std::is_invocable_v<F, int64_t, Key>) {

@@ -54,8 +54,8 @@ class LATHE_API ConcatDataset final : public Dataset {
 };
 
 /// Disjoint random parts of the sizes asked for, the same for the same seed; together they need not
-/// be all samples: random_split(set, {45'000, 5'000}, 7).   throws: ValueError if a size is
-/// negative or the sum is above the data set's size.
+/// be all samples: random_split(set, {45'000, 5'000}, 7).
+/// throws: ValueError if a size is negative or the sum is above the data set's size.
 LATHE_API std::vector<Subset> random_split(const Dataset& dataset,
                                            const std::vector<int64_t>& sizes, uint64_t seed);
 LATHE_API std::vector<Subset> random_split(const Dataset&& dataset,

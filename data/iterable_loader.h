@@ -71,7 +71,8 @@ class LATHE_API IterableLoader {
 
   int64_t epoch() const { return epoch_; }
   /// Makes the next begin() run `epoch`, beginning with batch `first_batch`: those before it are
-  /// read and dropped.   throws: ValueError for a negative number.
+  /// read and dropped.
+  /// throws: ValueError for a negative number.
   void set_epoch(int64_t epoch, int64_t first_batch = 0);
 
  private:

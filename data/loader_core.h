@@ -52,7 +52,8 @@ struct LoaderStats {
 /// One pass over the batches of an epoch. A cheap handle; copies share the pass.
 class LATHE_API Pass {
  public:
-  /// The next batch; null at the end.   throws: as described at DataLoader.
+  /// The next batch; null at the end.
+  /// throws: as described at DataLoader.
   std::shared_ptr<void> take();
   /// Would take() return at once?
   bool ready() const;
@@ -83,8 +84,8 @@ using ReadBatch = std::function<std::shared_ptr<void>(
 
 class LATHE_API LoaderCore {
  public:
-  /// Of a data set of `samples` samples.   throws: ValueError for options out of range or that
-  /// exclude each other.
+  /// Of a data set of `samples` samples.
+  /// throws: ValueError for options out of range or that exclude each other.
   LoaderCore(int64_t samples, DataLoaderOptions options);
 
   /// Batches in the next epoch.
@@ -95,8 +96,9 @@ class LATHE_API LoaderCore {
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
 
-  /// Begins the next epoch.   throws: IndexError, ValueError if a sampler gives indices that do
-  /// not fit; OutOfMemoryError without threads.
+  /// Begins the next epoch.
+  /// throws: IndexError, ValueError if a sampler gives indices that do not fit; OutOfMemoryError
+  /// without threads.
   Pass begin(ReadBatch read) { return begin(std::move(read), options_.num_workers); }
   Pass begin(ReadBatch read, int64_t workers);
 

@@ -33,7 +33,8 @@ class Random {
   /// [0, 1), a multiple of 2^-24.
   float uniform() { return uniform_from_bits(bits()); }
 
-  /// 0 to n-1, each equally likely; n > 0.   ref: Lemire 2019 (arXiv:1805.10941) below 2^32.
+  /// 0 to n-1, each equally likely; n > 0.
+  /// ref: Lemire 2019 (arXiv:1805.10941) below 2^32.
   uint64_t below(uint64_t n) {
     if (n > UINT32_MAX) return below_large(n);
     uint64_t product = uint64_t{bits()} * n;

@@ -55,7 +55,8 @@ class LATHE_API WeightedSampler final : public Sampler {
   int64_t draws_;
 };
 
-/// The samples `indices`, in a new random order in every epoch.   ref: as RandomSampler.
+/// The samples `indices`, in a new random order in every epoch.
+/// ref: as RandomSampler.
 class LATHE_API SubsetRandomSampler final : public Sampler {
  public:
   explicit SubsetRandomSampler(std::vector<int64_t> indices) : indices_(std::move(indices)) {}
@@ -68,7 +69,8 @@ class LATHE_API SubsetRandomSampler final : public Sampler {
 
 /// Part `rank` of `world_size` equal parts of an epoch: every world_size-th index from `rank` on.
 /// The parts are disjoint and have the same size: the order is filled up with its own beginning,
-/// or, with drop_last, cut.   ref: as PyTorch's DistributedSampler.
+/// or, with drop_last, cut.
+/// ref: as PyTorch's DistributedSampler.
 class LATHE_API DistributedSampler final : public Sampler {
  public:
   struct Options {

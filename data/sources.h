@@ -59,8 +59,9 @@ LATHE_API std::optional<std::filesystem::path> find_dataset(const DatasetSource&
                                                             const std::string& data_root = {},
                                                             Split split = Split::kAll);
 
-/// Like find_dataset.   throws: DataError naming the places searched and, where some files of the
-/// set were found, those that are missing there.
+/// Like find_dataset.
+/// throws: DataError naming the places searched and, where some files of the set were found, those
+/// that are missing there.
 LATHE_API std::filesystem::path require_dataset(const DatasetSource& source,
                                                 const std::string& data_root = {},
                                                 Split split = Split::kAll);

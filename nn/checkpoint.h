@@ -79,12 +79,14 @@ LATHE_API safetensors::Metadata load_checkpoint(const std::string& path,
 // --- in pieces: for a copy that is written later, or a look at a file without its parts ----------
 
 /// What save_checkpoint would write to a file by safetensors::write. The tensors share their values
-/// with the parts.   throws: ValueError as above; what the parts throw.
+/// with the parts.
+/// throws: ValueError as above; what the parts throw.
 LATHE_API Checkpoint collect_checkpoint(const CheckpointParts& parts,
                                         const safetensors::Metadata& metadata = {});
 
-/// Reads a file and checks its format and its checksum.   throws: FileError; DataError for a file
-/// that is damaged, holds weights only, or has a higher version.
+/// Reads a file and checks its format and its checksum.
+/// throws: FileError; DataError for a file that is damaged, holds weights only, or has a higher
+/// version.
 LATHE_API Checkpoint read_checkpoint(const std::string& path);
 
 /// load_checkpoint from memory; `name` stands for the file in messages.

@@ -18,8 +18,8 @@ struct Conv2dOptions {
 };
 
 /// [N,in,H,W] → [N,out,P,Q], either without N too; see ops/conv2d.h.
-/// weight [out,in/groups,R,S] and bias [out], U(±1/sqrt(fan_in)).   throws: ValueError unless the
-/// kernel is positive and groups divide in and out.
+/// weight [out,in/groups,R,S] and bias [out], U(±1/sqrt(fan_in)).
+/// throws: ValueError unless the kernel is positive and groups divide in and out.
 class LATHE_API Conv2d final : public Module {
  public:
   Conv2d(int64_t in, int64_t out, const Conv2dOptions& options);

@@ -26,8 +26,8 @@ struct KaimingOptions {
       FanMode::kFanIn;  // keep the variance of the forward (fan_in) or backward (fan_out) signal
   Generator* generator = nullptr;  // null: the default one
 };
-/// Gain g = sqrt(2 / (1 + slope²)): U(±g·sqrt(3 / fan)), N(0, g / sqrt(fan)).   throws: ShapeError.
-/// ref: He et al. 2015 (arXiv:1502.01852).
+/// Gain g = sqrt(2 / (1 + slope²)): U(±g·sqrt(3 / fan)), N(0, g / sqrt(fan)).
+/// throws: ShapeError.   ref: He et al. 2015 (arXiv:1502.01852).
 LATHE_API const Tensor& kaiming_uniform_(const Tensor& w, const KaimingOptions& options = {});
 LATHE_API const Tensor& kaiming_normal_(const Tensor& w, const KaimingOptions& options = {});
 
@@ -35,8 +35,8 @@ struct XavierOptions {
   double gain = 1;
   Generator* generator = nullptr;
 };
-/// U(±gain·sqrt(6 / (fan_in + fan_out))), N(0, gain·sqrt(2 / (fan_in + fan_out))).   throws:
-/// ShapeError. ref: Glorot and Bengio 2010.
+/// U(±gain·sqrt(6 / (fan_in + fan_out))), N(0, gain·sqrt(2 / (fan_in + fan_out))).
+/// throws: ShapeError.   ref: Glorot and Bengio 2010.
 LATHE_API const Tensor& xavier_uniform_(const Tensor& w, const XavierOptions& options = {});
 LATHE_API const Tensor& xavier_normal_(const Tensor& w, const XavierOptions& options = {});
 

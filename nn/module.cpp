@@ -62,8 +62,7 @@ std::string Module::type_name() const {
   return scope == std::string::npos ? name : name.substr(scope + 2);
 }
 
-// --- calling
-// -----------------------------------------------------------------------------------------------------
+// --- calling -------------------------------------------------------------------------------------
 
 Tensor Module::forward(const Tensor& x) {
   LATHE_FAIL(StateError, type_name(), ": has no forward of one tensor (x: ", x, ")");
@@ -112,8 +111,7 @@ void Module::remove_hook(int64_t number) {
   std::erase_if(hooks_, [number](const Hook& hook) { return hook.number == number; });
 }
 
-// --- the tree
-// ----------------------------------------------------------------------------------------------------
+// --- the tree ------------------------------------------------------------------------------------
 
 void Module::for_each_module(const std::string& prefix,
                              FunctionRef<void(const std::string&, Module&)> f) const {
@@ -160,8 +158,7 @@ Module::Named<Module*> Module::named_modules() {
   return out;
 }
 
-// --- changes of everything
-// ---------------------------------------------------------------------------------------
+// --- changes of everything -----------------------------------------------------------------------
 
 Module& Module::train(bool on) {
   return apply([on](Module& module) { module.training_ = on; });

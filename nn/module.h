@@ -41,7 +41,8 @@ class LATHE_API Module {
 
   Module() = default;
   /// As the child `name` of `parent`. A struct with `using Module::Module;` can be a member like
-  /// any layer. throws: ValueError for a name that is taken, empty or holds a dot.
+  /// any layer.
+  /// throws: ValueError for a name that is taken, empty or holds a dot.
   Module(Module& parent, const std::string& name) { join(parent, name); }
   virtual ~Module();
   Module(const Module&) = delete;
@@ -50,8 +51,7 @@ class LATHE_API Module {
   /// Runs the pre-hooks, forward(), the hooks.
   Tensor operator()(const Tensor& x);
 
-  // --- what it holds: own entries first, then the children's, in the order of registration
-  // ---------------------
+  // --- what it holds: own entries first, then the children's, in the order of registration -------
   /// Without repetition where several modules share a parameter.
   Named<Tensor> named_parameters() const;
   Tensors parameters() const;
@@ -63,26 +63,24 @@ class LATHE_API Module {
   /// The class, without namespaces: "Conv2d".
   std::string type_name() const;
 
-  // --- state
-  // ---------------------------------------------------------------------------------------------------
+  // --- state -------------------------------------------------------------------------------------
   /// Parameters and buffers. The tensors share their values with the module; clone() the result to
   /// keep them.
   StateDict state_dict() const;
   /// Copies values into the existing tensors (their dtype, device and layout stay), so that an
   /// optimiser sees them; the state may hold tensors of this very module, under whatever names. All
-  /// or nothing.   → what was missing and unexpected (not strict). throws: ValueError listing every
-  /// missing, unexpected or mis-shaped entry.
+  /// or nothing.   → what was missing and unexpected (not strict).
+  /// throws: ValueError listing every missing, unexpected or mis-shaped entry.
   LoadReport load_state_dict(const StateDict& state, const LoadOptions& options = {});
 
-  // --- changes of everything below, in place; all return *this
-  // -------------------------------------------------------
+  // --- changes of everything below, in place; all return *this -----------------------------------
   /// Training or evaluation behaviour of batch norm, dropout, ….
   Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
-  /// Moves parameters and buffers; gradients that no longer fit are dropped.   throws: NoCudaError;
-  /// StateError for a tensor to be moved that is a view or has become the result of an op; nothing
-  /// moved then.
+  /// Moves parameters and buffers; gradients that no longer fit are dropped.
+  /// throws: NoCudaError; StateError for a tensor to be moved that is a view or has become the
+  /// result of an op; nothing moved then.
   Module& to(Device device);
   /// Converts floating parameters and buffers; batch norms keep f32 where a half type is asked for.
   /// throws: DTypeError unless floating; StateError as above.
@@ -97,24 +95,23 @@ class LATHE_API Module {
   /// Drops all gradients.
   void zero_grad();
 
-  // --- hooks
-  // -------------------------------------------------------------------------------------------------------
+  // --- hooks -------------------------------------------------------------------------------------
   /// → a number for remove_hook.
   int64_t register_forward_pre_hook(ForwardPreHook hook);
   int64_t register_forward_hook(ForwardHook hook);
   void remove_hook(int64_t number);
 
-  // --- for those who write modules
-  // -------------------------------------------------------------------------------
-  /// What the module computes.   throws: StateError where a module defines none.
+  // --- for those who write modules ---------------------------------------------------------------
+  /// What the module computes.
+  /// throws: StateError where a module defines none.
   virtual Tensor forward(const Tensor& x);
   /// Multiply-adds of one forward(), children apart; 0 unless the module says more.
   virtual int64_t macs(const Shape& x, const Shape& y) const;
 
  protected:
   /// Registers a parameter: a leaf that requires grad. Assigning to a member that holds it later
-  /// does not reach the registered tensor: write into it (copy_, set_data).   throws: ValueError
-  /// for the name (as above) or an undefined tensor, DTypeError unless floating.
+  /// does not reach the registered tensor: write into it (copy_, set_data).
+  /// throws: ValueError for the name (as above) or an undefined tensor, DTypeError unless floating.
   Tensor parameter(const std::string& name, const Tensor& value);
   /// Registers state that is saved but not trained.
   Tensor buffer(const std::string& name, const Tensor& value);

@@ -25,9 +25,9 @@ struct OnnxOptions {
 /// (core/file.h); the model stays as it is. Batch norms use their running statistics, dropout
 /// passes through. Modules: Conv2d, BatchNorm1d/2d, Linear, Flatten (from dimension 1), Embedding,
 /// MaxPool2d, AvgPool2d, AdaptiveAvgPool2d(1), ReLU, SiLU, LeakyReLU, Tanh, Sigmoid, Softmax,
-/// Dropout, Identity, Sequential, and the ResNets of resnet.h. Hooks are not called. throws:
-/// ValueError naming the module that has no ONNX form (of another class, or with ceil_mode), and
-/// for a model above protobuf's 2 GiB; FileError.
+/// Dropout, Identity, Sequential, and the ResNets of resnet.h. Hooks are not called.
+/// throws: ValueError naming the module that has no ONNX form (of another class, or with
+/// ceil_mode), and for a model above protobuf's 2 GiB; FileError.
 LATHE_API void save_onnx(const Module& model, const std::string& path, const OnnxOptions& options);
 
 /// Whether a file begins as save_onnx() writes it, and not as a graph of another program's.

@@ -36,7 +36,8 @@ class OnnxGraph {
   explicit OnnxGraph(std::string_view name) { graph_.add_text(2, name); }
 
   /// Adds the node `name` (without one: that of the op), which computes a value of the same name.
-  /// → that name.   throws: ValueError if it is taken.
+  /// → that name.
+  /// throws: ValueError if it is taken.
   std::string node(std::string_view op, std::string name, const std::vector<std::string>& inputs,
                    const std::vector<OnnxAttribute>& attributes = {});
   /// Adds a constant, once per name; floats become f32.   → its name
@@ -47,7 +48,8 @@ class OnnxGraph {
 
   /// The first bytes of every file(), which name this program.
   static std::string beginning();
-  /// The file.   throws: ValueError above 2 GiB.
+  /// The file.
+  /// throws: ValueError above 2 GiB.
   std::string file() const;
 
  private:

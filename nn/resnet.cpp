@@ -40,8 +40,7 @@ void init_convolutions(Module& model) {
 
 }  // namespace
 
-// --- torchvision's family
-// ----------------------------------------------------------------------------------------
+// --- torchvision's family ------------------------------------------------------------------------
 
 BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, bool init)
     : conv1(*this, "conv1", in, out, conv3x3(stride, init)),
@@ -82,8 +81,7 @@ Tensor ResNet::forward(const Tensor& x) {
 ResNet resnet18(const ResNetOptions& options) { return ResNet({2, 2, 2, 2}, options); }
 ResNet resnet34(const ResNetOptions& options) { return ResNet({3, 4, 6, 3}, options); }
 
-// --- the CIFAR family
-// --------------------------------------------------------------------------------------------
+// --- the CIFAR family ----------------------------------------------------------------------------
 
 CifarBlock::CifarBlock(int64_t in, int64_t out, int64_t stride, bool init)
     : conv1(*this, "conv1", in, out, conv3x3(stride, init)),

@@ -31,8 +31,8 @@ struct Summary {
 };
 
 /// Runs the model once on zeros of shape `input` (the dtype and device of its first parameter), in
-/// evaluation mode and without gradients; the model is left as it was.   throws: what its forward
-/// throws.
+/// evaluation mode and without gradients; the model is left as it was.
+/// throws: what its forward throws.
 LATHE_API Summary summary(Module& model, const Shape& input);
 
 /// The table, then the totals.

@@ -15,8 +15,9 @@ struct ClipGradNormOptions {
 /// min(1, max_norm / (total + 1e-6)), also where that is 1. A parameter without gradient is left
 /// out. → the total before scaling, 0-d, f32 (f64 if a gradient is): the norm of the gradients'
 /// norms; 0 if there are none. Sums run in double. An infinite total makes finite gradients 0 and
-/// infinite ones NaN. throws: ValueError for a negative or NaN max_norm or a norm that is not above
-/// 0; DeviceError for several devices;
+/// infinite ones NaN.
+/// throws: ValueError for a negative or NaN max_norm or a norm that is not above 0; DeviceError for
+/// several devices;
 ///         StateError for a total that is not finite, if asked (that check waits for the device).
 LATHE_API Tensor clip_grad_norm_(const Tensors& params, double max_norm,
                                  const ClipGradNormOptions& options = {});

@@ -38,14 +38,16 @@ class LATHE_API EMA {
   EMA& operator=(const EMA&) = delete;
 
   /// One update from the module's present weights. Where StepOptions::found_inf is not 0 nothing
-  /// changes and nothing is counted; the host does not wait for it.   throws: StateError while
-  /// applied, or for a weight whose shape or device no longer fits its average.
+  /// changes and nothing is counted; the host does not wait for it.
+  /// throws: StateError while applied, or for a weight whose shape or device no longer fits its
+  /// average.
   void update(const StepOptions& options = {});
 
   /// The module has the averages (in its own dtypes) until this scope ends; then its own weights
   /// again, bit for bit. Training in between is an error that update() tells of. Tensors are
-  /// exchanged, not copied, where dtypes agree.   throws: StateError if they are applied already,
-  /// or for a weight that is a view or the result of an op; nothing was exchanged then.
+  /// exchanged, not copied, where dtypes agree.
+  /// throws: StateError if they are applied already, or for a weight that is a view or the result
+  /// of an op; nothing was exchanged then.
   class LATHE_API Applied {
    public:
     explicit Applied(EMA& ema);
@@ -60,8 +62,9 @@ class LATHE_API EMA {
     Tensors own_;
   };
 
-  /// The module's state_dict() with the averages in it, in the module's dtypes: weights to be saved
-  /// and loaded as any others. Shares memory with the averages where dtypes agree, until clone().
+  /// The module's state_dict() with the averages in it, in the module's
+  /// dtypes: weights to be saved and loaded as any others. Shares memory with the averages where
+  /// dtypes agree, until clone().
   StateDict module_state() const;
 
   /// Updates so far. Waits for the device if updates could be skipped there.
@@ -69,8 +72,9 @@ class LATHE_API EMA {
 
   /// num_updates and average.<name> for every average. Waits as num_updates() does.
   StateDict state_dict() const;
-  /// Takes over such a state; averages are copied. All or nothing.   throws: ValueError listing
-  /// what is missing, unexpected or of another shape; StateError while applied.
+  /// Takes over such a state; averages are copied. All or nothing.
+  /// throws: ValueError listing what is missing, unexpected or of another shape; StateError while
+  /// applied.
   void load_state_dict(const StateDict& state);
 
  private:

@@ -55,8 +55,8 @@ class LATHE_API GradScaler {
   GradScaler(const GradScaler&) = delete;
   GradScaler& operator=(const GradScaler&) = delete;
 
-  /// loss · scale, differentiable. The first loss decides on the device.   throws: DTypeError
-  /// unless floating; DeviceError for a loss on another device than the first.
+  /// loss · scale, differentiable. The first loss decides on the device.
+  /// throws: DTypeError unless floating; DeviceError for a loss on another device than the first.
   Tensor scale(const Tensor& loss);
 
   /// Divides the gradients of the optimiser's parameters by the scale, in place, and notes whether
@@ -66,15 +66,16 @@ class LATHE_API GradScaler {
   void unscale_(Optimizer& optimizer);
 
   /// unscale_() unless done; then optimizer.step(), skipped where a gradient was inf or NaN: no
-  /// parameter, no buffer and no step count changes.   throws: StateError if called twice before
-  /// update(), or if no parameter has a gradient; what unscale_() and step() throw.
+  /// parameter, no buffer and no step count changes.
+  /// throws: StateError if called twice before update(), or if no parameter has a gradient; what
+  /// unscale_() and step() throw.
   /// → with max_grad_norm the total norm before clipping. A fused step changes the parameters to
   /// the same bits (f32, f64; on a GPU for gradients in their parameters' memory order).
   Tensor step(Optimizer& optimizer, const ScaledStepOptions& options = {});
 
   /// Between step() and update(): 0-d f32, not 0 where that step was skipped, for what follows the
-  /// parameters (EMA::update). Undefined where the scaler is disabled.   throws: StateError at any
-  /// other time.
+  /// parameters (EMA::update). Undefined where the scaler is disabled.
+  /// throws: StateError at any other time.
   Tensor found_inf(const Optimizer& optimizer) const;
 
   /// The scale of the next step; begins it. Of several optimisers one that overflowed is enough.

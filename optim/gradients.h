@@ -6,7 +6,8 @@
 namespace lathe::optim {
 
 /// The gradients there are, all on one device, each in memory that may be written: an expanded one
-/// is replaced by a copy.   throws: DeviceError for several devices, naming `op`.
+/// is replaced by a copy.
+/// throws: DeviceError for several devices, naming `op`.
 Tensors writable_grads(const char* op, const Tensors& params);
 
 }  // namespace lathe::optim

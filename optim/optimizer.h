@@ -44,12 +44,12 @@ class LATHE_API Optimizer {
   /// buffer and no step count; on a GPU the kernels read the flag and the host never waits. Nor
   /// does a step change values there after a label or index out of range, which the next wait
   /// throws; it is counted all the same where the host counts (no flag so far, no
-  /// set_capturable()). Nothing has changed if it throws.   throws: StateError if a parameter's
-  /// shape or device no longer fits its state, DeviceError for a group on several devices (with
-  /// grad_scale or max_grad_norm: for groups on several) or a flag or scale on another one,
-  /// ValueError for a flag or scale that is not a 0-d f32 and for a negative or NaN max_grad_norm,
-  /// OutOfMemoryError. → with max_grad_norm the total norm before clipping, as clip_grad_norm_
-  /// returns it.
+  /// set_capturable()). Nothing has changed if it throws.
+  /// throws: StateError if a parameter's shape or device no longer fits its state, DeviceError for
+  /// a group on several devices (with grad_scale or max_grad_norm: for groups on several) or a flag
+  /// or scale on another one, ValueError for a flag or scale that is not a 0-d f32 and for a
+  /// negative or NaN max_grad_norm, OutOfMemoryError. → with max_grad_norm the total norm before
+  /// clipping, as clip_grad_norm_ returns it.
   Tensor step(const StepOptions& options = {});
 
   /// Drops all gradients: undefined afterwards.
@@ -64,12 +64,13 @@ class LATHE_API Optimizer {
   Tensors params() const;
 
   double lr(size_t group = 0) const;
-  /// Learning rate of one group, of all groups.   throws: ValueError for a negative or non-finite
-  /// one; CudaError from a GPU that has the rates (set_capturable()).
+  /// Learning rate of one group, of all groups.
+  /// throws: ValueError for a negative or non-finite one; CudaError from a GPU that has the rates
+  /// (set_capturable()).
   void set_lr(size_t group, double lr);
   void set_lr(double lr);
-  /// One learning rate per group.   throws: as above, ValueError also for another number of rates:
-  /// then none has changed.
+  /// One learning rate per group.
+  /// throws: as above, ValueError also for another number of rates: then none has changed.
   void set_lrs(const std::vector<double>& rates);
   /// From now on the learning rates and step counts of parameters on GPUs live in device memory, so
   /// that a step captured into a graph goes on counting and follows set_lr() when it is launched
@@ -83,8 +84,8 @@ class LATHE_API Optimizer {
 
   /// The learning rate that the group was made with: what schedulers start from.
   double initial_lr(size_t group = 0) const;
-  /// A hyper-parameter by its option's name, "momentum"; flags are 0 or 1.   throws: ValueError for
-  /// an unknown name.
+  /// A hyper-parameter by its option's name, "momentum"; flags are 0 or 1.
+  /// throws: ValueError for an unknown name.
   double hyper_parameter(std::string_view name, size_t group = 0) const;
 
   /// Everything that decides the next step. Parameters are numbered through all groups:
@@ -119,10 +120,11 @@ class LATHE_API Optimizer {
   /// `buffers`: those that this optimiser can need, at most kMaxBuffers.
   Optimizer(const char* name, std::vector<BufferName> buffers);
 
-  /// The first hyper-parameter is "lr".   throws: ValueError for an empty list, an undefined
-  /// tensor, a parameter that is there already, or a bad hyper-parameter; DTypeError unless
-  /// floating; StateError unless a leaf.   With master_weights each half parameter has its values
-  /// in an f32 buffer, master_param, and is the rounded copy, written in the same pass.
+  /// The first hyper-parameter is "lr".
+  /// throws: ValueError for an empty list, an undefined tensor, a parameter that is there already,
+  /// or a bad hyper-parameter; DTypeError unless floating; StateError unless a leaf.   With
+  /// master_weights each half parameter has its values in an f32 buffer, master_param, and is the
+  /// rounded copy, written in the same pass.
   void add_group(Tensors params, HyperParameters hyper, bool master_weights = false);
   /// throws: ValueError if there is no group at all.
   void check_groups() const;

@@ -21,9 +21,9 @@ class LATHE_API LRScheduler {
   LRScheduler(const LRScheduler&) = delete;
   LRScheduler& operator=(const LRScheduler&) = delete;
 
-  /// Begins the next epoch: sets each group's learning rate.   throws: ValueError for a rate that
-  /// is negative or not finite (of LambdaLR's function, say); the epoch and all rates are then as
-  /// before.
+  /// Begins the next epoch: sets each group's learning rate.
+  /// throws: ValueError for a rate that is negative or not finite (of LambdaLR's function, say);
+  /// the epoch and all rates are then as before.
   void step();
 
   /// Tells a schedule that looks at it how training goes (a validation loss, an accuracy), usually
@@ -43,15 +43,17 @@ class LATHE_API LRScheduler {
 
   /// What else than the epoch and the learning rates decides the next ones; of most nothing.
   virtual StateDict memory() const { return {}; }
-  /// Takes over such entries.   throws: ValueError; nothing has changed then.
+  /// Takes over such entries.
+  /// throws: ValueError; nothing has changed then.
   virtual void recall(const StateDict& memory);
 
   /// last_epoch, the learning rates in use (group.0.lr, …) and memory(); the options are the
   /// constructor's.
   StateDict state_dict() const;
   /// Continues there: the next epoch uses the learning rate that it would have used without the
-  /// interruption. throws: ValueError if the state is not one of such a schedule over as many
-  /// groups; nothing has changed then.
+  /// interruption.
+  /// throws: ValueError if the state is not one of such a schedule over as many groups; nothing has
+  /// changed then.
   void load_state_dict(const StateDict& state);
 
  protected:
@@ -70,8 +72,8 @@ struct StepLROptions {
   int64_t step_size = 30;
   double gamma = 0.1;
 };
-/// lr is multiplied by gamma every step_size epochs.   throws: ValueError for step_size < 1 or a
-/// negative gamma.
+/// lr is multiplied by gamma every step_size epochs.
+/// throws: ValueError for step_size < 1 or a negative gamma.
 class LATHE_API StepLR final : public LRScheduler {
  public:
   StepLR(Optimizer& optimizer, const StepLROptions& options);
@@ -100,9 +102,9 @@ struct CosineAnnealingLROptions {
   int64_t t_max = 0;   // epochs from the initial learning rate to the smallest
   double eta_min = 0;  // the smallest learning rate
 };
-/// lr = eta_min + (initial - eta_min) · (1 + cos(pi · epoch / t_max)) / 2.   throws: ValueError for
-/// t_max < 1 or a negative eta_min. ref: Loshchilov and Hutter 2017 (arXiv:1608.03983), without
-/// restarts.
+/// lr = eta_min + (initial - eta_min) · (1 + cos(pi · epoch / t_max)) / 2.
+/// throws: ValueError for t_max < 1 or a negative eta_min.
+/// ref: Loshchilov and Hutter 2017 (arXiv:1608.03983), without restarts.
 class LATHE_API CosineAnnealingLR final : public LRScheduler {
  public:
   CosineAnnealingLR(Optimizer& optimizer, const CosineAnnealingLROptions& options);
@@ -118,8 +120,9 @@ struct LinearLROptions {
   int64_t total_iters = 5;
 };
 /// lr = initial · a factor that changes linearly: {.start_factor = 0.01} is a warm-up,
-/// {.start_factor = 1, .end_factor = 0} anneals to 0.   throws: ValueError for total_iters < 1 or a
-/// negative factor. ref: warm-up: Goyal et al. 2017 (arXiv:1706.02677).
+/// {.start_factor = 1, .end_factor = 0} anneals to 0.
+/// throws: ValueError for total_iters < 1 or a negative factor.
+/// ref: warm-up: Goyal et al. 2017 (arXiv:1706.02677).
 class LATHE_API LinearLR final : public LRScheduler {
  public:
   LinearLR(Optimizer& optimizer, const LinearLROptions& options);
@@ -133,9 +136,10 @@ struct PolynomialLROptions {
   int64_t total_iters = 5;  // epochs until the learning rate is 0
   double power = 1;
 };
-/// lr = initial · (1 - min(epoch, total_iters) / total_iters)^power.   throws: ValueError for
-/// total_iters < 1 or a power that is negative or not finite. ref: Liu et al. 2015 ("poly",
-/// arXiv:1506.04579); power 2 for large batches: You et al. 2017 (arXiv:1708.03888).
+/// lr = initial · (1 - min(epoch, total_iters) / total_iters)^power.
+/// throws: ValueError for total_iters < 1 or a power that is negative or not finite.
+/// ref: Liu et al. 2015 ("poly", arXiv:1506.04579); power 2 for large batches: You et al. 2017
+/// (arXiv:1708.03888).
 class LATHE_API PolynomialLR final : public LRScheduler {
  public:
   PolynomialLR(Optimizer& optimizer, const PolynomialLROptions& options);

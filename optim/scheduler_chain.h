@@ -38,8 +38,8 @@ class LATHE_API SequentialLR final : public LRScheduler {
 ///   optim::LinearLR warmup(opt, {.start_factor = 0.01, .total_iters = 5});
 ///   optim::ReduceLROnPlateau plateau(opt);
 ///   optim::ChainedLR schedule(opt, {&warmup, &plateau});     // observe() and step() only this one
-/// The parts must outlive it.   throws: ValueError for no schedules, one of another optimiser, or
-/// one that is a chain itself.
+/// The parts must outlive it.
+/// throws: ValueError for no schedules, one of another optimiser, or one that is a chain itself.
 class LATHE_API ChainedLR final : public LRScheduler {
  public:
   ChainedLR(Optimizer& optimizer, std::vector<LRScheduler*> schedules);

@@ -37,8 +37,8 @@ class LATHE_API ByteStream {
 /// zlib).
 LATHE_API std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path);
 
-/// Reads exactly `bytes` bytes.   throws: DataError "<path>: ends after <n> bytes of <what>, which
-/// needs <bytes>".
+/// Reads exactly `bytes` bytes.
+/// throws: DataError "<path>: ends after <n> bytes of <what>, which needs <bytes>".
 LATHE_API void read_exact(ByteStream& stream, void* out, size_t bytes,
                           const std::filesystem::path& path, const char* what);
 

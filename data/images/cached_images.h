@@ -19,7 +19,8 @@ namespace lathe::data {
 /// transform needs: the pixels may differ a little.
 class LATHE_API CachedImages final : public ImageDataset {
  public:
-  /// With the transform of `source`, whose own is no longer asked.   throws: ValueError for null.
+  /// With the transform of `source`, whose own is no longer asked.
+  /// throws: ValueError for null.
   explicit CachedImages(std::shared_ptr<const ImageDataset> source);
   ~CachedImages() override;
 

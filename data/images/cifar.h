@@ -27,8 +27,9 @@ LATHE_API CifarFormat cifar100_train_format(bool coarse = false);
 LATHE_API CifarFormat cifar100_test_format(bool coarse = false);
 
 /// The records of all files, in order; a gzip file is inflated. Each file must have exactly the
-/// format's size, and every label byte must name a class. throws: DataError naming file, record and
-/// value; FileError. ref: Krizhevsky 2009, "Learning multiple layers of features from tiny images".
+/// format's size, and every label byte must name a class.
+/// throws: DataError naming file, record and value; FileError.
+/// ref: Krizhevsky 2009, "Learning multiple layers of features from tiny images".
 LATHE_API ImageSet read_cifar(const std::vector<std::filesystem::path>& files,
                               const CifarFormat& format);
 

@@ -18,7 +18,8 @@ struct DatasetInfo {
   std::vector<double> std;
 };
 
-/// cifar10, cifar100, mnist, fashion-mnist.   throws: ValueError naming the known ones.
+/// cifar10, cifar100, mnist, fashion-mnist.
+/// throws: ValueError naming the known ones.
 LATHE_API const DatasetInfo& dataset_info(std::string_view name);
 
 /// The 20 superclasses of CIFAR-100.

@@ -103,7 +103,8 @@ class LATHE_API StoredImages : public ImageDataset {
   StoredImages(const std::string& name, const std::filesystem::path& root,
                const ImageOptions& options = {});
 
-  /// Images that the caller has.   throws: DataError for a label that is no class.
+  /// Images that the caller has.
+  /// throws: DataError for a label that is no class.
   StoredImages(ImageSet images, std::vector<std::string> class_names, std::vector<double> mean,
                std::vector<double> std, const Transform& transform = {});
 

@@ -18,14 +18,16 @@ struct ImageFileLimits {
 /// Keeps its memory from file to file.
 class ImageFile {
  public:
-  /// Reads the file and its header.   throws: FileError; DataError naming the file.
+  /// Reads the file and its header.
+  /// throws: FileError; DataError naming the file.
   void open(const std::filesystem::path& path, const ImageFileLimits& limits);
 
   /// [3,H,W] as the header says it.
   const ImageSpec& spec() const { return spec_; }
 
   /// Decodes it into pixels(): a JPEG file at the half, quarter or eighth of its size if that is
-  /// still `detail` of it or more. → their spec.   throws: DataError naming the file.
+  /// still `detail` of it or more. → their spec.
+  /// throws: DataError naming the file.
   ImageSpec decode(double detail);
 
   const uint8_t* pixels() const { return pixels_.data(); }

@@ -23,11 +23,12 @@ struct ImageSet {
 };
 
 /// The images with a border of zeros, the old image in the middle (for an odd border the extra row
-/// or column is at the bottom or right).   throws: ValueError if an image is larger than height x
-/// width.
+/// or column is at the bottom or right).
+/// throws: ValueError if an image is larger than height x width.
 LATHE_API ImageSet pad_images(const ImageSet& images, int64_t height, int64_t width);
 
-/// Appends `more` to `images`.   throws: ValueError if their image sizes differ.
+/// Appends `more` to `images`.
+/// throws: ValueError if their image sizes differ.
 LATHE_API void append_images(ImageSet& images, const ImageSet& more);
 
 }  // namespace lathe::data

@@ -21,9 +21,10 @@ struct PackOptions {
 };
 
 /// Appends the images of `images` to `out`, in order, decoded in parallel. → why each image that
-/// was left out is broken.   throws: DataError for an image that cannot be read; ValueError for
-/// what PackedWriter::add refuses and for an image with other channels than `out` was made for;
-/// FileError where the packed file cannot be written.
+/// was left out is broken.
+/// throws: DataError for an image that cannot be read; ValueError for what PackedWriter::add
+/// refuses and for an image with other channels than `out` was made for; FileError where the packed
+/// file cannot be written.
 LATHE_API std::vector<std::string> pack_images(const ImageDataset& images, PackedWriter& out,
                                                const PackOptions& options = {});
 

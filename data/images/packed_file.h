@@ -62,10 +62,12 @@ class LATHE_API PackedWriter {
   const PackedInfo& info() const { return info_; }
 
   /// After the last image: writes what stands behind the images and waits until all is on the disk,
-  /// the part of commit() that takes time.   throws: StateError without images; FileError.
+  /// the part of commit() that takes time.
+  /// throws: StateError without images; FileError.
   void finish();
 
-  /// Call once, last; finish() may come before.   throws: as finish().
+  /// Call once, last; finish() may come before.
+  /// throws: as finish().
   void commit();
 
  private:

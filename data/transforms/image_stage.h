@@ -16,7 +16,8 @@ class ImageStage {
  public:
   virtual ~ImageStage() = default;
 
-  /// The image after this stage.   throws: ShapeError, DTypeError, ValueError if it does not fit.
+  /// The image after this stage.
+  /// throws: ShapeError, DTypeError, ValueError if it does not fit.
   virtual ImageSpec output(const ImageSpec& in) const = 0;
 
   /// Writes that image, row-major; with left and right exchanged if `flipped`, which only a stage

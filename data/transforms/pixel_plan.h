@@ -62,7 +62,8 @@ void render(const PixelPlan& plan, void* out);
 class PixelStage {
  public:
   virtual ~PixelStage() = default;
-  /// The image after this stage.   throws: ShapeError, ValueError if it does not fit.
+  /// The image after this stage.
+  /// throws: ShapeError, ValueError if it does not fit.
   virtual ImageSpec output(const ImageSpec& in) const = 0;
   /// What is random may change the window and the erased rectangles, not the size or any value.
   virtual void plan(PixelPlan& plan, Random random) const = 0;

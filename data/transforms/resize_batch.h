@@ -23,7 +23,8 @@ void resize_batch(const Tensor& out, const Tensor& images, std::span<const Resiz
                   Interpolation interpolation);
 }  // namespace cpu
 namespace cuda {
-/// Without waiting.   throws: ValueError if an image or result has 2^31 pixels or more.
+/// Without waiting.
+/// throws: ValueError if an image or result has 2^31 pixels or more.
 void resize_batch(const Tensor& out, const Tensor& images, std::span<const ResizeBox> boxes,
                   Interpolation interpolation);
 }  // namespace cuda

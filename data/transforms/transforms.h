@@ -49,8 +49,8 @@ class LATHE_API Transform {
   explicit Transform(std::shared_ptr<const PixelStage> stage);
   explicit Transform(std::shared_ptr<const ImageStage> stage);
 
-  /// What becomes of an image of this kind.   throws: ShapeError, ValueError, DTypeError if the
-  /// stages do not fit it.
+  /// What becomes of an image of this kind.
+  /// throws: ShapeError, ValueError, DTypeError if the stages do not fit it.
   ImageSpec output(const ImageSpec& in) const;
 
   /// Transforms one image of bytes. `out` has room for output(in).
@@ -64,7 +64,8 @@ class LATHE_API Transform {
   /// No stage: the bytes as they are.
   bool empty() const { return stages_.empty(); }
 
-  /// This, then `next`.   throws: ValueError if both have more than 127 stages.
+  /// This, then `next`.
+  /// throws: ValueError if both have more than 127 stages.
   Transform then(const Transform& next) const;
 
   std::span<const Stage> stages() const { return stages_; }
@@ -94,10 +95,12 @@ LATHE_API Transform pad_crop(int64_t size, int64_t pad);
 LATHE_API Transform center_crop(int64_t height, int64_t width);
 LATHE_API Transform center_crop(int64_t size);
 
-/// Left and right exchanged with probability p.   throws: ValueError unless p is in [0, 1].
+/// Left and right exchanged with probability p.
+/// throws: ValueError unless p is in [0, 1].
 LATHE_API Transform hflip(double p = 0.5);
 
-/// Top and bottom exchanged with probability p.   throws: ValueError unless p is in [0, 1].
+/// Top and bottom exchanged with probability p.
+/// throws: ValueError unless p is in [0, 1].
 LATHE_API Transform vflip(double p = 0.5);
 
 enum class Interpolation {
@@ -148,8 +151,8 @@ struct RandomErasingOptions {
 /// to_float and normalize, numbers like theirs after them.
 /// throws: ValueError for p, ranges or values that cannot be; on use ValueError for bytes that are
 /// no whole numbers 0 to 255 or more than 2 erasing stages between two that resize or change
-/// colours, ShapeError if the image has another number of channels.   ref: Zhong et al.
-/// (arXiv:1708.04896).
+/// colours, ShapeError if the image has another number of channels.
+/// ref: Zhong et al. (arXiv:1708.04896).
 LATHE_API Transform random_erasing(const RandomErasingOptions& options = {});
 
 /// A square of side `length` is erased, its centre any pixel of the image, each equally likely;
@@ -172,7 +175,8 @@ struct ColorJitterOptions {
 LATHE_API Transform color_jitter(const ColorJitterOptions& options);
 
 /// With probability p all three channels become the luma (0.299 R + 0.587 G + 0.114 B, as Pillow
-/// rounds it). An image of one channel stays.   throws: as color_jitter.
+/// rounds it). An image of one channel stays.
+/// throws: as color_jitter.
 LATHE_API Transform grayscale(double p = 1.0);
 
 /// x / 255 as f32; f32 images stay as they are.

@@ -18,11 +18,12 @@ namespace lathe::cli {
 /// thing main does.
 void prepare_standard_streams();
 
-/// Writes all of `text` to a descriptor.   throws: CommandError (kError) naming `what` and the
-/// cause.
+/// Writes all of `text` to a descriptor.
+/// throws: CommandError (kError) naming `what` and the cause.
 void write_all(int descriptor, std::string_view text, std::string_view what);
 
-/// Opens a regular file to append lines to; makes it where there is none.   throws: FileError.
+/// Opens a regular file to append lines to; makes it where there is none.
+/// throws: FileError.
 int open_to_append(const std::string& path);
 /// Leaves the first `lines` complete lines of such a file, or all if there are fewer.   → how many
 /// throws: FileError.
@@ -59,7 +60,8 @@ class Log {
   Log& operator=(const Log&) = delete;
 
   /// Writes to this file too, from now on, and what was said before. A line that a kill cut short
-  /// there is removed.   throws: FileError.
+  /// there is removed.
+  /// throws: FileError.
   void open(const std::filesystem::path& path);
   void line(std::string_view text);
   void warning(std::string_view text);

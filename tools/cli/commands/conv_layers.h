@@ -34,7 +34,8 @@ double conv_bytes(const Conv2dGeometry& sizes, DType dtype);
 struct Roofline {
   double operations_per_second, bytes_per_second;
 
-  /// The time that the scarcer of the two leaves.   ref: Williams et al. 2009 (Roofline)
+  /// The time that the scarcer of the two leaves.
+  /// ref: Williams et al. 2009 (Roofline)
   double seconds(const Conv2dGeometry& sizes, DType dtype) const;
 };
 

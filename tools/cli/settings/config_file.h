@@ -24,8 +24,8 @@ struct ConfigEntry {
 /// throws: UsageError naming file and line for what is not of this form, and for a key given twice.
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name);
 
-/// Reads and parses a file, or what a pipe without a name brings.   throws: UsageError if it cannot
-/// be read, also for a named pipe, which might wait for ever.
+/// Reads and parses a file, or what a pipe without a name brings.
+/// throws: UsageError if it cannot be read, also for a named pipe, which might wait for ever.
 std::vector<ConfigEntry> read_config(const std::filesystem::path& path);
 
 /// The settings that the commands `takes` know, as a config file that gives the same settings

@@ -30,7 +30,8 @@ struct Machine {
 };
 
 /// Makes dataset and model definite. → one line that says what was chosen and why; "" if both were
-/// given.   throws: CommandError (kData) telling how to get a data set if none is found.
+/// given.
+/// throws: CommandError (kData) telling how to get a data set if none is found.
 std::string choose_run(Settings& settings, const Machine& machine);
 
 /// Makes every other setting definite but for complete_for_gpu's; needs dataset and model.

@@ -160,8 +160,8 @@ const Setting* find_setting(std::string_view key);
 /// "LATHE_BATCH_SIZE".
 std::string environment_name(const Setting& setting);
 
-/// Sets a value from its text; `name` is how errors call the place it stands at.   throws:
-/// UsageError.
+/// Sets a value from its text; `name` is how errors call the place it stands at.
+/// throws: UsageError.
 void assign(Settings& settings, const Setting& setting, std::string_view name,
             std::string_view text);
 

@@ -23,8 +23,8 @@ struct SettingSources {
 /// The settings of a command, `takes` its bit. An entry of the config file that other commands know
 /// and this one does not is checked and left out, so that commands can share a file; an entry that
 /// none knows is an error that names the nearest key. So with the environment, where only the
-/// variables of this command's settings are read.   throws: UsageError naming flag, variable or
-/// line.
+/// variables of this command's settings are read.
+/// throws: UsageError naming flag, variable or line.
 Settings merge_settings(const SettingSources& sources, unsigned takes);
 
 }  // namespace lathe::cli

@@ -34,7 +34,8 @@ class CheckpointWriter {
   /// throws: the error of an earlier write (FileError); after one nothing more is written.
   void save(const Checkpoint& checkpoint, const std::string& name, int64_t step);
 
-  /// Waits until everything is on the disk.   throws: as save().
+  /// Waits until everything is on the disk.
+  /// throws: as save().
   void finish();
 
   /// How often save() was called.
@@ -70,7 +71,8 @@ class CheckpointWriter {
 std::string step_file(int64_t step);
 
 /// Gives last.safetensors, which holds `last`, its other name of this step, and removes all but the
-/// newest `keep` of these names; all for a `keep` of 1.   throws: FileError.
+/// newest `keep` of these names; all for a `keep` of 1.
+/// throws: FileError.
 void keep_newest(const std::filesystem::path& folder, int64_t step, int64_t keep,
                  const Checkpoint& last);
 

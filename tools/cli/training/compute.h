@@ -44,8 +44,9 @@ MemoryFormat filter_format(Device device, const Settings& settings);
 /// Moves the model to the device, its filters in that order.
 void place_model(nn::Module& model, Device device, const Settings& settings);
 
-/// Loads a weights file or a checkpoint into the model; all or nothing.   throws: CommandError
-/// (kData) if it cannot be read, DataError if it is not what it should be or does not fit.
+/// Loads a weights file or a checkpoint into the model; all or nothing.
+/// throws: CommandError (kData) if it cannot be read, DataError if it is not what it should be or
+/// does not fit.
 void load_weights(nn::Module& model, const std::string& path);
 
 /// The batch's images in the order that --layout names.

@@ -20,19 +20,20 @@ Machine look_around(const Settings& settings);
 /// throws: UsageError for the synthetic set's name; FileError, DataError.
 void fetch_if_asked(const Settings& settings);
 
-/// False for a packed file that holds images of the other part alone.   throws: DataError,
-/// FileError.
+/// False for a packed file that holds images of the other part alone.
+/// throws: DataError, FileError.
 bool has_part(const Settings& settings, Part part);
 
 /// All images of one part as they are stored, for who looks at each: a broken one is an error when
-/// it is read.   throws: UsageError, DataError, FileError.
+/// it is read.
+/// throws: UsageError, DataError, FileError.
 std::shared_ptr<data::ImageDataset> open_all_images(Settings settings, Part part);
 /// The same of a folder that holds the classes' folders itself.
 std::shared_ptr<data::ImageDataset> open_class_folders(const std::filesystem::path& root);
 
 /// Opens one part. `augmented`: with the random changes of settings.augment. An unreadable file is
-/// CommandError (kData).   throws: UsageError for --augment and --image-size that do not fit;
-/// DataError.
+/// CommandError (kData).
+/// throws: UsageError for --augment and --image-size that do not fit; DataError.
 std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part part,
                                                  bool augmented);
 

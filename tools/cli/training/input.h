@@ -27,7 +27,8 @@ struct Input {
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
                  Device device, bool training);
 
-/// For commands that time how batches are read.   throws: UsageError for --data-cache gpu.
+/// For commands that time how batches are read.
+/// throws: UsageError for --data-cache gpu.
 void refuse_resident_images(const Settings& settings);
 
 }  // namespace lathe::cli

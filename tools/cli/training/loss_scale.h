@@ -8,10 +8,12 @@
 
 namespace lathe::cli {
 
-/// Of --amp and --loss-scale.   throws: UsageError.
+/// Of --amp and --loss-scale.
+/// throws: UsageError.
 optim::GradScalerOptions scaler_options(const Settings& settings);
 
-/// For the end of a run of `steps`.   throws: CommandError (kDiverged) if each of them was skipped.
+/// For the end of a run of `steps`.
+/// throws: CommandError (kDiverged) if each of them was skipped.
 void fail_if_all_skipped(const Settings& settings, int64_t skipped, int64_t steps);
 
 }  // namespace lathe::cli

@@ -16,8 +16,8 @@ double peak_lr(const Settings& settings);
 
 /// As --optimizer, peak_lr(), --momentum, --weight-decay, … say. Norms and biases are the second of
 /// two groups, without decay, with --no-decay-norm, and always for lars and lamb, which then take
-/// the learning rate there as it is (trust ratio 1).   throws: UsageError for values that do not
-/// fit each other.
+/// the learning rate there as it is (trust ratio 1).
+/// throws: UsageError for values that do not fit each other.
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, nn::Module& model);
 
 }  // namespace lathe::cli

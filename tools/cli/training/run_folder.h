@@ -39,7 +39,8 @@ std::filesystem::path make_run_folder(const std::string& requested, const std::s
 /// Appends to metrics.jsonl and metrics.csv; each row is on disk's way before add() returns.
 class MetricsFiles {
  public:
-  /// New files; or, of a run that goes on, those that are there.   throws: FileError.
+  /// New files; or, of a run that goes on, those that are there.
+  /// throws: FileError.
   explicit MetricsFiles(const std::filesystem::path& folder, bool goes_on = false);
   ~MetricsFiles();
   MetricsFiles(const MetricsFiles&) = delete;

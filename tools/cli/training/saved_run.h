@@ -18,8 +18,9 @@ struct SavedRun {
 };
 
 /// From --weights, or best.safetensors (else last.safetensors) of --run-dir, whose config.toml is
-/// then the config file.   throws: UsageError if neither is given or model or dataset are not
-/// known; CommandError (kData) for files that are missing or wrong.
+/// then the config file.
+/// throws: UsageError if neither is given or model or dataset are not known; CommandError (kData)
+/// for files that are missing or wrong.
 SavedRun open_saved_run(const Settings& settings);
 
 }  // namespace lathe::cli

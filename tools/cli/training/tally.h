@@ -29,8 +29,8 @@ class Tally {
 
   /// All sums but the confusion matrix, so that adding goes on bit by bit. Shares nothing.
   StateDict state_dict() const;
-  /// Takes over such a state; further scores come from `device`.   throws: ValueError, ShapeError;
-  /// nothing has changed then.
+  /// Takes over such a state; further scores come from `device`.
+  /// throws: ValueError, ShapeError; nothing has changed then.
   void load_state_dict(const StateDict& state, Device device);
 
   /// Samples added, read or not.

@@ -73,7 +73,8 @@ class Trainer {
   /// After resume() and open(), when last.safetensors is the checkpoint that was resumed: cuts the
   /// metrics back to its step. `accuracy_of_best`: of what best.safetensors holds now, -1 for none.
   /// Going back may have removed it, and the state before it is gone: then the next evaluation
-  /// begins anew.   throws: FileError.
+  /// begins anew.
+  /// throws: FileError.
   void go_back(double accuracy_of_best);
 
   /// After open(). A signal asks it to stop while StopRequests live.
