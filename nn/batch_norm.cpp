@@ -1,4 +1,4 @@
-// Batch normalisation layers; see batch_norm.h.
+// Batch normalisation layers: buffers, the choice between batch and running statistics, checks.
 #include "lathe/nn/batch_norm.h"
 
 #include "lathe/ops/batch_norm.h"

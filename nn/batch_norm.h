@@ -11,17 +11,17 @@ struct BatchNormOptions {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  // weight of the new value; absent: cumulative average
   bool affine = true;                    // false: no weight and bias
-  bool track_running_stats = true;       // false: batch statistics also in evaluation
+  bool track_running_stats = true;       // false: uses batch statistics in evaluation, too
 };
 
-/// What BatchNorm1d and BatchNorm2d share. Parameters weight [C] = 1 and bias [C] = 0; buffers
-/// running_mean [C] = 0, running_var [C] = 1 and num_batches_tracked (i64, 0-d), which goes up by 1
-/// in every training forward. Parameters and statistics stay f32 where a half type is asked for.
+/// What BatchNorm1d and BatchNorm2d share. Parameters: weight [C] = 1 and bias [C] = 0. Buffers:
+/// running_mean [C] = 0, running_var [C] = 1 and num_batches_tracked (i64, 0-d), which every
+/// training forward raises by 1. Parameters and statistics stay f32 where a half type is asked for.
 class LATHE_API BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& x) final;
-  /// relu(forward(x)) and relu(forward(x) + residual) as one op each, with this module's hooks
-  /// around it.
+  /// relu(forward(x)) and relu(forward(x) + residual) as one op each. This module's hooks run
+  /// before and after it.
   Tensor relu(const Tensor& x);
   Tensor add_relu(const Tensor& x, const Tensor& residual);
   const BatchNormOptions& options() const { return options_; }

@@ -1,4 +1,5 @@
-// Checkpoints; see checkpoint.h.
+// Checkpoints: names and prefixes of the parts, collecting and restoring them. The file itself is
+// core/formats/safetensors.
 #include "lathe/nn/checkpoint.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 constexpr std::string_view kVersionKey = "lathe.checkpoint";
 constexpr std::string_view kPartsKey = "lathe.parts";
 constexpr std::string_view kModel = "model";  // its entries have no prefix
-constexpr std::string_view kRandom = "rng";   // always there, and no object's
+constexpr std::string_view kRandom = "rng";   // always in the file; no object of the caller's
 
 std::string prefix_of(std::string_view part) { return concat(part, "."); }
 
@@ -56,7 +57,7 @@ int64_t version_of(const safetensors::Metadata& metadata, std::string_view file)
   return version;
 }
 
-/// Takes back what the parts were before, last one first.
+/// Gives the parts their earlier state back, the last one first.
 void give_back(const CheckpointParts& parts, const std::vector<StateDict>& before,
                const std::vector<bool>& loaded) {
   for (size_t i = parts.size(); i-- > 0;) {
@@ -159,7 +160,7 @@ void restore_checkpoint(const Checkpoint& checkpoint, const CheckpointParts& par
       if (std::ranges::find(there, parts[i].name()) == there.end()) continue;
       loaded[i] = attempt([&] { parts[i].load(section); });
     }
-    attempt([&] {  // last, because it needs no way back
+    attempt([&] {  // last, so that it never has to be undone
       const StateDict state = checkpoint_section(checkpoint, kRandom);
       if (problems.empty()) set_random_state(state);
     });

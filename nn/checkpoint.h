@@ -1,12 +1,12 @@
 // Checkpoints: everything that decides the next step, in one safetensors file
 // (core/formats/safetensors.h).
-//   conv1.weight, …                      the part "model", under the names that it has itself
-//   optimizer.group.0.lr, loader.seed, … every other part, its name before its entries
-//   rng.cpu, rng.cuda.0, …               the default generators (core/random_state.h)
-//   metadata                             lathe.checkpoint: the format's version; lathe.parts: the
-//                                        parts' names in order; what else the caller gives
-// So a checkpoint is a weights file with more in it: nn::load reads the model out of it. It knows
-// no optimiser and no model: a part is anything with state_dict() and load_state_dict().
+//   conv1.weight, …                       the part "model", under its own names
+//   optimizer.group.0.lr, loader.seed, …  every other part, with its name as the prefix
+//   rng.cpu, rng.cuda.0, …                the default generators (core/random_state.h)
+//   metadata                              lathe.checkpoint: the format's version; lathe.parts: the
+//                                         parts' names in order; what else the caller gives
+// A checkpoint is thus a weights file with more in it: nn::load reads the model out of it. This
+// file knows no optimiser and no model: a part is anything with state_dict() and load_state_dict().
 //
 //   save_checkpoint(path, {{"model", model}, {"optimizer", opt}, {"loader", loader}});
 //   load_checkpoint(path, {{"model", model}, {"optimizer", opt}, {"loader", loader}});
@@ -24,10 +24,10 @@
 
 namespace lathe {
 
-/// Of the layout above; a file with a higher one is refused.
+/// The version of the layout above. A file with a higher one is refused.
 inline constexpr int kCheckpointVersion = 1;
 
-/// Gives its state by name, and takes it back all or nothing.
+/// Gives its state by name, and takes it back, all or nothing.
 template <class T>
 concept Checkpointable = requires(T& object, const StateDict& state) {
   { object.state_dict() } -> std::convertible_to<StateDict>;
@@ -61,24 +61,24 @@ using Checkpoint = safetensors::Contents;
 /// Writes the state of all parts and of the default generators in one step: at any moment `path` is
 /// the complete old file or the complete new one, and a failed save leaves no other file. Waits for
 /// the device.
-/// throws: FileError; ValueError for part names that are taken, empty, "rng" or hold a dot, a model
-/// whose entries would be taken for another part's, or metadata that begins with "lathe.checkpoint"
-/// or "lathe.parts"; what the parts throw.
+/// throws: FileError; ValueError for a part name that is taken, empty, "rng" or contains a dot, for
+/// a model entry that would be taken for another part's, and for metadata keys that begin with
+/// "lathe.checkpoint" or "lathe.parts"; what the parts throw.
 LATHE_API void save_checkpoint(const std::string& path, const CheckpointParts& parts,
                                const safetensors::Metadata& metadata = {});
 
 /// Reads and checks the whole file, then changes the parts and the default generators: all or
-/// nothing. Parts of the file that are not asked for are passed over. Copies the parts' state
-/// meanwhile, so as to give it back.   → the caller's metadata
-/// throws: FileError, DataError (the file; see read_checkpoint); ValueError naming the file and
-/// listing the parts that it lacks and the entries that are missing, unexpected or of another
-/// shape, of all parts.
+/// nothing. Parts of the file that are not asked for are ignored. While it runs, it keeps a copy of
+/// the parts' state, to restore it if a part fails.   → the caller's metadata
+/// throws: FileError; DataError for a bad file (see read_checkpoint); ValueError naming the file
+/// and listing, for all parts, which parts the file lacks and which entries are missing, unexpected
+/// or of another shape.
 LATHE_API safetensors::Metadata load_checkpoint(const std::string& path,
                                                 const CheckpointParts& parts);
 
-// --- in pieces: for a copy that is written later, or a look at a file without its parts ----------
+// --- in pieces: for a copy that is written later, or to read a file without having its parts -----
 
-/// What save_checkpoint would write to a file by safetensors::write. The tensors share their values
+/// What save_checkpoint would write, as safetensors::write takes it. The tensors share their values
 /// with the parts.
 /// throws: ValueError as above; what the parts throw.
 LATHE_API Checkpoint collect_checkpoint(const CheckpointParts& parts,
@@ -89,7 +89,7 @@ LATHE_API Checkpoint collect_checkpoint(const CheckpointParts& parts,
 /// version.
 LATHE_API Checkpoint read_checkpoint(const std::string& path);
 
-/// load_checkpoint from memory; `name` stands for the file in messages.
+/// load_checkpoint from memory; messages call the file `name`.
 LATHE_API void restore_checkpoint(const Checkpoint& checkpoint, const CheckpointParts& parts,
                                   std::string_view name);
 

@@ -1,4 +1,4 @@
-// Sequential and ModuleList; see containers.h.
+// Sequential and ModuleList: ownership and order of the modules that they hold.
 #include "lathe/nn/containers.h"
 
 namespace lathe::nn {

@@ -11,7 +11,7 @@
 
 namespace lathe::nn {
 
-/// Owns its modules, named "0", "1", … unless a name is given. What the two containers share.
+/// What the two containers share: owns its modules, named "0", "1", … unless a name is given.
 class LATHE_API ModuleHolder : public Module {
  public:
   using Module::Module;
@@ -21,7 +21,7 @@ class LATHE_API ModuleHolder : public Module {
   T& add(Args&&... args) {
     return add_named<T>(std::to_string(size()), std::forward<Args>(args)...);
   }
-  /// throws: ValueError for a name that is taken, empty or holds a dot.
+  /// throws: ValueError for a name that is taken or empty or contains a dot.
   template <class T, class... Args>
   T& add_named(const std::string& name, Args&&... args) {
     auto module = std::make_unique<T>(std::forward<Args>(args)...);
@@ -41,7 +41,7 @@ class LATHE_API ModuleHolder : public Module {
   std::vector<std::unique_ptr<Module>> owned_;
 };
 
-/// forward: each module takes the result of the one before. Empty: the input itself.
+/// forward: each module gets the result of the one before. An empty one returns its input.
 ///   nn::Sequential seq;  seq.add<nn::Linear>(784, 128);  seq.add<nn::ReLU>();
 class LATHE_API Sequential final : public ModuleHolder {
  public:
@@ -49,7 +49,7 @@ class LATHE_API Sequential final : public ModuleHolder {
   Tensor forward(const Tensor& x) override;
 };
 
-/// Modules without an order of their own: the parent's forward decides.
+/// Modules in no order: the parent's forward decides how they are called.
 class LATHE_API ModuleList final : public ModuleHolder {
  public:
   using ModuleHolder::ModuleHolder;

@@ -1,4 +1,4 @@
-// Convolution layers; see conv.h.
+// Convolution layers: checks of the sizes, initial values, and the multiply-adds of one forward.
 #include "lathe/nn/conv.h"
 
 #include "lathe/nn/init.h"

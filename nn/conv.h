@@ -1,5 +1,5 @@
-// Convolution layers: Conv1d, Conv2d, ConvTranspose2d. The shape rules are at the ops of the same
-// name.
+// Convolution layers: Conv1d, Conv2d, ConvTranspose2d. The ops of the same name have the shape
+// rules.
 #pragma once
 
 #include "lathe/core/pair.h"
@@ -14,10 +14,10 @@ struct Conv2dOptions {
   Pair dilation = 1;
   int64_t groups = 1;
   bool bias = true;  // false where a batch norm follows
-  bool init = true;  // false: the weight is left open (init::left_open) for whoever fills it next
+  bool init = true;  // false: the caller fills the weight next (init::left_open)
 };
 
-/// [N,in,H,W] → [N,out,P,Q], either without N too; see ops/conv2d.h.
+/// [N,in,H,W] → [N,out,P,Q], or both without N; see ops/conv2d.h.
 /// weight [out,in/groups,R,S] and bias [out], U(±1/sqrt(fan_in)).
 /// throws: ValueError unless the kernel is positive and groups divide in and out.
 class LATHE_API Conv2d final : public Module {
@@ -48,8 +48,8 @@ struct Conv1dOptions {
   bool bias = true;
 };
 
-/// [N,in,W] → [N,out,Q], either without N too; see ops/conv1d.h. weight [out,in/groups,S]; values
-/// and errors as Conv2d.
+/// [N,in,W] → [N,out,Q], or both without N; see ops/conv1d.h.
+/// weight [out,in/groups,S]; values and errors as in Conv2d.
 class LATHE_API Conv1d final : public Module {
  public:
   Conv1d(int64_t in, int64_t out, const Conv1dOptions& options);
@@ -78,8 +78,8 @@ struct ConvTranspose2dOptions {
   bool bias = true;
 };
 
-/// [N,in,H,W] → [N,out,P,Q], either without N too; see ops/conv_transpose2d.h. weight
-/// [in,out/groups,R,S]; values and errors as Conv2d.
+/// [N,in,H,W] → [N,out,P,Q], or both without N; see ops/conv_transpose2d.h.
+/// weight [in,out/groups,R,S]; values and errors as in Conv2d.
 class LATHE_API ConvTranspose2d final : public Module {
  public:
   ConvTranspose2d(int64_t in, int64_t out, const ConvTranspose2dOptions& options);

@@ -6,7 +6,7 @@
 
 namespace lathe::nn {
 
-/// Drops while training, is the identity in evaluation.
+/// Drops elements in training; the identity in evaluation.
 class LATHE_API Dropout final : public Module {
  public:
   /// throws: ValueError for p outside [0, 1].

@@ -1,4 +1,4 @@
-// A table of trainable vectors; see embedding.h.
+// Embedding: the table's initial values and its padding row; the lookup is ops/embedding.
 #include "lathe/nn/embedding.h"
 
 #include "lathe/nn/init.h"

@@ -7,9 +7,9 @@
 namespace lathe::nn {
 
 /// Integers of any shape in [0, entries) → that shape + [width]. weight [entries,width], N(0,1).
-/// With options.padding_index that row starts as 0 and gets no gradient.
-/// throws: ValueError unless entries and width are positive and padding_index is in [-entries,
-/// entries).
+/// The row options.padding_index, if given, starts as 0 and gets no gradient.
+/// throws: ValueError unless entries and width are positive and padding_index, if given, is in
+/// [-entries, entries).
 class LATHE_API Embedding final : public Module {
  public:
   Embedding(int64_t entries, int64_t width, const EmbeddingOptions& options = {});

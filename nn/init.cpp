@@ -1,4 +1,4 @@
-// Initial values of parameters; see init.h.
+// Initial values of parameters: fans, and the scales of the distributions.
 #include "lathe/nn/init.h"
 
 #include <cmath>

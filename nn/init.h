@@ -1,7 +1,7 @@
-// Initial values of parameters. In place on a parameter (the trailing underscore; never recorded),
-// or as a new tensor.
-//   fan_in = shape[1] · kernel size, fan_out = shape[0] · kernel size (of a grouped convolution
-//   too: shape[1] is per group).
+// Initial values of parameters: in place (names with a trailing underscore; never recorded), or as
+// a new tensor.
+//   fan_in = shape[1] · kernel size,   fan_out = shape[0] · kernel size
+// For a grouped convolution too, where shape[1] is the number of channels per group.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,11 @@ enum class FanMode { kFanIn, kFanOut };
 inline constexpr FanMode kFanIn = FanMode::kFanIn, kFanOut = FanMode::kFanOut;
 
 struct KaimingOptions {
-  double slope = 0;  // of the leaky relu that follows; 0: relu
-  FanMode mode =
-      FanMode::kFanIn;  // keep the variance of the forward (fan_in) or backward (fan_out) signal
+  double slope = 0;                // of the leaky relu that follows; 0: relu
+  FanMode mode = FanMode::kFanIn;  // which signal keeps its variance: forward (kFanIn), backward
   Generator* generator = nullptr;  // null: the default one
 };
-/// Gain g = sqrt(2 / (1 + slope²)): U(±g·sqrt(3 / fan)), N(0, g / sqrt(fan)).
+/// With g = sqrt(2 / (1 + slope²)): U(±g·sqrt(3 / fan)) and N(0, g / sqrt(fan)).
 /// throws: ShapeError.   ref: He et al. 2015 (arXiv:1502.01852).
 LATHE_API const Tensor& kaiming_uniform_(const Tensor& w, const KaimingOptions& options = {});
 LATHE_API const Tensor& kaiming_normal_(const Tensor& w, const KaimingOptions& options = {});
@@ -35,7 +34,7 @@ struct XavierOptions {
   double gain = 1;
   Generator* generator = nullptr;
 };
-/// U(±gain·sqrt(6 / (fan_in + fan_out))), N(0, gain·sqrt(2 / (fan_in + fan_out))).
+/// U(±gain·sqrt(6 / (fan_in + fan_out))) and N(0, gain·sqrt(2 / (fan_in + fan_out))).
 /// throws: ShapeError.   ref: Glorot and Bengio 2010.
 LATHE_API const Tensor& xavier_uniform_(const Tensor& w, const XavierOptions& options = {});
 LATHE_API const Tensor& xavier_normal_(const Tensor& w, const XavierOptions& options = {});
@@ -52,8 +51,8 @@ LATHE_API const Tensor& ones_(const Tensor& w);
 /// this is kaiming_uniform_ with slope sqrt(5), the default of the layers.
 LATHE_API Tensor uniform_fan_in(const Shape& shape, int64_t fan_in);
 
-/// Uninitialised memory for a weight that its maker fills next. Takes as many random numbers as
-/// uniform_fan_in: what a seed gives the other layers does not depend on who fills this one.
+/// Uninitialised memory for a weight that its maker fills next. It takes as many random numbers as
+/// uniform_fan_in, so that a seed gives the other layers the same values in both cases.
 LATHE_API Tensor left_open(const Shape& shape);
 
 }  // namespace lathe::nn::init

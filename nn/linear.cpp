@@ -1,4 +1,4 @@
-// Linear and Flatten; see linear.h.
+// Linear and Flatten: initial values, multiply-adds; the computation is in ops/.
 #include "lathe/nn/linear.h"
 
 #include "lathe/nn/init.h"

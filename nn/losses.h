@@ -1,5 +1,6 @@
-// Losses as objects that keep their options: nn::CrossEntropyLoss loss{{.label_smoothing = 0.1}};
-// loss(logits, labels). They hold no parameters; the formulas are at the ops.
+// Losses as objects that keep their options:
+//   nn::CrossEntropyLoss loss{{.label_smoothing = 0.1}};  loss(logits, labels);
+// They have no parameters. The ops have the formulas.
 #pragma once
 
 #include "lathe/ops/cross_entropy.h"

@@ -1,4 +1,4 @@
-// MLP; see mlp.h.
+// MLP: its linear layers as children "0", "2", …, and one call of the op (ops/mlp.h) over all.
 #include "lathe/nn/mlp.h"
 
 namespace lathe::nn {

@@ -1,4 +1,5 @@
-// The tree of modules; see module.h.
+// Module: registration of parameters, buffers and children, calls with hooks, walks over the tree,
+// and moves between devices, dtypes and memory formats. module_state.cpp has state_dict().
 #include "lathe/nn/module.h"
 
 #include <cxxabi.h>

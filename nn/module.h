@@ -1,12 +1,11 @@
 // Module: parameters, buffers and child modules under names; the base of every layer and model.
-//   struct Net : nn::Module {                              // a member registers itself with its
-//   parent
-//     nn::Linear fc{*this, "fc", 64, 10};
+//   struct Net : nn::Module {
+//     nn::Linear fc{*this, "fc", 64, 10};  // a member registers itself with its parent
 //     Tensor forward(const Tensor& x) override { return fc(x); }
 //   };
 // Names joined with dots are the checkpoint's keys ("layer1.0.conv1.weight"): changing one is a
-// format change. module.cpp: the tree and its moves; module_state.cpp: state_dict and
-// load_state_dict.
+// format change.
+// module.cpp: the tree, calls and moves; module_state.cpp: state_dict() and load_state_dict().
 #pragma once
 
 #include <cstdint>
@@ -29,30 +28,31 @@ struct LoadReport {
   std::vector<std::string> missing, unexpected;
 };
 
-/// Has identity: neither copied nor moved. A function may return one by value (it is built in the
-/// caller's place).
+/// A module is neither copied nor moved, because its parent and children refer to it. A function
+/// may return one by value (it is built in the caller's place).
 class LATHE_API Module {
  public:
   template <class T>
   using Named = std::vector<std::pair<std::string, T>>;
-  /// See the input (and output) of a call; a defined result takes its place.
+  /// Hooks see the input (and the output) of a call. If one returns a defined tensor, that tensor
+  /// replaces the input (or the output).
   using ForwardPreHook = std::function<Tensor(Module&, const Tensor& x)>;
   using ForwardHook = std::function<Tensor(Module&, const Tensor& x, const Tensor& y)>;
 
   Module() = default;
-  /// As the child `name` of `parent`. A struct with `using Module::Module;` can be a member like
-  /// any layer.
-  /// throws: ValueError for a name that is taken, empty or holds a dot.
+  /// Registers this module as the child `name` of `parent`. With `using Module::Module;` a struct
+  /// can be a member like any layer.
+  /// throws: ValueError for a name that is taken or empty or contains a dot.
   Module(Module& parent, const std::string& name) { join(parent, name); }
   virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// Runs the pre-hooks, forward(), the hooks.
+  /// Runs the pre-hooks, then forward(), then the hooks.
   Tensor operator()(const Tensor& x);
 
   // --- what it holds: own entries first, then the children's, in the order of registration -------
-  /// Without repetition where several modules share a parameter.
+  /// A parameter that several modules share is listed once.
   Named<Tensor> named_parameters() const;
   Tensors parameters() const;
   Named<Tensor> named_buffers() const;
@@ -67,9 +67,9 @@ class LATHE_API Module {
   /// Parameters and buffers. The tensors share their values with the module; clone() the result to
   /// keep them.
   StateDict state_dict() const;
-  /// Copies values into the existing tensors (their dtype, device and layout stay), so that an
-  /// optimiser sees them; the state may hold tensors of this very module, under whatever names. All
-  /// or nothing.   → what was missing and unexpected (not strict).
+  /// Copies values into the existing tensors, so that an optimiser sees them; dtype, device and
+  /// layout stay. All or nothing. The state may hold tensors of this very module, under any names.
+  /// → without `strict`: what was missing and unexpected
   /// throws: ValueError listing every missing, unexpected or mis-shaped entry.
   LoadReport load_state_dict(const StateDict& state, const LoadOptions& options = {});
 
@@ -78,16 +78,17 @@ class LATHE_API Module {
   Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
-  /// Moves parameters and buffers; gradients that no longer fit are dropped.
-  /// throws: NoCudaError; StateError for a tensor to be moved that is a view or has become the
-  /// result of an op; nothing moved then.
+  /// Moves parameters and buffers. Drops gradients that no longer fit.
+  /// throws: NoCudaError; StateError if a tensor to be moved is a view or the result of an op.
+  /// Nothing has moved then.
   Module& to(Device device);
-  /// Converts floating parameters and buffers; batch norms keep f32 where a half type is asked for.
+  /// Converts floating parameters and buffers; batch norms stay f32 where a half type is asked for.
   /// throws: DTypeError unless floating; StateError as above.
   Module& to(DType dtype);
   Module& half() { return to(kF16); }
-  /// Rearranges the memory of 4-d parameters and buffers, in effect of filters: kChannelsLast is
-  /// how NHWC convolutions on a GPU read them without a copy. Shapes, values and checkpoints stay.
+  /// Rearranges the memory of 4-d parameters and buffers; in practice these are filters. With
+  /// kChannelsLast an NHWC convolution on a GPU reads them without a copy. Shapes, values and
+  /// checkpoints stay the same.
   /// throws: StateError as above.
   Module& to(MemoryFormat format);
   /// Calls f for every module, children before their parent.
@@ -103,23 +104,24 @@ class LATHE_API Module {
 
   // --- for those who write modules ---------------------------------------------------------------
   /// What the module computes.
-  /// throws: StateError where a module defines none.
+  /// throws: StateError in a module that does not define it.
   virtual Tensor forward(const Tensor& x);
-  /// Multiply-adds of one forward(), children apart; 0 unless the module says more.
+  /// Multiply-adds of one forward() without those of the children; 0 unless overridden.
   virtual int64_t macs(const Shape& x, const Shape& y) const;
 
  protected:
-  /// Registers a parameter: a leaf that requires grad. Assigning to a member that holds it later
-  /// does not reach the registered tensor: write into it (copy_, set_data).
-  /// throws: ValueError for the name (as above) or an undefined tensor, DTypeError unless floating.
+  /// Registers a parameter: a leaf that requires grad. The registered tensor does not change when
+  /// the member that holds it is assigned later: write into the tensor instead (copy_, set_data).
+  /// throws: ValueError for a bad name (as above) or an undefined tensor; DTypeError unless
+  /// floating.
   Tensor parameter(const std::string& name, const Tensor& value);
   /// Registers state that is saved but not trained.
   Tensor buffer(const std::string& name, const Tensor& value);
-  /// Registers this module with `parent`, which must not outlive its use of it.
+  /// Registers this module with `parent`. Either of the two may be destroyed first.
   void join(Module& parent, const std::string& name);
   /// Registers `child` as this module's own, for containers.
   void adopt(Module& child, const std::string& name) { child.join(*this, name); }
-  /// f(x) between the hooks, for modules with a second way to be called (batch norm with its relu).
+  /// f(x) between the hooks, for modules that can be called in a second way (batch norm with relu).
   Tensor with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f);
   /// The dtype that this module's own tensors take when `asked` is asked for.
   virtual DType dtype_for(DType asked) const { return asked; }
@@ -132,8 +134,8 @@ class LATHE_API Module {
 
   struct Hook {
     int64_t number;
-    ForwardPreHook before;  // one of the two
-    ForwardHook after;
+    ForwardPreHook before;  // either this one is set …
+    ForwardHook after;      // … or this one
   };
 
   Named<Tensor> parameters_, buffers_;

@@ -1,4 +1,4 @@
-// The state of a module tree by name; see module.h.
+// Module::state_dict() and load_state_dict(): all entries are checked before the first is copied.
 #include <unordered_set>
 
 #include "lathe/core/copy.h"
@@ -28,14 +28,14 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
   if (names.size() > kMost) text += ", …";
 }
 
-/// Both look at the same elements in the same way.
+/// Both tensors view the same elements with the same strides.
 bool same_place(const Tensor& a, const Tensor& b) {
   return a.shares_storage(b) && a.offset() == b.offset() && a.strides() == b.strides() &&
          a.dtype() == b.dtype();
 }
 
-/// Copies {to, from} whose source another copy would overwrite get a source of their own; those
-/// that would change nothing are dropped.
+/// Of the copies {to, from}: those that would change nothing are dropped, and a source that another
+/// copy would overwrite is cloned.
 void detach_sources(std::vector<std::pair<Tensor, Tensor>>& copies) {
   std::erase_if(copies, [](const auto& copy) { return same_place(copy.first, copy.second); });
   std::unordered_set<const Storage*> written;

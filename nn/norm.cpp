@@ -1,4 +1,4 @@
-// LayerNorm and GroupNorm; see norm.h.
+// LayerNorm and GroupNorm: parameters and checks; the computation is in ops/.
 #include "lathe/nn/norm.h"
 
 #include "lathe/ops/creation.h"

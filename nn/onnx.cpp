@@ -1,4 +1,4 @@
-// ONNX export; see onnx.h. Exporter::emit() says which module becomes which nodes.
+// ONNX export: Exporter::emit() says which module becomes which nodes. onnx_graph.cpp writes them.
 #include "lathe/nn/onnx.h"
 
 #include "lathe/core/file.h"
@@ -177,13 +177,13 @@ class Exporter {
             x.ndim};
   }
 
-  /// Our layers take planes without a batch too; to ONNX those are the lines of a 1-d layer.
+  /// Our layers also take planes without a batch; ONNX would read those as lines of a 1-d layer.
   static void check_planes(const std::string& name, const Value& x) {
     LATHE_CHECK(ValueError, x.ndim == 4, "save_onnx: ", at(name),
                 "the input must be [N,C,H,W], not ", x.ndim, "-d");
   }
 
-  /// Runtimes disagree about the last window.
+  /// Refuses ceil_mode, because runtimes disagree about the last window.
   static void check_floor(bool ceil_mode, const std::string& name) {
     LATHE_CHECK(ValueError, !ceil_mode, "save_onnx: ", at(name),
                 "pooling with ceil_mode has no ONNX form here");

@@ -20,17 +20,18 @@ struct OnnxOptions {
   std::string name = "model";  // of the graph
 };
 
-/// Writes the graph "input" → "output" and its weights, whose names are the state dict's. Floats
-/// are written as f32 whatever the model computes in. The file is replaced in one step
-/// (core/file.h); the model stays as it is. Batch norms use their running statistics, dropout
-/// passes through. Modules: Conv2d, BatchNorm1d/2d, Linear, Flatten (from dimension 1), Embedding,
-/// MaxPool2d, AvgPool2d, AdaptiveAvgPool2d(1), ReLU, SiLU, LeakyReLU, Tanh, Sigmoid, Softmax,
-/// Dropout, Identity, Sequential, and the ResNets of resnet.h. Hooks are not called.
-/// throws: ValueError naming the module that has no ONNX form (of another class, or with
-/// ceil_mode), and for a model above protobuf's 2 GiB; FileError.
+/// Writes the graph "input" → "output" and its weights, whose names are those of the state dict.
+/// Floats are written as f32 whatever the model computes in. The file is replaced in one step
+/// (core/file.h); the model is not changed. Batch norms use their running statistics, dropout
+/// passes its input through, and hooks are not called.
+/// Modules: Conv2d, BatchNorm1d/2d, Linear, Flatten (from dimension 1), Embedding, MaxPool2d,
+/// AvgPool2d, AdaptiveAvgPool2d(1), ReLU, SiLU, LeakyReLU, Tanh, Sigmoid, Softmax, Dropout,
+/// Identity, Sequential, MLP with a relu, and the ResNets of resnet.h.
+/// throws: ValueError naming a module that has no ONNX form (another class, or ceil_mode), and for
+/// a model above protobuf's limit of 2 GiB; FileError.
 LATHE_API void save_onnx(const Module& model, const std::string& path, const OnnxOptions& options);
 
-/// Whether a file begins as save_onnx() writes it, and not as a graph of another program's.
+/// Whether a file begins as save_onnx() writes it; another program's graphs begin differently.
 /// throws: FileError.
 LATHE_API bool is_saved_onnx(const std::string& path);
 

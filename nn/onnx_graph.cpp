@@ -1,4 +1,4 @@
-// ONNX's file format; see onnx_graph.h. The numbers of the fields are those of onnx.proto.
+// ONNX's file format: messages and field numbers of onnx.proto, written with protobuf_writer.
 #include "lathe/nn/onnx_graph.h"
 
 #include "lathe/core/copy.h"

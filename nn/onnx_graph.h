@@ -30,25 +30,25 @@ struct OnnxAttribute {
   }
 };
 
-/// Nodes, weights, and what goes in and out. Values are known by their names.
+/// Nodes, weights, inputs and outputs. Values are identified by their names.
 class OnnxGraph {
  public:
   explicit OnnxGraph(std::string_view name) { graph_.add_text(2, name); }
 
-  /// Adds the node `name` (without one: that of the op), which computes a value of the same name.
-  /// → that name.
+  /// Adds a node named `name` (if empty: the op's name). The value that it computes has that name.
+  /// → the name
   /// throws: ValueError if it is taken.
   std::string node(std::string_view op, std::string name, const std::vector<std::string>& inputs,
                    const std::vector<OnnxAttribute>& attributes = {});
   /// Adds a constant, once per name; floats become f32.   → its name
   std::string weight(const std::string& name, const Tensor& value);
-  /// `shape`: -1 is a size that is not known; the first may have a name.
+  /// `shape`: -1 stands for an unknown size; `first` may name the first size.
   void input(const std::string& name, DType dtype, const Dims& shape, std::string_view first = {});
   void output(const std::string& name, DType dtype, const Dims& shape, std::string_view first = {});
 
-  /// The first bytes of every file(), which name this program.
+  /// The first bytes of every file(): they name this program.
   static std::string beginning();
-  /// The file.
+  /// The file's bytes.
   /// throws: ValueError above 2 GiB.
   std::string file() const;
 

@@ -1,4 +1,5 @@
-// Residual networks; see resnet.h.
+// Residual networks: blocks, stages and their initial values. torchvision's family is above, the
+// CIFAR family below.
 #include "lathe/nn/resnet.h"
 
 #include "lathe/nn/init.h"
@@ -20,8 +21,8 @@ Conv2dOptions stem_conv(Stem stem) {
   return {.kernel = 7, .stride = 2, .pad = 3, .bias = false, .init = false};
 }
 
-/// Adds a stage's blocks, their convolutions left open: the first block changes channels and size,
-/// the others keep them.
+/// Adds a stage's blocks; init_convolutions() fills their weights later. The first block changes
+/// channels and size, the others keep them.
 template <class Block>
 void add_blocks(Sequential& stage, int count, int64_t in, int64_t out, int64_t stride) {
   for (int i = 0; i < count; ++i) {
@@ -29,7 +30,7 @@ void add_blocks(Sequential& stage, int count, int64_t in, int64_t out, int64_t s
   }
 }
 
-/// Fills the convolutions as in the paper; all else keeps its layer's default.
+/// Fills the convolutions as in the paper. Everything else keeps its layer's default.
 void init_convolutions(Module& model) {
   model.apply([](Module& module) {
     if (const auto* conv = dynamic_cast<const Conv2d*>(&module)) {

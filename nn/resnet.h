@@ -25,9 +25,9 @@ struct ResNetOptions {
   int64_t in_channels = 3;
 };
 
-/// relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)); the shortcut is x itself or, where the
-/// shape changes, a 1x1 convolution with batch norm. init = false leaves the convolutions open
-/// (Conv2dOptions::init).
+/// relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)). The shortcut is x itself or, where the
+/// shape changes, a 1x1 convolution with batch norm. With init = false the caller fills the
+/// convolutions' weights (Conv2dOptions::init).
 class LATHE_API BasicBlock final : public Module {
  public:
   BasicBlock(int64_t in, int64_t out, int64_t stride, bool init = true);
@@ -41,7 +41,8 @@ class LATHE_API BasicBlock final : public Module {
 };
 
 /// [N,in_channels,H,W] → [N,classes]. Names and shapes are torchvision's: conv1, bn1, layer1 …
-/// layer4, fc. Convolutions kaiming_normal(fan_out), batch norms 1 and 0, fc as every Linear.
+/// layer4, fc. Initial values: convolutions kaiming_normal(fan_out), batch norms 1 and 0, fc as any
+/// Linear.
 class LATHE_API ResNet final : public Module {
  public:
   ResNet(const std::array<int, 4>& blocks, const ResNetOptions& options);
@@ -58,7 +59,7 @@ class LATHE_API ResNet final : public Module {
   Stem stem_;
 };
 
-/// 11,689,512 parameters as it is; 11,173,962 with {.classes = 10, .stem = Stem::kCifar}.
+/// 11,689,512 parameters by default; 11,173,962 with {.classes = 10, .stem = Stem::kCifar}.
 LATHE_API ResNet resnet18(const ResNetOptions& options = {});
 LATHE_API ResNet resnet34(const ResNetOptions& options = {});
 
@@ -67,8 +68,9 @@ struct CifarResNetOptions {
   int64_t in_channels = 3;  // 1 for Fashion-MNIST
 };
 
-/// As BasicBlock, but the shortcut has no parameters (option A of the paper): every second row and
-/// column, zeros for the new channels, half of them before and half after.
+/// As BasicBlock, but the shortcut has no parameters (option A of the paper): where the shape
+/// changes it takes every second row and column and adds channels of zeros, half of them before and
+/// half of them after.
 class LATHE_API CifarBlock final : public Module {
  public:
   CifarBlock(int64_t in, int64_t out, int64_t stride, bool init = true);

@@ -1,5 +1,5 @@
-// A model at a glance; see summary.h. Forward hooks see every call, also of modules that are fused
-// into one op.
+// A model at a glance: one observed forward, then the table. Forward hooks see every call, even of
+// modules that are fused into one op.
 #include "lathe/nn/summary.h"
 
 #include <fmt/format.h>
@@ -54,7 +54,7 @@ std::string mebibytes(int64_t bytes) {
   return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-/// Elements of a module's own parameters: its state without its children's.
+/// Elements of a module's own parameters, without its children's.
 int64_t own_parameters(Module& module, std::unordered_set<const TensorImpl*>& known) {
   int64_t count = 0;
   for (const auto& [name, p] : module.named_parameters()) {

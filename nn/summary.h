@@ -15,10 +15,10 @@ struct SummaryRow {
   std::string name, type;  // "layer1.0.conv1", "Conv2d"
   int depth;               // 0: the model itself
   bool leaf;               // has no children
-  Shape output;            // of its last call; empty if it was not called
+  Shape output;            // of its last call; empty if it was never called
   bool called;
-  int64_t parameters;  // elements of its own parameters, children apart
-  int64_t macs;        // multiply-adds of its own, over all calls
+  int64_t parameters;  // elements of its own parameters, without its children's
+  int64_t macs;        // its own multiply-adds, over all calls
 };
 
 struct Summary {
@@ -26,12 +26,12 @@ struct Summary {
   int64_t parameters = 0, trainable = 0;
   int64_t macs = 0;  // of one forward
   int64_t input_bytes = 0, parameter_bytes = 0;
-  int64_t output_bytes =
-      0;  // results of all leaf modules: about what training keeps per forward, gradients apart
+  // Results of all leaf modules: about what training keeps per forward, gradients apart.
+  int64_t output_bytes = 0;
 };
 
-/// Runs the model once on zeros of shape `input` (the dtype and device of its first parameter), in
-/// evaluation mode and without gradients; the model is left as it was.
+/// Runs the model once on zeros of shape `input` (with the dtype and device of its first
+/// parameter), in evaluation mode and without gradients. The model is as before afterwards.
 /// throws: what its forward throws.
 LATHE_API Summary summary(Module& model, const Shape& input);
 

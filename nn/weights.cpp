@@ -1,4 +1,4 @@
-// Weights in files; see weights.h.
+// Weights in files: which entries of a file belong to the model, and what old .pth files lack.
 #include "lathe/nn/weights.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ void save(const Module& model, const std::string& path, const safetensors::Metad
 
 namespace {
 
-/// What of a file's entries is meant for `model`: all but the other sections of a checkpoint.
+/// The entries of a file that are meant for `model`: all but the other sections of a checkpoint.
 StateDict weights_in(const safetensors::Contents& file, const Module& model) {
   if (!checkpoint_parts(file.metadata).empty()) return checkpoint_section(file, "model");
   constexpr std::string_view kSections[] = {"optimizer.", "scheduler.", "scaler.", "ema.",
@@ -29,8 +29,8 @@ StateDict weights_in(const safetensors::Contents& file, const Module& model) {
   return out;
 }
 
-/// Batch norms counted no batches before PyTorch 0.4.1; a state dict from then is completed with
-/// zeros, as PyTorch does.
+/// Before version 0.4.1, PyTorch's batch norms did not count their batches. As PyTorch does, a
+/// state dict from then gets zeros.
 void add_batch_counts(StateDict& state, const Module& model) {
   constexpr std::string_view kCount = "num_batches_tracked";
   for (const auto& [name, tensor] : model.state_dict()) {
