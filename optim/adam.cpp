@@ -1,4 +1,4 @@
-// Adam and AdamW; see adam.h.
+// Adam and AdamW: hyper-parameters, their checks, and the dispatch of an update.
 #include "lathe/optim/adam.h"
 
 #include "lathe/core/dispatch.h"

@@ -15,9 +15,8 @@ struct Betas {
 struct AdamOptions {
   double lr = 1e-3;
   Betas betas = {};
-  double eps = 1e-8;  // added after the bias correction
-  double weight_decay =
-      0;  // Adam: L2, added to the gradient. AdamW's default is 0.01, on the parameter itself
+  double eps = 1e-8;            // added after the bias correction
+  double weight_decay = 0;      // L2: added to the gradient
   bool amsgrad = false;         // divide by the largest second moment so far
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
@@ -31,7 +30,7 @@ struct AdamWOptions {
   bool master_weights = false;
 };
 
-/// Parameters with options of their own; what is absent comes from the optimiser's options.
+/// Parameters with options of their own. An absent option is that of the optimiser.
 struct AdamGroup {
   Tensors params;
   std::optional<double> lr = {};
@@ -42,8 +41,7 @@ struct AdamGroup {
 
 /// What Adam and AdamW share. State: exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
 /// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
-/// [0,1); and see
-///         Optimizer::add_group.
+/// [0,1); see also Optimizer::add_group.
 class LATHE_API AdamBase : public Optimizer {
  protected:
   AdamBase(const char* name, std::vector<AdamGroup> groups, const AdamOptions& options,
@@ -57,8 +55,8 @@ class LATHE_API AdamBase : public Optimizer {
   bool decoupled_;  // the weight decay acts on the parameter, not on the gradient
 };
 
-/// g += weight_decay·p; m, v = running means of g, g²; p -= lr·m̂ / (sqrt(v̂) + eps), hats for the
-/// bias correction.
+/// g += weight_decay·p; m, v = running means of g, g²; p -= lr·m̂ / (sqrt(v̂) + eps), where the
+/// hats stand for the bias correction.
 class LATHE_API Adam final : public AdamBase {
  public:
   explicit Adam(Tensors params, const AdamOptions& options = {});

@@ -1,4 +1,4 @@
-// Gradient clipping: checks and dispatch; see clip_grad.h. The loops are in clip_grad_cpu.cpp.
+// Gradient clipping: checks and dispatch. The loops are in kernels/clip_grad_cpu.cpp and _cuda.cu.
 #include "lathe/optim/clip_grad.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Gradient clipping.
+// Gradient clipping, by norm and by value. clip_grad.cpp checks and dispatches; the loops are in
+// kernels/clip_grad_cpu.cpp and kernels/clip_grad_cuda.cu.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -6,19 +7,19 @@
 namespace lathe::optim {
 
 struct ClipGradNormOptions {
-  double norm = 2;  // p of the p-norm, above 0; infinity: the largest magnitude
-  bool error_if_nonfinite =
-      false;  // true: a total that is inf or NaN throws, and nothing was scaled
+  double norm = 2;                  // p of the p-norm, above 0; infinity: the largest magnitude
+  bool error_if_nonfinite = false;  // true: throws if the total is inf or NaN, and scales nothing
 };
 
 /// Scales the gradients so that their total norm does not exceed max_norm: each is multiplied by
-/// min(1, max_norm / (total + 1e-6)), also where that is 1. A parameter without gradient is left
-/// out. → the total before scaling, 0-d, f32 (f64 if a gradient is): the norm of the gradients'
-/// norms; 0 if there are none. Sums run in double. An infinite total makes finite gradients 0 and
-/// infinite ones NaN.
+/// min(1, max_norm / (total + 1e-6)), even where that is 1. Parameters without a gradient are left
+/// out. Sums run in double. If the total is infinite, finite gradients become 0 and infinite ones
+/// NaN.
+/// → the total norm before scaling: the norm of the gradients' norms, 0 if there are none; 0-d, f32
+/// (f64 if a gradient is f64)
 /// throws: ValueError for a negative or NaN max_norm or a norm that is not above 0; DeviceError for
-/// several devices;
-///         StateError for a total that is not finite, if asked (that check waits for the device).
+/// several devices; with error_if_nonfinite StateError for a total that is not finite (this check
+/// waits for the device).
 LATHE_API Tensor clip_grad_norm_(const Tensors& params, double max_norm,
                                  const ClipGradNormOptions& options = {});
 

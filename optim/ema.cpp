@@ -1,4 +1,5 @@
-// See ema.h; the formula is in update_math.h.
+// EMA: updates of many averages at once, the exchange with the model's weights, and the state.
+// The formula is EmaMath in kernels/update_math.h.
 #include "lathe/optim/ema.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ Tensor make_average(const Tensor& source) {
   return average;
 }
 
-/// `t`'s values as `like` has its own: dtype, order in memory, device; t itself where it has them.
+/// The values of `t` with the dtype, memory order and device of `like`; t itself if they agree.
 Tensor as_in(const Tensor& like, const Tensor& t) {
   if (t.dtype() == like.dtype() && t.device() == like.device() && same_order(t, like)) return t;
   Tensor out = empty_like(like);

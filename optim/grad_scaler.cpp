@@ -1,4 +1,4 @@
-// The order of calls, and what the host knows; see grad_scaler.h.
+// GradScaler: the order of its calls, and what the host knows of the scale on the device.
 #include "lathe/optim/grad_scaler.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 bool is_positive_float(double x) { return x > 0 && x <= std::numeric_limits<float>::max(); }
 
-/// Empty, or what is wrong with these numbers.
+/// Empty, or says what is wrong with these numbers.
 std::string fault_of(const GradScalerOptions& o) {
   if (!(std::isfinite(o.growth_factor) && o.growth_factor > 1))
     return concat("growth_factor must be finite and above 1, got ", o.growth_factor);
@@ -82,7 +82,7 @@ const GradScaler::Check* GradScaler::find_check(const Optimizer& optimizer) cons
   return at == checks_.end() ? nullptr : &*at;
 }
 
-/// Can these gradients be unscaled?
+/// Throws if these gradients cannot be unscaled.
 void GradScaler::check_gradients(const Optimizer& optimizer) const {
   const Tensors params = optimizer.params();
   for (size_t i = 0; i < params.size(); ++i) {
@@ -120,7 +120,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   checks_.push_back(std::move(check));
 }
 
-/// step() of gradients that nobody has unscaled, which leaves them as they are.
+/// step() for gradients that were not unscaled; leaves them as they are.
 Tensor GradScaler::fused_step(Optimizer& optimizer, double max_grad_norm) {
   LATHE_CHECK(StateError, scale_.defined(), "GradScaler: step(", optimizer.name(),
               ") before the first scale(loss)");
@@ -157,7 +157,7 @@ Tensor GradScaler::step(Optimizer& optimizer, const ScaledStepOptions& options) 
     LATHE_CHECK(StateError, !known->stepped, "GradScaler: step(", optimizer.name(),
                 ") a second time in step ", step_, "; update() comes first");
     if (!known->found_inf.defined()) {
-      checks_.erase(checks_.begin() + (known - checks_.data()));  // it may get gradients yet
+      checks_.erase(checks_.begin() + (known - checks_.data()));  // gradients may still come
       LATHE_FAIL(StateError, "GradScaler: step(", optimizer.name(), ") in step ", step_,
                  ", but none of its ", optimizer.params().size(), " parameters has a gradient");
     }
@@ -201,12 +201,12 @@ void GradScaler::update() {
   }
   if (!found_inf.defined()) {
     const size_t unscaled = checks_.size();
-    checks_.clear();  // they may get gradients yet
+    checks_.clear();  // gradients may still come
     LATHE_FAIL(StateError, "GradScaler: update() in step ", step_,
                " with no gradients looked at since the last one (", unscaled,
                " optimisers unscaled); step(optimizer) comes first");
   }
-  // The host reads one report at a time, and none of a step that is only captured.
+  // The host reads one report at a time, and none from a step that is only captured.
   const bool publish = !report_pending_ && !is_captured();
   const LossScaleRule rule{.growth_factor = options_.growth_factor,
                            .backoff_factor = options_.backoff_factor,
@@ -224,12 +224,12 @@ void GradScaler::update() {
   ++step_;
 }
 
-/// Are the steps captured into a graph? No event may be asked then.
+/// Whether the steps are being captured into a graph; no event may be queried then.
 bool GradScaler::is_captured() const {
   return scale_.defined() && lathe::cuda::is_capturing(current_stream(scale_.device()));
 }
 
-/// Takes over the report if it has arrived. True if one ever has.
+/// Takes over the report if it has arrived. → whether a report has ever arrived
 bool GradScaler::poll() const {
   if (report_pending_ && !is_captured() && reported_->done()) {
     std::memcpy(&known_, report_.raw_data(), sizeof(known_));
@@ -298,7 +298,7 @@ void GradScaler::load_state_dict(const StateDict& state) {
   faults = fault_of(loaded);
   LATHE_CHECK(ValueError, faults.empty(), "GradScaler: the state does not fit: ", faults);
 
-  if (scale_.defined()) make_state(scale_.device(), loaded.init_scale, tracker);  // it may throw
+  if (scale_.defined()) make_state(scale_.device(), loaded.init_scale, tracker);  // may throw
   scale_at_start_ = std::exchange(loaded.init_scale, options_.init_scale);
   tracker_at_start_ = tracker;
   options_ = loaded;

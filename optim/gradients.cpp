@@ -1,4 +1,4 @@
-// See gradients.h.
+// writable_grads(): finds the gradients of parameters and makes them writable.
 #include "lathe/optim/gradients.h"
 
 #include "lathe/core/copy.h"

@@ -1,4 +1,4 @@
-// LAMB; see lamb.h.
+// LAMB: hyper-parameters, their checks, and the dispatch of an update.
 #include "lathe/optim/lamb.h"
 
 #include "lathe/core/dispatch.h"

@@ -13,12 +13,12 @@ struct LAMBOptions {
   double eps = 1e-6;  // added after the bias correction
   double weight_decay = 0.01;
   bool bias_correction = true;
-  bool adapt = true;  // false: trust ratio 1 (AdamW with its decay inside the step), for biases and
-                      // norms
+  bool adapt =
+      true;  // false: trust ratio 1, for biases and norms: AdamW with its decay in the step
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
 
-/// Parameters with options of their own; what is absent comes from the optimiser's options.
+/// Parameters with options of their own. An absent option is that of the optimiser.
 struct LAMBGroup {
   Tensors params;
   std::optional<double> lr = {};
@@ -29,12 +29,13 @@ struct LAMBGroup {
 
 /// Adam for large batches: the step of each parameter tensor, decay included, is scaled to the
 /// tensor's norm.
-///   u = m̂ / (sqrt(v̂) + eps) + weight_decay·p;   p -= lr·‖p‖/‖u‖·u,   the ratio 1 where a norm is 0
-/// m, v = running means of g, g²; hats for the bias correction. Norms are summed in double. Biases
-/// and norms usually belong in a group {.weight_decay = 0, .adapt = false}: split_by_decay() in
-/// param_groups.h. State: exp_avg, exp_avg_sq.
+///   u = m̂ / (sqrt(v̂) + eps) + weight_decay·p;   p -= lr·‖p‖/‖u‖·u,   the ratio 1 where a norm is
+///   0
+/// m, v = running means of g, g²; the hats stand for the bias correction. Norms are summed in
+/// double. Biases and norms usually belong in a group {.weight_decay = 0, .adapt = false}: see
+/// split_by_decay() in param_groups.h. State: exp_avg, exp_avg_sq.
 /// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
-/// [0,1); and see Optimizer::add_group.
+/// [0,1); see also Optimizer::add_group.
 /// ref: You et al. 2019 (arXiv:1904.00962), whose φ is the identity here.
 class LATHE_API LAMB final : public Optimizer {
  public:

@@ -1,4 +1,4 @@
-// LARS; see lars.h.
+// LARS: hyper-parameters, their checks, and the dispatch of an update.
 #include "lathe/optim/lars.h"
 
 #include "lathe/core/dispatch.h"

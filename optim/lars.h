@@ -8,7 +8,7 @@
 namespace lathe::optim {
 
 struct LARSOptions {
-  double lr = 1;  // the global rate; with trust ratios it is of the order of 1 and more
+  double lr = 1;  // the global rate; with trust ratios usually 1 or more
   double momentum = 0.9;
   double weight_decay = 0;
   double trust_coefficient = 0.001;  // how far a layer moves in a step, relative to its norm
@@ -16,22 +16,22 @@ struct LARSOptions {
   bool master_weights = false;       // f32 values for half parameters: Optimizer::add_group
 };
 
-/// Parameters with options of their own; what is absent comes from the optimiser's options.
+/// Parameters with options of their own. An absent option is that of the optimiser.
 struct LARSGroup {
   Tensors params;
   std::optional<double> lr = {}, momentum = {}, weight_decay = {}, trust_coefficient = {};
   std::optional<bool> adapt = {};
 };
 
-/// Momentum SGD for large batches: each parameter tensor has a rate of its own, in proportion to
-/// the ratio of its norm to its gradient's.
+/// Momentum SGD for large batches: each parameter tensor has a rate of its own, proportional to its
+/// norm divided by its gradient's norm.
 ///   λ = trust_coefficient·‖p‖ / (‖g‖ + weight_decay·‖p‖), 1 where a norm is 0
 ///   b = momentum·b + lr·λ·(g + weight_decay·p);   p -= b
-/// Norms are summed in double; with clipping and loss scaling they are those of the gradients that
-/// the step finds. Biases and norms usually belong in a group {.weight_decay = 0, .adapt = false}:
-/// split_by_decay() in param_groups.h. Such a group steps by lr itself, so it wants a smaller one.
-/// State: momentum_buffer.
-/// throws: ValueError for a number that is negative or not finite; and see Optimizer::add_group.
+/// Norms are summed in double. With clipping or loss scaling they are the norms of the gradients
+/// that the step gets. Biases and norms usually belong in a group {.weight_decay = 0, .adapt =
+/// false}: see split_by_decay() in param_groups.h. Such a group steps by lr itself, so give it a
+/// smaller lr. State: momentum_buffer.
+/// throws: ValueError for a number that is negative or not finite; see also Optimizer::add_group.
 /// ref: You, Gitman and Ginsburg 2017 (arXiv:1708.03888).
 class LATHE_API LARS final : public Optimizer {
  public:

@@ -1,4 +1,4 @@
-// NovoGrad; see novograd.h.
+// NovoGrad: hyper-parameters, their checks, and the dispatch of an update.
 #include "lathe/optim/novograd.h"
 
 #include "lathe/core/dispatch.h"

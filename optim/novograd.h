@@ -12,11 +12,11 @@ struct NovoGradOptions {
   Betas betas = {.first = 0.95, .second = 0.98};
   double eps = 1e-8;
   double weight_decay = 0;
-  bool grad_averaging = false;  // what enters the first moment is weighted by 1 - betas.first
+  bool grad_averaging = false;  // true: multiplies what enters the first moment by 1 - betas.first
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
 
-/// Parameters with options of their own; what is absent comes from the optimiser's options.
+/// Parameters with options of their own. An absent option is that of the optimiser.
 struct NovoGradGroup {
   Tensors params;
   std::optional<double> lr = {};
@@ -25,15 +25,15 @@ struct NovoGradGroup {
   std::optional<bool> grad_averaging = {};
 };
 
-/// Momentum over gradients that are normalised per parameter tensor, with decoupled decay; half the
-/// state of Adam.
-///   v = running mean of ‖g‖², one number per tensor, in the first step ‖g‖² itself
+/// Momentum over gradients that are normalised per parameter tensor, with decoupled decay. It needs
+/// half the state of Adam.
+///   v = running mean of ‖g‖², one number per tensor; in the first step v = ‖g‖²
 ///   m = beta1·m + g / (sqrt(v) + eps) + weight_decay·p;   p -= lr·m
-/// No bias correction: v starts at its first value, m at 0. eps is added in the first step as well
-/// (the paper leaves it out there, and divides 0 by 0 where the gradient is 0). Norms are summed in
-/// double. State: exp_avg, exp_avg_sq (0-d).
+/// There is no bias correction: v starts at its first value, m at 0. eps is added in the first step
+/// as well; the paper leaves it out there and divides 0 by 0 where the gradient is 0. Norms are
+/// summed in double. State: exp_avg, exp_avg_sq (0-d).
 /// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
-/// [0,1); and see Optimizer::add_group.
+/// [0,1); see also Optimizer::add_group.
 /// ref: Ginsburg et al. 2019 (arXiv:1905.11286).
 class LATHE_API NovoGrad final : public Optimizer {
  public:

@@ -1,5 +1,5 @@
-// Groups and their numbers; see optimizer.h. The step: optimizer_step.cpp; the state:
-// optimizer_state.cpp.
+// Optimizer: parameter groups, hyper-parameters and learning rates, zero_grad(). step() is in
+// optimizer_step.cpp, the state in optimizer_state.cpp.
 #include "lathe/optim/optimizer.h"
 
 #include <algorithm>
@@ -95,10 +95,10 @@ double Optimizer::hyper_parameter(std::string_view name, size_t group) const {
   return group_at(group).hyper(name);
 }
 
-/// Where the rate lives on a GPU too, the work queued there so far still finds the one before.
+/// If the rate lives on a GPU too, work queued there before this call still reads the old rate.
 void Optimizer::set_hyper(Group& group, HyperParameters hyper) {
   const double lr = hyper("lr");
-  // First there: if that throws, the host still says what the device has.
+  // The device first: if that throws, the host still holds the rate that the device has.
   if (group.rate.defined() && lr != group.hyper("lr")) fill_values(group.rate, lr);
   group.hyper = std::move(hyper);
 }

@@ -1,5 +1,8 @@
 // Optimizer: parameter groups, their hyper-parameters and per-parameter state; the base of sgd.h,
-// adam.h and rmsprop.h. The update rules are in update_math.h, the loops over them in update.h.
+// adam.h, rmsprop.h, lars.h, lamb.h and novograd.h.
+// optimizer.cpp: groups and rates; optimizer_step.cpp: step(); optimizer_state.cpp: state_dict().
+// The update rules are in kernels/update_math.h and layerwise_math.h, the loops in
+// kernels/update.h.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +18,23 @@
 namespace lathe::optim {
 
 struct ZeroGradOptions {
-  bool set_to_none =
-      true;  // false: keep the memory and write zeros (a zero gradient is a normal step)
+  // false: keep the memory and write zeros; a step with a zero gradient is a normal step.
+  bool set_to_none = true;
 };
 
 struct StepOptions {
-  Tensor found_inf =
-      {};  // 0-d f32 on the parameters' device: the step is skipped where it is not 0
-  // The gradients on their way into the update, which stay as they are in memory. On a GPU this
-  // costs two launches for all groups before the one update of each; bits are those of
-  // GradScaler::unscale_ and clip_grad_norm_ for f32 and f64 gradients.
-  Tensor grad_scale = {};    // 0-d f32: divided by it, and looked through for inf and NaN; then
-                             // found_inf must be given and is written
-  double max_grad_norm = 0;  // above 0: clipped to this total norm over all groups
+  Tensor found_inf = {};  // 0-d f32 on the parameters' device; if it is not 0 the step is skipped
+  // The next two change the gradients on their way into the update; in memory they stay as they
+  // are. On a GPU this costs two launches for all groups before the one update of each. For f32 and
+  // f64 gradients the bits are those of GradScaler::unscale_ and clip_grad_norm_.
+  Tensor grad_scale = {};    // 0-d f32: divides the gradients and looks for inf and NaN in them;
+                             // needs found_inf, which the step then writes
+  double max_grad_norm = 0;  // above 0: clips to this total norm over all groups
 };
 
 /// Updates parameters from their gradients. Neither copied nor moved: schedulers and scalers refer
-/// to it. A parameter without gradient is skipped completely: no decay, no momentum, its step count
-/// stays.
+/// to it. A parameter without a gradient is skipped completely: no decay, no momentum, and its step
+/// count stays.
 class LATHE_API Optimizer {
  public:
   virtual ~Optimizer();
@@ -40,22 +42,23 @@ class LATHE_API Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// One update of every parameter that has a gradient. Writes parameters in place (their version
-  /// goes up) and leaves the gradients alone. A skipped step (StepOptions) changes no parameter, no
-  /// buffer and no step count; on a GPU the kernels read the flag and the host never waits. Nor
-  /// does a step change values there after a label or index out of range, which the next wait
-  /// throws; it is counted all the same where the host counts (no flag so far, no
-  /// set_capturable()). Nothing has changed if it throws.
-  /// throws: StateError if a parameter's shape or device no longer fits its state, DeviceError for
-  /// a group on several devices (with grad_scale or max_grad_norm: for groups on several) or a flag
-  /// or scale on another one, ValueError for a flag or scale that is not a 0-d f32 and for a
-  /// negative or NaN max_grad_norm, OutOfMemoryError. → with max_grad_norm the total norm before
-  /// clipping, as clip_grad_norm_ returns it.
+  /// goes up) and does not change the gradients. If it throws, nothing has changed.
+  /// A skipped step (StepOptions) changes no parameter, no buffer and no step count; on a GPU the
+  /// kernels read the flag and the host never waits.
+  /// After a kernel has found a label or index out of range, steps on that GPU change no values
+  /// until the next wait throws that error. Such a step is still counted if the host counts the
+  /// steps (no flag was given so far, and no set_capturable()).
+  /// → with max_grad_norm: the total norm before clipping, as clip_grad_norm_ returns it
+  /// throws: StateError if a parameter's shape or device no longer fits its state; DeviceError for
+  /// a group on several devices (with grad_scale or max_grad_norm: for groups on several), or a
+  /// flag or scale on another device; ValueError for a flag or scale that is not a 0-d f32 and for
+  /// a negative or NaN max_grad_norm; OutOfMemoryError.
   Tensor step(const StepOptions& options = {});
 
-  /// Drops all gradients: undefined afterwards.
+  /// Drops all gradients (they are undefined afterwards), or writes zeros into them.
   void zero_grad(ZeroGradOptions options = {}) const;
 
-  /// "SGD".
+  /// The class: "SGD".
   const char* name() const { return name_; }
   size_t num_groups() const { return groups_.size(); }
   /// The parameters of one group, in order.
@@ -64,22 +67,23 @@ class LATHE_API Optimizer {
   Tensors params() const;
 
   double lr(size_t group = 0) const;
-  /// Learning rate of one group, of all groups.
-  /// throws: ValueError for a negative or non-finite one; CudaError from a GPU that has the rates
-  /// (set_capturable()).
+  /// Sets the learning rate of one group or of all groups.
+  /// throws: ValueError for a negative or non-finite rate; CudaError from a GPU that holds the
+  /// rates (set_capturable()).
   void set_lr(size_t group, double lr);
   void set_lr(double lr);
-  /// One learning rate per group.
-  /// throws: as above, ValueError also for another number of rates: then none has changed.
+  /// Sets one learning rate per group.
+  /// throws: as above; ValueError also for another number of rates. Then none has changed.
   void set_lrs(const std::vector<double>& rates);
-  /// From now on the learning rates and step counts of parameters on GPUs live in device memory, so
-  /// that a step captured into a graph goes on counting and follows set_lr() when it is launched
-  /// again. Until then the rate, and before the first step that could be skipped the count, are
-  /// arguments of the kernels, which a graph keeps. Costs nothing inside of a step; a set_lr() that
-  /// changes a rate is one small launch on the current stream, and the host never waits. The first
-  /// step makes state, as does the one after load_state_dict(), and must not be captured; a graph
-  /// that was captured before load_state_dict() holds the state that it let go, and must not be
-  /// launched again. For good; on the CPU nothing changes.
+  /// From now on, the learning rates and step counts of parameters on GPUs live in device memory. A
+  /// step captured into a graph then goes on counting and follows set_lr() when it is launched
+  /// again. Without this call they are arguments of the kernels, which a graph keeps (the count
+  /// only until the first step that could be skipped).
+  /// The step itself costs no more. A set_lr() that changes a rate is one small launch on the
+  /// current stream; the host never waits. The first step, and the first one after
+  /// load_state_dict(), make state and must not be captured. A graph captured before
+  /// load_state_dict() refers to state that was released, and must not be launched again. The call
+  /// cannot be undone; on the CPU it changes nothing.
   void set_capturable() { capturable_ = true; }
 
   /// The learning rate that the group was made with: what schedulers start from.
@@ -90,11 +94,11 @@ class LATHE_API Optimizer {
 
   /// Everything that decides the next step. Parameters are numbered through all groups:
   ///   group.0.params (how many), group.0.lr, group.0.initial_lr, group.0.momentum, …,
-  ///   state.3.step, state.3.momentum_buffer, …     A parameter that was never updated has no state
-  ///   entries. Waits for the device if it counts steps: with set_capturable(), or where one could
-  ///   be skipped.
+  ///   state.3.step, state.3.momentum_buffer, …
+  /// A parameter that was never updated has no state entries. Waits for the device if it counts the
+  /// steps: with set_capturable(), or once a step could be skipped.
   StateDict state_dict() const;
-  /// Takes over such a state, hyper-parameters included; buffers are copied. All or nothing.
+  /// Takes over such a state, with its hyper-parameters; copies the buffers. All or nothing.
   /// throws: ValueError listing what is missing, unexpected or of another shape.
   void load_state_dict(const StateDict& state);
 
@@ -117,26 +121,26 @@ class LATHE_API Optimizer {
     BufferName(const char* text, bool number = false) : name(text), one_number(number) {}
   };
 
-  /// `buffers`: those that this optimiser can need, at most kMaxBuffers.
+  /// `buffers`: those that this optimiser can need, at most kMaxBuffers (kernels/update.h).
   Optimizer(const char* name, std::vector<BufferName> buffers);
 
-  /// The first hyper-parameter is "lr".
-  /// throws: ValueError for an empty list, an undefined tensor, a parameter that is there already,
-  /// or a bad hyper-parameter; DTypeError unless floating; StateError unless a leaf.   With
-  /// master_weights each half parameter has its values in an f32 buffer, master_param, and is the
-  /// rounded copy, written in the same pass.
+  /// Adds a group. The first hyper-parameter must be "lr". With master_weights each half parameter
+  /// has its values in an f32 buffer, master_param; the parameter is the rounded copy, written in
+  /// the same pass.
+  /// throws: ValueError for an empty list, an undefined tensor, a parameter that is in a group
+  /// already, or a bad hyper-parameter; DTypeError unless floating; StateError unless a leaf.
   void add_group(Tensors params, HyperParameters hyper, bool master_weights = false);
   /// throws: ValueError if there is no group at all.
   void check_groups() const;
 
   /// throws: ValueError naming a hyper-parameter that is out of range.
   virtual void check(const HyperParameters& hyper) const = 0;
-  /// Does this update need buffer number `buffer`?
+  /// Whether this update needs buffer number `buffer`.
   virtual bool needs_buffer(size_t buffer, const HyperParameters& hyper) const = 0;
-  /// Does an update measure norms of whole tensors, in UpdateItem::scratch?
+  /// Whether an update measures norms of whole tensors, in UpdateItem::scratch.
   virtual bool measures_norms() const { return false; }
-  /// Updates all items (of one device, those of one kind side by side). Can no longer fail: step()
-  /// has checked everything, and an update allocates nothing.
+  /// Updates all items. They are on one device, and items of one kind are adjacent. It must not
+  /// fail: step() has checked everything, and an update allocates nothing.
   virtual void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const = 0;
 
   /// throws: ValueError "<optimiser>: <name> must be …, got …".
@@ -148,7 +152,7 @@ class LATHE_API Optimizer {
  private:
   struct Slot {
     Tensor param;
-    int64_t step = 0;  // updates so far, unless the group has counts
+    int64_t step = 0;  // updates so far; not used if the group has counts
     Tensors buffers;   // one per buffer name; undefined until needed
   };
   struct Group {
@@ -156,8 +160,8 @@ class LATHE_API Optimizer {
     HyperParameters hyper;
     double initial_lr;
     bool master_weights;
-    Tensor counts = {};  // i64[slots] on the GPU from the first step on that may be skipped there
-    Tensor rate = {};    // 0-d f64 on the GPU from the first capturable step on: hyper("lr")
+    Tensor counts = {};  // i64[slots] on the GPU, from the first step on that the GPU may skip
+    Tensor rate = {};    // 0-d f64 on the GPU, from the first capturable step on: hyper("lr")
   };
   struct Prepared;
   struct Pending;

@@ -1,4 +1,4 @@
-// The named state of an optimiser; see optimizer.h.
+// Optimizer::state_dict() and load_state_dict(): everything is checked before anything changes.
 #include <cmath>
 #include <unordered_set>
 
@@ -16,7 +16,7 @@ class StateReader {
 
   bool contains(const std::string& name) const { return state_.contains(name); }
 
-  /// Null, and noted as missing, where there is none.
+  /// Null if the entry is missing, which is then recorded.
   const Tensor* find(const std::string& name) {
     const Tensor* t = state_.find(name);
     if (t == nullptr) {
@@ -27,7 +27,7 @@ class StateReader {
     return t;
   }
 
-  /// The entry as a number; 0 where that is impossible.
+  /// The entry as a number; 0 if it is not one.
   double number(const std::string& name) {
     const Tensor* t = find(name);
     if (t == nullptr) return 0;
@@ -36,11 +36,11 @@ class StateReader {
     return 0;
   }
 
-  /// The entry as a count of at least 1; 0 where that is impossible.
+  /// The entry as a count of at least 1; 0 if it is not one.
   int64_t count(const std::string& name) {
     const double value = number(name);
     const Tensor* t = state_.find(name);
-    if (t == nullptr || t->numel() != 1) return 0;  // number() has complained
+    if (t == nullptr || t->numel() != 1) return 0;  // number() has recorded that
     const int64_t count = as_count(*t).value_or(0);
     if (count < 1) complain(name, " is ", value);
     return count;
@@ -51,7 +51,7 @@ class StateReader {
     problems_ += concat(problems_.empty() ? "" : "; ", text...);
   }
 
-  /// throws: ValueError with all complaints, and the entries that nobody asked for.
+  /// throws: ValueError listing all complaints, and the entries that were never asked for.
   void finish(const char* optimizer) {
     for (const auto& [name, tensor] : state_) {
       if (!known_.contains(name)) complain("unexpected ", name);
@@ -120,7 +120,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
       slot.step = reader.count(slot_prefix + "step");
       for (size_t b = 0; b < buffer_names_.size(); ++b) {
         const std::string name = concat(slot_prefix, buffer_names_[b].name);
-        const bool is_master = b + 1 == buffer_names_.size();  // one can be made anew
+        const bool is_master = b + 1 == buffer_names_.size();  // the step makes a missing one
         if (!reader.contains(name) && (is_master || !needs(b, slot, group))) continue;
         const Tensor* buffer = reader.find(name);
         if (buffer == nullptr) continue;

@@ -1,4 +1,4 @@
-// The frame of a step: everything that can fail first, then the updates; see optimizer.h.
+// Optimizer::step(): first everything that can fail, then the updates (kernels/update.h).
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@ namespace lathe::optim {
 
 namespace {
 
-/// The type of a parameter's buffers: the type its arithmetic is done in.
+/// The type of a parameter's buffers, which is the type of the arithmetic.
 DType buffer_dtype(const Tensor& param) { return param.dtype() == kF64 ? kF64 : kF32; }
 
 /// Dense memory in `like`'s order.
@@ -44,7 +44,7 @@ Tensor make_scratch(std::span<UpdateItem> items) {
 
 }  // namespace
 
-/// One parameter made ready for the update. The slot changes only after all are.
+/// One parameter made ready for the update. The slots change only after all parameters are ready.
 struct Optimizer::Prepared {
   Tensor param;     // dense: the parameter or, if that is not, a copy to be written back
   Tensor grad;      // in the same order
@@ -88,7 +88,7 @@ Optimizer::Prepared Optimizer::prepare(const Slot& slot, const Group& group) con
       const DType dtype = buffer_dtype(out.param);
       out.buffers[b] = one_number ? empty({}, {.dtype = dtype, .device = out.param.device()})
                                   : make_like(out.param, dtype);
-      fill_values(out.buffers[b], 0);  // a master that differs from its parameter gives way to it
+      fill_values(out.buffers[b], 0);  // where a master differs, the parameter's value counts
     }
   }
   return out;
@@ -101,7 +101,7 @@ std::vector<int64_t> Optimizer::steps_of(const Group& group) const {
   return out;
 }
 
-/// The slots' steps in the device's memory, by fills: a copy from the host would wait.
+/// The slots' step counts in device memory. Written by fills: a copy from the host would wait.
 Tensor Optimizer::make_counts(const Group& group, Device device) const {
   const Tensor counts =
       empty({static_cast<int64_t>(group.slots.size())}, {.dtype = kI64, .device = device});
@@ -114,7 +114,7 @@ Tensor Optimizer::make_counts(const Group& group, Device device) const {
   return counts;
 }
 
-/// Counts that a moved parameter left behind on another device become the slots' again.
+/// Counts on a device that the parameters have left move back into the slots.
 void Optimizer::follow_device(Group& group) const {
   if (!group.counts.defined() || group.counts.device() == group.slots.front().param.device()) {
     return;
@@ -215,7 +215,7 @@ Optimizer::Pending Optimizer::gather(const Tensor& found_inf) {
   return out;
 }
 
-/// Scale, overflow and total norm of the gradients, for the update to use. → the norm.
+/// Scale, overflow and total norm of the gradients, for the update to use.   → the norm
 Tensor Optimizer::check_gradients(const StepOptions& o, Pending& pending) const {
   const bool any_f64 =
       std::ranges::any_of(pending.items, [](const UpdateItem& item) { return item.dtype == kF64; });

@@ -1,4 +1,4 @@
-// See param_groups.h.
+// split_by_decay(): norms are found by their module's type, biases by their dimensions.
 #include "lathe/optim/param_groups.h"
 
 #include <unordered_set>

@@ -1,4 +1,4 @@
-// Reduction on a plateau; see reduce_on_plateau.h.
+// ReduceLROnPlateau: which metrics improve, when a reduction is made, and the saved memory of both.
 #include "lathe/optim/reduce_on_plateau.h"
 
 #include <algorithm>

@@ -6,23 +6,25 @@
 namespace lathe::optim {
 
 struct ReduceLROnPlateauOptions {
-  bool maximize = false;    // the metric is one that should rise, such as an accuracy
-  double factor = 0.1;      // of a reduction
-  int64_t patience = 10;    // metrics without improvement that are let pass
-  double threshold = 1e-4;  // an improvement is larger than this …
-  bool relative = true;     // … times the best metric so far, or absolutely
+  bool maximize = false;    // true: a higher metric is better, as for an accuracy
+  double factor = 0.1;      // a reduction multiplies lr by this
+  int64_t patience = 10;    // metrics without improvement before the one that causes a reduction
+  double threshold = 1e-4;  // an improvement must be larger than this …
+  bool relative = true;     // … times the best metric so far; false: larger than this itself
   int64_t cooldown = 0;     // metrics after a reduction that do not count as bad
   double min_lr = 0;
-  double eps = 1e-8;  // a reduction by no more than this is not made
+  double eps = 1e-8;  // a reduction by this or less is not made
 };
 
-/// After `patience` + 1 metrics in a row of which none was better than the best (m < best · (1 -
-/// threshold), m < best - threshold; with maximize m > best · (1 + threshold), m > best +
-/// threshold), lr = max(lr · factor, min_lr) in every group. A metric of NaN is no improvement.
+/// After `patience` + 1 metrics in a row that do not improve on the best one, lr becomes
+/// max(lr · factor, min_lr) in every group. A metric m improves if
+///   m < best · (1 - threshold)   (relative),   m < best - threshold   (absolute);
+///   with maximize: m > best · (1 + threshold),   m > best + threshold.
+/// NaN does not improve.
 ///   optim::ReduceLROnPlateau schedule(opt, {.patience = 3});
 ///   for (int epoch = 0; epoch < 90; ++epoch) { …; schedule.observe(validation_loss); }
-/// step() counts epochs and changes nothing else. As a part of another schedule: scheduler_chain.h.
-/// State: also best, bad_metrics and cooldown_left.
+/// step() counts epochs and changes nothing else. To combine it with other schedules:
+/// scheduler_chain.h. State: best, bad_metrics and cooldown_left besides that of every schedule.
 /// throws: ValueError for a factor outside of [0, 1), a negative count, or a threshold, min_lr or
 /// eps that is negative or not finite.
 /// ref: the rule is PyTorch's.

@@ -1,4 +1,4 @@
-// RMSprop; see rmsprop.h.
+// RMSprop: hyper-parameters, their checks, and the dispatch of an update.
 #include "lathe/optim/rmsprop.h"
 
 #include "lathe/core/dispatch.h"

@@ -17,7 +17,7 @@ struct RMSpropOptions {
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
 
-/// Parameters with options of their own; what is absent comes from the optimiser's options.
+/// Parameters with options of their own. An absent option is that of the optimiser.
 struct RMSpropGroup {
   Tensors params;
   std::optional<double> lr = {}, alpha = {}, eps = {}, weight_decay = {}, momentum = {};
@@ -25,10 +25,9 @@ struct RMSpropGroup {
 };
 
 /// g += weight_decay·p; v = running mean of g²; p -= lr·g / (sqrt(v) + eps), optionally centred and
-/// with momentum. State: square_avg; momentum_buffer, where momentum is not 0; grad_avg, where
-/// centred.
+/// with momentum. State: square_avg; momentum_buffer if momentum is not 0; grad_avg if centred.
 /// throws: ValueError for lr, eps, weight_decay or momentum that is negative or not finite, or
-/// alpha outside [0,1); and see Optimizer::add_group.
+/// alpha outside [0,1); see also Optimizer::add_group.
 class LATHE_API RMSprop final : public Optimizer {
  public:
   explicit RMSprop(Tensors params, const RMSpropOptions& options = {});

@@ -1,4 +1,4 @@
-// Learning-rate schedules; see scheduler.h.
+// Learning-rate schedules: the common part (step, observe, state), then one formula per class.
 #include "lathe/optim/scheduler.h"
 
 #include <algorithm>
@@ -149,7 +149,7 @@ double one_cycle_factor(int64_t step, const OneCycleLROptions& options) {
   const double at = std::min(static_cast<double>(step), end);
 
   const auto anneal = [&](double from, double to, double begin_step, double end_step) {
-    // A phase of no length: its end.
+    // A phase of no length has its end value.
     const double t = end_step > begin_step ? (at - begin_step) / (end_step - begin_step) : 1;
     if (options.anneal == Anneal::kLinear) return (to - from) * t + from;
     return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * t));

@@ -1,7 +1,6 @@
-// Learning-rate schedules that are formulas of the epoch; reduce_on_plateau.h has the one that
-// looks at a metric, scheduler_chain.h those that are made of others. One step() per epoch, after
-// the optimiser's last step of that epoch; "epoch" may as well be any other unit in which the
-// caller counts.
+// Learning-rate schedules that are formulas of the epoch. reduce_on_plateau.h has the one that
+// looks at a metric, scheduler_chain.h those that combine others. Call step() once per epoch, after
+// the optimiser's last step of that epoch. An "epoch" may be any unit that the caller counts in.
 //   optim::StepLR schedule(opt, {.step_size = 30});
 //   for (int epoch = 0; epoch < 90; ++epoch) { …; schedule.step(); }
 #pragma once
@@ -13,7 +12,7 @@
 
 namespace lathe::optim {
 
-/// Base of all schedules. Constructing one sets the learning rates of epoch 0. The optimiser must
+/// Base of all schedules. The constructor sets the learning rates of epoch 0. The optimiser must
 /// outlive it.
 class LATHE_API LRScheduler {
  public:
@@ -22,13 +21,13 @@ class LATHE_API LRScheduler {
   LRScheduler& operator=(const LRScheduler&) = delete;
 
   /// Begins the next epoch: sets each group's learning rate.
-  /// throws: ValueError for a rate that is negative or not finite (of LambdaLR's function, say);
-  /// the epoch and all rates are then as before.
+  /// throws: ValueError for a rate that is negative or not finite (from LambdaLR's function, say).
+  /// The epoch and all rates are then as before.
   void step();
 
-  /// Tells a schedule that looks at it how training goes (a validation loss, an accuracy), usually
-  /// once per epoch, before step(). ReduceLROnPlateau lowers the learning rates then and there,
-  /// alone or inside of another schedule; the others take no notice.
+  /// Passes on how training goes (a validation loss, an accuracy), usually once per epoch, before
+  /// step(). ReduceLROnPlateau lowers the learning rates at once, alone or inside another schedule;
+  /// the other schedules ignore it.
   void observe(double metric);
 
   /// The epoch whose learning rates are set; 0 at first.
@@ -38,27 +37,27 @@ class LATHE_API LRScheduler {
   /// The learning rate of `epoch`, given that of the epoch before (not used for epoch 0) and the
   /// initial one.
   virtual double lr_at(int64_t epoch, double before, double initial) const = 0;
-  /// What a metric does to `rates`, one per group, that this schedule has set for `epoch`.
+  /// Changes `rates` (one per group, set by this schedule for `epoch`) in answer to a metric.
   virtual void adapt(double metric, int64_t epoch, std::vector<double>& rates);
 
-  /// What else than the epoch and the learning rates decides the next ones; of most nothing.
+  /// What decides the next learning rates besides the epoch and the present rates; usually nothing.
   virtual StateDict memory() const { return {}; }
-  /// Takes over such entries.
+  /// Takes over what memory() gave.
   /// throws: ValueError; nothing has changed then.
   virtual void recall(const StateDict& memory);
 
-  /// last_epoch, the learning rates in use (group.0.lr, …) and memory(); the options are the
-  /// constructor's.
+  /// last_epoch, the learning rates in use (group.0.lr, …) and memory(). The options are not part
+  /// of it: they come from the constructor.
   StateDict state_dict() const;
-  /// Continues there: the next epoch uses the learning rate that it would have used without the
-  /// interruption.
+  /// Continues from such a state: the next epoch gets the learning rate that it would have had
+  /// without the interruption.
   /// throws: ValueError if the state is not one of such a schedule over as many groups; nothing has
   /// changed then.
   void load_state_dict(const StateDict& state);
 
  protected:
   explicit LRScheduler(Optimizer& optimizer) : optimizer_(optimizer) {}
-  /// Sets the learning rates of epoch 0; the last thing that a constructor does.
+  /// Sets the learning rates of epoch 0. A constructor calls it last.
   void start();
   /// Sets the learning rates of `epoch`, which is 0 or follows last_epoch(). All or none.
   virtual void set_rates(int64_t epoch);
@@ -156,17 +155,21 @@ struct OneCycleLROptions {
   double pct_start = 0.3;   // part of the steps in which the learning rate rises
   Anneal anneal = Anneal::kCosine;
   double div_factor = 25;         // the first step has peak / div_factor
-  double final_div_factor = 1e4;  // the last step has a learning rate that is lower by this still
-  bool three_phase = false;       // as much time down again as up, then on to the end
+  double final_div_factor = 1e4;  // the last step has the first step's rate divided by this
+  bool three_phase = false;       // down again in as many steps as up, then on to the end
 };
-/// Of the initial learning rate, in `step`: from 1 / div_factor in step 0 to 1 in step
-/// u = pct_start · total_steps - 1, and from there to 1 / div_factor / final_div_factor in the last
-/// step, where it stays; with three_phase back to 1 / div_factor in step 2·u before that. Between
-/// two of these values, at t from 0 to 1: end + (begin - end) · (1 + cos(pi·t)) / 2, or a line.
+/// The factor of the initial learning rate in `step`. It goes through these values:
+///   1 / div_factor                     in step 0
+///   1                                  in step u = pct_start · total_steps - 1
+///   1 / div_factor                     in step 2·u, with three_phase only
+///   1 / div_factor / final_div_factor  in the last step and after it
+/// Between two of them, at t from 0 to 1: end + (begin - end) · (1 + cos(pi·t)) / 2, or a straight
+/// line.
 LATHE_API double one_cycle_factor(int64_t step, const OneCycleLROptions& options);
 
-/// Up to the peak, which is the initial learning rate, and down to nearly nothing, once: lr =
-/// initial · one_cycle_factor(epoch). Its unit is a step. The momentum stays as it is.
+/// Rises to the peak, which is the initial learning rate, and falls to nearly nothing, once: lr =
+/// initial · one_cycle_factor(epoch). Call step() after every optimiser step, not once per epoch.
+/// The momentum does not change.
 /// throws: ValueError for total_steps < 1, pct_start outside of [0, 1] ([0, 0.5] with three_phase),
 /// or a factor that is not positive and finite.
 /// ref: Smith and Topin 2017 (arXiv:1708.07120); the phases are PyTorch's and fastai's.

@@ -1,4 +1,4 @@
-// Schedules made of schedules; see scheduler_chain.h.
+// SequentialLR, then ChainedLR: checks, rates, and the memory of their parts.
 #include "lathe/optim/scheduler_chain.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ StateDict memory_of(const std::vector<LRScheduler*>& schedules) {
   return out;
 }
 
-// All or none: what the parts before a bad one have taken over is taken back.
+// All or nothing: if a part refuses its entries, the parts before it get theirs back.
 void recall_all(const std::vector<LRScheduler*>& schedules, const StateDict& memory) {
   const StateDict before = memory_of(schedules);
   size_t done = 0;

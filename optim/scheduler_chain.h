@@ -7,15 +7,15 @@
 
 namespace lathe::optim {
 
-/// One schedule after another: schedule i rules from milestones[i-1] on and counts its epochs from
-/// there.
+/// One schedule after another: schedule i sets the rates from milestones[i-1] on and counts its
+/// epochs from there.
 ///   optim::LinearLR warmup(opt, {.start_factor = 0.01, .total_iters = 5});
 ///   optim::CosineAnnealingLR cosine(opt, {.t_max = 85});
 ///   optim::SequentialLR schedule(opt, {&warmup, &cosine}, {5});     // step() only this one
-/// The parts must outlive it; of them it uses the formulas, and what they make of a metric while
-/// they rule.
-/// throws: ValueError unless there is one milestone fewer than schedules, they ascend from 1, all
-/// rule this optimiser and none is a ChainedLR.
+/// The parts must outlive it. It uses their formulas and, while a part is the active one, that
+/// part's reaction to a metric.
+/// throws: ValueError unless there is one milestone fewer than schedules, the milestones ascend
+/// from 1 or more, and all schedules are of this optimiser and none is a ChainedLR.
 class LATHE_API SequentialLR final : public LRScheduler {
  public:
   SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> schedules,
@@ -33,17 +33,18 @@ class LATHE_API SequentialLR final : public LRScheduler {
   std::vector<int64_t> milestones_;
 };
 
-/// Several schedules at once: lr = initial · the product of lr_i / initial, where lr_i is what
+/// Several schedules at once: lr = initial · the product of all lr_i / initial, where lr_i is what
 /// schedule i alone would set.
 ///   optim::LinearLR warmup(opt, {.start_factor = 0.01, .total_iters = 5});
 ///   optim::ReduceLROnPlateau plateau(opt);
 ///   optim::ChainedLR schedule(opt, {&warmup, &plateau});     // observe() and step() only this one
 /// The parts must outlive it.
-/// throws: ValueError for no schedules, one of another optimiser, or one that is a chain itself.
+/// throws: ValueError for no schedules, one of another optimiser, or one that is a ChainedLR.
 class LATHE_API ChainedLR final : public LRScheduler {
  public:
   ChainedLR(Optimizer& optimizer, std::vector<LRScheduler*> schedules);
-  /// throws: StateError. Each part's learning rate before counts, and not that of the chain.
+  /// Not available: a part's next rate depends on that part's last rate, not on the chain's.
+  /// throws: StateError.
   double lr_at(int64_t epoch, double before, double initial) const override;
   void adapt(double metric, int64_t epoch, std::vector<double>& rates) override;
   StateDict memory() const override;

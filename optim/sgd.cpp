@@ -1,4 +1,4 @@
-// Stochastic gradient descent; see sgd.h.
+// SGD: hyper-parameters, their checks, and the dispatch of an update.
 #include "lathe/optim/sgd.h"
 
 #include <cmath>

@@ -10,13 +10,14 @@ namespace lathe::optim {
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
-  double dampening = 0;  // of what enters the momentum buffer, from the second step on
+  double dampening =
+      0;  // from the second step on, multiplies what enters the buffer by 1 - dampening
   double weight_decay = 0;
   bool nesterov = false;
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
 
-/// Parameters with options of their own; what is absent comes from the optimiser's options.
+/// Parameters with options of their own. An absent option is that of the optimiser.
 struct SGDGroup {
   Tensors params;
   std::optional<double> lr = {}, momentum = {}, dampening = {}, weight_decay = {};
@@ -25,11 +26,11 @@ struct SGDGroup {
 
 /// Stochastic gradient descent with momentum:
 ///   g += weight_decay·p
-///   b = momentum·b + (1 - dampening)·g, the first b is g
+///   b = momentum·b + (1 - dampening)·g; the first b is g
 ///   p -= lr·(nesterov ? g + momentum·b : b)
-/// State: momentum_buffer, where momentum is not 0.
+/// State: momentum_buffer if momentum is not 0.
 /// throws: ValueError for lr, momentum or weight_decay that is negative or not finite, dampening
-/// that is not finite, nesterov without momentum or with dampening; and see Optimizer::add_group.
+/// that is not finite, nesterov without momentum or with dampening; see also Optimizer::add_group.
 class LATHE_API SGD final : public Optimizer {
  public:
   explicit SGD(Tensors params, const SGDOptions& options = {});

@@ -1,5 +1,5 @@
-// Many small dense arrays handed to one kernel launch: parameters with their gradients and buffers,
-// or the gradients that are clipped. For .cu files.
+// Many small dense arrays in one kernel launch: parameters with their gradients and buffers, or the
+// gradients that are clipped. For .cu files.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ struct ArrayItem {
   void* array[kArrays];
 };
 
-/// The items of one launch, in the kernel's parameters (whose limit is 4 KiB): no table in device
-/// memory, so nothing to copy, and nothing that must outlive the call. Block b works on one chunk
-/// of one item.
+/// The items of one launch, passed as the kernel's parameters (limit: 4 KiB). So there is no table
+/// in device memory, nothing to copy, and nothing that must outlive the call. Block b works on one
+/// chunk of one item.
 template <int kArrays>
 struct ArrayTable {
   static constexpr int kCapacity = 3840 / static_cast<int>(sizeof(ArrayItem<kArrays>) + 4);
@@ -61,8 +61,8 @@ __device__ Chunk chunk_of_block(const ArrayTable<kArrays>& table) {
   return {item, begin, n - begin < kChunk ? n : begin + kChunk};
 }
 
-/// Calls launch_table(table) with tables that together hold item_at(0) … item_at(count - 1); empty
-/// items are left out. Allocates nothing.
+/// Calls launch_table(table) with tables that together hold item_at(0) … item_at(count - 1). Skips
+/// empty items. Allocates nothing.
 template <int kArrays, class ItemAt, class Launch>
 void for_each_table(size_t count, ItemAt&& item_at, Launch&& launch_table) {
   constexpr int64_t kMostBlocks = int64_t{1} << 30;

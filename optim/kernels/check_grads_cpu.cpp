@@ -42,8 +42,8 @@ LATHE_CLONES bool all_finite(const T* x, int64_t n) {
 
 }  // namespace
 
-/// The p-norm of one gradient: partial sums of fixed chunks, added in order, so that it does not
-/// depend on the threads.
+/// The p-norm of one gradient: partial sums of fixed chunks, added in order, so that the result
+/// does not depend on the number of threads.
 double norm_of(const Tensor& grad, double p, double unscale, bool* finite) {
   Tensor dense = grad;
   if (!grad.is_contiguous()) {

@@ -1,5 +1,5 @@
-// Norms and overflow of gradients on the GPU, and the start of a step that depends on them; see
-// check_grads.h. No value that the host must wait for.
+// Norms and overflow of gradients on the GPU, and the start of a step that depends on them. The
+// host waits for none of these values.
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/kernels/check_grads.h"
@@ -14,7 +14,7 @@ namespace {
 
 using ::lathe::cuda::block_reduce;
 
-/// Of the block that adds all parts up: enough to take the counts of a launch, too.
+/// Threads of the block that adds all parts up: enough to raise all counts of a launch, too.
 constexpr unsigned kTotalThreads = 512;
 static_assert(CountTable::kCapacity <= kTotalThreads);
 
@@ -30,11 +30,11 @@ struct Either {
   __device__ int operator()(int a, int b) const { return a | b; }
 };
 
-// sums[block] = the chunk's part of the p-norm of x / scale, without the root, summed in double: by
-// thread, then as a tree, so that the same gradients always give the same bits; bad[block] =
-// whether an x is inf or NaN (where asked). One block per chunk of 4096 elements, one launch for up
-// to 192 gradients. Memory bound: sizeof(T) bytes per element, read once in 16-byte words; meant to
-// reach 85 % of the bandwidth of reading (a block's tail is a reduction).
+// sums[block] = the chunk's part of the p-norm of x / scale, without the root. It is summed in
+// double, first by thread, then as a tree, so that the same gradients always give the same bits.
+// bad[block] = whether an x is inf or NaN (if asked). One block per chunk of 4096 elements, one
+// launch for up to 192 gradients. Memory bound: sizeof(T) bytes per element, read once in 16-byte
+// words; meant to reach 85 % of the bandwidth of reading (a block's tail is a reduction).
 template <class T>
 __global__ void __launch_bounds__(kChunkThreads)
     norm_parts_kernel(double* sums, int32_t* bad, ArrayTable<1> table, double p,
@@ -73,7 +73,7 @@ __global__ void norm_total_kernel(Out* total, const double* sums, int64_t parts,
   if (threadIdx.x == 0) *total = Out(norm);
 }
 
-/// What begins a step: from the parts to what the update reads.
+/// What begins a step: turns the parts into what the update reads.
 struct StepStart {
   const double* sums;
   const int32_t* bad;
@@ -85,8 +85,9 @@ struct StepStart {
   double* factors;
 };
 
-// The total norm, the factors, the flag; and unless the flag or a fault stands against it, one more
-// update of each parameter. One block; 12 bytes per 4096 elements, so bound by the launch.
+// Writes the total norm, the factors and the flag; then, unless the flag or a fault forbids it,
+// counts one more update of each parameter. One block; 12 bytes per 4096 elements, so bound by the
+// launch.
 template <class Out>
 __global__ void __launch_bounds__(kTotalThreads)
     begin_step_kernel(StepStart step, CountTable counts, Gate gate) {
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(kTotalThreads)
   if (open && i < counts.size) *counts.count[i] += 1;
 }
 
-/// The parts of the norm of dense gradients, and with `bad` whether they are finite.
+/// The parts of the norm of dense gradients and, with `bad`, whether they are finite.
 struct NormParts {
   Tensor sums, bad;
 };

@@ -1,6 +1,5 @@
-// Gradient clipping on the GPU (norms: check_grads_cuda.cu): many gradients in one launch, and no
-// value that the host must wait for. The arithmetic is that of clip_math.h, which the CPU loops use
-// too.
+// Gradient clipping on the GPU: many gradients in one launch; the host waits for no value. The
+// norms are made in check_grads_cuda.cu. The arithmetic is clip_math.h, as in the CPU loops.
 #include "lathe/core/gpu/launch.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/kernels/clip_math.h"
@@ -20,7 +19,7 @@ struct Total {
   }
 };
 
-/// What a map does, made ready on the device: the factor of Clip depends on a device value.
+/// A map made ready on the device: the factor of Clip depends on a value there.
 struct Clip {
   Total total;
   double max_norm;
@@ -39,8 +38,8 @@ struct ClampTo {
   __device__ bool changes() const { return true; }
 };
 
-// x = f(x) for many gradients, chunks as above; nothing is touched if f changes nothing. Memory
-// bound: 2 sizeof(T) bytes per element, meant to reach 90 % of the copy bandwidth.
+// x = f(x) for many gradients, a block per chunk of 4096 elements; writes nothing if f changes
+// nothing. Memory bound: 2 sizeof(T) bytes per element, meant to reach 90 % of the copy bandwidth.
 template <class T, class Map>
 __global__ void __launch_bounds__(kChunkThreads) map_kernel(ArrayTable<1> table, Map map) {
   using C = ComputeType<T>;

@@ -1,5 +1,5 @@
-// Unscaling and the scale's update on the GPU: all gradients in one launch, and no value that the
-// host must wait for. The arithmetic is that of loss_scale_math.h, which the CPU uses too.
+// Unscaling and the scale's update on the GPU: all gradients in one launch; the host waits for no
+// value. The arithmetic is loss_scale_math.h, as on the CPU.
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/optim/grad_scaler.h"
@@ -9,10 +9,10 @@ namespace lathe::optim::cuda {
 
 namespace {
 
-// x = x / scale for many gradients, one block per chunk of 4096 elements of one of them, up to 137
-// in a launch; *found_inf = 1 where a scaled element is inf or NaN. Only a thread that has met one
-// touches the flag. Memory bound: 2 sizeof(T) bytes per element in 16-byte words, meant to reach
-// 90 % of the copy bandwidth: every byte is touched once.
+// x = x / scale for many gradients. One block per chunk of 4096 elements of one of them, up to 192
+// gradients in a launch. *found_inf = 1 if a scaled element is inf or NaN; only a thread that has
+// met one touches the flag. Memory bound: 2 sizeof(T) bytes per element in 16-byte words, meant to
+// reach 90 % of the copy bandwidth: every byte is touched once.
 template <class T>
 __global__ void __launch_bounds__(kChunkThreads)
     unscale_kernel(ArrayTable<1> table, const float* scale, float* found_inf) {
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (!finite) atomicCAS(reinterpret_cast<unsigned*>(found_inf), 0u, kOne);
 }
 
-// The next scale, and where the host asked for one a report in its own memory. One thread.
+// Sets the next scale and, if the host asked for one, writes a report into its memory. One thread.
 __global__ void update_loss_scale_kernel(float* scale, int64_t* growth_tracker,
                                          LossScaleCounts* counts, LossScaleReport* report,
                                          const float* found_inf, LossScaleRule rule) {

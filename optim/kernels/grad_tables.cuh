@@ -1,4 +1,4 @@
-// Many gradients in few kernel launches, whatever their dtypes and layouts. For .cu files.
+// Many gradients in few kernel launches, for any dtypes and layouts. For .cu files.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace lathe::optim {
 
-/// f(Packet*) for packets that cover the chunk of x, shared out among the block's threads: 16 bytes
-/// each where x is aligned to that, single elements elsewhere.
+/// Calls f(Packet*) for packets that cover the chunk of x, shared among the block's threads: 16
+/// bytes each if x is aligned to that, otherwise single elements.
 template <class T, class F>
 __device__ void for_packets(T* x, const Chunk& chunk, F f) {
   constexpr int V = 16 / sizeof(T);
@@ -27,7 +27,7 @@ __device__ void for_packets(T* x, const Chunk& chunk, F f) {
   }
 }
 
-/// Gradients as the kernels want them: a copy for each that is not dense.
+/// The gradients in dense memory: those that are not dense are copied, empty ones left out.
 inline Tensors dense_grads(const Tensors& grads) {
   Tensors all;
   for (const Tensor& g : grads) {
@@ -59,8 +59,8 @@ void for_each_dtype(const char* op, const Tensors& grads, Launch&& launch_table)
   }
 }
 
-/// Calls launch_table(tag, table) with tables that together hold all gradients, and writes the
-/// changed values back to those that are not dense in memory.
+/// Calls launch_table(tag, table) with tables that together hold all gradients. Writes the changed
+/// values back to gradients that are not dense in memory.
 template <class Launch>
 void change_dense(const char* op, const Tensors& grads, Launch&& launch_table) {
   const Tensors copies = dense_grads(grads);

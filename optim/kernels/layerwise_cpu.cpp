@@ -1,5 +1,5 @@
 // The layer-wise rules on the CPU: a pass that measures, one rate per parameter, a pass that steps.
-// Sums are made by chunks of fixed elements and added in order, so the thread count changes
+// Sums are made over chunks of a fixed size and added in order, so the number of threads changes
 // nothing.
 #include <algorithm>
 #include <type_traits>
@@ -16,8 +16,8 @@ namespace lathe::optim::cpu {
 
 namespace {
 
-/// Calls f(item, chunk) for every chunk of every item, shared out among the threads. Allocates
-/// nothing: see Optimizer::update.
+/// Calls f(item, chunk) for every chunk of every item, shared among the threads. Allocates nothing:
+/// see Optimizer::update.
 template <class F>
 void for_all_chunks(std::span<const UpdateItem> items, F&& f) {
   int64_t total = 0;
@@ -97,10 +97,10 @@ LATHE_CLONES void step(T* __restrict__ p, C* __restrict__ w, const T* __restrict
   }
 }
 
-/// The sums of a chunk behind the item's rate.
+/// The sums of a chunk; in scratch they lie behind the item's rate.
 double* sums_at(const UpdateItem& item, int64_t chunk) { return item.scratch + 1 + 2 * chunk; }
 
-/// Calls f(rule, its arithmetic type's tag, T's tag) with the item's rule.
+/// Calls f(rule, tag of its arithmetic type, tag of T) with the item's rule.
 template <template <class> class Rule, class Numbers, class F>
 void with_rule(const UpdateItem& item, const char* op, const Numbers& numbers, F&& f) {
   visit_float(item.dtype, op, [&](auto tag) {

@@ -1,7 +1,7 @@
-// The layer-wise rules on the GPU: for all parameters of one kind a launch that measures and one
-// that steps, for NovoGrad one between them that makes each parameter's rate and second moment. The
-// arithmetic is that of layerwise_math.h, which the CPU loops use too; no float atomics, so the
-// same values give the same bits.
+// The layer-wise rules on the GPU. For all parameters of one kind there is a launch that measures
+// and one that steps; NovoGrad has one between them, which makes each parameter's rate and second
+// moment. The arithmetic is layerwise_math.h, as in the CPU loops. There are no float atomics, so
+// the same values give the same bits.
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/optim/kernels/layerwise_math.h"
 #include "lathe/optim/kernels/update_frame.cuh"
@@ -24,7 +24,7 @@ struct Layer : R {
   }
 };
 
-/// An item's arrays: parameter, gradient, buffers, master and number if it has them, count (or
+/// An item's arrays: parameter, gradient, buffers, then master and number if it has them, count (or
 /// null), scratch.
 template <class Rule>
 constexpr int kLayerArrays = 4 + Rule::kBuffers + Rule::kMaster + Rule::kNumbers;
@@ -38,8 +38,8 @@ __device__ double* scratch_of(const LayerItem<Rule>& item) {
   return static_cast<double*>(item.array[kLayerArrays<Rule> - 1]);
 }
 
-/// What makes the rule of an item's step: its count where it has one, else `step`; the learning
-/// rate in memory where there is one, else that of `numbers`.
+/// Makes the rule of an item's step. The step's number is the item's count if it has one, else
+/// `step`; the learning rate is that in memory if there is one, else that of `numbers`.
 template <class Numbers>
 struct MakeLayer {
   Numbers numbers;
@@ -55,7 +55,7 @@ struct MakeLayer {
   }
 };
 
-/// V neighbours of all arrays from element i on, measured.
+/// Measures V neighbouring elements of all arrays, from element i on.
 template <int V, class T, class Rule>
 __device__ void measure_packet(const LayerItem<Rule>& item, int64_t i, const Rule& rule,
                                const GradFactor<ComputeType<T>>& factor, SquareSums& sums) {
@@ -85,10 +85,10 @@ __device__ void measure_packet(const LayerItem<Rule>& item, int64_t i, const Rul
   }
 }
 
-// The sums of squares of each chunk, in double: by thread, then as a tree. One block per chunk of
-// 4096 elements of one parameter. Memory bound: 2 sizeof(T) bytes per element read (LAMB, which
-// updates its moments here: 16 more in f32, half of them written), in 16-byte words; meant to reach
-// 85 % of the bandwidth of reading (a block's tail is a reduction).
+// The sums of squares of each chunk, in double: first by thread, then as a tree. One block per
+// chunk of 4096 elements of one parameter. Memory bound: reads 2 sizeof(T) bytes per element in
+// 16-byte words (LAMB updates its moments here: 16 more in f32, half of them written); meant to
+// reach 85 % of the bandwidth of reading (a block's tail is a reduction).
 template <class T, class Rule, class Numbers>
 __global__ void __launch_bounds__(kChunkThreads)
     layer_norms_kernel(LayerTable<Rule> table, MakeLayer<Numbers> make, Gate gate,
@@ -123,7 +123,7 @@ __device__ SquareSums layer_sums(const LayerItem<Rule>& item) {
   return block_reduce(sums, Join());
 }
 
-// The rate and the number of each parameter, one block each, from the sums of its chunks: 16 bytes
+// The rate and the number of each parameter, from the sums of its chunks, one block each: 16 bytes
 // per 4096 elements, so bound by the launch.
 template <class C, class Rule, class Numbers>
 __global__ void __launch_bounds__(kChunkThreads)
@@ -157,10 +157,10 @@ struct Touches<LayerStep<C, Rule>> {
 namespace {
 
 // The step of each element. One block per chunk of 4096 elements; thread 0 makes the rule for its
-// block. Without a number of the tensor to keep, the block works the rate out from the sums of all
+// block. If the rule keeps no number per tensor, the block works the rate out from the sums of all
 // chunks, which saves a launch: 16 bytes from the second-level cache for each of the n / 4096
-// chunks (of 10^7 elements 40 KB beside the 80 KB of memory that the block moves). Memory bound: 3
-// sizeof(T) + 8 bytes per element in f32 for LARS and NovoGrad (20), 16 for LAMB, which reads its
+// chunks (for 10^7 elements 40 KB, beside the 80 KB of memory that the block moves). Memory bound:
+// in f32 3 sizeof(T) + 8 bytes per element for LARS and NovoGrad (20), 16 for LAMB, which reads its
 // moments and writes the parameter; meant to reach 90 % of the copy bandwidth.
 template <class T, class Rule, class Numbers>
 __global__ void __launch_bounds__(kChunkThreads)
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   }
 }
 
-/// The update of items of one kind.
+/// Updates items of one kind.
 template <class T, class Rule, class Numbers>
 void update_kind(std::span<const UpdateItem> items, const Numbers& numbers) {
   constexpr int kArrays = kLayerArrays<Rule>;
@@ -223,7 +223,7 @@ void update_kind(std::span<const UpdateItem> items, const Numbers& numbers) {
   });
 }
 
-/// The layer-wise update of items of any kinds.
+/// Updates items of any kinds.
 template <template <class> class RuleOf, class Numbers>
 void update(std::span<const UpdateItem> items, const char* op, const Numbers& numbers) {
   for_each_kind(items, op, [&](std::span<const UpdateItem> kind, auto tag) {

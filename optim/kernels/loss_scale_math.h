@@ -9,11 +9,11 @@
 
 namespace lathe::optim {
 
-/// What the device counts beside the scale.
+/// What the device counts besides the scale.
 struct LossScaleCounts {
   int64_t steps = 0, skipped = 0;
   int64_t floor_step = 0;  // the first step in which the scale would have fallen below the floor
-  int64_t skipped_by_then = 0;
+  int64_t skipped_by_then = 0;  // `skipped` in that step
 };
 
 /// What the host is told after a step.
@@ -22,9 +22,10 @@ struct LossScaleReport {
   LossScaleCounts counts;
 };
 
-/// How the scale s and the growth count c go on after a step:
-///   overflow:   s <- s · backoff, c <- 0; a result below the floor is noted instead, and s stays
-///   otherwise:  c <- c + 1; at the interval  s <- s · growth if that is finite, c <- 0
+/// The scale s and the growth count c after a step:
+///   overflow:   s ← s · backoff, c ← 0; if that is below the floor, s stays and the step is
+///   recorded otherwise:  c ← c + 1; when c reaches the interval: s ← s · growth if that is finite,
+///   c ← 0
 /// Products are computed in double and rounded to f32.
 struct LossScaleRule {
   double growth_factor, backoff_factor, min_scale;
@@ -63,8 +64,7 @@ struct Unscale {
   LATHE_HD C operator()(C x) const { return x * factor; }
 };
 
-/// False for inf and NaN. (x - x is 0 for every other number; a comparison, so that loops
-/// vectorise.)
+/// False for inf and NaN: x - x is 0 for every other number. A comparison, so that loops vectorise.
 template <class C>
 LATHE_HD bool is_finite(C x) {
   return x - x == C(0);

@@ -9,7 +9,7 @@
 
 namespace lathe::optim::cpu {
 
-/// The value of element i: of the parameter, or with kMaster of its master w.
+/// The value of element i: the parameter's or, with kMaster, that of its master w.
 template <bool kMaster, class T, class C>
 [[gnu::always_inline]] inline C load(const T* p, const C* w, int64_t i) {
   if constexpr (kMaster) return master_value(p[i], w[i]);
@@ -21,7 +21,8 @@ template <bool kMaster, class T, class C>
   p[i] = T(value);
 }
 
-/// Calls f(std::bool_constant): has the parameter a master? Only a half one can.
+/// Calls f(std::true_type) if the parameter has a master, else f(std::false_type). Only a half
+/// parameter can have one.
 template <class T, class C, class F>
 void with_master(const C* master, F&& f) {
   if constexpr (is_half(dtype_of<T>)) {

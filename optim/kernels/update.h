@@ -1,5 +1,6 @@
-// One update of many tensors at once: what the optimisers hand to a backend. CPU: update_cpu.cpp
-// and layerwise_cpu.cpp; the formulas: update_math.h and layerwise_math.h.
+// One update of many tensors at once: what the optimisers pass to a backend. The loops are in
+// update_cpu.cpp, layerwise_cpu.cpp, update_cuda.cu and layerwise_cuda.cu; the formulas in
+// update_math.h and layerwise_math.h.
 #pragma once
 
 #include <array>
@@ -15,25 +16,25 @@ namespace lathe::optim {
 
 inline constexpr size_t kMaxBuffers = 3;
 
-/// One parameter in one step: dense arrays of n elements in one common order. Buffers are f32, or
-/// f64 for f64 parameters.
+/// One parameter in one step: dense arrays of n elements, all in the same memory order. Buffers are
+/// f32, or f64 for f64 parameters.
 struct UpdateItem {
   int64_t n;
   DType dtype;  // of param and grad
   Device device;
-  int64_t step;  // 1 in the first update of this parameter, whose buffers hold zeros
+  int64_t step;  // 1 in the first update of this parameter; its buffers hold zeros then
   void* param;
   const void* grad;
   std::array<void*, kMaxBuffers> buffers;  // null where not needed
   void* master = nullptr;     // f32 values of a half parameter, which is then their rounded copy
   double* scratch = nullptr;  // norm_scratch(n) numbers, for rules that measure norms
-  const double* grad_factors = nullptr;  // two, by which gradients are multiplied on their way in
+  const double* grad_factors = nullptr;  // two factors for the gradients on their way in
 
-  // What only the GPU knows. Null on the CPU, and where every update so far was made for certain.
+  // What only the GPU knows. Null on the CPU, and as long as no update could have been skipped.
   const float* found_inf = nullptr;  // where it is not 0 the update changes nothing
-  int64_t* count = nullptr;    // the updates made so far, instead of `step`: raised by this one
-  bool counted = false;        // somebody raises it for this item
-  const double* lr = nullptr;  // the learning rate, instead of the numbers'; then there is a count
+  int64_t* count = nullptr;          // updates so far, in place of `step`; this update raises it
+  bool counted = false;              // something else raises `count` for this item
+  const double* lr = nullptr;        // the rate, in place of the numbers' one; needs a count
 
   /// Items of one kind can be updated by one launch.
   auto kind() const {
@@ -42,13 +43,12 @@ struct UpdateItem {
   }
 };
 
-/// Norms are summed by chunks of this many elements, on every device.
+/// Norms are summed in chunks of this many elements, on every device.
 inline constexpr int64_t kChunk = 4096;
 
 constexpr int64_t chunks_of(int64_t n) { return (n + kChunk - 1) / kChunk; }
 
-/// Doubles of scratch for a parameter of n elements: the rate of its step, then the two sums of
-/// each chunk.
+/// Doubles of scratch for a parameter of n elements: the rate of its step, then two sums per chunk.
 constexpr int64_t norm_scratch(int64_t n) { return 1 + 2 * chunks_of(n); }
 
 struct SgdNumbers {
@@ -80,9 +80,14 @@ struct EmaNumbers {
   bool warm_up;
 };
 
-// Buffers: SGD {momentum}; Adam {first moment, second moment, its maximum}; RMSprop {mean square,
-// momentum, mean}; LARS {momentum}; LAMB {first moment, second moment}; NovoGrad {first moment,
-// second moment: one number}; EMA {average}, of `grad`, with no parameter.
+// The buffers of each update:
+//   SGD       momentum
+//   Adam      first moment, second moment, its maximum
+//   RMSprop   mean square, momentum, mean
+//   LARS      momentum
+//   LAMB      first moment, second moment
+//   NovoGrad  first moment, second moment (one number)
+//   EMA       average, of `grad`; there is no parameter
 namespace cpu {
 void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& numbers);
 void adam_update(std::span<const UpdateItem> items, const AdamNumbers& numbers);

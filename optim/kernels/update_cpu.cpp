@@ -1,6 +1,6 @@
-// The optimisers' loops on the CPU: one pass over each parameter, all parameters shared out among
-// the threads as if they were one long array. Each element is computed alone, so the thread count
-// changes nothing.
+// The optimisers' loops on the CPU: one pass over each parameter. The threads share all parameters
+// as if they were one long array. Each element is computed alone, so the number of threads changes
+// nothing.
 #include <algorithm>
 
 #include "lathe/core/strided_loop.h"
@@ -46,7 +46,7 @@ void for_all(std::span<const UpdateItem> items, const char* op, Update&& update)
   int64_t total = 0;
   for (const UpdateItem& item : items) total += item.n;
   parallel_for(total, kParallelGrain, [&](int64_t begin, int64_t end) {
-    int64_t start = 0;  // of the item in the long array
+    int64_t start = 0;  // where the item begins in the long array
     for (const UpdateItem& item : items) {
       if (start >= end) return;
       const int64_t first = std::max(begin, start), stop = std::min(end, start + item.n);
@@ -60,8 +60,8 @@ void for_all(std::span<const UpdateItem> items, const char* op, Update&& update)
   });
 }
 
-/// The loops: every rule over n elements of dense arrays. Compiled for several instruction sets;
-/// none contracts a·b + c, so that all give the same bits.
+/// The loops: every rule over n elements of dense arrays. They are compiled for several instruction
+/// sets; none contracts a·b + c, so that all give the same bits.
 template <bool kMaster, class T, class C = ComputeType<T>>
 LATHE_CLONES void sgd_plain(T* __restrict__ p, C* __restrict__ w, const T* __restrict__ g,
                             int64_t n, GradFactor<C> f, SgdMath<C> math) {

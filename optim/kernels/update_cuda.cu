@@ -1,5 +1,5 @@
-// The optimisers' updates on the GPU: many parameters in one launch. The arithmetic is that of
-// update_math.h, which the CPU loop uses too.
+// The optimisers' updates on the GPU: many parameters in one launch. The arithmetic is
+// update_math.h, as in the CPU loops.
 #include "lathe/optim/kernels/update_frame.cuh"
 #include "lathe/optim/kernels/update_math.h"
 
@@ -7,8 +7,8 @@ namespace lathe::optim::cuda {
 
 namespace {
 
-// The rules as functions of one element and its kBuffers buffers: b[] holds those that are used, in
-// the order of update.h.
+// The rules as functions of one element and its kBuffers buffers. b[] holds the buffers that are
+// used, in the order of update.h.
 template <class C>
 struct SgdPlain {
   static constexpr int kBuffers = 0;
@@ -63,8 +63,8 @@ struct Ema {
     return p;
   }
 };
-// What makes the rule of step t: on the host, or, if the rule depends on t (kCountsSteps), on the
-// device where only that knows it.
+// What makes the rule of step t: on the host or, for a rule that depends on t (kCountsSteps), on
+// the device if only the device knows t.
 template <class R>
 struct Always {
   static constexpr bool kCountsSteps = false;
@@ -132,10 +132,10 @@ __global__ void __launch_bounds__(kChunkThreads)
                   GradFactor<ComputeType<T>>::of(grad_factors));
 }
 
-// The same where the number of the step, and perhaps the learning rate, is known on the device
-// only: the last array of an item is the parameter's count of updates, this one included. One
-// thread makes the rule from them for its block (Adam: two powers in double, about a microsecond,
-// while other blocks move memory).
+// The same for a step whose number, and perhaps learning rate, only the device knows: the last
+// array of an item is the parameter's count of updates, this one included. One thread makes the
+// rule for its block (Adam: two powers in double, about a microsecond, while other blocks move
+// memory).
 template <class T, class Make, class Rule = typename Make::Rule>
 __global__ void __launch_bounds__(kChunkThreads)
     counted_update_kernel(ArrayTable<3 + Rule::kBuffers> table, Make make, Gate gate,
@@ -153,7 +153,8 @@ __global__ void __launch_bounds__(kChunkThreads)
   update_chunk<T>(item, chunk, own, GradFactor<ComputeType<T>>::of(grad_factors));
 }
 
-/// Calls launch_table(table) with the arrays of all items; kExtra more of each are null.
+/// Calls launch_table(table) with the arrays of all items; each item has kExtra more, which are
+/// null.
 template <int kBuffers, int kExtra, class Launch>
 void for_each_update_table(std::span<const UpdateItem> items, Launch&& launch_table) {
   constexpr int kArrays = 2 + kBuffers + kExtra;

@@ -1,4 +1,4 @@
-// The frame of the kernels that update parameters: when a step may change anything, what a block
+// The frame of the kernels that update parameters: whether a step may change anything, what a block
 // works on, and how an update's items become launches. For .cu files.
 #pragma once
 
@@ -19,14 +19,14 @@ namespace lathe::optim::cuda {
 using ::lathe::cuda::holds_packets;
 using ::lathe::cuda::Packet;
 
-/// What a rule touches beside its buffers, unless it says otherwise: the parameter (kParam), the
-/// gradient (kGradient); kBuffersChange: it writes its buffers.
+/// What a rule touches besides its buffers: reads and writes the parameter (kParam), reads the
+/// gradient (kGradient), writes its buffers (kBuffersChange). Rules specialise it.
 template <class Rule>
 struct Touches {
   static constexpr bool kParam = true, kGradient = true, kBuffersChange = true;
 };
 
-/// A rule for parameters of the half type T, on their masters, which are its last buffer.
+/// A rule for parameters of the half type T that works on their masters, its last buffer.
 template <class T, class R>
 struct WithMaster {
   static constexpr int kBuffers = R::kBuffers + 1;
@@ -38,7 +38,7 @@ struct WithMaster {
   }
 };
 
-/// V neighbours of all arrays from element i on: loaded, updated, stored.
+/// Loads, updates and stores V neighbouring elements of all arrays, from element i on.
 template <int V, class T, class Rule, int kArrays>
 __device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const Rule& rule,
                               const GradFactor<ComputeType<T>>& factor) {
@@ -68,8 +68,8 @@ __device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const R
   }
 }
 
-/// Calls f(std::integral_constant<int, V>, i) for packets of V neighbours from element i on that
-/// cover the block's chunk of one parameter: 16 bytes of buffer at a time, or single elements where
+/// Calls f(std::integral_constant<int, V>, i) for packets of V neighbours, from element i on, that
+/// cover the block's chunk of one parameter: 16 bytes of buffer at a time, or single elements if
 /// one of the arrays is not aligned to that.
 template <class T, int kBuffers, int kArrays, class F>
 __device__ void for_item_packets(const ArrayItem<kArrays>& item, const Chunk& chunk, F f) {
@@ -80,7 +80,7 @@ __device__ void for_item_packets(const ArrayItem<kArrays>& item, const Chunk& ch
   for (int k = 0; k < kBuffers; ++k) {
     aligned = aligned && holds_packets<V>(static_cast<const C*>(item.array[2 + k]));
   }
-  // chunks begin at multiples of 4096
+  // All chunks begin at multiples of 4096, so the alignment of the array is enough.
   const int64_t whole = aligned ? chunk.end - chunk.end % V : chunk.begin;
   for (int64_t i = chunk.begin + threadIdx.x * V; i < whole; i += blockDim.x * V) {
     f(std::integral_constant<int, V>(), i);
@@ -90,7 +90,7 @@ __device__ void for_item_packets(const ArrayItem<kArrays>& item, const Chunk& ch
   }
 }
 
-/// The block's chunk of one parameter, updated.
+/// Updates the block's chunk of one parameter.
 template <class T, class Rule, int kArrays>
 __device__ void update_chunk(const ArrayItem<kArrays>& item, const Chunk& chunk, const Rule& rule,
                              const GradFactor<ComputeType<T>>& factor) {
@@ -99,11 +99,11 @@ __device__ void update_chunk(const ArrayItem<kArrays>& item, const Chunk& chunk,
   });
 }
 
-/// Whether a step may change anything: a bad label or index has not spoilt the gradients, and none
-/// of them overflowed.
+/// Whether a step may change anything: no kernel has found a bad label or index, and no gradient
+/// overflowed.
 struct Gate {
   const DeviceFault* fault;
-  const float* found_inf;  // null: not asked
+  const float* found_inf;  // null: there is no flag
   __device__ bool open() const {
     return fault->raised == 0 && (found_inf == nullptr || *found_inf == 0);
   }
@@ -120,12 +120,12 @@ inline Gate gate_of(const UpdateItem& item) {
   return {::lathe::cuda::device_fault(item.device), item.found_inf};
 }
 
-/// Raises the counts of all items that have one, unless somebody else does; for all at once, before
-/// the update.
+/// Raises the counts of all items that have one and are not marked as counted. Runs once for all
+/// items, before the update.
 void count_step(std::span<const UpdateItem> items);
 
-/// Counts the step, then calls update(items, tag) for each run of items that one launch may update:
-/// all of one kind, and with memory. Allocates nothing: see Optimizer::update.
+/// Counts the step, then calls update(items, tag) for each run of non-empty items of one kind,
+/// which one launch may update. Allocates nothing: see Optimizer::update.
 template <class Update>
 void for_each_kind(std::span<const UpdateItem> items, const char* op, Update&& update) {
   count_step(items);

@@ -9,7 +9,7 @@
 
 namespace lathe::optim {
 
-/// Gradients on their way into a rule: divided by the loss scale, then clipped. (x * 1 is x.)
+/// Gradients on their way into a rule: divided by the loss scale, then clipped. By default x · 1.
 template <class C>
 struct GradFactor {
   C unscale, clip;
@@ -20,8 +20,9 @@ struct GradFactor {
   LATHE_HD C operator()(C g) const { return g * unscale * clip; }
 };
 
-/// The value of a parameter of type T that has a master: the master, unless somebody has written
-/// another value into the parameter since (loaded weights, a first step); then that.
+/// The value of a parameter of type T that has a master. It is the master, unless the parameter
+/// holds another value than the rounded master (loaded weights, a first step); then it is the
+/// parameter.
 template <class T, class C>
 LATHE_HD C master_value(T p, C master) {
   return C(T(master)) == C(p) ? master : C(p);
@@ -94,7 +95,7 @@ struct AdamMath {
             .root = C(std::sqrt(1 - std::pow(beta2, steps)))};
   }
 
-  LATHE_HD C moments(C& p, C g, C& m, C& v) const {  // → v
+  LATHE_HD C moments(C& p, C g, C& m, C& v) const {  // → the new v
     p *= kept;
     g = weight_decay != C(0) ? g + weight_decay * p : g;
     m = beta1 * m + one_minus_beta1 * g;
