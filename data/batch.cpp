@@ -1,3 +1,4 @@
+// Batch and read_batch(): reading samples into a buffer, and errors that name the sample.
 #include "lathe/data/batch.h"
 
 #include <algorithm>

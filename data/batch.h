@@ -1,4 +1,4 @@
-// A batch: the tensors of some samples, one beside the other.
+// A batch: the tensors of several samples, stacked. Made by read_batch() and by the loaders.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace lathe::data {
 
-/// `auto& [x, y] = batch` names the first two fields.
+/// `auto& [x, y] = batch` binds the first two fields.
 struct LATHE_API Batch {
   Tensor x, y;   // fields 0 and 1: [N, …]; y is undefined if a sample has one field
   Tensors more;  // fields 2 and on
-  std::vector<int64_t> indices;  // of the samples in the data set
+  std::vector<int64_t> indices;  // numbers of the samples in the data set
 
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
-  /// With every tensor on `device`.
+  /// The batch with every tensor on `device`.
   Batch to(Device device) const;
-  /// The same, on the stream that is current there, without waiting; see copy_values_async.
+  /// The same on the current stream of `device`, without waiting; see copy_values_async.
   Batch to_async(Device device) const;
 };
 
@@ -37,24 +37,25 @@ const Tensor& get(const Batch& batch) {
 }
 
 /// Reads the samples `indices` one after another, with the random numbers of (seed, epoch).
-/// throws: IndexError; DataError, FileError or OutOfMemoryError naming the sample and what its
-/// read() threw (which is nested in it, for std::rethrow_if_nested).
+/// throws: IndexError; DataError, FileError or OutOfMemoryError that names the sample and says what
+/// its read() threw. That error is nested in it, for std::rethrow_if_nested.
 LATHE_API Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices,
                            uint64_t seed = 0, int64_t epoch = 0);
 
-/// The same into `buffer`, giving up between two samples when `stop` says so; → true if the batch
-/// is complete.
+/// The same into `buffer`. Gives up between two samples if `stop` returns true.   → whether the
+/// batch is complete
 bool read_batch(const Dataset& dataset, const BatchBuffer& buffer, std::span<const int64_t> indices,
                 uint64_t seed, int64_t epoch, FunctionRef<bool()> stop, Batch& out);
 
-/// Inside a catch block: throws the error of sample `index`, with the one at hand nested in it.
+/// Inside a catch block: throws an error that names sample `index`, with the caught one nested in
+/// it.
 [[noreturn]] LATHE_API void rethrow_with_index(int64_t index);
-/// The same, with `place` before its message.
+/// The same, with `place` before the message.
 [[noreturn]] void rethrow_with_text(const std::string& place);
 
 }  // namespace lathe::data
 
-// Structured bindings see two parts, whatever else a batch holds.
+// Structured bindings see two parts, however many fields a batch has.
 template <>
 struct std::tuple_size<lathe::data::Batch> : std::integral_constant<size_t, 2> {};
 template <size_t I>

@@ -1,5 +1,6 @@
-// A loader whose batches are of a type of the user's own: texts of different lengths, graphs, point
-// clouds. Where samples have the same shape, DataLoader writes them straight into the batch.
+// A loader whose batches have a type of the user's own: texts of different lengths, graphs, point
+// clouds. If all samples have the same shape, use DataLoader: it writes them straight into the
+// batch.
 #pragma once
 
 #include <concepts>
@@ -16,7 +17,7 @@
 
 namespace lathe::data {
 
-/// As DataLoader, in everything but what a batch is.
+/// Like DataLoader, except for what a batch is.
 template <class Batch>
 class CollateLoader {
  public:
@@ -40,15 +41,15 @@ class CollateLoader {
   ReadBatch read_;
 };
 
-/// Batches `collate(samples)` of samples `get(i)` or `get(i, key)`, 0 <= i < size; both are called
-/// in the worker threads, several at once. pin_memory has no effect.
+/// Batches `collate(samples)` of the samples `get(i)` or `get(i, key)`, 0 <= i < size. Both
+/// functions are called in the worker threads, several at once. pin_memory has no effect.
 ///
 ///   auto loader = collate_loader(texts.size(), [&](int64_t i) { return texts[i]; },
 ///                                [](std::vector<std::string> some) { return padded(some); },
 ///                                {.batch_size = 32, .num_workers = 4});
 ///   for (auto& batch : loader) …
 ///
-/// What `get` throws arrives with the sample's index; see read_batch.
+/// An error that `get` throws arrives with the sample's index; see read_batch.
 template <class Get, class Collate>
 auto collate_loader(int64_t size, Get get, Collate collate, DataLoaderOptions options = {}) {
   const auto sample = [get = std::move(get)](int64_t i, Key key) {

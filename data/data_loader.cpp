@@ -1,3 +1,4 @@
+// DataLoader: how a batch is read, over LoaderCore (loader_core.cpp).
 #include "lathe/data/data_loader.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
-// Batches of a data set, in a sampler's order, read ahead by worker threads. How the threads work
-// together is drawn in epoch_run.h.
+// DataLoader: batches of a data set, in a sampler's order, read ahead by worker threads.
+// epoch_run.h has a diagram of how the threads work together.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,26 @@
 
 namespace lathe::data {
 
-/// `for (auto& [x, y] : loader)` is one epoch; each begin() starts the next one, the first is epoch
+/// `for (auto& [x, y] : loader)` runs one epoch. Each begin() starts the next epoch; the first is
 /// 0.
 ///
-/// What a batch holds is a function of (data set, options, epoch, batch number): never of
-/// num_workers, prefetch_factor or timing. At most num_workers * prefetch_factor batches exist
-/// beside the one being used.
+/// What a batch holds is a function of (data set, options, epoch, batch number). It never depends
+/// on num_workers, prefetch_factor or timing. Besides the batch in use, at most num_workers *
+/// prefetch_factor batches exist.
 ///
-/// An exception of Dataset::read comes out of the iterator's ++ (or of begin()) when the turn of
-/// its batch has come, as described at read_batch; the iterator is then at its end, and the next
-/// begin() starts the next epoch. An iterator may be dropped at any moment: its threads finish the
-/// sample they are reading and end, or, with persistent_workers, wait for the next epoch.
+/// An exception of Dataset::read comes out of the iterator's ++ (or of begin()) when it is that
+/// batch's turn, as described at read_batch. The iterator is then at its end, and the next begin()
+/// starts the next epoch. An exception of worker_init_fn comes out of the next ++.
 ///
-/// What worker_init_fn throws comes out of the next ++. A worker that takes longer than `timeout`
-/// is a DataError naming the batch and its samples; its thread is left behind, so whatever the data
-/// set refers to must live on. A forked child has no worker threads: there, an iterator begun
-/// before fork() throws StateError.
+/// An iterator may be dropped at any time: its threads finish the sample they are reading and then
+/// end or, with persistent_workers, wait for the next epoch.
 ///
-/// One thread may use a loader at a time. Several iterators of one loader may live at once; the
-/// loader's state is the position of the one that began last.
+/// A worker that takes longer than `timeout` causes a DataError that names the batch and its
+/// samples. The thread is left running, so whatever the data set refers to must stay alive. A
+/// forked child has no worker threads: there an iterator begun before fork() throws StateError.
+///
+/// Only one thread may use a loader at a time. Several iterators of one loader may exist at once;
+/// the loader's state is the position of the one that began last.
 class LATHE_API DataLoader {
  public:
   using Iterator = BatchIterator<Batch>;
@@ -56,17 +57,17 @@ class LATHE_API DataLoader {
 
   /// The epoch that the next begin() will run.
   int64_t epoch() const { return core_.epoch(); }
-  /// Makes the next begin() run `epoch`, beginning with batch `first_batch`: how training goes
-  /// on where it stopped.
+  /// Makes the next begin() run `epoch` from batch `first_batch` on, to resume training in the
+  /// middle of an epoch.
   /// throws: ValueError for a negative number.
   void set_epoch(int64_t epoch, int64_t first_batch = 0) { core_.set_epoch(epoch, first_batch); }
 
-  /// What decides the next batch: `epoch`, `batch` and `seed`. Saved after the step on a batch, it
-  /// leads to the batch after that one; saved after an epoch, to the next epoch.
+  /// What decides the next batch: `epoch`, `batch` and `seed`. A state saved after the step on a
+  /// batch leads to the following batch; a state saved after an epoch leads to the next epoch.
   StateDict state_dict() const { return core_.state_dict(); }
-  /// The next begin() goes on where `state` was saved. After the last batch of an epoch, but
-  /// before its end was seen, that is an epoch without batches.
-  /// throws: ValueError, ShapeError; the loader is then as it was.
+  /// The next begin() continues where `state` was saved. If that was after the last batch of an
+  /// epoch but before its end was seen, the next begin() gives an epoch without batches.
+  /// throws: ValueError, ShapeError; the loader is then as before.
   void load_state_dict(const StateDict& state) { core_.load_state_dict(state); }
 
   /// How well the workers keep up.
@@ -76,7 +77,7 @@ class LATHE_API DataLoader {
  private:
   friend class DeviceBatches;
   Pass start();
-  Pass start_indices();  // batches that hold nothing but their indices
+  Pass start_indices();  // the batches hold only their indices
 
   std::shared_ptr<const Dataset> dataset_;
   LoaderCore core_;

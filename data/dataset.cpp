@@ -1,3 +1,4 @@
+// Batch buffers and slots, then the data sets over tensors and functions.
 #include "lathe/data/dataset.h"
 
 #include <cstring>

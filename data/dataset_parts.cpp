@@ -1,3 +1,4 @@
+// Subset, ConcatDataset and random_split().
 #include "lathe/data/dataset_parts.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Data sets made of others: a part, a sum, a random split.
+// Data sets made of others: Subset, ConcatDataset, random_split().
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace lathe::data {
 
-/// The samples `indices` of another data set, in this order. Keeps a reference: `dataset` must
-/// outlive it. Sample k draws the random numbers of sample indices[k].
+/// The samples `indices` of another data set, in this order. Sample k draws the random numbers of
+/// sample indices[k]. Keeps a reference: `dataset` must outlive it.
 class LATHE_API Subset final : public Dataset {
  public:
   /// throws: IndexError naming an index that is out of range.
@@ -30,7 +30,7 @@ class LATHE_API Subset final : public Dataset {
   std::vector<int64_t> indices_;
 };
 
-/// One data set after another. A sample draws the random numbers of its index here. Keeps
+/// One data set after another. A sample draws the random numbers of its index in the whole. Keeps
 /// references.
 class LATHE_API ConcatDataset final : public Dataset {
  public:
@@ -50,11 +50,11 @@ class LATHE_API ConcatDataset final : public Dataset {
   Place place(int64_t i) const;
 
   std::vector<const Dataset*> parts_;
-  std::vector<int64_t> ends_;  // of each part, in this set's indices
+  std::vector<int64_t> ends_;  // of each part, as indices of the whole
 };
 
-/// Disjoint random parts of the sizes asked for, the same for the same seed; together they need not
-/// be all samples: random_split(set, {45'000, 5'000}, 7).
+/// Disjoint random parts of the given sizes, the same for the same seed: random_split(set, {45'000,
+/// 5'000}, 7). Together they need not be all samples.
 /// throws: ValueError if a size is negative or the sum is above the data set's size.
 LATHE_API std::vector<Subset> random_split(const Dataset& dataset,
                                            const std::vector<int64_t>& sizes, uint64_t seed);

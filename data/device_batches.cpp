@@ -1,3 +1,4 @@
+// prefetch(): the copy and the transform of the next batch on a stream of their own.
 #include "lathe/data/device_batches.h"
 
 #include <algorithm>
@@ -19,8 +20,8 @@
 namespace lathe::data {
 namespace {
 
-/// The stream for copies to a device. All passes share it, so that the blocks of one serve the
-/// next; it is never destroyed, for at exit the driver may be gone first.
+/// The stream for copies to a device. All passes share it, so that the memory blocks of one pass
+/// serve the next. It is never destroyed, because at exit the driver may be gone already.
 Stream copy_stream(Device device) {
   static std::mutex mutex;
   static auto& streams = *new std::map<int, OwnedStream>();
@@ -28,7 +29,7 @@ Stream copy_stream(Device device) {
   return streams.try_emplace(device.index, device).first->second;
 }
 
-/// The batches of one pass, one ahead.
+/// The batches of one pass. One batch is taken ahead.
 class DeviceStream final : public BatchStream<Batch> {
  public:
   DeviceStream(Pass pass, uint64_t seed, Device device, PrefetchOptions options)
@@ -54,7 +55,7 @@ class DeviceStream final : public BatchStream<Batch> {
     if (options_.resident || pass_.ready()) {
       try {
         ahead_ = load();
-      } catch (...) {  // its turn comes later
+      } catch (...) {  // thrown later, when it is that batch's turn
         ahead_ = Loaded{.error = std::current_exception()};
       }
     }
@@ -131,7 +132,7 @@ ResidentImages::ResidentImages(const ImageDataset& images, Device device) {
                 from_blob(some.data(), {n, spec.channels, spec.height, spec.width}, kU8));
   }
   labels_ = labels.to(device);
-  if (device.is_cuda()) synchronize(current_stream(device));  // other streams read them
+  if (device.is_cuda()) synchronize(current_stream(device));  // other streams will read them
 }
 
 DeviceBatches::DeviceBatches(DataLoader& loader, Device device, PrefetchOptions options)

@@ -1,4 +1,4 @@
-// Batches on a device: copied ahead on a stream of their own, while the GPU computes.
+// prefetch(): batches on a device, copied ahead on a stream of their own while the GPU computes.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace lathe::data {
 
-/// All images of a data set on a device, as bytes: CIFAR-10 takes 184 MB.
+/// All images of a data set on a device, as bytes (CIFAR-10: 184 MB).
 class LATHE_API ResidentImages {
  public:
-  /// Copies them, as they are before the transform, and waits for that.
+  /// Copies the images as they are before the transform. Waits for the copy.
   /// throws: ValueError unless they have one size; what reading them throws; NoCudaError,
   /// OutOfMemoryError.
   ResidentImages(const ImageDataset& images, Device device);
@@ -31,38 +31,38 @@ class LATHE_API ResidentImages {
 };
 
 struct PrefetchOptions {
-  // Applied on the device to batch.x, which must be bytes [N,C,H,W]: a quarter of the traffic of
-  // floats, and no work for the processors. The numbers are those that the loader's workers make of
-  // the same transform: see augment.h.
+  // Applied on the device to batch.x, which must be bytes [N,C,H,W]. Bytes are a quarter of the
+  // traffic of floats, and the processors have no work with them. The results are those that the
+  // loader's workers make with the same transform: see transforms/augment.h.
   Transform transform = {};
-  DType dtype = kF32;                 // of a float result of the transform
+  DType dtype = kF32;                 // of the transform's result, if it is floating
   MemoryFormat format = kContiguous;  // likewise
-  // Where the images come from instead of the loader, which then says only which come when. Made of
-  // the loader's data set, on the same device.
+  // Takes the images from here; the loader then only says which come when. Must be made of the
+  // loader's data set, on the same device.
   std::shared_ptr<const ResidentImages> resident = {};
 };
 
 /// What prefetch returns: a loader whose batches are on a device.
 ///
-/// On a GPU there is one stream for copies and transforms. While the caller works on batch k, batch
-/// k+1 is copied:
+/// A GPU has one stream for copies and transforms. While the caller works on batch k, batch k+1 is
+/// copied:
 ///
 ///   host      take k+1, queue its copy │ queue the step on batch k │ take k+2 …
 ///   copies    ───────── k+1 ▶ event    │                           │ ── k+2 ▶ event
 ///   compute   ── step on k-1 ──────────│── waits for k's event, step on k ──
 ///
-/// The host waits for nothing but the loader. Pinned memory (DataLoaderOptions::pin_memory) is read
-/// by the GPU after the host has let go of it; its allocator does not hand it out again before the
-/// copy is done. Batch k+1 is taken early only if the loader has it ready: a GPU is not kept
-/// waiting for work that could start. The loader's state is that of the batch handed out, not of
-/// the one copied ahead.
+/// The host waits only for the loader. The GPU may still read pinned memory
+/// (DataLoaderOptions::pin_memory) after the host has released it; its allocator does not hand the
+/// block out again before the copy is done. Batch k+1 is taken early only if the loader has it
+/// ready, so that the GPU never waits for work that could start. The loader's state is that of the
+/// batch handed out, not of the one copied ahead.
 class LATHE_API DeviceBatches {
  public:
   using Iterator = BatchIterator<Batch>;
 
   DeviceBatches(DataLoader& loader, Device device, PrefetchOptions options);
-  /// throws: what the loader throws, CudaError, OutOfMemoryError; DTypeError, ShapeError if the
-  /// transform does not fit.
+  /// throws: what the loader throws; CudaError, OutOfMemoryError; DTypeError, ShapeError if the
+  /// transform does not fit the batches.
   Iterator begin();
   std::default_sentinel_t end() const { return std::default_sentinel; }
   int64_t size() const { return loader_->size(); }
@@ -73,9 +73,10 @@ class LATHE_API DeviceBatches {
   PrefetchOptions options_;
 };
 
-/// The batches of `loader`, on `device`: `for (auto& [x, y] : prefetch(loader, device))`. On the
-/// CPU they are the loader's own, transformed if so asked; its workers read ahead.
-/// throws: NoCudaError; DeviceError if options.resident is elsewhere.
+/// The batches of `loader` on `device`: `for (auto& [x, y] : prefetch(loader, device))`. On the CPU
+/// these are the loader's own batches, with options.transform applied; only the loader's workers
+/// read ahead.
+/// throws: NoCudaError; DeviceError if options.resident is on another device.
 LATHE_API DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOptions options = {});
 
 }  // namespace lathe::data

@@ -1,3 +1,5 @@
+// EpochRun: the ring of jobs, the workers' loop, and how a pass stops; see the diagram in
+// epoch_run.h.
 #include "lathe/data/epoch_run.h"
 
 #include <atomic>
@@ -37,7 +39,7 @@ struct EpochRun::State {
   int64_t next_job;      // the first that no worker has taken
   int64_t taken;         // the first that next() has not handed out
   int64_t waiting = 0;   // slots that are ready
-  int64_t starting = 0;  // workers whose init is to be waited for
+  int64_t starting = 0;  // workers whose init has not ended
   std::exception_ptr init_error;
   std::atomic<bool> stop = false;
 };
@@ -56,7 +58,7 @@ EpochRun::EpochRun(EpochPlan plan, std::shared_ptr<WorkerThreads> threads)
 
 EpochRun::~EpochRun() {
   if (is_forked()) {
-    new std::shared_ptr<State>(state_);  // see WorkerThreads: a lock may be held for ever
+    new std::shared_ptr<State>(state_);  // leaked: a lock may stay held for ever (WorkerThreads)
   } else {
     stop();
   }
@@ -66,7 +68,8 @@ void EpochRun::stop() {
   state_->stop = true;
   if (threads_ == nullptr) return;
   {
-    const std::lock_guard lock(state_->mutex);  // a worker is before its look at the flag, or waits
+    const std::lock_guard lock(
+        state_->mutex);  // no worker is between its test of the flag and its wait
   }
   state_->job_is_free.notify_all();
   if (threads_->wait(state_->plan.timeout)) {

@@ -1,4 +1,5 @@
-// One pass over numbered batches by worker threads. Internal to data/; users see data_loader.h.
+// EpochRun: one pass over numbered batches by worker threads. Internal to data/; the public class
+// is in data_loader.h.
 #pragma once
 
 #include <cstdint>
@@ -13,56 +14,55 @@ namespace lathe::data {
 
 class WorkerThreads;
 
-/// What one pass needs to know.
+/// The description of one pass.
 struct EpochPlan {
-  /// Makes batch `job`, whatever a batch is; called from several threads at once. It may give up
-  /// and return null when `stop` says so.
+  /// Makes batch `job`, of whatever type. Called from several threads at once. It may give up and
+  /// return null if `stop` returns true.
   std::function<std::shared_ptr<void>(int64_t job, FunctionRef<bool()> stop)> read;
   int64_t batches;      // in the epoch
-  int64_t first_batch;  // where this pass begins
-  int64_t capacity;     // batches that may be busy or waiting
-  double timeout = 0;   // seconds that next() waits for a worker; 0: for ever
+  int64_t first_batch;  // the pass begins here
+  int64_t capacity;     // most batches that are being read or waiting to be taken
+  double timeout = 0;   // seconds that next() waits for a worker; 0: no limit
   /// For messages: "samples 6, 7, …" of a job.
   std::function<std::string(int64_t job)> describe;
 };
 
-/// Batch b of the epoch is job b. It lives in place b % capacity of a ring:
+/// Batch b of the epoch is job b. Its place is b % capacity in a ring:
 ///
 ///   free ──a worker takes b──▶ busy ──all samples read──▶ ready ──next() takes it──▶ free
-///                                └────a sample threw────▶ failed ──next() rethrows──▶ pass over
+///                                └────a sample threw────▶ failed ──next() rethrows──▶ end of pass
 ///
-/// Workers take jobs in order, and job b only when b < taken + capacity: so at most `capacity`
-/// batches exist beside the one that the caller holds, and next() hands them out in order however
-/// the workers are scheduled. Which samples a job holds and which random numbers they draw depends
-/// on b alone.
+/// Workers take jobs in order, and job b only when b < taken + capacity. So at most `capacity`
+/// batches exist besides the caller's, and next() hands them out in order however the workers are
+/// scheduled. Which samples a job holds and which random numbers they draw depends on b alone.
 ///
-/// The memory of a batch is its own: it is taken from a caching allocator (pinned memory: one that
-/// does not hand a block out again before the copies queued from it are done), so that a pass
-/// circulates the same few blocks.
+/// Each batch has its own memory from a caching allocator. For pinned memory the allocator does not
+/// hand a block out again before the copies queued from it are done. So a pass circulates the same
+/// few blocks.
 ///
-/// Stopping (destruction, or an error that was handed out): workers look at a flag between two
-/// samples and before waiting; the destructor waits for them, no longer than the timeout. One mutex
-/// guards everything but the batch being read, which belongs to its worker. After a timeout the
-/// threads are left behind instead, with all they refer to.
+/// To stop (destruction, or after an error), workers look at a flag between two samples and before
+/// waiting; the destructor waits for them, but no longer than the timeout. After a timeout the
+/// threads are left running, with everything they refer to. One mutex guards everything except the
+/// batch being read, which belongs to its worker.
 class EpochRun {
  public:
-  /// `threads`: acquired for this pass, which releases them; null: next() reads in the calling
-  /// thread.
+  /// `threads` must be acquired for this pass, which releases them. Null: next() reads in the
+  /// calling thread.
   EpochRun(EpochPlan plan, std::shared_ptr<WorkerThreads> threads);
   ~EpochRun();
   EpochRun(const EpochRun&) = delete;
   EpochRun& operator=(const EpochRun&) = delete;
 
-  /// The next batch; null at the end of the epoch and ever after, also after an error.
-  /// throws: the error of the first job that failed, when its turn has come; what a worker's init
-  /// threw; DataError after the timeout; StateError in a forked child.
+  /// The next batch; null from the end of the epoch on, also after an error.
+  /// throws: the error of the first job that failed, when it is that job's turn; what a worker's
+  /// init threw; DataError after the timeout; StateError in a forked child.
   std::shared_ptr<void> next();
 
-  /// Did next() throw?
+  /// Whether next() has thrown.
   bool failed() const;
-  /// Would next() return at once?
+  /// Whether next() would return at once.
   bool ready() const;
-  /// Batches that wait to be taken.
+  /// Batches that are ready to be taken.
   int64_t waiting() const;
 
  private:
@@ -71,10 +71,10 @@ class EpochRun {
   std::shared_ptr<void> next_here();
   std::shared_ptr<void> next_of_workers();
   void stop();
-  bool is_forked() const;  // its threads are another process's, and a lock may be held for ever
+  bool is_forked() const;  // the threads are another process's; a lock may stay held for ever
 
   std::shared_ptr<State> state_;
-  std::shared_ptr<WorkerThreads> threads_;  // null: none, or they are released
+  std::shared_ptr<WorkerThreads> threads_;  // null: there are none, or they were released
   const bool has_workers_;
   const int process_;
 };

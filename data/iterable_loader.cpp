@@ -1,3 +1,4 @@
+// IterableLoader: shards that take turns, each read by one worker at a time.
 #include "lathe/data/iterable_loader.h"
 
 #include <condition_variable>
@@ -17,8 +18,8 @@
 namespace lathe::data {
 namespace {
 
-/// The shards of one pass. Job b reads a batch of shard b % shards; its turn comes when the shard's
-/// batch before that one has been read.
+/// The shards of one pass. Job b reads a batch of shard b % shards, after that shard's batch
+/// before.
 class Shards {
  public:
   Shards(std::shared_ptr<const IterableDataset> dataset, const IterableLoaderOptions& options,
@@ -32,12 +33,12 @@ class Shards {
 
   int64_t count() const { return static_cast<int64_t>(shards_.size()); }
 
-  /// A batch; one without samples if the shard has ended.
+  /// A batch; without samples if the shard has ended.
   std::shared_ptr<void> read(int64_t job, FunctionRef<bool()> stop) {
     const int64_t number = job % count(), round = job / count();
     Shard& shard = shards_[static_cast<size_t>(number)];
     std::unique_lock lock(shard.mutex);
-    // The job before is in another worker's hands, which looks at `stop` too, and always ends.
+    // Another worker has the job before. It looks at `stop` too, so this wait always ends.
     shard.turn.wait(lock, [&] { return shard.round == round; });
     const struct Next {
       Shard& shard;
@@ -128,7 +129,7 @@ class ShardStream final : public BatchStream<Batch> {
  private:
   EpochRun run_;
   int64_t shards_;
-  int64_t empty_ = 0;  // batches without samples in a row: all shards have ended when that many
+  int64_t empty_ = 0;  // batches without samples in a row; as many as shards: all have ended
 };
 
 }  // namespace
@@ -140,7 +141,7 @@ IterableLoader::IterableLoader(const IterableDataset& dataset, IterableLoaderOpt
 IterableLoader::IterableLoader(std::shared_ptr<const IterableDataset> dataset,
                                IterableLoaderOptions options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
-  // The options that both have are checked, and the number of workers found, in one place.
+  // LoaderCore checks the options that both loaders have and resolves the number of workers.
   const LoaderCore core(1, {.batch_size = options_.batch_size,
                             .num_workers = options_.num_workers,
                             .pin_memory = options_.pin_memory,

@@ -1,5 +1,6 @@
-// Batches of samples that come one after another and have no number: records of a stream, rows of a
-// query. Where samples can be read by number, DataLoader is simpler and shuffles.
+// IterableLoader: batches of samples that come one after another and have no number, such as the
+// records of a stream or the rows of a query. For samples that can be read by number, DataLoader is
+// simpler and can shuffle.
 #pragma once
 
 #include <cstdint>
@@ -14,43 +15,43 @@
 
 namespace lathe::data {
 
-/// A place in one shard.
+/// A reading position in one shard.
 class LATHE_API SampleStream {
  public:
   virtual ~SampleStream() = default;
-  /// Writes the next sample completely into `out`; false: there is none, and `out` is as it was.
+  /// Writes the next sample completely into `out`. False: there is none; `out` is unchanged.
   virtual bool next(Slot out) = 0;
 };
 
-/// Samples in shards() sequences that can be read side by side: files, say. How many there are is
-/// the data set's to say and does not depend on the loader, so that batches do not either.
+/// Samples in shards() sequences that can be read in parallel, such as files. The number of shards
+/// belongs to the data set and must not depend on the loader, so that batches do not either.
 class LATHE_API IterableDataset {
  public:
   virtual ~IterableDataset() = default;
   virtual SampleSpec spec() const = 0;
   virtual int64_t shards() const { return 1; }
-  /// The beginning of a shard, 0 <= shard < shards(). Called from several threads at once. What is
-  /// random in it comes from (seed, epoch, shard).
+  /// The beginning of a shard, 0 <= shard < shards(). Called from several threads at once. Its
+  /// random numbers must come from (seed, epoch, shard).
   virtual std::unique_ptr<SampleStream> open(int64_t shard, uint64_t seed, int64_t epoch) const = 0;
 };
 
 struct IterableLoaderOptions {
   int64_t batch_size = 1;
-  int64_t num_workers = 0;  // threads that read ahead, or kAutoWorkers; more than shards: no use
+  int64_t num_workers = 0;  // threads that read ahead, or kAutoWorkers; no more than shards help
   bool pin_memory = false;
   bool drop_last = false;  // true: no batch smaller than batch_size
   uint64_t seed = 0;
   int64_t prefetch_factor = 2;  // batches per worker that are read ahead
-  double timeout = 0;           // seconds that a batch of a worker is waited for; 0: for ever
+  double timeout = 0;           // seconds to wait for a worker's batch; 0: no limit
   std::function<void(int64_t)> worker_init_fn = {};
 };
 
-/// `for (auto& [x, y] : loader)` is one epoch; each begin() starts the next one. The first batch
-/// comes from shard 0, the next from shard 1, and so on around those that have not ended; a batch
-/// never holds samples of two shards, so that each shard may end with a short one. Batch::indices
-/// number a shard's samples from 0.
+/// `for (auto& [x, y] : loader)` runs one epoch; each begin() starts the next. The first batch
+/// comes from shard 0, the next from shard 1, and so on in turn through the shards that have not
+/// ended. A batch never holds samples of two shards, so each shard may end with a short one.
+/// Batch::indices number a shard's samples from 0.
 ///
-/// Batches do not depend on num_workers, prefetch_factor or timing. Errors, abandoned iterators,
+/// Batches do not depend on num_workers, prefetch_factor or timing. Errors, dropped iterators,
 /// timeouts and forks are as described at DataLoader; an error of a stream names shard and sample.
 class LATHE_API IterableLoader {
  public:
@@ -70,8 +71,8 @@ class LATHE_API IterableLoader {
   std::default_sentinel_t end() const { return std::default_sentinel; }
 
   int64_t epoch() const { return epoch_; }
-  /// Makes the next begin() run `epoch`, beginning with batch `first_batch`: those before it are
-  /// read and dropped.
+  /// Makes the next begin() run `epoch` from batch `first_batch` on. The batches before it are read
+  /// and dropped.
   /// throws: ValueError for a negative number.
   void set_epoch(int64_t epoch, int64_t first_batch = 0);
 

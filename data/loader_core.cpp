@@ -1,3 +1,4 @@
+// Pass and LoaderCore: checks of the options, the batches of an epoch, positions and statistics.
 #include "lathe/data/loader_core.h"
 
 #include <algorithm>
@@ -60,7 +61,7 @@ void check_index(int64_t index, int64_t samples) {
               index, " of a data set of ", samples, " samples");
 }
 
-/// Samplers may be the user's: what they give is checked.
+/// Samplers may be the user's own, so their indices are checked.
 BatchedOrder order_of(const DataLoaderOptions& options, int64_t samples, int64_t epoch) {
   BatchedOrder out;
   if (options.batch_sampler) {

@@ -1,5 +1,5 @@
-// What every loader is made of: options, the order of samples, passes over them, positions that can
-// be saved, worker threads, statistics. Loaders: data_loader.h, collate_loader.h.
+// What all loaders share: options, the order of samples, passes over them, saved positions, worker
+// threads, statistics. The loaders: data_loader.h, collate_loader.h, iterable_loader.h.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,22 @@ namespace lathe::data {
 class EpochRun;
 class WorkerThreads;
 
-/// As num_workers: one thread for each usable processor but one, 1 to 16.
+/// A value for num_workers: one thread per usable processor but one, at least 1 and at most 16.
 inline constexpr int64_t kAutoWorkers = std::numeric_limits<int64_t>::min();
 
 struct DataLoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;     // true: a new random order in every epoch
-  int64_t num_workers = 0;  // threads that read ahead; 0: batches are read when they are asked for
-  bool pin_memory =
-      false;  // page-locked batches, for copies to a GPU; ignored (and said once) without one
+  int64_t num_workers = 0;  // threads that read ahead; 0: the caller's thread reads each batch
+  // Page-locked batches, for copies to a GPU. Without a GPU ignored, with one message.
+  bool pin_memory = false;
   bool drop_last = false;                       // true: no batch smaller than batch_size
   uint64_t seed = 0;                            // of the order and of every sample's random numbers
   int64_t prefetch_factor = 2;                  // batches per worker that are read ahead
-  std::shared_ptr<const Sampler> sampler = {};  // instead of shuffle
-  // Instead of batch_size, shuffle, sampler and drop_last.
+  std::shared_ptr<const Sampler> sampler = {};  // replaces shuffle
+  // Replaces batch_size, shuffle, sampler and drop_last.
   std::shared_ptr<const BatchSampler> batch_sampler = {};
-  double timeout = 0;  // seconds that a batch of a worker is waited for; 0: for ever
+  double timeout = 0;  // seconds to wait for a worker's batch; 0: no limit
   // Called in each worker thread before its first sample, with the worker's number.
   std::function<void(int64_t)> worker_init_fn = {};
   bool persistent_workers = false;  // true: the threads stay from epoch to epoch
@@ -45,19 +45,19 @@ struct DataLoaderOptions {
 /// How well a loader keeps up, since it was made or since reset_stats().
 struct LoaderStats {
   int64_t batches = 0;      // handed out
-  double wait_seconds = 0;  // that the caller waited for them; without workers: that reading took
-  double mean_ready = 0;    // batches that lay ready when one was asked for
+  double wait_seconds = 0;  // that the caller waited for them; without workers: spent reading them
+  double mean_ready = 0;    // mean number of batches that were ready when one was asked for
 };
 
-/// One pass over the batches of an epoch. A cheap handle; copies share the pass.
+/// One pass over the batches of an epoch. Cheap to copy; copies share the pass.
 class LATHE_API Pass {
  public:
   /// The next batch; null at the end.
   /// throws: as described at DataLoader.
   std::shared_ptr<void> take();
-  /// Would take() return at once?
+  /// Whether take() would return at once.
   bool ready() const;
-  /// What take() returned has reached the user: the loader's state now leads to the batch after it.
+  /// The user has received what take() returned: the loader's state now leads to the next batch.
   void hand_out(const std::shared_ptr<void>& batch);
   int64_t epoch() const { return epoch_; }
 
@@ -73,18 +73,18 @@ class LATHE_API Pass {
 
   std::shared_ptr<EpochRun> run_;
   int64_t epoch_;
-  std::shared_ptr<Position> position_;  // the loader looks at it until it begins another pass
+  std::shared_ptr<Position> position_;  // the loader reads it until it begins another pass
   std::shared_ptr<LoaderStats> stats_;
 };
 
-/// Makes the batch of some samples, whatever a batch is; called from several threads at once. May
-/// give up between two samples and return null when `stop` says so.
+/// Makes the batch of some samples, of whatever type. Called from several threads at once. It may
+/// give up between two samples and return null if `stop` returns true.
 using ReadBatch = std::function<std::shared_ptr<void>(
     std::span<const int64_t> indices, uint64_t seed, int64_t epoch, FunctionRef<bool()> stop)>;
 
 class LATHE_API LoaderCore {
  public:
-  /// Of a data set of `samples` samples.
+  /// For a data set of `samples` samples.
   /// throws: ValueError for options out of range or that exclude each other.
   LoaderCore(int64_t samples, DataLoaderOptions options);
 
@@ -113,7 +113,7 @@ class LATHE_API LoaderCore {
   int64_t epoch_ = 0;  // of the next begin()
   int64_t first_batch_ = 0;
   std::shared_ptr<const Pass::Position> position_;  // of the last begin() or set_epoch()
-  std::shared_ptr<WorkerThreads> threads_;          // that stay, once there are any
+  std::shared_ptr<WorkerThreads> threads_;          // persistent ones, once there are any
   std::shared_ptr<LoaderStats> stats_;
 };
 
@@ -122,7 +122,7 @@ template <class B>
 class BatchStream {
  public:
   virtual ~BatchStream() = default;
-  /// Null at the end, and after an error.
+  /// The next batch; null at the end, and after an error.
   virtual std::shared_ptr<B> next() = 0;
 };
 
@@ -141,8 +141,8 @@ class PassStream final : public BatchStream<B> {
   Pass pass_;
 };
 
-/// What range-for needs of a loader. An input iterator: copies share the stream, so that ++ on one
-/// moves all; each keeps its batch until then.
+/// What range-for needs of a loader. It is an input iterator: copies share the stream, so ++ on one
+/// moves all, but each keeps its batch until its own ++.
 template <class B>
 class BatchIterator {
  public:
@@ -150,7 +150,7 @@ class BatchIterator {
   using value_type = B;
   using difference_type = std::ptrdiff_t;
 
-  /// At the first batch.
+  /// Stands at the first batch.
   explicit BatchIterator(std::shared_ptr<BatchStream<B>> stream) : stream_(std::move(stream)) {
     ++*this;
   }
@@ -158,7 +158,7 @@ class BatchIterator {
   B& operator*() const { return *batch_; }
   B* operator->() const { return batch_.get(); }
   BatchIterator& operator++() {
-    batch_ = nullptr;  // at the end, should next() throw; and its memory serves the next batch
+    batch_ = nullptr;  // frees its memory for the next batch; and if next() throws, this is the end
     batch_ = stream_->next();
     return *this;
   }

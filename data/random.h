@@ -1,5 +1,5 @@
-// Random numbers of one sample: a function of (seed, epoch, sample, stream) and of nothing else, so
-// that the number of workers, their timing and the order of reading cannot change a batch.
+// Random numbers of one sample. They are a function of (seed, epoch, sample, stream) and of nothing
+// else, so the number of workers, their timing and the order of reading cannot change a batch.
 #pragma once
 
 #include <bit>
@@ -9,12 +9,12 @@
 
 namespace lathe::data {
 
-/// A sequence of random numbers. Streams of different (seed, epoch, index, number) share no Philox
-/// counter.
+/// A sequence of random numbers. Sequences of different (seed, epoch, index, stream) share no
+/// Philox counter.
 class Random {
  public:
-  /// index below 2^56, epoch below 2^32, stream below 2^8 (higher bits are dropped); 2^34 numbers
-  /// follow.
+  /// 2^34 numbers. `index` must be below 2^56, `epoch` below 2^32, `stream` below 2^8: higher bits
+  /// are dropped.
   Random(uint64_t seed, int64_t epoch, int64_t index, int stream)
       : key_(seed ^ kDomain),
         counter_lo_(static_cast<uint64_t>(epoch) << 32),
@@ -30,7 +30,7 @@ class Random {
     return block_.v[used_++];
   }
 
-  /// [0, 1), a multiple of 2^-24.
+  /// Uniform in [0, 1), a multiple of 2^-24.
   float uniform() { return uniform_from_bits(bits()); }
 
   /// 0 to n-1, each equally likely; n > 0.
@@ -47,8 +47,8 @@ class Random {
   }
 
  private:
-  static constexpr uint64_t kDomain =
-      0x64617461'6c6f6164;  // apart from core's generators with the same seed
+  // Keeps the numbers apart from those of core's generators with the same seed.
+  static constexpr uint64_t kDomain = 0x64617461'6c6f6164;
   static constexpr uint64_t kIndexMask = (uint64_t{1} << 56) - 1;
   static constexpr uint64_t kBlockMask = UINT32_MAX;
 
@@ -66,22 +66,22 @@ class Random {
   uint32_t used_ = 4;
 };
 
-/// Names the random numbers of one sample in one epoch. Every draw that a data set or a transform
-/// makes for the sample comes from here.
+/// Identifies the random numbers of one sample in one epoch. Every draw that a data set or a
+/// transform makes for the sample comes from it.
 struct Key {
   uint64_t seed = 0;
   int64_t epoch = 0;
   int64_t index = 0;
 
-  /// Streams 0 to 125 are for Dataset::read; the stages of a Transform use those from
+  /// Dataset::read may use the streams 0 to 125. The stages of a Transform use those from
   /// kTransformStream on.
   Random random(int stream = 0) const { return Random(seed, epoch, index, stream); }
 };
 
 inline constexpr int kPointsStream = 126;  // of RandomPoints
 inline constexpr int kMixStream = 127;     // of mixup and cutmix, with a batch's number as index
-inline constexpr int kTransformStream =
-    128;  // to 254: stage k of a transform takes kTransformStream + k
+// To 254: stage k of a transform uses kTransformStream + k.
+inline constexpr int kTransformStream = 128;
 inline constexpr int kOrderStream = 255;  // of a sampler, with index 0
 
 }  // namespace lathe::data

@@ -1,3 +1,4 @@
+// The samplers' orders: each a function of (seed, epoch).
 #include "lathe/data/sampler.h"
 
 #include <algorithm>
@@ -52,7 +53,7 @@ std::vector<int64_t> WeightedSampler::order(uint64_t seed, int64_t epoch) const 
   for (int64_t& index : indices) {
     const uint64_t bits = uint64_t{random.bits()} << 32 | random.bits();
     const double at = static_cast<double>(bits >> 12) * 0x1p-52 * cumulative_.back();  // < the sum
-    // The first index whose cumulative weight is above `at`: one of weight 0 is never chosen.
+    // The first index whose cumulative weight is above `at`; an index of weight 0 is never chosen.
     index = std::upper_bound(cumulative_.begin(), cumulative_.end(), at) - cumulative_.begin();
   }
   return indices;
@@ -93,8 +94,8 @@ StratifiedSampler::StratifiedSampler(const std::vector<int64_t>& labels)
   for (auto& [label, indices] : classes) of_class_.push_back(std::move(indices));
 }
 
-// Sample k of a class of n stands at (k + u) / n of the epoch, with one u in [0, 1) per class: a
-// stretch of the share s of an epoch holds s n of them, rounded up or down.
+// Sample k of a class of n stands at (k + u) / n of the epoch, with one u in [0, 1) per class. A
+// part s of an epoch then holds s · n of them, rounded up or down.
 std::vector<int64_t> StratifiedSampler::order(uint64_t seed, int64_t epoch) const {
   Random random(seed, epoch, 0, kOrderStream);
   std::vector<std::pair<double, int64_t>> placed;

@@ -1,5 +1,5 @@
-// In which order an epoch visits the samples. A function of (seed, epoch), whatever the number of
-// workers.
+// Samplers: in which order an epoch visits the samples. The order is a function of (seed, epoch)
+// and does not depend on the number of workers.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class LATHE_API SequentialSampler final : public Sampler {
   int64_t n_;
 };
 
-/// A permutation of 0 … n-1, each equally likely: Fisher-Yates with the order stream of (seed,
+/// A permutation of 0 … n-1, each equally likely: Fisher-Yates with the random numbers of (seed,
 /// epoch).
 class LATHE_API RandomSampler final : public Sampler {
  public:
@@ -68,9 +68,9 @@ class LATHE_API SubsetRandomSampler final : public Sampler {
 };
 
 /// Part `rank` of `world_size` equal parts of an epoch: every world_size-th index from `rank` on.
-/// The parts are disjoint and have the same size: the order is filled up with its own beginning,
-/// or, with drop_last, cut.
-/// ref: as PyTorch's DistributedSampler.
+/// The parts are disjoint and have the same size: to divide evenly, the order is extended by its
+/// own beginning or, with drop_last, cut.
+/// ref: PyTorch's DistributedSampler.
 class LATHE_API DistributedSampler final : public Sampler {
  public:
   struct Options {
@@ -89,9 +89,9 @@ class LATHE_API DistributedSampler final : public Sampler {
   Options options_;
 };
 
-/// Every sample once, the samples of each class at equal distances: of k classes of equal size, any
-/// stretch of m samples holds m / k of each, give or take two. Which of a class come when is
-/// random.
+/// Every sample once, with the samples of each class at equal distances: with k classes of equal
+/// size, any stretch of m samples holds m / k of each, give or take two. The order within a class
+/// is random.
 class LATHE_API StratifiedSampler final : public Sampler {
  public:
   /// labels[i]: the class of sample i, any number.
@@ -104,11 +104,11 @@ class LATHE_API StratifiedSampler final : public Sampler {
   std::vector<std::vector<int64_t>> of_class_;
 };
 
-/// Decides which samples make a batch, where batches are not simply equal pieces of an order.
+/// Decides which samples make a batch, if batches are not simply equal pieces of an order.
 class LATHE_API BatchSampler {
  public:
   virtual ~BatchSampler() = default;
-  /// The number of batches in an epoch, if it is the same in every one; else of the next.
+  /// The number of batches in every epoch or, if it varies, in the next one.
   virtual int64_t size() const = 0;
   /// The batches of one epoch, none empty: a function of (seed, epoch).
   virtual std::vector<std::vector<int64_t>> batches(uint64_t seed, int64_t epoch) const = 0;

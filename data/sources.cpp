@@ -1,5 +1,6 @@
-// The table of data sets, and the search for one on this machine. The checksums are the publishers'
-// or, for content that is published packed, those of the unpacked official download.
+// The table of data sets, and the search for one on this machine. The checksums are the
+// publishers'; for content that is published packed they are those of the unpacked official
+// download.
 #include "lathe/data/sources.h"
 
 #include <cstdlib>

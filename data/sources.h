@@ -1,5 +1,6 @@
-// Where the known data sets come from, which files they consist of, and where they lie on this
-// machine. fetch.h brings them here, verify.h compares them, image_datasets.h reads them.
+// The known data sets: where they come from, which files they have, and where they lie on this
+// machine. images/fetch.h downloads them, images/verify.h checks them, images/image_datasets.h
+// reads them.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +14,18 @@
 
 namespace lathe::data {
 
-/// A file of a data set as it is read. `md5` is that of its content: of the inflated content if it
-/// lies on disk with ".gz" at the end of its name, which is as good.
+/// A file of a data set as it is read. `md5` is the checksum of its content; if the file on disk is
+/// compressed (".gz" at the end of its name), of the inflated content.
 struct DatasetFile {
   std::string name;
   int64_t bytes;
   std::string md5;
-  bool train;  // false: needed for testing
+  bool train;  // true: needed for training; false: for testing
 };
 
 enum class Split { kTrain, kTest, kAll };
 
-/// A file that is downloaded: a .tar.gz that holds files of the set under `folder`, or one file as
-/// .gz.
+/// A file that is downloaded: a .tar.gz with files of the set under `folder`, or one file as .gz.
 struct Download {
   std::string url;
   int64_t bytes;
@@ -36,31 +36,31 @@ struct Download {
 struct DatasetSource {
   std::string name;   // "cifar10", as --dataset spells it
   std::string title;  // "CIFAR-10"
-  std::vector<std::string>
-      folders;  // where its files usually lie below a data root; fetch makes the first
+  // Where its files usually lie below a data root; fetch creates the first of them.
+  std::vector<std::string> folders;
   std::vector<Download> downloads;
   std::vector<DatasetFile> files;
-  std::string debian_package;  // that holds it; empty if none does
+  std::string debian_package;  // that contains it; empty if none does
 };
 
 /// cifar10, cifar100, mnist, fashion-mnist.
 LATHE_API const std::vector<DatasetSource>& dataset_sources();
 
-/// throws: ValueError naming the known ones.
+/// throws: ValueError listing the known names.
 LATHE_API const DatasetSource& dataset_source(std::string_view name);
 
-/// The places searched, in order: `data_root` alone if it is not empty; else $LATHE_DATA_ROOT alone
+/// The places searched, in order. Only `data_root` if it is not empty; else only $LATHE_DATA_ROOT
 /// if it is set; else ./data, ~/.cache/lathe (or $XDG_CACHE_HOME/lathe) and /usr/share/datasets.
 LATHE_API std::vector<std::filesystem::path> data_roots(const std::string& data_root = {});
 
-/// The directory in which all files of the split lie: a root itself, or one of the set's folders
-/// below it. Empty if there is none. Reads names only; see verify.h for the content.
+/// The directory that holds all files of the split: a root itself, or one of the set's folders
+/// below it. Empty if there is none. Looks at names only; verify.h checks the content.
 LATHE_API std::optional<std::filesystem::path> find_dataset(const DatasetSource& source,
                                                             const std::string& data_root = {},
                                                             Split split = Split::kAll);
 
 /// Like find_dataset.
-/// throws: DataError naming the places searched and, where some files of the set were found, those
+/// throws: DataError naming the places searched and, if some files of the set were found, those
 /// that are missing there.
 LATHE_API std::filesystem::path require_dataset(const DatasetSource& source,
                                                 const std::string& data_root = {},

@@ -1,3 +1,4 @@
+// WorkerThreads: the threads' loop, waiting with a limit, and the cases of fork() and of a hang.
 #include "lathe/data/worker_threads.h"
 
 #include <chrono>
@@ -19,7 +20,7 @@ struct WorkerThreads::State {
   std::mutex mutex;
   std::condition_variable wake, idle;
   std::shared_ptr<const Task> task;  // shared, because copying a function needs memory
-  uint64_t round = 0;                // of tasks
+  uint64_t round = 0;                // number of the present task
   int64_t busy = 0;
   bool quit = false;
 };
@@ -32,7 +33,7 @@ WorkerThreads::WorkerThreads(int64_t count, std::function<void(int64_t)> init)
       threads_.emplace_back([state = state_, k] { work(*state, k); });
   } catch (const std::system_error& error) {
     const size_t started = threads_.size();
-    quit();  // those that run must not outlive this object
+    quit();  // threads that run already must not outlive this object
     LATHE_FAIL(OutOfMemoryError, "DataLoader: no thread for worker ", started, " of ", count, ": ",
                error.what());
   } catch (...) {
@@ -48,7 +49,7 @@ WorkerThreads::~WorkerThreads() {
     quit();
   } else {
     for (std::thread& thread : threads_) thread.detach();
-    new std::shared_ptr<State>(state_);  // never destroyed: see the header
+    new std::shared_ptr<State>(state_);  // leaked on purpose: see the header
   }
 }
 
@@ -82,7 +83,7 @@ void WorkerThreads::work(State& state, int64_t worker) {
       error = std::current_exception();
     }
     (*task)(worker, std::move(error));
-    task = nullptr;  // what it holds goes before anybody is told
+    task = nullptr;  // destroyed before anybody learns that the task is done
 
     lock.lock();
     if (--state.busy == 0) {
