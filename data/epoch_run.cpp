@@ -68,8 +68,8 @@ void EpochRun::stop() {
   state_->stop = true;
   if (threads_ == nullptr) return;
   {
-    const std::lock_guard lock(
-        state_->mutex);  // no worker is between its test of the flag and its wait
+    // Now no worker is between its look at the flag and its wait, so the notice below reaches all.
+    const std::lock_guard lock(state_->mutex);
   }
   state_->job_is_free.notify_all();
   if (threads_->wait(state_->plan.timeout)) {

@@ -1,4 +1,4 @@
-// Plain files as byte streams; gzip is in inflate_zlib.cpp.
+// Plain files as byte streams, and the choice between them and gzip (inflate_zlib.cpp).
 #include "lathe/data/images/byte_stream.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class FileStream final : public ByteStream {
 std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path, ignored);
-  // Looked at before it is opened: opening a pipe would wait for its writer.
+  // Checked before it is opened, because opening a pipe would wait for its writer.
   LATHE_CHECK(FileError, !std::filesystem::exists(status) || is_regular_file(status), path.string(),
               std::filesystem::is_directory(status) ? ": is a directory, not a file"
                                                     : ": is not a regular file");

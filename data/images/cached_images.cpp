@@ -1,3 +1,4 @@
+// CachedImages: one atomic pointer per image, set by the first thread that has loaded it.
 #include "lathe/data/images/cached_images.h"
 
 #include <string>
@@ -32,7 +33,7 @@ const CachedImages::Image& CachedImages::image(int64_t i) const {
   if (const Image* image = kept.load(std::memory_order_acquire)) return *image;
   auto loaded = std::make_unique<Image>();
   loaded->stored = source_->load(i, loaded->pixels);
-  const Image* first = nullptr;  // two threads may load the same image: the first one's is kept
+  const Image* first = nullptr;  // if two threads load the same image, the first one's is kept
   if (kept.compare_exchange_strong(first, loaded.get(), std::memory_order_acq_rel))
     first = loaded.release();
   return *first;

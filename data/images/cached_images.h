@@ -1,4 +1,4 @@
-// Decoded images that stay in memory.
+// CachedImages: decoded images of another data set, kept in memory.
 #pragma once
 
 #include <atomic>
@@ -11,15 +11,15 @@
 
 namespace lathe::data {
 
-/// The images of another data set, each loaded once, when it is read for the first time, and kept:
-/// from the second epoch on no file is read and nothing decoded. Memory: the bytes of all images,
-/// as they are before the transform; nothing bounds it.
+/// The images of another data set. Each is loaded when it is read for the first time, and kept:
+/// from the second epoch on no file is read and nothing decoded. It needs memory for the bytes of
+/// all images, as they are before the transform; there is no limit.
 ///
-/// JPEG files are decoded as a whole, where ImageFolder by itself decodes no more than the
-/// transform needs: the pixels may differ a little.
+/// JPEG files are decoded as a whole. ImageFolder alone decodes only as much detail as the
+/// transform needs, so the pixels may differ a little.
 class LATHE_API CachedImages final : public ImageDataset {
  public:
-  /// With the transform of `source`, whose own is no longer asked.
+  /// Takes over the transform of `source`; later changes of that one have no effect here.
   /// throws: ValueError for null.
   explicit CachedImages(std::shared_ptr<const ImageDataset> source);
   ~CachedImages() override;

@@ -1,3 +1,4 @@
+// CIFAR's binary files: the three formats, checks of a file's size, reading of its records.
 #include "lathe/data/images/cifar.h"
 
 #include <cstring>
@@ -21,8 +22,8 @@ void check_labels(const std::filesystem::path& path, const CifarFormat& format, 
                 " labels are ", range_text<int64_t>(0, format.classes[static_cast<size_t>(k)] - 1));
 }
 
-/// Before anything is read or allocated. Of a gzip file only the most that it can hold is known;
-/// its true size shows at its end.
+/// Checks the size before anything is read or allocated. For a gzip file only an upper bound is
+/// known; its true size shows at its end.
 void check_size(const std::filesystem::path& path, const CifarFormat& format,
                 const ByteStream& stream) {
   const auto record_bytes = static_cast<uint64_t>(format.label_bytes + kImageBytes);

@@ -1,4 +1,4 @@
-// The CIFAR-10 and CIFAR-100 binary files. The data sets over them: image_datasets.h.
+// The CIFAR-10 and CIFAR-100 binary files. The data sets over them are in image_datasets.h.
 #pragma once
 
 #include <filesystem>
@@ -10,19 +10,20 @@
 
 namespace lathe::data {
 
-/// One record is its label bytes, then 3072 bytes: the red, green and blue plane of a 32x32 image,
+/// A record is its label bytes, then 3072 bytes: the red, green and blue planes of a 32x32 image,
 /// row by row.
 struct CifarFormat {
   std::string name;              // for messages
   int64_t records;               // in every file
   int64_t label_bytes;           // 1: the class; 2: superclass, then class
-  int64_t label_at;              // which of them becomes the label
+  int64_t label_at;              // index of the label byte that becomes the label
   std::vector<int64_t> classes;  // number of classes, per label byte
 };
 
-/// Files of 10,000 records.
+/// Files of 10,000 records each.
 LATHE_API CifarFormat cifar10_format();
-/// 50,000 records of training, 10,000 of test; coarse: the 20 superclasses are the labels.
+/// One file of 50,000 records for training, one of 10,000 for testing. coarse: the labels are the
+/// 20 superclasses.
 LATHE_API CifarFormat cifar100_train_format(bool coarse = false);
 LATHE_API CifarFormat cifar100_test_format(bool coarse = false);
 

@@ -1,3 +1,4 @@
+// The table of class names, sizes and channel statistics.
 #include "lathe/data/images/dataset_info.h"
 
 #include <sstream>

@@ -1,4 +1,4 @@
-// What is known about each image data set: class names, channel statistics.
+// Facts about each known image data set: class names, sizes, channel statistics.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct DatasetInfo {
 };
 
 /// cifar10, cifar100, mnist, fashion-mnist.
-/// throws: ValueError naming the known ones.
+/// throws: ValueError listing the known names.
 LATHE_API const DatasetInfo& dataset_info(std::string_view name);
 
 /// The 20 superclasses of CIFAR-100.

@@ -1,12 +1,12 @@
-// JPEG and PNG files in memory as bytes [3,H,W]. Internal to data/; users see image_folder.h.
-// jpeg_turbo.cpp and png_libpng.cpp hold the decoders, or (in a build without the library)
-// jpeg_none.cpp and png_none.cpp.
+// JPEG and PNG files in memory as bytes [3,H,W]. Internal to data/; the public class is in
+// image_folder.h. The decoders are in jpeg_turbo.cpp and png_libpng.cpp, or in jpeg_none.cpp and
+// png_none.cpp for builds without the library.
 //
-// All throw DataError naming the file: for what is damaged, cut off or of a kind that is not known,
-// and in a build without the library. `path` is for the message only. The pixels are those of
-// Pillow's Image.open(path).convert("RGB"): grey three times, an alpha channel dropped, the upper
-// byte of 16-bit samples (of grey ones too, where Pillow clips), gamma, colour profile and EXIF
-// orientation not applied.
+// All functions throw DataError naming the file if it is damaged, truncated or of an unknown kind,
+// and in a build without the library. `path` is for that message only.
+// The pixels are those of Pillow's Image.open(path).convert("RGB"): grey is repeated three times,
+// an alpha channel is dropped, 16-bit samples keep their upper byte (grey ones too, which Pillow
+// clips). Gamma, colour profile and EXIF orientation are not applied.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ namespace lathe::data {
 
 using FileBytes = std::span<const uint8_t>;
 
-/// What the header says; nothing is decoded.
+/// What the header says. Decodes nothing.
 ImageSpec jpeg_spec(FileBytes file, const std::filesystem::path& path);
 ImageSpec png_spec(FileBytes file, const std::filesystem::path& path);
 
-/// Decodes it at 1/denominator of its size (1, 2, 4 or 8; sides rounded up), which takes as much
-/// less time; → what `pixels` then holds. A warning of the decoder counts as damage.
+/// Decodes the file at 1/denominator of its size (1, 2, 4 or 8; sides rounded up), which is faster
+/// in proportion. A warning of the decoder counts as damage.   → what `pixels` then holds
 ImageSpec decode_jpeg(FileBytes file, const std::filesystem::path& path, int denominator,
                       std::vector<uint8_t>& pixels);
 ImageSpec decode_png(FileBytes file, const std::filesystem::path& path,
                      std::vector<uint8_t>& pixels);
 
-/// Three planes of `count` bytes from pixels of 3 or 4 bytes, of which the fourth is dropped.
+/// Makes three planes of `count` bytes from pixels of 3 or 4 bytes; a fourth byte is dropped.
 void planes_of(const uint8_t* pixels, int64_t count, int bytes_per_pixel, uint8_t* planes);
 
 }  // namespace lathe::data

@@ -1,3 +1,4 @@
+// Downloads: the part file, repeated connections, the final check, and unpacking into a data set.
 #include "lathe/data/images/fetch.h"
 
 #include <fcntl.h>
@@ -21,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The bytes that have come so far, locked against other processes.
+/// The part file: the bytes so far, locked against other processes.
 class PartFile {
  public:
   explicit PartFile(const fs::path& path) : path_(path) {
@@ -59,8 +60,9 @@ class PartFile {
     }
   }
 
-  /// Makes it the file `target`: its bytes are on the disk before it has that name, and the name is
-  /// before this returns, so that a power cut leaves either the part file or the complete target.
+  /// Turns it into the file `target`. Its bytes are on the disk before it gets that name, and the
+  /// name is on the disk before this returns, so a power cut leaves either the part file or the
+  /// complete target.
   void become(const fs::path& target) {
     const bool faulty = file_faults().sync.hit();
     if (faulty) errno = EIO;
@@ -90,7 +92,7 @@ HttpResult transfer(const Download& download, PartFile& part, const FetchOptions
   const HttpHandlers handlers{
       .start =
           [&](uint64_t first_byte) {
-            // Zero from a server without ranges; any other number would leave a gap or rewrite.
+            // 0 from a server without ranges. Any other number would leave a gap or rewrite bytes.
             if (first_byte != static_cast<uint64_t>(size)) part.resize(size = 0);
             LATHE_CHECK(DataError, first_byte == static_cast<uint64_t>(size), download.url,
                         ": the server sent byte ", first_byte, " where byte ", request.from_byte,
@@ -107,12 +109,12 @@ HttpResult transfer(const Download& download, PartFile& part, const FetchOptions
           [&] {
             return !options.progress || options.progress({download.url, size, download.bytes});
           }};
-  // One for the whole transfer: both sides of it write.
+  // One for the whole transfer: libcurl writes to sockets, and the handlers to the part file.
   const WriteSignals signals;
   return http_get(request, handlers);
 }
 
-/// Brings the part file to its full size, over as many connections as it takes.
+/// Downloads until the part file has its full size, over as many connections as that takes.
 void complete(const Download& download, PartFile& part, const FetchOptions& options) {
   constexpr long kRangeNotSatisfiable = 416;
   if (part.size() > download.bytes) part.resize(0);
@@ -154,7 +156,7 @@ void make_directory(const fs::path& directory) {
 
 std::string file_name_of(const std::string& url) { return url.substr(url.rfind('/') + 1); }
 
-/// The files of the set that are not there, or are not as published.
+/// The files of the set that are missing or differ from the published ones.
 std::vector<DatasetFile> files_to_bring(const DatasetSource& source, const fs::path& directory) {
   std::vector<DatasetFile> files;
   const auto reports = verify_dataset(source, directory);
@@ -189,7 +191,7 @@ void fetch_file(const Download& download, const fs::path& target, const FetchOpt
     complete(download, part, options);
     const std::string md5 = md5_hex_of_file(part.path().string());
     if (md5 == download.md5) break;
-    if (resumed) {  // what an earlier call left may be of another file: once more, from the start
+    if (resumed) {  // an earlier call may have left bytes of another file: try again from the start
       part.resize(0);
       continue;
     }

@@ -1,5 +1,4 @@
-// Downloads of data sets: resumable, checked, all or nothing. http.h does the transfer, tar.h the
-// unpacking.
+// Downloads of data sets: resumable, checked, all or nothing. http.h transfers, tar.h unpacks.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +13,30 @@ namespace lathe::data {
 
 struct FetchProgress {
   std::string url;
-  int64_t done_bytes;  // including what an earlier call had brought
+  int64_t done_bytes;  // with those that an earlier call had brought
   int64_t total_bytes;
 };
 
 struct FetchOptions {
-  std::function<bool(const FetchProgress&)> progress = {};  // each second at least; false cancels
+  std::function<bool(const FetchProgress&)> progress = {};  // at least every second; false cancels
   int64_t connect_timeout_ms = 5000;
-  int64_t stall_timeout_s = 30;  // nothing received for so long: the connection counts as broken
-  int64_t attempts = 3;          // connections in a row that broke without bringing a byte
+  int64_t stall_timeout_s = 30;  // without a byte for this long, a connection counts as broken
+  int64_t attempts = 3;          // give up after this many broken connections without a byte
 };
 
-/// Brings `download` to `target`. The bytes gather in `target`.part, which a broken or cancelled
-/// transfer leaves and the next call continues (a server without ranges begins again). At the end
-/// size and MD5 are compared, the file is synced and renamed to `target`. A file that does not
-/// match is removed; where it held bytes of an earlier call the download is first tried once more
-/// from the start.
+/// Downloads `download` to `target`. The bytes are collected in `target`.part. A broken or
+/// cancelled transfer leaves that file and the next call continues it (a server without ranges
+/// starts again). At the end size and MD5 are checked, and the file is synced and renamed to
+/// `target`. A file that does not match is removed; if it held bytes of an earlier call, the
+/// download is first tried once more from the start.
 /// throws: FileError (unreachable, refused by the server, broken too often, cancelled, disk full,
-/// another process is downloading it, no libcurl), DataError (more bytes, fewer or others than
+/// another process is downloading it, no libcurl); DataError (more, fewer or other bytes than
 /// published).
 LATHE_API void fetch_file(const Download& download, const std::filesystem::path& target,
                           const FetchOptions& options = {});
 
-/// Makes `root`/`source.folders[0]` hold every file of the set and returns that directory. Files
-/// that are there and match their checksum are kept; if all are, nothing is downloaded.
+/// Makes `root`/`source.folders[0]` hold every file of the set and returns that directory. Keeps
+/// files whose checksum matches; if all do, nothing is downloaded.
 /// throws: as fetch_file and extract_tar.
 LATHE_API std::filesystem::path fetch_dataset(const DatasetSource& source,
                                               const std::filesystem::path& root,

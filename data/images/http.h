@@ -1,5 +1,4 @@
-// One HTTP GET, as fetch.cpp needs it. http_curl.cpp does it; http_none.cpp stands in where libcurl
-// is missing.
+// One HTTP GET, as fetch.cpp needs it: http_curl.cpp, or http_none.cpp in builds without libcurl.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +10,18 @@ namespace lathe::data {
 
 struct HttpRequest {
   std::string url;         // http or https; up to 5 redirections are followed
-  uint64_t from_byte = 0;  // ask for the rest of the file from here on
+  uint64_t from_byte = 0;  // where in the file to begin
   int64_t connect_timeout_ms = 5000;
-  int64_t stall_timeout_s = 30;  // give up when nothing has come for so long
+  int64_t stall_timeout_s = 30;  // give up if nothing arrives for this long
 };
 
 struct HttpHandlers {
-  /// Called once before the first byte: where in the file it stands. A server that ignores ranges
+  /// Called once before the first byte, with its position in the file. A server that ignores ranges
   /// begins at 0.
   std::function<void(uint64_t first_byte)> start;
-  /// Called for each block; may throw, which ends the transfer and comes out of http_get.
+  /// Called for each block. If it throws, the transfer ends and http_get throws that.
   std::function<void(const char* bytes, size_t count)> data;
-  /// Asked at least once a second, also while nothing comes; false ends the transfer.
+  /// Asked at least once a second, also while nothing arrives. False ends the transfer.
   std::function<bool()> keep_going;
 };
 
@@ -31,7 +30,7 @@ enum class HttpEnd {
   kRefused,      // an answer with a status of 400 or more
   kUnreachable,  // no connection: name, route, refused, timeout, TLS
   kBroken,       // the connection ended early or stalled
-  kCancelled,    // keep_going said so
+  kCancelled,    // keep_going returned false
 };
 
 struct HttpResult {
@@ -40,7 +39,7 @@ struct HttpResult {
   std::string text;  // what went wrong, in words; empty if done
 };
 
-/// throws: what a handler threw; FileError in a build without libcurl.
+/// throws: what a handler throws; FileError in a build without libcurl.
 HttpResult http_get(const HttpRequest& request, const HttpHandlers& handlers);
 
 /// False in a build without libcurl.

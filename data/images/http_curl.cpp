@@ -1,4 +1,4 @@
-// HTTP through libcurl's easy interface.
+// http_get() through libcurl's easy interface. http_none.cpp replaces it in builds without libcurl.
 #include <curl/curl.h>
 
 #include <charconv>
@@ -19,8 +19,8 @@ struct Transfer {
   const HttpHandlers& handlers;
   bool started = false;
   bool cancelled = false;
-  uint64_t range_start = 0;        // from Content-Range of the answer at hand
-  std::exception_ptr thrown = {};  // libcurl is C: exceptions wait here until it has returned
+  uint64_t range_start = 0;        // from Content-Range of the present answer
+  std::exception_ptr thrown = {};  // libcurl is C: an exception waits here until it has returned
 };
 
 bool starts_with_ignoring_case(std::string_view line, std::string_view lower_prefix) {
@@ -55,7 +55,7 @@ size_t on_data(char* bytes, size_t, size_t count, void* user) {
     return count;
   } catch (...) {
     transfer.thrown = std::current_exception();
-    return 0;  // not `count`: libcurl stops
+    return 0;  // differs from `count`, so libcurl stops
   }
 }
 
@@ -113,7 +113,7 @@ HttpResult http_get(const HttpRequest& request, const HttpHandlers& handlers) {
   curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
   curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &transfer);
-  // Not CURLOPT_RESUME_FROM: with it libcurl itself gives up on a server that ignores ranges.
+  // CURLOPT_RESUME_FROM is not used: with it libcurl gives up on a server that ignores ranges.
   if (request.from_byte > 0) curl_easy_setopt(curl, CURLOPT_RANGE, range.c_str());
 
   const CURLcode code = curl_easy_perform(curl);

@@ -1,4 +1,4 @@
-// Stands in for http_curl.cpp in a build without libcurl.
+// Replaces http_curl.cpp in a build without libcurl: every download throws.
 #include "lathe/core/error.h"
 #include "lathe/data/images/http.h"
 

@@ -1,3 +1,4 @@
+// IDX files: header, size checks, values; and pairs of images and labels.
 #include "lathe/data/images/idx.h"
 
 #include "lathe/core/error.h"
@@ -31,7 +32,7 @@ std::vector<int64_t> read_header(ByteStream& stream, const std::filesystem::path
   return shape;
 }
 
-/// Bytes that the shape needs; at most `limit`, which therefore also bounds every partial product.
+/// Bytes that the shape needs. No partial product exceeds `limit`, so none overflows.
 int64_t declared_bytes(const std::vector<int64_t>& shape, const std::filesystem::path& path,
                        int64_t limit, const char* limit_text) {
   int64_t bytes = 1;

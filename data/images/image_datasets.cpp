@@ -1,3 +1,4 @@
+// ImageDataset, StoredImages and Synthetic: the way of a sample from its bytes into the batch.
 #include "lathe/data/images/image_datasets.h"
 
 #include "lathe/core/error.h"

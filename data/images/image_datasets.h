@@ -1,5 +1,6 @@
-// Data sets of labelled images: CIFAR-10, CIFAR-100, MNIST, Fashion-MNIST and a synthetic one.
-// A sample is x = the transformed image [C,H,W] and y = its class, i64.
+// ImageDataset, the base of all sets of labelled images, and the sets in memory: CIFAR-10,
+// CIFAR-100, MNIST, Fashion-MNIST and a synthetic one. A sample is x = the transformed image
+// [C,H,W] and y = its class, i64.
 #pragma once
 
 #include <cstdint>
@@ -32,21 +33,21 @@ class LATHE_API ImageDataset : public Dataset {
   /// throws: as read().
   virtual StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const = 0;
 
-  /// Files that were found broken so far and, where the data set allows it, replaced by others.
+  /// Files found broken so far. Data sets that allow it replace them by others.
   virtual std::vector<std::filesystem::path> broken() const { return {}; }
 
-  /// Of the first image, before the transform.
+  /// The kind of the first image, before the transform.
   const ImageSpec& stored_spec() const { return stored_; }
-  /// Are all images of that kind? Otherwise the transform must make images of one size.
+  /// Whether all images are of that kind. If not, the transform must make them one size.
   virtual bool has_one_size() const { return true; }
 
-  /// Of a sample, after the transform.
+  /// Sizes of a sample, after the transform.
   int64_t channels() const { return output_.channels; }
   int64_t height() const { return output_.height; }
   int64_t width() const { return output_.width; }
   int64_t classes() const { return static_cast<int64_t>(class_names_.size()); }
   const std::vector<std::string>& class_names() const { return class_names_; }
-  /// Per channel, of x / 255 before the transform: what normalize wants.
+  /// Per channel, of x / 255 before the transform: the arguments of normalize.
   const std::vector<double>& mean() const { return mean_; }
   const std::vector<double>& std() const { return std_; }
   virtual int64_t label(int64_t i) const = 0;
@@ -62,12 +63,12 @@ class LATHE_API ImageDataset : public Dataset {
   /// Writes image i, transformed, and returns its class.
   virtual int64_t read_image(int64_t i, Key key, void* out) const = 0;
 
-  /// What becomes of bytes of the stored kind.
+  /// Transforms an image of the stored kind.
   void transform(const uint8_t* image, Key key, void* out) const {
     transform_.apply(image, stored_, key, out);
   }
-  /// The same of an image of any size; name() is how errors call it.
-  /// throws: DataError if the transform makes another size of it than of the first image.
+  /// The same for an image of any size; name() is its name in errors.
+  /// throws: DataError if the result has another size than that of the first image.
   void transform(const uint8_t* image, const ImageSpec& spec, Key key, void* out,
                  FunctionRef<std::string()> name) const;
 
@@ -81,9 +82,9 @@ class LATHE_API ImageDataset : public Dataset {
 struct ImageOptions {
   bool train = true;         // false: the test images
   Transform transform = {};  // empty: bytes, u8
-  int64_t pad_to =
-      0;  // larger than the images: black borders make them pad_to x pad_to when they are read
-  bool coarse = false;  // CIFAR-100 only: the 20 superclasses
+  // If larger than the images: black borders make them pad_to x pad_to when they are read.
+  int64_t pad_to = 0;
+  bool coarse = false;  // CIFAR-100 only: the labels are the 20 superclasses
 };
 
 /// Images in memory. Copies share them.
@@ -97,13 +98,13 @@ class LATHE_API StoredImages : public ImageDataset {
   /// All images as they are stored, before the transform.
   const ImageSet& stored() const { return *images_; }
 
-  /// The set `name` (cifar10, cifar100, mnist, fashion-mnist), searched as require_dataset does:
+  /// The set `name` (cifar10, cifar100, mnist, fashion-mnist), found as require_dataset does:
   /// `root` may be the directory of the files, a directory above it, or empty for the usual places.
   /// throws: DataError, FileError (as read_cifar, read_idx_images), ValueError.
   StoredImages(const std::string& name, const std::filesystem::path& root,
                const ImageOptions& options = {});
 
-  /// Images that the caller has.
+  /// Images given by the caller.
   /// throws: DataError for a label that is no class.
   StoredImages(ImageSet images, std::vector<std::string> class_names, std::vector<double> mean,
                std::vector<double> std, const Transform& transform = {});

@@ -1,3 +1,4 @@
+// ImageFile: tells JPEG from PNG by the first bytes and chooses the size to decode at.
 #include "lathe/data/images/image_file.h"
 
 #include <algorithm>

@@ -12,21 +12,21 @@ namespace lathe::data {
 
 struct ImageFileLimits {
   int64_t file_bytes = int64_t{1} << 28;
-  int64_t pixels = 100'000'000;  // rows times columns; checked before memory is taken for them
+  int64_t pixels = 100'000'000;  // rows times columns; checked before memory is allocated for them
 };
 
-/// Keeps its memory from file to file.
+/// Reads one file after another. Keeps its memory from file to file.
 class ImageFile {
  public:
   /// Reads the file and its header.
   /// throws: FileError; DataError naming the file.
   void open(const std::filesystem::path& path, const ImageFileLimits& limits);
 
-  /// [3,H,W] as the header says it.
+  /// [3,H,W], as the header says.
   const ImageSpec& spec() const { return spec_; }
 
-  /// Decodes it into pixels(): a JPEG file at the half, quarter or eighth of its size if that is
-  /// still `detail` of it or more. → their spec.
+  /// Decodes the file into pixels(): a JPEG file at a half, quarter or eighth of its size, the
+  /// smallest that is still at least `detail` of it.   → the spec of the pixels
   /// throws: DataError naming the file.
   ImageSpec decode(double detail);
 

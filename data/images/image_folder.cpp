@@ -1,3 +1,4 @@
+// ImageFolder: listing the files, the first image's size, and replacement of broken files.
 #include "lathe/data/images/image_folder.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What is in a folder, without hidden names, in the order of the names' bytes.
+/// The entries of a folder without hidden names, in the byte order of their names.
 std::vector<fs::directory_entry> entries_of(const fs::path& folder) try {
   std::vector<fs::directory_entry> entries;
   for (const auto& entry : fs::directory_iterator(folder))
@@ -36,9 +37,9 @@ bool is_image(const fs::path& path) {
   return end == ".jpg" || end == ".jpeg" || end == ".png";
 }
 
-/// The images in a folder and below: by the path of their folder, then by name.
+/// The images in a folder and below it, sorted by the path of their folder, then by name.
 void list_images(const fs::path& folder, std::vector<fs::path>& images) {
-  constexpr int kDeepest = 32;  // folders in folders; a link to a folder above has no end
+  constexpr int kDeepest = 32;  // nested folders; a link to a folder above would never end
   std::vector<std::pair<fs::path, int>> folders = {{folder, 0}};
   std::vector<std::pair<fs::path, std::vector<fs::path>>> found;
   while (!folders.empty()) {
@@ -64,7 +65,7 @@ ImageFileLimits limits_of(const ImageFolderOptions& options) {
   return {.pixels = options.limit_pixels};
 }
 
-/// Does the error say something of the file that was read?
+/// Whether the error is about the file that was read.
 bool is_of_file(const Error& error) {
   return dynamic_cast<const DataError*>(&error) != nullptr ||
          dynamic_cast<const FileError*>(&error) != nullptr;
@@ -95,7 +96,7 @@ ImageFolder::Listing ImageFolder::list(const fs::path& root) {
 
 ImageSpec ImageFolder::first_spec(const Listing& listing, const ImageFolderOptions& options) {
   ImageFile image;
-  std::string why;  // the first cannot be read
+  std::string why;  // why the first file cannot be read
   for (const File& file : listing.files) {
     try {
       image.open(file.path, limits_of(options));
@@ -137,7 +138,7 @@ template <class Use>
 void ImageFolder::open_sample(int64_t i, Use&& use) const {
   thread_local ImageFile image;
   const bool skip = options_.broken == BrokenImage::kSkip;
-  std::string why;  // of the first that was tried
+  std::string why;  // of the first file that was tried
   for (size_t tried = 0; tried < files_.size(); ++tried) {
     const size_t k = (static_cast<size_t>(i) + tried) % files_.size();
     const File& file = files_[k];

@@ -1,10 +1,9 @@
 // Images in folders, one folder per class:  ROOT/cat/1.jpg  ROOT/cat/more/2.png  ROOT/dog/3.jpeg
 //
-// Classes are the folders of ROOT in the order of their names' bytes, numbered from 0; the files of
-// a class follow folder by folder, in the order of the folders' paths and then of the names: as in
-// torchvision's ImageFolder, so that indices and classes mean the same. Names that start with a
-// point, and files that are not named .jpg, .jpeg or .png (in any case), are passed over; links are
-// followed.
+// Classes are the folders of ROOT in the byte order of their names, numbered from 0. The files of a
+// class are sorted by the paths of their folders, then by name. This is torchvision's ImageFolder
+// order, so indices and classes mean the same. Names that start with a dot are skipped, and so are
+// files not named .jpg, .jpeg or .png (in any case). Links are followed.
 #pragma once
 
 #include <atomic>
@@ -20,33 +19,33 @@
 
 namespace lathe::data {
 
-/// What to do about a file that cannot be read or decoded, or is cut off.
+/// What to do with a file that cannot be read or decoded or is truncated.
 enum class BrokenImage {
-  kRefuse,          // an error that names it, when it is read; the first one at once
-  kRefuseWhenRead,  // the first one, too, not before it is read: for who looks at all of them
-  kSkip,  // the next file that can be read takes its place, with its own class; see broken()
+  kRefuse,          // reading it throws an error that names it; for the first file, the constructor
+  kRefuseWhenRead,  // the same, but the first file too only when it is read: for a check of all
+  kSkip,            // the next readable file takes its place, with its own class; see broken()
 };
 
 struct ImageFolderOptions {
   Transform transform = {};  // must make images of one size: resize(256) alone does not
   BrokenImage broken = BrokenImage::kRefuse;
-  /// JPEG files are decoded at 1/2, 1/4 or 1/8 of their size where the transform's first stage
-  /// makes them at least that much smaller. Several times faster for large files; the pixels then
-  /// differ a little from those of the whole image made smaller.
+  /// JPEG files are decoded at 1/2, 1/4 or 1/8 of their size if the transform's first stage makes
+  /// them at least that much smaller. This is several times faster for large files; the pixels then
+  /// differ a little from those of a whole image that is made smaller.
   bool scaled_decoding = true;
   int64_t limit_pixels = 100'000'000;                // of an image; larger ones count as broken
   std::vector<double> mean = {0.485, 0.456, 0.406};  // ImageNet's, for mean() and std()
   std::vector<double> std = {0.229, 0.224, 0.225};
 };
 
-/// A sample is x = the transformed image [3,h,w], grey images three times the same, and y = its
-/// class. The files are listed at once and read when a sample is: nothing is kept in memory. What
-/// EXIF says of an image's orientation is not applied, as torchvision's ImageFolder does not: a
-/// photo taken upright may lie on its side for both.
+/// A sample is x = the transformed image [3,h,w] (a grey image three times) and y = its class. The
+/// files are listed at once and read when a sample is read; nothing is kept in memory. As in
+/// torchvision's ImageFolder, EXIF orientation is not applied: a photo taken upright may lie on its
+/// side.
 class LATHE_API ImageFolder final : public ImageDataset {
  public:
-  /// Lists the files and reads the header of the first, for the transform; of the first that can be
-  /// read, unless broken ones are refused. If there is none, kRefuseWhenRead takes 1 x 1 for it.
+  /// Lists the files and reads the header of the first, for the transform; without kRefuse, of the
+  /// first that can be read. If there is none, kRefuseWhenRead assumes 1 x 1.
   /// throws: FileError for a folder that cannot be read; DataError if ROOT has no folders, or one
   /// of them no images, or for the first file as read() does; as Transform::output.
   explicit ImageFolder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
@@ -55,16 +54,16 @@ class LATHE_API ImageFolder final : public ImageDataset {
   int64_t label(int64_t i) const override { return files_[static_cast<size_t>(i)].label; }
   const std::filesystem::path& path(int64_t i) const { return files_[static_cast<size_t>(i)].path; }
 
-  /// Of the whole image: never decoded at a part of its size.
+  /// Decodes the whole image, never at a part of its size.
   StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
-  bool has_one_size() const override { return false; }  // nobody has looked at all of them
+  bool has_one_size() const override { return false; }  // unknown: the files were not read
 
-  /// Files that were found broken so far, in order: with BrokenImage::kSkip, each was replaced.
+  /// Files found broken so far, in order. With BrokenImage::kSkip each was replaced.
   std::vector<std::filesystem::path> broken() const override;
 
  protected:
-  /// throws: FileError or DataError naming the file, unless broken ones are skipped; DataError if
-  /// the transform makes another size of it than of the first, or if all files are broken.
+  /// throws: FileError or DataError naming the file, unless broken files are skipped; DataError if
+  /// the result has another size than that of the first image, or if all files are broken.
   int64_t read_image(int64_t i, Key key, void* out) const override;
 
  private:
@@ -80,11 +79,11 @@ class LATHE_API ImageFolder final : public ImageDataset {
   static ImageSpec first_spec(const Listing& listing, const ImageFolderOptions& options);
   ImageFolder(Listing listing, const ImageFolderOptions& options);
 
-  /// Opens the file of sample i, or the one that takes its place, and calls use(file, image).
+  /// Opens the file of sample i, or the file that replaces it, and calls use(file, image).
   template <class Use>
   void open_sample(int64_t i, Use&& use) const;
 
-  /// Notes that the file is broken, if that is what the error says. → whether to go on.
+  /// Records the file as broken if the error says so.   → whether to go on
   bool skips(size_t file, const Error& error) const;
 
   std::vector<File> files_;

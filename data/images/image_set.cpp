@@ -1,3 +1,4 @@
+// pad_images() and append_images().
 #include "lathe/data/images/image_set.h"
 
 #include <cstring>

@@ -1,5 +1,4 @@
-// Images and labels in memory: what the readers (cifar, idx) return and the image data sets serve
-// from.
+// ImageSet: images and labels in memory, as the readers (cifar, idx) return them.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +9,8 @@
 
 namespace lathe::data {
 
-/// `count` images of `channels` planes of height x width bytes each, one after another, with one
-/// label each.
+/// Images of `channels` planes of height x width bytes each, one after another, with one label
+/// each.
 struct ImageSet {
   int64_t channels = 0, height = 0, width = 0;
   std::vector<uint8_t> pixels;  // [count, channels, height, width]
@@ -22,8 +21,8 @@ struct ImageSet {
   const uint8_t* image(int64_t i) const { return pixels.data() + i * image_bytes(); }
 };
 
-/// The images with a border of zeros, the old image in the middle (for an odd border the extra row
-/// or column is at the bottom or right).
+/// The images with a border of zeros; the old image is in the middle (an odd extra row or column is
+/// at the bottom or right).
 /// throws: ValueError if an image is larger than height x width.
 LATHE_API ImageSet pad_images(const ImageSet& images, int64_t height, int64_t width);
 

@@ -1,4 +1,4 @@
-// Stands in for inflate_zlib.cpp in a build without zlib.
+// Replaces inflate_zlib.cpp in a build without zlib: gzip files throw.
 #include "lathe/core/error.h"
 #include "lathe/data/images/byte_stream.h"
 

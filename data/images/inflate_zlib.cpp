@@ -1,5 +1,5 @@
-// Gzip through zlib. Stricter than gzread(): a truncated member and bytes after the last one are
-// errors.
+// Gzip streams through zlib. Stricter than gzread(): a truncated member is an error, and so are
+// other bytes after the last one.
 #include <zlib.h>
 
 #include <algorithm>
@@ -76,7 +76,7 @@ class InflateStream final : public ByteStream {
                 ")");
   }
 
-  /// True if there is compressed input to work on.
+  /// Whether there is compressed input left.
   bool refill() {
     if (z_.avail_in > 0) return true;
     z_.next_in = input_.data();

@@ -1,4 +1,4 @@
-// A build without libjpeg-turbo; see decode.h.
+// Replaces jpeg_turbo.cpp in a build without libjpeg-turbo: JPEG files throw.
 #include "lathe/core/error.h"
 #include "lathe/data/images/decode.h"
 

@@ -1,4 +1,4 @@
-// JPEG through libjpeg-turbo; see decode.h.
+// JPEG through libjpeg-turbo: header, scaled decoding, and CMYK files. The contract is in decode.h.
 #include <turbojpeg.h>
 
 #include <memory>
@@ -9,8 +9,8 @@
 namespace lathe::data {
 namespace {
 
-/// A decoder of one file. Never of two: it would keep the first one's tables for a second that
-/// lacks its own.
+/// A decoder for one file only: for a second file without tables of its own it would use those of
+/// the first.
 class Decoder {
  public:
   Decoder(FileBytes file, const std::filesystem::path& path)
@@ -26,7 +26,7 @@ class Decoder {
   bool is_cmyk() const { return colors_ == TJCS_CMYK || colors_ == TJCS_YCCK; }
 
   void decode(int width, int height, TJPF format, uint8_t* pixels) {
-    // A limit on scans: a small progressive file can ask for hours of work.
+    // A limit on scans, because a small progressive file can take hours to decode.
     check(tjDecompress2(handle_.get(), file_.data(), file_.size(), pixels, width,
                         width * tjPixelSize[format], height, format,
                         TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS));
@@ -54,7 +54,7 @@ int product(int a, int b) {
   return (p + (p >> 8)) >> 8;
 }
 
-/// Pixels C M Y K as Adobe stores them (0 is full ink) to R G B K.
+/// Pixels C M Y K as Adobe stores them (0 is full ink) become R G B K.
 void cmyk_to_rgb(std::vector<uint8_t>& pixels) {
   for (size_t k = 0; k + 3 < pixels.size(); k += 4) {
     const int light = pixels[k + 3];

@@ -1,3 +1,4 @@
+// pack_images(): images are decoded in parallel, a block at a time, and written in order.
 #include "lathe/data/images/pack_images.h"
 
 #include <algorithm>
@@ -8,12 +9,12 @@
 namespace lathe::data {
 namespace {
 
-constexpr int64_t kImagesPerThread = 16;  // decoded before they are written
+constexpr int64_t kImagesPerThread = 16;  // decoded per thread before a block is written
 
 struct Decoded {
   StoredImage stored;
   std::vector<uint8_t> pixels;
-  std::string why_broken;  // empty: it is not
+  std::string why_broken;  // empty if it is whole
 };
 
 void decode(const ImageDataset& images, int64_t i, const Transform& sized, bool skip_broken,
@@ -24,7 +25,7 @@ void decode(const ImageDataset& images, int64_t i, const Transform& sized, bool 
   } catch (const DataError& error) {
     if (!skip_broken) throw;
     out.why_broken = error.message();
-  } catch (const FileError& error) {  // a FileError of pack_images is one of the packed file
+  } catch (const FileError& error) {  // converted: FileError from pack_images means the packed file
     if (!skip_broken) LATHE_FAIL(DataError, error.message());
     out.why_broken = error.message();
   }

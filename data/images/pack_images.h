@@ -1,4 +1,4 @@
-// The making of packed files from other data sets.
+// pack_images(): fills a packed file (packed_file.h) from another data set.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 namespace lathe::data {
 
 struct PackOptions {
-  /// Images are made this large both ways: the shorter side by resize, what then is too long cut
-  /// off by center_crop. 0: they keep their sizes.
+  /// Makes images this large both ways: resize brings the shorter side to it, center_crop cuts the
+  /// longer one. 0: they keep their sizes.
   int64_t side = 0;
-  bool skip_broken = false;  // leave out what cannot be read, instead of throwing
+  bool skip_broken = false;  // leave out images that cannot be read, instead of throwing
   std::function<void(int64_t done)> progress{};  // called now and then
 };
 
-/// Appends the images of `images` to `out`, in order, decoded in parallel. → why each image that
-/// was left out is broken.
+/// Appends `images` to `out`, in order; they are decoded in parallel.
+/// → why each image that was left out is broken
 /// throws: DataError for an image that cannot be read; ValueError for what PackedWriter::add
-/// refuses and for an image with other channels than `out` was made for; FileError where the packed
+/// refuses and for an image with other channels than `out` was made for; FileError if the packed
 /// file cannot be written.
 LATHE_API std::vector<std::string> pack_images(const ImageDataset& images, PackedWriter& out,
                                                const PackOptions& options = {});

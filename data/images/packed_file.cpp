@@ -1,3 +1,5 @@
+// Packed files: PackedWriter, then PackedFile, which trusts no number of the file before checking
+// it.
 #include "lathe/data/images/packed_file.h"
 
 #include <algorithm>
@@ -46,7 +48,7 @@ uint32_t crc_of(std::string_view text, uint32_t before) {
   return crc32c(text.data(), text.size(), before);
 }
 
-/// The numbers of the tail; none is believed before check_sizes.
+/// The numbers of the tail. None is used before check_sizes().
 struct Tail {
   int64_t images, train_images, image_bytes, name_bytes, classes, channels;
   uint32_t crc;
@@ -69,7 +71,7 @@ Tail parse_tail(std::string_view tail) {
           static_cast<uint32_t>(number(kTailCrcAt, 4))};
 }
 
-/// That the parts are exactly the file, and what their sizes say of counts.
+/// Checks that the parts make up exactly the file, and that the counts agree with the sizes.
 void check_sizes(const Tail& tail, int64_t file_bytes, const std::string& path) {
   LATHE_CHECK(DataError,
               tail.images >= 1 && tail.image_bytes >= 1 && tail.train_images >= 0 &&

@@ -1,5 +1,5 @@
-// Packed files: decoded images, their labels and the names of the classes in one file, which is
-// mapped into memory and read where it lies. packed_images.h is the data set over one.
+// Packed files: decoded images, their labels and the class names in one file, which is mapped into
+// memory and read in place. packed_images.h is the data set over one.
 //
 // All numbers are little-endian; crc is CRC-32C (core/crc32c.h).
 //
@@ -13,8 +13,8 @@
 //                      u32 channels, u32 crc of head, table, values, names and the tail so far,
 //                      'L' 'P' 'K' 'E'
 //
-// What describes the images stands behind them, so that a file is written in one pass. The E5 lets
-// a reader of the mapped file see that an image is still all there; see core/mapped_file.h.
+// The table and names stand behind the images, so that a file is written in one pass. The byte E5
+// shows a reader of the mapped file that an image is still complete; see core/mapped_file.h.
 #pragma once
 
 #include <atomic>
@@ -33,27 +33,27 @@ namespace lathe::data {
 
 inline constexpr uint32_t kPackedVersion = 1;
 
-/// What all images of a packed file share.
+/// What all images of a packed file have in common.
 struct PackedInfo {
   int64_t channels = 3;
   std::vector<std::string> class_names;
   std::vector<double> mean, std;  // of each channel, of x / 255
 };
 
-/// Writes a packed file beside `path` and moves it there with commit(); without, nothing is left
-/// of it (AtomicFile).
+/// Writes a packed file beside `path`; commit() moves it there. Without commit() nothing is left of
+/// it (AtomicFile).
 class LATHE_API PackedWriter {
  public:
-  /// throws: ValueError unless there are 1 to 16 channels with a mean and a positive std each, and
-  /// classes; FileError.
+  /// throws: ValueError unless there are 1 to 16 channels, each with a mean and a positive std, and
+  /// at least one class; FileError.
   PackedWriter(const std::string& path, PackedInfo info);
 
   /// Appends an image of bytes [channels, height, width], row-major.
   /// throws: ValueError for a side that is not 1 to 65536, or a label that is no class; FileError.
   void add(const uint8_t* pixels, int64_t height, int64_t width, int64_t label);
 
-  /// The images so far are for training, those that follow for testing. Otherwise all are for
-  /// training.
+  /// The images so far are for training, the following ones for testing. Without this call all are
+  /// for training.
   void begin_test() { train_images_ = size(); }
 
   int64_t size() const { return images_; }  // so far
@@ -61,12 +61,12 @@ class LATHE_API PackedWriter {
   const std::vector<int64_t>& class_sizes() const { return class_sizes_; }
   const PackedInfo& info() const { return info_; }
 
-  /// After the last image: writes what stands behind the images and waits until all is on the disk,
-  /// the part of commit() that takes time.
+  /// After the last image: writes what follows the images and waits until all is on the disk. This
+  /// is the slow part of commit().
   /// throws: StateError without images; FileError.
   void finish();
 
-  /// Call once, last; finish() may come before.
+  /// Moves the file to `path`. Call it once, last; finish() may come before.
   /// throws: as finish().
   void commit();
 
@@ -79,16 +79,16 @@ class LATHE_API PackedWriter {
   bool is_finished_ = false;
 };
 
-/// Is it a regular file that begins as a packed file does, whole or not? False for one that cannot
-/// be read.
+/// Whether it is a regular file that begins as a packed file does, complete or not. False if it
+/// cannot be read.
 LATHE_API bool is_packed_file(const std::string& path);
 
 /// A packed file, opened for reading. Several threads may read at once.
 ///
-/// Everything but the images' bytes is verified when it is opened, and kept: sizes against each
-/// other and the file's size before memory is taken, then the checksum, then every value. An
-/// image's bytes are compared with their checksum when they are read for the first time.
-/// An index i that is not in [0, size()) is undefined behaviour, as in std::vector.
+/// Opening verifies and keeps everything but the images' bytes: first sizes against each other and
+/// the file's size, before memory is allocated for them, then the checksum, then every value. An
+/// image's bytes are compared with their checksum when they are read for the first time. An index i
+/// outside [0, size()) is undefined behaviour, as in std::vector.
 class LATHE_API PackedFile {
  public:
   /// throws: FileError; DataError naming the file and what does not fit.
@@ -105,10 +105,10 @@ class LATHE_API PackedFile {
   }
   int64_t label(int64_t i) const { return images_[static_cast<size_t>(i)].label; }
 
-  /// Calls use(pixels) with the bytes of image i, where they lie in the file. Only the calling
+  /// Calls use(pixels) with the bytes of image i, in place in the mapped file. Only the calling
   /// thread may touch them (MappedFile::read).
   /// throws: FileError if the file was cut off or cannot be read, DataError if the image is
-  /// damaged: what use() has made must then be thrown away. What use() throws.
+  /// damaged; what use() has made must then be discarded. What use() throws.
   template <class Use>
   void read(int64_t i, Use&& use) const {
     const int64_t count = spec(i).pixels();
@@ -123,7 +123,7 @@ class LATHE_API PackedFile {
     if (!sound) fail_damaged(i);
   }
 
-  /// Asks for the cache lines of image i; a hint.
+  /// A hint to fetch the cache lines of image i.
   void prefetch(int64_t i) const noexcept {
     file_.prefetch(images_[static_cast<size_t>(i)].offset, spec(i).pixels());
   }
@@ -145,7 +145,7 @@ class LATHE_API PackedFile {
   PackedInfo info_;
   int64_t train_images_ = 0;
   std::vector<Image> images_;
-  std::unique_ptr<std::atomic<bool>[]> compared_;  // with its checksum, and equal
+  std::unique_ptr<std::atomic<bool>[]> compared_;  // found equal to its checksum
 };
 
 }  // namespace lathe::data

@@ -1,3 +1,4 @@
+// PackedImages: the images of one part (training or test) of a packed file.
 #include "lathe/data/images/packed_images.h"
 
 #include "lathe/core/error.h"

@@ -1,5 +1,5 @@
-// The data set over a packed file (packed_file.h): images that were decoded once, read where they
-// lie in the system's page cache.
+// PackedImages: the data set over a packed file (packed_file.h), whose images were decoded once and
+// are read in place from the system's page cache.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 namespace lathe::data {
 
 /// A sample is x = the transformed image [C,h,w] and y = its class. The transform reads the file's
-/// bytes in place and writes into the batch: no copy between. Memory is the page cache's, which all
-/// processes share and which gives it back where it is needed: for data larger than the memory,
-/// reading is as fast as the disk.
+/// bytes in place and writes into the batch, without a copy between. The memory is that of the page
+/// cache, which all processes share and which shrinks when memory is needed elsewhere. Data larger
+/// than memory is read at the speed of the disk.
 ///
-/// A file that is replaced meanwhile (lathe data prepare does) is read on as it was; one that is
-/// cut off meanwhile is a FileError when a sample that is no longer there is read.
+/// If the file is replaced meanwhile (as lathe data prepare does), reading goes on with the old
+/// content. If it is cut off meanwhile, reading a sample that is gone throws FileError.
 class LATHE_API PackedImages final : public ImageDataset {
  public:
   /// throws: as PackedFile; DataError if the file has no images of this part; as

@@ -1,4 +1,4 @@
-// PNG through libpng; see decode.h.
+// PNG through libpng. The contract is in decode.h.
 #include <png.h>
 
 #include <array>
@@ -12,9 +12,8 @@ namespace lathe::data {
 namespace {
 
 /// A file whose header was read.
-///
-/// Not through libpng's simplified interface: it takes 16-bit samples for proportional to light,
-/// and converts what says so (gAMA), while Pillow takes a sample's upper byte as it is.
+/// It does not use libpng's simplified interface: that takes 16-bit samples as proportional to
+/// light and converts images with a gAMA chunk, while Pillow takes a sample's upper byte as it is.
 class Reader {
  public:
   Reader(FileBytes file, const std::filesystem::path& path) : rest_(file), path_(path) {
@@ -25,7 +24,7 @@ class Reader {
       call([](Reader& r) {
         png_set_read_fn(r.png_, &r, on_read);
         png_set_benign_errors(r.png_, 1);
-        // Nothing but IHDR, PLTE, tRNS and IDAT is looked into.
+        // Only IHDR, PLTE, tRNS and IDAT are read.
         png_set_keep_unknown_chunks(r.png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
         png_read_info(r.png_, r.info_);
       });
@@ -42,11 +41,11 @@ class Reader {
     return {3, png_get_image_height(png_, info_), png_get_image_width(png_, info_)};
   }
 
-  /// Pixels R G B.
+  /// Reads all pixels as R G B.
   void read(std::vector<uint8_t>& pixels) {
     call([](Reader& r) {
       const int color = png_get_color_type(r.png_, r.info_);
-      png_set_expand(r.png_);  // a palette, and grey of less than 8 bits
+      png_set_expand(r.png_);  // palettes, and grey of less than 8 bits
       png_set_strip_16(r.png_);
       if ((color & PNG_COLOR_MASK_COLOR) == 0) png_set_gray_to_rgb(r.png_);
       png_set_strip_alpha(r.png_);
@@ -69,7 +68,7 @@ class Reader {
   }
 
  private:
-  /// libpng leaves `calls` by longjmp: nothing that has a destructor may live in there.
+  /// libpng leaves `calls` by longjmp, so nothing with a destructor may live in there.
   void call(void (*calls)(Reader&)) {
     if (setjmp(png_jmpbuf(png_)) == 0) return calls(*this);
     LATHE_FAIL(DataError, path_.string(), ": is a damaged PNG file: ", message_.data());
@@ -88,7 +87,7 @@ class Reader {
     self.rest_ = self.rest_.subspan(bytes);
   }
 
-  FileBytes rest_;  // not read yet
+  FileBytes rest_;  // not yet read
   const std::filesystem::path& path_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;

@@ -1,4 +1,4 @@
-// A build without libpng; see decode.h.
+// Replaces png_libpng.cpp in a build without libpng: PNG files throw.
 #include "lathe/core/error.h"
 #include "lathe/data/images/decode.h"
 

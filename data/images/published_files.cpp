@@ -1,3 +1,4 @@
+// Which published files hold which part of CIFAR-10, CIFAR-100, MNIST and Fashion-MNIST.
 #include "lathe/data/images/published_files.h"
 
 #include "lathe/core/error.h"

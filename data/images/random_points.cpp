@@ -1,3 +1,4 @@
+// RandomPoints: draws the rows, and keeps memory for whole samples between reads.
 #include "lathe/data/images/random_points.h"
 
 #include <cstring>
@@ -8,7 +9,7 @@
 namespace lathe::data {
 namespace {
 
-/// The first `count` of a random order of 0 to n-1.
+/// The first `count` numbers of a random order of 0 to n-1.
 const std::vector<int64_t>& choose(int64_t count, int64_t n, Random random) {
   thread_local std::vector<int64_t> order;
   order.resize(static_cast<size_t>(n));

@@ -1,4 +1,4 @@
-// A random part of the points of each sample: for point clouds, of which every epoch sees others.
+// RandomPoints: for point clouds, a random selection of each sample's points, new in every epoch.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace lathe::data {
 
 struct RandomPointsOptions {
   int64_t points = 1024;
-  std::vector<int> fields = {0};  // which [N, …] of a sample; all get the same points
+  std::vector<int> fields = {0};  // fields [N, …] of a sample; all get the same selection
 };
 
-/// The samples of another data set, with `points` different rows of each field named in `fields`:
-/// every choice and every order equally likely, a function of the key. Other fields stay. Keeps a
-/// reference: `dataset` must outlive it.
+/// The samples of another data set, with `points` different rows of each field in `fields`. Every
+/// selection and order is equally likely and a function of the key. Other fields are unchanged.
+/// Keeps a reference: `dataset` must outlive it.
 class LATHE_API RandomPoints final : public Dataset {
  public:
-  /// throws: ValueError if points < 1 or there are fewer in a sample; IndexError for a field that
-  /// is not there; ShapeError if one is a single number or the fields differ in dimension 0.
+  /// throws: ValueError if points < 1 or a sample has fewer; IndexError for a field that does not
+  /// exist; ShapeError if one is a single number or the fields differ in dimension 0.
   RandomPoints(const Dataset& dataset, const RandomPointsOptions& options);
   RandomPoints(const Dataset&& dataset, const RandomPointsOptions& options) = delete;
 
@@ -32,7 +32,7 @@ class LATHE_API RandomPoints final : public Dataset {
   void prepare(int64_t i) const noexcept override { dataset_->prepare(i); }
 
  private:
-  /// Room for one whole sample, of which each reading thread takes one for a while.
+  /// Memory for one whole sample, borrowed by a thread while it reads.
   class Loan;
 
   const Dataset* dataset_;

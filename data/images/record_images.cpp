@@ -1,3 +1,4 @@
+// RecordImages: where each image lies in its file, the first check of a file, and padding.
 #include "lathe/data/images/record_images.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kIdxHeaderBytes = 16;  // of three dimensions
+constexpr int64_t kIdxHeaderBytes = 16;  // for three dimensions
 
 std::unique_ptr<MappedFile> map_plain(const fs::path& path) {
   auto file = std::make_unique<MappedFile>(path.string());

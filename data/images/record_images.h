@@ -1,4 +1,4 @@
-// The known data sets, read from their files image by image.
+// RecordImages: the known data sets, read image by image from their mapped files.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace lathe::data {
 
 /// The samples of StoredImages(name, root, options), but only the labels are kept in memory: images
-/// are read where they lie in the mapped files, which must be plain ones. For many processes on one
-/// machine, which then share the page cache, or little memory.
+/// are read in place from the mapped files, which must not be compressed. For many processes on one
+/// machine, which then share the page cache, or for little memory.
 class LATHE_API RecordImages final : public ImageDataset {
  public:
   /// Reads each file once and checks it.
@@ -34,7 +34,7 @@ class LATHE_API RecordImages final : public ImageDataset {
  private:
   /// Where image i of a file lies: at first + i * stride.
   struct Layout {
-    ImageSpec spec;  // as it lies there
+    ImageSpec spec;  // as in the file
     int64_t first, stride;
   };
   struct Opened {
@@ -46,7 +46,7 @@ class LATHE_API RecordImages final : public ImageDataset {
                      const ImageOptions& options);
   RecordImages(Opened opened, const std::string& name, const ImageOptions& options);
 
-  /// Calls use(pixels) with image i, padded if it is to be.
+  /// Calls use(pixels) with image i, padded if the options say so.
   template <class Use>
   void read_record(int64_t i, Use&& use) const;
 

@@ -1,3 +1,4 @@
+// Synthetic images: the drawing of shapes, stripes and noise.
 #include "lathe/data/images/synthetic.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ constexpr int64_t kShapes = 5, kDirections = 4;
 constexpr int64_t kMaxChannels = 16;
 constexpr int kLabelStream = 0, kSceneStream = 1, kNoiseStream = 2;
 
-/// Everything random about an image but its noise. Lengths are parts of the smaller side.
+/// Everything random about an image except its noise. Lengths are parts of the smaller side.
 struct Scene {
   int64_t shape;
   float center_y, center_x, radius;
@@ -40,8 +41,7 @@ Scene scene_of(const SyntheticOptions& options, int64_t i) {
   scene.stripe_y = 6.2831853f * periods * std::sin(angle);
   scene.stripe_x = 6.2831853f * periods * std::cos(angle);
   scene.phase = between(0.0f, 6.2831853f);
-  const bool bright =
-      random.uniform() < 0.5f;  // the shape on its background, or the other way round
+  const bool bright = random.uniform() < 0.5f;  // the shape on its background, or the two exchanged
   for (int64_t c = 0; c < options.channels; ++c) {
     const float dark = between(0.0f, 0.35f), light = between(0.6f, 1.0f);
     scene.background[c] = bright ? dark : light;
@@ -51,7 +51,7 @@ Scene scene_of(const SyntheticOptions& options, int64_t i) {
   return scene;
 }
 
-/// True inside the shape; (y, x) is relative to its centre, in units of its radius.
+/// Whether a point is inside the shape; (y, x) is relative to its centre, in units of its radius.
 bool inside(int64_t shape, float y, float x) {
   const float ay = std::fabs(y), ax = std::fabs(x), r2 = y * y + x * x;
   switch (shape) {

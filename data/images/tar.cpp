@@ -1,4 +1,5 @@
-// ref: POSIX.1-1988 ustar; the GNU and pax extensions only concern what is skipped here.
+// The tar reader: headers, members, and the extraction of the wanted ones.
+// ref: POSIX.1-1988 ustar. GNU and pax extensions occur only in members that are skipped here.
 #include "lathe/data/images/tar.h"
 
 #include <algorithm>
@@ -26,7 +27,8 @@ std::string text_field(const char* from, size_t bytes) {
   return std::string(from, strnlen(from, bytes));
 }
 
-/// An octal number, padded with spaces or zero bytes.   throws: DataError for anything else.
+/// An octal number, padded with spaces or zero bytes.
+/// throws: DataError for anything else.
 uint64_t octal(const char* from, size_t bytes, const std::string& where) {
   uint64_t value = 0;
   size_t digits = 0;
@@ -54,7 +56,7 @@ class TarReader {
  public:
   explicit TarReader(const std::filesystem::path& path) : path_(path), stream_(open_stream(path)) {}
 
-  /// The next member; false at the end of the archive (a block of zeros).
+  /// Goes to the next member. False at the end of the archive (a block of zeros).
   bool next(Header& header) {
     char block[kBlock];
     read_exact(*stream_, block, kBlock, path_, "a tar header");
@@ -72,7 +74,7 @@ class TarReader {
     return true;
   }
 
-  /// Passes the member's content to `take` piece by piece.
+  /// Passes the member's content to `take`, piece by piece.
   template <class Take>
   void content(const Header& header, std::vector<char>& buffer, Take take) {
     const uint64_t padded = (header.size + kBlock - 1) / kBlock * kBlock;

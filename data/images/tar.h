@@ -1,6 +1,6 @@
-// A small, strict tar reader: takes named files out of a .tar or .tar.gz. Our own, because
-// libarchive unpacks what an archive names, for thirty formats, where two known archives need only
-// files that we name; 512-byte headers are all there is to it.
+// A small, strict tar reader that takes named files out of a .tar or .tar.gz. Why not libarchive:
+// it unpacks what an archive names, in thirty formats. Here two known archives need only the files
+// that we name, and 512-byte headers are the whole format.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct TarMember {
 };
 
 /// Writes exactly the wanted members to their targets, each completely or not at all (temporary
-/// file, fsync, rename). Everything else in the archive is skipped, whatever its name says: no
-/// path in the archive is ever used to write. `keep_going` is asked before each block of 256 KiB;
-/// false stops with FileError "cancelled".
-/// throws: DataError (no tar, header checksum, truncated, a wanted member missing, not a
-/// regular file or too large), FileError.
+/// file, fsync, rename). Everything else in the archive is skipped whatever its name: no path in
+/// the archive is ever used to write. `keep_going` is asked before each block of 256 KiB; false
+/// stops with FileError "cancelled".
+/// throws: DataError (no tar, wrong header checksum, truncated; a wanted member is missing, no
+/// regular file, or too large); FileError.
 LATHE_API void extract_tar(const std::filesystem::path& archive,
                            const std::vector<TarMember>& wanted,
                            const std::function<bool()>& keep_going = {});

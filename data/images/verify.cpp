@@ -1,3 +1,4 @@
+// verify_dataset() compares files with their checksums, verify_images() reads every image.
 #include "lathe/data/images/verify.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr size_t kChunk = size_t{1} << 20;
 
-/// What is wrong with the file's content; empty if nothing is.
+/// What is wrong with the file's content; empty if it is right.
 std::string difference(const DatasetFile& file, const std::filesystem::path& path) {
   const auto stream = open_stream(path);
   std::vector<char> buffer(kChunk);
@@ -41,7 +42,7 @@ FileReport report_on(const DatasetFile& file, const std::filesystem::path& direc
   return {file.name, detail.empty() ? FileState::kOk : FileState::kDiffers, *path, detail};
 }
 
-/// What is said of one image: its line in the hash, or why it is broken.
+/// The result for one image: its line in the hash, or why it is broken.
 struct ImageCheck {
   std::string line, why_broken;
 };

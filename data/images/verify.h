@@ -1,5 +1,5 @@
-// Is a data set on this machine whole? The files of a known one are compared with their official
-// checksums; of any other every image is read.
+// Checks whether a data set on this machine is complete: the files of a known set are compared with
+// their official checksums; of any other set every image is read.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,22 @@ struct FileReport {
 };
 
 /// Reads every file of the set in `directory` (x or x.gz) and compares size and MD5 of its content
-/// with the official ones. Never throws for what a file holds: that is what the report is for.
+/// with the official ones. Bad content is reported and never thrown.
 LATHE_API std::vector<FileReport> verify_dataset(const DatasetSource& source,
                                                  const std::filesystem::path& directory);
 
 struct ImagesReport {
   std::vector<int64_t> whole, broken;  // images per class
   std::vector<std::string> messages;   // why each broken one is broken, in order
-  /// SHA-256 over the lines "<SHA-256 of the bytes> <C>x<H>x<W> <label>\n" of the images that are
-  /// whole, in order: the same for a folder and for a file that was packed of it.
+  /// SHA-256 over the lines "<SHA-256 of the bytes> <C>x<H>x<W> <label>\n" of the whole images, in
+  /// order. It is the same for a folder and for a file packed from it.
   std::string sha256;
 
   int64_t broken_images() const { return static_cast<int64_t>(messages.size()); }
 };
 
-/// Reads every image as it is before the transform, in parallel. Never throws for what an image
-/// holds: that is what the report is for. `progress` is called now and then.
+/// Reads every image as it is before the transform, in parallel. Bad images are reported and never
+/// thrown. `progress` is called now and then.
 LATHE_API ImagesReport verify_images(const ImageDataset& images,
                                      const std::function<void(int64_t done)>& progress = {});
 
