@@ -1,5 +1,5 @@
-// Batch transforms: checks and dispatch; see augment.h. Kernels: augment_cpu.cpp, augment_cuda.cu,
-// and those of the stages that make new pixels.
+// augment(): checks and dispatch. The kernels are in augment_cpu.cpp and augment_cuda.cu, and in
+// the files of the stages that make new pixels.
 #include "lathe/data/transforms/augment.h"
 
 #include <vector>
@@ -20,7 +20,7 @@ struct Samples {
   Key key(size_t n) const { return {options.seed, options.epoch, indices[n]}; }
 };
 
-/// Stages `first` to before `last`, pixel stages all, in one pass.
+/// Runs the pixel stages from `first` to before `last` in one pass.
 Tensor run_pixel_stages(const Tensor& images, Stages stages, size_t first, size_t last,
                         const Samples& samples) {
   const ImageSpec in{images.dim(1), images.dim(2), images.dim(3), kU8};
@@ -63,7 +63,8 @@ Tensor augment(const Tensor& images, const Transform& transform, std::span<const
               "augment: the result must be f32, f16 or bf16, got ", options.dtype);
   LATHE_CHECK(ShapeError, images.dim(1) <= kMaxImageChannels, "augment: images of ", images.dim(1),
               " channels have more than ", kMaxImageChannels, " (images: ", images, ")");
-  transform.output({images.dim(1), images.dim(2), images.dim(3), kU8});  // refuses what cannot be
+  transform.output(
+      {images.dim(1), images.dim(2), images.dim(3), kU8});  // throws if it does not fit
 
   const Samples samples{indices, options};
   const Stages stages = transform.stages();

@@ -1,5 +1,5 @@
-// A transform of a whole batch at once, on the device where its bytes are: for images that live on
-// the GPU, or that cross the bus as bytes.
+// augment(): a transform of a whole batch at once, on the device of its bytes. For images that live
+// on the GPU, or that go to it as bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace lathe::data {
 
 struct AugmentOptions {
-  uint64_t seed = 0;                  // with epoch and a sample's index: all that is random
-  int64_t epoch = 0;                  // from 0
-  DType dtype = kF32;                 // of a float result: f32, f16 or bf16
+  uint64_t seed = 0;                  // (seed, epoch, index of a sample) decides everything random
+  int64_t epoch = 0;                  // counts from 0
+  DType dtype = kF32;                 // of the result if it is floating: f32, f16 or bf16
   MemoryFormat format = kContiguous;  // of the result
 };
 
-/// What `transform` makes of each image, as the loader's workers make it: the same bytes or f32
-/// numbers for the same (seed, epoch, index); half results are those numbers rounded.
+/// What `transform` makes of each image, equal to what the loader's workers make: the same bytes or
+/// f32 numbers for the same (seed, epoch, index). Half results are those numbers, rounded.
 ///   images  u8 [N,C,H,W], any strides     indices  [N], of the samples in their data set
 ///   →  [N,C,h,w] on the images' device, u8 if the transform has no to_float or normalize
 /// throws: ShapeError, DTypeError, ValueError (the transform does not fit, or the options).
@@ -28,7 +28,7 @@ LATHE_API Tensor augment(const Tensor& images, const Transform& transform,
 struct PixelPlan;
 
 namespace cpu {
-/// out [N,C,h,w], dense in either order; one plan per sample, their scale and bias the same.
+/// out [N,C,h,w], dense in either memory format; one plan per sample, all with one scale and bias.
 void augment(const Tensor& out, const Tensor& images, std::span<const PixelPlan> plans);
 }  // namespace cpu
 namespace cuda {

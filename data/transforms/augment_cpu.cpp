@@ -1,5 +1,5 @@
-// Batch transforms on the CPU, for any order and dtype of the result; see augment.h. The loader's
-// own way, one image at a time into row-major f32, is faster: render() in pixel_plan.cpp.
+// augment() on the CPU, for any memory format and dtype of the result. The loader's workers use
+// render() in pixel_plan.cpp, which is faster: one image at a time into row-major f32.
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/data/transforms/augment.h"

@@ -1,6 +1,6 @@
-// Batch transforms on the GPU; see augment.h. What is random was drawn on the host, from (seed,
-// epoch, index) as for the loader's workers; the windows travel in the kernel's parameters, so
-// nothing is copied to the device.
+// augment() on the GPU. Random values were drawn on the host from (seed, epoch, index), as for the
+// loader's workers. The windows travel in the kernel's parameters, so nothing is copied to the
+// device.
 #include <algorithm>
 
 #include "lathe/core/gpu/launch.h"
@@ -14,9 +14,10 @@ namespace lathe::data::cuda {
 
 namespace {
 
-/// The windows of the samples of one launch, and how bytes become numbers.
+/// The windows of one launch's samples, and how bytes become numbers.
 struct Windows {
-  static constexpr int kSamples = 96;  // below the 4096 bytes that every GPU takes
+  static constexpr int kSamples =
+      96;  // fits into the 4096 bytes of parameters that every GPU takes
   SampleWindow window[kSamples];
   float scale[kMaxImageChannels], bias[kMaxImageChannels];
   float erased[kMaxErased][kMaxImageChannels];
@@ -24,16 +25,16 @@ struct Windows {
 
 /// The result's dense order, and the strides of the images.
 struct Order {
-  Divider<uint32_t> first, second, third;  // sizes of the three that run fastest
+  Divider<uint32_t> first, second, third;  // the sizes of the three fastest dimensions
   bool channels_inside;
   int32_t height, width;
   int64_t n, c, h, w;
 };
 
-// One thread per number of the result, in its memory's order; neighbours read neighbouring bytes. 1
+// One thread per number of the result, in its memory order; neighbours read neighbouring bytes. 1
 // byte read and sizeof(T) written per number. The batch of a small data set (128 x 3 x 32 x 32) is
-// bound by the launch; larger ones are meant to reach half of the copy bandwidth (loads of single
-// bytes).
+// bound by the launch; larger ones are meant to reach half of the copy bandwidth (single-byte
+// loads).
 template <class T>
 __global__ void augment_kernel(T* __restrict__ out, const uint8_t* __restrict__ images,
                                Windows windows, Order order, uint32_t total) {

@@ -1,5 +1,5 @@
-// Colours of an image of bytes changed in place, byte for byte as Pillow's ImageEnhance and
-// torchvision's adjust_hue do it. Internal to data/; users see color_jitter in transforms.h.
+// Changes of an image's colours in place, byte for byte those of Pillow's ImageEnhance and
+// torchvision's adjust_hue. Internal to data/; the public function is color_jitter in transforms.h.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,18 @@ struct ColorImage {
 
 /// pixel * factor.
 void adjust_brightness(const ColorImage& image, double factor);
-/// Away from the mean luma of the image, or towards it.
+/// Moves pixels away from the image's mean luma (factor > 1) or towards it.
 void adjust_contrast(const ColorImage& image, double factor);
-/// Away from each pixel's luma, or towards it.
+/// Moves pixels away from their own luma (factor > 1) or towards it.
 void adjust_saturation(const ColorImage& image, double factor);
-/// Turned by `turn` of the colour circle, -0.5 to 0.5, in steps of 1/255.
+/// Turns hues by `turn` of the colour circle, -0.5 to 0.5, in steps of 1/255.
 void adjust_hue(const ColorImage& image, double turn);
-/// Each pixel's luma in all channels.
+/// Sets all channels to the pixel's luma.
 void make_grey(const ColorImage& image);
 
 inline constexpr size_t kMostColorSteps = 4;
 
-/// What is done to the colours of one image, in order: the functions above, by name. Each comes at
-/// most once.
+/// The changes of one image's colours, in order. Each of the functions above comes at most once.
 enum class ColorStep : uint8_t { kNone, kBrightness, kContrast, kSaturation, kHue };
 struct ColorSteps {
   ColorStep step[kMostColorSteps] = {};

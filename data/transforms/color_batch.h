@@ -1,5 +1,5 @@
-// The colours of every image of a batch changed, where the images are. Internal to data/; users see
-// augment.h.
+// Changes of the colours of a batch's images, on their device. Internal to data/; the public
+// function is in augment.h.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 namespace lathe::data {
 
 namespace cpu {
-/// out, images  u8 [N,C,H,W], C = 1 or 3, row-major, apart from each other; steps[n] of image n.
+/// out, images  u8 [N,C,H,W], C = 1 or 3, row-major, not overlapping; steps[n] is for image n.
 void change_colors(const Tensor& out, const Tensor& images, std::span<const ColorSteps> steps);
 }  // namespace cpu
 namespace cuda {

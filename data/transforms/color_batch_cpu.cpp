@@ -1,3 +1,4 @@
+// Colour changes of a batch on the CPU: images in parallel, each as in color.cpp.
 #include <cstring>
 
 #include "lathe/core/thread_pool.h"

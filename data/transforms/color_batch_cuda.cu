@@ -1,6 +1,6 @@
-// Colours of a batch changed on the GPU; see color_batch.h. What is done to each image travels in
-// the kernels' parameters. Contrast needs the mean luma of what the steps before it make: a kernel
-// of its own sums that up, in integers, where some image wants it.
+// Colour changes of a batch on the GPU. Each image's steps travel in the kernels' parameters.
+// Contrast needs the mean luma of the result of the steps before it; if an image has a contrast
+// step, a separate kernel sums that up, in integers.
 #include <algorithm>
 
 #include "lathe/core/gpu/launch.h"
@@ -15,18 +15,18 @@ namespace {
 
 constexpr int kMost = static_cast<int>(kMostColorSteps);
 
-/// The steps of the samples of one launch.
+/// The steps of one launch's samples.
 struct Changes {
   static constexpr int kSamples = 128;
   struct Change {
     ColorStep step[kMost];
-    float amount[kMost];  // the factor; of hue, the steps of H
+    float amount[kMost];  // the factor; for hue the steps of H
   } change[kSamples];
 };
 
-/// `sums`: of the luma, one number for each sample.
+/// `sums`: the sum of the luma, one number per sample.
 struct Images {
-  int64_t count;  // pixels of one
+  int64_t count;  // pixels per image
   unsigned long long* sums;
 };
 
@@ -37,7 +37,7 @@ __device__ Rgb read_pixel(const uint8_t* image, int64_t count, int64_t i) {
   return {image[i], image[count + i], image[2 * count + i]};
 }
 
-/// A pixel after one step. Grey images have neither saturation nor hue.
+/// A pixel after one step. Grey images ignore saturation and hue.
 template <int kChannels>
 __device__ Rgb after(const Rgb& x, ColorStep step, float amount, int mean) {
   switch (step) {
@@ -59,10 +59,10 @@ struct Add {
   __device__ int64_t operator()(int64_t a, int64_t b) const { return a + b; }
 };
 
-// The luma's sum before contrast. A row of blocks per image; each block adds its part with one
-// integer atomic, whose order does not matter. Reads 3 bytes per pixel of the images that want it,
-// which the next kernel then finds in the L2 cache; meant to reach half of the copy bandwidth
-// (loads of single bytes), but for turned hues, which are bound by arithmetic.
+// The sum of the luma before contrast. A row of blocks per image; each block adds its part with one
+// integer atomic, whose order does not matter. Reads 3 bytes per pixel of the images that need it;
+// the next kernel finds them in the L2 cache. Meant to reach half of the copy bandwidth
+// (single-byte loads), except for turned hues, which are bound by arithmetic.
 template <int kChannels>
 __global__ void sum_luma_kernel(const uint8_t* __restrict__ images, Images all, Changes changes) {
   const Changes::Change& change = changes.change[blockIdx.y];
@@ -81,9 +81,9 @@ __global__ void sum_luma_kernel(const uint8_t* __restrict__ images, Images all, 
   if (threadIdx.x == 0) atomicAdd(all.sums + blockIdx.y, static_cast<unsigned long long>(sum));
 }
 
-// All steps of each image, pixel by pixel. A row of blocks per image, one thread per pixel in
-// turns; neighbours read neighbouring bytes of each plane. 2 bytes per number; meant to reach half
-// of the copy bandwidth, but for turned hues.
+// All steps of each image, pixel by pixel. A row of blocks per image, whose threads take the pixels
+// in turn; neighbours read neighbouring bytes of each plane. 2 bytes per number; meant to reach
+// half of the copy bandwidth, except for turned hues.
 template <int kChannels>
 __global__ void change_colors_kernel(uint8_t* __restrict__ out, const uint8_t* __restrict__ images,
                                      Images all, Changes changes) {

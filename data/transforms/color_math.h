@@ -1,5 +1,5 @@
-// What becomes of one pixel's colour: Pillow's arithmetic, for host and device. Everything rounds
-// as written, so that both give the same bytes.
+// The colour arithmetic of one pixel, as Pillow has it, for host and device. It rounds exactly as
+// written, so that both give the same bytes.
 #pragma once
 
 #include <cmath>
@@ -23,17 +23,17 @@ LATHE_HD inline uint8_t blend(int from, int to, float factor) {
   return static_cast<uint8_t>(positive > 255.0f ? 255.0f : positive);
 }
 
-/// 0.299 R + 0.587 G + 0.114 B, as Pillow rounds it; of a grey pixel, itself.
+/// 0.299 R + 0.587 G + 0.114 B, rounded as in Pillow; for a grey pixel this is the pixel itself.
 LATHE_HD inline int luma(int r, int g, int b) {
   return (r * 19595 + g * 38470 + b * 7471 + 0x8000) >> 16;
 }
 
-/// What contrast moves away from: the mean of the luma of `count` > 0 pixels.
+/// The reference point of contrast: the mean luma of `count` > 0 pixels.
 LATHE_HD inline int mean_luma(int64_t sum, int64_t count) {
   return static_cast<int>(static_cast<double>(sum) / static_cast<double>(count) + 0.5);
 }
 
-/// A turn of the colour circle as a step of H.
+/// A turn of the colour circle, as steps of H.
 LATHE_HD inline uint8_t hue_steps(double turn) {
   return static_cast<uint8_t>(static_cast<int>(turn * 255));
 }
@@ -64,7 +64,7 @@ LATHE_HD inline Hsv to_hsv(const Rgb& x) {
           static_cast<uint8_t>(largest)};
 }
 
-/// v with the part `away` of it taken off.
+/// v · (1 - away), rounded.
 LATHE_HD inline uint8_t without_part(uint8_t v, double away) {
   return cut_to_byte(static_cast<int>(std::round(static_cast<double>(v) * (1.0 - away))));
 }
@@ -87,7 +87,7 @@ LATHE_HD inline Rgb to_rgb(const Hsv& x) {
   }
 }
 
-/// One pixel with its hue turned.
+/// One pixel with its hue turned by `steps`.
 LATHE_HD inline Rgb turned(const Rgb& x, uint8_t steps) {
   Hsv hsv = to_hsv(x);
   hsv.h = static_cast<uint8_t>(hsv.h + steps);

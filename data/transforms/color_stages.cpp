@@ -1,4 +1,4 @@
-// The stages that change colours; see transforms.h.
+// The stages color_jitter and grayscale; contracts in transforms.h, the bytes in color.h.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace lathe::data {
 namespace {
 
-/// Draws what is done to an image's colours, then does it in place on a copy.
+/// Draws the changes of an image's colours, then makes them in place on a copy.
 class ColorStage : public ImageStage {
  public:
   explicit ColorStage(const char* name) : name_(name) {}

@@ -1,4 +1,4 @@
-// The stages that erase a part of an image; see transforms.h.
+// The stages random_erasing and cutout; contracts in transforms.h.
 #include <algorithm>
 #include <cmath>
 
@@ -41,7 +41,7 @@ class Erasing : public PixelStage {
   }
 
  protected:
-  /// Its values are not set yet.
+  /// Does not set the rectangle's values.
   virtual PixelPlan::Erased box(int64_t height, int64_t width, Random& random) const = 0;
 
  private:

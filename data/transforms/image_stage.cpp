@@ -1,3 +1,4 @@
+// check_bytes(): the check that all stages for whole images share.
 #include "lathe/data/transforms/image_stage.h"
 
 #include "lathe/core/error.h"

@@ -1,5 +1,5 @@
-// Steps of a transform that make new pixels out of a whole image, where a plan (pixel_plan.h) only
-// says where pixels come from. Internal to data/; users see transforms.h.
+// ImageStage: a step of a transform that makes new pixels from a whole image. A plan (pixel_plan.h)
+// only says where pixels come from. Internal to data/; the public functions are in transforms.h.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace lathe::data {
 
-/// One step, from an image of bytes to an image of bytes. Stateless: everything random comes from
+/// One step from an image of bytes to an image of bytes. Stateless: everything random comes from
 /// `random`.
 class ImageStage {
  public:
@@ -20,20 +20,20 @@ class ImageStage {
   /// throws: ShapeError, DTypeError, ValueError if it does not fit.
   virtual ImageSpec output(const ImageSpec& in) const = 0;
 
-  /// Writes that image, row-major; with left and right exchanged if `flipped`, which only a stage
-  /// that takes_flip() is asked for. `out` overlaps nothing of `in`.
+  /// Writes the image after this stage, row-major. With `flipped`, left and right are exchanged;
+  /// only stages that takes_flip() get that. `out` must not overlap `in`.
   virtual void run(const ImageView& in, Random random, bool flipped, uint8_t* out) const = 0;
 
-  /// Does a flip that follows cost this stage nothing?
+  /// Whether a following flip costs this stage nothing.
   virtual bool takes_flip() const { return false; }
 
-  /// The same for a batch u8 [N,C,H,W], any strides, on its device, sample n with randoms[n];
-  /// row-major.
+  /// The same for a batch u8 [N,C,H,W], any strides, on its device. Sample n uses randoms[n]. The
+  /// result is row-major.
   virtual Tensor run_batch(const Tensor& images, const std::vector<Random>& randoms) const = 0;
 
-  /// How finely the stage looks at an image of this kind: with half of the rows and columns, its
-  /// result would still not be larger than what it is made from, if detail is 0.5 or less. A
-  /// decoder may then deliver half of them.
+  /// The part of the rows and columns of such an image that the stage needs. If it is 0.5 or less,
+  /// half of the rows and columns are still at least as many as the result has, so a decoder may
+  /// deliver only those.
   virtual double detail(const ImageSpec& /*in*/, Random /*random*/) const { return 1; }
 };
 

@@ -1,3 +1,4 @@
+// mixup, cutmix, and the draws from Beta(alpha, alpha).
 #include "lathe/data/transforms/mix.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace lathe::data {
 namespace {
 
-/// Not 0, so that it has a logarithm.
+/// Uniform in (0, 1]: never 0, so that it has a logarithm.
 double positive_uniform(Random& random) { return 1.0 - static_cast<double>(random.uniform()); }
 
 double draw_normal(Random& random) {
@@ -20,7 +21,7 @@ double draw_normal(Random& random) {
   return radius * std::cos(2 * std::numbers::pi * static_cast<double>(random.uniform()));
 }
 
-/// The logarithm of Gamma(alpha, 1): small alphas give numbers that only their logarithms can hold.
+/// The logarithm of a draw from Gamma(alpha, 1). For small alpha the draw itself would underflow.
 double draw_log_gamma(double alpha, Random& random) {
   if (alpha < 1)
     return draw_log_gamma(alpha + 1, random) + std::log(positive_uniform(random)) / alpha;
@@ -33,7 +34,7 @@ double draw_log_gamma(double alpha, Random& random) {
   }
 }
 
-/// Row n-1 where row n is.
+/// Rows moved by one: row n is x[n-1].
 Tensor rolled(const Tensor& x) {
   const int64_t n = x.dim(0);
   return n < 2 ? x : cat({x.narrow(0, n - 1, 1), x.narrow(0, 0, n - 1)});

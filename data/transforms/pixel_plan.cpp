@@ -1,7 +1,7 @@
-// The one pass that carries a plan out: blocks of 16 pixels of a row, each loaded, masked, reversed
-// if flipped, and stored as bytes or as floats. All loops have constant lengths, so that the
-// compiler turns them into a few vector instructions; a row whose width is no multiple of 16 ends
-// with a block that overlaps the one before it.
+// Plans, and render(), the one pass that carries a plan out. It works in blocks of 16 pixels of a
+// row, each loaded, masked, reversed if flipped, and stored as bytes or floats. All loops have
+// constant lengths, so that the compiler turns them into a few vector instructions. If a row's
+// width is no multiple of 16, its last block overlaps the one before.
 #include "lathe/data/transforms/pixel_plan.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ struct StoreFloats {
   }
 };
 
-/// Where the columns of a block come from, the same for every row.
+/// The source columns of a block, the same for every row.
 struct Column {
   int64_t at;      // in the output row
   int64_t source;  // first of 16 source columns; may reach beyond the row
@@ -75,8 +75,7 @@ std::span<const Column> columns_of(const PixelPlan& plan) {
   return columns;
 }
 
-/// Sixteen bytes from `at` on, of which those outside the `size` bytes of the plane are not
-/// touched.
+/// Sixteen bytes from `at` on. Bytes outside the plane, which has `size` bytes, are not read.
 Block load_within(const uint8_t* plane, int64_t size, int64_t at) {
   if (at >= 0 && at + kBlock <= size) [[likely]]
     return load(plane + at);

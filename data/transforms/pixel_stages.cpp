@@ -1,4 +1,4 @@
-// The stages that only say where pixels come from and how they are scaled; see transforms.h.
+// The stages that only move or scale pixels: crops, flips, to_float, normalize; see transforms.h.
 #include <algorithm>
 #include <cmath>
 
@@ -21,7 +21,7 @@ class PadCrop final : public PixelStage {
   }
 
   void plan(PixelPlan& plan, Random random) const override {
-    const int64_t dy = offset(plan.height, random);  // first the row, then the column
+    const int64_t dy = offset(plan.height, random);  // the row is drawn before the column
     const int64_t dx = offset(plan.width, random);
     move_window(plan, dy, dx, size_, size_);
   }
@@ -35,7 +35,7 @@ class PadCrop final : public PixelStage {
   int64_t size_, pad_;
 };
 
-/// Python's round(n / 2): halves go to the even neighbour.
+/// Python's round(n / 2): a half goes to the even neighbour.
 int64_t half_to_even(int64_t n) { return n / 2 + (n % 4 == 3 ? 1 : 0); }
 
 class CenterCrop final : public PixelStage {
@@ -52,7 +52,7 @@ class CenterCrop final : public PixelStage {
   }
 
  private:
-  /// A smaller image is first padded, the odd pixel at the end.
+  /// Pads a smaller image first; the odd pixel goes to the end.
   static int64_t offset(int64_t side, int64_t wanted) {
     return side < wanted ? -((wanted - side) / 2) : half_to_even(side - wanted);
   }

@@ -1,9 +1,9 @@
-// Bilinear and nearest resizing on the CPU; see resize.h.
+// Bilinear and nearest resizing on the CPU; the contract is in resize.h.
 //
-// The first pass goes along the rows, where the pixels that are weighed lie side by side and the
-// weights change from each to the next. So 16 rows are turned into columns (16x16 tiles, transposed
-// in registers), weighed 16 at a time with one weight for all, and turned back. The second pass
-// adds whole rows. Both leave the vector instructions to the compiler: loops of constant length.
+// The first pass goes along the rows. There the weighted pixels are adjacent and the weights change
+// from pixel to pixel. So 16 rows are turned into columns (16x16 tiles, transposed in registers),
+// weighted 16 at a time with one weight for all, and turned back. The second pass adds whole rows.
+// Both use loops of constant length, which the compiler turns into vector instructions.
 #include "lathe/data/transforms/resize.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace lathe::data {
 namespace {
 
-constexpr int64_t kLanes = 16;  // rows that are weighed together
+constexpr int64_t kLanes = 16;  // rows that are weighted together
 constexpr int64_t kBlock = 64;  // pixels of a row
 
 // --- along the rows ------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ struct Tile {
   Lanes row[kLanes];
 };
 
-/// Rows 2k and 2k+1 of the result are rows k and k+8, taken in turn.
+/// Interleaves the halves: rows 2k and 2k+1 of the result are rows k and k+8.
 inline __attribute__((always_inline)) Tile interleaved(const Tile& a) {
   Tile b;
   for (int k = 0; k < 8; ++k) {
@@ -40,7 +40,7 @@ inline __attribute__((always_inline)) Tile interleaved(const Tile& a) {
   return b;
 }
 
-/// Four times interleaved is transposed.
+/// Interleaving four times transposes the tile.
 inline __attribute__((always_inline)) Tile transposed(const Tile& a) {
   return interleaved(interleaved(interleaved(interleaved(a))));
 }
@@ -53,7 +53,7 @@ inline Lanes load(const uint8_t* from) {
 
 inline void store(uint8_t* to, const Lanes& v) { std::memcpy(to, &v, kLanes); }
 
-/// Columns [pixels][16] of 16 rows. The last tile overlaps the one before it.
+/// Turns 16 rows into columns [pixels][16]. The last tile overlaps the one before.
 void rows_to_columns(const uint8_t* const (&rows)[kLanes], int64_t pixels, uint8_t* columns) {
   for (int64_t x = 0; x < pixels; x += kLanes) {
     const int64_t at = std::max<int64_t>(0, std::min(x, pixels - kLanes));
@@ -73,7 +73,7 @@ void rows_to_columns(const uint8_t* const (&rows)[kLanes], int64_t pixels, uint8
   }
 }
 
-/// The other way; `rows` lie one after another, `count` of the 16 are written.
+/// The reverse. The rows are adjacent in memory; `count` of the 16 are written.
 void columns_to_rows(const uint8_t* columns, int64_t pixels, uint8_t* rows, int64_t count) {
   for (int64_t x = 0; x < pixels; x += kLanes) {
     const int64_t at = std::max<int64_t>(0, std::min(x, pixels - kLanes));
@@ -105,7 +105,7 @@ LATHE_CLONES void weigh_columns(uint8_t* __restrict__ out, const uint8_t* __rest
   }
 }
 
-/// `in` with rows of axis.out pixels, dense.
+/// `in` resized along its rows to axis.out pixels, dense.
 void resize_rows(const ImageView& in, const ResizeAxis& axis, bool flipped, uint8_t* out) {
   thread_local std::vector<uint8_t> columns, weighed;
   columns.resize(static_cast<size_t>(in.width * kLanes));
@@ -126,8 +126,9 @@ void resize_rows(const ImageView& in, const ResizeAxis& axis, bool flipped, uint
 
 // --- along the columns ---------------------------------------------------------------------------
 
-/// Blocks of 64, n at least that many; the last overlaps the one before it. One weight per lane and
-/// one step per loop: so the compiler finds the instruction for a rounded product of 16 bits.
+/// Works in blocks of 64; n is at least 64, and the last block overlaps the one before. With one
+/// weight per lane and one step per loop the compiler finds the instruction for a rounded 16-bit
+/// product.
 LATHE_CLONES void weigh_two_short(uint8_t* __restrict__ out, const uint8_t* __restrict__ a,
                                   const uint8_t* __restrict__ b,
                                   const int16_t* __restrict__ weights, int64_t n) {
@@ -141,7 +142,7 @@ LATHE_CLONES void weigh_two_short(uint8_t* __restrict__ out, const uint8_t* __re
   }
 }
 
-/// a * wa + b * wb, where wa + wb = 2^22 + extra: one product, as b + ((a - b) * wa …).
+/// a * wa + b * wb, where wa + wb = 2^22 + extra, by one product: b + ((a - b) * wa …).
 LATHE_CLONES void weigh_two(uint8_t* __restrict__ out, const uint8_t* __restrict__ a,
                             const uint8_t* __restrict__ b, int32_t wa, int32_t extra, int64_t n) {
   for (int64_t x = 0; x < n; ++x) {
@@ -210,10 +211,10 @@ void resize_bilinear(const ImageView& in, const ResizeTo& to, uint8_t* out) {
     if (same_height) return;
     view = ImageView::of(rows, spec);
   }
-  resize_columns(view, of_columns.get(in.height, to.height), out);  // weights 1 copy rows
+  resize_columns(view, of_columns.get(in.height, to.height), out);  // weights of 1 copy rows
 }
 
-/// nearest_pixel() of every result pixel.
+/// nearest_pixel() for every result pixel.
 std::vector<int32_t> nearest_pixels(int64_t in, int64_t out) {
   std::vector<int32_t> pixels;
   NearestPixels from = NearestPixels::of(static_cast<int32_t>(in), static_cast<int32_t>(out));

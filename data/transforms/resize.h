@@ -1,4 +1,4 @@
-// Images of bytes made larger or smaller, on the CPU. Internal to data/; users see transforms.h.
+// Resizing of byte images on the CPU. Internal to data/; the public functions are in transforms.h.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace lathe::data {
 
-/// An image of bytes, or a window of one: its rows are dense, they and the planes lie apart.
+/// A byte image, or a window of one. Pixels of a row are adjacent; rows and planes may have gaps.
 struct ImageView {
   const uint8_t* pixels;
   int64_t channels, height, width;
@@ -26,7 +26,7 @@ struct ImageView {
   }
 };
 
-/// Sides up to this: sums of bytes times weights stay within 32 bits.
+/// The largest side: up to it, sums of bytes times weights fit into 32 bits.
 inline constexpr int64_t kMaxImageSide = 1 << 16;
 
 struct ResizeTo {
@@ -35,10 +35,10 @@ struct ResizeTo {
   bool flipped = false;  // left and right exchanged
 };
 
-/// `in` as [channels, to.height, to.width], row-major. Bilinear results are those of Pillow's
-/// Image.resize(BILINEAR), to the bit: resize_weights.h, first along the rows, rounded to bytes,
-/// then along the columns. Nearest: the pixel under the result pixel's centre, as Pillow's.
-/// Keeps the weights of recent sizes, per thread.
+/// `in` as [channels, to.height, to.width], row-major, to the bit as Pillow's Image.resize.
+/// Bilinear: with the weights of resize_weights.h, first along the rows, rounded to bytes, then
+/// along the columns. Nearest: the pixel under the result pixel's centre. Keeps the weights of
+/// recent sizes, per thread.
 void resize_image(const ImageView& in, const ResizeTo& to, uint8_t* out);
 
 }  // namespace lathe::data

@@ -1,3 +1,4 @@
+// The weights of one axis, and the search for short weights that give the same bytes.
 #include "lathe/data/transforms/resize_axis.h"
 
 namespace lathe::data {

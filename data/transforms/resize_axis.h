@@ -1,4 +1,4 @@
-// The weights of bilinear resizing along one axis, as tables for the CPU; see resize.h.
+// Tables of the weights of bilinear resizing along one axis, for the CPU; see resize.h.
 #pragma once
 
 #include <array>
@@ -11,24 +11,24 @@
 namespace lathe::data {
 
 /// The weights along one axis. Result pixel x is the sum over t < count[x] of
-/// weights[x * stride + t] times source pixel first[x] + t.
-/// A pair of weights a, b may also have a short form s: what b + (a's pixel - b's) * s / 2^15
-/// rounds to is the same for all bytes, and a machine multiplies more of them at once.
+///   weights[x * stride + t] * (source pixel first[x] + t).
+/// A pair of weights a, b may also have a short form s: b's pixel + (a's pixel - b's pixel) * s /
+/// 2^15, rounded, is the same for all bytes. A machine multiplies more such numbers at once.
 struct ResizeAxis {
   int32_t in = 0, out = 0, stride = 0;
   std::vector<int32_t> first, count, weights;
-  std::vector<int16_t> short_weights;  // 0: has none; empty until find_short_weights()
+  std::vector<int16_t> short_weights;  // 0: no short form; empty until find_short_weights()
 
   void set(int32_t in_pixels, int32_t out_pixels);
   void find_short_weights();
 };
 
-/// x * weight / 2^15, halves up.
+/// x * weight / 2^15, halves rounded up.
 inline int16_t short_product(int16_t x, int16_t weight) {
   return static_cast<int16_t>((((int32_t{x} * int32_t{weight}) >> 14) + 1) >> 1);
 }
 
-/// The axes that were used last, found by their size: crops of a small image come again and again.
+/// The axes used last, found by their size: crops of a small image have the same sizes again.
 class ResizeAxisCache {
  public:
   const ResizeAxis& get(int64_t in, int64_t out) {
@@ -36,7 +36,7 @@ class ResizeAxisCache {
     if (axis.in != in || axis.out != out) {
       axis.set(static_cast<int32_t>(in), static_cast<int32_t>(out));
     } else if (axis.short_weights.empty()) {
-      axis.find_short_weights();  // which takes as long as some images: not for a size seen once
+      axis.find_short_weights();  // takes as long as several images, so not for a size seen once
     }
     return axis;
   }

@@ -1,5 +1,5 @@
-// A part of every image of a batch made larger or smaller, where the images are. Internal to data/;
-// users see augment.h.
+// Resizing of a part of every image of a batch, on the images' device. Internal to data/; the
+// public function is in augment.h.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace lathe::data {
 
-/// A part of an image; within it, no side 0.
+/// A part of an image. It lies within the image, and no side is 0.
 struct ResizeBox {
   int64_t top, left, height, width;
 };
 
-// out u8 [N,C,h,w], row-major, from the boxes of images u8 [N,C,H,W], any strides, one each: the
-// bytes of resize_image() on both.
+/// out u8 [N,C,h,w], row-major, from one box of each image of u8 [N,C,H,W], any strides. On both
+/// devices these are the bytes of resize_image().
 
 namespace cpu {
 void resize_batch(const Tensor& out, const Tensor& images, std::span<const ResizeBox> boxes,
                   Interpolation interpolation);
 }  // namespace cpu
 namespace cuda {
-/// Without waiting.
+/// Does not wait for the device.
 /// throws: ValueError if an image or result has 2^31 pixels or more.
 void resize_batch(const Tensor& out, const Tensor& images, std::span<const ResizeBox> boxes,
                   Interpolation interpolation);

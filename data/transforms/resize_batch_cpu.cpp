@@ -1,3 +1,4 @@
+// resize_batch() on the CPU: images in parallel, each by resize_image().
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/transforms/resize.h"
 #include "lathe/data/transforms/resize_batch.h"

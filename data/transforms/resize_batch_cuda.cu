@@ -1,7 +1,7 @@
-// Resizing of a batch on the GPU; see resize_batch.h. For each axis one small kernel makes the
-// tables of weights, with the same arithmetic as the CPU (resize_weights.h); then one pass along
-// the rows into scratch bytes, and one along the columns. The boxes travel in the kernels'
-// parameters, so nothing is copied to the device.
+// Resizing of a batch on the GPU. For each axis a small kernel makes the tables of weights with the
+// arithmetic of the CPU (resize_weights.h). Then one pass goes along the rows into scratch bytes,
+// and one along the columns. The boxes travel in the kernels' parameters, so nothing is copied to
+// the device.
 #include <algorithm>
 
 #include "lathe/core/gpu/launch.h"
@@ -18,17 +18,17 @@ struct Box {
   int32_t top, left, height, width;
 };
 
-/// The boxes of the samples of one launch.
+/// The boxes of one launch's samples.
 struct Boxes {
   static constexpr int kSamples = 128;
   Box box[kSamples];
 };
 
-/// Of each sample and each result pixel along one axis: the first source pixel in its box, how many
+/// For each sample and result pixel along one axis: the first source pixel in its box, how many
 /// follow, and their weights.
 struct Tables {
   int32_t *first, *count, *weights;
-  int32_t out, taps;  // results; room for weights
+  int32_t out, taps;  // results; weights per result that fit
 };
 
 /// Result positions as sample, channel, row and column; the column runs fastest.
@@ -46,13 +46,13 @@ struct Places {
   }
 };
 
-/// Of the images.
+/// Strides of the images.
 struct Steps {
   int64_t n, c, h, w;
 };
 
-// The tables of one axis. One thread per sample and result pixel; a few doubles of arithmetic for
-// each weight. Small beside the passes: samples x (height + width) threads.
+// The tables of one axis. One thread per sample and result pixel, with a few double operations per
+// weight. Small beside the passes: samples x (height + width) threads.
 __global__ void resize_weights_kernel(Tables tables, Boxes boxes, bool along_rows, bool nearest,
                                       uint32_t total) {
   const uint32_t step = gridDim.x * blockDim.x;
@@ -75,8 +75,8 @@ __global__ void resize_weights_kernel(Tables tables, Boxes boxes, bool along_row
   }
 }
 
-// Along the rows: scratch[n,c,y,x] for the rows y of sample n's box. One thread per byte; its
-// neighbours read the same source bytes or those beside them, which come from the cache.
+// Along the rows: scratch[n,c,y,x] for the rows y of sample n's box. One thread per byte.
+// Neighbouring threads read the same or neighbouring source bytes, which come from the cache.
 __global__ void resize_rows_kernel(uint8_t* __restrict__ scratch,
                                    const uint8_t* __restrict__ images, Tables tables, Boxes boxes,
                                    Places places, Steps steps, uint32_t total) {
@@ -95,9 +95,9 @@ __global__ void resize_rows_kernel(uint8_t* __restrict__ scratch,
   }
 }
 
-// Along the columns: out[n,c,y,x] from scratch. One thread per byte; whole rows are read,
-// coalesced, each as often as it has a weight. Meant to be bound by writing the result and reading
-// the scratch bytes once.
+// Along the columns: out[n,c,y,x] from scratch. One thread per byte. Whole rows are read,
+// coalesced, once per weight. Meant to be bound by writing the result and reading the scratch bytes
+// once.
 __global__ void resize_columns_kernel(uint8_t* __restrict__ out,
                                       const uint8_t* __restrict__ scratch, Tables tables,
                                       Places places, int32_t scratch_rows, uint32_t total) {
@@ -117,7 +117,7 @@ __global__ void resize_columns_kernel(uint8_t* __restrict__ out,
   }
 }
 
-/// The tables of one axis of `samples` boxes, of which the largest has `most` pixels.
+/// The tables of one axis of `samples` boxes, the largest of which has `most` pixels.
 struct AxisTables {
   AxisTables(const Boxes& boxes, bool along_rows, bool nearest, int64_t samples, int64_t most,
              int64_t out, Device device) {

@@ -1,4 +1,4 @@
-// The stages that change an image's size; see transforms.h.
+// The stages resize and random_resized_crop; contracts in transforms.h.
 #include <algorithm>
 #include <cmath>
 
@@ -22,13 +22,13 @@ void check_image(const char* stage, const ImageSpec& in) {
               "x", in.width, "; sides must be 1 to ", kMaxImageSide);
 }
 
-/// How much of an image of that size is seen in one of the other.
+/// The part of the rows or of the columns, whichever is larger, that the new size keeps; at most 1.
 double part_of(int64_t from_height, int64_t from_width, int64_t to_height, int64_t to_width) {
   return std::min(1.0, std::max(static_cast<double>(to_height) / static_cast<double>(from_height),
                                 static_cast<double>(to_width) / static_cast<double>(from_width)));
 }
 
-/// A part of the image becomes an image.
+/// A stage that resizes a part of the image.
 class ResizeStage : public ImageStage {
  public:
   explicit ResizeStage(Interpolation interpolation) : interpolation_(interpolation) {}
@@ -67,7 +67,7 @@ class ResizeStage : public ImageStage {
 
 class Resize final : public ResizeStage {
  public:
-  /// Width 0: the shorter side becomes `height`.
+  /// A width of 0: the shorter side becomes `height`.
   Resize(int64_t height, int64_t width, Interpolation interpolation)
       : ResizeStage(interpolation), height_(height), width_(width) {}
 

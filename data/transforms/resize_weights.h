@@ -1,9 +1,9 @@
-// How bytes become bytes of another size along one axis: the arithmetic of data/transforms/resize.h for host
-// and device, and the same to the last bit on both.
+// The arithmetic of resizing bytes along one axis (resize.h), for host and device, equal to the
+// last bit on both.
 //
-// The numbers are those of Pillow's Image.resize(BILINEAR): a triangle as wide as max(1, in / out)
-// source pixels around each result pixel's centre, cut off at the image's border, its weights
-// divided by their sum and rounded to multiples of 2^-22.
+// The weights are those of Pillow's Image.resize(BILINEAR): a triangle as wide as max(1, in / out)
+// source pixels to either side of the result pixel's centre, cut off at the image's border, divided
+// by its sum and rounded to multiples of 2^-22.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ inline constexpr int32_t kWeightOne = int32_t{1} << kWeightBits;
 inline constexpr int32_t kWeightHalf = kWeightOne / 2;
 
 /// A sum of bytes times weights, as a byte. The weights of a pixel are not negative and add up to
-/// 2^22, give or take half for each, so that the result needs no clamp.
+/// 2^22, give or take 1/2 for each weight, so the result needs no clamp.
 LATHE_HD inline uint8_t weighted_byte(int32_t sum) {
   return static_cast<uint8_t>((sum + kWeightHalf) >> kWeightBits);
 }
 
-/// Nearest: the source pixels under the centres of the result pixels, from the first one on.
-/// Centres are added up, as Pillow does.
+/// Nearest: the source pixels under the centres of the result pixels, one after another. Centres
+/// are summed up, as Pillow does.
 struct NearestPixels {
   double step, center;
   int32_t in;
@@ -39,14 +39,14 @@ struct NearestPixels {
   }
 };
 
-/// The source pixel of result pixel x alone.
+/// The source pixel of result pixel x.
 LATHE_HD inline int32_t nearest_pixel(int32_t in, int32_t out, int32_t x) {
   NearestPixels from = NearestPixels::of(in, out);
   for (int32_t k = 0; k < x; ++k) from.advance();
   return from.pixel();
 }
 
-/// The triangle along an axis of `in` pixels that becomes one of `out`.
+/// The triangle of weights along an axis of `in` pixels that becomes one of `out`.
 struct Triangle {
   double scale, support;
   int32_t in;
@@ -58,7 +58,7 @@ struct Triangle {
 
   LATHE_HD double center(int32_t x) const { return (x + 0.5) * scale; }
 
-  /// The source pixels under the triangle of result pixel x: from first(x) to before last(x).
+  /// The source pixels under the triangle of result pixel x are first(x) … last(x) - 1.
   LATHE_HD int32_t first(int32_t x) const {
     const auto at = static_cast<int32_t>(center(x) - support + 0.5);
     return at < 0 ? 0 : at;

@@ -1,5 +1,5 @@
-// What the stages of transforms have in common: checks of their options, draws, and the step from a
-// stage to a Transform. Internal to data/.
+// What the stages of transforms share: checks of options, draws, and making a Transform of a stage.
+// Internal to data/.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ inline void check_range(const char* stage, const char* what, const Range& range)
               stage, ": ", what, " must have 0 < min <= max, got ", range.min, " to ", range.max);
 }
 
-/// Uniform.
+/// A uniform draw from the range.
 inline double draw(const Range& range, Random& random) {
   return range.min + (range.max - range.min) * static_cast<double>(random.uniform());
 }

@@ -1,5 +1,5 @@
-// Transform strings stages together. The stages: pixel_stages.cpp, resize_stages.cpp,
-// color_stages.cpp.
+// Transform: runs stages in order, and joins neighbouring pixel stages in one plan. The stages are
+// in pixel_stages.cpp, resize_stages.cpp, color_stages.cpp and erasing_stages.cpp.
 #include "lathe/data/transforms/transforms.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lathe::data {
 namespace {
 
-/// Two images between stages, written in turn: while one is read, the other is written.
+/// Two images between stages, used in turn: one is read while the other is written.
 class Scratch {
  public:
   uint8_t* next(const ImageSpec& spec) {
@@ -32,7 +32,7 @@ ImageSpec spec_of(const PixelPlan& plan) {
   return {plan.channels, plan.height, plan.width, plan.is_float ? kF32 : kU8};
 }
 
-/// What the plan shows, without a copy where it is a part of the source.
+/// The image that the plan shows, without a copy if it is a part of the source.
 ImageView view_of(const PixelPlan& plan, Scratch& scratch) {
   if (is_window(plan)) {
     const ImageSpec source{plan.channels, plan.source_height, plan.source_width};
