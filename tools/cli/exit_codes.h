@@ -1,5 +1,5 @@
-// The exit codes of `lathe`, and the exception that carries one. main.cpp maps every other
-// exception.
+// The exit codes of `lathe`, and the exception that carries one. main.cpp maps all other
+// exceptions.
 #pragma once
 
 #include <stdexcept>
@@ -21,7 +21,7 @@ enum class ExitCode : int {
   kTerminated = 143,   // SIGTERM, after saving
 };
 
-/// Ends the command with `code`; what() becomes the one line on stderr.
+/// Ends the command with `code`. what() becomes the one line on stderr.
 class CommandError : public std::runtime_error {
  public:
   CommandError(ExitCode code, const std::string& message)
@@ -32,7 +32,7 @@ class CommandError : public std::runtime_error {
   ExitCode code_;
 };
 
-/// A mistake in the call.
+/// A mistake in how the command was called.
 class UsageError : public CommandError {
  public:
   explicit UsageError(const std::string& message) : CommandError(ExitCode::kUsage, message) {}

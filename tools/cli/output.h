@@ -12,36 +12,37 @@
 
 namespace lathe::cli {
 
-/// Makes sure that descriptors 0 to 2 are open, so that no file of ours gets one of them: writing
-/// to a stdout that was closed keeps failing. Ignores SIGPIPE and SIGXFSZ, so that a write to a
-/// pipe that nobody reads, or over the limit on file sizes, is an error like any other. The first
-/// thing main does.
+/// Call this first in main. Opens descriptors 0 to 2 if they are closed, so that no file of ours
+/// gets one of them; writing to a stdout that was closed still fails. Ignores SIGPIPE and SIGXFSZ,
+/// so that a write to a pipe that nobody reads, or beyond the limit on file sizes, is an error like
+/// any other.
 void prepare_standard_streams();
 
 /// Writes all of `text` to a descriptor.
 /// throws: CommandError (kError) naming `what` and the cause.
 void write_all(int descriptor, std::string_view text, std::string_view what);
 
-/// Opens a regular file to append lines to; makes it where there is none.
+/// Opens a regular file to append lines to. Creates it if it is missing.
 /// throws: FileError.
 int open_to_append(const std::string& path);
-/// Leaves the first `lines` complete lines of such a file, or all if there are fewer.   → how many
+/// Keeps the first `lines` complete lines of such a file, or all if there are fewer.
+/// → how many it kept
 /// throws: FileError.
 int64_t cut_lines(int descriptor, const std::string& path, int64_t lines);
 
-/// Writes to stderr; that nobody reads it is no error.
+/// Writes to stderr. It is no error if nobody reads it.
 void write_stderr(std::string_view text) noexcept;
 
-/// Results. A stdout that does not take them (closed, a full disk) throws CommandError (kError) at
-/// once, and training then saves and ends.
+/// Results. If stdout fails (closed, a full disk), CommandError (kError) is thrown at once;
+/// training then saves and ends.
 class Output {
  public:
-  /// `json`: rows only, texts are left out.
+  /// `json`: prints rows only and leaves texts out.
   explicit Output(bool json) : json_(json) {}
 
   bool json() const { return json_; }
-  /// A line for people, or several; not with --json. What in it would command a terminal is spelled
-  /// out (core/printable.h); a name that may hold a line end wants printable() itself.
+  /// One or more lines for people; not with --json. Terminal control characters in it are escaped
+  /// (core/printable.h). A name that may contain a line break must go through printable() first.
   void text(std::string_view line) const;
   /// A line for programs; only with --json.
   void row(const Row& row) const;
@@ -50,8 +51,8 @@ class Output {
   bool json_;
 };
 
-/// Remarks: a line each, on stderr and (with the time) in a log file. With --quiet only errors are
-/// on stderr; the file gets them all. What would command a terminal is spelled out.
+/// Messages, a line each, on stderr and (with the time) in a log file. With --quiet only errors go
+/// to stderr; the file gets all. Terminal control characters are escaped.
 class Log {
  public:
   explicit Log(bool quiet) : quiet_(quiet) {}
@@ -59,15 +60,15 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// Writes to this file too, from now on, and what was said before. A line that a kill cut short
-  /// there is removed.
+  /// From now on also writes to this file, beginning with the messages so far. Removes an
+  /// incomplete last line that a kill left there.
   /// throws: FileError.
   void open(const std::filesystem::path& path);
   void line(std::string_view text);
   void warning(std::string_view text);
-  /// Of a command that does not end as it was asked to.
+  /// For a command that does not end as it was asked to.
   void error(std::string_view text);
-  /// Called before each line: takes a progress bar off the terminal.
+  /// Called before each line, to take a progress bar off the terminal.
   void before_line(std::function<void()> hook) { before_line_ = std::move(hook); }
 
  private:
@@ -76,9 +77,9 @@ class Log {
   void write_what_waits();
 
   bool quiet_;
-  std::mutex mutex_;  // of the file: warnings come from any thread
+  std::mutex mutex_;  // for the file: warnings come from any thread
   int file_ = -1;
-  std::string waiting_;  // for the file to be opened, or to take it
+  std::string waiting_;  // text that the file has not taken yet
   std::function<void()> before_line_;
 };
 

@@ -1,4 +1,4 @@
-// Texts to values: whole, locale-free, and every complaint names where the text came from.
+// Texts to values: the whole text must be valid, in any locale; errors name where it came from.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace lathe::cli {
 
-// `name` is what the user wrote the value at: "--lr", "LATHE_LR", "run.toml:3: lr".
-// All throw UsageError: for trailing text, nan, inf and what lies outside [min, max].
+// `name` is where the user wrote the value: "--lr", "LATHE_LR", "run.toml:3: lr".
+// All throw UsageError for trailing text, nan, inf and values outside [min, max].
 
 int64_t parse_integer(std::string_view name, std::string_view text, int64_t min, int64_t max);
 double parse_number(std::string_view name, std::string_view text, double min, double max);
@@ -22,14 +22,14 @@ std::vector<std::string> split_list(std::string_view text);
 /// The shortest text that parse_number reads back as the same value; "nan" for any NaN.
 std::string number_text(double value);
 
-/// For {fmt}, which writes "-nan" where the bits of a NaN have a sign. It says nothing.
+/// For {fmt}, which writes "-nan" if a NaN has the sign bit. The sign of a NaN means nothing.
 double without_sign_of_nan(double value);
 
-/// The candidate that is fewest edits (insert, delete, replace, swap neighbours) away from `word`;
-/// "" if none is nearer than half the word.
+/// The candidate that is the fewest edits (insert, delete, replace, swap neighbours) away from
+/// `word`; "" if none is nearer than half the word's length.
 std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates);
 
-/// "; did you mean --lr?", or "" without a candidate that is near.
+/// "; did you mean --lr?", or "" if no candidate is near.
 std::string suggestion(std::string_view word, const std::vector<std::string_view>& candidates,
                        std::string_view prefix = "");
 

@@ -10,6 +10,7 @@
 
 namespace lathe::cli {
 
+/// Values of four types under names. `add` may be chained.
 class Row {
  public:
   using Value = std::variant<bool, int64_t, double, std::string>;
@@ -24,18 +25,18 @@ class Row {
   const std::vector<std::pair<std::string, Value>>& values() const { return values_; }
 
  private:
-  // Not inline: where g++ 14 sees the move of a Value that it saw being made, it warns that the
+  // Not inline: if g++ 14 sees both the making and the move of a Value, it warns that the
   // alternatives which the Value does not hold are uninitialised.
   Row& put(std::string name, Value value);
 
   std::vector<std::pair<std::string, Value>> values_;
 };
 
-/// {"epoch":1,"loss":2.3}; numbers with all their digits, nan and inf as null. `indent` >= 0 breaks
-/// lines.
+/// {"epoch":1,"loss":2.3}; numbers with all their digits, nan and inf as null. `indent` >= 0 puts
+/// each value on a line of its own.
 std::string to_json(const Row& row, int indent = -1);
 
-/// "epoch,loss" and "1,2.3", as RFC 4180 has it; nan and inf as an empty field.
+/// "epoch,loss" and "1,2.3", as in RFC 4180; nan and inf as an empty field.
 std::string csv_header(const Row& row);
 std::string csv_line(const Row& row);
 

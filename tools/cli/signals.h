@@ -1,11 +1,11 @@
-// Ctrl-C, SIGTERM and SIGHUP: the first asks to stop after the step, the second stops at once.
+// Ctrl-C, SIGTERM and SIGHUP: the first one asks to stop after the step, the second stops at once.
 #pragma once
 
 #include "lathe/tools/cli/exit_codes.h"
 
 namespace lathe::cli {
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP are taken as requests. One at a time.
+/// While it exists, SIGINT, SIGTERM and SIGHUP are requests to stop. Only one may exist at a time.
 class StopRequests {
  public:
   StopRequests();

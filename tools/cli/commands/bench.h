@@ -1,4 +1,4 @@
-// Timing: what the bench commands share.
+// Timing shared by the bench commands.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lathe::cli {
 
-/// Seconds per call: the median over windows, and between which values its middle half lies.
+/// Seconds per call: the median over windows, and the bounds of their middle half.
 struct Timing {
   double median = 0, low = 0, high = 0;
   int64_t windows = 0, calls = 0;
@@ -19,10 +19,10 @@ struct TimingOptions {
   double warm_up_seconds = 0.5;
   double window_seconds = 0.2;  // a window is as many calls as fit, at least one
   int64_t windows = 11;
-  Device device = kCPU;  // a window ends when this device has done its work
+  Device device = kCPU;  // a window ends when this device has finished its work
 };
 
-/// Calls f for a while, then in windows.
+/// Calls f to warm up, then in windows.
 Timing measure(FunctionRef<void()> f, const TimingOptions& options = {});
 
 /// Adds seconds, seconds_low, seconds_high, windows and `<unit>_per_second`, for `units` per call.

@@ -1,5 +1,5 @@
-// What is in a checkpoint or weights file, entry by entry, and its SHA-256: what `lathe ckpt`
-// prints and compares.
+// The entries of a checkpoint or weights file with their SHA-256, as `lathe ckpt` prints and
+// compares them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct EntryHash {
   std::string sha256;  // of the values, row-major
 };
 
-/// In the file's order. A file that is no checkpoint is all "model".
+/// In the file's order. In a file that is no checkpoint, every entry belongs to "model".
 std::vector<EntryHash> hash_entries(const Checkpoint& file);
 
 struct PartHash {
@@ -27,7 +27,7 @@ struct PartHash {
   std::string sha256;  // of the lines "<name> <type> <sha256>" of its entries, sorted by name
 };
 
-/// One for each part, in the order in which they appear.
+/// One per part, in the order in which the parts appear.
 std::vector<PartHash> hash_parts(const std::vector<EntryHash>& entries);
 
 }  // namespace lathe::cli

@@ -1,5 +1,5 @@
-// The convolutions of a model as problems of their own, and the least time that a machine needs for
-// one.
+// The convolutions of a model as separate problems, and the least time that a machine needs for
+// each.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@
 
 namespace lathe::cli {
 
-/// One problem, and where the model has it.
+/// One problem, and where it occurs in the model.
 struct ConvLayer {
   std::string name;  // of the first layer: "layer1.0.conv1"
-  int64_t count;     // layers with this problem
+  int64_t count;     // layers that have this problem
   Conv2dGeometry sizes;
-  bool first;  // reads the model's input, which needs no gradient
+  bool first;  // whether it reads the model's input, which needs no gradient
 };
 
-/// Every different convolution in a forward of the model, in the order of the first calls.
+/// Every different convolution in a forward of the model, in the order of their first calls.
 ///   input  [N,C,H,W]; the model runs once on one image of zeros, in evaluation mode
 std::vector<ConvLayer> conv_layers(nn::Module& model, const Shape& input);
 
-/// Operations of any of the three passes: a multiplication and an addition per tap and output,
-/// those on padding included.
+/// Operations of one of the three passes (each has the same): a multiplication and an addition per
+/// tap and output, padding included.
 double conv_operations(const Conv2dGeometry& sizes);
-/// Bytes of its three tensors, each moved once.
+/// Bytes of the three tensors, each moved once.
 double conv_bytes(const Conv2dGeometry& sizes, DType dtype);
 
-/// What a device can do at most.
+/// The most that a device can do.
 struct Roofline {
   double operations_per_second, bytes_per_second;
 
-  /// The time that the scarcer of the two leaves.
-  /// ref: Williams et al. 2009 (Roofline)
+  /// The least time for one pass: bound by operations or by bytes, whichever takes longer.
+  /// ref: Williams et al. 2009 (Roofline).
   double seconds(const Conv2dGeometry& sizes, DType dtype) const;
 };
 

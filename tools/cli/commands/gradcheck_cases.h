@@ -1,4 +1,4 @@
-// What `lathe gradcheck` checks: a small function around each op.
+// The cases of `lathe gradcheck`: a small function around each op.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ struct GradcheckCase {
   std::function<Tensor(const Tensors&)> f;  // not linear in its inputs
 };
 
-/// All cases, the inputs drawn from the default generator: away from kinks and poles.
+/// All cases. The inputs are drawn from the default generator, away from kinks and poles.
 std::vector<GradcheckCase> gradcheck_cases();
 
 }  // namespace lathe::cli

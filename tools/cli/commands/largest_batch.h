@@ -1,4 +1,4 @@
-// How `lathe find-batch` looks for the largest batch, and how much memory a CPU may take for it.
+// The search of `lathe find-batch` for the largest batch, and the memory that a CPU may use for it.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,17 @@
 
 namespace lathe::cli {
 
-/// The largest n from 1 to `most` for which fits(n), given that everything below one that fits fits
-/// too: doubles from 1 until one does not fit, then halves the gap until it is at most a 32nd of
-/// the answer (or 1).   → 0 if not even 1 fits
+/// The largest n from 1 to `most` for which fits(n), if every n below one that fits also fits.
+/// Doubles n from 1 until it does not fit, then halves the gap until it is at most a 32nd of the
+/// answer (or 1).   → 0 if not even 1 fits
 int64_t largest_that_fits(int64_t most, FunctionRef<bool(int64_t)> fits);
 
-/// The memory that a process may take: the smaller of /proc/meminfo's MemAvailable and what the
-/// control group leaves (memory.max - memory.current; "max" or nothing: no limit).   → 0 if nothing
-/// is known
+/// The memory that a process may use: the smaller of MemAvailable in /proc/meminfo and what the
+/// control group leaves (memory.max - memory.current; "max" or nothing: no limit).   → 0 if unknown
 size_t available_bytes(std::string_view meminfo, std::string_view group_max,
                        std::string_view group_current);
 
-/// The same of this machine, now.
+/// The same for this machine, now.
 size_t available_bytes();
 
 }  // namespace lathe::cli

@@ -12,8 +12,8 @@ namespace lathe::cli {
 struct LrRangeOptions {
   double min_lr = 1e-5, max_lr = 10;
   int64_t steps = 100;
-  double smoothing = 0.9;  // weight of what came before in the smoothed loss
-  double divergence = 4;   // the test ends where the smoothed loss exceeds this times its minimum
+  double smoothing = 0.9;  // weight of the earlier losses in the smoothed loss
+  double divergence = 4;   // the test ends if the smoothed loss exceeds this times its minimum
 };
 
 /// One step of the test, made with this learning rate.
@@ -21,8 +21,9 @@ struct LrRangePoint {
   double lr, loss, smoothed;
 };
 
-/// Learning rates that rise by a constant factor from min_lr to max_lr, and the losses they lead
-/// to. The loss is smoothed by an exponential mean whose bias towards 0 is taken out: after step i,
+/// Learning rates that rise by a constant factor from min_lr to max_lr, and the losses that they
+/// lead to. The loss is smoothed by an exponential mean with its bias towards 0 removed: after step
+/// i,
 ///   m = smoothing · m + (1 - smoothing) · loss;  smoothed = m / (1 - smoothing^(i+1)).
 /// ref: Smith 2015 (arXiv:1506.01186), section 3.3; exponential: Gugger 2018, "How do you find a
 /// good learning rate".
@@ -31,20 +32,19 @@ class LrRange {
   /// throws: UsageError unless 0 < min_lr < max_lr and steps >= 2.
   explicit LrRange(const LrRangeOptions& options);
 
-  /// Of step 0, 1, …
+  /// The learning rate of step 0, 1, ….
   double lr_at(int64_t step) const;
-  /// Adds the loss of the next step.   → false if that was the last one: the loss is no number, the
-  /// smoothed loss exceeds `divergence` times its minimum, or all steps are made. A loss that is no
-  /// number is not kept.
+  /// Adds the loss of the next step. A loss that is not finite is not kept.   → false if that was
+  /// the last step: the loss is not finite, the smoothed loss exceeds `divergence` times its
+  /// minimum, or all steps are made
   bool add(double loss);
 
   const std::vector<LrRangePoint>& points() const { return points_; }
   bool diverged() const { return diverged_; }
-  /// Where the smoothed loss is lowest; points() must not be empty.
+  /// The point with the lowest smoothed loss; points() must not be empty.
   const LrRangePoint& lowest() const;
-  /// The learning rate around which (an eighth of the points) the smoothed loss falls most steeply
-  /// over log(lr), left of its lowest
-  /// point; 0 if it falls nowhere.
+  /// The learning rate around which the smoothed loss falls most steeply over log(lr), measured
+  /// over an eighth of the points and left of the lowest point; 0 if it falls nowhere.
   double suggestion() const;
 
  private:
@@ -54,8 +54,8 @@ class LrRange {
   bool diverged_ = false;
 };
 
-/// The smoothed losses over a logarithmic axis, `width` by `height` characters and the axes' texts;
-/// '|' is the suggestion's column.
+/// The smoothed losses over a logarithmic axis, `width` by `height` characters, with the axes'
+/// texts. '|' marks the column of the suggestion.
 std::string lr_plot(const LrRange& range, int width, int height);
 
 Row lr_range_row(const LrRangePoint& point, int64_t step);

@@ -1,4 +1,4 @@
-// The commands of `lathe`, each in a file of its own, and what a command is given.
+// The list of `lathe`'s commands, each in a file of its own, and what a command is given.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ namespace lathe::cli {
 
 struct Invocation {
   Settings settings;
-  std::vector<std::string> words;  // the arguments that are not flags
+  std::vector<std::string> words;  // arguments that are not flags
   SettingSources sources;          // where the settings came from
 };
 
@@ -22,10 +22,10 @@ struct Command {
   std::string_view name;  // "train", "data fetch"
   std::string_view help;
   Takes takes;
-  std::string_view words = {};  // how --help calls the arguments that are not flags
+  std::string_view words = {};  // what --help calls the arguments that are not flags
   size_t min_words = 0, max_words = 0;
-  bool reads_run =
-      false;  // --run-dir is a finished run, whose config.toml is read unless --config is given
+  // --run-dir is a finished run; its config.toml is read unless --config is given.
+  bool reads_run = false;
   ExitCode (*run)(const Invocation&);
 };
 

@@ -11,15 +11,15 @@
 namespace lathe::cli {
 
 struct CommandLine {
-  const Command* command = nullptr;  // null: `text` is all there is to do
+  const Command* command = nullptr;  // null: only print `text`
   Invocation invocation;
   std::string text;  // of --help and --version, for stdout
 };
 
-/// Parses the arguments (without the program's name). `environment` is getenv.
-/// "--flag=value", "--flag value"; a switch stands alone or as "--switch=true". No value is empty:
-/// an empty one is what a shell makes of a variable that is not set, and the next argument is never
-/// taken instead. Nor is a next argument that begins with "--", which would be another flag.
+/// Parses the arguments (without the program's name). `environment` is getenv. Forms:
+/// "--flag=value", "--flag value"; a switch stands alone or as "--switch=true". An empty value is
+/// refused, because a shell makes one of a variable that is not set; the next argument is not taken
+/// instead. A next argument that begins with "--" is not taken as a value either.
 /// throws: UsageError.
 CommandLine parse_command_line(std::vector<std::string> arguments,
                                std::span<const Command> commands,

@@ -1,8 +1,8 @@
-// Config files: the part of TOML that settings need. One `key = value` per line, `#` comments;
+// Config files: the part of TOML that settings need. One `key = value` per line and `#` comments;
 // values are "basic strings", 'literal strings', bare words and numbers, and flat [lists] of them.
-// Our own parser, because CLI11's reads into flags at once (and puts the file above the
-// environment), and a complete TOML library would accept tables and dates that no setting can mean;
-// an error names file and line either way.
+// This is our own parser, because CLI11's reads straight into flags (and puts the file above the
+// environment), and a complete TOML library would accept tables and dates, which no setting can
+// have. Errors name file and line.
 #pragma once
 
 #include <filesystem>
@@ -20,15 +20,15 @@ struct ConfigEntry {
   std::string value;  // without quotes; a list as "a,b"
 };
 
-/// The entries of a text in order. `name` stands for the file in messages.
+/// The entries of a text, in order. Messages call the file `name`.
 /// throws: UsageError naming file and line for what is not of this form, and for a key given twice.
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name);
 
-/// Reads and parses a file, or what a pipe without a name brings.
+/// Reads and parses a file, or an unnamed pipe.
 /// throws: UsageError if it cannot be read, also for a named pipe, which might wait for ever.
 std::vector<ConfigEntry> read_config(const std::filesystem::path& path);
 
-/// The settings that the commands `takes` know, as a config file that gives the same settings
+/// The settings that the commands `takes` have, as a config file that gives the same settings
 /// again.
 std::string config_text(const Settings& settings, unsigned takes);
 

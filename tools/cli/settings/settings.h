@@ -1,6 +1,6 @@
-// Settings: everything that can be said to `lathe`, in one table. A row is at once a flag
-// (--batch-size), a key of a config file (batch-size) and an environment variable
-// (LATHE_BATCH_SIZE). Where values come from and who wins: settings_sources.h.
+// Settings: everything that can be said to `lathe`, in one table. A row is a flag (--batch-size), a
+// key of a config file (batch-size) and an environment variable (LATHE_BATCH_SIZE) at once.
+// settings_sources.h says where values come from and which wins; settings_table.cpp has the table.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lathe::cli {
 
-/// An absent optional is "auto": recipe.h fills it in.
+/// An absent optional means "auto": recipe.h chooses it.
 struct Settings {
   // data
   std::optional<std::string> dataset;
@@ -139,11 +139,11 @@ struct Setting {
   std::string_view key;    // "batch-size"
   std::string_view group;  // heading in --help
   Target target;
-  unsigned takes;                   // commands, of Takes
+  unsigned takes;                   // the commands that have it, bits of Takes
   std::string_view choices = {};    // "sgd|adam": nothing else is allowed
-  std::string_view unit = {};       // what stands for the value in --help
+  std::string_view unit = {};       // the placeholder of the value in --help
   double min = 0, max = 1e300;      // of a number
-  std::string_view automatic = {};  // what an absent optional stands for, for --help
+  std::string_view automatic = {};  // what "auto" means, for --help
   std::string_view help;
 
   bool is_switch() const {
@@ -154,13 +154,13 @@ struct Setting {
 
 std::span<const Setting> all_settings();
 
-/// The row of a key; '_' counts as '-'. Null if there is none.
+/// The row of a key; '_' is read as '-'. Null if there is none.
 const Setting* find_setting(std::string_view key);
 
 /// "LATHE_BATCH_SIZE".
 std::string environment_name(const Setting& setting);
 
-/// Sets a value from its text; `name` is how errors call the place it stands at.
+/// Sets a value from its text. Errors call the place of the text `name`.
 /// throws: UsageError.
 void assign(Settings& settings, const Setting& setting, std::string_view name,
             std::string_view text);

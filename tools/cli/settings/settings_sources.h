@@ -1,5 +1,5 @@
-// Where settings come from: flags > environment (LATHE_<KEY>) > what a resumed checkpoint says >
-// config file > defaults.
+// Where settings come from. Precedence: flags > environment (LATHE_<KEY>) > the config in a resumed
+// checkpoint > config file > defaults.
 #pragma once
 
 #include <functional>
@@ -11,19 +11,20 @@
 
 namespace lathe::cli {
 
-/// What was found, as text; empty places are skipped.
+/// What was found, as text. Empty places are skipped.
 struct SettingSources {
   std::map<std::string, std::string, std::less<>> flags;  // key → text; only those of the command
   std::function<const char*(const char*)> environment;    // getenv, or a test's
   std::string config_path;                                // empty: none
-  std::string saved_config, saved_name;  // a config file's text that a checkpoint holds, above it
-  bool of_finished_run = false;  // the config file is that of a run: its --weights were its start
+  std::string saved_config, saved_name;  // text and name of the config in a resumed checkpoint
+  bool of_finished_run =
+      false;  // the config file is a run's, so its `weights` were the run's start
 };
 
-/// The settings of a command, `takes` its bit. An entry of the config file that other commands know
-/// and this one does not is checked and left out, so that commands can share a file; an entry that
-/// none knows is an error that names the nearest key. So with the environment, where only the
-/// variables of this command's settings are read.
+/// The settings of a command; `takes` is its bit. An entry of the config file that only other
+/// commands have is checked and ignored, so that commands can share a file; an entry that no
+/// command has is an error that names the nearest key. The environment is treated alike, except
+/// that only the variables of this command's settings are read.
 /// throws: UsageError naming flag, variable or line.
 Settings merge_settings(const SettingSources& sources, unsigned takes);
 

@@ -1,4 +1,4 @@
-// Flags that decide nothing beside the other settings: --power with --scheduler cosine.
+// Finds flags that have no effect with the other settings: --power with --scheduler cosine.
 #pragma once
 
 #include <span>
@@ -11,17 +11,17 @@
 
 namespace lathe::cli {
 
-/// Setting `key` counts only if setting `chooser` has one of `values`: "poly", or "sgd|lars".
+/// Setting `key` has an effect only if `chooser` is one of `values`: "poly", or "sgd|lars".
 struct Dependence {
   std::string_view key, chooser, values;
 };
 
 std::span<const Dependence> all_dependences();
 
-/// "--power has no effect with --scheduler cosine, only with poly", for each flag of the call that
-/// has none. Environment and config files are for many calls (config.toml holds every setting), so
-/// of what they say nothing is reported; nor are switches that are switched off, and what depends
-/// on a setting that is still `auto`.
+/// "--power has no effect with --scheduler cosine, only with poly", one text for each such flag of
+/// the call. Environment and config files serve many calls (config.toml has every setting), so
+/// nothing from there is reported. Switches that are off and flags that depend on a setting that is
+/// still `auto` are not reported either.
 std::vector<std::string> flags_without_effect(const Settings& settings,
                                               const SettingSources& sources);
 

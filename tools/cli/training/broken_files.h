@@ -1,4 +1,4 @@
-// What --skip-broken passes over, named once.
+// BrokenFiles: reports each file that --skip-broken skips, once.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace lathe::cli {
 /// The files of some data sets that were found broken and replaced by others.
 class BrokenFiles {
  public:
-  /// Both outlive it. What is no data set of images has none.
+  /// Both arguments must outlive it. Data sets that are not of images have no broken files.
   BrokenFiles(std::vector<const data::Dataset*> sets, Log& log);
 
-  /// Names those found since the last call on the log.
+  /// Names the files found since the last call in the log.
   void report();
   int64_t count() const { return static_cast<int64_t>(named_.size()); }
 

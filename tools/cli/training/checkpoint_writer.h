@@ -1,11 +1,11 @@
 // CheckpointWriter: writes the checkpoints of a run folder while training goes on.
-//   last.safetensors       the newest
-//   step-120.safetensors   the newest `keep` ones, where keep > 1: other names of what was once
-//                          last.safetensors, so that a damaged file is not the end of a run
-//   best.safetensors       the newest that save() was given under this name
-// The training thread copies the state and goes on; a thread of the writer's own sorts, checks and
-// writes it. There is room for two copies: one being written and one waiting. Who comes third waits
-// for the first to be on the disk, so memory stays bounded however slow the disk is.
+//   last.safetensors       the newest checkpoint
+//   step-120.safetensors   the newest `keep` ones if keep > 1: links to files that were
+//                          last.safetensors, so that one damaged file does not end a run
+//   best.safetensors       the newest that save() got under this name
+// The training thread copies the state and goes on; a thread of the writer checks and writes it.
+// There is room for two copies: one being written and one waiting. A third save() waits until the
+// first copy is on the disk, so memory is bounded however slow the disk is.
 #pragma once
 
 #include <array>
@@ -24,23 +24,23 @@ namespace lathe::cli {
 class CheckpointWriter {
  public:
   CheckpointWriter(std::filesystem::path folder, int64_t keep);
-  /// Writes what waits. An error of that is lost: call finish() first.
+  /// Writes what is waiting. Errors of that are lost, so call finish() first.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Copies the state now; `<name>.safetensors` holds it some time later. What is given first is
-  /// written first. `step` is that of the state.
-  /// throws: the error of an earlier write (FileError); after one nothing more is written.
+  /// Copies the state now; `<name>.safetensors` has it some time later. Copies are written in the
+  /// order of the calls. `step` is the step of the state.
+  /// throws: the error of an earlier write (FileError). After an error nothing more is written.
   void save(const Checkpoint& checkpoint, const std::string& name, int64_t step);
 
   /// Waits until everything is on the disk.
   /// throws: as save().
   void finish();
 
-  /// How often save() was called.
+  /// The number of calls of save().
   size_t saves() const { return saved_; }
-  /// Whether what the first `saves` calls were given is on the disk.
+  /// Whether the states of the first `saves` calls are on the disk.
   bool holds(size_t saves) const;
 
  private:
@@ -58,10 +58,10 @@ class CheckpointWriter {
 
   const std::filesystem::path folder_;
   const int64_t keep_;
-  mutable std::mutex mutex_;  // guards what follows, but for the snapshot of a busy place
+  mutable std::mutex mutex_;  // guards what follows, except the snapshot of a busy place
   std::condition_variable changed_;
   std::array<Place, 2> places_;
-  size_t saved_ = 0, written_ = 0;  // number n is in places_[n % 2]
+  size_t saved_ = 0, written_ = 0;  // save number n uses places_[n % 2]
   std::exception_ptr error_;
   bool ends_ = false;
   std::thread thread_;
@@ -70,8 +70,8 @@ class CheckpointWriter {
 /// "step-120.safetensors".
 std::string step_file(int64_t step);
 
-/// Gives last.safetensors, which holds `last`, its other name of this step, and removes all but the
-/// newest `keep` of these names; all for a `keep` of 1.
+/// Links last.safetensors, which holds `last`, to the step file of `step`, and removes all but the
+/// newest `keep` step files; all of them if `keep` is 1.
 /// throws: FileError.
 void keep_newest(const std::filesystem::path& folder, int64_t step, int64_t keep,
                  const Checkpoint& last);

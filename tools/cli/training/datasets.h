@@ -1,4 +1,4 @@
-// The data sets that --dataset names, as settings want them: padded, normalised, augmented.
+// The data sets that --dataset names, with the settings applied: padded, normalised, augmented.
 #pragma once
 
 #include <filesystem>
@@ -13,31 +13,30 @@ namespace lathe::cli {
 
 enum class Part { kTrain, kTest };
 
-/// What is here: a GPU, processors, data sets (files' names only).
+/// What this machine has: a GPU, processors, data sets (by their files' names only).
 Machine look_around(const Settings& settings);
 
-/// Fetches the data set if --download asks for it and it is not there, with progress on stderr.
-/// throws: UsageError for the synthetic set's name; FileError, DataError.
+/// Downloads the data set if --download asks for it and it is missing, with progress on stderr.
 void fetch_if_asked(const Settings& settings);
 
-/// False for a packed file that holds images of the other part alone.
+/// Whether the data set has this part. False only for a packed file with images of the other part.
 /// throws: DataError, FileError.
 bool has_part(const Settings& settings, Part part);
 
-/// All images of one part as they are stored, for who looks at each: a broken one is an error when
-/// it is read.
+/// All images of one part as they are stored, for commands that check each: a broken one throws
+/// when it is read.
 /// throws: UsageError, DataError, FileError.
 std::shared_ptr<data::ImageDataset> open_all_images(Settings settings, Part part);
-/// The same of a folder that holds the classes' folders itself.
+/// The same for a folder that directly contains the classes' folders.
 std::shared_ptr<data::ImageDataset> open_class_folders(const std::filesystem::path& root);
 
-/// Opens one part. `augmented`: with the random changes of settings.augment. An unreadable file is
-/// CommandError (kData).
-/// throws: UsageError for --augment and --image-size that do not fit; DataError.
+/// Opens one part. `augmented`: with the random changes of settings.augment.
+/// throws: UsageError for --augment and --image-size that do not fit; CommandError (kData) if a
+/// file cannot be read; DataError.
 std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part part,
                                                  bool augmented);
 
-/// Training order: shuffled. Otherwise: from the first to the last, the short last batch included.
+/// `training`: shuffled. Otherwise from the first to the last, including a short last batch.
 data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const Settings& settings,
                              bool training);
 

@@ -1,4 +1,4 @@
-// The machine and the build as one row: what `lathe info --json` prints and env.json keeps.
+// environment_row(): the machine and the build, for `lathe info --json` and env.json.
 #pragma once
 
 #include "lathe/tools/cli/row.h"

@@ -1,4 +1,4 @@
-// Evaluation of a model on a data set: by training, by `lathe eval`.
+// Evaluation of a model on a data set, for training and `lathe eval`.
 #pragma once
 
 #include "lathe/nn/module.h"
@@ -15,8 +15,8 @@ struct Evaluation {
   bool complete = true;  // false: a signal asked to stop
 };
 
-/// One pass in evaluation mode without gradients; the model's mode is then as before. Neither batch
-/// size nor workers change what a sample contributes.
+/// One pass in evaluation mode without gradients; afterwards the model's mode is as before. What a
+/// sample contributes depends neither on the batch size nor on the workers.
 Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
                     Progress& progress);
 

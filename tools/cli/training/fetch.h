@@ -1,4 +1,5 @@
-// Fetching a data set with progress on stderr: `lathe data fetch`, `lathe train --download`.
+// Downloading a data set with progress on stderr, for `lathe data fetch` and `lathe train
+// --download`.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +9,9 @@
 
 namespace lathe::cli {
 
-/// Fetches below --data-root, or below ~/.cache/lathe without one.   → the directory
-/// throws: FileError, DataError; CommandError (130, 143) after Ctrl-C or SIGTERM: what has arrived
-/// stays for the next call.
+/// Downloads to --data-root or, without it, to ~/.cache/lathe.   → the directory
+/// throws: FileError, DataError; CommandError (130, 143) after Ctrl-C or SIGTERM: the bytes so far
+/// stay for the next call.
 std::filesystem::path fetch_dataset_shown(const data::DatasetSource& source,
                                           const Settings& settings);
 

@@ -1,5 +1,4 @@
-// What a loop over batches reads: a loader, and what becomes of its batches on their way to the
-// device that computes.
+// Input: what a loop over batches reads, a loader and the way of its batches to the device.
 #pragma once
 
 #include <memory>
@@ -19,15 +18,16 @@ struct Input {
 };
 
 /// On a CPU the loader's workers transform the images. A GPU gets bytes and transforms them itself,
-/// to the same numbers, in the layout that the model wants; with --data-cache gpu the images are
-/// there from the start. Takes the transform out of `images` then. Images of many sizes are always
-/// transformed by the workers.
-/// throws: UsageError for a data cache that cannot be had; CommandError (kData), DataError if its
+/// with the same results, in the layout that the model needs; with --data-cache gpu the images are
+/// on the GPU from the start. In these cases the transform is taken out of `images`. Images of many
+/// sizes are always transformed by the workers.
+/// throws: UsageError for a data cache that is not possible; CommandError (kData), DataError if its
+/// images cannot be read.
 /// images cannot be read.
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
                  Device device, bool training);
 
-/// For commands that time how batches are read.
+/// For commands that time the reading of batches.
 /// throws: UsageError for --data-cache gpu.
 void refuse_resident_images(const Settings& settings);
 

@@ -1,4 +1,4 @@
-// The loss scale of --amp fp16, as the settings have it.
+// The loss scale of --amp fp16, from the settings.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace lathe::cli {
 
-/// Of --amp and --loss-scale.
+/// The options for --amp and --loss-scale.
 /// throws: UsageError.
 optim::GradScalerOptions scaler_options(const Settings& settings);
 
-/// For the end of a run of `steps`.
+/// Call at the end of a run of `steps` steps.
 /// throws: CommandError (kDiverged) if each of them was skipped.
 void fail_if_all_skipped(const Settings& settings, int64_t skipped, int64_t steps);
 

@@ -1,4 +1,4 @@
-// The data set that a word on the command line names.
+// named_dataset(): the data set that a word on the command line names.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lathe::cli {
 
-/// throws: UsageError that offers the nearest name.
+/// throws: UsageError that suggests the nearest name.
 inline const data::DatasetSource& named_dataset(const std::string& name) try {
   return data::dataset_source(name);
 } catch (const ValueError& e) {

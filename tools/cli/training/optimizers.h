@@ -9,15 +9,15 @@
 
 namespace lathe::cli {
 
-/// The peak learning rate of a training: --lr, with --lr-scale-batch times the images of a step
-/// (batch size times --accumulate) over 128. Settings are definite (recipe.h).
+/// The peak learning rate of a training: --lr; with --lr-scale-batch times the images of a step
+/// (batch size times --accumulate) divided by 128. All settings must be definite (recipe.h).
 /// ref: linear scaling: Goyal et al. 2017 (arXiv:1706.02677).
 double peak_lr(const Settings& settings);
 
-/// As --optimizer, peak_lr(), --momentum, --weight-decay, … say. Norms and biases are the second of
-/// two groups, without decay, with --no-decay-norm, and always for lars and lamb, which then take
-/// the learning rate there as it is (trust ratio 1).
-/// throws: UsageError for values that do not fit each other.
+/// The optimiser of --optimizer with peak_lr(), --momentum, --weight-decay, …. With
+/// --no-decay-norm, and always for lars and lamb, norms and biases are a second group without
+/// decay; for lars and lamb that group takes the learning rate as it is (trust ratio 1).
+/// throws: UsageError for values that do not fit together.
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, nn::Module& model);
 
 }  // namespace lathe::cli

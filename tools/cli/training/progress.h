@@ -1,5 +1,5 @@
-// Progress of training and evaluation: one line that is drawn again on a terminal, a line now and
-// then elsewhere. The texts are pure functions of what is shown.
+// Progress of training and evaluation: on a terminal one line that is redrawn, elsewhere a line now
+// and then. The texts are pure functions of what they show.
 #pragma once
 
 #include <chrono>
@@ -19,30 +19,30 @@ struct ProgressState {
   double loss_scale = 0;  // 0: not shown
   int64_t skipped_steps = 0;
   double images_per_second = 0;
-  double data_wait = 0;    // the part of the time that data was waited for; below 1 %: not shown
+  double data_wait = 0;    // part of the time spent waiting for data; below 1 %: not shown
   double eta_seconds = 0;  // until the end of the run
 };
 
-/// "0:07", "12:34", "1:02:03"; "?" for what is not known.
+/// "0:07", "12:34", "1:02:03"; "?" if unknown.
 std::string duration_text(double seconds);
 /// "986", "12.3k".
 std::string rate_text(double images_per_second);
 
-/// One line of at most `width` columns; the bar takes what room the numbers leave. Where they leave
-/// none, the wait for data goes first, then the bar.
+/// One line of at most `width` columns. The bar takes the room that the numbers leave. If there is
+/// too little room, the wait for data is left out first, then the bar.
 std::string bar_text(const ProgressState& state, int width, bool colour);
-/// The same without a bar, for a log.
+/// The same without a bar, for logs.
 std::string plain_text(const ProgressState& state);
 
 enum class ProgressMode { kBar, kPlain, kNone };
 
-/// "auto" is a bar where stderr is a terminal (and not TERM=dumb) and lines elsewhere.
+/// "auto" is a bar if stderr is a terminal (and TERM is not "dumb"), otherwise lines.
 ProgressMode progress_mode(std::string_view setting, bool is_terminal, const char* term);
-/// Colour: on a terminal, unless NO_COLOR is set to anything.
+/// Colour: on a terminal, unless NO_COLOR is set to any value.
 bool wants_colour(bool is_terminal, const char* no_color);
 
-/// A line on stderr that is drawn again: at most ten times a second as a bar, every ten seconds
-/// as lines.
+/// A line on stderr that is shown again and again: at most ten times a second as a bar, every ten
+/// seconds as lines.
 class StatusLine {
  public:
   StatusLine(std::string_view setting, bool quiet);
@@ -50,11 +50,11 @@ class StatusLine {
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
-  /// Time for the next line? Then show it.
+  /// Whether it is time for the next line; then call show().
   bool is_due() const { return mode_ != ProgressMode::kNone && Clock::now() >= next_; }
   /// Draws text(width, colour); width 0 asks for a plain line.
   void show(FunctionRef<std::string(int, bool)> text);
-  /// Takes the line off the terminal.
+  /// Removes the line from the terminal.
   void clear();
 
  private:

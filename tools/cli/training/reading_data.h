@@ -1,4 +1,4 @@
-// How a command ends whose data cannot be read.
+// reading_data(): gives errors of reading data the exit code of data.
 #pragma once
 
 #include <utility>
@@ -8,8 +8,8 @@
 
 namespace lathe::cli {
 
-/// Calls `read`, which reads data and writes no file: a FileError of it is one of the data,
-/// CommandError (kData), as a DataError is.
+/// Calls `read`, which must read data and write no file. A FileError that it throws becomes
+/// CommandError (kData), the exit code that a DataError has.
 template <class Read>
 decltype(auto) reading_data(Read&& read) {
   try {

@@ -1,4 +1,4 @@
-// Which files of others a result may take the place of.
+// check_replaceable(): which existing files a result may replace.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace lathe::cli {
 
-/// For a text that `flag` asks to be written to `path` and that begins with `beginning`: what is
-/// there already is replaced if it is empty or begins so, too, as the result of an earlier call
+/// Call before `flag` writes a text that begins with `beginning` to `path`. A file that is there
+/// already may be replaced if it is empty or begins the same way, as the result of an earlier call
 /// does.
-/// throws: UsageError for anything else, which would be lost.
+/// throws: UsageError for any other file, which would be lost.
 void check_replaceable(std::string_view flag, const std::string& path, std::string_view beginning);
 
 }  // namespace lathe::cli

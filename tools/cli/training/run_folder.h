@@ -1,9 +1,9 @@
-// The run folder: what a training leaves behind.
-//   config.toml      the settings in effect; --config takes them again
-//   env.json         versions and machine
+// The run folder: the files that a training leaves.
+//   config.toml                   the settings in effect; --config reads them again
+//   env.json                      versions and machine
 //   metrics.jsonl, metrics.csv    one row per measurement (metrics_row)
-//   log.txt          what was said on stderr, with the time
-//   last.safetensors, best.safetensors, step-N.safetensors    checkpoints (checkpoint_writer.h)
+//   log.txt                       the messages of stderr, with the time
+//   last.safetensors, best.safetensors, step-N.safetensors   checkpoints (checkpoint_writer.h)
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lathe::cli {
 
-/// Of metrics.jsonl and metrics.csv; goes up when a column changes its meaning.
+/// The version of metrics.jsonl and metrics.csv; rises when a column changes its meaning.
 inline constexpr int64_t kMetricsSchema = 1;
 
 struct Metrics {
@@ -24,34 +24,34 @@ struct Metrics {
   double loss = 0, accuracy = 0;  // accuracy from 0 to 1
   double lr = 0;                  // of the last step
   double images_per_second = 0;
-  double loss_scale = 0;  // 0: none, and the row does not hold these two
+  double loss_scale = 0;  // 0: there is none, and the row leaves out this and the next
   int64_t skipped_steps = 0;
 };
 
 Row metrics_row(const Metrics& metrics);
 
-/// Makes a new folder `requested`, or runs/<name>-<date>-N below the working directory with the
-/// first N that is free. Of several processes that request one folder a single one gets it.
-/// throws: UsageError if `requested` holds a file of a run already, FileError.
+/// Makes the new folder `requested` or, if that is empty, runs/<name>-<date>-N below the working
+/// directory with the first free N. If several processes request one folder, only one gets it.
+/// throws: UsageError if `requested` already holds a file of a run; FileError.
 std::filesystem::path make_run_folder(const std::string& requested, const std::string& name,
                                       const std::string& date);
 
-/// Appends to metrics.jsonl and metrics.csv; each row is on disk's way before add() returns.
+/// Appends to metrics.jsonl and metrics.csv. When add() returns, the system has the row.
 class MetricsFiles {
  public:
-  /// New files; or, of a run that goes on, those that are there.
+  /// Makes new files or, for a run that goes on, opens the existing ones.
   /// throws: FileError.
   explicit MetricsFiles(const std::filesystem::path& folder, bool goes_on = false);
   ~MetricsFiles();
   MetricsFiles(const MetricsFiles&) = delete;
   MetricsFiles& operator=(const MetricsFiles&) = delete;
 
-  /// throws: CommandError naming the file and the cause; the row is then in neither.
+  /// throws: CommandError naming the file and the cause; then neither file has the row.
   void add(const Row& row);
 
-  /// Rows that were added, those of the run before included.
+  /// Rows in the files, including those of an earlier part of the run.
   int64_t rows() const { return rows_; }
-  /// Leaves the first `rows` rows, or all if there are fewer; what comes next follows them.
+  /// Keeps the first `rows` rows, or all if there are fewer. New rows follow them.
   /// throws: FileError.
   void cut(int64_t rows);
 
@@ -61,7 +61,7 @@ class MetricsFiles {
   int64_t rows_ = 0;
 };
 
-/// "20260131".
+/// The date as "20260131".
 std::string today();
 
 }  // namespace lathe::cli

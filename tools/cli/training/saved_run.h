@@ -1,4 +1,4 @@
-// A trained model and its data, as eval and predict need them.
+// A trained model with its data, for eval and predict.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@ struct SavedRun {
   std::unique_ptr<nn::Module> model;  // on the device, weights loaded
 };
 
-/// From --weights, or best.safetensors (else last.safetensors) of --run-dir, whose config.toml is
-/// then the config file.
-/// throws: UsageError if neither is given or model or dataset are not known; CommandError (kData)
-/// for files that are missing or wrong.
+/// Loads --weights or, from --run-dir, best.safetensors (if missing last.safetensors); the
+/// config.toml of --run-dir is then the config file.
+/// throws: UsageError if neither is given, or model or dataset are unknown; CommandError (kData)
+/// for files that are missing or bad.
 SavedRun open_saved_run(const Settings& settings);
 
 }  // namespace lathe::cli

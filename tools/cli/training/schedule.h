@@ -16,8 +16,8 @@ struct Schedule {
 
   Kind kind = Kind::kNone;
   int64_t steps_per_epoch = 1;
-  int64_t total_steps = 1;   // cosine, linear, poly and onecycle end there
-  int64_t warmup_steps = 0;  // rises linearly; the first step has 1 / (warmup_steps + 1)
+  int64_t total_steps = 1;   // where cosine, linear, poly and onecycle end
+  int64_t warmup_steps = 0;  // linear rise; the factor of the first step is 1 / (warmup_steps + 1)
   int64_t step_size = 30;    // epochs
   std::vector<int64_t> milestones = {};  // epochs, ascending
   double gamma = 0.1;
@@ -31,17 +31,17 @@ struct Schedule {
   ///   linear         1 - t, with t from 0 after the warm-up to 1 at total_steps
   ///   cosine         (1 + cos(pi t)) / 2
   ///   poly           (1 - t)^power
-  ///   onecycle       optim::one_cycle_factor, whose rise takes the place of the warm-up
+  ///   onecycle       optim::one_cycle_factor, whose rise replaces the warm-up
   double factor(int64_t step) const;
 };
 
-/// throws: UsageError for a warm-up that is no shorter than the run's epochs (--max-steps may end
-/// inside of one); for milestones that are no ascending list of epochs, or missing; for a plateau
-/// without evaluations or with a gamma that does not lower.
+/// throws: UsageError for a warm-up that is not shorter than the run's epochs (--max-steps may end
+/// inside it); for milestones that are missing or no ascending list of epochs; for a plateau
+/// without evaluations or with a gamma that does not lower the rate.
 Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_t total_steps);
 
-/// The same as what an optimiser takes: a step() per step, an observe() of the test loss per
-/// evaluation.
+/// The same as a schedule for an optimiser: call step() once per step, and observe() with the test
+/// loss once per evaluation.
 class RunSchedule {
  public:
   RunSchedule(optim::Optimizer& optimizer, const Schedule& schedule);

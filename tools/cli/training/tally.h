@@ -1,4 +1,4 @@
-// Tally: what scores and labels add up to.
+// Tally: sums over the scores and labels of batches.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,37 @@
 
 namespace lathe::cli {
 
-/// Sums over batches: loss, hits, and (if asked for) which class was taken for which. On a GPU they
-/// are kept there, and the numbers here are those of the last read().
+/// Sums over batches: loss, hits, and optionally the confusion matrix. On a GPU the sums are kept
+/// there, and the numbers here are those of the last read().
 class Tally {
  public:
   /// `classes` > 0 keeps the confusion matrix.
   explicit Tally(int64_t classes = 0)
       : classes_(classes), confusion_(static_cast<size_t>(classes * classes)) {}
 
-  /// `scores` [N,C], `labels` integers [N], `mean_loss` over the batch, 0-d. Does not wait for a
-  /// GPU.
+  /// `scores` [N,C], `labels` integers [N], `mean_loss` the mean over the batch, 0-d. Does not wait
+  /// for a GPU.
   void add(const Tensor& scores, const Tensor& labels, const Tensor& mean_loss);
-  /// Fetches what was added; waits for a GPU. On a CPU needed for confusion() alone.
+  /// Fetches the sums; waits for a GPU. On a CPU only confusion() needs this.
   void read();
-  /// Adds the numbers of `other`, as read, but for its confusion matrix.
+  /// Adds the numbers of `other` as of its last read(), without its confusion matrix.
   void join(const Tally& other);
   void clear() { *this = Tally(classes_); }
 
-  /// All sums but the confusion matrix, so that adding goes on bit by bit. Shares nothing.
+  /// All sums except the confusion matrix, so that adding continues bit by bit. Shares no memory.
   StateDict state_dict() const;
-  /// Takes over such a state; further scores come from `device`.
+  /// Takes over such a state. Further scores come from `device`.
   /// throws: ValueError, ShapeError; nothing has changed then.
   void load_state_dict(const StateDict& state, Device device);
 
   /// Samples added, read or not.
   int64_t count() const { return count_; }
-  /// Means over all samples read; 0 if there are none.
+  /// Means over all samples that were read; 0 if there are none.
   double loss() const { return mean(read_.loss_sum); }
   double accuracy() const { return mean(static_cast<double>(read_.top1)); }
-  /// The label is among the five best scores. Equal scores count against it, and so does nan.
+  /// How often the label is among the five best scores. Equal scores and nan count against it.
   double top5() const { return mean(static_cast<double>(read_.top5)); }
-  /// How often a sample of class `label` was taken for `predicted`.
+  /// How often a sample of class `label` was predicted to be `predicted`.
   int64_t confusion(int64_t label, int64_t predicted) const {
     return confusion_[static_cast<size_t>(label * classes_ + predicted)];
   }

@@ -1,20 +1,21 @@
-// Trainer: the loop of `lathe train`. What it needs is made by train.cpp; what it leaves is in the
-// run folder. It ends in one of these ways, always with last.safetensors written:
-//   the epochs, --max-steps or --time-limit are over: evaluated, exit code 0 (or 7, --target-acc);
-//     at the --time-limit what is saved is the state before that evaluation; 6 if --amp fp16 has
-//     skipped every step
-//   SIGINT, SIGTERM, SIGHUP: after the step in hand, exit code 130, 143 or 129
-//   --stop-after: so too, exit code 0
-//   a loss that is not finite, or a loss scale below its floor: exit code 6; what is saved is the
-//     last state known to be good, its own loss included: one saved later may have led there
-//   any error (stdout closed): the error's exit code; a sample that cannot be read, for whatever
-//     reason: 3. What is saved is the state then; if it is not known to be good, or a GPU that has
-//     failed does not give it any more, the last state known to be good. One that was saved later
-//     stays if it is only the GPU that has failed, and every loss before it was finite
-// Only a folder that cannot be written leaves less, and then the old file is still whole. What is
-// saved is a checkpoint: resume() goes on from it, bit by bit. trainer_state.cpp holds that part.
-// Host memory: four copies of the state (Snapshot) at most, two here and two of CheckpointWriter;
-// while one is written, one tensor of it at a time lies there once more, row-major.
+// Trainer: the loop of `lathe train`. train.cpp makes what it needs; it leaves its results in the
+// run folder. A run always writes last.safetensors. It ends in one of these ways:
+//   The epochs, --max-steps or --time-limit are over: it evaluates; exit code 0, 7 if --target-acc
+//     was missed, 6 if --amp fp16 has skipped every step. At the --time-limit it saves the state
+//     before that evaluation.
+//   SIGINT, SIGTERM, SIGHUP: after the present step; exit code 130, 143 or 129.
+//   --stop-after: in the same way; exit code 0.
+//   A loss is not finite, or the loss scale is below its floor: exit code 6. It saves the last
+//   state
+//     known to be good, its own loss included, because a later one may have led to the bad loss.
+//   Any other error (stdout closed): the error's exit code; 3 for a sample that cannot be read. It
+//     saves the present state. If that is not known to be good, or a failed GPU no longer gives it,
+//     it saves the last state known to be good. A later one that was saved already is kept if only
+//     the GPU has failed and every loss before it was finite.
+// Only if the folder cannot be written is nothing saved; the old file is still complete then. What
+// is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Host
+// memory: at most four copies of the state (Snapshot), two here and two in CheckpointWriter. While
+// one is written, one tensor at a time exists once more, row-major.
 #pragma once
 
 #include <algorithm>
@@ -39,16 +40,16 @@
 
 namespace lathe::cli {
 
-/// What a training works on; everything outlives the Trainer.
+/// What a training works on. Everything must outlive the Trainer.
 struct TrainingParts {
   const Settings& settings;
   nn::Module& model;
-  optim::LRScheduler& schedule;  // its unit is a step; its optimiser is the one that is stepped
+  optim::LRScheduler& schedule;  // its unit is a step; Trainer steps its optimiser
   Input& train;                  // its device is where training computes
   Input& test;
   const Output& out;
   Log& log;
-  safetensors::Metadata about = {};  // for the checkpoints
+  safetensors::Metadata about = {};  // metadata for the checkpoints
 };
 
 class Trainer {
@@ -58,29 +59,29 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Goes on where a checkpoint was made, with the hyper-parameters of the settings here; `name`
-  /// stands for it in messages. Unless the batches are still the same, an epoch that it had begun
-  /// begins again. Call before open().   → the step
-  /// throws: ValueError listing what does not fit, and then nothing has changed.
+  /// Continues from a checkpoint, with the hyper-parameters of the present settings. Messages call
+  /// it `name`. If the batches are not the same any more, an epoch that had begun starts again.
+  /// Call before open().   → the step
+  /// throws: ValueError listing what does not fit; then nothing has changed.
   int64_t resume(const Checkpoint& from, const std::string& name, bool same_batches);
-  /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The others are
-  /// those of the checkpoint then: for the message, not to train on.
+  /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The other parts
+  /// have the checkpoint's state afterwards: use this for a message, not to train on.
   std::vector<std::string> misfits(const Checkpoint& from);
 
-  /// The run folder; nothing is written before. `goes_on`: it holds the metrics of the run already.
+  /// Opens the run folder; nothing is written before. `goes_on`: it already has the run's metrics.
   /// throws: FileError.
   void open(const std::filesystem::path& folder, bool goes_on);
-  /// After resume() and open(), when last.safetensors is the checkpoint that was resumed: cuts the
-  /// metrics back to its step. `accuracy_of_best`: of what best.safetensors holds now, -1 for none.
-  /// Going back may have removed it, and the state before it is gone: then the next evaluation
-  /// begins anew.
+  /// Call after resume() and open() if last.safetensors is the checkpoint that was resumed: cuts
+  /// the metrics back to its step. `accuracy_of_best` is the accuracy of the present
+  /// best.safetensors, -1 if there is none. Going back may have removed a better one whose state is
+  /// gone; then the next evaluation starts a new best.
   /// throws: FileError.
   void go_back(double accuracy_of_best);
 
-  /// After open(). A signal asks it to stop while StopRequests live.
+  /// Call after open(). A signal asks it to stop while StopRequests exist.
   ExitCode run();
 
-  /// Position, best result and running sums: a part of the checkpoint beside model and optimiser.
+  /// Position, best result and running sums: a part of the checkpoint besides model and optimiser.
   StateDict state_dict() const;
   /// throws: ValueError, ShapeError; nothing has changed then.
   void load_state_dict(const StateDict& state);
@@ -119,16 +120,16 @@ class Trainer {
   bool pauses() const;
   bool evaluates_after(int64_t epoch) const;
   double seconds() const;
-  double data_wait() const;  // the part of the time in training that it waited for batches
-  double save_wait() const;  // the part of all its time in save() and wait_for_writer()
+  double data_wait() const;  // part of the training time spent waiting for batches
+  double save_wait() const;  // part of the whole time spent in save() and wait_for_writer()
 
   const Settings& settings_;
   TrainingParts parts_;
   optim::Optimizer& optimizer_;
-  optim::GradScaler scaler_;       // of --amp fp16; disabled otherwise
-  std::optional<optim::EMA> ema_;  // of --ema
+  optim::GradScaler scaler_;       // for --amp fp16; otherwise disabled
+  std::optional<optim::EMA> ema_;  // for --ema
   Tensors parameters_;
-  std::filesystem::path folder_;  // empty before open(), as are these two:
+  std::filesystem::path folder_;  // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
   std::optional<CheckpointWriter> writer_;
   Progress progress_;
@@ -136,31 +137,32 @@ class Trainer {
   const int64_t total_steps_;
 
   int64_t epoch_ = 0, step_ = 0;
-  int64_t batch_ = 0;          // of the epoch; those that an update has seen
+  int64_t batch_ = 0;          // batches of the epoch that an update has used
   bool epoch_open_ = false;    // the epoch has begun and not ended
   int64_t micro_batches_ = 0;  // since the last update
-  bool inside_step_ = false;   // a batch has been seen that no update has
-  int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run so far
+  bool inside_step_ = false;   // a batch was seen that no update has used yet
+  int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run before resume()
   Tally window_, epoch_tally_;
-  int64_t window_images_ = 0;  // of window_, in window_seconds_: those before a resume took others
+  int64_t window_images_ =
+      0;  // images of window_ in window_seconds_, without those before a resume
   double window_seconds_ = 0, train_seconds_ = 0, evaluation_seconds_ = 0;
   double save_seconds_ = 0;
   double last_lr_ = 0;
   Clock::time_point began_ = Clock::now(), batch_began_ = Clock::now();
 
-  Snapshot good_;       // the last state whose loss is known to be finite; of a new run, its first
-  Snapshot candidate_;  // the next good_, if its loss turns out to be finite
+  Snapshot good_;  // the last state whose loss is known to be finite; at first the initial state
+  Snapshot candidate_;  // becomes good_ if its loss turns out to be finite
   int64_t good_step_ = 0;
   int64_t finite_until_ = 0;      // losses of the steps before this one are known to be finite
   int64_t saved_good_step_ = -1;  // of last.safetensors; -1: not known to be good
-  bool has_last_ = false;         // last.safetensors is there, or the writer has it
-  bool saved_to_go_on_ = false;   // last.safetensors is not to be written any more
+  bool has_last_ = false;         // last.safetensors exists, or the writer has it
+  bool saved_to_go_on_ = false;   // last.safetensors must not be written any more
   bool evaluated_ = false;        // since the last update
   double best_accuracy_ = -1, last_accuracy_ = 0, last_loss_ = 0;
   int64_t best_epoch_ = 0;
   double kept_accuracy_ = -1;  // of best.safetensors: best_accuracy_, or less after going back
   std::string saved_;          // "last, best", for the epoch's line
-  std::string epoch_line_;     // to be said when the writer holds that many saves
+  std::string epoch_line_;     // logged once the writer holds epoch_saves_ saves
   size_t epoch_saves_ = 0;
 };
 
