@@ -1,4 +1,4 @@
-// The same as small_op_lathe.cpp in LibTorch, for comparison: not part of any build. Built and run
+// The same as small_op_lathe.cpp in LibTorch, for comparison. It is part of no build; built and run
 // by compare_small_op.py.
 #include <torch/torch.h>
 

@@ -1,5 +1,5 @@
-// Images per second of processor time, one thread: transforms of images in memory, and, given a
-// folder, of its JPEG files beside a plain loop of TurboJPEG calls. Built and run by
+// Images per second of processor time, on one thread: transforms of images in memory and, if a
+// folder is given, of its JPEG files next to a plain loop of TurboJPEG calls. Built and run by
 // compare_transforms.py.
 #include <time.h>
 #include <turbojpeg.h>

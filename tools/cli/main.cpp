@@ -1,4 +1,4 @@
-// Entry point of `lathe`: the list of commands, and every way to end.
+// Entry point of `lathe`: the list of commands, and the exit code for every exception.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -136,14 +136,14 @@ constexpr Command kCommands[] = {
     {.name = "info", .help = "Versions, devices, number types", .takes = kInfo, .run = run_info},
 };
 
-// train says it itself, when it knows the settings of the run that it goes on with.
+// train logs this itself, once it knows the settings of the run that it continues.
 void warn_of_flags_without_effect(const Command& command, const Invocation& call) {
   if (command.takes == kTrain || call.settings.quiet) return;
   for (const std::string& remark : flags_without_effect(call.settings, call.sources))
     write_stderr(fmt::format("warning: {}\n", printable(remark)));
 }
 
-// The library's warnings are no errors.
+// The library's warnings go to the log; they are no errors.
 void keep_quiet() {
   set_log_handler([](LogLevel level, std::string_view text) {
     if (level == LogLevel::kError) write_stderr(fmt::format("lathe: {}\n", printable(text)));

@@ -1,3 +1,4 @@
+// Output, Log and the writing of descriptors: stdout, stderr and files that lines are appended to.
 #include "lathe/tools/cli/output.h"
 
 #include <fcntl.h>
@@ -23,7 +24,7 @@ void prepare_standard_streams() {
   std::signal(SIGXFSZ, SIG_IGN);
   for (const int descriptor : {0, 1, 2}) {
     if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
-    // The lowest free descriptor is this one. Read-only, so that writing to it still fails.
+    // The lowest free descriptor is this one. Opened read-only, so that writing to it still fails.
     if (open("/dev/null", O_RDONLY) != descriptor) std::_Exit(static_cast<int>(ExitCode::kError));
   }
 }
@@ -42,10 +43,10 @@ void write_all(int descriptor, std::string_view text, std::string_view what) {
 }
 
 int open_to_append(const std::string& path) {
-  // Without O_NONBLOCK a pipe would wait here for its reader; regular files take no notice of it.
+  // Without O_NONBLOCK, opening a pipe would wait for its reader; regular files ignore it.
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   const int descriptor = open(path.c_str(), flags, 0666);
-  const bool is_pipe = descriptor < 0 && errno == ENXIO;  // that nobody reads
+  const bool is_pipe = descriptor < 0 && errno == ENXIO;  // a pipe without a reader
   LATHE_CHECK(FileError, descriptor >= 0 || is_pipe, path,
               ": cannot be opened: ", std::strerror(errno));
   struct stat info {};
@@ -120,8 +121,8 @@ void Log::write_file(std::string_view text) {
   write_what_waits();
 }
 
-// A log that cannot be written is no reason to lose the training: metrics and weights say so
-// themselves. What is left over is tried again with the next line, and at the end.
+// A log that cannot be written does not end the training: errors of metrics and weights are
+// reported by themselves. The rest is tried again with the next line and at the end.
 void Log::write_what_waits() {
   while (file_ >= 0 && !waiting_.empty()) {
     const ssize_t written = write(file_, waiting_.data(), waiting_.size());

@@ -1,3 +1,4 @@
+// Parsing of integers, numbers, switches and lists, and the nearest candidate for a mistyped word.
 #include "lathe/tools/cli/parse_value.h"
 
 #include <algorithm>
@@ -104,7 +105,7 @@ std::string nearest(std::string_view word, const std::vector<std::string_view>& 
   std::string_view best;
   size_t best_distance = word.size() / 2 + 1;
   for (const std::string_view candidate : candidates) {
-    // The distance is at least this; a word of a megabyte is not worth a table.
+    // The distance is at least this, so a word of a megabyte needs no table.
     if (std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size()) >=
         best_distance)
       continue;

@@ -1,3 +1,4 @@
+// Rows as JSON and CSV.
 #include "lathe/tools/cli/row.h"
 
 #include <cmath>
@@ -46,7 +47,7 @@ std::string to_json(const Row& row, int indent) {
   for (const auto& [name, value] : row.values()) {
     std::visit([&, &key = name](const auto& v) { object[key] = v; }, value);
   }
-  // JSON lets controls above ASCII stand as they are; \u009b is the same text.
+  // JSON allows control characters above ASCII as they are; \u009b is the same text, escaped.
   return printable_lines(
       object.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }

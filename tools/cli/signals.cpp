@@ -1,3 +1,4 @@
+// StopRequests: the signal handlers, and the names and exit codes of signals.
 #include "lathe/tools/cli/signals.h"
 
 #include <csignal>
@@ -9,8 +10,8 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 volatile std::sig_atomic_t g_asked = 0;
 
-// SA_RESETHAND has put the default back for this signal; the others get it here, so that a second
-// signal of any kind ends the process.
+// SA_RESETHAND has restored the default for this signal. Here the other signals get it too, so that
+// a second signal of any kind ends the process.
 void note(int signal) {
   g_asked = signal;
   for (const int each : kSignals) {
@@ -22,7 +23,7 @@ void note(int signal) {
 
 void handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
-  // A command that was started with the signal ignored (nohup, a background job) keeps ignoring it.
+  // If the command was started with the signal ignored (nohup, a background job), it stays ignored.
   struct sigaction before {};
   if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) return;
   action.sa_handler = handler;

@@ -20,7 +20,7 @@ const std::string& path_of(const Invocation& call) {
   return path;
 }
 
-/// What f returns; what is wrong with the file ends the command with code 3.
+/// Returns f(). Errors of the file end the command with code 3.
 template <class F>
 auto of_file(F f) try {
   return f();

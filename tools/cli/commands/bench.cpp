@@ -1,3 +1,4 @@
+// Timing of the bench commands: warm-up, windows, and the rows that they print.
 #include "lathe/tools/cli/commands/bench.h"
 
 #include <algorithm>
@@ -14,14 +15,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Calls f until the time is over, at least once.   → seconds per call
+// Calls f for the given time, at least once.   → seconds per call
 double window(FunctionRef<void()> f, double seconds, Device device, int64_t& calls) {
   const auto begin = Clock::now();
   int64_t n = 0;
   do {
     f();
     ++n;
-    // A GPU is a queue: now and then it is waited for, so that the queue does not grow for ever.
+    // A GPU works off a queue, so it is waited for now and then: the queue must not grow for ever.
     if (n % 32 == 0) cuda::synchronize(device);
   } while (seconds_since(begin) < seconds);
   cuda::synchronize(device);

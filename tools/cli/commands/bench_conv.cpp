@@ -1,4 +1,4 @@
-// lathe bench conv: the convolutions of a model, layer by layer and pass by pass, beside the least
+// lathe bench conv: the convolutions of a model, layer by layer and pass by pass, next to the least
 // time that the device needs for them. On a GPU also the engine that the search chose
 // (ops/conv_search/conv_search.h).
 #include <functional>
@@ -22,7 +22,7 @@
 namespace lathe::cli {
 namespace {
 
-/// What is the same for all layers.
+/// What is the same for all layers: device, settings, peaks.
 struct Bench {
   const Output& out;
   const Settings& settings;
@@ -32,8 +32,8 @@ struct Bench {
   Roofline roofline;
 };
 
-/// The peaks that were given, or what a large matrix product and a copy beyond every cache reach;
-/// the faster runs, because a peak is what can be done and not what others leave.
+/// The given peaks, or else those that a large matrix product and a copy beyond every cache reach.
+/// The faster of several runs counts, because a peak is what is possible.
 Roofline measure_roofline(const Settings& settings, DType dtype, const TimingOptions& timing) {
   Roofline peaks{1e9 * settings.peak_gflops, 1e9 * settings.peak_gbytes};
   const Device device = timing.device;
@@ -53,8 +53,8 @@ Roofline measure_roofline(const Settings& settings, DType dtype, const TimingOpt
   return peaks;
 }
 
-/// The engine of the one convolution that was computed since the search forgot all others; "" where
-/// the search has no part in it.
+/// The engine of the one convolution that ran since the search was cleared; "" if the search had no
+/// part in it.
 std::string engine_of_last() {
   const auto choices = conv_search().choices();
   return choices.empty() ? "" : concat(choices.front().second->candidate().engine);
@@ -67,7 +67,7 @@ struct Total {
 void time_pass(const Bench& bench, const ConvLayer& layer, const char* pass, Total& total,
                const std::function<void()>& f) {
   const Conv2dGeometry& g = layer.sizes;
-  conv_search().clear();  // what it knows afterwards is this pass alone, or nothing
+  conv_search().clear();  // afterwards it knows this pass alone, or nothing
   const Timing timing = measure(f, bench.timing);
   const std::string engine = engine_of_last();
   const double operations = conv_operations(g), least = bench.roofline.seconds(g, bench.dtype);

@@ -1,5 +1,5 @@
-// lathe bench kernels: what is bound by memory, in bytes per second, beside a plain copy on the
-// same device. Bytes are those that must be read and written, each once.
+// lathe bench kernels: memory-bound kernels in bytes per second, next to a plain copy on the same
+// device. Bytes are those that must be read and written, each counted once.
 #include <algorithm>
 #include <functional>
 
@@ -39,7 +39,7 @@ struct KernelCase {
   std::function<void()> f;
 };
 
-/// N images of a ResNet's first stage, NHWC: `bytes` in all.
+/// N images of a ResNet's first stage, NHWC; `bytes` is the size of all.
 Tensor images(int64_t bytes, DType dtype, Device device) {
   const int64_t count = bytes / (64 * 32 * 32 * static_cast<int64_t>(size_of(dtype)));
   return randn({std::max<int64_t>(count, 1), 64, 32, 32}, {.dtype = dtype, .device = device})
@@ -96,7 +96,7 @@ void add_cases(std::vector<KernelCase>& cases, DType dtype, int64_t bytes, Devic
   });
 }
 
-/// Optimisers read and write f32: parameter, gradient and buffers.
+/// Optimisers: they read and write f32 parameters, gradients and buffers.
 void add_optimizers(std::vector<KernelCase>& cases, int64_t bytes, Device device) {
   const EnableGrad on;
   const Tensor p = randn({bytes / 4}, {.device = device, .requires_grad = true});
@@ -127,7 +127,7 @@ ExitCode run_bench_kernels(const Invocation& call) {
       throw UsageError(
           fmt::format("{}: no such kernel benchmark{}", name, suggestion(name, names)));
   }
-  double copy_rate = 0;  // the first case, which the others are compared with
+  double copy_rate = 0;  // of the first case; the others are compared with it
   for (const KernelCase& c : cases) {
     const bool wanted =
         call.words.empty() || std::ranges::find(call.words, c.kernel) != call.words.end();

@@ -1,4 +1,4 @@
-// lathe bench loader: epochs of batches, as training reads them, without training.
+// lathe bench loader: epochs of batches as training reads them, but without training.
 #include <fmt/format.h>
 
 #include "lathe/tools/cli/commands/bench.h"
@@ -24,7 +24,7 @@ ExitCode run_bench_loader(const Invocation& call) {
     throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
                                  *settings.batch_size, images->size()));
   }
-  // One call reads one batch, and the last one of an epoch may be short; epochs follow each other
+  // One call reads one batch; the last one of an epoch may be short. Epochs follow each other
   // without a pause.
   int64_t read = 0, calls = 0;
   const Timing timing = reading_data([&] {

@@ -1,3 +1,4 @@
+// Hashes of a checkpoint's entries and parts; see the header for the text that is hashed.
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
 
 #include <algorithm>

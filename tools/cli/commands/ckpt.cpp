@@ -1,5 +1,6 @@
-// lathe ckpt show, diff, convert: what is in a checkpoint, what two have not in common, and the
-// weights alone, or the model with them. Files of any format that is read (core/formats/tensor_file.h).
+// lathe ckpt show, diff, convert: the content of a checkpoint, the differences of two, and a
+// checkpoint's weights, or model, in another format. Reads every format of
+// core/formats/tensor_file.h.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -38,7 +39,7 @@ Checkpoint open_file(const std::string& path) {
   return reading_data([&] { return read_tensor_file(path); });
 }
 
-// Why a file stays that weights in the format of its name are to replace; "" if nothing is lost.
+// Why the weights must not replace the existing file of that name; "" if nothing would be lost.
 std::string reason_to_keep(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return "is no regular file";
@@ -70,13 +71,13 @@ void refuse_to_lose(const std::string& from, const std::string& to) {
     throw UsageError(fmt::format("{} {}; expected a new file", to, reason));
 }
 
-// Of tensors of one shape and type; either may be a view with strides.
+// The two tensors have one shape and type; either may be a view with strides.
 bool same_bits(const Tensor& a, const Tensor& b) {
   const Tensor x = a.contiguous(), y = b.contiguous();
   return std::memcmp(x.raw_data(), y.raw_data(), static_cast<size_t>(x.bytes())) == 0;
 }
 
-// The largest |a - b|; nan where one of the two is and the other is not.
+// The largest |a - b|; nan if an element is nan in exactly one of them.
 double difference(const Tensor& a, const Tensor& b) {
   if (a.numel() == 0) return 0;
   const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
@@ -90,7 +91,7 @@ double difference(const Tensor& a, const Tensor& b) {
   return most;
 }
 
-// "key = value"; or "key =" and the lines of the value, set in, so that none is taken for more.
+// "key = value"; or "key =" and the lines of the value, indented so that none is taken for a key.
 std::string metadata_text(std::string_view key, std::string_view value) {
   if (value.find('\n') == std::string_view::npos)
     return fmt::format("{} = {}", printable(key), printable(value));
@@ -107,7 +108,7 @@ StateDict weights_in(const Checkpoint& file) {
   return checkpoint_parts(file.metadata).empty() ? file.tensors : checkpoint_section(file, "model");
 }
 
-// The model that a run trained, as a graph: the file says which one it is.
+// The model that a run trained, as an ONNX graph. The file says which model it is.
 void write_onnx(const std::string& to, const Checkpoint& file, const std::string& from) {
   const auto config = file.metadata.find(kConfigKey);
   if (config == file.metadata.end())
@@ -212,7 +213,7 @@ ExitCode run_ckpt_convert(const Invocation& call) {
   if (onnx) {
     write_onnx(to, file, from);
   } else {
-    safetensors::Metadata about;  // without what makes it a checkpoint
+    safetensors::Metadata about;  // without the keys that make it a checkpoint
     for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {
       if (const auto found = file.metadata.find(key); found != file.metadata.end())
         about.insert(*found);

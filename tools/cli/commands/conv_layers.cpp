@@ -1,3 +1,4 @@
+// conv_layers(): hooks on a model's convolutions collect their sizes; then the roofline's formulas.
 #include "lathe/tools/cli/commands/conv_layers.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ bool same_sizes(const Conv2dGeometry& a, const Conv2dGeometry& b) {
          a.stride == b.stride && a.pad == b.pad && a.dilation == b.dilation && a.groups == b.groups;
 }
 
-/// The model in evaluation mode, and a hook on each of its convolutions, until the scope ends.
+/// Keeps the model in evaluation mode, with a hook on each convolution, until the scope ends.
 class Hooks {
  public:
   Hooks(nn::Module& model, const nn::Module::ForwardHook& hook)

@@ -1,4 +1,4 @@
-// lathe data fetch: the only command, beside train --download, that uses the network.
+// lathe data fetch: the only command besides `train --download` that uses the network.
 #include <fmt/format.h>
 
 #include "lathe/tools/cli/output.h"

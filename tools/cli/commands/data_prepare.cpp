@@ -21,14 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The images of a part, null if there are none.
+/// The images of a part; null if there are none.
 std::shared_ptr<const data::ImageDataset> open_part(const Settings& settings, Part part) {
   return reading_data([&]() -> std::shared_ptr<const data::ImageDataset> {
     return has_part(settings, part) ? open_all_images(settings, part) : nullptr;
   });
 }
 
-/// Only a packed file is replaced, and never by what is read from it.
+/// Refuses to replace a file that is no packed file, or that is being read from.
 void refuse_to_lose(const std::string& path, const Settings& settings) {
   std::error_code missing;
   if (settings.dataset == "packed" && fs::equivalent(path, settings.data_root, missing))
@@ -66,7 +66,7 @@ int64_t pack_part(const Settings& settings, Part part, const data::ImageDataset&
   return static_cast<int64_t>(broken.size());
 }
 
-/// Names the classes of the training images of which none was packed.
+/// Names the classes of which no training image was packed.
 void warn_of_lost_classes(const data::ImageDataset& train, const data::PackedWriter& writer,
                           Log& log) {
   std::set<int64_t> lost;

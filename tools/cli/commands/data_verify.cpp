@@ -1,5 +1,5 @@
-// lathe data verify: is a data set whole? A published one is compared with the official checksums;
-// of a packed file or a folder of images every image is read.
+// lathe data verify: checks whether a data set is complete. A published one is compared with the
+// official checksums; of a packed file or a folder of images every image is read.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -56,7 +56,7 @@ ExitCode verify_published(const Invocation& call, const Output& out) {
   return ExitCode::kDone;
 }
 
-// Reads one part and prints its classes and what is broken.   → broken images
+// Reads one part and prints its classes and its broken images.   → the number of broken images
 int64_t verify_part(const data::ImageDataset& images, const char* part, const Settings& settings,
                     const Output& out) {
   StatusLine line(settings.progress, settings.quiet);
@@ -93,8 +93,8 @@ int64_t verify_part(const data::ImageDataset& images, const char* part, const Se
   return report.broken_images();
 }
 
-// Training and testing images of a packed file, of ROOT/train and ROOT/test (or val), or of ROOT
-// itself if it holds the classes.
+// Training and test images of a packed file, of ROOT/train and ROOT/test (or val), or of ROOT
+// itself if it directly contains the classes.
 ExitCode verify_images_of(const Invocation& call, bool is_file, const Output& out) try {
   Settings settings = call.settings;
   const fs::path root = call.words[0];
@@ -106,7 +106,7 @@ ExitCode verify_images_of(const Invocation& call, bool is_file, const Output& ou
   if (!is_file && !fs::is_directory(root / "train", missing)) {
     broken = verify_part(*open_class_folders(root), "all", settings, out);
   } else {
-    std::shared_ptr<const data::ImageDataset> train, test;  // both there before one is read
+    std::shared_ptr<const data::ImageDataset> train, test;  // both are opened before one is read
     if (has_part(settings, Part::kTrain)) train = open_all_images(settings, Part::kTrain);
     if (has_part(settings, Part::kTest)) test = open_all_images(settings, Part::kTest);
     if (train) broken = verify_part(*train, "train", settings, out);
@@ -141,7 +141,7 @@ ExitCode run_data_verify(const Invocation& call) {
     throw CommandError(ExitCode::kData,
                        fmt::format("{}: is neither a regular file nor a folder", word));
   const bool is_missing = status.type() == fs::file_type::not_found;
-  if (is_missing && word.find_first_of("/.") == std::string::npos)  // no path: a name, mistyped
+  if (is_missing && word.find_first_of("/.") == std::string::npos)  // no path, so a mistyped name
     return verify_published(call, out);
   throw CommandError(
       ExitCode::kData,

@@ -1,4 +1,4 @@
-// lathe eval: how good a trained model is on a data set.
+// lathe eval: the loss and accuracy of a trained model on a data set.
 #include <cmath>
 
 #include <fmt/format.h>

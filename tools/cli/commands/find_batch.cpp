@@ -1,5 +1,5 @@
-// lathe find-batch: the largest batch that forward, loss, backward and update have memory for.
-// Each size is tried; one that fails gives its memory back before the next.
+// lathe find-batch: the largest batch for which forward, loss, backward and update have memory.
+// Sizes are tried; a failed try gives its memory back before the next.
 #include <chrono>
 #include <new>
 #include <optional>
@@ -27,10 +27,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kOfAvailable = 0.9;   // the rest is for what libraries take besides tensors
-constexpr double kTimedSeconds = 0.5;  // steps are timed for so long, at least one
+constexpr double kTimedSeconds = 0.5;  // steps are timed for this long, at least one
 constexpr double kMiB = 1 << 20;
 
-// On a CPU bytes of the host allocator, on a GPU of the device's; 0: no limit.
+// Limits bytes of the host allocator on a CPU, of the device allocator on a GPU; 0: no limit.
 size_t limit_of(const Settings& settings, Device device) {
   if (settings.memory_limit > 0) return static_cast<size_t>(settings.memory_limit) << 20;
   if (device.is_cuda()) return 0;
@@ -77,8 +77,8 @@ class Trials {
  public:
   Trials(const Settings& settings, Device device) : settings_(settings), device_(device) {}
 
-  /// Nothing where there is not enough memory, and then why; all memory but the model's and the
-  /// optimiser's is given back.
+  /// Empty if there is not enough memory; then the reason is kept, and all memory except the
+  /// model's and the optimiser's is given back.
   std::optional<Trial> attempt(int64_t batch, std::string& reason) {
     std::optional<Trial> trial;
     try {
@@ -95,7 +95,7 @@ class Trials {
   }
 
  private:
-  // Part of the first trial: model and optimiser count within the limit.
+  // Made in the first trial, because model and optimiser count within the limit.
   void prepare() {
     model_ =
         make_model(settings_, {.classes = settings_.classes, .in_channels = settings_.in_channels});
@@ -110,7 +110,7 @@ class Trials {
         randn({batch, settings_.in_channels, side, side}, {.device = device_}), settings_);
     const Tensor y = randint(0, settings_.classes, {batch}, {.device = device_});
     reset_peak(device_);
-    double seconds = step(x, y);  // the first one prepares what the others use again
+    double seconds = step(x, y);  // the first step prepares what the others reuse
     if (seconds < kTimedSeconds) {
       const auto begin = Clock::now();
       int64_t steps = 0;

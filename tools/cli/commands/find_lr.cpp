@@ -1,5 +1,5 @@
-// lathe find-lr: a few steps with a learning rate that rises until the loss does, to see which one
-// suits a model, a data set and an optimiser. Nothing of it is kept but the numbers.
+// lathe find-lr: a few steps with a rising learning rate until the loss rises, to see which rate
+// suits a model, a data set and an optimiser. Keeps only the numbers.
 #include <cmath>
 #include <utility>
 
@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kPlotWidth = 64, kPlotHeight = 16;
 
-// Calls f(x, y) with the batches of the training set, epoch after epoch, until it answers false.
+// Calls f(x, y) with the batches of the training set, epoch after epoch, until it returns false.
 template <class F>
 void each_batch(Input& input, F f) {
   for (int64_t epoch = 0;; ++epoch) {
@@ -38,7 +38,7 @@ void each_batch(Input& input, F f) {
   }
 }
 
-// Training steps with the learning rates of the range, until it has seen enough.
+// Makes training steps with the learning rates of the range, until that has seen enough.
 void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& input,
            StatusLine& status) {
   const auto optimizer = make_optimizer(settings, model);
@@ -121,7 +121,7 @@ ExitCode run_find_lr(const Invocation& call) {
   Log log(settings.quiet);
   LrRange range(
       {.min_lr = settings.min_lr, .max_lr = settings.max_lr, .steps = settings.sweep_steps});
-  if (!settings.csv.empty()) {  // whether it can be written is said before the sweep, not after
+  if (!settings.csv.empty()) {  // checks before the sweep whether it can be written
     check_replaceable("--csv", settings.csv, csv_header(lr_range_row({}, 0)) + "\n");
     const AtomicFile writable(settings.csv);
   }
@@ -143,7 +143,7 @@ ExitCode run_find_lr(const Invocation& call) {
   place_model(*model, device, settings);
   StatusLine status(settings.progress, settings.quiet);
   BrokenFiles broken({images.get()}, log);
-  reading_data([&] { sweep(range, settings, *model, input, status); });  // no file is written
+  reading_data([&] { sweep(range, settings, *model, input, status); });  // writes no file
   if (settings.skip_broken) broken.report();
   if (range.points().empty()) {
     throw CommandError(ExitCode::kDiverged,

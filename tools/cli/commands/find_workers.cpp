@@ -1,4 +1,4 @@
-// lathe find-workers: how many threads should read batches.
+// lathe find-workers: how many threads should read batches; several numbers are timed.
 #include <algorithm>
 #include <vector>
 
@@ -18,7 +18,7 @@
 namespace lathe::cli {
 namespace {
 
-// More threads than this much of the fastest is worth are not suggested.
+// A smaller number of threads is suggested if it reaches this part of the fastest.
 constexpr double kGoodEnough = 0.95;
 
 struct Trial {
@@ -35,7 +35,7 @@ std::vector<int64_t> counts_to_try() {
   return counts;
 }
 
-// Of the loader that training on `device` has.
+// Times the loader that training on `device` has.
 Trial time_workers(const std::shared_ptr<data::ImageDataset>& images, Settings settings,
                    Device device, int64_t workers) {
   settings.workers = workers;
@@ -72,7 +72,7 @@ ExitCode run_find_workers(const Invocation& call) {
   refuse_resident_images(settings);
   const Device device = prepare_compute(settings);
   const auto images = open_dataset(settings, Part::kTrain, true);
-  const auto transform = images->transform();  // each trial takes it out
+  const auto transform = images->transform();  // each trial takes it out of `images`
   std::vector<Trial> trials;
   out.text(fmt::format("{} ({}), batch {}, {} processors", *settings.dataset, *settings.augment,
                        *settings.batch_size, usable_cpus()));

@@ -1,4 +1,4 @@
-// lathe gradcheck [op...]: analytic against numeric gradients, first and second order.
+// lathe gradcheck [op...]: compares analytic with numeric gradients, first and second order.
 #include "lathe/autograd/gradcheck.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// One case per op, or several: inputs, and a function that is not linear in them.
 #include "lathe/tools/cli/commands/gradcheck_cases.h"
 
 #include "lathe/ops/argmax.h"
@@ -37,13 +38,13 @@ Tensor between(const Shape& shape, double low, double high) {
   return add(mul(rand(shape, {.dtype = kF64}), high - low), low);
 }
 
-// Any sign, at least 0.2 from 0: where relu, abs and their like are smooth.
+// Of either sign, at least 0.2 from 0: where relu, abs and similar functions are smooth.
 Tensor off_zero(const Shape& shape) {
   const Tensor x = between(shape, -1, 1);
   return add(x, mul(sign(x), 0.2));
 }
 
-// All different by 0.1 and more: where the largest element stays the largest.
+// All different by 0.1 or more, so that a small step does not change which element is the largest.
 Tensor distinct(const Shape& shape) {
   return mul(randperm(numel_of(shape)).to(kF64), 0.1).reshape(shape);
 }
@@ -88,7 +89,7 @@ void add_elementwise(std::vector<GradcheckCase>& cases) {
   cases.push_back({"softplus", {off_zero(s)}, [](In in) { return square(softplus(in[0])); }});
   cases.push_back({"clamp", {off_zero(s)}, [](In in) { return square(clamp(in[0], -0.1, 0.1)); }});
 
-  const Tensor row = off_zero({4});  // broadcasts
+  const Tensor row = off_zero({4});  // for broadcasts
   cases.push_back({"add", {off_zero(s), row}, [](In in) { return square(add(in[0], in[1])); }});
   cases.push_back({"sub", {off_zero(s), row}, [](In in) { return square(sub(in[0], in[1])); }});
   cases.push_back({"mul", {off_zero(s), row}, [](In in) { return square(mul(in[0], in[1])); }});

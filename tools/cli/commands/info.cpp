@@ -18,7 +18,7 @@ std::string gpu_text(const cuda::DeviceInfo& gpu) {
   std::string text = fmt::format("{}  sm_{}{}  {:.1f} of {:.1f} GiB free", gpu.name, gpu.major,
                                  gpu.minor, static_cast<double>(gpu.free_bytes) / kGiB,
                                  static_cast<double>(gpu.total_bytes) / kGiB);
-  if (gpu.uuid.empty()) return text;  // NVML is not there
+  if (gpu.uuid.empty()) return text;  // NVML is missing
   text += fmt::format("  {}  util {} %  {} C  {} MHz", gpu.uuid, gpu.utilization_percent,
                       gpu.temperature_c, gpu.clock_mhz);
   for (const auto& process : gpu.processes) {

@@ -1,3 +1,5 @@
+// The search for the largest batch, and the parsing of /proc/meminfo and the control group's
+// limits.
 #include "lathe/tools/cli/commands/largest_batch.h"
 
 #include <algorithm>

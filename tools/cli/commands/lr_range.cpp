@@ -1,3 +1,4 @@
+// The range test: smoothing, the end of the test, the suggestion, and the plot in characters.
 #include "lathe/tools/cli/commands/lr_range.h"
 
 #include <algorithm>
@@ -44,14 +45,14 @@ const LrRangePoint& LrRange::lowest() const { return *std::ranges::min_element(p
 
 double LrRange::suggestion() const {
   if (points_.size() < 2) return 0;
-  // The learning rates are equally far apart on the logarithmic axis, so that differences of the
-  // loss are its slopes; over some points, because single losses are noisy.
+  // The learning rates are equally spaced on the logarithmic axis, so differences of the loss are
+  // slopes. They are taken over several points, because single losses are noisy.
   const auto end = static_cast<size_t>(&lowest() - points_.data());
   const size_t last = points_.size() - 1, reach = std::max<size_t>(points_.size() / 16, 1);
   double steepest = 0, lr = 0;
   for (size_t i = 0; i <= end; ++i) {
     const size_t before = i - std::min(i, reach), after = std::min(i + reach, last);
-    if (i < reach && reach < end) continue;  // the first means are of few losses
+    if (i < reach && reach < end) continue;  // the first means are of too few losses
     const double slope =
         (points_[after].smoothed - points_[before].smoothed) / static_cast<double>(after - before);
     if (slope < steepest) {
@@ -65,7 +66,7 @@ double LrRange::suggestion() const {
 std::string lr_plot(const LrRange& range, int width, int height) {
   const auto& points = range.points();
   if (points.size() < 2) return "";
-  // What lies above the beginning's loss by more than the fall below it says nothing more.
+  // Higher losses are cut: as far above the first loss as the lowest is below it is enough.
   const double low = range.lowest().smoothed, begin = points.front().smoothed;
   const double highest = std::ranges::max_element(points, lower)->smoothed;
   const double cap = begin + std::max(begin - low, 0.1 * std::abs(begin));

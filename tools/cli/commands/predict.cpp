@@ -1,4 +1,4 @@
-// lathe predict: what a trained model makes of single images.
+// lathe predict: a trained model's classes for single images.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -38,7 +38,7 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
                 BrokenFiles& broken) {
   const data::Batch batch =
       reading_data([&] { return data::read_batch(*run.images, rows).to(run.device); });
-  if (run.settings.skip_broken) broken.report();  // the next image stands in for each
+  if (run.settings.skip_broken) broken.report();  // each was replaced by the next image
   const Tensor scores = scores_of(*run.model, batch.x, run.settings);
   const std::vector<float> probabilities = softmax(scores, 1).to_vector<float>();
   const auto classes = static_cast<size_t>(run.images->classes());

@@ -1,4 +1,5 @@
-// lathe train: makes the parts of a training from the settings, and the run folder.
+// lathe train: makes the parts of a training from the settings, and the run folder. The loop itself
+// is training/trainer.cpp.
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
@@ -22,8 +23,8 @@
 namespace lathe::cli {
 namespace {
 
-// Dataset and model, fetched if that was asked for. Where nothing was said and the data set cannot
-// be fetched, there is another choice.
+// Chooses dataset and model, and downloads the data set if asked to. If nothing was given and the
+// download fails, another choice is made.
 void choose(Settings& settings, Log& log) {
   Machine machine = look_around(settings);
   const Settings asked = settings;
@@ -46,8 +47,8 @@ int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
   return (loader.size() + s.accumulate - 1) / s.accumulate;
 }
 
-// What config.toml holds: the place of a run, where it goes on and stops, and the wish to do
-// nothing are not settings of the next.
+// The settings for config.toml: without the place of a run, where it continues and stops, and
+// --dry-run, which must not carry over to the next run.
 std::string reusable_config(Settings settings) {
   settings.run_dir.clear();
   settings.dry_run = false;
@@ -68,7 +69,7 @@ void print_plan(const Settings& settings, const Output& out, int64_t steps, int6
   out.row(row);
 }
 
-// The folder to write to, and held against others from here on.
+// The folder to write to, locked against other processes from here on.
 void open_folder(StartPoint& start, const Settings& settings) {
   if (!start.folder.empty()) {
     if (!start.from) clean_run_folder(start.folder, -1);  // killed before its first checkpoint
@@ -79,7 +80,7 @@ void open_folder(StartPoint& start, const Settings& settings) {
   start.lock = std::make_unique<RunLock>(start.folder);
 }
 
-// → the step
+// Resumes the trainer, or fails with the settings that do not fit.   → the step
 int64_t resume(Trainer& trainer, const StartPoint& start, const Settings& settings,
                bool same_batches) try {
   return trainer.resume(*start.from, start.file.string(), same_batches);
@@ -87,9 +88,9 @@ int64_t resume(Trainer& trainer, const StartPoint& start, const Settings& settin
   fail_misfit(start, settings, trainer.misfits(*start.from), e.message());
 }
 
-// After this the folder is that of the step gone on from, and last.safetensors is that step's. That
-// file comes first: what is cut off and removed after it belongs to later steps, whenever this is
-// interrupted.
+// Makes the folder that of the resumed step, with last.safetensors of that step. That file is
+// written first: everything cut off or removed after it belongs to later steps, so an interruption
+// does no harm.
 void go_back(Trainer& trainer, const StartPoint& start, const Settings& settings, int64_t step) {
   const std::filesystem::path last = start.folder / "last.safetensors";
   if (start.file.lexically_normal() != last.lexically_normal())
@@ -151,12 +152,12 @@ ExitCode run_train(const Invocation& call) {
       {settings, *model, *lr, train, test, out, log, describe_run(settings, train_set->size())},
       steps);
   const int64_t step = start.from ? resume(trainer, start, settings, same_batches) : 0;
-  if (settings.dry_run) {  // everything that can be wrong with the settings has been looked at
+  if (settings.dry_run) {  // all checks of the settings have been made
     print_plan(settings, out, steps, parameters);
     return ExitCode::kDone;
   }
 
-  const StopRequests signals;  // from here on there is a folder to leave in order
+  const StopRequests signals;  // from here on a stop must leave the folder in order
   const bool goes_on = start.from && !start.folder.empty();
   open_folder(start, settings);
   const std::filesystem::path& folder = start.folder;

@@ -1,6 +1,5 @@
-// lathe ckpt verify-resume: the same training twice, once in one process and once interrupted and
-// resumed in a new one; everything that a checkpoint holds, and the losses, must have the same
-// bits.
+// lathe ckpt verify-resume: runs the same training twice, once in one process and once interrupted
+// and resumed in a new one. Everything in the checkpoints, and the losses, must have the same bits.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -30,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Made under the system's folder for temporary files; gone at the end.
+// A folder below the system's folder for temporary files; removed at the end.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -56,7 +55,7 @@ class ScratchFolder {
   fs::path path_;
 };
 
-// The environment without settings: they would come before those of the config file.
+// The environment without LATHE_ variables: they would override the config file.
 std::vector<char*> environment_without_settings() {
   std::vector<char*> out;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -69,18 +68,18 @@ std::vector<char*> environment_without_settings() {
   return out;
 }
 
-// While it lives, SIGINT, SIGTERM and SIGHUP wait until they are asked for, and so does the end of
-// a child.
+// While it exists, SIGINT, SIGTERM, SIGHUP and the end of a child stay pending until they are asked
+// for.
 class HeldSignals {
  public:
   HeldSignals() {
-    std::signal(SIGCHLD, SIG_DFL);  // a parent that ignores it could not wait for its child
+    std::signal(SIGCHLD, SIG_DFL);  // if the parent ignores it, the child cannot be waited for
     sigemptyset(&held_);
     sigaddset(&held_, SIGCHLD);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
       struct sigaction action {};
       const bool ignored = sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-      if (!ignored) sigaddset(&held_, signal);  // under nohup it stays so
+      if (!ignored) sigaddset(&held_, signal);  // under nohup SIGHUP stays ignored
     }
     pthread_sigmask(SIG_BLOCK, &held_, &before_);
   }
@@ -88,13 +87,13 @@ class HeldSignals {
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
-  /// Waits for the next one.
+  /// Waits for the next signal.
   int next() const {
     int signal = 0;
     sigwait(&held_, &signal);
     return signal;
   }
-  /// throws: CommandError with the code of a signal that has come, other than SIGCHLD.
+  /// throws: CommandError with the code of a signal that has arrived, other than SIGCHLD.
   void check() const {
     constexpr timespec kNow{};
     for (int signal; (signal = sigtimedwait(&held_, nullptr, &kNow)) > 0;) fail_if_stop(signal);
@@ -110,7 +109,7 @@ class HeldSignals {
   sigset_t held_{}, before_{};
 };
 
-// What the child of `parent` becomes; it does not outlive it.
+// What the child of `parent` does. It must not outlive `parent`.
 [[noreturn]] void become_self(pid_t parent, const HeldSignals& signals, char** argv,
                               char** environment) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -122,8 +121,8 @@ class HeldSignals {
   _exit(127);
 }
 
-// Runs this very program and waits for it. What it says on stderr is seen. A signal is handed on to
-// it, and ends the command when it has ended.
+// Runs this program again and waits for it. Its stderr is shown. A signal is passed on to it, and
+// ends this command when the child has ended.
 void run_self(std::vector<std::string> arguments, const HeldSignals& signals) {
   arguments.insert(arguments.begin(), "lathe");
   std::vector<char*> argv;
@@ -142,7 +141,7 @@ void run_self(std::vector<std::string> arguments, const HeldSignals& signals) {
     kill(child, signal);
   }
   HeldSignals::fail_if_stop(stopped_by);
-  signals.check();  // one that came to both, as Ctrl-C does
+  signals.check();  // a signal that both got, as from Ctrl-C
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (code != 0) {
     throw CommandError(code <= 7 ? static_cast<ExitCode>(code) : ExitCode::kError,
@@ -150,7 +149,7 @@ void run_self(std::vector<std::string> arguments, const HeldSignals& signals) {
   }
 }
 
-// The rows of metrics without what is a matter of time.
+// The rows of metrics without values that depend on time.
 std::string losses_of(const fs::path& run) {
   std::string text = read_file((run / "metrics.jsonl").string(), INT64_MAX), out;
   constexpr std::string_view kTime = "\"images_per_second\":";
@@ -171,7 +170,7 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
   const int64_t at = settings.interrupt_at > 0 ? settings.interrupt_at : (steps + 1) / 2;
   if (at >= steps)
     throw UsageError(fmt::format("--interrupt-at {}: expected less than --steps {}", at, steps));
-  const HeldSignals signals;  // until the folder is gone
+  const HeldSignals signals;  // until the folder is removed
   const ScratchFolder scratch;
   settings.run_dir.clear();
   settings.resume.clear();

@@ -1,3 +1,4 @@
+// The command line: finding the command, splitting flags from values, and the help (through CLI11).
 #include "lathe/tools/cli/settings/command_line.h"
 
 #include <algorithm>
@@ -41,7 +42,7 @@ std::string version_text() {
                      build.cuda ? "CUDA" : "no CUDA");
 }
 
-// The command named by the first one or two arguments, which are removed.
+// Finds the command that the first one or two arguments name, and removes these.
 const Command* take_command(std::vector<std::string>& arguments,
                             std::span<const Command> commands) {
   for (size_t words = std::min<size_t>(2, arguments.size()); words >= 1; --words) {
@@ -98,8 +99,9 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-// One CLI11 application per command writes the help. The arguments are split here: to CLI11
-// `--run-dir= --dry-run` and `--run-dir --dry-run` are one thing, and the second word the value.
+// One CLI11 application per command writes the help. The arguments are split here, because CLI11
+// does not distinguish `--run-dir= --dry-run` from `--run-dir --dry-run` and takes the second word
+// as the value.
 class Flags {
  public:
   explicit Flags(const Command& command)
@@ -119,7 +121,7 @@ class Flags {
     }
   }
 
-  /// The help text if that was asked for.
+  /// The help text, if it was asked for.
   std::optional<std::string> parse(const std::vector<std::string>& arguments) {
     const auto end = std::find(arguments.begin(), arguments.end(), "--");
     const bool help = std::any_of(arguments.begin(), end, [](const std::string& argument) {
@@ -142,7 +144,7 @@ class Flags {
     return std::nullopt;
   }
 
-  /// After parse(). What is given twice counts as it was given last.
+  /// Call after parse(). If a flag is given twice, the last one counts.
   SettingSources sources() const {
     SettingSources sources;
     sources.flags = values_;
@@ -169,7 +171,7 @@ class Flags {
     units_[key] = unit;
   }
 
-  /// Sets what "--lr=0.1", or "--lr" before `next`, says.   → whether it took `next`
+  /// Reads "--lr=0.1", or "--lr" before `next`.   → whether it took `next`
   bool take_flag(const std::string& argument, const std::string* next) {
     const size_t sign = std::min(argument.find('='), argument.size());
     const std::string flag = argument.substr(0, sign);
@@ -190,7 +192,7 @@ class Flags {
           fmt::format("{0}: expected {1}, got {2}; a value that begins with -- is "
                       "written {0}={2}",
                       flag, unit->second, *next));
-    // An empty one is a shell's variable that is not set.
+    // An empty value is what a shell makes of a variable that is not set.
     if (value.value_or("").empty())
       throw UsageError(
           fmt::format("{}: expected {}, got {}", flag, unit->second, value ? "\"\"" : "nothing"));
@@ -210,8 +212,8 @@ class Flags {
 
   CLI::App app_;
   std::string unused_;                                     // where CLI11 would put a value
-  std::map<std::string, std::string, std::less<>> units_;  // of flags with a value
-  std::map<std::string, std::pair<std::string, bool>, std::less<>> switches_;  // key, what it says
+  std::map<std::string, std::string, std::less<>> units_;  // of flags that have a value
+  std::map<std::string, std::pair<std::string, bool>, std::less<>> switches_;  // key, value
   std::map<std::string, std::string, std::less<>> values_;                     // key → text
   std::vector<std::string> words_;
 };

@@ -1,3 +1,4 @@
+// Config files: the reader of one line, the checks of a file, and the writing of settings.
 #include "lathe/tools/cli/settings/config_file.h"
 
 #include <linux/magic.h>
@@ -47,7 +48,7 @@ class LineReader {
     return true;
   }
 
-  // Letters, digits and what numbers and keys need.
+  // Letters, digits and the other characters of numbers and keys.
   std::string bare(std::string_view what) {
     skip_space();
     size_t n = 0;
@@ -118,8 +119,8 @@ std::string in_quotes(std::string_view text) {
   return out + '"';
 }
 
-// A pipe that lies in a folder: opening it would wait until somebody writes to it, perhaps for
-// ever. What a shell makes of <(…) and of | has its writer and lies in no folder.
+// Whether the path is a named pipe. Opening one would wait until somebody writes to it, perhaps for
+// ever. The pipes that a shell makes for <(…) and | have a writer, and no name in a folder.
 bool is_named_pipe(const std::filesystem::path& path) {
   struct stat info {};
   struct statfs system {};
@@ -142,7 +143,7 @@ std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view na
     if (!line.take('=')) line.fail(fmt::format("expected = after {}", entry.key));
     entry.value = line.take('[') ? list(line) : line.scalar();
     if (!line.at_end()) line.fail(fmt::format("{}: unexpected text after the value", entry.key));
-    std::string dashed = entry.key;  // batch_size is batch-size
+    std::string dashed = entry.key;  // batch_size means batch-size
     std::replace(dashed.begin(), dashed.end(), '_', '-');
     if (!seen.insert(std::move(dashed)).second)
       line.fail(fmt::format("{} is given twice", entry.key));

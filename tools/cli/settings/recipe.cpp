@@ -1,3 +1,4 @@
+// The recipes: defaults by data set, model and machine.
 #include "lathe/tools/cli/settings/recipe.h"
 
 #include <algorithm>
@@ -9,11 +10,11 @@
 namespace lathe::cli {
 namespace {
 
-// On a CPU of two cores: real learning within a minute, the end within five, 90 % and more.
+// On a CPU with two cores: visible learning within a minute, the end within five, 90 % or more.
 constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
 constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
 constexpr int64_t kSmallImages = 32, kLargeImages = 224;
-constexpr int64_t kMostPaddedSide = 96;  // larger ones gain more from crops of many scales
+constexpr int64_t kMostPaddedSide = 96;  // larger images gain more from crops of many scales
 constexpr int64_t kCpuEpochs = 6, kSmallModelEpochs = 30, kLargeModelEpochs = 30;
 
 struct Step {
@@ -45,7 +46,7 @@ std::string_view augment_for(std::string_view dataset, const Machine& machine) {
     if (kind.side == 0 || kind.side > kMostPaddedSide) return "resized-crop,flip";
     return kind.channels == 3 ? "crop,flip" : "none";
   }
-  // A digit that is mirrored is another one or none; the synthetic set is random enough.
+  // A mirrored digit is another digit or none, and the synthetic set is random enough.
   return dataset == "folder"            ? "resized-crop,flip"
          : dataset.starts_with("cifar") ? "crop,flip"
          : dataset == "fashion-mnist"   ? "flip"

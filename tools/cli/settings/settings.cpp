@@ -1,3 +1,4 @@
+// Finding a setting, assigning its value from text, and its value as text.
 #include "lathe/tools/cli/settings/settings.h"
 
 #include <algorithm>

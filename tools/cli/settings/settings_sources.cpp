@@ -1,3 +1,4 @@
+// merge_settings(): applies the sources, the weakest first.
 #include "lathe/tools/cli/settings/settings_sources.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The table behind settings.h.
+// The table of all settings (settings.h): key, default range, help and the commands that have it.
 #include "lathe/tools/cli/settings/settings.h"
 
 namespace lathe::cli {
@@ -6,7 +6,7 @@ namespace {
 
 using S = Settings;
 constexpr unsigned kFind = kFindLr | kFindBatch;
-constexpr unsigned kSteps = kTrain | kFind;  // train a model, a little at least
+constexpr unsigned kSteps = kTrain | kFind;  // commands that make training steps
 constexpr unsigned kModels = kSteps | kEval | kPredict | kSummary | kBenchStep | kBenchConv;
 constexpr unsigned kData = kTrain | kFindLr | kEval | kPredict | kBenchLoader;
 constexpr unsigned kImages = kData | kDataPrepare;

@@ -1,3 +1,4 @@
+// The table of dependences between settings, and the search for flags without effect.
 #include "lathe/tools/cli/settings/without_effect.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ bool is_one_of(std::string_view value, std::string_view values) {
   return false;
 }
 
-// "sgd|lars|rmsprop" as "sgd, lars or rmsprop".
+// Turns "sgd|lars|rmsprop" into "sgd, lars or rmsprop".
 std::string in_words(std::string_view values) {
   std::string text;
   while (!values.empty()) {
@@ -56,7 +57,7 @@ std::span<const Dependence> all_dependences() { return kDependences; }
 std::vector<std::string> flags_without_effect(const Settings& settings,
                                               const SettingSources& sources) {
   std::vector<std::string> remarks;
-  std::string_view reported;  // rows of a key stand together, and one is enough
+  std::string_view reported;  // rows of one key are adjacent; one report is enough
   for (const auto& [key, chooser, values] : kDependences) {
     if (key == reported || !sources.flags.contains(key)) continue;
     const Setting& setting = *find_setting(key);

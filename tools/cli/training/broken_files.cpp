@@ -1,3 +1,4 @@
+// BrokenFiles: compares the files that the data sets report with those named so far.
 #include "lathe/tools/cli/training/broken_files.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// CheckpointWriter: its thread and places; and the step files of a run folder.
 #include "lathe/tools/cli/training/checkpoint_writer.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStepPrefix = "step-", kSuffix = ".safetensors";
 
-/// -1 for a name that is not that of a step file.
+/// The step in a step file's name; -1 for other names.
 int64_t step_of(std::string_view name) {
   if (!name.starts_with(kStepPrefix) || !name.ends_with(kSuffix)) return -1;
   name.remove_prefix(kStepPrefix.size());
@@ -38,18 +39,18 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
 }
 
 void keep_newest(const fs::path& folder, int64_t step, int64_t keep, const Checkpoint& last) {
-  const int64_t stay = keep > 1 ? keep : 0;  // last.safetensors alone is the one
+  const int64_t stay = keep > 1 ? keep : 0;  // with a keep of 1 there is only last.safetensors
   std::error_code error;
   const fs::path path = folder / "last.safetensors", kept = folder / step_file(step);
   if (stay > 0 && !fs::equivalent(path, kept, error)) {
     fs::remove(kept, error);
     fs::create_hard_link(path, kept, error);
-    // A file system without links gets a second file.
+    // On a file system without links, writes a second file.
     if (error) safetensors::write(kept.string(), last.tensors, last.metadata);
   }
   const std::vector<int64_t> steps = steps_in(folder);
   for (size_t i = 0; i + static_cast<size_t>(stay) < steps.size(); ++i) {
-    fs::remove(folder / step_file(steps[i]), error);  // one too many does no harm
+    fs::remove(folder / step_file(steps[i]), error);  // if it fails, one file too many does no harm
   }
 }
 

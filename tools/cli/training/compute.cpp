@@ -1,3 +1,4 @@
+// The set-up of a computation: device, threads, convolutions, model, weights.
 #include "lathe/tools/cli/training/compute.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@
 namespace lathe::cli {
 namespace {
 
-// How many times: docs/build.md.
+// By what factor: docs/build.md.
 constexpr const char* kWithoutOneDnn =
     "this build is without oneDNN, with which a ResNet-18 trains several times as fast; install "
     "libdnnl-dev and build again";
@@ -75,7 +76,7 @@ std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShap
       .stem = settings.stem == "cifar" ? nn::Stem::kCifar : nn::Stem::kImagenet,
       .in_channels = shape.in_channels};
   const nn::CifarResNetOptions small{.classes = shape.classes, .in_channels = shape.in_channels};
-  // A model is neither copied nor moved: `new` takes what the function returns in its place.
+  // A module can be neither copied nor moved; `new` builds the function's result in place.
   if (name == "resnet18") return std::unique_ptr<nn::Module>(new auto(nn::resnet18(large)));
   if (name == "resnet34") return std::unique_ptr<nn::Module>(new auto(nn::resnet34(large)));
   if (name == "resnet8") return std::unique_ptr<nn::Module>(new auto(nn::resnet8(small)));

@@ -1,3 +1,4 @@
+// Opening of data sets from settings, and their transforms; look_around() for recipe.h.
 #include "lathe/tools/cli/training/datasets.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ constexpr int64_t kCropPad = 4;
 data::SyntheticOptions synthetic_options(const Settings& settings, Part part) {
   const int64_t side = settings.image_size.value_or(32);
   const auto seed = static_cast<uint64_t>(settings.seed);
-  // Its own seed makes the test part other images of the same kind.
+  // Its own seed gives the test part other images of the same kind.
   if (part == Part::kTest)
     return {.size = std::max<int64_t>(settings.synthetic_size / 5, 1),
             .height = side,
@@ -37,7 +38,7 @@ data::SyntheticOptions synthetic_options(const Settings& settings, Part part) {
 bool is_folder(const Settings& settings) { return settings.dataset == "folder"; }
 bool is_packed(const Settings& settings) { return settings.dataset == "packed"; }
 
-/// With a publisher and official files, which can be fetched.
+/// Whether the name is a published set with official files, which can be downloaded.
 bool is_published(const Settings& settings) {
   return !is_folder(settings) && !is_packed(settings) && settings.dataset != "synthetic";
 }
@@ -47,7 +48,7 @@ bool draws_crops(const Settings& settings) {
   return std::find(names.begin(), names.end(), "resized-crop") != names.end();
 }
 
-/// Have the images other sizes than --image-size, and are not padded to it?
+/// Whether images differ from --image-size and are not padded to it.
 bool has_other_sizes(const data::ImageDataset& images, const Settings& settings) {
   const int64_t side = settings.image_size.value_or(32);
   const data::ImageSpec& spec = images.stored_spec();
@@ -83,7 +84,8 @@ std::shared_ptr<data::ImageDataset> open_packed(const Settings& settings, Part p
   return std::make_shared<data::PackedImages>(settings.data_root, part == Part::kTrain);
 }
 
-/// What brings images to one size: a part of them that is drawn, or all or the middle.
+/// The transform that brings images to one size: a random part, the middle part, or the whole
+/// image.
 data::Transform sized(const data::ImageDataset& images, const Settings& settings, bool augmented) {
   const int64_t side = settings.image_size.value_or(32);
   if (augmented && draws_crops(settings)) return data::random_resized_crop(side);
@@ -139,7 +141,7 @@ std::shared_ptr<data::ImageDataset> open_images(const Settings& settings, Part p
   return std::make_shared<data::StoredImages>(*settings.dataset, settings.data_root, options);
 }
 
-/// Of the file that --data-root names, if it names one.
+/// The name of the file that --data-root is, if it is one.
 std::optional<PackedKind> packed_kind(const Settings& settings) {
   std::error_code missing;
   const bool asked = !settings.dataset || is_packed(settings);

@@ -1,3 +1,4 @@
+// environment_row(): versions, processor, GPUs and build options.
 #include "lathe/tools/cli/training/environment.h"
 
 #include <sys/utsname.h>

@@ -1,3 +1,4 @@
+// evaluate(): the loop over the test batches, with the progress line.
 #include "lathe/tools/cli/training/evaluate.h"
 
 #include <chrono>
@@ -11,7 +12,7 @@
 namespace lathe::cli {
 
 namespace {
-constexpr int64_t kBatchesBetweenReads = 20;  // of what a GPU has added up, for the progress line
+constexpr int64_t kBatchesBetweenReads = 20;  // of a GPU's sums, for the progress line
 }
 
 Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,

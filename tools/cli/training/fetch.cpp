@@ -1,3 +1,4 @@
+// fetch_dataset_shown(): where a download goes, its progress line, and its end by a signal.
 #include "lathe/tools/cli/training/fetch.h"
 
 #include <chrono>
@@ -15,8 +16,8 @@
 namespace lathe::cli {
 namespace {
 
-// data_roots() lists ./data, the user's cache and the system's folder, unless one place was named.
-// The cache is where a download belongs: it is found from every directory.
+// data_roots() gives ./data, the user's cache and the system's folder, unless one place was named.
+// A download goes to the cache, because that is found from every directory.
 std::filesystem::path target_root(const Settings& settings) {
   const auto roots = data::data_roots(settings.data_root);
   return roots.size() > 2 ? roots[1] : roots[0];
@@ -45,7 +46,7 @@ std::filesystem::path fetch_dataset_shown(const data::DatasetSource& source,
   options.progress = [&](const data::FetchProgress& p) {
     if (p.url != url) {
       url = p.url;
-      first_bytes = p.done_bytes;  // what an earlier call had brought does not count for the rate
+      first_bytes = p.done_bytes;  // bytes of an earlier call do not count for the rate
       began = Clock::now();
     }
     const double seconds = seconds_since(began);

@@ -1,3 +1,4 @@
+// make_input(): decides where images are transformed, on the CPU by workers or on the GPU.
 #include "lathe/tools/cli/training/input.h"
 
 #include <fmt/format.h>
@@ -17,8 +18,8 @@ Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settin
   const bool resident = settings.data_cache == "gpu";
   if (resident && device.is_cpu())
     throw UsageError("--data-cache gpu needs a GPU; training runs on the CPU");
-  // Images of many sizes become one size before they can be a batch, so their transform stays with
-  // the workers.
+  // Images of many sizes must have one size before they can be a batch, so their transform stays
+  // with the workers.
   if (device.is_cpu() || (!images->has_one_size() && !resident))
     return {make_loader(images, settings, training), device};
 

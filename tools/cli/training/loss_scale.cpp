@@ -1,3 +1,4 @@
+// The options of the loss scaler from --amp and --loss-scale.
 #include "lathe/tools/cli/training/loss_scale.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// make_optimizer(): from settings to an optimiser with one or two parameter groups.
 #include "lathe/tools/cli/training/optimizers.h"
 
 #include <vector>
@@ -15,7 +16,7 @@
 namespace lathe::cli {
 namespace {
 
-constexpr double kReferenceBatch = 128;  // images of a step that --lr is for, with --lr-scale-batch
+constexpr double kReferenceBatch = 128;  // images of a step that --lr is meant for
 
 template <class Options>
 Options common_options(const Settings& s) {
@@ -25,8 +26,8 @@ Options common_options(const Settings& s) {
   return options;
 }
 
-// With `apart` norms and biases are a group of their own, which does not decay; `rest` says what
-// else that group does its own way.
+// With `apart`, norms and biases are a group of their own without decay; `rest` has the other
+// options of that group.
 template <class Optimizer, class Group, class Options>
 std::unique_ptr<optim::Optimizer> make_grouped(bool apart, nn::Module& model,
                                                const Options& options, Group rest = {}) {

@@ -1,3 +1,4 @@
+// Texts of the progress line, and StatusLine, which draws it.
 #include "lathe/tools/cli/training/progress.h"
 
 #include <sys/ioctl.h>

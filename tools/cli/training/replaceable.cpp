@@ -1,3 +1,4 @@
+// check_replaceable().
 #include "lathe/tools/cli/training/replaceable.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace lathe::cli {
 
 void check_replaceable(std::string_view flag, const std::string& path, std::string_view beginning) {
-  std::error_code missing;  // writing says what is wrong with what is no file
+  std::error_code missing;  // if it is no file, the later write reports the error
   if (!std::filesystem::is_regular_file(path, missing)) return;
   const InputFile file(path);
   std::string start(beginning.size(), '\0');

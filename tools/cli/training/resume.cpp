@@ -1,3 +1,4 @@
+// --resume: finding the checkpoint, merging its settings, comparing them with those of the call.
 #include "lathe/tools/cli/training/resume.h"
 
 #include <algorithm>
@@ -19,14 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Settings that change neither a parameter nor a row of metrics, and are not kept in checkpoints;
-// but see is_free.
+// Settings that change neither a parameter nor a row of metrics and are not kept in checkpoints.
+// For exceptions see is_free().
 constexpr std::string_view kFree[] = {"data-root",  "download",   "workers",    "prefetch-factor",
                                       "pin-memory", "data-cache", "algo-cache", "save-every",
                                       "keep",       "target-acc", "time-limit", "dry-run",
                                       "run-dir",    "resume",     "stop-after", "allow-changes",
                                       "progress",   "json",       "quiet"};
-// How long to train and what to write of it: may change.
+// How long to train and what to write: these may change.
 constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "log-every"};
 // How the same numbers are computed: another choice rounds differently.
 constexpr std::string_view kRounding[] = {
@@ -36,15 +37,16 @@ constexpr std::string_view kRounding[] = {
 constexpr std::string_view kBatches[] = {"batch-size",     "accumulate", "drop-last", "seed",
                                          "synthetic-size", "dataset",    "data-root"};
 
-// Which state a part of a checkpoint holds: what it was made with and what it is for must agree.
+// Which part of a checkpoint depends on which settings: they must agree with those it was made
+// with.
 constexpr struct {
   std::string_view key, part;
 } kState[] = {{"model", "model"},
               {"stem", "model"},
-              {"dataset", "model"},  // classes and channels
+              {"dataset", "model"},  // they decide classes and channels
               {"data-root", "model"},
               {"optimizer", "optimizer"},
-              {"momentum", "optimizer"},  // there is none to go on with after 0
+              {"momentum", "optimizer"},  // after a momentum of 0 there is no buffer to continue
               {"no-decay-norm", "optimizer"},
               {"scheduler", "scheduler"},
               {"warmup-epochs", "scheduler"},
@@ -56,19 +58,19 @@ bool is_one_of(std::string_view key, const std::string_view (&keys)[N]) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
 }
 
-// These are the images themselves.
+// Whether --data-root itself decides which images there are.
 bool names_images(const Settings& settings) {
   return settings.dataset == "folder" || settings.dataset == "packed";
 }
 
 bool is_free(const Settings& settings, std::string_view key) {
   if (key == "data-root") return !names_images(settings);
-  // JPEG files are decoded as a whole for it, and otherwise only as far as they are looked at.
+  // With a cache JPEG files are decoded as a whole, otherwise only as finely as needed.
   if (key == "data-cache") return settings.dataset != "folder";
   return is_one_of(key, kFree);
 }
 
-// Do two values of a setting say the same? The names of a folder may differ.
+// Whether two values of a setting mean the same. Names of a folder may differ in form.
 bool is_same(const Setting& setting, const std::string& before, const std::string& now) {
   std::error_code missing;
   return before == now || (setting.key == "data-root" && fs::equivalent(before, now, missing));
@@ -79,7 +81,8 @@ std::string metadata_text(const Checkpoint& checkpoint, std::string_view key) {
   return found == checkpoint.metadata.end() ? "" : found->second;
 }
 
-// Flags and environment over the checkpoint's settings over those of config.toml beside it.
+// Precedence: flags and environment, then the checkpoint's settings, then the config.toml beside
+// it.
 void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& beside) {
   SettingSources run;
   std::error_code missing;
@@ -93,12 +96,12 @@ void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& b
   run.flags = call.sources.flags;
   run.environment = call.sources.environment;
   start.settings = merge_settings(run, kTrain);
-  start.settings.json = call.settings.json;  // what is printed is this call's alone
+  start.settings.json = call.settings.json;  // how to print is decided by this call alone
   start.settings.quiet = call.settings.quiet;
   start.settings.progress = call.settings.progress;
 }
 
-// At which a checkpoint was made; -1 if the file does not say.
+// The step at which a checkpoint was made; -1 if the file does not say.
 int64_t step_in(const safetensors::Metadata& metadata) {
   const auto found = metadata.find("lathe.step");
   const std::string text = found == metadata.end() ? "" : found->second;
@@ -108,7 +111,7 @@ int64_t step_in(const safetensors::Metadata& metadata) {
   return fault == std::errc() && rest == end ? step : -1;
 }
 
-// The same; -1 also for a file that cannot be read as a whole.
+// The same; -1 also for a file that cannot be read completely.
 int64_t step_of(const fs::path& file) {
   try {
     return step_in(read_checkpoint(file.string()).metadata);
@@ -117,15 +120,15 @@ int64_t step_of(const fs::path& file) {
   }
 }
 
-/// A checkpoint as its name or its header has it; the rest of the file is not read yet.
+/// A checkpoint as its name or its header describes it; the rest of the file was not read yet.
 struct Candidate {
   fs::path file;
   int64_t step;
-  int rank = 0;  // before the step: -1 for a last that went back, 1 for a last resort
+  int rank = 0;  // compared before the step: -1 for a last that went back, 1 for an inexact best
 };
 
-// Those of a folder, in the order in which a run would go on from them; warns of what has no
-// header.   → also whether there is any file at all
+// The checkpoints of a folder in the order in which a run tries them. Warns of files without a
+// readable header.   → also whether there is any such file at all
 std::pair<std::vector<Candidate>, bool> candidates_in(const fs::path& folder, Log& log) {
   std::vector<Candidate> found;
   bool any = false;
@@ -137,14 +140,14 @@ std::pair<std::vector<Candidate>, bool> candidates_in(const fs::path& folder, Lo
     try {
       const safetensors::Metadata metadata = safetensors::read_metadata(file.string());
       const bool went_back = !is_best && metadata.contains(kWentBackKey);
-      // Averages, say, do not go on bit by bit.
+      // Averaged weights, for example, do not continue bit by bit.
       const bool inexact = is_best && metadata.contains(kInexactKey);
       found.push_back({file, step_in(metadata), inexact ? 1 : went_back ? -1 : 0});
     } catch (const Error& e) {
       log.warning(e.message());
     }
   };
-  look_at("last.safetensors", false);  // the first of several of one step
+  look_at("last.safetensors", false);  // so that it comes first among files of one step
   for (const int64_t step : steps_in(folder)) found.push_back({folder / step_file(step), step});
   look_at("best.safetensors", true);
   std::ranges::stable_sort(found, [](const Candidate& a, const Candidate& b) {
@@ -161,7 +164,7 @@ bool holds_run(const fs::path& folder) {
   return !steps_in(folder).empty();
 }
 
-// The newest whole checkpoint of a folder.
+// Finds the newest complete checkpoint of a folder.
 void find_newest(StartPoint& start, Log& log) {
   const auto [candidates, any] = candidates_in(start.folder, log);
   for (const Candidate& candidate : candidates) {
@@ -186,7 +189,7 @@ void find_newest(StartPoint& start, Log& log) {
 
 RunLock::RunLock(const fs::path& folder) {
   const fs::path log = folder / "log.txt";
-  std::error_code unreadable;  // locking it says why
+  std::error_code unreadable;  // locking reports the reason
   const fs::file_status status = fs::status(log, unreadable);
   if (fs::exists(status) && !fs::is_regular_file(status))
     throw CommandError(ExitCode::kError, log.string() + ": not a regular file");
@@ -195,7 +198,7 @@ RunLock::RunLock(const fs::path& folder) {
       folder_.emplace(folder.string(), 0);
     } catch (const LockHeldError&) {
       throw;
-    } catch (const FileError&) {  // a file system that locks no folders: that of the file holds
+    } catch (const FileError&) {  // the file system locks no folders: the lock of log.txt is enough
     }
     log_.emplace(log.string(), 0);
   } catch (const LockHeldError&) {
@@ -218,7 +221,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
   const bool is_auto = resume == "auto";
   if (is_auto || fs::is_directory(resume, error)) {
     const fs::path folder = is_auto ? run_dir : resume;
-    // Nothing has been begun there: a new run, which finds out what else may be wrong.
+    // No run has begun there: start a new one, which finds out what else may be wrong.
     if (is_auto && !holds_run(folder)) return start;
     if (!is_auto && !run_dir.empty() && !fs::equivalent(folder, run_dir, error))
       throw UsageError("--resume FOLDER goes on in that folder: leave out --run-dir");
@@ -307,7 +310,7 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
 
 safetensors::Metadata describe_run(Settings settings, int64_t images) {
   std::error_code missing;
-  if (names_images(settings))  // found again from any directory
+  if (names_images(settings))  // absolute, so that it is found from any directory
     settings.data_root = fs::weakly_canonical(settings.data_root, missing).string();
   const std::string all = config_text(settings, kTrain);
   std::string decisive;

@@ -1,3 +1,4 @@
+// The run folder: making it, and the metrics files.
 #include "lathe/tools/cli/training/run_folder.h"
 
 #include <fcntl.h>
@@ -27,7 +28,7 @@ void make_folders(const fs::path& path) {
   LATHE_CHECK(FileError, !error, path.string(), ": cannot make the run folder: ", error.message());
 }
 
-// A descriptor, or -1 with errno.
+// Opens a file.   → a descriptor, or -1 with errno
 int try_open_new(const std::string& path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
 }
@@ -47,7 +48,7 @@ constexpr const char* kRunFiles[] = {"config.toml",     "env.json",    kLogFile,
   throw UsageError(fmt::format("--run-dir: {} already holds a run ({})", folder, file));
 }
 
-// Of several processes that want the same folder, one makes this file.
+// If several processes want the same folder, only one of them can make this file.
 void claim(const std::string& folder) {
   const std::string path = (fs::path(folder) / kLogFile).string();
   const int descriptor = try_open_new(path);
@@ -76,7 +77,7 @@ fs::path make_run_folder(const std::string& requested, const std::string& name,
   if (!requested.empty()) {
     const fs::path folder(requested);
     for (const char* file : kRunFiles) {
-      std::error_code unreadable;  // making the folder says why
+      std::error_code unreadable;  // making the folder reports the reason
       if (fs::exists(fs::symlink_status(folder / file, unreadable))) fail_in_use(requested, file);
     }
     make_folders(folder);
@@ -117,7 +118,7 @@ void MetricsFiles::add(const Row& row) {
   try {
     write_all(jsonl_, to_json(row) + "\n", jsonl_path_);
     write_all(csv_, header + csv_line(row) + "\n", csv_path_);
-  } catch (...) {  // cut() does the same for a run that goes on
+  } catch (...) {  // cut() does the same for a run that continues
     const bool both = ftruncate(jsonl_, jsonl_size) == 0 && ftruncate(csv_, csv_size) == 0;
     static_cast<void>(both);
     throw;
@@ -127,7 +128,7 @@ void MetricsFiles::add(const Row& row) {
 
 void MetricsFiles::cut(int64_t rows) {
   rows_ = cut_lines(jsonl_, jsonl_path_, rows);
-  cut_lines(csv_, csv_path_, rows_ > 0 ? rows_ + 1 : 0);  // its first line is the header
+  cut_lines(csv_, csv_path_, rows_ > 0 ? rows_ + 1 : 0);  // the first line is the header
 }
 
 std::string today() {

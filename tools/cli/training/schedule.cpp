@@ -1,3 +1,4 @@
+// Schedule's formulas, its checks, and RunSchedule over the schedules of optim/.
 #include "lathe/tools/cli/training/schedule.h"
 
 #include <algorithm>

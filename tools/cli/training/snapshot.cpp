@@ -1,3 +1,4 @@
+// Snapshot::take(): memory for the copies, the copies, and waiting for the GPUs.
 #include "lathe/tools/cli/training/snapshot.h"
 
 #include <exception>
@@ -15,15 +16,15 @@ Tensor room_for(const Tensor& from) {
     try {
       const Tensor room = empty(from.shape(), {.dtype = from.dtype(), .pinned = true});
       return is_dense(from) ? alias(room, from.shape(), from.strides(), 0) : room;
-    } catch (const OutOfMemoryError&) {  // the host has other memory, if slower to copy to
+    } catch (const OutOfMemoryError&) {  // ordinary memory works too, but copies to it are slower
     }
   }
   return empty(from.shape(), {.dtype = from.dtype()});
 }
 
-/// A GPU that copies were queued on. They are over at the end of the scope, however it is left.
+/// A GPU that copies were queued on. At the end of the scope, however it is left, they are over.
 struct Queued {
-  Device gpu = kCPU;  // none
+  Device gpu = kCPU;  // kCPU: none
 
   void wait() {
     const Device waits_for = std::exchange(gpu, kCPU);
@@ -32,7 +33,7 @@ struct Queued {
   ~Queued() {
     try {
       wait();
-    } catch (const std::exception&) {  // a GPU that has failed writes no more
+    } catch (const std::exception&) {  // a failed GPU writes no more
     }
   }
 };

@@ -1,3 +1,4 @@
+// Tally: adding and reading the sums (ScoreTally of ops/), and their state.
 #include "lathe/tools/cli/training/tally.h"
 
 #include "lathe/core/copy.h"

@@ -1,3 +1,4 @@
+// The training loop: epochs, steps, rows of metrics, evaluations, saves, and all ways to end.
 #include "lathe/tools/cli/training/trainer.h"
 
 #include <algorithm>
@@ -18,11 +19,11 @@
 namespace lathe::cli {
 namespace {
 
-// A copy of the state costs about a hundredth of a step on a CPU; from a GPU it goes over the bus
-// to the host, which takes milliseconds: made so seldom it costs nothing.
+// Steps between copies of the state. A copy takes about a hundredth of a step on a CPU and some
+// milliseconds from a GPU; this seldom it costs nothing.
 constexpr int64_t kStepsBetweenSnapshots = 50;
 
-/// The run folder does not take the weights: there is nowhere to save to.
+/// The run folder cannot be written: there is nowhere to save to.
 class SaveError : public CommandError {
  public:
   using CommandError::CommandError;
@@ -61,7 +62,7 @@ ExitCode Trainer::run() {
   good_step_ = step_;
   try {
     announce();
-    // An epoch that a checkpoint was made in is brought to its end, even if all steps are done.
+    // An epoch in which a checkpoint was made is finished even if all steps are done.
     for (bool first = true; epoch_open_ ? first || stop_reason() == Stop::kNo
                                         : epoch_ < *settings_.epochs && stop_reason() == Stop::kNo;
          first = false) {
@@ -73,7 +74,7 @@ ExitCode Trainer::run() {
       end_epoch();
     }
     return finish();
-  } catch (const FileError& e) {  // while training, only samples are read
+  } catch (const FileError& e) {  // during training only samples are read from files
     save_after_error();
     throw CommandError(ExitCode::kData, e.message());
   } catch (...) {
@@ -98,17 +99,17 @@ void Trainer::begin_epoch() {
   epoch_tally_.clear();
 }
 
-// From batch_ on.
+// Continues the epoch from batch_ on.
 void Trainer::train_epoch() {
   if (stop_reason() == Stop::kNo) train_batches();
-  if (pauses()) return progress_.clear();  // the row of metrics goes on with the run
+  if (pauses()) return progress_.clear();  // the open row of metrics continues with the run
   if (batch_ < parts_.train.loader.size() && step_ < total_steps_) save_to_go_on();
   write_window();
   progress_.clear();
 }
 
-// At the --time-limit or a stop. What is evaluated and written from here on is for who reads it
-// now: the run that goes on would not have done it here.
+// Saves at the --time-limit or a stop. What is evaluated and written after this is only for
+// readers: the run that continues would not have done it here.
 void Trainer::save_to_go_on() {
   if (saved_to_go_on_) return;
   if (!window_is_finite()) fail_diverged("train", window_.loss());
@@ -117,7 +118,7 @@ void Trainer::save_to_go_on() {
 }
 
 void Trainer::train_batches() {
-  // The row of the step before is still to come if the run so far ended at it.
+  // If the run so far ended at the step before, its row is still missing.
   if (window_.count() > 0 && step_ % settings_.log_every == 0) after_step();
   parts_.model.train();
   parts_.train.loader.set_epoch(epoch_ - 1, batch_);
@@ -138,13 +139,13 @@ void Trainer::train_batches() {
   }
 }
 
-// The row of metrics and the checkpoint that are due.
+// Writes the row of metrics and the checkpoint if they are due.
 void Trainer::after_step() {
   if (step_ % settings_.log_every == 0) write_window();
   if (settings_.save_every > 0 && step_ % settings_.save_every == 0) save("last");
 }
 
-// Forward and backward of one batch; the gradients add up until update().
+// Forward and backward of one batch. The gradients add up until update().
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   const bool snapshot = step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0;
   if (snapshot) candidate_.take(checkpoint());
@@ -152,7 +153,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   const Tensor scores = scores_of(parts_.model, x, settings_);
   const Tensor loss = cross_entropy(scores, y, {.label_smoothing = settings_.label_smoothing});
   if (snapshot ||
-      parts_.train.device.is_cpu()) {  // else seen in write_window(): a GPU is not waited for
+      parts_.train.device.is_cpu()) {  // for a GPU see write_window(): it is not waited for here
     const double value = loss.item<double>();
     if (!std::isfinite(value)) fail_diverged("train", value);
   }
@@ -184,14 +185,14 @@ void Trainer::update() {
   batch_ += micro_batches_;
   micro_batches_ = 0;
   evaluated_ = false;
-  // After the last step there is no next one to set a learning rate for.
+  // After the last step there is no next one that needs a learning rate.
   if (++step_ < total_steps_) parts_.schedule.step();
   inside_step_ = false;
 }
 
 void Trainer::update_scale() try {
   scaler_.update();
-} catch (const optim::LossScaleError& e) {  // its steps were skipped: the weights are good
+} catch (const optim::LossScaleError& e) {  // these steps were skipped, so the weights are good
   save("last");
   wait_for_writer();
   throw CommandError(ExitCode::kDiverged,
@@ -199,9 +200,9 @@ void Trainer::update_scale() try {
                                  (folder_ / "last.safetensors").string(), step_));
 }
 
-// With --ema the averages are evaluated, and are the weights of best.safetensors; that file does
-// not go on bit by bit, so it is not to be the only one. What an evaluation changes follows its row
-// in the files: a run that ended before evaluates again.
+// With --ema the averages are evaluated and become the weights of best.safetensors. That file
+// cannot continue bit by bit, so it must not be the only one. The evaluation's row is written
+// before its result changes anything: a run that ended before that evaluates again.
 void Trainer::evaluate_now() {
   if (ema_ && !has_last_) save("last");
   std::optional<optim::EMA::Applied> averaged;
@@ -239,7 +240,7 @@ void Trainer::evaluate_now() {
 }
 
 void Trainer::end_epoch() {
-  epoch_open_ = batch_ < parts_.train.loader.size();  // steps or time may have come to an end first
+  epoch_open_ = batch_ < parts_.train.loader.size();  // steps or time may have ended before it
   save("last");
   if (settings_.quiet) return;
   std::string line =
@@ -247,22 +248,22 @@ void Trainer::end_epoch() {
                   epoch_tally_.loss(), 100 * epoch_tally_.accuracy());
   if (evaluated_)
     line += fmt::format("  val loss {:.3f} acc {:.1f} %", last_loss_, 100 * last_accuracy_);
-  if (!epoch_line_.empty()) wait_for_writer();  // an epoch's time was not enough for it
+  if (!epoch_line_.empty()) wait_for_writer();  // the epoch was too short for the line before
   say_saved();
   epoch_line_ = fmt::format("{}  lr {:.4f}  {}  saved {}", line, last_lr_, duration_text(seconds()),
                             std::exchange(saved_, {}));
   epoch_saves_ = writer_->saves();
 }
 
-// The epoch's line, once what it calls saved is on the disk: after one of the next steps.
+// Logs the epoch's line once the saves that it names are on the disk, after one of the next steps.
 void Trainer::say_saved() {
   if (epoch_line_.empty() || !writer_->holds(epoch_saves_)) return;
   progress_.clear();
   parts_.out.text(std::exchange(epoch_line_, {}));
 }
 
-// One row of training metrics: the mean since the row before, which begins anew when the row is in
-// the files.
+// Writes one row of training metrics: the mean since the row before. A new mean begins once the row
+// is in the files.
 void Trainer::write_window() {
   if (window_.count() == 0) return;
   if (!window_is_finite()) fail_diverged("train", window_.loss());
@@ -312,7 +313,7 @@ void Trainer::show_progress() {
 
 void Trainer::fail_diverged(const char* split, double loss) {
   const std::string file = (folder_ / "last.safetensors").string();
-  saved_good_step_ = -1;  // those weights may be what led here
+  saved_good_step_ = -1;  // the saved weights may have led to this
   const int64_t good = save_good();
   throw CommandError(
       ExitCode::kDiverged,
@@ -335,7 +336,7 @@ void Trainer::wait_for_writer() try {
   throw SaveError(ExitCode::kError, e.message());
 }
 
-// A run that goes on from here does not come upon the broken files of before again.
+// Broken files are reported first: a run that continues from here does not meet them again.
 void Trainer::save(const char* name) {
   if (settings_.skip_broken) broken_.report();
   if (saved_to_go_on_ && name == std::string_view("last")) return;
@@ -353,7 +354,7 @@ void Trainer::save(const char* name) {
   saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
 }
 
-// → the step that last.safetensors holds then
+// Saves the last good state if it is not saved yet.   → the step that last.safetensors holds then
 int64_t Trainer::save_good() {
   if (saved_good_step_ < good_step_) {
     Checkpoint good = good_.checkpoint();
@@ -371,12 +372,12 @@ bool Trainer::window_is_finite() {
   if (finite) {
     finite_until_ = step_;
   } else {
-    saved_good_step_ = -1;  // those weights may be what led here
+    saved_good_step_ = -1;  // the saved weights may have led to this
   }
   return finite;
 }
 
-// False also if a device that has failed does not tell, or does not give the state.
+// False also if a failed device does not say whether the state is good, or does not give it.
 bool Trainer::save_if_good() try {
   if (!window_is_finite()) return false;
   save("last");
@@ -388,7 +389,7 @@ bool Trainer::save_if_good() try {
   return false;
 }
 
-// Called with an exception in flight, which stays the one that is reported.
+// Called inside a catch block; the error that is being handled stays the one that is reported.
 void Trainer::save_after_error() {
   progress_.clear();
   const auto say_what_is_on_disk = [this] {
@@ -402,7 +403,7 @@ void Trainer::save_after_error() {
   } catch (const SaveError&) {
     return;
   } catch (const CommandError& e) {
-    // Saved already; and after a loss that is no number what is here now is no good.
+    // Saved already. After a loss that is not finite the present state is bad.
     if (e.code() == ExitCode::kDiverged || e.code() == ExitCode::kCheckFailed)
       return say_what_is_on_disk();
   } catch (...) {
@@ -426,7 +427,7 @@ void Trainer::save_after_error() {
 }
 
 ExitCode Trainer::finish() {
-  if (pauses()) return pause();  // a signal that came while saving
+  if (pauses()) return pause();  // a signal arrived while saving
   if (!evaluated_) {
     if (step_ < total_steps_) save_to_go_on();
     evaluate_now();
@@ -458,7 +459,7 @@ ExitCode Trainer::finish() {
       100 * data_wait(),
       broken_.count() > 0 ? fmt::format(", {} broken files skipped", broken_.count()) : "",
       folder_.string()));
-  if (step_ >= total_steps_)  // a run that --time-limit ends goes on, with a smaller scale
+  if (step_ >= total_steps_)  // a run that --time-limit ends can continue with a smaller scale
     fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
   const double target =
       settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
@@ -471,8 +472,8 @@ ExitCode Trainer::finish() {
   return ExitCode::kDone;
 }
 
-// The mean since the last row of metrics is in the checkpoint; its row is for who reads the files
-// now, and is cut off when the run goes on.
+// The mean since the last row of metrics is in the checkpoint. Its row is written for readers now,
+// and cut off when the run continues.
 ExitCode Trainer::pause() {
   save_to_go_on();
   wait_for_writer();

@@ -1,4 +1,4 @@
-// What a Trainer saves of itself and of what it works on, and how it goes on from there.
+// What a Trainer saves of itself and of its parts, and how it continues from that.
 #include <functional>
 #include <map>
 
@@ -19,8 +19,8 @@ void replace_number(Replacements& out, const std::string& name, double value) {
   out.insert_or_assign(name, number.at(name));
 }
 
-// What a checkpoint says of the optimiser's hyper-parameters, as they are set here. The learning
-// rate in use is the initial one times what the schedule has made of it, and stays so.
+// The optimiser's entries of a checkpoint that the present settings replace: its hyper-parameters.
+// The learning rate in use is scaled with the initial one, so that the schedule's factor stays.
 Replacements settings_of(const optim::Optimizer& optimizer, const StateDict& saved) {
   Replacements out;
   const StateDict here = optimizer.state_dict();
@@ -43,7 +43,7 @@ Replacements settings_of(const optim::Optimizer& optimizer, const StateDict& sav
   return out;
 }
 
-// The same of the loss scale, which is a setting unless it is dynamic.
+// The same for the loss scale, which is a setting unless it is dynamic.
 Replacements settings_of(const optim::GradScaler& scaler) {
   Replacements out;
   const bool dynamic = scaler.options().dynamic;
@@ -54,7 +54,7 @@ Replacements settings_of(const optim::GradScaler& scaler) {
   return out;
 }
 
-// Entries that are settings and not state, which is all the same unless --allow-changes let them
+// Entries that are settings and not state. They agree with the call unless --allow-changes let them
 // change.
 Checkpoint with_settings(const Checkpoint& from, const optim::Optimizer& optimizer,
                          const optim::GradScaler& scaler) {
@@ -111,7 +111,7 @@ StateDict Trainer::state_dict() const {
 }
 
 void Trainer::load_state_dict(const StateDict& state) {
-  // Everything is read before anything is changed.
+  // Everything is read before anything changes.
   const int64_t epoch = state.count("epoch"), batch = state.count("batch");
   const int64_t step = state.count("step"), best_epoch = state.count("best_epoch");
   const int64_t skipped = state.count("skipped_steps"), rows = state.count("metrics_rows");
@@ -145,7 +145,7 @@ void Trainer::load_state_dict(const StateDict& state) {
 int64_t Trainer::resume(const Checkpoint& from, const std::string& name, bool same_batches) {
   restore_checkpoint(with_settings(from, optimizer_, scaler_), checkpoint_parts(), name);
   resumed_step_ = step_;
-  if (!same_batches && epoch_open_) {  // the epoch begins again
+  if (!same_batches && epoch_open_) {  // the epoch starts again
     batch_ = 0;
     window_.clear();
     epoch_tally_.clear();
