@@ -13,8 +13,8 @@ struct LAMBOptions {
   double eps = 1e-6;  // added after the bias correction
   double weight_decay = 0.01;
   bool bias_correction = true;
-  bool adapt =
-      true;  // false: trust ratio 1, for biases and norms: AdamW with its decay in the step
+  // false: trust ratio 1 (AdamW with its decay inside the step), for biases and norms.
+  bool adapt = true;
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
 };
 

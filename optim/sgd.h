@@ -10,8 +10,7 @@ namespace lathe::optim {
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
-  double dampening =
-      0;  // from the second step on, multiplies what enters the buffer by 1 - dampening
+  double dampening = 0;  // part of g kept out of the momentum buffer from the second step on
   double weight_decay = 0;
   bool nesterov = false;
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group

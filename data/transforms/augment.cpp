@@ -63,8 +63,7 @@ Tensor augment(const Tensor& images, const Transform& transform, std::span<const
               "augment: the result must be f32, f16 or bf16, got ", options.dtype);
   LATHE_CHECK(ShapeError, images.dim(1) <= kMaxImageChannels, "augment: images of ", images.dim(1),
               " channels have more than ", kMaxImageChannels, " (images: ", images, ")");
-  transform.output(
-      {images.dim(1), images.dim(2), images.dim(3), kU8});  // throws if it does not fit
+  transform.output({images.dim(1), images.dim(2), images.dim(3), kU8});  // throws unless it fits
 
   const Samples samples{indices, options};
   const Stages stages = transform.stages();

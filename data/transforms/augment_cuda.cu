@@ -16,8 +16,7 @@ namespace {
 
 /// The windows of one launch's samples, and how bytes become numbers.
 struct Windows {
-  static constexpr int kSamples =
-      96;  // fits into the 4096 bytes of parameters that every GPU takes
+  static constexpr int kSamples = 96;  // so the parameters take less than 4096 bytes
   SampleWindow window[kSamples];
   float scale[kMaxImageChannels], bias[kMaxImageChannels];
   float erased[kMaxErased][kMaxImageChannels];

@@ -36,8 +36,8 @@ void adjust_brightness(const ColorImage& image, double factor) {
 void adjust_contrast(const ColorImage& image, double factor) {
   if (image.count == 0) return;
   const uint8_t* first = image.plane(0);
-  const bool grey =
-      image.channels == 1;  // its luma is itself, because the three weights add up to 1
+  // The luma of a grey pixel is the pixel itself, because the three weights add up to 1.
+  const bool grey = image.channels == 1;
   const int64_t sum =
       sum_of_luma(first, grey ? first : image.plane(1), grey ? first : image.plane(2), image.count);
   blend_from_constant(image.pixels, image.channels * image.count, mean_luma(sum, image.count),

@@ -17,8 +17,8 @@ struct SettingSources {
   std::function<const char*(const char*)> environment;    // getenv, or a test's
   std::string config_path;                                // empty: none
   std::string saved_config, saved_name;  // text and name of the config in a resumed checkpoint
-  bool of_finished_run =
-      false;  // the config file is a run's, so its `weights` were the run's start
+  // The config file is that of a finished run, so its `weights` are what the run started from.
+  bool of_finished_run = false;
 };
 
 /// The settings of a command; `takes` is its bit. An entry of the config file that only other

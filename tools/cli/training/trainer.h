@@ -143,8 +143,7 @@ class Trainer {
   bool inside_step_ = false;   // a batch was seen that no update has used yet
   int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run before resume()
   Tally window_, epoch_tally_;
-  int64_t window_images_ =
-      0;  // images of window_ in window_seconds_, without those before a resume
+  int64_t window_images_ = 0;  // of window_, in window_seconds_; without those before a resume
   double window_seconds_ = 0, train_seconds_ = 0, evaluation_seconds_ = 0;
   double save_seconds_ = 0;
   double last_lr_ = 0;
