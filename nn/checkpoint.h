@@ -62,8 +62,8 @@ using Checkpoint = safetensors::Contents;
 /// the complete old file or the complete new one, and a failed save leaves no other file. Waits for
 /// the device.
 /// throws: FileError; ValueError for a part name that is taken, empty, "rng" or contains a dot, for
-/// a model entry that would be taken for another part's, and for metadata keys that begin with
-/// "lathe.checkpoint" or "lathe.parts"; what the parts throw.
+/// a model entry that would be taken for another part's, and for metadata with a key
+/// lathe.checkpoint or lathe.parts; what the parts throw.
 LATHE_API void save_checkpoint(const std::string& path, const CheckpointParts& parts,
                                const safetensors::Metadata& metadata = {});
 
