@@ -29,8 +29,8 @@ struct LAMBGroup {
 
 /// Adam for large batches: the step of each parameter tensor, decay included, is scaled to the
 /// tensor's norm.
-///   u = m̂ / (sqrt(v̂) + eps) + weight_decay·p;   p -= lr·‖p‖/‖u‖·u,   the ratio 1 where a norm is
-///   0
+///   u = m̂ / (sqrt(v̂) + eps) + weight_decay·p;   p -= lr·‖p‖/‖u‖·u
+/// The ratio is 1 where a norm is 0.
 /// m, v = running means of g, g²; the hats stand for the bias correction. Norms are summed in
 /// double. Biases and norms usually belong in a group {.weight_decay = 0, .adapt = false}: see
 /// split_by_decay() in param_groups.h. State: exp_avg, exp_avg_sq.

@@ -28,6 +28,7 @@ LATHE_API Mixed mixup(const Tensor& x, const Tensor& y, double alpha, Key key);
 /// uniformly. Parts beyond the image are cut off, and Mixed::lambda is the share that is really
 /// left.
 ///   x  [N,C,H,W] of any dtype     y, key  as for mixup
+/// throws: as mixup.   ref: Yun et al. 2019 (arXiv:1905.04899).
 LATHE_API Mixed cutmix(const Tensor& x, const Tensor& y, double alpha, Key key);
 
 /// Beta(alpha, alpha).

@@ -93,6 +93,7 @@ LATHE_API Transform pad_crop(int64_t size, int64_t pad);
 /// The height x width window in the middle. If the difference is odd, the extra pixel is on the
 /// side that Python's round() gives. A smaller image gets a black border. Must come before to_float
 /// and normalize, as pad_crop.
+/// throws: ValueError if a side is below 1; on use DTypeError if the image is f32 already.
 LATHE_API Transform center_crop(int64_t height, int64_t width);
 LATHE_API Transform center_crop(int64_t size);
 

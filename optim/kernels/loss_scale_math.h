@@ -23,9 +23,9 @@ struct LossScaleReport {
 };
 
 /// The scale s and the growth count c after a step:
-///   overflow:   s ← s · backoff, c ← 0; if that is below the floor, s stays and the step is
-///   recorded otherwise:  c ← c + 1; when c reaches the interval: s ← s · growth if that is finite,
-///   c ← 0
+///   overflow:   s ← s · backoff, c ← 0; but if s would fall below the floor, s stays and the step
+///               is recorded
+///   otherwise:  c ← c + 1; when c reaches the interval: s ← s · growth if that is finite, c ← 0
 /// Products are computed in double and rounded to f32.
 struct LossScaleRule {
   double growth_factor, backoff_factor, min_scale;

@@ -17,6 +17,7 @@ enum class Part { kTrain, kTest };
 Machine look_around(const Settings& settings);
 
 /// Downloads the data set if --download asks for it and it is missing, with progress on stderr.
+/// throws: UsageError for the synthetic set's name; FileError, DataError.
 void fetch_if_asked(const Settings& settings);
 
 /// Whether the data set has this part. False only for a packed file with images of the other part.

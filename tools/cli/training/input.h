@@ -23,7 +23,6 @@ struct Input {
 /// sizes are always transformed by the workers.
 /// throws: UsageError for a data cache that is not possible; CommandError (kData), DataError if its
 /// images cannot be read.
-/// images cannot be read.
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
                  Device device, bool training);
 

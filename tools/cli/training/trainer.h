@@ -5,17 +5,17 @@
 //     before that evaluation.
 //   SIGINT, SIGTERM, SIGHUP: after the present step; exit code 130, 143 or 129.
 //   --stop-after: in the same way; exit code 0.
-//   A loss is not finite, or the loss scale is below its floor: exit code 6. It saves the last
-//   state
-//     known to be good, its own loss included, because a later one may have led to the bad loss.
+//   A loss is not finite, or the loss scale would fall below its floor: exit code 6. It saves the
+//     last state known to be good, its own loss included, because a later one may have led to the
+//     bad loss.
 //   Any other error (stdout closed): the error's exit code; 3 for a sample that cannot be read. It
 //     saves the present state. If that is not known to be good, or a failed GPU no longer gives it,
 //     it saves the last state known to be good. A later one that was saved already is kept if only
 //     the GPU has failed and every loss before it was finite.
 // Only if the folder cannot be written is nothing saved; the old file is still complete then. What
-// is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Host
-// memory: at most four copies of the state (Snapshot), two here and two in CheckpointWriter. While
-// one is written, one tensor at a time exists once more, row-major.
+// is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp).
+// Host memory: at most four copies of the state (Snapshot), two here and two in CheckpointWriter.
+// While one is written, one tensor at a time exists once more, row-major.
 #pragma once
 
 #include <algorithm>
