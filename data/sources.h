@@ -54,7 +54,7 @@ LATHE_API const DatasetSource& dataset_source(std::string_view name);
 LATHE_API std::vector<std::filesystem::path> data_roots(const std::string& data_root = {});
 
 /// The directory that holds all files of the split: a root itself, or one of the set's folders
-/// below it. Empty if there is none. Looks at names only; verify.h checks the content.
+/// below it. Empty if there is none. Looks at names only; images/verify.h checks the content.
 LATHE_API std::optional<std::filesystem::path> find_dataset(const DatasetSource& source,
                                                             const std::string& data_root = {},
                                                             Split split = Split::kAll);

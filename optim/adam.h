@@ -1,4 +1,4 @@
-// Adam and AdamW; see optimizer.h for groups and state, update_math.h for the formula.
+// Adam and AdamW; see optimizer.h for groups and state, kernels/update_math.h for the formula.
 #pragma once
 
 #include <optional>

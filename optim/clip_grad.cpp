@@ -1,4 +1,5 @@
-// Gradient clipping: checks and dispatch. The loops are in kernels/clip_grad_cpu.cpp and _cuda.cu.
+// Gradient clipping: checks and dispatch. Loops: kernels/clip_grad_cpu.cpp,
+// kernels/clip_grad_cuda.cu.
 #include "lathe/optim/clip_grad.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// LAMB; see optimizer.h for groups and state, layerwise_math.h for the formula.
+// LAMB; see optimizer.h for groups and state, kernels/layerwise_math.h for the formula.
 #pragma once
 
 #include <optional>

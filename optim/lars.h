@@ -1,4 +1,4 @@
-// LARS; see optimizer.h for groups and state, layerwise_math.h for the formula.
+// LARS; see optimizer.h for groups and state, kernels/layerwise_math.h for the formula.
 #pragma once
 
 #include <optional>

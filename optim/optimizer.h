@@ -1,7 +1,7 @@
 // Optimizer: parameter groups, their hyper-parameters and per-parameter state; the base of sgd.h,
 // adam.h, rmsprop.h, lars.h, lamb.h and novograd.h.
 // optimizer.cpp: groups and rates; optimizer_step.cpp: step(); optimizer_state.cpp: state_dict().
-// The update rules are in kernels/update_math.h and layerwise_math.h, the loops in
+// The update rules are in kernels/update_math.h and kernels/layerwise_math.h, the loops in
 // kernels/update.h.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Stochastic gradient descent; see optimizer.h for groups and state, update_math.h for the formula.
+// SGD; see optimizer.h for groups and state, kernels/update_math.h for the formula.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Gradient clipping on the CPU; see clip_grad.h.
+// Gradient clipping on the CPU; see optim/clip_grad.h.
 
 #include "lathe/core/copy.h"
 #include "lathe/core/strided_loop.h"

@@ -1,4 +1,4 @@
-// Unscaling and the scale's update on the CPU; see grad_scaler.h.
+// Unscaling and the scale's update on the CPU; see optim/grad_scaler.h.
 #include <atomic>
 
 #include "lathe/core/strided_loop.h"

@@ -1,5 +1,5 @@
 // lathe train: makes the parts of a training from the settings, and the run folder. The loop itself
-// is training/trainer.cpp.
+// is tools/cli/training/trainer.cpp.
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"

@@ -1,5 +1,5 @@
-// Trainer: the loop of `lathe train`. train.cpp makes what it needs; it leaves its results in the
-// run folder. A run always writes last.safetensors. It ends in one of these ways:
+// Trainer: the loop of `lathe train`. commands/train.cpp makes what it needs; it leaves its results
+// in the run folder. A run always writes last.safetensors. It ends in one of these ways:
 //   The epochs, --max-steps or --time-limit are over: it evaluates; exit code 0, 7 if --target-acc
 //     was missed, 6 if --amp fp16 has skipped every step. At the --time-limit it saves the state
 //     before that evaluation.
