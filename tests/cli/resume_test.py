@@ -4,7 +4,6 @@
     resume_test.py LATHE [--sanitized] [--save-fault=LIBRARY]
 """
 import fcntl
-import hashlib
 import itertools
 import json
 import os
@@ -13,35 +12,13 @@ import random
 import shutil
 import signal
 import struct
-import subprocess
 import time
-import zipfile
 import zlib
 
 from driver import SANITIZED, SAVE_FAULT, Skip, expect, expect_one_line, lathe, main, start, with_fault
+from short_run import TINY, last_of, log_of, rows_of, train
 
-# 7 batches of 8 images are an epoch; the last one has 2.
-TINY = ["--dataset", "synthetic", "--synthetic-size", 50, "--model", "resnet8", "--batch-size", 8, "--augment", "crop,flip",
-        "--image-size", 16, "--threads", 1, "--log-every", 4, "--epochs", 3, "--quiet"]
 POSITIONS = [1, 3, 6, 7, 8, 10, 13, 14, 15, 20]  # first step, inside, the borders of epochs and both sides of them
-
-
-def train(run, *arguments, **options):
-    return lathe("train", *TINY, "--run-dir", run, *arguments, **options)
-
-
-def rows_of(run):
-    """Metrics without what is a matter of time."""
-    rows = [json.loads(line) for line in pathlib.Path(run, "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key != "images_per_second"} for row in rows]
-
-
-def log_of(run):
-    return pathlib.Path(run, "log.txt").read_text()
-
-
-def last_of(run):
-    return pathlib.Path(run, "last.safetensors").read_bytes()
 
 
 def check_equal(run, reference):
@@ -268,6 +245,14 @@ def test_what_no_flag_can_change_leaves_the_run_as_it_was(folder):
         pathlib.Path("a", name).write_bytes(before[name])
 
 
+def write_grey_png(path, size, value):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = (b"\0" + bytes([value]) * size) * size
+    header = struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
 def test_another_folder_of_images_is_another_data_set(folder):
     for root in ("images", "others"):
         for part in ("train", "test"):
@@ -457,138 +442,11 @@ def test_a_disk_that_fails_at_any_call_of_a_save(folder):
         check_equal("a", "whole")
 
 
-def test_ckpt_commands(folder):
-    expect(train("a", "--stop-after", 2), 0)
-    rows = [json.loads(line) for line in expect(lathe("ckpt", "show", "a/last.safetensors", "--json"), 0).stdout.splitlines()]
-    parts = {row["part"]: row for row in rows if row["event"] == "part"}
-    assert set(parts) == {"model", "optimizer", "scheduler", "trainer", "rng"}, parts  # f32 has no loss scale
-    assert sum(row["event"] == "entry" for row in rows) == sum(part["entries"] for part in parts.values())
-    assert rows[-1]["lathe.step"] == "2" and rows[-1]["checksum"] and 'model = "resnet8"' in rows[-1]["lathe.config"]
-    (weight,) = [row for row in rows if row.get("name") == "fc.bias"]
-    data = last_of("a")
-    length = int.from_bytes(data[:8], "little")
-    begin, end = json.loads(data[8:8 + length])["fc.bias"]["data_offsets"]
-    assert weight["sha256"] == hashlib.sha256(data[8 + length + begin:8 + length + end]).hexdigest() and weight["type"] == "f32[10]"
-
-    assert "same" in expect(lathe("ckpt", "diff", "a/last.safetensors", "a/last.safetensors"), 0).stdout
-    shutil.copy("a/last.safetensors", "two.safetensors")
-    expect(lathe("train", "--resume", "a", "--stop-after", 3, "--quiet"), 0)
-    result = expect_one_line(lathe("ckpt", "diff", "two.safetensors", "a/last.safetensors"), 7, "entries differ")
-    assert "conv1.weight" in result.stdout and "differs by up to" in result.stdout and "trainer.step" in result.stdout
-    expect(lathe("ckpt", "convert", "two.safetensors", "w.safetensors"), 0)
-    result = expect_one_line(lathe("ckpt", "diff", "two.safetensors", "w.safetensors"), 7)
-    assert all("only in two.safetensors" in line for line in result.stdout.splitlines()) and "conv1" not in result.stdout
-    expect(lathe("eval", "--run-dir", "a", "--weights", "w.safetensors"), 0)
-    expect(lathe("ckpt", "convert", "two.safetensors", "w.npz"), 0)
-    expect(lathe("ckpt", "diff", "w.safetensors", "w.npz"), 0)
-    expect(lathe("eval", "--run-dir", "a", "--weights", "w.npz"), 0)
-    expect_one_line(lathe("train", "--resume", "w.safetensors"), 3, "w.safetensors: not a checkpoint")
-    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "w.txt"), 2, "w.txt")
-    assert f"w.onnx: {parts['model']['entries']} entries" in expect(lathe("ckpt", "convert", "two.safetensors", "w.onnx"), 0).stdout
-    graph = pathlib.Path("w.onnx").read_bytes()
-    assert b"resnet8" in graph and b"layer3.0.bn2.running_var" in graph
-    expect_one_line(lathe("ckpt", "convert", "w.safetensors", "v.onnx"), 2, "w.safetensors: only a checkpoint of a run")
-    expect_one_line(lathe("ckpt", "show", "missing"), 3, "missing")
-    pathlib.Path("p.pack").write_bytes(b"\x89LPK\r\n\x1a\n" + bytes(56))
-    expect_one_line(lathe("ckpt", "show", "p.pack"), 3, "p.pack: is a packed file of images")
-
-    # Nothing that holds more than weights is replaced.
-    saved, run = pathlib.Path("two.safetensors").read_bytes(), last_of("a")
-    pathlib.Path("link.safetensors").symlink_to("two.safetensors")
-    for to in ("two.safetensors", "link.safetensors"):
-        expect_one_line(lathe("ckpt", "convert", "two.safetensors", to), 2, f"{to} is the file that is read")
-    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "a/last.safetensors"), 2, "a/last.safetensors is a checkpoint")
-    assert pathlib.Path("two.safetensors").read_bytes() == saved and last_of("a") == run
-    damaged = run[:-1] + bytes([run[-1] ^ 1])
-    pathlib.Path("damaged.safetensors").write_bytes(damaged)
-    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "damaged.safetensors"), 2, "damaged.safetensors may be a checkpoint")
-    assert pathlib.Path("damaged.safetensors").read_bytes() == damaged
-    for to in ("w.safetensors", "w.npz", "w.onnx"):  # weights are
-        expect(lathe("ckpt", "convert", "a/last.safetensors", to), 0)
-    expect_one_line(lathe("ckpt", "show"), 2, "one file")
-
-
-def write_grey_png(path, size, value):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    rows = (b"\0" + bytes([value]) * size) * size
-    header = struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
-
-
-def write_npz(path, rows, columns, values, fortran):
-    """One f32 array "w" whose values lie in the file as given."""
-    about = f"{{'descr': '<f4', 'fortran_order': {fortran}, 'shape': ({rows}, {columns}), }}"
-    about += " " * (-(len(about) + 11) % 64) + "\n"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("w.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(about)) + about.encode() + struct.pack(f"<{len(values)}f", *values))
-
-
-def test_ckpt_diff_compares_values_wherever_they_lie(folder):
-    write_npz("c.npz", 2, 3, [1, 2, 3, 4, 5, 6], fortran=False)
-    write_npz("f.npz", 2, 3, [1, 4, 2, 5, 3, 6], fortran=True)  # the same matrix
-    write_npz("other.npz", 2, 3, [1, 2, 3, 4, 5, 6], fortran=True)  # the same bytes
-    for a, b in (("c", "f"), ("f", "c"), ("f", "f")):
-        assert "same" in expect(lathe("ckpt", "diff", f"{a}.npz", f"{b}.npz"), 0).stdout
-    for a, b in (("c", "other"), ("other", "c")):
-        assert "differs by up to 2" in expect_one_line(lathe("ckpt", "diff", f"{a}.npz", f"{b}.npz"), 7).stdout
-
-
 def test_the_best_averages_go_on_with_a_warning(folder):
     expect(train("a", "--ema", 0.9), 0)
     assert expect(lathe("train", "--resume", "a/best.safetensors", "--quiet"), 0).stderr == ""
     assert "best.safetensors does not go on bit by bit: its weights are averages" in log_of("a"), log_of("a")
     assert rows_of("a")[-1]["step"] == 21
-
-
-def test_verify_resume(folder):
-    expect(train("a", "--stop-after", 1), 0)
-    result = expect(lathe("ckpt", "verify-resume", "--run-dir", "a", "--steps", 9, "--interrupt-at", 8), 0)
-    assert "identical after 9 steps" in result.stdout and result.stdout.count("identical ") == 7, result.stdout
-    result = expect(lathe("ckpt", "verify-resume", *TINY, "--steps", 4, "--json"), 0)
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [row["part"] for row in rows] == ["model", "optimizer", "scheduler", "trainer", "rng", "losses"] and all(row["identical"] for row in rows)
-    expect_one_line(lathe("ckpt", "verify-resume", *TINY, "--steps", 4, "--interrupt-at", 4), 2, "--interrupt-at")
-    # Both trainings are those of the flags, whatever the environment says; what no flag says is taken from there.
-    def rows_in(env, *flags):
-        result = expect(lathe("ckpt", "verify-resume", *TINY, *flags, "--steps", 4, "--json", env=env), 0)
-        return [row["sha256"] for row in map(json.loads, result.stdout.splitlines()) if row["part"] in ("model", "losses")]
-    disturbing = {"LATHE_LR": "0.5", "LATHE_MAX_STEPS": "2", "LATHE_TARGET_ACC": "0.99", "LATHE_RESUME": "nothing", "LATHE_STOP_AFTER": "1"}
-    assert rows_in(disturbing, "--lr", 0.1) == rows_in({}, "--lr", 0.1) != rows_in(disturbing) == rows_in({}, "--lr", 0.5)
-    for flags in (["--scheduler", "plateau", "--warmup-epochs", 0.5, "--optimizer", "rmsprop"],
-                  ["--ema", 0.9, "--optimizer", "adamw"],
-                  ["--scheduler", "onecycle", "--optimizer", "lamb", "--clip-grad-norm", 1, "--no-decay-norm"]):
-        expect(lathe("ckpt", "verify-resume", *TINY, *flags, "--steps", 18, "--interrupt-at", 11), 0)
-
-
-def test_verify_resume_without_a_place_for_its_files(folder):
-    expect_one_line(lathe("ckpt", "verify-resume", *TINY, "--steps", 2, env={"TMPDIR": "/nowhere"}), 1,
-                    "verify-resume: there is no folder for temporary files (TMPDIR): No such file or directory")
-
-
-def test_verify_resume_that_is_stopped_leaves_nothing(folder):
-    verify = ["ckpt", "verify-resume", *TINY, "--epochs", 100000, "--steps", 1000000]
-    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
-        process = start(*verify, env={"TMPDIR": str(folder)})
-        while not any(path.stat().st_size > 0 for path in folder.glob("lathe-verify-*/whole/metrics.jsonl")):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.01)
-        child = int(pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == code, (process.returncode, errors)
-        if number != signal.SIGKILL:  # after which nobody cleans up
-            assert "lathe: verify-resume: stopped by" in errors and not list(folder.glob("lathe-verify-*")), errors
-        for _ in range(3000):  # the child has ended; where nobody waits for orphans it stays as a zombie
-            status = pathlib.Path(f"/proc/{child}/stat")
-            try:
-                if status.read_text().rpartition(")")[2].split()[0] == "Z":
-                    break
-            except OSError:
-                break
-            time.sleep(0.01)
-        else:
-            raise AssertionError("the training goes on alone")
 
 
 main(globals())
