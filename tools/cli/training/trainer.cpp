@@ -1,4 +1,4 @@
-// The training loop: epochs, steps, rows of metrics, evaluations, saves, and all ways to end.
+// The training loop: epochs, steps, rows of metrics, evaluations. Ways to end: trainer_end.cpp.
 #include "lathe/tools/cli/training/trainer.h"
 
 #include <algorithm>
@@ -14,7 +14,6 @@
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/loss_scale.h"
-#include "lathe/tools/cli/training/resume.h"
 
 namespace lathe::cli {
 namespace {
@@ -22,12 +21,6 @@ namespace {
 // Steps between copies of the state. A copy takes about a hundredth of a step on a CPU and some
 // milliseconds from a GPU; this seldom it costs nothing.
 constexpr int64_t kStepsBetweenSnapshots = 50;
-
-/// The run folder cannot be written: there is nowhere to save to.
-class SaveError : public CommandError {
- public:
-  using CommandError::CommandError;
-};
 
 }  // namespace
 
@@ -48,18 +41,17 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
 void Trainer::open(const std::filesystem::path& folder, bool goes_on) {
   folder_ = folder;
   metrics_.emplace(folder, goes_on);
-  writer_.emplace(folder, settings_.keep);
+  saves_.emplace(folder, settings_.keep, [this] { return checkpoint(); });
 }
 
 void Trainer::go_back(double accuracy_of_best) {
   metrics_->cut(resumed_rows_);
   kept_accuracy_ = std::min(accuracy_of_best, best_accuracy_);
-  has_last_ = true;
+  saves_->found_last();
 }
 
 ExitCode Trainer::run() {
-  good_.take(checkpoint());
-  good_step_ = step_;
+  saves_->begin(step_);
   try {
     announce();
     // An epoch in which a checkpoint was made is finished even if all steps are done.
@@ -111,10 +103,10 @@ void Trainer::train_epoch() {
 // Saves at the --time-limit or a stop. What is evaluated and written after this is only for
 // readers: the run that continues would not have done it here.
 void Trainer::save_to_go_on() {
-  if (saved_to_go_on_) return;
+  if (saves_->last_is_sealed()) return;
   if (!window_is_finite()) fail_diverged("train", window_.loss());
   save("last");
-  saved_to_go_on_ = true;
+  saves_->seal_last();
 }
 
 void Trainer::train_batches() {
@@ -148,7 +140,7 @@ void Trainer::after_step() {
 // Forward and backward of one batch. The gradients add up until update().
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   const bool snapshot = step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0;
-  if (snapshot) candidate_.take(checkpoint());
+  if (snapshot) saves_->take_candidate();
   inside_step_ = true;
   const Tensor scores = scores_of(parts_.model, x, settings_);
   const Tensor loss = cross_entropy(scores, y, {.label_smoothing = settings_.label_smoothing});
@@ -157,10 +149,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
     const double value = loss.item<double>();
     if (!std::isfinite(value)) fail_diverged("train", value);
   }
-  if (snapshot) {
-    std::swap(good_, candidate_);
-    good_step_ = step_;
-  }
+  if (snapshot) saves_->accept_candidate(step_);
   scaler_.scale(loss).backward();
   window_.add(scores, y, loss);
   window_images_ += x.dim(0);
@@ -194,17 +183,16 @@ void Trainer::update_scale() try {
   scaler_.update();
 } catch (const optim::LossScaleError& e) {  // these steps were skipped, so the weights are good
   save("last");
-  wait_for_writer();
-  throw CommandError(ExitCode::kDiverged,
-                     fmt::format("{}; {} holds the weights of step {}", e.message(),
-                                 (folder_ / "last.safetensors").string(), step_));
+  saves_->wait();
+  throw CommandError(ExitCode::kDiverged, fmt::format("{}; {} holds the weights of step {}",
+                                                      e.message(), saves_->last_file(), step_));
 }
 
 // With --ema the averages are evaluated and become the weights of best.safetensors. That file
 // cannot continue bit by bit, so it must not be the only one. The evaluation's row is written
 // before its result changes anything: a run that ended before that evaluates again.
 void Trainer::evaluate_now() {
-  if (ema_ && !has_last_) save("last");
+  if (ema_ && !saves_->has_last()) save("last");
   std::optional<optim::EMA::Applied> averaged;
   if (ema_) averaged.emplace(*ema_);
   const Evaluation result = evaluate(parts_.model, parts_.test, settings_, 0, progress_);
@@ -248,16 +236,16 @@ void Trainer::end_epoch() {
                   epoch_tally_.loss(), 100 * epoch_tally_.accuracy());
   if (evaluated_)
     line += fmt::format("  val loss {:.3f} acc {:.1f} %", last_loss_, 100 * last_accuracy_);
-  if (!epoch_line_.empty()) wait_for_writer();  // the epoch was too short for the line before
+  if (!epoch_line_.empty()) saves_->wait();  // the epoch was too short for the line before
   say_saved();
   epoch_line_ = fmt::format("{}  lr {:.4f}  {}  saved {}", line, last_lr_, duration_text(seconds()),
-                            std::exchange(saved_, {}));
-  epoch_saves_ = writer_->saves();
+                            saves_->take_names());
+  epoch_saves_ = saves_->count();
 }
 
 // Logs the epoch's line once the saves that it names are on the disk, after one of the next steps.
 void Trainer::say_saved() {
-  if (epoch_line_.empty() || !writer_->holds(epoch_saves_)) return;
+  if (epoch_line_.empty() || !saves_->holds(epoch_saves_)) return;
   progress_.clear();
   parts_.out.text(std::exchange(epoch_line_, {}));
 }
@@ -311,191 +299,21 @@ void Trainer::show_progress() {
                                  evaluation_seconds_ * static_cast<double>(evaluations)});
 }
 
-void Trainer::fail_diverged(const char* split, double loss) {
-  const std::string file = (folder_ / "last.safetensors").string();
-  saved_good_step_ = -1;  // the saved weights may have led to this
-  const int64_t good = save_good();
-  throw CommandError(
-      ExitCode::kDiverged,
-      fmt::format("the {} loss is {} in step {} (epoch {}); {} holds the weights of step {}; "
-                  "a lower --lr or --clip-grad-norm 1 may help",
-                  split, number_text(loss), step_ + 1, epoch_, file, good));
-}
-
-void Trainer::write(const char* name, const Checkpoint& checkpoint, int64_t step) try {
-  writer_->save(checkpoint, name, step);
-} catch (const FileError& e) {
-  throw SaveError(ExitCode::kError, e.message());
-}
-
-void Trainer::wait_for_writer() try {
-  const auto began = Clock::now();
-  writer_->finish();
-  save_seconds_ += seconds_since(began);
-} catch (const FileError& e) {
-  throw SaveError(ExitCode::kError, e.message());
-}
-
 // Broken files are reported first: a run that continues from here does not meet them again.
 void Trainer::save(const char* name) {
   if (settings_.skip_broken) broken_.report();
-  if (saved_to_go_on_ && name == std::string_view("last")) return;
-  const auto began = Clock::now();
-  Checkpoint state = checkpoint();
-  if (saved_to_go_on_) state.metadata.emplace(kInexactKey, "made after the --time-limit");
-  if (ema_ && name == std::string_view("best"))
-    state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
-  write(name, state, step_);
-  if (name == std::string_view("last")) {
-    has_last_ = true;
-    saved_good_step_ = finite_until_ == step_ ? step_ : -1;
-  }
-  save_seconds_ += seconds_since(began);
-  saved_ += fmt::format("{}{}", saved_.empty() ? "" : ", ", name);
-}
-
-// Saves the last good state if it is not saved yet.   → the step that last.safetensors holds then
-int64_t Trainer::save_good() {
-  if (saved_good_step_ < good_step_) {
-    Checkpoint good = good_.checkpoint();
-    if (good_step_ < step_) good.metadata.emplace(kWentBackKey, "what came after may be no good");
-    write("last", good, good_step_);
-    saved_good_step_ = good_step_;
-  }
-  wait_for_writer();
-  return saved_good_step_;
+  saves_->save(name, step_, ema_ && name == std::string_view("best"));
 }
 
 bool Trainer::window_is_finite() {
   window_.read();
   const bool finite = std::isfinite(window_.loss());
   if (finite) {
-    finite_until_ = step_;
+    saves_->losses_are_finite(step_);
   } else {
-    saved_good_step_ = -1;  // the saved weights may have led to this
+    saves_->loss_is_bad();
   }
   return finite;
-}
-
-// False also if a failed device does not say whether the state is good, or does not give it.
-bool Trainer::save_if_good() try {
-  if (!window_is_finite()) return false;
-  save("last");
-  wait_for_writer();
-  return true;
-} catch (const SaveError&) {
-  throw;
-} catch (const std::exception&) {
-  return false;
-}
-
-// Called inside a catch block; the error that is being handled stays the one that is reported.
-void Trainer::save_after_error() {
-  progress_.clear();
-  const auto say_what_is_on_disk = [this] {
-    try {
-      say_saved();
-    } catch (const std::exception&) {  // stdout may be what failed
-    }
-  };
-  try {
-    throw;
-  } catch (const SaveError&) {
-    return;
-  } catch (const CommandError& e) {
-    // Saved already. After a loss that is not finite the present state is bad.
-    if (e.code() == ExitCode::kDiverged || e.code() == ExitCode::kCheckFailed)
-      return say_what_is_on_disk();
-  } catch (...) {
-  }
-  try {
-    const std::string file = (folder_ / "last.safetensors").string();
-    const bool all_good = save_if_good();
-    const int64_t good = all_good ? step_ : save_good();
-    say_what_is_on_disk();
-    if (all_good) {
-      parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1, file));
-    } else {
-      parts_.log.line(fmt::format(
-          "stopped in step {}; {} holds the weights of step {}, the last that are known "
-          "to be good",
-          step_ + 1, file, good));
-    }
-  } catch (const std::exception& e) {
-    parts_.log.error(e.what());
-  }
-}
-
-ExitCode Trainer::finish() {
-  if (pauses()) return pause();  // a signal arrived while saving
-  if (!evaluated_) {
-    if (step_ < total_steps_) save_to_go_on();
-    evaluate_now();
-    if (pauses()) return pause();
-    save("last");
-  }
-  wait_for_writer();
-  say_saved();
-  if (stop_reason() == Stop::kTime) parts_.log.line("the time limit is reached");
-  if (settings_.skip_broken) broken_.report();
-  Row done;
-  done.add("event", "done")
-      .add("epochs", epoch_)
-      .add("steps", step_)
-      .add("loss", last_loss_)
-      .add("accuracy", last_accuracy_)
-      .add("best_accuracy", best_accuracy_)
-      .add("best_epoch", best_epoch_)
-      .add("seconds", seconds())
-      .add("data_wait", data_wait())
-      .add("save_wait", save_wait())
-      .add("run_dir", folder_.string());
-  if (settings_.skip_broken) done.add("broken_files", broken_.count());
-  parts_.out.row(done);
-  parts_.out.text(fmt::format(
-      "test accuracy {:.2f} %, best {:.2f} % (epoch {}), {} steps in {}, {:.1f} % of training "
-      "waited for data{}: {}",
-      100 * last_accuracy_, 100 * best_accuracy_, best_epoch_, step_, duration_text(seconds()),
-      100 * data_wait(),
-      broken_.count() > 0 ? fmt::format(", {} broken files skipped", broken_.count()) : "",
-      folder_.string()));
-  if (step_ >= total_steps_)  // a run that --time-limit ends can continue with a smaller scale
-    fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
-  const double target =
-      settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
-  if (best_accuracy_ < target) {
-    throw CommandError(
-        ExitCode::kCheckFailed,
-        fmt::format("--target-acc: the best test accuracy is {:.2f} %, below {:.2f} %",
-                    100 * best_accuracy_, 100 * target));
-  }
-  return ExitCode::kDone;
-}
-
-// The mean since the last row of metrics is in the checkpoint. Its row is written for readers now,
-// and cut off when the run continues.
-ExitCode Trainer::pause() {
-  save_to_go_on();
-  wait_for_writer();
-  progress_.clear();
-  say_saved();
-  write_window();
-  const int signal = StopRequests::asked();
-  const std::string by = signal != 0 ? name_of_signal(signal) : "--stop-after";
-  const std::string text = fmt::format("stopped after step {} by {}; {} holds the checkpoint",
-                                       step_, by, (folder_ / "last.safetensors").string());
-  if (signal != 0) {
-    parts_.log.error(text);
-    return exit_code_of_signal(signal);
-  }
-  parts_.log.line(text);
-  parts_.out.row(Row()
-                     .add("event", "stopped")
-                     .add("steps", step_)
-                     .add("data_wait", data_wait())
-                     .add("save_wait", save_wait())
-                     .add("run_dir", folder_.string()));
-  return ExitCode::kDone;
 }
 
 Trainer::Stop Trainer::stop_reason() const {
@@ -512,7 +330,7 @@ bool Trainer::pauses() const {
 }
 
 bool Trainer::evaluates_after(int64_t epoch) const {
-  if (saved_to_go_on_ || step_ >= total_steps_ || epoch == *settings_.epochs) return true;
+  if (saves_->last_is_sealed() || step_ >= total_steps_ || epoch == *settings_.epochs) return true;
   return settings_.eval_every > 0 && epoch % settings_.eval_every == 0;
 }
 
@@ -522,7 +340,7 @@ double Trainer::data_wait() const {
 }
 
 double Trainer::save_wait() const {
-  return seconds() > 0 ? std::min(save_seconds_ / seconds(), 1.0) : 0;
+  return seconds() > 0 ? std::min(saves_->seconds() / seconds(), 1.0) : 0;
 }
 
 double Trainer::seconds() const { return seconds_since(began_); }

@@ -13,7 +13,8 @@
 //     it saves the last state known to be good. A later one that was saved already is kept if only
 //     the GPU has failed and every loss before it was finite.
 // Only if the folder cannot be written is nothing saved; the old file is still complete then. What
-// is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp).
+// is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp); when it may
+// overwrite what is the business of Saves (saves.h).
 // Host memory: at most four copies of the state (Snapshot), two here and two in CheckpointWriter.
 // While one is written, one tensor at a time exists once more, row-major.
 #pragma once
@@ -33,10 +34,10 @@
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/training/broken_files.h"
-#include "lathe/tools/cli/training/checkpoint_writer.h"
 #include "lathe/tools/cli/training/evaluate.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/run_folder.h"
+#include "lathe/tools/cli/training/saves.h"
 
 namespace lathe::cli {
 
@@ -106,11 +107,8 @@ class Trainer {
   [[noreturn]] void fail_diverged(const char* split, double loss);
   CheckpointParts checkpoint_parts();
   Checkpoint checkpoint();
-  void write(const char* name, const Checkpoint& checkpoint, int64_t step);
   void save(const char* name);
   void save_to_go_on();
-  int64_t save_good();
-  void wait_for_writer();
   bool window_is_finite();
   bool save_if_good();
   void save_after_error();
@@ -121,7 +119,7 @@ class Trainer {
   bool evaluates_after(int64_t epoch) const;
   double seconds() const;
   double data_wait() const;  // part of the training time spent waiting for batches
-  double save_wait() const;  // part of the whole time spent in save() and wait_for_writer()
+  double save_wait() const;  // part of the whole time spent in Saves
 
   const Settings& settings_;
   TrainingParts parts_;
@@ -131,7 +129,7 @@ class Trainer {
   Tensors parameters_;
   std::filesystem::path folder_;  // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
-  std::optional<CheckpointWriter> writer_;
+  std::optional<Saves> saves_;  // which state is good, and what may overwrite what
   Progress progress_;
   BrokenFiles broken_;
   const int64_t total_steps_;
@@ -145,23 +143,14 @@ class Trainer {
   Tally window_, epoch_tally_;
   int64_t window_images_ = 0;  // of window_, in window_seconds_; without those before a resume
   double window_seconds_ = 0, train_seconds_ = 0, evaluation_seconds_ = 0;
-  double save_seconds_ = 0;
   double last_lr_ = 0;
   Clock::time_point began_ = Clock::now(), batch_began_ = Clock::now();
 
-  Snapshot good_;  // the last state whose loss is known to be finite; at first the initial state
-  Snapshot candidate_;  // becomes good_ if its loss turns out to be finite
-  int64_t good_step_ = 0;
-  int64_t finite_until_ = 0;      // losses of the steps before this one are known to be finite
-  int64_t saved_good_step_ = -1;  // of last.safetensors; -1: not known to be good
-  bool has_last_ = false;         // last.safetensors exists, or the writer has it
-  bool saved_to_go_on_ = false;   // last.safetensors must not be written any more
-  bool evaluated_ = false;        // since the last update
+  bool evaluated_ = false;  // since the last update
   double best_accuracy_ = -1, last_accuracy_ = 0, last_loss_ = 0;
   int64_t best_epoch_ = 0;
   double kept_accuracy_ = -1;  // of best.safetensors: best_accuracy_, or less after going back
-  std::string saved_;          // "last, best", for the epoch's line
-  std::string epoch_line_;     // logged once the writer holds epoch_saves_ saves
+  std::string epoch_line_;     // logged once epoch_saves_ saves are on the disk
   size_t epoch_saves_ = 0;
 };
 

@@ -1,0 +1,75 @@
+// What a training saves: the order in which states become good, and the files that hold them.
+#include "lathe/tools/cli/training/saves.h"
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/core/seconds_since.h"
+#include "lathe/tools/cli/training/resume.h"
+
+namespace lathe::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+Saves::Saves(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present)
+    : folder_(folder), present_(std::move(present)), writer_(folder, keep) {}
+
+void Saves::begin(int64_t step) {
+  good_.take(present_());
+  good_step_ = step;
+}
+
+void Saves::take_candidate() { candidate_.take(present_()); }
+
+void Saves::accept_candidate(int64_t step) {
+  std::swap(good_, candidate_);
+  good_step_ = step;
+}
+
+void Saves::save(std::string_view name, int64_t step, bool averages) {
+  const bool is_last = name == "last";
+  if (is_last && last_is_sealed_) return;
+  const auto began = Clock::now();
+  Checkpoint state = present_();
+  if (last_is_sealed_) state.metadata.emplace(kInexactKey, "made after the --time-limit");
+  if (averages) state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
+  write(name, state, step);
+  if (is_last) {
+    has_last_ = true;
+    good_on_disk_ = finite_until_ == step ? step : -1;
+  }
+  seconds_ += seconds_since(began);
+  names_ += fmt::format("{}{}", names_.empty() ? "" : ", ", name);
+}
+
+int64_t Saves::save_good(int64_t step) {
+  if (good_on_disk_ < good_step_) {
+    Checkpoint good = good_.checkpoint();
+    if (good_step_ < step) good.metadata.emplace(kWentBackKey, "what came after may be no good");
+    write("last", good, good_step_);
+    good_on_disk_ = good_step_;
+  }
+  wait();
+  return good_on_disk_;
+}
+
+void Saves::write(std::string_view name, const Checkpoint& checkpoint, int64_t step) try {
+  writer_.save(checkpoint, std::string(name), step);
+} catch (const FileError& e) {
+  throw SaveError(ExitCode::kError, e.message());
+}
+
+void Saves::wait() try {
+  const auto began = Clock::now();
+  writer_.finish();
+  seconds_ += seconds_since(began);
+} catch (const FileError& e) {
+  throw SaveError(ExitCode::kError, e.message());
+}
+
+}  // namespace lathe::cli

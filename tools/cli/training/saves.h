@@ -1,0 +1,90 @@
+// Saves: the checkpoints that a training leaves in its run folder. It knows which state is known to
+// be good, and therefore what may overwrite what. Trainer tells it what happens;
+// CheckpointWriter writes the files.
+//   good       a state whose own loss is known to be finite: at first the one that training begins
+//              with. A copy in host memory, which save_good() writes if later states may be bad.
+//   candidate  a copy of a later state whose loss is not known yet. It becomes the good state when
+//              it is.
+//   last       last.safetensors: the newest state. save_good() replaces it with the good state if
+//              it is older than that, or if a loss was bad since the good state.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/training/checkpoint_writer.h"
+#include "lathe/tools/cli/training/snapshot.h"
+
+namespace lathe::cli {
+
+/// The run folder cannot be written, so there is nowhere to save to.
+class SaveError : public CommandError {
+ public:
+  using CommandError::CommandError;
+};
+
+/// A step here is the number of updates that a state has behind it.
+class Saves {
+ public:
+  /// `present` makes a checkpoint of the present state. It may share its values with the model.
+  Saves(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present);
+
+  // --- which state is good ----
+  /// The present state is good. Call before the first step.
+  void begin(int64_t step);
+  /// Copies the present state.
+  void take_candidate();
+  /// The loss of the candidate is finite: it is the good state now.
+  void accept_candidate(int64_t step);
+  /// All losses of the steps before `step` are finite.
+  void losses_are_finite(int64_t step) { finite_until_ = step; }
+  /// A loss was not finite. What was saved since the good state may have led to it.
+  void loss_is_bad() { good_on_disk_ = -1; }
+
+  // --- what is written; each throws SaveError if the folder cannot be written ----
+  /// Saves the present state as `name`: "last" or "best". `averages`: its weights are not those
+  /// that training continues with. Does nothing for "last" after seal_last().
+  void save(std::string_view name, int64_t step, bool averages = false);
+  /// Saves the good state as "last" unless that file is known to hold it or a newer good one, and
+  /// waits for the disk. `step` is that of the present state.
+  /// → the step of last.safetensors
+  int64_t save_good(int64_t step);
+  /// From now on save() leaves last.safetensors alone: the run continues from it.
+  void seal_last() { last_is_sealed_ = true; }
+  bool last_is_sealed() const { return last_is_sealed_; }
+  /// Waits until everything is on the disk.
+  void wait();
+
+  // --- what there is ----
+  std::string last_file() const { return (folder_ / "last.safetensors").string(); }
+  /// Whether last.safetensors exists or will: found_last() was called, or it was saved.
+  bool has_last() const { return has_last_; }
+  void found_last() { has_last_ = true; }
+  /// "last, best": what was saved since this was called before.
+  std::string take_names() { return std::exchange(names_, {}); }
+  /// The number of saves so far, and whether the first `saves` of them are on the disk.
+  size_t count() const { return writer_.saves(); }
+  bool holds(size_t saves) const { return writer_.holds(saves); }
+  /// What save() and wait() took of the training thread's time.
+  double seconds() const { return seconds_; }
+
+ private:
+  void write(std::string_view name, const Checkpoint& checkpoint, int64_t step);
+
+  const std::filesystem::path folder_;
+  const std::function<Checkpoint()> present_;
+  CheckpointWriter writer_;
+  Snapshot good_, candidate_;
+  int64_t good_step_ = 0;
+  int64_t finite_until_ = 0;
+  int64_t good_on_disk_ = -1;  // the step of last.safetensors; -1: it is not known to be good
+  bool has_last_ = false, last_is_sealed_ = false;
+  std::string names_;
+  double seconds_ = 0;
+};
+
+}  // namespace lathe::cli

@@ -1,0 +1,144 @@
+// How a training ends: done, paused, diverged, or by an error; what is saved and said then.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/signals.h"
+#include "lathe/tools/cli/training/loss_scale.h"
+#include "lathe/tools/cli/training/trainer.h"
+
+namespace lathe::cli {
+
+ExitCode Trainer::finish() {
+  if (pauses()) return pause();  // a signal arrived while saving
+  if (!evaluated_) {
+    if (step_ < total_steps_) save_to_go_on();
+    evaluate_now();
+    if (pauses()) return pause();
+    save("last");
+  }
+  saves_->wait();
+  say_saved();
+  if (stop_reason() == Stop::kTime) parts_.log.line("the time limit is reached");
+  if (settings_.skip_broken) broken_.report();
+  Row done;
+  done.add("event", "done")
+      .add("epochs", epoch_)
+      .add("steps", step_)
+      .add("loss", last_loss_)
+      .add("accuracy", last_accuracy_)
+      .add("best_accuracy", best_accuracy_)
+      .add("best_epoch", best_epoch_)
+      .add("seconds", seconds())
+      .add("data_wait", data_wait())
+      .add("save_wait", save_wait())
+      .add("run_dir", folder_.string());
+  if (settings_.skip_broken) done.add("broken_files", broken_.count());
+  parts_.out.row(done);
+  parts_.out.text(fmt::format(
+      "test accuracy {:.2f} %, best {:.2f} % (epoch {}), {} steps in {}, {:.1f} % of training "
+      "waited for data{}: {}",
+      100 * last_accuracy_, 100 * best_accuracy_, best_epoch_, step_, duration_text(seconds()),
+      100 * data_wait(),
+      broken_.count() > 0 ? fmt::format(", {} broken files skipped", broken_.count()) : "",
+      folder_.string()));
+  if (step_ >= total_steps_)  // a run that --time-limit ends can continue with a smaller scale
+    fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
+  const double target =
+      settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
+  if (best_accuracy_ < target) {
+    throw CommandError(
+        ExitCode::kCheckFailed,
+        fmt::format("--target-acc: the best test accuracy is {:.2f} %, below {:.2f} %",
+                    100 * best_accuracy_, 100 * target));
+  }
+  return ExitCode::kDone;
+}
+
+// The mean since the last row of metrics is in the checkpoint. Its row is written for readers now,
+// and cut off when the run continues.
+ExitCode Trainer::pause() {
+  save_to_go_on();
+  saves_->wait();
+  progress_.clear();
+  say_saved();
+  write_window();
+  const int signal = StopRequests::asked();
+  const std::string by = signal != 0 ? name_of_signal(signal) : "--stop-after";
+  const std::string text = fmt::format("stopped after step {} by {}; {} holds the checkpoint",
+                                       step_, by, saves_->last_file());
+  if (signal != 0) {
+    parts_.log.error(text);
+    return exit_code_of_signal(signal);
+  }
+  parts_.log.line(text);
+  parts_.out.row(Row()
+                     .add("event", "stopped")
+                     .add("steps", step_)
+                     .add("data_wait", data_wait())
+                     .add("save_wait", save_wait())
+                     .add("run_dir", folder_.string()));
+  return ExitCode::kDone;
+}
+
+void Trainer::fail_diverged(const char* split, double loss) {
+  saves_->loss_is_bad();
+  const int64_t good = saves_->save_good(step_);
+  throw CommandError(
+      ExitCode::kDiverged,
+      fmt::format("the {} loss is {} in step {} (epoch {}); {} holds the weights of step {}; "
+                  "a lower --lr or --clip-grad-norm 1 may help",
+                  split, number_text(loss), step_ + 1, epoch_, saves_->last_file(), good));
+}
+
+// False also if a failed device does not say whether the state is good, or does not give it.
+bool Trainer::save_if_good() try {
+  if (!window_is_finite()) return false;
+  save("last");
+  saves_->wait();
+  return true;
+} catch (const SaveError&) {
+  throw;
+} catch (const std::exception&) {
+  return false;
+}
+
+// Called inside a catch block; the error that is being handled stays the one that is reported.
+void Trainer::save_after_error() {
+  progress_.clear();
+  const auto say_what_is_on_disk = [this] {
+    try {
+      say_saved();
+    } catch (const std::exception&) {  // stdout may be what failed
+    }
+  };
+  try {
+    throw;
+  } catch (const SaveError&) {
+    return;
+  } catch (const CommandError& e) {
+    // Saved already. After a loss that is not finite the present state is bad.
+    if (e.code() == ExitCode::kDiverged || e.code() == ExitCode::kCheckFailed)
+      return say_what_is_on_disk();
+  } catch (...) {
+  }
+  try {
+    const std::string file = saves_->last_file();
+    const bool all_good = save_if_good();
+    const int64_t good = all_good ? step_ : saves_->save_good(step_);
+    say_what_is_on_disk();
+    if (all_good) {
+      parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1, file));
+    } else {
+      parts_.log.line(fmt::format(
+          "stopped in step {}; {} holds the weights of step {}, the last that are known "
+          "to be good",
+          step_ + 1, file, good));
+    }
+  } catch (const std::exception& e) {
+    parts_.log.error(e.what());
+  }
+}
+
+}  // namespace lathe::cli
