@@ -5,6 +5,7 @@
 #include <chrono>
 #include <string>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/device.h"
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
@@ -142,7 +143,7 @@ int64_t LoaderCore::size() const {
   if (options_.batch_sampler) return options_.batch_sampler->size();
   const int64_t samples = options_.sampler->size();
   return options_.drop_last ? samples / options_.batch_size
-                            : (samples + options_.batch_size - 1) / options_.batch_size;
+                            : ceil_div(samples, options_.batch_size);
 }
 
 void LoaderCore::set_epoch(int64_t epoch, int64_t first_batch) {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/data/random.h"
 
@@ -75,7 +76,7 @@ DistributedSampler::DistributedSampler(int64_t n, int64_t rank, int64_t world_si
 }
 
 int64_t DistributedSampler::size() const {
-  return options_.drop_last ? n_ / world_size_ : (n_ + world_size_ - 1) / world_size_;
+  return options_.drop_last ? n_ / world_size_ : ceil_div(n_, world_size_);
 }
 
 std::vector<int64_t> DistributedSampler::order(uint64_t seed, int64_t epoch) const {

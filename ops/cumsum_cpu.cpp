@@ -2,6 +2,7 @@
 // cumsum.h.
 #include <algorithm>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cumsum.h"
@@ -16,7 +17,7 @@ constexpr int64_t kColumns = 64;  // adjacent lines that are summed together
 template <class Out, class T>
 void run(Out* y, const T* x, int64_t outer, int64_t n, int64_t inner, bool reverse) {
   using A = math::RunningSum<Out>;
-  const int64_t tiles = (inner + kColumns - 1) / kColumns;
+  const int64_t tiles = ceil_div(inner, kColumns);
   const int64_t grain = std::max<int64_t>(1, kParallelGrain / (n * std::min(inner, kColumns)));
   const int64_t step = reverse ? -inner : inner;
   parallel_for(outer * tiles, grain, [&](int64_t begin, int64_t end) {

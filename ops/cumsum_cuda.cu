@@ -2,6 +2,7 @@
 // each. Where that makes too few threads, lines are cut into chunks: a first kernel adds up each
 // chunk, and the scan of a chunk starts from the sum of those before it. The order of the additions
 // depends on the shape alone. Contract: cumsum.h.
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/ops/cumsum.h"
 #include "lathe/ops/cumsum_math.h"
@@ -141,15 +142,13 @@ __global__ void column_scan_kernel(Out* __restrict__ y, const T* __restrict__ x,
 
 constexpr int64_t kShortLine = 32;  // up to here, a thread scans a line as if it were a column
 
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
 /// Cuts lines into enough chunks for every multiprocessor of an H200, unless chunks become short.
 void cut(Lines& lines, int64_t pieces_wanted, int64_t shortest) {
   constexpr int64_t kMostChunks = 1024;  // because a chunk first reads the sums of the others
   const int64_t wanted = std::min(pieces_wanted / (lines.outer * lines.inner), kMostChunks);
-  const int64_t chunks = std::clamp<int64_t>(wanted, 1, (lines.n + shortest - 1) / shortest);
-  lines.chunk = (lines.n + chunks - 1) / chunks;
-  lines.chunks = (lines.n + lines.chunk - 1) / lines.chunk;
+  const int64_t chunks = std::clamp<int64_t>(wanted, 1, ceil_div(lines.n, shortest));
+  lines.chunk = ceil_div(lines.n, chunks);
+  lines.chunks = ceil_div(lines.n, lines.chunk);
 }
 
 template <class Out, class T>

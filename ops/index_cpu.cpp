@@ -3,6 +3,7 @@
 // the number of threads.
 #include <algorithm>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
@@ -103,7 +104,7 @@ void index_select(const Tensor& y, const Tensor& x, const Tensor& index) {
 void index_sum(const Tensor& y, const Tensor& x, const Tensor& index) {
   fill_values(y, 0);
   const int64_t count = index.numel(), n = y.dim(1), inner = y.dim(2);
-  const int64_t parts = (inner + kColumns - 1) / kColumns;
+  const int64_t parts = ceil_div(inner, kColumns);
   const int64_t* at = index.data<int64_t>();
   visit_number(y.dtype(), "index_add", [&](auto tag) {
     using T = typename decltype(tag)::type;

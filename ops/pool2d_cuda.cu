@@ -2,6 +2,7 @@
 // choice of the largest. Contract: pool2d.h.
 #include <limits>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/visit.h"
@@ -79,8 +80,7 @@ struct Span {
 __device__ inline Span windows_over(const PoolAxis& axis, int64_t at) {
   const int64_t low = at + axis.pad - (axis.kernel - 1) * axis.dilation;
   const int64_t last = (at + axis.pad) / axis.stride;
-  return {low > 0 ? (low + axis.stride - 1) / axis.stride : 0,
-          last < axis.out - 1 ? last : axis.out - 1};
+  return {low > 0 ? ceil_div(low, axis.stride) : 0, last < axis.out - 1 ? last : axis.out - 1};
 }
 
 // dx[h,w] = the sum of dy over the windows whose largest element lies there. One thread per packet

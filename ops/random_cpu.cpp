@@ -1,5 +1,6 @@
 // CPU kernels of ops/random.h: a functor of random_math.h turns one Philox counter after another
 // into a few values.
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/philox.h"
 #include "lathe/core/thread_pool.h"
@@ -17,7 +18,7 @@ constexpr int64_t kCountersPerTask = 4096;
 template <class T, class Make>
 void fill_dense(T* out, int64_t n, Generator::Block block, Make make) {
   constexpr int64_t kValues = Make::kValues;
-  parallel_for((n + kValues - 1) / kValues, kCountersPerTask, [&](int64_t begin, int64_t end) {
+  parallel_for(ceil_div(n, kValues), kCountersPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
       T values[kValues];
       make(philox4x32_10(block.seed, block.offset + static_cast<uint64_t>(c), 0), values);

@@ -3,6 +3,7 @@
 #include "lathe/ops/row_norm.h"
 
 #include "lathe/autograd/record.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
@@ -30,7 +31,7 @@ struct Gradients {
 /// One pass over dy and x.
 Gradients fused(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                 const Tensor& weight, const RowNormShape& shape, bool want_weight, bool want_bias) {
-  const int64_t parts = (shape.rows() + kRowNormPart - 1) / kRowNormPart;
+  const int64_t parts = ceil_div(shape.rows(), kRowNormPart);
   const Shape partial{parts, shape.groups * shape.channels};
   const TensorOptions options{.dtype = mean.dtype(), .device = x.device()};
   Gradients g{empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}), {}, {}};

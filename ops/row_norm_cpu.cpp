@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
@@ -135,7 +136,7 @@ void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, cons
   using A = ComputeType<T>;
   using Sum = reduce_math::Sum<A>;
   const int64_t n = s.row_size(), all_channels = s.groups * s.channels;
-  const int64_t parts = (s.rows() + kRowNormPart - 1) / kRowNormPart;
+  const int64_t parts = ceil_div(s.rows(), kRowNormPart);
   const int64_t grain = std::max<int64_t>(1, kParallelGrain / (n * kRowNormPart));
   parallel_for(parts, grain, [&](int64_t begin, int64_t end) {
     std::vector<A> room(static_cast<size_t>(5 * n));

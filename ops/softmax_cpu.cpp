@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
@@ -58,7 +59,7 @@ template <class T, int kInputs, class Line>
 void for_lines(T* out, const T* const (&in)[kInputs], int64_t outer, int64_t n, int64_t inner,
                Line line) {
   using A = ComputeType<T>;
-  const int64_t together = std::min(inner, kTogether), tiles = (inner + together - 1) / together;
+  const int64_t together = std::min(inner, kTogether), tiles = ceil_div(inner, together);
   const int64_t grain = std::max<int64_t>(1, kParallelGrain / 4 / (n * together));
   parallel_for(outer * tiles, grain, [&](int64_t begin, int64_t end) {
     if constexpr (std::is_same_v<A, T>) {

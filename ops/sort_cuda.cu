@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/sort.h"
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
   using Element = SortElement<ComputeType<T>, int>;
   __shared__ T value[kTile];
   __shared__ int place[kTile];
-  const int64_t tiles_per_line = (from.n + width - 1) / width, tiles = lines * tiles_per_line;
+  const int64_t tiles_per_line = ceil_div(from.n, width), tiles = lines * tiles_per_line;
   const int tiles_per_block = kTile / width;
   for (int64_t first = int64_t(blockIdx.x) * tiles_per_block; first < tiles;
        first += int64_t(gridDim.x) * tiles_per_block) {
@@ -134,7 +135,7 @@ __global__ void merge_runs_kernel(Keys<T> to, Keys<T> from, int64_t lines, int64
 struct Runs {
   int64_t n, length;
 
-  int64_t count() const { return (n + length - 1) / length; }
+  int64_t count() const { return ceil_div(n, length); }
   /// The runs after merging in pairs, of which the first k elements are kept.
   Runs merged(int64_t k) const {
     const int64_t last_pair = (count() - 1) / 2 * 2 * length;  // where it begins
@@ -162,7 +163,7 @@ void run_sort(const Keys<T>& to, const Tensor& x, int64_t k, Lines from, bool de
   const int64_t lines = x.numel() / from.n;
   const auto width = static_cast<int>(std::min<uint64_t>(
       kTile, std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(from.n, 2)))));
-  const int64_t tiles = lines * ((from.n + width - 1) / width);
+  const int64_t tiles = lines * ceil_div(from.n, width);
   const auto blocks = static_cast<unsigned>(
       std::min<int64_t>((tiles * width + kTile - 1) / kTile, int64_t{1} << 30));
   const auto sort_tiles = [&](const Keys<T>& result, int64_t kept) {

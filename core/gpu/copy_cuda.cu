@@ -1,5 +1,6 @@
 // CUDA kernels of core/copy.h: pointwise conversion, and transposition through shared memory if
 // source and destination are dense along different dimensions.
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/convert.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/gpu/pointwise.cuh"
@@ -75,7 +76,7 @@ int dimension_across(const LoopNest& nest) {
 
 Tiles tiles_of(const LoopNest& nest, int across, int edge) {
   const LoopDim &row = nest.dims[0], &column = nest.dims[across];
-  const auto tiles_along = [edge](int64_t size) { return (size + edge - 1) / edge; };
+  const auto tiles_along = [edge](int64_t size) { return ceil_div(size, edge); };
   LoopNest tiles;
   tiles.operands = 4;
   tiles.dims[0] = {tiles_along(row.size), {edge, edge * row.step[1], edge, 0}};

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/config.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
@@ -44,8 +45,7 @@ struct LaunchSize {
 inline LaunchSize launch_1d(int64_t n) {
   // 16 blocks for each of the 132 multiprocessors of an H100 or H200.
   constexpr int64_t kMostBlocks = 132 * 16;
-  const int64_t blocks =
-      std::clamp<int64_t>((n + kPointwiseBlock - 1) / kPointwiseBlock, 1, kMostBlocks);
+  const int64_t blocks = std::clamp<int64_t>(ceil_div(n, kPointwiseBlock), 1, kMostBlocks);
   return {dim3(static_cast<unsigned>(blocks)), dim3(kPointwiseBlock)};
 }
 

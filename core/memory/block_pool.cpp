@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
 
@@ -146,7 +147,7 @@ size_t BlockPool::segment_bytes(const Request& request) const {
 size_t BlockPool::smallest_segment(const Request& request) const {
   if (!options_.cache) return request.size;
   const size_t step = options_.segment_step;
-  return (request.size + step - 1) / step * step;
+  return round_up(request.size, step);
 }
 
 Block* BlockPool::take_free(const Request& request) {

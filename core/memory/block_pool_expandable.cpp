@@ -9,13 +9,12 @@
 #include <algorithm>
 #include <list>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/memory/block_pool.h"
 
 namespace lathe {
 
 namespace {
-
-size_t round_up(size_t bytes, size_t granule) { return (bytes + granule - 1) / granule * granule; }
 
 size_t free_before(const Block* gap) {
   const Block* before = gap->previous;

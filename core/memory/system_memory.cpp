@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "lathe/core/ceil_div.h"
+
 #if defined(LATHE_ASAN)
 #  include <sanitizer/asan_interface.h>
 #endif
@@ -16,10 +18,6 @@ namespace lathe::system_memory {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-
-size_t round_up(size_t bytes, size_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 // Mapped directly, so that it returns to the system as soon as it is released (malloc may keep it).
 // Aligned to a huge page: the first writes to a new tensor cost one page fault per 2 MiB, not 512.

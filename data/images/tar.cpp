@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/data/images/byte_stream.h"
@@ -77,7 +78,7 @@ class TarReader {
   /// Passes the member's content to `take`, piece by piece.
   template <class Take>
   void content(const Header& header, std::vector<char>& buffer, Take take) {
-    const uint64_t padded = (header.size + kBlock - 1) / kBlock * kBlock;
+    const uint64_t padded = round_up(header.size, kBlock);
     for (uint64_t done = 0; done < padded;) {
       const auto count = static_cast<size_t>(std::min<uint64_t>(kChunk, padded - done));
       read_exact(*stream_, buffer.data(), count, path_, header.name.c_str());

@@ -3,6 +3,7 @@
 // step, a separate kernel sums that up, in integers.
 #include <algorithm>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/data/transforms/color_batch.h"
 #include "lathe/data/transforms/color_math.h"
@@ -126,7 +127,7 @@ void change_planes(const Tensor& out, const Tensor& images, std::span<const Colo
   const Device device = out.device();
   const int64_t count = images.dim(2) * images.dim(3);
   const auto blocks =
-      static_cast<unsigned>(std::clamp<int64_t>((count + kBlock - 1) / kBlock, 1, kMostBlocks));
+      static_cast<unsigned>(std::clamp<int64_t>(ceil_div(count, kBlock), 1, kMostBlocks));
   for (size_t first = 0; first < steps.size(); first += Changes::kSamples) {
     const auto part =
         steps.subspan(first, std::min<size_t>(Changes::kSamples, steps.size() - first));

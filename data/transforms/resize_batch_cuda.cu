@@ -4,6 +4,7 @@
 // the device.
 #include <algorithm>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/data/transforms/resize_batch.h"
@@ -121,7 +122,7 @@ __global__ void resize_columns_kernel(uint8_t* __restrict__ out,
 struct AxisTables {
   AxisTables(const Boxes& boxes, bool along_rows, bool nearest, int64_t samples, int64_t most,
              int64_t out, Device device) {
-    const int64_t taps = nearest ? 1 : 2 * ((most + out - 1) / out) + 3, entries = samples * out;
+    const int64_t taps = nearest ? 1 : 2 * ceil_div(most, out) + 3, entries = samples * out;
     memory = empty({entries * (2 + taps)}, {.dtype = kI32, .device = device});
     int32_t* first = memory.data<int32_t>();
     tables = {first, first + entries, first + 2 * entries, static_cast<int32_t>(out),

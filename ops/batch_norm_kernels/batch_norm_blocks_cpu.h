@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/half.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_rows_cpu.h"
@@ -16,8 +17,6 @@ namespace lathe::cpu {
 inline constexpr int64_t kBlock = 16384;
 inline constexpr int64_t kMinWidth = 128;  // NHWC: the least number of columns in a block's row
 inline constexpr int64_t kBlocksPerTask = 2;
-
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// One run of memory. `shape` covers all of it, except that an NHWC block may end with a shorter
 /// row.
@@ -38,15 +37,15 @@ class Blocks {
     interleaved_ = plane_ == 1 || !x.is_contiguous();
     if (x.numel() == 0) return;
     if (interleaved_) {
-      repeat_ = std::max<int64_t>(1, divide_up(kMinWidth, channels_));
+      repeat_ = std::max<int64_t>(1, ceil_div(kMinWidth, channels_));
       const int64_t width = repeat_ * channels_;
       step_ = std::max<int64_t>(1, kBlock / width) * width;
       total_ = x.numel();
-      parts_ = count_ = divide_up(total_, step_);
+      parts_ = count_ = ceil_div(total_, step_);
     } else {
       planes_ = std::min(channels_, std::max<int64_t>(1, kBlock / plane_));
-      groups_ = divide_up(channels_, planes_);
-      pieces_ = divide_up(plane_, kBlock);
+      groups_ = ceil_div(channels_, planes_);
+      pieces_ = ceil_div(plane_, kBlock);
       parts_ = n * pieces_;
       count_ = n * groups_ * pieces_;
     }

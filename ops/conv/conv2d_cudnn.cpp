@@ -13,6 +13,7 @@
 #include <array>
 #include <optional>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/cuda_backend.h"
@@ -42,8 +43,8 @@ Conv2dGeometry padded(Conv2dGeometry g, MemoryFormat format, DType dtype) {
   const bool uses_tensor_cores = is_half(dtype) || tf32();
   if (format != kChannelsLast || g.groups != 1 || !uses_tensor_cores) return g;
   const auto group = static_cast<int64_t>(16 / size_of(dtype));
-  g.C = (g.C + group - 1) / group * group;
-  g.K = (g.K + group - 1) / group * group;
+  g.C = round_up(g.C, group);
+  g.K = round_up(g.K, group);
   return g;
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <vector>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
@@ -95,7 +96,7 @@ class Im2col {
   /// Calls f(block) in parallel for all blocks of at most `rows` output rows.
   template <class F>
   void for_each_block(int64_t rows, F&& f) const {
-    const int64_t per_image = (g_.P + rows - 1) / rows;
+    const int64_t per_image = ceil_div(g_.P, rows);
     parallel_for(g_.N * per_image * g_.groups, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t strip = i / g_.groups % per_image;
@@ -179,7 +180,7 @@ void backward_weight(const Conv2dGeometry& g, T* dw, const T* dy, const T* x) {
   // same for any number of threads.
   constexpr int64_t kMaxParts = 16, kPartElements = int64_t{1} << 22;
   const int64_t parts = std::min(g.N, std::clamp<int64_t>(kPartElements / size, 2, kMaxParts));
-  const int64_t images = (g.N + parts - 1) / parts;
+  const int64_t images = ceil_div(g.N, parts);
   std::vector<T> sums(static_cast<size_t>(parts * size), T(0));
   parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     std::vector<T> buffer;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/conv2d_plan_dnnl.h"
 
@@ -13,8 +14,6 @@ namespace {
 
 constexpr int64_t kStripColumns = 64;      // of y: two weight-gradient tiles
 constexpr int64_t kCopyGrain = 64 * 1024;  // bytes
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Columns that a filter covers.
 int64_t reach(const Conv2dGeometry& g) { return g.dilation.cols * (g.S - 1) + 1; }
@@ -90,8 +89,8 @@ Conv2dStrips make_conv2d_strips(const Conv2dGeometry& g, int64_t images) {
   const int64_t stride = g.stride.cols;
   const int64_t apart = std::max(g.W + g.pad.cols, (g.Q - 1) * stride - g.pad.cols + reach(g));
   Conv2dStrips strips{g, images};
-  strips.strip.N = divide_up(g.N, images);
-  strips.strip.Q = divide_up(apart, stride) * images;
+  strips.strip.N = ceil_div(g.N, images);
+  strips.strip.Q = ceil_div(apart, stride) * images;
   strips.strip.W = strips.strip.Q * stride;
   return strips;
 }
@@ -102,10 +101,10 @@ std::optional<Conv2dStrips> conv2d_strips(Conv2dPass pass, const Conv2dGeometry&
                                                            : g.Q < 16;
   if (!narrow || g.groups != 1 || !fits_strips(g)) return {};
   if (!dnnl_uses(dnnl::cpu_isa::avx512_core_amx)) return {};
-  const int64_t wanted = divide_up(kStripColumns, make_conv2d_strips(g, 1).y_pitch());
+  const int64_t wanted = ceil_div(kStripColumns, make_conv2d_strips(g, 1).y_pitch());
   const int64_t most = std::max<int64_t>(1, g.N / threads);
-  const int64_t batch = divide_up(g.N, std::min(wanted, most));
-  const int64_t images = divide_up(g.N, batch);
+  const int64_t batch = ceil_div(g.N, std::min(wanted, most));
+  const int64_t images = ceil_div(g.N, batch);
   if (images == 1) return {};
   return make_conv2d_strips(g, images);
 }

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/tensor.h"
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kGemmThreads)
                 int64_t first_batch) {
   __shared__ Packet<C, 4> left[kGemmTerms][kGemmTile / 4 + 1];
   __shared__ Packet<C, 4> right[kGemmTerms][kGemmTile / 4 + 1];
-  const int64_t col_tiles = (size.cols + kGemmTile - 1) / kGemmTile;
+  const int64_t col_tiles = ceil_div(size.cols, kGemmTile);
   const int64_t first_row = blockIdx.x / col_tiles * kGemmTile;
   const int64_t first_col = blockIdx.x % col_tiles * kGemmTile;
   const int64_t begin = blockIdx.y * split.terms;
@@ -157,16 +158,16 @@ inline GemmSplit split_of(const GemmSize& size, int64_t tiles) {
   constexpr int64_t kWantedBlocks = 2 * 132, kLeastTerms = 256;
   const int64_t parts = std::clamp<int64_t>(kWantedBlocks / (tiles * size.batch), 1,
                                             std::max<int64_t>(size.terms / kLeastTerms, 1));
-  const int64_t terms = std::max<int64_t>((size.terms + parts - 1) / parts, 1);
-  const int64_t whole = (terms + kGemmTerms - 1) / kGemmTerms * kGemmTerms;
-  return {whole, static_cast<int>(std::max<int64_t>((size.terms + whole - 1) / whole, 1))};
+  const int64_t terms = std::max<int64_t>(ceil_div(size.terms, parts), 1);
+  const int64_t whole = round_up(terms, kGemmTerms);
+  return {whole, static_cast<int>(std::max<int64_t>(ceil_div(size.terms, whole), 1))};
 }
 
 /// Queues the product on the device's current stream. With no terms the sums are 0.
 template <class C, class A, class B, class Result>
 void gemm(const A& a, const B& b, const Result& result, const GemmSize& size, Device device) {
   if (size.rows * size.cols * size.batch == 0) return;
-  const auto tiles_along = [](int64_t n) { return (n + kGemmTile - 1) / kGemmTile; };
+  const auto tiles_along = [](int64_t n) { return ceil_div(n, kGemmTile); };
   const int64_t tiles = tiles_along(size.rows) * tiles_along(size.cols);
   LATHE_CHECK(ValueError, tiles < (int64_t{1} << 31), "matrix product: ", size.rows, " x ",
               size.cols, " elements are too many");

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/core/gpu/workspace.h"
 #include "lathe/core/stream.h"
@@ -192,7 +193,7 @@ void MatmulPlan::execute(const void* left, const void* right, void* result,
 
 int64_t kept_ld(MatmulEpilogue epilogue, int64_t rows) {
   const int64_t step = epilogue == MatmulEpilogue::kRelu ? 128 : 8;  // bits, elements
-  return (rows + step - 1) / step * step;
+  return round_up(rows, step);
 }
 
 size_t MatmulKeyHash::operator()(const MatmulKey& key) const noexcept {

@@ -10,6 +10,7 @@
 
 #include <vector>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/tensor.h"
 #include "lathe/core/thread_pool.h"
@@ -95,8 +96,6 @@ struct Plan {
 
 /// Both tensors have the same number of dimensions and at least one element each.
 Plan make_plan(const Tensor& out, const Tensor& x);
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Joins n partials of `width` numbers each, in pairs, into the first.
 template <class Folder>

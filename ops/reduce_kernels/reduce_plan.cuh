@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/core/loop_nest.h"
 #include "lathe/core/tensor.h"
@@ -78,8 +79,6 @@ struct ReducePlan {
   bool rows = true;               // the numbers of one result are the densest in memory
   unsigned width = 1;             // rows: threads per result; else: neighbouring results per block
 };
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /// The smallest power of two that is not below n >= 1.
 inline unsigned power_above(int64_t n) {
   return static_cast<unsigned>(std::bit_ceil(static_cast<uint64_t>(n)));

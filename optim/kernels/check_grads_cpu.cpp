@@ -1,6 +1,7 @@
 // Norms and overflow of gradients on the CPU; see check_grads.h.
 #include <vector>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
@@ -51,7 +52,7 @@ double norm_of(const Tensor& grad, double p, double unscale, bool* finite) {
     copy_values(dense, grad);
   }
   const int64_t n = dense.numel();
-  std::vector<NormSum> parts(static_cast<size_t>((n + kParallelGrain - 1) / kParallelGrain), {p});
+  std::vector<NormSum> parts(static_cast<size_t>(ceil_div(n, kParallelGrain)), {p});
   visit_float(dense.dtype(), "clip_grad_norm_", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;

@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/config.h"
 #include "lathe/core/device.h"
 #include "lathe/core/dtype.h"
@@ -46,7 +47,7 @@ struct UpdateItem {
 /// Norms are summed in chunks of this many elements, on every device.
 inline constexpr int64_t kChunk = 4096;
 
-constexpr int64_t chunks_of(int64_t n) { return (n + kChunk - 1) / kChunk; }
+constexpr int64_t chunks_of(int64_t n) { return ceil_div(n, kChunk); }
 
 /// Doubles of scratch for a parameter of n elements: the rate of its step, then two sums per chunk.
 constexpr int64_t norm_scratch(int64_t n) { return 1 + 2 * chunks_of(n); }

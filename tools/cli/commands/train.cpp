@@ -2,6 +2,7 @@
 // is tools/cli/training/trainer.cpp.
 #include <fmt/format.h>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
@@ -44,7 +45,7 @@ void choose(Settings& settings, Log& log) {
 }
 
 int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
-  return (loader.size() + s.accumulate - 1) / s.accumulate;
+  return ceil_div(loader.size(), s.accumulate);
 }
 
 // The settings for config.toml: without the place of a run, where it continues and stops, and

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/nn/summary.h"
 #include "lathe/ops/cross_entropy.h"
@@ -275,8 +276,7 @@ void Trainer::write_window() {
 }
 
 void Trainer::show_progress() {
-  const int64_t per_epoch =
-      (parts_.train.loader.size() + settings_.accumulate - 1) / settings_.accumulate;
+  const int64_t per_epoch = ceil_div(parts_.train.loader.size(), settings_.accumulate);
   const double rate =
       train_seconds_ > 0 ? static_cast<double>(step_ - resumed_step_) / train_seconds_ : 0;
   Tally so_far = epoch_tally_;
