@@ -13,8 +13,8 @@
 //     it saves the last state known to be good. A later one that was saved already is kept if only
 //     the GPU has failed and every loss before it was finite.
 // Only if the folder cannot be written is nothing saved; the old file is still complete then. What
-// is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp); when it may
-// overwrite what is the business of Saves (saves.h).
+// is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Saves
+// decides what may overwrite what (saves.h).
 // Host memory: at most four copies of the state (Snapshot), two here and two in CheckpointWriter.
 // While one is written, one tensor at a time exists once more, row-major.
 #pragma once
