@@ -12,7 +12,7 @@
 
 namespace lathe {
 
-namespace reduce_engine {
+namespace reduce_order {
 
 Plan make_plan(const Tensor& out, const Tensor& x) {
   const int64_t in_bytes = static_cast<int64_t>(size_of(x.dtype()));
@@ -40,14 +40,14 @@ Plan make_plan(const Tensor& out, const Tensor& x) {
   return plan;
 }
 
-}  // namespace reduce_engine
+}  // namespace reduce_order
 
 namespace {
 
-static_assert(reduce_fold::LogSumExp<float>::kMost >= reduce_engine::kBlock);
+static_assert(reduce_fold::LogSumExp<float>::kMost >= reduce_order::kBlock);
 
-using reduce_engine::Load;
-using reduce_engine::Store;
+using reduce_order::Load;
+using reduce_order::Store;
 
 template <class A, class T>
 LATHE_CLONES void load_dense(A* __restrict__ to, const T* __restrict__ from, int64_t n) {
@@ -79,8 +79,8 @@ void store_as(void* to, A value) {
 template <class Folder, class X, class T>
 void run(const Tensor& out, const Tensor& x, const Folder& folder) {
   using A = typename Folder::Value;
-  reduce_engine::run<Folder>(
-      reduce_engine::make_plan(out, x), load_as<A, X>, sizeof(X),
+  reduce_order::run<Folder>(
+      reduce_order::make_plan(out, x), load_as<A, X>, sizeof(X),
       sizeof(A) == sizeof(X) && std::is_integral_v<A> == std::is_integral_v<X>, store_as<A, T>,
       folder);
 }
@@ -113,8 +113,8 @@ void run_truth(const Tensor& out, const Tensor& x) {
   visit_all(x.dtype(), [&](auto tag) {
     using X = typename decltype(tag)::type;
     using Folder = reduce_fold::Simple<Op<int64_t>>;
-    reduce_engine::run<Folder>(reduce_engine::make_plan(out, x), load_truth<X>, sizeof(X), false,
-                               store_as<int64_t, bool>, Folder{});
+    reduce_order::run<Folder>(reduce_order::make_plan(out, x), load_truth<X>, sizeof(X), false,
+                              store_as<int64_t, bool>, Folder{});
   });
 }
 

@@ -15,7 +15,7 @@
 #include "lathe/core/tensor.h"
 #include "lathe/core/thread_pool.h"
 
-namespace lathe::reduce_engine {
+namespace lathe::reduce_order {
 
 inline constexpr int64_t kBlock = 1024, kRows = 32, kColumns = 256, kChunkBlocks = 64;
 
@@ -290,4 +290,4 @@ void run(const Plan& plan, Load<A> load, int64_t element_bytes, bool direct, Sto
   }
 }
 
-}  // namespace lathe::reduce_engine
+}  // namespace lathe::reduce_order
