@@ -104,31 +104,13 @@ if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND NOT DEFINED CMAKE_CUDA20_STANDAR
   set(CMAKE_CUDA20_COMPILE_FEATURES cuda_std_20)
 endif()
 
-# Headers of our own kernels, and of calls of cuBLAS and cuDNN. None is installed. Where nvcc compiles the kernels, no
-# other compiler takes their headers.
+# Headers that are not installed, beside *.cuh: of our own kernels, and of calls of cuBLAS and cuDNN.
 set(LATHE_KERNEL_HEADERS
   core/gpu/device_fault.h
   core/gpu/launch.h
-  core/gpu/packet.cuh
-  core/gpu/pointwise.cuh
-  core/gpu/raise_fault.cuh
   core/gpu/relaxed_capture.h
-  core/gpu/strided_index.cuh
-  ops/batch_norm_kernels/batch_norm_layout.cuh
-  ops/reduce_kernels/block_reduce.cuh
-  ops/class_targets.cuh
-  ops/conv/conv2d_operands.cuh
   ops/conv/conv2d_cuda.h
-  ops/matmul_kernels/gemm_tile.cuh
-  ops/reduce_kernels/line_kernels.cuh
   ops/matmul_kernels/matmul_cuda.h
-  ops/plane_index.cuh
-  ops/reduce_kernels/reduce_device.cuh
-  ops/reduce_kernels/reduce_kernels.cuh
-  ops/reduce_kernels/reduce_plan.cuh
-  optim/kernels/array_table.cuh
-  optim/kernels/grad_tables.cuh
-  optim/kernels/update_frame.cuh
 )
 set(LATHE_CUDA_LIBRARY_HEADERS
   core/gpu/cublas_functions.h
@@ -147,6 +129,7 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   ops/matmul_kernels/matmul_cublas.h
   ops/matmul_kernels/matmul_plan_cublas.h
 )
+lathe_require_files(${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
 
 # lathe_kernels(file.cu...): hand-written kernels and their launchers in the calling folder. What compiles them takes them
 # from the property: CMakeLists.txt with nvcc, tests/emulation with the host compiler.

@@ -48,11 +48,10 @@ endfunction()
 # lathe_harden_parsers(target): the library's sources that read bytes which others have written.
 function(lathe_harden_parsers target)
   set(parsers
+    core/file.cpp
     core/formats/byte_source.cpp
     core/formats/deflate_zlib.cpp
-    core/file.cpp
     core/formats/json_cursor.cpp
-    core/mapped_file.cpp
     core/formats/npy.cpp
     core/formats/npy_header.cpp
     core/formats/npz.cpp
@@ -62,6 +61,8 @@ function(lathe_harden_parsers target)
     core/formats/safetensors_header.cpp
     core/formats/tensor_file.cpp
     core/formats/zip_reader.cpp
+    core/mapped_file.cpp
+    core/utf8.cpp
     data/images/byte_stream.cpp
     data/images/cifar.cpp
     data/images/fetch.cpp
@@ -80,6 +81,7 @@ function(lathe_harden_parsers target)
     nn/weights.cpp
     ops/conv_search/conv_cache_file.cpp
   )
+  lathe_require_files(${parsers})
   list(TRANSFORM parsers PREPEND "${PROJECT_SOURCE_DIR}/")
   set_property(SOURCE ${parsers} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_OPTIONS ${LATHE_HARDENING})
   if(BUILD_SHARED_LIBS)

@@ -164,8 +164,8 @@ void run_sort(const Keys<T>& to, const Tensor& x, int64_t k, Lines from, bool de
   const auto width = static_cast<int>(std::min<uint64_t>(
       kTile, std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(from.n, 2)))));
   const int64_t tiles = lines * ceil_div(from.n, width);
-  const auto blocks = static_cast<unsigned>(
-      std::min<int64_t>((tiles * width + kTile - 1) / kTile, int64_t{1} << 30));
+  const auto blocks =
+      static_cast<unsigned>(std::min<int64_t>(ceil_div(tiles * width, kTile), int64_t{1} << 30));
   const auto sort_tiles = [&](const Keys<T>& result, int64_t kept) {
     launch(sort_tiles_kernel<T>, dim3(blocks), dim3(kThreads), 0, stream, result,
            static_cast<const T*>(x.raw_data()), from, lines, width, kept, descending);

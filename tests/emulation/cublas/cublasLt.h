@@ -1,6 +1,6 @@
 // Stands in for cuBLASLt's header where Lathe is built over the emulated GPU: the part that
-// ops/*_cublas.cpp call. Defined in cublas_emulation.cpp; what tests ask and break is in
-// cublas_emulation.h. The names are the library's, the numbers are not.
+// ops/matmul_kernels/*_cublas.cpp call. Defined in cublas_emulation.cpp; what tests ask and break is
+// in cublas_emulation.h. The names are the library's, the numbers are not.
 #pragma once
 
 #include <cstddef>

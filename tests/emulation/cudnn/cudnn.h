@@ -1,5 +1,5 @@
 // Stands in for cuDNN's header where Lathe is built over the emulated GPU: the part of the graph
-// API that core/cudnn_*.cpp calls. Defined in cudnn_emulation.cpp; what tests ask and break is in
+// API that core/gpu/cudnn_*.cpp calls. Defined in cudnn_emulation.cpp; what tests ask and break is in
 // cudnn_emulation.h. The names are the library's, the numbers are not.
 #pragma once
 

@@ -5,8 +5,9 @@
 //              with. A copy in host memory, which save_good() writes if later states may be bad.
 //   candidate  a copy of a later state whose loss is not known yet. It becomes the good state when
 //              it is.
-//   last       last.safetensors: the newest state. save_good() replaces it with the good state if
-//              it is older than that, or if a loss was bad since the good state.
+//   last       last.safetensors: the newest state. save_good() keeps it if all losses up to that
+//              state are known to be finite and it is not older than the good state; otherwise it
+//              writes the good state in its place.
 #pragma once
 
 #include <filesystem>
@@ -45,7 +46,9 @@ class Saves {
   /// A loss was not finite. What was saved since the good state may have led to it.
   void loss_is_bad() { good_on_disk_ = -1; }
 
-  // --- what is written; each throws SaveError if the folder cannot be written ----
+  // --- what is written ----
+  // throws: SaveError if the folder cannot be written; save(), and begin() and take_candidate()
+  // above, also OutOfMemoryError and CudaError, from the copy.
   /// Saves the present state as `name`: "last" or "best". `averages`: its weights are not those
   /// that training continues with. Does nothing for "last" after seal_last().
   void save(std::string_view name, int64_t step, bool averages = false);

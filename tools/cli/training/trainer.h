@@ -15,8 +15,8 @@
 // Only if the folder cannot be written is nothing saved; the old file is still complete then. What
 // is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Saves
 // decides what may overwrite what (saves.h).
-// Host memory: at most four copies of the state (Snapshot), two here and two in CheckpointWriter.
-// While one is written, one tensor at a time exists once more, row-major.
+// Host memory: at most four copies of the state (Snapshot), two in Saves and two in
+// CheckpointWriter. While one is written, one tensor at a time exists once more, row-major.
 #pragma once
 
 #include <algorithm>
