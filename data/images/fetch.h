@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lathe/core/config.h"
-#include "lathe/data/sources.h"
+#include "lathe/data/images/sources.h"
 
 namespace lathe::data {
 

@@ -3,7 +3,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/data/images/dataset_info.h"
-#include "lathe/data/sources.h"
+#include "lathe/data/images/sources.h"
 
 namespace lathe::data {
 namespace {

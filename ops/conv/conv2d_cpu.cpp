@@ -1,10 +1,10 @@
-// Convolution on the CPU: brings dtypes and layouts into the form of conv2d_passes.h. Contracts:
-// conv2d.h.
+// Convolution on the CPU: brings dtypes and layouts into the form of conv2d_passes_cpu.h.
+// Contracts: conv2d.h.
 #include <atomic>
 
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
-#include "lathe/ops/conv/conv2d_passes.h"
+#include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/conv2d.h"
 
 namespace lathe::cpu {

@@ -1,5 +1,5 @@
 // f32 and bf16 convolution by oneDNN: runs the plans of conv2d_plan_dnnl.h. Contracts:
-// conv2d_passes.h.
+// conv2d_passes_cpu.h.
 //
 // Tensors are reordered where the primitive wants another layout than theirs. Two reorders are
 // avoided: the weights of a model that only infers are packed once, and the dy that backward_input
@@ -14,7 +14,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
-#include "lathe/ops/conv/conv2d_passes.h"
+#include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/conv/conv2d_plan_dnnl.h"
 #include "lathe/ops/conv/conv2d_strips_dnnl.h"
 

@@ -1,5 +1,5 @@
-// The fast path of a build without oneDNN: f32 by im2col. Contracts: conv2d_passes.h.
-#include "lathe/ops/conv/conv2d_passes.h"
+// The fast path of a build without oneDNN: f32 by im2col. Contracts: conv2d_passes_cpu.h.
+#include "lathe/ops/conv/conv2d_passes_cpu.h"
 
 namespace lathe::cpu {
 

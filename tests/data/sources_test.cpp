@@ -1,4 +1,4 @@
-#include "lathe/data/sources.h"
+#include "lathe/data/images/sources.h"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/conv/conv2d_passes.h"
+#include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/random.h"

@@ -1,10 +1,10 @@
 // lathe data fetch: the only command besides `train --download` that uses the network.
 #include <fmt/format.h>
 
+#include "lathe/tools/cli/commands/named_dataset.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/fetch.h"
-#include "lathe/tools/cli/training/named_dataset.h"
 
 namespace lathe::cli {
 

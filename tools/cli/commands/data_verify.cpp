@@ -11,10 +11,10 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/packed_images.h"
 #include "lathe/data/images/verify.h"
+#include "lathe/tools/cli/commands/named_dataset.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/datasets.h"
-#include "lathe/tools/cli/training/named_dataset.h"
 #include "lathe/tools/cli/training/progress.h"
 
 namespace lathe::cli {

@@ -5,6 +5,8 @@
 
 #include "lathe/core/file.h"
 #include "lathe/core/printable.h"
+#include "lathe/tools/cli/commands/replaceable.h"
+#include "lathe/tools/cli/commands/saved_run.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -13,8 +15,6 @@
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/evaluate.h"
 #include "lathe/tools/cli/training/reading_data.h"
-#include "lathe/tools/cli/training/replaceable.h"
-#include "lathe/tools/cli/training/saved_run.h"
 
 namespace lathe::cli {
 namespace {

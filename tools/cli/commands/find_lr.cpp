@@ -11,6 +11,7 @@
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/commands/lr_range.h"
+#include "lathe/tools/cli/commands/replaceable.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/broken_files.h"
@@ -20,7 +21,6 @@
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/progress.h"
 #include "lathe/tools/cli/training/reading_data.h"
-#include "lathe/tools/cli/training/replaceable.h"
 
 namespace lathe::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "lathe/core/device.h"
 #include "lathe/core/tensor.h"
 #include "lathe/nn/module.h"
-#include "lathe/ops/conv/conv2d_passes.h"
+#include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/tools/cli/settings/settings.h"
 
 namespace lathe::cli {

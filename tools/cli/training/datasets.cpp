@@ -12,7 +12,7 @@
 #include "lathe/data/images/image_folder.h"
 #include "lathe/data/images/packed_images.h"
 #include "lathe/data/images/record_images.h"
-#include "lathe/data/sources.h"
+#include "lathe/data/images/sources.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/training/fetch.h"

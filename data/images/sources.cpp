@@ -1,7 +1,7 @@
 // The table of data sets, and the search for one on this machine. The checksums are the
 // publishers'; for content that is published packed they are those of the unpacked official
 // download.
-#include "lathe/data/sources.h"
+#include "lathe/data/images/sources.h"
 
 #include <cstdlib>
 

@@ -1,6 +1,5 @@
 // The known data sets: where they come from, which files they have, and where they lie on this
-// machine. images/fetch.h downloads them, images/verify.h checks them, images/image_datasets.h
-// reads them.
+// machine. fetch.h downloads them, verify.h checks them, image_datasets.h reads them.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +53,7 @@ LATHE_API const DatasetSource& dataset_source(std::string_view name);
 LATHE_API std::vector<std::filesystem::path> data_roots(const std::string& data_root = {});
 
 /// The directory that holds all files of the split: a root itself, or one of the set's folders
-/// below it. Empty if there is none. Looks at names only; images/verify.h checks the content.
+/// below it. Empty if there is none. Looks at names only; verify.h checks the content.
 LATHE_API std::optional<std::filesystem::path> find_dataset(const DatasetSource& source,
                                                             const std::string& data_root = {},
                                                             Split split = Split::kAll);
