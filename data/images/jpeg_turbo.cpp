@@ -19,6 +19,9 @@ class Decoder {
     int subsampling = 0;
     check(tjDecompressHeader3(handle_.get(), file_.data(), file_.size(), &width_, &height_,
                               &subsampling, &colors_));
+    // A file that ends before its size is no error to the library.
+    LATHE_CHECK(DataError, width_ > 0 && height_ > 0, path_.string(),
+                ": is a damaged JPEG file: it ends before the size of its image");
   }
 
   int width() const { return width_; }

@@ -85,6 +85,24 @@ TEST_CASE("checkpoint writer: the newest stay, under the number of their step") 
   CHECK(names_in(folder.path()).size() == 6);
 }
 
+TEST_CASE("checkpoint writer: where last is a symbolic link, step files are no links to it") {
+  const TemporaryFolder folder;
+  const fs::path last = folder.path() / "last.safetensors", elsewhere = folder.path() / "elsewhere";
+  Number number;
+  CheckpointWriter writer(folder.path(), 3);
+  for (const int step : {5, 10, 15}) {
+    number.value.fill_(static_cast<double>(step));
+    writer.save(collect_checkpoint({{"model", number}}), "last", step);
+    writer.finish();
+    if (fs::is_symlink(last)) continue;
+    fs::rename(last, elsewhere);
+    fs::create_symlink("elsewhere", last);
+  }
+  CHECK(fs::is_symlink(last));
+  CHECK(saved_number(last) == 15);
+  for (const int step : {5, 10, 15}) CHECK(saved_number(folder.path() / step_file(step)) == step);
+}
+
 TEST_CASE("checkpoint writer: a run that goes on and keeps one removes the step files it had") {
   const TemporaryFolder folder;
   Number number;

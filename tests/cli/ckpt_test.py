@@ -67,12 +67,12 @@ def test_ckpt_commands(folder):
     expect_one_line(lathe("ckpt", "show"), 2, "one file")
 
 
-def write_npz(path, rows, columns, values, fortran):
-    """One f32 array "w" whose values lie in the file as given."""
-    about = f"{{'descr': '<f4', 'fortran_order': {fortran}, 'shape': ({rows}, {columns}), }}"
+def write_npz(path, rows, columns, values, fortran=False, kind="f4"):
+    """One array "w" (f32; i64 for "i8") whose values lie in the file as given."""
+    about = f"{{'descr': '<{kind}', 'fortran_order': {fortran}, 'shape': ({rows}, {columns}), }}"
     about += " " * (-(len(about) + 11) % 64) + "\n"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("w.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(about)) + about.encode() + struct.pack(f"<{len(values)}f", *values))
+        archive.writestr("w.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(about)) + about.encode() + struct.pack(f"<{len(values)}{dict(f4='f', i8='q')[kind]}", *values))
 
 
 def test_ckpt_diff_compares_values_wherever_they_lie(folder):
@@ -83,6 +83,18 @@ def test_ckpt_diff_compares_values_wherever_they_lie(folder):
         assert "same" in expect(lathe("ckpt", "diff", f"{a}.npz", f"{b}.npz"), 0).stdout
     for a, b in (("c", "other"), ("other", "c")):
         assert "differs by up to 2" in expect_one_line(lathe("ckpt", "diff", f"{a}.npz", f"{b}.npz"), 7).stdout
+
+
+def test_ckpt_diff_says_how_much_where_a_double_does_not(folder):
+    def said(a, b):
+        return expect_one_line(lathe("ckpt", "diff", a, b), 7).stdout
+    write_npz("a.npz", 1, 2, [2 ** 53, -2 ** 63], kind="i8")
+    write_npz("b.npz", 1, 2, [2 ** 53 + 1, -2 ** 63], kind="i8")
+    write_npz("c.npz", 1, 2, [2 ** 53, 2 ** 63 - 1], kind="i8")
+    assert "differs by up to 1\n" in said("a.npz", "b.npz") and "differs by up to 1.84e+19" in said("a.npz", "c.npz")
+    write_npz("plus.npz", 1, 1, [0.0])
+    write_npz("minus.npz", 1, 1, [-0.0])
+    assert "differs in bits alone" in said("plus.npz", "minus.npz")
 
 
 def test_verify_resume(folder):

@@ -83,6 +83,7 @@ TEST_CASE("lr range: suggests where the loss falls most steeply") {
 TEST_CASE("lr range: bad bounds are errors of the call") {
   CHECK_THROWS_AS(LrRange({.min_lr = 0}), UsageError);
   CHECK_THROWS_AS(LrRange({.min_lr = 1, .max_lr = 1}), UsageError);
+  CHECK_THROWS_AS(LrRange({.min_lr = 1e-320, .max_lr = 1e308}), UsageError);
   CHECK_THROWS_AS(LrRange({.steps = 1}), UsageError);
 }
 

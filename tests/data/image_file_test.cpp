@@ -66,5 +66,28 @@ TEST_CASE("image file: a PNG file that is cut off or damaged is refused by name 
   }
 }
 
+TEST_CASE("image file: a JPEG file that is cut off anywhere is refused by name") {
+  const TempDir dir;
+  int files = 0;
+  for (const auto& g : golden::kImageKinds) {
+    const std::string_view whole(reinterpret_cast<const char*>(g.bytes), size_t(g.size));
+    if (!whole.starts_with("\xff\xd8\xff")) continue;
+    CAPTURE(std::string(g.name));
+    for (size_t size = 3; size + 2 < whole.size(); size += size < 40 ? 1 : 7) {
+      CAPTURE(size);
+      write_file(dir / "dog.jpg", std::string(whole.substr(0, size)));
+      ImageFile file;
+      const std::string why = message_of<DataError>([&] {
+        file.open(dir / "dog.jpg", {});
+        file.decode(1);
+      });
+      if (why.find("build again") != std::string::npos) return;  // without its decoder
+      CHECK(why.find("dog.jpg: is a damaged JPEG file: ") != std::string::npos);
+    }
+    ++files;
+  }
+  CHECK(files > 0);
+}
+
 }  // namespace
 }  // namespace lathe::data

@@ -80,8 +80,17 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 // The largest |a - b|; nan if an element is nan in exactly one of them.
 double difference(const Tensor& a, const Tensor& b) {
   if (a.numel() == 0) return 0;
-  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
   double most = 0;
+  if (!is_floating(a.dtype())) {  // an int64 may have more digits than a double
+    const std::vector<int64_t> x = a.to_vector<int64_t>(), y = b.to_vector<int64_t>();
+    for (size_t i = 0; i < x.size(); ++i) {
+      const auto [low, high] = std::minmax(x[i], y[i]);
+      most = std::max(
+          most, static_cast<double>(static_cast<uint64_t>(high) - static_cast<uint64_t>(low)));
+    }
+    return most;
+  }
+  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
   for (size_t i = 0; i < x.size(); ++i) {
     if (std::isnan(x[i]) && std::isnan(y[i])) continue;
     const double d = x[i] == y[i] ? 0 : std::abs(x[i] - y[i]);
@@ -183,7 +192,10 @@ ExitCode run_ckpt_diff(const Invocation& call) {
       report(name, concat(x, " and ", *y), NAN);
     } else if (!same_bits(x, *y)) {
       const double most = difference(x, *y);
-      report(name, fmt::format("differs by up to {:.3g}", without_sign_of_nan(most)), most);
+      report(name,
+             most == 0 ? "differs in bits alone: in the sign of a zero, or in what a NaN carries"
+                       : fmt::format("differs by up to {:.3g}", without_sign_of_nan(most)),
+             most);
     }
   }
   for (const auto& [name, y] : b.tensors) {

@@ -21,6 +21,10 @@ LrRange::LrRange(const LrRangeOptions& options) : options_(options) {
     throw UsageError(fmt::format("--min-lr {} must be above 0 and below --max-lr {}",
                                  number_text(options.min_lr), number_text(options.max_lr)));
   }
+  if (!std::isfinite(options.max_lr / options.min_lr)) {
+    throw UsageError(fmt::format("--max-lr {} divided by --min-lr {} is more than a double holds",
+                                 number_text(options.max_lr), number_text(options.min_lr)));
+  }
   if (options.steps < 2)
     throw UsageError(fmt::format("--sweep-steps {}: at least 2 are needed", options.steps));
 }

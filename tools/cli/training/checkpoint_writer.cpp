@@ -42,9 +42,11 @@ void keep_newest(const fs::path& folder, int64_t step, int64_t keep, const Check
   const int64_t stay = keep > 1 ? keep : 0;  // with a keep of 1 there is only last.safetensors
   std::error_code error;
   const fs::path path = folder / "last.safetensors", kept = folder / step_file(step);
-  if (stay > 0 && !fs::equivalent(path, kept, error)) {
+  if (stay > 0 && (fs::is_symlink(kept, error) || !fs::equivalent(path, kept, error))) {
     fs::remove(kept, error);
-    fs::create_hard_link(path, kept, error);
+    // Of the file itself: a link to a symbolic link would be the next last.safetensors, too.
+    const fs::path file = fs::canonical(path, error);
+    if (!error) fs::create_hard_link(file, kept, error);
     // On a file system without links, writes a second file.
     if (error) safetensors::write(kept.string(), last.tensors, last.metadata);
   }
