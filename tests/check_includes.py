@@ -71,7 +71,11 @@ def faults_in(root, path):
         return
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         match = INCLUDE.match(line)
-        text = match and (name.as_posix(), match[2]) not in EXCEPTIONS and fault(room, *match.groups())
+        if not match:
+            continue
+        text = fault(room, *match.groups()) if (name.as_posix(), match[2]) not in EXCEPTIONS else None
+        if not text and match[2].startswith("lathe/") and not (root / match[2].removeprefix("lathe/")).exists():
+            text = f'"{match[2]}" does not exist'
         if text:
             yield f"{name}:{number}: {text}"
 
