@@ -9,30 +9,18 @@
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/memory/host_allocator.h"
-#include "lathe/ops/creation.h"
+#include "lathe/tests/cli/saved_number.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tests/cuda_case.h"
 
 using namespace lathe;
 using namespace lathe::cli;
+using lathe::test::Number;
+using lathe::test::saved_number;
 using lathe::test::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Number {
-  Tensor value = zeros({1000});
-  StateDict state_dict() const {
-    StateDict out;
-    out.add("value", value);
-    return out;
-  }
-  void load_state_dict(const StateDict&) {}
-};
-
-float saved_number(const fs::path& file) {
-  return read_checkpoint(file.string()).tensors.at("value").to_vector<float>()[0];
-}
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;

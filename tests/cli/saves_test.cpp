@@ -4,26 +4,17 @@
 #include <doctest/doctest.h>
 
 #include "lathe/core/file.h"
-#include "lathe/ops/creation.h"
+#include "lathe/tests/cli/saved_number.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tools/cli/training/resume.h"
 
 using namespace lathe;
 using namespace lathe::cli;
+using lathe::test::Number;
 using lathe::test::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Number {
-  Tensor value = zeros({1});
-  StateDict state_dict() const {
-    StateDict out;
-    out.add("value", value);
-    return out;
-  }
-  void load_state_dict(const StateDict&) {}
-};
 
 /// A training whose state in step n is the number n.
 struct Training {
