@@ -79,6 +79,7 @@ TEST_CASE("image file: a JPEG file that is cut off anywhere is refused by name")
       ImageFile file;
       const std::string why = message_of<DataError>([&] {
         file.open(dir / "dog.jpg", {});
+        CHECK(file.spec() == ImageSpec{3, golden::kKindHeight, golden::kKindWidth});
         file.decode(1);
       });
       if (why.find("build again") != std::string::npos) return;  // without its decoder
