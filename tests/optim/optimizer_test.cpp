@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "lathe/core/copy.h"
@@ -121,28 +123,44 @@ TEST_CASE("optimizer: interrupted and resumed equals uninterrupted, bit for bit"
        optim::RMSpropOptions{.lr = 0.1, .momentum = 0.5, .centered = true});
 }
 
-TEST_CASE("optimizer: a state that does not fit changes nothing and is described") {
-  const Tensor a = param(2), b = param(3);
-  optim::SGD optimizer({a, b}, {.lr = 0.1, .momentum = 0.9});
-  set_grads({a, b}, 1);
-  optimizer.step();
-  const StateDict good = optimizer.state_dict().clone();
-
-  StateDict bad;
-  for (const auto& [name, tensor] : good) {
-    if (name == "group.0.momentum") continue;
-    if (name == "state.1.momentum_buffer") {
-      bad.add(name, zeros({4}, {.dtype = kF64}));
-    } else if (name == "group.0.lr") {
-      bad.add_number(name, 7.0);
-    } else {
-      bad.add(name, tensor);
+/// A copy of `state` in which `entry` is the number `value`; with no value, in which it is missing.
+StateDict with_entry(const StateDict& state, const std::string& entry,
+                     const std::optional<Scalar>& value) {
+  StateDict out;
+  for (const auto& [name, tensor] : state) {
+    if (name != entry) {
+      out.add(name, tensor);
+    } else if (value) {
+      out.add_number(name, *value);
     }
   }
+  return out;
+}
+
+/// The state after a step of SGD with momentum over parameters of 2 and 3 elements.
+struct SteppedSgd {
+  Tensor a = param(2), b = param(3);
+  optim::SGD optimizer{{a, b}, {.lr = 0.1, .momentum = 0.9}};
+  StateDict state;
+
+  SteppedSgd() {
+    set_grads({a, b}, 1);
+    optimizer.step();
+    state = optimizer.state_dict().clone();
+  }
+};
+
+TEST_CASE("optimizer: a state that does not fit changes nothing and is described") {
+  SteppedSgd sgd;
+  StateDict bad;
+  for (const auto& [name, tensor] : with_entry(sgd.state, "group.0.momentum", {})) {
+    bad.add(name, name == "state.1.momentum_buffer" ? zeros({4}, {.dtype = kF64}) : tensor);
+  }
+  bad = with_entry(bad, "group.0.lr", 7.0);
   bad.add_number("state.9.step", 1);
   const auto text = [&]() -> std::string {
     try {
-      optimizer.load_state_dict(bad);
+      sgd.optimizer.load_state_dict(bad);
     } catch (const ValueError& e) {
       return e.message();
     }
@@ -150,42 +168,29 @@ TEST_CASE("optimizer: a state that does not fit changes nothing and is described
   }();
   CHECK(text ==
         "SGD: the state does not fit: missing group.0.momentum; state.1.momentum_buffer is "
-        "f64[4]@cpu "
-        "but the parameter is f64[3]@cpu; unexpected state.9.step");
-  CHECK(optimizer.lr() == 0.1);
+        "f64[4]@cpu but the parameter is f64[3]@cpu; unexpected state.9.step");
+  CHECK(sgd.optimizer.lr() == 0.1);
 
   optim::SGD three({param(2), param(3), param(1)}, {.momentum = 0.9});
-  CHECK_THROWS_WITH_AS(three.load_state_dict(good),
+  CHECK_THROWS_WITH_AS(three.load_state_dict(sgd.state),
                        doctest::Contains("group 0 has 3 parameters here and 2"), ValueError);
-  StateDict negative;
-  for (const auto& [name, tensor] : good) {
-    if (name == "group.0.lr") {
-      negative.add_number(name, -1.0);
-    } else {
-      negative.add(name, tensor);
-    }
-  }
-  CHECK_THROWS_WITH_AS(optimizer.load_state_dict(negative), doctest::Contains("lr must be"),
-                       ValueError);
-  CHECK(optimizer.lr() == 0.1);
+}
 
-  const auto refuse = [&](const std::string& entry, Scalar value) {
-    StateDict strange;
-    for (const auto& [name, tensor] : good) {
-      if (name == entry) {
-        strange.add_number(name, value);
-      } else {
-        strange.add(name, tensor);
-      }
-    }
-    CHECK_THROWS_WITH_AS(optimizer.load_state_dict(strange),
-                         doctest::Contains((entry + " is ").c_str()), ValueError);
+TEST_CASE("optimizer: a state with a number that cannot be is refused") {
+  SteppedSgd sgd;
+  const auto refuse = [&](const std::string& entry, Scalar value, const std::string& text) {
+    CAPTURE(entry);
+    CHECK_THROWS_WITH_AS(sgd.optimizer.load_state_dict(with_entry(sgd.state, entry, value)),
+                         doctest::Contains(text.c_str()), ValueError);
+    CHECK(sgd.optimizer.lr() == 0.1);
   };
+  refuse("group.0.lr", -1.0, "SGD: lr must be finite and not negative, got -1");
+  refuse("group.0.dampening", double(INFINITY), "SGD: dampening must be finite, got inf");
   for (const Scalar step :
        {Scalar(0), Scalar(-1.0), Scalar(1.5), Scalar(2.85679e151), Scalar(NAN), Scalar(INT64_MAX)})
-    refuse("state.0.step", step);
+    refuse("state.0.step", step, "state.0.step is ");
   for (const double rate : {-0.1, double(NAN), double(INFINITY)})
-    refuse("group.0.initial_lr", rate);
+    refuse("group.0.initial_lr", rate, "group.0.initial_lr is ");
 }
 
 TEST_CASE("optimizer: loaded buffers are copies") {
