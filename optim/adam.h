@@ -1,6 +1,7 @@
 // Adam and AdamW; see optimizer.h for groups and state, kernels/update_math.h for the formula.
 #pragma once
 
+#include <concepts>
 #include <optional>
 
 #include "lathe/optim/optimizer.h"
@@ -12,13 +13,21 @@ struct Betas {
   double first = 0.9, second = 0.999;
 };
 
+/// The part of a list of options (optimizer.h) that is both rates.
+template <class Visit>
+void visit_betas(Betas& all, const std::optional<Betas>& own, Visit& visit) {
+  using Rate = std::optional<double>;
+  visit("beta1", all.first, own ? Rate(own->first) : Rate(), Range::kBelowOne);
+  visit("beta2", all.second, own ? Rate(own->second) : Rate(), Range::kBelowOne);
+}
+
 struct AdamOptions {
   double lr = 1e-3;
   Betas betas = {};
   double eps = 1e-8;            // added after the bias correction
   double weight_decay = 0;      // L2: added to the gradient
   bool amsgrad = false;         // divide by the largest second moment so far
-  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
+  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_groups
 };
 
 struct AdamWOptions {
@@ -39,17 +48,25 @@ struct AdamGroup {
   std::optional<bool> amsgrad = {};
 };
 
+/// See Note [One list of options] in optimizer.h.
+template <class Options, class Visit>
+requires std::same_as<Options, AdamOptions> || std::same_as<Options, AdamWOptions>
+void visit_options(Options& all, Visit visit, const AdamGroup& own = {}) {
+  visit("lr", all.lr, own.lr, Range::kNotNegative);
+  visit_betas(all.betas, own.betas, visit);
+  visit("eps", all.eps, own.eps, Range::kNotNegative);
+  visit("weight_decay", all.weight_decay, own.weight_decay, Range::kNotNegative);
+  visit("amsgrad", all.amsgrad, own.amsgrad, Range::kSwitch);
+}
+
 /// What Adam and AdamW share. State: exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
 /// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
-/// [0,1); see also Optimizer::add_group.
+/// [0,1); see also Optimizer::add_groups.
 class LATHE_API AdamBase : public Optimizer {
  protected:
-  AdamBase(const char* name, std::vector<AdamGroup> groups, const AdamOptions& options,
-           bool decoupled);
+  AdamBase(const char* name, bool decoupled);
 
  private:
-  void check(const HyperParameters& hyper) const final;
-  bool needs_buffer(size_t buffer, const HyperParameters& hyper) const final;
   void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const final;
 
   bool decoupled_;  // the weight decay acts on the parameter, not on the gradient

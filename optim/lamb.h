@@ -15,7 +15,7 @@ struct LAMBOptions {
   bool bias_correction = true;
   // false: trust ratio 1 (AdamW with its decay inside the step), for biases and norms.
   bool adapt = true;
-  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
+  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_groups
 };
 
 /// Parameters with options of their own. An absent option is that of the optimiser.
@@ -27,6 +27,17 @@ struct LAMBGroup {
   std::optional<bool> bias_correction = {}, adapt = {};
 };
 
+/// See Note [One list of options] in optimizer.h.
+template <class Visit>
+void visit_options(LAMBOptions& all, Visit visit, const LAMBGroup& own = {}) {
+  visit("lr", all.lr, own.lr, Range::kNotNegative);
+  visit_betas(all.betas, own.betas, visit);
+  visit("eps", all.eps, own.eps, Range::kNotNegative);
+  visit("weight_decay", all.weight_decay, own.weight_decay, Range::kNotNegative);
+  visit("bias_correction", all.bias_correction, own.bias_correction, Range::kSwitch);
+  visit("adapt", all.adapt, own.adapt, Range::kSwitch);
+}
+
 /// Adam for large batches: the step of each parameter tensor, decay included, is scaled to the
 /// tensor's norm.
 ///   u = m̂ / (sqrt(v̂) + eps) + weight_decay·p;   p -= lr·‖p‖/‖u‖·u
@@ -35,7 +46,7 @@ struct LAMBGroup {
 /// double. Biases and norms usually belong in a group {.weight_decay = 0, .adapt = false}: see
 /// split_by_decay() in param_groups.h. State: exp_avg, exp_avg_sq.
 /// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
-/// [0,1); see also Optimizer::add_group.
+/// [0,1); see also Optimizer::add_groups.
 /// ref: You et al. 2019 (arXiv:1904.00962), whose φ is the identity here.
 class LATHE_API LAMB final : public Optimizer {
  public:
@@ -43,8 +54,6 @@ class LATHE_API LAMB final : public Optimizer {
   explicit LAMB(std::vector<LAMBGroup> groups, const LAMBOptions& options = {});
 
  private:
-  void check(const HyperParameters& hyper) const override;
-  bool needs_buffer(size_t buffer, const HyperParameters& hyper) const override;
   bool measures_norms() const override { return true; }
   void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const override;
 };

@@ -13,7 +13,7 @@ struct LARSOptions {
   double weight_decay = 0;
   double trust_coefficient = 0.001;  // how far a layer moves in a step, relative to its norm
   bool adapt = true;                 // false: trust ratio 1, for biases and norms
-  bool master_weights = false;       // f32 values for half parameters: Optimizer::add_group
+  bool master_weights = false;       // f32 values for half parameters: Optimizer::add_groups
 };
 
 /// Parameters with options of their own. An absent option is that of the optimiser.
@@ -23,6 +23,16 @@ struct LARSGroup {
   std::optional<bool> adapt = {};
 };
 
+/// See Note [One list of options] in optimizer.h.
+template <class Visit>
+void visit_options(LARSOptions& all, Visit visit, const LARSGroup& own = {}) {
+  visit("lr", all.lr, own.lr, Range::kNotNegative);
+  visit("momentum", all.momentum, own.momentum, Range::kNotNegative);
+  visit("weight_decay", all.weight_decay, own.weight_decay, Range::kNotNegative);
+  visit("trust_coefficient", all.trust_coefficient, own.trust_coefficient, Range::kNotNegative);
+  visit("adapt", all.adapt, own.adapt, Range::kSwitch);
+}
+
 /// Momentum SGD for large batches: each parameter tensor has a rate of its own, proportional to its
 /// norm divided by its gradient's norm.
 ///   λ = trust_coefficient·‖p‖ / (‖g‖ + weight_decay·‖p‖), 1 where a norm is 0
@@ -31,7 +41,7 @@ struct LARSGroup {
 /// that the step gets. Biases and norms usually belong in a group {.weight_decay = 0, .adapt =
 /// false}: see split_by_decay() in param_groups.h. Such a group steps by lr itself, so give it a
 /// smaller lr. State: momentum_buffer.
-/// throws: ValueError for a number that is negative or not finite; see also Optimizer::add_group.
+/// throws: ValueError for a number that is negative or not finite; see also Optimizer::add_groups.
 /// ref: You, Gitman and Ginsburg 2017 (arXiv:1708.03888).
 class LATHE_API LARS final : public Optimizer {
  public:
@@ -39,8 +49,6 @@ class LATHE_API LARS final : public Optimizer {
   explicit LARS(std::vector<LARSGroup> groups, const LARSOptions& options = {});
 
  private:
-  void check(const HyperParameters& hyper) const override;
-  bool needs_buffer(size_t buffer, const HyperParameters& hyper) const override;
   bool measures_norms() const override { return true; }
   void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const override;
 };

@@ -13,7 +13,7 @@ struct NovoGradOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   bool grad_averaging = false;  // true: multiplies what enters the first moment by 1 - betas.first
-  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
+  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_groups
 };
 
 /// Parameters with options of their own. An absent option is that of the optimiser.
@@ -25,6 +25,16 @@ struct NovoGradGroup {
   std::optional<bool> grad_averaging = {};
 };
 
+/// See Note [One list of options] in optimizer.h.
+template <class Visit>
+void visit_options(NovoGradOptions& all, Visit visit, const NovoGradGroup& own = {}) {
+  visit("lr", all.lr, own.lr, Range::kNotNegative);
+  visit_betas(all.betas, own.betas, visit);
+  visit("eps", all.eps, own.eps, Range::kNotNegative);
+  visit("weight_decay", all.weight_decay, own.weight_decay, Range::kNotNegative);
+  visit("grad_averaging", all.grad_averaging, own.grad_averaging, Range::kSwitch);
+}
+
 /// Momentum over gradients that are normalised per parameter tensor, with decoupled decay. It needs
 /// half the state of Adam.
 ///   v = running mean of ‖g‖², one number per tensor; in the first step v = ‖g‖²
@@ -33,7 +43,7 @@ struct NovoGradGroup {
 /// as well; the paper leaves it out there and divides 0 by 0 where the gradient is 0. Norms are
 /// summed in double. State: exp_avg, exp_avg_sq (0-d).
 /// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
-/// [0,1); see also Optimizer::add_group.
+/// [0,1); see also Optimizer::add_groups.
 /// ref: Ginsburg et al. 2019 (arXiv:1905.11286).
 class LATHE_API NovoGrad final : public Optimizer {
  public:
@@ -41,8 +51,6 @@ class LATHE_API NovoGrad final : public Optimizer {
   explicit NovoGrad(std::vector<NovoGradGroup> groups, const NovoGradOptions& options = {});
 
  private:
-  void check(const HyperParameters& hyper) const override;
-  bool needs_buffer(size_t buffer, const HyperParameters& hyper) const override;
   bool measures_norms() const override { return true; }
   void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const override;
 };

@@ -20,7 +20,7 @@ double Optimizer::HyperParameters::operator()(std::string_view name) const {
 
 Optimizer::Optimizer(const char* name, std::vector<BufferName> buffers)
     : name_(name), buffer_names_(std::move(buffers)) {
-  buffer_names_.push_back("master_param");
+  buffer_names_.push_back({.name = "master_param"});
 }
 
 Optimizer::~Optimizer() = default;
@@ -53,20 +53,18 @@ void Optimizer::add_group(Tensors params, HyperParameters hyper, bool master_wei
   groups_.push_back(std::move(group));
 }
 
-void Optimizer::check_groups() const {
-  LATHE_CHECK(ValueError, !groups_.empty(), name_, ": an empty list of parameter groups");
-}
-
-void Optimizer::check_not_negative(const HyperParameters& hyper, std::string_view name) const {
-  const double value = hyper(name);
-  LATHE_CHECK(ValueError, value >= 0 && std::isfinite(value), name_, ": ", name,
-              " must be finite and not negative, got ", value);
-}
-
-void Optimizer::check_below_one(const HyperParameters& hyper, std::string_view name) const {
-  const double value = hyper(name);
-  LATHE_CHECK(ValueError, value >= 0 && value < 1, name_, ": ", name, " must be in [0,1), got ",
-              value);
+/// throws: ValueError "<optimiser>: <name> must be …, got …".
+void Optimizer::check(const HyperParameters& hyper) const {
+  for (const auto& [name, value, range] : hyper) {
+    const bool finite = std::isfinite(value);
+    LATHE_CHECK(ValueError, range != Range::kNotNegative || (finite && value >= 0), name_, ": ",
+                name, " must be finite and not negative, got ", value);
+    LATHE_CHECK(ValueError, range != Range::kBelowOne || (value >= 0 && value < 1), name_, ": ",
+                name, " must be in [0,1), got ", value);
+    LATHE_CHECK(ValueError, range != Range::kFinite || finite, name_, ": ", name,
+                " must be finite, got ", value);
+  }
+  check_together(hyper);
 }
 
 const Optimizer::Group& Optimizer::group_at(size_t group) const {

@@ -8,14 +8,30 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lathe/core/error.h"
 #include "lathe/core/shape.h"
 #include "lathe/core/state_dict.h"
 #include "lathe/core/tensor.h"
 #include "lathe/optim/kernels/update.h"
 
 namespace lathe::optim {
+
+// Note [One list of options]: beside its options each optimiser has a function visit_options(). It
+// calls visit(name, option, own, range) for every hyper-parameter, first of all for "lr". `option`
+// is the member of the options, `own` the group's value if it has one, `range` what is allowed.
+// Groups, checks, state, what the kernels get and the flags of the command follow from this list.
+// So a new option is named in its options, in this list and in its formula.
+
+/// The values that an option may have.
+enum class Range {
+  kNotNegative,  // and finite
+  kBelowOne,     // in [0, 1)
+  kFinite,
+  kSwitch,  // 0 means off
+};
 
 struct ZeroGradOptions {
   // false: keep the memory and write zeros; a step with a zero gradient is a normal step.
@@ -106,6 +122,7 @@ class LATHE_API Optimizer {
   struct HyperParameter {
     std::string_view name;  // a literal
     double value;
+    Range range;
   };
   class HyperParameters : public std::vector<HyperParameter> {
    public:
@@ -114,38 +131,52 @@ class LATHE_API Optimizer {
     double operator()(std::string_view name) const;
   };
 
-  /// A buffer that a parameter can have: of its shape, or one number (0-d).
+  /// A buffer that a parameter can have.
   struct BufferName {
-    std::string_view name;  // a literal
-    bool one_number = false;
-    BufferName(const char* text, bool number = false) : name(text), one_number(number) {}
+    std::string_view name;          // a literal
+    std::string_view only_if = {};  // needed if this hyper-parameter is not 0; empty: always
+    bool one_number = false;        // 0-d; else of the parameter's shape
   };
 
   /// `buffers`: those that this optimiser can need, at most kMaxBuffers (kernels/update.h).
   Optimizer(const char* name, std::vector<BufferName> buffers);
 
-  /// Adds a group. The first hyper-parameter must be "lr". With master_weights each half parameter
-  /// has its values in an f32 buffer, master_param; the parameter is the rounded copy, written in
-  /// the same pass.
-  /// throws: ValueError for an empty list, an undefined tensor, a parameter that is in a group
-  /// already, or a bad hyper-parameter; DTypeError unless floating; StateError unless a leaf.
-  void add_group(Tensors params, HyperParameters hyper, bool master_weights = false);
-  /// throws: ValueError if there is no group at all.
-  void check_groups() const;
+  /// Adds groups, whose absent options are those in `options` (Note [One list of options]). With
+  /// master_weights each half parameter has its values in an f32 buffer, master_param. The
+  /// parameter is the rounded copy, written in the same pass.
+  /// throws: ValueError for no groups or an empty one, an undefined tensor, a parameter that is in
+  /// a group already, or a bad option; DTypeError unless floating; StateError unless a leaf.
+  template <class Options, class OptionsGroup>
+  void add_groups(std::vector<OptionsGroup> groups, Options options) {
+    LATHE_CHECK(ValueError, !groups.empty(), name_, ": an empty list of parameter groups");
+    for (OptionsGroup& group : groups) {
+      HyperParameters hyper;
+      const auto add = [&](std::string_view name, auto option, const auto& own, Range range) {
+        hyper.push_back({name, static_cast<double>(own.value_or(option)), range});
+      };
+      visit_options(options, add, group);
+      add_group(std::move(group.params), std::move(hyper), options.master_weights);
+    }
+  }
+  /// The options that add_groups() made these hyper-parameters of. Allocates nothing.
+  template <class Options>
+  static Options options_of(const HyperParameters& hyper) {
+    Options options;
+    size_t i = 0;
+    visit_options(options, [&]<class T>(std::string_view, T& option, const auto&, Range) {
+      option = static_cast<T>(hyper[i++].value);
+    });
+    return options;
+  }
 
-  /// throws: ValueError naming a hyper-parameter that is out of range.
-  virtual void check(const HyperParameters& hyper) const = 0;
-  /// Whether this update needs buffer number `buffer`.
-  virtual bool needs_buffer(size_t buffer, const HyperParameters& hyper) const = 0;
+  /// Checks beyond the range of each hyper-parameter.
+  /// throws: ValueError naming those that do not fit together.
+  virtual void check_together(const HyperParameters&) const {}
   /// Whether an update measures norms of whole tensors, in UpdateItem::scratch.
   virtual bool measures_norms() const { return false; }
   /// Updates all items. They are on one device, and items of one kind are adjacent. It must not
   /// fail: step() has checked everything, and an update allocates nothing.
   virtual void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const = 0;
-
-  /// throws: ValueError "<optimiser>: <name> must be …, got …".
-  void check_not_negative(const HyperParameters& hyper, std::string_view name) const;
-  void check_below_one(const HyperParameters& hyper, std::string_view name) const;  // [0, 1)
 
   const char* const name_;
 
@@ -166,6 +197,8 @@ class LATHE_API Optimizer {
   struct Prepared;
   struct Pending;
 
+  void add_group(Tensors params, HyperParameters hyper, bool master_weights);
+  void check(const HyperParameters& hyper) const;
   const Group& group_at(size_t group) const;
   std::vector<int64_t> steps_of(const Group& group) const;
   Tensor make_counts(const Group& group, Device device) const;

@@ -67,8 +67,9 @@ void Optimizer::check_buffer_fits(const Slot& slot, size_t buffer, size_t number
 
 bool Optimizer::needs(size_t buffer, const Slot& slot, const Group& group) const {
   const bool is_master = buffer + 1 == buffer_names_.size();
-  return is_master ? group.master_weights && is_half(slot.param.dtype())
-                   : needs_buffer(buffer, group.hyper);
+  if (is_master) return group.master_weights && is_half(slot.param.dtype());
+  const std::string_view only_if = buffer_names_[buffer].only_if;
+  return only_if.empty() || group.hyper(only_if) != 0;
 }
 
 Optimizer::Prepared Optimizer::prepare(const Slot& slot, const Group& group) const {

@@ -14,7 +14,7 @@ struct RMSpropOptions {
   double weight_decay = 0;
   double momentum = 0;
   bool centered = false;        // divide by the standard deviation instead of the root mean square
-  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
+  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_groups
 };
 
 /// Parameters with options of their own. An absent option is that of the optimiser.
@@ -24,18 +24,27 @@ struct RMSpropGroup {
   std::optional<bool> centered = {};
 };
 
+/// See Note [One list of options] in optimizer.h.
+template <class Visit>
+void visit_options(RMSpropOptions& all, Visit visit, const RMSpropGroup& own = {}) {
+  visit("lr", all.lr, own.lr, Range::kNotNegative);
+  visit("alpha", all.alpha, own.alpha, Range::kBelowOne);
+  visit("eps", all.eps, own.eps, Range::kNotNegative);
+  visit("weight_decay", all.weight_decay, own.weight_decay, Range::kNotNegative);
+  visit("momentum", all.momentum, own.momentum, Range::kNotNegative);
+  visit("centered", all.centered, own.centered, Range::kSwitch);
+}
+
 /// g += weight_decay·p; v = running mean of g²; p -= lr·g / (sqrt(v) + eps), optionally centred and
 /// with momentum. State: square_avg; momentum_buffer if momentum is not 0; grad_avg if centred.
 /// throws: ValueError for lr, eps, weight_decay or momentum that is negative or not finite, or
-/// alpha outside [0,1); see also Optimizer::add_group.
+/// alpha outside [0,1); see also Optimizer::add_groups.
 class LATHE_API RMSprop final : public Optimizer {
  public:
   explicit RMSprop(Tensors params, const RMSpropOptions& options = {});
   explicit RMSprop(std::vector<RMSpropGroup> groups, const RMSpropOptions& options = {});
 
  private:
-  void check(const HyperParameters& hyper) const override;
-  bool needs_buffer(size_t buffer, const HyperParameters& hyper) const override;
   void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const override;
 };
 

@@ -13,7 +13,7 @@ struct SGDOptions {
   double dampening = 0;  // part of g kept out of the momentum buffer from the second step on
   double weight_decay = 0;
   bool nesterov = false;
-  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_group
+  bool master_weights = false;  // f32 values for half parameters: Optimizer::add_groups
 };
 
 /// Parameters with options of their own. An absent option is that of the optimiser.
@@ -23,21 +23,30 @@ struct SGDGroup {
   std::optional<bool> nesterov = {};
 };
 
+/// See Note [One list of options] in optimizer.h.
+template <class Visit>
+void visit_options(SGDOptions& all, Visit visit, const SGDGroup& own = {}) {
+  visit("lr", all.lr, own.lr, Range::kNotNegative);
+  visit("momentum", all.momentum, own.momentum, Range::kNotNegative);
+  visit("dampening", all.dampening, own.dampening, Range::kFinite);
+  visit("weight_decay", all.weight_decay, own.weight_decay, Range::kNotNegative);
+  visit("nesterov", all.nesterov, own.nesterov, Range::kSwitch);
+}
+
 /// Stochastic gradient descent with momentum:
 ///   g += weight_decay·p
 ///   b = momentum·b + (1 - dampening)·g; the first b is g
 ///   p -= lr·(nesterov ? g + momentum·b : b)
 /// State: momentum_buffer if momentum is not 0.
 /// throws: ValueError for lr, momentum or weight_decay that is negative or not finite, dampening
-/// that is not finite, nesterov without momentum or with dampening; see also Optimizer::add_group.
+/// that is not finite, nesterov without momentum or with dampening; see also Optimizer::add_groups.
 class LATHE_API SGD final : public Optimizer {
  public:
   explicit SGD(Tensors params, const SGDOptions& options = {});
   explicit SGD(std::vector<SGDGroup> groups, const SGDOptions& options = {});
 
  private:
-  void check(const HyperParameters& hyper) const override;
-  bool needs_buffer(size_t buffer, const HyperParameters& hyper) const override;
+  void check_together(const HyperParameters& hyper) const override;
   void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const override;
 };
 

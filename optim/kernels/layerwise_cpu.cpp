@@ -147,13 +147,13 @@ void update(std::span<const UpdateItem> items, const char* op, const Numbers& nu
 
 }  // namespace
 
-void lars_update(std::span<const UpdateItem> items, const LarsNumbers& o) {
+void lars_update(std::span<const UpdateItem> items, const LARSOptions& o) {
   update<LarsMath>(items, "LARS", o);
 }
-void lamb_update(std::span<const UpdateItem> items, const LambNumbers& o) {
+void lamb_update(std::span<const UpdateItem> items, const LAMBOptions& o) {
   update<LambMath>(items, "LAMB", o);
 }
-void novograd_update(std::span<const UpdateItem> items, const NovogradNumbers& o) {
+void novograd_update(std::span<const UpdateItem> items, const NovoGradOptions& o) {
   update<NovogradMath>(items, "NovoGrad", o);
 }
 

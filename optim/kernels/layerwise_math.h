@@ -12,7 +12,9 @@
 #include <cstdint>
 
 #include "lathe/core/config.h"
-#include "lathe/optim/kernels/update.h"
+#include "lathe/optim/lamb.h"
+#include "lathe/optim/lars.h"
+#include "lathe/optim/novograd.h"
 
 namespace lathe::optim {
 
@@ -49,7 +51,7 @@ struct LarsMath {
   C momentum, weight_decay;
   bool adapt;
 
-  LATHE_HD static LarsMath at(const LarsNumbers& o, int64_t) {
+  LATHE_HD static LarsMath at(const LARSOptions& o, int64_t) {
     return {.lr = o.lr,
             .trust_coefficient = o.trust_coefficient,
             .double_decay = o.weight_decay,
@@ -90,17 +92,17 @@ struct LambMath {
   bool adapt;
 
   /// What depends on t is computed in double and rounded once.
-  LATHE_HD static LambMath at(const LambNumbers& o, int64_t t) {
+  LATHE_HD static LambMath at(const LAMBOptions& o, int64_t t) {
     const double steps = static_cast<double>(t);
     return {.lr = o.lr,
-            .beta1 = C(o.beta1),
-            .one_minus_beta1 = C(1 - o.beta1),
-            .beta2 = C(o.beta2),
-            .one_minus_beta2 = C(1 - o.beta2),
+            .beta1 = C(o.betas.first),
+            .one_minus_beta1 = C(1 - o.betas.first),
+            .beta2 = C(o.betas.second),
+            .one_minus_beta2 = C(1 - o.betas.second),
             .eps = C(o.eps),
             .weight_decay = C(o.weight_decay),
-            .mean_divisor = o.bias_correction ? C(1 - std::pow(o.beta1, steps)) : C(1),
-            .root = o.bias_correction ? C(std::sqrt(1 - std::pow(o.beta2, steps))) : C(1),
+            .mean_divisor = o.bias_correction ? C(1 - std::pow(o.betas.first, steps)) : C(1),
+            .root = o.bias_correction ? C(std::sqrt(1 - std::pow(o.betas.second, steps))) : C(1),
             .adapt = o.adapt};
   }
 
@@ -137,12 +139,12 @@ struct NovogradMath {
   C lr, beta1, share, weight_decay;
   bool first;
 
-  LATHE_HD static NovogradMath at(const NovogradNumbers& o, int64_t t) {
-    return {.beta2 = o.beta2,
+  LATHE_HD static NovogradMath at(const NovoGradOptions& o, int64_t t) {
+    return {.beta2 = o.betas.second,
             .eps = o.eps,
             .lr = C(o.lr),
-            .beta1 = C(o.beta1),
-            .share = o.grad_averaging ? C(1 - o.beta1) : C(1),
+            .beta1 = C(o.betas.first),
+            .share = o.grad_averaging ? C(1 - o.betas.first) : C(1),
             .weight_decay = C(o.weight_decay),
             .first = t == 1};
   }

@@ -15,6 +15,13 @@
 
 namespace lathe::optim {
 
+struct SGDOptions;
+struct AdamOptions;
+struct RMSpropOptions;
+struct LARSOptions;
+struct LAMBOptions;
+struct NovoGradOptions;
+
 inline constexpr size_t kMaxBuffers = 3;
 
 /// One parameter in one step: dense arrays of n elements, all in the same memory order. Buffers are
@@ -52,30 +59,6 @@ constexpr int64_t chunks_of(int64_t n) { return ceil_div(n, kChunk); }
 /// Doubles of scratch for a parameter of n elements: the rate of its step, then two sums per chunk.
 constexpr int64_t norm_scratch(int64_t n) { return 1 + 2 * chunks_of(n); }
 
-struct SgdNumbers {
-  double lr, momentum, dampening, weight_decay;
-  bool nesterov;
-};
-struct AdamNumbers {
-  double lr, beta1, beta2, eps, weight_decay;
-  bool amsgrad, decoupled;  // decoupled: AdamW
-};
-struct RmspropNumbers {
-  double lr, alpha, eps, weight_decay, momentum;
-  bool centered;
-};
-struct LarsNumbers {
-  double lr, momentum, weight_decay, trust_coefficient;
-  bool adapt;  // false: trust ratio 1
-};
-struct LambNumbers {
-  double lr, beta1, beta2, eps, weight_decay;
-  bool bias_correction, adapt;
-};
-struct NovogradNumbers {
-  double lr, beta1, beta2, eps, weight_decay;
-  bool grad_averaging;
-};
 struct EmaNumbers {
   double decay;
   bool warm_up;
@@ -89,22 +72,23 @@ struct EmaNumbers {
 //   LAMB      first moment, second moment
 //   NovoGrad  first moment, second moment (one number)
 //   EMA       average, of `grad`; there is no parameter
+// decoupled: AdamW.
 namespace cpu {
-void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& numbers);
-void adam_update(std::span<const UpdateItem> items, const AdamNumbers& numbers);
-void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& numbers);
-void lars_update(std::span<const UpdateItem> items, const LarsNumbers& numbers);
-void lamb_update(std::span<const UpdateItem> items, const LambNumbers& numbers);
-void novograd_update(std::span<const UpdateItem> items, const NovogradNumbers& numbers);
+void sgd_update(std::span<const UpdateItem> items, const SGDOptions& options);
+void adam_update(std::span<const UpdateItem> items, const AdamOptions& options, bool decoupled);
+void rmsprop_update(std::span<const UpdateItem> items, const RMSpropOptions& options);
+void lars_update(std::span<const UpdateItem> items, const LARSOptions& options);
+void lamb_update(std::span<const UpdateItem> items, const LAMBOptions& options);
+void novograd_update(std::span<const UpdateItem> items, const NovoGradOptions& options);
 void ema_update(std::span<const UpdateItem> items, const EmaNumbers& numbers);
 }  // namespace cpu
 namespace cuda {
-void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& numbers);
-void adam_update(std::span<const UpdateItem> items, const AdamNumbers& numbers);
-void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& numbers);
-void lars_update(std::span<const UpdateItem> items, const LarsNumbers& numbers);
-void lamb_update(std::span<const UpdateItem> items, const LambNumbers& numbers);
-void novograd_update(std::span<const UpdateItem> items, const NovogradNumbers& numbers);
+void sgd_update(std::span<const UpdateItem> items, const SGDOptions& options);
+void adam_update(std::span<const UpdateItem> items, const AdamOptions& options, bool decoupled);
+void rmsprop_update(std::span<const UpdateItem> items, const RMSpropOptions& options);
+void lars_update(std::span<const UpdateItem> items, const LARSOptions& options);
+void lamb_update(std::span<const UpdateItem> items, const LAMBOptions& options);
+void novograd_update(std::span<const UpdateItem> items, const NovoGradOptions& options);
 void ema_update(std::span<const UpdateItem> items, const EmaNumbers& numbers);
 }  // namespace cuda
 

@@ -118,10 +118,10 @@ LATHE_CLONES void ema(C* __restrict__ a, const T* __restrict__ x, int64_t n, Ema
 
 }  // namespace
 
-void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& o) {
+void sgd_update(std::span<const UpdateItem> items, const SGDOptions& o) {
   for_all(items, "SGD", [&]<class T>(const UpdateItem& item, Arrays<T> x, int64_t n) {
     using C = ComputeType<T>;
-    const auto math = SgdMath<C>::of(o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov);
+    const auto math = SgdMath<C>::of(o);
     with_master<T>(x.master, [&](auto kind) {
       constexpr bool kMaster = decltype(kind)::value;
       if (x.a == nullptr) return sgd_plain<kMaster>(x.p, x.master, x.g, n, x.factor, math);
@@ -131,11 +131,10 @@ void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& o) {
   });
 }
 
-void adam_update(std::span<const UpdateItem> items, const AdamNumbers& o) {
+void adam_update(std::span<const UpdateItem> items, const AdamOptions& o, bool decoupled) {
   for_all(items, "Adam", [&]<class T>(const UpdateItem& item, Arrays<T> x, int64_t n) {
     using C = ComputeType<T>;
-    const auto math =
-        AdamMath<C>::at_step(item.step, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.decoupled);
+    const auto math = AdamMath<C>::at_step(item.step, o, decoupled);
     with_master<T>(x.master, [&](auto kind) {
       constexpr bool kMaster = decltype(kind)::value;
       if (o.amsgrad) {
@@ -146,10 +145,10 @@ void adam_update(std::span<const UpdateItem> items, const AdamNumbers& o) {
   });
 }
 
-void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& o) {
+void rmsprop_update(std::span<const UpdateItem> items, const RMSpropOptions& o) {
   for_all(items, "RMSprop", [&]<class T>(const UpdateItem&, Arrays<T> x, int64_t n) {
     using C = ComputeType<T>;
-    const auto math = RmspropMath<C>::of(o.lr, o.alpha, o.eps, o.weight_decay, o.momentum);
+    const auto math = RmspropMath<C>::of(o);
     with_master<T>(x.master, [&](auto kind) {
       rmsprop<decltype(kind)::value>(x.p, x.master, x.g, x.a, x.b, x.c, n, x.factor, math,
                                      o.centered);

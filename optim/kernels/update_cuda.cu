@@ -101,10 +101,9 @@ template <class C, template <class> class R>
 struct MakeAdam {
   static constexpr bool kCountsSteps = true;
   using Rule = R<C>;
-  AdamNumbers o;
-  LATHE_HD Rule at(int64_t t) const {
-    return {AdamMath<C>::at_step(t, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.decoupled)};
-  }
+  AdamOptions o;
+  bool decoupled;
+  LATHE_HD Rule at(int64_t t) const { return {AdamMath<C>::at_step(t, o, decoupled)}; }
   LATHE_HD void set_lr(double lr) { o.lr = lr; }
 };
 
@@ -203,30 +202,30 @@ void run(std::span<const UpdateItem> items, const Make& make) {
 
 }  // namespace
 
-void sgd_update(std::span<const UpdateItem> items, const SgdNumbers& o) {
+void sgd_update(std::span<const UpdateItem> items, const SGDOptions& o) {
   for_each_kind(items, "SGD", [&](std::span<const UpdateItem> kind, auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const auto math = SgdMath<C>::of(o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov);
+    const auto math = SgdMath<C>::of(o);
     if (kind.front().buffers[0] == nullptr) return run<T>(kind, Always<SgdPlain<C>>{{math}});
     run<T>(kind, MakeSgd<C>{math});
   });
 }
 
-void adam_update(std::span<const UpdateItem> items, const AdamNumbers& o) {
+void adam_update(std::span<const UpdateItem> items, const AdamOptions& o, bool decoupled) {
   for_each_kind(items, "Adam", [&](std::span<const UpdateItem> kind, auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    if (o.amsgrad) return run<T>(kind, MakeAdam<C, AmsGrad>{o});
-    run<T>(kind, MakeAdam<C, Adam>{o});
+    if (o.amsgrad) return run<T>(kind, MakeAdam<C, AmsGrad>{o, decoupled});
+    run<T>(kind, MakeAdam<C, Adam>{o, decoupled});
   });
 }
 
-void rmsprop_update(std::span<const UpdateItem> items, const RmspropNumbers& o) {
+void rmsprop_update(std::span<const UpdateItem> items, const RMSpropOptions& o) {
   for_each_kind(items, "RMSprop", [&](std::span<const UpdateItem> kind, auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const auto math = RmspropMath<C>::of(o.lr, o.alpha, o.eps, o.weight_decay, o.momentum);
+    const auto math = RmspropMath<C>::of(o);
     const bool momentum = kind.front().buffers[1] != nullptr;
     if (o.centered && momentum) return run<T>(kind, Always<Rmsprop<C, true, true>>{{math}});
     if (o.centered) return run<T>(kind, Always<Rmsprop<C, false, true>>{{math}});

@@ -6,6 +6,9 @@
 #include <cstdint>
 
 #include "lathe/core/config.h"
+#include "lathe/optim/adam.h"
+#include "lathe/optim/rmsprop.h"
+#include "lathe/optim/sgd.h"
 
 namespace lathe::optim {
 
@@ -38,13 +41,12 @@ struct SgdMath {
   C lr, momentum, gradient_share, weight_decay;  // gradient_share = 1 - dampening
   bool nesterov;
 
-  LATHE_HD static SgdMath of(double lr, double momentum, double dampening, double weight_decay,
-                             bool nesterov) {
-    return {.lr = C(lr),
-            .momentum = C(momentum),
-            .gradient_share = C(1 - dampening),
-            .weight_decay = C(weight_decay),
-            .nesterov = nesterov};
+  LATHE_HD static SgdMath of(const SGDOptions& o) {
+    return {.lr = C(o.lr),
+            .momentum = C(o.momentum),
+            .gradient_share = C(1 - o.dampening),
+            .weight_decay = C(o.weight_decay),
+            .nesterov = o.nesterov};
   }
 
   LATHE_HD C decayed(C p, C g) const { return weight_decay != C(0) ? g + weight_decay * p : g; }
@@ -81,17 +83,16 @@ struct AdamMath {
   C root;          // sqrt(1 - beta2^t)
 
   /// What depends on t is computed in double and rounded once.
-  LATHE_HD static AdamMath at_step(int64_t t, double lr, double beta1, double beta2, double eps,
-                                   double weight_decay, bool decoupled) {
-    const double steps = static_cast<double>(t);
+  LATHE_HD static AdamMath at_step(int64_t t, const AdamOptions& o, bool decoupled) {
+    const double steps = static_cast<double>(t), beta1 = o.betas.first, beta2 = o.betas.second;
     return {.beta1 = C(beta1),
             .one_minus_beta1 = C(1 - beta1),
             .beta2 = C(beta2),
             .one_minus_beta2 = C(1 - beta2),
-            .eps = C(eps),
-            .kept = decoupled ? C(1 - lr * weight_decay) : C(1),
-            .weight_decay = decoupled ? C(0) : C(weight_decay),
-            .step_size = C(lr / (1 - std::pow(beta1, steps))),
+            .eps = C(o.eps),
+            .kept = decoupled ? C(1 - o.lr * o.weight_decay) : C(1),
+            .weight_decay = decoupled ? C(0) : C(o.weight_decay),
+            .step_size = C(o.lr / (1 - std::pow(beta1, steps))),
             .root = C(std::sqrt(1 - std::pow(beta2, steps)))};
   }
 
@@ -127,14 +128,13 @@ template <class C>
 struct RmspropMath {
   C lr, alpha, one_minus_alpha, eps, weight_decay, momentum;
 
-  LATHE_HD static RmspropMath of(double lr, double alpha, double eps, double weight_decay,
-                                 double momentum) {
-    return {.lr = C(lr),
-            .alpha = C(alpha),
-            .one_minus_alpha = C(1 - alpha),
-            .eps = C(eps),
-            .weight_decay = C(weight_decay),
-            .momentum = C(momentum)};
+  LATHE_HD static RmspropMath of(const RMSpropOptions& o) {
+    return {.lr = C(o.lr),
+            .alpha = C(o.alpha),
+            .one_minus_alpha = C(1 - o.alpha),
+            .eps = C(o.eps),
+            .weight_decay = C(o.weight_decay),
+            .momentum = C(o.momentum)};
   }
 
   LATHE_HD C decayed(C p, C g) const { return weight_decay != C(0) ? g + weight_decay * p : g; }

@@ -3,6 +3,9 @@
 #include "fault.h"
 #include "lathe/core/copy.h"
 #include "lathe/ops/index.h"
+#include "lathe/optim/lamb.h"
+#include "lathe/optim/lars.h"
+#include "lathe/optim/novograd.h"
 #include "update_state.h"
 
 using namespace lathe;
@@ -10,21 +13,9 @@ using namespace lathe::test;
 
 namespace {
 
-constexpr optim::LarsNumbers kLars{
-    .lr = 2, .momentum = 0.9, .weight_decay = 0.1, .trust_coefficient = 0.02, .adapt = true};
-constexpr optim::LambNumbers kLamb{.lr = 0.02,
-                                   .beta1 = 0.9,
-                                   .beta2 = 0.99,
-                                   .eps = 1e-6,
-                                   .weight_decay = 0.1,
-                                   .bias_correction = true,
-                                   .adapt = true};
-constexpr optim::NovogradNumbers kNovograd{.lr = 0.02,
-                                           .beta1 = 0.95,
-                                           .beta2 = 0.98,
-                                           .eps = 1e-8,
-                                           .weight_decay = 0.1,
-                                           .grad_averaging = false};
+constexpr optim::LARSOptions kLars{.lr = 2, .weight_decay = 0.1, .trust_coefficient = 0.02};
+constexpr optim::LAMBOptions kLamb{.lr = 0.02, .betas = {0.9, 0.99}, .weight_decay = 0.1};
+constexpr optim::NovoGradOptions kNovograd{.lr = 0.02, .weight_decay = 0.1};
 
 std::vector<Rule> rules() {
   return {rule("LARS", {Buffer::kArray}, kLars, optim::cpu::lars_update, optim::cuda::lars_update),
@@ -57,7 +48,7 @@ TEST_CASE("layer-wise kernels: agree with the CPU for every rule and dtype") {
 
 TEST_CASE("layer-wise kernels: without trust ratio they equal the CPU bit for bit") {
   manual_seed(36);
-  optim::LarsNumbers lars = kLars;
+  optim::LARSOptions lars = kLars;
   lars.adapt = false;
   const Rule r =
       rule("LARS", {Buffer::kArray}, lars, optim::cpu::lars_update, optim::cuda::lars_update);

@@ -5,6 +5,9 @@
 #include "fault.h"
 #include "lathe/core/copy.h"
 #include "lathe/ops/index.h"
+#include "lathe/optim/adam.h"
+#include "lathe/optim/rmsprop.h"
+#include "lathe/optim/sgd.h"
 #include "update_state.h"
 
 using namespace lathe;
@@ -15,38 +18,30 @@ namespace {
 std::vector<Rule> rules() {
   std::vector<Rule> all;
   const auto array_if = [](bool used) { return used ? Buffer::kArray : Buffer::kNone; };
-  const auto sgd = [&](std::string name, const optim::SgdNumbers& o) {
+  const auto sgd = [&](std::string name, const optim::SGDOptions& o) {
     all.push_back(rule("SGD " + name, {array_if(o.momentum != 0)}, o, optim::cpu::sgd_update,
                        optim::cuda::sgd_update));
   };
-  const auto adam = [&](std::string name, const optim::AdamNumbers& o) {
-    all.push_back(rule("Adam " + name, {Buffer::kArray, Buffer::kArray, array_if(o.amsgrad)}, o,
-                       optim::cpu::adam_update, optim::cuda::adam_update));
+  const auto adam = [&](std::string name, const optim::AdamOptions& o, bool decoupled) {
+    all.push_back({"Adam " + name,
+                   {Buffer::kArray, Buffer::kArray, array_if(o.amsgrad)},
+                   [=](auto items) { optim::cpu::adam_update(items, o, decoupled); },
+                   [=](auto items) { optim::cuda::adam_update(items, o, decoupled); }});
   };
-  const auto rmsprop = [&](std::string name, const optim::RmspropNumbers& o) {
+  const auto rmsprop = [&](std::string name, const optim::RMSpropOptions& o) {
     all.push_back(rule("RMSprop " + name,
                        {Buffer::kArray, array_if(o.momentum != 0), array_if(o.centered)}, o,
                        optim::cpu::rmsprop_update, optim::cuda::rmsprop_update));
   };
-  sgd("plain", {.lr = 0.1, .momentum = 0, .dampening = 0, .weight_decay = 0.3, .nesterov = false});
-  sgd("momentum",
-      {.lr = 0.1, .momentum = 0.9, .dampening = 0.4, .weight_decay = 0, .nesterov = false});
-  sgd("nesterov",
-      {.lr = 0.1, .momentum = 0.9, .dampening = 0, .weight_decay = 0.2, .nesterov = true});
-  optim::AdamNumbers a{.lr = 0.02,
-                       .beta1 = 0.9,
-                       .beta2 = 0.99,
-                       .eps = 1e-8,
-                       .weight_decay = 0.1,
-                       .amsgrad = false,
-                       .decoupled = false};
-  adam("decay", a);
-  a.decoupled = true;
-  adam("decoupled", a);
+  sgd("plain", {.lr = 0.1, .weight_decay = 0.3});
+  sgd("momentum", {.lr = 0.1, .momentum = 0.9, .dampening = 0.4});
+  sgd("nesterov", {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.2, .nesterov = true});
+  optim::AdamOptions a{.lr = 0.02, .betas = {0.9, 0.99}, .weight_decay = 0.1};
+  adam("decay", a, false);
+  adam("decoupled", a, true);
   a.amsgrad = true;
-  adam("amsgrad", a);
-  optim::RmspropNumbers r{
-      .lr = 0.02, .alpha = 0.8, .eps = 0.01, .weight_decay = 0.1, .momentum = 0, .centered = false};
+  adam("amsgrad", a, true);
+  optim::RMSpropOptions r{.lr = 0.02, .alpha = 0.8, .eps = 0.01, .weight_decay = 0.1};
   rmsprop("plain", r);
   r.centered = true;
   rmsprop("centered", r);

@@ -96,3 +96,26 @@ TEST_CASE("options: LARS, LAMB and NovoGrad keep each one") {
   CHECK(options_in(novograd, 1) ==
         "lr=4 beta1=0.75 beta2=0.125 eps=2 weight_decay=3 grad_averaging=1");
 }
+
+TEST_CASE("options: a parameter has the buffers that its options need, and no others") {
+  const auto state_of = []<class O>(O optimizer) {
+    optimizer.params().front().set_grad(ones({1}));
+    optimizer.step();
+    std::string text;
+    for (const auto& [name, value] : optimizer.state_dict()) {
+      if (name.starts_with("state.0.")) text += name.substr(7);
+    }
+    return text;
+  };
+  const Tensors p = {ones({1})};
+  CHECK(state_of(SGD(p)) == ".step");
+  CHECK(state_of(SGD(p, {.momentum = 0.5})) == ".step.momentum_buffer");
+  CHECK(state_of(Adam(p)) == ".step.exp_avg.exp_avg_sq");
+  CHECK(state_of(AdamW(p, {.amsgrad = true})) == ".step.exp_avg.exp_avg_sq.max_exp_avg_sq");
+  CHECK(state_of(RMSprop(p)) == ".step.square_avg");
+  CHECK(state_of(RMSprop(p, {.momentum = 0.5})) == ".step.square_avg.momentum_buffer");
+  CHECK(state_of(RMSprop(p, {.centered = true})) == ".step.square_avg.grad_avg");
+  CHECK(state_of(LARS(p, {.momentum = 0})) == ".step.momentum_buffer");
+  CHECK(state_of(LAMB(p)) == ".step.exp_avg.exp_avg_sq");
+  CHECK(state_of(NovoGrad(p)) == ".step.exp_avg.exp_avg_sq");
+}
