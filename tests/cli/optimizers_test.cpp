@@ -3,9 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+
 #include "lathe/nn/resnet.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/without_effect.h"
 
 using namespace lathe;
 using namespace lathe::cli;
@@ -72,6 +77,32 @@ TEST_CASE("optimisers: LARS and LAMB leave norms and biases without decay and tr
     if (settings.optimizer != "lars") continue;
     CHECK(optimizer->hyper_parameter("trust_coefficient") == 0.5);
     CHECK(optimizer->hyper_parameter("momentum") == 0.75);
+  }
+}
+
+TEST_CASE("optimisers: a flag that belongs to some of them sets the option of just these") {
+  auto model = nn::resnet8({});
+  const auto names = [](std::string_view values, std::string_view word) {
+    return ("|" + std::string(values) + "|").find("|" + std::string(word) + "|") !=
+           std::string::npos;
+  };
+  for (const Dependence& row : all_dependences()) {
+    if (row.chooser != "optimizer") continue;
+    for (const char* word : {"sgd", "adam", "adamw", "rmsprop", "lars", "lamb", "novograd"}) {
+      CAPTURE(row.key);
+      CAPTURE(word);
+      Settings settings = definite(word);
+      const bool is_switch = find_setting(row.key)->is_switch();
+      assign(settings, *find_setting(row.key), row.key, is_switch ? "true" : "0.25");
+      const auto optimizer = make_optimizer(settings, model);
+      std::string option(row.key);
+      std::replace(option.begin(), option.end(), '-', '_');
+      if (names(row.values, word)) {
+        CHECK(optimizer->hyper_parameter(option) == (is_switch ? 1 : 0.25));
+      } else {
+        CHECK_THROWS_AS(optimizer->hyper_parameter(option), ValueError);
+      }
+    }
   }
 }
 

@@ -1,6 +1,9 @@
 // make_optimizer(): from settings to an optimiser with one or two parameter groups.
 #include "lathe/tools/cli/training/optimizers.h"
 
+#include <optional>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "lathe/core/error.h"
@@ -18,19 +21,32 @@ namespace {
 
 constexpr double kReferenceBatch = 128;  // images of a step that --lr is meant for
 
+// The value of the setting of that name, if there is one.
+template <class T>
+std::optional<T> value_of(const Settings& s, std::string_view name) {
+  const Setting* const setting = find_setting(name);
+  if (setting == nullptr) return {};
+  if (const auto* const at = std::get_if<T Settings::*>(&setting->target)) return s.**at;
+  return s.*std::get<std::optional<T> Settings::*>(setting->target);
+}
+
+// The library's options, but those that have a flag of their name have its value.
 template <class Options>
-Options common_options(const Settings& s) {
+Options options_of(const Settings& s) {
   Options options;
+  visit_options(options, [&]<class T>(std::string_view name, T& option, const auto&, optim::Range) {
+    option = value_of<T>(s, name).value_or(option);
+  });
   options.lr = peak_lr(s);
-  options.weight_decay = *s.weight_decay;
   return options;
 }
 
 // With `apart`, norms and biases are a group of their own without decay; `rest` has the other
 // options of that group.
-template <class Optimizer, class Group, class Options>
-std::unique_ptr<optim::Optimizer> make_grouped(bool apart, nn::Module& model,
-                                               const Options& options, Group rest = {}) {
+template <class Optimizer, class Options, class Group>
+std::unique_ptr<optim::Optimizer> make(const Settings& s, nn::Module& model, bool apart,
+                                       Group rest = {}) {
+  const auto options = options_of<Options>(s);
   if (!apart) return std::make_unique<Optimizer>(model.parameters(), options);
   auto [decay, no_decay] = optim::split_by_decay(model);
   std::vector<Group> groups;
@@ -52,34 +68,18 @@ double peak_lr(const Settings& settings) {
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, nn::Module& model) try {
+  using namespace optim;
   const bool apart = s.no_decay_norm;
-  if (s.optimizer == "adam")
-    return make_grouped<optim::Adam, optim::AdamGroup>(apart, model,
-                                                       common_options<optim::AdamOptions>(s));
-  if (s.optimizer == "adamw")
-    return make_grouped<optim::AdamW, optim::AdamGroup>(apart, model,
-                                                        common_options<optim::AdamWOptions>(s));
-  if (s.optimizer == "rmsprop") {
-    auto options = common_options<optim::RMSpropOptions>(s);
-    options.momentum = s.momentum;
-    return make_grouped<optim::RMSprop, optim::RMSpropGroup>(apart, model, options);
-  }
-  if (s.optimizer == "lars") {
-    auto options = common_options<optim::LARSOptions>(s);
-    options.momentum = s.momentum;
-    options.trust_coefficient = s.trust_coefficient;
-    return make_grouped<optim::LARS, optim::LARSGroup>(true, model, options, {.adapt = false});
-  }
+  if (s.optimizer == "adam") return make<Adam, AdamOptions, AdamGroup>(s, model, apart);
+  if (s.optimizer == "adamw") return make<AdamW, AdamWOptions, AdamGroup>(s, model, apart);
+  if (s.optimizer == "rmsprop") return make<RMSprop, RMSpropOptions, RMSpropGroup>(s, model, apart);
+  if (s.optimizer == "lars")
+    return make<LARS, LARSOptions, LARSGroup>(s, model, true, {.adapt = false});
   if (s.optimizer == "lamb")
-    return make_grouped<optim::LAMB, optim::LAMBGroup>(
-        true, model, common_options<optim::LAMBOptions>(s), {.adapt = false});
+    return make<LAMB, LAMBOptions, LAMBGroup>(s, model, true, {.adapt = false});
   if (s.optimizer == "novograd")
-    return make_grouped<optim::NovoGrad, optim::NovoGradGroup>(
-        apart, model, common_options<optim::NovoGradOptions>(s));
-  auto options = common_options<optim::SGDOptions>(s);
-  options.momentum = s.momentum;
-  options.nesterov = s.nesterov;
-  return make_grouped<optim::SGD, optim::SGDGroup>(apart, model, options);
+    return make<NovoGrad, NovoGradOptions, NovoGradGroup>(s, model, apart);
+  return make<SGD, SGDOptions, SGDGroup>(s, model, apart);
 } catch (const ValueError& e) {
   throw UsageError(e.message());
 }

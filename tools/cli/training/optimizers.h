@@ -15,9 +15,10 @@ namespace lathe::cli {
 /// ref: linear scaling: Goyal et al. 2017 (arXiv:1706.02677).
 double peak_lr(const Settings& settings);
 
-/// The optimiser of --optimizer with peak_lr(), --momentum, --weight-decay, …. With
-/// --no-decay-norm, and always for lars and lamb, norms and biases are a second group without
-/// decay; for lars and lamb that group takes the learning rate as it is (trust ratio 1).
+/// The optimiser of --optimizer with peak_lr(). Every other option that has a flag of its name,
+/// such as --momentum, has the flag's value. With --no-decay-norm, and always for lars and lamb,
+/// norms and biases are a second group without decay; for lars and lamb that group takes the
+/// learning rate as it is (trust ratio 1).
 /// throws: UsageError for values that do not fit together.
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, nn::Module& model);
 
