@@ -207,6 +207,10 @@ class LATHE_API Optimizer {
   bool needs(size_t buffer, const Slot& slot, const Group& group) const;
   Prepared prepare(const Slot& slot, const Group& group) const;
   void check_options(const StepOptions& options) const;
+  UpdateItem make_item(const Prepared& p, const Slot& slot, const Group& group) const;
+  void use_device_state(UpdateItem& item, size_t g, size_t s, const Tensor& found_inf,
+                        Pending& out) const;
+  void gather_group(size_t g, size_t number, const Tensor& found_inf, Pending& out);
   Pending gather(const Tensor& found_inf);
   Tensor check_gradients(const StepOptions& options, Pending& pending) const;
   Shape buffer_shape(const Slot& slot, size_t buffer) const;

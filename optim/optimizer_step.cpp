@@ -153,65 +153,82 @@ struct Optimizer::Pending {
   }
 };
 
+/// What the host knows of one parameter's update.
+UpdateItem Optimizer::make_item(const Prepared& p, const Slot& slot, const Group& group) const {
+  UpdateItem item{.n = p.param.numel(),
+                  .dtype = p.param.dtype(),
+                  .device = p.param.device(),
+                  .step = slot.step + 1,
+                  .param = p.param.raw_data(),
+                  .grad = p.grad.raw_data(),
+                  .buffers = {}};
+  for (size_t b = 0; b < p.buffers.size(); ++b) {
+    if (!needs(b, slot, group)) continue;
+    const bool is_master = b + 1 == p.buffers.size();
+    (is_master ? item.master : item.buffers[b]) = p.buffers[b].raw_data();
+  }
+  return item;
+}
+
+/// What only the GPU knows of an update of slot s in group g. Count and rate move to the GPU with
+/// the first step that needs them there.
+void Optimizer::use_device_state(UpdateItem& item, size_t g, size_t s, const Tensor& found_inf,
+                                 Pending& out) const {
+  const Group& group = groups_[g];
+  if (found_inf.defined()) item.found_inf = found_inf.data<float>();
+  Tensor& counts = out.counts[g];
+  if (!counts.defined()) counts = group.counts;
+  if (!counts.defined() && (found_inf.defined() || capturable_)) {
+    counts = make_counts(group, item.device);
+  }
+  if (counts.defined()) item.count = counts.data<int64_t>() + s;
+  if (!capturable_) return;
+  Tensor& rate = out.rates[g];
+  if (!rate.defined()) rate = group.rate;
+  if (!rate.defined()) {
+    rate = empty({}, {.dtype = kF64, .device = item.device});
+    fill_values(rate, group.hyper("lr"));
+  }
+  item.lr = rate.data<double>();
+}
+
+/// Adds the parameters of group g that have gradients. The first one of the group is parameter
+/// `number` of all.
+void Optimizer::gather_group(size_t g, size_t number, const Tensor& found_inf, Pending& out) {
+  Group& group = groups_[g];
+  follow_device(group);
+  const size_t begin = out.items.size();
+  for (size_t s = 0; s < group.slots.size(); ++s) {
+    Slot& slot = group.slots[s];
+    if (!slot.param.grad().defined()) continue;
+    for (size_t b = 0; b < slot.buffers.size(); ++b) {
+      if (slot.buffers[b].defined()) check_buffer_fits(slot, b, number + s);
+    }
+    Prepared p = prepare(slot, group);
+    UpdateItem item = make_item(p, slot, group);
+    LATHE_CHECK(DeviceError, out.items.size() == begin || out.items[begin].device == item.device,
+                name_, ": the parameters of group ", g, " are on several devices (parameter ",
+                number + s, ": ", slot.param, ", others on ", out.items[begin].device, ")");
+    LATHE_CHECK(DeviceError, !found_inf.defined() || found_inf.device() == item.device, name_,
+                ": found_inf is on another device than parameter ", number + s,
+                " (found_inf: ", found_inf, ", parameter: ", slot.param, ")");
+    if (item.device.is_cuda()) use_device_state(item, g, s, found_inf, out);
+    out.items.push_back(item);
+    out.ready.emplace_back(&slot, std::move(p));
+  }
+  out.ends.push_back(out.items.size());
+  std::ranges::stable_sort(out.group(g), {}, &UpdateItem::kind);
+  if (measures_norms()) out.scratch.push_back(make_scratch(out.group(g)));
+}
+
 Optimizer::Pending Optimizer::gather(const Tensor& found_inf) {
   Pending out;
   out.counts.resize(groups_.size());
   out.rates.resize(groups_.size());
   size_t number = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    Group& group = groups_[g];
-    follow_device(group);
-    const size_t begin = out.items.size();
-    for (size_t s = 0; s < group.slots.size(); ++s) {
-      Slot& slot = group.slots[s];
-      const size_t at = number++;
-      if (!slot.param.grad().defined()) continue;
-      for (size_t b = 0; b < slot.buffers.size(); ++b) {
-        if (slot.buffers[b].defined()) check_buffer_fits(slot, b, at);
-      }
-      Prepared p = prepare(slot, group);
-      UpdateItem item{.n = p.param.numel(),
-                      .dtype = p.param.dtype(),
-                      .device = p.param.device(),
-                      .step = slot.step + 1,
-                      .param = p.param.raw_data(),
-                      .grad = p.grad.raw_data(),
-                      .buffers = {}};
-      for (size_t b = 0; b < p.buffers.size(); ++b) {
-        if (!needs(b, slot, group)) continue;
-        const bool is_master = b + 1 == p.buffers.size();
-        (is_master ? item.master : item.buffers[b]) = p.buffers[b].raw_data();
-      }
-      LATHE_CHECK(DeviceError, out.items.size() == begin || out.items[begin].device == item.device,
-                  name_, ": the parameters of group ", g, " are on several devices (parameter ", at,
-                  ": ", slot.param, ", others on ", out.items[begin].device, ")");
-      LATHE_CHECK(DeviceError, !found_inf.defined() || found_inf.device() == item.device, name_,
-                  ": found_inf is on another device than parameter ", at,
-                  " (found_inf: ", found_inf, ", parameter: ", slot.param, ")");
-      if (item.device.is_cuda()) {
-        Tensor& counts = out.counts[g];
-        if (!counts.defined()) counts = group.counts;
-        if (found_inf.defined()) item.found_inf = found_inf.data<float>();
-        if (!counts.defined() && (found_inf.defined() || capturable_)) {
-          counts = make_counts(group, item.device);
-        }
-        if (capturable_) {
-          Tensor& rate = out.rates[g];
-          if (!rate.defined()) rate = group.rate;
-          if (!rate.defined()) {
-            rate = empty({}, {.dtype = kF64, .device = item.device});
-            fill_values(rate, group.hyper("lr"));
-          }
-          item.lr = rate.data<double>();
-        }
-        if (counts.defined()) item.count = counts.data<int64_t>() + s;
-      }
-      out.items.push_back(item);
-      out.ready.emplace_back(&slot, std::move(p));
-    }
-    out.ends.push_back(out.items.size());
-    std::ranges::stable_sort(out.group(g), {}, &UpdateItem::kind);
-    if (measures_norms()) out.scratch.push_back(make_scratch(out.group(g)));
+    gather_group(g, number, found_inf, out);
+    number += groups_[g].slots.size();
   }
   return out;
 }
