@@ -7,7 +7,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/optim/gradients.h"
+#include "lathe/optim/writable_grads.h"
 
 namespace lathe::optim {
 

@@ -12,7 +12,7 @@
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/binary.h"
 #include "lathe/optim/clip_grad.h"
-#include "lathe/optim/gradients.h"
+#include "lathe/optim/writable_grads.h"
 
 namespace lathe::optim {
 

@@ -1,5 +1,5 @@
 // writable_grads(): finds the gradients of parameters and makes them writable.
-#include "lathe/optim/gradients.h"
+#include "lathe/optim/writable_grads.h"
 
 #include "lathe/core/copy.h"
 
