@@ -1,4 +1,5 @@
-// lathe bench step: forward, loss, backward and update on a synthetic batch that is in memory.
+// lathe bench step: forward, loss, backward and update on a synthetic batch that is in memory, with
+// a loss scaler where `lathe train` has one.
 #include <fmt/format.h>
 
 #include "lathe/core/cuda.h"
@@ -6,11 +7,13 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"
+#include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/commands/bench.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/loss_scale.h"
 
 namespace lathe::cli {
 
@@ -25,6 +28,7 @@ ExitCode run_bench_step(const Invocation& call) {
       make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});
   place_model(*model, device, settings);
   optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
+  optim::GradScaler scaler(scaler_options(settings));
   const Tensor x =
       in_layout(randn({batch, settings.in_channels, side, side}, {.device = device}), settings);
   const Tensor y = randint(0, settings.classes, {batch}, {.device = device});
@@ -32,8 +36,9 @@ ExitCode run_bench_step(const Invocation& call) {
       [&] {
         optimizer.zero_grad();
         const Tensor loss = cross_entropy(scores_of(*model, x, settings), y);
-        loss.backward();
-        optimizer.step();
+        scaler.scale(loss).backward();
+        scaler.step(optimizer);
+        scaler.update();
       },
       {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device});
   Row row;

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Packs a finished build for a machine with a GPU on which nothing can be compiled or installed in the time at hand: the
+# command, the test programs, the libraries that they need (not glibc's, not CUDA's), and the recorder of kernel times.
+# tools/gpu_check.py --programs runs from what it unpacks to.
+#     tools/gpu_pack.sh BUILD FILE.tar.xz
+# Needs the headers of CUPTI, which the CUDA toolkit has.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$(realpath "$1")
+file=$(realpath -m "$2")
+cuda=${CUDA_PATH:-/usr/local/cuda}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+mkdir -p "$folder/lib" "$folder/tests"
+strip -o "$folder/lathe" "$build/bin/lathe"
+for program in "$build"/tests/*/test_* "$build"/tests/*/*/test_*; do
+  if [ -f "$program" ] && [ -x "$program" ]; then strip -o "$folder/tests/$(basename "$program")" "$program"; fi
+done
+ldd "$folder/lathe" "$folder"/tests/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+  grep -v -E '/(libc|libm|libpthread|libdl|librt|libresolv|libgcc_s|libstdc\+\+|ld-linux[^/]*)\.so' |
+  xargs -r cp -L -t "$folder/lib"
+dnnl=$(ldconfig -p | awk '/libdnnl\.so\.[0-9]+ / { print $NF; exit }')
+[ -z "$dnnl" ] || cp -L "$dnnl" /usr/lib/x86_64-linux-gnu/libgomp.so.1 "$folder/lib"
+g++ -std=c++20 -O2 -shared -fPIC -I"$cuda/include" "$root/tools/bench/record_kernels.cpp" -o "$folder/lib/librecord_kernels.so" \
+  -L"$cuda/lib64" -L"$cuda/lib" -lcupti
+
+mkdir -p "$(dirname "$file")"
+tar -C "$folder" -cf - . | xz -T0 --lzma2=preset=1,dict=256MiB >"$file.part"
+mv "$file.part" "$file"
+ls -lh "$file"
