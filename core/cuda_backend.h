@@ -48,6 +48,8 @@ void record_stream(void* block, Device device, Stream stream);
 
 /// True while the stream's work is captured into a graph.
 bool is_capturing(Stream stream);
+/// throws: StateError if the stream's work is captured, for `op`, which would wait for it.
+void refuse_in_capture(const char* op, Stream stream);
 /// True while the current stream, or any stream that allocates from a graph's private pool, is
 /// captured: nothing may wait for the device then.
 bool capture_underway(Device device);

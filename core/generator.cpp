@@ -7,6 +7,8 @@
 #include <map>
 #include <optional>
 
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/error.h"
 #include "lathe/core/random_state.h"
 
 namespace lathe {
@@ -54,6 +56,14 @@ Generator& default_generator(Device device) {
   if (device.is_cpu()) return all.cpu;
   const std::lock_guard lock(all.mutex);
   return all.cuda.try_emplace(device.index, all.seed).first->second;
+}
+
+Generator::Block reserve_words(Generator* generator, Device device, int64_t words) {
+  LATHE_CHECK(StateError, device.is_cpu() || !cuda::is_capturing(current_stream(device)),
+              "random numbers cannot be drawn on ", device,
+              " while its work is recorded into a graph: each launch would draw them again");
+  Generator& source = generator != nullptr ? *generator : default_generator(device);
+  return source.reserve(Generator::counters_for(words));
 }
 
 void manual_seed(uint64_t seed) {

@@ -58,6 +58,12 @@ inline constexpr uint64_t kDefaultSeed = 0;
 /// until the process ends.
 LATHE_API Generator& default_generator(Device device = kCPU);
 
+/// Counters for a random op on `device` that needs `words` words, of `generator` or, if that is
+/// null, of the device's default one.
+/// throws: StateError while the device's work is recorded into a graph, each launch of which would
+/// draw the same numbers again.
+LATHE_API Generator::Block reserve_words(Generator* generator, Device device, int64_t words);
+
 /// Seeds the default generators of all devices, also of devices that are first used later.
 LATHE_API void manual_seed(uint64_t seed);
 

@@ -29,8 +29,7 @@ Tensor dropout(const Tensor& x, const DropoutOptions& opt) {
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), "dropout: expected a floating dtype (x: ", x,
               ")");
   if (!opt.train || opt.p == 0.0) return x;
-  Generator& generator = opt.generator != nullptr ? *opt.generator : default_generator(x.device());
-  return drop(x, opt.p, generator.reserve(Generator::counters_for(x.numel())));
+  return drop(x, opt.p, reserve_words(opt.generator, x.device(), x.numel()));
 }
 
 }  // namespace lathe

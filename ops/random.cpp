@@ -18,12 +18,6 @@ namespace lathe {
 
 namespace {
 
-/// The number of counters that `words` words of 32 bits take.
-Generator::Block reserve(Generator* generator, Device device, int64_t words) {
-  Generator& source = generator != nullptr ? *generator : default_generator(device);
-  return source.reserve(Generator::counters_for(words));
-}
-
 Tensor empty_floating(const char* op, const Shape& shape, const TensorOptions& options) {
   const DType dtype = options.dtype.value_or(default_dtype());
   LATHE_CHECK(DTypeError, is_floating(dtype), op, ": expected a floating dtype, got ", dtype);
@@ -42,10 +36,10 @@ void uniform(const Tensor& out, double low, double high, Generator* generator) {
     if (uses_curand(out)) {
       const cuda::DeviceScope on(out.device(), "curand_uniform");
       return cuda::curand_uniform(out, low, high,
-                                  reserve(generator, out.device(), curand_words(out)));
+                                  reserve_words(generator, out.device(), curand_words(out)));
     }
   }
-  const Generator::Block block = reserve(generator, out.device(), out.numel());
+  const Generator::Block block = reserve_words(generator, out.device(), out.numel());
   LATHE_DISPATCH(out.device(), fill_uniform(out, low, high, block));
 }
 
@@ -54,10 +48,10 @@ void normal(const Tensor& out, double mean, double std, Generator* generator) {
     if (uses_curand(out)) {
       const cuda::DeviceScope on(out.device(), "curand_normal");
       return cuda::curand_normal(out, mean, std,
-                                 reserve(generator, out.device(), curand_words(out)));
+                                 reserve_words(generator, out.device(), curand_words(out)));
     }
   }
-  const Generator::Block block = reserve(generator, out.device(), out.numel());
+  const Generator::Block block = reserve_words(generator, out.device(), out.numel());
   LATHE_DISPATCH(out.device(), fill_normal(out, mean, std, block));
 }
 
@@ -86,7 +80,7 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
   const Tensor out = empty(shape, complete);
   const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   const int64_t words_each = math::is_wide_span(span) ? 2 : 1;
-  const Generator::Block block = reserve(generator, out.device(), words_each * out.numel());
+  const Generator::Block block = reserve_words(generator, out.device(), words_each * out.numel());
   LATHE_DISPATCH(out.device(), fill_integers(out, low, span, block));
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include "lathe/core/allocator.h"
 #include "lathe/core/cuda_backend.h"
+#include "lathe/core/cuda_graph.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/tensor.h"
 
@@ -53,6 +54,16 @@ void give_back_stream(Device, void*) noexcept {}
 void synchronize_stream(Stream) {}
 void record_stream(void*, Device, Stream) {}
 bool is_capturing(Stream) { return false; }
+bool capture_underway(Device) { return false; }
+
+struct Graph::Impl {};
+Graph::Graph(Device) { throw_no_cuda("cuda::Graph"); }
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+void Graph::capture(const std::function<void()>&) { throw_no_cuda("cuda::Graph"); }
+void Graph::launch() { throw_no_cuda("cuda::Graph"); }
+size_t Graph::size() const noexcept { return 0; }
 
 void* create_event(Device, bool) { throw_no_cuda("Event"); }
 void destroy_event(Device, void*) noexcept {}

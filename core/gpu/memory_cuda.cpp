@@ -1,5 +1,7 @@
 // Where the memory of GPUs and pinned host memory come from: core/memory/block_pool over the CUDA
 // runtime.
+#include "lathe/core/gpu/memory_cuda.h"
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -223,6 +225,7 @@ BlockPoolStats stats_of(Device device) {
 
 Allocator& device_allocator(Device device) { return device_pool(device); }
 Allocator& pinned_allocator() { return pinned_pool(); }
+BlockPool& block_pool(Device device) { return device_pool(device).pool(); }
 
 void record_stream(void* block, Device device, Stream stream) {
   BlockPool* const pool = existing_pool(device);

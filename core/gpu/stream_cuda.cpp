@@ -68,6 +68,7 @@ void give_back_stream(Device device, void* stream) noexcept {
 }
 
 void synchronize_stream(Stream stream) {
+  refuse_in_capture("synchronize", stream);
   const DeviceScope on(stream.device);
   detail::count_synchronization();
   LATHE_CUDA_CHECK(cudaStreamSynchronize(native(stream)));
@@ -83,8 +84,15 @@ bool is_capturing(Stream stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
+void refuse_in_capture(const char* op, Stream stream) {
+  LATHE_CHECK(StateError, !is_capturing(stream), op,
+              ": the host cannot wait for the GPU while its work is recorded into a graph, because "
+              "nothing runs until the graph is launched");
+}
+
 void synchronize(Device device) {
   if (!device.is_cuda() || device_count() == 0) return;
+  refuse_in_capture("synchronize", current_stream(device));
   const DeviceScope on(device);
   detail::count_synchronization();
   LATHE_CUDA_CHECK(cudaDeviceSynchronize());

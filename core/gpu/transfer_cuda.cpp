@@ -39,6 +39,8 @@ bool is_read_later(const Tensor& host) {
 
 void to_gpu(const Tensor& dst, const Tensor& src, bool async) {
   const Stream stream = current_stream(dst.device());
+  // A graph would read the host's memory at each launch. Of pinned memory that may be meant.
+  if (!async || !src.is_pinned()) refuse_in_capture("copy to a GPU", stream);
   const Tensor packed = dense(src);
   const Tensor arrived = is_plain(dst, packed) ? dst
                                                : empty_strided(packed.shape(), packed.strides(),
@@ -56,6 +58,7 @@ void to_gpu(const Tensor& dst, const Tensor& src, bool async) {
 
 void to_host(const Tensor& dst, const Tensor& src, bool async) {
   const Stream stream = current_stream(src.device());
+  if (!async || !dst.is_pinned()) refuse_in_capture("copy to the host", stream);
   const Tensor packed = dense(src);
   const Tensor arrived =
       is_plain(dst, packed) ? dst

@@ -56,6 +56,13 @@ struct cudaPointerAttributes {
   cudaMemoryType type;
 };
 
+namespace lathe::emulation {
+struct GraphState;
+}  // namespace lathe::emulation
+using cudaGraph_t = lathe::emulation::GraphState*;
+using cudaGraphExec_t = lathe::emulation::GraphState*;
+struct cudaGraphNode_t;
+
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
 
 enum cudaStreamCaptureMode {
@@ -133,6 +140,16 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      unsigned long long* id);
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
 
+// A capture of one stream: no stream joins it, and an event recorded on it is refused.
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
+
 /// Of the functions in driver/cuda.h.
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
                                              unsigned long long flags,
@@ -185,9 +202,10 @@ size_t free_bytes_of(int device);
 /// What tests look at and break.
 struct RuntimeProbe {
   FaultPoint malloc_fault;  // fails the n-th cudaMalloc, cudaHostAlloc or cuMemCreate
+  FaultPoint graph_fault;   // fails the n-th of the calls that begin, end, instantiate and launch
   size_t device_bytes = 0;  // taken by cudaMalloc and not given back
   size_t pinned_bytes = 0;
-  size_t streams = 0, events = 0;  // alive
+  size_t streams = 0, events = 0, graphs = 0;  // alive; executable graphs too
   uint64_t calls = 0;              // of any function above: 0 in a program that never used the GPU
 };
 RuntimeProbe& runtime_probe();

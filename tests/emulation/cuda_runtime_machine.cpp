@@ -89,9 +89,25 @@ cudaError_t result(cudaError_t error) {
   return error;
 }
 
+void submit(StreamState& stream, std::function<void()> run) {
+  std::optional<CaptureState>& capture = machine().capture;
+  if (capture && machine().captured == &stream) {
+    capture->graph->work.push_back(std::move(run));
+  } else {
+    stream.queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
+  }
+}
+
 bool capture_refuses() {
-  return machine().captured != nullptr &&
-         this_thread().capture_mode != cudaStreamCaptureModeRelaxed;
+  if (machine().captured == nullptr || this_thread().capture_mode == cudaStreamCaptureModeRelaxed) {
+    return false;
+  }
+  std::optional<CaptureState>& capture = machine().capture;
+  if (!capture) return true;
+  const bool mine = capture->thread == std::this_thread::get_id();
+  if (!mine && capture->mode != cudaStreamCaptureModeGlobal) return false;
+  capture->broken = true;
+  return true;
 }
 
 StreamState* find_stream(cudaStream_t stream) {

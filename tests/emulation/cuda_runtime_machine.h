@@ -13,6 +13,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -39,6 +41,18 @@ struct StreamState {
   std::deque<Operation> queue;
 };
 
+struct GraphState {
+  std::vector<std::function<void()>> work;
+};
+
+/// A capture that cudaStreamBeginCapture began.
+struct CaptureState {
+  std::unique_ptr<GraphState> graph;  // what the stream was given since
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;
+  bool broken = false;  // by a call that a capture forbids
+};
+
 struct Machine {
   // As LATHE_EMULATED_DEVICES and LATHE_EMULATED_MEMORY say; LATHE_EMULATED_LIFE: device_failure.h.
   Machine();
@@ -53,8 +67,9 @@ struct Machine {
   std::map<char*, size_t> pinned;   // start → size
   std::exception_ptr error;         // thrown by a kernel, until somebody waits
   bool failed = false;              // for good; see device_failure.h
-  StreamState* captured = nullptr;  // of pretend_capture()
-  std::vector<std::function<void()>> captured_kernels;
+  StreamState* captured = nullptr;  // of pretend_capture() or cudaStreamBeginCapture
+  std::vector<std::function<void()>> captured_kernels;  // of pretend_capture()
+  std::optional<CaptureState> capture;
 };
 Machine& machine();
 
@@ -80,6 +95,9 @@ struct DeviceAccess {
 
 /// `error`, after cudaGetLastError was told of it.
 cudaError_t result(cudaError_t error);
+
+/// Queues work, or notes it in the graph if the stream is being captured.
+void submit(StreamState& stream, std::function<void()> run);
 
 /// Whether a capture is underway that refuses this thread what might disturb it, and with what.
 bool capture_refuses();

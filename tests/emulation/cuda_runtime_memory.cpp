@@ -34,9 +34,11 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
   if (kind != cudaMemcpyDefault && (to_device != wants_to || from_device != wants_from)) {
     return cudaErrorInvalidValue;
   }
-  const auto enqueue = [&stream](std::function<void()> run) {
-    stream.queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
-  };
+  const auto enqueue = [&stream](std::function<void()> run) { submit(stream, std::move(run)); };
+  if (machine().capture && machine().captured == &stream) {  // pageable memory too: at each launch
+    enqueue([to, from, bytes] { std::memmove(to, from, bytes); });
+    return cudaSuccess;
+  }
   if (to_device && !from_device && !is_pinned(from)) {  // pageable memory is read at once
     const auto* first = static_cast<const unsigned char*>(from);
     enqueue([to, bytes = std::vector<unsigned char>(first, first + bytes)] {

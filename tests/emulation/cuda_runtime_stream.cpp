@@ -33,12 +33,18 @@ cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run) {
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (kernel_fault().hit()) run = [] { machine().failed = true; };
-  if (stream == machine().captured && stream != nullptr) machine().captured_kernels.push_back(run);
-  state->queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
+  if (stream == machine().captured && stream != nullptr && !machine().capture) {
+    machine().captured_kernels.push_back(run);
+  }
+  submit(*state, std::move(run));
   return cudaSuccess;
 }
 
 namespace {
+
+bool is_captured(cudaStream_t stream) {
+  return stream != nullptr && stream == machine().captured;
+}
 
 /// A launch that waits for its turn.
 struct QueuedKernel {
@@ -112,9 +118,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
-  if (capture_refuses() || (stream != nullptr && stream == machine().captured)) {
-    return result(kStreamCaptureUnsupported);
-  }
+  if (capture_refuses() || is_captured(stream)) return result(kStreamCaptureUnsupported);
   drain(*state);
   return waited();
 }
@@ -134,6 +138,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   StreamState* state = find_stream(stream);
   const std::shared_ptr<EventState> waited_for = find_event(event);
   if (state == nullptr || waited_for == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (machine().capture && is_captured(stream)) return result(kStreamCaptureUnsupported);
   state->queue.push_back(
       {.run = {}, .record = {}, .wait = waited_for, .number = waited_for->recorded});
   return cudaSuccess;
@@ -142,7 +147,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      unsigned long long* id) {
   const Call call;
   if (find_stream(stream) == nullptr) return result(cudaErrorInvalidResourceHandle);
-  const bool captured = stream != nullptr && stream == machine().captured;
+  const bool captured = is_captured(stream);
   *status = captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   *id = captured ? 1 : 0;
   return cudaSuccess;
@@ -175,6 +180,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   StreamState* state = find_stream(stream);
   const std::shared_ptr<EventState> recorded = find_event(event);
   if (state == nullptr || recorded == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (machine().capture && is_captured(stream)) return result(kStreamCaptureUnsupported);
   recorded->stream = state;
   state->queue.push_back(
       {.run = {}, .record = recorded, .wait = {}, .number = ++recorded->recorded});
@@ -185,7 +191,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (machine().failed) return result(cudaErrorLaunchFailure);
   const std::shared_ptr<EventState> state = find_event(event);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
-  if (machine().captured != nullptr) return result(kStreamCaptureUnsupported);
+  if (machine().capture ? capture_refuses() : machine().captured != nullptr) {
+    return result(kStreamCaptureUnsupported);
+  }
   if (state->completed >= state->recorded) return cudaSuccess;
   const DeviceAccess access;  // whoever asks again and again gets on
   if (state->stream != nullptr && !state->stream->queue.empty()) run_next(*state->stream);

@@ -2,6 +2,7 @@
 set(LATHE_EMULATION_SOURCES
   "${CMAKE_CURRENT_LIST_DIR}/cuda_emulation.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_device.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_graph.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_machine.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_memory.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_stream.cpp"

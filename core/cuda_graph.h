@@ -1,0 +1,61 @@
+// cuda::Graph: GPU work that is recorded once and then queued again and again with a single launch.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "lathe/core/config.h"
+#include "lathe/core/device.h"
+
+namespace lathe::cuda {
+
+/// A training step is hundreds of kernels, each of which the host queues and the GPU starts. A
+/// graph queues all of them at once: the host's work per step becomes one call, and the gap between
+/// two kernels shrinks.
+///
+///   step();                        // once as ever: makes gradients' and optimisers' memory
+///   cuda::Graph graph;
+///   graph.capture([&] { step(); });
+///   for (…) { copy_values(x, next_batch); graph.launch(); }
+///
+/// Every launch runs the same kernels on the same memory. So new input is copied into the tensors
+/// that `step` reads, and results are read from the tensors that it left. These keep their values
+/// until the next launch. What the host computed while recording is a constant of the graph:
+/// learning rates, sizes, branches. An optimiser follows its learning rate and counts its steps
+/// after set_capturable(). Random numbers cannot be drawn.
+///
+/// Memory that the recorded work takes comes from a pool of the graph's own, which lives as long as
+/// the graph. Other tensors that it reads or writes must live as long as the graph is launched.
+/// ref: NVIDIA CUDA Programming Guide, "CUDA Graphs", "Stream Capture".
+class LATHE_API Graph {
+ public:
+  /// throws: NoCudaError, DeviceError.
+  explicit Graph(Device device = Device(DeviceType::kCUDA));
+  /// Waits for the last launch.
+  ~Graph();
+  Graph(Graph&&) noexcept;
+  Graph& operator=(Graph&&) noexcept;
+
+  /// Records what `work` queues on this thread's current stream. The host's part of `work` runs;
+  /// nothing runs on the GPU. Other threads go on as ever.
+  /// If `work` throws, the graph stays empty, and tensors that `work` made or changed hold no
+  /// meaningful values.
+  /// throws: StateError if the graph is not empty, if another capture is underway, or with
+  /// LATHE_NO_CACHE=1. What `work` throws: a StateError if it waits for the GPU (item(), a copy to
+  /// or from the host, synchronize()) or draws random numbers; OutOfMemoryError. CudaError.
+  void capture(const std::function<void()>& work);
+
+  /// Queues the recorded work on the current stream, behind what is queued there.
+  /// throws: StateError for an empty graph; CudaError.
+  void launch();
+
+  /// Kernels, copies and fills in the graph; 0 if it is empty.
+  size_t size() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lathe::cuda

@@ -1,0 +1,116 @@
+// cuda::Graph over the graphs of the CUDA runtime. Contract: core/cuda_graph.h.
+#include <atomic>
+#include <utility>
+
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/cuda_graph.h"
+#include "lathe/core/device_scope.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/memory_cuda.h"
+#include "lathe/core/gpu/relaxed_capture.h"
+#include "lathe/core/memory/block_pool.h"
+
+namespace lathe::cuda {
+
+namespace {
+
+BlockPool::PoolId next_pool() {
+  static std::atomic<BlockPool::PoolId> last{0};
+  return ++last;
+}
+
+/// Destroys what a capture recorded when the executable graph is made, or when nothing came of it.
+struct Recording {
+  cudaGraph_t graph = nullptr;
+  ~Recording() {
+    if (graph != nullptr) cudaGraphDestroy(graph);
+  }
+};
+
+}  // namespace
+
+struct Graph::Impl {
+  explicit Impl(Device device)
+      : device(device), stream(device), pool(block_pool(device)), id(next_pool()), done(device) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl();
+
+  cudaStream_t native() const { return static_cast<cudaStream_t>(stream.get().native); }
+  void record(const std::function<void()>& work, Recording& recording) const;
+
+  const Device device;
+  const OwnedStream stream;  // of the capture: the default stream cannot be captured
+  BlockPool& pool;
+  const BlockPool::PoolId id;
+  bool has_pool = false;
+  cudaGraphExec_t executable = nullptr;
+  size_t nodes = 0;
+  bool launched = false;
+  Event done;  // of the last launch
+};
+
+Graph::Impl::~Impl() {
+  try {
+    const DeviceScope on(device);
+    const RelaxedCapture relaxed;  // another graph may be in the making
+    if (launched) done.synchronize();
+    if (executable != nullptr) cudaGraphExecDestroy(executable);
+    if (has_pool) pool.release_pool(id);
+  } catch (const Error&) {  // a GPU that failed: nothing runs there any more
+  }
+}
+
+/// A capture is ended on every path, because the thread may not wait for the GPU until then.
+void Graph::Impl::record(const std::function<void()>& work, Recording& recording) const {
+  // Thread-local: other threads, such as a loader's, may wait and allocate meanwhile.
+  LATHE_CUDA_CHECK(cudaStreamBeginCapture(native(), cudaStreamCaptureModeThreadLocal));
+  try {
+    const StreamScope on(stream);
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(native(), &recording.graph);
+    cudaGetLastError();
+    throw;
+  }
+  LATHE_CUDA_CHECK(cudaStreamEndCapture(native(), &recording.graph));
+}
+
+Graph::Graph(Device device) : impl_(std::make_unique<Impl>(device)) {}
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+
+void Graph::capture(const std::function<void()>& work) {
+  Impl& g = *impl_;
+  LATHE_CHECK(StateError, g.executable == nullptr,
+              "cuda::Graph: capture() a second time; make another graph");
+  LATHE_CHECK(StateError, g.pool.options().cache,
+              "cuda::Graph: with LATHE_NO_CACHE=1 memory does not stay with a graph");
+  LATHE_CHECK(StateError, !capture_underway(g.device),
+              "cuda::Graph: capture() within another capture on ", g.device);
+  const DeviceScope on(g.device);
+  const StreamHandle stream = g.stream.get().native;
+  const PrivatePoolScope memory(
+      g.pool, g.id, [stream](StreamHandle asking) { return asking == stream; }, stream);
+  if (std::exchange(g.has_pool, true)) g.pool.release_pool(g.id);  // a user from before
+  Recording recording;
+  g.record(work, recording);
+  LATHE_CUDA_CHECK(cudaGraphGetNodes(recording.graph, nullptr, &g.nodes));
+  LATHE_CUDA_CHECK(cudaGraphInstantiate(&g.executable, recording.graph, 0));
+}
+
+void Graph::launch() {
+  Impl& g = *impl_;
+  LATHE_CHECK(StateError, g.executable != nullptr, "cuda::Graph: launch() before capture()");
+  const DeviceScope on(g.device);
+  const Stream stream = current_stream(g.device);
+  LATHE_CUDA_CHECK(cudaGraphLaunch(g.executable, static_cast<cudaStream_t>(stream.native)));
+  detail::count_launch();
+  g.done.record(stream);
+  g.launched = true;
+}
+
+size_t Graph::size() const noexcept { return impl_->executable == nullptr ? 0 : impl_->nodes; }
+
+}  // namespace lathe::cuda

@@ -1,0 +1,17 @@
+// The pool behind a GPU's memory, for what shapes how it hands memory out.
+#pragma once
+
+#include "lathe/core/device.h"
+
+namespace lathe {
+
+class BlockPool;
+
+namespace cuda {
+
+/// The pool of device_allocator(device). It lives as long as the process.
+/// throws: NoCudaError, DeviceError.
+BlockPool& block_pool(Device device);
+
+}  // namespace cuda
+}  // namespace lathe

@@ -1,0 +1,45 @@
+// cuda::Graph over an emulated GPU whose calls fail one by one.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "lathe/core/cuda.h"
+#include "lathe/core/cuda_graph.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/creation.h"
+
+using namespace lathe;
+
+TEST_CASE("cuda graph: each of its calls may fail, and so may each allocation of the work") {
+  if (!cuda_is_available()) return;
+  const Device gpu(DeviceType::kCUDA);
+  const Tensor x = full({1000}, 1.0, {.device = gpu});
+  const auto run = [&] {
+    cuda::Graph graph(gpu);
+    Tensor y;
+    graph.capture([&] { y = add(mul(x, 2.0), 1.0); });
+    graph.launch();
+    return y.to(kCPU).to_vector<float>();
+  };
+  const std::vector<float> expected = run();
+  const size_t graphs = emulation::runtime_probe().graphs, allocated = cuda::memory_allocated();
+  for (FaultPoint* fault : {&emulation::runtime_probe().graph_fault, &cuda::allocation_fault(gpu)}) {
+    int failed = 0;
+    for (uint64_t n = 1; n < 20; ++n) {
+      fault->fail_at(n);
+      try {
+        CHECK(run() == expected);
+      } catch (const Error&) {
+        ++failed;
+      }
+      fault->disarm();
+      CHECK(emulation::runtime_probe().graphs == graphs);
+      CHECK(cuda::memory_allocated() == allocated);
+      CHECK(x.to(kCPU).to_vector<float>() == std::vector<float>(1000, 1));
+    }
+    CHECK(failed >= 2);
+    CHECK(run() == expected);
+  }
+  CHECK(graphs == 0);
+}
