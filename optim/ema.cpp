@@ -55,7 +55,7 @@ void EMA::update(const StepOptions& options) {
   if (entries_.empty()) return;
   const Device device = entries_.front().source.device();
   Tensor count = count_;
-  if (device.is_cuda() && flag.defined() && !count.defined()) {
+  if (device.is_cuda() && (flag.defined() || capturable_) && !count.defined()) {
     count = empty({}, {.dtype = kI64, .device = device});
     fill_values(count, updates_);
   }

@@ -44,6 +44,10 @@ class LATHE_API EMA {
   /// throws: StateError while applied, or if a weight's shape or device no longer fits its average.
   void update(const StepOptions& options = {});
 
+  /// Keeps the count of updates in the GPU's memory from now on, so that update() can be recorded
+  /// into a graph. Without a GPU it changes nothing.
+  void set_capturable() { capturable_ = true; }
+
   /// While this scope lasts, the module has the averages, in its own dtypes; then it has its own
   /// weights again, bit for bit. Training inside the scope is an error: update() throws. Where
   /// dtypes agree, tensors are exchanged and not copied.
@@ -89,8 +93,9 @@ class LATHE_API EMA {
   nn::Module& module_;
   std::vector<Entry> entries_;
   int64_t updates_ = 0;  // not used once count_ is defined
-  Tensor count_;         // i64 on the GPU, from the first update on that the GPU may skip
+  Tensor count_;         // i64 on the GPU, from the first update that may be skipped or repeated there
   bool applied_ = false;
+  bool capturable_ = false;
 };
 
 }  // namespace lathe::optim

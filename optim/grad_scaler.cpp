@@ -182,18 +182,36 @@ Tensor GradScaler::found_inf(const Optimizer& optimizer) const {
   return check->found_inf;
 }
 
-void GradScaler::update() {
-  if (!options_.enabled) return;
+/// Throws if the newest report says that the scale would have fallen below its floor.
+void GradScaler::fail_at_floor() {
   const bool news = poll();
   const LossScaleCounts& known = known_.counts;
-  if (news && known.floor_step != 0) {
-    checks_.clear();
-    LATHE_FAIL(LossScaleError, "GradScaler: in step ", known.floor_step,
-               " the loss scale would have fallen from ", known_.scale, " to ",
-               known_.scale * options_.backoff_factor, ", below min_scale ", options_.min_scale,
-               ": ", known.skipped_by_then, " of ", known.floor_step,
-               " steps were skipped; the gradients are inf or NaN at any scale");
-  }
+  if (!news || known.floor_step == 0) return;
+  checks_.clear();
+  LATHE_FAIL(LossScaleError, "GradScaler: in step ", known.floor_step,
+             " the loss scale would have fallen from ", known_.scale, " to ",
+             known_.scale * options_.backoff_factor, ", below min_scale ", options_.min_scale, ": ",
+             known.skipped_by_then, " of ", known.floor_step,
+             " steps were skipped; the gradients are inf or NaN at any scale");
+}
+
+/// The report is written by what is queued now.
+void GradScaler::await_report() {
+  reported_->record(current_stream(scale_.device()));
+  report_pending_ = true;
+}
+
+void GradScaler::after_launch() {
+  if (!options_.enabled || !scale_.defined() || scale_.device().is_cpu()) return;
+  fail_at_floor();
+  if (report_pending_) return;
+  if constexpr (kHasCuda) cuda::report_loss_scale(scale_, counts_, report_);
+  await_report();
+}
+
+void GradScaler::update() {
+  if (!options_.enabled) return;
+  fail_at_floor();
   Tensor found_inf;
   for (const Check& check : checks_) {
     if (!check.found_inf.defined()) continue;
@@ -215,10 +233,7 @@ void GradScaler::update() {
                            .dynamic = options_.dynamic};
   LATHE_DISPATCH(scale_.device(), update_loss_scale(scale_, growth_tracker_, counts_,
                                                     publish ? report_ : Tensor(), found_inf, rule));
-  if (publish) {
-    reported_->record(current_stream(scale_.device()));
-    report_pending_ = true;
-  }
+  if (publish) await_report();
   for (const Tensor& t : {scale_, growth_tracker_}) t.bump_version();
   checks_.clear();
   ++step_;

@@ -84,9 +84,18 @@ class LATHE_API GradScaler {
   /// step counts as an overflow.
   /// throws: StateError if no gradients were checked since the last update(). LossScaleError once
   /// the host learns that the scale would have fallen below min_scale in an earlier step (the scale
-  /// stayed where it was): at once on the CPU, some steps later on a GPU, and never from updates
-  /// that are captured into a graph, which report nothing.
+  /// stayed where it was): at once on the CPU, some steps later on a GPU; from updates that are
+  /// captured into a graph by after_launch().
   void update();
+
+  /// Call it after each launch of a graph (core/cuda_graph.h) into which update() was recorded: the
+  /// host asks for news of the scale, which the recorded update() does not send. Never waits.
+  /// throws: LossScaleError as update().
+  void after_launch();
+
+  /// Forgets the gradients looked at since the last update(), for a step that is given up after an
+  /// error.
+  void abandon_step() { checks_.clear(); }
 
   /// The scale; 1 if the scaler is disabled. Waits for the device.
   double get_scale() const;
@@ -127,6 +136,8 @@ class LATHE_API GradScaler {
   Tensor fused_step(Optimizer& optimizer, double max_grad_norm);
   bool is_captured() const;
   bool poll() const;
+  void fail_at_floor();
+  void await_report();
 
   GradScalerOptions options_;
   double scale_at_start_;  // the scale until the first scale() makes scale_
@@ -152,6 +163,8 @@ void update_loss_scale(const Tensor& scale, const Tensor& growth_tracker, const 
 }  // namespace cpu
 namespace cuda {
 void unscale_grads(const Tensors& grads, const Tensor& scale, const Tensor& found_inf);
+/// Writes a LossScaleReport of the present values. `report` lies in pinned memory.
+void report_loss_scale(const Tensor& scale, const Tensor& counts, const Tensor& report);
 /// `report` lies in pinned memory.
 void update_loss_scale(const Tensor& scale, const Tensor& growth_tracker, const Tensor& counts,
                        const Tensor& report, const Tensor& found_inf, const LossScaleRule& rule);

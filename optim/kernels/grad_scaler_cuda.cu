@@ -43,7 +43,22 @@ __global__ void update_loss_scale_kernel(float* scale, int64_t* growth_tracker,
   report->counts = *counts;
 }
 
+__global__ void report_loss_scale_kernel(const float* scale, const LossScaleCounts* counts,
+                                         LossScaleReport* report) {
+  report->scale = *scale;
+  report->counts = *counts;
+}
+
 }  // namespace
+
+void report_loss_scale(const Tensor& scale, const Tensor& counts, const Tensor& report) {
+  const Stream stream = current_stream(scale.device());
+  void* const to = report.raw_data();
+  launch(report_loss_scale_kernel, dim3(1), dim3(1), 0, stream, scale.data<float>(),
+         static_cast<const LossScaleCounts*>(counts.raw_data()), static_cast<LossScaleReport*>(to));
+  LATHE_CUDA_CHECK(cudaGetLastError());
+  ::lathe::cuda::record_pinned(to, stream);
+}
 
 void unscale_grads(const Tensors& grads, const Tensor& scale, const Tensor& found_inf) {
   change_dense("GradScaler", grads, [&](auto tag, const ArrayTable<1>& table) {

@@ -36,9 +36,12 @@ def need_gpu(emulated=False):
         raise Skip("for the emulated GPU only")
 
 
+def metrics(run):
+    return [json.loads(line) for line in (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()]
+
+
 def losses(run):
-    rows = [json.loads(line) for line in (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()]
-    return [row["loss"] for row in rows if row["split"] == "train"]
+    return [row["loss"] for row in metrics(run) if row["split"] == "train"]
 
 
 def test_training_follows_the_cpu(folder):
@@ -58,6 +61,39 @@ def test_mixed_precision_trains(folder):
         expect(on_gpu("train", *TINY, *steps, "--amp", amp, "--run-dir", amp), 0)
         for step, (got, want) in enumerate(zip(losses(amp), losses("off"), strict=True)):
             assert abs(got - want) <= 2e-2 * want, (amp, step, got, want)
+
+
+def saved_tensors(run):
+    """The bytes of every tensor in the run's last.safetensors."""
+    path = pathlib.Path(run) / "last.safetensors"
+    header, data = safetensors_header(path), path.read_bytes()
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    return {name: data[begin + entry["data_offsets"][0]:begin + entry["data_offsets"][1]]
+            for name, entry in header.items() if name != "__metadata__"}
+
+
+def test_a_captured_step_keeps_the_bits(folder):
+    """Beside steps queued one by one: overflows, changing rates, averages, clipping, a smaller last batch, a pause and its resume."""
+    need_gpu()
+    run = ["train", *TINY, "--synthetic-size", 20, "--epochs", 3, "--log-every", 1, "--device", "cuda", "--deterministic",
+           "--ema", 0.9, "--clip-grad-norm", 1, "--scheduler", "cosine", "--warmup-epochs", 1]
+    for amp in (["--amp", "fp16", "--init-scale", 2.0 ** 23], ["--amp", "off"]):
+        name = amp[1]
+        expect(on_gpu(*run, *amp, "--no-capture", "--run-dir", f"{name}-queued"), 0)
+        result = on_gpu(*run, *amp, "--run-dir", f"{name}-captured")
+        expect(result, 0)
+        assert "kernel by kernel" not in result.stdout + result.stderr, result.stderr
+        others = ["captured"]
+        if name == "fp16":
+            assert metrics(f"{name}-queued")[-1]["skipped_steps"] > 0
+            expect(on_gpu(*run, *amp, "--stop-after", 5, "--run-dir", f"{name}-paused"), 0)
+            expect(on_gpu(*run, *amp, "--resume", "auto", "--run-dir", f"{name}-paused"), 0)
+            others.append("paused")
+        for other in others:
+            assert losses(f"{name}-queued") == losses(f"{name}-{other}"), (amp, other)
+            queued, captured = saved_tensors(f"{name}-queued"), saved_tensors(f"{name}-{other}")
+            assert queued.keys() == captured.keys()
+            assert [k for k in queued if queued[k] != captured[k]] == [], (amp, other)
 
 
 def write_mnist(root, part, count):

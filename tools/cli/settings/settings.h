@@ -78,6 +78,7 @@ struct Settings {
   std::optional<bool> tf32;
   bool deterministic = false;
   std::optional<bool> cudnn_benchmark;
+  bool capture = true;
   int64_t workspace_limit = 1024;
   std::string algo_cache;
   double peak_gflops = 0;

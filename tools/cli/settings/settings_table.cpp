@@ -141,6 +141,8 @@ constexpr Setting kSettings[] = {
    .help = "The same bits in every run on the same GPU: slower, nothing is timed"},
   {.key = "cudnn-benchmark", .group = "Speed", .target = &S::cudnn_benchmark, .takes = kCompute, .automatic = "on a GPU unless --deterministic",
    .help = "Time the algorithms of every new convolution on a GPU and take the fastest"},
+  {.key = "capture", .group = "Speed", .target = &S::capture, .takes = kTrain | kBenchStep,
+   .help = "Record a training step on a GPU once and launch it as one CUDA graph from then on"},
   {.key = "workspace-limit", .group = "Speed", .target = &S::workspace_limit, .takes = kCompute, .unit = "MIB", .max = 1 << 20,
    .help = "Memory that one convolution on a GPU may use beside its tensors"},
   {.key = "algo-cache", .group = "Speed", .target = &S::algo_cache, .takes = kCompute | kAlgos, .unit = "FILE",

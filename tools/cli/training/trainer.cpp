@@ -36,6 +36,11 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       total_steps_(total_steps) {
   if (settings_.ema > 0)
     ema_.emplace(parts_.model, optim::EMAOptions{.decay = settings_.ema, .warm_up = true});
+  if (parts_.train.device.is_cuda() && settings_.capture && settings_.accumulate == 1) {
+    graph_.emplace();
+    optimizer_.set_capturable();
+    if (ema_) ema_->set_capturable();
+  }
   parts_.log.before_line([this] { progress_.clear(); });
 }
 
@@ -138,55 +143,90 @@ void Trainer::after_step() {
   if (settings_.save_every > 0 && step_ % settings_.save_every == 0) save("last");
 }
 
-// Forward and backward of one batch. The gradients add up until update().
+// One batch. Its gradients add up until update(), unless a graph does the whole step at once.
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   const bool snapshot = step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0;
   if (snapshot) saves_->take_candidate();
   inside_step_ = true;
-  const Tensor scores = scores_of(parts_.model, x, settings_);
-  const Tensor loss = cross_entropy(scores, y, {.label_smoothing = settings_.label_smoothing});
+  StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
+  updated_ = runs_as_graph(x, y);
+  if (updated_) {
+    step = graph_->launch(x, y);
+  } else {
+    forward(step);
+  }
   if (snapshot ||
       parts_.train.device.is_cpu()) {  // for a GPU see write_window(): it is not waited for here
-    const double value = loss.item<double>();
+    const double value = step.loss.item<double>();
     if (!std::isfinite(value)) fail_diverged("train", value);
   }
   if (snapshot) saves_->accept_candidate(step_);
-  scaler_.scale(loss).backward();
-  window_.add(scores, y, loss);
+  if (!updated_) scaler_.scale(step.loss).backward();
+  window_.add(step.scores, step.y, step.loss);
   window_images_ += x.dim(0);
   ++micro_batches_;
 }
 
-void Trainer::update() {
-  if (micro_batches_ > 1) {
-    for (const Tensor& p : parameters_) {
-      if (p.grad().defined()) p.grad().mul_(1.0 / static_cast<double>(micro_batches_));
-    }
-  }
+// Whether the step of this batch is launched as a CUDA graph. Says so once if that cannot be done.
+bool Trainer::runs_as_graph(const Tensor& x, const Tensor& y) {
+  if (!graph_) return false;
+  const bool takes = graph_->takes(x, y, [this](StepTensors& step) {
+    forward(step);
+    scaler_.scale(step.loss).backward();
+    apply_gradients();
+  });
+  if (graph_->problem().empty()) return takes;
+  scaler_.abandon_step();
+  optimizer_.zero_grad();
+  parts_.log.line(fmt::format("steps are queued kernel by kernel, not as one CUDA graph: {}",
+                              graph_->problem()));
+  graph_.reset();
+  return false;
+}
+
+void Trainer::forward(StepTensors& step) {
+  step.scores = scores_of(parts_.model, step.x, settings_);
+  step.loss =
+      cross_entropy(step.scores, step.y, {.label_smoothing = settings_.label_smoothing});
+}
+
+// From gradients to new weights.
+void Trainer::apply_gradients() {
   if (settings_.clip_grad_norm > 0) {
     scaler_.unscale_(optimizer_);
     optim::clip_grad_norm_(parameters_, settings_.clip_grad_norm);
   }
-  last_lr_ = optimizer_.lr();
   scaler_.step(optimizer_);
   if (ema_) ema_->update({.found_inf = scaler_.found_inf(optimizer_)});
-  update_scale();
+  scaler_.update();
   optimizer_.zero_grad();
+}
+
+void Trainer::update() {
+  last_lr_ = optimizer_.lr();
+  try {
+    if (updated_) {
+      scaler_.after_launch();
+    } else {
+      if (micro_batches_ > 1) {
+        for (const Tensor& p : parameters_) {
+          if (p.grad().defined()) p.grad().mul_(1.0 / static_cast<double>(micro_batches_));
+        }
+      }
+      apply_gradients();
+    }
+  } catch (const optim::LossScaleError& e) {  // these steps were skipped, so the weights are good
+    save("last");
+    saves_->wait();
+    throw CommandError(ExitCode::kDiverged, fmt::format("{}; {} holds the weights of step {}",
+                                                        e.message(), saves_->last_file(), step_));
+  }
   batch_ += micro_batches_;
   micro_batches_ = 0;
   evaluated_ = false;
   // After the last step there is no next one that needs a learning rate.
   if (++step_ < total_steps_) parts_.schedule.step();
   inside_step_ = false;
-}
-
-void Trainer::update_scale() try {
-  scaler_.update();
-} catch (const optim::LossScaleError& e) {  // these steps were skipped, so the weights are good
-  save("last");
-  saves_->wait();
-  throw CommandError(ExitCode::kDiverged, fmt::format("{}; {} holds the weights of step {}",
-                                                      e.message(), saves_->last_file(), step_));
 }
 
 // With --ema the averages are evaluated and become the weights of best.safetensors. That file

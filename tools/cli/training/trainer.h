@@ -38,6 +38,7 @@
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/run_folder.h"
 #include "lathe/tools/cli/training/saves.h"
+#include "lathe/tools/cli/training/step_graph.h"
 
 namespace lathe::cli {
 
@@ -96,8 +97,10 @@ class Trainer {
   void train_epoch();
   void train_batches();
   void step_batch(const Tensor& x, const Tensor& y);
+  bool runs_as_graph(const Tensor& x, const Tensor& y);
+  void forward(StepTensors& step);
+  void apply_gradients();
   void update();
-  void update_scale();
   void after_step();
   void evaluate_now();
   void end_epoch();
@@ -127,6 +130,7 @@ class Trainer {
   optim::GradScaler scaler_;       // for --amp fp16; otherwise disabled
   std::optional<optim::EMA> ema_;  // for --ema
   Tensors parameters_;
+  std::optional<StepGraph> graph_;  // unless steps are queued kernel by kernel
   std::filesystem::path folder_;  // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
   std::optional<Saves> saves_;  // which state is good, and what may overwrite what
@@ -139,6 +143,7 @@ class Trainer {
   bool epoch_open_ = false;    // the epoch has begun and not ended
   int64_t micro_batches_ = 0;  // since the last update
   bool inside_step_ = false;   // a batch was seen that no update has used yet
+  bool updated_ = false;       // its gradients have changed the weights: a graph does it all
   int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run before resume()
   Tally window_, epoch_tally_;
   int64_t window_images_ = 0;  // of window_, in window_seconds_; without those before a resume
