@@ -30,8 +30,8 @@ struct Recording {
 }  // namespace
 
 struct Graph::Impl {
-  explicit Impl(Device device)
-      : device(device), stream(device), pool(block_pool(device)), id(next_pool()), done(device) {}
+  explicit Impl(Device gpu)
+      : device(gpu), stream(gpu), pool(block_pool(gpu)), id(next_pool()), done(gpu) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl();
