@@ -41,9 +41,10 @@ class LATHE_API Graph {
   /// nothing runs on the GPU. Other threads go on as ever.
   /// If `work` throws, the graph stays empty, and tensors that `work` made or changed hold no
   /// meaningful values.
-  /// throws: StateError if the graph is not empty, if another capture is underway, or with
-  /// LATHE_NO_CACHE=1. What `work` throws: a StateError if it waits for the GPU (item(), a copy to
-  /// or from the host, synchronize()) or draws random numbers; OutOfMemoryError. CudaError.
+  /// throws: StateError if the graph is not empty, if another capture is underway, with
+  /// LATHE_NO_CACHE=1, or if `work` waits for the GPU (item(), a copy to or from the host,
+  /// synchronize()) or draws random numbers; OutOfMemoryError; CudaError; any other error of
+  /// `work`.
   void capture(const std::function<void()>& work);
 
   /// Queues the recorded work on the current stream, behind what is queued there.

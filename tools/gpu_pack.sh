@@ -2,12 +2,13 @@
 # Packs a finished build for a machine with a GPU on which nothing can be compiled or installed in the time at hand: the
 # command, the test programs, the libraries that they need (not glibc's, not CUDA's), and the recorder of kernel times.
 # tools/gpu_check.py --programs runs from what it unpacks to.
-#     tools/gpu_pack.sh BUILD FILE.tar.xz
+#     tools/gpu_pack.sh BUILD FILE.tar.xz [TEST...; default: all test programs, test_cuda and so on]
 # Needs the headers of CUPTI, which the CUDA toolkit has.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$(realpath "$1")
 file=$(realpath -m "$2")
+shift 2
 cuda=${CUDA_PATH:-/usr/local/cuda}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -15,7 +16,9 @@ trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/lib" "$folder/tests"
 strip -o "$folder/lathe" "$build/bin/lathe"
 for program in "$build"/tests/*/test_* "$build"/tests/*/*/test_*; do
-  if [ -f "$program" ] && [ -x "$program" ]; then strip -o "$folder/tests/$(basename "$program")" "$program"; fi
+  name=$(basename "$program")
+  if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
+  if [ -f "$program" ] && [ -x "$program" ]; then strip -o "$folder/tests/$name" "$program"; fi
 done
 ldd "$folder/lathe" "$folder"/tests/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
   grep -v -E '/(libc|libm|libpthread|libdl|librt|libresolv|libgcc_s|libstdc\+\+|ld-linux[^/]*)\.so' |

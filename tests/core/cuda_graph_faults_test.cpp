@@ -24,7 +24,8 @@ TEST_CASE("cuda graph: each of its calls may fail, and so may each allocation of
   };
   const std::vector<float> expected = run();
   const size_t graphs = emulation::runtime_probe().graphs, allocated = cuda::memory_allocated();
-  for (FaultPoint* fault : {&emulation::runtime_probe().graph_fault, &cuda::allocation_fault(gpu)}) {
+  for (FaultPoint* fault :
+       {&emulation::runtime_probe().graph_fault, &cuda::allocation_fault(gpu)}) {
     int failed = 0;
     for (uint64_t n = 1; n < 20; ++n) {
       fault->fail_at(n);

@@ -1,5 +1,5 @@
-// cuda::Graph: what is recorded runs at each launch, on the same memory, and what cannot be recorded
-// is an error that changes nothing.
+// cuda::Graph: what is recorded runs at each launch, on the same memory. What cannot be recorded is
+// an error that changes nothing.
 #include <doctest/doctest.h>
 
 #include <vector>

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "../layout_copy.h"
+#include "lathe/core/copy.h"
 #include "on_device.h"
 
 using namespace lathe;
@@ -90,6 +91,10 @@ TEST_CASE("update_loss_scale kernel: equals the CPU over a sequence, reports inc
     CHECK(on_host(device.counts).to_vector<int64_t>() == host.counts.to_vector<int64_t>());
     if (overflow) CHECK(device.report.to_vector<int>() == host.report.to_vector<int>());
   }
+  if constexpr (kHasCuda) fill_values(device.report, 0);
+  optim::cuda::report_loss_scale(device.scale, device.counts, device.report);
+  on_host(device.scale);  // waits
+  CHECK(device.report.to_vector<int>() == host.report.to_vector<int>());
   CHECK(host.scale.item<float>() == 8);  // 32, then three halvings, one refused, one growth
   CHECK(host.counts.to_vector<int64_t>() == std::vector<int64_t>{8, 4, 6, 4});
 }

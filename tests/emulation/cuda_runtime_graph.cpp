@@ -1,5 +1,5 @@
-// Graphs of the emulated CUDA runtime: a capture notes what its stream is given, a launch queues it.
-// See cuda_runtime_machine.h.
+// Graphs of the emulated CUDA runtime: a capture notes what its stream is given, and a launch
+// queues it. See cuda_runtime_machine.h.
 #include <memory>
 #include <utility>
 

@@ -1,5 +1,5 @@
-// Writes down every kernel, copy and fill that a program runs on a GPU, for kernel_times.py. The CUDA
-// driver loads it into a program that it does not know:
+// Writes down every kernel, copy and fill that a program runs on a GPU, for kernel_times.py. The
+// CUDA driver loads it into a program that it does not know:
 //
 //     CUDA_INJECTION64_PATH=librecord_kernels.so RECORD_KERNELS=FILE lathe bench step --device cuda
 //
@@ -48,7 +48,8 @@ void write(const CUpti_Activity* record) {
                  m->end - m->start, m->copyKind);
   } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
     const auto* m = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
-    std::fprintf(file, "%" PRIu64 "\t%" PRIu64 "\t0\t0\t-\t-\tmemset\n", m->start, m->end - m->start);
+    std::fprintf(file, "%" PRIu64 "\t%" PRIu64 "\t0\t0\t-\t-\tmemset\n", m->start,
+                 m->end - m->start);
   }
 }
 
