@@ -93,7 +93,7 @@ class LATHE_API EMA {
   nn::Module& module_;
   std::vector<Entry> entries_;
   int64_t updates_ = 0;  // not used once count_ is defined
-  Tensor count_;         // i64 on the GPU, from the first update that may be skipped or repeated there
+  Tensor count_;         // i64 on the GPU, from the first update that it may skip or repeat
   bool applied_ = false;
   bool capturable_ = false;
 };

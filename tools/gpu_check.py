@@ -113,8 +113,17 @@ class Check:
         shutil.rmtree(self.out / "first", ignore_errors=True)
 
     def build_tree(self):
+        """Builds with the toolkit of the machine, or else with one made of NVIDIA's wheels; cuDNN may be a wheel either way."""
+        toolkit, prefix = [], ROOT / "build/cuda-toolkit"
+        has_nvcc = os.environ.get("CUDACXX") or shutil.which("nvcc") or os.access(
+            pathlib.Path(os.environ.get("CUDA_PATH", "/usr/local/cuda")) / "bin/nvcc", os.X_OK)
+        if not has_nvcc and self.step("toolkit", sys.executable, ROOT / "tools/cuda_from_wheels.py", prefix)[0] == 0:
+            toolkit = [f"-DCMAKE_CUDA_COMPILER={prefix}/bin/nvcc", f"-DCUDAToolkit_ROOT={prefix}"]
+        elif has_nvcc and "CUDNN_ROOT" not in self.env:
+            wheels = [p for site in sys.path for p in glob.glob(f"{site}/nvidia/cudnn")]
+            self.env |= {"CUDNN_ROOT": wheels[0]} if wheels else {}
         if self.step("configure", "cmake", "-S", ROOT, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                     "-DLATHE_CUDA=ON", limit=300)[0] != 0:
+                     "-DLATHE_CUDA=ON", *toolkit, limit=300)[0] != 0:
             return False
         built = self.step("build", "cmake", "--build", self.build, "--parallel", os.cpu_count(), limit=3600)[0] == 0
         self.tests = sorted(p for p in self.build.glob("tests/**/test_*") if p.is_file() and os.access(p, os.X_OK))
@@ -242,7 +251,8 @@ def markdown(report):
             lines.append(f"| {row['kernel']} | {row['dtype']} | {row['bytes_per_second'] / 1e9:.0f} | {100 * row['of_copy']:.0f} % |")
     compared = [row for row in report["rows"] if "best_of_torch" in row]
     if compared:
-        lines += ["", "| model | image | batch | amp | ours, images/s | best PyTorch | ratio | to eager |", "|---|---|---|---|---|---|---|---|"]
+        lines += ["", "| model | image | batch | amp | ours, images/s | best PyTorch | ratio | to eager |",
+                  "|---|---|---|---|---|---|---|---|"]
         for row in compared:
             rates, best = row["images_per_second"], row["best_of_torch"]
             eager = "" if row["ratio_to_eager"] is None else f"{row['ratio_to_eager']:.2f}"

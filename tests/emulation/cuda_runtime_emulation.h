@@ -206,7 +206,7 @@ struct RuntimeProbe {
   size_t device_bytes = 0;  // taken by cudaMalloc and not given back
   size_t pinned_bytes = 0;
   size_t streams = 0, events = 0, graphs = 0;  // alive; executable graphs too
-  uint64_t calls = 0;              // of any function above: 0 in a program that never used the GPU
+  uint64_t calls = 0;  // of any function above: 0 in a program that never used the GPU
 };
 RuntimeProbe& runtime_probe();
 

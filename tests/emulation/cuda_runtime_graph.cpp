@@ -36,9 +36,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (const cudaError_t error = problem(good); error != cudaSuccess) return result(error);
   if (machine().captured != nullptr) return result(kStreamCaptureUnsupported);
   machine().captured = stream;
-  machine().capture = CaptureState{.graph = std::make_unique<GraphState>(),
-                                   .mode = mode,
-                                   .thread = std::this_thread::get_id()};
+  machine().capture = CaptureState{
+      .graph = std::make_unique<GraphState>(), .mode = mode, .thread = std::this_thread::get_id()};
   return cudaSuccess;
 }
 

@@ -42,9 +42,7 @@ cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run) {
 
 namespace {
 
-bool is_captured(cudaStream_t stream) {
-  return stream != nullptr && stream == machine().captured;
-}
+bool is_captured(cudaStream_t stream) { return stream != nullptr && stream == machine().captured; }
 
 /// A launch that waits for its turn.
 struct QueuedKernel {

@@ -1,6 +1,8 @@
 // GradScaler on a stream that is being captured into a graph, where no event may be asked.
 #include <doctest/doctest.h>
 
+#include "lathe/core/copy.h"
+#include "lathe/core/cuda_graph.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tests/emulation/captured_stream.h"
@@ -54,6 +56,57 @@ TEST_CASE("GradScaler: captured steps ask no event and report nothing; the scale
   CHECK(scaler.progress().steps == 5);
   CHECK(scaler.progress().skipped == 2);
   CHECK(scaler.get_scale() == 128);
+}
+
+TEST_CASE("GradScaler: after launches of a graph the host learns of the scale and of its floor") {
+  if (!cuda_is_available()) return;
+  const Device device(DeviceType::kCUDA);
+  const Tensor gradient = ones({2}, {.device = device});
+  optim::SGD optimizer({param(ones({2}), device)}, {.lr = 0.125});
+  optimizer.set_capturable();
+  optim::GradScaler scaler({.init_scale = 4, .min_scale = 1});
+  begin(scaler, device);
+  const auto step = [&] {
+    optimizer.params()[0].set_grad(gradient.clone());
+    scaler.step(optimizer);
+    scaler.update();
+  };
+  step();
+  cuda::Graph graph(device);
+  graph.capture(step);
+  const auto launch = [&] {
+    graph.launch();
+    scaler.after_launch();
+    cuda::synchronize(device);
+  };
+  launch();
+  launch();
+  CHECK(scaler.progress().steps == 3);
+  CHECK(scaler.progress().skipped == 0);
+  fill_values(gradient, kInfinity);
+  launch();
+  launch();
+  CHECK(scaler.progress().steps == 5);
+  CHECK(scaler.progress().skipped == 2);
+  CHECK(scaler.progress().scale == 1);
+  launch();  // refuses to go below the floor, which the next call reports
+  CHECK_THROWS_AS(launch(), optim::LossScaleError);
+}
+
+TEST_CASE("GradScaler: a step that is given up leaves room for the next") {
+  for (const Device device : devices()) {
+    optim::SGD optimizer({param(ones({2}), device)}, {.lr = 0.1});
+    optim::GradScaler scaler({.init_scale = 2});
+    begin(scaler, device);
+    optimizer.params()[0].set_grad(ones({2}, {.device = device}));
+    scaler.unscale_(optimizer);
+    CHECK_THROWS_AS(scaler.unscale_(optimizer), StateError);
+    scaler.abandon_step();
+    scaler.unscale_(optimizer);
+    scaler.step(optimizer);
+    scaler.update();
+    CHECK(scaler.read_progress().steps == 1);
+  }
 }
 
 }  // namespace

@@ -61,9 +61,8 @@ ExitCode run_bench_step(const Invocation& call) {
   };
   std::optional<cuda::Graph> graph;
   if (device.is_cuda() && settings.capture) graph.emplace(recorded(step, optimizer, device));
-  const Timing timing =
-      measure(graph ? std::function<void()>([&] { graph->launch(); }) : step,
-              {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device});
+  const Timing timing = measure(graph ? std::function<void()>([&] { graph->launch(); }) : step,
+                                {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device});
   Row row;
   row.add("bench", "step")
       .add("model", *settings.model)

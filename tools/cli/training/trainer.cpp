@@ -186,8 +186,7 @@ bool Trainer::runs_as_graph(const Tensor& x, const Tensor& y) {
 
 void Trainer::forward(StepTensors& step) {
   step.scores = scores_of(parts_.model, step.x, settings_);
-  step.loss =
-      cross_entropy(step.scores, step.y, {.label_smoothing = settings_.label_smoothing});
+  step.loss = cross_entropy(step.scores, step.y, {.label_smoothing = settings_.label_smoothing});
 }
 
 // From gradients to new weights.

@@ -131,7 +131,7 @@ class Trainer {
   std::optional<optim::EMA> ema_;  // for --ema
   Tensors parameters_;
   std::optional<StepGraph> graph_;  // unless steps are queued kernel by kernel
-  std::filesystem::path folder_;  // empty before open(), as are the next two
+  std::filesystem::path folder_;    // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
   std::optional<Saves> saves_;  // which state is good, and what may overwrite what
   Progress progress_;
