@@ -155,6 +155,7 @@ class LATHE_API Optimizer {
         hyper.push_back({name, static_cast<double>(own.value_or(option)), range});
       };
       visit_options(options, add, group);
+      hyper.shrink_to_fit();  // as its copies, so that a failed load leaves the memory as it was
       add_group(std::move(group.params), std::move(hyper), options.master_weights);
     }
   }
