@@ -72,10 +72,10 @@ class LineThread {
  private:
   struct Step {
     int64_t step;
-    struct Offset {
-      int64_t at[1];
-    };
-    __device__ Offset operator()(int64_t i) const { return {{i * step}}; }
+    template <int K>
+    __device__ void fill(int64_t (&at)[K], int64_t i, int64_t stride, int64_t end) const {
+      for (int u = 0; u < K; ++u) at[u] = (i + u * stride < end ? i + u * stride : i) * step;
+    }
   };
 
   template <class Math>

@@ -15,18 +15,20 @@
 // target(offset, partial).
 #pragma once
 
+#include <type_traits>
 #include <vector>
 
 #include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/packet.cuh"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/ops/reduce_kernels/reduce_plan.cuh"
 
 namespace lathe::cuda {
 
-/// How many blocks must fit on a multiprocessor: 64 registers per thread, or 128 for larger
-/// partials.
-template <class Math>
-inline constexpr int kBlocksPerProcessor = sizeof(typename Math::Partial) > 8 ? 2 : 4;
+/// How many blocks must fit on a multiprocessor if a thread has V partials: 64 registers per thread
+/// for one of 4 bytes, 80 for one of 8, 128 for more.
+template <class Math, int V = 1, size_t size = sizeof(typename Math::Partial)>
+inline constexpr int kBlocksPerProcessor = size > 4 ? (size > 8 / V ? 2 : 3) : 4;
 
 template <class Math>
 struct Combine {
@@ -36,41 +38,119 @@ struct Combine {
   }
 };
 
-/// The partial of the numbers at positions first, first + step, … below `end`; position i is at
-/// x[index(i).at[0]].
+/// An element as a number; `centre` is the first number of its result.
+template <class Math, class Element>
+__device__ typename Math::Value number_of(Element x, const typename Math::Value& centre) {
+  if constexpr (Math::kCentred) return Math::value(x) - centre;
+  return Math::value(x);
+}
+
+/// The partials of V neighbouring results (V = 1 unless Source is a pointer) over the numbers at
+/// positions first, first + step, … below `end`, which lie at the offsets that index.fill() gives.
+/// Offsets first, then the loads, then the arithmetic, so that all loads are under way at once.
+template <class Math, int V, class Source, class Index>
+__device__ void fold_strided(typename Math::Partial (&total)[V], Source x, const Index& index,
+                             int64_t first, int64_t step, int64_t end) {
+  using Element = std::remove_cvref_t<decltype(x[0])>;
+  typename Math::Value centre[V] = {};
+  for (int c = 0; c < V; ++c) {
+    total[c] = Math::start();
+    if constexpr (Math::kCentred) {
+      if (first < end) centre[c] = Math::value(x[c]);
+    }
+  }
+  for (int64_t i = first; i < end; i += kFold * step) {
+    int64_t at[kFold];
+    Packet<Element, V> read[kFold];
+    index.fill(at, i, step, end);
+    for (int u = 0; u < kFold; ++u) {
+      if constexpr (V == 1) {
+        read[u].v[0] = x[at[u]];
+      } else {
+        read[u] = *reinterpret_cast<const Packet<Element, V>*>(x + at[u]);
+      }
+    }
+    int n = 0;
+    for (int u = 0; u < kFold; ++u) n += i + u * step < end;
+    for (int c = 0; c < V; ++c) {
+      typename Math::Value v[kFold];
+      for (int u = 0; u < kFold; ++u)
+        v[u] = u < n ? number_of<Math>(read[u].v[c], centre[c]) : Math::kFiller;
+      total[c] = Math::combine(total[c], Math::fold(v, n, i, step));
+    }
+  }
+}
+
+/// The partial of one result.
 template <class Math, class Source, class Index>
 __device__ typename Math::Partial fold_strided(Source x, const Index& index, int64_t first,
                                                int64_t step, int64_t end) {
-  typename Math::Partial total = Math::start();
-  typename Math::Value v[kFold];
-  const auto number = [&](int64_t i) {
-    const auto value = Math::value(x[index(i).at[0]]);
-    if constexpr (Math::kCentred) return value - Math::value(x[0]);
-    return value;
+  typename Math::Partial total[1];
+  fold_strided<Math>(total, x, index, first, step, end);
+  return total[0];
+}
+
+/// The thread's share of numbers begin … end - 1, which lie one after another from x on: `width`
+/// threads deal groups of kFold among them, in accesses of 16 bytes, 64 bytes under way in each
+/// thread. The numbers before the first whole access and after the last are dealt one by one.
+template <class Math, class T>
+__device__ typename Math::Partial fold_dense(const T* x, int64_t begin, int64_t end, unsigned lane,
+                                             unsigned width) {
+  constexpr int kPacket = 16 / static_cast<int>(sizeof(T));
+  constexpr int kGroups = kPacket / 2;  // of kFold numbers
+  struct Group {
+    Packet<T, kPacket> part[kFold / kPacket];
   };
-  int64_t i = first;
-  for (; i + (kFold - 1) * step < end; i += kFold * step) {
-    for (int u = 0; u < kFold; ++u) v[u] = number(i + u * step);
-    total = Math::combine(total, Math::fold(v, kFold, i, step));
+  auto total = Math::start();
+  const auto centre = Math::value(x[0]);
+  const auto past = reinterpret_cast<uintptr_t>(x + begin) % 16;
+  const int64_t aligned = past == 0 ? begin : begin + static_cast<int64_t>((16 - past) / sizeof(T));
+  const int64_t head = aligned < end ? aligned : end;
+  const int64_t groups = (end - head) / kFold, tail = head + groups * kFold;
+  const Group* const group = reinterpret_cast<const Group*>(x + head);
+  const auto add = [&](const Group& read, int64_t g) {
+    typename Math::Value v[kFold];
+    for (int k = 0; k < kFold; ++k)
+      v[k] = number_of<Math>(read.part[k / kPacket].v[k % kPacket], centre);
+    total = Math::combine(total, Math::fold(v, kFold, head + g * kFold, 1));
+  };
+  int64_t g = lane;
+  for (; g + (kGroups - 1) * width < groups; g += kGroups * width) {
+    Group read[kGroups];
+    for (int u = 0; u < kGroups; ++u) read[u] = group[g + u * width];
+    for (int u = 0; u < kGroups; ++u) add(read[u], g + u * width);
   }
-  if (i >= end) return total;
-  int n = 0;
-  for (int u = 0; u < kFold; ++u) {
-    v[u] = Math::kFiller;
-    if (i + u * step < end) {
-      v[u] = number(i + u * step);
-      n = u + 1;
-    }
+  for (; g < groups; g += width) {
+    const Group read[1] = {group[g]};
+    add(read[0], g);
   }
-  return Math::combine(total, Math::fold(v, n, i, step));
+  for (int64_t k = lane; k < head - begin + end - tail; k += width) {
+    const int64_t i = k < head - begin ? begin + k : tail + k - (head - begin);
+    typename Math::Value v[kFold];
+    for (int u = 0; u < kFold; ++u) v[u] = u == 0 ? number_of<Math>(x[i], centre) : Math::kFiller;
+    total = Math::combine(total, Math::fold(v, 1, i, 1));
+  }
+  return total;
+}
+
+/// The partial of a row's numbers begin … end - 1, as far as the thread `lane` of `width` reads
+/// them.
+template <class Math, class Source>
+__device__ typename Math::Partial fold_row(Source x, const NestIndex<1>& index, int64_t begin,
+                                           int64_t end, unsigned lane, unsigned width) {
+  if constexpr (std::is_pointer_v<Source>) {
+    if (width >= 8 && index.dense())  // shorter rows have too few whole accesses
+      return fold_dense<Math>(x + index.start(), begin, end, lane, width);
+  }
+  return fold_strided<Math>(x, index, begin + lane, width, end);
 }
 
 // The densest dimension is reduced: plan.width adjacent threads (up to a warp, or the block) share
 // a result and read neighbouring numbers, kFold at a time. Where there are few results, the numbers
 // of each are cut into chunks, and partials go to parts[chunk][result].
 // Memory bound: each number is read once. It is meant to reach 90 % of the copy bandwidth from some
-// MiB on, because 8 loads per thread are in flight and hide the arithmetic of sums. logsumexp in 16
-// bits is slower: an exponential per 2 bytes bounds it.
+// MiB on, because 64 bytes per thread are under way and hide the arithmetic of sums. logsumexp in
+// 16 bits is slower: an exponential per 2 bytes bounds it.
 template <class Math, class Target, class Source>
 __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
     reduce_rows_kernel(Target target, typename Math::Partial* parts, Source x, ReducePlan plan) {
@@ -85,8 +165,8 @@ __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
     if (item < items) {
       const int64_t begin = chunk * plan.chunk, end = begin + plan.chunk;
       place = plan.kept(output);
-      total = fold_strided<Math>(x + place.at[0], plan.reduced, begin + lane, plan.width,
-                                 end < plan.count ? end : plan.count);
+      total = fold_row<Math>(x + place.at[0], plan.reduced, begin,
+                             end < plan.count ? end : plan.count, lane, plan.width);
     }
     if (plan.width == kReduceBlock) {
       total = block_reduce(total, Combine<Math>{});
@@ -102,28 +182,38 @@ __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
   }
 }
 
-// The densest dimension is kept: a block is plan.width neighbouring results wide, so that a warp
-// reads neighbouring numbers, and its rows of threads divide the numbers of each result. Chunks run
-// along gridDim.y. Bandwidth as above.
-template <class Math, class Target, class Source>
-__global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
+/// Neighbouring results whose numbers one access reads: 8 bytes of them, so that kFold accesses fit
+/// the registers.
+template <class Source>
+inline constexpr int kColumnPacket = 1;
+template <class T>
+inline constexpr int kColumnPacket<const T*> = 8 / static_cast<int>(sizeof(T));
+
+// The densest dimension is kept: a block is plan.width packets of V neighbouring results wide, so
+// that a warp reads neighbouring numbers, and its rows of threads divide the numbers of each
+// result. Chunks run along gridDim.y. Bandwidth as above.
+template <class Math, int V, class Target, class Source>
+__global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math, V>)
     reduce_columns_kernel(Target target, typename Math::Partial* parts, Source x, ReducePlan plan) {
   const unsigned rows = kReduceBlock / plan.width, row = threadIdx.x / plan.width;
-  const int64_t output = blockIdx.x * int64_t(plan.width) + threadIdx.x % plan.width;
+  const int64_t column = blockIdx.x * int64_t(plan.width) + threadIdx.x % plan.width;
   const int64_t begin = blockIdx.y * plan.chunk, end = begin + plan.chunk;
-  auto total = Math::start();
+  typename Math::Partial total[V];
   NestIndex<2>::Offsets place = {};
-  if (output < plan.outputs) {
-    place = plan.kept(output);
-    total = fold_strided<Math>(x + place.at[0], plan.reduced, begin + row, rows,
-                               end < plan.count ? end : plan.count);
-  }
-  total = block_reduce_columns<kReduceBlock>(total, Combine<Math>{}, plan.width);
-  if (row != 0 || output >= plan.outputs) return;
-  if (parts == nullptr) {
-    target(place.at[1], total);
-  } else {
-    parts[blockIdx.y * plan.outputs + output] = total;
+  const bool inside = column < plan.columns;
+  if (inside) place = plan.kept(column);
+  fold_strided<Math>(total, x + place.at[0], plan.reduced, begin + row, rows,
+                     !inside            ? 0
+                     : end < plan.count ? end
+                                        : plan.count);
+  for (int c = 0; c < V; ++c) {
+    total[c] = block_reduce_columns<kReduceBlock>(total[c], Combine<Math>{}, plan.width);
+    if (row != 0 || !inside) continue;
+    if (parts == nullptr) {
+      target(place.at[1] + c * plan.output_step, total[c]);
+    } else {
+      parts[blockIdx.y * plan.outputs + column * V + c] = total[c];
+    }
   }
 }
 
@@ -156,12 +246,29 @@ void launch_part(const Target& target, typename Math::Partial* parts, Source x,
     launch(reduce_rows_kernel<Math, Target, Source>, grid, block, 0, stream, target, parts, x,
            plan);
   } else {
-    const dim3 grid(static_cast<unsigned>(ceil_div(plan.outputs, plan.width)),
+    const dim3 grid(static_cast<unsigned>(ceil_div(plan.columns, plan.width)),
                     static_cast<unsigned>(plan.chunks));
-    launch(reduce_columns_kernel<Math, Target, Source>, grid, block, 0, stream, target, parts, x,
-           plan);
+    const auto columns = plan.columns == plan.outputs
+                             ? reduce_columns_kernel<Math, 1, Target, Source>
+                             : reduce_columns_kernel<Math, kColumnPacket<Source>, Target, Source>;
+    launch(columns, grid, block, 0, stream, target, parts, x, plan);
   }
   LATHE_CUDA_CHECK(cudaGetLastError());
+}
+
+/// The plan for the results of `kept`, the numbers of which begin at x.
+template <class Source>
+ReducePlan plan_part(Source x, const LoopNest& kept, const int64_t* start, const LoopNest& reduced,
+                     const int64_t* from, int64_t count) {
+  int packet = 1;
+  if constexpr (kColumnPacket < Source >> 1) {
+    if (holds_column_packets(kept, reduced, x + start[0] + from[0], kColumnPacket<Source>))
+      packet = kColumnPacket<Source>;
+  }
+  ReducePlan plan = plan_reduction(kept, reduced, count, packet);
+  plan.kept = NestIndex<2>(plan.rows ? kept : columns_of(kept, packet), start);
+  plan.reduced = NestIndex<1>(reduced, from);
+  return plan;
 }
 
 /// Reduces the numbers at `x`, which are on `device`. Usually this is one launch, or two where
@@ -176,9 +283,7 @@ void launch_reduction(const Target& target, Source x, const ReduceNests& nests, 
     int64_t chunks = 0;
     each_indexable_part(nests.reduced, [&](const LoopNest& reduced, const int64_t* from) {
       const int64_t count = nests.count == 0 ? 0 : reduced.numel();
-      plans.push_back(plan_reduction(kept, reduced, count));
-      plans.back().kept = NestIndex<2>(kept, start);
-      plans.back().reduced = NestIndex<1>(reduced, from);
+      plans.push_back(plan_part(x, kept, start, reduced, from, count));
       chunks += plans.back().chunks;
     });
     if (chunks == 1)
@@ -196,7 +301,7 @@ void launch_reduction(const Target& target, Source x, const ReduceNests& nests, 
     const unsigned width = kReduceBlock / join_rows(chunks);
     const dim3 grid(static_cast<unsigned>(ceil_div(outputs, width)));
     launch(join_parts_kernel<Math, Target>, grid, dim3(kReduceBlock), 0, stream, target, parts,
-           plans[0].kept, outputs, chunks, width);
+           NestIndex<2>(kept, start), outputs, chunks, width);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
 }

@@ -50,6 +50,21 @@ class NestIndex {
     return result;
   }
 
+  /// Operand 0's offsets at positions i, i + step, … For those that are not below `end` it gives
+  /// that of i, which can be read.
+  template <int K>
+  __device__ void fill(int64_t (&at)[K], int64_t i, int64_t step, int64_t end) const {
+    if (one_dimension_) {
+      const int64_t base = start_[0] + i * step_[0], stride = step * step_[0];
+      for (int u = 0; u < K; ++u) at[u] = i + u * step < end ? base + u * stride : base;
+    } else {
+      for (int u = 0; u < K; ++u) at[u] = (*this)(i + u * step < end ? i + u * step : i).at[0];
+    }
+  }
+  /// Neighbouring positions are neighbours in operand 0's memory, from offset start() on.
+  LATHE_HD bool dense() const { return one_dimension_ && step_[0] == 1; }
+  LATHE_HD int64_t start() const { return start_[0]; }
+
  private:
   bool one_dimension_ = true;
   int64_t start_[N] = {}, step_[N] = {};
@@ -77,8 +92,11 @@ struct ReducePlan {
   int64_t outputs = 0, count = 0;
   int64_t chunks = 1, chunk = 0;  // each result's numbers are cut into `chunks` runs of `chunk`
   bool rows = true;               // the numbers of one result are the densest in memory
-  unsigned width = 1;             // rows: threads per result; else: neighbouring results per block
+  unsigned width = 1;             // rows: threads per result; else: neighbouring columns per block
+  int64_t columns = 0;            // packets of neighbouring results, each read at once; kept's unit
+  int64_t output_step = 0;        // from a result of a packet to the next one, in the output
 };
+
 /// The smallest power of two that is not below n >= 1.
 inline unsigned power_above(int64_t n) {
   return static_cast<unsigned>(std::bit_ceil(static_cast<uint64_t>(n)));
@@ -114,35 +132,68 @@ inline ReduceNests reduce_nests(const Shape& shape, const Strides& x, const Shap
   nests.outputs = numel_of(kept);
   nests.count = numel_of(reduced);
   if (nests.outputs == 0) return nests;
-  const auto nest = [&](const Shape& loop) {
-    const StridedOperand operands[] = {{nullptr, 1, x}, {nullptr, 1, out}};
-    return make_nest(loop, operands, 2, LoopOrder::kDensestInside);
-  };
-  nests.kept = nest(kept);
-  nests.reduced = nest(nests.count > 0 ? reduced : Shape{});
+  const StridedOperand operands[] = {{nullptr, 1, x}, {nullptr, 1, out}};
+  nests.kept = make_nest(kept, operands, 2, LoopOrder::kDensestInside);
+  // Of x alone: the output's steps, of no meaning here, would keep its dimensions from merging.
+  nests.reduced =
+      make_nest(nests.count > 0 ? reduced : Shape{}, operands, 1, LoopOrder::kDensestInside);
   return nests;
 }
 
-/// The plan that reduces the numbers of `reduced` to the results of `kept`; its indices are still
-/// to be set.
-inline ReducePlan plan_reduction(const LoopNest& kept, const LoopNest& reduced, int64_t count) {
+/// Whether the columns' numbers, the first of which is at `x`, can be read in packets of `packet`
+/// neighbouring results.
+template <class T>
+bool holds_column_packets(const LoopNest& kept, const LoopNest& reduced, const T* x, int packet) {
+  const LoopDim& inner = kept.dims[0];
+  if (inner.step[0] != 1 || inner.size % packet != 0) return false;
+  if (reinterpret_cast<uintptr_t>(x) % (packet * sizeof(T)) != 0) return false;
+  for (int d = 1; d < kept.ndim; ++d) {
+    if (kept.dims[d].step[0] % packet != 0) return false;
+  }
+  for (int d = 0; d < reduced.ndim; ++d) {
+    if (reduced.dims[d].step[0] % packet != 0) return false;
+  }
+  return true;
+}
+
+/// Changes the loop over results into one over packets of them.
+inline LoopNest columns_of(LoopNest kept, int packet) {
+  kept.dims[0].size /= packet;
+  for (int k = 0; k < 2; ++k) kept.dims[0].step[k] *= packet;
+  return kept;
+}
+
+/// The plan that reduces the numbers of `reduced` to the results of `kept`, where the numbers of
+/// `packet` results are read at once; its indices are still to be set.
+inline ReducePlan plan_reduction(const LoopNest& kept, const LoopNest& reduced, int64_t count,
+                                 int packet) {
   ReducePlan plan;
   plan.outputs = kept.numel();
   plan.count = count;
   plan.rows = density(reduced) <= density(kept);
+  plan.columns = plan.outputs / packet;
+  plan.output_step = kept.dims[0].step[1];
   int64_t most_chunks = 1, blocks = plan.outputs;  // blocks: without chunks
+  int64_t unit = 1;                                // chunks are a multiple of it
   if (plan.rows) {
-    plan.width = plan.count <= 1024 ? lanes_for(plan.count) : kReduceBlock;
-    if (plan.width == kReduceBlock) most_chunks = plan.count / (kReduceBlock * kFold * 2);
+    const int64_t folds = ceil_div(plan.count, kFold);
+    plan.width = folds <= 128 ? power_above(std::clamp<int64_t>(folds, 1, 32)) : kReduceBlock;
+    if (plan.width == kReduceBlock) {
+      unit = kReduceBlock * kFold;  // all begin as well aligned as the first
+      most_chunks = plan.count / (unit * 2);
+    }
   } else {
     const unsigned rows = power_above(std::clamp<int64_t>(plan.count / kFold, 1, 8));
-    plan.width = std::min(power_above(plan.outputs), kReduceBlock / rows);
-    blocks = ceil_div(plan.outputs, plan.width);
+    plan.width = std::min(power_above(plan.columns), kReduceBlock / rows);
+    blocks = ceil_div(plan.columns, plan.width);
     most_chunks = plan.count * plan.width / (kReduceBlock * kFold * 2);
   }
   plan.chunks = std::clamp<int64_t>(std::min(most_chunks, kFillingBlocks / blocks), 1, 65535);
   plan.chunk = ceil_div(plan.count, plan.chunks);
-  if (plan.chunks > 1) plan.chunks = ceil_div(plan.count, plan.chunk);
+  if (plan.chunks > 1) {
+    plan.chunk = ceil_div(plan.chunk, unit) * unit;
+    plan.chunks = ceil_div(plan.count, plan.chunk);
+  }
   return plan;
 }
 

@@ -78,6 +78,15 @@ TEST_CASE("reduce kernels: every dtype") {
     const Tensor x = randn({5, 40, 3}, {.dtype = dtype});
     for (const ReduceOp op : kAny) compare(op, x, kept);
     for (const ReduceOp op : kFloating) compare(op, x, kept);
+    // Read in packets, of rows and of columns; the rows of `odd` begin anywhere.
+    const Tensor even = randn({80, 264}, {.dtype = dtype}),
+                 odd = randn({5, 1031}, {.dtype = dtype});
+    for (const ReduceOp op :
+         {ReduceOp::kSum, ReduceOp::kAmax, ReduceOp::kVar, ReduceOp::kNorm, ReduceOp::kLogSumExp}) {
+      for (const Shape& even_kept : {Shape{80, 1}, Shape{1, 264}, Shape{1, 1}})
+        compare(op, even, even_kept);
+      compare(op, odd, {5, 1});
+    }
   }
   for (const DType dtype : {kBool, kU8, kI8, kI16, kI32, kI64}) {
     for (const int64_t high : {1, 2, 100}) {
