@@ -23,7 +23,7 @@ struct Fill {
   LATHE_HD T operator()() const { return value; }
 };
 
-constexpr unsigned kTileRows = 8;  // of 32 threads each
+constexpr int kTileThreads = 256;
 
 /// The tiles of one transposition. Both matrices are [rows, columns]; the source is dense along
 /// columns, the destination along rows.
@@ -34,29 +34,39 @@ struct Tiles {
   int32_t column_step, row_step;  // of the destination, of the source
 };
 
-// One block of 32x8 threads per tile of Edge x Edge elements. It reads lines of 128 bytes (64 if an
-// element has one byte) along columns, turns the tile in shared memory and writes lines along rows.
-// The rows of shared memory are padded by one word against bank conflicts.
+// One block per tile of Edge x Edge elements. It reads packets of P elements along columns, turns the
+// tile in shared memory and writes packets along rows. A thread reads all of its packets before it
+// stores the first, so that 32 to 64 bytes per thread are under way. The rows of shared memory are
+// padded by one word against bank conflicts.
 // Memory bound: 2 * sizeof(T) bytes per element. It is meant to reach 80 % of the copy bandwidth,
 // because each block waits for its own tile, and the matrix's edges leave threads idle.
-template <int Edge, class T>
-__global__ void transpose_kernel(T* __restrict__ out, const T* __restrict__ in, Tiles tiles) {
+template <int Edge, int P, class T>
+__global__ void __launch_bounds__(kTileThreads)
+    transpose_kernel(T* __restrict__ out, const T* __restrict__ in, Tiles tiles) {
   constexpr int kPad = sizeof(T) < 4 ? 4 / static_cast<int>(sizeof(T)) : 1;
+  constexpr int kAcross = Edge / P, kDown = kTileThreads / kAcross, kHeld = Edge / kDown;
   __shared__ T tile[Edge][Edge + kPad];
-  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  const int x = static_cast<int>(threadIdx.x) % kAcross * P;
+  const int y = static_cast<int>(threadIdx.x) / kAcross;
   for (uint32_t t = blockIdx.x; t < tiles.count; t += gridDim.x) {  // the same for a whole block
     const auto at = tiles.index(t);
     const int rows = tiles.rows - at[2], columns = tiles.columns - at[3];
-    for (int r = y; r < Edge; r += kTileRows) {
-      for (int c = x; c < Edge; c += 32) {
-        if (r < rows && c < columns) tile[r][c] = in[at[1] + r * tiles.row_step + c];
-      }
+    Packet<T, P> held[kHeld] = {};
+    for (int k = 0; k < kHeld; ++k) {
+      const int r = y + k * kDown;
+      if (r < rows && x < columns)
+        held[k] = *reinterpret_cast<const Packet<T, P>*>(in + at[1] + r * tiles.row_step + x);
+    }
+    for (int k = 0; k < kHeld; ++k) {
+      for (int v = 0; v < P; ++v) tile[y + k * kDown][x + v] = held[k].v[v];
     }
     __syncthreads();
-    for (int c = y; c < Edge; c += kTileRows) {
-      for (int r = x; r < Edge; r += 32) {
-        if (r < rows && c < columns) out[at[0] + c * tiles.column_step + r] = tile[r][c];
-      }
+    for (int k = 0; k < kHeld; ++k) {
+      const int c = y + k * kDown;
+      Packet<T, P> line;
+      for (int v = 0; v < P; ++v) line.v[v] = tile[x + v][c];
+      if (x < rows && c < columns)
+        *reinterpret_cast<Packet<T, P>*>(out + at[0] + c * tiles.column_step + x) = line;
     }
     __syncthreads();
   }
@@ -94,11 +104,23 @@ Tiles tiles_of(const LoopNest& nest, int across, int edge) {
           static_cast<int32_t>(row.step[1])};
 }
 
+/// Whether rows, columns and their steps allow packets of P elements in both matrices.
+template <int P, class T>
+bool fits_packets(const LoopNest& nest, int across, const T* out, const T* in) {
+  if (!holds_packets<P>(out) || !holds_packets<P>(in)) return false;
+  if (nest.dims[0].size % P != 0 || nest.dims[across].size % P != 0) return false;
+  for (int d = 0; d < nest.ndim; ++d) {
+    if (d != 0 && nest.dims[d].step[0] % P != 0) return false;
+    if (d != across && nest.dims[d].step[1] % P != 0) return false;
+  }
+  return true;
+}
+
 /// Copies elements of T's size, whatever they are. Returns false, and does nothing, unless the copy
 /// is a transposition.
 template <class T>
 bool transpose(const Tensor& dst, const Tensor& src) {
-  constexpr int kEdge = sizeof(T) < 4 ? 64 : 32;
+  constexpr int kEdge = sizeof(T) < 8 ? 64 : 32, kPacket = sizeof(T) < 8 ? 8 / sizeof(T) : 1;
   constexpr int64_t kMostBlocks = 132 * 8;  // 2,048 threads for each of an H200's multiprocessors
   const StridedOperand operands[] = {{nullptr, 1, dst.strides()},
                                      {nullptr, 1, broadcast_strides(src, dst.shape())}};
@@ -106,11 +128,15 @@ bool transpose(const Tensor& dst, const Tensor& src) {
   const int across = dimension_across(nest);
   if (across == 0) return false;
   each_32_bit_part(nest, [&](const LoopNest& part, const int64_t* start) {
+    T* const to = static_cast<T*>(dst.raw_data()) + start[0];
+    const T* const from = static_cast<const T*>(src.raw_data()) + start[1];
     const Tiles tiles = tiles_of(part, across, kEdge);
     const auto blocks = static_cast<unsigned>(std::min<int64_t>(tiles.count, kMostBlocks));
-    launch(transpose_kernel<kEdge, T>, dim3(blocks), dim3(32, kTileRows), 0,
-           current_stream(dst.device()), static_cast<T*>(dst.raw_data()) + start[0],
-           static_cast<const T*>(src.raw_data()) + start[1], tiles);
+    const auto kernel = fits_packets<kPacket>(part, across, to, from)
+                            ? transpose_kernel<kEdge, kPacket, T>
+                            : transpose_kernel<kEdge, 1, T>;
+    launch(kernel, dim3(blocks), dim3(kTileThreads), 0, current_stream(dst.device()), to, from,
+           tiles);
   });
   LATHE_CUDA_CHECK(cudaGetLastError());
   return true;

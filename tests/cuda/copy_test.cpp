@@ -99,7 +99,7 @@ TEST_CASE("copy kernels: layouts, broadcasting, empty and one-element tensors") 
 
 TEST_CASE("copy kernels: transpositions, of every element size and of odd shapes") {
   for (const DType dtype : {kU8, kF16, kF32, kF64}) {
-    const Shape shapes[] = {{8, 8}, {33, 65}, {70, 9}, {2, 40, 36}, {130, 7}};
+    const Shape shapes[] = {{8, 8}, {33, 65}, {70, 9}, {2, 40, 36}, {130, 7}, {72, 200}};
     for (const Shape& shape : shapes) {
       const Tensor x = cast(randn(shape), dtype);
       compare(zeros(x.transpose(-1, -2).shape(), {.dtype = dtype}), x.transpose(-1, -2));
