@@ -3,20 +3,17 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/ops/cast.h"
 #include "lathe/ops/memory_format.h"
 
 namespace lathe {
 
 using autograd::Needs;
 
-/// The map is linear and symmetric: its gradient is the same map with the same random numbers. The
-/// numbers are counted in row-major order, so an NHWC tensor is converted there and back.
+/// The map is linear and symmetric: its gradient is the same map with the same random numbers.
 static Tensor drop(const Tensor& x, double p, Generator::Block block) {
-  const Tensor rows = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  const Tensor y = empty_in(memory_format_of(x), x.shape(), x.dtype(), x.device());
   const double scale = p < 1.0 ? 1.0 / (1.0 - p) : 0.0;
-  LATHE_DISPATCH(x.device(), dropout(rows, contiguous(x.detach()), p, scale, block));
-  const Tensor y = contiguous(rows, memory_format_of(x));
+  LATHE_DISPATCH(x.device(), dropout(y, x, p, scale, block));
   autograd::record("dropout", y, {x}, [p, block](const Tensor& dy, const Needs&) {
     return Tensors{drop(dy, p, block)};
   });

@@ -24,7 +24,7 @@ struct DropoutOptions {
 LATHE_API Tensor dropout(const Tensor& x, const DropoutOptions& options = {});
 
 namespace cpu {
-/// x and y are contiguous. scale = 1 / (1 - p), or 0 for p = 1.
+/// x and y may have any strides. scale = 1 / (1 - p), or 0 for p = 1.
 void dropout(const Tensor& y, const Tensor& x, double p, double scale, Generator::Block block);
 }  // namespace cpu
 namespace cuda {

@@ -3,6 +3,7 @@
 // vector code. Contract: dropout.h.
 #include <algorithm>
 
+#include "lathe/core/copy.h"
 #include "lathe/core/philox.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
@@ -36,6 +37,12 @@ void cpu::dropout(const Tensor& y, const Tensor& x, double p, double scale,
                   Generator::Block block) {
   const int64_t n = x.numel(), blocks = (n + 4 * kBlockCounters - 1) / (4 * kBlockCounters);
   if (n == 0) return;
+  if (!x.is_contiguous() || !y.is_contiguous()) {
+    const Tensor from = empty(x.shape(), {.dtype = x.dtype()}), to = empty_like(from);
+    copy_values(from, x);
+    dropout(to, from, p, scale, block);
+    return copy_values(y, to);
+  }
   visit_float(x.dtype(), "dropout", [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* out = y.data<T>();

@@ -1,5 +1,7 @@
 // CUDA kernel of dropout, with the arithmetic of dropout_math.h. Contract: dropout.h.
+#include "lathe/core/copy.h"
 #include "lathe/core/gpu/pointwise.cuh"
+#include "lathe/ops/counter_loop.cuh"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/dropout_math.h"
 
@@ -31,24 +33,60 @@ __global__ void dropout_kernel(T* __restrict__ y, const T* __restrict__ x,
   }
 }
 
+// The same for tensors that are not row-major: a counter's four elements are loop.step apart, but
+// neighbouring threads' elements are neighbours.
+template <class T>
+__global__ void dropout_strided_kernel(T* __restrict__ y, const T* __restrict__ x,
+                                       math::Dropout<ComputeType<T>> drop, Generator::Block block,
+                                       cuda::CounterLoop<2> loop) {
+  using C = ComputeType<T>;
+  const uint32_t step = gridDim.x * blockDim.x;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < loop.counters; i += step) {
+    const auto at = loop.index(i);
+    const T* const from = x + loop.start[1] + at[1];
+    T four[4];
+    for (int v = 0; v < 4; ++v) four[v] = from[v * loop.step[1]];
+    const uint64_t counter = static_cast<uint64_t>(loop.start[2] + at[2]);
+    const Philox4x32 bits = philox4x32_10(block.seed, block.offset + counter, 0);
+    T* const to = y + loop.start[0] + at[0];
+    for (int v = 0; v < 4; ++v) to[v * loop.step[0]] = T(drop(C(four[v]), bits.v[v]));
+  }
+}
+
+/// For row-major tensors.
+template <class T>
+void drop_rows(const Tensor& y, const Tensor& x, math::Dropout<ComputeType<T>> drop,
+               Generator::Block block) {
+  const int64_t n = x.numel();
+  T* const out = y.data<T>();
+  const T* const in = x.data<T>();
+  const bool packed = cuda::holds_packets<4>(out) && cuda::holds_packets<4>(in);
+  const auto [grid, threads] = launch_1d(ceil_div(n, 4));
+  launch(dropout_kernel<T>, grid, threads, 0, current_stream(x.device()), out, in, drop, block,
+         packed, n);
+}
+
 }  // namespace
 
 void cuda::dropout(const Tensor& y, const Tensor& x, double p, double scale,
                    Generator::Block block) {
-  const int64_t n = x.numel();
-  if (n == 0) return;
+  if (x.numel() == 0) return;
   visit_float(x.dtype(), "dropout", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
-    T* const out = y.data<T>();
-    const T* const in = x.data<T>();
-    const auto aligned = [](const void* data) {
-      return reinterpret_cast<uintptr_t>(data) % sizeof(Packet<T, 4>) == 0;
+    const math::Dropout<ComputeType<T>> drop{static_cast<float>(p),
+                                             static_cast<ComputeType<T>>(scale)};
+    const auto drop_part = [&](const CounterLoop<2>& loop) {
+      const auto [grid, threads] = launch_1d(loop.counters);
+      launch(dropout_strided_kernel<T>, grid, threads, 0, current_stream(x.device()),
+             static_cast<T*>(y.raw_data()), static_cast<const T*>(x.raw_data()), drop, block, loop);
     };
-    const math::Dropout<C> drop{static_cast<float>(p), static_cast<C>(scale)};
-    const auto [grid, threads] = launch_1d((n + 3) / 4);
-    launch(dropout_kernel<T>, grid, threads, 0, current_stream(x.device()), out, in, drop, block,
-           aligned(out) && aligned(in), n);
+    if (y.is_contiguous() && x.is_contiguous()) return drop_rows<T>(y, x, drop, block);
+    if (each_counter_part(x.shape(), {y.strides(), x.strides()}, 4, drop_part)) return;
+    const Tensor from = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+    const Tensor to = empty_like(from);
+    copy_values(from, x);
+    drop_rows<T>(to, from, drop, block);
+    copy_values(y, to);
   });
   LATHE_CUDA_CHECK(cudaGetLastError());
 }

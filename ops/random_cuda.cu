@@ -2,6 +2,7 @@
 // turns into a few values, as on the CPU.
 #include "lathe/core/copy.h"
 #include "lathe/core/gpu/pointwise.cuh"
+#include "lathe/ops/counter_loop.cuh"
 #include "lathe/ops/random.h"
 #include "lathe/ops/random_math.h"
 
@@ -31,21 +32,51 @@ __global__ void random_kernel(T* __restrict__ out, Make make, Generator::Block b
   }
 }
 
-/// Tensors that are not dense are filled through a dense copy.
+// The same for tensors that are not row-major: a counter's values are loop.step apart, but
+// neighbouring threads' values are neighbours.
 template <class T, class Make>
-void fill(const Tensor& out, Generator::Block block, Make make) {
+__global__ void random_strided_kernel(T* __restrict__ out, Make make, Generator::Block block,
+                                      CounterLoop<1> loop) {
+  const uint32_t step = gridDim.x * blockDim.x;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < loop.counters; i += step) {
+    const auto at = loop.index(i);
+    T values[Make::kValues];
+    const uint64_t counter = static_cast<uint64_t>(loop.start[1] + at[1]);
+    make(philox4x32_10(block.seed, block.offset + counter, 0), values);
+    T* const to = out + loop.start[0] + at[0];
+    for (int v = 0; v < Make::kValues; ++v) to[v * loop.step[0]] = values[v];
+  }
+}
+
+/// Fills a row-major tensor; others through a row-major copy.
+template <class T, class Make>
+void fill_rows(const Tensor& out, Generator::Block block, Make make) {
   const int64_t n = out.numel();
   if (n == 0) return;
-  const bool dense = out.is_contiguous();
-  const Tensor target =
-      dense ? out : empty(out.shape(), {.dtype = out.dtype(), .device = out.device()});
-  T* const data = target.data<T>();
-  const bool packed = reinterpret_cast<uintptr_t>(data) % sizeof(Packet<T, Make::kValues>) == 0;
-  const auto [grid, threads] = launch_1d((n + Make::kValues - 1) / Make::kValues);
+  const bool direct = out.is_contiguous();
+  const Tensor rows =
+      direct ? out : empty(out.shape(), {.dtype = out.dtype(), .device = out.device()});
+  T* const data = rows.data<T>();
+  const bool packed = holds_packets<Make::kValues>(data);
+  const auto [grid, threads] = launch_1d(ceil_div(n, Make::kValues));
   launch(random_kernel<T, Make>, grid, threads, 0, current_stream(out.device()), data, make, block,
          packed, n);
   LATHE_CUDA_CHECK(cudaGetLastError());
-  if (!dense) copy_values(out, target);
+  if (!direct) copy_values(out, rows);
+}
+
+/// Fills any tensor, in one pass where its layout allows.
+template <class T, class Make>
+void fill(const Tensor& out, Generator::Block block, Make make) {
+  const auto fill_part = [&](const CounterLoop<1>& loop) {
+    const auto [grid, threads] = launch_1d(loop.counters);
+    launch(random_strided_kernel<T, Make>, grid, threads, 0, current_stream(out.device()),
+           static_cast<T*>(out.raw_data()), make, block, loop);
+    LATHE_CUDA_CHECK(cudaGetLastError());
+  };
+  const bool strided = out.numel() > 0 && !out.is_contiguous();
+  if (strided && each_counter_part(out.shape(), {out.strides()}, Make::kValues, fill_part)) return;
+  fill_rows<T>(out, block, make);
 }
 
 }  // namespace
@@ -68,9 +99,9 @@ void fill_integers(const Tensor& out, int64_t low, uint64_t span, Generator::Blo
   visit_number(out.dtype(), "randint", [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (math::is_wide_span(span)) {
-      fill<T>(out, block, math::WideIntegerValues<T>{low, span});
+      fill_rows<T>(out, block, math::WideIntegerValues<T>{low, span});
     } else {
-      fill<T>(out, block, math::IntegerValues<T>{low, span});
+      fill_rows<T>(out, block, math::IntegerValues<T>{low, span});
     }
   });
 }

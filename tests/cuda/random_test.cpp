@@ -41,7 +41,10 @@ TEST_CASE("random kernels: uniform numbers equal the CPU's bit for bit") {
     for (const int64_t n : {0, 1, 3, 31, 1023, 1025}) compare_uniform(zeros({n}, {.dtype = dtype}));
     for (const Layout& layout : layouts()) {
       compare_uniform(layout.apply(zeros({5, 9}, {.dtype = dtype})));
+      compare_uniform(layout.apply(zeros({3, 5, 4}, {.dtype = dtype})));
     }
+    for (const Shape& image : {Shape{2, 5, 6, 4}, Shape{2, 5, 3, 3}})
+      compare_uniform(zeros(image, {.dtype = dtype}).contiguous(kChannelsLast));
     const Tensor line = zeros({18}, {.dtype = dtype});
     compare_uniform(line.narrow(0, 1, 17));  // dense, but not aligned to a packet
   }
@@ -90,6 +93,16 @@ TEST_CASE("dropout kernel: drops what the CPU drops and scales the rest alike") 
           const double scale = p < 1 ? 1 / (1 - p) : 0;
           device ? cuda::dropout(y, on_device(x), p, scale, kBlock)
                  : cpu::dropout(y, x, p, scale, kBlock);
+        });
+      }
+    }
+    // A counter's four elements lie along one dimension, or they do not.
+    for (const Shape& shape : {Shape{2, 5, 6, 4}, Shape{2, 5, 3, 3}}) {
+      const Tensor x = randn(shape, {.dtype = dtype}).contiguous(kChannelsLast);
+      for (const Tensor& like : {x, zeros(shape, {.dtype = dtype})}) {
+        compare(like, 0, [&](const Tensor& y, bool device) {
+          device ? cuda::dropout(y, on_device(x), 0.5, 2, kBlock)
+                 : cpu::dropout(y, x, 0.5, 2, kBlock);
         });
       }
     }
