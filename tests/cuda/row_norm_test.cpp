@@ -85,6 +85,9 @@ TEST_CASE("row_norm kernels: every dtype, with and without parameters") {
     for (const bool affine : {false, true}) {
       compare({5, 1, 40, 1}, dtype, affine);
       compare({3, 2, 4, 6}, dtype, affine);
+      compare({2, 3, 72, 1}, dtype, affine);
+      compare({2, 2, 3, 24}, dtype, affine);
+      compare({2, 1, 2056, 1}, dtype, affine);
     }
   }
 }

@@ -34,11 +34,12 @@ void compare(const Tensor& x, const Tensor& dy) {
 TEST_CASE("softmax kernels: lines of every length and distance, every dtype") {
   for (const Shape& shape :
        {Shape{1, 1, 1}, Shape{33, 10, 1}, Shape{3, 31, 1}, Shape{2, 1023, 1}, Shape{2, 1025, 1},
-        Shape{3, 5, 7}, Shape{2, 70, 33}, Shape{1, 3, 300}, Shape{0, 3, 2}, Shape{3, 0, 2}}) {
+        Shape{9, 68, 1}, Shape{3, 1024, 1}, Shape{2, 1028, 1}, Shape{3, 5, 7}, Shape{2, 70, 33},
+        Shape{1, 3, 300}, Shape{0, 3, 2}, Shape{3, 0, 2}}) {
     compare(randn(shape) * 5, randn(shape));
   }
   for (const DType dtype : {kF16, kBF16, kF64}) {
-    for (const Shape& shape : {Shape{3, 40, 1}, Shape{2, 20, 5}}) {
+    for (const Shape& shape : {Shape{3, 40, 1}, Shape{2, 2056, 1}, Shape{2, 20, 5}}) {
       compare(randn(shape, {.dtype = dtype}), randn(shape, {.dtype = dtype}));
     }
   }
