@@ -76,8 +76,9 @@ Tensor index_scatter(const Tensor& dy_in, const Tensor& index, const Shape& shap
   return dx;
 }
 
-/// The values, and their positions as i32.
-ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt) {
+/// The values, and their positions as i32 if they are `wanted` here or for the gradient: on a GPU
+/// they are half of what is written, or more.
+ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt, bool wanted) {
   const char* const op = "max_pool2d";
   check_planes(op, x_in);
   opt.stride = check_window(op, opt.kernel, opt.stride, opt.pad, opt.dilation);
@@ -94,7 +95,10 @@ ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt) {
   const Tensor x = contiguous(x_in, format);
   const Shape shape{x.dim(0), x.dim(1), p, q};
   Tensor y = empty_in(format, shape, x.dtype(), x.device());
-  Tensor index = empty_in(format, shape, kI32, x.device());
+  const autograd::TensorRef input = x;
+  Tensor index;
+  if (wanted || x.device().is_cpu() || autograd::wants_record(&input, 1))
+    index = empty_in(format, shape, kI32, x.device());
   LATHE_DISPATCH(x.device(), max_pool2d(y, index, x, opt));
 
   autograd::record(op, y, {x}, [index, opt, in = x.shape()](const Tensor& dy, const Needs&) {
@@ -107,7 +111,7 @@ ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt) {
 
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
   if (x.ndim() == 3) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);
-  return pool_max(x, options).values;
+  return pool_max(x, options, false).values;
 }
 
 ValuesAndIndices max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options) {
@@ -115,7 +119,7 @@ ValuesAndIndices max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions
     const auto [values, index] = max_pool2d_with_indices(unsqueeze(x, 0), options);
     return {squeeze(values, 0), squeeze(index, 0)};
   }
-  const auto [values, index] = pool_max(x, options);
+  const auto [values, index] = pool_max(x, options, true);
   return {values, cast(index, kI64)};
 }
 

@@ -52,7 +52,7 @@ LATHE_API Tensor adaptive_avg_pool2d(const Tensor& x, Pair out);
 
 namespace cpu {
 /// y and index (i32; -1 for a window of padding only) of x. All three are dense in the same order,
-/// row-major or NHWC.
+/// row-major or NHWC. cuda:: takes an undefined index, too: the places are not wanted.
 void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x, const MaxPool2dOptions& opt);
 /// dx = 0, then dx[n,c,index] += dy. All are dense in one order; index is that of max_pool2d.
 void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index,

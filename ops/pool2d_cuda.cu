@@ -29,7 +29,7 @@ struct Windows {
   }
 };
 
-// y, index = the largest element of each window and its position. One thread per packet of windows:
+// y, index = the largest element of each window and its position (null: not wanted). One thread per packet of windows:
 // V neighbouring channels (16 bytes of x) in NHWC, one window in row-major order. Memory bound:
 // sizeof(T) per element of x, sizeof(T) + 4 per window. Meant to reach 80 % of the copy bandwidth
 // in NHWC (overlapping windows find their rows in the caches), about half of that in row-major
@@ -69,7 +69,7 @@ __global__ void max_pool2d_kernel(Packet<T, V>* __restrict__ y,
       }
     }
     y[i] = best;
-    index[i] = place;
+    if (index != nullptr) index[i] = place;
   }
 }
 
@@ -141,19 +141,19 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
                 const MaxPool2dOptions& opt) {
   if (y.numel() == 0) return;
   const int64_t inner = numbers_per_pixel(x, y);
+  void* const places = index.defined() ? index.raw_data() : nullptr;
   visit_float(x.dtype(), "max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    visit_packets<T>(inner, y.raw_data(), x.raw_data(), index.raw_data(), y.numel(),
-                     [&](auto width, auto index_tag) {
-                       constexpr int V = decltype(width)::value;
-                       using Index = typename decltype(index_tag)::type;
-                       const auto [grid, block] = launch_1d(y.numel() / V);
-                       launch(max_pool2d_kernel<T, V, Index>, grid, block, 0,
-                              current_stream(x.device()), static_cast<Packet<T, V>*>(y.raw_data()),
-                              static_cast<Packet<int32_t, V>*>(index.raw_data()),
-                              static_cast<const Packet<T, V>*>(x.raw_data()),
-                              windows_of(x, y, opt, inner / V), planes_of<Index>(y, inner, V));
-                     });
+    visit_packets<T>(
+        inner, y.raw_data(), x.raw_data(), places, y.numel(), [&](auto width, auto index_tag) {
+          constexpr int V = decltype(width)::value;
+          using Index = typename decltype(index_tag)::type;
+          const auto [grid, block] = launch_1d(y.numel() / V);
+          launch(max_pool2d_kernel<T, V, Index>, grid, block, 0, current_stream(x.device()),
+                 static_cast<Packet<T, V>*>(y.raw_data()), static_cast<Packet<int32_t, V>*>(places),
+                 static_cast<const Packet<T, V>*>(x.raw_data()), windows_of(x, y, opt, inner / V),
+                 planes_of<Index>(y, inner, V));
+        });
   });
   LATHE_CUDA_CHECK(cudaGetLastError());
 }

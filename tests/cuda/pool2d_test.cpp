@@ -53,6 +53,9 @@ void compare(const Case& c, const Tensor& x_in, MemoryFormat format) {
   cuda::max_pool2d(d_y, d_index, d_x, c.opt);
   check_equal(d_y, y, "values of " + name);
   check_equal(d_index, index, "places of " + name);
+  const Tensor alone = on_device(empty_like(y));
+  cuda::max_pool2d(alone, {}, d_x, c.opt);
+  check_equal(alone, y, "values without places of " + name);
 
   const Tensor back = empty_like(y), d_back = on_device(empty_like(y));
   cpu::max_pool2d_gather(back, x, index);
