@@ -130,19 +130,25 @@ __device__ T block_reduce_all(T value, Combine combine) {
 
 /// Reduces the columns of the block, seen as a matrix with `width` columns: thread t is in column
 /// t % width, and thread t < width gets the result of column t. kThreads = blockDim.x and width are
-/// powers of two.
+/// powers of two. Shuffles reduce the rows within each warp, shared memory the rows that are left.
 template <unsigned kThreads, class T, class Combine>
 __device__ T block_reduce_columns(T value, Combine combine, unsigned width) {
   __shared__ T parts[kThreads];
-  const unsigned t = threadIdx.x;
+  const unsigned t = threadIdx.x, lane = t % kWarpSize;
+  for (unsigned step = kWarpSize / 2; step >= width; step /= 2) {
+    value = combine(value, shuffle_down(value, step));
+  }
+  const unsigned lanes = width < kWarpSize ? width : kWarpSize, left = kThreads / kWarpSize * lanes;
   __syncthreads();  // until all have read the `parts` of an earlier call
-  parts[t] = value;
-  for (unsigned half = kThreads / 2; half >= width; half /= 2) {
-    __syncthreads();
+  if (lane < lanes) parts[t / kWarpSize * lanes + lane] = value;
+  __syncthreads();
+  if (t < left) value = parts[t];
+  for (unsigned half = left / 2; half >= width; half /= 2) {
     if (t < half) {
       value = combine(value, parts[t + half]);
       parts[t] = value;
     }
+    __syncthreads();
   }
   return value;
 }
