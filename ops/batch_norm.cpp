@@ -136,18 +136,22 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
   const bool batch_stats = opt.training || !in.running_mean.defined();
   const int64_t count = moving_count(op, in, batch_stats, opt);
 
-  BatchNormStats stats{in.running_mean, in.running_var, {}};
+  BatchNormCall call{form, x, {}, {}, in.weight, in.bias, batch_stats};
+  Tensor y;
   if (batch_stats) {
-    stats = LATHE_DISPATCH(x.device(), batch_norm_stats(x, opt.eps));
+    BatchNormRunning running{{}, {}, opt.momentum, opt.num_batches};
+    if (count > 0) {
+      running.mean = in.running_mean;
+      running.var = in.running_var;
+    }
+    y = LATHE_DISPATCH(x.device(), batch_norm_train(call, residual, opt.eps, running));
   } else {
-    stats.invstd = LATHE_DISPATCH(x.device(), batch_norm_invstd(stats.var, opt.eps));
-  }
-  BatchNormCall call{form, x, stats.mean, stats.invstd, in.weight, in.bias, batch_stats};
-  Tensor y = LATHE_DISPATCH(x.device(), batch_norm_forward(call, residual));
-
-  if (!batch_stats) {  // a later training step changes the running mean: keep a copy
-    call.mean = empty_like(stats.mean);
-    copy_values(call.mean, stats.mean);
+    call.mean = in.running_mean;
+    call.invstd = LATHE_DISPATCH(x.device(), batch_norm_invstd(in.running_var, opt.eps));
+    y = LATHE_DISPATCH(x.device(), batch_norm_forward(call, residual));
+    // A later training step changes the running mean: keep a copy.
+    call.mean = empty_like(in.running_mean);
+    copy_values(call.mean, in.running_mean);
   }
   // Only kAddRelu needs y, and only its values: it is kept without history, so that there is no
   // cycle.
@@ -165,9 +169,7 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
            LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, y.get()));
            return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
          });
-  if (count > 0) {  // last, so that a call that fails leaves the running statistics unchanged
-    LATHE_DISPATCH(x.device(), batch_norm_update_(in.running_mean, in.running_var, stats,
-                                                  opt.momentum, count, opt.num_batches));
+  if (count > 0) {
     in.running_mean.bump_version();
     in.running_var.bump_version();
     if (opt.num_batches.defined()) opt.num_batches.bump_version();

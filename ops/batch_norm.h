@@ -28,8 +28,9 @@ struct BatchNormOptions {
 /// Training normalises with the biased variance and updates the running statistics in place, with
 /// the unbiased variance:
 ///   running = (1 - momentum) * running + momentum * batch
-/// An empty batch changes nothing. The variance takes two passes. Sums are in the dtype of the
-/// statistics within a block and in f64 between blocks.
+/// An empty batch changes nothing. The variance is a sum of squared deviations: from the mean in a
+/// second pass over a block (CPU), or from one of the values that a thread sums up (GPU). Sums are
+/// in the dtype of the statistics within a block and in f64 between blocks.
 /// dtypes: f16, bf16, f32 with f32 parameters and statistics; f64 with f64 ones.
 /// grad: x, weight, bias (twice).   amp: none, the result follows x.
 /// throws: ShapeError (also for one value per channel in training), DTypeError, ValueError.
@@ -71,6 +72,13 @@ struct BatchNormCall {
   bool batch_stats;     // mean and invstd depend on x
 };
 
+/// The running statistics that a training call moves; mean and var undefined: none.
+struct BatchNormRunning {
+  Tensor mean, var;
+  double momentum;
+  Tensor num_batches;  // raised by 1 with them, if defined
+};
+
 /// Which gradients to compute, and the results; those not wanted stay undefined.
 struct BatchNormGrads {
   bool want_x, want_residual, want_params;
@@ -80,10 +88,13 @@ struct BatchNormGrads {
 namespace cpu {
 BatchNormStats batch_norm_stats(const Tensor& x, double eps);
 /// running = (1 - momentum) * running + momentum * batch. `count` is the number of values per
-/// channel. num_batches, if defined, is raised by 1.
-void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
-                        const BatchNormStats& batch, double momentum, int64_t count,
-                        const Tensor& num_batches = {});
+/// channel.
+void batch_norm_update_(const BatchNormRunning& running, const BatchNormStats& batch,
+                        int64_t count);
+/// Computes the statistics of x into call.mean and call.invstd, normalises with them, and moves the
+/// running statistics: after all memory is there, so that a call that fails leaves them unchanged.
+Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
+                        const BatchNormRunning& running);
 /// 1 / sqrt(var + eps), dense [C], of a given variance: the running one.
 Tensor batch_norm_invstd(const Tensor& var, double eps);
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
@@ -92,10 +103,8 @@ void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const
                          const Tensor& y);
 }  // namespace cpu
 namespace cuda {
-BatchNormStats batch_norm_stats(const Tensor& x, double eps);
-void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
-                        const BatchNormStats& batch, double momentum, int64_t count,
-                        const Tensor& num_batches = {});
+Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
+                        const BatchNormRunning& running);
 Tensor batch_norm_invstd(const Tensor& var, double eps);
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
 void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,

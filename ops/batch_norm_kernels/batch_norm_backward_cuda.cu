@@ -1,6 +1,6 @@
-// CUDA kernels of batch normalisation, backward: one pass for the sums per channel, one for dx.
-// Sums are f32 within a block and f64 between blocks. Contracts: batch_norm.h; arithmetic:
-// batch_norm_math.h.
+// CUDA kernels of batch normalisation, backward: one pass for the sums of each chunk, and one that
+// joins them and computes dx. Sums are f32 within a block and f64 between blocks. Contracts:
+// batch_norm.h; arithmetic: batch_norm_math.h.
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"
 #include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
@@ -30,16 +30,15 @@ struct GradInputs {
 };
 
 /// The packets of one turn: t = x - mean and g = dy where the form passes it.
-template <class L>
+template <class L, int kTurn>
 struct GradTurn {
   using S = typename L::S;
-  typename L::Pack dy[L::kTurn], x[L::kTurn], y[L::kTurn];
+  typename L::Pack dy[kTurn], x[kTurn], y[kTurn];
 
-  __device__ GradTurn(const GradInputs<typename L::T>& in, const int64_t (&offsets)[L::kTurn],
-                      int n) {
-    load_packets<L>(dy, in.dy, offsets, n);
-    load_packets<L>(x, in.x, offsets, n);
-    if (in.form == BatchNormForm::kAddRelu) load_packets<L>(y, in.y, offsets, n);
+  __device__ GradTurn(const GradInputs<typename L::T>& in, const int64_t (&offsets)[kTurn]) {
+    load_packets<L>(dy, in.dy, offsets);
+    load_packets<L>(x, in.x, offsets);
+    if (in.form == BatchNormForm::kAddRelu) load_packets<L>(y, in.y, offsets);
   }
   __device__ S t(const OwnParams<L>& own, int u, int v) const {
     return static_cast<S>(x[u].v[v]) - own.mean[L::kPlanes ? 0 : v];
@@ -57,19 +56,18 @@ struct GradTurn {
 
 // parts[chunk][channel] = sums over a chunk of packets; g is also written if g_out is not null.
 // Threads as ChannelLayout says. Memory bound: 2 * sizeof(T) bytes per element (kAddRelu 3, and 1
-// more to write g). Meant to reach 85 % of the copy bandwidth.
+// more to write g).
 template <class L>
-__global__ void __launch_bounds__(kReduceBlock, 2)
-    sums_kernel(GradSums<typename L::S, 1>* parts, typename L::T* __restrict__ g_out,
+__global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
+    sums_kernel(ChannelPair<typename L::S>* parts, typename L::T* __restrict__ g_out,
                 GradInputs<typename L::T> in, ChannelParams<typename L::S> params, L layout) {
   using S = typename L::S;
   using T = typename L::T;
   const OwnParams<L> own(layout, params);
   GradSums<S, L::kChannels> total = {};
-  layout.each([&](const auto& offsets, int n) {
-    const GradTurn<L> turn(in, offsets, n);
-    unrolled<L::kTurn>([&](auto u) {
-      if (u >= n) return;
+  layout.template each<2, false>([&]<int kTurn>(const int64_t(&offsets)[kTurn]) {
+    const GradTurn<L, kTurn> turn(in, offsets);
+    unrolled<kTurn>([&](auto u) {
       typename L::Pack passed;
       for (int v = 0; v < L::kV; ++v) {
         const int q = L::kPlanes ? 0 : v;
@@ -78,165 +76,156 @@ __global__ void __launch_bounds__(kReduceBlock, 2)
         total.gt[q] += g * t;
         passed.v[v] = static_cast<T>(g);
       }
-      if (g_out != nullptr) *reinterpret_cast<typename L::Pack*>(g_out + offsets[u]) = passed;
+      if (g_out != nullptr) store_packet(g_out + offsets[u], passed);
     });
   });
-  total = block_reduce_columns<kReduceBlock>(total, Join{}, layout.width);
+  total = block_reduce_columns<L::kBlock>(total, Join{}, layout.width);
   const int64_t group = layout.group();
   if (threadIdx.x >= layout.width || group >= layout.groups) return;
   for (int q = 0; q < L::kChannels; ++q) {
     const int64_t c = group * L::kChannels + q;
-    parts[blockIdx.y * layout.channels + c] = {{total.g[q]}, {total.gt[q]}, S(0)};
+    parts[blockIdx.y * layout.channels + c] = {total.g[q], total.gt[q]};
   }
 }
 
-/// What is computed from the sums, [C] each; null if not wanted.
+/// The chunks' sums and what is computed from them: [C] each, null if not wanted.
 template <class S>
-struct GradResults {
+struct GradParts {
+  const ChannelPair<S>* parts;  // null if no sums are wanted
+  double share;                 // 1 / numbers per channel, 0 for none
+  bool batch_stats;             // dx depends on the sums
   S *dweight, *dbias;
-  S *slope, *offset;
 };
 
-// Adds up the chunks' sums of each channel in f64, and computes the GradResults from them. Few
-// channels per block, so that a thread adds about 8 partials: it takes microseconds.
-template <class S>
-__global__ void __launch_bounds__(kReduceBlock)
-    finish_kernel(GradResults<S> out, const GradSums<S, 1>* parts, ChannelParams<S> params,
-                  double count, int64_t channels, int64_t chunks, unsigned width) {
-  const unsigned rows = kReduceBlock / width, row = threadIdx.x / width;
-  const int64_t c = blockIdx.x * int64_t(width) + threadIdx.x % width;
-  GradSums<double, 1> total = {};
-  if (c < channels) {
-    for (int64_t k = row; k < chunks; k += rows) {
-      const auto& part = parts[k * channels + c];
-      total.g[0] += static_cast<double>(part.g[0]);
-      total.gt[0] += static_cast<double>(part.gt[0]);
+/// Slope and offset (see math::batch_norm_grad) of the thread's channels.
+template <class L>
+struct OwnSlopes {
+  typename L::S slope[L::kChannels], offset[L::kChannels];
+};
+
+/// Joins the sums of the block's tile. The first block of each tile writes dweight and dbias.
+template <class L>
+__device__ OwnSlopes<L> join_sums(const L& layout, const GradParts<typename L::S>& grads,
+                                  const ChannelParams<typename L::S>& params) {
+  using S = typename L::S;
+  OwnSlopes<L> own = {};
+  if (grads.parts == nullptr) return own;
+  __shared__ S slope[L::kMostTile], offset[L::kMostTile];
+  const unsigned t = threadIdx.x, tile = layout.tile();
+  const int64_t c = blockIdx.x * int64_t(tile) + t % tile;
+  const bool finishes = t < tile && c < layout.channels;
+  const double invstd = params.invstd[finishes ? c : 0], scale = params.scale(finishes ? c : 0);
+  const auto total = sum_chunks(layout, grads.parts, [](int64_t, const ChannelPair<S>& part) {
+    return ChannelPair<double>{static_cast<double>(part.a), static_cast<double>(part.b)};
+  });
+  if (finishes) {
+    slope[t] = static_cast<S>(scale * invstd * invstd * total.b * grads.share);
+    offset[t] = static_cast<S>(scale * total.a * grads.share);
+    if (blockIdx.y == 0 && grads.dbias != nullptr) grads.dbias[c] = static_cast<S>(total.a);
+    if (blockIdx.y == 0 && grads.dweight != nullptr) {
+      grads.dweight[c] = static_cast<S>(total.b * invstd);
     }
   }
-  total = block_reduce_columns<kReduceBlock>(total, Join{}, width);
-  if (row != 0 || c >= channels) return;
-  const double invstd = params.invstd[c], scale = params.scale(c);
-  if (out.dbias != nullptr) out.dbias[c] = static_cast<S>(total.g[0]);
-  if (out.dweight != nullptr) out.dweight[c] = static_cast<S>(total.gt[0] * invstd);
-  if (out.slope == nullptr) return;
-  out.slope[c] = static_cast<S>(scale * invstd * invstd * total.gt[0] / count);
-  out.offset[c] = static_cast<S>(scale * total.g[0] / count);
+  __syncthreads();
+  if (!grads.batch_stats) return own;
+  for (int q = 0; q < L::kChannels; ++q) {
+    const unsigned at = t % layout.width * L::kChannels + q;
+    own.slope[q] = slope[at];
+    own.offset[q] = offset[at];
+  }
+  return own;
 }
 
-// dx = scale * g - slope * t - offset; slope and offset are null where the statistics are
-// constants. Threads as ChannelLayout says. Memory bound: 3 * sizeof(T) bytes per element (kAddRelu
-// 4, unless g is in memory already); meant to reach 90 % of the copy bandwidth.
+// dweight and dbias alone, where no dx is wanted. Latency bound.
 template <class L>
-__global__ void __launch_bounds__(kReduceBlock, 2)
+__global__ void __launch_bounds__(L::kBlock)
+    params_kernel(GradParts<typename L::S> grads, ChannelParams<typename L::S> params, L layout) {
+  join_sums(layout, grads, params);
+}
+
+// Joins the sums; then dx = scale * g - slope * t - offset, from the last packet to the first: the
+// cache holds the last of what the sums have just read. Threads as ChannelLayout says. Memory
+// bound: 3 * sizeof(T) bytes per element (kAddRelu 4, unless g is in memory already); meant to
+// reach the copy bandwidth.
+template <class L>
+__global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     input_kernel(typename L::T* __restrict__ dx, GradInputs<typename L::T> in,
-                 ChannelParams<typename L::S> params, const typename L::S* slopes,
-                 const typename L::S* shifts, L layout) {
+                 GradParts<typename L::S> grads, ChannelParams<typename L::S> params, L layout) {
   using S = typename L::S;
   using T = typename L::T;
-  const OwnParams<L> own(layout, params);
-  S slope[L::kChannels] = {}, offset[L::kChannels] = {};
-  if (slopes != nullptr && layout.group() < layout.groups) {
-    for (int q = 0; q < L::kChannels; ++q) {
-      slope[q] = slopes[layout.group() * L::kChannels + q];
-      offset[q] = shifts[layout.group() * L::kChannels + q];
-    }
-  }
-  layout.each([&](const auto& offsets, int n) {
-    const GradTurn<L> turn(in, offsets, n);
-    unrolled<L::kTurn>([&](auto u) {
-      if (u >= n) return;
+  const OwnParams<L> own(layout, params);  // first, so that their reads overlap with the join
+  const OwnSlopes<L> slopes = join_sums(layout, grads, params);
+  layout.template each<2, true>([&]<int kTurn>(const int64_t(&offsets)[kTurn]) {
+    const GradTurn<L, kTurn> turn(in, offsets);
+    unrolled<kTurn>([&](auto u) {
       typename L::Pack result;
       for (int v = 0; v < L::kV; ++v) {
         const int q = L::kPlanes ? 0 : v;
         const S t = turn.t(own, u, v), g = turn.g(in.form, own, t, u, v);
-        result.v[v] =
-            static_cast<T>(math::batch_norm_grad(g, t, own.scale[q], slope[q], offset[q]));
+        result.v[v] = static_cast<T>(
+            math::batch_norm_grad(g, t, own.scale[q], slopes.slope[q], slopes.offset[q]));
       }
-      *reinterpret_cast<typename L::Pack*>(dx + offsets[u]) = result;
+      store_packet(dx + offsets[u], result);
     });
   });
 }
 
-/// Pass 1, for everything but dx itself. slope and offset may be undefined.
-template <class T>
-void grad_sums(const BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,
-               const Tensor& y, const Tensor& slope, const Tensor& offset) {
-  using S = ComputeType<T>;
-  const int64_t channels = call.x.dim(1);
-  if (channels == 0) return;
+/// Both passes, with the layout that all tensors allow.
+template <class L>
+void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCall& call,
+                const Tensor& dy, const Tensor& y, bool sums) {
+  using S = typename L::S;
+  using T = typename L::T;
   const Stream stream = current_stream(call.x.device());
   const ChannelParams<S> params(call);
   const auto data = [](const Tensor& t) { return t.defined() ? t.data<S>() : nullptr; };
   const auto of_type = [](const Tensor& t) { return t.defined() ? t.data<T>() : nullptr; };
-  with_layout<T, 2>(call.x, kBatchNormBlocks, {&dy, &y, &grads.dresidual}, [&](const auto& layout) {
-    using L = std::remove_cvref_t<decltype(layout)>;
-    using Part = GradSums<S, 1>;
-    const int64_t bytes = layout.chunks * channels * static_cast<int64_t>(sizeof(Part));
-    const Tensor room = empty({bytes}, {.dtype = kU8, .device = call.x.device()});
-    Part* parts = static_cast<Part*>(room.raw_data());
-    const GradInputs<T> in{call.form, dy.data<T>(), call.x.data<T>(), of_type(y)};
-    launch(sums_kernel<L>, layout.grid(), dim3(kReduceBlock), 0, stream, parts,
+  GradInputs<T> in{call.form, dy.data<T>(), call.x.data<T>(), of_type(y)};
+  const double count = static_cast<double>(call.x.numel() / layout.channels);
+  GradParts<S> parts{nullptr, count > 0 ? 1 / count : 0, call.batch_stats, data(grads.dweight),
+                     data(grads.dbias)};
+  Tensor room;
+  if (sums) {
+    room = room_for_parts(layout, call.x);
+    auto* const pairs = static_cast<ChannelPair<S>*>(room.raw_data());
+    parts.parts = pairs;
+    launch(sums_kernel<L>, layout.grid(), dim3(L::kBlock), 0, stream, pairs,
            of_type(grads.dresidual), in, params, layout);
     LATHE_CUDA_CHECK(cudaGetLastError());
-    const GradResults<S> out{data(grads.dweight), data(grads.dbias), data(slope), data(offset)};
-    const double count = static_cast<double>(call.x.numel() / channels);
-    const unsigned width = kReduceBlock / join_rows(layout.chunks);
-    launch(finish_kernel<S>, dim3(static_cast<unsigned>(ceil_div(channels, width))),
-           dim3(kReduceBlock), 0, stream, out, parts, params, count, channels, layout.chunks,
-           width);
-    LATHE_CUDA_CHECK(cudaGetLastError());
-  });
-}
-
-/// Pass 2.
-template <class T>
-void grad_input(const Tensor& dx, BatchNormForm form, const BatchNormCall& call, const Tensor& dy,
-                const Tensor& y, const Tensor& slope, const Tensor& offset) {
-  using S = ComputeType<T>;
-  if (dx.numel() == 0) return;
-  const S* slopes = slope.defined() ? slope.data<S>() : nullptr;
-  const S* shifts = offset.defined() ? offset.data<S>() : nullptr;
-  const GradInputs<T> in{form, dy.data<T>(), call.x.data<T>(), y.defined() ? y.data<T>() : nullptr};
-  with_layout<T, 2>(call.x, kFillingBlocks, {&dx, &dy, &y}, [&](const auto& layout) {
-    using L = std::remove_cvref_t<decltype(layout)>;
-    launch(input_kernel<L>, layout.grid(), dim3(kReduceBlock), 0, current_stream(dx.device()),
-           dx.data<T>(), in, ChannelParams<S>(call), slopes, shifts, layout);
-    LATHE_CUDA_CHECK(cudaGetLastError());
-  });
-}
-
-template <class T>
-void backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy, const Tensor& y) {
-  const TensorOptions options{.dtype = dtype_of<ComputeType<T>>, .device = call.x.device()};
-  const Shape per_channel{call.x.dim(1)};
-  Tensor slope, offset;
-  if (grads.want_residual) grads.dresidual = empty_like(call.x);
-  if (grads.want_params) {
-    grads.dweight = empty(per_channel, options);
-    grads.dbias = empty(per_channel, options);
   }
-  if (grads.want_x && call.batch_stats) {
-    slope = empty(per_channel, options);
-    offset = empty(per_channel, options);
+  if (grads.dresidual.defined()) {  // g is already in memory, so no mask is needed any more
+    in = {BatchNormForm::kPlain, grads.dresidual.data<T>(), in.x, nullptr};
   }
-  if (grads.want_params || grads.want_residual || slope.defined()) {
-    grad_sums<T>(grads, call, dy, y, slope, offset);
+  if (grads.want_x) {
+    launch(input_kernel<L>, layout.grid(), dim3(L::kBlock), 0, stream, grads.dx.data<T>(), in,
+           parts, params, layout);
+  } else if (grads.want_params) {
+    launch(params_kernel<L>, dim3(layout.grid().x), dim3(L::kBlock), 0, stream, parts, params,
+           layout);
   }
-  if (!grads.want_x) return;
-  grads.dx = empty_like(call.x);
-  if (grads.want_residual) {  // g is already in memory, so no mask is needed any more
-    grad_input<T>(grads.dx, BatchNormForm::kPlain, call, grads.dresidual, Tensor(), slope, offset);
-  } else {
-    grad_input<T>(grads.dx, call.form, call, dy, y, slope, offset);
-  }
+  LATHE_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace
 
 void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,
                          const Tensor& y) {
-  visit_float(call.x.dtype(), "batch_norm",
-              [&](auto tag) { backward<typename decltype(tag)::type>(grads, call, dy, y); });
+  const int64_t channels = call.x.dim(1);
+  const DType wide = call.x.dtype() == kF64 ? kF64 : kF32;
+  if (grads.want_x) grads.dx = empty_like(call.x);
+  if (grads.want_residual) grads.dresidual = empty_like(call.x);
+  if (grads.want_params) {
+    grads.dweight = empty({channels}, {.dtype = wide, .device = call.x.device()});
+    grads.dbias = empty({channels}, {.dtype = wide, .device = call.x.device()});
+  }
+  if (channels == 0) return;
+  const bool sums = grads.want_params || grads.want_residual || (grads.want_x && call.batch_stats);
+  visit_float(call.x.dtype(), "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    constexpr unsigned kTile = 128;
+    with_layout<T>(call.x, kTile, {&dy, &y, &grads.dx, &grads.dresidual},
+                   [&](const auto& layout) { run_passes(layout, grads, call, dy, y, sums); });
+  });
 }
 
 }  // namespace lathe::cuda

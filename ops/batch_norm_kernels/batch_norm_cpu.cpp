@@ -103,22 +103,35 @@ BatchNormStats batch_norm_stats(const Tensor& x, double eps) {
   return out;
 }
 
-void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
-                        const BatchNormStats& batch, double momentum, int64_t count,
-                        const Tensor& num_batches) {
+void batch_norm_update_(const BatchNormRunning& running, const BatchNormStats& batch,
+                        int64_t count) {
+  const double momentum = running.momentum;
   const double unbias = static_cast<double>(count) / static_cast<double>(count - 1);
   visit_float(batch.mean.dtype(), "batch_norm", [&](auto tag) {
     using S = typename decltype(tag)::type;
-    const auto blend = [&](const Tensor& running, const Tensor& values, double factor) {
-      S* to = running.data<S>();
-      for (int64_t i = 0; i < values.numel(); ++i, to += running.stride(0)) {
+    const auto blend = [&](const Tensor& old, const Tensor& values, double factor) {
+      S* to = old.data<S>();
+      for (int64_t i = 0; i < values.numel(); ++i, to += old.stride(0)) {
         *to = static_cast<S>((1 - momentum) * *to + momentum * factor * values.data<S>()[i]);
       }
     };
-    blend(running_mean, batch.mean, 1);
-    blend(running_var, batch.var, unbias);
+    blend(running.mean, batch.mean, 1);
+    blend(running.var, batch.var, unbias);
   });
-  if (num_batches.defined()) ++*num_batches.data<int64_t>();
+  if (running.num_batches.defined()) ++*running.num_batches.data<int64_t>();
+}
+
+Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
+                        const BatchNormRunning& running) {
+  const BatchNormStats batch = batch_norm_stats(call.x, eps);
+  call.mean = batch.mean;
+  call.invstd = batch.invstd;
+  Tensor y = batch_norm_forward(call, residual);
+  const int64_t channels = call.x.dim(1);
+  if (running.mean.defined() && channels > 0) {
+    batch_norm_update_(running, batch, call.x.numel() / channels);
+  }
+  return y;
 }
 
 Tensor batch_norm_invstd(const Tensor& var, double eps) {

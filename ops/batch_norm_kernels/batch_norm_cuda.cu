@@ -1,9 +1,11 @@
-// CUDA kernels of batch normalisation, forward: statistics, running statistics, normalisation; see
+// CUDA kernels of batch normalisation, forward: statistics, normalisation, running statistics; see
 // batch_norm.h. Backward: batch_norm_backward_cuda.cu. Arithmetic: batch_norm_math.h,
 // reduce_math.h.
 //
-// Partial means and squared deviations are f32 (two passes over the packets in registers, merged by
-// Chan's rule); the partials of the blocks are merged in f64.
+// In training, a kernel computes the moments of each chunk, and the next one joins them and
+// normalises. Within a thread, moments are sums of deviations from the thread's first value;
+// between the threads of a block they are merged by Chan's rule, both in f32; between blocks, in
+// f64.
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"
 #include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
@@ -31,89 +33,198 @@ struct MomentsPack {
   }
 };
 
-/// The moments of the first n packets.
+/// Sums of d and of d * d, where d is a value's deviation from the first one of the thread's
+/// channel. That value is one of those summed, so however far it lies from their mean, the variance
+/// loses no more digits than their count has.
 template <class L>
-__device__ MomentsPack<typename L::S, L::kChannels> moments_of(
-    const typename L::Pack (&packets)[L::kTurn], int n) {
+struct Deviations {
   using S = typename L::S;
-  MomentsPack<S, L::kChannels> part = {};
-  part.count = static_cast<S>(L::kPlanes ? n * L::kV : n);
-  unrolled<L::kTurn>([&](auto u) {
-    for (int v = 0; v < L::kV; ++v) {
-      if (u < n) part.mean[L::kPlanes ? 0 : v] += static_cast<S>(packets[u].v[v]);
-    }
-  });
-  for (int q = 0; q < L::kChannels; ++q) part.mean[q] /= part.count;
-  unrolled<L::kTurn>([&](auto u) {
+  S first[L::kChannels], sum[L::kChannels], squares[L::kChannels];
+
+  __device__ void add(const typename L::Pack& packet) {
     for (int v = 0; v < L::kV; ++v) {
       const int q = L::kPlanes ? 0 : v;
-      const S d = static_cast<S>(packets[u].v[v]) - part.mean[q];
-      if (u < n) part.m2[q] += d * d;
+      const S d = static_cast<S>(packet.v[v]) - first[q];
+      sum[q] += d;
+      squares[q] += d * d;
     }
-  });
-  return part;
-}
+  }
+  __device__ MomentsPack<S, L::kChannels> moments(int64_t count) const {
+    MomentsPack<S, L::kChannels> result = {};
+    if (count == 0) return result;
+    result.count = static_cast<S>(count);
+    const S share = 1 / result.count;
+    for (int q = 0; q < L::kChannels; ++q) {
+      const S mean = sum[q] * share;
+      result.mean[q] = first[q] + mean;
+      result.m2[q] = squares[q] - sum[q] * mean;
+    }
+    return result;
+  }
+};
 
-// parts[chunk][channel] = moments of a chunk of packets. Threads as ChannelLayout says. Memory
-// bound: sizeof(T) bytes per element, read once. Meant to reach 85 % of the read bandwidth from
-// some MiB on, because each thread has 64 bytes in flight and a wave of blocks fills the GPU.
+// parts[chunk][channel] = mean and sum of squared deviations of a chunk. Threads as ChannelLayout
+// says. Memory bound: sizeof(T) bytes per element, read once; meant to reach the copy bandwidth,
+// because each thread has 64 bytes in flight.
 template <class L>
-__global__ void __launch_bounds__(kReduceBlock, 2)
-    stats_kernel(reduce_math::Moments<typename L::S>* parts, const typename L::T* __restrict__ x,
-                 L layout) {
-  using S = typename L::S;
-  MomentsPack<S, L::kChannels> total = {};
-  layout.each([&](const auto& offsets, int n) {
-    typename L::Pack packets[L::kTurn] = {};
-    load_packets<L>(packets, x, offsets, n);
-    total.join(moments_of<L>(packets, n));
+__global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
+    stats_kernel(ChannelPair<typename L::S>* parts, const typename L::T* __restrict__ x, L layout) {
+  Deviations<L> own = {};
+  bool begun = false;
+  layout.template each<4, false>([&]<int kTurn>(const int64_t(&offsets)[kTurn]) {
+    typename L::Pack packets[kTurn];
+    load_packets<L>(packets, x, offsets);
+    if (!begun) {
+      for (int q = 0; q < L::kChannels; ++q) {
+        own.first[q] = static_cast<typename L::S>(packets[0].v[q]);
+      }
+    }
+    begun = true;
+    unrolled<kTurn>([&](auto u) { own.add(packets[u]); });
   });
-  total = block_reduce_columns<kReduceBlock>(total, Join{}, layout.width);
   const int64_t group = layout.group();
+  auto total = own.moments(group < layout.groups ? layout.own_count() : 0);
+  total = block_reduce_columns<L::kBlock>(total, Join{}, layout.width);
   if (threadIdx.x >= layout.width || group >= layout.groups) return;
   for (int q = 0; q < L::kChannels; ++q) {
-    parts[blockIdx.y * layout.channels + group * L::kChannels + q] = {total.count, total.mean[q],
-                                                                      total.m2[q]};
+    parts[blockIdx.y * layout.channels + group * L::kChannels + q] = {total.mean[q], total.m2[q]};
   }
 }
 
-// mean, biased variance and invstd of each channel from its chunks' moments, in f64. Few channels
-// per block, so that a thread joins about 8 partials: it takes microseconds.
+/// The running statistics; null if they stay as they are.
 template <class S>
-__global__ void __launch_bounds__(kReduceBlock)
-    stats_join_kernel(S* mean, S* var, S* invstd, const reduce_math::Moments<S>* parts, double eps,
-                      int64_t channels, int64_t chunks, unsigned width) {
-  const unsigned rows = kReduceBlock / width, row = threadIdx.x / width;
-  const int64_t c = blockIdx.x * int64_t(width) + threadIdx.x % width;
-  reduce_math::Moments<double> total = {};
-  if (c < channels) {
-    for (int64_t k = row; k < chunks; k += rows) {
-      const auto& part = parts[k * channels + c];
-      total.join({static_cast<double>(part.count), static_cast<double>(part.mean),
-                  static_cast<double>(part.m2)});
+struct Running {
+  S *mean, *var;
+  int64_t mean_stride, var_stride;
+  double momentum, unbias;  // unbias: factor of the variance
+  int64_t* num_batches;
+};
+
+/// What a thread that finishes channel c reads of it. Read before the sums are known: in a training
+/// step none of this is in the cache, and one after another the reads cost several microseconds.
+template <class S>
+struct ChannelValues {
+  S weight, bias, running_mean, running_var;
+  int64_t num_batches;
+
+  __device__ ChannelValues(const ChannelParams<S>& params, const Running<S>& running, int64_t c,
+                           bool moves)
+      : weight(params.weight[c]),
+        bias(params.bias[c]),
+        running_mean(moves ? running.mean[c * running.mean_stride] : S(0)),
+        running_var(moves ? running.var[c * running.var_stride] : S(0)),
+        num_batches(moves && running.num_batches != nullptr ? *running.num_batches : 0) {}
+
+  __device__ void move(const Running<S>& to, int64_t c, S mean, S var) const {
+    const double keep = 1 - to.momentum;
+    to.mean[c * to.mean_stride] = static_cast<S>(keep * running_mean + to.momentum * mean);
+    to.var[c * to.var_stride] = static_cast<S>(keep * running_var + to.momentum * to.unbias * var);
+    if (c == 0 && to.num_batches != nullptr) *to.num_batches = num_batches + 1;
+  }
+};
+
+/// The chunks' moments, and where the statistics of the batch go.
+template <class S>
+struct BatchStats {
+  const ChannelPair<S>* parts;
+  double share, eps;  // share: 1 / numbers per channel, 0 for none
+  S *mean, *invstd;
+  Running<S> running;
+};
+
+/// The statistics of the block's tile, and from them the numbers of the thread's channels. The
+/// first block of each tile writes the statistics down.
+template <class L>
+__device__ OwnParams<L> join_stats(const L& layout, const BatchStats<typename L::S>& stats,
+                                   const ChannelParams<typename L::S>& params) {
+  using S = typename L::S;
+  __shared__ S mean[L::kMostTile], scale[L::kMostTile], bias[L::kMostTile];
+  const unsigned t = threadIdx.x, tile = layout.tile();
+  const int64_t c = blockIdx.x * int64_t(tile) + t % tile;
+  const bool finishes = t < tile && c < layout.channels;
+  const bool moves = finishes && blockIdx.y == 0 && stats.running.mean != nullptr;
+  const ChannelValues<S> values(params, stats.running, finishes ? c : 0, moves);
+  // Deviations from the first chunk's mean, so that f64 keeps the digits of the difference.
+  const double first = c < layout.channels ? static_cast<double>(stats.parts[c].a) : 0;
+  const auto total = sum_chunks(layout, stats.parts, [&](int64_t k, const ChannelPair<S>& part) {
+    const double n = layout.count(k), d = static_cast<double>(part.a) - first;
+    return ChannelPair<double>{n * d, static_cast<double>(part.b) + n * d * d};
+  });
+  if (finishes) {
+    const double shift = total.a * stats.share;
+    const double spread = (total.b - total.a * shift) * stats.share;
+    const S own_mean = static_cast<S>(first + shift);
+    const S var = static_cast<S>(spread < 0 ? 0 : spread);
+    const S invstd = math::batch_norm_invstd(var, stats.eps);
+    mean[t] = own_mean;
+    scale[t] = values.weight * invstd;
+    bias[t] = values.bias;
+    if (blockIdx.y == 0) {
+      stats.mean[c] = own_mean;
+      stats.invstd[c] = invstd;
     }
+    if (moves) values.move(stats.running, c, own_mean, var);
   }
-  total = block_reduce_columns<kReduceBlock>(total, Join{}, width);
-  if (row != 0 || c >= channels) return;
-  const S spread = static_cast<S>(total.count > 0 ? total.m2 / total.count : 0);
-  mean[c] = static_cast<S>(total.mean);
-  var[c] = spread;
-  invstd[c] = math::batch_norm_invstd(spread, eps);
+  __syncthreads();
+  OwnParams<L> own;
+  for (int q = 0; q < L::kChannels; ++q) {
+    const unsigned at = t % layout.width * L::kChannels + q;
+    own.mean[q] = mean[at];
+    own.scale[q] = scale[at];
+    own.bias[q] = bias[at];
+  }
+  return own;
 }
 
-// One thread per channel; the first one also counts the batch, if there is a counter. Latency
-// bound: some KiB.
-template <class S>
-__global__ void update_kernel(S* running_mean, int64_t mean_stride, S* running_var,
-                              int64_t var_stride, const S* mean, const S* var, double momentum,
-                              double unbias, int64_t* num_batches, int64_t channels) {
-  const int64_t c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-  if (c >= channels) return;
-  if (c == 0 && num_batches != nullptr) ++*num_batches;
-  S& m = running_mean[c * mean_stride];
-  S& v = running_var[c * var_stride];
-  m = static_cast<S>((1 - momentum) * m + momentum * mean[c]);
-  v = static_cast<S>((1 - momentum) * v + momentum * unbias * var[c]);
+template <class T>
+struct ApplyTensors {
+  BatchNormForm form;
+  T* __restrict__ y;
+  const T* __restrict__ x;
+  const T* __restrict__ residual;  // null unless the form adds one
+};
+
+/// y = form(t * scale + bias [+ residual]), from the last packet to the first: the statistics have
+/// just read x from the first to the last, so the cache holds the last; and the next op finds the
+/// first of y there.
+template <class L>
+__device__ void apply(const ApplyTensors<typename L::T>& in, const OwnParams<L>& own,
+                      const L& layout) {
+  using S = typename L::S;
+  layout.template each<4, true>([&]<int kTurn>(const int64_t(&offsets)[kTurn]) {
+    typename L::Pack packets[kTurn], added[kTurn];
+    load_packets<L>(packets, in.x, offsets);
+    if (in.form == BatchNormForm::kAddRelu) load_packets<L>(added, in.residual, offsets);
+    unrolled<kTurn>([&](auto u) {
+      for (int v = 0; v < L::kV; ++v) {
+        const int q = L::kPlanes ? 0 : v;
+        const S t = static_cast<S>(packets[u].v[v]) - own.mean[q];
+        S value = math::batch_norm_affine(t, own.scale[q], own.bias[q]);
+        if (in.form == BatchNormForm::kAddRelu) value += static_cast<S>(added[u].v[v]);
+        if (in.form != BatchNormForm::kPlain) value = math::batch_norm_relu(value);
+        packets[u].v[v] = static_cast<typename L::T>(value);
+      }
+      store_packet(in.y + offsets[u], packets[u]);
+    });
+  });
+}
+
+// Normalises with given statistics. Threads as ChannelLayout says: each keeps its channels' numbers
+// in registers. Memory bound: 2 * sizeof(T) bytes per element, 3 with a residual; meant to reach
+// the copy bandwidth, because all accesses are 16 bytes and nothing is read twice.
+template <class L>
+__global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
+    apply_kernel(ApplyTensors<typename L::T> in, ChannelParams<typename L::S> params, L layout) {
+  apply<L>(in, OwnParams<L>(layout, params), layout);
+}
+
+// The same with the statistics of the batch, which it joins first: 1 to 2 µs, which large tensors
+// hide.
+template <class L>
+__global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
+    train_kernel(ApplyTensors<typename L::T> in, BatchStats<typename L::S> stats,
+                 ChannelParams<typename L::S> params, L layout) {
+  apply<L>(in, join_stats(layout, stats, params), layout);
 }
 
 template <class S>
@@ -123,100 +234,76 @@ __global__ void invstd_kernel(S* invstd, const S* var, int64_t var_stride, doubl
   if (c < channels) invstd[c] = math::batch_norm_invstd(var[c * var_stride], eps);
 }
 
-// y = form(t * scale + bias [+ residual]). Threads as ChannelLayout says: each keeps its channels'
-// numbers in registers. Memory bound: 2 * sizeof(T) bytes per element, 3 with a residual; meant to
-// reach 90 % of the copy bandwidth, because all accesses are 16 bytes and nothing is read twice.
-template <class L>
-__global__ void __launch_bounds__(kReduceBlock)
-    apply_kernel(BatchNormForm form, typename L::T* __restrict__ y,
-                 const typename L::T* __restrict__ x, const typename L::T* __restrict__ residual,
-                 ChannelParams<typename L::S> params, L layout) {
-  using S = typename L::S;
-  using T = typename L::T;
-  const OwnParams<L> own(layout, params);
-  layout.each([&](const auto& offsets, int n) {
-    typename L::Pack packets[L::kTurn], added[L::kTurn];
-    load_packets<L>(packets, x, offsets, n);
-    if (form == BatchNormForm::kAddRelu) load_packets<L>(added, residual, offsets, n);
-    unrolled<L::kTurn>([&](auto u) {
-      if (u >= n) return;
-      for (int v = 0; v < L::kV; ++v) {
-        const int q = L::kPlanes ? 0 : v;
-        const S t = static_cast<S>(packets[u].v[v]) - own.mean[q];
-        S value = math::batch_norm_affine(t, own.scale[q], own.bias[q]);
-        if (form == BatchNormForm::kAddRelu) value += static_cast<S>(added[u].v[v]);
-        if (form != BatchNormForm::kPlain) value = math::batch_norm_relu(value);
-        packets[u].v[v] = static_cast<T>(value);
-      }
-      *reinterpret_cast<typename L::Pack*>(y + offsets[u]) = packets[u];
-    });
-  });
-}
-
-LaunchSize per_channel(int64_t channels) {
-  return {dim3(static_cast<unsigned>(ceil_div(channels, kPointwiseBlock))), dim3(kPointwiseBlock)};
-}
+/// Lines of 128 bytes are read fastest. But a tile of half the channels has half as many chunks to
+/// join, which counts more for tensors that fit into the cache.
+unsigned forward_tile(const Tensor& x) { return x.numel() < (int64_t{1} << 24) ? 64 : 128; }
 
 template <class T>
-void stats(const BatchNormStats& out, const Tensor& x, double eps) {
-  using S = ComputeType<T>;
-  const int64_t channels = x.dim(1);
-  const Stream stream = current_stream(x.device());
-  with_layout<T, 4>(x, kBatchNormBlocks, {}, [&](const auto& layout) {
-    using L = std::remove_cvref_t<decltype(layout)>;
-    using Moments = reduce_math::Moments<S>;
-    const int64_t bytes = layout.chunks * channels * static_cast<int64_t>(sizeof(Moments));
-    const Tensor room = empty({bytes}, {.dtype = kU8, .device = x.device()});
-    Moments* parts = static_cast<Moments*>(room.raw_data());
-    launch(stats_kernel<L>, layout.grid(), dim3(kReduceBlock), 0, stream, parts, x.data<T>(),
-           layout);
-    LATHE_CUDA_CHECK(cudaGetLastError());
-    const unsigned width = kReduceBlock / join_rows(layout.chunks);
-    launch(stats_join_kernel<S>, dim3(static_cast<unsigned>(ceil_div(channels, width))),
-           dim3(kReduceBlock), 0, stream, out.mean.data<S>(), out.var.data<S>(),
-           out.invstd.data<S>(), parts, eps, channels, layout.chunks, width);
-    LATHE_CUDA_CHECK(cudaGetLastError());
-  });
+ApplyTensors<T> apply_tensors(const Tensor& y, const BatchNormCall& call, const Tensor& residual) {
+  return {call.form, y.data<T>(), call.x.data<T>(),
+          residual.defined() ? residual.data<T>() : nullptr};
+}
+
+template <class S>
+Running<S> running_of(const BatchNormRunning& running, double count) {
+  if (!running.mean.defined()) return {};
+  int64_t* const counter =
+      running.num_batches.defined() ? running.num_batches.data<int64_t>() : nullptr;
+  return {running.mean.data<S>(),
+          running.var.data<S>(),
+          running.mean.stride(0),
+          running.var.stride(0),
+          running.momentum,
+          count / (count - 1),
+          counter};
 }
 
 }  // namespace
 
-BatchNormStats batch_norm_stats(const Tensor& x, double eps) {
+Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
+                        const BatchNormRunning& running) {
+  const Tensor& x = call.x;
+  const int64_t channels = x.dim(1);
   const TensorOptions options{.dtype = x.dtype() == kF64 ? kF64 : kF32, .device = x.device()};
-  const Shape channels{x.dim(1)};
-  BatchNormStats out{empty(channels, options), empty(channels, options), empty(channels, options)};
-  if (x.dim(1) == 0) return out;
-  visit_float(x.dtype(), "batch_norm",
-              [&](auto tag) { stats<typename decltype(tag)::type>(out, x, eps); });
-  return out;
-}
-
-void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var,
-                        const BatchNormStats& batch, double momentum, int64_t count,
-                        const Tensor& num_batches) {
-  const int64_t channels = batch.mean.numel();
-  if (channels == 0) return;
-  const double unbias = static_cast<double>(count) / static_cast<double>(count - 1);
-  int64_t* const counter = num_batches.defined() ? num_batches.data<int64_t>() : nullptr;
-  const auto [grid, block] = per_channel(channels);
-  visit_float(batch.mean.dtype(), "batch_norm", [&](auto tag) {
-    using S = typename decltype(tag)::type;
-    launch(update_kernel<S>, grid, block, 0, current_stream(batch.mean.device()),
-           running_mean.data<S>(), running_mean.stride(0), running_var.data<S>(),
-           running_var.stride(0), batch.mean.data<S>(), batch.var.data<S>(), momentum, unbias,
-           counter, channels);
-    LATHE_CUDA_CHECK(cudaGetLastError());
+  call.mean = empty({channels}, options);
+  call.invstd = empty({channels}, options);
+  Tensor y = empty_like(x);
+  if (channels == 0) return y;
+  const Stream stream = current_stream(x.device());
+  const double count = static_cast<double>(x.numel() / channels);
+  visit_float(x.dtype(), "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_layout<T>(x, forward_tile(x), {&y, &residual}, [&](const auto& layout) {
+      using L = std::remove_cvref_t<decltype(layout)>;
+      using S = typename L::S;
+      const Tensor room = room_for_parts(layout, x);
+      auto* const parts = static_cast<ChannelPair<S>*>(room.raw_data());
+      launch(stats_kernel<L>, layout.grid(), dim3(L::kBlock), 0, stream, parts, x.data<T>(),
+             layout);
+      LATHE_CUDA_CHECK(cudaGetLastError());
+      const double share = count > 0 ? 1 / count : 0;
+      const BatchStats<S> stats{parts,
+                                share,
+                                eps,
+                                call.mean.data<S>(),
+                                call.invstd.data<S>(),
+                                running_of<S>(running, count)};
+      launch(train_kernel<L>, layout.grid(), dim3(L::kBlock), 0, stream,
+             apply_tensors<T>(y, call, residual), stats, ChannelParams<S>(call), layout);
+      LATHE_CUDA_CHECK(cudaGetLastError());
+    });
   });
+  return y;
 }
 
 Tensor batch_norm_invstd(const Tensor& var, double eps) {
   Tensor out = empty(var.shape(), {.dtype = var.dtype(), .device = var.device()});
   if (var.numel() == 0) return out;
-  const auto [grid, block] = per_channel(var.numel());
+  const dim3 grid(static_cast<unsigned>(ceil_div(var.numel(), kPointwiseBlock)));
   visit_float(var.dtype(), "batch_norm", [&](auto tag) {
     using S = typename decltype(tag)::type;
-    launch(invstd_kernel<S>, grid, block, 0, current_stream(var.device()), out.data<S>(),
-           var.data<S>(), var.stride(0), eps, var.numel());
+    launch(invstd_kernel<S>, grid, dim3(kPointwiseBlock), 0, current_stream(var.device()),
+           out.data<S>(), var.data<S>(), var.stride(0), eps, var.numel());
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
   return out;
@@ -227,12 +314,10 @@ Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual) {
   if (call.x.numel() == 0) return y;
   visit_float(call.x.dtype(), "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T* add = residual.defined() ? residual.data<T>() : nullptr;
-    with_layout<T, 2>(call.x, kFillingBlocks, {&y, &residual}, [&](const auto& layout) {
+    with_layout<T>(call.x, forward_tile(call.x), {&y, &residual}, [&](const auto& layout) {
       using L = std::remove_cvref_t<decltype(layout)>;
-      launch(apply_kernel<L>, layout.grid(), dim3(kReduceBlock), 0, current_stream(y.device()),
-             call.form, y.data<T>(), call.x.data<T>(), add, ChannelParams<typename L::S>(call),
-             layout);
+      launch(apply_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(y.device()),
+             apply_tensors<T>(y, call, residual), ChannelParams<typename L::S>(call), layout);
       LATHE_CUDA_CHECK(cudaGetLastError());
     });
   });

@@ -14,9 +14,6 @@
 
 namespace lathe::cuda {
 
-/// Blocks of the kernels that reduce: one wave, 4 for each of an H100/H200's 132 multiprocessors.
-inline constexpr int64_t kBatchNormBlocks = 132 * 4;
-
 /// f(0) … f(kCount - 1) with compile-time numbers, so that arrays indexed by them stay in
 /// registers.
 template <int kCount, class F>
@@ -27,41 +24,53 @@ __device__ void unrolled(F f) {
   (std::make_integer_sequence<int, kCount>());
 }
 
-/// Which thread reads what.
+/// Which thread reads what. One wave of blocks of 16 warps fills an H100/H200: few warps, each with
+/// many packets in flight, read faster than many warps with few, and leave fewer partial results.
 ///   kPlanes false, [M, C] (NHWC and 2-d): a thread owns kV neighbouring channels, neighbouring
 ///     threads own neighbouring channels, and a packet is a thread's channels of one pixel.
 ///   kPlanes true, [N, C, plane]: a block owns one channel, and a packet is kV neighbouring pixels.
-///   kTurn: how many packets of each tensor a thread reads before it uses the first.
-template <class T_, int kV_, bool kPlanes_, int kTurn_>
+/// gridDim.x goes over tiles of channels. Along gridDim.y the blocks take turns: block k of n has
+/// every n-th row of packets, so that all blocks read from one region of memory at a time.
+template <class T_, int kV_, bool kPlanes_>
 struct ChannelLayout {
   using T = T_;
   using S = ComputeType<T>;
   using Pack = Packet<T, kV_>;
-  static constexpr int kV = kV_, kTurn = kTurn_;
+  static constexpr int kV = kV_;
   static constexpr bool kPlanes = kPlanes_;
   static constexpr int kChannels = kPlanes ? 1 : kV;  // per thread
+  static constexpr unsigned kBlock = kPlanes ? 256 : 512, kBlocksPerProcessor = 512 / kBlock;
+  static constexpr unsigned kMostTile = kPlanes ? 1 : 128 / sizeof(T);  // channels per block
 
   int64_t channels;
-  int64_t packets;        // per channel
-  int64_t groups;         // threads needed to own all channels
-  unsigned width;         // neighbouring groups in a block
-  int64_t chunks, chunk;  // packets are cut into `chunks` runs of `chunk`, along gridDim.y
-  int64_t plane_packets;  // kPlanes: per sample
+  int64_t packets;      // per channel
+  int64_t groups;       // threads needed to own all channels
+  unsigned width;       // neighbouring groups in a block
+  int64_t chunks;       // gridDim.y
+  int64_t turns, rest;  // each row of threads has `turns` packets, and the first `rest` one more
+  int64_t full_chunks;  // so many chunks have one more in all of their rows; then one has in some
+  double full_count, some_count, least_count;  // numbers per channel of those, of the rest
+  int64_t plane_packets;                       // kPlanes: per sample
   bool fits_32_bits;
   Divider<uint32_t> divider;
 
-  /// `blocks` is about the number of blocks to start.
-  ChannelLayout(const Tensor& x, int64_t blocks) : channels(x.dim(1)) {
+  /// A block's tile of channels is `tile_bytes` wide, 128 at most.
+  ChannelLayout(const Tensor& x, unsigned tile_bytes) : channels(x.dim(1)) {
     const int64_t n = x.dim(0), plane = x.numel() / std::max<int64_t>(n * channels, 1);
     plane_packets = plane / kV;
     packets = kPlanes ? n * plane_packets : n * plane;
     groups = channels / kChannels;
-    width = kPlanes ? 1 : std::min(power_above(std::max<int64_t>(groups, 1)), 32u);
-    const int64_t pass = kReduceBlock / width * kTurn;  // packets that a block reads in one turn
-    const int64_t wanted = std::min(blocks / tiles(), ceil_div(packets, pass));
-    chunks = std::clamp<int64_t>(wanted, 1, 65535);
-    chunk = ceil_div(ceil_div(packets, chunks), pass) * pass;
-    chunks = std::max<int64_t>(ceil_div(packets, std::max<int64_t>(chunk, 1)), 1);
+    const unsigned widest = tile_bytes / static_cast<unsigned>(sizeof(T)) / kChannels;
+    width = kPlanes ? 1 : std::min(power_above(std::max<int64_t>(groups, 1)), widest);
+    const int64_t wave = 132 * int64_t{kBlocksPerProcessor};
+    chunks = std::clamp<int64_t>(std::min(wave / tiles(), ceil_div(packets, rows())), 1, 65535);
+    turns = packets / (chunks * rows());
+    rest = packets - turns * chunks * rows();
+    const int64_t numbers = kPlanes ? kV : 1, least = turns * rows();
+    full_chunks = rest / rows();
+    full_count = static_cast<double>((least + rows()) * numbers);
+    some_count = static_cast<double>((least + rest % rows()) * numbers);
+    least_count = static_cast<double>(least * numbers);
     fits_32_bits = packets < INT32_MAX;
     if (plane_packets > 0 && plane_packets < INT32_MAX) divider = Divider<uint32_t>(plane_packets);
   }
@@ -69,7 +78,18 @@ struct ChannelLayout {
   int64_t tiles() const { return std::max<int64_t>(ceil_div(groups, width), 1); }
   dim3 grid() const { return dim3(static_cast<unsigned>(tiles()), static_cast<unsigned>(chunks)); }
 
+  LATHE_HD unsigned tile() const { return width * kChannels; }
+  LATHE_HD int64_t rows() const { return kBlock / width; }
   __device__ int64_t group() const { return blockIdx.x * int64_t(width) + threadIdx.x % width; }
+  /// The thread's row among those of all chunks.
+  __device__ int64_t row() const { return blockIdx.y * rows() + threadIdx.x / width; }
+  /// Numbers per channel of the thread, and of the block in chunk k.
+  __device__ int64_t own_count() const {
+    return (turns + (row() < rest ? 1 : 0)) * (kPlanes ? kV : 1);
+  }
+  __device__ double count(int64_t k) const {
+    return k < full_chunks ? full_count : k == full_chunks ? some_count : least_count;
+  }
   /// The offset of packet i of the thread's channels.
   __device__ int64_t at(int64_t group, int64_t i) const {
     if constexpr (kPlanes) {
@@ -81,41 +101,39 @@ struct ChannelLayout {
     }
   }
 
-  /// f(offsets, n) for the thread's packets, up to kTurn at a time.
-  template <class F>
+  /// f(offsets) for the thread's packets, kTurn at a time as long as there are so many, then one at
+  /// a time. kBackwards: from the last to the first.
+  template <int kTurn, bool kBackwards, class F>
   __device__ void each(F f) const {
-    const int64_t own = group(), rows = kReduceBlock / width;
-    if (own >= groups) return;
-    const int64_t begin = blockIdx.y * chunk, limit = begin + chunk;
-    const int64_t end = limit < packets ? limit : packets;
-    for (int64_t i = begin + threadIdx.x / width; i < end; i += kTurn * rows) {
-      int64_t offsets[kTurn];
-      int n = 0;
-      unrolled<kTurn>([&](auto u) {
-        offsets[u] = 0;
-        if (i + u * rows < end) {
-          offsets[u] = at(own, i + u * rows);
-          n = u + 1;
-        }
-      });
-      f(offsets, n);
-    }
+    if (group() >= groups) return;
+    const int64_t pass = chunks * rows(), step = kBackwards ? -pass : pass;
+    int64_t left = turns + (row() < rest ? 1 : 0);
+    int64_t i = kBackwards ? row() + (left - 1) * pass : row();
+    for (; left >= kTurn; left -= kTurn, i += kTurn * step) turn<kTurn>(i, step, f);
+    for (; left > 0; --left, i += step) turn<1>(i, step, f);
+  }
+
+ private:
+  template <int kTurn, class F>
+  __device__ void turn(int64_t i, int64_t step, F& f) const {
+    int64_t offsets[kTurn];
+    unrolled<kTurn>([&](auto u) { offsets[u] = at(group(), i + u * step); });
+    f(offsets);
   }
 };
 
-/// Loads the first n of the packets at p + offsets.
-template <class L>
-__device__ void load_packets(typename L::Pack (&to)[L::kTurn], const typename L::T* p,
-                             const int64_t (&offsets)[L::kTurn], int n) {
-  unrolled<L::kTurn>([&](auto u) {
-    if (u < n) to[u] = *reinterpret_cast<const typename L::Pack*>(p + offsets[u]);
-  });
+/// The packets at p + offsets.
+template <class L, int kTurn>
+__device__ void load_packets(typename L::Pack (&to)[kTurn], const typename L::T* p,
+                             const int64_t (&offsets)[kTurn]) {
+  unrolled<kTurn>(
+      [&](auto u) { to[u] = *reinterpret_cast<const typename L::Pack*>(p + offsets[u]); });
 }
 
 /// Calls f(layout) with the layout of x: with packets of 16 bytes if x and all of `others` allow
 /// them.
-template <class T, int kTurn, class F>
-void with_layout(const Tensor& x, int64_t blocks, std::initializer_list<const Tensor*> others,
+template <class T, class F>
+void with_layout(const Tensor& x, unsigned tile_bytes, std::initializer_list<const Tensor*> others,
                  F f) {
   constexpr int kWide = 16 / sizeof(T);
   const int64_t c = x.dim(1), plane = x.numel() / std::max<int64_t>(x.dim(0) * c, 1);
@@ -125,12 +143,53 @@ void with_layout(const Tensor& x, int64_t blocks, std::initializer_list<const Te
     wide = wide && (!t->defined() || holds_packets<kWide>(t->data<T>()));
   }
   if (planes) {
-    wide ? f(ChannelLayout<T, kWide, true, kTurn>(x, blocks))
-         : f(ChannelLayout<T, 1, true, kTurn>(x, blocks));
+    wide ? f(ChannelLayout<T, kWide, true>(x, tile_bytes))
+         : f(ChannelLayout<T, 1, true>(x, tile_bytes));
   } else {
-    wide ? f(ChannelLayout<T, kWide, false, kTurn>(x, blocks))
-         : f(ChannelLayout<T, 1, false, kTurn>(x, blocks));
+    wide ? f(ChannelLayout<T, kWide, false>(x, tile_bytes))
+         : f(ChannelLayout<T, 1, false>(x, tile_bytes));
   }
+}
+
+/// Two numbers per channel: what a block hands to the kernel that joins the chunks' results.
+template <class A>
+struct ChannelPair {
+  A a, b;
+  __device__ void join(const ChannelPair& o) {
+    a += o.a;
+    b += o.b;
+  }
+};
+
+/// The sum over all chunks k of part(k, parts[k][c]) for the channels c of the block's tile; thread
+/// t < tile gets channel t's. All blocks of a tile do the same work, in the same order: that costs
+/// less than another launch, and needs no counter that would have to be zero before.
+template <class L, class F>
+__device__ ChannelPair<double> sum_chunks(const L& layout, const ChannelPair<typename L::S>* parts,
+                                          F part) {
+  const unsigned tile = layout.tile();
+  const int64_t c = blockIdx.x * int64_t(tile) + threadIdx.x % tile;
+  ChannelPair<double> total = {};
+  constexpr int kTurn = 4;  // loads in flight
+  const int64_t step = L::kBlock / tile, end = c < layout.channels ? layout.chunks : 0;
+  for (int64_t k = threadIdx.x / tile; k < end; k += kTurn * step) {
+    ChannelPair<typename L::S> some[kTurn];
+    unrolled<kTurn>([&](auto u) {
+      if (k + u * step < end) some[u] = parts[(k + u * step) * layout.channels + c];
+    });
+    unrolled<kTurn>([&](auto u) {
+      if (k + u * step < end) total.join(part(k + u * step, some[u]));
+    });
+  }
+  return block_reduce_columns<L::kBlock>(total, Join{}, tile);
+}
+
+/// Room for a pair per chunk and channel.
+template <class L>
+Tensor room_for_parts(const L& layout, const Tensor& x) {
+  using Pair = ChannelPair<typename L::S>;
+  const int64_t bytes = layout.chunks * layout.channels * static_cast<int64_t>(sizeof(Pair));
+  return empty({bytes}, {.dtype = kU8, .device = x.device()});
 }
 
 /// One number per channel, or `absent` for all.
@@ -163,6 +222,7 @@ struct OwnParams {
   using S = typename L::S;
   S mean[L::kChannels], scale[L::kChannels], bias[L::kChannels];
 
+  __device__ OwnParams() = default;
   __device__ OwnParams(const L& layout, const ChannelParams<S>& params) {
     const int64_t group = layout.group();
     for (int q = 0; q < L::kChannels; ++q) {

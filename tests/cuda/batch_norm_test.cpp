@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lathe/core/visit.h"
 #include "on_device.h"
 
 using namespace lathe;
@@ -15,12 +16,14 @@ struct Case {
   MemoryFormat format = kContiguous;
 };
 const Case kCases[] = {
-    {{2, 64, 4, 4}, kChannelsLast},   // packets, several rows of pixels per warp
-    {{2, 64, 4, 4}},                  // packets along the planes
-    {{2, 264, 3, 3}, kChannelsLast},  // two tiles of channels, the second with few
-    {{4, 3, 5, 6}, kChannelsLast},    // channels that do not fill a packet
-    {{4, 3, 5, 5}},                   // planes that do not
-    {{1, 8, 40, 41}, kChannelsLast},  // several chunks
+    {{2, 64, 4, 4}, kChannelsLast},     // packets, several rows of pixels per warp
+    {{2, 64, 4, 4}},                    // packets along the planes
+    {{2, 264, 3, 3}, kChannelsLast},    // two tiles of channels, the second with few
+    {{4, 3, 5, 6}, kChannelsLast},      // channels that do not fill a packet
+    {{4, 3, 5, 5}},                     // planes that do not
+    {{1, 8, 40, 41}, kChannelsLast},    // several chunks
+    {{1, 3, 300, 470}, kChannelsLast},  // so many pixels that a thread takes whole turns
+    {{1, 132, 67, 67}},
     {{2, 2, 40, 41}},
     {{2, 2, 64, 40}},
     {{33, 10}},
@@ -60,6 +63,30 @@ Inputs inputs_of(BatchNormForm form, const Case& c, DType dtype, bool affine, bo
   return in;
 }
 
+/// What training computes on the device.
+struct Trained {
+  Tensor y, mean, var, invstd;
+};
+
+Trained train(BatchNormCall call, const Tensor& residual) {
+  const int64_t channels = call.x.dim(1), count = call.x.numel() / std::max<int64_t>(channels, 1);
+  Trained result;
+  BatchNormRunning running{{}, {}, 1.0, {}};  // the running statistics become those of the batch
+  if (count > 0) {
+    running.mean =
+        zeros({channels}, {.dtype = compute_dtype(call.x.dtype()), .device = call.x.device()});
+    running.var = zeros_like(running.mean);
+  }
+  result.y = cuda::batch_norm_train(call, residual, kEps, running);
+  result.mean = call.mean;
+  result.invstd = call.invstd;
+  if (count == 0) return result;
+  const double biased = static_cast<double>(count - 1) / static_cast<double>(count);
+  result.var = running.var.to(kCPU) * biased;
+  CHECK(difference(running.mean.to(kCPU), call.mean.to(kCPU), 0).empty());
+  return result;
+}
+
 Tensor moved(const Tensor& t) { return t.defined() ? on_device(t) : t; }
 
 Inputs on_device(const Inputs& in) {
@@ -87,11 +114,11 @@ void compare(BatchNormForm form, const Case& c, DType dtype, bool affine = true,
   const double tol = tolerance_of(dtype), wide_tol = tolerance_of(dtype == kF64 ? kF64 : kF32);
 
   const BatchNormStats want = cpu::batch_norm_stats(in.call.x, kEps);
-  const BatchNormStats got = cuda::batch_norm_stats(device.call.x, kEps);
+  const Trained got = train(device.call, device.residual);
   check("mean", got.mean, want.mean, wide_tol);
-  check("var", got.var, want.var, wide_tol);
+  if (got.var.defined()) check("var", got.var, want.var, wide_tol);
   check("invstd", got.invstd, want.invstd, wide_tol);
-  check("invstd of var", got.invstd, cuda::batch_norm_invstd(got.var, kEps).to(kCPU), 0);
+  check("y of training", got.y, in.y, tol);
   check("y", cuda::batch_norm_forward(device.call, device.residual), in.y, tol);
 
   const bool add = form == BatchNormForm::kAddRelu;
@@ -130,28 +157,59 @@ TEST_CASE("batch_norm kernels: every dtype, without parameters, with constant st
 TEST_CASE("batch_norm kernels: unaligned memory goes by single elements") {
   const Tensor x = randn({2 * 8 * 16 + 1}).narrow(0, 1, 256).reshape({2, 16, 8});
   const BatchNormStats want = cpu::batch_norm_stats(x, kEps);
-  const BatchNormStats got = cuda::batch_norm_stats(moved(x), kEps);
+  const Trained got = train({BatchNormForm::kPlain, moved(x), {}, {}, {}, {}, true}, {});
   check("mean", got.mean, want.mean, 1e-5);
   check("var", got.var, want.var, 1e-5);
 }
 
-TEST_CASE("batch_norm kernels: a large mean does not cost the variance its digits") {
-  const Tensor x = cast(randn({500, 8}, {.dtype = kF64}) + 300, kF32);
-  const BatchNormStats want = cpu::batch_norm_stats(cast(x, kF64), kEps);
-  const BatchNormStats got = cuda::batch_norm_stats(moved(x), kEps);
-  check("var", got.var, cast(want.var, kF32), 1e-5);
+TEST_CASE("batch_norm kernels: a large mean or first value does not cost the variance its digits") {
+  const Tensor large = randn({500, 8}, {.dtype = kF64}) + 300;
+  Tensor first = randn({500, 8}, {.dtype = kF64});
+  first.select(0, 0).fill_(6e4);
+  for (const Tensor& wide : {large, first}) {
+    const Tensor x = cast(wide, kF32);
+    const BatchNormStats want = cpu::batch_norm_stats(cast(x, kF64), kEps);
+    const Trained got = train({BatchNormForm::kPlain, moved(x), {}, {}, {}, {}, true}, {});
+    check("var", got.var, cast(want.var, kF32), 1e-5);
+    check("mean", got.mean, cast(want.mean, kF32), 1e-5);
+  }
+}
+
+TEST_CASE("batch_norm kernels: the same bits every time") {
+  const Inputs in =
+      inputs_of(BatchNormForm::kAddRelu, {{8, 64, 16, 16}, kChannelsLast}, kF16, true, true);
+  const Inputs device = on_device(in);
+  const Trained a = train(device.call, device.residual), b = train(device.call, device.residual);
+  check("y", b.y, on_host(a.y), 0);
+  check("invstd", b.invstd, on_host(a.invstd), 0);
+  BatchNormGrads c{true, true, true, {}, {}, {}, {}}, d = c;
+  cuda::batch_norm_backward(c, device.call, device.dy, device.y);
+  cuda::batch_norm_backward(d, device.call, device.dy, device.y);
+  check("dx", d.dx, on_host(c.dx), 0);
+  check("dweight", d.dweight, on_host(c.dweight), 0);
+}
+
+TEST_CASE("batch_norm kernels: gradients of the parameters without that of x") {
+  const Inputs in = inputs_of(BatchNormForm::kRelu, kCases[2], kF32, true, true);
+  const Inputs device = on_device(in);
+  BatchNormGrads a{false, false, true, {}, {}, {}, {}}, b = a;
+  cpu::batch_norm_backward(a, in.call, in.dy, Tensor());
+  cuda::batch_norm_backward(b, device.call, device.dy, Tensor());
+  CHECK(!b.dx.defined());
+  check("dweight", b.dweight, a.dweight, 1e-5);
+  check("dbias", b.dbias, a.dbias, 1e-5);
 }
 
 TEST_CASE("batch_norm kernels: running statistics, also strided, their count, and invstd") {
-  const BatchNormStats batch{randn({70}), rand({70}) + 0.5, {}};
+  const Tensor x = randn({8, 70});
   const Tensor mean = randn({70, 2}).select(1, 0), var = rand({70, 2}).select(1, 1);
   const Tensor device_mean = moved(mean.clone()), device_var = moved(var.clone());
   const Tensor seen = moved(tensor(int64_t{41}));
-  cuda::batch_norm_update_(device_mean, device_var, {moved(batch.mean), moved(batch.var), {}}, 0.1,
-                           8, seen);
+  BatchNormCall call{BatchNormForm::kPlain, moved(x), {}, {}, {}, {}, true};
+  cuda::batch_norm_train(call, {}, kEps, {device_mean, device_var, 0.1, seen});
   check("invstd", cuda::batch_norm_invstd(moved(var), kEps), cpu::batch_norm_invstd(var, kEps), 0);
-  cpu::batch_norm_update_(mean, var, batch, 0.1, 8);
-  check("running_mean", device_mean, mean.clone(), 0);
-  check("running_var", device_var, var.clone(), 0);
+  cpu::batch_norm_update_({mean, var, 0.1, {}}, cpu::batch_norm_stats(x, kEps), 8);
+  check("running_mean", device_mean, mean.clone(), 1e-6);
+  check("running_var", device_var, var.clone(), 1e-6);
   CHECK(on_host(seen).item<int64_t>() == 42);
 }
