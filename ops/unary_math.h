@@ -1,5 +1,6 @@
-// The arithmetic of ops/unary.h, one functor per op, shared by the CPU loop and the CUDA kernel. T
-// is a compute type (float, double or an integer), never a half type.
+// The arithmetic of ops/unary.h, shared by the CPU loop and the CUDA kernel: one functor per op,
+// and visit_unary(), the table of all ops. T is a compute type (float, double or an integer), never
+// a half type.
 #pragma once
 
 #include <cmath>
@@ -9,7 +10,9 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/scalar.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/binary_math.h"
+#include "lathe/ops/unary.h"
 
 namespace lathe::math {
 
@@ -105,5 +108,68 @@ struct Softplus {
     return scaled > threshold ? x : std::log1p(std::exp(scaled)) / beta;
   }
 };
+
+/// Calls run(TypeTag<Out>, TypeTag<T>, f) for x of `dtype`: f is the op's functor, T is x's type,
+/// Out the result's.
+/// throws: DTypeError if the op does not take `dtype`.
+template <class Run>
+void visit_unary(UnaryOp op, DType dtype, UnaryParams p, const Run& run) {
+  const auto numbers = [&](const char* name, auto f) {
+    visit_number(dtype, name, [&](auto type) { run(type, type, f); });
+  };
+  const auto floats = [&](const char* name, auto f) {
+    visit_float(dtype, name, [&](auto type) { run(type, type, f); });
+  };
+  // For functors with parameters: make(C{}) is that of the compute type C.
+  const auto floats_with = [&](const char* name, auto make) {
+    visit_float(dtype, name,
+                [&]<class T>(TypeTag<T> type) { run(type, type, make(ComputeType<T>{})); });
+  };
+  const auto test = [&](const char* name, auto f) {
+    visit_float(dtype, name, [&](auto type) { run(TypeTag<bool>{}, type, f); });
+  };
+  switch (op) {
+    case UnaryOp::kNeg: return numbers("neg", Neg{});
+    case UnaryOp::kAbs: return numbers("abs", Abs{});
+    case UnaryOp::kSign: return numbers("sign", Sign{});
+    case UnaryOp::kSquare: return numbers("square", Square{});
+    case UnaryOp::kRelu: return numbers("relu", Relu{});
+    case UnaryOp::kClamp:
+      return visit_number(dtype, "clamp", [&]<class T>(TypeTag<T> type) {
+        using C = ComputeType<T>;
+        run(type, type, Clamp<C>{clamp_end<C>(p.a), clamp_end<C>(p.b)});
+      });
+    case UnaryOp::kFloor: return floats("floor", Floor{});
+    case UnaryOp::kCeil: return floats("ceil", Ceil{});
+    case UnaryOp::kRound: return floats("round", Round{});
+    case UnaryOp::kTrunc: return floats("trunc", Trunc{});
+    case UnaryOp::kExp: return floats("exp", Exp{});
+    case UnaryOp::kExpm1: return floats("expm1", Expm1{});
+    case UnaryOp::kLog: return floats("log", Log{});
+    case UnaryOp::kLog1p: return floats("log1p", Log1p{});
+    case UnaryOp::kLog2: return floats("log2", Log2{});
+    case UnaryOp::kSqrt: return floats("sqrt", Sqrt{});
+    case UnaryOp::kRsqrt: return floats("rsqrt", Rsqrt{});
+    case UnaryOp::kReciprocal: return floats("reciprocal", Reciprocal{});
+    case UnaryOp::kSin: return floats("sin", Sin{});
+    case UnaryOp::kCos: return floats("cos", Cos{});
+    case UnaryOp::kTanh: return floats("tanh", Tanh{});
+    case UnaryOp::kSigmoid: return floats("sigmoid", Sigmoid{});
+    case UnaryOp::kErf: return floats("erf", Erf{});
+    case UnaryOp::kGelu: return floats("gelu", Gelu{});
+    case UnaryOp::kGeluTanh: return floats("gelu", GeluTanh{});
+    case UnaryOp::kSilu: return floats("silu", Silu{});
+    case UnaryOp::kLeakyRelu:
+      return floats_with("leaky_relu", [&]<class C>(C) { return LeakyRelu<C>{p.a.to<C>()}; });
+    case UnaryOp::kElu: return floats_with("elu", [&]<class C>(C) { return Elu<C>{p.a.to<C>()}; });
+    case UnaryOp::kSoftplus:
+      return floats_with("softplus", [&]<class C>(C) {
+        return Softplus<C>{p.a.to<C>(), p.b.to<C>()};
+      });
+    case UnaryOp::kIsNan: return test("isnan", IsNan{});
+    case UnaryOp::kIsInf: return test("isinf", IsInf{});
+    case UnaryOp::kIsFinite: return test("isfinite", IsFinite{});
+  }
+}
 
 }  // namespace lathe::math
