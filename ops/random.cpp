@@ -31,42 +31,32 @@ Tensor empty_floating(const char* op, const Shape& shape, const TensorOptions& o
 /// Words enough for cuRAND, which makes a double from two words, and normals in pairs.
 [[maybe_unused]] int64_t curand_words(const Tensor& out) { return 2 * (out.numel() + 1); }
 
-void uniform(const Tensor& out, double low, double high, Generator* generator) {
+/// Fills a floating tensor; `Draw` is UniformDraw or NormalDraw.
+template <class Draw>
+void fill(const Tensor& out, const Draw& draw, Generator* generator) {
   if constexpr (kHasCudaLibraries) {
     if (uses_curand(out)) {
-      const cuda::DeviceScope on(out.device(), "curand_uniform");
-      return cuda::curand_uniform(out, low, high,
-                                  reserve_words(generator, out.device(), curand_words(out)));
+      const cuda::DeviceScope on(out.device(), "curand_fill");
+      return cuda::curand_fill(out, draw,
+                               reserve_words(generator, out.device(), curand_words(out)));
     }
   }
   const Generator::Block block = reserve_words(generator, out.device(), out.numel());
-  LATHE_DISPATCH(out.device(), fill_uniform(out, low, high, block));
-}
-
-void normal(const Tensor& out, double mean, double std, Generator* generator) {
-  if constexpr (kHasCudaLibraries) {
-    if (uses_curand(out)) {
-      const cuda::DeviceScope on(out.device(), "curand_normal");
-      return cuda::curand_normal(out, mean, std,
-                                 reserve_words(generator, out.device(), curand_words(out)));
-    }
-  }
-  const Generator::Block block = reserve_words(generator, out.device(), out.numel());
-  LATHE_DISPATCH(out.device(), fill_normal(out, mean, std, block));
+  LATHE_DISPATCH(out.device(), fill_random(out, draw, block));
 }
 
 }  // namespace
 
 Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generator) {
   const Tensor out = empty_floating("rand", shape, options);
-  uniform(out, 0, 1, generator);
+  fill(out, UniformDraw{0, 1}, generator);
   if (options.requires_grad) out.requires_grad_();
   return out;
 }
 
 Tensor randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
   const Tensor out = empty_floating("randn", shape, options);
-  normal(out, 0, 1, generator);
+  fill(out, NormalDraw{0, 1}, generator);
   if (options.requires_grad) out.requires_grad_();
   return out;
 }
@@ -81,7 +71,7 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
   const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   const int64_t words_each = math::is_wide_span(span) ? 2 : 1;
   const Generator::Block block = reserve_words(generator, out.device(), words_each * out.numel());
-  LATHE_DISPATCH(out.device(), fill_integers(out, low, span, block));
+  LATHE_DISPATCH(out.device(), fill_random(out, IntegerDraw{low, span}, block));
   return out;
 }
 
@@ -108,7 +98,7 @@ Tensor bernoulli(const Tensor& p, Generator* generator) {
     }
   }
   const Tensor u = empty_like(p, compute_dtype(p.dtype()));
-  uniform(u, 0, 1, generator);
+  fill(u, UniformDraw{0, 1}, generator);
   return cast(lt(u, p), p.dtype());
 }
 
@@ -124,7 +114,7 @@ const Tensor& uniform_(const Tensor& x, double low, double high, Generator* gene
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), "uniform_: expected a floating dtype (x: ", x,
               ")");
   LATHE_CHECK(ValueError, low <= high, "uniform_: low ", low, " is above high ", high);
-  uniform(x, low, high, generator);
+  fill(x, UniformDraw{low, high}, generator);
   x.bump_version();
   return x;
 }
@@ -134,7 +124,7 @@ const Tensor& normal_(const Tensor& x, double mean, double std, Generator* gener
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), "normal_: expected a floating dtype (x: ", x,
               ")");
   LATHE_CHECK(ValueError, std >= 0, "normal_: std must not be negative, got ", std);
-  normal(x, mean, std, generator);
+  fill(x, NormalDraw{mean, std}, generator);
   x.bump_version();
   return x;
 }

@@ -3,6 +3,8 @@
 // generator. random.cpp: checks; random_cpu.cpp, random_cuda.cu, random_curand.cpp: kernels.
 #pragma once
 
+#include <variant>
+
 #include "lathe/core/generator.h"
 #include "lathe/core/tensor.h"
 
@@ -39,18 +41,26 @@ LATHE_API const Tensor& uniform_(const Tensor& x, double low, double high,
 LATHE_API const Tensor& normal_(const Tensor& x, double mean, double std,
                                 Generator* generator = nullptr);
 
+// What the kernels put into element i of a tensor, counted row by row.
+struct UniformDraw {
+  double low, high;  // low + (high - low) * uniform(i)
+};
+struct NormalDraw {
+  double mean, std;
+};
+struct IntegerDraw {
+  int64_t low;  // in [low, low + span)
+  uint64_t span;
+};
+using RandomDraw = std::variant<UniformDraw, NormalDraw, IntegerDraw>;
+
+// The block holds one word per element, or two for integers if math::is_wide_span(span)
+// (ops/random_math.h).
 namespace cpu {
-/// out[i] = low + (high - low) * uniform(i), in row-major order of the elements.
-void fill_uniform(const Tensor& out, double low, double high, Generator::Block block);
-void fill_normal(const Tensor& out, double mean, double std, Generator::Block block);
-/// out[i] in [low, low + span). The block holds two words per element if math::is_wide_span(span)
-/// (ops/random_math.h), else one.
-void fill_integers(const Tensor& out, int64_t low, uint64_t span, Generator::Block block);
-}  // namespace cpu
+void fill_random(const Tensor& out, const RandomDraw& draw, Generator::Block block);
+}
 namespace cuda {
-void fill_uniform(const Tensor& out, double low, double high, Generator::Block block);
-void fill_normal(const Tensor& out, double mean, double std, Generator::Block block);
-void fill_integers(const Tensor& out, int64_t low, uint64_t span, Generator::Block block);
-}  // namespace cuda
+void fill_random(const Tensor& out, const RandomDraw& draw, Generator::Block block);
+}
 
 }  // namespace lathe

@@ -3,7 +3,6 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/counter_loop.cuh"
-#include "lathe/ops/random.h"
 #include "lathe/ops/random_math.h"
 
 namespace lathe::cuda {
@@ -81,29 +80,9 @@ void fill(const Tensor& out, Generator::Block block, Make make) {
 
 }  // namespace
 
-void fill_uniform(const Tensor& out, double low, double high, Generator::Block block) {
-  visit_float(out.dtype(), "uniform", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    fill<T>(out, block, math::UniformValues<T>(low, high));
-  });
-}
-
-void fill_normal(const Tensor& out, double mean, double std, Generator::Block block) {
-  visit_float(out.dtype(), "normal", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    fill<T>(out, block, math::NormalValues<T>(mean, std));
-  });
-}
-
-void fill_integers(const Tensor& out, int64_t low, uint64_t span, Generator::Block block) {
-  visit_number(out.dtype(), "randint", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (math::is_wide_span(span)) {
-      fill_rows<T>(out, block, math::WideIntegerValues<T>{low, span});
-    } else {
-      fill_rows<T>(out, block, math::IntegerValues<T>{low, span});
-    }
-  });
+void fill_random(const Tensor& out, const RandomDraw& draw, Generator::Block block) {
+  math::visit_random(draw, out.dtype(),
+                     [&]<class T>(TypeTag<T>, auto make) { fill<T>(out, block, make); });
 }
 
 }  // namespace lathe::cuda

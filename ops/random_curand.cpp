@@ -88,7 +88,7 @@ void load_curand() {
   warn_of_other_libraries();
 }
 
-void curand_uniform(const Tensor& out, double low, double high, Generator::Block block) {
+void curand_fill(const Tensor& out, const UniformDraw& draw, Generator::Block block) {
   if (out.numel() == 0) return;
   const NoGrad off;
   const Tensor u = room_for(out);
@@ -103,21 +103,23 @@ void curand_uniform(const Tensor& out, double low, double high, Generator::Block
   }
   // (0, 1] is mirrored to [0, 1). A value that rounds to 1 becomes the largest number below 1.
   const double below_one = u.dtype() == kF64 ? 1 - 0x1p-53 : 1 - 0x1p-24;
-  put(out, add(mul(clamp(sub(1.0, u), 0.0, below_one), high - low), low));
+  put(out, add(mul(clamp(sub(1.0, u), 0.0, below_one), draw.high - draw.low), draw.low));
 }
 
-void curand_normal(const Tensor& out, double mean, double std, Generator::Block block) {
+void curand_fill(const Tensor& out, const NormalDraw& draw, Generator::Block block) {
   if (out.numel() == 0) return;
   const NoGrad off;
   const Tensor z = room_for(out);
   const auto n = static_cast<size_t>(z.numel());
   const curandGenerator_t generator = generator_at(out.device(), block);
   if (z.dtype() == kF64) {
-    check(curand::functions().curandGenerateNormalDouble(generator, z.data<double>(), n, mean, std),
+    check(curand::functions().curandGenerateNormalDouble(generator, z.data<double>(), n, draw.mean,
+                                                         draw.std),
           "curandGenerateNormalDouble");
   } else {
-    check(curand::functions().curandGenerateNormal(
-              generator, z.data<float>(), n, static_cast<float>(mean), static_cast<float>(std)),
+    check(curand::functions().curandGenerateNormal(generator, z.data<float>(), n,
+                                                   static_cast<float>(draw.mean),
+                                                   static_cast<float>(draw.std)),
           "curandGenerateNormal");
   }
   put(out, z);

@@ -1,8 +1,7 @@
 // Which generator makes a GPU's uniform and normal numbers: our Philox, or one of NVIDIA's cuRAND.
 #pragma once
 
-#include "lathe/core/generator.h"
-#include "lathe/core/tensor.h"
+#include "lathe/ops/random.h"
 
 namespace lathe {
 
@@ -25,10 +24,9 @@ namespace cuda {
 /// Opens cuRAND.
 /// throws: NoCudaError if it cannot.
 void load_curand();
-/// The same contracts as fill_uniform and fill_normal (ops/random.h), with numbers from
-/// random_engine(), which must be one of cuRAND's.
-void curand_uniform(const Tensor& out, double low, double high, Generator::Block block);
-void curand_normal(const Tensor& out, double mean, double std, Generator::Block block);
+/// As fill_random (ops/random.h), with numbers from random_engine(), which must be one of cuRAND's.
+void curand_fill(const Tensor& out, const UniformDraw& draw, Generator::Block block);
+void curand_fill(const Tensor& out, const NormalDraw& draw, Generator::Block block);
 }  // namespace cuda
 
 }  // namespace lathe

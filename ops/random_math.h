@@ -1,6 +1,7 @@
-// From the bits of one Philox counter to values: the arithmetic of ops/random.h, one functor per
-// distribution, shared by the CPU loop and the CUDA kernel. Each turns one counter into kValues
-// values: element i of a random tensor is value i % kValues of counter block.offset + i / kValues.
+// From the bits of one Philox counter to values: the arithmetic of ops/random.h, shared by the CPU
+// loop and the CUDA kernel: one functor per distribution, and visit_random(), the table of all. A
+// functor turns one counter into kValues values: element i of a random tensor is value i % kValues
+// of counter block.offset + i / kValues.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include "lathe/core/config.h"
 #include "lathe/core/philox.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/random.h"
 
 namespace lathe::math {
 
@@ -32,8 +34,10 @@ struct UniformValues {
   static constexpr int kValues = 4;
   C low, span, high;
 
-  UniformValues(double from, double to)
-      : low(static_cast<C>(from)), span(static_cast<C>(to - from)), high(static_cast<C>(to)) {}
+  explicit UniformValues(const UniformDraw& d)
+      : low(static_cast<C>(d.low)),
+        span(static_cast<C>(d.high - d.low)),
+        high(static_cast<C>(d.high)) {}
   LATHE_HD void operator()(const Philox4x32& bits, T* values) const {
     for (int i = 0; i < kValues; ++i) {
       values[i] = T(low + span * uniform_as<T>(bits.v[i]));
@@ -50,8 +54,8 @@ struct NormalValues {
   static constexpr int kValues = 4;
   C mean, std;
 
-  NormalValues(double center, double deviation)
-      : mean(static_cast<C>(center)), std(static_cast<C>(deviation)) {}
+  explicit NormalValues(const NormalDraw& d)
+      : mean(static_cast<C>(d.mean)), std(static_cast<C>(d.std)) {}
   LATHE_HD void operator()(const Philox4x32& bits, T* values) const {
     const Normals4 normals = normals_from_bits(bits);
     for (int i = 0; i < kValues; ++i) values[i] = T(mean + std * C(normals.v[i]));
@@ -98,5 +102,24 @@ struct WideIntegerValues {
     }
   }
 };
+
+/// Calls run(TypeTag<T>, make): `make` is the functor that draws values of type T.
+/// throws: DTypeError for a dtype that has no such values.
+template <class Run>
+void visit_random(const RandomDraw& draw, DType dtype, const Run& run) {
+  if (const auto* uniform = std::get_if<UniformDraw>(&draw)) {
+    visit_float(dtype, "uniform",
+                [&]<class T>(TypeTag<T> type) { run(type, UniformValues<T>(*uniform)); });
+  } else if (const auto* normal = std::get_if<NormalDraw>(&draw)) {
+    visit_float(dtype, "normal",
+                [&]<class T>(TypeTag<T> type) { run(type, NormalValues<T>(*normal)); });
+  } else {
+    const auto& d = std::get<IntegerDraw>(draw);
+    visit_number(dtype, "randint", [&]<class T>(TypeTag<T> type) {
+      if (is_wide_span(d.span)) return run(type, WideIntegerValues<T>{d.low, d.span});
+      run(type, IntegerValues<T>{d.low, d.span});
+    });
+  }
+}
 
 }  // namespace lathe::math

@@ -28,11 +28,13 @@ void compare(const Tensor& like, double tolerance, Fill fill) {
   CHECK_MESSAGE(text.empty(), concat(like), ": ", text);
 }
 
-void compare_uniform(const Tensor& like) {
-  compare(like, 0, [](const Tensor& out, bool device) {
-    device ? cuda::fill_uniform(out, -2, 3, kBlock) : cpu::fill_uniform(out, -2, 3, kBlock);
+void compare_draw(const Tensor& like, double tolerance, const RandomDraw& draw) {
+  compare(like, tolerance, [&](const Tensor& out, bool device) {
+    device ? cuda::fill_random(out, draw, kBlock) : cpu::fill_random(out, draw, kBlock);
   });
 }
+
+void compare_uniform(const Tensor& like) { compare_draw(like, 0, UniformDraw{-2, 3}); }
 
 }  // namespace
 
@@ -54,34 +56,21 @@ TEST_CASE("random kernels: uniform numbers equal the CPU's bit for bit") {
 TEST_CASE("random kernels: normal numbers equal the CPU's to the error of libm's functions") {
   for (const DType dtype : kFloats) {
     for (const int64_t n : {1, 31, 1025}) {
-      compare(zeros({n}, {.dtype = dtype}), libm_error(dtype == kF64 ? kF32 : dtype, 4),
-              [](const Tensor& out, bool device) {
-                device ? cuda::fill_normal(out, 0.5, 2, kBlock)
-                       : cpu::fill_normal(out, 0.5, 2, kBlock);
-              });
+      compare_draw(zeros({n}, {.dtype = dtype}), libm_error(dtype == kF64 ? kF32 : dtype, 4),
+                   NormalDraw{0.5, 2});
     }
   }
 }
 
 TEST_CASE("random kernels: integers equal the CPU's, of narrow and of wide spans") {
-  const struct {
-    int64_t low;
-    uint64_t span;
-  } ranges[] = {
+  const IntegerDraw ranges[] = {
       {0, 1}, {-5, 11}, {3, UINT32_MAX}, {-7, uint64_t{1} << 40}, {INT64_MIN, UINT64_MAX}};
   for (int d = 0; d < kNumDTypes; ++d) {
     const auto dtype = static_cast<DType>(d);
     if (dtype == kBool) continue;
-    for (const auto& range : ranges) {
-      compare(zeros({77}, {.dtype = dtype}), 0, [&](const Tensor& out, bool device) {
-        device ? cuda::fill_integers(out, range.low, range.span, kBlock)
-               : cpu::fill_integers(out, range.low, range.span, kBlock);
-      });
-    }
+    for (const auto& range : ranges) compare_draw(zeros({77}, {.dtype = dtype}), 0, range);
   }
-  compare(zeros({7, 9}, {.dtype = kI64}).t(), 0, [&](const Tensor& out, bool device) {
-    device ? cuda::fill_integers(out, 0, 100, kBlock) : cpu::fill_integers(out, 0, 100, kBlock);
-  });
+  compare_draw(zeros({7, 9}, {.dtype = kI64}).t(), 0, IntegerDraw{0, 100});
 }
 
 TEST_CASE("dropout kernel: drops what the CPU drops and scales the rest alike") {
