@@ -34,9 +34,9 @@ GradSums grad_sums(const BatchNormCall& call, const Tensor& dy, const Tensor& y,
       std::fill(sum_g.begin(), sum_g.end(), S(0));
       std::fill(sum_gt.begin(), sum_gt.end(), S(0));
       for_parts(block, [&](const BlockShape& shape, int64_t start) {
-        block_grad_sums(shape, call.form, sum_g.data(), sum_gt.data(), g == nullptr ? g : g + start,
-                        d + start, x + start, mask == nullptr ? mask : mask + start,
-                        params.from(block.channel));
+        Loops<T>::grad_sums(shape, call.form, sum_g.data(), sum_gt.data(),
+                            g == nullptr ? g : g + start, d + start, x + start,
+                            mask == nullptr ? mask : mask + start, params.from(block.channel));
       });
       g_buffer.store(at<T>(g_out, block), block.size);
       fold_repeats(blocks, sum_g.data());
@@ -91,8 +91,8 @@ void grad_input(const Tensor& dx, BatchNormForm form, const BatchNormCall& call,
       const auto* mask = y_buffer.load(at<T>(y, block), block.size);
       auto* to = dx_buffer.target(at<T>(dx, block));
       for_parts(block, [&](const BlockShape& shape, int64_t start) {
-        block_grad_input(shape, form, to + start, d + start, x + start,
-                         mask == nullptr ? mask : mask + start, p);
+        Loops<T>::grad_input(shape, form, to + start, d + start, x + start,
+                             mask == nullptr ? mask : mask + start, p);
       });
       dx_buffer.store(at<T>(dx, block), block.size);
     }

@@ -98,12 +98,17 @@ void for_parts(const Block& block, F f) {
   }
 }
 
-/// Values of a block in a type that the loops of batch_norm_rows_cpu.h take: the tensor's own
-/// memory, or a converted copy for f16.
+/// The type in which the loops read a tensor of T: f16 is converted first.
+template <class T>
+using LoopType = std::conditional_t<std::is_same_v<T, Half>, float, T>;
+template <class T>
+using Loops = BlockLoops<LoopType<T>>;
+
+/// Values of a block as a LoopType: the tensor's own memory, or a converted copy for f16.
 template <class T>
 class BlockBuffer {
  public:
-  using Loop = std::conditional_t<std::is_same_v<T, Half>, float, T>;
+  using Loop = LoopType<T>;
   static constexpr bool kCopies = !std::is_same_v<T, Loop>;
 
   explicit BlockBuffer(int64_t size) : copy_(static_cast<size_t>(kCopies ? size : 0)) {}

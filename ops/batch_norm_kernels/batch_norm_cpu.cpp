@@ -31,7 +31,7 @@ void stats(const BatchNormStats& out, const Tensor& x) {
 
       std::fill(sum.begin(), sum.end(), S(0));
       for_parts(block, [&](const BlockShape& shape, int64_t start) {
-        block_sums(shape, sum.data(), values + start);
+        Loops<T>::sums(shape, sum.data(), values + start);
       });
       fold_repeats(blocks, sum.data());
       for (int64_t k = 0; k < shown; ++k) means[to + k] = sum[k] * scale;
@@ -39,7 +39,7 @@ void stats(const BatchNormStats& out, const Tensor& x) {
 
       std::fill(sum.begin(), sum.end(), S(0));
       for_parts(block, [&](const BlockShape& shape, int64_t start) {
-        block_squares(shape, sum.data(), values + start, mean.data());
+        Loops<T>::squares(shape, sum.data(), values + start, mean.data());
       });
       fold_repeats(blocks, sum.data());
       for (int64_t k = 0; k < shown; ++k) squares[to + k] = sum[k];
@@ -79,8 +79,8 @@ void forward(const Tensor& y, const BatchNormCall& call, const Tensor& residual)
       const auto* add = residual_buffer.load(at<T>(residual, block), block.size);
       auto* to = y_buffer.target(at<T>(y, block));
       for_parts(block, [&](const BlockShape& shape, int64_t start) {
-        block_apply(shape, call.form, to + start, x + start, add == nullptr ? add : add + start,
-                    params.from(block.channel));
+        Loops<T>::apply(shape, call.form, to + start, x + start, add == nullptr ? add : add + start,
+                        params.from(block.channel));
       });
       y_buffer.store(at<T>(y, block), block.size);
     }

@@ -1,6 +1,4 @@
-// The inner loops of batch normalisation. Each is one template, instantiated for float and bfloat16
-// (with clones for wider vectors: the training path) and for double. Contracts:
-// batch_norm_rows_cpu.h.
+// The inner loops of batch normalisation. Contracts: batch_norm_rows_cpu.h.
 #include "lathe/ops/batch_norm_kernels/batch_norm_rows_cpu.h"
 
 #include <type_traits>
@@ -57,45 +55,6 @@ template <class S, class T>
   return static_cast<S>(value);
 }
 
-template <class S, class T>
-[[gnu::always_inline]] inline void sums(const BlockShape& shape, S* __restrict__ sum,
-                                        const T* __restrict__ x) {
-  const int64_t width = shape.width;
-  if (shape.channels == ChannelAlong::kColumns) {
-    column_sums(
-        shape.rows, width, sum, [&](int64_t r, int64_t i) __attribute__((always_inline)) {
-          return wide<S>(x[r * width + i]);
-        });
-    return;
-  }
-  for (int64_t r = 0; r < shape.rows; ++r, x += width) {
-    sum[r] += row_sum<S>(
-        width, [&](int64_t i) __attribute__((always_inline)) { return wide<S>(x[i]); });
-  }
-}
-
-template <class S, class T>
-[[gnu::always_inline]] inline void squares(const BlockShape& shape, S* __restrict__ sum,
-                                           const T* __restrict__ x, const S* __restrict__ mean) {
-  const int64_t width = shape.width;
-  if (shape.channels == ChannelAlong::kColumns) {
-    column_sums(
-        shape.rows, width, sum, [&](int64_t r, int64_t i) __attribute__((always_inline)) {
-          const S t = wide<S>(x[r * width + i]) - mean[i];
-          return t * t;
-        });
-    return;
-  }
-  for (int64_t r = 0; r < shape.rows; ++r, x += width) {
-    const S m = mean[r];
-    sum[r] += row_sum<S>(
-        width, [&](int64_t i) __attribute__((always_inline)) {
-          const S t = wide<S>(x[i]) - m;
-          return t * t;
-        });
-  }
-}
-
 /// One number for a whole row, read like an array.
 template <class S>
 struct Same {
@@ -117,9 +76,10 @@ template <BatchNormForm kForm, class S, class T, class P>
 }
 
 template <BatchNormForm kForm, class S, class T>
-[[gnu::always_inline]] inline void apply(const BlockShape& shape, T* __restrict__ y,
-                                         const T* __restrict__ x, const T* __restrict__ residual,
-                                         const ChannelParams<S>& p) {
+[[gnu::always_inline]] inline void apply_rows(const BlockShape& shape, T* __restrict__ y,
+                                              const T* __restrict__ x,
+                                              const T* __restrict__ residual,
+                                              const ChannelParams<S>& p) {
   for (int64_t r = 0; r < shape.rows; ++r) {
     const int64_t at = r * shape.width;
     const T* add = kForm == BatchNormForm::kAddRelu ? residual + at : nullptr;
@@ -143,7 +103,7 @@ template <BatchNormForm kForm, class S, class T>
 }
 
 template <BatchNormForm kForm, bool kWriteG, class S, class T>
-[[gnu::always_inline]] inline void grad_sums_columns(const BlockShape& shape, S* __restrict__ sum_g,
+[[gnu::always_inline]] inline void sum_grads_columns(const BlockShape& shape, S* __restrict__ sum_g,
                                                      S* __restrict__ sum_gt, T* __restrict__ g_out,
                                                      const T* __restrict__ dy,
                                                      const T* __restrict__ x,
@@ -178,7 +138,7 @@ template <BatchNormForm kForm, bool kWriteG, class S, class T>
 }
 
 template <BatchNormForm kForm, bool kWriteG, class S, class T>
-[[gnu::always_inline]] inline void grad_sums_rows(const BlockShape& shape, S* __restrict__ sum_g,
+[[gnu::always_inline]] inline void sum_grads_rows(const BlockShape& shape, S* __restrict__ sum_g,
                                                   S* __restrict__ sum_gt, T* __restrict__ g_out,
                                                   const T* __restrict__ dy, const T* __restrict__ x,
                                                   const T* __restrict__ y,
@@ -206,14 +166,14 @@ template <BatchNormForm kForm, bool kWriteG, class S, class T>
 }
 
 template <BatchNormForm kForm, bool kWriteG, class S, class T>
-[[gnu::always_inline]] inline void grad_sums(const BlockShape& shape, S* __restrict__ sum_g,
+[[gnu::always_inline]] inline void sum_grads(const BlockShape& shape, S* __restrict__ sum_g,
                                              S* __restrict__ sum_gt, T* __restrict__ g_out,
                                              const T* __restrict__ dy, const T* __restrict__ x,
                                              const T* __restrict__ y, const ChannelParams<S>& p) {
   if (shape.channels == ChannelAlong::kColumns) {
-    grad_sums_columns<kForm, kWriteG>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+    sum_grads_columns<kForm, kWriteG>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
   } else {
-    grad_sums_rows<kForm, kWriteG>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+    sum_grads_rows<kForm, kWriteG>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
   }
 }
 
@@ -230,9 +190,10 @@ template <BatchNormForm kForm, class S, class T, class P>
 }
 
 template <BatchNormForm kForm, class S, class T>
-[[gnu::always_inline]] inline void grad_input(const BlockShape& shape, T* __restrict__ dx,
-                                              const T* __restrict__ dy, const T* __restrict__ x,
-                                              const T* __restrict__ y, const ChannelParams<S>& p) {
+[[gnu::always_inline]] inline void grad_input_rows(const BlockShape& shape, T* __restrict__ dx,
+                                                   const T* __restrict__ dy,
+                                                   const T* __restrict__ x, const T* __restrict__ y,
+                                                   const ChannelParams<S>& p) {
   for (int64_t r = 0; r < shape.rows; ++r) {
     const int64_t at = r * shape.width;
     const T* mask = kForm == BatchNormForm::kAddRelu ? y + at : nullptr;
@@ -262,115 +223,83 @@ template <class F>
 
 }  // namespace
 
-LATHE_CLONES void block_sums(const BlockShape& shape, float* __restrict__ sum,
-                             const float* __restrict__ x) {
-  sums(shape, sum, x);
-}
-LATHE_CLONES void block_squares(const BlockShape& shape, float* __restrict__ sum,
-                                const float* __restrict__ x, const float* __restrict__ mean) {
-  squares(shape, sum, x, mean);
-}
-LATHE_CLONES void block_apply(const BlockShape& shape, BatchNormForm form, float* __restrict__ y,
-                              const float* __restrict__ x, const float* __restrict__ residual,
-                              const ChannelParams<float>& p) {
-  with_form(
-      form, [&](auto f)
-                __attribute__((always_inline)) { apply<f.value>(shape, y, x, residual, p); });
-}
-LATHE_CLONES void block_grad_sums(const BlockShape& shape, BatchNormForm form,
-                                  float* __restrict__ sum_g, float* __restrict__ sum_gt,
-                                  float* __restrict__ g_out, const float* __restrict__ dy,
-                                  const float* __restrict__ x, const float* __restrict__ y,
-                                  const ChannelParams<float>& p) {
-  with_form(
-      form, [&](auto f) __attribute__((always_inline)) {
-        if (g_out != nullptr) {
-          grad_sums<f.value, true>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
-        } else {
-          grad_sums<f.value, false>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
-        }
-      });
-}
-LATHE_CLONES void block_grad_input(const BlockShape& shape, BatchNormForm form,
-                                   float* __restrict__ dx, const float* __restrict__ dy,
-                                   const float* __restrict__ x, const float* __restrict__ y,
-                                   const ChannelParams<float>& p) {
-  with_form(
-      form, [&](auto f)
-                __attribute__((always_inline)) { grad_input<f.value>(shape, dx, dy, x, y, p); });
+template <class T>
+LATHE_CLONES void BlockLoops<T>::sums(const BlockShape& shape, S* __restrict__ sum,
+                                      const T* __restrict__ x) {
+  const int64_t width = shape.width;
+  if (shape.channels == ChannelAlong::kColumns) {
+    column_sums(
+        shape.rows, width, sum, [&](int64_t r, int64_t i) __attribute__((always_inline)) {
+          return wide<S>(x[r * width + i]);
+        });
+    return;
+  }
+  for (int64_t r = 0; r < shape.rows; ++r, x += width) {
+    sum[r] += row_sum<S>(
+        width, [&](int64_t i) __attribute__((always_inline)) { return wide<S>(x[i]); });
+  }
 }
 
-LATHE_CLONES void block_sums(const BlockShape& shape, float* __restrict__ sum,
-                             const BFloat16* __restrict__ x) {
-  sums(shape, sum, x);
-}
-LATHE_CLONES void block_squares(const BlockShape& shape, float* __restrict__ sum,
-                                const BFloat16* __restrict__ x, const float* __restrict__ mean) {
-  squares(shape, sum, x, mean);
-}
-LATHE_CLONES void block_apply(const BlockShape& shape, BatchNormForm form, BFloat16* __restrict__ y,
-                              const BFloat16* __restrict__ x, const BFloat16* __restrict__ residual,
-                              const ChannelParams<float>& p) {
-  with_form(
-      form, [&](auto f)
-                __attribute__((always_inline)) { apply<f.value>(shape, y, x, residual, p); });
-}
-LATHE_CLONES void block_grad_sums(const BlockShape& shape, BatchNormForm form,
-                                  float* __restrict__ sum_g, float* __restrict__ sum_gt,
-                                  BFloat16* __restrict__ g_out, const BFloat16* __restrict__ dy,
-                                  const BFloat16* __restrict__ x, const BFloat16* __restrict__ y,
-                                  const ChannelParams<float>& p) {
-  with_form(
-      form, [&](auto f) __attribute__((always_inline)) {
-        if (g_out != nullptr) {
-          grad_sums<f.value, true>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
-        } else {
-          grad_sums<f.value, false>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
-        }
-      });
-}
-LATHE_CLONES void block_grad_input(const BlockShape& shape, BatchNormForm form,
-                                   BFloat16* __restrict__ dx, const BFloat16* __restrict__ dy,
-                                   const BFloat16* __restrict__ x, const BFloat16* __restrict__ y,
-                                   const ChannelParams<float>& p) {
-  with_form(
-      form, [&](auto f)
-                __attribute__((always_inline)) { grad_input<f.value>(shape, dx, dy, x, y, p); });
+template <class T>
+LATHE_CLONES void BlockLoops<T>::squares(const BlockShape& shape, S* __restrict__ sum,
+                                         const T* __restrict__ x, const S* __restrict__ mean) {
+  const int64_t width = shape.width;
+  if (shape.channels == ChannelAlong::kColumns) {
+    column_sums(
+        shape.rows, width, sum, [&](int64_t r, int64_t i) __attribute__((always_inline)) {
+          const S t = wide<S>(x[r * width + i]) - mean[i];
+          return t * t;
+        });
+    return;
+  }
+  for (int64_t r = 0; r < shape.rows; ++r, x += width) {
+    const S m = mean[r];
+    sum[r] += row_sum<S>(
+        width, [&](int64_t i) __attribute__((always_inline)) {
+          const S t = wide<S>(x[i]) - m;
+          return t * t;
+        });
+  }
 }
 
-void block_sums(const BlockShape& shape, double* __restrict__ sum, const double* __restrict__ x) {
-  sums(shape, sum, x);
-}
-void block_squares(const BlockShape& shape, double* __restrict__ sum, const double* __restrict__ x,
-                   const double* __restrict__ mean) {
-  squares(shape, sum, x, mean);
-}
-void block_apply(const BlockShape& shape, BatchNormForm form, double* __restrict__ y,
-                 const double* __restrict__ x, const double* __restrict__ residual,
-                 const ChannelParams<double>& p) {
+template <class T>
+LATHE_CLONES void BlockLoops<T>::apply(const BlockShape& shape, BatchNormForm form,
+                                       T* __restrict__ y, const T* __restrict__ x,
+                                       const T* __restrict__ residual, const ChannelParams<S>& p) {
   with_form(
       form, [&](auto f)
-                __attribute__((always_inline)) { apply<f.value>(shape, y, x, residual, p); });
+                __attribute__((always_inline)) { apply_rows<f.value>(shape, y, x, residual, p); });
 }
-void block_grad_sums(const BlockShape& shape, BatchNormForm form, double* __restrict__ sum_g,
-                     double* __restrict__ sum_gt, double* __restrict__ g_out,
-                     const double* __restrict__ dy, const double* __restrict__ x,
-                     const double* __restrict__ y, const ChannelParams<double>& p) {
+
+template <class T>
+LATHE_CLONES void BlockLoops<T>::grad_sums(const BlockShape& shape, BatchNormForm form,
+                                           S* __restrict__ sum_g, S* __restrict__ sum_gt,
+                                           T* __restrict__ g_out, const T* __restrict__ dy,
+                                           const T* __restrict__ x, const T* __restrict__ y,
+                                           const ChannelParams<S>& p) {
   with_form(
       form, [&](auto f) __attribute__((always_inline)) {
         if (g_out != nullptr) {
-          grad_sums<f.value, true>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+          sum_grads<f.value, true>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
         } else {
-          grad_sums<f.value, false>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+          sum_grads<f.value, false>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
         }
       });
 }
-void block_grad_input(const BlockShape& shape, BatchNormForm form, double* __restrict__ dx,
-                      const double* __restrict__ dy, const double* __restrict__ x,
-                      const double* __restrict__ y, const ChannelParams<double>& p) {
+
+template <class T>
+LATHE_CLONES void BlockLoops<T>::grad_input(const BlockShape& shape, BatchNormForm form,
+                                            T* __restrict__ dx, const T* __restrict__ dy,
+                                            const T* __restrict__ x, const T* __restrict__ y,
+                                            const ChannelParams<S>& p) {
   with_form(
-      form, [&](auto f)
-                __attribute__((always_inline)) { grad_input<f.value>(shape, dx, dy, x, y, p); });
+      form, [&](auto f) __attribute__((always_inline)) {
+        grad_input_rows<f.value>(shape, dx, dy, x, y, p);
+      });
 }
+
+template struct BlockLoops<float>;
+template struct BlockLoops<BFloat16>;
+template struct BlockLoops<double>;
 
 }  // namespace lathe::cpu

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "lathe/core/half.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm.h"
 
 namespace lathe::cpu {
@@ -29,43 +30,30 @@ struct ChannelParams {
   const S *mean, *scale, *bias, *slope, *offset;
 };
 
-/// sum[c] += sum of x over the channel's elements.
-void block_sums(const BlockShape& shape, float* sum, const float* x);
-void block_sums(const BlockShape& shape, float* sum, const BFloat16* x);
-void block_sums(const BlockShape& shape, double* sum, const double* x);
+/// The loops over blocks of T, which is float, BFloat16 or double.
+template <class T>
+struct BlockLoops {
+  using S = ComputeType<T>;
 
-/// sum[c] += sum of (x - mean[c])^2.
-void block_squares(const BlockShape& shape, float* sum, const float* x, const float* mean);
-void block_squares(const BlockShape& shape, float* sum, const BFloat16* x, const float* mean);
-void block_squares(const BlockShape& shape, double* sum, const double* x, const double* mean);
+  /// sum[c] += sum of x over the channel's elements.
+  static void sums(const BlockShape& shape, S* sum, const T* x);
 
-/// y = form(t * scale + bias [+ residual]); y may be x or residual.
-void block_apply(const BlockShape& shape, BatchNormForm form, float* y, const float* x,
-                 const float* residual, const ChannelParams<float>& p);
-void block_apply(const BlockShape& shape, BatchNormForm form, BFloat16* y, const BFloat16* x,
-                 const BFloat16* residual, const ChannelParams<float>& p);
-void block_apply(const BlockShape& shape, BatchNormForm form, double* y, const double* x,
-                 const double* residual, const ChannelParams<double>& p);
+  /// sum[c] += sum of (x - mean[c])^2.
+  static void squares(const BlockShape& shape, S* sum, const T* x, const S* mean);
 
-/// sum_g[c] += sum of g and sum_gt[c] += sum of g * t, where g = dy where form passes it, else 0. g
-/// is written to g_out (which may be dy) unless that is null. kAddRelu reads its mask from y, kRelu
-/// computes it.
-void block_grad_sums(const BlockShape& shape, BatchNormForm form, float* sum_g, float* sum_gt,
-                     float* g_out, const float* dy, const float* x, const float* y,
-                     const ChannelParams<float>& p);
-void block_grad_sums(const BlockShape& shape, BatchNormForm form, float* sum_g, float* sum_gt,
-                     BFloat16* g_out, const BFloat16* dy, const BFloat16* x, const BFloat16* y,
-                     const ChannelParams<float>& p);
-void block_grad_sums(const BlockShape& shape, BatchNormForm form, double* sum_g, double* sum_gt,
-                     double* g_out, const double* dy, const double* x, const double* y,
-                     const ChannelParams<double>& p);
+  /// y = form(t * scale + bias [+ residual]); y may be x or residual.
+  static void apply(const BlockShape& shape, BatchNormForm form, T* y, const T* x,
+                    const T* residual, const ChannelParams<S>& p);
 
-/// dx = scale * g - slope * t - offset, with g as above; dx may be dy or x.
-void block_grad_input(const BlockShape& shape, BatchNormForm form, float* dx, const float* dy,
-                      const float* x, const float* y, const ChannelParams<float>& p);
-void block_grad_input(const BlockShape& shape, BatchNormForm form, BFloat16* dx, const BFloat16* dy,
-                      const BFloat16* x, const BFloat16* y, const ChannelParams<float>& p);
-void block_grad_input(const BlockShape& shape, BatchNormForm form, double* dx, const double* dy,
-                      const double* x, const double* y, const ChannelParams<double>& p);
+  /// sum_g[c] += sum of g and sum_gt[c] += sum of g * t, where g = dy where form passes it, else 0.
+  /// g is written to g_out (which may be dy) unless that is null. kAddRelu reads its mask from y,
+  /// kRelu computes it.
+  static void grad_sums(const BlockShape& shape, BatchNormForm form, S* sum_g, S* sum_gt, T* g_out,
+                        const T* dy, const T* x, const T* y, const ChannelParams<S>& p);
+
+  /// dx = scale * g - slope * t - offset, with g as above; dx may be dy or x.
+  static void grad_input(const BlockShape& shape, BatchNormForm form, T* dx, const T* dy,
+                         const T* x, const T* y, const ChannelParams<S>& p);
+};
 
 }  // namespace lathe::cpu
