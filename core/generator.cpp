@@ -13,23 +13,23 @@
 
 namespace lathe {
 
-Generator::Block Generator::reserve(uint64_t counters) {
+Generator::State Generator::reserve(uint64_t counters) {
   const std::lock_guard lock(mutex_);
-  const Block block = state_;
+  const State start = state_;
   state_.offset += counters;
-  return block;
+  return start;
 }
 
 uint64_t Generator::seed() const { return state().seed; }
 
 void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
 
-Generator::Block Generator::state() const {
+Generator::State Generator::state() const {
   const std::lock_guard lock(mutex_);
   return state_;
 }
 
-void Generator::set_state(Block state) {
+void Generator::set_state(State state) {
   const std::lock_guard lock(mutex_);
   state_ = state;
 }
@@ -58,7 +58,7 @@ Generator& default_generator(Device device) {
   return all.cuda.try_emplace(device.index, all.seed).first->second;
 }
 
-Generator::Block reserve_words(Generator* generator, Device device, int64_t words) {
+Generator::State reserve_words(Generator* generator, Device device, int64_t words) {
   LATHE_CHECK(StateError, device.is_cpu() || !cuda::is_capturing(current_stream(device)),
               "random numbers cannot be drawn on ", device,
               " while its work is recorded into a graph: each launch would draw them again");
@@ -78,18 +78,18 @@ namespace {
 
 constexpr std::string_view kCudaPrefix = "cuda.";
 
-Tensor as_tensor(Generator::Block block) {
+Tensor as_tensor(Generator::State state) {
   const Tensor numbers = empty({2}, {.dtype = kI64});
-  numbers.data<int64_t>()[0] = std::bit_cast<int64_t>(block.seed);
-  numbers.data<int64_t>()[1] = std::bit_cast<int64_t>(block.offset);
+  numbers.data<int64_t>()[0] = std::bit_cast<int64_t>(state.seed);
+  numbers.data<int64_t>()[1] = std::bit_cast<int64_t>(state.offset);
   return numbers;
 }
 
-/// The block that a tensor of a state holds; empty if it has another dtype or shape.
-std::optional<Generator::Block> as_block(const Tensor& t) {
+/// The state that a tensor holds; empty if it has another dtype or shape.
+std::optional<Generator::State> as_state(const Tensor& t) {
   if (t.dtype() != kI64 || !(t.shape() == Shape{2})) return std::nullopt;
   const std::vector<int64_t> numbers = t.to_vector<int64_t>();
-  return Generator::Block{std::bit_cast<uint64_t>(numbers[0]), std::bit_cast<uint64_t>(numbers[1])};
+  return Generator::State{std::bit_cast<uint64_t>(numbers[0]), std::bit_cast<uint64_t>(numbers[1])};
 }
 
 /// The index in a name such as "cuda.3"; empty if it is no such name.
@@ -117,23 +117,23 @@ StateDict random_state() {
 }
 
 void set_random_state(const StateDict& state) {
-  std::optional<Generator::Block> cpu, unused;
-  std::map<int8_t, Generator::Block> cuda;
+  std::optional<Generator::State> cpu, unused;
+  std::map<int8_t, Generator::State> cuda;
   std::string problems;
   const auto complain = [&](const auto&... text) {
     problems += concat(problems.empty() ? "" : "; ", text...);
   };
   for (const auto& [name, tensor] : state) {
-    const std::optional<Generator::Block> block = as_block(tensor);
+    const std::optional<Generator::State> entry = as_state(tensor);
     const std::optional<int8_t> index = cuda_index(name);
     if (!index && name != "cpu" && name != "unused") {
       complain("unexpected ", name);
-    } else if (!block) {
+    } else if (!entry) {
       complain(name, " is ", tensor, " instead of a seed and an offset, i64[2]");
     } else if (index) {
-      cuda.emplace(*index, *block);
+      cuda.emplace(*index, *entry);
     } else {
-      (name == "cpu" ? cpu : unused) = block;
+      (name == "cpu" ? cpu : unused) = entry;
     }
   }
   for (const char* name : {"cpu", "unused"}) {
@@ -143,7 +143,7 @@ void set_random_state(const StateDict& state) {
 
   DefaultGenerators& all = defaults();
   const std::lock_guard lock(all.mutex);
-  for (const auto& [index, block] : cuda) all.cuda.try_emplace(index, all.seed);
+  for (const auto& [index, entry] : cuda) all.cuda.try_emplace(index, all.seed);
   all.cpu.set_state(*cpu);
   all.seed = unused->seed;
   for (auto& [index, generator] : all.cuda) {

@@ -10,27 +10,28 @@
 
 namespace lathe {
 
-/// Hands out blocks of Philox counters. Word i of a random call is lane i % 4 of
-/// philox4x32_10(block.seed, block.offset + i / 4, 0). Value i is made of word i, with two
+/// Hands out runs of Philox counters. Word i of a random call is lane i % 4 of
+/// philox4x32_10(start.seed, start.offset + i / 4, 0). Value i is made of word i, with two
 /// exceptions: normal numbers 2k and 2k + 1 are both made of words 2k and 2k + 1, and an integer
 /// from a range wider than 32 bits is made of words 2i and 2i + 1. So the thread count never
 /// changes the values.
-/// Thread-safe: calls from several threads take their blocks in the order in which they arrive.
+/// Thread-safe: calls from several threads take their runs in the order in which they arrive.
 class LATHE_API Generator {
  public:
   explicit Generator(uint64_t seed) : state_{seed, 0} {}
   Generator(const Generator&) = delete;
   Generator& operator=(const Generator&) = delete;
 
-  /// Where a random call starts.
-  struct Block {
+  /// Where a random call starts, and everything that decides the next call.
+  struct State {
     uint64_t seed;
     uint64_t offset;
-    bool operator==(const Block&) const = default;
+    bool operator==(const State&) const = default;
   };
 
   /// Takes the next `counters` counters, which are 4 * counters words of 32 bits. 0 takes none.
-  Block reserve(uint64_t counters);
+  /// → the state before.
+  State reserve(uint64_t counters);
 
   /// The counters that hold `words` words.
   static constexpr uint64_t counters_for(int64_t words) {
@@ -41,13 +42,13 @@ class LATHE_API Generator {
   /// Starts over: this seed, offset 0.
   void manual_seed(uint64_t seed);
 
-  /// Everything that decides the next block; `set_state(state())` changes nothing.
-  Block state() const;
-  void set_state(Block state);
+  /// `set_state(state())` changes nothing.
+  State state() const;
+  void set_state(State state);
 
  private:
   mutable std::mutex mutex_;
-  Block state_;
+  State state_;
 };
 
 /// The seed of the default generators until the first `manual_seed`. It is fixed, so that runs
@@ -62,7 +63,7 @@ LATHE_API Generator& default_generator(Device device = kCPU);
 /// null, of the device's default one.
 /// throws: StateError while the device's work is recorded into a graph, each launch of which would
 /// draw the same numbers again.
-LATHE_API Generator::Block reserve_words(Generator* generator, Device device, int64_t words);
+LATHE_API Generator::State reserve_words(Generator* generator, Device device, int64_t words);
 
 /// Seeds the default generators of all devices, also of devices that are first used later.
 LATHE_API void manual_seed(uint64_t seed);

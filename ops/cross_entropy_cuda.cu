@@ -47,13 +47,13 @@ struct EvenTerms {
 template <class A>
 using SumMath = SimpleMath<reduce_math::Sum<A>>;
 
-// One row per line of threads (Lines): the sum of exponentials; with label smoothing a second pass
-// over the row, which is in the cache. Memory bound: sizeof(T) bytes per score, meant to reach 80 %
-// of the read bandwidth from some MiB on; for a batch of 512 rows of 10 the launch dominates.
+// One row per line of threads (LineGrid): the sum of exponentials; with label smoothing a second
+// pass over the row, which is in the cache. Memory bound: sizeof(T) bytes per score, meant to reach
+// 80 % of the read bandwidth from some MiB on; for a batch of 512 rows of 10 the launch dominates.
 template <class T, class A>
 __global__ void __launch_bounds__(kReduceBlock, 2)
     forward_kernel(DeviceRows<A> rows, const T* x, DeviceTargets<A> targets,
-                   math::Smoothing<A> smoothing, Lines lines) {
+                   math::Smoothing<A> smoothing, LineGrid lines) {
   const LineThread thread(lines);
   const auto sum = thread.template reduce<LogSumExpMath<A>>(x);
   const A log_sum = std::log(sum.sum);
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kReduceBlock, 2)
 template <class T, class A>
 __global__ void __launch_bounds__(kReduceBlock, 2)
     backward_kernel(T* dx, const A* g, DeviceRows<A> rows, const T* x, DeviceTargets<A> targets,
-                    math::Smoothing<A> smoothing, Lines lines) {
+                    math::Smoothing<A> smoothing, LineGrid lines) {
   const LineThread thread(lines);
   A weight_sum = static_cast<A>(targets.classes);
   if (smoothing.spread != A(0) && targets.weight != nullptr) {
@@ -120,7 +120,7 @@ void cross_entropy_forward(const CrossEntropyRows& rows, const Tensor& x,
   visit_float(x.dtype(), "cross_entropy", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = ComputeType<T>;
-    const Lines lines(targets.rows(), targets.classes, targets.inner);
+    const LineGrid lines(targets.rows(), targets.classes, targets.inner);
     launch(forward_kernel<T, A>, lines.grid(), dim3(kReduceBlock), 0, current_stream(x.device()),
            DeviceRows<A>(rows), x.data<T>(), DeviceTargets<A>(targets),
            math::Smoothing<A>::of(smoothing, targets.classes), lines);
@@ -134,7 +134,7 @@ void cross_entropy_backward(const Tensor& dx, const Tensor& g, const CrossEntrop
   visit_float(x.dtype(), "cross_entropy", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = ComputeType<T>;
-    const Lines lines(targets.rows(), targets.classes, targets.inner);
+    const LineGrid lines(targets.rows(), targets.classes, targets.inner);
     launch(backward_kernel<T, A>, lines.grid(), dim3(kReduceBlock), 0, current_stream(x.device()),
            dx.data<T>(), g.data<A>(), DeviceRows<A>(rows), x.data<T>(), DeviceTargets<A>(targets),
            math::Smoothing<A>::of(smoothing, targets.classes), lines);

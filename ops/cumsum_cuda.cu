@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kPerThread = 4;  // neighbours that a thread adds up in a block's scan
 
-struct Lines {
+struct ChunkedLines {
   int64_t outer, n, inner;
   int64_t chunk, chunks;  // positions per chunk, and chunks per line
   bool reverse;
@@ -56,7 +56,8 @@ __device__ A block_exclusive_sum(A value, A* total) {
 
 // One block per chunk of a dense line; reads sizeof(T) bytes per element.
 template <class A, class T>
-__global__ void line_sums_kernel(A* __restrict__ sums, const T* __restrict__ x, Lines lines) {
+__global__ void line_sums_kernel(A* __restrict__ sums, const T* __restrict__ x,
+                                 ChunkedLines lines) {
   for (int64_t item = blockIdx.x; item < lines.outer * lines.chunks; item += gridDim.x) {
     const int64_t first = item % lines.chunks * lines.chunk, end = lines.end(first);
     const T* line = x + item / lines.chunks * lines.n;
@@ -74,7 +75,7 @@ __global__ void line_sums_kernel(A* __restrict__ sums, const T* __restrict__ x, 
 // to reach 60 % of the copy bandwidth, because a tile waits for the sum of the one before.
 template <class Out, class A, class T>
 __global__ void line_scan_kernel(Out* __restrict__ y, const T* __restrict__ x,
-                                 const A* __restrict__ sums, Lines lines) {
+                                 const A* __restrict__ sums, ChunkedLines lines) {
   for (int64_t item = blockIdx.x; item < lines.outer * lines.chunks; item += gridDim.x) {
     const int64_t c = item % lines.chunks, line = item / lines.chunks;
     const int64_t first = c * lines.chunk, end = lines.end(first);
@@ -103,7 +104,8 @@ __global__ void line_scan_kernel(Out* __restrict__ y, const T* __restrict__ x,
 
 // One thread per column and chunk, neighbouring threads on neighbouring columns.
 template <class A, class T>
-__global__ void column_sums_kernel(A* __restrict__ sums, const T* __restrict__ x, Lines lines) {
+__global__ void column_sums_kernel(A* __restrict__ sums, const T* __restrict__ x,
+                                   ChunkedLines lines) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   const int64_t count = lines.outer * lines.chunks * lines.inner;
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < count; i += step) {
@@ -122,7 +124,7 @@ __global__ void column_sums_kernel(A* __restrict__ sums, const T* __restrict__ x
 // 32 columns on, where all accesses are whole cache lines.
 template <class Out, class A, class T>
 __global__ void column_scan_kernel(Out* __restrict__ y, const T* __restrict__ x,
-                                   const A* __restrict__ sums, Lines lines) {
+                                   const A* __restrict__ sums, ChunkedLines lines) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   const int64_t count = lines.outer * lines.chunks * lines.inner;
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < count; i += step) {
@@ -143,7 +145,7 @@ __global__ void column_scan_kernel(Out* __restrict__ y, const T* __restrict__ x,
 constexpr int64_t kShortLine = 32;  // up to here, a thread scans a line as if it were a column
 
 /// Cuts lines into enough chunks for every multiprocessor of an H200, unless chunks become short.
-void cut(Lines& lines, int64_t pieces_wanted, int64_t shortest) {
+void cut(ChunkedLines& lines, int64_t pieces_wanted, int64_t shortest) {
   constexpr int64_t kMostChunks = 1024;  // because a chunk first reads the sums of the others
   const int64_t wanted = std::min(pieces_wanted / (lines.outer * lines.inner), kMostChunks);
   const int64_t chunks = std::clamp<int64_t>(wanted, 1, ceil_div(lines.n, shortest));
@@ -152,7 +154,7 @@ void cut(Lines& lines, int64_t pieces_wanted, int64_t shortest) {
 }
 
 template <class Out, class T>
-void run(const Tensor& y, const Tensor& x, Lines lines) {
+void run(const Tensor& y, const Tensor& x, ChunkedLines lines) {
   using A = math::RunningSum<Out>;
   using Stored = std::conditional_t<std::is_integral_v<A>, int64_t, A>;
   constexpr int64_t kMultiprocessors = 132;
@@ -183,7 +185,7 @@ void run(const Tensor& y, const Tensor& x, Lines lines) {
 
 void cuda::cumsum(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool reverse) {
   if (x.numel() == 0) return;
-  const Lines lines{x.numel() / (n * inner), n, inner, n, 1, reverse};
+  const ChunkedLines lines{x.numel() / (n * inner), n, inner, n, 1, reverse};
   visit_all(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Out = std::conditional_t<std::is_integral_v<T>, int64_t, T>;

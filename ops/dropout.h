@@ -25,10 +25,10 @@ LATHE_API Tensor dropout(const Tensor& x, const DropoutOptions& options = {});
 
 namespace cpu {
 /// x and y may have any strides. scale = 1 / (1 - p), or 0 for p = 1.
-void dropout(const Tensor& y, const Tensor& x, double p, double scale, Generator::Block block);
+void dropout(const Tensor& y, const Tensor& x, double p, double scale, Generator::State start);
 }  // namespace cpu
 namespace cuda {
-void dropout(const Tensor& y, const Tensor& x, double p, double scale, Generator::Block block);
+void dropout(const Tensor& y, const Tensor& x, double p, double scale, Generator::State start);
 }  // namespace cuda
 
 }  // namespace lathe

@@ -34,13 +34,13 @@ LATHE_CLONES void choose(T* __restrict__ y, const T* __restrict__ x,
 }  // namespace
 
 void cpu::dropout(const Tensor& y, const Tensor& x, double p, double scale,
-                  Generator::Block block) {
+                  Generator::State start) {
   const int64_t n = x.numel(), blocks = (n + 4 * kBlockCounters - 1) / (4 * kBlockCounters);
   if (n == 0) return;
   if (!x.is_contiguous() || !y.is_contiguous()) {
     const Tensor from = empty(x.shape(), {.dtype = x.dtype()}), to = empty_like(from);
     copy_values(from, x);
-    dropout(to, from, p, scale, block);
+    dropout(to, from, p, scale, start);
     return copy_values(y, to);
   }
   visit_float(x.dtype(), "dropout", [&](auto tag) {
@@ -54,8 +54,8 @@ void cpu::dropout(const Tensor& y, const Tensor& x, double p, double scale,
       for (int64_t b = begin; b < end; ++b) {
         const int64_t first = b * 4 * kBlockCounters,
                       count = std::min(4 * kBlockCounters, n - first);
-        const uint64_t counter = block.offset + static_cast<uint64_t>(b * kBlockCounters);
-        random_words(words, block.seed, counter, (count + 3) / 4);
+        const uint64_t counter = start.offset + static_cast<uint64_t>(b * kBlockCounters);
+        random_words(words, start.seed, counter, (count + 3) / 4);
         choose(out + first, in + first, words, drop, count);
       }
     });

@@ -15,13 +15,13 @@ namespace {
 // Half types have half the bytes and are bound by the instructions.
 template <class T>
 __global__ void dropout_kernel(T* __restrict__ y, const T* __restrict__ x,
-                               math::Dropout<ComputeType<T>> drop, Generator::Block block,
+                               math::Dropout<ComputeType<T>> drop, Generator::State start,
                                bool packed, int64_t n) {
   using C = ComputeType<T>;
   using Four = cuda::Packet<T, 4>;
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; 4 * c < n; c += step) {
-    const Philox4x32 bits = philox4x32_10(block.seed, block.offset + static_cast<uint64_t>(c), 0);
+    const Philox4x32 bits = philox4x32_10(start.seed, start.offset + static_cast<uint64_t>(c), 0);
     if (packed && 4 * c + 4 <= n) {
       Four four = reinterpret_cast<const Four*>(x)[c];
       for (int v = 0; v < 4; ++v) four.v[v] = T(drop(C(four.v[v]), bits.v[v]));
@@ -37,7 +37,7 @@ __global__ void dropout_kernel(T* __restrict__ y, const T* __restrict__ x,
 // neighbouring threads' elements are neighbours.
 template <class T>
 __global__ void dropout_strided_kernel(T* __restrict__ y, const T* __restrict__ x,
-                                       math::Dropout<ComputeType<T>> drop, Generator::Block block,
+                                       math::Dropout<ComputeType<T>> drop, Generator::State start,
                                        cuda::CounterLoop<2> loop) {
   using C = ComputeType<T>;
   const uint32_t step = gridDim.x * blockDim.x;
@@ -47,7 +47,7 @@ __global__ void dropout_strided_kernel(T* __restrict__ y, const T* __restrict__ 
     T four[4];
     for (int v = 0; v < 4; ++v) four[v] = from[v * loop.step[1]];
     const uint64_t counter = static_cast<uint64_t>(loop.start[2] + at[2]);
-    const Philox4x32 bits = philox4x32_10(block.seed, block.offset + counter, 0);
+    const Philox4x32 bits = philox4x32_10(start.seed, start.offset + counter, 0);
     T* const to = y + loop.start[0] + at[0];
     for (int v = 0; v < 4; ++v) to[v * loop.step[0]] = T(drop(C(four[v]), bits.v[v]));
   }
@@ -56,20 +56,20 @@ __global__ void dropout_strided_kernel(T* __restrict__ y, const T* __restrict__ 
 /// For row-major tensors.
 template <class T>
 void drop_rows(const Tensor& y, const Tensor& x, math::Dropout<ComputeType<T>> drop,
-               Generator::Block block) {
+               Generator::State start) {
   const int64_t n = x.numel();
   T* const out = y.data<T>();
   const T* const in = x.data<T>();
   const bool packed = cuda::holds_packets<4>(out) && cuda::holds_packets<4>(in);
   const auto [grid, threads] = launch_1d(ceil_div(n, 4));
-  launch(dropout_kernel<T>, grid, threads, 0, current_stream(x.device()), out, in, drop, block,
+  launch(dropout_kernel<T>, grid, threads, 0, current_stream(x.device()), out, in, drop, start,
          packed, n);
 }
 
 }  // namespace
 
 void cuda::dropout(const Tensor& y, const Tensor& x, double p, double scale,
-                   Generator::Block block) {
+                   Generator::State start) {
   if (x.numel() == 0) return;
   visit_float(x.dtype(), "dropout", [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -78,14 +78,14 @@ void cuda::dropout(const Tensor& y, const Tensor& x, double p, double scale,
     const auto drop_part = [&](const CounterLoop<2>& loop) {
       const auto [grid, threads] = launch_1d(loop.counters);
       launch(dropout_strided_kernel<T>, grid, threads, 0, current_stream(x.device()),
-             static_cast<T*>(y.raw_data()), static_cast<const T*>(x.raw_data()), drop, block, loop);
+             static_cast<T*>(y.raw_data()), static_cast<const T*>(x.raw_data()), drop, start, loop);
     };
-    if (y.is_contiguous() && x.is_contiguous()) return drop_rows<T>(y, x, drop, block);
+    if (y.is_contiguous() && x.is_contiguous()) return drop_rows<T>(y, x, drop, start);
     if (each_counter_part(x.shape(), {y.strides(), x.strides()}, 4, drop_part)) return;
     const Tensor from = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
     const Tensor to = empty_like(from);
     copy_values(from, x);
-    drop_rows<T>(to, from, drop, block);
+    drop_rows<T>(to, from, drop, start);
     copy_values(y, to);
   });
   LATHE_CUDA_CHECK(cudaGetLastError());

@@ -1,5 +1,5 @@
 // The arithmetic of ops/dropout.h, shared by host and device. Element i uses word i % 4 of Philox
-// counter block.offset + i / 4.
+// counter start.offset + i / 4.
 #pragma once
 
 #include "lathe/core/config.h"

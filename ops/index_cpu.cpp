@@ -22,9 +22,9 @@ int64_t tasks_of(int64_t elements) {
 
 /// The offsets of the lines along `dim`: one line per combination of the other coordinates of
 /// `shape`.
-class Lines {
+class LineStarts {
  public:
-  Lines(const Shape& shape, int dim) : shape_(shape), dim_(dim) {
+  LineStarts(const Shape& shape, int dim) : shape_(shape), dim_(dim) {
     for (int d = 0; d < shape.size(); ++d) count_ *= d == dim ? 1 : shape[d];
   }
   int64_t count() const { return count_; }
@@ -49,7 +49,7 @@ class Lines {
 /// Calls f(line start in index, in a, in b) for every line of index along dim.
 template <class F>
 void each_line(const Tensor& index, int dim, const Tensor& a, const Tensor& b, F f) {
-  const Lines lines(index.shape(), dim);
+  const LineStarts lines(index.shape(), dim);
   if (index.numel() == 0) return;
   parallel_for(lines.count(), tasks_of(index.shape()[dim]), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

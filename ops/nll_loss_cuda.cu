@@ -32,11 +32,11 @@ __global__ void forward_kernel(A* loss, A* weight, const T* logp, DeviceTargets<
   }
 }
 
-// Writes every element of dlogp; most are 0. Threads as Lines says. Memory bound by the writes:
+// Writes every element of dlogp; most are 0. Threads as LineGrid says. Memory bound by the writes:
 // sizeof(T) bytes per score, meant to reach 85 % of the bandwidth of a fill.
 template <class T, class A>
 __global__ void __launch_bounds__(kReduceBlock)
-    backward_kernel(T* dlogp, const A* g, DeviceTargets<A> targets, Lines lines) {
+    backward_kernel(T* dlogp, const A* g, DeviceTargets<A> targets, LineGrid lines) {
   const LineThread thread(lines);
   if (!thread.active()) return;
   const int64_t row = thread.line();
@@ -68,7 +68,7 @@ void nll_loss_backward(const Tensor& dlogp, const Tensor& g, const ClassTargets&
   visit_float(dlogp.dtype(), "nll_loss", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = ComputeType<T>;
-    const Lines lines(targets.rows(), targets.classes, targets.inner);
+    const LineGrid lines(targets.rows(), targets.classes, targets.inner);
     launch(backward_kernel<T, A>, lines.grid(), dim3(kReduceBlock), 0,
            current_stream(dlogp.device()), dlogp.data<T>(), g.data<A>(), DeviceTargets<A>(targets),
            lines);

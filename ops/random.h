@@ -1,5 +1,5 @@
 // Random tensors. Every value is a function of (seed, offset, element index) through Philox
-// 4x32-10, so it depends on neither threads nor device. Each call takes a block of offsets from its
+// 4x32-10, so it depends on neither threads nor device. Each call takes a run of offsets from its
 // generator. random.cpp: checks; random_cpu.cpp, random_cuda.cu, random_curand.cpp: kernels.
 #pragma once
 
@@ -54,13 +54,13 @@ struct IntegerDraw {
 };
 using RandomDraw = std::variant<UniformDraw, NormalDraw, IntegerDraw>;
 
-// The block holds one word per element, or two for integers if math::is_wide_span(span)
+// From `start` on there is one word per element, or two for integers if math::is_wide_span(span)
 // (ops/random_math.h).
 namespace cpu {
-void fill_random(const Tensor& out, const RandomDraw& draw, Generator::Block block);
+void fill_random(const Tensor& out, const RandomDraw& draw, Generator::State start);
 }
 namespace cuda {
-void fill_random(const Tensor& out, const RandomDraw& draw, Generator::Block block);
+void fill_random(const Tensor& out, const RandomDraw& draw, Generator::State start);
 }
 
 }  // namespace lathe

@@ -48,13 +48,13 @@ class Handle {
   curandGenerator_t handle_ = nullptr;
 };
 
-/// This thread's generator for `device`, at the position in its sequence that `block` names. Every
-/// call seeds it anew, although the next block often begins where the last one ended, because the
-/// numbers must be those of the block, whatever was drawn before. cuRAND promises that only for a
+/// This thread's generator for `device`, at the position in its sequence that `start` names. Every
+/// call seeds it anew, although the next one often starts where the last one ended, because the
+/// numbers must be those of `start`, whatever was drawn before. cuRAND promises that only for a
 /// seed and an offset. Its position after a call depends on its ordering and on the call (4096
-/// sequences side by side, normals in pairs), and a block is rounded up to whole counters. For
+/// sequences side by side, normals in pairs), and a call takes whole counters. For
 /// speed take our Philox, which has no state to set up.
-curandGenerator_t generator_at(Device device, Generator::Block block) {
+curandGenerator_t generator_at(Device device, Generator::State start) {
   thread_local std::unique_ptr<Handle> t_handles[kMaxDevices];
   std::unique_ptr<Handle>& handle = t_handles[device.index];
   if (handle == nullptr || handle->engine() != random_engine()) {
@@ -64,9 +64,9 @@ curandGenerator_t generator_at(Device device, Generator::Block block) {
   check(curand::functions().curandSetStream(
             out, static_cast<cudaStream_t>(current_stream(device).native)),
         "curandSetStream");
-  check(curand::functions().curandSetPseudoRandomGeneratorSeed(out, block.seed),
+  check(curand::functions().curandSetPseudoRandomGeneratorSeed(out, start.seed),
         "curandSetPseudoRandomGeneratorSeed");
-  check(curand::functions().curandSetGeneratorOffset(out, 4 * block.offset),
+  check(curand::functions().curandSetGeneratorOffset(out, 4 * start.offset),
         "curandSetGeneratorOffset");
   return out;
 }
@@ -88,12 +88,12 @@ void load_curand() {
   warn_of_other_libraries();
 }
 
-void curand_fill(const Tensor& out, const UniformDraw& draw, Generator::Block block) {
+void curand_fill(const Tensor& out, const UniformDraw& draw, Generator::State start) {
   if (out.numel() == 0) return;
   const NoGrad off;
   const Tensor u = room_for(out);
   const auto n = static_cast<size_t>(u.numel());
-  const curandGenerator_t generator = generator_at(out.device(), block);
+  const curandGenerator_t generator = generator_at(out.device(), start);
   if (u.dtype() == kF64) {
     check(curand::functions().curandGenerateUniformDouble(generator, u.data<double>(), n),
           "curandGenerateUniformDouble");
@@ -106,12 +106,12 @@ void curand_fill(const Tensor& out, const UniformDraw& draw, Generator::Block bl
   put(out, add(mul(clamp(sub(1.0, u), 0.0, below_one), draw.high - draw.low), draw.low));
 }
 
-void curand_fill(const Tensor& out, const NormalDraw& draw, Generator::Block block) {
+void curand_fill(const Tensor& out, const NormalDraw& draw, Generator::State start) {
   if (out.numel() == 0) return;
   const NoGrad off;
   const Tensor z = room_for(out);
   const auto n = static_cast<size_t>(z.numel());
-  const curandGenerator_t generator = generator_at(out.device(), block);
+  const curandGenerator_t generator = generator_at(out.device(), start);
   if (z.dtype() == kF64) {
     check(curand::functions().curandGenerateNormalDouble(generator, z.data<double>(), n, draw.mean,
                                                          draw.std),

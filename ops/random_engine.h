@@ -25,8 +25,8 @@ namespace cuda {
 /// throws: NoCudaError if it cannot.
 void load_curand();
 /// As fill_random (ops/random.h), with numbers from random_engine(), which must be one of cuRAND's.
-void curand_fill(const Tensor& out, const UniformDraw& draw, Generator::Block block);
-void curand_fill(const Tensor& out, const NormalDraw& draw, Generator::Block block);
+void curand_fill(const Tensor& out, const UniformDraw& draw, Generator::State start);
+void curand_fill(const Tensor& out, const NormalDraw& draw, Generator::State start);
 }  // namespace cuda
 
 }  // namespace lathe

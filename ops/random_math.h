@@ -1,7 +1,7 @@
 // From the bits of one Philox counter to values: the arithmetic of ops/random.h, shared by the CPU
 // loop and the CUDA kernel: one functor per distribution, and visit_random(), the table of all. A
 // functor turns one counter into kValues values: element i of a random tensor is value i % kValues
-// of counter block.offset + i / kValues.
+// of counter start.offset + i / kValues.
 #pragma once
 
 #include <cstdint>

@@ -104,12 +104,12 @@ __global__ void __launch_bounds__(kReduceBlock, 2)
   });
 }
 
-// One row per line of threads (Lines): one pass over the row for the moments, and a second one for
-// y, which finds the row in the cache. Memory bound: 2 * sizeof(T) bytes per element. Meant to
+// One row per line of threads (LineGrid): one pass over the row for the moments, and a second one
+// for y, which finds the row in the cache. Memory bound: 2 * sizeof(T) bytes per element. Meant to
 // reach 80 % of the copy bandwidth with some hundred rows or more that fit the cache.
 template <class T, class A = ComputeType<T>>
 __global__ void __launch_bounds__(kReduceBlock, 2)
-    forward_kernel(T* y, A* means, A* rstds, Row<T> in, ChannelOf channel, A eps, Lines lines) {
+    forward_kernel(T* y, A* means, A* rstds, Row<T> in, ChannelOf channel, A eps, LineGrid lines) {
   const LineThread thread(lines);
   // The moments are those of x minus the row's first number.
   const auto moments = thread.template reduce<MomentsMath<A>>(in.x);
@@ -184,7 +184,8 @@ struct RowGradient {
 // above.
 template <class T, class A = ComputeType<T>>
 __global__ void __launch_bounds__(kReduceBlock, 2)
-    input_kernel(T* dx, Row<T> in, const A* means, const A* rstds, ChannelOf channel, Lines lines) {
+    input_kernel(T* dx, Row<T> in, const A* means, const A* rstds, ChannelOf channel,
+                 LineGrid lines) {
   const LineThread thread(lines);
   const int64_t row = thread.active() ? thread.line() : 0, start = row * lines.n;
   const A* weight = in.weight == nullptr ? nullptr : in.weight + channel.first(row);
@@ -285,7 +286,7 @@ void row_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& rstd, c
     if (kHolds<T> && can_hold_rows(shape, held, in, y.data<T>())) {
       if constexpr (kHolds<T>) run(forward_held_kernel<T>, held, held.block());
     } else {
-      run(forward_kernel<T>, Lines(shape.rows(), shape.row_size(), 1), kReduceBlock);
+      run(forward_kernel<T>, LineGrid(shape.rows(), shape.row_size(), 1), kReduceBlock);
     }
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
@@ -308,7 +309,7 @@ void row_norm_backward(const Tensor& dx, const Tensor& dweight, const Tensor& db
       if (kHolds<T> && can_hold_rows(shape, held, in, dx.data<T>())) {
         if constexpr (kHolds<T>) run(input_held_kernel<T>, held, held.block());
       } else {
-        run(input_kernel<T>, Lines(shape.rows(), shape.row_size(), 1), kReduceBlock);
+        run(input_kernel<T>, LineGrid(shape.rows(), shape.row_size(), 1), kReduceBlock);
       }
       LATHE_CUDA_CHECK(cudaGetLastError());
     }

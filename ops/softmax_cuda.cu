@@ -98,12 +98,12 @@ __global__ void __launch_bounds__(kReduceBlock, 2)
   });
 }
 
-// One pass over a line to reduce it and one to write it; threads as Lines says. Memory bound, with
-// (inputs + 1) * sizeof(T) bytes per element: the second pass finds the line in the cache (a
+// One pass over a line to reduce it and one to write it; threads as LineGrid says. Memory bound,
+// with (inputs + 1) * sizeof(T) bytes per element: the second pass finds the line in the cache (a
 // block's lines are some KiB; beyond about 100,000 numbers it reads memory again). Meant to reach
 // 85 % of the copy bandwidth in f32; less in 16 bits, where two exponentials per element bound it.
 template <class Pass>
-__global__ void __launch_bounds__(kReduceBlock, 2) softmax_kernel(Pass pass, Lines lines) {
+__global__ void __launch_bounds__(kReduceBlock, 2) softmax_kernel(Pass pass, LineGrid lines) {
   const LineThread thread(lines);
   const auto result = pass.settle(thread.template reduce<typename Pass::Math>(pass));
   thread.each([&](int64_t, int64_t at) { pass.write(at, result); });
@@ -119,7 +119,7 @@ void run(const Pass& pass, void (*held)(Pass, HeldLines), bool holds, const Tens
     const HeldLines lines(count, n);
     launch(held, lines.grid(), dim3(lines.block()), 0, stream, pass, lines);
   } else {
-    const Lines lines(count, n, inner);
+    const LineGrid lines(count, n, inner);
     launch(softmax_kernel<Pass>, lines.grid(), dim3(kReduceBlock), 0, stream, pass, lines);
   }
   LATHE_CUDA_CHECK(cudaGetLastError());

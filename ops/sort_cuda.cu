@@ -20,7 +20,7 @@ constexpr unsigned kThreads = 256;
 constexpr int kPadding = -1;  // the index of elements beyond the end of a line
 
 /// Where elements lie: element i of line l of a contiguous [outer, n, inner].
-struct Lines {
+struct LineLayout {
   int64_t n, inner;
   LATHE_HD int64_t at(int64_t line, int64_t i) const {
     return (line / inner * n + i) * inner + line % inner;
@@ -32,7 +32,7 @@ template <class T>
 struct Keys {
   T* values;
   int64_t* places;
-  Lines lines;
+  LineLayout lines;
 };
 
 template <class Element>
@@ -47,8 +47,8 @@ __device__ bool tile_comes_first(const Element& a, const Element& b, bool descen
 // 1/4 of the copy bandwidth for f32.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    sort_tiles_kernel(Keys<T> to, const T* __restrict__ x, Lines from, int64_t lines, int width,
-                      int64_t kept, bool descending) {
+    sort_tiles_kernel(Keys<T> to, const T* __restrict__ x, LineLayout from, int64_t lines,
+                      int width, int64_t kept, bool descending) {
   using Element = SortElement<ComputeType<T>, int>;
   __shared__ T value[kTile];
   __shared__ int place[kTile];
@@ -158,7 +158,7 @@ struct Scratch {
 };
 
 template <class T>
-void run_sort(const Keys<T>& to, const Tensor& x, int64_t k, Lines from, bool descending) {
+void run_sort(const Keys<T>& to, const Tensor& x, int64_t k, LineLayout from, bool descending) {
   const Stream stream = current_stream(x.device());
   const int64_t lines = x.numel() / from.n;
   const auto width = static_cast<int>(std::min<uint64_t>(

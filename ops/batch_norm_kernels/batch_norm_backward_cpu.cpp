@@ -1,7 +1,7 @@
 // CPU kernels of batch normalisation, backward: one pass for the sums per channel, one pass for dx.
 // Contracts: batch_norm.h.
 #include "lathe/core/visit.h"
-#include "lathe/ops/batch_norm_kernels/batch_norm_blocks_cpu.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_tiles_cpu.h"
 
 namespace lathe::cpu {
 
@@ -16,40 +16,40 @@ struct GradSums {
 template <class T, class S>
 GradSums grad_sums(const BatchNormCall& call, const Tensor& dy, const Tensor& y,
                    const Tensor& g_out) {
-  const Blocks blocks(call.x);
-  const ApplyParams<S> params(blocks, call);
-  const int64_t c = blocks.channels(), columns = c * blocks.repeat();
-  std::vector<S> part_g(static_cast<size_t>(blocks.parts() * c)), part_gt(part_g.size());
-  parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
-    const int64_t room = kBlock + columns;
-    BlockBuffer<T> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
+  const Tiles tiles(call.x);
+  const ApplyParams<S> params(tiles, call);
+  const int64_t c = tiles.channels(), columns = c * tiles.repeat();
+  std::vector<S> part_g(static_cast<size_t>(tiles.parts() * c)), part_gt(part_g.size());
+  parallel_for(tiles.count(), kTilesPerTask, [&](int64_t begin, int64_t end) {
+    const int64_t room = kTile + columns;
+    TileBuffer<T> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
         g_buffer(g_out.defined() ? room : 0);
     std::vector<S> sum_g(static_cast<size_t>(columns)), sum_gt(sum_g.size());
     for (int64_t i = begin; i < end; ++i) {
-      const Block block = blocks[i];
-      const auto* x = x_buffer.load(at<T>(call.x, block), block.size);
-      const auto* d = dy_buffer.load(at<T>(dy, block), block.size);
-      const auto* mask = y_buffer.load(at<T>(y, block), block.size);
-      auto* g = g_buffer.target(at<T>(g_out, block));
+      const Tile tile = tiles[i];
+      const auto* x = x_buffer.load(at<T>(call.x, tile), tile.size);
+      const auto* d = dy_buffer.load(at<T>(dy, tile), tile.size);
+      const auto* mask = y_buffer.load(at<T>(y, tile), tile.size);
+      auto* g = g_buffer.target(at<T>(g_out, tile));
       std::fill(sum_g.begin(), sum_g.end(), S(0));
       std::fill(sum_gt.begin(), sum_gt.end(), S(0));
-      for_parts(block, [&](const BlockShape& shape, int64_t start) {
+      for_parts(tile, [&](const TileShape& shape, int64_t start) {
         Loops<T>::grad_sums(shape, call.form, sum_g.data(), sum_gt.data(),
                             g == nullptr ? g : g + start, d + start, x + start,
-                            mask == nullptr ? mask : mask + start, params.from(block.channel));
+                            mask == nullptr ? mask : mask + start, params.from(tile.channel));
       });
-      g_buffer.store(at<T>(g_out, block), block.size);
-      fold_repeats(blocks, sum_g.data());
-      fold_repeats(blocks, sum_gt.data());
-      const int64_t shown = blocks.interleaved() ? c : block.shape.rows;
-      const int64_t to = block.part * c + block.channel;
+      g_buffer.store(at<T>(g_out, tile), tile.size);
+      fold_repeats(tiles, sum_g.data());
+      fold_repeats(tiles, sum_gt.data());
+      const int64_t shown = tiles.interleaved() ? c : tile.shape.rows;
+      const int64_t to = tile.part * c + tile.channel;
       std::copy_n(sum_g.begin(), shown, part_g.begin() + to);
       std::copy_n(sum_gt.begin(), shown, part_gt.begin() + to);
     }
   });
   GradSums total{std::vector<double>(static_cast<size_t>(c)),
                  std::vector<double>(static_cast<size_t>(c))};
-  for (int64_t part = 0; part < blocks.parts(); ++part) {
+  for (int64_t part = 0; part < tiles.parts(); ++part) {
     for (int64_t k = 0; k < c; ++k) {
       total.g[k] += part_g[part * c + k];
       total.gt[k] += part_gt[part * c + k];
@@ -62,9 +62,9 @@ GradSums grad_sums(const BatchNormCall& call, const Tensor& dy, const Tensor& y,
 template <class T, class S>
 void grad_input(const Tensor& dx, BatchNormForm form, const BatchNormCall& call, const Tensor& dy,
                 const Tensor& y, const GradSums& sums) {
-  const Blocks blocks(call.x);
-  ApplyParams<S> params(blocks, call);
-  const int64_t c = blocks.channels();
+  const Tiles tiles(call.x);
+  ApplyParams<S> params(tiles, call);
+  const int64_t c = tiles.channels();
   std::vector<S> slope(params.mean.size()), offset(params.mean.size());
   if (call.batch_stats) {
     const int64_t count = call.x.numel() / std::max<int64_t>(c, 1);
@@ -77,24 +77,24 @@ void grad_input(const Tensor& dx, BatchNormForm form, const BatchNormCall& call,
       offset[i] = static_cast<S>(scale * sums.g[k] / m);
     }
   }
-  parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
-    const int64_t room = kBlock + c * blocks.repeat();
-    BlockBuffer<T> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
+  parallel_for(tiles.count(), kTilesPerTask, [&](int64_t begin, int64_t end) {
+    const int64_t room = kTile + c * tiles.repeat();
+    TileBuffer<T> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
         dx_buffer(room);
     for (int64_t i = begin; i < end; ++i) {
-      const Block block = blocks[i];
-      ChannelParams<S> p = params.from(block.channel);
-      p.slope = slope.data() + block.channel;
-      p.offset = offset.data() + block.channel;
-      const auto* x = x_buffer.load(at<T>(call.x, block), block.size);
-      const auto* d = dy_buffer.load(at<T>(dy, block), block.size);
-      const auto* mask = y_buffer.load(at<T>(y, block), block.size);
-      auto* to = dx_buffer.target(at<T>(dx, block));
-      for_parts(block, [&](const BlockShape& shape, int64_t start) {
+      const Tile tile = tiles[i];
+      TileParams<S> p = params.from(tile.channel);
+      p.slope = slope.data() + tile.channel;
+      p.offset = offset.data() + tile.channel;
+      const auto* x = x_buffer.load(at<T>(call.x, tile), tile.size);
+      const auto* d = dy_buffer.load(at<T>(dy, tile), tile.size);
+      const auto* mask = y_buffer.load(at<T>(y, tile), tile.size);
+      auto* to = dx_buffer.target(at<T>(dx, tile));
+      for_parts(tile, [&](const TileShape& shape, int64_t start) {
         Loops<T>::grad_input(shape, form, to + start, d + start, x + start,
                              mask == nullptr ? mask : mask + start, p);
       });
-      dx_buffer.store(at<T>(dx, block), block.size);
+      dx_buffer.store(at<T>(dx, tile), tile.size);
     }
   });
 }

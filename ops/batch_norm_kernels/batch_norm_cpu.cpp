@@ -1,13 +1,13 @@
 // CPU kernels of batch normalisation, forward: statistics in one pass over memory, then one pass
 // for y. Contracts: batch_norm.h.
 //
-// Each block's mean and squared deviations are computed while it is in the cache: two passes there,
-// but only one over memory. The blocks are merged in f64, in order (Chan et al.).
+// Each tile's mean and squared deviations are computed while it is in the cache: two passes there,
+// but only one over memory. The tiles are merged in f64, in order (Chan et al.).
 #include <cmath>
 
 #include "lathe/core/visit.h"
-#include "lathe/ops/batch_norm_kernels/batch_norm_blocks_cpu.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_tiles_cpu.h"
 
 namespace lathe::cpu {
 
@@ -15,41 +15,41 @@ namespace {
 
 template <class T, class S>
 void stats(const BatchNormStats& out, const Tensor& x) {
-  const Blocks blocks(x);
-  const int64_t c = blocks.channels(), columns = c * blocks.repeat();
+  const Tiles tiles(x);
+  const int64_t c = tiles.channels(), columns = c * tiles.repeat();
   // Mean and squared deviations of each part, [parts, C].
-  std::vector<S> means(static_cast<size_t>(blocks.parts() * c)), squares(means.size());
-  parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
-    BlockBuffer<T> buffer(kBlock + columns);
+  std::vector<S> means(static_cast<size_t>(tiles.parts() * c)), squares(means.size());
+  parallel_for(tiles.count(), kTilesPerTask, [&](int64_t begin, int64_t end) {
+    TileBuffer<T> buffer(kTile + columns);
     std::vector<S> sum(static_cast<size_t>(columns)), mean(static_cast<size_t>(columns));
     for (int64_t i = begin; i < end; ++i) {
-      const Block block = blocks[i];
-      const auto* values = buffer.load(at<T>(x, block), block.size);
-      const int64_t shown = blocks.interleaved() ? c : block.shape.rows;
-      const S scale = S(1) / static_cast<S>(blocks.part_size(block.part));
-      const size_t to = static_cast<size_t>(block.part * c + block.channel);
+      const Tile tile = tiles[i];
+      const auto* values = buffer.load(at<T>(x, tile), tile.size);
+      const int64_t shown = tiles.interleaved() ? c : tile.shape.rows;
+      const S scale = S(1) / static_cast<S>(tiles.part_size(tile.part));
+      const size_t to = static_cast<size_t>(tile.part * c + tile.channel);
 
       std::fill(sum.begin(), sum.end(), S(0));
-      for_parts(block, [&](const BlockShape& shape, int64_t start) {
+      for_parts(tile, [&](const TileShape& shape, int64_t start) {
         Loops<T>::sums(shape, sum.data(), values + start);
       });
-      fold_repeats(blocks, sum.data());
+      fold_repeats(tiles, sum.data());
       for (int64_t k = 0; k < shown; ++k) means[to + k] = sum[k] * scale;
-      for (int64_t k = 0; k < shown * blocks.repeat(); ++k) mean[k] = sum[k % shown] * scale;
+      for (int64_t k = 0; k < shown * tiles.repeat(); ++k) mean[k] = sum[k % shown] * scale;
 
       std::fill(sum.begin(), sum.end(), S(0));
-      for_parts(block, [&](const BlockShape& shape, int64_t start) {
+      for_parts(tile, [&](const TileShape& shape, int64_t start) {
         Loops<T>::squares(shape, sum.data(), values + start, mean.data());
       });
-      fold_repeats(blocks, sum.data());
+      fold_repeats(tiles, sum.data());
       for (int64_t k = 0; k < shown; ++k) squares[to + k] = sum[k];
     }
   });
   // Merge, part by part: mean += d * n/total,  m2 += m2_part + d^2 * n * before/total.
   std::vector<double> mean(static_cast<size_t>(c)), m2(static_cast<size_t>(c));
   double total = 0;
-  for (int64_t part = 0; part < blocks.parts(); ++part) {
-    const double n = static_cast<double>(blocks.part_size(part)), before = total;
+  for (int64_t part = 0; part < tiles.parts(); ++part) {
+    const double n = static_cast<double>(tiles.part_size(part)), before = total;
     total += n;
     const double share = n / total, weight = before * share;
     const S* part_means = means.data() + part * c;
@@ -68,21 +68,21 @@ void stats(const BatchNormStats& out, const Tensor& x) {
 
 template <class T, class S>
 void forward(const Tensor& y, const BatchNormCall& call, const Tensor& residual) {
-  const Blocks blocks(call.x);
-  const ApplyParams<S> params(blocks, call);
-  parallel_for(blocks.count(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
-    const int64_t room = kBlock + blocks.channels() * blocks.repeat();
-    BlockBuffer<T> x_buffer(room), y_buffer(room), residual_buffer(residual.defined() ? room : 0);
+  const Tiles tiles(call.x);
+  const ApplyParams<S> params(tiles, call);
+  parallel_for(tiles.count(), kTilesPerTask, [&](int64_t begin, int64_t end) {
+    const int64_t room = kTile + tiles.channels() * tiles.repeat();
+    TileBuffer<T> x_buffer(room), y_buffer(room), residual_buffer(residual.defined() ? room : 0);
     for (int64_t i = begin; i < end; ++i) {
-      const Block block = blocks[i];
-      const auto* x = x_buffer.load(at<T>(call.x, block), block.size);
-      const auto* add = residual_buffer.load(at<T>(residual, block), block.size);
-      auto* to = y_buffer.target(at<T>(y, block));
-      for_parts(block, [&](const BlockShape& shape, int64_t start) {
+      const Tile tile = tiles[i];
+      const auto* x = x_buffer.load(at<T>(call.x, tile), tile.size);
+      const auto* add = residual_buffer.load(at<T>(residual, tile), tile.size);
+      auto* to = y_buffer.target(at<T>(y, tile));
+      for_parts(tile, [&](const TileShape& shape, int64_t start) {
         Loops<T>::apply(shape, call.form, to + start, x + start, add == nullptr ? add : add + start,
-                        params.from(block.channel));
+                        params.from(tile.channel));
       });
-      y_buffer.store(at<T>(y, block), block.size);
+      y_buffer.store(at<T>(y, tile), tile.size);
     }
   });
 }

@@ -76,10 +76,10 @@ template <BatchNormForm kForm, class S, class T, class P>
 }
 
 template <BatchNormForm kForm, class S, class T>
-[[gnu::always_inline]] inline void apply_rows(const BlockShape& shape, T* __restrict__ y,
+[[gnu::always_inline]] inline void apply_rows(const TileShape& shape, T* __restrict__ y,
                                               const T* __restrict__ x,
                                               const T* __restrict__ residual,
-                                              const ChannelParams<S>& p) {
+                                              const TileParams<S>& p) {
   for (int64_t r = 0; r < shape.rows; ++r) {
     const int64_t at = r * shape.width;
     const T* add = kForm == BatchNormForm::kAddRelu ? residual + at : nullptr;
@@ -103,12 +103,12 @@ template <BatchNormForm kForm, class S, class T>
 }
 
 template <BatchNormForm kForm, bool kWriteG, class S, class T>
-[[gnu::always_inline]] inline void sum_grads_columns(const BlockShape& shape, S* __restrict__ sum_g,
+[[gnu::always_inline]] inline void sum_grads_columns(const TileShape& shape, S* __restrict__ sum_g,
                                                      S* __restrict__ sum_gt, T* __restrict__ g_out,
                                                      const T* __restrict__ dy,
                                                      const T* __restrict__ x,
                                                      const T* __restrict__ y,
-                                                     const ChannelParams<S>& p) {
+                                                     const TileParams<S>& p) {
   const int64_t width = shape.width;
   const auto step = [&](int64_t at, int64_t i, S & gt) __attribute__((always_inline)) {
     const S t = wide<S>(x[at + i]) - p.mean[i];
@@ -138,11 +138,10 @@ template <BatchNormForm kForm, bool kWriteG, class S, class T>
 }
 
 template <BatchNormForm kForm, bool kWriteG, class S, class T>
-[[gnu::always_inline]] inline void sum_grads_rows(const BlockShape& shape, S* __restrict__ sum_g,
+[[gnu::always_inline]] inline void sum_grads_rows(const TileShape& shape, S* __restrict__ sum_g,
                                                   S* __restrict__ sum_gt, T* __restrict__ g_out,
                                                   const T* __restrict__ dy, const T* __restrict__ x,
-                                                  const T* __restrict__ y,
-                                                  const ChannelParams<S>& p) {
+                                                  const T* __restrict__ y, const TileParams<S>& p) {
   const int64_t width = shape.width;
   for (int64_t r = 0; r < shape.rows; ++r) {
     const S mean = p.mean[r], scale = p.scale[r], bias = p.bias[r];
@@ -166,10 +165,10 @@ template <BatchNormForm kForm, bool kWriteG, class S, class T>
 }
 
 template <BatchNormForm kForm, bool kWriteG, class S, class T>
-[[gnu::always_inline]] inline void sum_grads(const BlockShape& shape, S* __restrict__ sum_g,
+[[gnu::always_inline]] inline void sum_grads(const TileShape& shape, S* __restrict__ sum_g,
                                              S* __restrict__ sum_gt, T* __restrict__ g_out,
                                              const T* __restrict__ dy, const T* __restrict__ x,
-                                             const T* __restrict__ y, const ChannelParams<S>& p) {
+                                             const T* __restrict__ y, const TileParams<S>& p) {
   if (shape.channels == ChannelAlong::kColumns) {
     sum_grads_columns<kForm, kWriteG>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
   } else {
@@ -190,10 +189,10 @@ template <BatchNormForm kForm, class S, class T, class P>
 }
 
 template <BatchNormForm kForm, class S, class T>
-[[gnu::always_inline]] inline void grad_input_rows(const BlockShape& shape, T* __restrict__ dx,
+[[gnu::always_inline]] inline void grad_input_rows(const TileShape& shape, T* __restrict__ dx,
                                                    const T* __restrict__ dy,
                                                    const T* __restrict__ x, const T* __restrict__ y,
-                                                   const ChannelParams<S>& p) {
+                                                   const TileParams<S>& p) {
   for (int64_t r = 0; r < shape.rows; ++r) {
     const int64_t at = r * shape.width;
     const T* mask = kForm == BatchNormForm::kAddRelu ? y + at : nullptr;
@@ -224,8 +223,8 @@ template <class F>
 }  // namespace
 
 template <class T>
-LATHE_CLONES void BlockLoops<T>::sums(const BlockShape& shape, S* __restrict__ sum,
-                                      const T* __restrict__ x) {
+LATHE_CLONES void TileLoops<T>::sums(const TileShape& shape, S* __restrict__ sum,
+                                     const T* __restrict__ x) {
   const int64_t width = shape.width;
   if (shape.channels == ChannelAlong::kColumns) {
     column_sums(
@@ -241,8 +240,8 @@ LATHE_CLONES void BlockLoops<T>::sums(const BlockShape& shape, S* __restrict__ s
 }
 
 template <class T>
-LATHE_CLONES void BlockLoops<T>::squares(const BlockShape& shape, S* __restrict__ sum,
-                                         const T* __restrict__ x, const S* __restrict__ mean) {
+LATHE_CLONES void TileLoops<T>::squares(const TileShape& shape, S* __restrict__ sum,
+                                        const T* __restrict__ x, const S* __restrict__ mean) {
   const int64_t width = shape.width;
   if (shape.channels == ChannelAlong::kColumns) {
     column_sums(
@@ -263,20 +262,20 @@ LATHE_CLONES void BlockLoops<T>::squares(const BlockShape& shape, S* __restrict_
 }
 
 template <class T>
-LATHE_CLONES void BlockLoops<T>::apply(const BlockShape& shape, BatchNormForm form,
-                                       T* __restrict__ y, const T* __restrict__ x,
-                                       const T* __restrict__ residual, const ChannelParams<S>& p) {
+LATHE_CLONES void TileLoops<T>::apply(const TileShape& shape, BatchNormForm form, T* __restrict__ y,
+                                      const T* __restrict__ x, const T* __restrict__ residual,
+                                      const TileParams<S>& p) {
   with_form(
       form, [&](auto f)
                 __attribute__((always_inline)) { apply_rows<f.value>(shape, y, x, residual, p); });
 }
 
 template <class T>
-LATHE_CLONES void BlockLoops<T>::grad_sums(const BlockShape& shape, BatchNormForm form,
-                                           S* __restrict__ sum_g, S* __restrict__ sum_gt,
-                                           T* __restrict__ g_out, const T* __restrict__ dy,
-                                           const T* __restrict__ x, const T* __restrict__ y,
-                                           const ChannelParams<S>& p) {
+LATHE_CLONES void TileLoops<T>::grad_sums(const TileShape& shape, BatchNormForm form,
+                                          S* __restrict__ sum_g, S* __restrict__ sum_gt,
+                                          T* __restrict__ g_out, const T* __restrict__ dy,
+                                          const T* __restrict__ x, const T* __restrict__ y,
+                                          const TileParams<S>& p) {
   with_form(
       form, [&](auto f) __attribute__((always_inline)) {
         if (g_out != nullptr) {
@@ -288,18 +287,18 @@ LATHE_CLONES void BlockLoops<T>::grad_sums(const BlockShape& shape, BatchNormFor
 }
 
 template <class T>
-LATHE_CLONES void BlockLoops<T>::grad_input(const BlockShape& shape, BatchNormForm form,
-                                            T* __restrict__ dx, const T* __restrict__ dy,
-                                            const T* __restrict__ x, const T* __restrict__ y,
-                                            const ChannelParams<S>& p) {
+LATHE_CLONES void TileLoops<T>::grad_input(const TileShape& shape, BatchNormForm form,
+                                           T* __restrict__ dx, const T* __restrict__ dy,
+                                           const T* __restrict__ x, const T* __restrict__ y,
+                                           const TileParams<S>& p) {
   with_form(
       form, [&](auto f) __attribute__((always_inline)) {
         grad_input_rows<f.value>(shape, dx, dy, x, y, p);
       });
 }
 
-template struct BlockLoops<float>;
-template struct BlockLoops<BFloat16>;
-template struct BlockLoops<double>;
+template struct TileLoops<float>;
+template struct TileLoops<BFloat16>;
+template struct TileLoops<double>;
 
 }  // namespace lathe::cpu

@@ -1,4 +1,4 @@
-// The inner loops of batch normalisation on the CPU. A block of memory is seen as a matrix
+// The inner loops of batch normalisation on the CPU. A tile of memory is seen as a matrix
 // [rows, width] whose channels run along the rows (row-major tensors: one plane per row) or along
 // the columns (NHWC: one pixel or more per row).
 //
@@ -18,42 +18,42 @@ namespace lathe::cpu {
 /// Where the parameters of matrix element (r, i) are: at [r] (kRows) or at [i] (kColumns).
 enum class ChannelAlong : uint8_t { kRows, kColumns };
 
-struct BlockShape {
+struct TileShape {
   int64_t rows, width;
   ChannelAlong channels;
 };
 
-/// Per-channel numbers, in the order of the block's rows or columns:
+/// Per-channel numbers, in the order of the tile's rows or columns:
 ///   t = x - mean,  y = t * scale + bias,  dx = scale * dy - slope * t - offset.
 template <class S>
-struct ChannelParams {
+struct TileParams {
   const S *mean, *scale, *bias, *slope, *offset;
 };
 
-/// The loops over blocks of T, which is float, BFloat16 or double.
+/// The loops over tiles of T, which is float, BFloat16 or double.
 template <class T>
-struct BlockLoops {
+struct TileLoops {
   using S = ComputeType<T>;
 
   /// sum[c] += sum of x over the channel's elements.
-  static void sums(const BlockShape& shape, S* sum, const T* x);
+  static void sums(const TileShape& shape, S* sum, const T* x);
 
   /// sum[c] += sum of (x - mean[c])^2.
-  static void squares(const BlockShape& shape, S* sum, const T* x, const S* mean);
+  static void squares(const TileShape& shape, S* sum, const T* x, const S* mean);
 
   /// y = form(t * scale + bias [+ residual]); y may be x or residual.
-  static void apply(const BlockShape& shape, BatchNormForm form, T* y, const T* x,
-                    const T* residual, const ChannelParams<S>& p);
+  static void apply(const TileShape& shape, BatchNormForm form, T* y, const T* x, const T* residual,
+                    const TileParams<S>& p);
 
   /// sum_g[c] += sum of g and sum_gt[c] += sum of g * t, where g = dy where form passes it, else 0.
   /// g is written to g_out (which may be dy) unless that is null. kAddRelu reads its mask from y,
   /// kRelu computes it.
-  static void grad_sums(const BlockShape& shape, BatchNormForm form, S* sum_g, S* sum_gt, T* g_out,
-                        const T* dy, const T* x, const T* y, const ChannelParams<S>& p);
+  static void grad_sums(const TileShape& shape, BatchNormForm form, S* sum_g, S* sum_gt, T* g_out,
+                        const T* dy, const T* x, const T* y, const TileParams<S>& p);
 
   /// dx = scale * g - slope * t - offset, with g as above; dx may be dy or x.
-  static void grad_input(const BlockShape& shape, BatchNormForm form, T* dx, const T* dy,
-                         const T* x, const T* y, const ChannelParams<S>& p);
+  static void grad_input(const TileShape& shape, BatchNormForm form, T* dx, const T* dy, const T* x,
+                         const T* y, const TileParams<S>& p);
 };
 
 }  // namespace lathe::cpu

@@ -10,12 +10,12 @@ namespace lathe::cuda {
 
 /// Short lines get a few threads each, long ones a block; in both, neighbouring threads read
 /// neighbouring numbers. Where inner > 1, neighbouring threads work on neighbouring lines.
-struct Lines {
+struct LineGrid {
   int64_t count, n, inner;
   bool columns;    // a block is a matrix of threads: `width` lines, their numbers dealt to its rows
   unsigned width;  // with columns: lines per block; else threads per line
 
-  Lines(int64_t count_, int64_t n_, int64_t inner_)
+  LineGrid(int64_t count_, int64_t n_, int64_t inner_)
       : count(count_), n(n_), inner(inner_), columns(inner_ > 1) {
     const unsigned rows = power_above(std::clamp<int64_t>(n / kFold, 1, 8));
     width = columns ? kReduceBlock / rows : n <= 1024 ? lanes_for(n) : kReduceBlock;
@@ -28,7 +28,7 @@ struct Lines {
 /// A thread's part of its line. Threads past the last line only take part in the reductions.
 class LineThread {
  public:
-  __device__ explicit LineThread(const Lines& lines)
+  __device__ explicit LineThread(const LineGrid& lines)
       : n_(lines.n), inner_(lines.inner), width_(lines.width), columns_(lines.columns) {
     const unsigned t = threadIdx.x, across = t % width_, along = t / width_;
     const unsigned per_block = columns_ ? width_ : kReduceBlock / width_;

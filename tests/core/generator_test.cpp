@@ -1,4 +1,4 @@
-// Generators: blocks follow each other, state is two integers, threads share without overlap.
+// Generators: runs of counters follow each other, state is two integers, threads share without overlap.
 #include "lathe/core/generator.h"
 
 #include <doctest/doctest.h>
@@ -10,14 +10,14 @@
 namespace lathe {
 namespace {
 
-using Block = Generator::Block;
+using State = Generator::State;
 
-TEST_CASE("Generator: blocks follow each other without gaps") {
+TEST_CASE("Generator: calls follow each other without gaps") {
   Generator generator(5);
-  CHECK(generator.reserve(3) == Block{5, 0});
-  CHECK(generator.reserve(0) == Block{5, 3});
-  CHECK(generator.reserve(1) == Block{5, 3});
-  CHECK(generator.state() == Block{5, 4});
+  CHECK(generator.reserve(3) == State{5, 0});
+  CHECK(generator.reserve(0) == State{5, 3});
+  CHECK(generator.reserve(1) == State{5, 3});
+  CHECK(generator.state() == State{5, 4});
 }
 
 TEST_CASE("Generator: counters_for rounds up to whole counters of four words") {
@@ -30,13 +30,13 @@ TEST_CASE("Generator: counters_for rounds up to whole counters of four words") {
 TEST_CASE("Generator: a restored state repeats the sequence") {
   Generator generator(5);
   generator.reserve(10);
-  const Block saved = generator.state();
-  const Block first = generator.reserve(7);
+  const State saved = generator.state();
+  const State first = generator.reserve(7);
   generator.set_state(saved);
   CHECK(generator.reserve(7) == first);
   generator.manual_seed(9);
   CHECK(generator.seed() == 9);
-  CHECK(generator.reserve(1) == Block{9, 0});
+  CHECK(generator.reserve(1) == State{9, 0});
 }
 
 TEST_CASE("Generator: threads take disjoint blocks") {
@@ -60,9 +60,9 @@ TEST_CASE("manual_seed: reaches every device's generator, used before or after")
   default_generator().reserve(3);
   cuda0.reserve(3);
   manual_seed(42);
-  CHECK(default_generator().state() == Block{42, 0});
-  CHECK(cuda0.state() == Block{42, 0});
-  CHECK(default_generator(Device("cuda:3")).state() == Block{42, 0});
+  CHECK(default_generator().state() == State{42, 0});
+  CHECK(cuda0.state() == State{42, 0});
+  CHECK(default_generator(Device("cuda:3")).state() == State{42, 0});
   CHECK(&default_generator(Device("cuda:0")) == &cuda0);
   CHECK(&default_generator(Device("cpu")) == &default_generator());
   manual_seed(kDefaultSeed);

@@ -13,7 +13,7 @@ using namespace lathe::test;
 
 namespace {
 
-const Generator::Block kBlock = {12345,
+const Generator::State kStart = {12345,
                                  (uint64_t{1} << 32) - 3};  // the counter's high word changes
 
 constexpr DType kFloats[] = {kF16, kBF16, kF32, kF64};
@@ -30,7 +30,7 @@ void compare(const Tensor& like, double tolerance, Fill fill) {
 
 void compare_draw(const Tensor& like, double tolerance, const RandomDraw& draw) {
   compare(like, tolerance, [&](const Tensor& out, bool device) {
-    device ? cuda::fill_random(out, draw, kBlock) : cpu::fill_random(out, draw, kBlock);
+    device ? cuda::fill_random(out, draw, kStart) : cpu::fill_random(out, draw, kStart);
   });
 }
 
@@ -80,8 +80,8 @@ TEST_CASE("dropout kernel: drops what the CPU drops and scales the rest alike") 
       for (const double p : {0.3, 1.0}) {
         compare(zeros({n}, {.dtype = dtype}), 0, [&](const Tensor& y, bool device) {
           const double scale = p < 1 ? 1 / (1 - p) : 0;
-          device ? cuda::dropout(y, on_device(x), p, scale, kBlock)
-                 : cpu::dropout(y, x, p, scale, kBlock);
+          device ? cuda::dropout(y, on_device(x), p, scale, kStart)
+                 : cpu::dropout(y, x, p, scale, kStart);
         });
       }
     }
@@ -90,15 +90,15 @@ TEST_CASE("dropout kernel: drops what the CPU drops and scales the rest alike") 
       const Tensor x = randn(shape, {.dtype = dtype}).contiguous(kChannelsLast);
       for (const Tensor& like : {x, zeros(shape, {.dtype = dtype})}) {
         compare(like, 0, [&](const Tensor& y, bool device) {
-          device ? cuda::dropout(y, on_device(x), 0.5, 2, kBlock)
-                 : cpu::dropout(y, x, 0.5, 2, kBlock);
+          device ? cuda::dropout(y, on_device(x), 0.5, 2, kStart)
+                 : cpu::dropout(y, x, 0.5, 2, kStart);
         });
       }
     }
     const Tensor line = randn({18}, {.dtype = dtype});
     compare(zeros({17}, {.dtype = dtype}), 0, [&](const Tensor& y, bool device) {
       const Tensor x = line.narrow(0, 1, 17);
-      device ? cuda::dropout(y, on_device(x), 0.5, 2, kBlock) : cpu::dropout(y, x, 0.5, 2, kBlock);
+      device ? cuda::dropout(y, on_device(x), 0.5, 2, kStart) : cpu::dropout(y, x, 0.5, 2, kStart);
     });
   }
 }

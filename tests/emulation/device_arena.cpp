@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/config.h"
 
 #if defined(LATHE_ASAN)
@@ -20,8 +21,6 @@ namespace {
 
 constexpr size_t kAlignBytes = 512, kPageBytes = size_t{2} << 20;  // huge ones
 constexpr size_t kFilledBytes = size_t{4} << 20;  // a block may be larger than the machine's memory
-
-size_t round_up(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 
 void poison([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
 #if defined(LATHE_ASAN)

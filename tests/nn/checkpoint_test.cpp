@@ -313,7 +313,7 @@ TEST_CASE("random state: every device's generator comes back, also one that is n
   set_random_state(state);
   CHECK(randn({5}).to_vector<float>() == next.to_vector<float>());
   CHECK(default_generator(Device("cuda:3")).state() ==
-        Generator::Block{11, static_cast<uint64_t>(state.at("cpu").to_vector<int64_t>()[1])});
+        Generator::State{11, static_cast<uint64_t>(state.at("cpu").to_vector<int64_t>()[1])});
   CHECK(random_state().contains("cuda.3"));
   CHECK(default_generator(Device("cuda:4")).seed() == 11);
   StateDict bad;

@@ -325,7 +325,7 @@ TEST_CASE("init: bounds and standard deviations follow the fans") {
 TEST_CASE("Conv2d: a weight left open takes its random numbers all the same") {
   manual_seed(9);
   nn::Conv2d filled(3, 5, {.kernel = 3});
-  const Generator::Block after = default_generator().state();
+  const Generator::State after = default_generator().state();
   manual_seed(9);
   nn::Conv2d open(3, 5, {.kernel = 3, .init = false});
   CHECK(open.weight.shape() == filled.weight.shape());

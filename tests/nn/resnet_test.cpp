@@ -213,7 +213,7 @@ TEST_CASE("resnet: convolutions start as kaiming_normal(fan_out), batch norms as
 TEST_CASE("resnet: what a seed gives: the layers' own numbers first, then the convolutions'") {
   manual_seed(4);
   const auto model = nn::resnet8();
-  const Generator::Block after = default_generator().state();
+  const Generator::State after = default_generator().state();
   std::vector<Tensor> convolutions;
   uint64_t own = 0;  // counters of the layers' defaults, drawn or passed over
   for (const auto& [name, p] : model.named_parameters()) {

@@ -1,5 +1,5 @@
-// How the CPU kernels of batch normalisation cut a tensor into blocks that stay in the cache.
-// Blocks depend on the shape only, never on the number of threads.
+// How the CPU kernels of batch normalisation cut a tensor into tiles that stay in the cache.
+// Tiles depend on the shape only, never on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -14,24 +14,24 @@
 namespace lathe::cpu {
 
 // Elements: 64 KiB of float, which fit beside other data in any second-level cache.
-inline constexpr int64_t kBlock = 16384;
-inline constexpr int64_t kMinWidth = 128;  // NHWC: the least number of columns in a block's row
-inline constexpr int64_t kBlocksPerTask = 2;
+inline constexpr int64_t kTile = 16384;
+inline constexpr int64_t kMinWidth = 128;  // NHWC: the least number of columns in a tile's row
+inline constexpr int64_t kTilesPerTask = 2;
 
-/// One run of memory. `shape` covers all of it, except that an NHWC block may end with a shorter
+/// One run of memory. `shape` covers all of it, except that an NHWC tile may end with a shorter
 /// row.
-struct Block {
+struct Tile {
   int64_t begin, size;  // elements
-  BlockShape shape;
+  TileShape shape;
   int64_t last_width;  // of the shorter row after shape.rows others, 0 if there is none
   int64_t channel;     // of the first row or column
-  int64_t part;        // index of the partial result of its channels that this block computes
+  int64_t part;        // index of the partial result of its channels that this tile computes
 };
 
-/// How a tensor [N,C,…] is cut into blocks.
-class Blocks {
+/// How a tensor [N,C,…] is cut into tiles.
+class Tiles {
  public:
-  explicit Blocks(const Tensor& x) : channels_(x.dim(1)) {
+  explicit Tiles(const Tensor& x) : channels_(x.dim(1)) {
     const int64_t n = x.dim(0);
     plane_ = n * channels_ == 0 ? 0 : x.numel() / (n * channels_);
     interleaved_ = plane_ == 1 || !x.is_contiguous();
@@ -39,13 +39,13 @@ class Blocks {
     if (interleaved_) {
       repeat_ = std::max<int64_t>(1, ceil_div(kMinWidth, channels_));
       const int64_t width = repeat_ * channels_;
-      step_ = std::max<int64_t>(1, kBlock / width) * width;
+      step_ = std::max<int64_t>(1, kTile / width) * width;
       total_ = x.numel();
       parts_ = count_ = ceil_div(total_, step_);
     } else {
-      planes_ = std::min(channels_, std::max<int64_t>(1, kBlock / plane_));
+      planes_ = std::min(channels_, std::max<int64_t>(1, kTile / plane_));
       groups_ = ceil_div(channels_, planes_);
-      pieces_ = ceil_div(plane_, kBlock);
+      pieces_ = ceil_div(plane_, kTile);
       parts_ = n * pieces_;
       count_ = n * groups_ * pieces_;
     }
@@ -54,19 +54,19 @@ class Blocks {
   bool interleaved() const { return interleaved_; }
   int64_t count() const { return count_; }
   int64_t parts() const { return parts_; }    // partial results per channel
-  int64_t repeat() const { return repeat_; }  // NHWC: pixels per row of a block
+  int64_t repeat() const { return repeat_; }  // NHWC: pixels per row of a tile
   int64_t channels() const { return channels_; }
 
-  Block operator[](int64_t i) const {
+  Tile operator[](int64_t i) const {
     if (interleaved_) {
       const int64_t begin = i * step_, size = std::min(step_, total_ - begin);
       const int64_t width = repeat_ * channels_;
       return {begin, size, {size / width, width, ChannelAlong::kColumns}, size % width, 0, i};
     }
     const int64_t piece = i % pieces_, group = i / pieces_ % groups_, n = i / pieces_ / groups_;
-    const int64_t channel = group * planes_, offset = piece * kBlock;
+    const int64_t channel = group * planes_, offset = piece * kTile;
     const int64_t rows = std::min(planes_, channels_ - channel);
-    const int64_t width = std::min(kBlock, plane_ - offset);
+    const int64_t width = std::min(kTile, plane_ - offset);
     return {(n * channels_ + channel) * plane_ + offset,
             rows * width,
             {rows, width, ChannelAlong::kRows},
@@ -78,7 +78,7 @@ class Blocks {
   /// Values of each channel in part `part`.
   int64_t part_size(int64_t part) const {
     if (interleaved_) return (*this)[part].size / channels_;
-    return std::min(kBlock, plane_ - part % pieces_ * kBlock);
+    return std::min(kTile, plane_ - part % pieces_ * kTile);
   }
 
  private:
@@ -89,12 +89,12 @@ class Blocks {
   int64_t planes_ = 1, groups_ = 1, pieces_ = 1;  // planes
 };
 
-/// Calls f(shape, start) for the block and once more for its shorter last row.
+/// Calls f(shape, start) for the tile and once more for its shorter last row.
 template <class F>
-void for_parts(const Block& block, F f) {
-  if (block.shape.rows > 0) f(block.shape, int64_t{0});
-  if (block.last_width > 0) {
-    f(BlockShape{1, block.last_width, block.shape.channels}, block.shape.rows * block.shape.width);
+void for_parts(const Tile& tile, F f) {
+  if (tile.shape.rows > 0) f(tile.shape, int64_t{0});
+  if (tile.last_width > 0) {
+    f(TileShape{1, tile.last_width, tile.shape.channels}, tile.shape.rows * tile.shape.width);
   }
 }
 
@@ -102,16 +102,16 @@ void for_parts(const Block& block, F f) {
 template <class T>
 using LoopType = std::conditional_t<std::is_same_v<T, Half>, float, T>;
 template <class T>
-using Loops = BlockLoops<LoopType<T>>;
+using Loops = TileLoops<LoopType<T>>;
 
-/// Values of a block as a LoopType: the tensor's own memory, or a converted copy for f16.
+/// Values of a tile as a LoopType: the tensor's own memory, or a converted copy for f16.
 template <class T>
-class BlockBuffer {
+class TileBuffer {
  public:
   using Loop = LoopType<T>;
   static constexpr bool kCopies = !std::is_same_v<T, Loop>;
 
-  explicit BlockBuffer(int64_t size) : copy_(static_cast<size_t>(kCopies ? size : 0)) {}
+  explicit TileBuffer(int64_t size) : copy_(static_cast<size_t>(kCopies ? size : 0)) {}
 
   const Loop* load(const T* from, int64_t size) {
     if constexpr (!kCopies)
@@ -138,16 +138,16 @@ class BlockBuffer {
 };
 
 template <class T>
-T* at(const Tensor& t, const Block& block) {
-  return t.defined() ? t.data<T>() + block.begin : nullptr;
+T* at(const Tensor& t, const Tile& tile) {
+  return t.defined() ? t.data<T>() + tile.begin : nullptr;
 }
 
-/// A parameter per channel, repeated over the columns of an NHWC block. If `t` is undefined, all
+/// A parameter per channel, repeated over the columns of an NHWC tile. If `t` is undefined, all
 /// are `absent`.
 template <class S>
-std::vector<S> spread(const Blocks& blocks, const Tensor& t, S absent) {
-  const int64_t c = blocks.channels();
-  std::vector<S> out(static_cast<size_t>(c * blocks.repeat()), absent);
+std::vector<S> spread(const Tiles& tiles, const Tensor& t, S absent) {
+  const int64_t c = tiles.channels();
+  std::vector<S> out(static_cast<size_t>(c * tiles.repeat()), absent);
   if (!t.defined()) return out;
   for (size_t i = 0; i < out.size(); ++i) {
     out[i] = t.data<S>()[static_cast<int64_t>(i) % c * t.stride(0)];
@@ -155,25 +155,25 @@ std::vector<S> spread(const Blocks& blocks, const Tensor& t, S absent) {
   return out;
 }
 
-/// Turns a block's sums per column into sums per channel: the repeats are added to the first.
+/// Turns a tile's sums per column into sums per channel: the repeats are added to the first.
 template <class S>
-void fold_repeats(const Blocks& blocks, S* sums) {
-  const int64_t c = blocks.channels();
-  for (int64_t i = c; i < c * blocks.repeat(); ++i) sums[i % c] += sums[i];
+void fold_repeats(const Tiles& tiles, S* sums) {
+  const int64_t c = tiles.channels();
+  for (int64_t i = c; i < c * tiles.repeat(); ++i) sums[i % c] += sums[i];
 }
 
 /// The numbers that turn x into y.
 template <class S>
 struct ApplyParams {
-  ApplyParams(const Blocks& blocks, const BatchNormCall& call)
-      : mean(spread<S>(blocks, call.mean, S(0))),
-        scale(spread<S>(blocks, call.weight, S(1))),
-        bias(spread<S>(blocks, call.bias, S(0))) {
-    const std::vector<S> invstd = spread<S>(blocks, call.invstd, S(1));
+  ApplyParams(const Tiles& tiles, const BatchNormCall& call)
+      : mean(spread<S>(tiles, call.mean, S(0))),
+        scale(spread<S>(tiles, call.weight, S(1))),
+        bias(spread<S>(tiles, call.bias, S(0))) {
+    const std::vector<S> invstd = spread<S>(tiles, call.invstd, S(1));
     for (size_t i = 0; i < scale.size(); ++i) scale[i] *= invstd[i];
   }
 
-  ChannelParams<S> from(int64_t channel) const {
+  TileParams<S> from(int64_t channel) const {
     return {mean.data() + channel, scale.data() + channel, bias.data() + channel, nullptr, nullptr};
   }
 
