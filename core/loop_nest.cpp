@@ -7,8 +7,14 @@ namespace lathe {
 
 namespace {
 
-/// Compares the steps of the first operand; where they are equal, those of the next.
-bool denser(const LoopDim& a, const LoopDim& b, int operands) {
+/// True if a belongs inside b. Compares the steps of the first operand; where they are equal and
+/// the order says so, those of the next.
+bool comes_inside(const LoopDim& a, const LoopDim& b, int operands, LoopOrder order) {
+  if (order == LoopOrder::kRowMajor) return false;
+  if (order == LoopOrder::kMovingInside) {
+    const int64_t p = std::abs(a.step[0]), q = std::abs(b.step[0]);
+    return p != 0 && (q == 0 || p < q);
+  }
   for (int k = 0; k < operands; ++k) {
     const int64_t p = std::abs(a.step[k]), q = std::abs(b.step[k]);
     if (p != q) return p < q;
@@ -60,7 +66,16 @@ int64_t LoopNest::numel() const {
   return n;
 }
 
-LoopNest make_nest(const Shape& shape, const StridedOperand* operands, int count, LoopOrder order) {
+void LoopNest::push(const LoopDim& dim) {
+  if (ndim > 0 && continues(dim, dims[ndim - 1], operands)) {
+    dims[ndim - 1].size *= dim.size;
+  } else {
+    dims[ndim++] = dim;
+  }
+}
+
+LoopNest order_dims(const Shape& shape, const StridedOperand* operands, int count,
+                    LoopOrder order) {
   LoopNest nest;
   nest.operands = count;
   for (int d = shape.size() - 1; d >= 0; --d) {
@@ -69,29 +84,21 @@ LoopNest make_nest(const Shape& shape, const StridedOperand* operands, int count
     for (int k = 0; k < count; ++k) {
       dim.step[k] = operands[k].strides[d] * operands[k].element_bytes;
     }
-    int at = nest.ndim++;
-    if (order == LoopOrder::kDensestInside) {  // insertion sort
-      for (; at > 0 && denser(dim, nest.dims[at - 1], count); --at) {
-        nest.dims[at] = nest.dims[at - 1];
-      }
+    int at = nest.ndim++;  // insertion sort
+    for (; at > 0 && comes_inside(dim, nest.dims[at - 1], count, order); --at) {
+      nest.dims[at] = nest.dims[at - 1];
     }
     nest.dims[at] = dim;
   }
-  if (nest.ndim == 0) {
-    nest.dims[0] = LoopDim{1, {}};
-    nest.ndim = 1;
-    return nest;
-  }
-  int last = 0;
-  for (int d = 1; d < nest.ndim; ++d) {
-    LoopDim& inner = nest.dims[last];
-    if (continues(nest.dims[d], inner, count)) {
-      inner.size *= nest.dims[d].size;
-    } else {
-      nest.dims[++last] = nest.dims[d];
-    }
-  }
-  nest.ndim = last + 1;
+  return nest;
+}
+
+LoopNest make_nest(const Shape& shape, const StridedOperand* operands, int count, LoopOrder order) {
+  LoopNest nest = order_dims(shape, operands, count, order);
+  if (nest.ndim == 0) nest.push(LoopDim{1, {}});
+  const int ndim = nest.ndim;
+  nest.ndim = 0;
+  for (int d = 0; d < ndim; ++d) nest.push(nest.dims[d]);
   return nest;
 }
 

@@ -11,32 +11,12 @@ namespace {
 /// Runs the elements [begin, end) of the nest's linear order.
 void run_range(const LoopNest& nest, char* const* start, int64_t begin, int64_t end,
                FunctionRef<void(const StridedRow&)> row) {
-  int64_t index[kMaxDims];
-  char* data[kMaxOperands];
-  int64_t rest = begin;
-  for (int k = 0; k < nest.operands; ++k) data[k] = start[k];
-  for (int d = 0; d < nest.ndim; ++d) {
-    index[d] = rest % nest.dims[d].size;
-    rest /= nest.dims[d].size;
-    for (int k = 0; k < nest.operands; ++k) data[k] += index[d] * nest.dims[d].step[k];
-  }
-  const LoopDim& inner = nest.dims[0];
-  for (int64_t done = begin; done < end;) {
-    const int64_t size = std::min(inner.size - index[0], end - done);
-    row(StridedRow{data, inner.step, size});
-    done += size;
-    if (done == end) return;
-    for (int k = 0; k < nest.operands; ++k) data[k] -= index[0] * inner.step[k];
-    index[0] = 0;
-    for (int d = 1; d < nest.ndim; ++d) {
-      for (int k = 0; k < nest.operands; ++k) data[k] += nest.dims[d].step[k];
-      if (++index[d] < nest.dims[d].size) break;
-      for (int k = 0; k < nest.operands; ++k) {
-        data[k] -= nest.dims[d].size * nest.dims[d].step[k];
-      }
-      index[d] = 0;
-    }
-  }
+  const int64_t* step = nest.dims[0].step;
+  each_row<kMaxOperands>(nest, begin, end, [&](const int64_t* offset, int64_t first, int64_t n) {
+    char* data[kMaxOperands];
+    for (int k = 0; k < nest.operands; ++k) data[k] = start[k] + offset[k] + first * step[k];
+    row(StridedRow{data, step, n});
+  });
 }
 
 StridedOperand operand_of(const Tensor& t, const Shape& shape) {

@@ -2,9 +2,11 @@
 // slices, or the lines along dim). Each goes through the index in order, so sums do not depend on
 // the number of threads.
 #include <algorithm>
+#include <utility>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/loop_nest.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/index.h"
@@ -20,40 +22,19 @@ int64_t tasks_of(int64_t elements) {
   return std::max<int64_t>(1, kTask / std::max<int64_t>(1, elements));
 }
 
-/// The offsets of the lines along `dim`: one line per combination of the other coordinates of
-/// `shape`.
-class LineStarts {
- public:
-  LineStarts(const Shape& shape, int dim) : shape_(shape), dim_(dim) {
-    for (int d = 0; d < shape.size(); ++d) count_ *= d == dim ? 1 : shape[d];
-  }
-  int64_t count() const { return count_; }
-
-  /// Where line `i` starts in a tensor with these strides.
-  int64_t start(int64_t i, const Strides& strides) const {
-    int64_t offset = 0;
-    for (int d = shape_.size() - 1; d >= 0; --d) {
-      if (d == dim_) continue;
-      offset += i % shape_[d] * strides[d];
-      i /= shape_[d];
-    }
-    return offset;
-  }
-
- private:
-  Shape shape_;
-  int dim_;
-  int64_t count_ = 1;
-};
-
 /// Calls f(line start in index, in a, in b) for every line of index along dim.
 template <class F>
 void each_line(const Tensor& index, int dim, const Tensor& a, const Tensor& b, F f) {
-  const LineStarts lines(index.shape(), dim);
   if (index.numel() == 0) return;
-  parallel_for(lines.count(), tasks_of(index.shape()[dim]), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      f(lines.start(i, index.strides()), lines.start(i, a.strides()), lines.start(i, b.strides()));
+  Shape starts = index.shape();
+  const int64_t length = std::exchange(starts[dim], 1);
+  const StridedOperand operands[] = {
+      {nullptr, 1, index.strides()}, {nullptr, 1, a.strides()}, {nullptr, 1, b.strides()}};
+  const LoopNest nest = make_nest(starts, operands, 3, LoopOrder::kRowMajor);
+  parallel_for(nest.numel(), tasks_of(length), [&](int64_t begin, int64_t end) {
+    NestWalk<3> line(nest, begin);
+    for (int64_t i = begin; i < end; ++i, line.next()) {
+      f(line.offset[0], line.offset[1], line.offset[2]);
     }
   });
 }

@@ -15,28 +15,22 @@ namespace lathe {
 namespace reduce_order {
 
 Plan make_plan(const Tensor& out, const Tensor& x) {
-  const int64_t in_bytes = static_cast<int64_t>(size_of(x.dtype()));
-  const int64_t out_bytes = static_cast<int64_t>(size_of(out.dtype()));
-  LoopDim dims[kMaxDims];
-  int count = 0;
-  for (int d = x.ndim() - 1; d >= 0; --d) {
-    const int64_t size = x.shape()[d];
-    if (size == 1) continue;
-    const bool reduced = out.shape()[d] == 1;
-    const LoopDim dim{size, x.strides()[d] * in_bytes, reduced ? 0 : out.strides()[d] * out_bytes};
-    // Insertion sort by the input's step; a dimension without a step (expanded) goes outside.
-    const auto before = [](const LoopDim& a, const LoopDim& b) {
-      return a.in != 0 && (b.in == 0 || a.in < b.in);
-    };
-    int at = count++;
-    for (; at > 0 && before(dim, dims[at - 1]); --at) dims[at] = dims[at - 1];
-    dims[at] = dim;
+  const auto in_bytes = static_cast<int64_t>(size_of(x.dtype()));
+  const auto out_bytes = static_cast<int64_t>(size_of(out.dtype()));
+  // The output's step is 0 where the dimension is reduced.
+  const StridedOperand operands[] = {{nullptr, in_bytes, x.strides()},
+                                     {nullptr, out_bytes, broadcast_strides(out, x.shape())}};
+  const LoopNest all = order_dims(x.shape(), operands, 2, LoopOrder::kMovingInside);
+  Plan plan;
+  plan.in = static_cast<const char*>(x.raw_data());
+  plan.out = static_cast<char*>(out.raw_data());
+  plan.kept.operands = plan.reduced.operands = 2;
+  plan.inner = all.ndim == 0 || all.dims[0].step[1] == 0;
+  for (int d = 0; d < all.ndim; ++d) {
+    (all.dims[d].step[1] == 0 ? plan.reduced : plan.kept).push(all.dims[d]);
   }
-  Plan plan{
-      {}, {}, true, static_cast<char*>(out.raw_data()), static_cast<const char*>(x.raw_data())};
-  plan.inner = count == 0 || dims[0].out == 0;
-  for (int d = 0; d < count; ++d) (dims[d].out == 0 ? plan.reduced : plan.kept).push(dims[d]);
-  if (plan.reduced.count == 0) plan.reduced.push({1, in_bytes, 0});
+  if (plan.kept.ndim == 0) plan.kept.push({1, {}});
+  if (plan.reduced.ndim == 0) plan.reduced.push({1, {in_bytes}});
   return plan;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lathe/core/ceil_div.h"
+#include "lathe/core/loop_nest.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/tensor.h"
 #include "lathe/core/thread_pool.h"
@@ -26,73 +27,15 @@ using Load = void (*)(A* to, const char* from, int64_t n, int64_t step);
 template <class A>
 using Store = void (*)(void* to, A value);
 
-struct LoopDim {
-  int64_t size, in, out;  // steps in bytes; out is 0 where the dimension is reduced
-};
-
-/// Some dimensions of a loop nest; the first is the innermost.
-struct Loops {
-  LoopDim dims[kMaxDims];
-  int count = 0;
-
-  int64_t size() const {
-    int64_t n = 1;
-    for (int d = 0; d < count; ++d) n *= dims[d].size;
-    return n;
-  }
-  void push(const LoopDim& dim) {
-    if (count > 0) {
-      LoopDim& last = dims[count - 1];
-      if (dim.in == last.in * last.size && dim.out == last.out * last.size) {
-        last.size *= dim.size;  // it continues the last one: both are one dimension
-        return;
-      }
-    }
-    dims[count++] = dim;
-  }
-  LoopDim pop_innermost() {
-    const LoopDim first = dims[0];
-    for (int d = 1; d < count; ++d) dims[d - 1] = dims[d];
-    --count;
-    return first;
-  }
-};
-
-/// A position in Loops.
-class Walk {
- public:
-  Walk(const Loops& loops, int64_t at) : loops_(loops) {
-    for (int d = 0; d < loops.count; ++d) {
-      index_[d] = at % loops.dims[d].size;
-      at /= loops.dims[d].size;
-      in += index_[d] * loops.dims[d].in;
-      out += index_[d] * loops.dims[d].out;
-    }
-  }
-  void next() {
-    for (int d = 0; d < loops_.count; ++d) {
-      const LoopDim& dim = loops_.dims[d];
-      in += dim.in;
-      out += dim.out;
-      if (++index_[d] < dim.size) return;
-      in -= dim.size * dim.in;
-      out -= dim.size * dim.out;
-      index_[d] = 0;
-    }
-  }
-  int64_t in = 0, out = 0;  // bytes from the start
-
- private:
-  const Loops& loops_;
-  int64_t index_[kMaxDims];
-};
-
+/// The dimensions of a reduction, one at least of each kind. Operand 0 is the input, operand 1 the
+/// output; steps in bytes.
 struct Plan {
-  Loops kept, reduced;
+  LoopNest kept, reduced;
   bool inner = true;  // the densest dimension is reduced
-  char* out;
   const char* in;
+  char* out;
 };
+using Walk = NestWalk<2>;
 
 /// Both tensors have the same number of dimensions and at least one element each.
 Plan make_plan(const Tensor& out, const Tensor& x);
@@ -113,28 +56,35 @@ void join_pairs(typename Folder::Partial* parts, int64_t n, int64_t width) {
 template <class Folder, class A = typename Folder::Value>
 class Inner {
  public:
-  Inner(Plan plan, Load<A> load, int64_t element_bytes, bool direct, const Folder& folder)
-      : plan_(plan), load_(load), direct_(direct), folder_(folder) {
-    row_ = plan_.reduced.pop_innermost();
-    direct_ = direct && row_.in == element_bytes;
-    rows_ = plan_.reduced.size();
-    pieces_ = ceil_div(row_.size, kBlock);
-    group_ = row_.size >= kBlock ? 1 : kBlock / row_.size;
+  Inner(const Plan& plan, Load<A> load, int64_t element_bytes, bool direct, const Folder& folder)
+      : plan_(plan),
+        load_(load),
+        folder_(folder),
+        size_(plan.reduced.dims[0].size),
+        step_(plan.reduced.dims[0].step[0]),
+        direct_(direct && step_ == element_bytes) {
+    rows_ = plan.reduced.numel() / size_;
+    pieces_ = ceil_div(size_, kBlock);
+    group_ = size_ >= kBlock ? 1 : kBlock / size_;
     blocks_ = ceil_div(rows_, group_) * pieces_;
     chunks_ = ceil_div(blocks_, kChunkBlocks);
   }
 
   void run(Store<A> store) {
     using Partial = typename Folder::Partial;
-    const int64_t outputs = plan_.kept.size();
-    const int64_t per_item = std::max<int64_t>(1, rows_ * row_.size / chunks_);
+    const int64_t outputs = plan_.kept.numel();
+    const int64_t per_item = std::max<int64_t>(1, rows_ * size_ / chunks_);
     const int64_t grain = std::max<int64_t>(1, kParallelGrain / per_item);
     if (chunks_ == 1) {
       parallel_for(outputs, grain, [&](int64_t begin, int64_t end) {
-        Walk output(plan_.kept, begin);
-        for (int64_t o = begin; o < end; ++o, output.next()) {
-          store(plan_.out + output.out, folder_.finish(fold_chunk(plan_.in + output.in, 0)));
-        }
+        const int64_t* step = plan_.kept.dims[0].step;
+        each_row<2>(plan_.kept, begin, end, [&](const int64_t* offset, int64_t first, int64_t n) {
+          const char* in = plan_.in + offset[0] + first * step[0];
+          char* out = plan_.out + offset[1] + first * step[1];
+          for (int64_t o = 0; o < n; ++o, in += step[0], out += step[1]) {
+            store(out, folder_.finish(fold_chunk(in, 0)));
+          }
+        });
       });
       return;
     }
@@ -142,14 +92,14 @@ class Inner {
     parallel_for(outputs * chunks_, grain, [&](int64_t begin, int64_t end) {
       for (int64_t item = begin; item < end; ++item) {
         const Walk output(plan_.kept, item / chunks_);
-        parts[static_cast<size_t>(item)] = fold_chunk(plan_.in + output.in, item % chunks_);
+        parts[static_cast<size_t>(item)] = fold_chunk(plan_.in + output.offset[0], item % chunks_);
       }
     });
     Walk output(plan_.kept, 0);
     for (int64_t o = 0; o < outputs; ++o, output.next()) {
       Partial* own = parts.data() + o * chunks_;
       join_pairs<Folder>(own, chunks_, 1);
-      store(plan_.out + output.out, folder_.finish(own[0]));
+      store(plan_.out + output.offset[1], folder_.finish(own[0]));
     }
   }
 
@@ -164,30 +114,31 @@ class Inner {
     return total;
   }
 
-  /// Folds a piece of one long row, or several short rows gathered.
-  typename Folder::Partial fold_block(const char* in, int64_t block) const {
+  /// Folds a piece of one long row, or several short rows gathered. Inlined, because a call of its
+  /// own, with room for `gathered`, costs as much as a short row.
+  [[gnu::always_inline]] typename Folder::Partial fold_block(const char* in, int64_t block) const {
     A gathered[kBlock];
     if (blocks_ == 1 && rows_ == 1) {  // the usual case of a short row: nothing to compute first
-      if (direct_) return Folder::fold(reinterpret_cast<const A*>(in), row_.size);
-      load_(gathered, in, row_.size, row_.in);
-      return Folder::fold(gathered, row_.size);
+      if (direct_) return Folder::fold(reinterpret_cast<const A*>(in), size_);
+      load_(gathered, in, size_, step_);
+      return Folder::fold(gathered, size_);
     }
     const int64_t first = block / pieces_ * group_, count = std::min(group_, rows_ - first);
-    const int64_t start = block % pieces_ * kBlock, n = std::min(kBlock, row_.size - start);
-    Walk row(plan_.reduced, first);
-    const char* from = in + row.in + start * row_.in;
+    const int64_t start = block % pieces_ * kBlock, n = std::min(kBlock, size_ - start);
+    Walk row(plan_.reduced, first, 1);
+    const char* from = in + row.offset[0] + start * step_;
     if (count == 1 && direct_) return Folder::fold(reinterpret_cast<const A*>(from), n);
     for (int64_t r = 0; r < count; ++r, row.next()) {
-      load_(gathered + r * n, in + row.in + start * row_.in, n, row_.in);
+      load_(gathered + r * n, in + row.offset[0] + start * step_, n, step_);
     }
     return Folder::fold(gathered, count * n);
   }
 
-  Plan plan_;
+  const Plan& plan_;
   Load<A> load_;
-  bool direct_;  // the numbers can be read where they are
   const Folder& folder_;
-  LoopDim row_{};
+  int64_t size_, step_;  // of a row: the innermost reduced dimension
+  bool direct_;          // the numbers can be read where they are
   int64_t rows_, pieces_, group_, blocks_, chunks_;
 };
 
@@ -197,18 +148,20 @@ class Outer {
  public:
   using Partial = typename Folder::Partial;
 
-  Outer(Plan plan, Load<A> load, int64_t element_bytes, bool direct, const Folder& folder)
-      : plan_(plan), load_(load), folder_(folder) {
-    cols_ = plan_.kept.pop_innermost();
-    direct_ = direct && cols_.in == element_bytes;
-    rows_ = plan_.reduced.size();
+  Outer(const Plan& plan, Load<A> load, int64_t element_bytes, bool direct, const Folder& folder)
+      : plan_(plan),
+        load_(load),
+        folder_(folder),
+        cols_(plan.kept.dims[0]),
+        direct_(direct && cols_.step[0] == element_bytes) {
+    rows_ = plan.reduced.numel();
     tiles_ = ceil_div(cols_.size, kColumns);
     width_ = std::min(cols_.size, kColumns);
     chunks_ = ceil_div(ceil_div(rows_, kRows), kChunkBlocks);
   }
 
   void run(Store<A> store) {
-    const int64_t bands = plan_.kept.size() * tiles_;  // each is a tile of outputs
+    const int64_t bands = plan_.kept.numel() / cols_.size * tiles_;  // each is a tile of outputs
     std::vector<Partial> parts(static_cast<size_t>(chunks_ > 1 ? bands * chunks_ * width_ : 0));
     const int64_t per_item = std::max<int64_t>(1, rows_ * width_ / chunks_);
     const int64_t grain = std::max<int64_t>(1, kParallelGrain / per_item);
@@ -236,8 +189,8 @@ class Outer {
 
   void fold_chunk(Partial* total, int64_t band, int64_t chunk) const {
     const int64_t n = columns_of(band);
-    const char* in =
-        plan_.in + Walk(plan_.kept, band / tiles_).in + band % tiles_ * kColumns * cols_.in;
+    const char* in = plan_.in + Walk(plan_.kept, band / tiles_, 1).offset[0] +
+                     band % tiles_ * kColumns * cols_.step[0];
     const int64_t begin = chunk * kChunkBlocks * kRows;
     const int64_t end = std::min(rows_, begin + kChunkBlocks * kRows);
     Walk row(plan_.reduced, begin);
@@ -247,11 +200,11 @@ class Outer {
     for (int64_t r = begin; r < end;) {
       int count = 0;
       for (; count < kRows && r < end; ++count, ++r, row.next()) {
-        const char* from = in + row.in;
+        const char* from = in + row.offset[0];
         if (direct_) {
           rows[count] = reinterpret_cast<const A*>(from);
         } else {
-          load_(gathered + count * n, from, n, cols_.in);
+          load_(gathered + count * n, from, n, cols_.step[0]);
           rows[count] = gathered + count * n;
         }
       }
@@ -265,17 +218,17 @@ class Outer {
   }
 
   void write(int64_t band, const Partial* part, Store<A> store) const {
-    char* to =
-        plan_.out + Walk(plan_.kept, band / tiles_).out + band % tiles_ * kColumns * cols_.out;
+    char* to = plan_.out + Walk(plan_.kept, band / tiles_, 1).offset[1] +
+               band % tiles_ * kColumns * cols_.step[1];
     const int64_t n = columns_of(band);
-    for (int64_t c = 0; c < n; ++c) store(to + c * cols_.out, folder_.finish(part[c]));
+    for (int64_t c = 0; c < n; ++c) store(to + c * cols_.step[1], folder_.finish(part[c]));
   }
 
-  Plan plan_;
+  const Plan& plan_;
   Load<A> load_;
-  bool direct_;
   const Folder& folder_;
-  LoopDim cols_{};
+  const LoopDim& cols_;  // the innermost kept dimension
+  bool direct_;
   int64_t rows_, tiles_, width_, chunks_;
 };
 
