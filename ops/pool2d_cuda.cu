@@ -29,11 +29,11 @@ struct Windows {
   }
 };
 
-// y, index = the largest element of each window and its position (null: not wanted). One thread per packet of windows:
-// V neighbouring channels (16 bytes of x) in NHWC, one window in row-major order. Memory bound:
-// sizeof(T) per element of x, sizeof(T) + 4 per window. Meant to reach 80 % of the copy bandwidth
-// in NHWC (overlapping windows find their rows in the caches), about half of that in row-major
-// order, where a warp's loads are 32 separate numbers.
+// y, index = the largest element of each window and its position (null: not wanted). One thread per
+// packet of windows: V neighbouring channels (16 bytes of x) in NHWC, one window in row-major
+// order. Memory bound: sizeof(T) per element of x, sizeof(T) + 4 per window. Meant to reach 80 % of
+// the copy bandwidth in NHWC (overlapping windows find their rows in the caches), about half of
+// that in row-major order, where a warp's loads are 32 separate numbers.
 template <class T, int V, class Index>
 __global__ void max_pool2d_kernel(Packet<T, V>* __restrict__ y,
                                   Packet<int32_t, V>* __restrict__ index,

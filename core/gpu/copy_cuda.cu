@@ -34,10 +34,10 @@ struct Tiles {
   int32_t column_step, row_step;  // of the destination, of the source
 };
 
-// One block per tile of Edge x Edge elements. It reads packets of P elements along columns, turns the
-// tile in shared memory and writes packets along rows. A thread reads all of its packets before it
-// stores the first, so that 32 to 64 bytes per thread are under way. The rows of shared memory are
-// padded by one word against bank conflicts.
+// One block per tile of Edge x Edge elements. It reads packets of P elements along columns, turns
+// the tile in shared memory and writes packets along rows. A thread reads all of its packets before
+// it stores the first, so that 32 to 64 bytes per thread are under way. The rows of shared memory
+// are padded by one word against bank conflicts.
 // Memory bound: 2 * sizeof(T) bytes per element. It is meant to reach 80 % of the copy bandwidth,
 // because each block waits for its own tile, and the matrix's edges leave threads idle.
 template <int Edge, int P, class T>

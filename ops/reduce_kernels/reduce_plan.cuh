@@ -53,7 +53,7 @@ class NestIndex {
   /// Operand 0's offsets at positions i, i + step, … For those that are not below `end` it gives
   /// that of i, which can be read.
   template <int K>
-  __device__ void fill(int64_t (&at)[K], int64_t i, int64_t step, int64_t end) const {
+  LATHE_HD void fill(int64_t (&at)[K], int64_t i, int64_t step, int64_t end) const {
     if (one_dimension_) {
       const int64_t base = start_[0] + i * step_[0], stride = step * step_[0];
       for (int u = 0; u < K; ++u) at[u] = i + u * step < end ? base + u * stride : base;
