@@ -53,7 +53,7 @@
 #include "lathe/ops/pad.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/random.h"
-#include "lathe/ops/random_engine.h"
+#include "lathe/ops/random_source.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/ops/sort.h"

@@ -21,8 +21,8 @@ enum class Place : uint8_t { kFree, kBusy, kReady, kFailed };
 }  // namespace
 
 struct EpochRun::State {
-  explicit State(EpochPlan p)
-      : plan(std::move(p)), next_job(plan.first_batch), taken(plan.first_batch) {}
+  explicit State(EpochSpec p)
+      : spec(std::move(p)), next_job(spec.first_batch), taken(spec.first_batch) {}
 
   struct Slot {
     Place place = Place::kFree;
@@ -32,7 +32,7 @@ struct EpochRun::State {
   Slot& slot(int64_t job) { return ring[static_cast<size_t>(job) % ring.size()]; }
   int64_t capacity() const { return static_cast<int64_t>(ring.size()); }
 
-  const EpochPlan plan;
+  const EpochSpec spec;
   std::vector<Slot> ring;
   std::mutex mutex;
   std::condition_variable job_is_free, batch_is_there;
@@ -44,13 +44,13 @@ struct EpochRun::State {
   std::atomic<bool> stop = false;
 };
 
-EpochRun::EpochRun(EpochPlan plan, std::shared_ptr<WorkerThreads> threads)
-    : state_(std::make_shared<State>(std::move(plan))),
+EpochRun::EpochRun(EpochSpec spec, std::shared_ptr<WorkerThreads> threads)
+    : state_(std::make_shared<State>(std::move(spec))),
       threads_(std::move(threads)),
       has_workers_(threads_ != nullptr),
       process_(process_number()) {
   if (!has_workers_) return;
-  state_->ring.resize(static_cast<size_t>(state_->plan.capacity));
+  state_->ring.resize(static_cast<size_t>(state_->spec.capacity));
   if (threads_->has_init()) state_->starting = threads_->count();
   threads_->run(
       [state = state_](int64_t, std::exception_ptr error) { work(*state, std::move(error)); });
@@ -72,7 +72,7 @@ void EpochRun::stop() {
     const std::lock_guard lock(state_->mutex);
   }
   state_->job_is_free.notify_all();
-  if (threads_->wait(state_->plan.timeout)) {
+  if (threads_->wait(state_->spec.timeout)) {
     threads_->release();
   } else {
     threads_->give_up();
@@ -90,10 +90,10 @@ void EpochRun::work(State& state, std::exception_ptr init_error) {
   }
   for (;;) {
     state.job_is_free.wait(lock, [&] {
-      return state.stop || state.next_job >= state.plan.batches ||
+      return state.stop || state.next_job >= state.spec.batches ||
              state.next_job < state.taken + state.capacity();
     });
-    if (state.stop || state.next_job >= state.plan.batches) return;
+    if (state.stop || state.next_job >= state.spec.batches) return;
     const int64_t job = state.next_job++;
     state.slot(job).place = Place::kBusy;
     lock.unlock();
@@ -102,7 +102,7 @@ void EpochRun::work(State& state, std::exception_ptr init_error) {
     std::exception_ptr error;
     try {
       const auto stopped = [&] { return state.stop.load(std::memory_order_relaxed); };
-      batch = state.plan.read(job, stopped);
+      batch = state.spec.read(job, stopped);
       if (batch == nullptr) return;
     } catch (...) {
       error = std::current_exception();
@@ -122,7 +122,7 @@ std::shared_ptr<void> EpochRun::next() {
   LATHE_CHECK(
       StateError, !is_forked(),
       "DataLoader: the worker threads do not exist in a forked process; begin() after fork()");
-  if (state_->taken >= state_->plan.batches || state_->stop) return nullptr;
+  if (state_->taken >= state_->spec.batches || state_->stop) return nullptr;
   return has_workers_ ? next_of_workers() : next_here();
 }
 
@@ -136,17 +136,17 @@ std::shared_ptr<void> EpochRun::next_of_workers() {
     const auto arrived = [&] {
       return state.init_error || (state.starting == 0 && wanted.place >= Place::kReady);
     };
-    if (state.plan.timeout <= 0) {
+    if (state.spec.timeout <= 0) {
       state.batch_is_there.wait(lock, arrived);
     } else if (!state.batch_is_there.wait_for(
-                   lock, std::chrono::duration<double>(state.plan.timeout), arrived)) {
+                   lock, std::chrono::duration<double>(state.spec.timeout), arrived)) {
       const int64_t job = state.taken;
       state.stop = true;
       lock.unlock();
       state.job_is_free.notify_all();
       std::exchange(threads_, nullptr)->give_up();
-      LATHE_FAIL(DataError, "DataLoader: batch ", job, " (", state.plan.describe(job),
-                 ") was not there after the timeout of ", state.plan.timeout,
+      LATHE_FAIL(DataError, "DataLoader: batch ", job, " (", state.spec.describe(job),
+                 ") was not there after the timeout of ", state.spec.timeout,
                  " s; its worker is left behind");
     }
     if (state.init_error) {
@@ -170,7 +170,7 @@ std::shared_ptr<void> EpochRun::next_of_workers() {
 std::shared_ptr<void> EpochRun::next_here() {
   const int64_t job = state_->taken++;
   try {
-    return state_->plan.read(job, [] { return false; });
+    return state_->spec.read(job, [] { return false; });
   } catch (...) {
     state_->stop = true;
     throw;
@@ -182,7 +182,7 @@ bool EpochRun::is_forked() const { return has_workers_ && process_number() != pr
 bool EpochRun::failed() const { return state_->stop; }
 
 bool EpochRun::ready() const {
-  if (is_forked() || state_->stop || state_->taken >= state_->plan.batches) return true;
+  if (is_forked() || state_->stop || state_->taken >= state_->spec.batches) return true;
   if (!has_workers_) return false;
   const std::lock_guard lock(state_->mutex);
   return state_->slot(state_->taken).place >= Place::kReady;

@@ -15,7 +15,7 @@ namespace lathe::data {
 class WorkerThreads;
 
 /// The description of one pass.
-struct EpochPlan {
+struct EpochSpec {
   /// Makes batch `job`, of whatever type. Called from several threads at once. It may give up and
   /// return null if `stop` returns true.
   std::function<std::shared_ptr<void>(int64_t job, FunctionRef<bool()> stop)> read;
@@ -48,7 +48,7 @@ class EpochRun {
  public:
   /// `threads` must be acquired for this pass, which releases them. Null: next() reads in the
   /// calling thread.
-  EpochRun(EpochPlan plan, std::shared_ptr<WorkerThreads> threads);
+  EpochRun(EpochSpec spec, std::shared_ptr<WorkerThreads> threads);
   ~EpochRun();
   EpochRun(const EpochRun&) = delete;
   EpochRun& operator=(const EpochRun&) = delete;

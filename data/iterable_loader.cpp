@@ -110,8 +110,8 @@ class Shards {
 /// The batches of one pass that hold samples.
 class ShardStream final : public BatchStream<Batch> {
  public:
-  ShardStream(EpochPlan plan, std::shared_ptr<WorkerThreads> threads, int64_t shards)
-      : run_(std::move(plan), std::move(threads)), shards_(shards) {}
+  ShardStream(EpochSpec spec, std::shared_ptr<WorkerThreads> threads, int64_t shards)
+      : run_(std::move(spec), std::move(threads)), shards_(shards) {}
 
   std::shared_ptr<Batch> next() override {
     while (empty_ < shards_) {
@@ -167,14 +167,14 @@ IterableLoader::Iterator IterableLoader::begin() {
     threads = std::make_shared<WorkerThreads>(options_.num_workers, options_.worker_init_fn);
     threads->acquire();
   }
-  EpochPlan plan{
+  EpochSpec spec{
       .read = [shards](int64_t job, FunctionRef<bool()> stop) { return shards->read(job, stop); },
       .batches = std::numeric_limits<int64_t>::max(),
       .first_batch = 0,
       .capacity = options_.num_workers * options_.prefetch_factor,
       .timeout = options_.timeout,
       .describe = [shards](int64_t job) { return concat("of shard ", job % shards->count()); }};
-  Iterator it(std::make_shared<ShardStream>(std::move(plan), std::move(threads), shards->count()));
+  Iterator it(std::make_shared<ShardStream>(std::move(spec), std::move(threads), shards->count()));
   for (int64_t k = 0; k < skipped; ++k) ++it;
   return it;
 }

@@ -183,7 +183,7 @@ Pass LoaderCore::begin(ReadBatch read, int64_t workers) {
   const auto batches = static_cast<int64_t>(order->begins.size()) - 1;
   const int64_t left = std::max<int64_t>(batches - first_batch_, 0);
   if (!options_.persistent_workers) workers = std::min(workers, left);
-  EpochPlan plan{
+  EpochSpec spec{
       .read = [order, read = std::move(read), seed = options_.seed, epoch = epoch_](
                   int64_t job,
                   FunctionRef<bool()> stop) { return read(order->batch(job), seed, epoch, stop); },
@@ -192,7 +192,7 @@ Pass LoaderCore::begin(ReadBatch read, int64_t workers) {
       .capacity = std::min(workers * options_.prefetch_factor, left),
       .timeout = options_.timeout,
       .describe = [order](int64_t job) { return describe(order->batch(job)); }};
-  auto run = std::make_shared<EpochRun>(std::move(plan), left > 0 ? threads_for(workers) : nullptr);
+  auto run = std::make_shared<EpochRun>(std::move(spec), left > 0 ? threads_for(workers) : nullptr);
   const auto position = std::make_shared<Pass::Position>(epoch_, first_batch_);
   position_ = position;
   ++epoch_;

@@ -51,7 +51,7 @@ struct Conv2dGeometry;
 
 namespace cpu {
 /// true: f32 convolutions add up the products themselves. false, the default: 3x3 kernels with
-/// stride 1 and 64 channels or more on both sides may run as Winograd (conv2d_plan_dnnl.cpp
+/// stride 1 and 64 channels or more on both sides may run as Winograd (conv2d_primitive_dnnl.cpp
 /// chooses), up to twice as fast. Winograd's error is larger: at most 5e-6 of the largest element
 /// where direct sums have 2e-6, measured against f64 with 64 to 512 channels
 /// (docs/performance.md). For the whole process; affects later calls.

@@ -11,8 +11,8 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/random_engine.h"
 #include "lathe/ops/random_math.h"
+#include "lathe/ops/random_source.h"
 
 namespace lathe {
 
@@ -25,7 +25,7 @@ Tensor empty_floating(const char* op, const Shape& shape, const TensorOptions& o
 }
 
 [[maybe_unused]] bool uses_curand(const Tensor& out) {
-  return out.device().is_cuda() && random_engine() != RandomEngine::kLathe;
+  return out.device().is_cuda() && random_source() != RandomSource::kLathe;
 }
 
 /// Words enough for cuRAND, which makes a double from two words, and normals in pairs.

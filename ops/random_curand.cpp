@@ -1,5 +1,5 @@
-// The cuRAND engines of ops/random_engine.h. cuRAND writes contiguous f32 or f64, an even number of
-// normals, and uniforms in (0, 1]. Ops of ours turn them into other dtypes, strides and ranges.
+// The cuRAND generators of ops/random_source.h. cuRAND writes contiguous f32 or f64, an even number
+// of normals, and uniforms in (0, 1]. Ops of ours turn them into other dtypes, strides and ranges.
 #include <memory>
 
 #include "lathe/autograd/grad_mode.h"
@@ -9,7 +9,7 @@
 #include "lathe/core/gpu/curand_functions.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/ops/binary.h"
-#include "lathe/ops/random_engine.h"
+#include "lathe/ops/random_source.h"
 #include "lathe/ops/unary.h"
 
 namespace lathe::cuda {
@@ -21,10 +21,10 @@ void check(curandStatus_t status, const char* call) {
               static_cast<int>(status));
 }
 
-curandRngType_t type_of(RandomEngine engine) {
-  switch (engine) {
-    case RandomEngine::kCurandXorwow: return CURAND_RNG_PSEUDO_XORWOW;
-    case RandomEngine::kCurandMrg32k3a: return CURAND_RNG_PSEUDO_MRG32K3A;
+curandRngType_t type_of(RandomSource source) {
+  switch (source) {
+    case RandomSource::kCurandXorwow: return CURAND_RNG_PSEUDO_XORWOW;
+    case RandomSource::kCurandMrg32k3a: return CURAND_RNG_PSEUDO_MRG32K3A;
     default: return CURAND_RNG_PSEUDO_PHILOX4_32_10;
   }
 }
@@ -32,19 +32,19 @@ curandRngType_t type_of(RandomEngine engine) {
 /// A generator of cuRAND's, made when a thread first needs it on a device.
 class Handle {
  public:
-  explicit Handle(RandomEngine engine) : engine_(engine) {
-    check(curand::functions().curandCreateGenerator(&handle_, type_of(engine)),
+  explicit Handle(RandomSource source) : source_(source) {
+    check(curand::functions().curandCreateGenerator(&handle_, type_of(source)),
           "curandCreateGenerator");
   }
   ~Handle() { curand::functions().curandDestroyGenerator(handle_); }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  RandomEngine engine() const { return engine_; }
+  RandomSource source() const { return source_; }
   curandGenerator_t get() const { return handle_; }
 
  private:
-  const RandomEngine engine_;
+  const RandomSource source_;
   curandGenerator_t handle_ = nullptr;
 };
 
@@ -57,8 +57,8 @@ class Handle {
 curandGenerator_t generator_at(Device device, Generator::State start) {
   thread_local std::unique_ptr<Handle> t_handles[kMaxDevices];
   std::unique_ptr<Handle>& handle = t_handles[device.index];
-  if (handle == nullptr || handle->engine() != random_engine()) {
-    handle = std::make_unique<Handle>(random_engine());
+  if (handle == nullptr || handle->source() != random_source()) {
+    handle = std::make_unique<Handle>(random_source());
   }
   const curandGenerator_t out = handle->get();
   check(curand::functions().curandSetStream(

@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "ops/reduce_kernels": OPS | KERNELS,
     "ops/batch_norm_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
     "ops/conv_search": OPS,
-    "ops/matmul_kernels": OPS | KERNELS | {"ops/conv_search"},
+    "ops/matmul_kernels": OPS | KERNELS,
     "ops/conv": OPS | KERNELS | {"ops/conv_search", "ops/matmul_kernels"},
     "nn": OPS | {"core/formats"},
     "optim": OPS | {"nn", "optim/kernels"},

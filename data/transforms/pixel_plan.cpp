@@ -1,7 +1,7 @@
-// Plans, and render(), the one pass that carries a plan out. It works in blocks of 16 pixels of a
-// row, each loaded, masked, reversed if flipped, and stored as bytes or floats. All loops have
-// constant lengths, so that the compiler turns them into a few vector instructions. If a row's
-// width is no multiple of 16, its last block overlaps the one before.
+// Plans, and render(), the one pass that carries a plan out. It loads 16 pixels of a row at once,
+// masks them, reverses them if flipped, and stores them as bytes or floats. All loops have constant
+// lengths, so that the compiler turns them into a few vector instructions. If a row's width is no
+// multiple of 16, its last 16 pixels overlap those before.
 #include "lathe/data/transforms/pixel_plan.h"
 
 #include <algorithm>
@@ -14,56 +14,56 @@
 namespace lathe::data {
 namespace {
 
-constexpr int64_t kBlock = 16;
+constexpr int64_t kPixels = 16;
 
-struct alignas(16) Block {
-  uint8_t v[kBlock];
+struct alignas(16) Pixels {
+  uint8_t v[kPixels];
 };
 
-Block load(const uint8_t* from) {
-  Block b;
-  std::memcpy(b.v, from, kBlock);
+Pixels load(const uint8_t* from) {
+  Pixels b;
+  std::memcpy(b.v, from, kPixels);
   return b;
 }
 
-Block masked(const Block& a, const Block& mask) {
-  Block b;
-  for (int k = 0; k < kBlock; ++k) b.v[k] = a.v[k] & mask.v[k];
+Pixels masked(const Pixels& a, const Pixels& mask) {
+  Pixels b;
+  for (int k = 0; k < kPixels; ++k) b.v[k] = a.v[k] & mask.v[k];
   return b;
 }
 
-Block reversed(const Block& a) {
-  Block b;
-  for (int k = 0; k < kBlock; ++k) b.v[k] = a.v[kBlock - 1 - k];
+Pixels reversed(const Pixels& a) {
+  Pixels b;
+  for (int k = 0; k < kPixels; ++k) b.v[k] = a.v[kPixels - 1 - k];
   return b;
 }
 
 struct StoreBytes {
-  void operator()(uint8_t* __restrict out, const Block& block) const {
-    std::memcpy(out, block.v, kBlock);
+  void operator()(uint8_t* __restrict out, const Pixels& pixels) const {
+    std::memcpy(out, pixels.v, kPixels);
   }
 };
 
 struct StoreFloats {
   float scale, bias;
-  void operator()(float* __restrict out, const Block& block) const {
-    for (int k = 0; k < kBlock; ++k) out[k] = pixel_value(block.v[k], scale, bias);
+  void operator()(float* __restrict out, const Pixels& pixels) const {
+    for (int k = 0; k < kPixels; ++k) out[k] = pixel_value(pixels.v[k], scale, bias);
   }
 };
 
-/// The source columns of a block, the same for every row.
+/// The source columns of 16 pixels, the same for every row.
 struct Column {
   int64_t at;      // in the output row
   int64_t source;  // first of 16 source columns; may reach beyond the row
   int64_t count;   // 16, or the width of a narrower image
-  Block mask;      // 0xff where the source column is valid
+  Pixels mask;     // 0xff where the source column is valid
 };
 
 std::span<const Column> columns_of(const PixelPlan& plan) {
   thread_local std::vector<Column> columns;
   columns.clear();
-  for (int64_t k = 0; k < plan.width; k += kBlock) {
-    const int64_t count = std::min(kBlock, plan.width);
+  for (int64_t k = 0; k < plan.width; k += kPixels) {
+    const int64_t count = std::min(kPixels, plan.width);
     const int64_t at = std::min(k, plan.width - count);
     Column column{at, plan.left + (plan.flipped ? plan.width - count - at : at), count, {}};
     for (int64_t i = 0; i < count; ++i) {
@@ -76,11 +76,11 @@ std::span<const Column> columns_of(const PixelPlan& plan) {
 }
 
 /// Sixteen bytes from `at` on. Bytes outside the plane, which has `size` bytes, are not read.
-Block load_within(const uint8_t* plane, int64_t size, int64_t at) {
-  if (at >= 0 && at + kBlock <= size) [[likely]]
+Pixels load_within(const uint8_t* plane, int64_t size, int64_t at) {
+  if (at >= 0 && at + kPixels <= size) [[likely]]
     return load(plane + at);
-  Block b{};
-  for (int64_t k = 0; k < kBlock; ++k)
+  Pixels b{};
+  for (int64_t k = 0; k < kPixels; ++k)
     if (at + k >= 0 && at + k < size) b.v[k] = plane[at + k];
   return b;
 }
@@ -95,17 +95,17 @@ void render_plane(const PixelPlan& plan, std::span<const Column> columns, int64_
     const int64_t y = plan.top + (plan.flipped_rows ? plan.height - 1 - r : r);
     const bool valid = y >= plan.valid_top && y < plan.valid_bottom;
     for (const Column& column : columns) {
-      Block block{};
+      Pixels pixels{};
       if (valid)
-        block =
+        pixels =
             masked(load_within(plane, plane_bytes, y * source_width + column.source), column.mask);
-      if (kFlipped) block = reversed(block);
-      if (column.count == kBlock) [[likely]] {
-        store(out + column.at, block);
+      if (kFlipped) pixels = reversed(pixels);
+      if (column.count == kPixels) [[likely]] {
+        store(out + column.at, pixels);
       } else {
-        T narrow[kBlock];
-        store(narrow, block);
-        std::copy_n(narrow + (kFlipped ? kBlock - column.count : 0), column.count, out);
+        T narrow[kPixels];
+        store(narrow, pixels);
+        std::copy_n(narrow + (kFlipped ? kPixels - column.count : 0), column.count, out);
       }
     }
   }

@@ -16,8 +16,8 @@
 namespace lathe::data {
 namespace {
 
-constexpr int64_t kLanes = 16;  // rows that are weighted together
-constexpr int64_t kBlock = 64;  // pixels of a row
+constexpr int64_t kLanes = 16;   // rows that are weighted together
+constexpr int64_t kPixels = 64;  // of a row, worked on at once
 
 // --- along the rows ------------------------------------------------------------------------------
 
@@ -126,19 +126,20 @@ void resize_rows(const ImageView& in, const ResizeAxis& axis, bool flipped, uint
 
 // --- along the columns ---------------------------------------------------------------------------
 
-/// Works in blocks of 64; n is at least 64, and the last block overlaps the one before. With one
+/// Works on 64 pixels at once; n is at least 64, and the last 64 overlap those before. With one
 /// weight per lane and one step per loop the compiler finds the instruction for a rounded 16-bit
 /// product.
 LATHE_CLONES void weigh_two_short(uint8_t* __restrict__ out, const uint8_t* __restrict__ a,
                                   const uint8_t* __restrict__ b,
                                   const int16_t* __restrict__ weights, int64_t n) {
-  for (int64_t x = 0; x < n; x += kBlock) {
-    const int64_t at = std::min(x, n - kBlock);
-    int16_t difference[kBlock], product[kBlock];
-    for (int64_t k = 0; k < kBlock; ++k)
+  for (int64_t x = 0; x < n; x += kPixels) {
+    const int64_t at = std::min(x, n - kPixels);
+    int16_t difference[kPixels], product[kPixels];
+    for (int64_t k = 0; k < kPixels; ++k)
       difference[k] = static_cast<int16_t>(a[at + k] - b[at + k]);
-    for (int64_t k = 0; k < kBlock; ++k) product[k] = short_product(difference[k], weights[k]);
-    for (int64_t k = 0; k < kBlock; ++k) out[at + k] = static_cast<uint8_t>(b[at + k] + product[k]);
+    for (int64_t k = 0; k < kPixels; ++k) product[k] = short_product(difference[k], weights[k]);
+    for (int64_t k = 0; k < kPixels; ++k)
+      out[at + k] = static_cast<uint8_t>(b[at + k] + product[k]);
   }
 }
 
@@ -153,14 +154,14 @@ LATHE_CLONES void weigh_two(uint8_t* __restrict__ out, const uint8_t* __restrict
 
 LATHE_CLONES void weigh_rows(uint8_t* __restrict__ out, const uint8_t* __restrict__ in,
                              int64_t row_bytes, const int32_t* weights, int64_t count, int64_t n) {
-  for (int64_t x = 0; x < n; x += kBlock) {
-    int32_t sum[kBlock] = {};
-    const int64_t length = std::min(kBlock, n - x);
+  for (int64_t x = 0; x < n; x += kPixels) {
+    int32_t sum[kPixels] = {};
+    const int64_t length = std::min(kPixels, n - x);
     for (int64_t t = 0; t < count; ++t) {
       const uint8_t* from = in + t * row_bytes + x;
       const int32_t w = weights[t];
-      if (length == kBlock) [[likely]] {
-        for (int64_t k = 0; k < kBlock; ++k) sum[k] += from[k] * w;
+      if (length == kPixels) [[likely]] {
+        for (int64_t k = 0; k < kPixels; ++k) sum[k] += from[k] * w;
       } else {
         for (int64_t k = 0; k < length; ++k) sum[k] += from[k] * w;
       }
@@ -170,7 +171,7 @@ LATHE_CLONES void weigh_rows(uint8_t* __restrict__ out, const uint8_t* __restric
 }
 
 void resize_columns(const ImageView& in, const ResizeAxis& axis, uint8_t* out) {
-  int16_t lanes[kBlock];
+  int16_t lanes[kPixels];
   for (int64_t c = 0; c < in.channels; ++c) {
     for (int64_t y = 0; y < axis.out; ++y, out += in.width) {
       const uint8_t* from = in.row(c, axis.first[static_cast<size_t>(y)]);
@@ -182,8 +183,8 @@ void resize_columns(const ImageView& in, const ResizeAxis& axis, uint8_t* out) {
         const uint8_t* next = from + in.row_bytes;
         const int16_t weight =
             axis.short_weights.empty() ? int16_t{0} : axis.short_weights[static_cast<size_t>(y)];
-        if (weight != 0 && in.width >= kBlock) {
-          std::fill_n(lanes, kBlock, weight);
+        if (weight != 0 && in.width >= kPixels) {
+          std::fill_n(lanes, kPixels, weight);
           weigh_two_short(out, from, next, lanes, in.width);
         } else {
           weigh_two(out, from, next, weights[0], weights[0] + weights[1] - kWeightOne, in.width);

@@ -10,7 +10,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
-#include "lathe/ops/reduce_kernels/reduce_plan.cuh"
+#include "lathe/ops/reduce_kernels/reduce_split.cuh"
 
 namespace lathe::cuda {
 

@@ -13,6 +13,7 @@
 #include <array>
 #include <optional>
 
+#include "lathe/core/alignment.h"
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"

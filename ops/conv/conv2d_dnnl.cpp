@@ -1,4 +1,4 @@
-// f32 and bf16 convolution by oneDNN: runs the plans of conv2d_plan_dnnl.h. Contracts:
+// f32 and bf16 convolution by oneDNN: runs the primitives of conv2d_primitive_dnnl.h. Contracts:
 // conv2d_passes_cpu.h.
 //
 // Tensors are reordered where the primitive wants another layout than theirs. Two reorders are
@@ -15,7 +15,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
-#include "lathe/ops/conv/conv2d_plan_dnnl.h"
+#include "lathe/ops/conv/conv2d_primitive_dnnl.h"
 #include "lathe/ops/conv/conv2d_strips_dnnl.h"
 
 namespace lathe::cpu {
@@ -108,10 +108,10 @@ Tensor packed_dy(const Conv2dPort& port, const Tensor& dy) {
   return kept.is_of(port, dy) ? kept.values : packed(port, dy);
 }
 
-/// One execution of a plan: brings the arguments in, runs the primitive, brings the result out.
+/// One execution: brings the arguments in, runs the primitive, brings the result out.
 class Run {
  public:
-  explicit Run(const Conv2dPlan& plan) : plan_(plan) {}
+  explicit Run(const Conv2dPrimitive& made) : made_(made) {}
 
   /// `pack` makes the copy that the primitive reads if it wants another layout.
   void in(int name, const Conv2dPort& port, const Tensor& t,
@@ -127,10 +127,10 @@ class Run {
   void out(int name, const Conv2dPort& port, const Tensor& t) {
     const Tensor result = port.reorder ? scratch(port.wanted) : t;
     add(name, port.wanted, result);
-    if (plan_.scratchpad.get_size() > 0) {
-      add(DNNL_ARG_SCRATCHPAD, plan_.scratchpad, scratch(plan_.scratchpad));
+    if (made_.scratchpad.get_size() > 0) {
+      add(DNNL_ARG_SCRATCHPAD, made_.scratchpad, scratch(made_.scratchpad));
     }
-    plan_.primitive.execute(dnnl_stream(), arguments_);
+    made_.primitive.execute(dnnl_stream(), arguments_);
     if (port.reorder) {
       dnnl::memory from = memory_of(port.wanted, result), to = memory_of(port.user, t);
       port.reorder->execute(dnnl_stream(), from, to);
@@ -144,41 +144,41 @@ class Run {
     kept_[count_++] = t;
   }
 
-  const Conv2dPlan& plan_;
+  const Conv2dPrimitive& made_;
   std::unordered_map<int, dnnl::memory> arguments_;
   std::array<Tensor, 5> kept_;  // hold the memory of x, w, y, bias, scratchpad
   size_t count_ = 0;
 };
 
-std::optional<Conv2dStrips> strips_for(Conv2dPass pass, const Conv2dGeometry& g, const Tensor& x) {
+std::optional<Conv2dStrips> strips_for(ConvPass pass, const Conv2dGeometry& g, const Tensor& x) {
   if (x.dtype() != kBF16 || conv2d_format(x) != kChannelsLast) return {};
   return conv2d_strips(pass, g, num_threads());
 }
 
 void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
              const Tensor& bias) {
-  const auto plan = conv2d_plan(Conv2dPass::kForward, g, x, w, bias.defined());
-  Run run(*plan);
-  run.in(DNNL_ARG_SRC, plan->x, x);
-  run.in(DNNL_ARG_WEIGHTS, plan->w, w, packed_weights);
+  const auto made = conv2d_primitive(ConvPass::kForward, g, x, w, bias.defined());
+  Run run(*made);
+  run.in(DNNL_ARG_SRC, made->x, x);
+  run.in(DNNL_ARG_WEIGHTS, made->w, w, packed_weights);
   if (bias.defined()) run.bias(bias);
-  run.out(DNNL_ARG_DST, plan->y, y);
+  run.out(DNNL_ARG_DST, made->y, y);
 }
 
 void backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy, const Tensor& w) {
-  const auto plan = conv2d_plan(Conv2dPass::kBackwardInput, g, dy, w, false);
-  Run run(*plan);
-  run.in(DNNL_ARG_DIFF_DST, plan->y, dy, packed_and_kept_dy);
-  run.in(DNNL_ARG_WEIGHTS, plan->w, w);
-  run.out(DNNL_ARG_DIFF_SRC, plan->x, dx);
+  const auto made = conv2d_primitive(ConvPass::kBackwardInput, g, dy, w, false);
+  Run run(*made);
+  run.in(DNNL_ARG_DIFF_DST, made->y, dy, packed_and_kept_dy);
+  run.in(DNNL_ARG_WEIGHTS, made->w, w);
+  run.out(DNNL_ARG_DIFF_SRC, made->x, dx);
 }
 
 void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy, const Tensor& x) {
-  const auto plan = conv2d_plan(Conv2dPass::kBackwardWeight, g, x, dw, false);
-  Run run(*plan);
-  run.in(DNNL_ARG_SRC, plan->x, x);
-  run.in(DNNL_ARG_DIFF_DST, plan->y, dy, packed_dy);
-  run.out(DNNL_ARG_DIFF_WEIGHTS, plan->w, dw);
+  const auto made = conv2d_primitive(ConvPass::kBackwardWeight, g, x, dw, false);
+  Run run(*made);
+  run.in(DNNL_ARG_SRC, made->x, x);
+  run.in(DNNL_ARG_DIFF_DST, made->y, dy, packed_dy);
+  run.out(DNNL_ARG_DIFF_WEIGHTS, made->w, dw);
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor&
   const OmpThreads threads;
   t_dy = {};
   translate_dnnl_errors("conv2d", [&] {
-    if (const auto strips = strips_for(Conv2dPass::kForward, g, x)) {
+    if (const auto strips = strips_for(ConvPass::kForward, g, x)) {
       const Tensor wide_y = strips->empty_y(y.dtype());
       forward(strips->strip, wide_y, strips->strips_of_x(x), w, bias);
       strips->take_y(y, wide_y);
@@ -219,7 +219,7 @@ void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const
                                 const Tensor& w) {
   const OmpThreads threads;
   translate_dnnl_errors("conv2d_input_grad", [&] {
-    if (const auto strips = strips_for(Conv2dPass::kBackwardInput, g, dy)) {
+    if (const auto strips = strips_for(ConvPass::kBackwardInput, g, dy)) {
       const Tensor wide_dx = strips->empty_x(dx.dtype());
       backward_input(strips->strip, wide_dx, strips->strips_of_y(dy), w);
       strips->take_x(dx, wide_dx);
@@ -233,7 +233,7 @@ void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, cons
                                  const Tensor& x) {
   const OmpThreads threads;
   translate_dnnl_errors("conv2d_weight_grad", [&] {
-    if (const auto strips = strips_for(Conv2dPass::kBackwardWeight, g, x)) {
+    if (const auto strips = strips_for(ConvPass::kBackwardWeight, g, x)) {
       backward_weight(strips->strip, dw, strips->strips_of_y(dy), strips->strips_of_x(x));
     } else {
       backward_weight(g, dw, dy, x);

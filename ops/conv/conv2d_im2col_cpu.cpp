@@ -34,8 +34,9 @@ void write_back(const Tensor& out, const Tensor& computed) {
   if (!out.is_same(computed)) copy_values(out, computed);
 }
 
-/// Rows first … last-1 of one image's output pixels, for one group of channels.
-struct Block {
+/// What is computed at once: rows first … last-1 of one image's output pixels, for one group of
+/// channels.
+struct Tile {
   int64_t image, first, last, group;
 };
 
@@ -46,22 +47,22 @@ class Im2col {
 
   int64_t group_c() const { return g_.C / g_.groups; }
   int64_t group_k() const { return g_.K / g_.groups; }
-  int64_t pixels(const Block& b) const { return (b.last - b.first) * g_.Q; }
+  int64_t pixels(const Tile& t) const { return (t.last - t.first) * g_.Q; }
   /// True for 1x1 with stride 1, where the input's pixels are the patches.
   bool is_pointwise() const {
     return g_.taps() == group_c() && g_.stride == Pair(1) && g_.pad == Pair(0);
   }
 
-  /// The patches of a block as a matrix: in place if the input already is one, else gathered into
+  /// The patches of a tile as a matrix: in place if the input already is one, else gathered into
   /// `buffer`.
-  MatrixRef<const T> patches(const Block& b, const T* x, std::vector<T>& buffer) const {
+  MatrixRef<const T> patches(const Tile& t, const T* x, std::vector<T>& buffer) const {
     if (is_pointwise()) {
-      const T* start = x + (b.image * g_.H + b.first) * g_.W * g_.C + b.group * group_c();
-      return {start, pixels(b), group_c(), g_.C, 1};
+      const T* start = x + (t.image * g_.H + t.first) * g_.W * g_.C + t.group * group_c();
+      return {start, pixels(t), group_c(), g_.C, 1};
     }
-    buffer.resize(static_cast<size_t>(pixels(b) * g_.taps()));
+    buffer.resize(static_cast<size_t>(pixels(t) * g_.taps()));
     T* patch = buffer.data();
-    for_each_run(b, [&](int64_t at) {
+    for_each_run(t, [&](int64_t at) {
       if (at < 0) {
         std::fill_n(patch, group_c(), T(0));
       } else {
@@ -69,12 +70,12 @@ class Im2col {
       }
       patch += group_c();
     });
-    return MatrixRef<const T>::row_major(buffer.data(), pixels(b), g_.taps());
+    return MatrixRef<const T>::row_major(buffer.data(), pixels(t), g_.taps());
   }
 
   /// dx += patches: each value is added where patches() gathers it from.
-  void scatter(const Block& b, T* dx, const T* patch) const {
-    for_each_run(b, [&](int64_t at) {
+  void scatter(const Tile& t, T* dx, const T* patch) const {
+    for_each_run(t, [&](int64_t at) {
       if (at >= 0) {
         for (int64_t c = 0; c < group_c(); ++c) dx[at + c] += patch[c];
       }
@@ -82,47 +83,47 @@ class Im2col {
     });
   }
 
-  MatrixRef<const T> rows_of(const Block& b, const T* y) const {
-    return {y + y_offset(b), pixels(b), group_k(), g_.K, 1};
+  MatrixRef<const T> rows_of(const Tile& t, const T* y) const {
+    return {y + y_offset(t), pixels(t), group_k(), g_.K, 1};
   }
-  MatrixRef<T> rows_of(const Block& b, T* y) const {
-    return {y + y_offset(b), pixels(b), group_k(), g_.K, 1};
+  MatrixRef<T> rows_of(const Tile& t, T* y) const {
+    return {y + y_offset(t), pixels(t), group_k(), g_.K, 1};
   }
   template <class U>
-  MatrixRef<U> weights(const Block& b, U* w) const {
-    return MatrixRef<U>::row_major(w + b.group * group_k() * g_.taps(), group_k(), g_.taps());
+  MatrixRef<U> weights(const Tile& t, U* w) const {
+    return MatrixRef<U>::row_major(w + t.group * group_k() * g_.taps(), group_k(), g_.taps());
   }
 
-  /// Calls f(block) in parallel for all blocks of at most `rows` output rows.
+  /// Calls f(tile) in parallel for all tiles of at most `rows` output rows.
   template <class F>
-  void for_each_block(int64_t rows, F&& f) const {
+  void for_each_tile(int64_t rows, F&& f) const {
     const int64_t per_image = ceil_div(g_.P, rows);
     parallel_for(g_.N * per_image * g_.groups, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t strip = i / g_.groups % per_image;
-        f(Block{i / g_.groups / per_image, strip * rows, std::min((strip + 1) * rows, g_.P),
-                i % g_.groups});
+        f(Tile{i / g_.groups / per_image, strip * rows, std::min((strip + 1) * rows, g_.P),
+               i % g_.groups});
       }
     });
   }
 
  private:
-  int64_t y_offset(const Block& b) const {
-    return (b.image * g_.P + b.first) * g_.Q * g_.K + b.group * group_k();
+  int64_t y_offset(const Tile& t) const {
+    return (t.image * g_.P + t.first) * g_.Q * g_.K + t.group * group_k();
   }
 
-  /// Calls f(offset in x) for each tap (r, s) of each pixel of the block, in order; the offset is
+  /// Calls f(offset in x) for each tap (r, s) of each pixel of the tile, in order; the offset is
   /// -1 for padding.
   template <class F>
-  void for_each_run(const Block& b, F&& f) const {
-    for (int64_t p = b.first; p < b.last; ++p) {
+  void for_each_run(const Tile& t, F&& f) const {
+    for (int64_t p = t.first; p < t.last; ++p) {
       for (int64_t q = 0; q < g_.Q; ++q) {
         for (int64_t r = 0; r < g_.R; ++r) {
           const int64_t h = p * g_.stride.rows - g_.pad.rows + r * g_.dilation.rows;
           for (int64_t s = 0; s < g_.S; ++s) {
             const int64_t w = q * g_.stride.cols - g_.pad.cols + s * g_.dilation.cols;
             const bool inside = h >= 0 && h < g_.H && w >= 0 && w < g_.W;
-            f(inside ? ((b.image * g_.H + h) * g_.W + w) * g_.C + b.group * group_c() : -1);
+            f(inside ? ((t.image * g_.H + h) * g_.W + w) * g_.C + t.group * group_c() : -1);
           }
         }
       }
@@ -132,8 +133,8 @@ class Im2col {
   Conv2dGeometry g_;
 };
 
-/// Output rows per block: so many that the patches of a block stay in the second-level cache.
-int64_t rows_per_block(const Conv2dGeometry& g) {
+/// Output rows per tile: so many that the patches of a tile stay in the second-level cache.
+int64_t rows_per_tile(const Conv2dGeometry& g) {
   constexpr int64_t kPatchElements = 1 << 16;
   return std::clamp<int64_t>(kPatchElements / (g.Q * g.taps()), 1, g.P);
 }
@@ -141,17 +142,17 @@ int64_t rows_per_block(const Conv2dGeometry& g) {
 template <class T>
 void forward(const Conv2dGeometry& g, T* y, const T* x, const T* w, const T* bias) {
   const Im2col<T> conv(g);
-  conv.for_each_block(rows_per_block(g), [&](const Block& b) {
+  conv.for_each_tile(rows_per_tile(g), [&](const Tile& t) {
     std::vector<T> buffer;
-    const MatrixRef<T> out = conv.rows_of(b, y);
+    const MatrixRef<T> out = conv.rows_of(t, y);
     GemmMode mode = GemmMode::kWrite;
     if (bias != nullptr) {
       mode = GemmMode::kAdd;
       for (int64_t i = 0; i < out.rows; ++i) {
-        std::copy_n(bias + b.group * out.cols, out.cols, out.data + i * out.row_step);
+        std::copy_n(bias + t.group * out.cols, out.cols, out.data + i * out.row_step);
       }
     }
-    gemm_serial(out, conv.patches(b, x, buffer), conv.weights(b, w).transposed(), mode);
+    gemm_serial(out, conv.patches(t, x, buffer), conv.weights(t, w).transposed(), mode);
   });
 }
 
@@ -159,17 +160,16 @@ template <class T>
 void backward_input(const Conv2dGeometry& g, T* dx, const T* dy, const T* w) {
   const Im2col<T> conv(g);
   std::fill_n(dx, g.N * g.C * g.H * g.W, T(0));
-  conv.for_each_block(
-      g.P, [&](const Block& image) {  // rows overlap in dx, images and groups do not
-        const int64_t rows = rows_per_block(g);
-        std::vector<T> buffer(static_cast<size_t>(rows * g.Q * g.taps()));
-        for (int64_t first = 0; first < g.P; first += rows) {
-          const Block b{image.image, first, std::min(first + rows, g.P), image.group};
-          const auto patches = MatrixRef<T>::row_major(buffer.data(), conv.pixels(b), g.taps());
-          gemm_serial(patches, conv.rows_of(b, dy), conv.weights(b, w), GemmMode::kWrite);
-          conv.scatter(b, dx, buffer.data());
-        }
-      });
+  conv.for_each_tile(g.P, [&](const Tile& image) {  // rows overlap in dx, images and groups do not
+    const int64_t rows = rows_per_tile(g);
+    std::vector<T> buffer(static_cast<size_t>(rows * g.Q * g.taps()));
+    for (int64_t first = 0; first < g.P; first += rows) {
+      const Tile t{image.image, first, std::min(first + rows, g.P), image.group};
+      const auto patches = MatrixRef<T>::row_major(buffer.data(), conv.pixels(t), g.taps());
+      gemm_serial(patches, conv.rows_of(t, dy), conv.weights(t, w), GemmMode::kWrite);
+      conv.scatter(t, dx, buffer.data());
+    }
+  });
 }
 
 template <class T>
@@ -184,15 +184,15 @@ void backward_weight(const Conv2dGeometry& g, T* dw, const T* dy, const T* x) {
   std::vector<T> sums(static_cast<size_t>(parts * size), T(0));
   parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     std::vector<T> buffer;
-    const int64_t rows = rows_per_block(g);
+    const int64_t rows = rows_per_tile(g);
     for (int64_t part = begin; part < end; ++part) {
       const int64_t stop = std::min((part + 1) * images, g.N);
       for (int64_t n = part * images; n < stop; ++n) {
         for (int64_t group = 0; group < g.groups; ++group) {
           for (int64_t first = 0; first < g.P; first += rows) {
-            const Block b{n, first, std::min(first + rows, g.P), group};
-            gemm_serial(conv.weights(b, sums.data() + part * size),
-                        conv.rows_of(b, dy).transposed(), conv.patches(b, x, buffer),
+            const Tile t{n, first, std::min(first + rows, g.P), group};
+            gemm_serial(conv.weights(t, sums.data() + part * size),
+                        conv.rows_of(t, dy).transposed(), conv.patches(t, x, buffer),
                         GemmMode::kAdd);
           }
         }

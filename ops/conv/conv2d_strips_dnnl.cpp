@@ -6,7 +6,7 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/ops/conv/conv2d_plan_dnnl.h"
+#include "lathe/ops/conv/conv2d_primitive_dnnl.h"
 
 namespace lathe::cpu {
 
@@ -95,10 +95,10 @@ Conv2dStrips make_conv2d_strips(const Conv2dGeometry& g, int64_t images) {
   return strips;
 }
 
-std::optional<Conv2dStrips> conv2d_strips(Conv2dPass pass, const Conv2dGeometry& g, int threads) {
-  const bool narrow = pass == Conv2dPass::kForward         ? g.Q < 8
-                      : pass == Conv2dPass::kBackwardInput ? g.W <= 8
-                                                           : g.Q < 16;
+std::optional<Conv2dStrips> conv2d_strips(ConvPass pass, const Conv2dGeometry& g, int threads) {
+  const bool narrow = pass == ConvPass::kForward         ? g.Q < 8
+                      : pass == ConvPass::kBackwardInput ? g.W <= 8
+                                                         : g.Q < 16;
   if (!narrow || g.groups != 1 || !fits_strips(g)) return {};
   if (!dnnl_uses(dnnl::cpu_isa::avx512_core_amx)) return {};
   const int64_t wanted = ceil_div(kStripColumns, make_conv2d_strips(g, 1).y_pitch());

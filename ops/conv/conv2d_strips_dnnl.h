@@ -7,10 +7,9 @@
 #include <optional>
 
 #include "lathe/ops/conv/conv2d_geometry.h"
+#include "lathe/ops/conv_pass.h"
 
 namespace lathe::cpu {
-
-enum class Conv2dPass : int64_t;  // conv2d_plan_dnnl.h
 
 /// A convolution of strips. A strip is `images` images of the batch beside one another, with zeros
 /// between them where a filter would otherwise reach from one into the next. Outputs between the
@@ -36,7 +35,7 @@ struct Conv2dStrips {
 /// The strips for this pass of an NHWC bf16 convolution; nothing where the images are wide enough
 /// or the processor has no AMX. A strip's row of outputs has about 64 columns. There are at least
 /// `threads` strips if the batch is that large. Measurements: docs/performance.md.
-std::optional<Conv2dStrips> conv2d_strips(Conv2dPass pass, const Conv2dGeometry& g, int threads);
+std::optional<Conv2dStrips> conv2d_strips(ConvPass pass, const Conv2dGeometry& g, int threads);
 
 /// True if a strip whose W is a whole number of strides has W / stride outputs per row. That holds
 /// for padding that keeps sizes, as in residual networks.

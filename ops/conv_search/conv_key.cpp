@@ -108,11 +108,6 @@ void add(WordHash& hash, const ConvTensor& t) {
 
 }  // namespace
 
-int64_t alignment_of(const void* address) {
-  const auto bits = reinterpret_cast<uintptr_t>(address) | 16;
-  return static_cast<int64_t>(bits & -bits);
-}
-
 SharedMachine::SharedMachine(ConvMachine machine) {
   if (machine != ConvMachine{}) machine_ = std::make_shared<const ConvMachine>(std::move(machine));
 }

@@ -13,12 +13,9 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/dtype.h"
+#include "lathe/ops/conv_pass.h"
 
 namespace lathe {
-
-/// Which of the three products is computed. Words in texts: forward, backward_input,
-/// backward_weight.
-enum class ConvPass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
 /// What the same kernel computes: y = relu(conv(x, w) + bias + residual), without the parts that
 /// the name leaves out. Words: none, bias, bias_relu, bias_residual_relu.
@@ -41,9 +38,6 @@ struct ConvTensor {
   bool exists() const { return alignment != 0; }
   auto operator<=>(const ConvTensor&) const = default;
 };
-
-/// The largest power of two up to 16 that divides the address.
-LATHE_API int64_t alignment_of(const void* address);
 
 /// The device and the libraries that compute.
 struct ConvMachine {

@@ -4,11 +4,11 @@
 #include <memory>
 #include <optional>
 
+#include "lathe/core/alignment.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/ops/backoff.h"
-#include "lathe/ops/conv_search/conv_key.h"
 #include "lathe/ops/lru_cache.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/matmul_kernels/matmul_cublas.h"

@@ -7,8 +7,8 @@
 // layer's dy comes from elsewhere, so there the activation's gradient is a separate kernel.
 #include <optional>
 
+#include "lathe/core/alignment.h"
 #include "lathe/core/math_mode.h"
-#include "lathe/ops/conv_search/conv_key.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/matmul_kernels/matmul_cublas.h"
 #include "lathe/ops/mlp.h"

@@ -14,24 +14,24 @@ namespace lathe {
 
 namespace reduce_order {
 
-Plan make_plan(const Tensor& out, const Tensor& x) {
+Loops loops_of(const Tensor& out, const Tensor& x) {
   const auto in_bytes = static_cast<int64_t>(size_of(x.dtype()));
   const auto out_bytes = static_cast<int64_t>(size_of(out.dtype()));
   // The output's step is 0 where the dimension is reduced.
   const StridedOperand operands[] = {{nullptr, in_bytes, x.strides()},
                                      {nullptr, out_bytes, broadcast_strides(out, x.shape())}};
   const LoopNest all = order_dims(x.shape(), operands, 2, LoopOrder::kMovingInside);
-  Plan plan;
-  plan.in = static_cast<const char*>(x.raw_data());
-  plan.out = static_cast<char*>(out.raw_data());
-  plan.kept.operands = plan.reduced.operands = 2;
-  plan.inner = all.ndim == 0 || all.dims[0].step[1] == 0;
+  Loops loops;
+  loops.in = static_cast<const char*>(x.raw_data());
+  loops.out = static_cast<char*>(out.raw_data());
+  loops.kept.operands = loops.reduced.operands = 2;
+  loops.inner = all.ndim == 0 || all.dims[0].step[1] == 0;
   for (int d = 0; d < all.ndim; ++d) {
-    (all.dims[d].step[1] == 0 ? plan.reduced : plan.kept).push(all.dims[d]);
+    (all.dims[d].step[1] == 0 ? loops.reduced : loops.kept).push(all.dims[d]);
   }
-  if (plan.kept.ndim == 0) plan.kept.push({1, {}});
-  if (plan.reduced.ndim == 0) plan.reduced.push({1, {in_bytes}});
-  return plan;
+  if (loops.kept.ndim == 0) loops.kept.push({1, {}});
+  if (loops.reduced.ndim == 0) loops.reduced.push({1, {in_bytes}});
+  return loops;
 }
 
 }  // namespace reduce_order
@@ -74,7 +74,7 @@ template <class Folder, class X, class T>
 void run(const Tensor& out, const Tensor& x, const Folder& folder) {
   using A = typename Folder::Value;
   reduce_order::run<Folder>(
-      reduce_order::make_plan(out, x), load_as<A, X>, sizeof(X),
+      reduce_order::loops_of(out, x), load_as<A, X>, sizeof(X),
       sizeof(A) == sizeof(X) && std::is_integral_v<A> == std::is_integral_v<X>, store_as<A, T>,
       folder);
 }
@@ -107,7 +107,7 @@ void run_truth(const Tensor& out, const Tensor& x) {
   visit_all(x.dtype(), [&](auto tag) {
     using X = typename decltype(tag)::type;
     using Folder = reduce_fold::Simple<Op<int64_t>>;
-    reduce_order::run<Folder>(reduce_order::make_plan(out, x), load_truth<X>, sizeof(X), false,
+    reduce_order::run<Folder>(reduce_order::loops_of(out, x), load_truth<X>, sizeof(X), false,
                               store_as<int64_t, bool>, Folder{});
   });
 }

@@ -21,7 +21,7 @@
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/packet.cuh"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
-#include "lathe/ops/reduce_kernels/reduce_plan.cuh"
+#include "lathe/ops/reduce_kernels/reduce_split.cuh"
 
 namespace lathe::cuda {
 
@@ -145,7 +145,7 @@ __device__ typename Math::Partial fold_row(Source x, const NestIndex<1>& index, 
   return fold_strided<Math>(x, index, begin + lane, width, end);
 }
 
-// The densest dimension is reduced: plan.width adjacent threads (up to a warp, or the block) share
+// The densest dimension is reduced: split.width adjacent threads (up to a warp, or the block) share
 // a result and read neighbouring numbers, kFold at a time. Where there are few results, the numbers
 // of each are cut into chunks, and partials go to parts[chunk][result].
 // Memory bound: each number is read once. It is meant to reach 90 % of the copy bandwidth from some
@@ -153,31 +153,31 @@ __device__ typename Math::Partial fold_row(Source x, const NestIndex<1>& index, 
 // 16 bits is slower: an exponential per 2 bytes bounds it.
 template <class Math, class Target, class Source>
 __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
-    reduce_rows_kernel(Target target, typename Math::Partial* parts, Source x, ReducePlan plan) {
-  const unsigned per_block = kReduceBlock / plan.width, lane = threadIdx.x % plan.width;
-  const int64_t items = plan.outputs * plan.chunks, step = int64_t(gridDim.x) * per_block;
+    reduce_rows_kernel(Target target, typename Math::Partial* parts, Source x, ReduceSplit split) {
+  const unsigned per_block = kReduceBlock / split.width, lane = threadIdx.x % split.width;
+  const int64_t items = split.outputs * split.chunks, step = int64_t(gridDim.x) * per_block;
   for (int64_t base = blockIdx.x * int64_t(per_block); base < items; base += step) {
-    const int64_t item = base + threadIdx.x / plan.width;
-    const int64_t output = plan.chunks == 1 ? item : item / plan.chunks;
-    const int64_t chunk = plan.chunks == 1 ? 0 : item % plan.chunks;
+    const int64_t item = base + threadIdx.x / split.width;
+    const int64_t output = split.chunks == 1 ? item : item / split.chunks;
+    const int64_t chunk = split.chunks == 1 ? 0 : item % split.chunks;
     auto total = Math::start();
     NestIndex<2>::Offsets place = {};
     if (item < items) {
-      const int64_t begin = chunk * plan.chunk, end = begin + plan.chunk;
-      place = plan.kept(output);
-      total = fold_row<Math>(x + place.at[0], plan.reduced, begin,
-                             end < plan.count ? end : plan.count, lane, plan.width);
+      const int64_t begin = chunk * split.chunk, end = begin + split.chunk;
+      place = split.kept(output);
+      total = fold_row<Math>(x + place.at[0], split.reduced, begin,
+                             end < split.count ? end : split.count, lane, split.width);
     }
-    if (plan.width == kReduceBlock) {
+    if (split.width == kReduceBlock) {
       total = block_reduce(total, Combine<Math>{});
     } else {
-      total = warp_reduce(total, Combine<Math>{}, plan.width);
+      total = warp_reduce(total, Combine<Math>{}, split.width);
     }
     if (lane != 0 || item >= items) continue;
     if (parts == nullptr) {
       target(place.at[1], total);
     } else {
-      parts[chunk * plan.outputs + output] = total;
+      parts[chunk * split.outputs + output] = total;
     }
   }
 }
@@ -189,30 +189,31 @@ inline constexpr int kColumnPacket = 1;
 template <class T>
 inline constexpr int kColumnPacket<const T*> = 8 / static_cast<int>(sizeof(T));
 
-// The densest dimension is kept: a block is plan.width packets of V neighbouring results wide, so
+// The densest dimension is kept: a block is split.width packets of V neighbouring results wide, so
 // that a warp reads neighbouring numbers, and its rows of threads divide the numbers of each
 // result. Chunks run along gridDim.y. Bandwidth as above.
 template <class Math, int V, class Target, class Source>
 __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math, V>)
-    reduce_columns_kernel(Target target, typename Math::Partial* parts, Source x, ReducePlan plan) {
-  const unsigned rows = kReduceBlock / plan.width, row = threadIdx.x / plan.width;
-  const int64_t column = blockIdx.x * int64_t(plan.width) + threadIdx.x % plan.width;
-  const int64_t begin = blockIdx.y * plan.chunk, end = begin + plan.chunk;
+    reduce_columns_kernel(Target target, typename Math::Partial* parts, Source x,
+                          ReduceSplit split) {
+  const unsigned rows = kReduceBlock / split.width, row = threadIdx.x / split.width;
+  const int64_t column = blockIdx.x * int64_t(split.width) + threadIdx.x % split.width;
+  const int64_t begin = blockIdx.y * split.chunk, end = begin + split.chunk;
   typename Math::Partial total[V];
   NestIndex<2>::Offsets place = {};
-  const bool inside = column < plan.columns;
-  if (inside) place = plan.kept(column);
-  fold_strided<Math>(total, x + place.at[0], plan.reduced, begin + row, rows,
-                     !inside            ? 0
-                     : end < plan.count ? end
-                                        : plan.count);
+  const bool inside = column < split.columns;
+  if (inside) place = split.kept(column);
+  fold_strided<Math>(total, x + place.at[0], split.reduced, begin + row, rows,
+                     !inside             ? 0
+                     : end < split.count ? end
+                                         : split.count);
   for (int c = 0; c < V; ++c) {
-    total[c] = block_reduce_columns<kReduceBlock>(total[c], Combine<Math>{}, plan.width);
+    total[c] = block_reduce_columns<kReduceBlock>(total[c], Combine<Math>{}, split.width);
     if (row != 0 || !inside) continue;
     if (parts == nullptr) {
-      target(place.at[1] + c * plan.output_step, total[c]);
+      target(place.at[1] + c * split.output_step, total[c]);
     } else {
-      parts[blockIdx.y * plan.outputs + column * V + c] = total[c];
+      parts[blockIdx.y * split.outputs + column * V + c] = total[c];
     }
   }
 }
@@ -238,37 +239,37 @@ __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
 
 template <class Math, class Target, class Source>
 void launch_part(const Target& target, typename Math::Partial* parts, Source x,
-                 const ReducePlan& plan, Stream stream) {
+                 const ReduceSplit& split, Stream stream) {
   const dim3 block(kReduceBlock);
-  if (plan.rows) {
-    const int64_t blocks = ceil_div(plan.outputs * plan.chunks, kReduceBlock / plan.width);
+  if (split.rows) {
+    const int64_t blocks = ceil_div(split.outputs * split.chunks, kReduceBlock / split.width);
     const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 20)));
     launch(reduce_rows_kernel<Math, Target, Source>, grid, block, 0, stream, target, parts, x,
-           plan);
+           split);
   } else {
-    const dim3 grid(static_cast<unsigned>(ceil_div(plan.columns, plan.width)),
-                    static_cast<unsigned>(plan.chunks));
-    const auto columns = plan.columns == plan.outputs
+    const dim3 grid(static_cast<unsigned>(ceil_div(split.columns, split.width)),
+                    static_cast<unsigned>(split.chunks));
+    const auto columns = split.columns == split.outputs
                              ? reduce_columns_kernel<Math, 1, Target, Source>
                              : reduce_columns_kernel<Math, kColumnPacket<Source>, Target, Source>;
-    launch(columns, grid, block, 0, stream, target, parts, x, plan);
+    launch(columns, grid, block, 0, stream, target, parts, x, split);
   }
   LATHE_CUDA_CHECK(cudaGetLastError());
 }
 
-/// The plan for the results of `kept`, the numbers of which begin at x.
+/// The split for the results of `kept`, the numbers of which begin at x.
 template <class Source>
-ReducePlan plan_part(Source x, const LoopNest& kept, const int64_t* start, const LoopNest& reduced,
-                     const int64_t* from, int64_t count) {
+ReduceSplit split_part(Source x, const LoopNest& kept, const int64_t* start,
+                       const LoopNest& reduced, const int64_t* from, int64_t count) {
   int packet = 1;
   if constexpr (kColumnPacket < Source >> 1) {
     if (holds_column_packets(kept, reduced, x + start[0] + from[0], kColumnPacket<Source>))
       packet = kColumnPacket<Source>;
   }
-  ReducePlan plan = plan_reduction(kept, reduced, count, packet);
-  plan.kept = NestIndex<2>(plan.rows ? kept : columns_of(kept, packet), start);
-  plan.reduced = NestIndex<1>(reduced, from);
-  return plan;
+  ReduceSplit split = split_reduction(kept, reduced, count, packet);
+  split.kept = NestIndex<2>(split.rows ? kept : columns_of(kept, packet), start);
+  split.reduced = NestIndex<1>(reduced, from);
+  return split;
 }
 
 /// Reduces the numbers at `x`, which are on `device`. Usually this is one launch, or two where
@@ -279,24 +280,24 @@ void launch_reduction(const Target& target, Source x, const ReduceNests& nests, 
   if (nests.outputs == 0) return;
   const Stream stream = current_stream(device);
   each_indexable_part(nests.kept, [&](const LoopNest& kept, const int64_t* start) {
-    std::vector<ReducePlan> plans;
+    std::vector<ReduceSplit> splits;
     int64_t chunks = 0;
     each_indexable_part(nests.reduced, [&](const LoopNest& reduced, const int64_t* from) {
       const int64_t count = nests.count == 0 ? 0 : reduced.numel();
-      plans.push_back(plan_part(x, kept, start, reduced, from, count));
-      chunks += plans.back().chunks;
+      splits.push_back(split_part(x, kept, start, reduced, from, count));
+      chunks += splits.back().chunks;
     });
     if (chunks == 1)
-      return launch_part<Math>(target, static_cast<Partial*>(nullptr), x, plans[0], stream);
+      return launch_part<Math>(target, static_cast<Partial*>(nullptr), x, splits[0], stream);
 
     const int64_t outputs = kept.numel();
     const int64_t bytes = chunks * outputs * static_cast<int64_t>(sizeof(Partial));
     const Tensor room = empty({bytes}, {.dtype = kU8, .device = device});
     Partial* const parts = static_cast<Partial*>(room.raw_data());
     Partial* to = parts;
-    for (const ReducePlan& plan : plans) {
-      launch_part<Math>(target, to, x, plan, stream);
-      to += plan.chunks * outputs;
+    for (const ReduceSplit& split : splits) {
+      launch_part<Math>(target, to, x, split, stream);
+      to += split.chunks * outputs;
     }
     const unsigned width = kReduceBlock / join_rows(chunks);
     const dim3 grid(static_cast<unsigned>(ceil_div(outputs, width)));

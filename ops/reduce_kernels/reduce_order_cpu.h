@@ -27,9 +27,9 @@ using Load = void (*)(A* to, const char* from, int64_t n, int64_t step);
 template <class A>
 using Store = void (*)(void* to, A value);
 
-/// The dimensions of a reduction, one at least of each kind. Operand 0 is the input, operand 1 the
+/// The loops of a reduction, one at least of each kind. Operand 0 is the input, operand 1 the
 /// output; steps in bytes.
-struct Plan {
+struct Loops {
   LoopNest kept, reduced;
   bool inner = true;  // the densest dimension is reduced
   const char* in;
@@ -38,7 +38,7 @@ struct Plan {
 using Walk = NestWalk<2>;
 
 /// Both tensors have the same number of dimensions and at least one element each.
-Plan make_plan(const Tensor& out, const Tensor& x);
+Loops loops_of(const Tensor& out, const Tensor& x);
 
 /// Joins n partials of `width` numbers each, in pairs, into the first.
 template <class Folder>
@@ -56,14 +56,14 @@ void join_pairs(typename Folder::Partial* parts, int64_t n, int64_t width) {
 template <class Folder, class A = typename Folder::Value>
 class Inner {
  public:
-  Inner(const Plan& plan, Load<A> load, int64_t element_bytes, bool direct, const Folder& folder)
-      : plan_(plan),
+  Inner(const Loops& loops, Load<A> load, int64_t element_bytes, bool direct, const Folder& folder)
+      : loops_(loops),
         load_(load),
         folder_(folder),
-        size_(plan.reduced.dims[0].size),
-        step_(plan.reduced.dims[0].step[0]),
+        size_(loops.reduced.dims[0].size),
+        step_(loops.reduced.dims[0].step[0]),
         direct_(direct && step_ == element_bytes) {
-    rows_ = plan.reduced.numel() / size_;
+    rows_ = loops.reduced.numel() / size_;
     pieces_ = ceil_div(size_, kBlock);
     group_ = size_ >= kBlock ? 1 : kBlock / size_;
     blocks_ = ceil_div(rows_, group_) * pieces_;
@@ -72,15 +72,15 @@ class Inner {
 
   void run(Store<A> store) {
     using Partial = typename Folder::Partial;
-    const int64_t outputs = plan_.kept.numel();
+    const int64_t outputs = loops_.kept.numel();
     const int64_t per_item = std::max<int64_t>(1, rows_ * size_ / chunks_);
     const int64_t grain = std::max<int64_t>(1, kParallelGrain / per_item);
     if (chunks_ == 1) {
       parallel_for(outputs, grain, [&](int64_t begin, int64_t end) {
-        const int64_t* step = plan_.kept.dims[0].step;
-        each_row<2>(plan_.kept, begin, end, [&](const int64_t* offset, int64_t first, int64_t n) {
-          const char* in = plan_.in + offset[0] + first * step[0];
-          char* out = plan_.out + offset[1] + first * step[1];
+        const int64_t* step = loops_.kept.dims[0].step;
+        each_row<2>(loops_.kept, begin, end, [&](const int64_t* offset, int64_t first, int64_t n) {
+          const char* in = loops_.in + offset[0] + first * step[0];
+          char* out = loops_.out + offset[1] + first * step[1];
           for (int64_t o = 0; o < n; ++o, in += step[0], out += step[1]) {
             store(out, folder_.finish(fold_chunk(in, 0)));
           }
@@ -91,15 +91,15 @@ class Inner {
     std::vector<Partial> parts(static_cast<size_t>(chunks_ * outputs));
     parallel_for(outputs * chunks_, grain, [&](int64_t begin, int64_t end) {
       for (int64_t item = begin; item < end; ++item) {
-        const Walk output(plan_.kept, item / chunks_);
-        parts[static_cast<size_t>(item)] = fold_chunk(plan_.in + output.offset[0], item % chunks_);
+        const Walk output(loops_.kept, item / chunks_);
+        parts[static_cast<size_t>(item)] = fold_chunk(loops_.in + output.offset[0], item % chunks_);
       }
     });
-    Walk output(plan_.kept, 0);
+    Walk output(loops_.kept, 0);
     for (int64_t o = 0; o < outputs; ++o, output.next()) {
       Partial* own = parts.data() + o * chunks_;
       join_pairs<Folder>(own, chunks_, 1);
-      store(plan_.out + output.offset[1], folder_.finish(own[0]));
+      store(loops_.out + output.offset[1], folder_.finish(own[0]));
     }
   }
 
@@ -125,7 +125,7 @@ class Inner {
     }
     const int64_t first = block / pieces_ * group_, count = std::min(group_, rows_ - first);
     const int64_t start = block % pieces_ * kBlock, n = std::min(kBlock, size_ - start);
-    Walk row(plan_.reduced, first, 1);
+    Walk row(loops_.reduced, first, 1);
     const char* from = in + row.offset[0] + start * step_;
     if (count == 1 && direct_) return Folder::fold(reinterpret_cast<const A*>(from), n);
     for (int64_t r = 0; r < count; ++r, row.next()) {
@@ -134,7 +134,7 @@ class Inner {
     return Folder::fold(gathered, count * n);
   }
 
-  const Plan& plan_;
+  const Loops& loops_;
   Load<A> load_;
   const Folder& folder_;
   int64_t size_, step_;  // of a row: the innermost reduced dimension
@@ -148,20 +148,20 @@ class Outer {
  public:
   using Partial = typename Folder::Partial;
 
-  Outer(const Plan& plan, Load<A> load, int64_t element_bytes, bool direct, const Folder& folder)
-      : plan_(plan),
+  Outer(const Loops& loops, Load<A> load, int64_t element_bytes, bool direct, const Folder& folder)
+      : loops_(loops),
         load_(load),
         folder_(folder),
-        cols_(plan.kept.dims[0]),
+        cols_(loops.kept.dims[0]),
         direct_(direct && cols_.step[0] == element_bytes) {
-    rows_ = plan.reduced.numel();
+    rows_ = loops.reduced.numel();
     tiles_ = ceil_div(cols_.size, kColumns);
     width_ = std::min(cols_.size, kColumns);
     chunks_ = ceil_div(ceil_div(rows_, kRows), kChunkBlocks);
   }
 
   void run(Store<A> store) {
-    const int64_t bands = plan_.kept.numel() / cols_.size * tiles_;  // each is a tile of outputs
+    const int64_t bands = loops_.kept.numel() / cols_.size * tiles_;  // each is a tile of outputs
     std::vector<Partial> parts(static_cast<size_t>(chunks_ > 1 ? bands * chunks_ * width_ : 0));
     const int64_t per_item = std::max<int64_t>(1, rows_ * width_ / chunks_);
     const int64_t grain = std::max<int64_t>(1, kParallelGrain / per_item);
@@ -189,11 +189,11 @@ class Outer {
 
   void fold_chunk(Partial* total, int64_t band, int64_t chunk) const {
     const int64_t n = columns_of(band);
-    const char* in = plan_.in + Walk(plan_.kept, band / tiles_, 1).offset[0] +
+    const char* in = loops_.in + Walk(loops_.kept, band / tiles_, 1).offset[0] +
                      band % tiles_ * kColumns * cols_.step[0];
     const int64_t begin = chunk * kChunkBlocks * kRows;
     const int64_t end = std::min(rows_, begin + kChunkBlocks * kRows);
-    Walk row(plan_.reduced, begin);
+    Walk row(loops_.reduced, begin);
     A gathered[kRows * kColumns];
     const A* rows[kRows];
     Partial block[kColumns];
@@ -218,13 +218,13 @@ class Outer {
   }
 
   void write(int64_t band, const Partial* part, Store<A> store) const {
-    char* to = plan_.out + Walk(plan_.kept, band / tiles_, 1).offset[1] +
+    char* to = loops_.out + Walk(loops_.kept, band / tiles_, 1).offset[1] +
                band % tiles_ * kColumns * cols_.step[1];
     const int64_t n = columns_of(band);
     for (int64_t c = 0; c < n; ++c) store(to + c * cols_.step[1], folder_.finish(part[c]));
   }
 
-  const Plan& plan_;
+  const Loops& loops_;
   Load<A> load_;
   const Folder& folder_;
   const LoopDim& cols_;  // the innermost kept dimension
@@ -232,14 +232,14 @@ class Outer {
   int64_t rows_, tiles_, width_, chunks_;
 };
 
-/// Runs a plan. `direct`: the tensor's elements are of type A, so `load` would only copy them.
+/// Runs a reduction. `direct`: the tensor's elements are of type A, so `load` would only copy them.
 template <class Folder, class A = typename Folder::Value>
-void run(const Plan& plan, Load<A> load, int64_t element_bytes, bool direct, Store<A> store,
+void run(const Loops& loops, Load<A> load, int64_t element_bytes, bool direct, Store<A> store,
          const Folder& folder) {
-  if (plan.inner) {
-    Inner<Folder>(plan, load, element_bytes, direct, folder).run(store);
+  if (loops.inner) {
+    Inner<Folder>(loops, load, element_bytes, direct, folder).run(store);
   } else {
-    Outer<Folder>(plan, load, element_bytes, direct, folder).run(store);
+    Outer<Folder>(loops, load, element_bytes, direct, folder).run(store);
   }
 }
 

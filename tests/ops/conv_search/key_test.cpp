@@ -181,16 +181,5 @@ TEST_CASE("engine: texts read back, and only those") {
     CHECK_THROWS_AS(parse_conv_engine(text), DataError);
 }
 
-TEST_CASE("alignment_of: the largest power of two up to 16") {
-  const auto at = [](uintptr_t address) {
-    return alignment_of(reinterpret_cast<const void*>(address));
-  };
-  CHECK(at(4096) == 16);
-  CHECK(at(4096 + 8) == 8);
-  CHECK(at(4096 + 12) == 4);
-  CHECK(at(4096 + 6) == 2);
-  CHECK(at(4097) == 1);
-}
-
 }  // namespace
 }  // namespace lathe

@@ -1,5 +1,5 @@
-// cuRAND's engines as the source of random tensors.
-#include "lathe/ops/random_engine.h"
+// cuRAND's generators as the source of random tensors.
+#include "lathe/ops/random_source.h"
 
 #include "../cuda_case.h"
 #include "../ops/compare.h"
@@ -11,12 +11,12 @@ using namespace lathe::test;
 namespace {
 
 const Device kGpu(DeviceType::kCUDA);
-constexpr RandomEngine kCurand[] = {RandomEngine::kCurandPhilox, RandomEngine::kCurandXorwow,
-                                    RandomEngine::kCurandMrg32k3a};
+constexpr RandomSource kCurand[] = {RandomSource::kCurandPhilox, RandomSource::kCurandXorwow,
+                                    RandomSource::kCurandMrg32k3a};
 
-struct EngineScope {
-  explicit EngineScope(RandomEngine engine) { set_random_engine(engine); }
-  ~EngineScope() { set_random_engine(RandomEngine::kLathe); }
+struct SourceScope {
+  explicit SourceScope(RandomSource source) { set_random_source(source); }
+  ~SourceScope() { set_random_source(RandomSource::kLathe); }
 };
 
 CudaCase curand_case() {
@@ -26,22 +26,22 @@ CudaCase curand_case() {
 
 }  // namespace
 
-TEST_CASE("random engine: cuRAND is refused where the build has none" *
+TEST_CASE("random source: cuRAND is refused where the build has none" *
           doctest::skip(kHasCudaLibraries)) {
-  for (const RandomEngine engine : kCurand) CHECK_THROWS_AS(set_random_engine(engine), NoCudaError);
-  set_random_engine(RandomEngine::kLathe);
-  CHECK(random_engine() == RandomEngine::kLathe);
+  for (const RandomSource source : kCurand) CHECK_THROWS_AS(set_random_source(source), NoCudaError);
+  set_random_source(RandomSource::kLathe);
+  CHECK(random_source() == RandomSource::kLathe);
 }
 
-TEST_CASE("random engine: cuRAND's numbers have the range and moments asked for, and repeat" *
+TEST_CASE("random source: cuRAND's numbers have the range and moments asked for, and repeat" *
           curand_case()) {
   constexpr int64_t kCount = 100'001;  // odd: cuRAND makes normals in pairs
   const Tensor ours = rand({kCount}, {.device = kGpu});
-  for (const RandomEngine engine : kCurand) {
+  for (const RandomSource source : kCurand) {
     for (const DType dtype : {kF32, kF64, kF16, kBF16}) {
-      CAPTURE(static_cast<int>(engine));
+      CAPTURE(static_cast<int>(source));
       CAPTURE(dtype);
-      const EngineScope scope(engine);
+      const SourceScope scope(source);
       Generator generator(5), again(5);
       const TensorOptions options{.dtype = dtype, .device = kGpu};
       const Tensor u = rand({kCount}, options, &generator),

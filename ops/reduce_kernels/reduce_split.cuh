@@ -85,8 +85,8 @@ struct ReduceNests {
   int64_t outputs = 0, count = 0;  // number of results, and of numbers for each
 };
 
-/// One launch of a reduction.
-struct ReducePlan {
+/// How one launch of a reduction divides it among threads.
+struct ReduceSplit {
   NestIndex<2> kept;     // a result's position → where its numbers start, and where it is written
   NestIndex<1> reduced;  // a number's position within its result → its offset from that start
   int64_t outputs = 0, count = 0;
@@ -163,38 +163,38 @@ inline LoopNest columns_of(LoopNest kept, int packet) {
   return kept;
 }
 
-/// The plan that reduces the numbers of `reduced` to the results of `kept`, where the numbers of
+/// Divides the reduction of the numbers of `reduced` to the results of `kept`, where the numbers of
 /// `packet` results are read at once; its indices are still to be set.
-inline ReducePlan plan_reduction(const LoopNest& kept, const LoopNest& reduced, int64_t count,
-                                 int packet) {
-  ReducePlan plan;
-  plan.outputs = kept.numel();
-  plan.count = count;
-  plan.rows = density(reduced) <= density(kept);
-  plan.columns = plan.outputs / packet;
-  plan.output_step = kept.dims[0].step[1];
-  int64_t most_chunks = 1, blocks = plan.outputs;  // blocks: without chunks
-  int64_t unit = 1;                                // chunks are a multiple of it
-  if (plan.rows) {
-    const int64_t folds = ceil_div(plan.count, kFold);
-    plan.width = folds <= 128 ? power_above(std::clamp<int64_t>(folds, 1, 32)) : kReduceBlock;
-    if (plan.width == kReduceBlock) {
+inline ReduceSplit split_reduction(const LoopNest& kept, const LoopNest& reduced, int64_t count,
+                                   int packet) {
+  ReduceSplit split;
+  split.outputs = kept.numel();
+  split.count = count;
+  split.rows = density(reduced) <= density(kept);
+  split.columns = split.outputs / packet;
+  split.output_step = kept.dims[0].step[1];
+  int64_t most_chunks = 1, blocks = split.outputs;  // blocks: without chunks
+  int64_t unit = 1;                                 // chunks are a multiple of it
+  if (split.rows) {
+    const int64_t folds = ceil_div(split.count, kFold);
+    split.width = folds <= 128 ? power_above(std::clamp<int64_t>(folds, 1, 32)) : kReduceBlock;
+    if (split.width == kReduceBlock) {
       unit = kReduceBlock * kFold;  // all begin as well aligned as the first
-      most_chunks = plan.count / (unit * 2);
+      most_chunks = split.count / (unit * 2);
     }
   } else {
-    const unsigned rows = power_above(std::clamp<int64_t>(plan.count / kFold, 1, 8));
-    plan.width = std::min(power_above(plan.columns), kReduceBlock / rows);
-    blocks = ceil_div(plan.columns, plan.width);
-    most_chunks = plan.count * plan.width / (kReduceBlock * kFold * 2);
+    const unsigned rows = power_above(std::clamp<int64_t>(split.count / kFold, 1, 8));
+    split.width = std::min(power_above(split.columns), kReduceBlock / rows);
+    blocks = ceil_div(split.columns, split.width);
+    most_chunks = split.count * split.width / (kReduceBlock * kFold * 2);
   }
-  plan.chunks = std::clamp<int64_t>(std::min(most_chunks, kFillingBlocks / blocks), 1, 65535);
-  plan.chunk = ceil_div(plan.count, plan.chunks);
-  if (plan.chunks > 1) {
-    plan.chunk = ceil_div(plan.chunk, unit) * unit;
-    plan.chunks = ceil_div(plan.count, plan.chunk);
+  split.chunks = std::clamp<int64_t>(std::min(most_chunks, kFillingBlocks / blocks), 1, 65535);
+  split.chunk = ceil_div(split.count, split.chunks);
+  if (split.chunks > 1) {
+    split.chunk = ceil_div(split.chunk, unit) * unit;
+    split.chunks = ceil_div(split.count, split.chunk);
   }
-  return plan;
+  return split;
 }
 
 }  // namespace lathe::cuda

@@ -1,4 +1,5 @@
-// How each convolution runs in oneDNN: algorithm, layouts, reorders. Contracts: conv2d_plan_dnnl.h.
+// How each convolution runs in oneDNN: algorithm, layouts, reorders. Contracts:
+// conv2d_primitive_dnnl.h.
 //
 // The algorithm (measured with AVX-512, batches of 32 to 128, oneDNN 2.6 and 3.7;
 // docs/performance.md):
@@ -11,7 +12,7 @@
 #include <array>
 #include <utility>
 
-#include "lathe/ops/conv/conv2d_plan_dnnl.h"
+#include "lathe/ops/conv/conv2d_primitive_dnnl.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/lru_cache.h"
 
@@ -85,22 +86,22 @@ Conv2dPort make_port(const Layout& user, const Layout& wanted, Flow flow) {
   return port;
 }
 
-Conv2dPlan make_plan(Conv2dPass pass, algorithm how, const Layouts& user, const Layouts& asked,
-                     const Filter& filter) {
+Conv2dPrimitive make_primitive(ConvPass pass, algorithm how, const Layouts& user,
+                               const Layouts& asked, const Filter& filter) {
   switch (pass) {
-    case Conv2dPass::kForward: {
+    case ConvPass::kForward: {
       const auto d = describe_forward(how, asked, filter);
       return {dnnl::convolution_forward(d), make_port(user.x, d.src_desc(), Flow::kIn),
               make_port(user.w, d.weights_desc(), Flow::kIn),
               make_port(user.y, d.dst_desc(), Flow::kOut), d.scratchpad_desc()};
     }
-    case Conv2dPass::kBackwardInput: {
+    case ConvPass::kBackwardInput: {
       const auto d = describe_backward<dnnl::convolution_backward_data>(how, asked, filter);
       return {dnnl::convolution_backward_data(d), make_port(user.x, d.diff_src_desc(), Flow::kOut),
               make_port(user.w, d.weights_desc(), Flow::kIn),
               make_port(user.y, d.diff_dst_desc(), Flow::kIn), d.scratchpad_desc()};
     }
-    case Conv2dPass::kBackwardWeight: break;
+    case ConvPass::kBackwardWeight: break;
   }
   const auto d = describe_backward<dnnl::convolution_backward_weights>(how, asked, filter);
   return {dnnl::convolution_backward_weights(d), make_port(user.x, d.src_desc(), Flow::kIn),
@@ -117,14 +118,14 @@ bool winograd_pays(const Conv2dGeometry& g) {
 /// False where oneDNN's direct kernels for NHWC are slower than those for blocks: forward with
 /// short rows of output, because they divide the work by whole rows. oneDNN 3's kernels for AVX2
 /// are an exception: they take 0.6 to 0.9 of the time of blocks there.
-bool in_place_pays(Conv2dPass pass, const Conv2dGeometry& g) {
+bool in_place_pays(ConvPass pass, const Conv2dGeometry& g) {
   constexpr int64_t kShortRow = 8;
-  if (pass != Conv2dPass::kForward || g.Q >= kShortRow || g.R * g.S == 1) return true;
+  if (pass != ConvPass::kForward || g.Q >= kShortRow || g.R * g.S == 1) return true;
   return DNNL_VERSION_MAJOR >= 3 && !dnnl_uses(dnnl::cpu_isa::avx512_core);
 }
 
 struct Request {
-  Conv2dPass pass;
+  ConvPass pass;
   Conv2dGeometry g;
   bool nhwc, w_channels_last, has_bias, exact, bf16;
   int threads;  // oneDNN divides the work among them when it makes the primitive
@@ -156,7 +157,7 @@ struct Request {
   }
 };
 
-Conv2dPlan make_plan(const Request& r) {
+Conv2dPrimitive make_primitive(const Request& r) {
   const bool grouped = r.g.groups != 1;
   const Tag filters =
       r.w_channels_last ? (grouped ? Tag::gohwi : Tag::ohwi) : (grouped ? Tag::goihw : Tag::oihw);
@@ -166,17 +167,18 @@ Conv2dPlan make_plan(const Request& r) {
   const Filter filter(r.g);
   if (!r.exact && !r.bf16 && winograd_pays(r.g) && dnnl_has_winograd()) {
     try {
-      return make_plan(r.pass, algorithm::convolution_winograd, user, free, filter);
+      return make_primitive(r.pass, algorithm::convolution_winograd, user, free, filter);
     } catch (const dnnl::error& e) {  // not available for these sizes
       if (e.status != dnnl_unimplemented) throw;
     }
   }
   const bool in_place = r.nhwc && in_place_pays(r.pass, r.g);
   const Layouts nhwc = layouts(r.g, type, Tag::nhwc, Tag::any, r.has_bias);
-  return make_plan(r.pass, algorithm::convolution_direct, user, in_place ? nhwc : free, filter);
+  return make_primitive(r.pass, algorithm::convolution_direct, user, in_place ? nhwc : free,
+                        filter);
 }
 
-using PlanCache = LruCache<decltype(std::declval<Request>().key()), Conv2dPlan>;
+using PrimitiveCache = LruCache<decltype(std::declval<Request>().key()), Conv2dPrimitive>;
 
 }  // namespace
 
@@ -195,10 +197,11 @@ bool dnnl_has_winograd() {
   return has;
 }
 
-std::shared_ptr<const Conv2dPlan> conv2d_plan(Conv2dPass pass, const Conv2dGeometry& g,
-                                              const Tensor& x, const Tensor& w, bool has_bias) {
-  constexpr size_t kPlans = 1024;
-  static PlanCache cache(kPlans);
+std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Conv2dGeometry& g,
+                                                        const Tensor& x, const Tensor& w,
+                                                        bool has_bias) {
+  constexpr size_t kPrimitives = 1024;
+  static PrimitiveCache cache(kPrimitives);
   const Request request{.pass = pass,
                         .g = g,
                         .nhwc = conv2d_format(x) == kChannelsLast,
@@ -207,7 +210,7 @@ std::shared_ptr<const Conv2dPlan> conv2d_plan(Conv2dPass pass, const Conv2dGeome
                         .exact = conv_exact(),
                         .bf16 = x.dtype() == kBF16,
                         .threads = num_threads()};
-  return cache.get(request.key(), [&] { return make_plan(request); });
+  return cache.get(request.key(), [&] { return make_primitive(request); });
 }
 
 }  // namespace lathe::cpu
