@@ -91,27 +91,17 @@ void OperationGraph::convolution_backward_filter(const ConvolutionSpec& conv, co
   add_operation(op);
 }
 
-Descriptor& OperationGraph::pointwise(cudnnPointwiseMode_t mode, const Descriptor& x,
-                                      const Descriptor& y) {
+void OperationGraph::add(const Descriptor& a, const Descriptor& b, const Descriptor& y) {
   Descriptor& function = add_part(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  function.set(CUDNN_ATTR_POINTWISE_MODE, mode);
+  function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
   function.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
   function.finalize();
   Descriptor& op = add_part(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function);
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-  return op;
-}
-
-void OperationGraph::add(const Descriptor& a, const Descriptor& b, const Descriptor& y) {
-  Descriptor& op = pointwise(CUDNN_POINTWISE_ADD, a, y);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, a);
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
   add_operation(op);
-}
-
-void OperationGraph::relu(const Descriptor& x, const Descriptor& y) {
-  add_operation(pointwise(CUDNN_POINTWISE_RELU_FWD, x, y));
 }
 
 void OperationGraph::finalize(cudnnHandle_t handle) {

@@ -49,8 +49,6 @@ class OperationGraph {
                                    const Descriptor& dw, const Descriptor& dy);
   /// y = a + b in f32, b broadcast
   void add(const Descriptor& a, const Descriptor& b, const Descriptor& y);
-  /// y = max(x, 0) in f32
-  void relu(const Descriptor& x, const Descriptor& y);
 
   /// cuDNN 9.19 needs no handle; older versions need that of the device.
   void finalize(cudnnHandle_t handle = nullptr);
@@ -60,7 +58,6 @@ class OperationGraph {
  private:
   Descriptor& add_part(cudnnBackendDescriptorType_t type);
   const Descriptor& convolution(const ConvolutionSpec& spec);
-  Descriptor& pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor& y);
   void add_operation(Descriptor& operation);
 
   std::deque<Descriptor> parts_;  // a deque, so that they do not move

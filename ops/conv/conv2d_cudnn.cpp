@@ -112,7 +112,6 @@ ConvKey key_of(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
                const Conv2dOperands& operands) {
   ConvKey key = conv_key_of_settings();
   key.pass = pass;
-  key.fusion = operands.bias.defined() ? ConvFusion::kBias : ConvFusion::kNone;
   key.x = describe(operands.x, g.x_shape(), format);
   key.w = describe(operands.w, g.w_shape(), format);
   key.y = describe(operands.y, g.y_shape(), format);

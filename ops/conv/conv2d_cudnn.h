@@ -20,8 +20,8 @@ namespace lathe::cuda {
 /// The tensors of one call, dense in the key's order. Which of x, w and y is written depends on the
 /// pass.
 struct Conv2dOperands {
-  Tensor x, w, y;         // or their gradients
-  Tensor bias, residual;  // undefined where the key has none
+  Tensor x, w, y;  // or their gradients
+  Tensor bias;     // undefined where the key has none
 };
 
 /// The graph of the key's convolution, finalized. Without a handle it can be inspected but not
@@ -29,7 +29,7 @@ struct Conv2dOperands {
 /// throws: ShapeError with cuDNN's reason.
 cudnn::OperationGraph conv2d_graph(const ConvKey& key, cudnnHandle_t handle = nullptr);
 
-enum Conv2dUid : int64_t { kUidX = 1, kUidW, kUidY, kUidBias, kUidResidual, kUidVirtual };
+enum Conv2dUid : int64_t { kUidX = 1, kUidW, kUidY, kUidBias, kUidSum };
 
 /// What a thread keeps of a key on a device from call to call. Two threads must not use one plan at
 /// the same time, so each thread has its own.

@@ -97,7 +97,7 @@ cudnn::ExecutionPlan& Conv2dEngines::plan(const ConvEngine& engine) {
 void Conv2dEngines::run(const ConvEngine& engine, void* output) {
   cudnn::ExecutionPlan& ready = plan(engine);
   const Conv2dUid written = output_uid(key_.pass);
-  std::array<cudnn::Binding, 5> tensors;
+  std::array<cudnn::Binding, 4> tensors;
   size_t count = 0;
   const auto bind = [&](Conv2dUid uid, const Tensor& t) {
     if (t.defined()) tensors[count++] = {uid, uid == written ? output : t.raw_data()};
@@ -106,7 +106,6 @@ void Conv2dEngines::run(const ConvEngine& engine, void* output) {
   bind(kUidW, operands_.w);
   bind(kUidY, operands_.y);
   bind(kUidBias, operands_.bias);
-  bind(kUidResidual, operands_.residual);
   const Workspace workspace(ready.workspace_bytes(), device_);
   ready.execute(std::span(tensors.data(), count), workspace.get());
 }

@@ -1,5 +1,5 @@
-// A convolution as an operation graph of cuDNN: one operation per pass, and those that are fused
-// with the forward pass. Contract: conv2d_cudnn.h.
+// A convolution as an operation graph of cuDNN: one operation per pass, and the sum with the bias
+// after the forward pass. Contract: conv2d_cudnn.h.
 #include "lathe/ops/conv/conv2d_cudnn.h"
 
 namespace lathe::cuda {
@@ -17,35 +17,17 @@ const Descriptor& add_tensor(OperationGraph& graph, Conv2dUid uid, const ConvTen
                        .alignment = t.alignment});
 }
 
-/// y = relu(conv(x, w) + bias + residual), without the parts that the fusion's name leaves out.
-/// Between the operations values stay in the dtype of the sums.
+/// y = conv(x, w) + bias, if the key has one. The sum stays in the dtype of sums before it.
 void add_forward(OperationGraph& graph, const ConvKey& key, const cudnn::ConvolutionSpec& conv,
                  const Descriptor& x, const Descriptor& w, const Descriptor& y) {
-  int64_t uid = kUidVirtual;
-  const auto between = [&]() -> const Descriptor& {
-    return graph.tensor({.uid = uid++,
-                         .dtype = key.compute,
-                         .dims = key.y.dims,
-                         .strides = key.y.strides,
-                         .is_virtual = true});
-  };
-  const bool has_bias = key.fusion != ConvFusion::kNone;
-  const bool has_relu = has_bias && key.fusion != ConvFusion::kBias;
-  const bool has_residual = key.fusion == ConvFusion::kBiasResidualRelu;
-
-  const Descriptor* sum = has_bias ? &between() : &y;
-  graph.convolution_forward(conv, x, w, *sum);
-  if (has_bias) {
-    const Descriptor& out = has_relu ? between() : y;
-    graph.add(*sum, add_tensor(graph, kUidBias, key.bias), out);
-    sum = &out;
-  }
-  if (has_residual) {
-    const Descriptor& out = between();
-    graph.add(*sum, add_tensor(graph, kUidResidual, key.residual), out);
-    sum = &out;
-  }
-  if (has_relu) graph.relu(*sum, y);
+  if (!key.bias.exists()) return graph.convolution_forward(conv, x, w, y);
+  const Descriptor& sum = graph.tensor({.uid = kUidSum,
+                                        .dtype = key.compute,
+                                        .dims = key.y.dims,
+                                        .strides = key.y.strides,
+                                        .is_virtual = true});
+  graph.convolution_forward(conv, x, w, sum);
+  graph.add(sum, add_tensor(graph, kUidBias, key.bias), y);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace lathe {
 namespace {
 
 constexpr std::string_view kPasses[] = {"forward", "backward_input", "backward_weight"};
-constexpr std::string_view kFusions[] = {"none", "bias", "bias_relu", "bias_residual_relu"};
+constexpr std::string_view kFused[] = {"none", "bias"};  // with the convolution, in one kernel
 constexpr std::string_view kModes[] = {"heuristic", "benchmark", "deterministic"};
 constexpr std::string_view kSwitch[] = {"no", "yes"};
 constexpr std::string_view kDigits = "0123456789abcdef";
@@ -118,8 +118,8 @@ const ConvMachine& SharedMachine::operator*() const {
 }
 
 size_t ConvKeyHash::operator()(const ConvKey& key) const noexcept {
-  WordHash hash(static_cast<uint64_t>(key.pass) << 16 | static_cast<uint64_t>(key.fusion) << 8 |
-                static_cast<uint64_t>(key.mode) << 1 | static_cast<uint64_t>(key.tf32));
+  WordHash hash(static_cast<uint64_t>(key.pass) << 8 | static_cast<uint64_t>(key.mode) << 1 |
+                static_cast<uint64_t>(key.tf32));
   add(hash, key.x);
   add(hash, key.w);
   add(hash, key.y);
@@ -134,9 +134,6 @@ size_t ConvKeyHash::operator()(const ConvKey& key) const noexcept {
 }
 
 void append_text(std::string& out, ConvPass pass) { out += kPasses[static_cast<size_t>(pass)]; }
-void append_text(std::string& out, ConvFusion fusion) {
-  out += kFusions[static_cast<size_t>(fusion)];
-}
 void append_text(std::string& out, ConvMode mode) { out += kModes[static_cast<size_t>(mode)]; }
 
 void append_text(std::string& out, const ConvTensor& tensor) {
@@ -153,11 +150,11 @@ void append_text(std::string& out, const ConvTensor& tensor) {
 
 void append_text(std::string& out, const ConvKey& key) {
   // With a new field of ConvKey or ConvMachine this does not compile until the text has it too.
-  const auto& [pass, fusion, mode, x, w, y, bias, residual, compute, stride, pad, dilation, groups,
-               tf32, workspace, machine] = key;
+  const auto& [pass, mode, x, w, y, bias, compute, stride, pad, dilation, groups, tf32, workspace,
+               machine] = key;
   const auto& [device, major, minor, multiprocessors, library, runtime, driver] = *machine;
-  out += concat(pass, " ", fusion, " ", mode, " x=", x, " w=", w, " y=", y, " bias=", bias,
-                " residual=", residual, " compute=", compute);
+  out += concat(pass, " ", kFused[bias != ConvTensor{}], " ", mode, " x=", x, " w=", w, " y=", y,
+                " bias=", bias, " residual=- compute=", compute);
   const auto sizes = [&](std::string_view name, const std::array<int64_t, 2>& values) {
     out += name;
     append_sizes(out, values);
@@ -180,7 +177,7 @@ ConvKey parse_conv_key(std::string_view text) {
   ConvKey key;
   key.pass = in.one_of<ConvPass>(kPasses, " ");
   in.expect(" ");
-  key.fusion = in.one_of<ConvFusion>(kFusions, " ");
+  in.one_of<int>(kFused, " ");  // that it fits the bias shows below
   in.expect(" ");
   key.mode = in.one_of<ConvMode>(kModes, " ");
   const auto after = [&](std::string_view name) -> WordReader& {
@@ -191,8 +188,7 @@ ConvKey parse_conv_key(std::string_view text) {
   key.w = read_tensor(after(" w="));
   key.y = read_tensor(after(" y="));
   key.bias = read_tensor(after(" bias="));
-  key.residual = read_tensor(after(" residual="));
-  key.compute = read_dtype(after(" compute="), " ");
+  key.compute = read_dtype(after(" residual=- compute="), " ");
   key.stride = read_sizes<2>(after(" stride="));
   key.pad = read_sizes<2>(after(" pad="));
   key.dilation = read_sizes<2>(after(" dilation="));

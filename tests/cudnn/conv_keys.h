@@ -19,16 +19,12 @@ inline ConvTensor conv_tensor(const Shape& shape, DType dtype, MemoryFormat form
   return t;
 }
 
-inline ConvKey conv_key(const Conv2dGeometry& g, ConvPass pass, DType dtype, MemoryFormat format,
-                        ConvFusion fusion = ConvFusion::kNone) {
+inline ConvKey conv_key(const Conv2dGeometry& g, ConvPass pass, DType dtype, MemoryFormat format) {
   ConvKey key;
   key.pass = pass;
-  key.fusion = fusion;
   key.x = conv_tensor(g.x_shape(), dtype, format);
   key.w = conv_tensor(g.w_shape(), dtype, format);
   key.y = conv_tensor(g.y_shape(), dtype, format);
-  if (fusion != ConvFusion::kNone) key.bias = conv_tensor({1, g.K, 1, 1}, dtype, format);
-  if (fusion == ConvFusion::kBiasResidualRelu) key.residual = key.y;
   key.stride = {g.stride.rows, g.stride.cols};
   key.pad = {g.pad.rows, g.pad.cols};
   key.dilation = {g.dilation.rows, g.dilation.cols};

@@ -84,14 +84,13 @@ CudnnStep step_of(const CudnnObject& o) {
   if (o.type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
     const CudnnObject& function = part_of(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
                                           CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    const auto mode = value_of<cudnnPointwiseMode_t>(function, CUDNN_ATTR_POINTWISE_MODE);
-    CudnnStep step{.kind = mode == CUDNN_POINTWISE_ADD ? CudnnStep::kAdd : CudnnStep::kRelu,
-                   .x = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
-                   .y = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC)};
-    if (step.kind == CudnnStep::kAdd) {
-      step.w = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
-    }
-    return step;
+    require(
+        value_of<cudnnPointwiseMode_t>(function, CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_ADD,
+        CUDNN_STATUS_NOT_SUPPORTED, "the one pointwise function is a sum here");
+    return {.kind = CudnnStep::kAdd,
+            .x = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
+            .w = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC),
+            .y = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC)};
   }
   const ConvolutionNames names = names_of(o.type);
   const CudnnObject& how = part_of(o, names.how, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);

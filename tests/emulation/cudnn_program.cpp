@@ -115,9 +115,6 @@ Values compute(const CudnnStep& s, const Values& x, const Values& w, const Value
       for_each_element(b, [&](size_t i, int64_t at) { sums[i] = x[i] + w[size_t(at)]; });
       break;
     }
-    case CudnnStep::kRelu:
-      std::ranges::transform(x, sums.begin(), [](float v) { return v < 0 ? 0 : v; });
-      break;
   }
   return {sums.begin(), sums.end()};
 }
@@ -129,7 +126,7 @@ std::vector<CudnnTensor> CudnnProgram::tensors() const {
   for (const CudnnStep& step : steps) {
     for (const CudnnTensor* t : {&step.x, &step.w, &step.y}) {
       const bool known = std::ranges::find(all, t->uid, &CudnnTensor::uid) != all.end();
-      if (t->uid != 0 && !t->is_virtual && !known) all.push_back(*t);
+      if (!t->is_virtual && !known) all.push_back(*t);
     }
   }
   return all;
@@ -138,7 +135,7 @@ std::vector<CudnnTensor> CudnnProgram::tensors() const {
 void CudnnProgram::run(const std::map<int64_t, void*>& memory) const {
   std::map<int64_t, Values> values;
   const auto get = [&](const CudnnTensor& t, const CudnnStep& step) -> Values {
-    if (t.uid == 0 || t.uid == step.output().uid) return {};
+    if (t.uid == step.output().uid) return {};
     const auto made = values.find(t.uid);
     Values v = made != values.end() ? made->second : read(t, memory.at(t.uid));
     if (step.is_convolution()) {
@@ -158,7 +155,7 @@ void CudnnProgram::run(const std::map<int64_t, void*>& memory) const {
 const char* cudnn_shape_problem(const CudnnStep& s) {
   if (!s.is_convolution()) {
     if (s.x.dims != s.y.dims) return "a pointwise operation changes no sizes";
-    for (size_t d = 0; s.kind == CudnnStep::kAdd && d < 4; ++d) {
+    for (size_t d = 0; d < 4; ++d) {
       if (s.w.dims[d] != 1 && s.w.dims[d] != s.x.dims[d]) return "b does not broadcast to x";
     }
     return "";

@@ -20,9 +20,9 @@ struct CudnnTensor {
   int64_t numel() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
 
-/// y = x * w, dx = y * w, dw = x * y, y = x + w or y = max(x, 0).
+/// y = x * w, dx = y * w, dw = x * y, or y = x + w.
 struct CudnnStep {
-  enum Kind { kForward, kBackwardData, kBackwardFilter, kAdd, kRelu } kind = kForward;
+  enum Kind { kForward, kBackwardData, kBackwardFilter, kAdd } kind = kForward;
   CudnnTensor x, w, y;
   std::array<int64_t, 2> stride{}, pad{}, dilation{};
 

@@ -29,7 +29,7 @@ enum cudnnStatus_t {
 
 enum cudnnDataType_t { CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16 };
 enum cudnnConvolutionMode_t { CUDNN_CONVOLUTION, CUDNN_CROSS_CORRELATION };
-enum cudnnPointwiseMode_t { CUDNN_POINTWISE_ADD, CUDNN_POINTWISE_RELU_FWD };
+enum cudnnPointwiseMode_t { CUDNN_POINTWISE_ADD };
 enum cudnnBackendHeurMode_t { CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK };
 enum cudnnBackendKnobType_t {
   CUDNN_KNOB_TYPE_TILE_SIZE,

@@ -30,9 +30,6 @@ const std::vector<Change>& changes() {
     std::vector<Change> all = {
         {"pass", [](ConvKey& k) { k.pass = ConvPass::kForward; }},
         {"pass 2", [](ConvKey& k) { k.pass = ConvPass::kBackwardInput; }},
-        {"fusion", [](ConvKey& k) { k.fusion = ConvFusion::kBias; }},
-        {"fusion 2", [](ConvKey& k) { k.fusion = ConvFusion::kBiasRelu; }},
-        {"fusion 3", [](ConvKey& k) { k.fusion = ConvFusion::kBiasResidualRelu; }},
         {"mode", [](ConvKey& k) { k.mode = ConvMode::kHeuristic; }},
         {"deterministic", [](ConvKey& k) { k.mode = ConvMode::kDeterministic; }},
         {"compute", [](ConvKey& k) { k.compute = kF16; }},
@@ -54,8 +51,7 @@ const std::vector<Change>& changes() {
     for (const Named& t : {Named{"x", &ConvKey::x},
                            {"w", &ConvKey::w},
                            {"y", &ConvKey::y},
-                           {"bias", &ConvKey::bias},
-                           {"residual", &ConvKey::residual}}) {
+                           {"bias", &ConvKey::bias}}) {
       const auto tensor = t.tensor;
       all.push_back({t.name, [tensor](ConvKey& k) { (k.*tensor).dtype = kBF16; }});
       all.push_back({t.name, [tensor](ConvKey& k) { (k.*tensor).alignment = 8; }});
@@ -129,6 +125,14 @@ TEST_CASE("key: the text is the documented one and reads back") {
         "library=\"cudnn 9.19.0\" runtime=\"13.0\" driver=\"13.0\"");
   CHECK(parse_conv_key(concat(key)) == key);
   CHECK(parse_conv_key(concat(ConvKey{})) == ConvKey{});
+
+  ConvKey biased = key;
+  biased.pass = ConvPass::kForward;
+  biased.bias = {.dtype = kF16, .dims = {1, 64, 1, 1}, .strides = {64, 1, 64, 64}, .alignment = 16};
+  const std::string text = concat(biased);
+  CHECK(text.starts_with("forward bias benchmark x="));
+  CHECK(text.find(" bias=f16[1,64,1,1]/[64,1,64,64]@16 residual=- compute=f32 ") != text.npos);
+  CHECK(parse_conv_key(text) == biased);
 }
 
 TEST_CASE("key: extreme numbers and any bytes in names read back") {
@@ -165,7 +169,8 @@ TEST_CASE("key: a text that is not exactly a key's is refused, and nothing else 
         with("H200", "\\x48200"), with("H200", "\\xZZ"), with("H200", "\\n"),
         with("tf32=no", "tf32=maybe"), with("groups=1", "groups=99999999999999999999"),
         with("sm=9.0", "sm=4294967305.0"), with("bias=-", "bias=f32[0,0,0,0]/[0,0,0,0]@0"),
-        with("benchmark", "fastest")})
+        with("benchmark", "fastest"), with("none", "bias"), with("none", "bias_relu"),
+        with("residual=-", "residual=f32[1,2,3,4]/[24,12,4,1]@16")})
     CHECK_THROWS_AS(parse_conv_key(changed), DataError);
   CHECK_THROWS_WITH_AS(parse_conv_key(with("groups", "group")),
                        doctest::Contains("expected \" groups=\" at byte"), DataError);
