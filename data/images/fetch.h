@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lathe/core/config.h"
-#include "lathe/data/images/sources.h"
+#include "lathe/data/images/published_datasets.h"
 
 namespace lathe::data {
 

@@ -3,9 +3,8 @@
 
 #include "lathe/core/error.h"
 #include "lathe/data/images/cifar.h"
-#include "lathe/data/images/dataset_info.h"
 #include "lathe/data/images/idx.h"
-#include "lathe/data/images/published_files.h"
+#include "lathe/data/images/published_datasets.h"
 
 namespace lathe::data {
 namespace {

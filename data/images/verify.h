@@ -10,7 +10,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/data/images/image_datasets.h"
-#include "lathe/data/images/sources.h"
+#include "lathe/data/images/published_datasets.h"
 
 namespace lathe::data {
 

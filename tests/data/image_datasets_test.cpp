@@ -9,7 +9,7 @@
 #include "lathe/core/error.h"
 #include "lathe/data/batch.h"
 #include "lathe/data/images/byte_stream.h"
-#include "lathe/data/images/dataset_info.h"
+#include "lathe/data/images/published_datasets.h"
 #include "lathe/data/images/record_images.h"
 
 namespace lathe::data {

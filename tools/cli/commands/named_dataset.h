@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lathe/core/error.h"
-#include "lathe/data/images/sources.h"
+#include "lathe/data/images/published_datasets.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "lathe/data/images/sources.h"
+#include "lathe/data/images/published_datasets.h"
 #include "lathe/tools/cli/settings/settings.h"
 
 namespace lathe::cli {

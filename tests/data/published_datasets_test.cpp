@@ -1,4 +1,4 @@
-#include "lathe/data/images/sources.h"
+#include "lathe/data/images/published_datasets.h"
 
 #include <doctest/doctest.h>
 
@@ -27,7 +27,7 @@ class Environment {
   std::optional<std::string> old_;
 };
 
-TEST_CASE("sources: the table is complete and well-formed") {
+TEST_CASE("published data sets: the table is complete and well-formed") {
   for (const auto& source : dataset_sources()) {
     CHECK(&dataset_source(source.name) == &source);
     CHECK(!source.folders.empty());
@@ -44,7 +44,9 @@ TEST_CASE("sources: the table is complete and well-formed") {
         "unknown data set \"cifar11\"; known are cifar10, cifar100, mnist, fashion-mnist");
 }
 
-TEST_CASE("sources: --data-root goes before LATHE_DATA_ROOT, which goes before the usual places") {
+TEST_CASE(
+    "published data sets: --data-root goes before LATHE_DATA_ROOT, which goes before the usual "
+    "places") {
   const Environment root("LATHE_DATA_ROOT", ""), cache("XDG_CACHE_HOME", ""),
       home("HOME", "/home/someone");
   using Paths = std::vector<std::filesystem::path>;
@@ -56,7 +58,8 @@ TEST_CASE("sources: --data-root goes before LATHE_DATA_ROOT, which goes before t
   CHECK(data_roots("/here") == Paths{"/here"});
 }
 
-TEST_CASE("sources: a set is found in the root itself and in every usual folder below it") {
+TEST_CASE(
+    "published data sets: a set is found in the root itself and in every usual folder below it") {
   for (const auto& source : dataset_sources()) {
     auto folders = source.folders;
     folders.push_back("");
@@ -73,7 +76,7 @@ TEST_CASE("sources: a set is found in the root itself and in every usual folder 
   }
 }
 
-TEST_CASE("sources: what is not found names the places and what is missing where") {
+TEST_CASE("published data sets: what is not found names the places and what is missing where") {
   const TempDir dir;
   const auto& source = dataset_source("cifar100");
   CHECK(message_of<DataError>([&] { require_dataset(source, dir.path()); }) ==

@@ -1,9 +1,10 @@
 // The table of data sets, and the search for one on this machine. The checksums are the
 // publishers'; for content that is published packed they are those of the unpacked official
 // download.
-#include "lathe/data/images/sources.h"
+#include "lathe/data/images/published_datasets.h"
 
 #include <cstdlib>
+#include <sstream>
 
 #include "lathe/core/error.h"
 
@@ -16,6 +17,23 @@ constexpr int64_t kCifar10FileBytes = int64_t{10'000} * 3073;
 constexpr char kCifarUrl[] = "https://www.cs.toronto.edu/~kriz/";
 constexpr char kMnistUrl[] = "https://storage.googleapis.com/cvdf-datasets/mnist/";
 constexpr char kFashionUrl[] = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/";
+
+constexpr char kCifar100Classes[] =
+    "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus "
+    "butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch "
+    "crab crocodile cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo "
+    "keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain "
+    "mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain "
+    "plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk "
+    "skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone "
+    "television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm";
+
+std::vector<std::string> words(const char* text) {
+  std::vector<std::string> out;
+  std::istringstream stream(text);
+  for (std::string word; stream >> word;) out.push_back(word);
+  return out;
+}
 
 DatasetSource cifar10() {
   return {
@@ -31,6 +49,11 @@ DatasetSource cifar10() {
                 {"data_batch_5.bin", kCifar10FileBytes, "1c39cedb4666850d181538cfcd1008d1", true},
                 {"test_batch.bin", kCifar10FileBytes, "4fd89b928a74095080b56355876466c0", false}},
       .debian_package = "",
+      .info = {words("airplane automobile bird cat deer dog frog horse ship truck"),
+               3,
+               32,
+               {0.4914, 0.4822, 0.4465},
+               {0.2470, 0.2435, 0.2616}},
   };
 }
 
@@ -44,6 +67,7 @@ DatasetSource cifar100() {
       .files = {{"train.bin", int64_t{50'000} * 3074, "6172c7755cfe09b2fe270c85cebc1b15", true},
                 {"test.bin", int64_t{10'000} * 3074, "4499cfba6c016c1be1438163640a0898", false}},
       .debian_package = "",
+      .info = {words(kCifar100Classes), 3, 32, {0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}},
   };
 }
 
@@ -65,6 +89,7 @@ DatasetSource mnist() {
                 {"t10k-images-idx3-ubyte", 7'840'016, "2646ac647ad5339dbf082846283269ea", false},
                 {"t10k-labels-idx1-ubyte", 10'008, "27ae3e4e09519cfbb04c329615203637", false}},
       .debian_package = "",
+      .info = {words("0 1 2 3 4 5 6 7 8 9"), 1, 28, {0.1307}, {0.3081}},
   };
 }
 
@@ -86,6 +111,12 @@ DatasetSource fashion_mnist() {
                 {"t10k-images-idx3-ubyte", 7'840'016, "8181f5470baa50b63fa0f6fddb340f0a", false},
                 {"t10k-labels-idx1-ubyte", 10'008, "15d484375f8d13e6eb1aabb0c3f46965", false}},
       .debian_package = "dataset-fashion-mnist",
+      .info = {{"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker",
+                "Bag", "Ankle boot"},
+               1,
+               28,
+               {0.2860},
+               {0.3530}},
   };
 }
 
@@ -115,6 +146,12 @@ std::vector<std::string> missing_files(const DatasetSource& source, Split split,
   return missing;
 }
 
+fs::path need_file(const fs::path& directory, const std::string& name) {
+  const auto path = find_file(directory, name);
+  LATHE_CHECK(DataError, path.has_value(), directory.string(), ": has no ", name);
+  return *path;
+}
+
 std::string joined(const std::vector<std::string>& words) {
   std::string out;
   for (const auto& word : words) out += (out.empty() ? "" : ", ") + word;
@@ -136,6 +173,28 @@ const DatasetSource& dataset_source(std::string_view name) {
     known.push_back(source.name);
   }
   LATHE_FAIL(ValueError, "unknown data set \"", name, "\"; known are ", joined(known));
+}
+
+const DatasetInfo& dataset_info(std::string_view name) { return dataset_source(name).info; }
+
+const std::vector<std::string>& cifar100_superclasses() {
+  static const std::vector<std::string> names = words(
+      "aquatic_mammals fish flowers food_containers fruit_and_vegetables "
+      "household_electrical_devices household_furniture insects large_carnivores "
+      "large_man-made_outdoor_things large_natural_outdoor_scenes large_omnivores_and_herbivores "
+      "medium_mammals non-insect_invertebrates people reptiles small_mammals trees vehicles_1 "
+      "vehicles_2");
+  return names;
+}
+
+std::vector<std::string> published_classes(const std::string& name, bool coarse) {
+  return name == "cifar100" && coarse ? cifar100_superclasses() : dataset_info(name).class_names;
+}
+
+CifarFormat cifar_format(const std::string& name, bool train, bool coarse) {
+  return name == "cifar10" ? cifar10_format()
+         : train           ? cifar100_train_format(coarse)
+                           : cifar100_test_format(coarse);
 }
 
 std::vector<fs::path> data_roots(const std::string& data_root) {
@@ -178,6 +237,25 @@ fs::path require_dataset(const DatasetSource& source, const std::string& data_ro
       partly = "; " + directory.string() + " lacks " + joined(missing);
   }
   LATHE_FAIL(DataError, source.title, " not found in ", joined(places), partly);
+}
+
+PublishedFiles find_published(const std::string& name, const fs::path& root, bool train) {
+  const Split split = train ? Split::kTrain : Split::kTest;
+  const fs::path directory = require_dataset(dataset_source(name), root.string(), split);
+  PublishedFiles files;
+  if (name == "cifar10" && train) {
+    for (const char k : {'1', '2', '3', '4', '5'})
+      files.images.push_back(need_file(directory, std::string("data_batch_") + k + ".bin"));
+  } else if (name == "cifar10") {
+    files.images = {need_file(directory, "test_batch.bin")};
+  } else if (name == "cifar100") {
+    files.images = {need_file(directory, train ? "train.bin" : "test.bin")};
+  } else {
+    const std::string prefix = train ? "train" : "t10k";
+    files.images = {need_file(directory, prefix + "-images-idx3-ubyte")};
+    files.labels = need_file(directory, prefix + "-labels-idx1-ubyte");
+  }
+  return files;
 }
 
 }  // namespace lathe::data

@@ -1,5 +1,6 @@
-// The known data sets: where they come from, which files they have, and where they lie on this
-// machine. fetch.h downloads them, verify.h checks them, image_datasets.h reads them.
+// The known data sets, which others publish: where they come from, which files they have, what is
+// in them, and where they lie on this machine. fetch.h downloads them, verify.h checks them,
+// image_datasets.h reads them.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "lathe/core/config.h"
+#include "lathe/data/images/cifar.h"
 
 namespace lathe::data {
 
@@ -32,6 +34,15 @@ struct Download {
   std::string folder;  // in the tar archive; empty: the download is itself the file
 };
 
+/// What is in a data set.
+struct DatasetInfo {
+  std::vector<std::string> class_names;
+  int64_t channels;
+  int64_t side;              // images are side x side
+  std::vector<double> mean;  // of x / 255 over the training images, per channel
+  std::vector<double> std;
+};
+
 struct DatasetSource {
   std::string name;   // "cifar10", as --dataset spells it
   std::string title;  // "CIFAR-10"
@@ -40,6 +51,7 @@ struct DatasetSource {
   std::vector<Download> downloads;
   std::vector<DatasetFile> files;
   std::string debian_package;  // that contains it; empty if none does
+  DatasetInfo info;
 };
 
 /// cifar10, cifar100, mnist, fashion-mnist.
@@ -47,6 +59,15 @@ LATHE_API const std::vector<DatasetSource>& dataset_sources();
 
 /// throws: ValueError listing the known names.
 LATHE_API const DatasetSource& dataset_source(std::string_view name);
+/// The same set's info.
+LATHE_API const DatasetInfo& dataset_info(std::string_view name);
+
+/// The 20 superclasses of CIFAR-100.
+LATHE_API const std::vector<std::string>& cifar100_superclasses();
+/// The names of the classes; for cifar100 with `coarse`, of the superclasses.
+std::vector<std::string> published_classes(const std::string& name, bool coarse);
+/// The format of cifar10 or cifar100.
+CifarFormat cifar_format(const std::string& name, bool train, bool coarse);
 
 /// The places searched, in order. Only `data_root` if it is not empty; else only $LATHE_DATA_ROOT
 /// if it is set; else ./data, ~/.cache/lathe (or $XDG_CACHE_HOME/lathe) and /usr/share/datasets.
@@ -68,5 +89,16 @@ LATHE_API std::filesystem::path require_dataset(const DatasetSource& source,
 /// `directory`/`name`, or the same with .gz; empty if neither exists.
 LATHE_API std::optional<std::filesystem::path> find_file(const std::filesystem::path& directory,
                                                          const std::string& name);
+
+/// The files that hold the images of one part.
+struct PublishedFiles {
+  std::vector<std::filesystem::path> images;  // with their labels, unless `labels` is set
+  std::filesystem::path labels;               // of IDX files; empty for CIFAR
+};
+
+/// Those of cifar10, cifar100, mnist or fashion-mnist; each file plain or as .gz.
+/// throws: ValueError for another name; DataError naming the places searched and what is missing.
+PublishedFiles find_published(const std::string& name, const std::filesystem::path& root,
+                              bool train);
 
 }  // namespace lathe::data
