@@ -101,6 +101,28 @@ void go_back(Trainer& trainer, const StartPoint& start, const Settings& settings
   trainer.go_back(accuracy_of_best(start.folder));
 }
 
+// The steps of an epoch, one at least.
+int64_t length_of_epoch(const Settings& settings, const Input& train, int64_t images) {
+  const int64_t steps = steps_in_epoch(settings, train.loader);
+  if (steps == 0) {
+    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
+                                 *settings.batch_size, images));
+  }
+  return steps;
+}
+
+// Brings the run's folder, trainer and log to the state in which training goes on from `step`.
+void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, int64_t step,
+               Log& log) {
+  const bool goes_on = start.from && !start.folder.empty();
+  open_folder(start, settings);
+  trainer.open(start.folder, goes_on);
+  if (start.from) go_back(trainer, start, settings, step);
+  write_file_atomic((start.folder / "config.toml").string(), reusable_config(settings));
+  write_file_atomic((start.folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
+  log.open(start.folder / "log.txt");
+}
+
 void say_what_is_slow(const Settings& settings, Device device, Log& log) {
   const std::string remarks[] = {device_remark(settings),
                                  convolution_remark(cpu::fast_conv2d_info(), device)};
@@ -131,11 +153,7 @@ ExitCode run_train(const Invocation& call) {
   const auto test_set = open_dataset(settings, Part::kTest, false);
   Input train = make_input(train_set, settings, device, true);
   Input test = make_input(test_set, settings, device, false);
-  const int64_t per_epoch = steps_in_epoch(settings, train.loader);
-  if (per_epoch == 0) {
-    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
-                                 *settings.batch_size, train_set->size()));
-  }
+  const int64_t per_epoch = length_of_epoch(settings, train, train_set->size());
   const bool same_batches = check_changes(start, settings, train_set->size(), log);
   const int64_t all = length_of_run(start, same_batches, *settings.epochs, per_epoch);
   const int64_t steps = settings.max_steps > 0 ? std::min(settings.max_steps, all) : all;
@@ -159,20 +177,13 @@ ExitCode run_train(const Invocation& call) {
   }
 
   const StopRequests signals;  // from here on a stop must leave the folder in order
-  const bool goes_on = start.from && !start.folder.empty();
-  open_folder(start, settings);
-  const std::filesystem::path& folder = start.folder;
-  trainer.open(folder, goes_on);
-  if (start.from) go_back(trainer, start, settings, step);
-  write_file_atomic((folder / "config.toml").string(), reusable_config(settings));
-  write_file_atomic((folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
-  log.open(folder / "log.txt");
+  begin_run(trainer, start, settings, step, log);
   say_what_is_slow(settings, device, log);
   log.line(fmt::format(
       "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
       *settings.model, *settings.dataset, parameters, train_set->size(), steps,
       *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
-      folder.string()));
+      start.folder.string()));
   if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
   return trainer.run();
 }
