@@ -147,17 +147,26 @@ struct Refused {
   std::string bytes, because;
 };
 
-TEST_CASE("pth: everything else is refused with the file, the entry and what is wrong") {
-  const std::string f32 = storage("FloatStorage", 2);
-  const std::string good = tensor_of(f32, 0, byte(2), byte(1));
-  REQUIRE(parse(file_of(good)).at("w").numel() == 2);
-  const auto plain = [](const std::string& instructions) {
-    return file_with(pickle_of(instructions), "");
-  };
-  const std::vector<Refused> cases = {
-      {std::string(test::kPthLegacy), "is in the format of PyTorch before 1.6"},
-      {"", "0 bytes are too few for a zip archive"},
-      // code
+void check_refused(const std::vector<Refused>& cases) {
+  for (const Refused& c : cases) {
+    const std::string message = error_of(c.bytes);
+    CAPTURE(c.because);
+    CHECK_MESSAGE(message.find(c.because) != std::string::npos, message);
+    CHECK(message.starts_with("x.pth: "));
+  }
+}
+
+std::string file_of_instructions(const std::string& instructions) {
+  return file_with(pickle_of(instructions), "");
+}
+
+// What file_of makes a whole file of.
+const std::string kFloats = storage("FloatStorage", 2);
+const std::string kGood = tensor_of(kFloats, 0, byte(2), byte(1));
+
+TEST_CASE("pth: code is refused, by its name; only tensors and plain data are read") {
+  const auto plain = file_of_instructions;
+  check_refused({
       {plain(global("os", "system") + tuple(text("true")) + "R"),
        "byte 2: refers to \"os system\", which is neither a tensor nor plain data: refused"},
       {plain(global("builtins", "eval") + tuple(text("1")) + "R"), "\"builtins eval\""},
@@ -172,7 +181,14 @@ TEST_CASE("pth: everything else is refused with the file, the entry and what is 
       {plain("}Nb"), "attributes that are no dictionary"},
       {plain("N)R"), "a call of None with a tuple"},
       {plain(global("collections", "OrderedDict") + "]\x85R"), "an OrderedDict with arguments"},
-      // damage
+  });
+}
+
+TEST_CASE("pth: a damaged pickle is refused with the file and what is wrong") {
+  const auto plain = file_of_instructions;
+  check_refused({
+      {std::string(test::kPthLegacy), "is in the format of PyTorch before 1.6"},
+      {"", "0 bytes are too few for a zip archive"},
       {plain("X\xff\xff\xff\xff"), "an instruction of 4294967295 more bytes"},
       {plain(std::string("X\5\0\0\0abc", 8)), "an instruction of 5 more bytes, but 4 are left"},
       {plain("s"), "takes more values than there are"},
@@ -185,16 +201,27 @@ TEST_CASE("pth: everything else is refused with the file, the entry and what is 
       {plain("}.}"), "2 bytes follow the pickle"},
       {plain("cos\nsystem"), "a name has no end"},
       {plain(std::string("\x8a\x09", 2) + std::string(9, '\1')), "an integer of 9 bytes"},
+  });
+}
+
+TEST_CASE("pth: everything else is refused with the file, the entry and what is wrong") {
+  const auto plain = file_of_instructions;
+  REQUIRE(parse(file_of(kGood)).at("w").numel() == 2);
+  check_refused({
       {plain("N"), "holds None and not a state dict"},
       {plain(dict_of(text("epoch") + byte(3))),
        "holds no tensors but these values, one of which may be named as the section to read: "
        "\"epoch\""},
-      {file_with(pickle_of(dict_of(text("w") + good + text("epoch") + byte(3))), "abcdefgh"),
+      {file_with(pickle_of(dict_of(text("w") + kGood + text("epoch") + byte(3))), "abcdefgh"),
        "entry \"epoch\" is an integer, not a tensor"},
-      {file_with(pickle_of(dict_of(text("w") + good + text("w") + good)), "abcdefgh"),
+      {file_with(pickle_of(dict_of(text("w") + kGood + text("w") + kGood)), "abcdefgh"),
        "entry \"w\" appears twice"},
-      {file_with(pickle_of(dict_of(byte(1) + good)), "abcdefgh"), "a key is an integer"},
-      // tensors
+      {file_with(pickle_of(dict_of(byte(1) + kGood)), "abcdefgh"), "a key is an integer"},
+  });
+}
+
+TEST_CASE("pth: a tensor that does not fit its storage is refused with the entry and the numbers") {
+  check_refused({
       {file_of(tensor_of("N", 0, byte(2), byte(1))),
        "a tensor whose description is not understood"},
       {file_of(tensor_of("NQ", 0, byte(2), byte(1))),
@@ -203,46 +230,40 @@ TEST_CASE("pth: everything else is refused with the file, the entry and what is 
        "the archive has no storage \"7\""},
       {file_of(tensor_of(storage("FloatStorage", 3), 0, byte(2), byte(1))),
        "storage \"0\" has 8 bytes, which is not f32[3]"},
-      {file_of(tensor_of(f32, 0, byte(2) + byte(1), byte(1))), "has 2 sizes but 1 strides"},
-      {file_of(tensor_of(f32, 0, byte(3), byte(1))),
+      {file_of(tensor_of(kFloats, 0, byte(2) + byte(1), byte(1))), "has 2 sizes but 1 strides"},
+      {file_of(tensor_of(kFloats, 0, byte(3), byte(1))),
        "f32[3] with strides [1] from element 0 lies outside its storage of 2 elements"},
-      {file_of(tensor_of(f32, 1, byte(2), byte(1))), "from element 1 lies outside"},
-      {file_of(tensor_of(f32, 0, byte(2), byte(2))),
+      {file_of(tensor_of(kFloats, 1, byte(2), byte(1))), "from element 1 lies outside"},
+      {file_of(tensor_of(kFloats, 0, byte(2), byte(2))),
        "with strides [2] from element 0 lies outside"},
-      {file_of(tensor_of(f32, 0, std::string("J\xff\xff\xff\xff"), byte(1))),
+      {file_of(tensor_of(kFloats, 0, std::string("J\xff\xff\xff\xff"), byte(1))),
        "has a size that is not a number of 0 or more"},
-      {file_of(tensor_of(f32, 0, std::string("\x8a\x01\xff", 3), byte(1))),
+      {file_of(tensor_of(kFloats, 0, std::string("\x8a\x01\xff", 3), byte(1))),
        "has a size that is not a number of 0 or more"},
-      {file_of(tensor_of(f32, 0, byte(2), "N")), "has a stride that is not a number"},
+      {file_of(tensor_of(kFloats, 0, byte(2), "N")), "has a stride that is not a number"},
       {file_of(tensor_of(
-           f32, 0,
+           kFloats, 0,
            byte(1) + byte(1) + byte(1) + byte(1) + byte(1) + byte(1) + byte(1) + byte(1) + byte(1),
            "")),
        "has 9 dimensions"},
-      {file_of(tensor_of(f32, 0, std::string("\x8a\x08\0\0\0\0\0\0\0\x40", 10) + byte(4),
+      {file_of(tensor_of(kFloats, 0, std::string("\x8a\x08\0\0\0\0\0\0\0\x40", 10) + byte(4),
                          byte(0) + byte(0))),
        "overflows"},
       {file_of(tensor_of(storage("BoolStorage", 8), 0, byte(2), byte(1))),
        "entry \"w\": holds the byte 97 as a bool"},
-      {file_with(pickle_of(dict_of(text("w") + good + text("v") +
+      {file_with(pickle_of(dict_of(text("w") + kGood + text("v") +
                                    tensor_of(storage("IntStorage", 2), 0, byte(2), byte(1)))),
                  "abcdefgh"),
        "takes storage \"0\" as i32[2], another entry as f32[2]"},
-      {file_with(pickle_of(dict_of(text("w") + good + text("v") +
+      {file_with(pickle_of(dict_of(text("w") + kGood + text("v") +
                                    tensor_of(storage("FloatStorage", 4), 0, byte(2), byte(1)))),
                  "abcdefgh"),
        "takes storage \"0\" as f32[4], another entry as f32[2]"},
-      {file_with(pickle_of(dict_of(text("w") + good + text("v") +
+      {file_with(pickle_of(dict_of(text("w") + kGood + text("v") +
                                    tensor_of(storage("FloatStorage", 1), 0, byte(1), byte(1)))),
                  "abcdefgh"),
        "takes storage \"0\" as f32[1], another entry as f32[2]"},
-  };
-  for (const Refused& c : cases) {
-    const std::string message = error_of(c.bytes);
-    CAPTURE(c.because);
-    CHECK_MESSAGE(message.find(c.because) != std::string::npos, message);
-    CHECK(message.starts_with("x.pth: "));
-  }
+  });
 }
 
 TEST_CASE("pth: values that would outgrow the file are refused, whatever they refer to") {

@@ -176,59 +176,65 @@ TEST_CASE("cross_entropy: all ignored, nobody there") {
             .empty());
 }
 
-TEST_CASE("cross_entropy: probabilities as targets") {
-  // x = torch.tensor([[1., 2., 4.], [0., -1., .5]], dtype=torch.float64)
-  // t = torch.tensor([[.2, .3, .5], [1., 0., .5]], dtype=torch.float64)
-  // F.cross_entropy(x, t, reduction='none', weight=torch.tensor([1., 2., 3.]) or None,
-  // label_smoothing=e)
-  struct Numbers {
-    bool weighted;
-    double e;
-    std::vector<double> losses, dx, dt;  // the gradients of their sum
-  };
-  const Numbers numbers[] = {
-      {false,
-       0.0,
-       {1.36984601955629, 1.40619590800509},
-       {-0.157989933865934, -0.185804800615405, 0.343794734481339, -0.502751559363863,
-        0.182927478464593, 0.319824080899269},
-       {3.16984601955629, 2.16984601955629, 0.169846019556286, 1.10413060533673, 2.10413060533673,
-        0.604130605336728}},
-      {false,
-       0.25,
-       {1.48651268622295, 1.37234624900467},
-       {-0.191323267199267, -0.194138133948739, 0.385461401148006, -0.377522262750208,
-        0.0843501885925438, 0.293172074157664},
-       {2.37738451466721, 1.62738451466721, 0.127384514667214, 0.828097954002546, 1.57809795400255,
-        0.453097954002546}},
-      {true,
-       0.0,
-       {2.19064584497946, 2.01032651334182},
-       {-0.103376847891648, -0.337351041415433, 0.440727889307081, -0.171252598939771,
-        0.304879130774322, -0.133626531834551},
-       {3.16984601955629, 4.33969203911257, 0.509538058668857, 1.10413060533673, 4.20826121067346,
-        1.81239181601018}},
-      {true,
-       0.25,
-       {2.31124072684607, 2.1014768543414},
-       {-0.139860936185036, -0.362582348035944, 0.50244328422098, -0.0460233023261161,
-        0.122968507568939, -0.0769452052428234},
-       {2.37738451466721, 3.25476902933443, 0.382153544001643, 0.828097954002546, 3.15619590800509,
-        1.35929386200764}},
-  };
-  const Tensor scores = tensor({{1.0, 2.0, 4.0}, {0.0, -1.0, 0.5}});
-  const Tensor probabilities = tensor({{0.2, 0.3, 0.5}, {1.0, 0.0, 0.5}});
+namespace {
+
+// x = torch.tensor([[1., 2., 4.], [0., -1., .5]], dtype=torch.float64)
+// t = torch.tensor([[.2, .3, .5], [1., 0., .5]], dtype=torch.float64)
+// F.cross_entropy(x, t, reduction='none', weight=torch.tensor([1., 2., 3.]) or None,
+// label_smoothing=e)
+struct Numbers {  // of two_scores() and two_targets()
+  bool weighted;
+  double e;
+  std::vector<double> losses, dx, dt;  // the gradients of their sum
+};
+const Numbers kNumbers[] = {
+    {false,
+     0.0,
+     {1.36984601955629, 1.40619590800509},
+     {-0.157989933865934, -0.185804800615405, 0.343794734481339, -0.502751559363863,
+      0.182927478464593, 0.319824080899269},
+     {3.16984601955629, 2.16984601955629, 0.169846019556286, 1.10413060533673, 2.10413060533673,
+      0.604130605336728}},
+    {false,
+     0.25,
+     {1.48651268622295, 1.37234624900467},
+     {-0.191323267199267, -0.194138133948739, 0.385461401148006, -0.377522262750208,
+      0.0843501885925438, 0.293172074157664},
+     {2.37738451466721, 1.62738451466721, 0.127384514667214, 0.828097954002546, 1.57809795400255,
+      0.453097954002546}},
+    {true,
+     0.0,
+     {2.19064584497946, 2.01032651334182},
+     {-0.103376847891648, -0.337351041415433, 0.440727889307081, -0.171252598939771,
+      0.304879130774322, -0.133626531834551},
+     {3.16984601955629, 4.33969203911257, 0.509538058668857, 1.10413060533673, 4.20826121067346,
+      1.81239181601018}},
+    {true,
+     0.25,
+     {2.31124072684607, 2.1014768543414},
+     {-0.139860936185036, -0.362582348035944, 0.50244328422098, -0.0460233023261161,
+      0.122968507568939, -0.0769452052428234},
+     {2.37738451466721, 3.25476902933443, 0.382153544001643, 0.828097954002546, 3.15619590800509,
+      1.35929386200764}},
+};
+
+Tensor two_scores() { return tensor({{1.0, 2.0, 4.0}, {0.0, -1.0, 0.5}}); }
+Tensor two_targets() { return tensor({{0.2, 0.3, 0.5}, {1.0, 0.0, 0.5}}); }
+
+}  // namespace
+
+TEST_CASE("cross_entropy: probabilities as targets, against PyTorch's losses and gradients") {
   std::vector<Device> devices{kCPU};
   if (cuda_is_available()) devices.emplace_back(DeviceType::kCUDA);
   for (const Device device : devices) {
-    for (const Numbers& n : numbers) {
+    for (const Numbers& n : kNumbers) {
       for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
         CAPTURE(concat(n.weighted, " ", n.e, " ", dtype, " on ", device));
         const double tol = tolerance_of(dtype);
         const auto leaf = [&](const Tensor& t) {
           return t.to(dtype).to(device).clone().detach().requires_grad_();
         };
-        const Tensor x = leaf(scores), t = leaf(probabilities);
+        const Tensor x = leaf(two_scores()), t = leaf(two_targets());
         const Tensor weight = n.weighted ? tensor({1.f, 2.f, 3.f}).to(device) : Tensor();
         const auto loss = [&](Reduction r) {
           return cross_entropy(x, t, {.weight = weight, .label_smoothing = n.e, .reduction = r});
@@ -245,9 +251,12 @@ TEST_CASE("cross_entropy: probabilities as targets") {
       }
     }
   }
+}
+
+TEST_CASE("cross_entropy: probabilities as targets") {
   // One example; classes before other dimensions; a class for certain is that class.
-  CHECK(cross_entropy(scores[0], probabilities[0]).item<double>() ==
-        doctest::Approx(numbers[0].losses[0]).epsilon(1e-12));
+  CHECK(cross_entropy(two_scores()[0], two_targets()[0]).item<double>() ==
+        doctest::Approx(kNumbers[0].losses[0]).epsilon(1e-12));
   CHECK(cross_entropy(zeros({2, 3, 2}), ones({2, 3, 2})).item<double>() ==
         doctest::Approx(3 * std::log(3.0)).epsilon(1e-6));  // torch: 3.2958
   const Tensor x = f64({4, 3, 2}), target = randint(0, 3, {4, 2}), w = f64_in({3}, 0.2, 2);
