@@ -25,3 +25,13 @@ def log_of(run):
 
 def last_of(run):
     return pathlib.Path(run, "last.safetensors").read_bytes()
+
+
+def check_equal(run, reference):
+    """The two ended with the same bits."""
+    rows, expected = rows_of(run), rows_of(reference)
+    assert rows == expected, [pair for pair in zip(rows, expected) if pair[0] != pair[1]][:1] or (len(rows), len(expected))
+    for name in ("last.safetensors", "best.safetensors"):
+        assert pathlib.Path(run, name).read_bytes() == pathlib.Path(reference, name).read_bytes(), f"{run}/{name}"
+    lines = pathlib.Path(run, "metrics.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(rows_of(run)) and lines[0].startswith("epoch,")
