@@ -259,6 +259,24 @@ Tensor pow(const Tensor& a_in, const Tensor& b_in) {
   return y;
 }
 
+Tensor hypot(const Tensor& a_in, const Tensor& b_in) {
+  const auto [a, b] = prepare("hypot", a_in, b_in);
+  Tensor y = run("hypot", BinaryOp::kHypot, a, b, a.dtype());
+  record("hypot", y, {a, b},
+         [a = Saved(a), b = Saved(b), y = SavedOutput(y)](const Tensor& dy,
+                                                          const autograd::Needs& need) {
+           // Divided first: at most 1, where a * dy may overflow.
+           const auto slope = [&](const Tensor& x) {
+             return sum_to_shape(mul(dy, div(x, y.get())), x.shape());
+           };
+           Tensor da, db;
+           if (need[0]) da = slope(a.get());
+           if (need[1]) db = slope(b.get());
+           return Tensors{da, db};
+         });
+  return y;
+}
+
 Tensor relu_grad(const Tensor& dy, const Tensor& y) {
   Tensor dx = run("relu_grad", BinaryOp::kReluGrad, dy, y, dy.dtype());
   record("relu_grad", dx, {dy}, [y = Saved(y)](const Tensor& g, const autograd::Needs&) {

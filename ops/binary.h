@@ -23,6 +23,7 @@ enum class BinaryOp : uint8_t {
   kMaximum,
   kMinimum,
   kPow,
+  kHypot,
   // (dy, y) → dx
   kReluGrad,
   kTanhGrad,
@@ -64,6 +65,10 @@ LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);
 LATHE_API Tensor pow(const Tensor& a, const Tensor& b);      // a ** b           grad: a, b (twice); amp: float
 LATHE_API Tensor pow(const Tensor& a, Scalar b);             // x^0 has gradient 0, also at 0
 LATHE_API Tensor pow(Scalar a, const Tensor& b);
+// sqrt(a^2 + b^2) of floats, without overflow on the way. An infinite operand wins, even over NaN.
+// grad: a, b (twice): NaN where both are 0, and for an infinite operand.
+// throws: DTypeError for integers and bool.
+LATHE_API Tensor hypot(const Tensor& a, const Tensor& b);
 
 // clang-format on
 enum class RoundingMode : uint8_t { kNone, kTrunc, kFloor };  // of a quotient: none, toward 0, down

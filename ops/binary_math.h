@@ -58,6 +58,7 @@ struct DivFloor { template <class T> LATHE_HD T operator()(T a, T b) const {
 // itself.
 struct Maximum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a > b ? a : b; } };
 struct Minimum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a < b ? a : b; } };
+struct Hypot { template <class T> LATHE_HD T operator()(T a, T b) const { return std::hypot(a, b); } };
 // Backward rules that are worth a pass of their own. The second operand is the op's output, or its
 // input for gelu. Where it is NaN, relu passes dy on.
 struct ReluGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const { return y <= T(0) ? T(0) : dy; } };
@@ -130,6 +131,7 @@ void visit_binary(BinaryOp op, DType dtype, const Run& run) {
     case BinaryOp::kMaximum: return numbers("maximum", Maximum{});
     case BinaryOp::kMinimum: return numbers("minimum", Minimum{});
     case BinaryOp::kPow: return numbers("pow", Pow{});
+    case BinaryOp::kHypot: return floats("hypot", Hypot{});
     case BinaryOp::kReluGrad: return floats("relu_grad", ReluGrad{});
     case BinaryOp::kTanhGrad: return floats("tanh_grad", TanhGrad{});
     case BinaryOp::kSigmoidGrad: return floats("sigmoid_grad", SigmoidGrad{});

@@ -70,6 +70,7 @@ const GradientCase kBinary[] = {
     {"pow", [](In x) { return pow(x[0], x[1]); }, {kPositive, f64({4})}},
     {"pow scalar", [](In x) { return pow(x[0], 3); }, {kMatrix}},
     {"pow of scalar", [](In x) { return pow(2.0, x[0]); }, {kMatrix}},
+    {"hypot", [](In x) { return hypot(x[0], x[1]); }, {kOffZero, f64_in({4}, 0.5, 2)}},
     {"relu_grad", [](In x) { return relu_grad(x[0], x[1].detach()); }, {f64({3, 4}), kOffZero}},
     {"tanh_grad", [](In x) { return tanh_grad(x[0], x[1]); }, {f64({3, 4}), f64({3, 4})}},
     {"sigmoid_grad", [](In x) { return sigmoid_grad(x[0], x[1]); }, {f64({3, 4}), f64({3, 4})}},

@@ -160,6 +160,7 @@ TEST_CASE("binary ops: equal the formula with broadcasting, for every layout") {
       {"div", div, [](double p, double q) { return p / q; }},
       {"maximum", maximum, [](double p, double q) { return std::fmax(p, q); }},
       {"minimum", minimum, [](double p, double q) { return std::fmin(p, q); }},
+      {"hypot", hypot, [](double p, double q) { return std::hypot(p, q); }},
   };
   for (const Case& c : cases) {
     std::vector<double> want;
@@ -326,6 +327,32 @@ TEST_CASE("pow: integers, and gradients at zero") {
   pow(a, b).sum().backward();
   CHECK(difference(a.grad(), {0, 0}, 0).empty());
   CHECK(difference(b.grad(), {0, 0}, 0).empty());
+}
+
+TEST_CASE("hypot: nothing overflows or underflows on the way") {
+  const double large = std::numeric_limits<double>::max() / 2, small = 0x1p-1070;
+  CHECK(
+      difference(hypot(tensor({3.0, -5.0, 0.0, large, kInf}), tensor({4.0, 12.0, -0.0, 0.0, 1.0})),
+                 {5, 13, 0, large, kInf}, 0) == "");
+  for (const double unit : {0x1p+1000, small}) {
+    const Tensor a = tensor({3 * unit}).requires_grad_(), b = tensor({4 * unit}).requires_grad_();
+    const Tensor y = hypot(a, b);
+    y.sum().backward();
+    CHECK(y.item<double>() == 5 * unit);
+    CHECK(difference(a.grad(), {0.6}, 1e-15) == "");
+    CHECK(difference(b.grad(), {0.8}, 1e-15) == "");
+  }
+  // f16: the squares are beyond 65504, the result, 50000 rounded, is not.
+  CHECK(hypot(tensor({30000.f}).to(kF16), tensor({40000.f}).to(kF16)).item<float>() == 49984);
+}
+
+TEST_CASE("hypot: promotes like the other ops, and takes no integers") {
+  CHECK(hypot(ones({2}, {.dtype = kI32}), ones({2}, {.dtype = kBF16})).dtype() == kBF16);
+  CHECK(hypot(ones({2}, {.dtype = kF16}), ones({2})).dtype() == kF32);
+  CHECK(hypot(ones({2}), tensor(1.0)).dtype() == kF32);
+  CHECK_THROWS_WITH_AS(hypot(tensor({3}), tensor({4})),
+                       Contains("hypot: expected a floating dtype, got i32"), DTypeError);
+  CHECK_THROWS_AS(hypot(tensor({true}), tensor({true})), DTypeError);
 }
 
 TEST_CASE("casts: round to nearest even, truncate, saturate to infinity") {

@@ -93,6 +93,7 @@ const Row kRows[] = {
     {"maximum", [](T x) { return maximum(x, x); }},
     {"minimum", [](T x) { return minimum(x, x); }},
     {"pow", [](T x) { return pow(x, x); }},
+    {"hypot", [](T x) { return hypot(x, x); }},
     {"eq", [](T x) { return eq(x, x); }},
     {"ne", [](T x) { return ne(x, x); }},
     {"lt", [](T x) { return lt(x, x); }},

@@ -67,6 +67,8 @@ const Case kTwo[] = {
      {kNaN, kNaN, kNaN, 1, 2, 2, kInf, kInf}, {{2, 2, 2, 1, 2, 0, 1, 0}, {2, 2, 2, 1, 0, 2, 1, 2}}},
     {"torch.minimum", [](In x) { return minimum(x[0], x[1]); }, {kLeft, kRight},
      {kNaN, kNaN, kNaN, 1, 1, 1, kInf, -kInf}, {{2, 2, 2, 1, 0, 2, 1, 2}, {2, 2, 2, 1, 2, 0, 1, 0}}},
+    {"torch.hypot", [](In x) { return hypot(x[0], x[1]); }, {{0, kInf, kNaN, 0, -4, kInf}, {0, 1, kInf, 2, 0, kNaN}},
+     {0, kInf, kInf, 2, 4, kInf}, {{kNaN, kNaN, kNaN, 0, -2, kNaN}, {kNaN, 0, kNaN, 2, 0, kNaN}}},
     {"F.l1_loss(x, y, reduction='none')", [](In x) { return l1_loss(x[0], x[1], {Reduction::kNone}); },
      {kApart, Values(8)}, {0, 0.25, 0.5, 1, 0.5, kNaN, kInf, kInf},
      {{0, 2, 2, 2, -2, 0, 2, -2}, {0, -2, -2, -2, 2, 0, -2, 2}}},

@@ -97,6 +97,8 @@ void add_elementwise(std::vector<GradcheckCase>& cases) {
                      return square(div(in[0], in[1]));
                    }});
   cases.push_back({"pow", {between(s, 0.5, 2), row}, [](In in) { return pow(in[0], in[1]); }});
+  cases.push_back(
+      {"hypot", {off_zero(s), row}, [](In in) { return mul(in[0], hypot(in[0], in[1])); }});
   cases.push_back({"maximum", {distinct(s), between(s, 0.42, 0.48)}, [](In in) {
                      return square(maximum(in[0], in[1]));
                    }});
