@@ -1,0 +1,81 @@
+// Norms and distances, by reductions and elementwise ops. Contracts: distance.h.
+#include "lathe/ops/distance.h"
+
+#include <cmath>
+
+#include "lathe/core/visit.h"
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
+#include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
+
+namespace lathe {
+
+static void check_floating(const char* op, const Tensor& x) {
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": expected a floating dtype (x: ", x, ")");
+}
+
+/// x^p of x >= 0, without the infinite or undefined slope at 0.
+static Tensor power(const Tensor& x, double p) {
+  if (p < 0) return pow(x, p);  // infinite at 0
+  const Tensor zero = eq(x.detach(), 0);
+  return where(zero, 0, pow(where(zero, 1, x), p));
+}
+
+Tensor vector_norm(const Tensor& x_in, double p, const Dims& dims, ReduceOptions opt) {
+  LATHE_CHECK(ValueError, !std::isnan(p), "vector_norm: p is NaN (x: ", x_in, ")");
+  const Tensor x = amp::cast(amp::kFloat, x_in);
+  check_floating("vector_norm", x);
+  if (p == 2) return norm(x, dims, opt);
+  if (p == 1) return sum(abs(x), dims, opt);
+  if (p == 0) return sum(square(sign(x)), dims, opt);
+  if (std::isinf(p)) return p > 0 ? amax(abs(x), dims, opt) : amin(abs(x), dims, opt);
+  // Half types are widened once around all steps, as p may take them out of their range.
+  const Tensor wide = cast(x, compute_dtype(x.dtype()));
+  return cast(power(sum(power(abs(wide), p), dims, opt), 1 / p), x.dtype());
+}
+
+Tensor normalize(const Tensor& x_in, const NormalizeOptions& opt) {
+  const Tensor x = amp::cast(amp::kFloat, x_in);
+  check_floating("normalize", x);
+  const Tensor length = vector_norm(x, opt.p, {opt.dim}, {.keepdim = true});
+  return div(x, clamp(length, {.low = opt.eps}));
+}
+
+Tensor cosine_similarity(const Tensor& x1_in, const Tensor& x2_in,
+                         const CosineSimilarityOptions& opt) {
+  const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
+  check_floating("cosine_similarity", x1);
+  check_floating("cosine_similarity", x2);
+  const Shape shape = broadcast_shapes("cosine_similarity", x1.shape(), x2.shape());
+  const Dims dim{wrap_dim("cosine_similarity", opt.dim, shape.size())};
+  const auto unit = [&](const Tensor& x) {
+    const Tensor whole = expand(x, shape);
+    return div(whole, clamp(norm(whole, dim, {.keepdim = true}), {.low = opt.eps}));
+  };
+  return sum(mul(unit(x1), unit(x2)), dim);
+}
+
+Tensor pairwise_distance(const Tensor& x1_in, const Tensor& x2_in,
+                         const PairwiseDistanceOptions& opt) {
+  const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
+  check_floating("pairwise_distance", x1);
+  check_floating("pairwise_distance", x2);
+  return vector_norm(add(sub(x1, x2), opt.eps), opt.p, {-1}, {.keepdim = opt.keepdim});
+}
+
+Tensor cdist(const Tensor& x1_in, const Tensor& x2_in, double p) {
+  const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
+  check_floating("cdist", x1);
+  check_floating("cdist", x2);
+  LATHE_CHECK(ValueError, p >= 0, "cdist: p must not be negative, got ", p);
+  LATHE_CHECK(ShapeError, x1.ndim() >= 2 && x2.ndim() >= 2 && x1.dim(-1) == x2.dim(-1),
+              "cdist: x1 and x2 must be […,P,D] and […,R,D] (x1: ", x1, ", x2: ", x2, ")");
+  const Tensor apart = sub(unsqueeze(x1, -2), unsqueeze(x2, -3));
+  if (std::isinf(p) && x1.dim(-1) == 0) return sum(apart, {-1});  // no coordinates: 0
+  return vector_norm(apart, p, {-1});
+}
+
+}  // namespace lathe

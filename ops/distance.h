@@ -1,0 +1,51 @@
+// Norms of any order, distances and similarities (distance.cpp, made of other ops). Any strides,
+// 0-d and zero-size.
+// dtypes: floats.   grad: every tensor (twice).   amp: float.
+// throws: ShapeError, DTypeError, DeviceError, IndexError.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// (sum |x|^p)^(1/p) over `dims`; no dims: over all. The Euclidean norm alone: norm, ops/reduce.h.
+///   p = +inf, -inf  the largest, the smallest |x|
+///   p = 0           the number of elements that are not 0; gradient 0
+/// grad: 0 where x is 0 (p > 0); largest and smallest share it as amax and amin.
+/// throws: also ValueError if p is NaN; ShapeError for an infinite p over nothing.
+LATHE_API Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {},
+                             ReduceOptions options = {});
+
+struct NormalizeOptions {
+  double p = 2;
+  int64_t dim = 1;
+  double eps = 1e-12;  // the least divisor
+};
+/// x / max(vector_norm(x, p, {dim}), eps).
+LATHE_API Tensor normalize(const Tensor& x, const NormalizeOptions& options = {});
+
+struct CosineSimilarityOptions {
+  int64_t dim = 1;
+  double eps = 1e-8;  // the least norm that divides
+};
+/// The cosine of the angle between x1 and x2 along `dim`, which goes away. x1 and x2 broadcast.
+LATHE_API Tensor cosine_similarity(const Tensor& x1, const Tensor& x2,
+                                   const CosineSimilarityOptions& options = {});
+
+struct PairwiseDistanceOptions {
+  double p = 2;
+  double eps = 1e-6;  // added to each difference, so that equal vectors have a gradient
+  bool keepdim = false;
+};
+/// vector_norm(x1 - x2 + eps, p) over the last dimension. x1 and x2 broadcast.
+LATHE_API Tensor pairwise_distance(const Tensor& x1, const Tensor& x2,
+                                   const PairwiseDistanceOptions& options = {});
+
+/// The distance of every row of x1 from every row of x2.
+///   x1  […,P,D]   x2  […,R,D], leading dimensions broadcast   →  […,P,R]
+/// The differences of all pairs are held in memory at once, P R D numbers; so near rows keep their
+/// digits, which a matrix product would cancel.
+/// grad: 0 where two rows are equal.   throws: also ValueError for p < 0 or NaN.
+LATHE_API Tensor cdist(const Tensor& x1, const Tensor& x2, double p = 2);
+
+}  // namespace lathe

@@ -1,0 +1,196 @@
+// Reordered and repeated elements: slices, joins and broadcasts. Contracts: rearrange.h.
+#include "lathe/ops/rearrange.h"
+
+#include "lathe/core/checked_size.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/index.h"
+#include "lathe/ops/join.h"
+#include "lathe/ops/lines.h"
+#include "lathe/ops/views.h"
+
+namespace lathe {
+
+namespace {
+
+/// Each slice along `dim` of x `times` times in a row.
+Tensor interleaved(const char* op, const Tensor& x, int dim, int64_t times) {
+  LATHE_CHECK(ValueError, times >= 0, op, ": repeats must not be negative, got ", times, " (x: ", x,
+              ")");
+  const Lines lines = lines_of(x.shape(), dim);
+  Shape shape = x.ndim() == 0 ? Shape{1} : x.shape();
+  if (times == 1) return reshape(x, shape);
+  shape[dim] =
+      (CheckedSize(shape[dim]) * times)
+          .value_or_throw<ShapeError>(op, ": ", times, " repeats are too many (x: ", x, ")");
+  numel_of(shape);  // before it is cut into factors
+  const Tensor slices = reshape(x, {lines.outer * lines.n, 1, lines.inner});
+  return reshape(expand(slices, {lines.outer * lines.n, times, lines.inner}), shape);
+}
+
+/// The dimensions, from the front.
+/// throws: IndexError (out of range, repeated).
+Dims wrapped(const char* op, const Dims& dims, int ndim) {
+  Dims all;
+  if (!dims.empty()) dim_mask(op, dims, ndim);  // which takes none as all
+  for (const int64_t d : dims) all.push_back(wrap_dim(op, d, ndim));
+  return all;
+}
+
+Tensor rolled(const Tensor& x, int64_t shift, int dim) {
+  const int64_t size = x.ndim() == 0 ? 1 : x.shape()[dim];
+  if (size <= 1) return x;
+  const int64_t step = (shift % size + size) % size;  // in [0, size)
+  if (step == 0) return x;
+  return cat({narrow(x, dim, size - step, step), narrow(x, dim, 0, size - step)}, dim);
+}
+
+}  // namespace
+
+Tensor flip(const Tensor& x, const Dims& dims) {
+  Tensor y = x;
+  for (const int64_t dim : wrapped("flip", dims, x.ndim())) {
+    const int64_t size = x.ndim() == 0 ? 1 : x.dim(dim);
+    if (size > 1)
+      y = index_select(y, dim, arange(size - 1, -1, -1, {.dtype = kI64, .device = x.device()}));
+  }
+  return y;
+}
+
+Tensor roll(const Tensor& x, int64_t shift) {
+  return reshape(rolled(reshape(x, {x.numel()}), shift, 0), x.shape());
+}
+Tensor roll(const Tensor& x, int64_t shift, int64_t dim) {
+  return rolled(x, shift, wrap_dim("roll", dim, x.ndim()));
+}
+Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+  LATHE_CHECK(ShapeError, shifts.size() == dims.size(), "roll: there are ", shifts.size(),
+              " shifts for ", dims.size(), " dimensions (x: ", x, ")");
+  Tensor y = x;  // a dimension may come twice; then its shifts add up
+  for (int i = 0; i < dims.size(); ++i) y = roll(y, shifts[i], dims[i]);
+  return y;
+}
+
+Tensor repeat(const Tensor& x, const Dims& repeats) {
+  LATHE_CHECK(ShapeError, repeats.size() >= x.ndim(), "repeat: ", repeats,
+              " has fewer numbers than x has dimensions (x: ", x, ")");
+  Shape shape = x.shape();
+  while (shape.size() < repeats.size()) shape.insert(0, 1);
+  Tensor y = reshape(x, shape);
+  for (int d = shape.size() - 1; d >= 0; --d) {  // from the back, while x is still small
+    LATHE_CHECK(ShapeError, repeats[d] >= 0, "repeat: negative number ", repeats[d], " in ",
+                repeats);
+    if (repeats[d] == 1) continue;
+    // A tile is dimension d with all after it, so tiles follow each other as slices of [outer,1].
+    const Lines lines = lines_of(shape, d);
+    shape[d] = (CheckedSize(shape[d]) * repeats[d])
+                   .value_or_throw<ShapeError>("repeat: ", repeats, " is too large (x: ", x, ")");
+    numel_of(shape);
+    y = reshape(y, {lines.outer, 1, lines.n * lines.inner});
+    y = reshape(expand(y, {lines.outer, repeats[d], lines.n * lines.inner}), shape);
+  }
+  return y.is_same(x) ? clone(x) : y;
+}
+
+Tensor tile(const Tensor& x, const Dims& repeats) {
+  Dims all = repeats;
+  while (all.size() < x.ndim()) all.insert(0, 1);
+  return repeat(x, all);
+}
+
+Tensor repeat_interleave(const Tensor& x, int64_t repeats) {
+  return interleaved("repeat_interleave", reshape(x, {x.numel()}), 0, repeats);
+}
+Tensor repeat_interleave(const Tensor& x, int64_t repeats, int64_t dim) {
+  return interleaved("repeat_interleave", x, wrap_dim("repeat_interleave", dim, x.ndim()), repeats);
+}
+Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, int64_t dim_in) {
+  const int dim = wrap_dim("repeat_interleave", dim_in, x.ndim());
+  const int64_t size = x.ndim() == 0 ? 1 : x.shape()[dim];
+  LATHE_CHECK(DTypeError, repeats.dtype() == kI64 || repeats.dtype() == kI32,
+              "repeat_interleave: repeats must be i64 or i32 (repeats: ", repeats, ")");
+  LATHE_CHECK(ShapeError, repeats.ndim() == 1 && repeats.numel() == size,
+              "repeat_interleave: repeats must be [", size, "], a number for each element of dim ",
+              dim, " (x: ", x, ", repeats: ", repeats, ")");
+  std::vector<int64_t> index;
+  int64_t at = 0;
+  for (const int64_t times : repeats.to_vector<int64_t>()) {
+    LATHE_CHECK(ValueError, times >= 0, "repeat_interleave: repeats[", at,
+                "] must not be negative, got ", times);
+    index.insert(index.end(), static_cast<size_t>(times), at++);
+  }
+  const Tensor whole = x.ndim() == 0 ? reshape(x, {1}) : x;
+  return index_select(whole, dim, tensor(index, {.device = x.device()}));
+}
+
+Tensor expand_as(const Tensor& x, const Tensor& other) { return expand(x, other.shape()); }
+Tensor view_as(const Tensor& x, const Tensor& other) { return view(x, other.shape()); }
+Tensor reshape_as(const Tensor& x, const Tensor& other) { return reshape(x, other.shape()); }
+
+Tensors unbind(const Tensor& x, int64_t dim_in) {
+  LATHE_CHECK(IndexError, x.ndim() > 0, "unbind: a 0-d tensor has no dimension (x: ", x, ")");
+  const int dim = wrap_dim("unbind", dim_in, x.ndim());
+  Tensors slices;
+  for (int64_t i = 0; i < x.shape()[dim]; ++i) slices.push_back(select(x, dim, i));
+  return slices;
+}
+
+Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
+  return movedim(x, Dims{from}, Dims{to});
+}
+Tensor movedim(const Tensor& x, const Dims& from_in, const Dims& to_in) {
+  LATHE_CHECK(ShapeError, from_in.size() == to_in.size(), "movedim: ", from_in.size(),
+              " dimensions do not move to ", to_in.size(), " places (x: ", x, ")");
+  const Dims from = wrapped("movedim", from_in, x.ndim()), to = wrapped("movedim", to_in, x.ndim());
+  if (x.ndim() == 0) return x;
+  Dims order = Dims::filled(x.ndim(), -1);
+  for (int i = 0; i < from.size(); ++i) order[static_cast<int>(to[i])] = from[i];
+  int next = 0;
+  for (int64_t& place : order) {
+    if (place >= 0) continue;
+    while (std::find(from.begin(), from.end(), next) != from.end()) ++next;
+    place = next++;
+  }
+  return permute(x, order);
+}
+
+Tensor swapaxes(const Tensor& x, int64_t a, int64_t b) { return transpose(x, a, b); }
+
+Tensors meshgrid(const Tensors& axes, MeshIndexing indexing) {
+  LATHE_CHECK(ValueError, !axes.empty(), "meshgrid: there are no axes");
+  Shape shape;
+  for (const Tensor& axis : axes) {
+    LATHE_CHECK(ShapeError, axis.ndim() <= 1, "meshgrid: an axis must be [n] or 0-d (axis: ", axis,
+                ")");
+    LATHE_CHECK(DTypeError, axis.dtype() == axes[0].dtype(),
+                "meshgrid: axes must have one dtype (axis 0: ", axes[0], ", axis: ", axis, ")");
+    LATHE_CHECK(DeviceError, axis.device() == axes[0].device(),
+                "meshgrid: axes must be on one device (axis 0: ", axes[0], ", axis: ", axis, ")");
+    shape.push_back(axis.numel());
+  }
+  const bool swap = indexing == MeshIndexing::kXY && axes.size() > 1;
+  Tensors grids;
+  for (int i = 0; i < shape.size(); ++i) {
+    Shape line = Dims::filled(shape.size(), 1);
+    line[i] = shape[i];
+    const Tensor grid = expand(reshape(axes[static_cast<size_t>(i)], line), shape);
+    grids.push_back(swap ? transpose(grid, 0, 1) : grid);
+  }
+  return grids;
+}
+
+Tensor take_along_dim(const Tensor& x, const Tensor& index, int64_t dim_in) {
+  const int dim = wrap_dim("take_along_dim", dim_in, x.ndim());
+  LATHE_CHECK(ShapeError, x.ndim() == index.ndim(),
+              "take_along_dim: x and index must have as many dimensions (x: ", x,
+              ", index: ", index, ")");
+  if (x.ndim() == 0) return gather(x, dim, index);
+  Shape xs = x.shape(), is = index.shape();
+  xs[dim] = is[dim] = 1;
+  xs = is = broadcast_shapes("take_along_dim", xs, is);
+  xs[dim] = x.shape()[dim];
+  is[dim] = index.shape()[dim];
+  return gather(expand(x, xs), dim, expand(index, is));
+}
+
+}  // namespace lathe
