@@ -49,6 +49,7 @@
 #include "lathe/ops/join.h"
 #include "lathe/ops/layer_norm.h"
 #include "lathe/ops/losses.h"
+#include "lathe/ops/margin_losses.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/mlp.h"
 #include "lathe/ops/nll_loss.h"

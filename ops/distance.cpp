@@ -6,6 +6,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
@@ -40,8 +41,9 @@ Tensor vector_norm(const Tensor& x_in, double p, const Dims& dims, ReduceOptions
 Tensor normalize(const Tensor& x_in, const NormalizeOptions& opt) {
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_floating("normalize", x);
-  const Tensor length = vector_norm(x, opt.p, {opt.dim}, {.keepdim = true});
-  return div(x, clamp(length, {.low = opt.eps}));
+  const Tensor wide = cast(x, compute_dtype(x.dtype()));  // eps would be 0 in f16
+  const Tensor length = vector_norm(wide, opt.p, {opt.dim}, {.keepdim = true});
+  return cast(div(wide, clamp(length, {.low = opt.eps})), x.dtype());
 }
 
 Tensor cosine_similarity(const Tensor& x1_in, const Tensor& x2_in,
@@ -51,11 +53,12 @@ Tensor cosine_similarity(const Tensor& x1_in, const Tensor& x2_in,
   check_floating("cosine_similarity", x2);
   const Shape shape = broadcast_shapes("cosine_similarity", x1.shape(), x2.shape());
   const Dims dim{wrap_dim("cosine_similarity", opt.dim, shape.size())};
+  const DType dtype = promote_types(x1.dtype(), x2.dtype()), wide = compute_dtype(dtype);
   const auto unit = [&](const Tensor& x) {
-    const Tensor whole = expand(x, shape);
+    const Tensor whole = expand(cast(x, wide), shape);
     return div(whole, clamp(norm(whole, dim, {.keepdim = true}), {.low = opt.eps}));
   };
-  return sum(mul(unit(x1), unit(x2)), dim);
+  return cast(sum(mul(unit(x1), unit(x2)), dim), dtype);
 }
 
 Tensor pairwise_distance(const Tensor& x1_in, const Tensor& x2_in,

@@ -9,7 +9,7 @@ namespace lathe {
 
 /// The sum of a[i] * b[i].
 ///   a, b  [n]   →  0-d
-/// dtypes, amp, grad: as matmul (ops/matmul.h).
+/// As matmul (ops/matmul.h) in dtypes, gradients and under Autocast.
 LATHE_API Tensor dot(const Tensor& a, const Tensor& b);
 
 /// y[i,j] = a[i] * b[j].

@@ -86,8 +86,9 @@ TEST_CASE("distances: shapes, zeros and zero-size") {
   CHECK(cdist(zeros({4, 1, 3, 2}), zeros({5, 7, 2})).shape() == Shape{4, 5, 3, 7});
   CHECK(cdist(zeros({0, 2}), zeros({3, 2})).shape() == Shape{0, 3});
   CHECK(difference(cdist(zeros({2, 0}), zeros({1, 0}), kInf), {0, 0}, 0) == "");
-  CHECK(difference(normalize(zeros({2, 3})), Values(6, 0), 0) == "");
-  CHECK(difference(cosine_similarity(zeros({2, 3}), ones({3})), {0, 0}, 0) == "");
+  CHECK(difference(normalize(zeros({2, 3}, {.dtype = kF16})), Values(6, 0), 0) == "");
+  CHECK(difference(cosine_similarity(zeros({2, 3}, {.dtype = kF16}), ones({3}, {.dtype = kF16})),
+                   {0, 0}, 0) == "");
   CHECK(cosine_similarity(ones({3}), ones({3}), {.dim = 0}).ndim() == 0);
   CHECK(pairwise_distance(zeros({3}), zeros({4, 3})).shape() == Shape{4});
 }

@@ -240,6 +240,16 @@ const Row kRows[] = {
     {"l1_loss", [](T x) { return l1_loss(x, x); }},
     {"smooth_l1_loss", [](T x) { return smooth_l1_loss(x, x); }},
     {"bce_with_logits", [](T x) { return bce_with_logits(x, x); }},
+    {"huber_loss", [](T x) { return huber_loss(x, x); }},
+    {"binary_cross_entropy", [](T x) { return binary_cross_entropy(x, x); }},
+    {"binary_cross_entropy_with_logits", [](T x) { return binary_cross_entropy_with_logits(x, x); }},
+    {"kl_div", [](T x) { return kl_div(x, x); }},
+    {"poisson_nll_loss", [](T x) { return poisson_nll_loss(x, x); }},
+    {"gaussian_nll_loss", [](T x) { return gaussian_nll_loss(x, x, x); }},
+    {"cosine_embedding_loss", [](T x) { return cosine_embedding_loss(matrix(x), matrix(x), matrix(x)[0]); }},
+    {"margin_ranking_loss", [](T x) { return margin_ranking_loss(x, x, x); }},
+    {"hinge_embedding_loss", [](T x) { return hinge_embedding_loss(x, x); }},
+    {"triplet_margin_loss", [](T x) { return triplet_margin_loss(x, x, x); }},
     {"dropout", [](T x) { return dropout(x); }},
 };
 // clang-format on

@@ -1,0 +1,21 @@
+// What the losses of ops/losses.h and ops/margin_losses.h ask of their operands.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// throws: DTypeError unless both are floating.
+inline void check_loss_dtypes(const char* op, const Tensor& x, const Tensor& y) {
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()) && is_floating(y.dtype()), op,
+              ": expected floating dtypes (x: ", x, ", y: ", y, ")");
+}
+
+/// A prediction [N,1] and a target [N] would make N*N losses, and a model that learns the mean.
+/// throws: ShapeError unless both have one shape.
+inline void check_loss_shapes(const char* op, const Tensor& x, const Tensor& y) {
+  LATHE_CHECK(ShapeError, x.shape() == y.shape(), op,
+              ": x and y must have one shape; losses do not broadcast (x: ", x, ", y: ", y, ")");
+}
+
+}  // namespace lathe
