@@ -28,6 +28,7 @@
 #include "lathe/autograd/gradcheck.h"
 #include "lathe/autograd/record.h"
 
+#include "lathe/ops/activations.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/binary.h"
@@ -46,6 +47,7 @@
 #include "lathe/ops/group_norm.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/isclose.h"
 #include "lathe/ops/join.h"
 #include "lathe/ops/layer_norm.h"
 #include "lathe/ops/losses.h"

@@ -92,15 +92,15 @@ Tensor scaled(const char* name, BinaryFunction op, const Tensor& a, const Tensor
   return cast(op(cast(a, wide), mul(cast(b, wide), alpha)), dtype);
 }
 
-/// Refuses integer divisors that are 0.
-void check_divisor(const Tensor& b) {
+/// Refuses integer divisors that are 0. `what` is the beginning of the message.
+void check_divisor(const char* what, const Tensor& b) {
   if (is_floating(b.dtype())) return;
   if (b.device().is_cuda()) {  // without waiting: check_index reports each 0 as out of range
-    check_index("div: integer division by 0", cast(eq(b, 0), kI64), 1);
+    check_index(what, cast(eq(b, 0), kI64), 1);
     return;
   }
   const Tensor zero = eq(b, 0);
-  LATHE_CHECK(ValueError, !any(zero).item<bool>(), "div: integer division by 0 at element ",
+  LATHE_CHECK(ValueError, !any(zero).item<bool>(), what, " at element ",
               argmax(zero).item<int64_t>(), " of b (b: ", b, ")");
 }
 
@@ -108,7 +108,7 @@ Tensor rounded_quotient(const Tensor& a_in, const Tensor& b_in, BinaryOp op) {
   const auto [a, b] = prepare("div", a_in, b_in);
   LATHE_CHECK(DTypeError, a.dtype() != kBool,
               "div: a rounded quotient is not defined for bool (a: ", a_in, ", b: ", b_in, ")");
-  check_divisor(b.detach());
+  check_divisor("div: integer division by 0", b.detach());
   Tensor y = run("div", op, a, b, a.dtype());
   record("div", y, {a, b},
          [as = a.shape(), bs = b.shape()](const Tensor& dy, const autograd::Needs& need) {
@@ -116,6 +116,28 @@ Tensor rounded_quotient(const Tensor& a_in, const Tensor& b_in, BinaryOp op) {
              return zeros(shape, {.dtype = dy.dtype(), .device = dy.device()});
            };
            return Tensors{need[0] ? nothing(as) : Tensor(), need[1] ? nothing(bs) : Tensor()};
+         });
+  return y;
+}
+
+/// fmod and remainder: a - b * (a / b, rounded by `mode`).
+Tensor rest_of(const char* name, const char* by_zero, BinaryOp op, RoundingMode mode,
+               const Tensor& a_in, const Tensor& b_in) {
+  const auto [a, b] = prepare(name, a_in, b_in);
+  LATHE_CHECK(DTypeError, a.dtype() != kBool, name, ": not defined for bool (a: ", a_in,
+              ", b: ", b_in, ")");
+  check_divisor(by_zero, b.detach());
+  Tensor y = run(name, op, a, b, a.dtype());
+  record(name, y, {a, b},
+         [a = saved_if(b.requires_grad(), a), b = saved_if(b.requires_grad(), b), as = a.shape(),
+          mode](const Tensor& dy, const autograd::Needs& need) {
+           Tensor da, db;
+           if (need[0]) da = sum_to_shape(dy, as);
+           if (need[1]) {
+             const Tensor times = div(a.get(), b.get(), {mode});
+             db = sum_to_shape(neg(mul(dy, times)), b.get().shape());
+           }
+           return Tensors{da, db};
          });
   return y;
 }
@@ -277,6 +299,53 @@ Tensor hypot(const Tensor& a_in, const Tensor& b_in) {
   return y;
 }
 
+Tensor fmod(const Tensor& a, const Tensor& b) {
+  return rest_of("fmod", "fmod: integer division by 0", BinaryOp::kFmod, RoundingMode::kTrunc, a,
+                 b);
+}
+Tensor remainder(const Tensor& a, const Tensor& b) {
+  return rest_of("remainder", "remainder: integer division by 0", BinaryOp::kRemainder,
+                 RoundingMode::kFloor, a, b);
+}
+
+Tensor atan2(const Tensor& a_in, const Tensor& b_in) {
+  const auto [a, b] = prepare("atan2", a_in, b_in, /*floating=*/true);
+  Tensor y = run("atan2", BinaryOp::kAtan2, a, b, a.dtype());
+  record("atan2", y, {a, b},
+         [a = Saved(a), b = Saved(b)](const Tensor& dy, const autograd::Needs& need) {
+           const Tensor slope = div(dy, add(square(a.get()), square(b.get())));
+           Tensor da, db;
+           if (need[0]) da = sum_to_shape(mul(slope, b.get()), a.get().shape());
+           if (need[1]) db = sum_to_shape(neg(mul(slope, a.get())), b.get().shape());
+           return Tensors{da, db};
+         });
+  return y;
+}
+
+Tensor lerp(const Tensor& a_in, const Tensor& b_in, const Tensor& weight) {
+  const auto [a, b] = prepare("lerp", a_in, b_in);
+  LATHE_CHECK(DTypeError, is_floating(a.dtype()) && is_floating(weight.dtype()),
+              "lerp: expected floating dtypes (a: ", a_in, ", b: ", b_in, ", weight: ", weight,
+              ")");
+  const DType dtype = result_dtype(a, weight), wide = compute_dtype(dtype);
+  const Tensor from = cast(a, wide), to = cast(b, wide), w = cast(weight, wide);
+  const Tensor way = sub(to, from);
+  const Tensor near_b = ge(w.detach(), 0.5);
+  // Each branch sees a weight of 0 where the other one applies, so that it adds nothing to it.
+  const Tensor forth = add(from, mul(way, where(near_b, 0, w)));
+  const Tensor back = sub(to, mul(way, where(near_b, sub(1, w), 0)));
+  return cast(where(near_b, back, forth), dtype);
+}
+Tensor lerp(const Tensor& a_in, const Tensor& b_in, double weight) {
+  const auto [a, b] = prepare("lerp", a_in, b_in);
+  LATHE_CHECK(DTypeError, is_floating(a.dtype()), "lerp: expected floating dtypes (a: ", a_in,
+              ", b: ", b_in, ")");
+  const DType wide = compute_dtype(a.dtype());
+  const Tensor from = cast(a, wide), to = cast(b, wide), way = sub(to, from);
+  const Tensor y = weight < 0.5 ? add(from, mul(way, weight)) : sub(to, mul(way, 1 - weight));
+  return cast(y, a.dtype());
+}
+
 Tensor relu_grad(const Tensor& dy, const Tensor& y) {
   Tensor dx = run("relu_grad", BinaryOp::kReluGrad, dy, y, dy.dtype());
   record("relu_grad", dx, {dy}, [y = Saved(y)](const Tensor& g, const autograd::Needs&) {
@@ -339,6 +408,9 @@ Tensor sub(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, c
 Tensor mul(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(mul, a, b); }
 Tensor div(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(div, a, b); }
 Tensor div(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return div(n, t); }, b, a); }
+Tensor fmod(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(fmod, a, b); }
+Tensor remainder(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(remainder, a, b); }
+Tensor remainder(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return remainder(n, t); }, b, a); }
 Tensor pow(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(pow, a, b); }
 Tensor pow(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return pow(n, t); }, b, a); }
 

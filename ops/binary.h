@@ -24,6 +24,9 @@ enum class BinaryOp : uint8_t {
   kMinimum,
   kPow,
   kHypot,
+  kFmod,
+  kRemainder,
+  kAtan2,
   // (dy, y) → dx
   kReluGrad,
   kTanhGrad,
@@ -83,6 +86,25 @@ struct DivOptions {
 LATHE_API Tensor div(const Tensor& a, const Tensor& b, DivOptions options);
 LATHE_API Tensor div(const Tensor& a, Scalar b, DivOptions options);
 LATHE_API Tensor div(Scalar a, const Tensor& b, DivOptions options);
+
+/// What is left of a after b went into it a whole number of times: with a's sign (fmod, the C
+/// function) or with b's (remainder, Python's a % b). Floats: NaN for b = 0 or an infinite a.
+/// Integers by 0: as the rounded div.
+/// grad: a, b (twice).   throws: DTypeError for bool; ValueError for an integer divided by 0.
+LATHE_API Tensor fmod(const Tensor& a, const Tensor& b);
+LATHE_API Tensor fmod(const Tensor& a, Scalar b);
+LATHE_API Tensor remainder(const Tensor& a, const Tensor& b);
+LATHE_API Tensor remainder(const Tensor& a, Scalar b);
+LATHE_API Tensor remainder(Scalar a, const Tensor& b);
+
+/// The angle of the point (b, a) from the first axis, in [-pi, pi]; integers → default dtype.
+/// grad: a, b (twice); NaN at (0, 0).
+LATHE_API Tensor atan2(const Tensor& a, const Tensor& b);
+
+/// a + weight * (b - a), computed from b where weight >= 0.5, so that both ends are exact.
+/// dtypes: floats.   grad: a, b, weight (twice).
+LATHE_API Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
+LATHE_API Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 // clang-format off
 
 // Comparisons, → bool. With NaN all are false but ne, which is true.

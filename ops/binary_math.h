@@ -54,6 +54,18 @@ struct DivFloor { template <class T> LATHE_HD T operator()(T a, T b) const {
       if (b != T(0) && b != T(-1) && a % b != T(0) && (a < T(0)) != (b < T(0))) return static_cast<T>(quotient - T(1));
     }
     return quotient; } } };
+// An integer's remainder by 0 is 0, and that by -1, which overflows for the lowest number, too.
+struct Fmod { template <class T> LATHE_HD T operator()(T a, T b) const {
+  if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
+  else {
+    if (b == T(0)) return T(0);
+    if constexpr (std::is_signed_v<T>) { if (b == T(-1)) return T(0); }
+    return static_cast<T>(a % b); } } };
+struct Remainder { template <class T> LATHE_HD T operator()(T a, T b) const {
+  const T rest = Fmod{}(a, b);
+  if constexpr (std::is_unsigned_v<T>) return rest;
+  else return rest != T(0) && (rest < T(0)) != (b < T(0)) ? static_cast<T>(rest + b) : rest; } };
+struct Atan2 { template <class T> LATHE_HD T operator()(T a, T b) const { return std::atan2(a, b); } };
 // NaN wins. A comparison with NaN is false, so `a` is tested for NaN; a NaN in b then wins by
 // itself.
 struct Maximum { template <class T> LATHE_HD T operator()(T a, T b) const { return is_nan(a) || a > b ? a : b; } };
@@ -132,6 +144,9 @@ void visit_binary(BinaryOp op, DType dtype, const Run& run) {
     case BinaryOp::kMinimum: return numbers("minimum", Minimum{});
     case BinaryOp::kPow: return numbers("pow", Pow{});
     case BinaryOp::kHypot: return floats("hypot", Hypot{});
+    case BinaryOp::kFmod: return numbers("fmod", Fmod{});
+    case BinaryOp::kRemainder: return numbers("remainder", Remainder{});
+    case BinaryOp::kAtan2: return floats("atan2", Atan2{});
     case BinaryOp::kReluGrad: return floats("relu_grad", ReluGrad{});
     case BinaryOp::kTanhGrad: return floats("tanh_grad", TanhGrad{});
     case BinaryOp::kSigmoidGrad: return floats("sigmoid_grad", SigmoidGrad{});

@@ -93,15 +93,27 @@ Tensor floor(T x)      { return rounding("floor", UnaryOp::kFloor, x); }
 Tensor ceil(T x)       { return rounding("ceil", UnaryOp::kCeil, x); }
 Tensor round(T x)      { return rounding("round", UnaryOp::kRound, x); }
 Tensor trunc(T x)      { return rounding("trunc", UnaryOp::kTrunc, x); }
+Tensor frac(T x)       { return sub(x, trunc(x)); }
 Tensor exp(T x)        { return from_output("exp", UnaryOp::kExp, ranged(x), [](T dy, T y) { return mul(dy, y); }); }
 Tensor expm1(T x)      { return from_output("expm1", UnaryOp::kExpm1, ranged(x), [](T dy, T y) { return mul(dy, add(y, 1)); }); }
 Tensor log(T x)        { return from_input("log", UnaryOp::kLog, ranged(x), [](T dy, T v) { return div(dy, v); }); }
 Tensor log1p(T x)      { return from_input("log1p", UnaryOp::kLog1p, ranged(x), [](T dy, T v) { return div(dy, add(v, 1)); }); }
 Tensor log2(T x)       { return from_input("log2", UnaryOp::kLog2, ranged(x), [](T dy, T v) { return div(dy, mul(v, std::numbers::ln2)); }); }
+Tensor log10(T x)      { return from_input("log10", UnaryOp::kLog10, ranged(x), [](T dy, T v) { return div(dy, mul(v, std::numbers::ln10)); }); }
+Tensor exp2(T x)       { return from_output("exp2", UnaryOp::kExp2, ranged(x), [](T dy, T y) { return mul(dy, mul(y, std::numbers::ln2)); }); }
 Tensor rsqrt(T x)      { return from_output("rsqrt", UnaryOp::kRsqrt, ranged(x), [](T dy, T y) { return mul(mul(dy, mul(square(y), y)), -0.5); }); }
 Tensor reciprocal(T x) { return from_output("reciprocal", UnaryOp::kReciprocal, ranged(x), [](T dy, T y) { return neg(mul(dy, square(y))); }); }
 Tensor sin(T x)        { return from_input("sin", UnaryOp::kSin, ranged(x), [](T dy, T v) { return mul(dy, cos(v)); }); }
 Tensor cos(T x)        { return from_input("cos", UnaryOp::kCos, ranged(x), [](T dy, T v) { return neg(mul(dy, sin(v))); }); }
+Tensor tan(T x)        { return from_output("tan", UnaryOp::kTan, ranged(x), [](T dy, T y) { return mul(dy, add(square(y), 1)); }); }
+Tensor asin(T x)       { return from_input("asin", UnaryOp::kAsin, ranged(x), [](T dy, T v) { return mul(dy, rsqrt(sub(1, square(v)))); }); }
+Tensor acos(T x)       { return from_input("acos", UnaryOp::kAcos, ranged(x), [](T dy, T v) { return neg(mul(dy, rsqrt(sub(1, square(v))))); }); }
+Tensor atan(T x)       { return from_input("atan", UnaryOp::kAtan, floating(x), [](T dy, T v) { return div(dy, add(square(v), 1)); }); }
+Tensor sinh(T x)       { return from_input("sinh", UnaryOp::kSinh, ranged(x), [](T dy, T v) { return mul(dy, cosh(v)); }); }
+Tensor cosh(T x)       { return from_input("cosh", UnaryOp::kCosh, ranged(x), [](T dy, T v) { return mul(dy, sinh(v)); }); }
+Tensor asinh(T x)      { return from_input("asinh", UnaryOp::kAsinh, floating(x), [](T dy, T v) { return div(dy, sqrt(add(square(v), 1))); }); }
+Tensor acosh(T x)      { return from_input("acosh", UnaryOp::kAcosh, floating(x), [](T dy, T v) { return div(dy, sqrt(sub(square(v), 1))); }); }
+Tensor atanh(T x)      { return from_input("atanh", UnaryOp::kAtanh, floating(x), [](T dy, T v) { return div(dy, sub(1, square(v))); }); }
 Tensor sqrt(T x)       { return from_output("sqrt", UnaryOp::kSqrt, floating(x), [](T dy, T y) { return div(dy, mul(y, 2)); }); }
 Tensor tanh(T x)       { return from_output("tanh", UnaryOp::kTanh, floating(x), [](T dy, T y) { return tanh_grad(dy, y); }); }
 Tensor sigmoid(T x)    { return from_output("sigmoid", UnaryOp::kSigmoid, floating(x), [](T dy, T y) { return sigmoid_grad(dy, y); }); }

@@ -28,11 +28,22 @@ enum class UnaryOp : uint8_t {
   kLog,
   kLog1p,
   kLog2,
+  kLog10,
+  kExp2,
   kSqrt,
   kRsqrt,
   kReciprocal,
   kSin,
   kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
   kTanh,
   kSigmoid,
   kErf,
@@ -63,15 +74,27 @@ LATHE_API Tensor floor(const Tensor& x);       // gradient 0, as for ceil, round
 LATHE_API Tensor ceil(const Tensor& x);
 LATHE_API Tensor round(const Tensor& x);       // halves to even
 LATHE_API Tensor trunc(const Tensor& x);
-LATHE_API Tensor exp(const Tensor& x);         // e^x                       grad twice; amp: float, as for the next eight
+LATHE_API Tensor frac(const Tensor& x);        // x - trunc(x)              grad twice
+LATHE_API Tensor exp(const Tensor& x);         // e^x                       grad twice; amp: float, as for the next fifteen
 LATHE_API Tensor expm1(const Tensor& x);       // e^x - 1, exact near 0
 LATHE_API Tensor log(const Tensor& x);         // ln x
 LATHE_API Tensor log1p(const Tensor& x);       // ln(1 + x), exact near 0
 LATHE_API Tensor log2(const Tensor& x);
+LATHE_API Tensor log10(const Tensor& x);
+LATHE_API Tensor exp2(const Tensor& x);        // 2^x
 LATHE_API Tensor rsqrt(const Tensor& x);       // 1 / sqrt(x)
 LATHE_API Tensor reciprocal(const Tensor& x);  // 1 / x
 LATHE_API Tensor sin(const Tensor& x);
 LATHE_API Tensor cos(const Tensor& x);
+LATHE_API Tensor tan(const Tensor& x);
+LATHE_API Tensor asin(const Tensor& x);        // NaN outside [-1, 1], as acos and atanh
+LATHE_API Tensor acos(const Tensor& x);
+LATHE_API Tensor sinh(const Tensor& x);
+LATHE_API Tensor cosh(const Tensor& x);
+LATHE_API Tensor atan(const Tensor& x);        //                           grad twice
+LATHE_API Tensor asinh(const Tensor& x);
+LATHE_API Tensor acosh(const Tensor& x);       // NaN below 1
+LATHE_API Tensor atanh(const Tensor& x);
 LATHE_API Tensor sqrt(const Tensor& x);        // gradient +inf at 0        grad twice
 LATHE_API Tensor tanh(const Tensor& x);
 LATHE_API Tensor sigmoid(const Tensor& x);     // 1 / (1 + e^-x)

@@ -16,12 +16,14 @@ const BinaryOp kLastOp = BinaryOp::kLogicalXor;
 
 bool is_compare(BinaryOp op) { return op >= BinaryOp::kEq; }
 bool is_float_only(BinaryOp op) {
-  return op == BinaryOp::kDiv || (op >= BinaryOp::kHypot && op <= BinaryOp::kGeluTanhGrad);
+  return op == BinaryOp::kDiv || op == BinaryOp::kHypot || op == BinaryOp::kAtan2 ||
+         (op >= BinaryOp::kReluGrad && op <= BinaryOp::kGeluTanhGrad);
 }
 
 /// Of the larger of f32's and f64's error; -1: none.
 double ulps_of(BinaryOp op) {
   switch (op) {
+    case BinaryOp::kAtan2: return 3;
     case BinaryOp::kPow: return 4;
     case BinaryOp::kHypot: return 3;
     case BinaryOp::kGeluGrad:

@@ -21,7 +21,18 @@ double ulps_of(UnaryOp op) {
     case UnaryOp::kSin:
     case UnaryOp::kCos:
     case UnaryOp::kTanh:
+    case UnaryOp::kCosh:
+    case UnaryOp::kLog10:
+    case UnaryOp::kExp2:
+    case UnaryOp::kAsin:
+    case UnaryOp::kAcos:
+    case UnaryOp::kAtan:
     case UnaryOp::kErf: return 2;
+    case UnaryOp::kSinh:
+    case UnaryOp::kAsinh:
+    case UnaryOp::kAtanh: return 3;
+    case UnaryOp::kTan:
+    case UnaryOp::kAcosh: return 4;
     case UnaryOp::kSigmoid:
     case UnaryOp::kElu:
     case UnaryOp::kGelu:

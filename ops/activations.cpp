@@ -1,0 +1,96 @@
+// Activations by elementwise ops. Contracts: activations.h.
+#include "lathe/ops/activations.h"
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/visit.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/unary.h"
+#include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
+
+namespace lathe {
+
+namespace {
+
+/// f(x) in the type that x's arithmetic is done in, rounded once to x's dtype, or for integers to
+/// the default dtype.
+template <class F>
+Tensor widened(const Tensor& x, F f) {
+  const DType dtype = is_floating(x.dtype()) ? x.dtype() : default_dtype();
+  return cast(f(cast(x, compute_dtype(dtype))), dtype);
+}
+
+/// clamp, but with a gradient of 0 at the ends.
+Tensor open_clamp(const char* op, const Tensor& x, double low, double high) {
+  const Tensor y = clamp(x.detach(), low, high);
+  autograd::record(op, y, {x},
+                   [x = autograd::Saved(x), low, high](const Tensor& dy, const autograd::Needs&) {
+                     const Tensor inside = logical_and(gt(x.get(), low), lt(x.get(), high));
+                     return Tensors{where(inside, dy, 0)};
+                   });
+  return y;
+}
+
+Tensor hard_sigmoid_of(const Tensor& x) {
+  return div(open_clamp("hardsigmoid", add(x, 3), 0, 6), 6);
+}
+
+}  // namespace
+
+Tensor hardtanh(const Tensor& x, double low, double high) {
+  LATHE_CHECK(ValueError, low <= high, "hardtanh: low ", low, " is above high ", high);
+  return open_clamp("hardtanh", is_floating(x.dtype()) ? x : cast(x, default_dtype()), low, high);
+}
+Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
+
+Tensor hardsigmoid(const Tensor& x) { return widened(x, hard_sigmoid_of); }
+
+Tensor hardswish(const Tensor& x) {
+  return widened(x, [](const Tensor& v) { return mul(v, hard_sigmoid_of(v)); });
+}
+
+Tensor mish(const Tensor& x) {
+  return widened(x, [](const Tensor& v) { return mul(v, tanh(softplus(v))); });
+}
+
+Tensor selu(const Tensor& x) {
+  constexpr double kScale = 1.0507009873554804934193349852946;
+  constexpr double kAlpha = 1.6732632423543772848170429916717;
+  return widened(x, [](const Tensor& v) { return mul(elu(v, kAlpha), kScale); });
+}
+
+Tensor softsign(const Tensor& x) {
+  return widened(x, [](const Tensor& v) { return div(v, add(abs(v), 1)); });
+}
+
+Tensor logsigmoid(const Tensor& x) {
+  // Above the threshold softplus equals its argument to all digits of f64.
+  return widened(x, [](const Tensor& v) { return neg(softplus(neg(v), {.threshold = 40.0})); });
+}
+
+Tensor glu(const Tensor& x, int64_t dim_in) {
+  LATHE_CHECK(IndexError, x.ndim() > 0, "glu: a 0-d tensor has no halves (x: ", x, ")");
+  const int dim = wrap_dim("glu", dim_in, x.ndim());
+  LATHE_CHECK(ShapeError, x.dim(dim) % 2 == 0, "glu: dimension ", dim, " has the odd size ",
+              x.dim(dim), " (x: ", x, ")");
+  const int64_t half = x.dim(dim) / 2;
+  return widened(x, [=](const Tensor& v) {
+    return mul(narrow(v, dim, 0, half), sigmoid(narrow(v, dim, half, half)));
+  });
+}
+
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+  LATHE_CHECK(DTypeError, is_floating(x.dtype()) && is_floating(weight.dtype()),
+              "prelu: expected floating dtypes (x: ", x, ", weight: ", weight, ")");
+  const int64_t channels = x.ndim() == 0 ? 1 : x.dim(x.ndim() == 1 ? 0 : 1);
+  LATHE_CHECK(ShapeError, weight.ndim() <= 1 && (weight.numel() == 1 || weight.numel() == channels),
+              "prelu: weight must be [1] or [", channels, "], the channels of x (x: ", x,
+              ", weight: ", weight, ")");
+  Shape shape = Dims::filled(x.ndim(), 1);
+  if (weight.numel() != 1) shape[x.ndim() == 1 ? 0 : 1] = channels;
+  const Tensor slope = reshape(weight, shape);
+  return where(gt(x.detach(), 0), x, mul(x, slope));
+}
+
+}  // namespace lathe

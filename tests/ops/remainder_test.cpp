@@ -1,0 +1,114 @@
+// fmod, remainder, atan2 and lerp. The numbers are PyTorch's (1.13, f64).
+#include <limits>
+
+#include "compare.h"
+#include "lathe/ops/inplace.h"
+
+using namespace lathe;
+using namespace lathe::test;
+using doctest::Contains;
+
+namespace {
+using Values = std::vector<double>;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<Device> devices() {
+  std::vector<Device> all{kCPU};
+  if (cuda_is_available()) all.emplace_back(DeviceType::kCUDA);
+  return all;
+}
+}  // namespace
+
+TEST_CASE("fmod, remainder: values in every dtype and layout") {
+  const Values top = {5.5, -5.5, 5.5, -5.5, -1, kInf, 5, kNaN};
+  const Values bottom = {2, 2, -2, -2, kInf, 2, 0, 1};
+  const Values with_sign_of_a = {1.5, -1.5, 1.5, -1.5, -1, kNaN, kNaN, kNaN};
+  const Values with_sign_of_b = {1.5, 0.5, -0.5, -1.5, kInf, kNaN, kNaN, kNaN};
+  for (const Device device : devices()) {
+    for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
+      for (const Layout& layout : layouts()) {
+        CAPTURE(concat(layout.name, " ", dtype, " on ", device));
+        const auto of = [&](const Values& v) {
+          return layout.apply(tensor(v).to(dtype).view({2, 4})).to(device);
+        };
+        CHECK(difference(fmod(of(top), of(bottom)).cpu(), with_sign_of_a, 0) == "");
+        CHECK(difference(remainder(of(top), of(bottom)).cpu(), with_sign_of_b, 0) == "");
+      }
+    }
+    for (const DType dtype : {kI8, kI16, kI32, kI64}) {
+      const Tensor a = tensor({7, -7, 7, -7, 6}).to(dtype).to(device);
+      const Tensor b = tensor({3, 3, -3, -3, -1}).to(dtype).to(device);
+      CHECK(difference(fmod(a, b).cpu(), {1, -1, 1, -1, 0}, 0) == "");
+      CHECK(difference(remainder(a, b).cpu(), {1, 2, -2, -1, 0}, 0) == "");
+      CHECK(remainder(a, 3).dtype() == dtype);
+    }
+    const Tensor low = tensor<int64_t>({INT64_MIN}).to(device);
+    CHECK(remainder(low, -1).item<int64_t>() == 0);
+    CHECK(fmod(low, -1).item<int64_t>() == 0);
+    CHECK(remainder(tensor<uint8_t>({250}).to(device), 7).item<int>() == 5);
+    CHECK(remainder(7.5, tensor({-2.0}).to(device)).item<double>() == -0.5);
+    CHECK(fmod(tensor({-7.5}).to(device), 2).item<double>() == -1.5);
+  }
+  CHECK(remainder(tensor(-1e-20), 3.0).item<double>() == 3);  // rounded, as in PyTorch
+  CHECK(remainder(zeros({0, 3}), zeros({3})).shape() == Shape{0, 3});
+}
+
+TEST_CASE("fmod, remainder: gradients") {
+  const Tensor a = tensor({5.5, -5.5, 5.5, -5.5}).requires_grad_();
+  const Tensor b = tensor({2.0, 2.0, -2.0, -2.0}).requires_grad_();
+  fmod(a, b).sum().backward();
+  CHECK(a.grad().to_vector<double>() == Values{1, 1, 1, 1});
+  CHECK(b.grad().to_vector<double>() == Values{-2, 2, 2, -2});
+  b.set_grad({});
+  remainder(a, b).sum().backward();
+  CHECK(b.grad().to_vector<double>() == Values{-2, 3, 3, -2});
+}
+
+TEST_CASE("fmod, remainder: errors name the op and the element") {
+  CHECK_THROWS_WITH_AS(remainder(tensor({1, 2}), tensor({3, 0})),
+                       Contains("remainder: integer division by 0 at element 1 of b"), ValueError);
+  CHECK_THROWS_WITH_AS(fmod(tensor({1, 2}), 0), Contains("fmod: integer division by 0"),
+                       ValueError);
+  CHECK_THROWS_AS(fmod(tensor({true}), tensor({true})), DTypeError);
+  CHECK_THROWS_AS(fmod(zeros({2}), zeros({3})), ShapeError);
+}
+
+TEST_CASE("atan2: values in every quadrant and dtype") {
+  const Values y = {0, -0.0, 0, 1, -1, 1, -1, kNaN}, x = {0, 0, -1, 0, 1, -1, -1, 1};
+  Values want;
+  for (size_t i = 0; i < y.size(); ++i) want.push_back(std::atan2(y[i], x[i]));
+  for (const Device device : devices()) {
+    for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
+      const Tensor a = tensor(y).to(dtype).to(device), b = tensor(x).to(dtype).to(device);
+      CHECK(difference(atan2(a, b).cpu(), want, tolerance_of(dtype)) == "");
+    }
+  }
+  CHECK(std::signbit(atan2(tensor(-0.0), tensor(1.0)).item<double>()));
+  CHECK(atan2(tensor({1}), tensor({2})).dtype() == kF32);
+  CHECK(atan2(zeros({0, 2}), zeros({1, 2})).shape() == Shape{0, 2});
+}
+
+TEST_CASE("lerp: both ends are exact, in every dtype and layout") {
+  const Tensor from = tensor({{0.1, -3.0}, {1e4, 2.0}}), to = tensor({{0.7, 5.0}, {-1.0, 2.0}});
+  const Tensor weight = tensor({{0.0, 1.0}, {1.0, 0.3}});
+  for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
+    for (const Layout& layout : layouts()) {
+      CAPTURE(concat(layout.name, " ", dtype));
+      const Tensor a = layout.apply(from.to(dtype)), b = layout.apply(to.to(dtype));
+      CHECK(difference(lerp(a, b, 0.0), a, 0) == "");
+      CHECK(difference(lerp(a, b, 1.0), b, 0) == "");
+      const Tensor y = lerp(a, b, layout.apply(weight.to(dtype)));
+      CHECK(y.dtype() == dtype);
+      CHECK(difference(y.select(0, 0), {a.to_vector<double>()[0], b.to_vector<double>()[1]}, 0) ==
+            "");
+      CHECK(y.to_vector<double>()[2] == b.to_vector<double>()[2]);
+    }
+  }
+  CHECK(difference(lerp(tensor({0.0, 10.0}), tensor({4.0, 30.0}), 0.25), {1, 15}, 1e-15) == "");
+  CHECK(difference(lerp(tensor({0.0, 10.0}), tensor({4.0, 30.0}), tensor({0.75, 2.0})), {3, 50},
+                   1e-15) == "");
+  CHECK_THROWS_WITH_AS(lerp(tensor({1}), tensor({2}), 0.5), Contains("lerp: expected floating"),
+                       DTypeError);
+  CHECK_THROWS_AS(lerp(zeros({2}), zeros({3}), 0.5), ShapeError);
+}
