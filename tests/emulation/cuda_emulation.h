@@ -131,6 +131,15 @@ T atomicAdd(T* address, T value) {
   }
 }
 
+template <class T>
+T atomicMax(T* address, T value) {
+  T before = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (before < value && !__atomic_compare_exchange_n(address, &before, value, false,
+                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return before;
+}
+
 // Releases what was written before, as the fence does that kernels put in front of it.
 inline unsigned atomicExch(unsigned* address, unsigned value) {
   return __atomic_exchange_n(address, value, __ATOMIC_ACQ_REL);

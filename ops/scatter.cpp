@@ -1,0 +1,195 @@
+// scatter, take, put and index_put. One kernel finds which element stays at each position; the
+// values are then moved by index_select and where, which bring the gradients. Contracts: scatter.h.
+#include "lathe/ops/scatter.h"
+
+#include "lathe/core/dispatch.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/index.h"
+#include "lathe/ops/nonzero.h"
+#include "lathe/ops/unary.h"
+#include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
+
+namespace lathe {
+
+namespace {
+
+void check_index_dtype(const char* op, const Tensor& x, const Tensor& index) {
+  LATHE_CHECK(DTypeError, index.dtype() == kI64 || index.dtype() == kI32, op,
+              ": index must be i64 or i32 (index: ", index, ")");
+  LATHE_CHECK(DeviceError, index.device() == x.device(), op, ": index is on another device (x: ", x,
+              ", index: ", index, ")");
+}
+
+void check_source(const char* op, const Tensor& x, const Tensor& source) {
+  LATHE_CHECK(DTypeError, source.dtype() == x.dtype(), op, ": source must have x's dtype (x: ", x,
+              ", source: ", source, ")");
+  LATHE_CHECK(DeviceError, source.device() == x.device(), op,
+              ": source is on another device (x: ", x, ", source: ", source, ")");
+}
+
+/// Who stays at each of `size` positions, -1 for nobody.
+Tensor last_writers(const Tensor& places, int64_t size) {
+  Tensor last = empty({size}, {.dtype = kI64, .device = places.device()});
+  LATHE_DISPATCH(places.device(), last_writer(last, contiguous(places)));
+  return last;
+}
+
+/// x [P,R] with row k of source [K,R] at row places[k].
+Tensor put_rows(const Tensor& x, const Tensor& places, const Tensor& source) {
+  if (x.numel() == 0 || source.numel() == 0) return clone(x);
+  const Tensor last = last_writers(places, x.dim(0));
+  const Tensor written = index_select(source, 0, clamp(last, {.low = 0}));
+  return where(unsqueeze(ge(last, 0), 1), written, x);
+}
+
+/// As many dimensions as index, the positions in a dense x at which index points along dim.
+Tensor places_along(const Tensor& x, int dim, const Tensor& index) {
+  const Strides strides = contiguous_strides(x.shape());
+  Tensor places = mul(index, strides[dim]);
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (d == dim) continue;
+    Shape line = Dims::filled(x.ndim(), 1);
+    line[d] = index.shape()[d];
+    const Tensor steps = arange(index.shape()[d], {.dtype = kI64, .device = x.device()});
+    places = add(places, reshape(mul(steps, strides[d]), line));
+  }
+  return reshape(places, {places.numel()});
+}
+
+/// What scatter begins with: the operands with a dimension at least, and the places.
+struct Scatter {
+  Tensor x, index, places;
+};
+Scatter prepare_scatter(const Tensor& x_in, int64_t dim_in, const Tensor& index_in) {
+  const auto at_least_1d = [](const Tensor& t) { return t.ndim() == 0 ? reshape(t, {1}) : t; };
+  Scatter s{at_least_1d(x_in), at_least_1d(index_in), {}};
+  const int dim = wrap_dim("scatter", dim_in, s.x.ndim());
+  check_index_dtype("scatter", s.x, s.index);
+  bool fits = s.index.ndim() == s.x.ndim();
+  for (int d = 0; fits && d < s.x.ndim(); ++d) {
+    fits = d == dim || s.index.shape()[d] <= s.x.shape()[d];
+  }
+  LATHE_CHECK(ShapeError, fits,
+              "scatter: index must have x's number of dimensions and be no longer in any but ", dim,
+              " (x: ", x_in, ", index: ", index_in, ")");
+  const Tensor wide = cast(s.index, kI64);
+  check_index("scatter", wide, s.x.shape()[dim]);
+  s.places = places_along(s.x, dim, wide);
+  return s;
+}
+
+/// Negative indices counted from the end, all of them checked.
+Tensor wrapped(const char* op, const Tensor& x, const Tensor& index, int64_t size) {
+  check_index_dtype(op, x, index);
+  const Tensor wide = cast(index, kI64), places = where(lt(wide, 0), add(wide, size), wide);
+  check_index(op, places, size);
+  return places;
+}
+
+/// The positions of indices, which broadcast to one shape, in x's leading dimensions.
+Tensor row_places(const Tensor& x, const Tensors& indices) {
+  Tensor places;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const int64_t size = x.shape()[static_cast<int>(i)];
+    const Tensor at = wrapped("index_put", x, indices[i], size);
+    places = places.defined() ? add(mul(places, size), at) : at;
+  }
+  return places;
+}
+
+/// Bool indices become the coordinates at which they are true.
+Tensors integer_indices(const Tensor& x, const Tensors& indices) {
+  Tensors all;
+  for (const Tensor& index : indices) {
+    if (index.dtype() != kBool) {
+      all.push_back(index);
+      continue;
+    }
+    const int first = static_cast<int>(all.size());
+    bool fits = first + index.ndim() <= x.ndim() && index.ndim() > 0;
+    for (int d = 0; fits && d < index.ndim(); ++d) {
+      fits = index.shape()[d] == x.shape()[first + d];
+    }
+    LATHE_CHECK(ShapeError, fits,
+                "index_put: a bool index must have the sizes of x from dimension ", first,
+                " on (x: ", x, ", index: ", index, ")");
+    const Tensor found = nonzero(index);
+    for (int d = 0; d < index.ndim(); ++d) all.push_back(select(found, 1, d));
+  }
+  return all;
+}
+
+}  // namespace
+
+Tensor scatter(const Tensor& x_in, int64_t dim, const Tensor& index_in, const Tensor& source_in) {
+  check_source("scatter", x_in, source_in);
+  const Scatter s = prepare_scatter(x_in, dim, index_in);
+  Tensor source = source_in.ndim() == 0 ? reshape(source_in, {1}) : source_in;
+  bool covers = source.ndim() == s.index.ndim();
+  for (int d = 0; covers && d < source.ndim(); ++d) {
+    covers = source.shape()[d] >= s.index.shape()[d];
+    if (covers) source = narrow(source, d, 0, s.index.shape()[d]);
+  }
+  LATHE_CHECK(ShapeError, covers, "scatter: source is smaller than index (index: ", index_in,
+              ", source: ", source_in, ")");
+  const Tensor rows = reshape(s.x, {s.x.numel(), 1});
+  return reshape(put_rows(rows, s.places, reshape(source, {source.numel(), 1})), x_in.shape());
+}
+
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
+  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()), "scatter: ", value,
+              " does not fit ", x.dtype(), " (x: ", x, ")");
+  const Scatter s = prepare_scatter(x, dim, index);
+  if (s.x.numel() == 0) return x;
+  const Tensor written = ge(last_writers(s.places, s.x.numel()), 0);
+  return masked_fill(x, reshape(written, x.shape()), value);
+}
+
+Tensor take(const Tensor& x, const Tensor& index) {
+  const Tensor places = reshape(wrapped("take", x, index, x.numel()), {index.numel()});
+  return reshape(index_select(reshape(x, {x.numel()}), 0, places), index.shape());
+}
+
+Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, const PutOptions& opt) {
+  check_source("put", x, source);
+  LATHE_CHECK(ShapeError, index.numel() == source.numel(),
+              "put: index and source must have as many elements (index: ", index,
+              ", source: ", source, ")");
+  const Tensor places = reshape(wrapped("put", x, index, x.numel()), {index.numel()});
+  const Tensor rows = reshape(x, {x.numel(), 1}), values = reshape(source, {source.numel(), 1});
+  return reshape(
+      opt.accumulate ? index_add(rows, 0, places, values) : put_rows(rows, places, values),
+      x.shape());
+}
+
+Tensor index_put(const Tensor& x, const Tensors& indices_in, const Tensor& values,
+                 const PutOptions& opt) {
+  LATHE_CHECK(ValueError, !indices_in.empty(), "index_put: there are no indices (x: ", x, ")");
+  check_source("index_put", x, values);
+  const Tensors indices = integer_indices(x, indices_in);
+  LATHE_CHECK(ShapeError, indices.size() <= static_cast<size_t>(x.ndim()),
+              "index_put: ", indices.size(), " indices are too many (x: ", x, ")");
+  const Tensor places = row_places(x, indices);
+  Shape shape = places.shape();
+  int64_t rows = 1;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (static_cast<size_t>(d) < indices.size())
+      rows *= x.shape()[d];
+    else
+      shape.push_back(x.shape()[d]);
+  }
+  LATHE_CHECK(ShapeError, broadcast_shapes("index_put", values.shape(), shape) == shape,
+              "index_put: values do not broadcast to ", shape, " (x: ", x, ", values: ", values,
+              ")");
+  if (x.numel() == 0) return x;
+  const int64_t width = x.numel() / rows;
+  const Tensor table = reshape(x, {rows, width}), flat = reshape(places, {places.numel()});
+  const Tensor source = reshape(expand(values, shape), {places.numel(), width});
+  return reshape(opt.accumulate ? index_add(table, 0, flat, source) : put_rows(table, flat, source),
+                 x.shape());
+}
+
+}  // namespace lathe
