@@ -43,6 +43,7 @@
 #include "lathe/ops/diagonal.h"
 #include "lathe/ops/distance.h"
 #include "lathe/ops/dropout.h"
+#include "lathe/ops/einsum.h"
 #include "lathe/ops/embedding.h"
 #include "lathe/ops/group_norm.h"
 #include "lathe/ops/index.h"
@@ -73,6 +74,7 @@
 #include "lathe/ops/upsample.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
+#include "lathe/ops/windows.h"
 
 #include "lathe/nn/activation.h"
 #include "lathe/nn/batch_norm.h"

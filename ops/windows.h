@@ -1,0 +1,38 @@
+// Windows that slide over a tensor (windows.cpp): as a view of any dimension, and as the columns of
+// which a convolution is a matrix product.
+// Any strides, zero-size.
+// grad: x (twice); elements of several windows get the sum.   amp: none, the dtype stays.
+#pragma once
+
+#include "lathe/core/pair.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// The windows of `size` neighbours along `dim`, one every `step`: PyTorch's x.unfold(dim, size,
+/// step). A view; where windows overlap it cannot be written in place.
+///   →  x's shape with (n - size) / step + 1 in place of n, and a last dimension of `size`
+/// dtypes: any.
+/// throws: ValueError unless size >= 0 and step > 0; ShapeError for a size above n; IndexError.
+LATHE_API Tensor windows(const Tensor& x, int64_t dim, int64_t size, int64_t step);
+
+struct UnfoldOptions {
+  Pair kernel = 1;    // rows and columns of a window
+  Pair stride = 1;    // from one window to the next
+  Pair pad = 0;       // zeros added on each side
+  Pair dilation = 1;  // distance between the elements of a window
+};
+/// The windows of images as columns (im2col).
+///   x  [N,C,H,W]   →  [N,C*kernel.rows*kernel.cols,L], with L = P*Q windows, row by row; P and Q as
+///                     conv2d's (ops/conv2d.h)
+/// dtypes: any.
+/// throws: ValueError, ShapeError.
+LATHE_API Tensor unfold(const Tensor& x, const UnfoldOptions& options);
+
+/// The adjoint of unfold: columns are added up where they came from (col2im).
+///   columns  [N,C*kernel.rows*kernel.cols,L]   size  {H,W}   →  [N,C,H,W]
+/// dtypes: numbers.
+/// throws: ValueError, ShapeError.
+LATHE_API Tensor fold(const Tensor& columns, Pair size, const UnfoldOptions& options);
+
+}  // namespace lathe
