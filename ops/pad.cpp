@@ -1,10 +1,16 @@
-// pad: a fill and a copy (core/copy, on any device), with the gradient. Contract: pad.h.
+// pad: a fill and a copy (core/copy, on any device), with the gradient; for borders made of x, an
+// index_select along each dimension. Contracts: pad.h.
 #include "lathe/ops/pad.h"
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/index.h"
 #include "lathe/ops/memory_format.h"
+#include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -74,6 +80,34 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value) {
     return Tensors{crop(dy, cut_before, cut_after)};
   });
   return y;
+}
+
+/// Where in [0, n) the elements at these positions of the padded dimension come from.
+static Tensor sources_of(const Tensor& at, int64_t n, PadMode mode) {
+  switch (mode) {
+    case PadMode::kReflect: return sub(n - 1, abs(sub(n - 1, abs(at))));
+    case PadMode::kReplicate: return clamp(at, 0, n - 1);
+    case PadMode::kCircular: break;
+  }
+  return remainder(at, n);
+}
+
+Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode) {
+  const Borders b = check_borders(x, amounts);
+  Tensor y = x;
+  for (int d = 0; d < x.ndim(); ++d) {
+    const int64_t n = x.shape()[d], before = b.before[d], after = b.after[d];
+    if (before == 0 && after == 0) continue;
+    const int64_t longest = mode == PadMode::kReflect    ? n - 1
+                            : mode == PadMode::kCircular ? n
+                                                         : INT64_MAX;
+    LATHE_CHECK(ValueError, n > 0 && before <= longest && after <= longest, "pad: {", before, ", ",
+                after, "} is more than size ", n, " of dimension ", d,
+                " has for a border of its own elements (x: ", x, ")");
+    const Tensor at = arange(-before, n + after, 1, {.dtype = kI64, .device = x.device()});
+    y = index_select(y, d, sources_of(at, n, mode));
+  }
+  return contiguous(y, memory_format_of(x));
 }
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-// Borders of a constant value, added or cut off (pad.cpp).
+// Borders, added or cut off: of a constant value, or of what lies inside (pad.cpp).
 #pragma once
 
 #include <vector>
@@ -15,5 +15,16 @@ namespace lathe {
 /// throws: ValueError (an odd number of amounts, more than x has dimensions, or a crop to less than
 /// nothing), DTypeError if the value's category is higher than x's.
 LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value = 0);
+
+enum class PadMode : uint8_t {
+  kReflect,    // … x[2] x[1] | x[0] x[1] x[2] …: the outermost element is not repeated
+  kReplicate,  // … x[0] x[0] | x[0] x[1] x[2] …
+  kCircular,   // … x[n-2] x[n-1] | x[0] x[1] x[2] …
+};
+/// x with borders made of its own elements; amounts as above. NHWC is kept.
+/// dtypes: any.   grad: x (twice).
+/// throws: ValueError, as above and for a border longer than n - 1 (kReflect) or n (kCircular), or
+/// around nothing.
+LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode);
 
 }  // namespace lathe

@@ -69,12 +69,59 @@ TEST_CASE("pad: NHWC stays NHWC") {
   CHECK(difference(y, pad(x, {1, 1, 1, 1}), 0) == "");
 }
 
+TEST_CASE("pad: borders of x's own elements are PyTorch's, in every layout and dtype") {
+  // F.pad(torch.arange(12.).reshape(1, 1, 3, 4), (2, 1, 1, 2), mode=…)
+  const struct {
+    PadMode mode;
+    std::vector<double> want;
+  } cases[] = {
+      {PadMode::kReflect, {6,  5, 4, 5, 6,  7,  6,  2, 1, 0, 1, 2, 3, 2, 6, 5, 4, 5, 6, 7, 6,
+                           10, 9, 8, 9, 10, 11, 10, 6, 5, 4, 5, 6, 7, 6, 2, 1, 0, 1, 2, 3, 2}},
+      {PadMode::kReplicate,
+       {0, 0, 0, 1, 2,  3,  3,  0, 0, 0, 1, 2,  3,  3,  4, 4, 4, 5, 6,  7,  7,
+        8, 8, 8, 9, 10, 11, 11, 8, 8, 8, 9, 10, 11, 11, 8, 8, 8, 9, 10, 11, 11}},
+      {PadMode::kCircular, {10, 11, 8, 9, 10, 11, 8, 2, 3, 0, 1, 2, 3, 0, 6, 7, 4, 5, 6, 7, 4,
+                            10, 11, 8, 9, 10, 11, 8, 2, 3, 0, 1, 2, 3, 0, 6, 7, 4, 5, 6, 7, 4}},
+  };
+  for (const auto& c : cases) {
+    for (const DType dtype : {kF32, kU8, kBF16}) {
+      for (const Layout& layout : layouts()) {
+        CAPTURE(concat(static_cast<int>(c.mode), " ", layout.name, " ", dtype));
+        const Tensor x = layout.apply(cast(arange(12), dtype).view({1, 1, 3, 4}));
+        const Tensor y = pad(x, {2, 1, 1, 2}, c.mode);
+        CHECK(y.shape() == Shape{1, 1, 6, 7});
+        CHECK(y.dtype() == dtype);
+        CHECK(difference(y, c.want, 0) == "");
+      }
+    }
+    const Tensor image = randn({2, 3, 4, 4}).contiguous(kChannelsLast);
+    CHECK(pad(image, {1, 1}, c.mode).is_contiguous(kChannelsLast));
+    CHECK(difference(pad(tensor({1, 2, 3, 4}), {-1, -2}, c.mode), {2}, 0) == "");
+    CHECK(pad(zeros({0, 3}), {1, 1}, c.mode).shape() == Shape{0, 5});
+    CHECK(pad(tensor(1.0), {}, c.mode).ndim() == 0);
+    CHECK_THROWS_WITH_AS(pad(zeros({3, 0}), {0, 1}, c.mode),
+                         doctest::Contains("is more than size 0 of dimension 1"), ValueError);
+    CHECK_THROWS_AS(pad(zeros({3}), {1}, c.mode), ValueError);
+  }
+  CHECK(difference(pad(tensor({1, 2}), {5, 3}, PadMode::kReplicate), {1, 1, 1, 1, 1, 1, 2, 2, 2, 2},
+                   0) == "");
+  CHECK_THROWS_AS(pad(zeros({3}), {3, 0}, PadMode::kReflect), ValueError);
+  CHECK_THROWS_AS(pad(zeros({3}), {0, 4}, PadMode::kCircular), ValueError);
+}
+
 TEST_CASE("pad: gradients agree with finite differences, twice") {
   check_gradients({"pad",
                    [](const Tensors& in) {
                      return pad(in[0], {1, 2, -1, 1}, 3.0);
                    },
                    {f64({3, 4})}});
+  for (const PadMode mode : {PadMode::kReflect, PadMode::kReplicate, PadMode::kCircular}) {
+    check_gradients({"pad by x",
+                     [mode](const Tensors& in) {
+                       return pad(in[0], {2, 1, 1, 2}, mode);
+                     },
+                     {f64({3, 4})}});
+  }
   check_gradients({"crop", [](const Tensors& in) { return pad(in[0], {-1, 0}); }, {f64({3, 4})}});
 }
 
