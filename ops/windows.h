@@ -23,8 +23,8 @@ struct UnfoldOptions {
   Pair dilation = 1;  // distance between the elements of a window
 };
 /// The windows of images as columns (im2col).
-///   x  [N,C,H,W]   →  [N,C*kernel.rows*kernel.cols,L], with L = P*Q windows, row by row; P and Q as
-///                     conv2d's (ops/conv2d.h)
+///   x  [N,C,H,W]   →  [N,C*kernel.rows*kernel.cols,L], with L = P*Q windows, row by row; P and Q
+///                     as those of conv2d (ops/conv2d.h)
 /// dtypes: any.
 /// throws: ValueError, ShapeError.
 LATHE_API Tensor unfold(const Tensor& x, const UnfoldOptions& options);
