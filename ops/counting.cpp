@@ -1,0 +1,92 @@
+// bincount, histc and unique, by sums at indices and by sorting. Contracts: counting.h.
+#include "lathe/ops/counting.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/cumsum.h"
+#include "lathe/ops/index.h"
+#include "lathe/ops/join.h"
+#include "lathe/ops/nonzero.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/scatter.h"
+#include "lathe/ops/sort.h"
+#include "lathe/ops/unary.h"
+#include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
+
+namespace lathe {
+
+/// How often each number of `places` [n] occurs, or its weights' sum.
+static Tensor count_places(const Tensor& places, int64_t size, const Tensor& weights) {
+  const Tensor none = zeros({size}, {.dtype = weights.dtype(), .device = places.device()});
+  return index_add(none, 0, places, weights);
+}
+
+Tensor bincount(const Tensor& x, const BincountOptions& opt) {
+  LATHE_CHECK(DTypeError, x.dtype() == kI64 || x.dtype() == kI32,
+              "bincount: x must be i64 or i32 (x: ", x, ")");
+  LATHE_CHECK(ShapeError, x.ndim() == 1, "bincount: x must be [n] (x: ", x, ")");
+  LATHE_CHECK(ValueError, opt.min_length >= 0, "bincount: min_length must not be negative, got ",
+              opt.min_length);
+  Tensor weights = opt.weights;
+  if (weights.defined()) {
+    LATHE_CHECK(DTypeError, is_floating(weights.dtype()),
+                "bincount: weights must be floating (weights: ", weights, ")");
+    LATHE_CHECK(ShapeError, weights.shape() == x.shape(),
+                "bincount: weights must have x's shape (x: ", x, ", weights: ", weights, ")");
+  } else {
+    weights = ones(x.shape(), {.dtype = kI64, .device = x.device()});
+  }
+  const int64_t longest = x.numel() == 0 ? 0 : max(x).item<int64_t>() + 1;
+  return count_places(x, std::max({longest, opt.min_length, int64_t{0}}), weights);
+}
+
+Tensor histc(const Tensor& x_in, const HistcOptions& opt) {
+  LATHE_CHECK(DTypeError, is_floating(x_in.dtype()), "histc: expected a floating dtype (x: ", x_in,
+              ")");
+  LATHE_CHECK(ValueError, opt.bins > 0, "histc: bins must be positive, got ", opt.bins);
+  const NoGrad off;
+  const Tensor x = reshape(cast(x_in, kF64), {x_in.numel()});
+  double low = opt.low, high = opt.high;
+  if (low == 0 && high == 0 && x.numel() > 0) {
+    low = min(x).item<double>();
+    high = max(x).item<double>();
+  }
+  LATHE_CHECK(ValueError, std::isfinite(low) && std::isfinite(high) && low <= high,
+              "histc: the range from ", low, " to ", high,
+              " is not finite and ascending (x: ", x_in, ")");
+  if (low == high) {
+    low -= 1;
+    high += 1;
+  }
+  const Tensor inside = logical_and(ge(x, low), le(x, high));
+  const Tensor scaled =
+      mul(sub(where(inside, x, low), low), static_cast<double>(opt.bins) / (high - low));
+  const Tensor bin = cast(clamp(floor(scaled), {.low = 0, .high = opt.bins - 1}), kI64);
+  return cast(count_places(bin, opt.bins, cast(inside, kI64)), x_in.dtype());
+}
+
+Uniques unique(const Tensor& x) {
+  const NoGrad off;
+  const TensorOptions options{.dtype = kI64, .device = x.device()};
+  const int64_t n = x.numel();
+  if (n == 0) {
+    return {empty({0}, {.dtype = x.dtype(), .device = x.device()}), empty(x.shape(), options),
+            empty({0}, options)};
+  }
+  const auto [sorted, order] = sort(reshape(x.detach(), {n}), 0);
+  const Tensor changes = ne(narrow(sorted, 0, 1, n - 1), narrow(sorted, 0, 0, n - 1));
+  const Tensor first = cat({ones({1}, {.dtype = kBool, .device = x.device()}), changes});
+  const Tensor starts = select(nonzero(first), 1, 0);
+  const Tensor ends = cat({narrow(starts, 0, 1, starts.numel() - 1), full({1}, n, options)});
+  const Tensor numbers = sub(cumsum(first, 0), 1);
+  return {index_select(sorted, 0, starts),
+          reshape(put(zeros({n}, options), order, numbers), x.shape()), sub(ends, starts)};
+}
+
+}  // namespace lathe

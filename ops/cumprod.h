@@ -1,0 +1,14 @@
+// Running products along one dimension (cumprod.cpp, made of other ops).
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// y[i] = x[0] * … * x[i] along `dim`, by doubling: log2(n) passes, and as many roundings at most.
+///   x  any shape   →  the same shape
+/// dtypes: any; integers and bool → i64, which wraps. Half types are multiplied in f32.
+/// grad: x (twice), also where x is 0.   amp: float.   throws: IndexError.
+LATHE_API Tensor cumprod(const Tensor& x, int64_t dim);
+
+}  // namespace lathe
