@@ -115,10 +115,10 @@ AxisMap adaptive_average_map(int64_t in, int64_t out) {
   return map;
 }
 
-AxisMap nearest_map(int64_t in, int64_t out, double step) {
+AxisMap nearest_map(int64_t in, int64_t out, double step, double shift) {
   AxisMap map = with_room(in, out, out);
   for (int64_t i = 0; i < out; ++i) {
-    const auto at = static_cast<int64_t>(std::floor(static_cast<double>(i) * step));
+    const auto at = static_cast<int64_t>(std::floor((static_cast<double>(i) + shift) * step));
     append(map, std::min(at, in - 1), {1.0});
   }
   return map;
@@ -139,6 +139,33 @@ AxisMap linear_map(int64_t in, int64_t out, double step, bool align_corners) {
     } else {
       append(map, left, {1.0});
     }
+  }
+  return map;
+}
+
+AxisMap cubic_map(int64_t in, int64_t out, double step, bool align_corners) {
+  constexpr double a = -0.75;
+  const auto near = [](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };       // d <= 1
+  const auto far = [](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };  // 1 < d < 2
+  AxisMap map = with_room(in, out, CheckedSize(out) * 4);
+  if (align_corners) {
+    step = out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0.0;
+  }
+  for (int64_t i = 0; i < out; ++i) {
+    const auto x = static_cast<double>(i);
+    const double place = align_corners ? x * step : (x + 0.5) * step - 0.5;
+    const double whole = std::floor(place), t = place - whole;
+    const double weights[] = {far(t + 1), near(t), near(1 - t), far(2 - t)};
+    const auto inside = [&](int64_t k) {  // the input of the k-th weight
+      return std::clamp<int64_t>(static_cast<int64_t>(whole) - 1 + k, 0, in - 1);
+    };
+    const int64_t begin = inside(0);
+    map.begin.push_back(begin);
+    map.weight.resize(map.weight.size() + static_cast<size_t>(inside(3) - begin + 1));
+    double* first = map.weight.data() + map.offset.back();
+    for (int64_t k = 0; k < 4; ++k) first[inside(k) - begin] += weights[k];
+    map.offset.push_back(static_cast<int64_t>(map.weight.size()));
+    map.divisor.push_back(1.0);
   }
   return map;
 }

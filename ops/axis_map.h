@@ -45,12 +45,17 @@ LATHE_API AxisMap average_map(int64_t in, const Window1d& window, bool count_pad
 LATHE_API AxisMap sum_map(int64_t in, const Window1d& window, int64_t divisor);
 /// Output i is the mean over [floor(i in/out), ceil((i+1) in/out)).
 LATHE_API AxisMap adaptive_average_map(int64_t in, int64_t out);
-/// Output i copies input min(floor(i * step), in - 1). step is in/out, or 1/scale for a given
-/// scale.
-LATHE_API AxisMap nearest_map(int64_t in, int64_t out, double step);
+/// Output i copies input min(floor((i + shift) * step), in - 1). step is in/out, or 1/scale for a
+/// given scale; with a shift of 1/2 it is the input whose middle is nearest.
+LATHE_API AxisMap nearest_map(int64_t in, int64_t out, double step, double shift = 0.0);
 /// Linear interpolation between the two inputs around each output's position: (i + 1/2) step - 1/2,
 /// at least 0; with align_corners i (in-1)/(out-1).
 LATHE_API AxisMap linear_map(int64_t in, int64_t out, double step, bool align_corners);
+
+/// Cubic convolution with a = -3/4 of the four inputs around the same position, which may lie below
+/// 0; inputs beyond the ends are the outermost ones.
+/// ref: Keys 1981, doi:10.1109/TASSP.1981.1163711.
+LATHE_API AxisMap cubic_map(int64_t in, int64_t out, double step, bool align_corners);
 
 /// The adjoint: inputs and outputs exchanged.
 LATHE_API AxisMap transposed(const AxisMap& map);

@@ -23,6 +23,10 @@ const Case kCases[] = {
     {"nearest down", nearest_map(9, 4, 9.0 / 4)},
     {"linear up", linear_map(4, 9, 4.0 / 9, false)},
     {"linear down", linear_map(9, 2, 9.0 / 2, false)},
+    {"nearest middle", nearest_map(9, 4, 9.0 / 4, 0.5)},
+    {"cubic up", cubic_map(4, 9, 4.0 / 9, false)},
+    {"cubic down", cubic_map(9, 2, 9.0 / 2, false)},
+    {"cubic, corners", cubic_map(5, 8, 0, true)},
     {"linear, corners", linear_map(5, 8, 0, true)},
     {"linear, one output", linear_map(5, 1, 5, true)},
 };
