@@ -107,7 +107,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode) {
     const Tensor at = arange(-before, n + after, 1, {.dtype = kI64, .device = x.device()});
     y = index_select(y, d, sources_of(at, n, mode));
   }
-  return contiguous(y, memory_format_of(x));
+  return y.is_same(x) ? clone(x) : contiguous(y, memory_format_of(x));
 }
 
 }  // namespace lathe

@@ -1,5 +1,6 @@
 // The same elements in another order, or repeated (rearrange.cpp, made of other ops).
-// Any strides, 0-d and zero-size. Views share memory with x; the others are copies.
+// Any strides, 0-d and zero-size. Views share memory with x, and so may a result that equals x; the
+// others are copies.
 // dtypes: any.   grad: x (twice).   amp: none, the dtype stays.
 #pragma once
 

@@ -48,6 +48,9 @@ __global__ void dynamic_shared_kernel(int* out) {
 }
 
 __global__ void atomic_kernel(float* sum) { atomicAdd(sum, 0.5f); }
+__global__ void atomic_max_kernel(unsigned long long* largest) {
+  atomicMax(largest, static_cast<unsigned long long>(blockIdx.x * 100 + 40 - threadIdx.x));
+}
 
 __global__ void divergent_kernel(int mode) {
   if (mode == 0) {
@@ -99,6 +102,9 @@ TEST_CASE("emulation: dynamic shared memory and atomics") {
   float sum = 0;
   run_now(atomic_kernel, dim3(4), dim3(32), 0, &sum);
   CHECK(sum == 64.f);
+  unsigned long long largest = 7;
+  run_now(atomic_max_kernel, dim3(4), dim3(32), 0, &largest);
+  CHECK(largest == 340);
 }
 
 TEST_CASE("emulation: divergence at a barrier is an error that names both places") {

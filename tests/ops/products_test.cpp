@@ -31,6 +31,16 @@ TEST_CASE("products: values in every layout") {
   CHECK(dot(tensor({2, 3}), tensor({4, 5})).item<int>() == 23);
 }
 
+TEST_CASE("kron: blocks in four dimensions") {
+  const Tensor a = randn({2, 3, 2, 1}), b = randn({1, 2, 2, 3});
+  const Tensor blocks = a.view({2, 1, 3, 1, 2, 1, 1, 1}) * b.view({1, 1, 1, 2, 1, 2, 1, 3});
+  CHECK(difference(kron(a, b), blocks.reshape({2, 6, 4, 3}), 0) == "");
+  CHECK(difference(kron(b, a),
+                   (b.view({1, 1, 2, 1, 2, 1, 3, 1}) * a.view({1, 2, 1, 3, 1, 2, 1, 1}))
+                       .reshape({2, 6, 4, 3}),
+                   0) == "");
+}
+
 TEST_CASE("kron: as many dimensions as a tensor can have") {
   const Tensor a = randn({2, 1, 2, 1, 2, 1, 1, 2}), b = randn({1, 2, 2, 1, 1, 1, 2, 2});
   const Tensor y = kron(a, b);
