@@ -118,11 +118,11 @@ class BackwardPass {
       deliver(gradient_edge(call_.outputs[i]), call_.gradients[i]);
     }
     while (!queue_.empty()) {
-      const NodePtr node = std::move(pending_.at(queue_.top().second).node);
-      Tensor dy = std::move(pending_.at(node.get()).gradient);
+      const auto at = pending_.find(queue_.top().second);
+      Pending next = std::move(at->second);
       queue_.pop();
-      pending_.erase(node.get());
-      run_node(*node, std::move(dy));
+      pending_.erase(at);
+      run_node(*next.node, next);
     }
     finish();
     return std::move(captured_);
@@ -131,7 +131,8 @@ class BackwardPass {
  private:
   struct Pending {
     NodePtr node;
-    Tensor gradient;
+    Tensor gradient;  // of its output
+    Tensors slots;    // of its outputs, if it has several
   };
 
   void watch_inputs() {
@@ -153,9 +154,10 @@ class BackwardPass {
       Pending& pending = pending_[edge.node.get()];
       if (!pending.node) {
         pending.node = edge.node;
+        if (edge.node->outputs > 1) pending.slots.resize(edge.node->outputs);
         queue_.emplace(edge.node->number, edge.node.get());
       }
-      add_to(pending.gradient, gradient);
+      add_to(pending.slots.empty() ? pending.gradient : pending.slots[edge.slot], gradient);
     } else if (edge.leaf) {
       const auto [at, is_new] = leaf_at_.try_emplace(edge.leaf.get(), leaves_.size());
       if (is_new) leaves_.push_back({edge.leaf, {}});
@@ -163,37 +165,53 @@ class BackwardPass {
     }
   }
 
-  void run_node(Node& node, Tensor dy) {
-    const CurrentNode current(&node);
+  /// What follows an op's result, and not the op: hooks, retain_grad(), grad(…, inputs).
+  Tensor note_gradient(const Node& node, Tensor dy) {
     dy = run_hooks(node.hooks.get(), std::move(dy));
     if (node.retain_target != nullptr && call_.inputs == nullptr) {
       retained_.push_back({IntrusivePtr<TensorImpl>(node.retain_target), dy});
     }
     capture(&node, dy);
+    return dy;
+  }
+
+  void run_node(Node& node, Pending& pending) {
+    const CurrentNode current(&node);
+    Tensors& dy = node.outputs == 1 ? single_ : pending.slots;
+    if (node.outputs == 1) dy[0] = note_gradient(node, std::move(pending.gradient));
     LATHE_CHECK(StateError, !node.released, "backward: the graph through ", node.name,
                 " was freed by an earlier backward pass; give that one retain_graph");
-    const Tensors gradients = node.run(dy, Needs(node.edges));
-    dy = Tensor();
-    for (size_t i = 0; i < node.edges.size() && i < gradients.size(); ++i) {
-      if (!node.edges[i].wanted() || !gradients[i].defined()) continue;
-      check_gradient(node, i, gradients[i]);
-      deliver(node.edges[i], gradients[i]);
-    }
+    run_op(node, dy);
     if (!call_.retain_graph && !node.reusable) {
       node.released = true;
       node.release();
     }
   }
 
+  void run_op(Node& node, Tensors& dy) {
+    const Tensors gradients = node.run(dy, Needs(node.edges));
+    std::ranges::fill(dy, Tensor());  // a gradient that is dy itself has one owner from here on
+    for (size_t i = 0; i < node.edges.size() && i < gradients.size(); ++i) {
+      if (!node.edges[i].wanted() || !gradients[i].defined()) continue;
+      check_gradient(node, i, gradients[i]);
+      deliver(node.edges[i], gradients[i]);
+    }
+  }
+
   /// Checks that a closure's result has the shape, dtype and device of its input.
   static void check_gradient(const Node& node, size_t i, const Tensor& g) {
     const Edge& edge = node.edges[i];
+    if (edge.node && edge.node->outputs > 1) return;  // checked where it came to the slot
     const Shape& shape = edge.node ? edge.node->shape : edge.leaf->shape;
     const DType dtype = edge.node ? edge.node->dtype : edge.leaf->dtype;
     const Device device = edge.node ? edge.node->device : edge.leaf->storage->device();
-    LATHE_CHECK(ShapeError, g.shape() == shape && g.dtype() == dtype && g.device() == device,
-                "backward: ", node.name, " returned a gradient ", g, " for input ", i,
-                ", which is ", dtype, shape, "@", device);
+    const auto text = [&] {
+      return concat("backward: ", node.name, " returned a gradient ", g, " for input ", i,
+                    ", which is ", dtype, shape, "@", device);
+    };
+    LATHE_CHECK(ShapeError, g.shape() == shape, text());
+    LATHE_CHECK(DTypeError, g.dtype() == dtype, text());
+    LATHE_CHECK(DeviceError, g.device() == device, text());
   }
 
   /// Ends the pass: does first everything that can fail, and then changes grad() of all tensors.
@@ -212,6 +230,7 @@ class BackwardPass {
   }
 
   const BackwardCall& call_;
+  Tensors single_ = Tensors(1);  // the gradient of an op with one output, while it runs
   std::priority_queue<std::pair<uint64_t, Node*>> queue_;
   std::unordered_map<Node*, Pending> pending_;
   std::unordered_map<TensorImpl*, size_t> leaf_at_;

@@ -23,6 +23,7 @@ using NodePtr = IntrusivePtr<Node>;
 struct Edge {
   NodePtr node;
   IntrusivePtr<TensorImpl> leaf;
+  uint32_t slot = 0;  // which output of `node`
 
   bool wanted() const { return node || leaf; }
 };
@@ -45,15 +46,17 @@ struct NumberedHook {
 };
 using Hooks = std::vector<NumberedHook>;
 
-/// A recorded op with one differentiable output.
+/// A recorded op. Most have one output. The outputs of a node that has several are slots: each
+/// tensor's op is a node of its own, which passes its gradient on to a slot of this one.
 class LATHE_API Node : public RefCounted {
  public:
   explicit Node(const char* op) : name(op), number(next_number()) {}
   virtual ~Node() = default;
 
-  /// The gradients of the inputs, given that of the output. One may be undefined where need[i] is
-  /// false or the gradient is zero.
-  virtual Tensors run(const Tensor& dy, const Needs& need) = 0;
+  /// The gradients of the inputs, given those of the outputs. One may be undefined where need[i] is
+  /// false or the gradient is zero. dy[k] is undefined if nothing used output k; a single dy is
+  /// always defined.
+  virtual Tensors run(const Tensors& dy, const Needs& need) = 0;
 
   /// Drops what the op saved. Afterwards run() must not be called.
   virtual void release() noexcept = 0;
@@ -61,6 +64,7 @@ class LATHE_API Node : public RefCounted {
   const char* name;       // the op: a string literal
   const uint64_t number;  // creation order: an op's number is above those of the ops it depends on
   std::vector<Edge> edges;  // one per input
+  uint32_t outputs = 1;     // more than one: gradients arrive in slots
   bool released = false;
   bool reusable = false;                // saves nothing: a backward pass need not release it
   TensorImpl* retain_target = nullptr;  // of retain_grad(): cleared when that tensor goes
@@ -80,7 +84,9 @@ class ClosureNode final : public Node {
  public:
   ClosureNode(const char* op, F backward) : Node(op), backward_(std::move(backward)) {}
 
-  Tensors run(const Tensor& dy, const Needs& need) override { return (*backward_)(dy, need); }
+  Tensors run(const Tensors& dy, const Needs& need) override {
+    return (*backward_)(dy.front(), need);
+  }
   void release() noexcept override { backward_.reset(); }
 
  private:

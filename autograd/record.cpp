@@ -95,27 +95,71 @@ bool wants_record(const TensorRef* inputs, size_t count) {
   return wanted;
 }
 
-void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node) {
-  if (!is_floating(y.dtype())) return;
-  node->edges.reserve(count);
+namespace {
+
+/// One edge per input.
+void connect(Node& node, const TensorRef* inputs, size_t count) {
+  node.edges.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     const Tensor& input = *inputs[i].tensor;
     if (!input.defined()) {
-      node->edges.emplace_back();
+      node.edges.emplace_back();
       continue;
     }
     LATHE_CHECK(
-        StateError, !input.impl().inference, node->name, ": input ", i,
+        StateError, !input.impl().inference, node.name, ": input ", i,
         " was made in InferenceMode and cannot take part in a recorded op; clone it first (", input,
         ")");
-    node->edges.push_back(gradient_edge(input));
+    node.edges.push_back(gradient_edge(input));
   }
-  node->shape = y.shape();
-  node->dtype = y.dtype();
-  node->device = y.device();
+}
+
+void describe_output(Node& node, const Tensor& y) {
+  node.shape = y.shape();
+  node.dtype = y.dtype();
+  node.device = y.device();
+}
+
+void set_new_maker(const Tensor& y, NodePtr node) {
   set_maker(y, std::move(node));
   if (y.impl().base && y.impl().base->meta != nullptr) {
     meta_of(y).history = y.impl().base->meta->history;
+  }
+}
+
+/// One output of a node that has several.
+class SlotNode final : public Node {
+ public:
+  SlotNode(Node* joint, uint32_t slot) : Node(joint->name) {
+    edges.push_back({NodePtr(joint), {}, slot});
+    reusable = true;
+  }
+  Tensors run(const Tensors& dy, const Needs&) override { return dy; }
+  void release() noexcept override {}
+};
+
+}  // namespace
+
+void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node) {
+  if (!is_floating(y.dtype())) return;
+  connect(*node, inputs, count);
+  describe_output(*node, y);
+  set_new_maker(y, std::move(node));
+}
+
+NodePtr maker_of_output(Node* node, uint32_t slot, const Tensor& y) {
+  if (node->outputs == 1) return NodePtr(node);
+  NodePtr maker(new SlotNode(node, slot));
+  describe_output(*maker, y);
+  return maker;
+}
+
+void attach_all(const Tensors& ys, const TensorRef* inputs, size_t count, NodePtr node) {
+  connect(*node, inputs, count);
+  node->outputs = static_cast<uint32_t>(ys.size());
+  if (node->outputs == 1) describe_output(*node, ys[0]);
+  for (uint32_t k = 0; k < node->outputs; ++k) {
+    if (ys[k].defined()) set_new_maker(ys[k], maker_of_output(node.get(), k, ys[k]));
   }
 }
 

@@ -23,6 +23,12 @@ LATHE_API bool wants_record(const TensorRef* inputs, size_t count);
 /// Makes `node` the op that made y, with one edge per input.
 /// throws: StateError for an input made in InferenceMode.
 LATHE_API void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node);
+/// Makes `node` the op that made all of `ys`, at least one; ys[k] is output k. An undefined one
+/// stands for an output without gradient.
+/// throws: StateError as above.
+LATHE_API void attach_all(const Tensors& ys, const TensorRef* inputs, size_t count, NodePtr node);
+/// The op of output `slot` of `node`: the node itself, or a new node of that slot.
+LATHE_API NodePtr maker_of_output(Node* node, uint32_t slot, const Tensor& y);
 
 /// Records that `y` was computed from `inputs`. `backward(dy, need)` returns one gradient per
 /// input. Does nothing if no gradient is needed or y is not floating. `op` is a string literal.

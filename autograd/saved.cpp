@@ -4,30 +4,33 @@
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/meta.h"
+#include "lathe/autograd/record.h"
 
 namespace lathe::autograd {
 
-const Tensor& Saved::get() const {
-  if (!tensor_.defined()) return tensor_;
-  LATHE_CHECK(StateError, tensor_.impl().storage.get() == storage_,
-              "backward: a saved tensor was given other data by set_data (saved: ", tensor_, ")");
-  if (tensor_.version() != version_) {
+Tensor Saved::get() const {
+  const Tensor& t = tensor_;
+  if (!t.defined()) return t;
+  LATHE_CHECK(StateError, t.impl().storage.get() == storage_,
+              "backward: a saved tensor was given other data by set_data (saved: ", t, ")");
+  if (t.version() != version_) {
     const Node* node = current_node();
     LATHE_FAIL(StateError, "backward: a tensor that ", node == nullptr ? "an op" : node->name,
-               " saved was modified by an in-place operation: version ", tensor_.version(),
-               ", expected ", version_, " (saved: ", tensor_, ")");
+               " saved was modified by an in-place operation: version ", t.version(), ", expected ",
+               version_, " (saved: ", t, ")");
   }
-  return tensor_;
+  return t;
 }
 
-SavedOutput::SavedOutput(const Tensor& y) : saved_(alias(y, y.shape(), y.strides(), y.offset())) {}
+SavedOutput::SavedOutput(const Tensor& y, uint32_t slot)
+    : saved_(alias(y, y.shape(), y.strides(), y.offset())), slot_(slot) {}
 
 Tensor SavedOutput::get() const {
-  const Tensor& t = saved_.get();
+  const Tensor t = saved_.get();
   Node* node = current_node();
   if (!grad_enabled() || node == nullptr) return t;
   Tensor with_history = alias(t, t.shape(), t.strides(), t.offset());
-  meta_of(with_history).grad_fn = NodePtr(node);
+  meta_of(with_history).grad_fn = maker_of_output(node, slot_, t);
   return with_history;
 }
 

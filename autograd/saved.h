@@ -16,7 +16,7 @@ class LATHE_API Saved {
   }
 
   /// throws: StateError if an in-place op or set_data() changed the tensor since.
-  const Tensor& get() const;
+  Tensor get() const;
 
  private:
   Tensor tensor_;
@@ -28,13 +28,15 @@ class LATHE_API Saved {
 /// released.
 class LATHE_API SavedOutput {
  public:
-  explicit SavedOutput(const Tensor& y);
+  /// `slot` says which output y is of an op with several.
+  explicit SavedOutput(const Tensor& y, uint32_t slot = 0);
 
   /// throws: StateError as above. Where gradients are recorded, the tensor gets its node back.
   Tensor get() const;
 
  private:
   Saved saved_;
+  uint32_t slot_;
 };
 
 }  // namespace lathe::autograd

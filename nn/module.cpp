@@ -2,16 +2,13 @@
 // and moves between devices, dtypes and memory formats. module_state.cpp has state_dict().
 #include "lathe/nn/module.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <memory>
 #include <typeinfo>
 #include <unordered_set>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/type_name.h"
 #include "lathe/ops/cast.h"
 
 namespace lathe::nn {
@@ -53,15 +50,7 @@ void Module::join(Module& parent, const std::string& name) {
   parent_ = &parent;
 }
 
-std::string Module::type_name() const {
-  const char* mangled = typeid(*this).name();
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
-  const std::string name = status == 0 ? text.get() : mangled;
-  const size_t scope = name.rfind("::", name.find('<'));
-  return scope == std::string::npos ? name : name.substr(scope + 2);
-}
+std::string Module::type_name() const { return lathe::type_name(typeid(*this)); }
 
 // --- calling -------------------------------------------------------------------------------------
 

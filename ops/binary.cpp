@@ -216,7 +216,7 @@ Tensor div(const Tensor& a_in, const Tensor& b_in) {
            Tensor da, db;
            if (need[0]) da = sum_to_shape(div(dy, b.get()), as);
            if (need[1]) {  // d(a/b)/db = -a/b^2
-             const Tensor& bottom = b.get();
+             const Tensor bottom = b.get();
              db = sum_to_shape(neg(mul(dy, div(div(a.get(), bottom), bottom))), bottom.shape());
            }
            return Tensors{da, db};

@@ -58,8 +58,8 @@ struct Kept {
   MlpOptions options;
 
   size_t depth() const { return layers.size(); }
-  const Tensor& w(size_t layer) const { return layers[layer].first.get(); }
-  const Tensor& bias(size_t layer) const { return layers[layer].second.get(); }
+  Tensor w(size_t layer) const { return layers[layer].first.get(); }
+  Tensor bias(size_t layer) const { return layers[layer].second.get(); }
 };
 
 // The inputs of the node: x, then w and bias of each layer.
@@ -84,7 +84,7 @@ Tensors gradients(const Kept& kept, const Tensor& dy, const Needs& need) {
   }
   for (size_t i = kept.depth(); i-- > 0;) {
     const Tensor& dz = grads.dz;
-    const Tensor& x = i == 0 ? kept.x.get() : kept.results[i - 1].y;
+    const Tensor x = i == 0 ? kept.x.get() : kept.results[i - 1].y;
     Tensor &dw = out[w_index(i)], &db = out[bias_index(i)];
     if (need[bias_index(i)]) db = grads.db;
     if (need[w_index(i)] && need[bias_index(i)] && !db.defined()) {
@@ -125,7 +125,7 @@ Tensors gradients_in_ops(const Kept& kept, const Tensor& dy, const Needs& need) 
   Tensors out(bias_index(kept.depth() - 1) + 1);
   Tensor dz = activate_last ? activation_grad(dy, activation, results.back()) : dy;
   for (size_t i = kept.depth(); i-- > 0;) {
-    const Tensor& x = i == 0 ? kept.x.get() : results[i - 1].y;
+    const Tensor x = i == 0 ? kept.x.get() : results[i - 1].y;
     if (need[w_index(i)]) out[w_index(i)] = matmul(transpose(dz, 0, 1), x);
     if (need[bias_index(i)]) out[bias_index(i)] = sum(dz, {0});
     if (i > 0) {

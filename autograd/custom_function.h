@@ -1,0 +1,159 @@
+// CustomFunction: an op with a gradient that the user writes.
+//   struct Cube : CustomFunction<Cube> {
+//     struct Context : FunctionContext {
+//       double scale = 1;  // values of its own, from forward to backward
+//     };
+//     static Tensor forward(Context& context, const Tensor& x, double scale) {
+//       context.scale = scale;
+//       context.save_for_backward({x});
+//       return x * x * x * scale;
+//     }
+//     static Tensors backward(Context& context, const Tensors& dy) {
+//       const Tensor x = context.saved_tensors()[0];
+//       return {dy[0] * x * x * (3 * context.scale)};
+//     }
+//   };
+//   const Tensor y = Cube::apply(x, 2.0);
+#pragma once
+
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/saved.h"
+#include "lathe/core/tensor.h"
+#include "lathe/core/type_name.h"
+
+namespace lathe {
+
+namespace autograd {
+class CustomCall;
+class CustomNode;
+}  // namespace autograd
+
+/// What forward leaves for backward.
+class LATHE_API FunctionContext {
+ public:
+  FunctionContext() = default;
+  virtual ~FunctionContext() = default;
+  FunctionContext(const FunctionContext&) = delete;
+  FunctionContext& operator=(const FunctionContext&) = delete;
+
+  /// In forward: keeps these tensors, in place of those of an earlier call. Undefined ones are
+  /// legal. Inputs and outputs keep their history. Anything else counts as a constant in
+  /// derivatives of derivatives: make it an output if it is none.
+  void save_for_backward(const Tensors& tensors) { unsaved_ = tensors; }
+  /// In backward: these tensors.
+  /// throws: StateError if one was modified in place since.
+  Tensors saved_tensors() const;
+
+  /// True if the gradient of input i is wanted. The inputs are the tensors among the arguments,
+  /// those of a Tensors argument one by one.
+  bool needs_input_grad(size_t i) const { return i < needs_.size() && needs_[i]; }
+
+  /// In forward: these outputs get no gradient, though they are floating.
+  void mark_non_differentiable(const Tensors& outputs) { constant_ = outputs; }
+
+  /// In forward: what backward gets for an output that nothing used. true (initially): zeros;
+  /// false: an undefined tensor.
+  void set_materialize_zeros(bool on) { materialize_zeros_ = on; }
+
+ private:
+  friend class autograd::CustomCall;
+  friend class autograd::CustomNode;
+  using Kept = std::variant<autograd::Saved, autograd::SavedOutput>;
+
+  Tensors unsaved_, constant_;  // empty once forward is over
+  std::vector<Kept> saved_;
+  std::vector<bool> needs_;
+  bool materialize_zeros_ = true;
+};
+
+namespace autograd {
+
+/// One call of a custom function, apart from the user's own code.
+class LATHE_API CustomCall {
+ public:
+  using Backward = Tensors (*)(FunctionContext& context, const Tensors& dy);
+
+  /// Call it before forward.
+  CustomCall(const char* name, FunctionContext& context, Tensors inputs);
+
+  /// Makes the outputs the results of the op. → the outputs
+  Tensors record(Tensors outputs, std::unique_ptr<FunctionContext> context, Backward backward);
+
+ private:
+  static bool is_constant(const FunctionContext& context, const Tensor& y);
+  void check(const FunctionContext& context, const Tensors& outputs) const;
+  static void save(FunctionContext& context, const Tensors& made, const Tensors& outputs,
+                   const Tensors& ys);
+  void separate(Tensors& outputs) const;
+
+  const char* name_;
+  Tensors inputs_;
+  std::vector<uint32_t> versions_;  // of the inputs
+  bool recorded_;
+};
+
+/// Appends `argument` if it is a tensor or a list of tensors.
+template <class T>
+void append_tensors(Tensors& out, const T& argument) {
+  if constexpr (std::is_same_v<T, Tensor>) out.push_back(argument);
+  if constexpr (std::is_same_v<T, Tensors>) {
+    out.insert(out.end(), argument.begin(), argument.end());
+  }
+}
+
+}  // namespace autograd
+
+/// Base of a struct with two static functions:
+///   forward(Context&, arguments…)          → Tensor or Tensors. Runs with NoGrad.
+///   backward(Context&, const Tensors& dy)  → one gradient per input, Tensors; or Tensor if there
+///                                            is one input. dy holds one gradient per output.
+/// `Context` is FunctionContext unless the struct has one of its own, which derives from it.
+/// The gradient of an input that needs none, or that is zero, may stay undefined. Backward is made
+/// of ops, so under create_graph it is differentiated itself.
+/// In a recorded call, an output that shares memory with an input is copied.
+/// Tensors inside other arguments (in a struct) are constants.
+template <class Derived>
+struct CustomFunction {
+  using Context = FunctionContext;
+
+  /// Calls forward(Context&, arguments…) and records the call where a gradient is wanted.
+  /// throws: StateError if forward writes an input that needs a gradient; ValueError for an
+  /// undefined output. In the backward pass: ValueError if backward returns another number of
+  /// gradients than there are inputs; ShapeError, DTypeError, DeviceError if one does not match its
+  /// input.
+  template <class... Args>
+  static auto apply(Args&&... arguments) {
+    using Context = typename Derived::Context;
+    static const std::string& name = *new std::string(type_name(typeid(Derived)));  // nodes use it
+    auto context = std::make_unique<Context>();
+    Context& kept = *context;
+    Tensors inputs;
+    (autograd::append_tensors(inputs, arguments), ...);
+    autograd::CustomCall call(name.c_str(), kept, std::move(inputs));
+    auto result = [&] {
+      const NoGrad off;
+      return Derived::forward(kept, std::forward<Args>(arguments)...);
+    }();
+    if constexpr (std::is_same_v<decltype(result), Tensor>) {
+      Tensors outputs;
+      outputs.push_back(std::move(result));
+      return Tensor(call.record(std::move(outputs), std::move(context), run_backward).front());
+    } else {
+      return call.record(std::move(result), std::move(context), run_backward);
+    }
+  }
+
+ private:
+  static Tensors run_backward(FunctionContext& context, const Tensors& dy) {
+    return Tensors{Derived::backward(static_cast<typename Derived::Context&>(context), dy)};
+  }
+};
+
+}  // namespace lathe
