@@ -23,6 +23,7 @@
 #include "lathe/core/version.h"
 
 #include "lathe/autograd/autocast.h"
+#include "lathe/autograd/checkpoint.h"
 #include "lathe/autograd/custom_function.h"
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"

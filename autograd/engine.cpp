@@ -181,7 +181,9 @@ class BackwardPass {
     if (node.outputs == 1) dy[0] = note_gradient(node, std::move(pending.gradient));
     LATHE_CHECK(StateError, !node.released, "backward: the graph through ", node.name,
                 " was freed by an earlier backward pass; give that one retain_graph");
-    run_op(node, dy);
+    const auto deliver_to = [this](const Edge& edge, const Tensor& g) { deliver(edge, g); };
+    if (!node.expand(dy, deliver_to)) run_op(node, dy);
+    std::ranges::fill(dy, Tensor());
     if (!call_.retain_graph && !node.reusable) {
       node.released = true;
       node.release();

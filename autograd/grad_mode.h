@@ -14,6 +14,8 @@ namespace autograd {
 struct Mode {
   bool grad = true;
   bool inference = false;
+  // Without grad, an op that would be recorded with it sets this (checkpoint.cpp).
+  bool* would_record = nullptr;
 };
 LATHE_API Mode exchange_mode(Mode mode) noexcept;  // → the mode before
 LATHE_API Mode current_mode() noexcept;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/core/function_ref.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe::autograd {
@@ -57,6 +58,11 @@ class LATHE_API Node : public RefCounted {
   /// false or the gradient is zero. dy[k] is undefined if nothing used output k; a single dy is
   /// always defined.
   virtual Tensors run(const Tensors& dy, const Needs& need) = 0;
+
+  /// Of an op that is computed again in the backward pass: records it anew, passes the gradients of
+  /// the outputs on to the new graph, and returns true. run() is then not called.
+  using Deliver = FunctionRef<void(const Edge& to, const Tensor& gradient)>;
+  virtual bool expand(const Tensors&, Deliver) { return false; }
 
   /// Drops what the op saved. Afterwards run() must not be called.
   virtual void release() noexcept = 0;

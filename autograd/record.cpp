@@ -85,14 +85,17 @@ Edge gradient_edge(const Tensor& t) {
 }
 
 bool wants_record(const TensorRef* inputs, size_t count) {
-  if (!grad_enabled()) return false;
+  bool* const would_record = current_mode().would_record;
+  if (!grad_enabled() && would_record == nullptr) return false;
   // Asks every input, also after a yes: a view whose base was written gets its new history here.
   // That history needs a smaller number than the node that will be made of these inputs.
   bool wanted = false;
   for (size_t i = 0; i < count; ++i) {
     if (inputs[i].tensor->defined() && inputs[i].tensor->requires_grad()) wanted = true;
   }
-  return wanted;
+  if (grad_enabled()) return wanted;
+  *would_record |= wanted;
+  return false;
 }
 
 namespace {
@@ -181,7 +184,7 @@ void check_in_place(const char* op, const Tensor& x) {
 }
 
 bool wants_record_in_place(const Tensor& x, std::initializer_list<TensorRef> sources) {
-  if (!grad_enabled()) return false;
+  if (!grad_enabled()) return wants_record(sources.begin(), sources.size());
   // A view made under NoGrad requires no gradient itself, but what it views may.
   const bool base_wants = x.impl().base && Tensor(x.impl().base).requires_grad();
   return x.requires_grad() || wants_record(sources.begin(), sources.size()) || base_wants;

@@ -1,0 +1,42 @@
+// checkpoint: less memory for more computing. What a function's ops save is dropped after the
+// forward pass and computed again in the backward pass. (Files of a run's state: nn/checkpoint.h.)
+//   h = checkpoint([&](const Tensors& in) { return block(in[0]); }, {h});
+// ref: Chen et al. 2016 (arXiv:1604.06174).
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "lathe/autograd/tensors_function.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+namespace autograd {
+LATHE_API Tensors checkpoint(const TensorsFunction& f, const Tensors& inputs);
+}  // namespace autograd
+
+/// f(inputs), without recording what f does. A backward pass that reaches the result calls
+/// f(inputs) once more, this time recorded, and goes on through the new graph. So gradients flow to
+/// the inputs, and to what f refers to (parameters). They have the same bits as without checkpoint.
+///   f  from const Tensors& to Tensor or Tensors. A copy is kept until the graph is freed; what it
+///      refers to must live as long.
+/// The second call sees the default generators of all devices and the Autocast scopes as the first
+/// one did. Not so a Generator that f is given. Other threads should draw no numbers meanwhile.
+/// What f changes besides is changed twice: the running statistics of batch norm.
+/// Checkpoints nest. Derivatives of derivatives flow through the second call as well.
+/// Under NoGrad this is f(inputs).
+/// throws: what f throws. In the backward pass: StateError if an input was modified in place since,
+/// or if f returns tensors of another number, shape, dtype or device than the first time.
+template <class F>
+auto checkpoint(F f, const Tensors& inputs) {
+  using Result = std::invoke_result_t<F&, const Tensors&>;
+  Tensors outputs = autograd::checkpoint(std::move(f), inputs);
+  if constexpr (std::is_same_v<std::remove_cvref_t<Result>, Tensor>) {
+    return Tensor(outputs.front());
+  } else {
+    return outputs;
+  }
+}
+
+}  // namespace lathe
