@@ -29,6 +29,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/gradcheck.h"
 #include "lathe/autograd/record.h"
+#include "lathe/autograd/saved_tensor_hooks.h"
 
 #include "lathe/ops/activations.h"
 #include "lathe/ops/argmax.h"

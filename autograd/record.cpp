@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "lathe/autograd/meta.h"
+#include "lathe/autograd/saved_tensor_hooks.h"
 
 namespace lathe::autograd {
 
@@ -145,6 +146,7 @@ class SlotNode final : public Node {
 
 void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node) {
   if (!is_floating(y.dtype())) return;
+  pack_saved();
   connect(*node, inputs, count);
   describe_output(*node, y);
   set_new_maker(y, std::move(node));
@@ -158,6 +160,7 @@ NodePtr maker_of_output(Node* node, uint32_t slot, const Tensor& y) {
 }
 
 void attach_all(const Tensors& ys, const TensorRef* inputs, size_t count, NodePtr node) {
+  pack_saved();
   connect(*node, inputs, count);
   node->outputs = static_cast<uint32_t>(ys.size());
   if (node->outputs == 1) describe_output(*node, ys[0]);

@@ -4,13 +4,24 @@
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/meta.h"
+#include "lathe/autograd/packed_tensor.h"
 #include "lathe/autograd/record.h"
 
 namespace lathe::autograd {
 
+void Saved::offer() {
+  packed_ = std::make_shared<PackedTensor>();
+  packed_->waiting = std::exchange(tensor_, {});
+  wait_for_hooks(packed_);
+}
+
 Tensor Saved::get() const {
-  const Tensor& t = tensor_;
-  if (!t.defined()) return t;
+  if (packed_ && packed_->unpack) return packed_->get();
+  if (packed_) return unchanged(packed_->waiting);
+  return tensor_.defined() ? unchanged(tensor_) : tensor_;
+}
+
+const Tensor& Saved::unchanged(const Tensor& t) const {
   LATHE_CHECK(StateError, t.impl().storage.get() == storage_,
               "backward: a saved tensor was given other data by set_data (saved: ", t, ")");
   if (t.version() != version_) {

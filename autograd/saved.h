@@ -2,9 +2,15 @@
 // in-place write before the backward pass is an error.
 #pragma once
 
+#include <memory>
+
 #include "lathe/autograd/node.h"
 
 namespace lathe::autograd {
+
+struct PackedTensor;  // what SavedTensorHooks made of a saved tensor
+/// True if SavedTensorHooks want the tensors that ops save on this thread.
+LATHE_API bool packs_saved() noexcept;
 
 /// An input of the op, kept with its history, so that the gradient can be differentiated again.
 class LATHE_API Saved {
@@ -13,15 +19,21 @@ class LATHE_API Saved {
     if (!t.defined()) return;
     storage_ = t.impl().storage.get();
     version_ = t.version();
+    if (packs_saved()) offer();
   }
 
-  /// throws: StateError if an in-place op or set_data() changed the tensor since.
+  /// throws: StateError if an in-place op or set_data() changed the tensor since; what hooks throw.
   Tensor get() const;
 
  private:
-  Tensor tensor_;
+  /// Lets the hooks have the tensor as soon as the op is recorded.
+  void offer();
+  const Tensor& unchanged(const Tensor& t) const;
+
+  Tensor tensor_;                     // undefined where packed_ has it
   const Storage* storage_ = nullptr;  // differs from the tensor's after set_data()
   uint32_t version_ = 0;
+  std::shared_ptr<PackedTensor> packed_;
 };
 
 /// The output of the op, kept without its node: the cycle node → output → node would never be

@@ -1,0 +1,28 @@
+// PackedTensor: a saved tensor in the hands of SavedTensorHooks. Shared by saved.cpp and
+// saved_tensor_hooks.cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "lathe/autograd/node.h"
+#include "lathe/autograd/saved_tensor_hooks.h"
+
+namespace lathe::autograd {
+
+struct PackedTensor {
+  Tensor waiting;                  // undefined once it is packed
+  std::function<Tensor()> unpack;  // empty: the hooks left the tensor as it is
+  Edge edge;                       // the tensor's history
+  Shape shape;
+  DType dtype = DType::kF32;
+  Device device;
+
+  void pack(const Packer& packer);
+  Tensor get() const;
+};
+
+/// pack_saved() will pack it, if it is still there.
+void wait_for_hooks(const std::shared_ptr<PackedTensor>& packed);
+
+}  // namespace lathe::autograd
