@@ -52,7 +52,7 @@ bool pays(const Tensor& t, DType dtype) {
 
 Tensor find_cast(const Tensor& t, DType dtype) {
   const auto at = t_casts.find(t.handle().get());
-  if (at == t_casts.end()) return {};
+  if (at == t_casts.end() || t.impl().lent) return {};
   const Kept& kept = at->second;
   const bool fresh = kept.storage == t.impl().storage && kept.version == t.version() &&
                      kept.grad == grad_enabled() && t.requires_grad() && !inference_enabled();

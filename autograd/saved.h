@@ -12,11 +12,15 @@ struct PackedTensor;  // what SavedTensorHooks made of a saved tensor
 /// True if SavedTensorHooks want the tensors that ops save on this thread.
 LATHE_API bool packs_saved() noexcept;
 
+/// t, or for a lent tensor (lend.h) another handle to what it shows now, with its history.
+LATHE_API Tensor lasting(const Tensor& t);
+
 /// An input of the op, kept with its history, so that the gradient can be differentiated again.
 class LATHE_API Saved {
  public:
   explicit Saved(const Tensor& t) : tensor_(t) {
     if (!t.defined()) return;
+    if (t.impl().lent) tensor_ = lasting(t);
     storage_ = t.impl().storage.get();
     version_ = t.version();
     if (packs_saved()) offer();

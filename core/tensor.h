@@ -68,6 +68,7 @@ struct LATHE_API TensorImpl final : RefCounted {
   int64_t numel;
   DType dtype;
   bool inference = false;  // made in an InferenceMode scope: never takes part in a graph
+  bool lent = false;       // shows another tensor for a while (autograd/lend.h)
   Shape shape;
   Strides strides;                 // in elements
   autograd::Meta* meta = nullptr;  // null: no gradient and no history
