@@ -216,8 +216,17 @@ class BackwardPass {
     LATHE_CHECK(DeviceError, g.device() == device, text());
   }
 
+  /// BackwardOptions::inputs: drops the gradients of all other leaves.
+  void keep_only(const Tensors& wanted) {
+    std::erase_if(leaves_, [&](const Arrival& leaf) {
+      return std::ranges::none_of(wanted,
+                                  [&](const Tensor& t) { return t.handle() == leaf.tensor; });
+    });
+  }
+
   /// Ends the pass: does first everything that can fail, and then changes grad() of all tensors.
   void finish() {
+    if (call_.only != nullptr) keep_only(*call_.only);
     for (Arrival& leaf : leaves_) {
       leaf.gradient = run_hooks(leaf.tensor->meta->hooks.get(), std::move(leaf.gradient));
       if (call_.inputs != nullptr) capture(leaf.tensor.get(), leaf.gradient);
@@ -269,10 +278,15 @@ static Tensor seed_gradient(const char* op, const Tensor& output, const Tensor& 
 void Tensor::backward(const BackwardOptions& options) const {
   const Tensors outputs{*this};
   const Tensors gradients{autograd::seed_gradient("backward", *this, options.gradient)};
+  for (const Tensor& input : options.inputs) {
+    LATHE_CHECK(StateError, input.defined() && input.requires_grad() && input.is_leaf(),
+                "backward: an input is no leaf that requires grad (", input, ")");
+  }
   autograd::run_backward({.outputs = outputs,
                           .gradients = gradients,
                           .retain_graph = options.retain_graph || options.create_graph,
-                          .create_graph = options.create_graph});
+                          .create_graph = options.create_graph,
+                          .only = options.inputs.empty() ? nullptr : &options.inputs});
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const GradOptions& options) {

@@ -54,6 +54,7 @@ struct BackwardCall {
   bool create_graph;
   // null: add to the leaves' grad(); else: return the gradients of these tensors
   const Tensors* inputs = nullptr;
+  const Tensors* only = nullptr;  // null: all leaves; else: the leaves whose grad() may change
 };
 
 /// One backward pass on the calling thread. See Note [A backward pass that fails].

@@ -156,8 +156,8 @@ class LATHE_API Tensor {
   /// Replaces the gradient; an undefined `grad` removes it.
   /// throws: ShapeError, DTypeError, DeviceError if it does not match this tensor.
   void set_grad(const Tensor& grad) const;
-  /// Adds d(this)/d(leaf) to every leaf's grad().
-  /// throws: StateError, ShapeError.
+  /// Adds d(this)/d(leaf) to every leaf's grad(), or to that of options.inputs.
+  /// throws: StateError, also if one of the inputs is no leaf that requires grad; ShapeError.
   void backward() const;
   void backward(const Tensor& gradient) const;
   void backward(const BackwardOptions& options) const;
@@ -252,6 +252,7 @@ struct BackwardOptions {
   Tensor gradient = {};       // dL/d(this); needed unless this has one element
   bool retain_graph = false;  // true: the graph can be walked again
   bool create_graph = false;  // true: gradients have gradients (implies retain_graph)
+  Tensors inputs = {};        // leaves: only their grad() changes; empty: that of all leaves
 };
 
 /// Uninitialised memory, from which every op makes its result. No gradient, no autograd record.
