@@ -109,6 +109,7 @@
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/lars.h"
+#include "lathe/optim/lbfgs.h"
 #include "lathe/optim/novograd.h"
 #include "lathe/optim/param_groups.h"
 #include "lathe/optim/reduce_on_plateau.h"
