@@ -8,11 +8,13 @@
 #include "lathe/autograd/checkpoint.h"
 
 #include <algorithm>
+#include <deque>
 #include <new>
 #include <optional>
 
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/lend.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/random_state.h"
@@ -28,6 +30,11 @@ struct Surroundings {
   StateDict random = random_state();
   bool cpu_cast = amp::autocast_enabled(kCPU), gpu_cast = amp::autocast_enabled(kGpu);
   DType cpu_dtype = amp::autocast_dtype(kCPU), gpu_dtype = amp::autocast_dtype(kGpu);
+  std::vector<std::pair<Tensor, Saved>> loans = {};  // of nn::functional_call
+
+  Surroundings() {
+    for (const Loan& loan : current_loans()) loans.emplace_back(loan.target, Saved(loan.shown));
+  }
 };
 
 /// The default generators as they were, until the scope ends.
@@ -84,6 +91,7 @@ class CheckpointNode final : public Node {
     f_.reset();
     inputs_.clear();
     surroundings_.random = {};
+    surroundings_.loans.clear();
   }
 
  private:
@@ -94,8 +102,13 @@ class CheckpointNode final : public Node {
     const Autocast gpu(kGpu, then.gpu_dtype, then.gpu_cast);
     Tensors inputs;
     for (const Saved& x : inputs_) inputs.push_back(x.get());
+    std::deque<Lent> lent;
+    for (const auto& [target, shown] : then.loans) {
+      if (!target.impl().lent) lent.emplace_back(target, shown.get());
+    }
     const RandomScope random(then.random);
-    const Tensors ys = (*f_)(inputs);
+    Tensors ys = (*f_)(inputs);
+    for (Tensor& y : ys) y = lasting(y);
     LATHE_CHECK(StateError, ys.size() == texts_.size(), "checkpoint: the function returned ",
                 texts_.size(), " tensors, and ", ys.size(), " when it was called again");
     for (size_t k = 0; k < ys.size(); ++k) {

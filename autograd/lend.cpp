@@ -7,6 +7,12 @@
 
 namespace lathe::autograd {
 
+namespace {
+thread_local std::vector<Loan> t_loans;
+}  // namespace
+
+const std::vector<Loan>& current_loans() noexcept { return t_loans; }
+
 Tensor lasting(const Tensor& t) {
   if (!t.defined() || !t.impl().lent) return t;
   Tensor out = t.detach();
@@ -21,11 +27,13 @@ Lent::Lent(const Tensor& target, const Tensor& shown) : target_(target) {
   LATHE_CHECK(DeviceError, shown.device() == target.device(), "a tensor ", shown,
               " cannot stand for ", target);
   other_ = shown.view(shown.shape());
+  t_loans.push_back({target, shown});
   exchange();
   target_.impl().lent = true;
 }
 
 Lent::~Lent() {
+  std::erase_if(t_loans, [this](const Loan& loan) { return loan.target.is_same(target_); });
   target_.impl().lent = false;
   exchange();
 }

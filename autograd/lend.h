@@ -1,6 +1,8 @@
 // Lent: a tensor that shows another tensor for a while.
 #pragma once
 
+#include <vector>
+
 #include "lathe/autograd/saved.h"
 #include "lathe/core/tensor.h"
 
@@ -24,5 +26,11 @@ class LATHE_API Lent {
   Tensor target_;
   Tensor other_;  // in the scope it has what belongs to the target
 };
+
+/// What the open Lent scopes of this thread were made of.
+struct Loan {
+  Tensor target, shown;
+};
+LATHE_API const std::vector<Loan>& current_loans() noexcept;
 
 }  // namespace lathe::autograd

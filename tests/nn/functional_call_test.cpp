@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "lathe/autograd/autocast.h"
+#include "lathe/autograd/checkpoint.h"
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/functional.h"
 #include "lathe/autograd/grad_mode.h"
@@ -185,4 +186,29 @@ TEST_CASE("functional_call: a view that a module returns is one of the other ten
   CHECK(values(net.value) == std::vector<double>{1, 1, 1});
   h.sum().backward();
   CHECK(values(w.grad()) == std::vector<double>{10, 1, 1});
+}
+
+TEST_CASE("functional_call: a checkpoint in the module sees the other tensors in both its calls") {
+  struct Saving : nn::Module {
+    nn::Linear fc{*this, "fc", 3, 3};
+    Tensor forward(const Tensor& x) override {
+      return checkpoint([this](const Tensors& in) { return fc(in[0]).tanh(); }, {x});
+    }
+  } net;
+  net.to(kF64);
+  const Tensor x = randn({2, 3}, {.dtype = kF64});
+  const auto f = [&](const Tensors& in) {
+    return nn::functional_call(net, {{"fc.weight", in[0] * 2}, {"fc.bias", in[1]}}, x).square();
+  };
+  const Tensors inputs{randn({3, 3}, {.dtype = kF64}), randn({3}, {.dtype = kF64})};
+  const GradReport once = gradcheck(f, inputs), twice = gradgradcheck(f, inputs);
+  CHECK_MESSAGE(once.ok, once.text);
+  CHECK_MESSAGE(twice.ok, twice.text);
+  CHECK_FALSE(net.fc.weight.grad().defined());
+  CHECK_FALSE(net.fc.weight.impl().lent);
+
+  const Tensor w = (inputs[0] * 1).requires_grad_(), h = w * 1;
+  const Tensor y = nn::functional_call(net, {{"fc.weight", h}}, x).sum();
+  h.mul_(2.0);
+  CHECK_THROWS_WITH_AS(y.backward(), Contains("modified by an in-place operation"), StateError);
 }
