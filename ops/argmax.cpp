@@ -39,9 +39,10 @@ ValuesAndIndices along(const char* op, bool largest, const Tensor& x, int64_t di
   const int dim = wrap_dim(op, dim_in, x.ndim());
   const auto [values, indices] = find(op, largest, x.detach(), dim, true);
   autograd::record(
-      op, values, {x}, [at = indices, in = x.shape(), dim](const Tensor& dy, const Needs&) {
-        return Tensors{
-            scatter_add(zeros(in, {.dtype = dy.dtype(), .device = dy.device()}), dim, at, dy)};
+      op, values, {x},
+      [at = autograd::Saved(indices), in = x.shape(), dim](const Tensor& dy, const Needs&) {
+        return Tensors{scatter_add(zeros(in, {.dtype = dy.dtype(), .device = dy.device()}), dim,
+                                   at.get(), dy)};
       });
   if (opt.keepdim || x.ndim() == 0) return {values, indices};
   return {squeeze(values, dim), squeeze(indices, dim)};

@@ -8,6 +8,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/saved_targets.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
@@ -22,6 +23,16 @@ namespace {
 /// What forward pass and gradient share.
 struct Terms {
   ClassTargets targets;
+  CrossEntropyRows rows;
+  double smoothing;
+};
+
+/// The same, for the gradient to keep. The rows are nobody else's.
+struct SavedTerms {
+  explicit SavedTerms(const Terms& t) : targets(t.targets), rows(t.rows), smoothing(t.smoothing) {}
+  Terms get() const { return {targets.get(), rows, smoothing}; }
+
+  SavedTargets targets;
   CrossEntropyRows rows;
   double smoothing;
 };
@@ -42,28 +53,29 @@ Tensor softmax_factor(const Terms& t) {
 /// dx from g, the gradient of each row's loss; an op of its own, so that it has a gradient too.
 ///   dx = g * (a * softmax(x) - q)
 /// q are the smoothed and weighted one-hot targets, a is the sum of q over the classes.
-Tensor cross_entropy_grad(const Tensor& x, const Tensor& g, const Terms& t) {
+Tensor cross_entropy_grad(const Tensor& x, const Tensor& g, const Terms& terms) {
   Tensor dx = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   LATHE_DISPATCH(x.device(),
-                 cross_entropy_backward(dx, contiguous(g.detach()), t.rows, contiguous(x.detach()),
-                                        t.targets, t.smoothing));
-  autograd::record("cross_entropy_grad", dx, {x, g},
-                   [x = Saved(x), g = Saved(g), t](const Tensor& v, const Needs& need) {
-                     Tensor gx, gg;
-                     const DType wide = loss_dtype(x.get().dtype());
-                     if (need[0]) {
-                       const Tensor p = softmax(cast(x.get(), wide), 1), w = cast(v, wide);
-                       const Tensor centred = sub(w, sum(mul(w, p), {1}, {.keepdim = true}));
-                       const Tensor scale = unsqueeze(mul(g.get(), softmax_factor(t)), 1);
-                       gx = cast(mul(mul(p, centred), scale), x.get().dtype());
-                     }
-                     if (need[1]) {
-                       const Tensor per_row =
-                           cross_entropy_grad(x.get(), ones_like(g.get().detach()), t);
-                       gg = sum(mul(cast(v, wide), cast(per_row, wide)), {1});
-                     }
-                     return Tensors{gx, gg};
-                   });
+                 cross_entropy_backward(dx, contiguous(g.detach()), terms.rows,
+                                        contiguous(x.detach()), terms.targets, terms.smoothing));
+  autograd::record(
+      "cross_entropy_grad", dx, {x, g},
+      [x = Saved(x), g = Saved(g), kept = SavedTerms(terms)](const Tensor& v, const Needs& need) {
+        const Terms t = kept.get();
+        Tensor gx, gg;
+        const DType wide = loss_dtype(x.get().dtype());
+        if (need[0]) {
+          const Tensor p = softmax(cast(x.get(), wide), 1), w = cast(v, wide);
+          const Tensor centred = sub(w, sum(mul(w, p), {1}, {.keepdim = true}));
+          const Tensor scale = unsqueeze(mul(g.get(), softmax_factor(t)), 1);
+          gx = cast(mul(mul(p, centred), scale), x.get().dtype());
+        }
+        if (need[1]) {
+          const Tensor per_row = cross_entropy_grad(x.get(), ones_like(g.get().detach()), t);
+          gg = sum(mul(cast(v, wide), cast(per_row, wide)), {1});
+        }
+        return Tensors{gx, gg};
+      });
   return dx;
 }
 
@@ -123,9 +135,10 @@ Tensor cross_entropy(const Tensor& x_in, const Tensor& target, const CrossEntrop
                  cross_entropy_forward(t.rows, contiguous(x.detach()), t.targets, t.smoothing));
 
   const Tensor loss = std::move(t.rows.loss);  // not kept for the gradient
-  autograd::record("cross_entropy", loss, {x}, [x = Saved(x), t](const Tensor& g, const Needs&) {
-    return Tensors{cross_entropy_grad(x.get(), g, t)};
-  });
+  autograd::record("cross_entropy", loss, {x},
+                   [x = Saved(x), kept = SavedTerms(t)](const Tensor& g, const Needs&) {
+                     return Tensors{cross_entropy_grad(x.get(), g, kept.get())};
+                   });
   if (opt.reduction == Reduction::kNone) return cast(loss, x.dtype());
   const Tensor total = sum(loss);
   return cast(opt.reduction == Reduction::kSum ? total : div(total, sum(t.rows.weight)), x.dtype());

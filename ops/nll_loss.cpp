@@ -7,6 +7,7 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/saved_targets.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
@@ -30,20 +31,21 @@ Rows nll_rows(const Tensor& logp, const ClassTargets& targets) {
   Rows rows{empty(shape, options), empty(shape, options)};
   LATHE_DISPATCH(logp.device(),
                  nll_loss_forward(rows.loss, rows.weight, contiguous(logp.detach()), targets));
-  autograd::record(
-      "nll_loss", rows.loss, {logp},
-      [shape = logp.shape(), dtype = logp.dtype(), targets](const Tensor& g, const Needs&) {
-        return Tensors{nll_grad(g, shape, dtype, targets)};
-      });
+  autograd::record("nll_loss", rows.loss, {logp},
+                   [shape = logp.shape(), dtype = logp.dtype(), kept = SavedTargets(targets)](
+                       const Tensor& g, const Needs&) {
+                     return Tensors{nll_grad(g, shape, dtype, kept.get())};
+                   });
   return rows;
 }
 
 Tensor nll_grad(const Tensor& g, const Shape& shape, DType dtype, const ClassTargets& targets) {
   Tensor dlogp = empty(shape, {.dtype = dtype, .device = g.device()});
   LATHE_DISPATCH(g.device(), nll_loss_backward(dlogp, contiguous(g.detach()), targets));
-  autograd::record("nll_loss_grad", dlogp, {g}, [targets](const Tensor& v, const Needs&) {
-    return Tensors{nll_rows(v, targets).loss};
-  });
+  autograd::record("nll_loss_grad", dlogp, {g},
+                   [kept = SavedTargets(targets)](const Tensor& v, const Needs&) {
+                     return Tensors{nll_rows(v, kept.get()).loss};
+                   });
   return dlogp;
 }
 

@@ -15,6 +15,7 @@
 namespace lathe {
 
 using autograd::Needs;
+using autograd::Saved;
 
 namespace {
 
@@ -57,8 +58,8 @@ Tensor index_gather(const Tensor& x_in, const Tensor& index, const MaxPool2dOpti
   Tensor y = empty_in(format, index.shape(), x.dtype(), x.device());
   LATHE_DISPATCH(x.device(), max_pool2d_gather(y, x, index));
   autograd::record("max_pool2d_gather", y, {x},
-                   [index, opt, shape = x.shape()](const Tensor& dy, const Needs&) {
-                     return Tensors{index_scatter(dy, index, shape, opt)};
+                   [index = Saved(index), opt, shape = x.shape()](const Tensor& dy, const Needs&) {
+                     return Tensors{index_scatter(dy, index.get(), shape, opt)};
                    });
   return y;
 }
@@ -70,9 +71,10 @@ Tensor index_scatter(const Tensor& dy_in, const Tensor& index, const Shape& shap
   const Tensor dy = contiguous(dy_in, format);
   Tensor dx = empty_in(format, shape, dy.dtype(), dy.device());
   LATHE_DISPATCH(dy.device(), max_pool2d_scatter(dx, dy, index, opt));
-  autograd::record("max_pool2d_scatter", dx, {dy}, [index, opt](const Tensor& g, const Needs&) {
-    return Tensors{index_gather(g, index, opt)};
-  });
+  autograd::record("max_pool2d_scatter", dx, {dy},
+                   [index = Saved(index), opt](const Tensor& g, const Needs&) {
+                     return Tensors{index_gather(g, index.get(), opt)};
+                   });
   return dx;
 }
 
@@ -101,9 +103,10 @@ ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt, bool wanted)
     index = empty_in(format, shape, kI32, x.device());
   LATHE_DISPATCH(x.device(), max_pool2d(y, index, x, opt));
 
-  autograd::record(op, y, {x}, [index, opt, in = x.shape()](const Tensor& dy, const Needs&) {
-    return Tensors{index_scatter(dy, index, in, opt)};
-  });
+  autograd::record(op, y, {x},
+                   [index = Saved(index), opt, in = x.shape()](const Tensor& dy, const Needs&) {
+                     return Tensors{index_scatter(dy, index.get(), in, opt)};
+                   });
   return {y, index};
 }
 

@@ -24,9 +24,10 @@ static ValuesAndIndices first_in_order(const char* op, const Tensor& x, int64_t 
   LATHE_DISPATCH(x.device(), sort(y.values, y.indices, contiguous(x.detach()), lines.n, k,
                                   lines.inner, descending));
   autograd::record(
-      op, y.values, {x}, [at = y.indices, in = x.shape(), dim](const Tensor& dy, const Needs&) {
-        return Tensors{
-            scatter_add(zeros(in, {.dtype = dy.dtype(), .device = dy.device()}), dim, at, dy)};
+      op, y.values, {x},
+      [at = autograd::Saved(y.indices), in = x.shape(), dim](const Tensor& dy, const Needs&) {
+        return Tensors{scatter_add(zeros(in, {.dtype = dy.dtype(), .device = dy.device()}), dim,
+                                   at.get(), dy)};
       });
   return y;
 }

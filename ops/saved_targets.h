@@ -1,0 +1,29 @@
+// SavedTargets: class targets kept for the gradient, so that writing labels in place is noticed.
+#pragma once
+
+#include "lathe/autograd/saved.h"
+#include "lathe/ops/class_targets.h"
+
+namespace lathe {
+
+class SavedTargets {
+ public:
+  explicit SavedTargets(const ClassTargets& targets)
+      : index_(targets.index), weight_(targets.weight), rest_(targets) {
+    rest_.index = rest_.weight = Tensor();
+  }
+
+  /// throws: StateError if targets or weights were modified in place since.
+  ClassTargets get() const {
+    ClassTargets targets = rest_;
+    targets.index = index_.get();
+    targets.weight = weight_.get();
+    return targets;
+  }
+
+ private:
+  autograd::Saved index_, weight_;
+  ClassTargets rest_;  // without tensors
+};
+
+}  // namespace lathe
