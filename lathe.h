@@ -53,6 +53,7 @@
 #include "lathe/ops/embedding.h"
 #include "lathe/ops/group_norm.h"
 #include "lathe/ops/index.h"
+#include "lathe/ops/indexing.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/join.h"

@@ -22,7 +22,7 @@ LATHE_API Mode current_mode() noexcept;
 
 class LATHE_API ModeScope {
  public:
-  explicit ModeScope(Mode mode) : before_(exchange_mode(mode)) {}
+  [[nodiscard]] explicit ModeScope(Mode mode) : before_(exchange_mode(mode)) {}
   ~ModeScope() { exchange_mode(before_); }
   ModeScope(const ModeScope&) = delete;
   ModeScope& operator=(const ModeScope&) = delete;
@@ -34,18 +34,20 @@ class LATHE_API ModeScope {
 
 /// { NoGrad off; … }: nothing is recorded on this thread until the scope ends.
 struct NoGrad : autograd::ModeScope {
-  NoGrad() : ModeScope({false, inference_enabled()}) {}
+  [[nodiscard]] NoGrad() : ModeScope({false, inference_enabled()}) {}
 };
+
+using NoGradGuard = NoGrad;  // LibTorch's name
 
 /// { EnableGrad on; … }: records again inside a NoGrad scope. Has no effect inside InferenceMode.
 struct EnableGrad : autograd::ModeScope {
-  EnableGrad() : ModeScope({!inference_enabled(), inference_enabled()}) {}
+  [[nodiscard]] EnableGrad() : ModeScope({!inference_enabled(), inference_enabled()}) {}
 };
 
 /// { InferenceMode on; … }: NoGrad, and the results are marked. A marked tensor in an op that is
 /// recorded later is a StateError, where a NoGrad result would silently count as a constant.
 struct InferenceMode : autograd::ModeScope {
-  InferenceMode() : ModeScope({false, true}) {}
+  [[nodiscard]] InferenceMode() : ModeScope({false, true}) {}
 };
 
 }  // namespace lathe

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,7 @@ struct LATHE_API Device {
 inline constexpr Device kCPU{DeviceType::kCPU};
 
 LATHE_API void append_text(std::string& out, Device device);  // "cpu", "cuda:0"
+LATHE_API std::ostream& operator<<(std::ostream& out, Device device);
 
 /// True if this build holds the CUDA backend and a usable device was found. Never throws.
 LATHE_API bool cuda_is_available() noexcept;

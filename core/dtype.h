@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,12 @@ inline constexpr DType kBool = DType::kBool, kU8 = DType::kU8, kI8 = DType::kI8,
                        kBF16 = DType::kBF16, kF32 = DType::kF32, kF64 = DType::kF64;
 inline constexpr int kNumDTypes = 10;
 
+// The same under LibTorch's names, for code that is ported.
+inline constexpr DType kByte = kU8, kUInt8 = kU8, kChar = kI8, kInt8 = kI8, kShort = kI16,
+                       kInt16 = kI16, kInt = kI32, kInt32 = kI32, kLong = kI64, kInt64 = kI64,
+                       kHalf = kF16, kFloat16 = kF16, kBFloat16 = kBF16, kFloat = kF32,
+                       kFloat32 = kF32, kDouble = kF64, kFloat64 = kF64;
+
 /// Bytes of one element.
 constexpr size_t size_of(DType dtype) {
   constexpr uint8_t kSizes[kNumDTypes] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
@@ -32,6 +39,7 @@ constexpr bool is_integer(DType dtype) { return dtype >= DType::kU8 && dtype <= 
 /// "f32", "i64", "bool", …
 LATHE_API std::string_view name_of(DType dtype);
 LATHE_API void append_text(std::string& out, DType dtype);
+LATHE_API std::ostream& operator<<(std::ostream& out, DType dtype);
 
 /// The dtype called `name`: "f32", or "float32" as in NumPy and PyTorch.
 /// throws: ValueError.

@@ -77,6 +77,10 @@ class Printer {
 
 }  // namespace
 
+std::ostream& operator<<(std::ostream& out, const Dims& dims) { return out << concat(dims); }
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << concat(dtype); }
+std::ostream& operator<<(std::ostream& out, Device device) { return out << concat(device); }
+
 std::ostream& operator<<(std::ostream& out, const Tensor& t) {
   if (!t.defined()) return out << "undefined";
   Printer(out, t).print(0, 0);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,9 @@ inline constexpr int kMaxDims = 8;
 class LATHE_API Dims {
  public:
   constexpr Dims() = default;
+  /// One number: zeros(3), x.sum(0), x.view(-1).
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Dims(T value) : values_{static_cast<int64_t>(value)}, size_(1) {}
   Dims(std::initializer_list<int64_t> values) { assign(values.begin(), values.size()); }
   Dims(const std::vector<int64_t>& values) { assign(values.data(), values.size()); }
   /// `count` numbers, all equal to `value`.
@@ -56,6 +61,7 @@ using Shape = Dims;
 using Strides = Dims;
 
 LATHE_API void append_text(std::string& out, const Dims& dims);  // "[2,3]"
+LATHE_API std::ostream& operator<<(std::ostream& out, const Dims& dims);
 
 /// The number of elements.
 /// throws: ShapeError if a size is negative, or if the count or the size in bytes of the widest

@@ -33,6 +33,7 @@ class LATHE_API Storage final : public RefCounted {
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool pinned() const { return pinned_; }
+  bool is_borrowed() const { return allocator_ == nullptr; }  // the caller's memory, or none
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 

@@ -7,6 +7,7 @@
 // free function in ops/.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -24,69 +25,46 @@
 #include "lathe/core/scalar.h"
 #include "lathe/core/shape.h"
 #include "lathe/core/storage.h"
+#include "lathe/core/tensor_impl.h"
+#include "lathe/core/tensor_options.h"
 
 namespace lathe {
 
 class Tensor;
 using Tensors = std::vector<Tensor>;
 
-namespace autograd {
-class Node;
-struct Meta;  // autograd/meta.h: gradient, history and hooks of one tensor
-LATHE_API void destroy(Meta*) noexcept;  // defined in autograd/: core owns it without knowing it
-}  // namespace autograd
-
-/// Order of the elements in memory. kChannelsLast is NHWC: the shape stays [N,C,H,W], but the
-/// channel has stride 1.
-enum class MemoryFormat : uint8_t { kContiguous, kChannelsLast };
-inline constexpr MemoryFormat kContiguous = MemoryFormat::kContiguous,
-                              kChannelsLast = MemoryFormat::kChannelsLast;
-
-/// How a new tensor is made. Without a dtype it gets the default dtype, or the natural one (i64 for
-/// arange(24)).
-struct TensorOptions {
-  std::optional<DType> dtype = {};
-  Device device = kCPU;
-  bool requires_grad = false;
-  bool pinned = false;  // host memory that GPUs copy to and from by themselves; needs a GPU
-};
-
-struct ReduceOptions {
-  bool keepdim = false;  // true: a reduced dimension stays, with size 1
-};
-
+// Options of the methods below, and the results of some.
 struct BackwardOptions;
-
-/// What a Tensor handle points to. Library code reads it through Tensor.
-struct LATHE_API TensorImpl final : RefCounted {
-  TensorImpl(StoragePtr s, int64_t off, const Shape& sh, const Strides& st, DType t)
-      : storage(std::move(s)), offset(off), numel(numel_of(sh)), dtype(t), shape(sh), strides(st) {}
-  ~TensorImpl();
-
-  StoragePtr storage;
-  int64_t offset;  // elements from the start of the storage
-  int64_t numel;
-  DType dtype;
-  bool inference = false;  // made in an InferenceMode scope: never takes part in a graph
-  bool lent = false;       // shows another tensor for a while (autograd/lend.h)
-  Shape shape;
-  Strides strides;                 // in elements
-  autograd::Meta* meta = nullptr;  // null: no gradient and no history
-  IntrusivePtr<TensorImpl> base;   // of a view: the tensor that was viewed first
-};
-inline void add_reference(TensorImpl* t) { t->add_ref(); }
-inline void drop_reference(TensorImpl* t) {
-  if (t->drop_ref()) delete t;
-}
+struct DivOptions;        // ops/binary.h
+struct VarOptions;        // ops/reduce.h
+struct SortOptions;       // ops/sort.h
+struct ValuesAndIndices;  // ops/argmax.h
+class TensorIndex;        // ops/indexing.h
 
 class LATHE_API Tensor {
  public:
   Tensor() = default;  // undefined: "no tensor", e.g. no gradient
   explicit Tensor(IntrusivePtr<TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+
+  /// A variable names another tensor from now on. No values change.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  /// A view without a name is written: x[0] = y, x.slice(1, 0, 2) = 0, x.index({mask}) = …. The
+  /// same as copy_() or fill_().
+  /// throws: as copy_(); StateError if no other tensor shares the memory, so that nobody could read
+  /// what was written: relu(x) = y.
+  const Tensor& operator=(const Tensor& source) const&&;
+  const Tensor& operator=(Scalar value) const&&;
 
   // --- what it is --------------------------------------------------------------------------------
   bool defined() const { return static_cast<bool>(impl_); }
   const Shape& shape() const { return impl().shape; }
+  const Shape& sizes() const { return shape(); }  // LibTorch's name, as are the next two
+  int64_t size(int64_t i) const { return dim(i); }
+  int64_t dim() const { return ndim(); }
   const Strides& strides() const { return impl().strides; }  // in elements
   int64_t dim(int64_t i) const;     // throws IndexError, always for a 0-d tensor; so does stride
   int64_t stride(int64_t i) const;  // in elements
@@ -94,6 +72,9 @@ class LATHE_API Tensor {
   int64_t numel() const { return impl().numel; }
   DType dtype() const { return impl().dtype; }
   Device device() const { return impl().storage->device(); }
+  bool is_cuda() const { return device().is_cuda(); }
+  bool is_floating_point() const { return is_floating(dtype()); }
+  int64_t element_size() const { return static_cast<int64_t>(size_of(dtype())); }  // bytes
   int64_t offset() const { return impl().offset; }
   int64_t bytes() const { return numel() * static_cast<int64_t>(size_of(dtype())); }
   /// True if dense in row-major order or, for kChannelsLast, in NHWC order (then false unless 4-d).
@@ -115,6 +96,10 @@ class LATHE_API Tensor {
     check_type(dtype_of<T>);
     return static_cast<T*>(raw_data());
   }
+  template <class T>
+  T* data_ptr() const {  // LibTorch's name of data()
+    return data<T>();
+  }
   /// Pointer to the first element; null if there is none.
   void* raw_data() const;
   /// The value of a one-element tensor, converted to T as to_vector() does. Waits for the device.
@@ -128,6 +113,7 @@ class LATHE_API Tensor {
     }
   }
   Scalar item_scalar() const;
+  Scalar item() const { return item_scalar(); }
   /// All elements in row-major order, converted to T. Waits for the device.
   template <class T>
   std::vector<T> to_vector() const {
@@ -139,6 +125,8 @@ class LATHE_API Tensor {
   // --- to another device, dtype, layout, or to a copy (recorded; a no-op returns this) -----------
   Tensor to(DType dtype) const;
   Tensor to(Device device) const;
+  Tensor to(Device device, DType dtype) const { return to(device).to(dtype); }
+  Tensor type_as(const Tensor& other) const { return to(other.device(), other.dtype()); }
   Tensor cpu() const { return to(kCPU); }
   Tensor cuda() const { return to(Device(DeviceType::kCUDA)); }
   Tensor contiguous(MemoryFormat format = kContiguous) const;
@@ -183,9 +171,17 @@ class LATHE_API Tensor {
   /// not floating.
   void set_data(const Tensor& source) const;
 
-  // --- the common ops (ops/tensor_methods.cpp) ---------------------------------------------------
+  // --- new tensors of this one's dtype and device ------------------------------------------------
+  Tensor new_empty(const Shape& shape) const;
+  Tensor new_zeros(const Shape& shape) const;
+  Tensor new_ones(const Shape& shape) const;
+  Tensor new_full(const Shape& shape, Scalar value) const;
+
+  // --- views and rearrangements (ops/views.h, ops/indexing.h) ------------------------------------
   Tensor view(const Shape& shape) const;
+  Tensor view_as(const Tensor& other) const { return view(other.shape()); }
   Tensor reshape(const Shape& shape) const;
+  Tensor reshape_as(const Tensor& other) const { return reshape(other.shape()); }
   Tensor flatten(int64_t first = 0, int64_t last = -1) const;
   Tensor squeeze() const;
   Tensor squeeze(int64_t dim) const;
@@ -194,43 +190,192 @@ class LATHE_API Tensor {
   Tensor t() const;  // transpose(0, 1) of a matrix; 0-d or 1-d: this
   Tensor permute(const Dims& order) const;
   Tensor expand(const Shape& shape) const;
+  Tensor expand_as(const Tensor& other) const { return expand(other.shape()); }
   Tensor select(int64_t dim, int64_t index) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
   Tensor slice(int64_t dim, int64_t start, int64_t stop, int64_t step = 1) const;
   Tensor operator[](int64_t index) const { return select(0, index); }
+  Tensors split(int64_t size, int64_t dim = 0) const;
+  Tensors split(const std::vector<int64_t>& sizes, int64_t dim = 0) const;
+  Tensors chunk(int64_t count, int64_t dim = 0) const;
+  Tensors unbind(int64_t dim = 0) const;
+  Tensor flip(const Dims& dims) const;
+  Tensor roll(int64_t shift, int64_t dim) const;
+  Tensor repeat(const Dims& repeats) const;
+  Tensor repeat_interleave(int64_t repeats, int64_t dim) const;
+  Tensor movedim(int64_t from, int64_t to) const;
+  Tensor diag(int64_t offset = 0) const;
+  Tensor trace() const;
+  Tensor index(std::initializer_list<TensorIndex> indices) const;
+  const Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values) const;
+  const Tensor& index_put_(std::initializer_list<TensorIndex> indices, Scalar value) const;
+  Tensor index_select(int64_t dim, const Tensor& index) const;
+  Tensor index_add(int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha = 1) const;
+  Tensor gather(int64_t dim, const Tensor& index) const;
+  Tensor scatter_add(int64_t dim, const Tensor& index, const Tensor& source) const;
+  Tensor scatter(int64_t dim, const Tensor& index, const Tensor& source) const;
+  Tensor scatter(int64_t dim, const Tensor& index, Scalar value) const;
+  Tensor take(const Tensor& index) const;
+  Tensor nonzero() const;
+  Tensor masked_select(const Tensor& mask) const;
+  Tensor masked_fill(const Tensor& mask, Scalar value) const;
+  Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
+  Tensor where(const Tensor& condition, const Tensor& other) const;  // condition ? this : other
+  Tensor where(const Tensor& condition, Scalar other) const;
+  Tensor tril(int64_t diagonal = 0) const;
+  Tensor triu(int64_t diagonal = 0) const;
 
+  // --- reductions (ops/reduce.h, ops/argmax.h, ops/sort.h, ops/cumsum.h) -------------------------
   Tensor sum() const;
   Tensor sum(const Dims& dims, ReduceOptions options = {}) const;
+  Tensor sum(const Dims& dims, KeepDim auto keepdim) const { return sum(dims, {keepdim}); }
   Tensor mean() const;
   Tensor mean(const Dims& dims, ReduceOptions options = {}) const;
+  Tensor mean(const Dims& dims, KeepDim auto keepdim) const { return mean(dims, {keepdim}); }
+  Tensor prod() const;
+  Tensor prod(const Dims& dims, ReduceOptions options = {}) const;
+  Tensor prod(const Dims& dims, KeepDim auto keepdim) const { return prod(dims, {keepdim}); }
+  Tensor amax(const Dims& dims = {}, ReduceOptions options = {}) const;
+  Tensor amax(const Dims& dims, KeepDim auto keepdim) const { return amax(dims, {keepdim}); }
+  Tensor amin(const Dims& dims = {}, ReduceOptions options = {}) const;
+  Tensor amin(const Dims& dims, KeepDim auto keepdim) const { return amin(dims, {keepdim}); }
   Tensor max() const;
   Tensor min() const;
-  Tensor argmax(int64_t dim) const;
+  ValuesAndIndices max(int64_t dim, ReduceOptions options = {}) const;
+  ValuesAndIndices min(int64_t dim, ReduceOptions options = {}) const;
+  ValuesAndIndices max(int64_t dim, KeepDim auto keepdim) const;  // in ops/argmax.h, as min
+  ValuesAndIndices min(int64_t dim, KeepDim auto keepdim) const;
+  Tensor argmax() const;
+  Tensor argmin() const;
+  Tensor argmax(int64_t dim, ReduceOptions options = {}) const;
+  Tensor argmin(int64_t dim, ReduceOptions options = {}) const;
+  Tensor argmax(int64_t dim, KeepDim auto keepdim) const { return argmax(dim, {keepdim}); }
+  Tensor argmin(int64_t dim, KeepDim auto keepdim) const { return argmin(dim, {keepdim}); }
+  Tensor all(const Dims& dims = {}, ReduceOptions options = {}) const;
+  Tensor all(const Dims& dims, KeepDim auto keepdim) const { return all(dims, {keepdim}); }
+  Tensor any(const Dims& dims = {}, ReduceOptions options = {}) const;
+  Tensor any(const Dims& dims, KeepDim auto keepdim) const { return any(dims, {keepdim}); }
+  Tensor var(const Dims& dims = {}) const;
+  Tensor var(const Dims& dims, VarOptions options) const;
+  Tensor std(const Dims& dims = {}) const;
+  Tensor std(const Dims& dims, VarOptions options) const;
+  Tensor norm(const Dims& dims = {}, ReduceOptions options = {}) const;
+  Tensor norm(const Dims& dims, KeepDim auto keepdim) const { return norm(dims, {keepdim}); }
+  Tensor logsumexp(const Dims& dims = {}, ReduceOptions options = {}) const;
+  Tensor logsumexp(const Dims& dims, KeepDim auto keepdim) const {
+    return logsumexp(dims, {keepdim});
+  }
+  Tensor cumsum(int64_t dim) const;
+  ValuesAndIndices sort(int64_t dim = -1) const;
+  ValuesAndIndices sort(int64_t dim, SortOptions options) const;
+  Tensor argsort(int64_t dim = -1) const;
+  Tensor argsort(int64_t dim, SortOptions options) const;
+  ValuesAndIndices topk(int64_t k, int64_t dim = -1) const;
+
+  // --- elementwise (ops/unary.h, ops/binary.h) ---------------------------------------------------
   Tensor neg() const;
   Tensor abs() const;
-  Tensor exp() const;
-  Tensor log() const;
-  Tensor sqrt() const;
+  Tensor sign() const;
   Tensor square() const;
+  Tensor floor() const;
+  Tensor ceil() const;
+  Tensor round() const;
+  Tensor trunc() const;
+  Tensor exp() const;
+  Tensor expm1() const;
+  Tensor log() const;
+  Tensor log1p() const;
+  Tensor log2() const;
+  Tensor log10() const;
+  Tensor sqrt() const;
+  Tensor rsqrt() const;
+  Tensor reciprocal() const;
+  Tensor sin() const;
+  Tensor cos() const;
+  Tensor tan() const;
+  Tensor atan() const;
   Tensor tanh() const;
   Tensor sigmoid() const;
+  Tensor erf() const;
   Tensor relu() const;
+  Tensor gelu() const;
+  Tensor silu() const;
+  Tensor isnan() const;
+  Tensor isinf() const;
+  Tensor isfinite() const;
+  Tensor clamp(Scalar low, Scalar high) const;
+  Tensor clamp_min(Scalar low) const;
+  Tensor clamp_max(Scalar high) const;
+  Tensor add(const Tensor& other, Scalar alpha = 1) const;
+  Tensor add(Scalar other) const;
+  Tensor sub(const Tensor& other, Scalar alpha = 1) const;
+  Tensor sub(Scalar other) const;
+  Tensor mul(const Tensor& other) const;
+  Tensor mul(Scalar other) const;
+  Tensor div(const Tensor& other) const;
+  Tensor div(Scalar other) const;
+  Tensor div(const Tensor& other, DivOptions options) const;
   Tensor pow(Scalar exponent) const;
-  Tensor matmul(const Tensor& other) const;
-  Tensor softmax(int64_t dim) const;
+  Tensor pow(const Tensor& exponent) const;
+  Tensor maximum(const Tensor& other) const;
+  Tensor minimum(const Tensor& other) const;
+  Tensor eq(const Tensor& other) const;
+  Tensor eq(Scalar other) const;
+  Tensor ne(const Tensor& other) const;
+  Tensor ne(Scalar other) const;
+  Tensor lt(const Tensor& other) const;
+  Tensor lt(Scalar other) const;
+  Tensor le(const Tensor& other) const;
+  Tensor le(Scalar other) const;
+  Tensor gt(const Tensor& other) const;
+  Tensor gt(Scalar other) const;
+  Tensor ge(const Tensor& other) const;
+  Tensor ge(Scalar other) const;
+  Tensor logical_and(const Tensor& other) const;
+  Tensor logical_or(const Tensor& other) const;
+  Tensor logical_xor(const Tensor& other) const;
+  Tensor logical_not() const;
 
-  // In place: they change the values, raise the version and return this tensor.
+  // --- products and softmax (ops/matmul.h, ops/softmax.h) ----------------------------------------
+  Tensor matmul(const Tensor& other) const;
+  Tensor mm(const Tensor& other) const;
+  Tensor bmm(const Tensor& other) const;
+  Tensor mv(const Tensor& other) const;
+  Tensor dot(const Tensor& other) const;
+  Tensor outer(const Tensor& other) const;
+  Tensor softmax(int64_t dim) const;
+  Tensor log_softmax(int64_t dim) const;
+
+  // --- in place (ops/inplace.h): they change the values, raise the version, return this ----------
   const Tensor& add_(const Tensor& other, Scalar alpha = 1) const;  // += alpha * other
   const Tensor& add_(Scalar value) const;
-  const Tensor& sub_(const Tensor& other) const;
+  const Tensor& sub_(const Tensor& other, Scalar alpha = 1) const;
+  const Tensor& sub_(Scalar value) const;
   const Tensor& mul_(const Tensor& other) const;
   const Tensor& mul_(Scalar value) const;
   const Tensor& div_(const Tensor& other) const;
   const Tensor& div_(Scalar value) const;
+  const Tensor& operator+=(const Tensor& other) const { return add_(other); }
+  const Tensor& operator+=(Scalar value) const { return add_(value); }
+  const Tensor& operator-=(const Tensor& other) const { return sub_(other); }
+  const Tensor& operator-=(Scalar value) const { return sub_(value); }
+  const Tensor& operator*=(const Tensor& other) const { return mul_(other); }
+  const Tensor& operator*=(Scalar value) const { return mul_(value); }
+  const Tensor& operator/=(const Tensor& other) const { return div_(other); }
+  const Tensor& operator/=(Scalar value) const { return div_(value); }
   const Tensor& fill_(Scalar value) const;
   const Tensor& zero_() const;
   const Tensor& copy_(const Tensor& source) const;
   const Tensor& clamp_(Scalar low, Scalar high) const;
+  const Tensor& neg_() const;
+  const Tensor& exp_() const;
+  const Tensor& sqrt_() const;
+  const Tensor& tanh_() const;
+  const Tensor& sigmoid_() const;
+  const Tensor& relu_() const;
+  const Tensor& masked_fill_(const Tensor& mask, Scalar value) const;
+  const Tensor& uniform_(double low = 0, double high = 1) const;  // ops/random.h, as normal_
+  const Tensor& normal_(double mean = 0, double std = 1) const;
 
   TensorImpl& impl() const {
     if (!impl_) [[unlikely]]

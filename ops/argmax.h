@@ -30,6 +30,27 @@ LATHE_API Tensor argmin(const Tensor& x);
 LATHE_API Tensor argmin(const Tensor& x, ReduceOptions options);
 LATHE_API Tensor argmin(const Tensor& x, int64_t dim, ReduceOptions options = {});
 
+// keepdim as true or false.
+inline ValuesAndIndices max(const Tensor& x, int64_t dim, KeepDim auto keepdim) {
+  return max(x, dim, {keepdim});
+}
+inline ValuesAndIndices min(const Tensor& x, int64_t dim, KeepDim auto keepdim) {
+  return min(x, dim, {keepdim});
+}
+inline Tensor argmax(const Tensor& x, int64_t dim, KeepDim auto keepdim) {
+  return argmax(x, dim, {keepdim});
+}
+inline Tensor argmin(const Tensor& x, int64_t dim, KeepDim auto keepdim) {
+  return argmin(x, dim, {keepdim});
+}
+
+ValuesAndIndices Tensor::max(int64_t dim, KeepDim auto keepdim) const {
+  return lathe::max(*this, dim, keepdim);
+}
+ValuesAndIndices Tensor::min(int64_t dim, KeepDim auto keepdim) const {
+  return lathe::min(*this, dim, keepdim);
+}
+
 namespace cpu {
 /// x is contiguous, [outer, n, inner]. Writes values (may be undefined) and indices, both
 /// [outer, inner] and contiguous.

@@ -432,6 +432,31 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) { return compare("logical_x
 Tensor logical_not(const Tensor& a) { return eq(a, 0); }
 // clang-format on
 
+static void check_bool(const char* op, const Tensor& t) {
+  LATHE_CHECK(DTypeError, t.dtype() == kBool, "operator", op, ": defined for bool only (got: ", t,
+              ")");
+}
+
+Tensor operator&(const Tensor& a, const Tensor& b) {
+  check_bool("&", a);
+  check_bool("&", b);
+  return logical_and(a, b);
+}
+Tensor operator|(const Tensor& a, const Tensor& b) {
+  check_bool("|", a);
+  check_bool("|", b);
+  return logical_or(a, b);
+}
+Tensor operator^(const Tensor& a, const Tensor& b) {
+  check_bool("^", a);
+  check_bool("^", b);
+  return logical_xor(a, b);
+}
+Tensor operator~(const Tensor& a) {
+  check_bool("~", a);
+  return logical_not(a);
+}
+
 namespace autograd {
 
 Tensor accumulate(Tensor sum, const Tensor& gradient) {

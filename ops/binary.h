@@ -65,6 +65,8 @@ LATHE_API Tensor div(Scalar a, const Tensor& b);
 // grad: a, b (twice): half to each of two equals; all of it to both beside a NaN.
 LATHE_API Tensor maximum(const Tensor& a, const Tensor& b);
 LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);
+inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
+inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 LATHE_API Tensor pow(const Tensor& a, const Tensor& b);      // a ** b           grad: a, b (twice); amp: float
 LATHE_API Tensor pow(const Tensor& a, Scalar b);             // x^0 has gradient 0, also at 0
 LATHE_API Tensor pow(Scalar a, const Tensor& b);
@@ -141,6 +143,35 @@ inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator/(const Tensor& a, Scalar b) { return div(a, b); }
 inline Tensor operator/(Scalar a, const Tensor& b) { return div(a, b); }
 inline Tensor operator-(const Tensor& a) { return mul(a, -1); }
+
+// Comparisons give a tensor of bool and not one truth value, which allclose(a, b), equal(a, b) and
+// a.is_same(b) give.
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
+inline Tensor operator==(const Tensor& a, Scalar b) { return eq(a, b); }
+inline Tensor operator==(Scalar a, const Tensor& b) { return eq(b, a); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
+inline Tensor operator!=(const Tensor& a, Scalar b) { return ne(a, b); }
+inline Tensor operator!=(Scalar a, const Tensor& b) { return ne(b, a); }
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
+inline Tensor operator<(const Tensor& a, Scalar b) { return lt(a, b); }
+inline Tensor operator<(Scalar a, const Tensor& b) { return gt(b, a); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
+inline Tensor operator<=(const Tensor& a, Scalar b) { return le(a, b); }
+inline Tensor operator<=(Scalar a, const Tensor& b) { return ge(b, a); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
+inline Tensor operator>(const Tensor& a, Scalar b) { return gt(a, b); }
+inline Tensor operator>(Scalar a, const Tensor& b) { return lt(b, a); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
+inline Tensor operator>=(const Tensor& a, Scalar b) { return ge(a, b); }
+inline Tensor operator>=(Scalar a, const Tensor& b) { return le(b, a); }
+
+// Of tensors of bool, element by element.
+// throws: DTypeError for another dtype: integers have no operations on their bits.
+LATHE_API Tensor operator&(const Tensor& a, const Tensor& b);
+LATHE_API Tensor operator|(const Tensor& a, const Tensor& b);
+LATHE_API Tensor operator^(const Tensor& a, const Tensor& b);
+LATHE_API Tensor operator~(const Tensor& a);
+inline Tensor operator!(const Tensor& a) { return logical_not(a); }
 // clang-format on
 
 namespace cpu {

@@ -39,13 +39,26 @@ LATHE_API Tensor linspace(double start, double stop, int64_t count,
 LATHE_API Tensor eye(int64_t rows, const TensorOptions& options = {});
 LATHE_API Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options);
 
-/// A 0-d tensor of the number's own type (1.f → f32, 1.0 → f64, 1 → i32).
+// With a dtype alone: zeros({2, 3}, kF64).
+// clang-format off
+inline Tensor empty(const Shape& shape, DType dtype) { return empty(shape, {.dtype = dtype}); }
+inline Tensor zeros(const Shape& shape, DType dtype) { return zeros(shape, {.dtype = dtype}); }
+inline Tensor ones(const Shape& shape, DType dtype) { return ones(shape, {.dtype = dtype}); }
+inline Tensor full(const Shape& shape, Scalar value, DType dtype) { return full(shape, value, {.dtype = dtype}); }
+inline Tensor arange(Scalar stop, DType dtype) { return arange(stop, {.dtype = dtype}); }
+inline Tensor eye(int64_t rows, DType dtype) { return eye(rows, {.dtype = dtype}); }
+// clang-format on
+
+/// A 0-d tensor of one number.
+/// dtypes: unset, as for a braced list below.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& options = {});
 
 /// [n] from a vector or a braced list; [n,m] and [n,m,k] from nested lists:
-///   tensor({{1.f, 2.f}, {3.f, 4.f}})
-/// dtypes: unset, that of the element type.   throws: ShapeError if rows differ in length.
+///   tensor({{1.0, 2.0}, {3.0, 4.0}})
+/// dtypes: unset, numbers written as 1.0 give the default dtype and numbers written as 1 give i64;
+/// a vector, and numbers of another C++ type, give that of the element type (1.f gives f32).
+/// throws: ShapeError if rows differ in length.
 template <class T>
 Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {});
 template <class T>
@@ -57,17 +70,46 @@ template <class T>
 Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> planes,
               const TensorOptions& options = {});
 
+template <class T>
+requires std::is_arithmetic_v<T> Tensor tensor(T value, DType dtype) {
+  return tensor(value, TensorOptions{.dtype = dtype});
+}
+template <class T>
+Tensor tensor(const std::vector<T>& values, DType dtype) {
+  return tensor(values, TensorOptions{.dtype = dtype});
+}
+template <class T>
+Tensor tensor(std::initializer_list<T> values, DType dtype) {
+  return tensor(values, TensorOptions{.dtype = dtype});
+}
+template <class T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, DType dtype) {
+  return tensor(rows, TensorOptions{.dtype = dtype});
+}
+template <class T>
+Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> planes,
+              DType dtype) {
+  return tensor(planes, TensorOptions{.dtype = dtype});
+}
+
 namespace detail {
 /// A copy of host values with shape `shape`, and with dtype, device and gradient flag of `options`.
 LATHE_API Tensor from_values(const void* values, size_t count, DType dtype, const Shape& shape,
                              const TensorOptions& options);
 /// throws: ShapeError "rows differ in length".
 LATHE_API void check_row_length(size_t expected, size_t got);
+/// `options` for numbers that were written as T's.
+template <class T>
+TensorOptions options_of_literals(TensorOptions options) {
+  if (!options.dtype && std::is_same_v<T, double>) options.dtype = default_dtype();
+  if (!options.dtype && std::is_same_v<T, int>) options.dtype = kI64;
+  return options;
+}
 }  // namespace detail
 
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& options) {
-  return detail::from_values(&value, 1, dtype_of<T>, {}, options);
+  return detail::from_values(&value, 1, dtype_of<T>, {}, detail::options_of_literals<T>(options));
 }
 
 template <class T>
@@ -80,7 +122,8 @@ Tensor tensor(const std::vector<T>& values, const TensorOptions& options) {
 template <class T>
 Tensor tensor(std::initializer_list<T> values, const TensorOptions& options) {
   return detail::from_values(values.begin(), values.size(), dtype_of<T>,
-                             {static_cast<int64_t>(values.size())}, options);
+                             {static_cast<int64_t>(values.size())},
+                             detail::options_of_literals<T>(options));
 }
 
 template <class T>
@@ -93,7 +136,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, const Tensor
   }
   return detail::from_values(values.data(), values.size(), dtype_of<T>,
                              {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)},
-                             options);
+                             detail::options_of_literals<T>(options));
 }
 
 template <class T>
@@ -111,7 +154,8 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
   }
   const Shape shape{static_cast<int64_t>(planes.size()), static_cast<int64_t>(rows),
                     static_cast<int64_t>(columns)};
-  return detail::from_values(values.data(), values.size(), dtype_of<T>, shape, options);
+  return detail::from_values(values.data(), values.size(), dtype_of<T>, shape,
+                             detail::options_of_literals<T>(options));
 }
 
 namespace cpu {

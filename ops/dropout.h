@@ -22,6 +22,9 @@ struct DropoutOptions {
 /// throws: ValueError (p outside [0, 1]), DTypeError.
 /// ref: Srivastava et al. 2014, JMLR 15.
 LATHE_API Tensor dropout(const Tensor& x, const DropoutOptions& options = {});
+inline Tensor dropout(const Tensor& x, double p, bool train) {
+  return dropout(x, {.p = p, .train = train});
+}
 
 namespace cpu {
 /// x and y may have any strides. scale = 1 / (1 - p), or 0 for p = 1.

@@ -151,6 +151,7 @@ const Tensor& div_(const Tensor& x, const Tensor& other, DivOptions options) {
   return assign_("div_", x, cast(div(cast(x, wide), cast(other, wide), options), x.dtype()));
 }
 const Tensor& add_(const Tensor& x, Scalar value) { return add_(x, number_for(x, value)); }
+const Tensor& sub_(const Tensor& x, Scalar value) { return sub_(x, number_for(x, value)); }
 const Tensor& mul_(const Tensor& x, Scalar value) { return mul_(x, number_for(x, value)); }
 const Tensor& div_(const Tensor& x, Scalar value) { return div_(x, number_for(x, value)); }
 

@@ -18,6 +18,7 @@ LATHE_API const Tensor& sub_(const Tensor& x, const Tensor& other, Scalar alpha 
 LATHE_API const Tensor& mul_(const Tensor& x, const Tensor& other);
 LATHE_API const Tensor& div_(const Tensor& x, const Tensor& other);
 LATHE_API const Tensor& add_(const Tensor& x, Scalar value);
+LATHE_API const Tensor& sub_(const Tensor& x, Scalar value);
 LATHE_API const Tensor& mul_(const Tensor& x, Scalar value);
 LATHE_API const Tensor& div_(const Tensor& x, Scalar value);
 LATHE_API const Tensor& div_(const Tensor& x, const Tensor& other, DivOptions options);  // as ops/binary.h

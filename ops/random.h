@@ -20,6 +20,8 @@ LATHE_API Tensor rand(const Shape& shape, const TensorOptions& options = {},
 /// Normal with mean 0 and variance 1, by Box-Muller: never infinite.
 LATHE_API Tensor randn(const Shape& shape, const TensorOptions& options = {},
                        Generator* generator = nullptr);
+inline Tensor rand(const Shape& shape, DType dtype) { return rand(shape, {.dtype = dtype}); }
+inline Tensor randn(const Shape& shape, DType dtype) { return randn(shape, {.dtype = dtype}); }
 /// Integers in [low, high); i64 unless a dtype is set. Each is made from 32 random bits, or from 64
 /// where the span is above 2^32 - 1.
 /// throws: ValueError unless low < high.

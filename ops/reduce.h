@@ -88,6 +88,35 @@ LATHE_API Tensor norm(const Tensor& x, const Dims& dims = {}, ReduceOptions opti
 /// grad: x (twice).   amp: float.
 LATHE_API Tensor logsumexp(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
+// keepdim as true or false.
+inline Tensor sum(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
+  return sum(x, dims, {keepdim});
+}
+inline Tensor mean(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
+  return mean(x, dims, {keepdim});
+}
+inline Tensor prod(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
+  return prod(x, dims, {keepdim});
+}
+inline Tensor amax(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
+  return amax(x, dims, {keepdim});
+}
+inline Tensor amin(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
+  return amin(x, dims, {keepdim});
+}
+inline Tensor all(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
+  return all(x, dims, {keepdim});
+}
+inline Tensor any(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
+  return any(x, dims, {keepdim});
+}
+inline Tensor norm(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
+  return norm(x, dims, {keepdim});
+}
+inline Tensor logsumexp(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
+  return logsumexp(x, dims, {keepdim});
+}
+
 /// The gradient of a broadcast: sums g over the dimensions that broadcasting `shape` to g's shape
 /// added or stretched.
 ///   g  a shape that `shape` broadcasts to   →  `shape`; g itself if it already has that shape

@@ -358,7 +358,7 @@ TEST_CASE("grad: works inside NoGrad when the forward pass was recorded outside"
 }
 
 TEST_CASE("grad: derivatives of derivatives, four deep") {
-  const Tensor x = tensor({1.5}).requires_grad_();
+  const Tensor x = tensor({1.5}, kF64).requires_grad_();
   Tensor y = pow(x, 5);
   const double expected[] = {5 * std::pow(1.5, 4), 20 * std::pow(1.5, 3), 60 * std::pow(1.5, 2),
                              120 * 1.5};
@@ -431,7 +431,7 @@ TEST_CASE("set_data: identity and gradient flag stay, values change for every ho
 TEST_CASE("set_grad: shape, dtype and device must fit; undefined drops it") {
   const Tensor w = leaf({1, 2});
   CHECK_THROWS_AS(w.set_grad(tensor({1.f})), ShapeError);
-  CHECK_THROWS_AS(w.set_grad(tensor({1.0, 2.0})), DTypeError);
+  CHECK_THROWS_AS(w.set_grad(tensor({1.0, 2.0}, kF64)), DTypeError);
   w.set_grad(tensor({1.f, 2.f}));
   CHECK(values(w.grad()) == Floats{1, 2});
   w.set_grad({});

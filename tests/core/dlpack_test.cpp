@@ -90,7 +90,7 @@ TEST_CASE("dlpack: every dtype, views, 0-d and empty tensors come back, as the s
                                  slice(base, 2, 1, 4, 2),
                                  select(base, 0, 1),
                                  expand(tensor({7.f}), {3, 2}),
-                                 tensor(2.5),
+                                 tensor(2.5, kF64),
                                  zeros({3, 0})};
   for (int i = 0; i < kNumDTypes; ++i) {
     samples.push_back(tensor({1, 0, 1}, {.dtype = static_cast<DType>(i)}));

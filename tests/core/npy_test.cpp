@@ -60,7 +60,7 @@ TEST_CASE("npy: every dtype that NumPy has, 0-d, zero-size and eight dimensions 
   const Tensor samples[] = {
       tensor({{1.5f, -2.f, 0.f}, {3.f, 1e-40f, -0.f}}),
       tensor({1.0, 65504.0, -0.5}, {.dtype = kF16}),
-      tensor({0.1, 1e300}),
+      tensor({0.1, 1e300}, kF64),
       tensor({1, 0, 1}, {.dtype = kBool}),
       tensor({0, 255}, {.dtype = kU8}),
       tensor({-128, 127}, {.dtype = kI8}),

@@ -63,7 +63,7 @@ StateDict sample() {
   state.add("weight", tensor({{1.5f, -2.f, 0.f}, {3.f, 1e-40f, -0.f}}));
   state.add("half", tensor({1.0, 65504.0, -0.5}, {.dtype = kF16}));
   state.add("brain", tensor({1.0, 3e38}, {.dtype = kBF16}));
-  state.add("double", tensor({0.1, 1e300}));
+  state.add("double", tensor({0.1, 1e300}, kF64));
   state.add("flags", tensor({1, 0, 1}, {.dtype = kBool}));
   state.add("u8", tensor({0, 255}, {.dtype = kU8}));
   state.add("i8", tensor({-128, 127}, {.dtype = kI8}));
@@ -90,7 +90,7 @@ TEST_CASE("safetensors: views are written row-major, and each tensor is aligned 
   StateDict state;
   state.add("odd", tensor({1, 2, 3}, {.dtype = kU8}));
   state.add("t", transpose(tensor({{1.f, 2.f}, {3.f, 4.f}}), 0, 1));
-  state.add("d", tensor({1.0}));
+  state.add("d", tensor({1.0}, kF64));
   safetensors::write(path, state);
   const auto back = safetensors::read(path);
   CHECK(back.tensors.at("t").to_vector<float>() == std::vector<float>{1, 3, 2, 4});

@@ -30,7 +30,7 @@ TEST_CASE("tensor: copies of a handle share, clones do not") {
 }
 
 TEST_CASE("tensor: values leave it converted, one by one or all") {
-  const Tensor t = tensor({{1.5, -2.0}, {3.25, 0.0}}).transpose(0, 1);
+  const Tensor t = tensor({{1.5, -2.0}, {3.25, 0.0}}, kF64).transpose(0, 1);
   CHECK(t.to_vector<int>() == std::vector<int>{1, 3, -2, 0});
   CHECK(t.select(0, 1).select(0, 0).item<float>() == -2.f);
   CHECK_THROWS_AS(t.item<float>(), ShapeError);
@@ -40,8 +40,8 @@ TEST_CASE("tensor: values leave it converted, one by one or all") {
     CHECK(one.item<int64_t>() == INT64_MIN);
     CHECK(one.item<int64_t>() == one.to_vector<int64_t>()[0]);
   }
-  CHECK(tensor({-2.75}).item<int>() == -2);
-  CHECK(tensor({0.5}).item<bool>());
+  CHECK(tensor({-2.75}, kF64).item<int>() == -2);
+  CHECK(tensor({0.5}, kF64).item<bool>());
   CHECK_THROWS_AS(t.data<float>(), DTypeError);
   CHECK(*t.data<double>() == 1.5);
 }
@@ -57,11 +57,12 @@ TEST_CASE("tensor: dtype conversions as methods") {
 TEST_CASE("tensor: printing shows values, then dtype, shape and device") {
   CHECK(printed(tensor({{1.f, 2.5f}, {-3.f, 4.f}})) == "[[  1, 2.5],\n [ -3,   4]]\nf32[2,2]@cpu");
   CHECK(printed(tensor({true, false})) == "[ true, false]\nbool[2]@cpu");
-  CHECK(printed(tensor(2.0)) == "2\nf64[]@cpu");
-  CHECK(printed(tensor(std::copysign(NAN, -1.0))) == "nan\nf64[]@cpu");
+  CHECK(printed(tensor(2.0, kF64)) == "2\nf64[]@cpu");
+  CHECK(printed(tensor(std::copysign(NAN, -1.0), kF64)) == "nan\nf64[]@cpu");
   CHECK(printed(zeros({0, 3})) == "[]\nf32[0,3]@cpu");
   CHECK(printed(Tensor()) == "undefined");
-  CHECK(printed(tensor({{1, 2}, {3, 4}}).transpose(0, 1)) == "[[1, 3],\n [2, 4]]\ni32[2,2]@cpu");
+  CHECK(printed(tensor({{1, 2}, {3, 4}}, kI32).transpose(0, 1)) ==
+        "[[1, 3],\n [2, 4]]\ni32[2,2]@cpu");
   const int64_t large = (int64_t{1} << 62) + 1;  // more digits than a double holds
   CHECK(printed(tensor({large, int64_t{0}})) ==
         "[4611686018427387905,                   0]\ni64[2]@cpu");

@@ -70,7 +70,7 @@ TEST_CASE("update kernels: masters of half parameters, and gradients with factor
     if (r.name == "EMA") continue;  // an average has neither
     for (const DType dtype : {kF16, kBF16, kF32}) {
       State host = make_state({33, 1025}, dtype, r.used);
-      host.grad_factors = tensor({0.5, 0.3});
+      host.grad_factors = tensor({0.5, 0.3}, kF64);
       if (dtype != kF32) {
         for (const Tensor& p : host.params) {
           host.masters.push_back(p.to(kF32) + 1e-5f);

@@ -109,7 +109,8 @@ TEST_CASE("dataset: a slot checks field, dtype and shape") {
 }
 
 TEST_CASE("dataset: ConcatDataset is one after another, parts of no sample included") {
-  const TensorDataset a(tensor({0, 1, 2}), tensor({10, 11, 12})), b(tensor({3}), tensor({13})),
+  const TensorDataset a(tensor({0, 1, 2}, kI32), tensor({10, 11, 12}, kI32)),
+      b(tensor({3}, kI32), tensor({13}, kI32)),
       none(zeros({0}, {.dtype = kI32}), zeros({0}, {.dtype = kI32}));
   const ConcatDataset all({&none, &a, &none, &b, &none});
   CHECK(all.size() == 4);

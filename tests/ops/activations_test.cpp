@@ -67,7 +67,7 @@ TEST_CASE("activations: equal the formula for every floating dtype and layout") 
       }
     }
     CHECK(c.f(zeros({0, 3})).shape() == Shape{0, 3});
-    CHECK(c.f(tensor(1.0)).ndim() == 0);
+    CHECK(c.f(tensor(1.0, kF64)).ndim() == 0);
     CHECK(c.f(tensor({1, 2})).dtype() == kF32);
   }
 }
@@ -82,31 +82,31 @@ TEST_CASE("activations: values and gradients at NaN, infinity and the corners ar
     // Infinity minus or by infinity on the way: NaN there, in both.
     CHECK(difference(x.grad(), want, 1e-14) == "");
   }
-  CHECK(logsigmoid(tensor({-1000.0, 1000.0})).to_vector<double>() == Values{-1000, 0});
+  CHECK(logsigmoid(tensor({-1000.0, 1000.0}, kF64)).to_vector<double>() == Values{-1000, 0});
 }
 
 TEST_CASE("glu, prelu: values") {
-  const Tensor x = tensor({{1.0, 2.0, -1.0, 3.0}});
+  const Tensor x = tensor({{1.0, 2.0, -1.0, 3.0}}, kF64);
   CHECK(difference(glu(x), {0.2689414213699951, 1.9051482536448667}, 1e-14) == "");
   CHECK(glu(zeros({4, 3}), 0).shape() == Shape{2, 3});
   CHECK(glu(zeros({0, 4})).shape() == Shape{0, 2});
-  const Tensor image = tensor({{{-1.0, 2.0}, {-3.0, 0.0}}, {{kNaN, -1.0}, {5.0, -kInf}}});
-  CHECK(difference(prelu(image, tensor({0.25})), {-0.25, 2, -0.75, 0, kNaN, -0.25, 5, -kInf}, 0) ==
-        "");
-  CHECK(difference(prelu(image, tensor({0.5, 2.0})), {-0.5, 2, -6, 0, kNaN, -0.5, 5, -kInf}, 0) ==
-        "");
-  CHECK(difference(prelu(tensor({-1.0, -1.0}), tensor({2.0, 3.0})), {-2, -3}, 0) == "");
-  CHECK(prelu(tensor(-2.0), tensor({0.5})).item<double>() == -1);
+  const Tensor image = tensor({{{-1.0, 2.0}, {-3.0, 0.0}}, {{kNaN, -1.0}, {5.0, -kInf}}}, kF64);
+  CHECK(difference(prelu(image, tensor({0.25}, kF64)), {-0.25, 2, -0.75, 0, kNaN, -0.25, 5, -kInf},
+                   0) == "");
+  CHECK(difference(prelu(image, tensor({0.5, 2.0}, kF64)), {-0.5, 2, -6, 0, kNaN, -0.5, 5, -kInf},
+                   0) == "");
+  CHECK(difference(prelu(tensor({-1.0, -1.0}, kF64), tensor({2.0, 3.0}, kF64)), {-2, -3}, 0) == "");
+  CHECK(prelu(tensor(-2.0, kF64), tensor({0.5}, kF64)).item<double>() == -1);
   const Tensor at_zero = zeros({1}, {.dtype = kF64, .requires_grad = true});
-  prelu(at_zero, tensor({0.25})).backward();
+  prelu(at_zero, tensor({0.25}, kF64)).backward();
   CHECK(at_zero.grad().item<double>() == 0.25);
 }
 
 TEST_CASE("activations: gradients agree with finite differences, twice") {
   manual_seed(12);
   // Between the corners at -3, -1, 0, 1, 3 and 6.
-  const Tensor x = f64_in({3, 4}, 0.2, 0.8) * tensor({1.0, -1.0, 1.0, -1.0});
-  const Tensor beyond = x + tensor({6.1, -3.9, 0.0, 1.2});
+  const Tensor x = f64_in({3, 4}, 0.2, 0.8) * tensor({1.0, -1.0, 1.0, -1.0}, kF64);
+  const Tensor beyond = x + tensor({6.1, -3.9, 0.0, 1.2}, kF64);
   // clang-format off
   const GradientCase cases[] = {
       {"hardtanh", [](In in) { return hardtanh(in[0]); }, {beyond}},
@@ -130,7 +130,7 @@ TEST_CASE("activations: errors name the op and the values") {
                        ValueError);
   CHECK_THROWS_WITH_AS(glu(zeros({2, 3})), Contains("glu: dimension 1 has the odd size 3"),
                        ShapeError);
-  CHECK_THROWS_AS(glu(tensor(1.0)), IndexError);
+  CHECK_THROWS_AS(glu(tensor(1.0, kF64)), IndexError);
   CHECK_THROWS_WITH_AS(prelu(zeros({2, 3}), zeros({2})),
                        Contains("prelu: weight must be [1] or [3], the channels of x"), ShapeError);
   CHECK_THROWS_AS(prelu(zeros({2, 3}, {.dtype = kI32}), zeros({1})), DTypeError);

@@ -49,12 +49,12 @@ TEST_CASE("div: rounded to zero and down, as PyTorch rounds, in every dtype and 
       }
     }
     // 0.3 / 0.1 is 2.9999999999999996 and Python's 0.3 // 0.1 is 2; 1 / 0.1 is 10, 1 // 0.1 is 9.
-    CHECK(difference(div(tensor({0.3, 1.0}).to(device), tensor(0.1), kFloor).cpu(), {2, 9}, 0) ==
-          "");
+    CHECK(difference(div(tensor({0.3, 1.0}, kF64).to(device), tensor(0.1, kF64), kFloor).cpu(),
+                     {2, 9}, 0) == "");
     for (const DType dtype : {kI8, kI16, kI32, kI64}) {
       // torch.div(torch.tensor([7, -7, 7, -7, 6, 0]), torch.tensor([2, 2, -2, -2, -3, 3]), …)
-      const Tensor a = tensor({7, -7, 7, -7, 6, 0}).to(dtype).to(device);
-      const Tensor b = tensor({2, 2, -2, -2, -3, 3}).to(dtype).to(device);
+      const Tensor a = tensor({7, -7, 7, -7, 6, 0}, kI32).to(dtype).to(device);
+      const Tensor b = tensor({2, 2, -2, -2, -3, 3}, kI32).to(dtype).to(device);
       CHECK(difference(div(a, b, kTrunc).cpu(), {3, -3, -3, 3, -2, 0}, 0) == "");
       CHECK(difference(div(a, b, kFloor).cpu(), {3, -4, -4, 3, -2, 0}, 0) == "");
       CHECK(div(a, b, kFloor).dtype() == dtype);
@@ -65,7 +65,7 @@ TEST_CASE("div: rounded to zero and down, as PyTorch rounds, in every dtype and 
 }
 
 TEST_CASE("div rounded: numbers on either side, promotion, in place") {
-  const Tensor i = tensor({7, -7});
+  const Tensor i = tensor({7, -7}, kI32);
   CHECK(div(i, 2, kFloor).dtype() == kI32);
   CHECK(difference(div(i, 2, kFloor), {3, -4}, 0) == "");
   CHECK(div(i, 2.0, kFloor).dtype() == kF32);
@@ -73,19 +73,19 @@ TEST_CASE("div rounded: numbers on either side, promotion, in place") {
   CHECK(difference(div(15, i, kFloor), {2, -3}, 0) == "");
   // The number is not rounded to the half type first (PyTorch does that on the CPU, and has 5).
   CHECK(difference(div(tensor({0.5f}).to(kF16), 0.1, kFloor), {4}, 0) == "");
-  CHECK(difference(div_(tensor({7, -7}), tensor(2), kFloor), {3, -4}, 0) == "");
-  CHECK(difference(div_(tensor({7.f, -7.f}), tensor(2), kTrunc), {3, -3}, 0) == "");
-  CHECK(difference(div_(tensor({7.f, -7.f}), tensor(2), {}), {3.5, -3.5}, 0) == "");
-  CHECK_THROWS_AS(div_(tensor({7, -7}), tensor(2.0), kFloor), DTypeError);
-  CHECK_THROWS_AS(div_(tensor({7, -7}), tensor(2), {}), DTypeError);
+  CHECK(difference(div_(tensor({7, -7}, kI32), tensor(2, kI32), kFloor), {3, -4}, 0) == "");
+  CHECK(difference(div_(tensor({7.f, -7.f}), tensor(2, kI32), kTrunc), {3, -3}, 0) == "");
+  CHECK(difference(div_(tensor({7.f, -7.f}), tensor(2, kI32), {}), {3.5, -3.5}, 0) == "");
+  CHECK_THROWS_AS(div_(tensor({7, -7}, kI32), tensor(2.0, kF64), kFloor), DTypeError);
+  CHECK_THROWS_AS(div_(tensor({7, -7}, kI32), tensor(2, kI32), {}), DTypeError);
 }
 
 TEST_CASE("div rounded: an integer divided by 0 is an error; the lowest by -1 wraps") {
-  CHECK_THROWS_WITH_AS(div(tensor({{1, 2, 3}}), tensor({{4, 5}, {6, 0}}).view({4, 1}), kFloor),
-                       Contains("div: integer division by 0 at element 3 of b (b: i32[4,1]@cpu)"),
-                       ValueError);
-  CHECK_THROWS_AS(div(tensor({1}), 0, kTrunc), ValueError);
-  CHECK_THROWS_AS(div(tensor({1}), false, kTrunc), ValueError);
+  CHECK_THROWS_WITH_AS(
+      div(tensor({{1, 2, 3}}, kI32), tensor({{4, 5}, {6, 0}}, kI32).view({4, 1}), kFloor),
+      Contains("div: integer division by 0 at element 3 of b (b: i32[4,1]@cpu)"), ValueError);
+  CHECK_THROWS_AS(div(tensor({1}, kI32), 0, kTrunc), ValueError);
+  CHECK_THROWS_AS(div(tensor({1}, kI32), false, kTrunc), ValueError);
   CHECK_THROWS_WITH_AS(div(tensor({true}), tensor({true}), kTrunc),
                        Contains("a rounded quotient is not defined for bool"), DTypeError);
   CHECK_THROWS_AS(div(zeros({2}), zeros({3}), kTrunc), ShapeError);
@@ -95,15 +95,15 @@ TEST_CASE("div rounded: an integer divided by 0 is an error; the lowest by -1 wr
   CHECK(div(zeros({0}, {.dtype = kI32}), zeros({1, 0}, {.dtype = kI32}), kFloor).numel() == 0);
   if (!cuda_is_available()) return;
   const Device gpu(DeviceType::kCUDA);
-  CHECK_THROWS_AS(div(tensor({1}).to(gpu), 0, kTrunc), ValueError);  // a number is at hand
-  const Tensor y = div(tensor({6, 6}).to(gpu), tensor({0, 3}).to(gpu), kTrunc);
+  CHECK_THROWS_AS(div(tensor({1}, kI32).to(gpu), 0, kTrunc), ValueError);  // a number is at hand
+  const Tensor y = div(tensor({6, 6}, kI32).to(gpu), tensor({0, 3}, kI32).to(gpu), kTrunc);
   CHECK_THROWS_WITH_AS(y.cpu(), Contains("div: integer division by 0: index 1 at position 0"),
                        IndexError);
   CHECK(difference(y.cpu(), {0, 2}, 0) == "");
 }
 
 TEST_CASE("add, sub: alpha scales the second operand, rounded once") {
-  const Tensor a = tensor({1, 2}), b = tensor({3, 4});
+  const Tensor a = tensor({1, 2}, kI32), b = tensor({3, 4}, kI32);
   CHECK(difference(add(a, b, 2), {7, 10}, 0) == "");
   CHECK(difference(sub(a, b, 2), {-5, -6}, 0) == "");
   CHECK(add(a, b, 2).dtype() == kI32);
@@ -122,10 +122,10 @@ TEST_CASE("add, sub: alpha scales the second operand, rounded once") {
     CHECK(one.clone().add_(many, 3).item<double>() == 2052);
     CHECK(sub_(one.clone(), many, 3).item<double>() == -2047);
   }
-  CHECK(difference(sub_(tensor({1, 2}), b, 2), {-5, -6}, 0) == "");
+  CHECK(difference(sub_(tensor({1, 2}, kI32), b, 2), {-5, -6}, 0) == "");
   // "For integral input tensors, argument alpha must not be a floating point number."
   CHECK_THROWS_WITH_AS(add(a, b, 0.5), Contains("add: alpha 0.5 does not fit i32"), DTypeError);
-  CHECK_THROWS_AS(sub_(tensor({1, 2}), b, 0.5), DTypeError);
+  CHECK_THROWS_AS(sub_(tensor({1, 2}, kI32), b, 0.5), DTypeError);
   CHECK_THROWS_AS(sub(tensor({true}), tensor({true}), 1), DTypeError);
   CHECK_THROWS_AS(add(zeros({2}), zeros({3}), 2), ShapeError);
 }
@@ -196,7 +196,8 @@ TEST_CASE("clamp: an interval for each element") {
 
 TEST_CASE("clamp: a bound that is one number on the CPU gets its gradient there") {
   for (const Device device : devices()) {
-    const Tensor low = tensor(0.5).requires_grad_(), x = tensor({0.0, 1.0, 0.25}).to(device);
+    const Tensor low = tensor(0.5, kF64).requires_grad_(),
+                 x = tensor({0.0, 1.0, 0.25}, kF64).to(device);
     clamp(x, low, {}).sum().backward();
     CHECK(low.grad().device() == kCPU);
     CHECK(low.grad().item<double>() == 2);
@@ -204,20 +205,20 @@ TEST_CASE("clamp: a bound that is one number on the CPU gets its gradient there"
 }
 
 TEST_CASE("clamp by tensors: broadcasting, promotion, in place, errors") {
-  const Tensor x = tensor({{-2, 0, 2}, {5, 6, 7}}), low = tensor({-1, 1, 1}),
-               high = tensor({{3}, {6}});
+  const Tensor x = tensor({{-2, 0, 2}, {5, 6, 7}}, kI32), low = tensor({-1, 1, 1}, kI32),
+               high = tensor({{3}, {6}}, kI32);
   CHECK(difference(clamp(x, low, high), {-1, 1, 2, 5, 6, 6}, 0) == "");
   CHECK(clamp(x, low, high).dtype() == kI32);
-  CHECK(clamp(x, tensor({0.5, 0.5, 0.5}), high).dtype() == kF64);
+  CHECK(clamp(x, tensor({0.5, 0.5, 0.5}, kF64), high).dtype() == kF64);
   CHECK(clamp(x, tensor(1.f), {}).dtype() == kF32);
-  CHECK(clamp(tensor(7), low, {}).shape() == Shape{3});
+  CHECK(clamp(tensor(7, kI32), low, {}).shape() == Shape{3});
   const Tensor y = x.clone();
   clamp_(y, low, high);
   CHECK(difference(y, {-1, 1, 2, 5, 6, 6}, 0) == "");
   CHECK(y.version() == x.clone().version() + 1);
   CHECK_THROWS_WITH_AS(clamp_(x.clone(), tensor(0.5f), {}),
                        Contains("clamp_: the result does not fit i32"), DTypeError);
-  CHECK_THROWS_AS(clamp_(tensor({1, 2, 3}), low, high), ShapeError);
+  CHECK_THROWS_AS(clamp_(tensor({1, 2, 3}, kI32), low, high), ShapeError);
   CHECK_THROWS_WITH_AS(clamp(x, Tensor(), Tensor()), Contains("neither end is given"), ValueError);
   CHECK_THROWS_AS(clamp(x, zeros({2, 2}), {}), ShapeError);
 }

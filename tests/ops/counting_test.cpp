@@ -48,7 +48,7 @@ TEST_CASE("bincount: counts and weights on every device") {
                    {f64({4})}});
   CHECK_THROWS_AS(bincount(tensor({1, -1})), IndexError);
   CHECK_THROWS_AS(bincount(tensor({-1})), IndexError);
-  CHECK_THROWS_WITH_AS(bincount(tensor({1.0})), Contains("bincount: x must be i64 or i32"),
+  CHECK_THROWS_WITH_AS(bincount(tensor({1.0}, kF64)), Contains("bincount: x must be i64 or i32"),
                        DTypeError);
   CHECK_THROWS_AS(bincount(tensor({{1}})), ShapeError);
   CHECK_THROWS_AS(bincount(tensor({1}), {.weights = zeros({2})}), ShapeError);
@@ -63,24 +63,25 @@ TEST_CASE("histc: intervals on every device, layout and dtype") {
       for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
         CAPTURE(concat(layout.name, " ", dtype, " on ", device));
         const Tensor x =
-            layout.apply(tensor({{1.0, 2.0, 1.0, -5.0}, {3.0, 4.0, 9.0, 2.5}}).to(dtype))
+            layout.apply(tensor({{1.0, 2.0, 1.0, -5.0}, {3.0, 4.0, 9.0, 2.5}}, kF64).to(dtype))
                 .to(device);
         const Tensor y = histc(x, {.bins = 4, .low = 1, .high = 4});
         CHECK(y.dtype() == dtype);
         CHECK(difference(y.cpu(), {2, 1, 2, 1}, 0) == "");
-        CHECK(
-            difference(histc(tensor({1.0, 2.0, 1.0, 3.0}).to(dtype).to(device), {.bins = 3}).cpu(),
-                       {2, 1, 1}, 0) == "");
+        CHECK(difference(
+                  histc(tensor({1.0, 2.0, 1.0, 3.0}, kF64).to(dtype).to(device), {.bins = 3}).cpu(),
+                  {2, 1, 1}, 0) == "");
       }
     }
   }
-  CHECK(histc(tensor({2.0, 2.0}), {.bins = 4}).to_vector<double>() == Values{0, 0, 2, 0});
-  CHECK(histc(tensor({nan, 0.5}), {.bins = 2, .high = 1}).to_vector<double>() == Values{0, 1});
+  CHECK(histc(tensor({2.0, 2.0}, kF64), {.bins = 4}).to_vector<double>() == Values{0, 0, 2, 0});
+  CHECK(histc(tensor({nan, 0.5}, kF64), {.bins = 2, .high = 1}).to_vector<double>() ==
+        Values{0, 1});
   CHECK(histc(zeros({0}), {.bins = 2}).to_vector<double>() == Values{0, 0});
-  CHECK(histc(tensor(0.25), {.bins = 2, .high = 1}).to_vector<double>() == Values{1, 0});
+  CHECK(histc(tensor(0.25, kF64), {.bins = 2, .high = 1}).to_vector<double>() == Values{1, 0});
   CHECK_THROWS_AS(histc(zeros({2}), {.bins = 0}), ValueError);
   CHECK_THROWS_AS(histc(zeros({2}), {.low = 2, .high = 1}), ValueError);
-  CHECK_THROWS_AS(histc(tensor({nan, 1.0})), ValueError);
+  CHECK_THROWS_AS(histc(tensor({nan, 1.0}, kF64)), ValueError);
   CHECK_THROWS_AS(histc(tensor({1})), DTypeError);
 }
 
@@ -111,6 +112,6 @@ TEST_CASE("unique: values, places and counts on every device, layout and dtype")
   CHECK(three.inverse.to_vector<int>() == std::vector<int>{2, 0, 1, 0, 2, 2});
   CHECK(three.counts.to_vector<int>() == std::vector<int>{2, 1, 3});
   CHECK(unique(zeros({0, 2})).inverse.shape() == Shape{0, 2});
-  CHECK(unique(tensor(5.0)).values.to_vector<double>() == Values{5});
+  CHECK(unique(tensor(5.0, kF64)).values.to_vector<double>() == Values{5});
   CHECK(unique(tensor({std::nan(""), std::nan("")})).counts.numel() == 2);
 }

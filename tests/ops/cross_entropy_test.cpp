@@ -218,8 +218,8 @@ const Numbers kNumbers[] = {
       1.35929386200764}},
 };
 
-Tensor two_scores() { return tensor({{1.0, 2.0, 4.0}, {0.0, -1.0, 0.5}}); }
-Tensor two_targets() { return tensor({{0.2, 0.3, 0.5}, {1.0, 0.0, 0.5}}); }
+Tensor two_scores() { return tensor({{1.0, 2.0, 4.0}, {0.0, -1.0, 0.5}}, kF64); }
+Tensor two_targets() { return tensor({{0.2, 0.3, 0.5}, {1.0, 0.0, 0.5}}, kF64); }
 
 }  // namespace
 
@@ -286,7 +286,7 @@ TEST_CASE("cross_entropy: probabilities as targets") {
 TEST_CASE("cross_entropy, nll_loss: one example without a batch") {
   // F.cross_entropy(torch.tensor([1., 2., 4.]), torch.tensor(1), weight=torch.tensor([1., 2., 3.]),
   //                 label_smoothing=.25, reduction='none')
-  const Tensor x = tensor({1.0, 2.0, 4.0}), weight = tensor({1.0, 2.0, 3.0});
+  const Tensor x = tensor({1.0, 2.0, 4.0}, kF64), weight = tensor({1.0, 2.0, 3.0}, kF64);
   const CrossEntropyOptions opt{
       .weight = weight, .label_smoothing = 0.25, .reduction = Reduction::kNone};
   const Tensor loss = cross_entropy(x, tensor(1), opt);

@@ -39,7 +39,7 @@ TEST_CASE("cumprod: running products along every dimension, layout and dtype") {
 TEST_CASE("cumprod: gradients agree with finite differences, twice, also at zeros") {
   manual_seed(24);
   check_gradients({"cumprod", [](const Tensors& in) { return cumprod(in[0], 1); }, {f64({2, 5})}});
-  const Tensor with_zeros = f64({3, 4}) * tensor({1.0, 0.0, 1.0, 0.0});
+  const Tensor with_zeros = f64({3, 4}) * tensor({1.0, 0.0, 1.0, 0.0}, kF64);
   check_gradients(
       {"cumprod of zeros", [](const Tensors& in) { return cumprod(in[0], 1); }, {with_zeros}});
 }

@@ -69,7 +69,7 @@ TEST_CASE("diagonal: errors name the op and the tensor") {
                        ShapeError);
   CHECK_THROWS_AS(diagonal(zeros({3, 3}), {.dim1 = 1, .dim2 = -1}), IndexError);
   CHECK_THROWS_AS(diagonal(zeros({3, 3}), {.dim2 = 2}), IndexError);
-  CHECK_THROWS_AS(diag_embed(tensor(1.0)), ShapeError);
+  CHECK_THROWS_AS(diag_embed(tensor(1.0, kF64)), ShapeError);
   CHECK_THROWS_AS(diag_embed(zeros({2}), {.offset = INT64_MAX}), ShapeError);
   CHECK_THROWS_AS(diag_embed(zeros({2}), {.dim1 = 0, .dim2 = 0}), IndexError);
   CHECK_THROWS_AS(diag(zeros({1, 2, 3})), ShapeError);

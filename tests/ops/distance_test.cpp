@@ -15,9 +15,9 @@ using In = const Tensors&;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-const Tensor kX = tensor({{1.0, -2.0, 3.0}, {0.0, 4.0, -5.0}});
-const Tensor kA = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
-const Tensor kB = tensor({{0.0, -1.0, 2.0}, {2.0, 2.0, -3.0}});
+const Tensor kX = tensor({{1.0, -2.0, 3.0}, {0.0, 4.0, -5.0}}, kF64);
+const Tensor kA = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}, kF64);
+const Tensor kB = tensor({{0.0, -1.0, 2.0}, {2.0, 2.0, -3.0}}, kF64);
 }  // namespace
 
 TEST_CASE("vector_norm: values for every p, layout and dtype") {
@@ -46,7 +46,7 @@ TEST_CASE("vector_norm: values for every p, layout and dtype") {
     }
   }
   CHECK(vector_norm(kX, 1).item<double>() == 15);
-  CHECK(vector_norm(tensor(-3.0), 3).item<double>() == doctest::Approx(3));
+  CHECK(vector_norm(tensor(-3.0, kF64), 3).item<double>() == doctest::Approx(3));
   CHECK(vector_norm(zeros({2, 0}), 3, {1}).to_vector<double>() == Values{0, 0});
   CHECK(vector_norm(full({4}, 1000.0, {.dtype = kF16}), 3).item<double>() ==
         doctest::Approx(1587.4).epsilon(1e-3));
@@ -96,8 +96,8 @@ TEST_CASE("distances: shapes, zeros and zero-size") {
 TEST_CASE("distances: gradients agree with finite differences, twice") {
   manual_seed(6);
   // Away from 0 and from ties, where |x| and the extremes have corners.
-  const Tensor x = f64_in({3, 4}, 0.3, 0.6) * tensor({1.0, -2.0, 4.0, -8.0});
-  const Tensor y = x + f64_in({3, 4}, 0.3, 0.6) * tensor({-1.0, 2.0, 4.0, -8.0});
+  const Tensor x = f64_in({3, 4}, 0.3, 0.6) * tensor({1.0, -2.0, 4.0, -8.0}, kF64);
+  const Tensor y = x + f64_in({3, 4}, 0.3, 0.6) * tensor({-1.0, 2.0, 4.0, -8.0}, kF64);
   // clang-format off
   const GradientCase cases[] = {
       {"vector_norm", [](In in) { return vector_norm(in[0], 3, {1}); }, {x}},
@@ -110,7 +110,7 @@ TEST_CASE("distances: gradients agree with finite differences, twice") {
       {"cosine_similarity", [](In in) { return cosine_similarity(in[0], in[1]); }, {x, f64({3, 4})}},
       {"pairwise_distance", [](In in) { return pairwise_distance(in[0], in[1], {.keepdim = true}); }, {x, y}},
       {"cdist", [](In in) { return cdist(in[0], in[1]); }, {f64({3, 4}), f64({2, 4})}},
-      {"cdist 3", [](In in) { return cdist(in[0], in[1], 3); }, {x, f64_in({2, 4}, 1.0, 2.0) * tensor({-2.0, 3.0, -4.0, 5.0})}},
+      {"cdist 3", [](In in) { return cdist(in[0], in[1], 3); }, {x, f64_in({2, 4}, 1.0, 2.0) * tensor({-2.0, 3.0, -4.0, 5.0}, kF64)}},
   };
   // clang-format on
   for (const GradientCase& c : cases) check_gradients(c);

@@ -53,7 +53,7 @@ TEST_CASE("dropout: p = 0, p = 1, evaluation, nothing") {
   const Tensor infinite = full({100}, std::numeric_limits<double>::infinity());
   CHECK(dropout(infinite, {.p = 1}).to_vector<double>() == std::vector<double>(100, 0.0));
   CHECK(dropout(zeros({0, 3}), {.p = 0.5}).shape() == Shape{0, 3});
-  CHECK(dropout(tensor(2.0), {.p = 1}).item<double>() == 0);
+  CHECK(dropout(tensor(2.0, kF64), {.p = 1}).item<double>() == 0);
 }
 
 TEST_CASE("dropout: the share of zeros is p and the mean stays") {

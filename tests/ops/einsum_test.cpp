@@ -77,8 +77,8 @@ TEST_CASE("einsum: values and shapes are PyTorch's, in every layout and dtype") 
       }
     }
   }
-  CHECK(einsum("", {tensor(3.0)}).item<double>() == 3);
-  CHECK(einsum(",->", {tensor(3.0), tensor(4.0)}).item<double>() == 12);
+  CHECK(einsum("", {tensor(3.0, kF64)}).item<double>() == 3);
+  CHECK(einsum(",->", {tensor(3.0, kF64), tensor(4.0, kF64)}).item<double>() == 12);
   CHECK(einsum("...->...", {ones({2, 3})}).shape() == Shape{2, 3});
   CHECK(einsum("ij->i...", {ones({2, 3})}).shape() == Shape{2});
   CHECK(einsum("i...->i", {ones({2, 3})}).to_vector<double>() == Values{3, 3});

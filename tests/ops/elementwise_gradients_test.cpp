@@ -15,7 +15,7 @@ using In = const Tensors&;
 const Tensor kMatrix = f64({3, 4});
 const Tensor kPositive = f64_in({3, 4}, 0.3, 2.0);
 // Kinks (0 for relu, the ends of clamp) lie further than a step from every value.
-const Tensor kOffZero = f64_in({3, 4}, 0.2, 1.5) * tensor({1.0, -1.0, 1.0, -1.0});
+const Tensor kOffZero = f64_in({3, 4}, 0.2, 1.5) * tensor({1.0, -1.0, 1.0, -1.0}, kF64);
 
 // clang-format off
 const GradientCase kUnary[] = {

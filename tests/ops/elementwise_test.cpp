@@ -105,17 +105,17 @@ TEST_CASE("unary ops: NaN stays NaN everywhere; the sign of NaN is 0") {
 }
 
 TEST_CASE("unary ops: extremes do not overflow on the way") {
-  const Tensor x = tensor({-1000.0, 1000.0, -kInf, kInf});
+  const Tensor x = tensor({-1000.0, 1000.0, -kInf, kInf}, kF64);
   CHECK(difference(sigmoid(x), {0, 1, 0, 1}, 0).empty());
   CHECK(difference(tanh(x), {-1, 1, -1, 1}, 0).empty());
   CHECK(difference(softplus(x), {0, 1000, 0, kInf}, 0).empty());
-  CHECK(difference(isnan(tensor({kNaN, kInf, 1.0})), {1, 0, 0}, 0).empty());
-  CHECK(difference(isinf(tensor({kNaN, -kInf, 1.0})), {0, 1, 0}, 0).empty());
-  CHECK(difference(isfinite(tensor({kNaN, -kInf, 1.0})), {0, 0, 1}, 0).empty());
+  CHECK(difference(isnan(tensor({kNaN, kInf, 1.0}, kF64)), {1, 0, 0}, 0).empty());
+  CHECK(difference(isinf(tensor({kNaN, -kInf, 1.0}, kF64)), {0, 1, 0}, 0).empty());
+  CHECK(difference(isfinite(tensor({kNaN, -kInf, 1.0}, kF64)), {0, 0, 1}, 0).empty());
 }
 
 TEST_CASE("unary ops: integers keep their dtype or become the default one") {
-  const Tensor i = tensor({-2, 0, 3});
+  const Tensor i = tensor({-2, 0, 3}, kI32);
   CHECK(abs(i).dtype() == kI32);
   CHECK(relu(i).to_vector<int>() == std::vector<int>{0, 0, 3});
   CHECK(exp(i).dtype() == kF32);
@@ -153,8 +153,8 @@ TEST_CASE("unary ops: subgradients at the kinks") {
   CHECK(slope([](const Tensor& x) { return clamp(x, 0.0, 1.0); }, 1) == 1);
   CHECK(slope([](const Tensor& x) { return pow(x, 0); }, 0) == 0);
   CHECK(slope([](const Tensor& x) { return pow(x, 2); }, 0) == 0);
-  CHECK(slope([](const Tensor& x) { return maximum(x, tensor(2.0)); }, 2) == 0.5);
-  CHECK(slope([](const Tensor& x) { return minimum(x, tensor(2.0)); }, 2) == 0.5);
+  CHECK(slope([](const Tensor& x) { return maximum(x, tensor(2.0, kF64)); }, 2) == 0.5);
+  CHECK(slope([](const Tensor& x) { return minimum(x, tensor(2.0, kF64)); }, 2) == 0.5);
 }
 
 TEST_CASE("binary ops: equal the formula with broadcasting, for every layout") {
@@ -183,7 +183,7 @@ TEST_CASE("binary ops: equal the formula with broadcasting, for every layout") {
     }
   }
   CHECK(add(zeros({0, 3}), ones({1})).shape() == Shape{0, 3});
-  CHECK((tensor(2) + tensor(3)).item<int>() == 5);
+  CHECK((tensor(2, kI32) + tensor(3, kI32)).item<int>() == 5);
 }
 
 TEST_CASE("binary ops: comparisons and logic equal C++'s, for every layout") {
@@ -221,7 +221,7 @@ TEST_CASE("binary ops: comparisons and logic equal C++'s, for every layout") {
 }
 
 TEST_CASE("binary ops: NaN propagates through maximum and minimum") {
-  const Tensor a = tensor({kNaN, 1.0}), b = tensor({1.0, kNaN});
+  const Tensor a = tensor({kNaN, 1.0}, kF64), b = tensor({1.0, kNaN}, kF64);
   CHECK(difference(maximum(a, b), {kNaN, kNaN}, 0).empty());
   CHECK(difference(minimum(a, b), {kNaN, kNaN}, 0).empty());
 }
@@ -242,10 +242,10 @@ TEST_CASE("binary ops: promotion follows PyTorch's table") {
   CHECK((ones({2}, {.dtype = kI8}) + 1000).dtype() == kI8);
   CHECK((ones({2}, {.dtype = kI64}) + 0.5).dtype() == kF32);
   CHECK((ones({2}, {.dtype = kBool}) + 1).dtype() == kI64);
-  CHECK((ones({2}) + tensor(1.0)).dtype() == kF32);
-  CHECK((ones({2}, {.dtype = kI32}) + tensor(1.0)).dtype() == kF64);
-  CHECK((tensor({1, 2}) / tensor({2, 4})).dtype() == kF32);
-  CHECK(lt(tensor({1}), tensor({1.5f})).dtype() == kBool);
+  CHECK((ones({2}) + tensor(1.0, kF64)).dtype() == kF32);
+  CHECK((ones({2}, {.dtype = kI32}) + tensor(1.0, kF64)).dtype() == kF64);
+  CHECK((tensor({1, 2}, kI32) / tensor({2, 4}, kI32)).dtype() == kF32);
+  CHECK(lt(tensor({1}, kI32), tensor({1.5f})).dtype() == kBool);
 }
 
 TEST_CASE("binary ops: shapes that do not broadcast are named") {
@@ -317,25 +317,26 @@ TEST_CASE("split and chunk: any number of pieces, also of nothing") {
 }
 
 TEST_CASE("t: of a vector or a number that itself") {
-  const Tensor x = tensor({{1, 2}, {3, 4}});
+  const Tensor x = tensor({{1, 2}, {3, 4}}, kI32);
   CHECK(x.t().to_vector<int>() == std::vector<int>{1, 3, 2, 4});
   CHECK(x[0].t().to_vector<int>() == std::vector<int>{1, 2});
-  CHECK(tensor(5).t().shape() == Shape{});
+  CHECK(tensor(5, kI32).t().shape() == Shape{});
   CHECK_THROWS_WITH_AS(zeros({2, 3, 4}).t(), Contains("t: expected at most 2 dimensions"),
                        ShapeError);
 }
 
 TEST_CASE("clamp: low above high gives high; elu: the gradient at infinity is finite") {
-  CHECK(clamp(tensor(0.0), 3.0, 1.0).item<double>() == 1);
+  CHECK(clamp(tensor(0.0, kF64), 3.0, 1.0).item<double>() == 1);
   const Tensor x = tensor({-kInf, kInf}).requires_grad_();
   elu(x).sum().backward();
   CHECK(difference(x.grad(), {0, 1}, 0).empty());
 }
 
 TEST_CASE("pow: integers, and gradients at zero") {
-  CHECK(pow(tensor({2, 3, -1}), tensor({10, 0, -3})).to_vector<int>() ==
+  CHECK(pow(tensor({2, 3, -1}, kI32), tensor({10, 0, -3}, kI32)).to_vector<int>() ==
         std::vector<int>{1024, 1, -1});
-  const Tensor a = tensor({0.0, 0.0}).requires_grad_(), b = tensor({0.0, 2.0}).requires_grad_();
+  const Tensor a = tensor({0.0, 0.0}, kF64).requires_grad_(),
+               b = tensor({0.0, 2.0}, kF64).requires_grad_();
   pow(a, b).sum().backward();
   CHECK(difference(a.grad(), {0, 0}, 0).empty());
   CHECK(difference(b.grad(), {0, 0}, 0).empty());
@@ -343,11 +344,12 @@ TEST_CASE("pow: integers, and gradients at zero") {
 
 TEST_CASE("hypot: nothing overflows or underflows on the way") {
   const double large = std::numeric_limits<double>::max() / 2, small = 0x1p-1070;
-  CHECK(
-      difference(hypot(tensor({3.0, -5.0, 0.0, large, kInf}), tensor({4.0, 12.0, -0.0, 0.0, 1.0})),
-                 {5, 13, 0, large, kInf}, 0) == "");
+  CHECK(difference(hypot(tensor({3.0, -5.0, 0.0, large, kInf}, kF64),
+                         tensor({4.0, 12.0, -0.0, 0.0, 1.0}, kF64)),
+                   {5, 13, 0, large, kInf}, 0) == "");
   for (const double unit : {0x1p+1000, small}) {
-    const Tensor a = tensor({3 * unit}).requires_grad_(), b = tensor({4 * unit}).requires_grad_();
+    const Tensor a = tensor({3 * unit}, kF64).requires_grad_();
+    const Tensor b = tensor({4 * unit}, kF64).requires_grad_();
     const Tensor y = hypot(a, b);
     y.sum().backward();
     CHECK(y.item<double>() == 5 * unit);
@@ -361,8 +363,8 @@ TEST_CASE("hypot: nothing overflows or underflows on the way") {
 TEST_CASE("hypot: promotes like the other ops, and takes no integers") {
   CHECK(hypot(ones({2}, {.dtype = kI32}), ones({2}, {.dtype = kBF16})).dtype() == kBF16);
   CHECK(hypot(ones({2}, {.dtype = kF16}), ones({2})).dtype() == kF32);
-  CHECK(hypot(ones({2}), tensor(1.0)).dtype() == kF32);
-  CHECK_THROWS_WITH_AS(hypot(tensor({3}), tensor({4})),
+  CHECK(hypot(ones({2}), tensor(1.0, kF64)).dtype() == kF32);
+  CHECK_THROWS_WITH_AS(hypot(tensor({3}, kI32), tensor({4}, kI32)),
                        Contains("hypot: expected a floating dtype, got i32"), DTypeError);
   CHECK_THROWS_AS(hypot(tensor({true}), tensor({true})), DTypeError);
 }
@@ -370,9 +372,9 @@ TEST_CASE("hypot: promotes like the other ops, and takes no integers") {
 TEST_CASE("casts: round to nearest even, truncate, saturate to infinity") {
   CHECK(tensor({65519.f, 65520.f, 2.98023e-8f}).to(kF16).to_vector<float>() ==
         std::vector<float>{65504.f, std::numeric_limits<float>::infinity(), 0.f});
-  CHECK(tensor({-1.9, 2.9}).to(kI32).to_vector<int>() == std::vector<int>{-1, 2});
-  CHECK(tensor({0.0, 0.3, kNaN}).to(kBool).to_vector<int>() == std::vector<int>{0, 1, 1});
-  CHECK(tensor({300, -1}).to(kU8).to_vector<int>() == std::vector<int>{44, 255});
+  CHECK(tensor({-1.9, 2.9}, kF64).to(kI32).to_vector<int>() == std::vector<int>{-1, 2});
+  CHECK(tensor({0.0, 0.3, kNaN}, kF64).to(kBool).to_vector<int>() == std::vector<int>{0, 1, 1});
+  CHECK(tensor({300, -1}, kI32).to(kU8).to_vector<int>() == std::vector<int>{44, 255});
 }
 
 TEST_CASE("in-place ops: results equal the plain ops, and wrong operands change nothing") {
@@ -381,17 +383,17 @@ TEST_CASE("in-place ops: results equal the plain ops, and wrong operands change 
   CHECK(x.to_vector<float>() == std::vector<float>{1, 1, 1});
   CHECK(x.version() == 4);
   CHECK_THROWS_AS(x.add_(ones({2, 3})), ShapeError);
-  CHECK_THROWS_WITH_AS(tensor({1, 2}).add_(0.5), Contains("add_: the result does not fit i32"),
-                       DTypeError);
-  CHECK_THROWS_AS(tensor({1, 2}).div_(2), DTypeError);
+  CHECK_THROWS_WITH_AS(tensor({1, 2}, kI32).add_(0.5),
+                       Contains("add_: the result does not fit i32"), DTypeError);
+  CHECK_THROWS_AS(tensor({1, 2}, kI32).div_(2), DTypeError);
   CHECK(x.version() == 4);
   const Tensor m = tensor({{1.f, 2.f}, {3.f, 4.f}});
   m.add_(m.t());  // reads what it writes: as if from a copy
   CHECK(m.to_vector<float>() == std::vector<float>{2, 5, 5, 8});
   const Tensor wide = zeros({2, 3});
-  wide.copy_(tensor({1, 2, 3}));
+  wide.copy_(tensor({1, 2, 3}, kI32));
   CHECK(wide.to_vector<int>() == std::vector<int>{1, 2, 3, 1, 2, 3});
-  CHECK(tensor({5, 6}).fill_(7).to_vector<int>() == std::vector<int>{7, 7});
+  CHECK(tensor({5, 6}, kI32).fill_(7).to_vector<int>() == std::vector<int>{7, 7});
 }
 
 TEST_CASE("in-place ops: an operand that overlaps what is written is read first") {

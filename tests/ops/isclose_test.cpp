@@ -21,8 +21,8 @@ std::vector<Device> devices() {
 }  // namespace
 
 TEST_CASE("isclose: tolerances, infinities and NaN, on every device") {
-  const Tensor a = tensor({1.0, 1.0, kInf, kInf, kNaN, kInf, 0.0, 100.0});
-  const Tensor b = tensor({1.0 + 1e-6, 1.0 + 1e-4, kInf, -kInf, kNaN, 1.0, 1e-9, 100.0009});
+  const Tensor a = tensor({1.0, 1.0, kInf, kInf, kNaN, kInf, 0.0, 100.0}, kF64);
+  const Tensor b = tensor({1.0 + 1e-6, 1.0 + 1e-4, kInf, -kInf, kNaN, 1.0, 1e-9, 100.0009}, kF64);
   for (const Device device : devices()) {
     for (const Layout& layout : layouts()) {
       const Tensor p = layout.apply(a.view({2, 4})).to(device);
@@ -58,7 +58,7 @@ TEST_CASE("isclose: integers, half types and bool") {
         std::vector<int>{1, 0});
   const Tensor half = full({1}, 60000.0, {.dtype = kF16});
   CHECK(!allclose(half, mul(half, -1)));  // the difference is beyond f16
-  CHECK(isclose(tensor(1.0), tensor(1.0)).ndim() == 0);
+  CHECK(isclose(tensor(1.0, kF64), tensor(1.0, kF64)).ndim() == 0);
 }
 
 TEST_CASE("isclose: errors name the op and the tensors") {

@@ -86,7 +86,7 @@ TEST_CASE("losses: gradients agree with finite differences") {
   manual_seed(8);
   // Apart by 0.6 to 1.6 or by up to 0.4: away from the kinks of l1 (0) and smooth l1 (0.5).
   const Tensor y = f64_in({3, 4}, 0.2, 2.0),
-               x = y + f64_in({3, 4}, 0.6, 1.6) * tensor({1.0, -1.0, 1.0, -0.25});
+               x = y + f64_in({3, 4}, 0.6, 1.6) * tensor({1.0, -1.0, 1.0, -0.25}, kF64);
   for (const Loss& loss : kLosses) {
     for (const Reduction reduction : {Reduction::kNone, Reduction::kMean}) {
       check_gradients(
@@ -124,7 +124,7 @@ TEST_CASE("losses: gradients at the kinks") {
     return x.grad().to_vector<double>();
   };
   using Values = std::vector<double>;
-  const Tensor y = tensor({0.0, 1.0, 0.5});
+  const Tensor y = tensor({0.0, 1.0, 0.5}, kF64);
   CHECK(gradient([&](const Tensor& x) { return l1_loss(x, zeros({3}), {Reduction::kSum}); }) ==
         Values{0, 0, 0});
   CHECK(gradient([&](const Tensor& x) {
@@ -136,14 +136,17 @@ TEST_CASE("losses: gradients at the kinks") {
 }
 
 TEST_CASE("bce_with_logits: no overflow, weights") {
-  const Tensor x = tensor({1000.0, -1000.0, 1000.0, -1000.0}), y = tensor({1.0, 0.0, 0.0, 1.0});
+  const Tensor x = tensor({1000.0, -1000.0, 1000.0, -1000.0}, kF64),
+               y = tensor({1.0, 0.0, 0.0, 1.0}, kF64);
   CHECK(bce_with_logits(x, y, {.reduction = Reduction::kNone}).to_vector<double>() ==
         std::vector<double>{0, 0, 1000, 1000});
   CHECK(bce_with_logits(x.to(kF32), y.to(kF32), {.reduction = Reduction::kNone})
             .to_vector<double>() == std::vector<double>{0, 0, 1000, 1000});
-  const Tensor z = tensor({0.3, -0.2}), t = tensor({1.0, 0.25});
-  const Tensor got = bce_with_logits(
-      z, t, {.weight = tensor({2.0}), .pos_weight = tensor({3.0}), .reduction = Reduction::kNone});
+  const Tensor z = tensor({0.3, -0.2}, kF64), t = tensor({1.0, 0.25}, kF64);
+  const Tensor got = bce_with_logits(z, t,
+                                     {.weight = tensor({2.0}, kF64),
+                                      .pos_weight = tensor({3.0}, kF64),
+                                      .reduction = Reduction::kNone});
   const auto want = [](double a, double b) {
     return 2 * (3 * b * std::log1p(std::exp(-a)) + (1 - b) * std::log1p(std::exp(a)));
   };
@@ -158,8 +161,8 @@ TEST_CASE("losses: the numbers are PyTorch's, also at the ends of probabilities"
     return x.grad();
   };
   const Reduction none = Reduction::kNone;
-  const Tensor x = tensor({0.0, 1.0, 0.0, 1.0, 0.25, 0.9}).requires_grad_();
-  const Tensor y = tensor({0.0, 1.0, 1.0, 0.0, 0.5, 0.3});
+  const Tensor x = tensor({0.0, 1.0, 0.0, 1.0, 0.25, 0.9}, kF64).requires_grad_();
+  const Tensor y = tensor({0.0, 1.0, 1.0, 0.0, 0.5, 0.3}, kF64);
   const Tensor bce = binary_cross_entropy(x, y, {.reduction = none});
   CHECK(difference(bce, {0, 0, 100, 100, 0.8369882167858358, 1.6434177197931799}, 1e-14) == "");
   CHECK(difference(gradient(bce, x), {0, 0, -1e12, 1e12, -1.3333333333333333, 6.666666666666669},
@@ -167,24 +170,26 @@ TEST_CASE("losses: the numbers are PyTorch's, also at the ends of probabilities"
   CHECK(binary_cross_entropy(zeros({2}, {.dtype = kF16}), ones({2}, {.dtype = kF16}))
             .item<double>() == 100);
 
-  const Tensor logx = tensor({-1.0, -2.0, -0.5}), p = tensor({0.2, 0.0, 0.8});
+  const Tensor logx = tensor({-1.0, -2.0, -0.5}, kF64), p = tensor({0.2, 0.0, 0.8}, kF64);
   CHECK(difference(kl_div(logx, p, {.reduction = none}),
                    {-0.12188758248682008, 0, 0.22148515894863224}, 1e-14) == "");
-  CHECK(difference(kl_div(logx, tensor({-0.5, -3.0, 0.0}), {.log_target = true, .reduction = none}),
-                   {0.3032653298563167, -0.049787068367863944, 0.5}, 1e-14) == "");
+  CHECK(difference(
+            kl_div(logx, tensor({-0.5, -3.0, 0.0}, kF64), {.log_target = true, .reduction = none}),
+            {0.3032653298563167, -0.049787068367863944, 0.5}, 1e-14) == "");
   const Tensor two = expand(logx, {2, 3});
   CHECK(difference(kl_div(two, expand(p, {2, 3}), {.batch_mean = true}), {0.09959757646181216},
                    1e-14) == "");
 
-  CHECK(difference(poisson_nll_loss(tensor({0.5, 1.0, 2.0}), tensor({1.0, 0.0, 4.0}),
+  CHECK(difference(poisson_nll_loss(tensor({0.5, 1.0, 2.0}, kF64), tensor({1.0, 0.0, 4.0}, kF64),
                                     {.log_input = false, .full = true, .reduction = none}),
                    {1.1931471605599455, 1, 2.3846744160043993}, 1e-14) == "");
-  const Tensor var = tensor({0.5, 1e-9, 2.0}).requires_grad_();
-  const Tensor gauss = gaussian_nll_loss(tensor({0.5, 1.0, 2.0}), tensor({1.0, 0.0, 4.0}), var,
-                                         {.full = true, .reduction = none});
+  const Tensor var = tensor({0.5, 1e-9, 2.0}, kF64).requires_grad_();
+  const Tensor gauss =
+      gaussian_nll_loss(tensor({0.5, 1.0, 2.0}, kF64), tensor({1.0, 0.0, 4.0}, kF64), var,
+                        {.full = true, .reduction = none});
   CHECK(difference(gauss, {0.8223649429247, 499994.01118325425, 2.2655121234846454}, 1e-12) == "");
   CHECK(difference(gradient(gauss, var), {0.5, -499999500000.0, -0.25}, 1e-12) == "");
-  const Tensor h = tensor({0.0, 0.25, 0.5, 1.0, -0.5, 3.0}).requires_grad_();
+  const Tensor h = tensor({0.0, 0.25, 0.5, 1.0, -0.5, 3.0}, kF64).requires_grad_();
   const Tensor huber =
       huber_loss(h, zeros({6}, {.dtype = kF64}), {.delta = 0.5, .reduction = none});
   CHECK(huber.to_vector<double>() == Values{0, 0.03125, 0.125, 0.375, 0.125, 1.375});
@@ -211,9 +216,9 @@ TEST_CASE("losses: nothing broadcasts") {
 TEST_CASE("losses: errors name the op and the values") {
   CHECK_THROWS_WITH_AS(huber_loss(zeros({2}), zeros({2}), {.delta = 0}),
                        doctest::Contains("huber_loss: delta must be positive, got 0"), ValueError);
-  CHECK_THROWS_WITH_AS(binary_cross_entropy(tensor({0.5, 1.5}), tensor({0.5, 0.5})),
+  CHECK_THROWS_WITH_AS(binary_cross_entropy(tensor({0.5, 1.5}, kF64), tensor({0.5, 0.5}, kF64)),
                        doctest::Contains("element 1 is outside [0, 1]"), ValueError);
-  CHECK_THROWS_AS(kl_div(tensor(1.0), tensor(1.0), {.batch_mean = true}), ShapeError);
+  CHECK_THROWS_AS(kl_div(tensor(1.0, kF64), tensor(1.0, kF64), {.batch_mean = true}), ShapeError);
   CHECK_THROWS_AS(gaussian_nll_loss(zeros({2}), zeros({2}), full({2}, -1.0)), ValueError);
   CHECK_THROWS_AS(gaussian_nll_loss(zeros({2}), zeros({2}), ones({2}), {.eps = 0}), ValueError);
   CHECK_THROWS_AS(mse_loss(zeros({2}), zeros({3})), ShapeError);

@@ -11,13 +11,13 @@ using doctest::Contains;
 namespace {
 using In = const Tensors&;
 constexpr Reduction kNone = Reduction::kNone;
-const Tensor kA = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}, {1.0, 0.0, 0.0}});
-const Tensor kB = tensor({{0.0, -1.0, 2.0}, {2.0, 2.0, -3.0}, {1.0, 1.0, 0.0}});
-const Tensor kC = tensor({{1.0, 1.0, 1.0}, {0.0, 5.0, 0.0}, {3.0, 1.0, 2.0}});
+const Tensor kA = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}, {1.0, 0.0, 0.0}}, kF64);
+const Tensor kB = tensor({{0.0, -1.0, 2.0}, {2.0, 2.0, -3.0}, {1.0, 1.0, 0.0}}, kF64);
+const Tensor kC = tensor({{1.0, 1.0, 1.0}, {0.0, 5.0, 0.0}, {3.0, 1.0, 2.0}}, kF64);
 }  // namespace
 
 TEST_CASE("margin losses: values in every layout and reduction") {
-  const Tensor sign = tensor({1.0, -1.0, -1.0});
+  const Tensor sign = tensor({1.0, -1.0, -1.0}, kF64);
   for (const Layout& layout : layouts()) {
     CAPTURE(layout.name);
     const Tensor a = layout.apply(kA), b = layout.apply(kB), c = layout.apply(kC);
@@ -29,17 +29,18 @@ TEST_CASE("margin losses: values in every layout and reduction") {
                                          {.margin = 20, .p = 1, .swap = true, .reduction = kNone}),
                      {22, 26.000004, 17.000002}, 1e-14) == "");
   }
-  CHECK(difference(hinge_embedding_loss(tensor({0.5, 0.25, 2.0, -1.0}), tensor({1, -1, -1, 1}),
-                                        {.margin = 0.75, .reduction = kNone}),
-                   {0.5, 0.5, 0, -1}, 0) == "");
-  const Tensor x1 = tensor({1.0, 2.0, 0.0, 1.0}), x2 = tensor({0.0, 1.0, 2.0, 4.0});
+  CHECK(
+      difference(hinge_embedding_loss(tensor({0.5, 0.25, 2.0, -1.0}, kF64), tensor({1, -1, -1, 1}),
+                                      {.margin = 0.75, .reduction = kNone}),
+                 {0.5, 0.5, 0, -1}, 0) == "");
+  const Tensor x1 = tensor({1.0, 2.0, 0.0, 1.0}, kF64), x2 = tensor({0.0, 1.0, 2.0, 4.0}, kF64);
   const Tensor y = tensor({1, -1, 1, -1});
   CHECK(difference(margin_ranking_loss(x1, x2, y, {.margin = 0.5, .reduction = kNone}),
                    {0, 1.5, 2.5, 0}, 0) == "");
   CHECK(margin_ranking_loss(x1, x2, y, {.margin = 0.5}).item<double>() == 1);
   CHECK(margin_ranking_loss(x1, x2, y, {.margin = 0.5, .reduction = Reduction::kSum})
             .item<double>() == 4);
-  CHECK(cosine_embedding_loss(kA[0], kB[0], tensor(1.0)).ndim() == 0);
+  CHECK(cosine_embedding_loss(kA[0], kB[0], tensor(1.0, kF64)).ndim() == 0);
   CHECK(cosine_embedding_loss(zeros({2, 3}, {.dtype = kF16}), ones({2, 3}, {.dtype = kF16}),
                               ones({2}))
             .item<double>() == 1);

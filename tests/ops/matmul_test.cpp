@@ -128,7 +128,7 @@ TEST_CASE("matmul: large f32 products agree with f64") {
 }
 
 TEST_CASE("matmul: integers are summed exactly and wrap") {
-  const Tensor a = tensor({{1, 2}, {3, 4}}), b = tensor({{5, 6}, {7, 8}});
+  const Tensor a = tensor({{1, 2}, {3, 4}}, kI32), b = tensor({{5, 6}, {7, 8}}, kI32);
   CHECK(matmul(a, b).dtype() == kI32);
   CHECK(matmul(a, b).to_vector<int32_t>() == std::vector<int32_t>{19, 22, 43, 50});
   const Tensor large = full({1, 2}, int64_t{1} << 62, {.dtype = kI64});
@@ -179,8 +179,8 @@ TEST_CASE("addmm: beta * input + alpha * a * b") {
     check_gradients({"addmm", f, {input, a, b}});
   }
   // torch.addmm(torch.tensor([1, 2]), m, m, beta=2, alpha=3), m = torch.tensor([[1, 2], [3, 4]])
-  const Tensor m = tensor({{1, 2}, {3, 4}});
-  CHECK(addmm(tensor({1, 2}), m, m, {.beta = 2, .alpha = 3}).to_vector<int>() ==
+  const Tensor m = tensor({{1, 2}, {3, 4}}, kI32);
+  CHECK(addmm(tensor({1, 2}, kI32), m, m, {.beta = 2, .alpha = 3}).to_vector<int>() ==
         std::vector<int>{23, 34, 47, 70});
   // torch.addmm(torch.tensor([nan, nan]), n, n, beta=0, alpha=2), n = m.float()
   const Tensor n = m.to(kF32);
@@ -191,7 +191,7 @@ TEST_CASE("addmm: beta * input + alpha * a * b") {
   CHECK_THROWS_WITH_AS(
       addmm(zeros({1, 2, 2}), n, n),
       doctest::Contains("input does not broadcast to [2,2] (input: f32[1,2,2]@cpu)"), ShapeError);
-  CHECK_THROWS_WITH_AS(addmm(tensor({1, 2}), m, m, {.alpha = 0.5}),
+  CHECK_THROWS_WITH_AS(addmm(tensor({1, 2}, kI32), m, m, {.alpha = 0.5}),
                        doctest::Contains("addmm: 0.5 does not fit i32"), DTypeError);
   CHECK_THROWS_AS(addmm(zeros({2}), n, n[0]), ShapeError);
   CHECK_THROWS_AS(addmm(zeros({2}), n, zeros({3, 2})), ShapeError);

@@ -26,7 +26,7 @@ TEST_CASE("multinomial: with replacement classes come in proportion to their wei
   for (const Device device : devices()) {
     for (const DType dtype : {kF64, kF32, kF16}) {
       const Tensor weights =
-          tensor({{0.0, 2.0, 1.0, 0.0, 5.0}, {1.0, 0.0, 0.0, 0.0, 0.0}}).to(dtype);
+          tensor({{0.0, 2.0, 1.0, 0.0, 5.0}, {1.0, 0.0, 0.0, 0.0, 0.0}}, kF64).to(dtype);
       const Tensor drawn = multinomial(weights.to(device), kDraws, {.replacement = true});
       CHECK(drawn.dtype() == kI64);
       CHECK(drawn.shape() == Shape{2, kDraws});
@@ -48,7 +48,7 @@ TEST_CASE("multinomial: with replacement classes come in proportion to their wei
 TEST_CASE("multinomial: without replacement classes differ, and heavy ones come first") {
   manual_seed(28);
   for (const Device device : devices()) {
-    const Tensor weights = tensor({1.0, 0.0, 3.0, 0.0, 4.0}).expand({6000, 5}).to(device);
+    const Tensor weights = tensor({1.0, 0.0, 3.0, 0.0, 4.0}, kF64).expand({6000, 5}).to(device);
     const Tensor drawn = multinomial(weights, 3);
     CHECK(drawn.shape() == Shape{6000, 3});
     const std::vector<int64_t> numbers = drawn.to_vector<int64_t>();
@@ -67,7 +67,7 @@ TEST_CASE("multinomial: without replacement classes differ, and heavy ones come 
 }
 
 TEST_CASE("multinomial: the generator decides, on every device alike") {
-  const Tensor weights = tensor({0.25, 0.5, 1.0, 2.0});
+  const Tensor weights = tensor({0.25, 0.5, 1.0, 2.0}, kF64);
   for (const bool replacement : {false, true}) {
     std::vector<std::vector<int64_t>> draws;
     for (const Device device : devices()) {
@@ -85,18 +85,18 @@ TEST_CASE("multinomial: the generator decides, on every device alike") {
 }
 
 TEST_CASE("multinomial: errors name the weights") {
-  CHECK_THROWS_WITH_AS(multinomial(tensor({1.0, -1.0}), 1),
+  CHECK_THROWS_WITH_AS(multinomial(tensor({1.0, -1.0}, kF64), 1),
                        Contains("multinomial: element 1 is negative or not finite"), ValueError);
-  CHECK_THROWS_AS(multinomial(tensor({1.0, std::numeric_limits<double>::infinity()}), 1),
+  CHECK_THROWS_AS(multinomial(tensor({1.0, std::numeric_limits<double>::infinity()}, kF64), 1),
                   ValueError);
-  CHECK_THROWS_AS(multinomial(tensor({1.0, std::nan("")}), 1), ValueError);
-  CHECK_THROWS_WITH_AS(multinomial(tensor({{1.0, 1.0}, {0.0, 0.0}}), 1),
+  CHECK_THROWS_AS(multinomial(tensor({1.0, std::nan("")}, kF64), 1), ValueError);
+  CHECK_THROWS_WITH_AS(multinomial(tensor({{1.0, 1.0}, {0.0, 0.0}}, kF64), 1),
                        Contains("a row has no positive weight"), ValueError);
-  CHECK_THROWS_WITH_AS(multinomial(tensor({1.0, 0.0, 2.0}), 3),
+  CHECK_THROWS_WITH_AS(multinomial(tensor({1.0, 0.0, 2.0}, kF64), 3),
                        Contains("3 draws without replacement from a row with 2 positive weights"),
                        ValueError);
   CHECK_THROWS_AS(multinomial(zeros({0}), 1), ValueError);
-  CHECK_THROWS_AS(multinomial(tensor({1.0}), -1), ValueError);
+  CHECK_THROWS_AS(multinomial(tensor({1.0}, kF64), -1), ValueError);
   CHECK_THROWS_AS(multinomial(tensor({1}), 1), DTypeError);
   CHECK_THROWS_AS(multinomial(ones({1, 1, 1}), 1), ShapeError);
 }

@@ -11,7 +11,7 @@ using namespace lathe::test;
 
 TEST_CASE(
     "nll_loss: minus the weighted log-probability of each target, in every layout and dtype") {
-  const Tensor target = tensor({{2, 0}, {-100, 1}}), weight = tensor({0.5, 2.0, 3.0});
+  const Tensor target = tensor({{2, 0}, {-100, 1}}), weight = tensor({0.5, 2.0, 3.0}, kF64);
   const Tensor wide = f64({2, 3, 2});  // [N,C,d]
   for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
     for (const Layout& layout : layouts()) {
@@ -45,7 +45,7 @@ TEST_CASE("nll_loss: all ignored, nobody there, autocast") {
 }
 
 TEST_CASE("nll_loss: gradients agree with finite differences") {
-  const Tensor target = tensor({{2, 0}, {-100, 1}}), weight = tensor({0.5, 2.0, 3.0});
+  const Tensor target = tensor({{2, 0}, {-100, 1}}), weight = tensor({0.5, 2.0, 3.0}, kF64);
   for (const Reduction r : {Reduction::kNone, Reduction::kSum, Reduction::kMean}) {
     check_gradients({"nll_loss",
                      [&](const Tensors& in) {

@@ -46,11 +46,12 @@ TEST_CASE("nonzero: coordinates row by row, in every layout and dtype, on every 
         }
       }
     }
-    CHECK(nonzero(tensor(2.0).to(device)).shape() == Shape{1, 0});
-    CHECK(nonzero(tensor(0.0).to(device)).shape() == Shape{0, 0});
+    CHECK(nonzero(tensor(2.0, kF64).to(device)).shape() == Shape{1, 0});
+    CHECK(nonzero(tensor(0.0, kF64).to(device)).shape() == Shape{0, 0});
     CHECK(nonzero(zeros({3, 4}, {.device = device})).shape() == Shape{0, 2});
   }
-  CHECK(nonzero(tensor({-0.0, std::nan(""), -1.0})).to_vector<int>() == std::vector<int>{1, 2});
+  CHECK(nonzero(tensor({-0.0, std::nan(""), -1.0}, kF64)).to_vector<int>() ==
+        std::vector<int>{1, 2});
 }
 
 TEST_CASE("masked_select, masked_scatter: values on every device") {

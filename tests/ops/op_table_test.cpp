@@ -211,6 +211,8 @@ const Row kRows[] = {
     {"masked_scatter", [](T x) { return masked_scatter(x, mask(x), x); }},
     {"searchsorted", [](T x) { return searchsorted(x, x); }},
     {"bucketize", [](T x) { return bucketize(x, matrix(x)[0]); }},
+    {"index", [](T x) { return index(matrix(x), {tensor({0})}); }},
+    {"index_put_", [](T x) { return index_put_(clone(matrix(x)), {tensor({0})}, matrix(x)[0]); }},
     {"index_select", [](T x) { return index_select(matrix(x), 0, index(x)); }},
     {"index_add", [](T x) { return index_add(matrix(x), 0, index(x), matrix(x)); }},
     {"gather", [](T x) { return gather(matrix(x)[0], 0, index(x)); }},

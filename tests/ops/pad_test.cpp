@@ -98,7 +98,7 @@ TEST_CASE("pad: borders of x's own elements are PyTorch's, in every layout and d
     CHECK(pad(image, {1, 1}, c.mode).is_contiguous(kChannelsLast));
     CHECK(difference(pad(tensor({1, 2, 3, 4}), {-1, -2}, c.mode), {2}, 0) == "");
     CHECK(pad(zeros({0, 3}), {1, 1}, c.mode).shape() == Shape{0, 5});
-    CHECK(pad(tensor(1.0), {}, c.mode).ndim() == 0);
+    CHECK(pad(tensor(1.0, kF64), {}, c.mode).ndim() == 0);
     CHECK_THROWS_WITH_AS(pad(zeros({3, 0}), {0, 1}, c.mode),
                          doctest::Contains("is more than size 0 of dimension 1"), ValueError);
     CHECK_THROWS_AS(pad(zeros({3}), {1}, c.mode), ValueError);

@@ -12,7 +12,8 @@ using In = const Tensors&;
 TEST_CASE("products: values in every layout") {
   for (const Layout& layout : layouts()) {
     CAPTURE(layout.name);
-    const Tensor a = layout.apply(tensor({1.0, -2.0, 3.0})), b = layout.apply(tensor({4.0, 5.0}));
+    const Tensor a = layout.apply(tensor({1.0, -2.0, 3.0}, kF64)),
+                 b = layout.apply(tensor({4.0, 5.0}, kF64));
     CHECK(difference(outer(a, b), {4, 5, -8, -10, 12, 15}, 0) == "");
     CHECK(difference(dot(a, a), {14}, 0) == "");
     const Tensor m = layout.apply(tensor({{1, 2}, {3, 4}}));
@@ -24,7 +25,7 @@ TEST_CASE("products: values in every layout") {
   }
   CHECK(difference(kron(tensor({1, 2}), tensor({{1}, {3}})), tensor({{1, 2}, {3, 6}}), 0) == "");
   CHECK(kron(tensor(2), tensor(3)).item<int>() == 6);
-  CHECK(outer(tensor({2}), tensor({0.5})).dtype() == kF64);
+  CHECK(outer(tensor({2}), tensor({0.5}, kF64)).dtype() == kF64);
   CHECK(outer(zeros({0}), zeros({3})).shape() == Shape{0, 3});
   CHECK(dot(zeros({0}), zeros({0})).item<float>() == 0);
   CHECK(kron(zeros({2, 0}), zeros({3})).shape() == Shape{2, 0});

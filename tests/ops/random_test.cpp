@@ -30,8 +30,8 @@ TEST_CASE("random: a function of the seed, in range, with the right moments") {
   CHECK(p == arange(100).to_vector<int64_t>());
   CHECK_THROWS_AS(randint(3, 3, {1}), ValueError);
   CHECK_THROWS_AS(rand({2}, {.dtype = kI32}), DTypeError);
-  CHECK_THROWS_AS(bernoulli(tensor({1.5})), ValueError);
-  CHECK(bernoulli(tensor({0.0, 1.0})).to_vector<int>() == std::vector<int>{0, 1});
+  CHECK_THROWS_AS(bernoulli(tensor({1.5}, kF64)), ValueError);
+  CHECK(bernoulli(tensor({0.0, 1.0}, kF64)).to_vector<int>() == std::vector<int>{0, 1});
 }
 
 TEST_CASE("randint: narrow spans take one word each, wide ones two that no other value shares") {

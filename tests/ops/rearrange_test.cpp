@@ -69,7 +69,7 @@ TEST_CASE("rearrange: values and shapes are PyTorch's, in every layout and dtype
 }
 
 TEST_CASE("rearrange: 0-d and zero-size") {
-  const Tensor number = tensor(3.0), nothing = zeros({0, 3});
+  const Tensor number = tensor(3.0, kF64), nothing = zeros({0, 3});
   CHECK(flip(number, {0}).item<double>() == 3);
   CHECK(roll(number, 5).ndim() == 0);
   CHECK(flip(nothing, {0, 1}).shape() == Shape{0, 3});
@@ -82,7 +82,7 @@ TEST_CASE("rearrange: 0-d and zero-size") {
   CHECK(unbind(nothing, 0).empty());
   CHECK(unbind(nothing, 1).size() == 3);
   CHECK(movedim(number, 0, -1).ndim() == 0);
-  CHECK(meshgrid({tensor(1.0), zeros({2}, {.dtype = kF64})})[0].shape() == Shape{1, 2});
+  CHECK(meshgrid({tensor(1.0, kF64), zeros({2}, {.dtype = kF64})})[0].shape() == Shape{1, 2});
   CHECK(take_along_dim(nothing, zeros({1, 2}, {.dtype = kI64}), 1).shape() == Shape{0, 2});
 }
 
@@ -143,8 +143,8 @@ TEST_CASE("rearrange: errors name the op and the values") {
   CHECK_THROWS_WITH_AS(repeat_interleave(x, tensor({1, -2}), 0),
                        Contains("repeats[1] must not be negative, got -2"), ValueError);
   CHECK_THROWS_AS(repeat_interleave(x, tensor({1, 2, 3}), 0), ShapeError);
-  CHECK_THROWS_AS(repeat_interleave(x, tensor({1.0, 2.0}), 0), DTypeError);
-  CHECK_THROWS_AS(unbind(tensor(1.0)), IndexError);
+  CHECK_THROWS_AS(repeat_interleave(x, tensor({1.0, 2.0}, kF64), 0), DTypeError);
+  CHECK_THROWS_AS(unbind(tensor(1.0, kF64)), IndexError);
   CHECK_THROWS_AS(movedim(x, {0, 0}, {0, 1}), IndexError);
   CHECK_THROWS_AS(movedim(x, Dims{0}, Dims{0, 1}), ShapeError);
   CHECK_THROWS_AS(meshgrid({}), ValueError);

@@ -234,8 +234,8 @@ TEST_CASE("reduce: NaN and infinities") {
     }
   }
   CHECK(logsumexp(tensor({-kInf, -kInf})).item<double>() == -kInf);
-  CHECK(logsumexp(tensor({-kInf, kInf, 1.0})).item<double>() == kInf);
-  CHECK(logsumexp(tensor({-kInf, 2.0})).item<double>() == 2);
+  CHECK(logsumexp(tensor({-kInf, kInf, 1.0}, kF64)).item<double>() == kInf);
+  CHECK(logsumexp(tensor({-kInf, 2.0}, kF64)).item<double>() == 2);
   CHECK(logsumexp(tensor({1000.f, 1000.f})).item<double>() ==
         doctest::Approx(1000 + std::log(2.0)));
 }
@@ -321,8 +321,8 @@ TEST_CASE("reduce: gradients agree with finite differences") {
       {"prod all", [](const Tensors& in) { return prod(in[0]); }, {f64_in({7}, 0.5, 1.5)}},
       {"prod of zeros",
        [](const Tensors& in) { return prod(in[0], {1}); },
-       {tensor(
-           {{1.5, 0.0, 2.0, -1.0, 0.5}, {0.0, 3.0, 0.0, 1.0, 2.0}, {0.5, 1.0, 2.0, 3.0, 1.0}})}},
+       {tensor({{1.5, 0.0, 2.0, -1.0, 0.5}, {0.0, 3.0, 0.0, 1.0, 2.0}, {0.5, 1.0, 2.0, 3.0, 1.0}},
+               kF64)}},
       {"var", [](const Tensors& in) { return var(in[0], {1}); }, {x}},
       {"var biased",
        [](const Tensors& in) {
@@ -350,7 +350,8 @@ TEST_CASE("var, std: any correction") {
   for (int64_t c = 0; c < 4; ++c) {
     CAPTURE(c);
     const auto i = static_cast<size_t>(c);
-    const Tensor x = tensor({1.0, 2.0, 4.0}).requires_grad_(), y = var(x, {0}, {.correction = c});
+    const Tensor x = tensor({1.0, 2.0, 4.0}, kF64).requires_grad_(),
+                 y = var(x, {0}, {.correction = c});
     CHECK(difference(y, {vars[i]}, 1e-15) == "");
     CHECK(difference(lathe::std(x, {0}, {.unbiased = false, .correction = c}), {devs[i]}, 1e-15) ==
           "");
@@ -358,8 +359,9 @@ TEST_CASE("var, std: any correction") {
     y.backward();
     CHECK(difference(x.grad(), slopes[i], 1e-14) == "");
   }
-  CHECK(difference(var(tensor({1.0, 2.0, 4.0}), {0}, {.correction = -1}), {14. / 12}, 1e-15) == "");
-  CHECK(var(tensor({1.0, 2.0}), {0}, {.correction = 5}).item<double>() == kInf);
+  CHECK(difference(var(tensor({1.0, 2.0, 4.0}, kF64), {0}, {.correction = -1}), {14. / 12},
+                   1e-15) == "");
+  CHECK(var(tensor({1.0, 2.0}, kF64), {0}, {.correction = 5}).item<double>() == kInf);
   CHECK(std::isnan(var(ones({2}), {0}, {.correction = 2}).item<double>()));
   check_gradients(
       {"var", [](const Tensors& in) { return var(in[0], {1}, {.correction = 2}); }, {f64({2, 4})}});
@@ -376,11 +378,13 @@ TEST_CASE("reduce: gradients where the derivative is a convention") {
     sum(f(x)).backward();
     return x.grad();
   };
-  CHECK(difference(gradient(tensor({1.0, 3.0, 3.0, 0.0}), [](const Tensor& x) { return amax(x); }),
-                   {0, 0.5, 0.5, 0}, 0)
+  CHECK(difference(
+            gradient(tensor({1.0, 3.0, 3.0, 0.0}, kF64), [](const Tensor& x) { return amax(x); }),
+            {0, 0.5, 0.5, 0}, 0)
             .empty());
-  CHECK(difference(gradient(tensor({1.0, 3.0, 1.0, 1.0}), [](const Tensor& x) { return min(x); }),
-                   {1. / 3, 0, 1. / 3, 1. / 3}, 1e-15)
+  CHECK(difference(
+            gradient(tensor({1.0, 3.0, 1.0, 1.0}, kF64), [](const Tensor& x) { return min(x); }),
+            {1. / 3, 0, 1. / 3, 1. / 3}, 1e-15)
             .empty());
   CHECK(difference(gradient(zeros({3}), [](const Tensor& x) { return norm(x); }), {0, 0, 0}, 0)
             .empty());

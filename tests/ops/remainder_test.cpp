@@ -47,16 +47,16 @@ TEST_CASE("fmod, remainder: values in every dtype and layout") {
     CHECK(remainder(low, -1).item<int64_t>() == 0);
     CHECK(fmod(low, -1).item<int64_t>() == 0);
     CHECK(remainder(tensor<uint8_t>({250}).to(device), 7).item<int>() == 5);
-    CHECK(remainder(7.5, tensor({-2.0}).to(device)).item<double>() == -0.5);
-    CHECK(fmod(tensor({-7.5}).to(device), 2).item<double>() == -1.5);
+    CHECK(remainder(7.5, tensor({-2.0}, kF64).to(device)).item<double>() == -0.5);
+    CHECK(fmod(tensor({-7.5}, kF64).to(device), 2).item<double>() == -1.5);
   }
-  CHECK(remainder(tensor(-1e-20), 3.0).item<double>() == 3);  // rounded, as in PyTorch
+  CHECK(remainder(tensor(-1e-20, kF64), 3.0).item<double>() == 3);  // rounded, as in PyTorch
   CHECK(remainder(zeros({0, 3}), zeros({3})).shape() == Shape{0, 3});
 }
 
 TEST_CASE("fmod, remainder: gradients") {
-  const Tensor a = tensor({5.5, -5.5, 5.5, -5.5}).requires_grad_();
-  const Tensor b = tensor({2.0, 2.0, -2.0, -2.0}).requires_grad_();
+  const Tensor a = tensor({5.5, -5.5, 5.5, -5.5}, kF64).requires_grad_();
+  const Tensor b = tensor({2.0, 2.0, -2.0, -2.0}, kF64).requires_grad_();
   fmod(a, b).sum().backward();
   CHECK(a.grad().to_vector<double>() == Values{1, 1, 1, 1});
   CHECK(b.grad().to_vector<double>() == Values{-2, 2, 2, -2});
@@ -84,14 +84,15 @@ TEST_CASE("atan2: values in every quadrant and dtype") {
       CHECK(difference(atan2(a, b).cpu(), want, tolerance_of(dtype)) == "");
     }
   }
-  CHECK(std::signbit(atan2(tensor(-0.0), tensor(1.0)).item<double>()));
+  CHECK(std::signbit(atan2(tensor(-0.0, kF64), tensor(1.0, kF64)).item<double>()));
   CHECK(atan2(tensor({1}), tensor({2})).dtype() == kF32);
   CHECK(atan2(zeros({0, 2}), zeros({1, 2})).shape() == Shape{0, 2});
 }
 
 TEST_CASE("lerp: both ends are exact, in every dtype and layout") {
-  const Tensor from = tensor({{0.1, -3.0}, {1e4, 2.0}}), to = tensor({{0.7, 5.0}, {-1.0, 2.0}});
-  const Tensor weight = tensor({{0.0, 1.0}, {1.0, 0.3}});
+  const Tensor from = tensor({{0.1, -3.0}, {1e4, 2.0}}, kF64),
+               to = tensor({{0.7, 5.0}, {-1.0, 2.0}}, kF64);
+  const Tensor weight = tensor({{0.0, 1.0}, {1.0, 0.3}}, kF64);
   for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
     for (const Layout& layout : layouts()) {
       CAPTURE(concat(layout.name, " ", dtype));
@@ -105,9 +106,11 @@ TEST_CASE("lerp: both ends are exact, in every dtype and layout") {
       CHECK(y.to_vector<double>()[2] == b.to_vector<double>()[2]);
     }
   }
-  CHECK(difference(lerp(tensor({0.0, 10.0}), tensor({4.0, 30.0}), 0.25), {1, 15}, 1e-15) == "");
-  CHECK(difference(lerp(tensor({0.0, 10.0}), tensor({4.0, 30.0}), tensor({0.75, 2.0})), {3, 50},
+  CHECK(difference(lerp(tensor({0.0, 10.0}, kF64), tensor({4.0, 30.0}, kF64), 0.25), {1, 15},
                    1e-15) == "");
+  CHECK(difference(
+            lerp(tensor({0.0, 10.0}, kF64), tensor({4.0, 30.0}, kF64), tensor({0.75, 2.0}, kF64)),
+            {3, 50}, 1e-15) == "");
   CHECK_THROWS_WITH_AS(lerp(tensor({1}), tensor({2}), 0.5), Contains("lerp: expected floating"),
                        DTypeError);
   CHECK_THROWS_AS(lerp(zeros({2}), zeros({3}), 0.5), ShapeError);

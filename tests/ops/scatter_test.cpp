@@ -105,7 +105,7 @@ TEST_CASE("take, put: positions as if flattened") {
     }
   }
   CHECK(take(zeros({0}), zeros({0}, {.dtype = kI64})).shape() == Shape{0});
-  CHECK(put(tensor(1.0), tensor(0), tensor(2.0)).item<double>() == 2);
+  CHECK(put(tensor(1.0, kF64), tensor(0), tensor(2.0, kF64)).item<double>() == 2);
 }
 
 TEST_CASE("index_put: as x[i, j] = values") {
@@ -175,5 +175,5 @@ TEST_CASE("scatter: errors name the op and the values, and change nothing") {
   CHECK_THROWS_AS(index_put(x, {tensor({2})}, ones({3})), IndexError);
   CHECK_THROWS_WITH_AS(index_put(x, {tensor({1})}, ones({2})), Contains("broadcast"), ShapeError);
   CHECK_THROWS_AS(index_put(x, {zeros({3}, {.dtype = kBool})}, tensor(1.f)), ShapeError);
-  CHECK_THROWS_AS(index_put(x, {tensor({0.5})}, tensor(1.f)), DTypeError);
+  CHECK_THROWS_AS(index_put(x, {tensor({0.5}, kF64)}, tensor(1.f)), DTypeError);
 }

@@ -59,17 +59,18 @@ TEST_CASE("searchsorted: places are those of the standard library, on every devi
         }
       }
     }
-    const Tensor edges = tensor({-1.0, 0.0, 1.0}).to(device);
-    CHECK(difference(bucketize(tensor({-kInf, kInf, kNaN, 0.0}).to(device), edges).cpu(),
+    const Tensor edges = tensor({-1.0, 0.0, 1.0}, kF64).to(device);
+    CHECK(difference(bucketize(tensor({-kInf, kInf, kNaN, 0.0}, kF64).to(device), edges).cpu(),
                      {0, 3, 3, 1}, 0) == "");
-    CHECK(bucketize(tensor(0.5).to(device), edges).item<int>() == 2);
+    CHECK(bucketize(tensor(0.5, kF64).to(device), edges).item<int>() == 2);
     // f32 cannot tell these apart.
     CHECK(difference(searchsorted(tensor<int64_t>({16777216, 16777217}).to(device),
                                   tensor<int64_t>({16777217}).to(device))
                          .cpu(),
                      {1}, 0) == "");
-    CHECK(difference(bucketize(tensor({1, 2}).to(device), tensor({0.5, 1.5}).to(device)).cpu(),
-                     {1, 2}, 0) == "");
+    CHECK(
+        difference(bucketize(tensor({1, 2}).to(device), tensor({0.5, 1.5}, kF64).to(device)).cpu(),
+                   {1, 2}, 0) == "");
   }
 }
 
@@ -83,7 +84,7 @@ TEST_CASE("searchsorted: zero-size") {
 TEST_CASE("searchsorted: errors name the tensors") {
   CHECK_THROWS_WITH_AS(searchsorted(zeros({2, 3}), zeros({3, 3})),
                        Contains("but for the last size (sorted: f32[2,3]@cpu"), ShapeError);
-  CHECK_THROWS_AS(searchsorted(tensor(1.0), zeros({3})), ShapeError);
+  CHECK_THROWS_AS(searchsorted(tensor(1.0, kF64), zeros({3})), ShapeError);
   CHECK_THROWS_AS(searchsorted(zeros({2, 3}), zeros({3})), ShapeError);
   CHECK_THROWS_WITH_AS(bucketize(zeros({3}), zeros({2, 3})),
                        Contains("bucketize: boundaries must be [n]"), ShapeError);

@@ -68,15 +68,15 @@ TEST_CASE("softmax: values agree with the definition in every layout and dtype")
 
 TEST_CASE("softmax: large and infinite logits") {
   for (const DType dtype : {kF64, kF32}) {
-    const Tensor x = tensor({1e30, -1e30, 0.0}).to(dtype);
+    const Tensor x = tensor({1e30, -1e30, 0.0}, kF64).to(dtype);
     CHECK(difference(softmax(x, 0), {1, 0, 0}, 0).empty());
     CHECK(difference(log_softmax(x, 0) * 1e-30, {0, -2, -1}, 1e-6).empty());
   }
-  const Tensor masked = tensor({-kInf, 1.0, -kInf});
+  const Tensor masked = tensor({-kInf, 1.0, -kInf}, kF64);
   CHECK(difference(softmax(masked, 0), {0, 1, 0}, 0).empty());
   CHECK(difference(log_softmax(masked, 0), {-kInf, 0, -kInf}, 0).empty());
   for (const Tensor& bad :
-       {tensor({-kInf, -kInf}), tensor({kInf, 1.0}), tensor({std::nan(""), 1.0})}) {
+       {tensor({-kInf, -kInf}), tensor({kInf, 1.0}, kF64), tensor({std::nan(""), 1.0}, kF64)}) {
     for (const Tensor& y : {softmax(bad, 0), log_softmax(bad, 0)}) {
       for (const double v : y.to_vector<double>()) CHECK(std::isnan(v));
     }

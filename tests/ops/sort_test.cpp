@@ -87,12 +87,12 @@ TEST_CASE("sort, topk: order agrees with a stable sort in every layout and dtype
 TEST_CASE("sort: NaN is the largest, infinities have their place") {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   for (const DType dtype : {kF64, kF32, kF16}) {
-    const Tensor x = tensor({1.0, std::nan(""), -kInf, kInf, std::nan(""), 0.0}).to(dtype);
+    const Tensor x = tensor({1.0, std::nan(""), -kInf, kInf, std::nan(""), 0.0}, kF64).to(dtype);
     check(x, 0);
     CHECK(sort(x).indices.to_vector<int64_t>() == std::vector<int64_t>{2, 5, 0, 3, 1, 4});
     CHECK(topk(x, 3).indices.to_vector<int64_t>() == std::vector<int64_t>{1, 4, 3});
   }
-  CHECK(sort(tensor({0.0, -0.0})).indices.to_vector<int64_t>() ==
+  CHECK(sort(tensor({0.0, -0.0}, kF64)).indices.to_vector<int64_t>() ==
         std::vector<int64_t>{0, 1});  // equal
 }
 

@@ -87,7 +87,7 @@ TEST_CASE("upsample: values are those of the formula, in every layout and dtype"
 }
 
 TEST_CASE("upsample: the ONNX Resize examples") {  // onnx/backend/test/case/node/resize.py
-  const Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}}).view({1, 1, 2, 2});
+  const Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}}, kF64).view({1, 1, 2, 2});
   CHECK(difference(upsample(x, {.scale = 2, .mode = kBilinear}),
                    {1, 1.25, 1.75, 2, 1.5, 1.75, 2.25, 2.5, 2.5, 2.75, 3.25, 3.5, 3, 3.25, 3.75, 4},
                    1e-12) == "");
@@ -100,8 +100,9 @@ TEST_CASE("upsample: the ONNX Resize examples") {  // onnx/backend/test/case/nod
 
 TEST_CASE("upsample: two factors, the nearest middle, and bicubic are PyTorch's") {
   // F.interpolate (1.13) of (7 i) mod 11 - 5, i = 0 … 11, as [1,1,3,4]
-  const Tensor x = tensor({{-5.0, 2.0, -2.0, 5.0}, {1.0, -3.0, 4.0, 0.0}, {-4.0, 3.0, -1.0, -5.0}})
-                       .view({1, 1, 3, 4});
+  const Tensor x =
+      tensor({{-5.0, 2.0, -2.0, 5.0}, {1.0, -3.0, 4.0, 0.0}, {-4.0, 3.0, -1.0, -5.0}}, kF64)
+          .view({1, 1, 3, 4});
   const auto exact = UpsampleMode::kNearestExact, cubic = UpsampleMode::kBicubic;
   CHECK(difference(upsample(x, {.scale = {1.5, 0.75}}), {-5, 2, -2, -5, 2, -2, 1, -3, 4, -4, 3, -1},
                    0) == "");

@@ -34,19 +34,20 @@ TEST_CASE("where: takes each element from the chosen side, broadcast, in every l
 }
 
 TEST_CASE("where: dtypes are promoted; a Scalar raises the category only") {
-  const Tensor cond = gt(tensor({1, 0}), 0);
-  CHECK(where(cond, tensor({1, 2}), tensor({0.5f, 1.5f})).dtype() == kF32);
+  const Tensor cond = gt(tensor({1, 0}, kI32), 0);
+  CHECK(where(cond, tensor({1, 2}, kI32), tensor({0.5f, 1.5f})).dtype() == kF32);
   CHECK(where(cond, cast(ones({2}), kF16), 2.5).dtype() == kF16);
-  CHECK(where(cond, tensor({1, 2}), 2.5).dtype() == kF32);
-  CHECK(difference(where(cond, 7, tensor({1, 2})), {7, 2}, 0) == "");
+  CHECK(where(cond, tensor({1, 2}, kI32), 2.5).dtype() == kF32);
+  CHECK(difference(where(cond, 7, tensor({1, 2}, kI32)), {7, 2}, 0) == "");
   for (const DType dtype : {kBool, kU8, kI16, kI64, kBF16, kF64}) {
-    CHECK(difference(where(cond, cast(tensor({1, 1}), dtype), cast(tensor({0, 0}), dtype)), {1, 0},
-                     0) == "");
+    CHECK(difference(
+              where(cond, cast(tensor({1, 1}, kI32), dtype), cast(tensor({0, 0}, kI32), dtype)),
+              {1, 0}, 0) == "");
   }
 }
 
 TEST_CASE("where: the gradient reaches the chosen side only, twice") {
-  const Tensor cond = gt(tensor({1, 0, 1, 0}), 0);
+  const Tensor cond = gt(tensor({1, 0, 1, 0}, kI32), 0);
   const Function f = [cond](const Tensors& in) { return where(beside(in, cond), in[0], in[1]); };
   check_gradients({"where", f, {f64({3, 4}), f64({3, 4})}});
   check_gradients({"where broadcast", f, {f64({4}), f64({3, 1})}});
@@ -59,14 +60,14 @@ TEST_CASE("where: the gradient reaches the chosen side only, twice") {
 }
 
 TEST_CASE("masked_fill: by a tensor of one number, which gets the gradient of what it fills") {
-  const Tensor mask = gt(tensor({1, 0, 1}), 0);
+  const Tensor mask = gt(tensor({1, 0, 1}, kI32), 0);
   // y = torch.zeros(2, 3).masked_fill(mask, v); y.sum().backward(): v.grad == 4
   std::vector<Device> devices{kCPU};
   if (cuda_is_available()) devices.emplace_back(DeviceType::kCUDA);
   for (const Device device : devices) {
     for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
       const Tensor x = zeros({2, 3}, {.dtype = dtype, .device = device, .requires_grad = true});
-      const Tensor value = tensor(2.0).requires_grad_();  // on the CPU, of another dtype
+      const Tensor value = tensor(2.0, kF64).requires_grad_();  // on the CPU, of another dtype
       const Tensor y = masked_fill(x, mask.to(device), value);
       CHECK(y.dtype() == dtype);
       CHECK(difference(y.cpu(), {2, 0, 2, 2, 0, 2}, 0) == "");
@@ -75,7 +76,8 @@ TEST_CASE("masked_fill: by a tensor of one number, which gets the gradient of wh
       CHECK(value.grad().item<double>() == 4);
     }
   }
-  CHECK(difference(masked_fill(tensor({1, 2, 3}), mask, tensor(9)), {9, 2, 9}, 0) == "");
+  CHECK(difference(masked_fill(tensor({1, 2, 3}, kI32), mask, tensor(9, kI32)), {9, 2, 9}, 0) ==
+        "");
   check_gradients(
       {"masked_fill by a tensor",
        [mask](const Tensors& in) { return masked_fill(in[0], beside(in, mask), in[1] * in[1]); },
@@ -84,7 +86,7 @@ TEST_CASE("masked_fill: by a tensor of one number, which gets the gradient of wh
   CHECK_THROWS_WITH_AS(
       masked_fill(x, mask, ones({1})),
       doctest::Contains("value must be one number, a 0-d tensor (value: f32[1]@cpu)"), ShapeError);
-  CHECK_THROWS_WITH_AS(masked_fill_(tensor({1, 2, 3}), mask, tensor(1.5)),
+  CHECK_THROWS_WITH_AS(masked_fill_(tensor({1, 2, 3}, kI32), mask, tensor(1.5, kF64)),
                        doctest::Contains("value does not fit i32"), DTypeError);
 }
 
@@ -94,12 +96,12 @@ TEST_CASE("where: NaN on the side that is not chosen stays out of the gradient")
   CHECK(std::isnan(
       x.grad().to_vector<float>()[0]));  // 1/x is differentiated at 0 all the same: 0 * inf
   const Tensor y = tensor({std::nanf(""), 1.f}).requires_grad_();
-  where(gt(tensor({0, 1}), 0), y, 0.0).backward(ones({2}));
+  where(gt(tensor({0, 1}, kI32), 0), y, 0.0).backward(ones({2}));
   CHECK(difference(y.grad(), {0, 1}, 0) == "");
 }
 
 TEST_CASE("masked_fill: keeps the dtype, broadcasts the mask, also in place") {
-  const Tensor x = tensor({{1, 2}, {3, 4}}), mask = gt(tensor({0, 1}), 0);
+  const Tensor x = tensor({{1, 2}, {3, 4}}, kI32), mask = gt(tensor({0, 1}, kI32), 0);
   CHECK(difference(masked_fill(x, mask, 9), {1, 9, 3, 9}, 0) == "");
   CHECK(masked_fill(cast(x, kF16), mask, 0.5).dtype() == kF16);
   const Tensor leaf = randn({2, 2}).requires_grad_();
@@ -116,7 +118,7 @@ TEST_CASE("where, masked_fill: errors name the tensors, and nothing changes") {
                        doctest::Contains("where: cond must be bool (cond: f32[2,3]@cpu)"),
                        DTypeError);
   CHECK_THROWS_AS(where(mask, zeros({4}), x), ShapeError);
-  CHECK_THROWS_WITH_AS(masked_fill(tensor({1, 2, 3}), mask, 0.5),
+  CHECK_THROWS_WITH_AS(masked_fill(tensor({1, 2, 3}, kI32), mask, 0.5),
                        doctest::Contains("0.5 does not fit i32"), DTypeError);
   CHECK_THROWS_WITH_AS(masked_fill_(zeros({3}), mask, 1),
                        doctest::Contains("mask does not broadcast to x"), ShapeError);

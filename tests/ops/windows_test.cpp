@@ -92,7 +92,7 @@ TEST_CASE("windows: errors name the op and the values") {
   CHECK_THROWS_AS(windows(zeros({3}), 0, 2, 0), ValueError);
   CHECK_THROWS_AS(windows(zeros({3}), 0, -1, 1), ValueError);
   CHECK_THROWS_AS(windows(zeros({3}), 1, 1, 1), IndexError);
-  CHECK_THROWS_AS(windows(tensor(1.0), 0, 1, 1), IndexError);
+  CHECK_THROWS_AS(windows(tensor(1.0, kF64), 0, 1, 1), IndexError);
   CHECK_THROWS_AS(unfold(zeros({2, 3, 4}), {}), ShapeError);
   CHECK_THROWS_WITH_AS(unfold(zeros({1, 1, 2, 2}), {.kernel = 3}),
                        Contains("a window of 3 with dilation 1 is larger than 2"), ShapeError);

@@ -65,7 +65,7 @@ TEST_CASE("clip_grad_norm_: no gradients give 0, and half gradients are summed w
 }
 
 TEST_CASE("clip_grad_norm_: an infinite total makes finite entries 0 and infinite ones NaN") {
-  const Tensor p = with_grad(tensor({1.0, kInf, -2.0}));
+  const Tensor p = with_grad(tensor({1.0, kInf, -2.0}, kF64));
   CHECK(optim::clip_grad_norm_({p}, 1).item<double>() == kInf);
   const auto g = p.grad().to_vector<double>();
   CHECK(g[0] == 0);
@@ -74,7 +74,7 @@ TEST_CASE("clip_grad_norm_: an infinite total makes finite entries 0 and infinit
 }
 
 TEST_CASE("clip_grad_norm_: a NaN total is returned, or thrown with the gradients unchanged") {
-  const Tensor p = with_grad(tensor({1.0, std::nan("")}));
+  const Tensor p = with_grad(tensor({1.0, std::nan("")}, kF64));
   CHECK_THROWS_WITH_AS(optim::clip_grad_norm_({p}, 1, {.error_if_nonfinite = true}),
                        doctest::Contains("the total norm of 1 gradients is nan"), StateError);
   CHECK(p.grad().to_vector<double>()[0] == 1);
@@ -84,7 +84,7 @@ TEST_CASE("clip_grad_norm_: a NaN total is returned, or thrown with the gradient
 }
 
 TEST_CASE("clip_grad_norm_: any layout, expanded and zero-size gradients; the version goes up") {
-  const Tensor base = tensor({{3.0, 9.0, 4.0}, {0.0, 9.0, 0.0}});
+  const Tensor base = tensor({{3.0, 9.0, 4.0}, {0.0, 9.0, 0.0}}, kF64);
   const Tensor sliced = slice(base, 1, 0, 3, 2);  // 3 4 / 0 0, stride 2
   const Tensor p = with_grad(sliced), q = with_grad(zeros({0, 2}, {.dtype = kF64}));
   const uint32_t version = p.grad().version();
@@ -93,7 +93,7 @@ TEST_CASE("clip_grad_norm_: any layout, expanded and zero-size gradients; the ve
   CHECK(p.grad().to_vector<double>()[0] == doctest::Approx(0.6));
   CHECK(base.to_vector<double>()[1] == 9);
 
-  const Tensor one = tensor(2.0);
+  const Tensor one = tensor(2.0, kF64);
   const Tensor e = with_grad(expand(one, {4}));
   CHECK(optim::clip_grad_norm_({e}, 1).item<double>() == 4);
   CHECK(e.grad().to_vector<double>()[3] == doctest::Approx(0.5));
@@ -114,7 +114,7 @@ TEST_CASE("clip_grad_norm_: the number of threads changes no bit") {
 }
 
 TEST_CASE("clip_grad_value_: clamps to both bounds and keeps NaN") {
-  const Tensor p = with_grad(tensor({-3.0, 0.25, 3.0, std::nan("")}));
+  const Tensor p = with_grad(tensor({-3.0, 0.25, 3.0, std::nan("")}, kF64));
   optim::clip_grad_value_({p, zeros({1}, {.requires_grad = true})}, 0.5);
   const auto g = p.grad().to_vector<double>();
   CHECK(std::vector<double>(g.begin(), g.begin() + 3) == std::vector<double>{-0.5, 0.25, 0.5});
@@ -122,7 +122,7 @@ TEST_CASE("clip_grad_value_: clamps to both bounds and keeps NaN") {
 }
 
 TEST_CASE("clipping: bad limits are errors with the value") {
-  const Tensor p = with_grad(tensor({1.0}));
+  const Tensor p = with_grad(tensor({1.0}, kF64));
   CHECK_THROWS_WITH_AS(optim::clip_grad_norm_({p}, -1),
                        doctest::Contains("max_norm must not be negative, got -1"), ValueError);
   CHECK_THROWS_AS(optim::clip_grad_norm_({p}, std::nan("")), ValueError);

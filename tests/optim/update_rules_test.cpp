@@ -199,10 +199,10 @@ TEST_CASE("optimisers take parameters and gradients in any layout") {
 
 TEST_CASE("optimisers take an expanded gradient, a 0-d and a zero-size parameter") {
   const Tensor p = ones({3, 4}, {.dtype = kF64, .requires_grad = true});
-  const Tensor scalar = tensor(2.0, {.requires_grad = true});
+  const Tensor scalar = tensor(2.0, {.dtype = kF64, .requires_grad = true});
   const Tensor none = zeros({0, 3}, {.dtype = kF64, .requires_grad = true});
-  p.set_grad(expand(tensor(0.5), {3, 4}));
-  scalar.set_grad(tensor(1.0));
+  p.set_grad(expand(tensor(0.5, kF64), {3, 4}));
+  scalar.set_grad(tensor(1.0, kF64));
   none.set_grad(zeros({0, 3}, {.dtype = kF64}));
   optim::SGD optimizer({p, scalar, none}, {.lr = 0.1, .momentum = 0.9});
   optimizer.step();

@@ -1,0 +1,94 @@
+// x.index({…}) as in NumPy and PyTorch: numbers, ranges, new dimensions, tensors of indices and
+// masks, one per dimension. indexing.cpp.
+//   x.index({0, Slice(1, 3)})            x[0, 1:3]
+//   x.index({Ellipsis, None, -1})        x[..., None, -1]
+//   x.index({mask}), x.index({rows})     the chosen elements or rows, as a copy
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+#include <variant>
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// A new dimension of size 1; an open end of a Slice.
+struct NoneType {};
+inline constexpr NoneType None;
+/// All dimensions that the other indices leave.
+struct EllipsisType {};
+inline constexpr EllipsisType Ellipsis;
+
+/// start:stop:step of Python. Slice() is all, Slice(2) is [0, 2), Slice(1, None) is all but the
+/// first. Negative ends count from the end; ends beyond the tensor are clipped.
+class Slice {
+ public:
+  /// One end, given as a number or as None.
+  struct End : std::optional<int64_t> {
+    constexpr End(NoneType) {}
+    template <std::integral T>
+    constexpr End(T value) : optional(static_cast<int64_t>(value)) {}
+  };
+
+  constexpr Slice() = default;
+  constexpr explicit Slice(End stop) : stop_(stop) {}
+  constexpr Slice(End start, End stop, int64_t step = 1)
+      : start_(start), stop_(stop), step_(step) {}
+
+  const End& start() const { return start_; }
+  const End& stop() const { return stop_; }
+  int64_t step() const { return step_; }
+
+ private:
+  End start_ = None, stop_ = None;
+  int64_t step_ = 1;
+};
+
+/// One entry of an index list.
+class TensorIndex {
+ public:
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) TensorIndex(T index) : kind_(static_cast<int64_t>(index)) {}
+  TensorIndex(Slice slice) : kind_(slice) {}
+  TensorIndex(NoneType none) : kind_(none) {}
+  TensorIndex(EllipsisType rest) : kind_(rest) {}
+  /// "..." is Ellipsis.
+  /// throws: ValueError for another text.
+  TensorIndex(const char* text);
+  /// Integers are indices; bool is a mask over as many dimensions as the tensor has.
+  TensorIndex(const Tensor& tensor) : kind_(tensor) {}
+
+  using Kind = std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor>;
+  const Kind& kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+/// The elements that the list chooses. Dimensions without an entry are taken whole. Without tensors
+/// in the list the result is a view of x. With them it is a copy: they are broadcast to one shape,
+/// which takes the place of their dimensions, or comes first if other entries stand between them. A
+/// mask counts as the tensors of indices of its true elements (ops/nonzero.h), and waits for the
+/// device.
+///   index tensors  any integers, in [-size, size); mask: the shape of the dimensions it stands for
+/// dtypes: any.   grad: x (twice).
+/// throws: IndexError (too many entries, a number or an index out of range, two Ellipsis, a mask of
+/// another shape), ShapeError (index tensors that do not broadcast), DTypeError (floating indices),
+/// ValueError (a step below 1).
+/// ref: NumPy, "Indexing on ndarrays".
+LATHE_API Tensor index(const Tensor& x, std::initializer_list<TensorIndex> indices);
+
+/// Writes `values` to the elements that index() reads. It has x's dtype after conversion and
+/// broadcasts to their shape. Of several values for one element the last one stays.
+/// grad: x, values (twice).
+/// throws: as index() and as ops/inplace.h. Nothing has changed then.
+LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
+                                   const Tensor& values);
+LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
+                                   Scalar value);
+
+}  // namespace lathe

@@ -1,0 +1,156 @@
+// x.index({…}) and index_put_ against NumPy's rules, element by element, and their gradients.
+#include "lathe/ops/indexing.h"
+
+#include "compare.h"
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/ops/nonzero.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+Tensor numbered(const Shape& shape) { return arange(numel_of(shape)).reshape(shape); }
+
+std::vector<int64_t> values(const Tensor& t) { return t.to_vector<int64_t>(); }
+
+using Numbers = std::vector<int64_t>;
+
+}  // namespace
+
+TEST_CASE("indexing: numbers, ranges, None and Ellipsis make views") {
+  const Tensor x = numbered({2, 3, 4});
+  CHECK(values(x.index({1, 2, 3})) == Numbers{23});
+  CHECK(values(x.index({-1, -3})) == Numbers{12, 13, 14, 15});
+  CHECK(values(x.index({0, Slice(1, None), Slice(0, 4, 2)})) == Numbers{4, 6, 8, 10});
+  CHECK(values(x.index({Slice(), Slice(), -1})) == Numbers{3, 7, 11, 15, 19, 23});
+  CHECK(values(x.index({Ellipsis, 0})) == Numbers{0, 4, 8, 12, 16, 20});
+  CHECK(values(x.index({"...", 0})) == Numbers{0, 4, 8, 12, 16, 20});
+  CHECK(values(x.index({1, Ellipsis, Slice(-1, None)})) == Numbers{15, 19, 23});
+  CHECK(values(x.index({0, Slice(2), 1})) == Numbers{1, 5});
+  CHECK(x.index({None, Slice(), None}).shape() == Shape{1, 2, 1, 3, 4});
+  CHECK(x.index({0, None, Ellipsis, None}).shape() == Shape{1, 3, 4, 1});
+  CHECK(x.index({Slice(5, 9)}).shape() == Shape{0, 3, 4});  // clipped
+  CHECK(x.index({}).is_same(x));
+  CHECK(x.index({1, Slice(0, 2)}).shares_storage(x));
+}
+
+TEST_CASE("indexing: tensors of indices are broadcast and take the place of their dimensions") {
+  const Tensor x = numbered({3, 4, 5});
+  const Tensor rows = tensor({2, 0}), columns = tensor({-1, 1});
+  CHECK(values(x.index({rows, columns, 0})) == Numbers{55, 5});
+  CHECK(x.index({rows}).shape() == Shape{2, 4, 5});
+  CHECK(values(x.index({rows}).select(0, 0)) == values(x[2]));
+  // In the middle: they stay there. Apart from one another: they come first.
+  CHECK(x.index({Slice(), columns}).shape() == Shape{3, 2, 5});
+  CHECK(values(x.index({1, columns, 2})) == Numbers{37, 27});
+  CHECK(x.index({rows, Slice(), tensor({{0, 1}, {2, 3}, {4, 0}})}).shape() == Shape{3, 2, 4});
+  CHECK(values(x.index({rows, Slice(1, 2), columns})) == Numbers{49, 6});
+  CHECK(values(x.index({rows.unsqueeze(1), columns.to(kI32), 0})) == Numbers{55, 45, 15, 5});
+  CHECK(x.index({Ellipsis, tensor({0, 0, 1})}).shape() == Shape{3, 4, 3});
+  CHECK(x.index({tensor(1)}).shape() == Shape{4, 5});  // 0-d
+  CHECK(x.index({zeros({0}, kI64)}).shape() == Shape{0, 4, 5});
+  CHECK_FALSE(x.index({rows}).shares_storage(x));
+}
+
+TEST_CASE("indexing: a mask stands for the indices of its true elements") {
+  const Tensor x = numbered({3, 4});
+  CHECK(values(x.index({x > 8})) == Numbers{9, 10, 11});
+  CHECK(values(x.index({tensor({true, false, true}), 1})) == Numbers{1, 9});
+  CHECK(values(x.index({Slice(), tensor({false, true, true, false})})) ==
+        Numbers{1, 2, 5, 6, 9, 10});
+  CHECK(x.index({x < 0}).shape() == Shape{0});
+  CHECK(x.index({tensor(true)}).shape() == Shape{1, 3, 4});
+  CHECK(x.index({tensor(false)}).shape() == Shape{0, 3, 4});
+}
+
+TEST_CASE("indexing: assignment to what index() or [] gives writes into the tensor") {
+  Tensor x = numbered({2, 3});
+  x[0] = tensor({7, 8, 9});
+  CHECK(values(x) == Numbers{7, 8, 9, 3, 4, 5});
+  x[1][2] = 6;
+  x.index({0, Slice(0, 2)}) = -1;
+  x.slice(1, 1, 2) = x.slice(1, 2, 3);
+  CHECK(values(x) == Numbers{-1, 9, 9, 3, 6, 6});
+  x[0] += 1;
+  x.index({Ellipsis, 0}) *= 2;
+  CHECK(values(x) == Numbers{0, 10, 10, 6, 6, 6});
+
+  const Tensor other = numbered({2, 3});
+  x = other;  // the variable names another tensor; nothing is written
+  CHECK(x.is_same(other));
+
+  // What nobody could read afterwards is an error.
+  CHECK_THROWS_WITH_AS(x.index({x > 2}) = 0, doctest::Contains("would be lost"), StateError);
+  CHECK_THROWS_AS(x.clone() = other, StateError);
+  CHECK_THROWS_AS(x[0] = zeros({2}, kI64), ShapeError);
+  CHECK(values(x) == Numbers{0, 1, 2, 3, 4, 5});
+}
+
+TEST_CASE("indexing: index_put_ writes what index() reads") {
+  const Tensor x = numbered({3, 4});
+  x.index_put_({1, Slice(0, 2)}, tensor({-1, -2}));
+  x.index_put_({x > 9}, 0);
+  CHECK(values(x) == Numbers{0, 1, 2, 3, -1, -2, 6, 7, 8, 9, 0, 0});
+  x.index_put_({tensor({0, 2, 0}), tensor({1, 1, -1})}, tensor({5, 6, 7}));
+  CHECK(values(x) == Numbers{0, 5, 2, 7, -1, -2, 6, 7, 8, 6, 0, 0});
+  x.index_put_({Slice(), tensor({3, 0})}, tensor({{1, 2}}));
+  CHECK(values(x) == Numbers{2, 5, 2, 1, 2, -2, 6, 1, 2, 6, 0, 1});
+  x.index_put_({tensor({1, 1})}, tensor({{1, 1, 1, 1}, {9, 9, 9, 9}}));  // the last one stays
+  CHECK(values(x[1]) == Numbers{9, 9, 9, 9});
+  const Tensor t = x.transpose(0, 1);  // through a view
+  t.index_put_({tensor({0, 3})}, 4);
+  CHECK(values(x) == Numbers{4, 5, 2, 4, 4, 9, 9, 4, 4, 6, 0, 4});
+  const Tensor cube = zeros({2, 3, 2}, kI64);  // indices apart: their dimension comes first
+  cube.index_put_({tensor({0, 1}), Slice(), tensor({1, 0})}, tensor({{1, 2, 3}, {4, 5, 6}}));
+  CHECK(values(cube) == Numbers{0, 1, 0, 2, 0, 3, 4, 0, 5, 0, 6, 0});
+}
+
+TEST_CASE("indexing: gradients") {
+  const Tensor rows = tensor({2, 0, 2}), columns = tensor({1, 3, 1});
+  check_gradients({"index",
+                   [&](const Tensors& in) {
+                     return in[0].index({rows, columns});
+                   },
+                   {f64({3, 4})}});
+  check_gradients({"index",
+                   [&](const Tensors& in) {
+                     return in[0].index({Slice(1, 3), rows});
+                   },
+                   {f64({4, 3})}});
+  check_gradients({"index_put_",
+                   [&](const Tensors& in) {
+                     const Tensor y = in[0] * 1;
+                     y.index_put_({rows, columns}, in[1]);
+                     return y;
+                   },
+                   {f64({3, 4}), f64({3})}});
+  check_gradients({"x[i] = y",
+                   [](const Tensors& in) {
+                     const Tensor y = in[0] * 2;
+                     y[1] = in[1];
+                     return y;
+                   },
+                   {f64({3, 4}), f64({4})}});
+}
+
+TEST_CASE("indexing: errors name what does not fit, and nothing is written") {
+  const Tensor x = numbered({2, 3});
+  CHECK_THROWS_AS(x.index({0, 0, 0}), IndexError);
+  CHECK_THROWS_AS(x.index({2}), IndexError);
+  CHECK_THROWS_AS(x.index({Ellipsis, Ellipsis}), IndexError);
+  CHECK_THROWS_AS(x.index({tensor({0, 2})}), IndexError);
+  CHECK_THROWS_AS(x.index({tensor({0, -3})}), IndexError);
+  CHECK_THROWS_AS(x.index({tensor({0.5})}), DTypeError);
+  CHECK_THROWS_AS(x.index({tensor({true, false, true})}), IndexError);
+  CHECK_THROWS_AS(x.index({tensor({0, 1}), tensor({0, 1, 2})}), ShapeError);
+  CHECK_THROWS_AS(x.index({Slice(0, 2, 0)}), ValueError);
+  CHECK_THROWS_AS(x.index({":"}), ValueError);
+  CHECK_THROWS_AS(x.index_put_({tensor({0, 5})}, 1), IndexError);
+  CHECK_THROWS_AS(x.index_put_({tensor({0, 1})}, zeros({4}, kI64)), ShapeError);
+  CHECK_THROWS_AS(x.index_put_({0}, 0.5), DTypeError);
+  const Tensor leaf = randn({3}).requires_grad_();
+  CHECK_THROWS_AS(leaf.index_put_({tensor({0})}, 1.0), StateError);
+  CHECK_THROWS_AS(leaf[0] = 1.0, StateError);
+  CHECK(values(x) == Numbers{0, 1, 2, 3, 4, 5});
+}
