@@ -99,6 +99,7 @@
 #include "lathe/nn/module.h"
 #include "lathe/nn/norm.h"
 #include "lathe/nn/onnx.h"
+#include "lathe/nn/parameter.h"
 #include "lathe/nn/pool2d.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/nn/summary.h"

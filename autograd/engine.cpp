@@ -260,7 +260,8 @@ Tensors run_backward(const BackwardCall& call) { return BackwardPass(call).run()
 /// The dL/d(output) to start with: the given one, after a check, or 1 for a one-element output.
 static Tensor seed_gradient(const char* op, const Tensor& output, const Tensor& given) {
   LATHE_CHECK(StateError, output.requires_grad(), op, ": ", output,
-              " does not require grad and has no history");
+              " does not require grad and has no history: it was computed under NoGrad, or from "
+              "tensors that do not require grad");
   if (given.defined()) {
     LATHE_CHECK(ShapeError, given.shape() == output.shape() && given.dtype() == output.dtype(), op,
                 ": the gradient ", given, " does not match the output ", output);

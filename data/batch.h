@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "lathe/core/config.h"
@@ -14,7 +15,7 @@
 
 namespace lathe::data {
 
-/// `auto& [x, y] = batch` binds the first two fields.
+/// `auto [x, y] = batch` and `auto& [x, y] = batch` bind the first two fields.
 struct LATHE_API Batch {
   Tensor x, y;   // fields 0 and 1: [N, …]; y is undefined if a sample has one field
   Tensors more;  // fields 2 and on
@@ -34,6 +35,14 @@ Tensor& get(Batch& batch) {
 template <size_t I>
 const Tensor& get(const Batch& batch) {
   return I == 0 ? batch.x : batch.y;
+}
+template <size_t I>
+Tensor&& get(Batch&& batch) {
+  return std::move(I == 0 ? batch.x : batch.y);
+}
+template <size_t I>
+const Tensor&& get(const Batch&& batch) {
+  return std::move(I == 0 ? batch.x : batch.y);
 }
 
 /// Reads the samples `indices` one after another, with the random numbers of (seed, epoch).

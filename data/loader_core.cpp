@@ -134,6 +134,7 @@ LoaderCore::LoaderCore(int64_t samples, DataLoaderOptions options)
   if (options_.pin_memory && !cuda_is_available())
     warn_once("DataLoader.pin_memory",
               "DataLoader: pin_memory is ignored: there is no GPU to copy to");
+  if (samples == 0) warn("DataLoader: the data set is empty, so an epoch has no batches");
   if (options_.num_workers == kAutoWorkers)
     options_.num_workers = std::clamp<int64_t>(usable_cpus() - 1, 1, kMostAutoWorkers);
   if (!options_.batch_sampler) options_.sampler = sampler_for(samples, options_);

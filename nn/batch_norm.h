@@ -26,7 +26,8 @@ class LATHE_API BatchNorm : public Module {
   Tensor add_relu(const Tensor& x, const Tensor& residual);
   const BatchNormOptions& options() const { return options_; }
 
-  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+  Parameter weight, bias;
+  Tensor running_mean, running_var, num_batches_tracked;
 
  protected:
   /// throws: ValueError unless channels > 0 and eps >= 0.

@@ -23,6 +23,8 @@ struct Conv2dOptions {
 class LATHE_API Conv2d final : public Module {
  public:
   Conv2d(int64_t in, int64_t out, const Conv2dOptions& options);
+  Conv2d(int64_t in, int64_t out, int64_t kernel)
+      : Conv2d(in, out, Conv2dOptions{.kernel = kernel}) {}
   Conv2d(Module& parent, const std::string& name, int64_t in, int64_t out,
          const Conv2dOptions& options)
       : Conv2d(in, out, options) {
@@ -33,7 +35,7 @@ class LATHE_API Conv2d final : public Module {
   int64_t macs(const Shape& x, const Shape& y) const override;
   const Conv2dOptions& options() const { return options_; }
 
-  Tensor weight, bias;
+  Parameter weight, bias;
 
  private:
   Conv2dOptions options_;
@@ -62,7 +64,7 @@ class LATHE_API Conv1d final : public Module {
   Tensor forward(const Tensor& x) override;
   int64_t macs(const Shape& x, const Shape& y) const override;
 
-  Tensor weight, bias;
+  Parameter weight, bias;
 
  private:
   Conv1dOptions options_;
@@ -92,7 +94,7 @@ class LATHE_API ConvTranspose2d final : public Module {
   Tensor forward(const Tensor& x) override;
   int64_t macs(const Shape& x, const Shape& y) const override;
 
-  Tensor weight, bias;
+  Parameter weight, bias;
 
  private:
   ConvTranspose2dOptions options_;

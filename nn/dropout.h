@@ -26,4 +26,22 @@ class LATHE_API Dropout final : public Module {
   Generator* generator_;
 };
 
+/// Whole channels become 0: one random number for each of [N,C], for x of [N,C,…].
+/// ref: Tompson et al. 2015, CVPR ("spatial dropout").
+class LATHE_API Dropout2d final : public Module {
+ public:
+  /// throws: ValueError for p outside [0, 1].
+  explicit Dropout2d(double p = 0.5, Generator* generator = nullptr);
+  Dropout2d(Module& parent, const std::string& name, double p = 0.5, Generator* generator = nullptr)
+      : Dropout2d(p, generator) {
+    join(parent, name);
+  }
+  /// throws: ShapeError for fewer than 2 dimensions.
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  double p_;
+  Generator* generator_;
+};
+
 }  // namespace lathe::nn

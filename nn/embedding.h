@@ -21,7 +21,7 @@ class LATHE_API Embedding final : public Module {
 
   Tensor forward(const Tensor& index) override;
 
-  Tensor weight;
+  Parameter weight;
 
  private:
   EmbeddingOptions options_;

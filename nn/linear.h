@@ -1,6 +1,8 @@
 // Linear, Flatten and Identity.
 #pragma once
 
+#include <concepts>
+
 #include "lathe/nn/module.h"
 
 namespace lathe::nn {
@@ -14,6 +16,8 @@ struct LinearOptions {
 class LATHE_API Linear final : public Module {
  public:
   Linear(int64_t in, int64_t out, const LinearOptions& options = {});
+  Linear(int64_t in, int64_t out, std::same_as<bool> auto has_bias)
+      : Linear(in, out, LinearOptions{.bias = has_bias}) {}
   Linear(Module& parent, const std::string& name, int64_t in, int64_t out,
          const LinearOptions& options = {})
       : Linear(in, out, options) {
@@ -23,7 +27,7 @@ class LATHE_API Linear final : public Module {
   Tensor forward(const Tensor& x) override;
   int64_t macs(const Shape& x, const Shape& y) const override;
 
-  Tensor weight, bias;
+  Parameter weight, bias;
 };
 
 struct FlattenOptions {

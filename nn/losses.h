@@ -28,6 +28,13 @@ struct MSELoss {
   Tensor operator()(const Tensor& x, const Tensor& y) const { return mse_loss(x, y, options); }
 };
 
+struct SmoothL1Loss {
+  SmoothL1Options options = {};
+  Tensor operator()(const Tensor& x, const Tensor& y) const {
+    return smooth_l1_loss(x, y, options);
+  }
+};
+
 struct L1Loss {
   LossOptions options = {};
   Tensor operator()(const Tensor& x, const Tensor& y) const { return l1_loss(x, y, options); }

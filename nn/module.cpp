@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/log.h"
 #include "lathe/core/type_name.h"
 #include "lathe/ops/cast.h"
 
@@ -29,12 +30,22 @@ void Module::check_name(const std::string& name) const {
   LATHE_CHECK(ValueError, !taken, type_name(), ": the name \"", name, "\" is taken");
 }
 
-Tensor Module::parameter(const std::string& name, const Tensor& value) {
+Parameter Module::parameter(const std::string& name, const Tensor& value) {
   check_name(name);
   LATHE_CHECK(ValueError, value.defined(), type_name(), ": parameter \"", name, "\" is undefined");
   value.requires_grad_();
   parameters_.emplace_back(name, value);
-  return value;
+  return Parameter(*this, name, value);
+}
+
+void Module::replace_parameter(const std::string& name, const Tensor& value) {
+  LATHE_CHECK(ValueError, value.defined(), type_name(), ": parameter \"", name,
+              "\" cannot become undefined");
+  if (!value.requires_grad()) value.requires_grad_();
+  LATHE_CHECK(StateError, value.is_leaf(), type_name(), ": parameter \"", name,
+              "\" cannot be the result of an op (", value, "); detach() it");
+  const auto entry = std::ranges::find(parameters_, name, &std::pair<std::string, Tensor>::first);
+  entry->second = value;
 }
 
 Tensor Module::buffer(const std::string& name, const Tensor& value) {
@@ -64,7 +75,39 @@ Tensor Module::operator()(const Tensor& x) {
   return with_hooks(x, [this](const Tensor& in) { return forward(in); });
 }
 
+namespace {
+
+/// The module whose forward() runs on this thread; null outside of any.
+thread_local const Module* running = nullptr;
+
+class RunningScope {
+ public:
+  explicit RunningScope(const Module& module) : before_(std::exchange(running, &module)) {}
+  ~RunningScope() { running = before_; }
+  RunningScope(const RunningScope&) = delete;
+  RunningScope& operator=(const RunningScope&) = delete;
+
+ private:
+  const Module* before_;
+};
+
+void warn_of_nobodys_child(const Module& module) {
+  const std::string outer = running->type_name(), inner = module.type_name();
+  warn_once(concat("module without a parent: ", outer, " ", inner),
+            concat(outer, " calls a ", inner, " that was not registered with any module: its ",
+                   "parameters are not trained, saved or moved with ", outer,
+                   "'s. Give it a parent "
+                   "and a name: ",
+                   inner, " layer{*this, \"layer\", …}"));
+}
+
+}  // namespace
+
 Tensor Module::with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f) {
+  if (parent_ == nullptr && running != nullptr && !(parameters_.empty() && children_.empty())) {
+    warn_of_nobodys_child(*this);
+  }
+  const RunningScope scope(*this);
   if (hooks_.empty()) return f(x);
   const std::vector<Hook> hooks = hooks_;  // a hook may remove itself
   Tensor in = x;
@@ -169,9 +212,11 @@ void Module::zero_grad() {
 void Module::replace_all(FunctionRef<Tensor(Module&, const Tensor&)> f) {
   const NoGrad off;
   std::vector<std::pair<Tensor, Tensor>> changes;
+  std::unordered_set<const TensorImpl*> known;  // shared ones are changed once
   for_each_module("", [&](const std::string& prefix, Module& module) {
     for (const auto* list : {&module.parameters_, &module.buffers_}) {
       for (const auto& [name, t] : *list) {
+        if (!known.insert(t.handle().get()).second) continue;
         Tensor value = f(module, t);
         if (value.is_same(t)) continue;
         LATHE_CHECK(StateError, !t.impl().base && t.is_leaf(), "to: ", prefix, name,

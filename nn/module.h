@@ -17,6 +17,7 @@
 #include "lathe/core/function_ref.h"
 #include "lathe/core/state_dict.h"
 #include "lathe/core/tensor.h"
+#include "lathe/nn/parameter.h"
 
 namespace lathe::nn {
 
@@ -48,7 +49,8 @@ class LATHE_API Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// Runs the pre-hooks, then forward(), then the hooks.
+  /// Runs the pre-hooks, then forward(), then the hooks. A module without a parent that another
+  /// one's forward() calls is warned about once: no model trains, saves or moves its parameters.
   Tensor operator()(const Tensor& x);
 
   // --- what it holds: own entries first, then the children's, in the order of registration -------
@@ -65,10 +67,11 @@ class LATHE_API Module {
 
   // --- state -------------------------------------------------------------------------------------
   /// Parameters and buffers. The tensors share their values with the module; clone() the result to
-  /// keep them.
+  /// keep them. A parameter that several modules share is one entry, under its first name.
   StateDict state_dict() const;
   /// Copies values into the existing tensors, so that an optimiser sees them; dtype, device and
   /// layout stay. All or nothing. The state may hold tensors of this very module, under any names.
+  /// A shared parameter is read from the first of its names that the state has.
   /// → without `strict`: what was missing and unexpected
   /// throws: ValueError listing every missing, unexpected or mis-shaped entry.
   LoadReport load_state_dict(const StateDict& state, const LoadOptions& options = {});
@@ -110,11 +113,11 @@ class LATHE_API Module {
   virtual int64_t macs(const Shape& x, const Shape& y) const;
 
  protected:
-  /// Registers a parameter: a leaf that requires grad. The registered tensor does not change when
-  /// the member that holds it is assigned later: write into the tensor instead (copy_, set_data).
+  /// Registers a parameter: a leaf that requires grad. Keep the result in a member of type
+  /// Parameter. If the member is a Tensor, the module does not see what is assigned to it later.
   /// throws: ValueError for a bad name (as above) or an undefined tensor; DTypeError unless
   /// floating.
-  Tensor parameter(const std::string& name, const Tensor& value);
+  Parameter parameter(const std::string& name, const Tensor& value);
   /// Registers state that is saved but not trained.
   Tensor buffer(const std::string& name, const Tensor& value);
   /// Registers this module with `parent`. Either of the two may be destroyed first.
@@ -127,6 +130,10 @@ class LATHE_API Module {
   virtual DType dtype_for(DType asked) const { return asked; }
 
  private:
+  friend Parameter;
+  /// The further names of entries that have several, each with the first one.
+  Named<std::string> shared_names() const;
+  void replace_parameter(const std::string& name, const Tensor& value);
   void check_name(const std::string& name) const;
   void for_each_module(const std::string& prefix,
                        FunctionRef<void(const std::string&, Module&)> f) const;

@@ -1,4 +1,6 @@
 // Module::state_dict() and load_state_dict(): all entries are checked before the first is copied.
+#include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "lathe/core/copy.h"
@@ -8,9 +10,26 @@ namespace lathe::nn {
 
 StateDict Module::state_dict() const {
   StateDict out;
+  std::unordered_set<const TensorImpl*> known;
   for_each_module("", [&](const std::string& prefix, const Module& module) {
     for (const auto* list : {&module.parameters_, &module.buffers_}) {
-      for (const auto& [name, t] : *list) out.add(prefix + name, t.detach());
+      for (const auto& [name, t] : *list) {
+        if (known.insert(t.handle().get()).second) out.add(prefix + name, t.detach());
+      }
+    }
+  });
+  return out;
+}
+
+Module::Named<std::string> Module::shared_names() const {
+  Named<std::string> out;
+  std::unordered_map<const TensorImpl*, std::string> first;
+  for_each_module("", [&](const std::string& prefix, const Module& module) {
+    for (const auto* list : {&module.parameters_, &module.buffers_}) {
+      for (const auto& [name, t] : *list) {
+        const auto [known, is_new] = first.try_emplace(t.handle().get(), prefix + name);
+        if (!is_new) out.emplace_back(prefix + name, known->second);
+      }
     }
   });
   return out;
@@ -55,8 +74,12 @@ LoadReport Module::load_state_dict(const StateDict& state, const LoadOptions& op
   std::vector<std::string> misfits;
   std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
   const StateDict own = state_dict();
+  const Named<std::string> shared = shared_names();
   for (const auto& [name, to] : own) {
     const Tensor* from = state.find(name);
+    for (const auto& [other, first] : shared) {
+      if (from == nullptr && first == name) from = state.find(other);
+    }
     if (from == nullptr) {
       report.missing.push_back(name);
     } else if (!(from->shape() == to.shape()) ||
@@ -67,7 +90,9 @@ LoadReport Module::load_state_dict(const StateDict& state, const LoadOptions& op
     }
   }
   for (const auto& [name, tensor] : state) {
-    if (!own.contains(name)) report.unexpected.push_back(name);
+    const bool is_shared =
+        std::ranges::any_of(shared, [&](const auto& entry) { return entry.first == name; });
+    if (!own.contains(name) && !is_shared) report.unexpected.push_back(name);
   }
 
   std::string problems;

@@ -15,6 +15,8 @@ struct NormOptions {
 class LATHE_API LayerNorm final : public Module {
  public:
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
+  explicit LayerNorm(int64_t size, const NormOptions& options = {})
+      : LayerNorm(Shape(size), options) {}
   LayerNorm(Module& parent, const std::string& name, const Shape& normalized,
             const NormOptions& options = {})
       : LayerNorm(normalized, options) {
@@ -23,7 +25,7 @@ class LATHE_API LayerNorm final : public Module {
 
   Tensor forward(const Tensor& x) override;
 
-  Tensor weight, bias;
+  Parameter weight, bias;
 
  private:
   Shape normalized_;
@@ -43,7 +45,7 @@ class LATHE_API GroupNorm final : public Module {
 
   Tensor forward(const Tensor& x) override;
 
-  Tensor weight, bias;
+  Parameter weight, bias;
 
  private:
   int64_t groups_;

@@ -117,8 +117,8 @@ class Exporter {
     LATHE_CHECK(ValueError, m.running_mean.defined(), "save_onnx: ", at(name),
                 "a batch norm without running statistics has no ONNX form");
     const Shape channels = m.running_mean.shape();
-    const Tensor scale = m.weight.defined() ? m.weight : ones(channels);
-    const Tensor shift = m.bias.defined() ? m.bias : zeros(channels);
+    const Tensor scale = m.weight.defined() ? Tensor(m.weight) : ones(channels);
+    const Tensor shift = m.bias.defined() ? Tensor(m.bias) : zeros(channels);
     return {graph_.node("BatchNormalization", name,
                         {x.name, graph_.weight(below(name, "weight"), scale),
                          graph_.weight(below(name, "bias"), shift),

@@ -10,6 +10,7 @@ namespace lathe::nn {
 class LATHE_API MaxPool2d final : public Module {
  public:
   explicit MaxPool2d(const MaxPool2dOptions& options) : options_(options) {}
+  explicit MaxPool2d(int64_t kernel) : MaxPool2d(MaxPool2dOptions{.kernel = kernel}) {}
   MaxPool2d(Module& parent, const std::string& name, const MaxPool2dOptions& options)
       : MaxPool2d(options) {
     join(parent, name);
@@ -24,6 +25,7 @@ class LATHE_API MaxPool2d final : public Module {
 class LATHE_API AvgPool2d final : public Module {
  public:
   explicit AvgPool2d(const AvgPool2dOptions& options) : options_(options) {}
+  explicit AvgPool2d(int64_t kernel) : AvgPool2d(AvgPool2dOptions{.kernel = kernel}) {}
   AvgPool2d(Module& parent, const std::string& name, const AvgPool2dOptions& options)
       : AvgPool2d(options) {
     join(parent, name);

@@ -5,11 +5,18 @@
 #include <string_view>
 
 #include "lathe/core/formats/tensor_file.h"
+#include "lathe/core/log.h"
 #include "lathe/nn/checkpoint.h"
 
 namespace lathe::nn {
 
 void save(const Module& model, const std::string& path, const safetensors::Metadata& metadata) {
+  for (const char* suffix : {".pth", ".pt", ".npz", ".onnx", ".bin", ".h5"}) {
+    if (path.ends_with(suffix)) {
+      warn("nn::save: ", path, " gets the format safetensors, though a name in ", suffix,
+           " promises another one");
+    }
+  }
   safetensors::write(path, model.state_dict(), metadata);
 }
 

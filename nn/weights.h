@@ -11,7 +11,8 @@ namespace lathe::nn {
 
 /// Writes the state dict: its names are the keys; values are row-major (convolution weights OIHW)
 /// whatever the layout in memory. The file is replaced in one step: at any moment `path` is the
-/// complete old file or the complete new one.
+/// complete old file or the complete new one. A name that promises another format (".pth") is
+/// warned about.
 /// throws: FileError.
 LATHE_API void save(const Module& model, const std::string& path,
                     const safetensors::Metadata& metadata = {});

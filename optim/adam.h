@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <optional>
+#include <utility>
 
 #include "lathe/optim/optimizer.h"
 
@@ -77,6 +78,8 @@ class LATHE_API AdamBase : public Optimizer {
 class LATHE_API Adam final : public AdamBase {
  public:
   explicit Adam(Tensors params, const AdamOptions& options = {});
+  Adam(Tensors params, std::floating_point auto lr)
+      : Adam(std::move(params), AdamOptions{.lr = lr}) {}
   explicit Adam(std::vector<AdamGroup> groups, const AdamOptions& options = {});
 };
 
@@ -84,6 +87,8 @@ class LATHE_API Adam final : public AdamBase {
 class LATHE_API AdamW final : public AdamBase {
  public:
   explicit AdamW(Tensors params, const AdamWOptions& options = {});
+  AdamW(Tensors params, std::floating_point auto lr)
+      : AdamW(std::move(params), AdamWOptions{.lr = lr}) {}
   explicit AdamW(std::vector<AdamGroup> groups, const AdamWOptions& options = {});
 };
 

@@ -8,6 +8,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
+#include "lathe/core/log.h"
 
 namespace lathe::optim {
 
@@ -49,6 +50,10 @@ void Optimizer::add_group(Tensors params, HyperParameters hyper, bool master_wei
     LATHE_CHECK(ValueError, known.insert(p.handle().get()).second, name_, ": parameter ", i,
                 " of group ", groups_.size(), " appears twice (", p, ")");
     group.slots.push_back({.param = p, .step = 0, .buffers = Tensors(buffer_names_.size())});
+  }
+  if (std::ranges::none_of(group.slots, [](const Slot& s) { return s.param.requires_grad(); })) {
+    warn(name_, ": no parameter of group ", groups_.size(),
+         " requires grad, so no step will change them");
   }
   groups_.push_back(std::move(group));
 }

@@ -1,7 +1,9 @@
 // RMSprop; see optimizer.h for groups and state, kernels/update_math.h for the formula.
 #pragma once
 
+#include <concepts>
 #include <optional>
+#include <utility>
 
 #include "lathe/optim/optimizer.h"
 
@@ -42,6 +44,8 @@ void visit_options(RMSpropOptions& all, Visit visit, const RMSpropGroup& own = {
 class LATHE_API RMSprop final : public Optimizer {
  public:
   explicit RMSprop(Tensors params, const RMSpropOptions& options = {});
+  RMSprop(Tensors params, std::floating_point auto lr)
+      : RMSprop(std::move(params), RMSpropOptions{.lr = lr}) {}
   explicit RMSprop(std::vector<RMSpropGroup> groups, const RMSpropOptions& options = {});
 
  private:

@@ -1,7 +1,9 @@
 // SGD; see optimizer.h for groups and state, kernels/update_math.h for the formula.
 #pragma once
 
+#include <concepts>
 #include <optional>
+#include <utility>
 
 #include "lathe/optim/optimizer.h"
 
@@ -43,6 +45,7 @@ void visit_options(SGDOptions& all, Visit visit, const SGDGroup& own = {}) {
 class LATHE_API SGD final : public Optimizer {
  public:
   explicit SGD(Tensors params, const SGDOptions& options = {});
+  SGD(Tensors params, std::floating_point auto lr) : SGD(std::move(params), SGDOptions{.lr = lr}) {}
   explicit SGD(std::vector<SGDGroup> groups, const SGDOptions& options = {});
 
  private:
