@@ -1,14 +1,13 @@
-// Elementwise ops of two operands: checks, promotion, gradients. Kernels: binary_cpu.cpp.
-// Contracts: binary.h.
+// Arithmetic on two operands: checks, promotion, gradients. Contracts: binary.h. Kernels:
+// binary_cpu.cpp. Comparisons: binary_compare.cpp.
 #include "lathe/ops/binary.h"
-
-#include <numbers>
 
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/binary_acts.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/promote.h"
@@ -22,23 +21,15 @@ using autograd::record;
 using autograd::Saved;
 using autograd::SavedOutput;
 
-namespace {
+namespace binary {
 
-using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
-
-struct Operands {
-  Tensor a, b;
-};
-
-/// Acts 1 and 2: both operands, checked and cast to the dtype of the computation.
-Operands prepare(const char* op, const Tensor& a, const Tensor& b, bool floating = false) {
+Operands prepare(const char* op, const Tensor& a, const Tensor& b, bool floating) {
   check_devices(op, a, b);
   DType dtype = result_dtype(a, b);
   if (floating && !is_floating(dtype)) dtype = default_dtype();
   return {cast(a, dtype), cast(b, dtype)};
 }
 
-/// Act 3. If the operand that has the result's shape is NHWC, so is the result.
 Tensor run(const char* name, BinaryOp op, const Tensor& a, const Tensor& b, DType dtype) {
   const bool same = a.shape() == b.shape();
   const Shape shape = same ? a.shape() : broadcast_shapes(name, a.shape(), b.shape());
@@ -51,12 +42,16 @@ Tensor run(const char* name, BinaryOp op, const Tensor& a, const Tensor& b, DTyp
   return out;
 }
 
-Saved saved_if(bool wanted, const Tensor& t) { return Saved(wanted ? t : Tensor()); }
+}  // namespace binary
 
-Tensor compare(const char* name, BinaryOp op, const Tensor& a, const Tensor& b) {
-  const auto [x, y] = prepare(name, a, b);
-  return run(name, op, x, y, kBool);
-}
+using binary::prepare;
+using binary::run;
+
+namespace {
+
+using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
+
+Saved saved_if(bool wanted, const Tensor& t) { return Saved(wanted ? t : Tensor()); }
 
 /// op(t, number). A half tensor is computed in float, so that the number is not first rounded to
 /// the half type.
@@ -65,22 +60,6 @@ Tensor with_number(Op op, const Tensor& t, Scalar number) {
   if (!is_half(t.dtype())) return op(t, scalar_like(number, t));
   const Tensor wide = cast(t, kF32);
   return cast(op(wide, scalar_like(number, wide)), t.dtype());
-}
-
-/// dx = dy f'(x) of an op f, in one pass. `self` is this function; curvature(x) is f''(x) in ops.
-template <class F>
-Tensor slope_op(const char* name, BinaryOp op, const Tensor& dy, const Tensor& x,
-                BinaryFunction self, F curvature) {
-  Tensor dx = run(name, op, dy, x, dy.dtype());
-  record(name, dx, {dy, x},
-         [dy = Saved(dy), x = Saved(x), self, curvature](const Tensor& g,
-                                                         const autograd::Needs& need) {
-           Tensor ddy, d_x;
-           if (need[0]) ddy = self(g, x.get());
-           if (need[1]) d_x = mul(mul(g, dy.get()), curvature(x.get()));
-           return Tensors{ddy, d_x};
-         });
-  return dx;
 }
 
 /// add or sub with alpha * b in place of b. Half types are rounded once, at the end.
@@ -346,61 +325,6 @@ Tensor lerp(const Tensor& a_in, const Tensor& b_in, double weight) {
   return cast(y, a.dtype());
 }
 
-Tensor relu_grad(const Tensor& dy, const Tensor& y) {
-  Tensor dx = run("relu_grad", BinaryOp::kReluGrad, dy, y, dy.dtype());
-  record("relu_grad", dx, {dy}, [y = Saved(y)](const Tensor& g, const autograd::Needs&) {
-    return Tensors{relu_grad(g, y.get())};
-  });
-  return dx;
-}
-
-Tensor tanh_grad(const Tensor& dy, const Tensor& y) {
-  Tensor dx = run("tanh_grad", BinaryOp::kTanhGrad, dy, y, dy.dtype());
-  record("tanh_grad", dx, {dy, y},
-         [dy = Saved(dy), y = Saved(y)](const Tensor& g, const autograd::Needs& need) {
-           Tensor ddy, d_y;
-           if (need[0]) ddy = tanh_grad(g, y.get());
-           if (need[1]) d_y = mul(mul(mul(g, dy.get()), y.get()), -2);
-           return Tensors{ddy, d_y};
-         });
-  return dx;
-}
-
-Tensor sigmoid_grad(const Tensor& dy, const Tensor& y) {
-  Tensor dx = run("sigmoid_grad", BinaryOp::kSigmoidGrad, dy, y, dy.dtype());
-  record("sigmoid_grad", dx, {dy, y},
-         [dy = Saved(dy), y = Saved(y)](const Tensor& g, const autograd::Needs& need) {
-           Tensor ddy, d_y;
-           if (need[0]) ddy = sigmoid_grad(g, y.get());
-           if (need[1]) d_y = mul(mul(g, dy.get()), sub(1, mul(y.get(), 2)));
-           return Tensors{ddy, d_y};
-         });
-  return dx;
-}
-
-Tensor gelu_grad(const Tensor& dy, const Tensor& x) {
-  // phi(x) (2 - x^2)
-  const auto curvature = [](const Tensor& v) {
-    const Tensor v2 = square(v);
-    const Tensor density = mul(exp(mul(v2, -0.5)), std::numbers::inv_sqrtpi / std::numbers::sqrt2);
-    return mul(density, sub(2, v2));
-  };
-  return slope_op("gelu_grad", BinaryOp::kGeluGrad, dy, x, gelu_grad, curvature);
-}
-
-Tensor gelu_tanh_grad(const Tensor& dy, const Tensor& x) {
-  // (1 - t^2) (u' + x (u'' / 2 - t u'^2)), where t = tanh(u) and u = k (x + c x^3)
-  const auto curvature = [](const Tensor& v) {
-    constexpr double k = 0.79788456080286535588, c = 0.044715;  // k = sqrt(2/pi)
-    const Tensor v2 = square(v);
-    const Tensor t = tanh(mul(mul(v, add(mul(v2, c), 1)), k));
-    const Tensor du = mul(add(mul(v2, 3 * c), 1), k);
-    const Tensor bend = mul(v, sub(mul(v, 3 * c * k), mul(t, square(du))));
-    return mul(sub(1, square(t)), add(du, bend));
-  };
-  return slope_op("gelu_tanh_grad", BinaryOp::kGeluTanhGrad, dy, x, gelu_tanh_grad, curvature);
-}
-
 // clang-format off
 Tensor add(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(add, a, b); }
 Tensor sub(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(sub, a, b); }
@@ -414,48 +338,7 @@ Tensor remainder(Scalar a, const Tensor& b) { return with_number([](const Tensor
 Tensor pow(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(pow, a, b); }
 Tensor pow(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return pow(n, t); }, b, a); }
 
-Tensor eq(const Tensor& a, const Tensor& b) { return compare("eq", BinaryOp::kEq, a, b); }
-Tensor ne(const Tensor& a, const Tensor& b) { return compare("ne", BinaryOp::kNe, a, b); }
-Tensor lt(const Tensor& a, const Tensor& b) { return compare("lt", BinaryOp::kLt, a, b); }
-Tensor le(const Tensor& a, const Tensor& b) { return compare("le", BinaryOp::kLe, a, b); }
-Tensor gt(const Tensor& a, const Tensor& b) { return compare("gt", BinaryOp::kGt, a, b); }
-Tensor ge(const Tensor& a, const Tensor& b) { return compare("ge", BinaryOp::kGe, a, b); }
-Tensor eq(const Tensor& a, Scalar b) { return eq(a, scalar_like(b, a)); }
-Tensor ne(const Tensor& a, Scalar b) { return ne(a, scalar_like(b, a)); }
-Tensor lt(const Tensor& a, Scalar b) { return lt(a, scalar_like(b, a)); }
-Tensor le(const Tensor& a, Scalar b) { return le(a, scalar_like(b, a)); }
-Tensor gt(const Tensor& a, Scalar b) { return gt(a, scalar_like(b, a)); }
-Tensor ge(const Tensor& a, Scalar b) { return ge(a, scalar_like(b, a)); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return compare("logical_and", BinaryOp::kLogicalAnd, a, b); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return compare("logical_or", BinaryOp::kLogicalOr, a, b); }
-Tensor logical_xor(const Tensor& a, const Tensor& b) { return compare("logical_xor", BinaryOp::kLogicalXor, a, b); }
-Tensor logical_not(const Tensor& a) { return eq(a, 0); }
 // clang-format on
-
-static void check_bool(const char* op, const Tensor& t) {
-  LATHE_CHECK(DTypeError, t.dtype() == kBool, "operator", op, ": defined for bool only (got: ", t,
-              ")");
-}
-
-Tensor operator&(const Tensor& a, const Tensor& b) {
-  check_bool("&", a);
-  check_bool("&", b);
-  return logical_and(a, b);
-}
-Tensor operator|(const Tensor& a, const Tensor& b) {
-  check_bool("|", a);
-  check_bool("|", b);
-  return logical_or(a, b);
-}
-Tensor operator^(const Tensor& a, const Tensor& b) {
-  check_bool("^", a);
-  check_bool("^", b);
-  return logical_xor(a, b);
-}
-Tensor operator~(const Tensor& a) {
-  check_bool("~", a);
-  return logical_not(a);
-}
 
 namespace autograd {
 
