@@ -60,8 +60,10 @@ bool use_at_random(double seconds, uint64_t seed) {
   return !failed();
 }
 
-#if defined(LATHE_ASAN) || defined(LATHE_TSAN)
-constexpr bool kJudgesResident = false;  // shadow memory and quarantines grow
+#if defined(LATHE_ASAN) || defined(LATHE_TSAN) || defined(LATHE_CUDA_EMULATED)
+// Shadow memory and quarantines grow; an emulated GPU's memory belongs to the process, and is
+// touched for the first time in any of the first ten or so epochs.
+constexpr bool kJudgesResident = false;
 #else
 constexpr bool kJudgesResident = true;
 #endif
