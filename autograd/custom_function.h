@@ -130,10 +130,9 @@ struct CustomFunction {
   /// input.
   template <class... Args>
   static auto apply(Args&&... arguments) {
-    using Context = typename Derived::Context;
     static const std::string& name = *new std::string(type_name(typeid(Derived)));  // nodes use it
-    auto context = std::make_unique<Context>();
-    Context& kept = *context;
+    auto context = std::make_unique<typename Derived::Context>();
+    typename Derived::Context& kept = *context;
     Tensors inputs;
     (autograd::append_tensors(inputs, arguments), ...);
     autograd::CustomCall call(name.c_str(), kept, std::move(inputs));
