@@ -52,10 +52,11 @@ class LATHE_API Tensor {
   /// A variable names another tensor from now on. No values change.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
-  /// A view without a name is written: x[0] = y, x.slice(1, 0, 2) = 0, x.index({mask}) = …. The
-  /// same as copy_() or fill_().
-  /// throws: as copy_(); StateError if no other tensor shares the memory, so that nobody could read
-  /// what was written: relu(x) = y.
+  /// A view without a name is written: x[0] = y, x.slice(1, 0, 2) = 0. The same as copy_() or
+  /// fill_().
+  /// throws: as copy_() and fill_(); StateError if no other tensor shares the memory, so that
+  /// nobody could read what was written: relu(x) = y, x.index({mask}) = y. index_put_ writes the
+  /// latter.
   const Tensor& operator=(const Tensor& source) const&&;
   const Tensor& operator=(Scalar value) const&&;
 
