@@ -1,5 +1,5 @@
 // Elementwise ops of two operands, with broadcasting and PyTorch's type promotion. binary.cpp:
-// checks and gradients; binary_cpu.cpp and binary_cuda.cu: kernels; ops/binary_math.h: arithmetic.
+// checks and gradients; elementwise_kernels/: arithmetic and kernels.
 //   a, b   any shapes that broadcast; a Scalar promotes the category only (f16 tensor + 1.0 → f16)
 //   →      the broadcast shape
 // Both are on one device, except that a 0-d CPU tensor goes with any device.
@@ -11,7 +11,8 @@
 
 namespace lathe {
 
-/// One name per op; the arithmetic is in ops/binary_math.h, shared by host and device.
+/// One name per op; the arithmetic is in elementwise_kernels/binary_math.h, shared by host and
+/// device.
 enum class BinaryOp : uint8_t {
   // → the promoted dtype
   kAdd,

@@ -11,7 +11,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/random_math.h"
+#include "lathe/ops/random_kernels/random_math.h"
 #include "lathe/ops/random_source.h"
 
 namespace lathe {

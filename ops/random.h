@@ -57,7 +57,7 @@ struct IntegerDraw {
 using RandomDraw = std::variant<UniformDraw, NormalDraw, IntegerDraw>;
 
 // From `start` on there is one word per element, or two for integers if math::is_wide_span(span)
-// (ops/random_math.h).
+// (ops/random_kernels/random_math.h).
 namespace cpu {
 void fill_random(const Tensor& out, const RandomDraw& draw, Generator::State start);
 }

@@ -12,7 +12,8 @@ CORE = {"core"}
 RECORD = CORE | {"autograd"}
 KERNELS = {"core/gpu"}  # how a kernel is launched and reads its arguments
 CONVOLUTION = {"ops/conv", "ops/conv_search"}
-OPS_ROOMS = CONVOLUTION | {"ops/batch_norm_kernels", "ops/matmul_kernels", "ops/reduce_kernels"}
+OPS_ROOMS = CONVOLUTION | {"ops/batch_norm_kernels", "ops/elementwise_kernels", "ops/index_kernels", "ops/matmul_kernels",
+                           "ops/random_kernels", "ops/reduce_kernels", "ops/row_kernels"}
 OPS = RECORD | {"ops"}
 LIBRARY = OPS | {"core/memory", "core/formats", "nn", "optim", "data", "data/images", "data/transforms"} | CONVOLUTION
 
@@ -24,7 +25,11 @@ MAY_INCLUDE = {
     "core/formats": CORE,
     "autograd": CORE,
     "ops": RECORD | KERNELS | OPS_ROOMS,
+    "ops/elementwise_kernels": OPS | KERNELS,
+    "ops/index_kernels": OPS | KERNELS,
+    "ops/random_kernels": OPS | KERNELS,
     "ops/reduce_kernels": OPS | KERNELS,
+    "ops/row_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
     "ops/batch_norm_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
     "ops/conv_search": OPS,
     "ops/matmul_kernels": OPS | KERNELS,

@@ -1,5 +1,5 @@
 // The pointwise kernels: out[i] = f(a[i], b[i], …) for any strides and broadcasting. For .cu files;
-// ops/unary_cuda.cu is the simplest example.
+// ops/elementwise_kernels/unary_cuda.cu is the simplest example.
 //
 //   pointwise<Out>(out, f, Input<A>{a}, Input<B>{b});
 //

@@ -1,4 +1,4 @@
-// The kernels of ops/argmax_cuda.cu against the CPU op: values and places, equal to the last bit.
+// The kernels of ops/reduce_kernels/argmax_cuda.cu against the CPU op: values and places, equal to the last bit.
 #include "lathe/ops/argmax.h"
 
 #include <doctest/doctest.h>

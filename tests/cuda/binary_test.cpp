@@ -1,4 +1,4 @@
-// The kernels of ops/binary_cuda.cu and ops/where_cuda.cu against the CPU ops: every op and dtype,
+// The kernels of ops/elementwise_kernels/binary_cuda.cu and ops/elementwise_kernels/where_cuda.cu against the CPU ops: every op and dtype,
 // and every way in which core/gpu/pointwise.cuh reads its operands.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// The kernels of ops/nll_loss_cuda.cu and ops/cross_entropy_cuda.cu against the CPU ops.
+// The kernels of ops/row_kernels/nll_loss_cuda.cu and ops/row_kernels/cross_entropy_cuda.cu against the CPU ops.
 #include <doctest/doctest.h>
 
 #include <limits>

@@ -1,4 +1,4 @@
-// The kernel of ops/creation_cuda.cu against the CPU: every sequence in every dtype.
+// The kernel of ops/elementwise_kernels/creation_cuda.cu against the CPU: every sequence in every dtype.
 #include "lathe/ops/creation.h"
 
 #include <doctest/doctest.h>

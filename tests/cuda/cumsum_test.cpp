@@ -1,4 +1,4 @@
-// The kernels of ops/cumsum_cuda.cu against the CPU: blocks and columns, whole and in chunks.
+// The kernels of ops/reduce_kernels/cumsum_cuda.cu against the CPU: blocks and columns, whole and in chunks.
 #include "lathe/ops/cumsum.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// The kernels of ops/index_cuda.cu and ops/index_sum_cuda.cu against the CPU's: equal to the last
+// The kernels of ops/index_kernels/index_cuda.cu and ops/index_kernels/index_sum_cuda.cu against the CPU's: equal to the last
 // bit, sums included.
 #include "lathe/ops/index.h"
 

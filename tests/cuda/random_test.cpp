@@ -1,4 +1,4 @@
-// The kernels of ops/random_cuda.cu and ops/dropout_cuda.cu against the CPU: the same numbers,
+// The kernels of ops/random_kernels/random_cuda.cu and ops/random_kernels/dropout_cuda.cu against the CPU: the same numbers,
 // whatever the device.
 #include "lathe/ops/random.h"
 

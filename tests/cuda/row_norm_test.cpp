@@ -1,4 +1,4 @@
-// The kernels of ops/row_norm_cuda.cu against the CPU ones.
+// The kernels of ops/row_kernels/row_norm_cuda.cu against the CPU ones.
 #include "lathe/ops/row_norm.h"
 
 #include <doctest/doctest.h>

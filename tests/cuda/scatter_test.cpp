@@ -1,4 +1,4 @@
-// The kernels of ops/scatter_cuda.cu and ops/searchsorted_cuda.cu against the CPU's.
+// The kernels of ops/index_kernels/scatter_cuda.cu and ops/index_kernels/searchsorted_cuda.cu against the CPU's.
 #include "lathe/ops/scatter.h"
 
 #include "lathe/ops/searchsorted.h"

@@ -1,4 +1,4 @@
-// The kernels of ops/softmax_cuda.cu against the CPU op.
+// The kernels of ops/row_kernels/softmax_cuda.cu against the CPU op.
 #include "lathe/ops/softmax.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// The kernels of ops/sort_cuda.cu against the CPU: the order is total, so there is one right
+// The kernels of ops/index_kernels/sort_cuda.cu against the CPU: the order is total, so there is one right
 // answer.
 #include "lathe/ops/sort.h"
 

@@ -1,4 +1,4 @@
-// The kernel of ops/tally_scores_cuda.cu against the CPU op.
+// The kernel of ops/row_kernels/tally_scores_cuda.cu against the CPU op.
 #include "lathe/ops/tally_scores.h"
 
 #include "on_device.h"

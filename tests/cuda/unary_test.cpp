@@ -1,4 +1,4 @@
-// The unary kernels of ops/unary_cuda.cu against the CPU op: every op, every dtype, dense and
+// The unary kernels of ops/elementwise_kernels/unary_cuda.cu against the CPU op: every op, every dtype, dense and
 // strided.
 #include <doctest/doctest.h>
 

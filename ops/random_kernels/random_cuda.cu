@@ -2,8 +2,8 @@
 // turns into a few values, as on the CPU.
 #include "lathe/core/copy.h"
 #include "lathe/core/gpu/pointwise.cuh"
-#include "lathe/ops/counter_loop.cuh"
-#include "lathe/ops/random_math.h"
+#include "lathe/ops/random_kernels/counter_loop.cuh"
+#include "lathe/ops/random_kernels/random_math.h"
 
 namespace lathe::cuda {
 

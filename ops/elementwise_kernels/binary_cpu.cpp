@@ -1,6 +1,6 @@
 // CPU kernels of ops/binary.h: one strided loop, one instance per op and dtype.
 #include "lathe/core/strided_loop.h"
-#include "lathe/ops/binary_math.h"
+#include "lathe/ops/elementwise_kernels/binary_math.h"
 
 namespace lathe::cpu {
 

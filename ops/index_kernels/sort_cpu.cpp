@@ -6,8 +6,8 @@
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/index_kernels/sort_order.h"
 #include "lathe/ops/sort.h"
-#include "lathe/ops/sort_order.h"
 
 namespace lathe {
 

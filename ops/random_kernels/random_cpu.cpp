@@ -4,7 +4,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/philox.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/ops/random_math.h"
+#include "lathe/ops/random_kernels/random_math.h"
 
 namespace lathe::cpu {
 

@@ -5,8 +5,8 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/ops/cumsum.h"
-#include "lathe/ops/cumsum_math.h"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
+#include "lathe/ops/reduce_kernels/cumsum_math.h"
 
 namespace lathe {
 

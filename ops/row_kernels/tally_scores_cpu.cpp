@@ -1,7 +1,7 @@
 // CPU kernel of tally_scores.h: row by row, with the ranking of tally_scores_math.h.
 #include "lathe/core/visit.h"
+#include "lathe/ops/row_kernels/tally_scores_math.h"
 #include "lathe/ops/tally_scores.h"
-#include "lathe/ops/tally_scores_math.h"
 
 namespace lathe::cpu {
 

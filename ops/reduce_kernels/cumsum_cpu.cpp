@@ -6,7 +6,7 @@
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cumsum.h"
-#include "lathe/ops/cumsum_math.h"
+#include "lathe/ops/reduce_kernels/cumsum_math.h"
 
 namespace lathe {
 

@@ -5,9 +5,9 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/class_targets.cuh"
 #include "lathe/ops/cross_entropy.h"
-#include "lathe/ops/cross_entropy_math.h"
 #include "lathe/ops/reduce_kernels/line_kernels.cuh"
 #include "lathe/ops/reduce_kernels/reduce_device.cuh"
+#include "lathe/ops/row_kernels/cross_entropy_math.h"
 
 namespace lathe::cuda {
 

@@ -5,8 +5,8 @@
 #include "lathe/ops/reduce_kernels/held_line.cuh"
 #include "lathe/ops/reduce_kernels/line_kernels.cuh"
 #include "lathe/ops/reduce_kernels/reduce_device.cuh"
+#include "lathe/ops/row_kernels/row_norm_math.h"
 #include "lathe/ops/row_norm.h"
-#include "lathe/ops/row_norm_math.h"
 
 namespace lathe::cuda {
 

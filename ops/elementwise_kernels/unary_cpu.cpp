@@ -1,6 +1,6 @@
 // CPU kernels of ops/unary.h: one strided loop, one instance per op and dtype.
 #include "lathe/core/strided_loop.h"
-#include "lathe/ops/unary_math.h"
+#include "lathe/ops/elementwise_kernels/unary_math.h"
 
 namespace lathe::cpu {
 

@@ -11,8 +11,8 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/exp_math.h"
 #include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
+#include "lathe/ops/row_kernels/softmax_math.h"
 #include "lathe/ops/softmax.h"
-#include "lathe/ops/softmax_math.h"
 
 namespace lathe {
 

@@ -10,8 +10,8 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
+#include "lathe/ops/row_kernels/row_norm_math.h"
 #include "lathe/ops/row_norm.h"
-#include "lathe/ops/row_norm_math.h"
 
 namespace lathe {
 

@@ -4,8 +4,8 @@
 #include "lathe/ops/reduce_kernels/held_line.cuh"
 #include "lathe/ops/reduce_kernels/line_kernels.cuh"
 #include "lathe/ops/reduce_kernels/reduce_device.cuh"
+#include "lathe/ops/row_kernels/softmax_math.h"
 #include "lathe/ops/softmax.h"
-#include "lathe/ops/softmax_math.h"
 
 namespace lathe::cuda {
 

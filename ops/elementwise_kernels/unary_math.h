@@ -11,7 +11,7 @@
 #include "lathe/core/config.h"
 #include "lathe/core/scalar.h"
 #include "lathe/core/visit.h"
-#include "lathe/ops/binary_math.h"
+#include "lathe/ops/elementwise_kernels/binary_math.h"
 #include "lathe/ops/unary.h"
 
 namespace lathe::math {

@@ -8,8 +8,8 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/index_kernels/sort_order.h"
 #include "lathe/ops/sort.h"
-#include "lathe/ops/sort_order.h"
 
 namespace lathe::cuda {
 

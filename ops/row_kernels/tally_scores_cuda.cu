@@ -1,8 +1,8 @@
 // CUDA kernel of tally_scores.h: a warp per row, with the ranking of tally_scores_math.h.
 #include "lathe/core/visit.h"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
+#include "lathe/ops/row_kernels/tally_scores_math.h"
 #include "lathe/ops/tally_scores.h"
-#include "lathe/ops/tally_scores_math.h"
 
 namespace lathe::cuda {
 

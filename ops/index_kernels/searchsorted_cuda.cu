@@ -1,7 +1,7 @@
 // CUDA kernel of searchsorted. Contract: searchsorted.h.
 #include "lathe/core/gpu/launch.h"
+#include "lathe/ops/index_kernels/searchsorted_math.h"
 #include "lathe/ops/searchsorted.h"
-#include "lathe/ops/searchsorted_math.h"
 
 namespace lathe {
 

@@ -1,7 +1,7 @@
 // CPU kernel of searchsorted: the threads divide the values. Contract: searchsorted.h.
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/index_kernels/searchsorted_math.h"
 #include "lathe/ops/searchsorted.h"
-#include "lathe/ops/searchsorted_math.h"
 
 namespace lathe {
 

@@ -1,9 +1,9 @@
 // CUDA kernel of dropout, with the arithmetic of dropout_math.h. Contract: dropout.h.
 #include "lathe/core/copy.h"
 #include "lathe/core/gpu/pointwise.cuh"
-#include "lathe/ops/counter_loop.cuh"
 #include "lathe/ops/dropout.h"
-#include "lathe/ops/dropout_math.h"
+#include "lathe/ops/random_kernels/counter_loop.cuh"
+#include "lathe/ops/random_kernels/dropout_math.h"
 
 namespace lathe {
 

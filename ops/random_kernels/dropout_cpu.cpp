@@ -8,7 +8,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/dropout.h"
-#include "lathe/ops/dropout_math.h"
+#include "lathe/ops/random_kernels/dropout_math.h"
 
 namespace lathe {
 

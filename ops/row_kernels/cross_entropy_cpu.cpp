@@ -8,9 +8,9 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/cross_entropy.h"
-#include "lathe/ops/cross_entropy_math.h"
 #include "lathe/ops/exp_math.h"
 #include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
+#include "lathe/ops/row_kernels/cross_entropy_math.h"
 
 namespace lathe {
 
