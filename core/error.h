@@ -35,11 +35,17 @@ class LATHE_API Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, SourcePlace place = {nullptr, 0});
 
+  const char* what() const noexcept override { return text_.c_str(); }
   /// The sentence alone, without the place.
   const std::string& message() const noexcept { return message_; }
 
+  /// Puts "<origin>: " before the message: the path of the layer that threw. The first origin
+  /// stays; later calls change nothing.
+  void set_origin(const std::string& origin);
+
  private:
-  std::string message_;
+  std::string message_, text_;
+  bool has_origin_ = false;
 };
 
 // clang-format off

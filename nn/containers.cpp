@@ -1,5 +1,7 @@
-// Sequential and ModuleList: ownership and order of the modules that they hold.
+// Containers: ownership, order and names of what they hold.
 #include "lathe/nn/containers.h"
+
+#include <algorithm>
 
 namespace lathe::nn {
 
@@ -18,6 +20,30 @@ Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
   for (const auto& module : modules()) y = (*module)(y);
   return y;
+}
+
+bool ModuleDict::contains(const std::string& name) const {
+  const auto children = named_children();
+  return std::ranges::any_of(children, [&](const auto& child) { return child.first == name; });
+}
+
+Module& ModuleDict::operator[](const std::string& name) const {
+  std::string known;
+  for (const auto& [child, module] : named_children()) {
+    if (child == name) return *module;
+    known += concat(known.empty() ? "" : ", ", child);
+  }
+  LATHE_FAIL(IndexError, "ModuleDict: no module \"", name, "\" (there are: ", known, ")");
+}
+
+void ParameterList::add(const Tensor& value) {
+  held_.emplace_back() = parameter(std::to_string(size()), value);
+}
+
+Parameter& ParameterList::operator[](int64_t index) {
+  LATHE_CHECK(IndexError, index >= 0 && index < size(), "ParameterList: no parameter ", index,
+              " among ", size());
+  return held_[static_cast<size_t>(index)];
 }
 
 }  // namespace lathe::nn

@@ -1,7 +1,9 @@
 // Modules made of modules: Sequential runs them one after another, ModuleList only holds them.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,6 +55,74 @@ class LATHE_API Sequential final : public ModuleHolder {
 class LATHE_API ModuleList final : public ModuleHolder {
  public:
   using ModuleHolder::ModuleHolder;
+};
+
+/// A ModuleList of one type, whose elements are called by any signature:
+///   nn::ListOf<Block> blocks{*this, "blocks"};  …  for (Block& block : blocks) x = block(x, mask);
+template <std::derived_from<Module> T>
+class ListOf final : public Module {
+ public:
+  using Module::Module;
+
+  /// Makes a T from the arguments and holds it, named "0", "1", ….   → the new module
+  template <class... Args>
+  T& add(Args&&... args) {
+    auto module = std::make_unique<T>(std::forward<Args>(args)...);
+    adopt(*module, std::to_string(size()));
+    owned_.push_back(std::move(module));
+    return *owned_.back();
+  }
+  int64_t size() const { return static_cast<int64_t>(owned_.size()); }
+  /// throws: IndexError.
+  T& operator[](int64_t index) const {
+    LATHE_CHECK(IndexError, index >= 0 && index < size(), "ListOf: no module ", index, " among ",
+                size());
+    return *owned_[static_cast<size_t>(index)];
+  }
+
+  class Iterator {
+   public:
+    explicit Iterator(const std::unique_ptr<T>* at) : at_(at) {}
+    T& operator*() const { return **at_; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    const std::unique_ptr<T>* at_;
+  };
+  Iterator begin() const { return Iterator(owned_.data()); }
+  Iterator end() const { return Iterator(owned_.data() + owned_.size()); }
+
+ private:
+  std::vector<std::unique_ptr<T>> owned_;
+};
+
+/// Modules under names of the caller's.
+///   nn::ModuleDict heads{*this, "heads"};  heads.add_named<nn::Linear>("colour", 64, 8);
+///   heads["colour"](x)
+class LATHE_API ModuleDict final : public ModuleHolder {
+ public:
+  using ModuleHolder::ModuleHolder;
+  bool contains(const std::string& name) const;
+  /// throws: IndexError naming the modules that there are.
+  Module& operator[](const std::string& name) const;
+};
+
+/// Parameters "0", "1", … of a module that has a number of them.
+class LATHE_API ParameterList final : public Module {
+ public:
+  using Module::Module;
+  /// throws: as Module::parameter().
+  void add(const Tensor& value);
+  int64_t size() const { return static_cast<int64_t>(held_.size()); }
+  /// throws: IndexError.
+  Parameter& operator[](int64_t index);
+
+ private:
+  std::deque<Parameter> held_;  // their places stay
 };
 
 }  // namespace lathe::nn

@@ -39,6 +39,28 @@ struct XavierOptions {
 LATHE_API const Tensor& xavier_uniform_(const Tensor& w, const XavierOptions& options = {});
 LATHE_API const Tensor& xavier_normal_(const Tensor& w, const XavierOptions& options = {});
 
+struct TruncNormalOptions {
+  double mean = 0, std = 1;
+  double low = -2, high = 2;  // values, not multiples of std
+  Generator* generator = nullptr;
+};
+/// N(mean, std) under the condition that low <= value <= high, by the inverse of the distribution
+/// function. Computed on the CPU.
+/// throws: ValueError unless std > 0 and low < high, or if the interval has a probability of 0 in
+/// f64; DTypeError.
+LATHE_API const Tensor& trunc_normal_(const Tensor& w, const TruncNormalOptions& options = {});
+
+struct OrthogonalOptions {
+  double gain = 1;
+  Generator* generator = nullptr;
+};
+/// w as a matrix [shape[0], the rest] with orthonormal rows or columns, whichever are fewer, times
+/// gain: Q of the QR decomposition of a normal matrix, with signs that make it uniformly
+/// distributed. Computed on the CPU in f64.
+/// throws: ShapeError for fewer than 2 dimensions; DTypeError.
+/// ref: Saxe et al. 2014 (arXiv:1312.6120); Mezzadri 2007 (arXiv:math-ph/0609050) for the signs.
+LATHE_API const Tensor& orthogonal_(const Tensor& w, const OrthogonalOptions& options = {});
+
 LATHE_API const Tensor& uniform_(const Tensor& w, double low, double high,
                                  Generator* generator = nullptr);
 LATHE_API const Tensor& normal_(const Tensor& w, double mean, double std,

@@ -5,6 +5,7 @@
 
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/losses.h"
+#include "lathe/ops/margin_losses.h"
 #include "lathe/ops/nll_loss.h"
 
 namespace lathe::nn {
@@ -44,6 +45,65 @@ struct BCEWithLogitsLoss {
   BceOptions options = {};
   Tensor operator()(const Tensor& x, const Tensor& y) const {
     return bce_with_logits(x, y, options);
+  }
+};
+
+struct BCELoss {
+  BinaryCrossEntropyOptions options = {};
+  Tensor operator()(const Tensor& x, const Tensor& y) const {
+    return binary_cross_entropy(x, y, options);
+  }
+};
+
+struct HuberLoss {
+  HuberOptions options = {};
+  Tensor operator()(const Tensor& x, const Tensor& y) const { return huber_loss(x, y, options); }
+};
+
+struct KLDivLoss {
+  KlDivOptions options = {};
+  Tensor operator()(const Tensor& x, const Tensor& y) const { return kl_div(x, y, options); }
+};
+
+struct PoissonNLLLoss {
+  PoissonNllOptions options = {};
+  Tensor operator()(const Tensor& x, const Tensor& y) const {
+    return poisson_nll_loss(x, y, options);
+  }
+};
+
+struct GaussianNLLLoss {
+  GaussianNllOptions options = {};
+  Tensor operator()(const Tensor& x, const Tensor& y, const Tensor& var) const {
+    return gaussian_nll_loss(x, y, var, options);
+  }
+};
+
+struct CosineEmbeddingLoss {
+  CosineEmbeddingOptions options = {};
+  Tensor operator()(const Tensor& x1, const Tensor& x2, const Tensor& y) const {
+    return cosine_embedding_loss(x1, x2, y, options);
+  }
+};
+
+struct HingeEmbeddingLoss {
+  HingeEmbeddingOptions options = {};
+  Tensor operator()(const Tensor& x, const Tensor& y) const {
+    return hinge_embedding_loss(x, y, options);
+  }
+};
+
+struct MarginRankingLoss {
+  MarginRankingOptions options = {};
+  Tensor operator()(const Tensor& x1, const Tensor& x2, const Tensor& y) const {
+    return margin_ranking_loss(x1, x2, y, options);
+  }
+};
+
+struct TripletMarginLoss {
+  TripletMarginOptions options = {};
+  Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
+    return triplet_margin_loss(anchor, positive, negative, options);
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <typeinfo>
 #include <unordered_set>
 
@@ -63,6 +64,13 @@ void Module::join(Module& parent, const std::string& name) {
 
 std::string Module::type_name() const { return lathe::type_name(typeid(*this)); }
 
+std::string Module::path() const {
+  if (parent_ == nullptr) return type_name();
+  const auto is_this = [this](const auto& child) { return child.second == this; };
+  const auto entry = std::ranges::find_if(parent_->children_, is_this);
+  return concat(parent_->path(), ".", entry->first);
+}
+
 // --- calling -------------------------------------------------------------------------------------
 
 Tensor Module::forward(const Tensor& x) {
@@ -108,7 +116,18 @@ Tensor Module::with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f)
     warn_of_nobodys_child(*this);
   }
   const RunningScope scope(*this);
-  if (hooks_.empty()) return f(x);
+  try {
+    return hooks_.empty() ? f(x) : between_hooks(x, f);
+  } catch (Error& error) {
+    try {
+      error.set_origin(path());
+    } catch (const std::bad_alloc&) {  // the error itself matters more
+    }
+    throw;
+  }
+}
+
+Tensor Module::between_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f) {
   const std::vector<Hook> hooks = hooks_;  // a hook may remove itself
   Tensor in = x;
   for (const Hook& hook : hooks) {

@@ -51,6 +51,8 @@ class LATHE_API Module {
 
   /// Runs the pre-hooks, then forward(), then the hooks. A module without a parent that another
   /// one's forward() calls is warned about once: no model trains, saves or moves its parameters.
+  /// throws: what forward() throws; the message of an Error begins with the path() of the innermost
+  /// module that it left.
   Tensor operator()(const Tensor& x);
 
   // --- what it holds: own entries first, then the children's, in the order of registration -------
@@ -64,6 +66,8 @@ class LATHE_API Module {
   Named<Module*> named_modules();
   /// The class, without namespaces: "Conv2d".
   std::string type_name() const;
+  /// The way from the root: "ResNet.layer1.0.conv1", where ResNet is the root's type_name().
+  std::string path() const;
 
   // --- state -------------------------------------------------------------------------------------
   /// Parameters and buffers. The tensors share their values with the module; clone() the result to
@@ -135,6 +139,7 @@ class LATHE_API Module {
   Named<std::string> shared_names() const;
   void replace_parameter(const std::string& name, const Tensor& value);
   void check_name(const std::string& name) const;
+  Tensor between_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f);
   void for_each_module(const std::string& prefix,
                        FunctionRef<void(const std::string&, Module&)> f) const;
   void replace_all(FunctionRef<Tensor(Module&, const Tensor&)> f);

@@ -1,4 +1,4 @@
-// LayerNorm and GroupNorm: parameters and checks; the computation is in ops/.
+// LayerNorm, GroupNorm and InstanceNorm: parameters and checks; the computation is in ops/.
 #include "lathe/nn/norm.h"
 
 #include "lathe/ops/creation.h"
@@ -31,6 +31,21 @@ GroupNorm::GroupNorm(int64_t groups, int64_t channels, const NormOptions& option
 
 Tensor GroupNorm::forward(const Tensor& x) {
   return group_norm(x, groups_, {.weight = weight, .bias = bias, .eps = eps_});
+}
+
+InstanceNorm::InstanceNorm(int64_t channels, const InstanceNormOptions& options)
+    : channels_(channels), eps_(options.eps) {
+  LATHE_CHECK(ValueError, channels > 0, "InstanceNorm: expected channels above 0, got ", channels);
+  if (options.affine) {
+    weight = parameter("weight", ones({channels}));
+    bias = parameter("bias", zeros({channels}));
+  }
+}
+
+Tensor InstanceNorm::forward(const Tensor& x) {
+  LATHE_CHECK(ShapeError, x.ndim() >= 3 && x.dim(1) == channels_, "InstanceNorm: expected [N,",
+              channels_, ",…] with positions (x: ", x, ")");
+  return group_norm(x, channels_, {.weight = weight, .bias = bias, .eps = eps_});
 }
 
 }  // namespace lathe::nn

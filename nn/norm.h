@@ -1,4 +1,5 @@
-// LayerNorm and GroupNorm; the formulas are at the ops of the same name. Batch norms: batch_norm.h.
+// LayerNorm, GroupNorm, InstanceNorm; the formulas are at the ops of the same name. Batch norms:
+// batch_norm.h.
 #pragma once
 
 #include "lathe/nn/module.h"
@@ -49,6 +50,36 @@ class LATHE_API GroupNorm final : public Module {
 
  private:
   int64_t groups_;
+  double eps_;
+};
+
+struct InstanceNormOptions {
+  double eps = 1e-5;
+  bool affine = false;  // true: weight and bias
+};
+
+/// y = (x - mean) / sqrt(var + eps), times weight[c] plus bias[c]; mean and variance are those of
+/// one channel of one sample. x is [N,C,…] with any number of positions: PyTorch's
+/// InstanceNorm1d, 2d and 3d without running statistics.
+/// weight [C] = 1, bias [C] = 0.
+/// ref: Ulyanov et al. 2016 (arXiv:1607.08022).
+class LATHE_API InstanceNorm final : public Module {
+ public:
+  /// throws: ValueError unless channels is positive.
+  explicit InstanceNorm(int64_t channels, const InstanceNormOptions& options = {});
+  InstanceNorm(Module& parent, const std::string& name, int64_t channels,
+               const InstanceNormOptions& options = {})
+      : InstanceNorm(channels, options) {
+    join(parent, name);
+  }
+
+  /// throws: ShapeError unless x is [N,channels,…] with at least one more dimension.
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight, bias;
+
+ private:
+  int64_t channels_;
   double eps_;
 };
 

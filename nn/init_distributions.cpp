@@ -1,0 +1,86 @@
+// init::trunc_normal_ and init::orthogonal_: values that are computed on the CPU, then copied.
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/nn/init.h"
+#include "lathe/ops/inplace.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/views.h"
+
+namespace lathe::nn::init {
+
+namespace {
+
+/// P(N(0, 1) <= z).
+double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
+
+/// The z in [low, high] with normal_cdf(z) = p: Newton's method, inside an interval that halves
+/// where it would leave it.
+double inverse_normal_cdf(double p, double low, double high) {
+  double z = std::clamp(0.0, low, high);
+  for (int step = 0; step < 100; ++step) {
+    const double error = normal_cdf(z) - p;
+    (error < 0 ? low : high) = z;
+    const double density = std::exp(-0.5 * z * z) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+    double next = z - error / density;
+    if (!(next > low && next < high)) next = low + (high - low) / 2;
+    if (std::abs(next - z) <= 1e-15 * std::abs(z)) return next;
+    z = next;
+  }
+  return z;
+}
+
+void check_floating(const char* name, const Tensor& w) {
+  LATHE_CHECK(DTypeError, is_floating(w.dtype()), name, ": expected a floating dtype (w: ", w, ")");
+}
+
+}  // namespace
+
+const Tensor& trunc_normal_(const Tensor& w, const TruncNormalOptions& o) {
+  const NoGrad off;
+  check_floating("trunc_normal_", w);
+  LATHE_CHECK(ValueError, o.std > 0 && o.low < o.high,
+              "trunc_normal_: expected std > 0 and low < high, got std ", o.std, ", low ", o.low,
+              ", high ", o.high);
+  const double from = (o.low - o.mean) / o.std, to = (o.high - o.mean) / o.std;
+  // In the upper tail, probabilities near 1 have few digits; the lower one is its mirror image.
+  const bool mirrored = from > 0;
+  const double a = mirrored ? -to : from, b = mirrored ? -from : to;
+  const double first = normal_cdf(a), last = normal_cdf(b);
+  LATHE_CHECK(ValueError, first < last, "trunc_normal_: no number of N(", o.mean, ", ", o.std,
+              ") lies in [", o.low, ", ", o.high, "]");
+  if (w.numel() == 0) return w;
+  const Tensor values = rand(w.shape(), {.dtype = kF64}, o.generator);
+  double* const v = values.data<double>();
+  for (int64_t i = 0; i < values.numel(); ++i) {
+    const double z =
+        inverse_normal_cdf(first + v[i] * (last - first), std::max(a, -40.0), std::min(b, 40.0));
+    v[i] = std::clamp(o.mean + o.std * (mirrored ? -z : z), o.low, o.high);
+  }
+  return copy_(w, values);
+}
+
+const Tensor& orthogonal_(const Tensor& w, const OrthogonalOptions& o) {
+  const NoGrad off;
+  check_floating("orthogonal_", w);
+  LATHE_CHECK(ShapeError, w.ndim() >= 2, "orthogonal_: expected at least 2 dimensions (w: ", w,
+              ")");
+  if (w.numel() == 0) return w;
+  const int64_t rows = w.dim(0), columns = w.numel() / rows;
+  const int64_t longer = std::max(rows, columns), shorter = std::min(rows, columns);
+  const Tensor normal = randn({longer, shorter}, {.dtype = kF64}, o.generator);
+  const Eigen::Map<Eigen::MatrixXd> matrix(normal.data<double>(), longer, shorter);
+  const Eigen::HouseholderQR<Eigen::MatrixXd> qr(matrix);
+  Eigen::MatrixXd q = qr.householderQ() * Eigen::MatrixXd::Identity(longer, shorter);
+  for (int64_t c = 0; c < shorter; ++c) {
+    q.col(c) *= qr.matrixQR()(c, c) < 0 ? -o.gain : o.gain;
+  }
+  // q is column-major [longer, shorter]: in memory, [shorter, longer] with orthonormal rows.
+  const Tensor values = from_blob(q.data(), {shorter, longer});
+  return copy_(w, reshape(rows <= columns ? values : transpose(values, 0, 1), w.shape()));
+}
+
+}  // namespace lathe::nn::init
