@@ -24,7 +24,7 @@ LATHE_API DType autocast_dtype(Device device) noexcept;
 /// throws: DTypeError for any other dtype.
 class LATHE_API Autocast {
  public:
-  explicit Autocast(Device device, DType dtype = kF16, bool enabled = true);
+  [[nodiscard]] explicit Autocast(Device device, DType dtype = kF16, bool enabled = true);
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;

@@ -28,7 +28,7 @@ using Packer = std::function<std::function<Tensor()>(const Tensor&)>;
 class LATHE_API SavedTensorHooks {
  public:
   template <class Pack, class Unpack>
-  SavedTensorHooks(Pack pack, Unpack unpack)
+  [[nodiscard]] SavedTensorHooks(Pack pack, Unpack unpack)
       : SavedTensorHooks(autograd::Packer([pack, unpack](const Tensor& t) {
           return std::function<Tensor()>(
               [value = pack(t.detach()), unpack] { return unpack(value); });
@@ -50,7 +50,7 @@ class LATHE_API SavedTensorHooks {
 /// views: the graph holds them anyway. Tensors of the CPU stay. Saving waits for the GPU; getting
 /// back does not.
 struct LATHE_API SaveOnCpu : SavedTensorHooks {
-  SaveOnCpu();
+  [[nodiscard]] SaveOnCpu();
 };
 
 namespace autograd {

@@ -11,7 +11,7 @@ namespace lathe::cuda {
 /// throws: NoCudaError; DeviceError if there is no such device.
 class DeviceScope {
  public:
-  explicit DeviceScope(Device device, const char* call = nullptr);
+  [[nodiscard]] explicit DeviceScope(Device device, const char* call = nullptr);
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;

@@ -24,7 +24,7 @@ LATHE_API Stream current_stream(Device device = Device(DeviceType::kCUDA)) noexc
 /// { StreamScope on(stream); … }: this thread queues on `stream` until the scope ends.
 class LATHE_API StreamScope {
  public:
-  explicit StreamScope(Stream stream) noexcept;
+  [[nodiscard]] explicit StreamScope(Stream stream) noexcept;
   ~StreamScope();
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;

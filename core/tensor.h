@@ -207,6 +207,7 @@ class LATHE_API Tensor {
   Tensor movedim(int64_t from, int64_t to) const;
   Tensor diag(int64_t offset = 0) const;
   Tensor trace() const;
+  Tensor unfold(int64_t dim, int64_t size, int64_t step) const;  // windows()
   Tensor index(std::initializer_list<TensorIndex> indices) const;
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values) const;
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, Scalar value) const;
@@ -267,6 +268,8 @@ class LATHE_API Tensor {
     return logsumexp(dims, {keepdim});
   }
   Tensor cumsum(int64_t dim) const;
+  Tensor cumprod(int64_t dim) const;
+  Tensor multinomial(int64_t count) const;
   ValuesAndIndices sort(int64_t dim = -1) const;
   ValuesAndIndices sort(int64_t dim, SortOptions options) const;
   Tensor argsort(int64_t dim = -1) const;

@@ -4,12 +4,14 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/cumprod.h"
 #include "lathe/ops/cumsum.h"
 #include "lathe/ops/diagonal.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/indexing.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/matmul.h"
+#include "lathe/ops/multinomial.h"
 #include "lathe/ops/nonzero.h"
 #include "lathe/ops/products.h"
 #include "lathe/ops/random.h"
@@ -22,6 +24,7 @@
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
+#include "lathe/ops/windows.h"
 
 namespace lathe {
 
@@ -63,6 +66,7 @@ Tensor Tensor::repeat_interleave(int64_t repeats, int64_t dim) const { return la
 Tensor Tensor::movedim(int64_t from, int64_t to) const { return lathe::movedim(*this, from, to); }
 Tensor Tensor::diag(int64_t offset) const { return lathe::diag(*this, offset); }
 Tensor Tensor::trace() const { return lathe::trace(*this); }
+Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const { return lathe::windows(*this, dim, size, step); }
 Tensor Tensor::index(std::initializer_list<TensorIndex> indices) const { return lathe::index(*this, indices); }
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values) const { return lathe::index_put_(*this, indices, values); }
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices, Scalar value) const { return lathe::index_put_(*this, indices, value); }
@@ -107,6 +111,8 @@ Tensor Tensor::std(const Dims& dims, VarOptions options) const { return lathe::s
 Tensor Tensor::norm(const Dims& dims, ReduceOptions options) const { return lathe::norm(*this, dims, options); }
 Tensor Tensor::logsumexp(const Dims& dims, ReduceOptions options) const { return lathe::logsumexp(*this, dims, options); }
 Tensor Tensor::cumsum(int64_t dim) const { return lathe::cumsum(*this, dim); }
+Tensor Tensor::cumprod(int64_t dim) const { return lathe::cumprod(*this, dim); }
+Tensor Tensor::multinomial(int64_t count) const { return lathe::multinomial(*this, count); }
 ValuesAndIndices Tensor::sort(int64_t dim) const { return lathe::sort(*this, dim); }
 ValuesAndIndices Tensor::sort(int64_t dim, SortOptions options) const { return lathe::sort(*this, dim, options); }
 Tensor Tensor::argsort(int64_t dim) const { return lathe::argsort(*this, dim); }

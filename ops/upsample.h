@@ -41,5 +41,9 @@ struct UpsampleOptions {
 /// nearest mode), DTypeError.
 /// ref: torch.nn.functional.interpolate.
 LATHE_API Tensor upsample(const Tensor& x, const UpsampleOptions& options);
+/// PyTorch's name.
+inline Tensor interpolate(const Tensor& x, const UpsampleOptions& options) {
+  return upsample(x, options);
+}
 
 }  // namespace lathe
