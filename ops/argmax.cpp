@@ -1,5 +1,5 @@
-// Extremes with their index: checks and gradient. Contracts: argmax.h; kernels: argmax_cpu.cpp,
-// argmax_cuda.cu.
+// Extremes with their index: checks and gradient. Contracts: argmax.h; kernels:
+// reduce_kernels/argmax_cpu.cpp, argmax_cuda.cu.
 #include "lathe/ops/argmax.h"
 
 #include "lathe/autograd/record.h"

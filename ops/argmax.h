@@ -1,5 +1,5 @@
 // The largest or smallest element along one dimension, and its index. argmax.cpp: checks and
-// gradients; argmax_cpu.cpp and argmax_cuda.cu: kernels.
+// gradients; reduce_kernels/argmax_cpu.cpp and argmax_cuda.cu: kernels.
 //   x      any shape, any dtype, any strides
 //   →      x's shape without `dim`; with {.keepdim = true} it stays, with size 1. Indices are i64.
 // NaN counts as the extreme; of several equal extremes the first is taken.

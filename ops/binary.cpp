@@ -1,5 +1,5 @@
 // Arithmetic on two operands: checks, promotion, gradients. Contracts: binary.h. Kernels:
-// binary_cpu.cpp. Comparisons: binary_compare.cpp.
+// elementwise_kernels/binary_cpu.cpp. Comparisons: binary_compare.cpp.
 #include "lathe/ops/binary.h"
 
 #include "lathe/autograd/accumulate.h"

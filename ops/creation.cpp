@@ -1,5 +1,5 @@
-// New tensors. Contracts: creation.h; kernels: creation_cpu.cpp, creation_cuda.cu and core/copy. No
-// op has a gradient.
+// New tensors. Contracts: creation.h; kernels: elementwise_kernels/creation_cpu.cpp,
+// creation_cuda.cu and core/copy. No op has a gradient.
 #include "lathe/ops/creation.h"
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // New tensors. Shapes are checked before any memory is allocated. creation.cpp: checks;
-// creation_cpu.cpp and creation_cuda.cu: arange and linspace; creation_math.h: their arithmetic.
+// elementwise_kernels/creation_cpu.cpp and creation_cuda.cu: arange and linspace; creation_math.h:
+// their arithmetic.
 // dtypes: options.dtype; unset, the default dtype or what the function's comment says.
 // throws: ShapeError, OutOfMemoryError, NoCudaError.
 #pragma once

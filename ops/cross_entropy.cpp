@@ -1,5 +1,5 @@
-// Cross-entropy: checks and gradient. Contract: cross_entropy.h; kernels: cross_entropy_cpu.cpp,
-// cross_entropy_cuda.cu.
+// Cross-entropy: checks and gradient. Contract: cross_entropy.h; kernels:
+// row_kernels/cross_entropy_cpu.cpp, cross_entropy_cuda.cu.
 #include "lathe/ops/cross_entropy.h"
 
 #include "lathe/autograd/record.h"

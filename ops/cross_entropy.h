@@ -1,5 +1,5 @@
 // Cross-entropy of class scores: softmax, logarithm and choice of the class in one op.
-// cross_entropy.cpp: checks and gradients; cross_entropy_cpu.cpp, _cuda.cu: kernels.
+// cross_entropy.cpp: checks and gradients; row_kernels/cross_entropy_cpu.cpp, _cuda.cu: kernels.
 #pragma once
 
 #include "lathe/core/tensor.h"

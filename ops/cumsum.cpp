@@ -1,4 +1,5 @@
-// Running sums: checks and gradient. Contract: cumsum.h; kernels: cumsum_cpu.cpp, cumsum_cuda.cu.
+// Running sums: checks and gradient. Contract: cumsum.h; kernels: reduce_kernels/cumsum_cpu.cpp,
+// cumsum_cuda.cu.
 #include "lathe/ops/cumsum.h"
 
 #include "lathe/autograd/record.h"

@@ -1,4 +1,4 @@
-// Running sums along one dimension. cumsum.cpp: checks and gradient; cumsum_cpu.cpp,
+// Running sums along one dimension. cumsum.cpp: checks and gradient; reduce_kernels/cumsum_cpu.cpp,
 // cumsum_cuda.cu.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Dropout: checks and gradient. Contract: dropout.h; kernels: dropout_cpu.cpp, dropout_cuda.cu.
+// Dropout: checks and gradient. Contract: dropout.h; kernels: random_kernels/dropout_cpu.cpp,
+// dropout_cuda.cu.
 #include "lathe/ops/dropout.h"
 
 #include "lathe/autograd/record.h"

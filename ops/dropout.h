@@ -1,5 +1,5 @@
 // Dropout: zeros at random positions in training. dropout.cpp: checks and gradient;
-// dropout_cpu.cpp, dropout_cuda.cu: kernels.
+// random_kernels/dropout_cpu.cpp, dropout_cuda.cu: kernels.
 #pragma once
 
 #include "lathe/core/generator.h"

@@ -1,5 +1,5 @@
-// Negative log-likelihood: checks and gradient. Contract: nll_loss.h; kernels: nll_loss_cpu.cpp,
-// nll_loss_cuda.cu.
+// Negative log-likelihood: checks and gradient. Contract: nll_loss.h; kernels:
+// row_kernels/nll_loss_cpu.cpp, nll_loss_cuda.cu.
 #include "lathe/ops/nll_loss.h"
 
 #include "lathe/autograd/record.h"

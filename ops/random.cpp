@@ -1,4 +1,4 @@
-// Random tensors. Contracts: random.h; kernels: random_cpu.cpp.
+// Random tensors. Contracts: random.h; kernels: random_kernels/random_cpu.cpp.
 #include "lathe/ops/random.h"
 
 #include <algorithm>

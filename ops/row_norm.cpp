@@ -1,4 +1,4 @@
-// Normalisation of rows: gradient. Contract: row_norm.h; kernels: row_norm_cpu.cpp,
+// Normalisation of rows: gradient. Contract: row_norm.h; kernels: row_kernels/row_norm_cpu.cpp,
 // row_norm_cuda.cu.
 #include "lathe/ops/row_norm.h"
 

@@ -1,6 +1,6 @@
 // Normalisation of rows to mean 0 and variance 1, then one scale and shift per channel: what
-// layer_norm and group_norm share. row_norm.cpp: gradients; row_norm_cpu.cpp, row_norm_cuda.cu:
-// kernels.
+// layer_norm and group_norm share. row_norm.cpp: gradients; row_kernels/row_norm_cpu.cpp,
+// row_norm_cuda.cu: kernels.
 #pragma once
 
 #include "lathe/core/tensor.h"

@@ -1,5 +1,5 @@
-// searchsorted and bucketize: checks. Contracts: searchsorted.h; kernels: searchsorted_cpu.cpp,
-// searchsorted_cuda.cu.
+// searchsorted and bucketize: checks. Contracts: searchsorted.h; kernels:
+// index_kernels/searchsorted_cpu.cpp, searchsorted_cuda.cu.
 #include "lathe/ops/searchsorted.h"
 
 #include "lathe/autograd/grad_mode.h"

@@ -1,5 +1,6 @@
-// Where values belong in a sorted sequence. searchsorted.cpp: checks; searchsorted_cpu.cpp,
-// searchsorted_cuda.cu: kernels; searchsorted_math.h: the search.
+// Where values belong in a sorted sequence. searchsorted.cpp: checks;
+// index_kernels/searchsorted_cpu.cpp, searchsorted_cuda.cu: kernels; searchsorted_math.h: the
+// search.
 #pragma once
 
 #include "lathe/core/tensor.h"

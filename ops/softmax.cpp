@@ -1,5 +1,5 @@
-// softmax and log_softmax: checks and gradients. Contracts: softmax.h; kernels: softmax_cpu.cpp,
-// softmax_cuda.cu.
+// softmax and log_softmax: checks and gradients. Contracts: softmax.h; kernels:
+// row_kernels/softmax_cpu.cpp, softmax_cuda.cu.
 #include "lathe/ops/softmax.h"
 
 #include "lathe/autograd/record.h"

@@ -1,5 +1,5 @@
-// softmax and log_softmax along one dimension. softmax.cpp: checks and gradients; softmax_cpu.cpp,
-// softmax_cuda.cu: kernels.
+// softmax and log_softmax along one dimension. softmax.cpp: checks and gradients;
+// row_kernels/softmax_cpu.cpp, softmax_cuda.cu: kernels.
 #pragma once
 
 #include "lathe/core/tensor.h"

@@ -1,5 +1,5 @@
-// sort, argsort and topk: checks and gradient. Contracts: sort.h; kernels: sort_cpu.cpp,
-// sort_cuda.cu.
+// sort, argsort and topk: checks and gradient. Contracts: sort.h; kernels:
+// index_kernels/sort_cpu.cpp, sort_cuda.cu.
 #include "lathe/ops/sort.h"
 
 #include "lathe/autograd/record.h"

@@ -1,5 +1,5 @@
-// Order along one dimension: sort, argsort, topk. sort.cpp: checks and gradients; sort_cpu.cpp,
-// sort_cuda.cu: kernels; sort_order.h: the comparison.
+// Order along one dimension: sort, argsort, topk. sort.cpp: checks and gradients;
+// index_kernels/sort_cpu.cpp, sort_cuda.cu: kernels; sort_order.h: the comparison.
 //   x      any shape, any number dtype or bool
 //   →      values of x's dtype and i64 indices into `dim`, in order
 // Equal elements keep their order, also when descending; NaN counts as the largest number. So the

@@ -1,5 +1,5 @@
-// Totals of scores and labels: checks. Contract: tally_scores.h; kernels: tally_scores_cpu.cpp,
-// tally_scores_cuda.cu.
+// Totals of scores and labels: checks. Contract: tally_scores.h; kernels:
+// row_kernels/tally_scores_cpu.cpp, tally_scores_cuda.cu.
 #include "lathe/ops/tally_scores.h"
 
 #include "lathe/autograd/grad_mode.h"

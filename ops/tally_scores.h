@@ -1,6 +1,6 @@
 // Running totals of a classifier's scores over many batches, kept on the scores' device. A training
 // loop reads them when it wants to show something, and waits for the device only then.
-// tally_scores.cpp: checks; tally_scores_cpu.cpp, tally_scores_cuda.cu: kernels.
+// tally_scores.cpp: checks; row_kernels/tally_scores_cpu.cpp, tally_scores_cuda.cu: kernels.
 #pragma once
 
 #include "lathe/core/tensor.h"

@@ -1,5 +1,5 @@
-// Elementwise ops of one operand: one line per op, with its gradient. Kernels: unary_cpu.cpp.
-// Contracts: unary.h.
+// Elementwise ops of one operand: one line per op, with its gradient. Kernels:
+// elementwise_kernels/unary_cpu.cpp. Contracts: unary.h.
 #include "lathe/ops/unary.h"
 
 #include <cmath>

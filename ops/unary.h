@@ -1,7 +1,8 @@
-// Elementwise ops of one operand. unary.cpp: checks and gradients; unary_cpu.cpp, unary_cuda.cu:
-// kernels; unary_math.h: the arithmetic, shared by host and device. x and y have the same shape; y
-// keeps x's stride order. Half types are computed in float. "float" ops turn integers and bool into
-// the default dtype; the others keep the dtype.
+// Elementwise ops of one operand. unary.cpp: checks and gradients;
+// elementwise_kernels/unary_cpu.cpp, unary_cuda.cu: kernels; unary_math.h: the arithmetic, shared
+// by host and device. x and y have the same shape; y keeps x's stride order. Half types are
+// computed in float. "float" ops turn integers and bool into the default dtype; the others keep the
+// dtype.
 #pragma once
 
 #include <optional>

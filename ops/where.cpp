@@ -1,5 +1,5 @@
-// where and masked_fill: checks and gradients. Contracts: where.h; kernels: where_cpu.cpp,
-// where_cuda.cu.
+// where and masked_fill: checks and gradients. Contracts: where.h; kernels:
+// elementwise_kernels/where_cpu.cpp, where_cuda.cu.
 #include "lathe/ops/where.h"
 
 #include "lathe/autograd/record.h"

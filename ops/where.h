@@ -1,5 +1,5 @@
-// Choosing between two tensors, element by element. where.cpp: checks and gradients; where_cpu.cpp,
-// where_cuda.cu: kernels.
+// Choosing between two tensors, element by element. where.cpp: checks and gradients;
+// elementwise_kernels/where_cpu.cpp, where_cuda.cu: kernels.
 #pragma once
 
 #include "lathe/core/tensor.h"
