@@ -1,5 +1,5 @@
 // Reading from and adding at given positions: checks and gradients. Contracts: index.h; kernels:
-// index_cpu.cpp, index_cuda.cu, index_sum_cuda.cu.
+// index_kernels/index_cpu.cpp, index_cuda.cu, index_sum_cuda.cu.
 //
 // There are two pairs of adjoint ops: index_select and index_sum, gather and scatter_sum. Each is
 // the other's gradient, so all are differentiable any number of times. index_add and scatter_add
@@ -12,6 +12,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/lines.h"
 #include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
 
 namespace lathe {
 
@@ -139,6 +140,12 @@ void check_vector(const char* op, const Tensor& index) {
 
 void check_index(const char* op, const Tensor& index, int64_t size) {
   LATHE_DISPATCH(index.device(), check_index(op, index, size));
+}
+
+Tensor count_from_front(const char* op, const Tensor& index, int64_t size) {
+  const Tensor wide = cast(index, kI64), places = where(lt(wide, 0), add(wide, size), wide);
+  check_index(op, places, size);
+  return places;
 }
 
 Tensor index_select(const Tensor& x_in, int64_t dim_in, const Tensor& index_in) {

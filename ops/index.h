@@ -1,5 +1,5 @@
 // Reading from, and adding at, positions given by a tensor of indices. index.cpp: checks and
-// gradients; index_cpu.cpp, index_cuda.cu and index_sum_cuda.cu: kernels.
+// gradients; index_kernels/index_cpu.cpp, index_cuda.cu and index_sum_cuda.cu: kernels.
 //   index  i64 or i32, every value in [0, size of x along dim)
 // Any strides, 0-d (as one element) and zero-size. A repeated index is read again, or its values
 // are added up in the order of `index`: the same bits in every run and for every number of threads.
@@ -40,6 +40,10 @@ LATHE_API Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index,
 /// throws: IndexError unless all values of `index` (i64) are in [0, size). On a GPU the next
 /// synchronising call throws it.
 LATHE_API void check_index(const char* op, const Tensor& index, int64_t size);
+
+/// Integers as i64, where a negative one counts from the end, all counted from the front.
+/// throws: as check_index().
+Tensor count_from_front(const char* op, const Tensor& index, int64_t size);
 
 namespace cpu {
 void check_index(const char* op, const Tensor& index, int64_t size);

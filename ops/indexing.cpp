@@ -14,7 +14,6 @@
 #include "lathe/ops/nonzero.h"
 #include "lathe/ops/scatter.h"
 #include "lathe/ops/views.h"
-#include "lathe/ops/where.h"
 
 namespace lathe {
 
@@ -65,16 +64,11 @@ Tensor sliced(const Tensor& x, int dim, const Slice& s) {
   return slice(x, dim, s.start().value_or(0), s.stop().value_or(x.dim(dim)), s.step());
 }
 
-/// Negative indices count from the end.
 /// throws: DTypeError, IndexError.
-Tensor counted_from_front(const Tensor& x, int dim, const Tensor& index) {
+Tensor positions_in(const Tensor& x, int dim, const Tensor& index) {
   LATHE_CHECK(DTypeError, is_integer(index.dtype()), "index: expected integers or bool, got ",
               index.dtype(), " (index: ", index, ")");
-  const int64_t size = x.dim(dim);
-  const Tensor wide = cast(to_device(index, x.device()), kI64);
-  const Tensor front = where(lt(wide, 0), add(wide, size), wide);
-  check_index("index", front, size);
-  return front;
+  return count_from_front("index", to_device(index, x.device()), x.dim(dim));
 }
 
 /// The dimensions from `dim` on that a mask stands for, as one list of positions per dimension.
@@ -104,7 +98,7 @@ Chosen choose(const Tensor& x, Indices indices) {
     } else if (std::holds_alternative<EllipsisType>(kind)) {
       dim += rest;
     } else if (const auto& t = std::get<Tensor>(kind); t.dtype() != kBool) {
-      chosen.at.emplace_back(dim, counted_from_front(view, dim, t));
+      chosen.at.emplace_back(dim, positions_in(view, dim, t));
       ++dim;
     } else if (t.ndim() > 0) {
       add_mask(chosen, dim, t);

@@ -81,12 +81,9 @@ Scatter prepare_scatter(const Tensor& x_in, int64_t dim_in, const Tensor& index_
   return s;
 }
 
-/// Negative indices counted from the end, all of them checked.
-Tensor wrapped(const char* op, const Tensor& x, const Tensor& index, int64_t size) {
+Tensor checked_places(const char* op, const Tensor& x, const Tensor& index, int64_t size) {
   check_index_dtype(op, x, index);
-  const Tensor wide = cast(index, kI64), places = where(lt(wide, 0), add(wide, size), wide);
-  check_index(op, places, size);
-  return places;
+  return count_from_front(op, index, size);
 }
 
 /// The positions of indices, which broadcast to one shape, in x's leading dimensions.
@@ -94,7 +91,7 @@ Tensor row_places(const Tensor& x, const Tensors& indices) {
   Tensor places;
   for (size_t i = 0; i < indices.size(); ++i) {
     const int64_t size = x.shape()[static_cast<int>(i)];
-    const Tensor at = wrapped("index_put", x, indices[i], size);
+    const Tensor at = checked_places("index_put", x, indices[i], size);
     places = places.defined() ? add(mul(places, size), at) : at;
   }
   return places;
@@ -149,7 +146,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) 
 }
 
 Tensor take(const Tensor& x, const Tensor& index) {
-  const Tensor places = reshape(wrapped("take", x, index, x.numel()), {index.numel()});
+  const Tensor places = reshape(checked_places("take", x, index, x.numel()), {index.numel()});
   return reshape(index_select(reshape(x, {x.numel()}), 0, places), index.shape());
 }
 
@@ -158,7 +155,7 @@ Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, const Put
   LATHE_CHECK(ShapeError, index.numel() == source.numel(),
               "put: index and source must have as many elements (index: ", index,
               ", source: ", source, ")");
-  const Tensor places = reshape(wrapped("put", x, index, x.numel()), {index.numel()});
+  const Tensor places = reshape(checked_places("put", x, index, x.numel()), {index.numel()});
   const Tensor rows = reshape(x, {x.numel(), 1}), values = reshape(source, {source.numel(), 1});
   return reshape(
       opt.accumulate ? index_add(rows, 0, places, values) : put_rows(rows, places, values),

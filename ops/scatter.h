@@ -1,6 +1,6 @@
 // Writing to positions given by tensors of indices: the results are new tensors. Where several
 // elements go to one position, the last of them (row by row) stays, on every device. scatter.cpp:
-// checks, and gradients by other ops; scatter_cpu.cpp, scatter_cuda.cu: kernels.
+// checks, and gradients by other ops; index_kernels/scatter_cpu.cpp, scatter_cuda.cu: kernels.
 //   index  i64 or i32, in range
 // Any strides, 0-d and zero-size.
 // dtypes: any.   amp: none, the result follows x.
