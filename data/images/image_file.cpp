@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/data/images/byte_stream.h"
 #include "lathe/data/transforms/resize.h"
@@ -47,9 +48,11 @@ void ImageFile::open(const std::filesystem::path& path, const ImageFileLimits& l
   LATHE_CHECK(DataError, is_jpeg_ || is_png, path.string(),
               size == 0 ? ": is empty" : ": is neither JPEG nor PNG");
   spec_ = is_jpeg_ ? jpeg_spec(bytes_, path) : png_spec(bytes_, path);
+  // The decoder of JPEG works on whole blocks of up to 32 rows or columns, and so does its memory.
+  const int64_t block = is_jpeg_ ? 32 : 1;
+  const int64_t decoded = round_up(spec_.height, block) * round_up(spec_.width, block);
   LATHE_CHECK(DataError,
-              std::max(spec_.height, spec_.width) <= kMaxImageSide &&
-                  spec_.height * spec_.width <= limits.pixels,
+              std::max(spec_.height, spec_.width) <= kMaxImageSide && decoded <= limits.pixels,
               path.string(), ": is an image of ", spec_.height, "x", spec_.width, "; the limit is ",
               limits.pixels, " pixels, and ", kMaxImageSide, " on a side");
 }

@@ -12,7 +12,8 @@ namespace lathe::data {
 
 struct ImageFileLimits {
   int64_t file_bytes = int64_t{1} << 28;
-  int64_t pixels = 100'000'000;  // rows times columns; checked before memory is allocated for them
+  // Rows times columns, for JPEG both rounded up to 32; checked before memory is allocated.
+  int64_t pixels = 100'000'000;
 };
 
 /// Reads one file after another. Keeps its memory from file to file.

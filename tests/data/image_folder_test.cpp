@@ -10,6 +10,7 @@
 #include "files.h"
 #include "golden_images.h"
 #include "hash_image.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/data/batch.h"
 #include "lathe/data/images/decode.h"
 #include "lathe/data/images/image_file.h"
@@ -88,6 +89,25 @@ TEST_CASE("image file: JPEG and PNG files decode to Pillow's pixels, whole and a
       CHECK(fnv(pixels_of(file, half)) == g.half);
     }
     CHECK(file.decode(0.01) == ImageSpec{3, 4, 5});
+  }
+}
+
+TEST_CASE("image file: the limit counts the pixels that are decoded, whole blocks of a JPEG file") {
+  const TempDir dir;
+  for (const auto& g : golden::kImages) {
+    if (!can_read(g)) continue;
+    CAPTURE(g.name);
+    write_file(dir / "image", content(g));
+    const bool is_jpeg = static_cast<uint8_t>(content(g)[0]) == 0xff;
+    const int64_t block = is_jpeg ? 32 : 1;
+    const int64_t pixels =
+        round_up(golden::kImageHeight, block) * round_up(golden::kImageWidth, block);
+    ImageFile file;
+    file.open(dir / "image", {.pixels = pixels});
+    CHECK(file.decode(1) == file.spec());
+    CHECK(message_of<DataError>([&] {
+            file.open(dir / "image", {.pixels = pixels - 1});
+          }).find(concat("the limit is ", pixels - 1, " pixels")) != std::string::npos);
   }
 }
 
