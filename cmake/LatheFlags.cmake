@@ -35,6 +35,13 @@ function(lathe_fuzz_parsers_only target)
   set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=fuzzer-no-link -O0 -g0)
 endfunction()
 
+# A project that holds Lathe and sets no build type would get it unoptimised, ten times slower, without a word.
+set(LATHE_OPTIMISE OFF)
+if(NOT PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND NOT CMAKE_CXX_FLAGS MATCHES "(^| )-O")
+  set(LATHE_OPTIMISE ON)
+  message(STATUS "lathe: CMAKE_BUILD_TYPE is not set; Lathe itself is compiled with -O3, your own targets as you say")
+endif()
+
 # lathe_target_flags(target [COLD]): flags for the library, the command and the tests alike.
 #   -ffp-contract=off   a*b+c rounds twice on the host, as our CUDA code does, so that both sides agree to the bit;
 #   -fmacro-prefix-map  error messages name ops/conv2d.cpp and not the machine's directories.
@@ -56,6 +63,9 @@ function(lathe_target_flags target)
   endif()
   if(LATHE_WERROR)
     list(APPEND flags -Werror)
+  endif()
+  if(LATHE_OPTIMISE)
+    list(APPEND flags -O3 -DNDEBUG)
   endif()
   if(arg_COLD)
     list(APPEND flags "$<$<CONFIG:Release>:-O1>")

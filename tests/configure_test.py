@@ -230,6 +230,47 @@ def test_revision_is_that_of_the_sources(options, folder):
     assert revision_of(options, root / "vendored")[0] == ""  # of somebody else's repository
 
 
+def flags_in_a_project(options, folder, *settings):
+    """How a project that holds lathe compiles core/tensor.cpp, and what its configure step says."""
+    project = folder / "project"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(f"""
+        cmake_minimum_required(VERSION 3.25)
+        project(user LANGUAGES CXX)
+        add_subdirectory("{options.source}" lathe)
+    """)
+    code, text = cmake(options, project, folder / "build", *NOTHING_BUILT, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *settings)
+    assert code == 0, text
+    commands = json.loads((folder / "build/compile_commands.json").read_text())
+    command, = [c["command"] for c in commands if c["file"].endswith("core/tensor.cpp")]
+    return command.split(), text
+
+
+def test_a_project_without_a_build_type_gets_an_optimised_lathe(options, folder):
+    flags, text = flags_in_a_project(options, folder)
+    assert "-O3" in flags and "-DNDEBUG" in flags, flags
+    assert "CMAKE_BUILD_TYPE is not set; Lathe itself is compiled with -O3" in text, text
+
+
+def test_what_a_project_says_of_optimisation_stays(options, folder):
+    for settings in (["-DCMAKE_BUILD_TYPE=Debug"], ["-DCMAKE_CXX_FLAGS=-g -O0"]):
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            flags, text = flags_in_a_project(options, pathlib.Path(place), *settings)
+            assert "-O3" not in flags and "CMAKE_BUILD_TYPE is not set" not in text, flags
+
+
+def test_an_older_standard_is_refused_in_one_line(options, folder):
+    compiler = shutil.which("c++")
+    if compiler is None:
+        return
+    (folder / "lathe").symlink_to(options.source)
+    (folder / "main.cpp").write_text("#include <lathe/lathe.h>\nint main() {}\n")
+    result = subprocess.run([compiler, "-std=c++17", "-fsyntax-only", f"-I{folder}", folder / "main.cpp"], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    errors = [line for line in result.stdout.splitlines() if "error:" in line]
+    assert result.returncode != 0 and len(errors) == 1 and "C++20" in errors[0], result.stdout
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("cmake", "generator", "source"):
