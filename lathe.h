@@ -1,6 +1,10 @@
 // The umbrella header: everything that a program needs to use Lathe, in the order of the layers.
 #pragma once
 
+#if __cplusplus < 202002L
+#  error "Lathe needs C++20: compile with -std=c++20, or link lathe::lathe with CMake"
+#else
+
 #include "lathe/core/cuda.h"
 #include "lathe/core/device.h"
 #include "lathe/core/dlpack.h"
@@ -58,14 +62,17 @@
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/join.h"
 #include "lathe/ops/layer_norm.h"
+#include "lathe/ops/local_response_norm.h"
 #include "lathe/ops/losses.h"
 #include "lathe/ops/margin_losses.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/mlp.h"
 #include "lathe/ops/multinomial.h"
+#include "lathe/ops/named_tensor.h"
 #include "lathe/ops/nll_loss.h"
 #include "lathe/ops/nonzero.h"
 #include "lathe/ops/pad.h"
+#include "lathe/ops/pool1d.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/products.h"
 #include "lathe/ops/random.h"
@@ -81,6 +88,7 @@
 #include "lathe/ops/unary.h"
 #include "lathe/ops/upsample.h"
 #include "lathe/ops/views.h"
+#include "lathe/ops/vmap.h"
 #include "lathe/ops/where.h"
 #include "lathe/ops/windows.h"
 
@@ -97,8 +105,10 @@
 #include "lathe/nn/losses.h"
 #include "lathe/nn/mlp.h"
 #include "lathe/nn/module.h"
+#include "lathe/nn/module_of.h"
 #include "lathe/nn/norm.h"
 #include "lathe/nn/onnx.h"
+#include "lathe/nn/pad.h"
 #include "lathe/nn/parameter.h"
 #include "lathe/nn/pool2d.h"
 #include "lathe/nn/resnet.h"
@@ -126,6 +136,7 @@
 #include "lathe/data/dataset_parts.h"
 #include "lathe/data/device_batches.h"
 #include "lathe/data/images/cached_images.h"
+#include "lathe/data/images/image.h"
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/data/images/image_folder.h"
 #include "lathe/data/images/pack_images.h"
@@ -137,3 +148,5 @@
 #include "lathe/data/transforms/augment.h"
 #include "lathe/data/transforms/mix.h"
 #include "lathe/data/transforms/transforms.h"
+
+#endif  // C++20

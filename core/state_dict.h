@@ -38,6 +38,7 @@ class LATHE_API StateDict {
   const Tensor* find(std::string_view name) const;
   /// throws: ValueError if there is no such entry.
   const Tensor& at(std::string_view name) const;
+  const Tensor& operator[](std::string_view name) const { return at(name); }
   /// The value of a one-element entry, for T = double, int64_t or bool.
   /// throws: ShapeError; ValueError if there is no such entry, or if T is int64_t or bool and
   /// cannot hold the value: 1.5, 1e30 and NaN are no integers.

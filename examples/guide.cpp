@@ -72,7 +72,7 @@ struct Block : nn::Module {  // a member gets its parent and its name
   Tensor forward(const Tensor& x) override { return x + lathe::relu(bn(conv(x))); }
 };
 struct Classifier : nn::Module {
-  nn::Conv2d stem{*this, "stem", 3, 8, {.kernel = 3, .pad = 1}};
+  nn::Sequential stem{*this, "stem", nn::Conv2d(3, 8, {.kernel = 3, .pad = 1}), nn::ReLU()};
   Block block{*this, "block"};
   nn::Parameter scale = parameter("scale", lathe::ones({1}));  // a parameter of its own
   nn::Linear head{*this, "head", 8, 10};
@@ -84,7 +84,14 @@ void models() {
   for (auto& [name, p] : model.named_parameters()) std::cout << name << ' ' << p.shape() << '\n';
   nn::save(model, "classifier.safetensors");
   nn::load(model, "classifier.safetensors");  // all or nothing; names what does not fit
+  model.head = nn::Linear(8, 3);              // another head, before an optimiser is made
 }
+// Inputs and outputs of any kind: the signature is part of the type.
+struct Gate : nn::ModuleOf<Tensor(const Tensor& x, const Tensor& mask)> {
+  using ModuleOf::ModuleOf, ModuleOf::forward;
+  nn::Linear fc{*this, "fc", 8, 8};
+  Tensor forward(const Tensor& x, const Tensor& mask) override { return fc(x) * mask; }
+};
 // [training]
 void training() {
   lathe::manual_seed(7);

@@ -6,12 +6,17 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "lathe/nn/module.h"
 
 namespace lathe::nn {
+
+/// A layer written as a temporary: nn::Linear(3, 4).
+template <class T>
+concept TemporaryModule = !std::is_reference_v<T> && std::derived_from<T, Module>;
 
 /// What the two containers share: owns its modules, named "0", "1", … unless a name is given.
 class LATHE_API ModuleHolder : public Module {
@@ -32,6 +37,12 @@ class LATHE_API ModuleHolder : public Module {
     return reference;
   }
 
+  /// Moves the module in, under the next number.   → the module in its place
+  template <TemporaryModule T>
+  T& push_back(T&& module) {
+    return add<T>(std::move(module));
+  }
+
   int64_t size() const { return static_cast<int64_t>(owned_.size()); }
   /// throws: IndexError.
   Module& operator[](int64_t index) const;
@@ -44,10 +55,21 @@ class LATHE_API ModuleHolder : public Module {
 };
 
 /// forward: each module gets the result of the one before. An empty one returns its input.
-///   nn::Sequential seq;  seq.add<nn::Linear>(784, 128);  seq.add<nn::ReLU>();
+///   nn::Sequential net(nn::Conv2d(3, 16, {.kernel = 3}), nn::ReLU(), nn::Flatten());
+///   net.add<nn::Linear>(784, 10);
 class LATHE_API Sequential final : public ModuleHolder {
  public:
   using ModuleHolder::ModuleHolder;
+  /// The modules move in, in order.
+  template <TemporaryModule... Ts>
+  requires(sizeof...(Ts) > 0) explicit Sequential(Ts&&... modules) {
+    (push_back(std::move(modules)), ...);
+  }
+  template <TemporaryModule... Ts>
+  requires(sizeof...(Ts) > 0) Sequential(Module& parent, const std::string& name, Ts&&... modules)
+      : Sequential(std::move(modules)...) {
+    join(parent, name);
+  }
   Tensor forward(const Tensor& x) override;
 };
 

@@ -20,6 +20,37 @@ Module::~Module() {
     std::erase_if(parent_->children_, [this](const auto& child) { return child.second == this; });
   }
   for (auto& [name, child] : children_) child->parent_ = nullptr;
+  if (self_ != nullptr) *self_ = nullptr;
+}
+
+Module::Module(Module&& other) noexcept { *this = std::move(other); }
+
+// The members of a module that is moved as a whole come after it, one by one: each has lost its
+// parent here, and takes the place of the member that it is made from.
+Module& Module::operator=(Module&& other) noexcept {
+  if (this == &other) return *this;
+  for (auto& [name, child] : children_) child->parent_ = nullptr;
+  parameters_ = std::move(other.parameters_);
+  buffers_ = std::move(other.buffers_);
+  children_ = std::move(other.children_);
+  other.children_.clear();
+  for (auto& [name, child] : children_) child->parent_ = this;
+  training_ = other.training_;
+  hooks_ = std::move(other.hooks_);
+  if (self_ != nullptr) *self_ = nullptr;  // the Parameters take their places from other's
+  self_ = std::move(other.self_);
+  if (self_ != nullptr) *self_ = this;
+
+  Module* const place = std::exchange(other.parent_, nullptr);
+  if (place == nullptr) return *this;
+  const auto is_other = [&other](const auto& child) { return child.second == &other; };
+  if (parent_ != nullptr) {
+    std::erase_if(place->children_, is_other);
+  } else {
+    parent_ = place;
+    std::ranges::find_if(place->children_, is_other)->second = this;
+  }
+  return *this;
 }
 
 void Module::check_name(const std::string& name) const {
@@ -35,8 +66,9 @@ Parameter Module::parameter(const std::string& name, const Tensor& value) {
   check_name(name);
   LATHE_CHECK(ValueError, value.defined(), type_name(), ": parameter \"", name, "\" is undefined");
   value.requires_grad_();
+  if (self_ == nullptr) self_ = std::make_shared<Module*>(this);
   parameters_.emplace_back(name, value);
-  return Parameter(*this, name, value);
+  return Parameter(self_, name, value);
 }
 
 void Module::replace_parameter(const std::string& name, const Tensor& value) {
@@ -45,6 +77,10 @@ void Module::replace_parameter(const std::string& name, const Tensor& value) {
   if (!value.requires_grad()) value.requires_grad_();
   LATHE_CHECK(StateError, value.is_leaf(), type_name(), ": parameter \"", name,
               "\" cannot be the result of an op (", value, "); detach() it");
+  put_parameter(name, value);
+}
+
+void Module::put_parameter(const std::string& name, const Tensor& value) {
   const auto entry = std::ranges::find(parameters_, name, &std::pair<std::string, Tensor>::first);
   entry->second = value;
 }
@@ -111,13 +147,13 @@ void warn_of_nobodys_child(const Module& module) {
 
 }  // namespace
 
-Tensor Module::with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f) {
+void Module::call(FunctionRef<void()> f) {
   if (parent_ == nullptr && running != nullptr && !(parameters_.empty() && children_.empty())) {
     warn_of_nobodys_child(*this);
   }
   const RunningScope scope(*this);
   try {
-    return hooks_.empty() ? f(x) : between_hooks(x, f);
+    f();
   } catch (Error& error) {
     try {
       error.set_origin(path());
@@ -125,6 +161,12 @@ Tensor Module::with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f)
     }
     throw;
   }
+}
+
+Tensor Module::with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f) {
+  Tensor y;
+  call([&] { y = hooks_.empty() ? f(x) : between_hooks(x, f); });
+  return y;
 }
 
 Tensor Module::between_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f) {
@@ -139,7 +181,15 @@ Tensor Module::between_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)>
     if (!hook.after) continue;
     if (Tensor other = hook.after(*this, in, out); other.defined()) out = std::move(other);
   }
+  run_call_hooks({in}, {out});
   return out;
+}
+
+void Module::run_call_hooks(const Tensors& inputs, const Tensors& outputs) {
+  const std::vector<Hook> hooks = hooks_;
+  for (const Hook& hook : hooks) {
+    if (hook.observer) hook.observer(*this, inputs, outputs);
+  }
 }
 
 namespace {
@@ -149,14 +199,23 @@ int64_t next_hook_number() {
 }
 }  // namespace
 
-int64_t Module::register_forward_pre_hook(ForwardPreHook hook) {
-  hooks_.push_back({next_hook_number(), std::move(hook), nullptr});
+int64_t Module::add_hook(Hook hook) {
+  LATHE_CHECK(StateError, takes_one_tensor() || hook.observer, type_name(),
+              ": forward() is not a function of one tensor; use register_call_hook()");
+  hooks_.push_back(std::move(hook));
   return hooks_.back().number;
 }
 
+int64_t Module::register_forward_pre_hook(ForwardPreHook hook) {
+  return add_hook({next_hook_number(), std::move(hook), nullptr, nullptr});
+}
+
 int64_t Module::register_forward_hook(ForwardHook hook) {
-  hooks_.push_back({next_hook_number(), nullptr, std::move(hook)});
-  return hooks_.back().number;
+  return add_hook({next_hook_number(), nullptr, std::move(hook), nullptr});
+}
+
+int64_t Module::register_call_hook(CallHook hook) {
+  return add_hook({next_hook_number(), nullptr, nullptr, std::move(hook)});
 }
 
 void Module::remove_hook(int64_t number) {

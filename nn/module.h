@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,8 +30,10 @@ struct LoadReport {
   std::vector<std::string> missing, unexpected;
 };
 
-/// A module is neither copied nor moved, because its parent and children refer to it. A function
-/// may return one by value (it is built in the caller's place).
+/// A module is never copied. One that moves takes its parameters, children and hooks along, and its
+/// parent knows the new place; a reference to the old place, or a lambda that captured it, does not
+/// follow. So layers can be written as temporaries (nn::Sequential) and replaced:
+///   model.fc = nn::Linear(512, 37);  // another head, before an optimiser takes the parameters
 class LATHE_API Module {
  public:
   template <class T>
@@ -39,6 +42,9 @@ class LATHE_API Module {
   /// replaces the input (or the output).
   using ForwardPreHook = std::function<Tensor(Module&, const Tensor& x)>;
   using ForwardHook = std::function<Tensor(Module&, const Tensor& x, const Tensor& y)>;
+  /// Sees the tensors among the arguments and in the result of a call, for forward() of any
+  /// signature (nn/module_of.h).
+  using CallHook = std::function<void(Module&, const Tensors& inputs, const Tensors& outputs)>;
 
   Module() = default;
   /// Registers this module as the child `name` of `parent`. With `using Module::Module;` a struct
@@ -48,6 +54,10 @@ class LATHE_API Module {
   virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
+  /// The new module stands where `other` stood: under the same name, with the same parent.
+  Module(Module&& other) noexcept;
+  /// Puts other's contents into this module, which keeps its own name and parent if it has one.
+  Module& operator=(Module&& other) noexcept;
 
   /// Runs the pre-hooks, then forward(), then the hooks. A module without a parent that another
   /// one's forward() calls is warned about once: no model trains, saves or moves its parameters.
@@ -105,8 +115,11 @@ class LATHE_API Module {
 
   // --- hooks -------------------------------------------------------------------------------------
   /// → a number for remove_hook.
+  /// throws: StateError in a module whose forward() is not of one tensor. CallHook suits all.
   int64_t register_forward_pre_hook(ForwardPreHook hook);
   int64_t register_forward_hook(ForwardHook hook);
+  /// Runs after the others.
+  int64_t register_call_hook(CallHook hook);
   void remove_hook(int64_t number);
 
   // --- for those who write modules ---------------------------------------------------------------
@@ -130,6 +143,11 @@ class LATHE_API Module {
   void adopt(Module& child, const std::string& name) { child.join(*this, name); }
   /// f(x) between the hooks, for modules that can be called in a second way (batch norm with relu).
   Tensor with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f);
+  /// f() as a call of this module: errors get its path(), and unregistered layers are noticed.
+  void call(FunctionRef<void()> f);
+  bool has_hooks() const { return !hooks_.empty(); }
+  void run_call_hooks(const Tensors& inputs, const Tensors& outputs);
+  virtual bool takes_one_tensor() const { return true; }
   /// The dtype that this module's own tensors take when `asked` is asked for.
   virtual DType dtype_for(DType asked) const { return asked; }
 
@@ -138,21 +156,25 @@ class LATHE_API Module {
   /// The further names of entries that have several, each with the first one.
   Named<std::string> shared_names() const;
   void replace_parameter(const std::string& name, const Tensor& value);
+  void put_parameter(const std::string& name, const Tensor& value);
   void check_name(const std::string& name) const;
   Tensor between_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f);
   void for_each_module(const std::string& prefix,
                        FunctionRef<void(const std::string&, Module&)> f) const;
   void replace_all(FunctionRef<Tensor(Module&, const Tensor&)> f);
 
-  struct Hook {
+  struct Hook {  // one of the three functions is set
     int64_t number;
-    ForwardPreHook before;  // either this one is set …
-    ForwardHook after;      // … or this one
+    ForwardPreHook before;
+    ForwardHook after;
+    CallHook observer;
   };
+  int64_t add_hook(Hook hook);
 
   Named<Tensor> parameters_, buffers_;
   Named<Module*> children_;
   Module* parent_ = nullptr;
+  std::shared_ptr<Module*> self_;  // what the Parameters know of this module: where it is now
   bool training_ = true;
   std::vector<Hook> hooks_;
 };

@@ -1,8 +1,9 @@
-// LayerNorm, GroupNorm, InstanceNorm; the formulas are at the ops of the same name. Batch norms:
-// batch_norm.h.
+// LayerNorm, GroupNorm, InstanceNorm, LocalResponseNorm; the formulas are at the ops of the same
+// name. Batch norms: batch_norm.h.
 #pragma once
 
 #include "lathe/nn/module.h"
+#include "lathe/ops/local_response_norm.h"
 
 namespace lathe::nn {
 
@@ -81,6 +82,23 @@ class LATHE_API InstanceNorm final : public Module {
  private:
   int64_t channels_;
   double eps_;
+};
+
+/// Over neighbouring channels; see ops/local_response_norm.h. No parameters.
+class LATHE_API LocalResponseNorm final : public Module {
+ public:
+  explicit LocalResponseNorm(const LocalResponseNormOptions& options = {}) : options_(options) {}
+  explicit LocalResponseNorm(int64_t size)
+      : LocalResponseNorm(LocalResponseNormOptions{.size = size}) {}
+  LocalResponseNorm(Module& parent, const std::string& name,
+                    const LocalResponseNormOptions& options = {})
+      : LocalResponseNorm(options) {
+    join(parent, name);
+  }
+  Tensor forward(const Tensor& x) override { return local_response_norm(x, options_); }
+
+ private:
+  LocalResponseNormOptions options_;
 };
 
 }  // namespace lathe::nn

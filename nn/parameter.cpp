@@ -8,15 +8,23 @@
 namespace lathe::nn {
 
 Parameter& Parameter::operator=(Parameter&& made) {
-  if (module_ != nullptr) return *this = static_cast<const Tensor&>(made);
-  module_ = std::exchange(made.module_, nullptr);
+  if (module() != nullptr) return *this = static_cast<const Tensor&>(made);
+  module_ = std::move(made.module_);
   name_ = std::move(made.name_);
   Tensor::operator=(static_cast<const Tensor&>(made));
   return *this;
 }
 
+Parameter& Parameter::operator=(const Parameter& other) {
+  const bool is_frozen = other.module() != nullptr && !other.requires_grad();
+  if (!is_frozen) return *this = static_cast<const Tensor&>(other);
+  if (module() != nullptr) module()->put_parameter(name_, other);
+  Tensor::operator=(other);
+  return *this;
+}
+
 Parameter& Parameter::operator=(const Tensor& other) {
-  if (module_ != nullptr) module_->replace_parameter(name_, other);
+  if (module() != nullptr) module()->replace_parameter(name_, other);
   Tensor::operator=(other);
   return *this;
 }

@@ -1,7 +1,9 @@
 // Parameter: a member of a module that stays what the module knows under its name.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "lathe/core/tensor.h"
 
@@ -17,19 +19,25 @@ class LATHE_API Parameter : public Tensor {
  public:
   Parameter() = default;
   Parameter(const Parameter& other) : Tensor(other) {}
+  /// Moves with its module: the place goes along.
+  Parameter(Parameter&& other) noexcept = default;
   /// A member without a place takes over that of the result of Module::parameter().
   Parameter& operator=(Parameter&& made);
-  Parameter& operator=(const Parameter& other) { return *this = static_cast<const Tensor&>(other); }
+  /// Ties the two. A frozen parameter stays frozen.
+  Parameter& operator=(const Parameter& other);
+  /// Another tensor requires grad from then on.
   /// throws: ValueError if `other` is undefined, DTypeError unless it is floating, StateError if it
   /// is neither a leaf nor requires grad. Nothing has changed then.
   Parameter& operator=(const Tensor& other);
 
  private:
   friend Module;
-  Parameter(Module& module, const std::string& name, const Tensor& value)
-      : Tensor(value), module_(&module), name_(name) {}
+  Parameter(std::shared_ptr<Module*> module, const std::string& name, const Tensor& value)
+      : Tensor(value), module_(std::move(module)), name_(name) {}
+  /// Null without a place.
+  Module* module() const { return module_ == nullptr ? nullptr : *module_; }
 
-  Module* module_ = nullptr;
+  std::shared_ptr<Module*> module_;  // where the module is now
   std::string name_;
 };
 

@@ -19,9 +19,9 @@ namespace {
 /// The model in evaluation mode with hooks, until the scope ends.
 class Observation {
  public:
-  Observation(Module& model, const Module::ForwardHook& hook) {
+  Observation(Module& model, const Module::CallHook& hook) {
     for (auto& [name, module] : model.named_modules()) {
-      modules_.push_back({module, module->is_training(), module->register_forward_hook(hook)});
+      modules_.push_back({module, module->is_training(), module->register_call_hook(hook)});
     }
     model.eval();
   }
@@ -54,6 +54,12 @@ std::string mebibytes(int64_t bytes) {
   return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
+int64_t bytes_of(const Tensors& tensors) {
+  int64_t bytes = 0;
+  for (const Tensor& t : tensors) bytes += t.bytes();
+  return bytes;
+}
+
 /// Elements of a module's own parameters, without its children's.
 int64_t own_parameters(Module& module, std::unordered_set<const TensorImpl*>& known) {
   int64_t count = 0;
@@ -67,7 +73,7 @@ int64_t own_parameters(Module& module, std::unordered_set<const TensorImpl*>& kn
 
 }  // namespace
 
-Summary summary(Module& model, const Shape& input) {
+Summary summary(Module& model, FunctionRef<void()> run) {
   Summary out;
   std::unordered_map<const Module*, size_t> row_of;
   std::unordered_set<const TensorImpl*> known;
@@ -89,23 +95,26 @@ Summary summary(Module& model, const Shape& input) {
     if (p.requires_grad()) out.trainable += p.numel();
   }
 
-  const Observation observation(model, [&](Module& module, const Tensor& x, const Tensor& y) {
+  const Observation observation(model, [&](Module& module, const Tensors& x, const Tensors& y) {
     SummaryRow& row = out.rows[row_of.at(&module)];
     row.called = true;
-    row.output = y.shape();
-    row.macs += module.macs(x.shape(), y.shape());
-    if (row.leaf) out.output_bytes += y.bytes();
-    return Tensor();
+    if (!y.empty()) row.output = y[0].shape();
+    if (!x.empty() && !y.empty()) row.macs += module.macs(x[0].shape(), y[0].shape());
+    if (row.leaf) out.output_bytes += bytes_of(y);
+    if (&module == &model) out.input_bytes += bytes_of(x);
   });
   const NoGrad off;
+  run();
+  for (const SummaryRow& row : out.rows) out.macs += row.macs;
+  return out;
+}
+
+Summary summary(Module& model, const Shape& input) {
   const Tensors parameters = model.parameters();
   TensorOptions as;
   if (!parameters.empty()) as = {.dtype = parameters[0].dtype(), .device = parameters[0].device()};
   const Tensor x = zeros(input, as);
-  out.input_bytes = x.bytes();
-  model(x);
-  for (const SummaryRow& row : out.rows) out.macs += row.macs;
-  return out;
+  return summary(model, [&] { model(x); });
 }
 
 std::ostream& operator<<(std::ostream& out, const Summary& s) {

@@ -35,6 +35,10 @@ struct Summary {
 /// throws: what its forward throws.
 LATHE_API Summary summary(Module& model, const Shape& input);
 
+/// The same for a model of any signature. `run` calls the model once, with inputs of its own:
+///   nn::summary(model, [&] { model(source, target); });
+LATHE_API Summary summary(Module& model, FunctionRef<void()> run);
+
 /// The table, then the totals.
 LATHE_API std::ostream& operator<<(std::ostream& out, const Summary& summary);
 

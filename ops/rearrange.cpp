@@ -135,6 +135,36 @@ Tensors unbind(const Tensor& x, int64_t dim_in) {
   return slices;
 }
 
+static void check_pixel_factor(const char* op, const Tensor& x, int64_t factor) {
+  LATHE_CHECK(ShapeError, x.ndim() == 3 || x.ndim() == 4, op,
+              ": x must be [N,C,H,W] or [C,H,W] (x: ", x, ")");
+  // So large a factor divides no channels, and its square might not fit.
+  LATHE_CHECK(ValueError, factor >= 1 && factor < (int64_t{1} << 31), op,
+              ": factor must be in [1, 2^31), got ", factor);
+}
+
+Tensor pixel_shuffle(const Tensor& x_in, int64_t factor) {
+  check_pixel_factor("pixel_shuffle", x_in, factor);
+  if (x_in.ndim() == 3) return squeeze(pixel_shuffle(unsqueeze(x_in, 0), factor), 0);
+  const int64_t n = x_in.dim(0), c = x_in.dim(1), h = x_in.dim(2), w = x_in.dim(3);
+  const int64_t r = factor;
+  LATHE_CHECK(ShapeError, c % (r * r) == 0, "pixel_shuffle: ", c,
+              " channels are no multiple of factor^2 = ", r * r, " (x: ", x_in, ")");
+  const Tensor parts = reshape(x_in, {n, c / (r * r), r, r, h, w});
+  return reshape(permute(parts, {0, 1, 4, 2, 5, 3}), {n, c / (r * r), h * r, w * r});
+}
+
+Tensor pixel_unshuffle(const Tensor& x_in, int64_t factor) {
+  check_pixel_factor("pixel_unshuffle", x_in, factor);
+  if (x_in.ndim() == 3) return squeeze(pixel_unshuffle(unsqueeze(x_in, 0), factor), 0);
+  const int64_t n = x_in.dim(0), c = x_in.dim(1), h = x_in.dim(2), w = x_in.dim(3);
+  const int64_t r = factor;
+  LATHE_CHECK(ShapeError, h % r == 0 && w % r == 0, "pixel_unshuffle: ", h, " rows and ", w,
+              " columns are no multiples of factor ", r, " (x: ", x_in, ")");
+  const Tensor parts = reshape(x_in, {n, c, h / r, r, w / r, r});
+  return reshape(permute(parts, {0, 1, 3, 5, 2, 4}), {n, c * r * r, h / r, w / r});
+}
+
 Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
   return movedim(x, Dims{from}, Dims{to});
 }

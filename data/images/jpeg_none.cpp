@@ -1,6 +1,7 @@
 // Replaces jpeg_turbo.cpp in a build without libjpeg-turbo: JPEG files throw.
 #include "lathe/core/error.h"
 #include "lathe/data/images/decode.h"
+#include "lathe/data/images/encode.h"
 
 namespace lathe::data {
 
@@ -12,6 +13,11 @@ ImageSpec jpeg_spec(FileBytes, const std::filesystem::path& path) {
 ImageSpec decode_jpeg(FileBytes file, const std::filesystem::path& path, int,
                       std::vector<uint8_t>&) {
   return jpeg_spec(file, path);
+}
+
+std::string encode_jpeg(const Pixels&, const std::filesystem::path& path, int) {
+  LATHE_FAIL(DataError, path.string(), ": cannot be written, because this build has no ",
+             "libjpeg-turbo; install libturbojpeg0-dev and build again");
 }
 
 }  // namespace lathe::data

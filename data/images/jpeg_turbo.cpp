@@ -5,6 +5,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/data/images/decode.h"
+#include "lathe/data/images/encode.h"
 
 namespace lathe::data {
 namespace {
@@ -88,6 +89,32 @@ ImageSpec decode_jpeg(FileBytes file, const std::filesystem::path& path, int den
   pixels.resize(static_cast<size_t>(3 * count));
   planes_of(interleaved.data(), count, tjPixelSize[format], pixels.data());
   return {3, height, width};
+}
+
+std::string encode_jpeg(const Pixels& pixels, const std::filesystem::path& path, int quality) {
+  struct Encoder {
+    Encoder() : handle(tjInitCompress()) {}
+    ~Encoder() {
+      if (handle != nullptr) tjDestroy(handle);
+      tjFree(bytes);
+    }
+    Encoder(const Encoder&) = delete;
+    Encoder& operator=(const Encoder&) = delete;
+
+    tjhandle handle;
+    unsigned char* bytes = nullptr;
+    unsigned long size = 0;
+  } encoder;
+  LATHE_CHECK(OutOfMemoryError, encoder.handle != nullptr,
+              "libjpeg-turbo has no memory for an encoder");
+  const bool is_grey = pixels.channels == 1;
+  const int status =
+      tjCompress2(encoder.handle, pixels.bytes, pixels.width, pixels.width * pixels.channels,
+                  pixels.height, is_grey ? TJPF_GRAY : TJPF_RGB, &encoder.bytes, &encoder.size,
+                  is_grey ? TJSAMP_GRAY : TJSAMP_444, quality, TJFLAG_ACCURATEDCT);
+  LATHE_CHECK(DataError, status == 0, path.string(),
+              ": cannot be encoded as JPEG: ", tjGetErrorStr2(encoder.handle));
+  return {reinterpret_cast<const char*>(encoder.bytes), encoder.size};
 }
 
 }  // namespace lathe::data

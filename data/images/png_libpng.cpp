@@ -7,6 +7,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/data/images/decode.h"
+#include "lathe/data/images/encode.h"
 
 namespace lathe::data {
 namespace {
@@ -111,6 +112,21 @@ ImageSpec decode_png(FileBytes file, const std::filesystem::path& path,
   pixels.resize(static_cast<size_t>(spec.pixels()));
   planes_of(interleaved.data(), spec.height * spec.width, 3, pixels.data());
   return spec;
+}
+
+std::string encode_png(const Pixels& pixels, const std::filesystem::path& path) {
+  png_image image = {};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(pixels.width);
+  image.height = static_cast<png_uint_32>(pixels.height);
+  image.format = pixels.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  std::string file(PNG_IMAGE_PNG_SIZE_MAX(image), '\0');
+  png_alloc_size_t size = file.size();
+  const int done =
+      png_image_write_to_memory(&image, file.data(), &size, 0, pixels.bytes, 0, nullptr);
+  LATHE_CHECK(DataError, done != 0, path.string(), ": cannot be encoded as PNG: ", image.message);
+  file.resize(size);
+  return file;
 }
 
 }  // namespace lathe::data

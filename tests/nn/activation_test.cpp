@@ -1,4 +1,4 @@
-// Activations, losses and InstanceNorm as modules: each calls its op with its options.
+// Activations, pooling, padding, losses and InstanceNorm as modules: each calls its op with its options.
 #include "lathe/nn/activation.h"
 
 #include <doctest/doctest.h>
@@ -7,6 +7,8 @@
 
 #include "lathe/nn/losses.h"
 #include "lathe/nn/norm.h"
+#include "lathe/nn/pad.h"
+#include "lathe/nn/pool2d.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/group_norm.h"
 #include "lathe/ops/random.h"
@@ -38,6 +40,29 @@ TEST_CASE("activations: modules call the op of their name") {
   CHECK(same(one(x), leaky_relu(x, 0.25)));
   CHECK(each.weight.shape() == Shape{6});
   CHECK(each.parameters().size() == 1);
+}
+
+TEST_CASE("pooling, padding, shuffling: modules call the op of their name") {
+  const Tensor x = randn({2, 4, 8}), image = randn({2, 4, 6, 6});
+  CHECK(same(nn::MaxPool1d(2)(x), max_pool1d(x, {.kernel = 2})));
+  CHECK(same(nn::AvgPool1d({.kernel = 3, .pad = 1})(x), avg_pool1d(x, {.kernel = 3, .pad = 1})));
+  CHECK(same(nn::AdaptiveAvgPool1d(3)(x), adaptive_avg_pool1d(x, 3)));
+  CHECK(same(nn::PixelShuffle(2)(image), pixel_shuffle(image, 2)));
+  CHECK(same(nn::PixelUnshuffle(3)(image), pixel_unshuffle(image, 3)));
+  CHECK(same(nn::LocalResponseNorm(3)(image), local_response_norm(image, {.size = 3})));
+  CHECK(same(nn::ZeroPad2d({1, 0, 2, 0})(image), pad(image, {1, 0, 2, 0})));
+  CHECK(same(nn::ZeroPad1d(-1)(x), x.slice(2, 1, 7)));
+  CHECK(same(nn::ConstantPad2d(1, 0.5)(image), pad(image, {1, 1, 1, 1}, 0.5)));
+  CHECK(same(nn::ConstantPad1d({0, 2}, 3)(x), pad(x, {0, 2}, 3)));
+  CHECK(same(nn::ReflectionPad1d(2)(x), pad(x, {2, 2}, PadMode::kReflect)));
+  CHECK(same(nn::ReflectionPad2d(1)(image), pad(image, {1, 1, 1, 1}, PadMode::kReflect)));
+  CHECK(same(nn::ReplicationPad1d(2)(x), pad(x, {2, 2}, PadMode::kReplicate)));
+  CHECK(same(nn::ReplicationPad2d({1, 2, 3, 4})(image),
+             pad(image, {1, 2, 3, 4}, PadMode::kReplicate)));
+  CHECK(same(nn::CircularPad1d(2)(x), pad(x, {2, 2}, PadMode::kCircular)));
+  CHECK(same(nn::CircularPad2d(1)(image), pad(image, {1, 1, 1, 1}, PadMode::kCircular)));
+  CHECK(nn::ReflectionPad2d(1).type_name() == "ReflectionPad2d");
+  CHECK_THROWS_AS(nn::ZeroPad2d({1, 2}), ValueError);
 }
 
 TEST_CASE("losses: modules keep their options") {

@@ -68,7 +68,7 @@ TEST_CASE("containers: a ListOf is called by any signature, a ModuleDict by name
 
 TEST_CASE("containers: what is assigned to an element of a ParameterList reaches the module") {
   nn::ParameterList list;
-  for (int i = 0; i < 20; ++i) list.add(full({1}, i));  // earlier places stay where they were
+  for (int i = 0; i < 20; ++i) list.add(full({1}, 1.0 * i));  // earlier places stay
   const Tensor other = full({1}, 100.0);
   list[3] = other;
   CHECK(list.parameters()[3].is_same(other));

@@ -102,6 +102,15 @@ TEST_CASE("parameter: what does not fit is refused, and nothing changes; a copy 
   CHECK(model.head.weight.requires_grad());
 }
 
+TEST_CASE("parameter: tied to a frozen one, it is frozen too") {
+  Ends model;
+  model.embedding.weight.requires_grad_(false);
+  model.head.weight = model.embedding.weight;
+  CHECK(!model.embedding.weight.requires_grad());
+  CHECK(model.head.weight.is_same(model.embedding.weight));
+  CHECK(model.parameters().size() == 1);
+}
+
 TEST_CASE("module: a layer that nobody registered is warned about once") {
   struct Forgetful : nn::Module {
     nn::Linear known{*this, "known", 3, 3};

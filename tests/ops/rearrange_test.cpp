@@ -106,11 +106,13 @@ TEST_CASE("take_along_dim: argsort's indices sort") {
 
 TEST_CASE("rearrange: gradients agree with finite differences, twice") {
   manual_seed(3);
-  const Tensor x = f64({3, 4});
+  const Tensor x = f64({3, 4}), image = f64({1, 4, 2, 2});
   // clang-format off
   const GradientCase cases[] = {
       {"flip", [](In in) { return flip(in[0], {0, 1}); }, {x}},
       {"roll", [](In in) { return roll(in[0], {1, 2}, {0, 1}); }, {x}},
+      {"pixel_shuffle", [](In in) { return pixel_shuffle(in[1], 2); }, {x, image}},
+      {"pixel_unshuffle", [](In in) { return pixel_unshuffle(in[1], 2); }, {x, image}},
       {"repeat", [](In in) { return repeat(in[0], {2, 1, 2}); }, {x}},
       {"tile", [](In in) { return tile(in[0], {2}); }, {x}},
       {"repeat_interleave", [](In in) { return repeat_interleave(in[0], 2, 1); }, {x}},
@@ -126,6 +128,28 @@ TEST_CASE("rearrange: gradients agree with finite differences, twice") {
   };
   // clang-format on
   for (const GradientCase& c : cases) check_gradients(c);
+}
+
+TEST_CASE("pixel_shuffle: channels become space, by the formula, and back") {
+  const Tensor x = arange(2 * 8 * 3 * 2).view({2, 8, 3, 2});
+  const Tensor y = pixel_shuffle(x, 2);
+  REQUIRE(y.shape() == Shape{2, 2, 6, 4});
+  for (int64_t c = 0; c < 2; ++c) {
+    for (int64_t i = 0; i < 6; ++i) {
+      for (int64_t j = 0; j < 4; ++j) {
+        CHECK(y[1][c][i][j].item<int64_t>() ==
+              x[1][4 * c + 2 * (i % 2) + j % 2][i / 2][j / 2].item<int64_t>());
+      }
+    }
+  }
+  CHECK(difference(pixel_unshuffle(y, 2), x, 0) == "");
+  CHECK(difference(pixel_shuffle(x[0], 2), y[0], 0) == "");
+  CHECK(difference(pixel_unshuffle(y[1], 2), x[1], 0) == "");
+  CHECK_THROWS_WITH_AS(pixel_shuffle(x, 3), Contains("8 channels are no multiple"), ShapeError);
+  CHECK_THROWS_AS(pixel_unshuffle(x, 2), ShapeError);
+  CHECK_THROWS_AS(pixel_shuffle(zeros({4, 4}), 2), ShapeError);
+  CHECK_THROWS_AS(pixel_shuffle(x, 0), ValueError);
+  CHECK_THROWS_AS(pixel_shuffle(x, int64_t{1} << 40), ValueError);
 }
 
 TEST_CASE("rearrange: errors name the op and the values") {

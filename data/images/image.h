@@ -1,0 +1,45 @@
+// Images as tensors: files in and out, and many images in one.
+//   const Tensor x = image::read("cat.jpg").to(kF32) / 255;  // [3,H,W]
+//   image::write("samples.png", image::make_grid(samples));
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "lathe/core/tensor.h"
+
+namespace lathe::image {
+
+/// The pixels of a JPEG or PNG file, whatever its name: u8 [3,H,W] on the CPU. They are Pillow's
+/// Image.open(path).convert("RGB"): grey is repeated three times, an alpha channel is dropped.
+/// throws: FileError; DataError for a damaged file, one of more than 100,000,000 pixels, and in a
+/// build without the library for its format.
+LATHE_API Tensor read(const std::filesystem::path& path);
+
+struct WriteOptions {
+  int quality = 90;  // of JPEG, 1 to 100; colours are not subsampled
+};
+
+/// Writes x in the format that the name ends with: .png, .jpg or .jpeg.
+///   x  [3,H,W] (red, green, blue), [1,H,W] or [H,W] (grey), any device and strides: u8, or
+///      floating in [0,1] for black to white; what lies outside is cut off, and NaN is black
+/// The file is whole or not there: an existing one is replaced when the new one is complete.
+/// throws: ShapeError (also without pixels, or above 65,500 on a side), DTypeError, ValueError (an
+/// unknown ending, the quality), FileError; DataError in a build without the library.
+LATHE_API void write(const std::filesystem::path& path, const Tensor& x,
+                     const WriteOptions& options = {});
+
+struct GridOptions {
+  int64_t columns = 8;  // images in a row; fewer images make a narrower grid
+  int64_t pad = 2;      // pixels around every image
+  double value = 0;     // of these pixels
+};
+
+/// Images side by side, row by row.
+///   images  [N,C,H,W], N > 0
+///   →       [C, rows*(H+pad)+pad, columns*(W+pad)+pad], of the images' dtype and device
+/// grad: none.
+/// throws: ShapeError; ValueError (columns < 1, pad < 0).
+LATHE_API Tensor make_grid(const Tensor& images, const GridOptions& options = {});
+
+}  // namespace lathe::image

@@ -1,0 +1,106 @@
+// ModuleOf: a module whose forward() has another signature than Tensor(const Tensor&).
+//   struct Attention : nn::ModuleOf<Tensor(const Tensor& x, const Tensor& mask)> {
+//     using ModuleOf::ModuleOf, ModuleOf::forward;  // the second for compilers that warn of hiding
+//     nn::Linear qkv{*this, "qkv", 64, 192};
+//     Tensor forward(const Tensor& x, const Tensor& mask) override { … }
+//   };
+// It is registered, saved, moved and summarised as any module, and called by its own signature:
+// attention(x, mask). CallHooks see the tensors that go in and come out.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+// The tensors in a value, in order: a tensor; lists, pairs, tuples, optionals and maps of what
+// holds tensors; a struct with a member `Tensors tensors() const`. Anything else holds none.
+template <class T>
+void append_tensors(Tensors& out, const T& value);
+
+/// The tensors in the values, in order.
+template <class... Ts>
+Tensors tensors_in(const Ts&... values) {
+  Tensors out;
+  (append_tensors(out, values), ...);
+  return out;
+}
+
+template <class Signature>
+class ModuleOf;
+
+template <class R, class... Args>
+class ModuleOf<R(Args...)> : public Module {
+ public:
+  using Module::forward;
+  using Module::Module;
+
+  virtual R forward(Args... args) = 0;
+
+  /// Runs forward(), then the CallHooks.
+  /// throws: what forward() throws, with the path() as in Module.
+  R operator()(Args... args) {
+    std::optional<R> result;
+    call([&] {
+      Tensors inputs;  // taken first: forward() may move them
+      if (has_hooks()) inputs = tensors_in(args...);
+      result.emplace(forward(std::forward<Args>(args)...));
+      if (has_hooks()) run_call_hooks(inputs, tensors_in(*result));
+    });
+    return *std::move(result);
+  }
+
+ protected:
+  bool takes_one_tensor() const override { return false; }
+};
+
+namespace detail {
+
+inline void append(Tensors& out, const Tensor& tensor) {
+  if (tensor.defined()) out.push_back(tensor);
+}
+template <class T>
+void append(Tensors& out, const std::optional<T>& value) {
+  if (value) append_tensors(out, *value);
+}
+template <class T>
+void append(Tensors& out, const std::vector<T>& values) {
+  for (const auto& value : values) append_tensors(out, value);
+}
+template <class T, size_t n>
+void append(Tensors& out, const std::array<T, n>& values) {
+  for (const auto& value : values) append_tensors(out, value);
+}
+template <class K, class T>
+void append(Tensors& out, const std::map<K, T>& values) {
+  for (const auto& [key, value] : values) append_tensors(out, value);
+}
+template <class A, class B>
+void append(Tensors& out, const std::pair<A, B>& both) {
+  append_tensors(out, both.first);
+  append_tensors(out, both.second);
+}
+template <class... Ts>
+void append(Tensors& out, const std::tuple<Ts...>& values) {
+  std::apply([&](const auto&... value) { (append_tensors(out, value), ...); }, values);
+}
+
+}  // namespace detail
+
+template <class T>
+void append_tensors(Tensors& out, const T& value) {
+  if constexpr (requires { value.tensors(); }) {
+    append_tensors(out, value.tensors());
+  } else if constexpr (requires { detail::append(out, value); }) {
+    detail::append(out, value);
+  }
+}
+
+}  // namespace lathe::nn
