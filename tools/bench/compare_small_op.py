@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Cost of a small op with gradients on (add of 16 floats), lathe against LibTorch's C++, taking turns.
+"""Costs of small work with gradients, where bookkeeping is all: lathe against LibTorch's C++, taking turns, one thread each.
 
     compare_small_op.py [--build build/release] [--rounds 5] [--json]        (needs Debian's libtorch-dev)
 
 Compiles small_op_lathe.cpp against the installed form of the build and small_op_torch.cpp against LibTorch, both with -O2, and
-prints medians in nanoseconds and the median of the rounds' ratios.
+prints medians in microseconds and the medians of the rounds' ratios; small_op_lathe.cpp says what is measured.
 """
 import argparse
 import json
@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+NAMES = ("add", "chain", "grad of grad", "makemore", "resnet graph")
 
 
 def build_lathe(args, folder):
@@ -34,9 +35,10 @@ def build_torch(folder):
     return program
 
 
-def nanoseconds(program):
+def microseconds(program):
+    """The median over the windows, for each measurement."""
     out = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
-    return statistics.median(map(float, out.split()))
+    return [statistics.median(column) for column in zip(*(map(float, line.split()) for line in out.splitlines()))]
 
 
 def main():
@@ -48,11 +50,17 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         ours, theirs = build_lathe(args, folder), build_torch(folder)
-        rounds = [(nanoseconds(ours), nanoseconds(theirs)) for _ in range(args.rounds)]
-    result = {"ours_ns": statistics.median(r[0] for r in rounds), "torch_ns": statistics.median(r[1] for r in rounds),
-              "ratio": statistics.median(a / b for a, b in rounds)}
-    print(json.dumps(result) if args.json else
-          f"add of 16 floats with grad: ours {result['ours_ns']:.0f} ns, LibTorch {result['torch_ns']:.0f} ns, ratio {result['ratio']:.2f}")
+        rounds = [(microseconds(ours), microseconds(theirs)) for _ in range(args.rounds)]
+    results = {}
+    for i, name in enumerate(NAMES):
+        pairs = [(a[i], b[i]) for a, b in rounds]
+        results[name] = {"ours_us": statistics.median(a for a, _ in pairs), "torch_us": statistics.median(b for _, b in pairs),
+                         "ratio": statistics.median(a / b for a, b in pairs)}
+    if args.json:
+        print(json.dumps(results))
+        return
+    for name, r in results.items():
+        print(f"{name:<14}ours {r['ours_us']:9.3f} us   LibTorch {r['torch_us']:9.3f} us   ratio {r['ratio']:.2f}")
 
 
 if __name__ == "__main__":
