@@ -120,6 +120,28 @@ struct Softplus {
   }
 };
 
+/// visit_unary() for the ops with parameters.
+template <class Run>
+void visit_parametric(UnaryOp op, DType dtype, UnaryParams p, const Run& run) {
+  // make(C{}) is the functor for the compute type C.
+  const auto floats = [&](const char* name, auto make) {
+    visit_float(dtype, name,
+                [&]<class T>(TypeTag<T> type) { run(type, type, make(ComputeType<T>{})); });
+  };
+  switch (op) {
+    case UnaryOp::kLeakyRelu:
+      return floats("leaky_relu", [&]<class C>(C) { return LeakyRelu<C>{p.a.to<C>()}; });
+    case UnaryOp::kElu: return floats("elu", [&]<class C>(C) { return Elu<C>{p.a.to<C>()}; });
+    case UnaryOp::kSoftplus:
+      return floats("softplus", [&]<class C>(C) { return Softplus<C>{p.a.to<C>(), p.b.to<C>()}; });
+    default:  // clamp
+      visit_number(dtype, "clamp", [&]<class T>(TypeTag<T> type) {
+        using C = ComputeType<T>;
+        run(type, type, Clamp<C>{clamp_end<C>(p.a), clamp_end<C>(p.b)});
+      });
+  }
+}
+
 /// Calls run(TypeTag<Out>, TypeTag<T>, f) for x of `dtype`: f is the op's functor, T is x's type,
 /// Out the result's.
 /// throws: DTypeError if the op does not take `dtype`.
@@ -131,11 +153,6 @@ void visit_unary(UnaryOp op, DType dtype, UnaryParams p, const Run& run) {
   const auto floats = [&](const char* name, auto f) {
     visit_float(dtype, name, [&](auto type) { run(type, type, f); });
   };
-  // For functors with parameters: make(C{}) is that of the compute type C.
-  const auto floats_with = [&](const char* name, auto make) {
-    visit_float(dtype, name,
-                [&]<class T>(TypeTag<T> type) { run(type, type, make(ComputeType<T>{})); });
-  };
   const auto test = [&](const char* name, auto f) {
     visit_float(dtype, name, [&](auto type) { run(TypeTag<bool>{}, type, f); });
   };
@@ -145,11 +162,6 @@ void visit_unary(UnaryOp op, DType dtype, UnaryParams p, const Run& run) {
     case UnaryOp::kSign: return numbers("sign", Sign{});
     case UnaryOp::kSquare: return numbers("square", Square{});
     case UnaryOp::kRelu: return numbers("relu", Relu{});
-    case UnaryOp::kClamp:
-      return visit_number(dtype, "clamp", [&]<class T>(TypeTag<T> type) {
-        using C = ComputeType<T>;
-        run(type, type, Clamp<C>{clamp_end<C>(p.a), clamp_end<C>(p.b)});
-      });
     case UnaryOp::kFloor: return floats("floor", Floor{});
     case UnaryOp::kCeil: return floats("ceil", Ceil{});
     case UnaryOp::kRound: return floats("round", Round{});
@@ -181,16 +193,13 @@ void visit_unary(UnaryOp op, DType dtype, UnaryParams p, const Run& run) {
     case UnaryOp::kGelu: return floats("gelu", Gelu{});
     case UnaryOp::kGeluTanh: return floats("gelu", GeluTanh{});
     case UnaryOp::kSilu: return floats("silu", Silu{});
-    case UnaryOp::kLeakyRelu:
-      return floats_with("leaky_relu", [&]<class C>(C) { return LeakyRelu<C>{p.a.to<C>()}; });
-    case UnaryOp::kElu: return floats_with("elu", [&]<class C>(C) { return Elu<C>{p.a.to<C>()}; });
-    case UnaryOp::kSoftplus:
-      return floats_with("softplus", [&]<class C>(C) {
-        return Softplus<C>{p.a.to<C>(), p.b.to<C>()};
-      });
     case UnaryOp::kIsNan: return test("isnan", IsNan{});
     case UnaryOp::kIsInf: return test("isinf", IsInf{});
     case UnaryOp::kIsFinite: return test("isfinite", IsFinite{});
+    case UnaryOp::kClamp:
+    case UnaryOp::kLeakyRelu:
+    case UnaryOp::kElu:
+    case UnaryOp::kSoftplus: return visit_parametric(op, dtype, p, run);
   }
 }
 
