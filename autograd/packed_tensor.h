@@ -6,13 +6,15 @@
 #include <memory>
 
 #include "lathe/autograd/node.h"
+#include "lathe/autograd/saved.h"
 #include "lathe/autograd/saved_tensor_hooks.h"
 
 namespace lathe::autograd {
 
 struct PackedTensor {
-  Tensor waiting;                  // undefined once it is packed
-  std::function<Tensor()> unpack;  // empty: the hooks left the tensor as it is
+  Tensor waiting;                  // undefined once the hooks have seen it
+  std::function<Tensor()> unpack;  // empty: the hooks left the tensor as it is …
+  Kept kept;                       // … and here it is
   Edge edge;                       // the tensor's history
   Shape shape;
   DType dtype = DType::kF32;

@@ -9,19 +9,48 @@
 
 namespace lathe::autograd {
 
-void Saved::offer() {
+namespace {
+
+Tensor with_maker(const Tensor& t, NodePtr node) {
+  Tensor out = alias(t, t.shape(), t.strides(), t.offset());
+  meta_of(out).grad_fn = std::move(node);
+  return out;
+}
+
+}  // namespace
+
+Kept::Kept(const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  const bool is_trained_leaf =
+      impl.meta != nullptr && impl.meta->requires_grad && !impl.meta->grad_fn;
+  if (is_trained_leaf && !impl.lent) {
+    tensor = t;
+    return;
+  }
+  if (impl.meta != nullptr || impl.base || impl.lent) node = gradient_edge(lasting(t)).node;
+  tensor = alias(t, t.shape(), t.strides(), t.offset());
+}
+
+Tensor Kept::get() const { return node && grad_enabled() ? with_maker(tensor, node) : tensor; }
+
+void Saved::offer(const Tensor& t) {
   packed_ = std::make_shared<PackedTensor>();
-  packed_->waiting = std::exchange(tensor_, {});
+  packed_->waiting = lasting(t);
   wait_for_hooks(packed_);
 }
 
 Tensor Saved::get() const {
   if (packed_ && packed_->unpack) return packed_->get();
-  if (packed_) return unchanged(packed_->waiting);
-  return tensor_.defined() ? unchanged(tensor_) : tensor_;
+  if (packed_ && packed_->waiting.defined()) {
+    check_unchanged(packed_->waiting);
+    return packed_->waiting;
+  }
+  const Kept& kept = packed_ ? packed_->kept : kept_;
+  if (kept.tensor.defined()) check_unchanged(kept.tensor);
+  return kept.get();
 }
 
-const Tensor& Saved::unchanged(const Tensor& t) const {
+void Saved::check_unchanged(const Tensor& t) const {
   LATHE_CHECK(StateError, t.impl().storage.get() == storage_,
               "backward: a saved tensor was given other data by set_data (saved: ", t, ")");
   if (t.version() != version_) {
@@ -30,19 +59,23 @@ const Tensor& Saved::unchanged(const Tensor& t) const {
                " saved was modified by an in-place operation: version ", t.version(), ", expected ",
                version_, " (saved: ", t, ")");
   }
-  return t;
 }
 
-SavedOutput::SavedOutput(const Tensor& y, uint32_t slot)
-    : saved_(alias(y, y.shape(), y.strides(), y.offset())), slot_(slot) {}
+SavedOutput::SavedOutput(const Tensor& y, uint32_t slot) : slot_(slot) {
+  const Tensor own = alias(y, y.shape(), y.strides(), y.offset());
+  saved_.remember(own);
+  if (packs_saved()) {
+    saved_.offer(own);
+  } else {
+    saved_.kept_.tensor = own;
+  }
+}
 
 Tensor SavedOutput::get() const {
   const Tensor t = saved_.get();
   Node* node = current_node();
   if (!grad_enabled() || node == nullptr) return t;
-  Tensor with_history = alias(t, t.shape(), t.strides(), t.offset());
-  meta_of(with_history).grad_fn = maker_of_output(node, slot_, t);
-  return with_history;
+  return with_maker(t, maker_of_output(node, slot_, t));
 }
 
 }  // namespace lathe::autograd

@@ -15,26 +15,47 @@ LATHE_API bool packs_saved() noexcept;
 /// t, or for a lent tensor (lend.h) another handle to what it shows now, with its history.
 LATHE_API Tensor lasting(const Tensor& t);
 
+/// t as an op keeps it: apart from the tensor, whose history an in-place op may change, with the
+/// node that made these values. With the tensor itself, h.mul_(y) would close the cycle h → mul_ →
+/// the op that made y and kept h → h, and nothing of it would ever be released.
+/// A leaf that requires grad is kept as it is: no in-place op gives it a history.
+struct LATHE_API Kept {
+  Kept() = default;
+  explicit Kept(const Tensor& t);
+  /// The tensor, with its history where gradients are recorded.
+  Tensor get() const;
+
+  Tensor tensor;
+  NodePtr node;
+};
+
 /// An input of the op, kept with its history, so that the gradient can be differentiated again.
 class LATHE_API Saved {
  public:
-  explicit Saved(const Tensor& t) : tensor_(t) {
+  explicit Saved(const Tensor& t) {
     if (!t.defined()) return;
-    if (t.impl().lent) tensor_ = lasting(t);
-    storage_ = t.impl().storage.get();
-    version_ = t.version();
-    if (packs_saved()) offer();
+    remember(t);
+    if (packs_saved()) {
+      offer(t);
+    } else {
+      kept_ = Kept(t);
+    }
   }
 
   /// throws: StateError if an in-place op or set_data() changed the tensor since; what hooks throw.
   Tensor get() const;
 
  private:
+  friend class SavedOutput;
+  void remember(const Tensor& t) {
+    storage_ = t.impl().storage.get();
+    version_ = t.version();
+  }
   /// Lets the hooks have the tensor as soon as the op is recorded.
-  void offer();
-  const Tensor& unchanged(const Tensor& t) const;
+  void offer(const Tensor& t);
+  void check_unchanged(const Tensor& t) const;
 
-  Tensor tensor_;                     // undefined where packed_ has it
+  Kept kept_;                         // undefined where packed_ has it
   const Storage* storage_ = nullptr;  // differs from the tensor's after set_data()
   uint32_t version_ = 0;
   std::shared_ptr<PackedTensor> packed_;
@@ -51,7 +72,7 @@ class LATHE_API SavedOutput {
   Tensor get() const;
 
  private:
-  Saved saved_;
+  Saved saved_{Tensor()};
   uint32_t slot_;
 };
 

@@ -57,14 +57,16 @@ Tensor with_history(const Tensor& t, const Edge& edge) {
 bool packs_saved() noexcept { return t_packer != nullptr && grad_enabled(); }
 
 void PackedTensor::pack(const Packer& packer) {
-  const Tensor t = waiting;
+  const Tensor t = std::exchange(waiting, {});
   unpack = packer(t);
-  if (!unpack) return;
+  if (!unpack) {
+    kept = Kept(t);
+    return;
+  }
   edge = gradient_edge(t);
   shape = t.shape();
   dtype = t.dtype();
   device = t.device();
-  waiting = Tensor();
 }
 
 Tensor PackedTensor::get() const {
