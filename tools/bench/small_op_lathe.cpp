@@ -55,7 +55,7 @@ int main() {
   const Tensor context = lathe::randint(0, 27, {32, 3}), next = lathe::randint(0, 27, {32});
   const lathe::Tensors parameters = {table, hidden, bias, out};
   const auto makemore = [&] {
-    const Tensor in = lathe::embedding(context, table).view({32, 30});
+    const Tensor in = lathe::embedding(table, context).view({32, 30});
     const Tensor logits = lathe::matmul((lathe::matmul(in, hidden) + bias).tanh(), out);
     for (const Tensor& p : parameters) p.set_grad({});
     lathe::cross_entropy(logits, next).backward();
