@@ -68,7 +68,7 @@ int64_t pooled_size(int64_t in, const Window1d& w) {
   const CheckedSize reach = CheckedSize(w.dilation) * (w.kernel - 1) + 1;
   if (reach.overflowed()) return 0;  // pad is at most half the kernel, too little to make up for it
   const int64_t room = in - (reach.value_or_throw() - 2 * w.pad);
-  if (room < 0) return 0;
+  if (room < 0) return w.ceil_mode && room > -w.stride ? 1 : 0;
   const int64_t rest = room % w.stride;
   const bool one_more = w.ceil_mode && rest > 0 && w.stride - rest < in + w.pad - room;
   return room / w.stride + 1 + (one_more ? 1 : 0);

@@ -33,7 +33,8 @@ struct Window1d {
 
 /// The number of windows: (in + 2 pad - dilation (kernel - 1) - 1) / stride + 1, rounded down. In
 /// ceil mode it is rounded up, but the last window must still start inside the input or its left
-/// padding. 0: the window is larger than the padded input. pad is at most half the kernel.
+/// padding. 0: the window is larger than the padded input, in ceil mode by a stride or more. pad is
+/// at most half the kernel.
 LATHE_API int64_t pooled_size(int64_t in, const Window1d& window);
 
 // The maps.

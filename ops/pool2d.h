@@ -15,11 +15,12 @@
 namespace lathe {
 
 struct MaxPool2dOptions {
-  Pair kernel = 2;         // rows and columns of a window
-  Pair stride = 0;         // 0: the kernel's size
-  Pair pad = 0;            // -inf added on each side; at most half the kernel
-  Pair dilation = 1;       // distance between elements of a window
-  bool ceil_mode = false;  // true: the last window may reach beyond the padded input
+  Pair kernel = 2;    // rows and columns of a window
+  Pair stride = 0;    // 0: the kernel's size
+  Pair pad = 0;       // -inf added on each side; at most half the kernel
+  Pair dilation = 1;  // distance between elements of a window
+  // true: the last window may reach beyond the padded input, by less than a stride
+  bool ceil_mode = false;
 };
 
 /// The largest element of each window; NaN if the window holds one.
@@ -35,7 +36,7 @@ struct AvgPool2dOptions {
   Pair kernel = 2;                // rows and columns of a window
   Pair stride = 0;                // 0: the kernel's size
   Pair pad = 0;                   // zeros added on each side; at most half the kernel
-  bool ceil_mode = false;         // true: the last window may reach beyond the padded input
+  bool ceil_mode = false;         // true: as for max_pool2d
   bool count_include_pad = true;  // false: divide by the number of real elements
   std::optional<int64_t> divisor_override = {};  // divides every window's sum instead; not 0
 };

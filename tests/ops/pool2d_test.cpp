@@ -26,7 +26,9 @@ const Case kCases[] = {
     {{1, 1, 4, 4}, {.kernel = 3, .stride = 2, .pad = 1, .ceil_mode = true}},
     {{1, 2, 4, 4},
      {.kernel = 1, .stride = 3, .ceil_mode = true}},  // ceil's window would start outside
-    {{2, 3, 4, 5}, {.kernel = {4, 5}}},               // global
+    {{1, 2, 2, 3},
+     {.kernel = {3, 5}, .stride = {2, 3}, .ceil_mode = true}},  // the only window is cut
+    {{2, 3, 4, 5}, {.kernel = {4, 5}}},                         // global
     {{1, 17, 1, 1}, {.kernel = 2, .stride = 1, .pad = 1}},
     {{1, 2, 3, 3},
      {.kernel = 2, .stride = 4, .pad = 1, .dilation = 4}},  // only padding in a window
@@ -42,7 +44,7 @@ int64_t windows(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t
   int64_t count = 0;
   for (int64_t start = -pad;; start += stride) {
     const bool fits = start + span <= in + pad;
-    const bool partly = ceil && count > 0 && start < in && start - stride + span < in + pad;
+    const bool partly = ceil && start < in && start - stride + span < in + pad;
     if (!fits && !partly) return count;
     ++count;
   }
