@@ -1,5 +1,5 @@
 // See golden_programs.h. One line per op, in the order of golden_program_ops.py.
-#include <functional>
+#include <limits>
 #include <map>
 
 #include "../nn/golden_numbers.h"
@@ -151,6 +151,7 @@ const std::map<std::string, Op>& ops() {
     {"norm", [](In t, A a) { return norm(t[0], from(a, 1), {a[0] != 0}); }},
     {"norm1", [](In t, A a) { return vector_norm(t[0], 1, from(a, 1), {a[0] != 0}); }},
     {"norm3", [](In t, A a) { return vector_norm(t[0], 3, from(a, 1), {a[0] != 0}); }},
+    {"norm_inf", [](In t, A a) { return vector_norm(t[0], std::numeric_limits<double>::infinity(), from(a, 1), {a[0] != 0}); }},
     {"logsumexp", [](In t, A a) { return logsumexp(t[0], from(a, 1), {a[0] != 0}); }},
     {"sum_all", [](In t, A) { return sum(t[0]); }},
     {"mean_all", [](In t, A) { return mean(t[0]); }},
@@ -174,6 +175,7 @@ const std::map<std::string, Op>& ops() {
     {"narrow", [](In t, A a) { return t[0].narrow(a[0], a[1], a[2]); }},
     {"slice", [](In t, A a) { return t[0].slice(a[0], a[1], a[2], a[3]); }},
     {"split", [](In t, A a) { return split(t[0], a[1], a[0])[static_cast<size_t>(a[2])]; }},
+    {"chunk", [](In t, A a) { return chunk(t[0], a[1], a[0])[static_cast<size_t>(a[2])]; }},
     {"unbind", [](In t, A a) { return unbind(t[0], a[0])[static_cast<size_t>(a[1])]; }},
     {"unsqueeze", [](In t, A a) { return t[0].unsqueeze(a[0]); }},
     {"transpose", [](In t, A a) { return t[0].transpose(a[0], -1); }},
@@ -189,6 +191,7 @@ const std::map<std::string, Op>& ops() {
     {"roll", [](In t, A a) { return roll(t[0], a[1], a[0]); }},
     {"roll_all", [](In t, A a) { return roll(t[0], a[0]); }},
     {"tile", [](In t, A a) { return tile(t[0], a); }},
+    {"repeat", [](In t, A a) { return repeat(t[0], a); }},
     {"repeat_interleave", [](In t, A a) { return repeat_interleave(t[0], a[1], a[0]); }},
     {"tril", [](In t, A a) { return tril(t[0], a[0]); }},
     {"triu", [](In t, A a) { return triu(t[0], a[0]); }},
@@ -215,17 +218,21 @@ const std::map<std::string, Op>& ops() {
     {"scatter_add", [](In t, A a) { return scatter_add(t[0], a[0], index(t[0], a[1], t[1].shape(), t[0].dim(a[0])), t[1]); }},
     {"scatter", [](In t, A a) { return scatter(t[0], a[0], distinct(t[0], t[1], a[0]), t[1]); }},
     {"put_add", [](In t, A a) { return put(t[0], index(t[0], a[0], t[1].shape(), t[0].numel()), t[1], {.accumulate = true}); }},
+    {"put", [](In t, A) { return put(t[0], arange(t[1].numel() - 1, -1, -1, {.dtype = kI64}).reshape(t[1].shape()).to(t[0].device()), t[1]); }},
     {"index_put", [](In t, A a) { return index_put(t[0], {tensor({a[0]}).to(t[0].device())}, t[1]); }},
     // Products and distances; einsum has its equation in its name.
     {"matmul", [](In t, A) { return matmul(t[0], t[1]); }},
     {"matmul_t", [](In t, A) { return matmul(t[0], t[1].transpose(-1, -2)); }},
     {"bmm", [](In t, A) { return bmm(t[0], t[1].transpose(1, 2)); }},
+    {"mm", [](In t, A) { return mm(t[0], t[1]); }},
     {"mv", [](In t, A) { return mv(t[0], t[1]); }},
     {"addmm", [](In t, A a) { return addmm(t[0], t[1], t[1].transpose(0, 1), {.beta = eighths(a[0]), .alpha = eighths(a[1])}); }},
     {"dot", [](In t, A) { return dot(t[0], t[1]); }},
     {"outer", [](In t, A) { return outer(t[0], t[1]); }},
     {"kron", [](In t, A) { return kron(t[0], t[1]); }},
     {"linear", [](In t, A) { return linear(t[0], t[1], t[2]); }},
+    {"linear_gelu_none", [](In t, A) { return linear(t[0], t[1], t[2], Activation::kGelu); }},
+    {"linear_gelu_tanh", [](In t, A) { return linear(t[0], t[1], t[2], Activation::kGeluTanh); }},
     {"cosine_similarity", [](In t, A a) { return cosine_similarity(t[0], t[1], {.dim = a[0]}); }},
     {"pairwise_distance", [](In t, A) { return pairwise_distance(t[0], t[1]); }},
     {"cdist1", [](In t, A) { return cdist(t[0], t[1], 1); }},
@@ -245,6 +252,8 @@ const std::map<std::string, Op>& ops() {
     {"fold", [](In t, A) { return fold(t[0], 3, {.kernel = 2}); }},
     {"layer_norm", [](In t, A) { return layer_norm(t[0], {t[0].dim(-1)}, {.weight = optional(t, 1), .bias = optional(t, 2)}); }},
     {"batch_norm", [](In t, A) { return batch_norm(t[0], optional(t, 1), optional(t, 2), {}, {}, {.training = true}); }},
+    {"batch_norm_relu", [](In t, A) { return batch_norm_relu(t[0], optional(t, 1), optional(t, 2), {}, {}, {.training = true}); }},
+    {"batch_norm_add_relu", [](In t, A) { return batch_norm_add_relu(t[0], t[1], {}, {}, {}, {}, {.training = true}); }},
     {"group_norm", [](In t, A a) { return group_norm(t[0], a[0], {.weight = optional(t, 1), .bias = optional(t, 2)}); }},
     // Losses: the reduction is the last integer.
     {"mse_loss", [](In t, A a) { return mse_loss(t[0], t[1], {reduction(a[0])}); }},
@@ -280,6 +289,7 @@ const std::map<std::string, Op>& ops() {
     {"sigmoid_", [](In t, A) { return sigmoid_(t[0]); }},
     {"relu_", [](In t, A) { return relu_(t[0]); }},
     {"masked_fill_", [](In t, A a) { return masked_fill_(t[0], mask(t[0], a[0], t[0].shape()), eighths(a[1])); }},
+    {"index_put_", [](In t, A a) { return index_put_(t[0], {tensor({a[0]}).to(t[0].device())}, t[1]); }},
   };
   return all;
 }

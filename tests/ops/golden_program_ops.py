@@ -41,6 +41,23 @@ def apart(x):
     return x.numel() > 0 and (x.numel() < 2 or x.flatten().sort().values.diff().min() > 1e-3)
 
 
+# Where PyTorch 1.13 has wrong derivatives of its own, by finite differences. Its hardsigmoid has 1/6 as a float.
+def hardsigmoid(x):
+    return (x + 3).clamp(0, 6) / 6
+
+
+def prelu(x, weight):  # the second derivative
+    return torch.where(x > 0, x, x * weight.reshape([-1] + [1] * (x.dim() - 2)))
+
+
+def trace(x):  # of more rows than columns
+    return x.diagonal().sum()
+
+
+def masked_select(x, where):  # of a transposed x
+    return x.contiguous().masked_select(where)
+
+
 def op(name, run, propose, kind=None):
     OPS[name] = (run, propose)
     if kind is not None:
@@ -75,7 +92,7 @@ for name in "asin acos atanh".split():
 unary("acosh", torch.acosh, inside(1.1, 1e4))
 unary("hardtanh", F.hardtanh, far(-1, 1))
 unary("relu6", F.relu6, far(0, 6))
-unary("hardsigmoid", lambda x: (x + 3).clamp(0, 6) / 6, far(-3, 3))  # PyTorch's own has 1/6 as a float in its gradient
+unary("hardsigmoid", hardsigmoid, far(-3, 3))
 unary("hardswish", F.hardswish, far(-3, 3))
 unary("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"))
 unary("leaky_relu_by", lambda x, a: F.leaky_relu(x, a / 8), far(0), lambda d: [d.int(1, 6)])
@@ -129,11 +146,10 @@ op("clamp_by", lambda t, a: torch.clamp(*t),
    far(0)(d.t[p[0]] - d.t[p[2]]) and (p, []))
 unary("masked_fill", lambda x, s, a: x.masked_fill(mask(s, x.shape), a / 8), numbers=lambda d: [d.stream(), d.int(-12, 12)])
 op("masked_fill_by", lambda t, a: t[0].masked_fill(mask(a[0], t[0].shape), t[1]), lambda d: d.with_scalar(lambda: [d.stream()]))
-# Of transposed tensors PyTorch 1.13 has a wrong gradient for masked_select, found by finite differences.
-unary("masked_select", lambda x, s: x.contiguous().masked_select(mask(s, x.shape)), lambda x: x.numel() > 2, lambda d: [d.stream()])
+unary("masked_select", lambda x, s: masked_select(x, mask(s, x.shape)), lambda x: x.numel() > 2, lambda d: [d.stream()])
 op("masked_scatter", lambda t, a: t[0].masked_scatter(mask(a[0], t[0].shape), t[1]),
    lambda d: (p := d.pair(lambda a, b: b.numel() >= a.numel(), broadcast=False)) is not None and (p, [d.stream()]))
-op("prelu", lambda t, a: F.prelu(*t), lambda d: d.two(lambda x: x.dim() > 1 and far(0)(x), lambda x, w: w.shape == (x.shape[1],)))
+op("prelu", lambda t, a: prelu(*t), lambda d: d.two(lambda x: x.dim() > 1 and far(0)(x), lambda x, w: w.shape == (x.shape[1],)))
 
 
 # Reductions: keepdim, then the dimensions.
@@ -161,6 +177,7 @@ reduction("std", lambda x, dims, k: x.std(dims, keepdim=k), spread)
 reduction("norm", lambda x, dims, k: torch.linalg.vector_norm(x, 2, dims, keepdim=k), lambda x, dims: torch.linalg.vector_norm(x, 2, dims).min() > 0.1)
 reduction("norm1", lambda x, dims, k: torch.linalg.vector_norm(x, 1, dims, keepdim=k), lambda x, dims: far(0)(x))
 reduction("norm3", lambda x, dims, k: torch.linalg.vector_norm(x, 3, dims, keepdim=k), lambda x, dims: far(0)(x))
+reduction("norm_inf", lambda x, dims, k: torch.linalg.vector_norm(x, math.inf, dims, keepdim=k), lambda x, dims: apart(x.abs()))
 reduction("logsumexp", lambda x, dims, k: x.logsumexp(dims, keepdim=k))
 for name, run in {"sum_all": torch.sum, "mean_all": torch.mean, "prod_all": torch.prod}.items():
     unary(name, run)
@@ -199,6 +216,7 @@ along("slice", lambda x, dim, i, j, step: x[(slice(None),) * dim + (slice(i, j, 
       numbers=lambda d, n: [i := d.int(0, n - 1), d.int(i + 1, n), d.int(1, 2)], kind=VIEWS)
 along("split", lambda x, dim, size, k: x.split(size, dim)[k],
       numbers=lambda d, n: [size := d.int(1, n), d.int(0, (n - 1) // size)], kind=VIEWS)
+along("chunk", lambda x, dim, count, k: x.chunk(count, dim)[k], numbers=lambda d, n: [d.int(1, 3), 0], kind=VIEWS)
 along("unbind", lambda x, dim, k: x.unbind(dim)[k], numbers=lambda d, n: [d.int(0, n - 1)], kind=VIEWS)
 along("unsqueeze", lambda x, dim: x.unsqueeze(dim), lambda x: x.dim() < 4, kind=VIEWS)
 along("transpose", lambda x, dim: x.transpose(dim, -1), lambda x: x.dim() > 1, kind=VIEWS)
@@ -217,12 +235,13 @@ along("flip", lambda x, dim: x.flip(dim))
 along("roll", lambda x, dim, k: x.roll(k, dim), numbers=lambda d, n: [d.int(-2, 3)])
 unary("roll_all", lambda x, k: x.roll(k), lambda x: x.dim() > 0, lambda d: [d.int(-2, 3)])
 unary("tile", lambda x, *k: x.tile(k), lambda x: x.numel() < 10, lambda d: d.some([[2], [1, 2], [2, 1]]))
+unary("repeat", lambda x, *k: x.repeat(k), lambda x: x.dim() < 3 and x.numel() < 10, lambda d: d.some([[2, 1], [1, 2]]))
 along("repeat_interleave", lambda x, dim, k: x.repeat_interleave(k, dim), lambda x: x.numel() < 12, lambda d, n: [2])
 unary("tril", torch.tril, numbers=lambda d: [d.int(-1, 1)], dims=2)
 unary("triu", torch.triu, numbers=lambda d: [d.int(-1, 1)], dims=2)
 unary("diag_embed", torch.diag_embed, lambda x: 0 < x.dim() < 4 and x.numel() < 10, lambda d: [d.int(-1, 1)])
 unary("diag", torch.diag, lambda x: 0 < x.dim() < 3 and x.shape[0] < 5, lambda d: [d.int(-1, 1)])
-unary("trace", lambda x: x.diagonal().sum(), lambda x: x.dim() == 2)  # torch.trace has a wrong gradient for more rows than columns
+unary("trace", trace, lambda x: x.dim() == 2)
 along("cat_self", lambda x, dim: torch.cat([x, x * 2, x], dim), lambda x: x.numel() < 12)
 op("cat", lambda t, a: torch.cat(t, a[0]), lambda d: d.joined())
 op("stack", lambda t, a: torch.stack(t, a[0]),
@@ -251,6 +270,8 @@ op("scatter_add", lambda t, a: t[0].scatter_add(a[0], index(a[1], t[1].shape, t[
 op("scatter", lambda t, a: t[0].scatter(a[0], distinct(a, t), t[1]), lambda d: d.indexed(lambda: []))
 op("put_add", lambda t, a: t[0].put(index(a[0], t[1].shape, t[0].numel()), t[1], accumulate=True),
    lambda d: (p := d.pair(broadcast=False)) is not None and (p, [d.stream()]))
+op("put", lambda t, a: t[0].put(torch.arange(t[1].numel()).flip(0).reshape(t[1].shape), t[1]),
+   lambda d: (p := d.pair(lambda a, b: b.numel() <= a.numel(), broadcast=False)) is not None and (p, []))
 op("index_put", lambda t, a: t[0].index_put([torch.tensor([a[0]])], t[1]),
    lambda d: d.two(lambda x: x.dim() > 1, lambda x, v: v.shape == x.shape[1:], lambda x: [d.int(0, x.shape[0] - 1)]))
 
@@ -269,6 +290,7 @@ op("matmul", lambda t, a: torch.matmul(*t), lambda d: d.two(lambda x: x.dim() > 
 op("matmul_t", lambda t, a: torch.matmul(t[0], t[1].transpose(-1, -2)),
    lambda d: d.two(lambda x: x.dim() in (2, 3), lambda a, b: b.shape == a.shape or b.dim() == 2 and b.shape[-1] == a.shape[-1]))
 op("bmm", lambda t, a: torch.bmm(t[0], t[1].mT), lambda d: d.two(lambda x: x.dim() == 3, lambda a, b: a.shape == b.shape))
+op("mm", lambda t, a: torch.mm(*t), lambda d: d.two(lambda x: x.dim() == 2, lambda a, b: b.dim() == 2 and a.shape[1] == b.shape[0]))
 op("mv", lambda t, a: torch.mv(*t), lambda d: d.two(lambda x: x.dim() == 2, lambda a, b: b.shape == a.shape[1:]))
 op("addmm", lambda t, a: torch.addmm(t[0], t[1], t[1].t(), beta=a[0] / 8, alpha=a[1] / 8),
    lambda d: d.two(lambda x: x.dim() in (1, 2), lambda x, m: m.dim() == 2 and x.shape[-1] == m.shape[0] and (x.dim() == 1 or x.shape[0] in (1, m.shape[0])),
@@ -278,6 +300,8 @@ op("outer", lambda t, a: torch.outer(*t), lambda d: d.two(lambda x: x.dim() == 1
 op("kron", lambda t, a: torch.kron(*t), lambda d: d.two(lambda x: 0 < x.dim() < 3, lambda a, b: 0 < b.dim() < 3 and a.numel() * b.numel() < 40))
 op("linear", lambda t, a: F.linear(*t), lambda d: d.three(lambda x: x.dim() > 0, lambda x, w: w.dim() == 2 and w.shape[1] == x.shape[-1],
                                                           lambda x, w, b: b.shape == w.shape[:1]))
+for approximate in ("none", "tanh"):
+    op(f"linear_gelu_{approximate}", lambda t, a, approximate=approximate: F.gelu(F.linear(*t), approximate=approximate), OPS["linear"][1])
 EQUATIONS = {"ij,jk->ik": (2, 2), "ij,kj->ki": (2, 2), "bij,bkj->bik": (3, 3), "ij,ij->j": (2, 2), "ij->ji": (2,), "ijk->ik": (3,),
              "bij,j->bi": (3, 1), "i,j->ij": (1, 1), "ij,ij,ij->": (2, 2, 2), "ii->i": (2,), "bij,bij->": (3, 3)}
 
@@ -329,7 +353,7 @@ def conv_arguments(t, a):
 convolution("conv1d", 3, lambda t, a: F.conv1d(t[0], t[1], **conv_arguments(t, a)), lambda d: [])
 convolution("conv2d", 4, lambda t, a: F.conv2d(t[0], t[1], **conv_arguments(t, a)), lambda d: [])
 convolution("conv_transpose2d", 4, lambda t, a: F.conv_transpose2d(t[0], t[1], output_padding=a[4], **conv_arguments(t, a)),
-            lambda d: [0])
+            lambda d: [d.int(0, 1)])
 
 
 def image(name, run, numbers, domain=lambda x: True):
@@ -367,6 +391,9 @@ def channels_spread(x):
 
 op("layer_norm", lambda t, a: F.layer_norm(t[0], t[0].shape[-1:], *t[1:]), norm_proposal(-1, lambda d, x: [], lambda x: spread(x, [-1])))
 op("batch_norm", lambda t, a: F.batch_norm(t[0], None, None, *t[1:], training=True), norm_proposal(1, lambda d, x: [], channels_spread))
+op("batch_norm_relu", lambda t, a: F.relu(F.batch_norm(t[0], None, None, *t[1:], training=True)), OPS["batch_norm"][1])
+op("batch_norm_add_relu", lambda t, a: F.relu(F.batch_norm(t[0], None, None, training=True) + t[1]),
+   lambda d: d.two(lambda x: x.dim() > 1 and channels_spread(x), lambda x, r: x.shape == r.shape))
 op("group_norm", lambda t, a: F.group_norm(t[0], a[0], *t[1:]),
    norm_proposal(1, lambda d, x: [1], lambda x: spread(x, list(range(1, x.dim())))))
 
@@ -440,3 +467,4 @@ write("tanh_", torch.Tensor.tanh_)
 write("sigmoid_", torch.Tensor.sigmoid_)
 write("relu_", torch.Tensor.relu_, far(0))
 write("masked_fill_", lambda x, s, a: x.masked_fill_(mask(s, x.shape), a / 8), numbers=lambda d: [d.stream(), d.int(-12, 12)])
+write("index_put_", lambda x, v, i: x.index_put_([torch.tensor([i])], v), lambda x, v: x.dim() > 0 and v.dim() < x.dim(), lambda d: [0], operands=2)
