@@ -1,6 +1,7 @@
 // The methods of Tensor that need neither gradients nor kernels, and the functions that make one.
 #include "lathe/core/tensor.h"
 
+#include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
 
 namespace lathe {
@@ -92,7 +93,14 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
 }
 
 Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, Device device) {
-  const int64_t bytes = numel_of(shape) * static_cast<int64_t>(size_of(dtype));
+  const int64_t count = numel_of(shape);
+  CheckedSize reach = count == 0 ? 0 : 1;  // up to the last element, gaps included
+  for (int d = 0; d < shape.size() && count > 0; ++d) {
+    reach += CheckedSize(shape[d] - 1) * strides[d];
+  }
+  const int64_t bytes = (reach * size_of(dtype))
+                            .value_or_throw<ShapeError>("empty_strided: ", shape, " with strides ",
+                                                        strides, " does not fit an int64");
   return Tensor(IntrusivePtr(
       new TensorImpl(StoragePtr(new Storage(bytes, device)), 0, shape, strides, dtype)));
 }

@@ -29,6 +29,17 @@ TEST_CASE("tensor: copies of a handle share, clones do not") {
   CHECK_FALSE(Tensor().defined());
 }
 
+TEST_CASE("tensor: empty_strided has room for the gaps between its elements") {
+  const Tensor t = empty_strided({3, 2}, {4000, 1000}, kF64, kCPU);
+  for (int64_t i = 0; i < 3; ++i) {
+    for (int64_t j = 0; j < 2; ++j) t.data<double>()[4000 * i + 1000 * j] = i + 0.5 * j;
+  }
+  CHECK(t.to_vector<double>() == std::vector<double>{0, 0.5, 1, 1.5, 2, 2.5});
+  CHECK(empty_strided({0, 2}, {4000, 1000}, kF64, kCPU).numel() == 0);
+  CHECK_THROWS_WITH_AS(empty_strided({3, 3}, {int64_t{1} << 62, 1}, kF64, kCPU),
+                       doctest::Contains("does not fit an int64"), ShapeError);
+}
+
 TEST_CASE("tensor: values leave it converted, one by one or all") {
   const Tensor t = tensor({{1.5, -2.0}, {3.25, 0.0}}, kF64).transpose(0, 1);
   CHECK(t.to_vector<int>() == std::vector<int>{1, 3, -2, 0});
