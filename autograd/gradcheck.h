@@ -12,6 +12,9 @@ struct GradcheckOptions {
   double step = 1e-6;  // f is evaluated at x ± step
   double atol = 1e-5;  // |analytic - numeric| <= atol + rtol * |numeric|
   double rtol = 1e-3;
+  // true: the derivative along one direction per input, whose numbers all differ, instead of that
+  // by each element: two calls of f per input, however large. Names no element.
+  bool fast_mode = false;
 };
 
 struct GradReport {
@@ -23,7 +26,7 @@ struct GradReport {
 
 /// Checks d f / d input for every floating input. `f` gets the inputs and returns one tensor of any
 /// shape. Its elements are summed with fixed weights that all differ, so that errors do not cancel.
-/// Works on copies of the inputs. The backward pass runs twice: gradients that differ between the
+/// Works on copies of the inputs, in their strides unless elements overlap. The backward pass runs twice: gradients that differ between the
 /// runs fail too.
 ///   inputs  f64 on any device; integers and undefined tensors are passed through unchecked.
 /// throws: DTypeError for f32 or half inputs.

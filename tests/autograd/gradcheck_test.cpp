@@ -80,9 +80,11 @@ TEST_CASE("gradcheck: a right gradient passes, once and twice") {
 
 TEST_CASE("gradcheck: every deliberate mistake is caught") {
   for (const WrongCase& c : kWrong) {
-    const GradReport report = gradcheck(c.f, {kX});
-    CHECK_MESSAGE(!report.ok, c.mistake);
-    CHECK_MESSAGE(report.text.find("input 0") != std::string::npos, c.mistake);
+    for (const bool fast : {false, true}) {
+      const GradReport report = gradcheck(c.f, {kX}, {.fast_mode = fast});
+      CHECK_MESSAGE(!report.ok, c.mistake);
+      CHECK_MESSAGE(report.text.find("input 0") != std::string::npos, c.mistake);
+    }
   }
 }
 
@@ -92,6 +94,38 @@ TEST_CASE("gradgradcheck: a first order that is right hides no wrong second orde
                                       [](T dy, T x) { return dy * (x * 2.0).detach(); });
   CHECK(gradcheck(detached, {kX}).ok);
   CHECK_FALSE(gradgradcheck(detached, {kX}).ok);
+  CHECK_FALSE(gradgradcheck(detached, {kX}, {.fast_mode = true}).ok);
+}
+
+TEST_CASE("gradcheck: the function gets its inputs in their strides") {
+  const Tensor transposed = kX.transpose(0, 1), sliced = kX.slice(1, 0, 4, 2);
+  const Tensor expanded = kX.narrow(1, 0, 1).expand({3, 4});
+  for (const bool fast : {false, true}) {
+    for (const Tensor& x : {transposed, sliced, expanded}) {
+      const auto f = [&](const Tensors& in) {
+        if (has_overlap(x)) {
+          CHECK(in[0].is_contiguous());  // or moving one element would move others
+        } else {
+          CHECK(in[0].strides() == x.strides());
+        }
+        return square(in[0]);
+      };
+      CHECK(gradcheck(f, {x}, {.fast_mode = fast}).ok);
+      CHECK(gradgradcheck(f, {x}, {.fast_mode = fast}).ok);
+    }
+  }
+}
+
+TEST_CASE("gradcheck: the fast mode calls the function twice per input") {
+  int calls = 0;
+  const auto f = [&](const Tensors& in) {
+    ++calls;
+    return square(in[0]) * in[1];
+  };
+  CHECK(gradcheck(f, {randn({50, 60}, {.dtype = kF64}), randn({60}, {.dtype = kF64})},
+                  {.fast_mode = true})
+            .ok);
+  CHECK(calls == 2 + 2 * 2);  // two backward passes
 }
 
 TEST_CASE("gradgradcheck: the gradient with create_graph must be the one without") {
