@@ -4,16 +4,19 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "lathe/autograd/engine.h"
 #include "lathe/autograd/gradcheck.h"
 #include "lathe/core/cuda.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
+#include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
 
 namespace lathe::test {
@@ -76,7 +79,7 @@ inline const std::vector<Layout>& layouts() {
          if (t.ndim() == 0) return t;
          Shape wide = t.shape();
          wide[t.ndim() - 1] = wide[t.ndim() - 1] * 2 + 1;
-         const Tensor room = zeros(wide, {.dtype = t.dtype()});
+         const Tensor room = zeros(wide, {.dtype = t.dtype(), .device = t.device()});
          const Tensor part = room.slice(-1, 1, wide.back(), 2);
          part.copy_(t);
          return part;
@@ -116,7 +119,6 @@ inline const GradientLayout kGradientLayouts[] = {
 /// Where there is a GPU, real or emulated: the op and its gradients in f32 there against the CPU,
 /// on the same inputs, dense and transposed.
 inline void check_device(const GradientCase& c) {
-  if (!cuda_is_available()) return;
   const Device gpu(DeviceType::kCUDA);
   for (const Layout& layout : {layouts()[0], layouts()[1]}) {
     Tensors host, device;
@@ -148,43 +150,134 @@ inline void check_device(const GradientCase& c) {
   }
 }
 
-/// gradcheck, and gradgradcheck unless `twice` is false, over contiguous, transposed, sliced and,
-/// expanded inside the function, overlapping inputs, and over the layouts of the result's gradient.
-/// Failure texts name op, layout, input and element.
-inline void check_gradients(const GradientCase& c) {
-  check_device(c);
-  const auto check = [&c](const std::string& layout, const Function& f, const Tensors& inputs) {
-    const Function squared = [&f](const Tensors& in) {
-      const Tensor y = f(in);
-      return y * y;
-    };
-    const GradReport once = gradcheck(squared, inputs);
-    CHECK_MESSAGE(once.ok, c.op, " (", layout, "): ", once.text);
-    if (!c.twice) return;
-    const GradReport twice = gradgradcheck(squared, inputs);
-    CHECK_MESSAGE(twice.ok, c.op, " twice (", layout, "): ", twice.text);
-  };
+/// visit(layout's name, f, inputs) for contiguous, transposed, sliced and, expanded inside f,
+/// overlapping inputs, and for images in NHWC.
+inline void each_layout(
+    const GradientCase& c, const Tensors& inputs,
+    const std::function<void(const std::string&, const Function&, const Tensors&)>& visit) {
   for (const Layout& layout : layouts()) {
-    Tensors inputs;
-    for (const Tensor& t : c.inputs) inputs.push_back(layout.apply(t));
-    check(layout.name, c.f, inputs);
+    Tensors laid_out;
+    for (const Tensor& t : inputs) laid_out.push_back(layout.apply(t));
+    visit(layout.name, c.f, laid_out);
   }
-  for (const GradientLayout& layout : kGradientLayouts) {
-    check(
-        layout.name, [&](const Tensors& in) { return layout.apply(c.f(in)); }, c.inputs);
+  Tensors images = inputs;
+  bool any = false;
+  for (Tensor& t : images) {
+    if (t.ndim() != 4) continue;
+    t = t.contiguous(kChannelsLast);
+    any = true;
   }
+  if (any) visit("NHWC", c.f, images);
   // Overlapping memory: each floating input is one number per row, expanded to its shape.
   Tensors narrow;
-  for (const Tensor& t : c.inputs) {
+  for (const Tensor& t : inputs) {
     const bool expandable = is_floating(t.dtype()) && t.ndim() > 0 && t.dim(-1) > 0;
     narrow.push_back(expandable ? t.narrow(-1, 0, 1).contiguous() : t);
   }
-  const Function expanded = [&c](const Tensors& in) {
+  const Function expanded = [&](const Tensors& in) {
     Tensors full;
-    for (size_t i = 0; i < in.size(); ++i) full.push_back(in[i].expand(c.inputs[i].shape()));
+    for (size_t i = 0; i < in.size(); ++i) full.push_back(in[i].expand(inputs[i].shape()));
     return c.f(full);
   };
-  check("expanded", expanded, narrow);
+  visit("expanded", expanded, narrow);
+}
+
+/// gradcheck, and gradgradcheck unless `twice` is false, of f squared. Failure texts name op,
+/// layout, input and element.
+inline void check_differences(const GradientCase& c, const std::string& layout, const Function& f,
+                              const Tensors& inputs, const GradcheckOptions& options = {}) {
+  const Function squared = [&f](const Tensors& in) {
+    const Tensor y = f(in);
+    return y * y;
+  };
+  const GradReport once = gradcheck(squared, inputs, options);
+  CHECK_MESSAGE(once.ok, c.op, " (", layout, "): ", once.text);
+  if (!c.twice) return;
+  const GradReport twice = gradgradcheck(squared, inputs, options);
+  CHECK_MESSAGE(twice.ok, c.op, " twice (", layout, "): ", twice.text);
+}
+
+/// f's value, its first derivatives along dy and, if asked for, second ones by inputs and dy.
+/// Undefined where there is none.
+inline Tensors derivatives(const Function& f, const Tensors& inputs, const Tensor& weights,
+                           bool twice) {
+  Tensors leaves, floating;
+  for (const Tensor& t : inputs) {
+    leaves.push_back(t.detach());
+    if (is_floating(t.dtype())) floating.push_back(leaves.back().requires_grad_());
+  }
+  const Tensor y = f(leaves);
+  Tensors results{y.detach()};
+  if (!y.requires_grad()) return results;
+  const Tensor dy = weights.narrow(0, 0, y.numel()).reshape(y.shape()).clone().requires_grad_();
+  const Tensors first =
+      grad({y}, floating, {.grad_outputs = {dy}, .create_graph = twice, .allow_unused = true});
+  results.insert(results.end(), first.begin(), first.end());
+  if (!twice) return results;
+  Tensor sum = zeros({}, {.dtype = y.dtype(), .device = y.device()});
+  for (const Tensor& g : first) {
+    if (g.defined()) sum = sum + (g * g * 0.5 + g).sum();
+  }
+  if (!sum.requires_grad()) return results;
+  floating.push_back(dy);
+  const Tensors second = grad({sum}, floating, {.allow_unused = true});
+  results.insert(results.end(), second.begin(), second.end());
+  return results;
+}
+
+/// In f64 on a GPU, over the layouts: values and derivatives, first and second, are those of the
+/// CPU, which finite differences check. A real GPU also checks by differences itself, along one
+/// direction; an emulated one takes minutes for that, so LATHE_GRADCHECK=gpu asks for it.
+inline void check_derivatives_on_gpu(const GradientCase& c) {
+#if defined(__SANITIZE_ADDRESS__)
+  const char* const only = "sliced";
+#else
+  const char* const only = nullptr;
+#endif
+#if defined(LATHE_CUDA_EMULATED)
+  const char* const asked = std::getenv("LATHE_GRADCHECK");
+  const bool differences = asked != nullptr && std::string(asked) == "gpu";
+#else
+  const bool differences = true;
+#endif
+  const Tensor weights = randn({4096}, {.dtype = kF64});
+  const Device gpu(DeviceType::kCUDA);
+  Tensors there;
+  for (const Tensor& t : c.inputs) there.push_back(t.detach().to(gpu));
+  std::vector<Tensors> want;
+  each_layout(c, c.inputs, [&](const std::string&, const Function& f, const Tensors& inputs) {
+    want.push_back(derivatives(f, inputs, weights, c.twice));
+  });
+  size_t at = 0;
+  each_layout(c, there, [&](const std::string& layout, const Function& f, const Tensors& inputs) {
+    const Tensors& host = want[at++];
+    if (only != nullptr && layout != only) return;
+    const Tensors got = derivatives(f, inputs, weights.to(gpu), c.twice);
+    REQUIRE_MESSAGE(got.size() == host.size(), c.op, " on a GPU (", layout, ")");
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (!got[i].defined() && !host[i].defined()) continue;
+      REQUIRE_MESSAGE(got[i].defined() == host[i].defined(), c.op, " on a GPU (", layout, ")");
+      const std::string text = difference(got[i].cpu(), host[i], 1e-9);  // sums in other orders
+      CHECK_MESSAGE(text.empty(), c.op, " on a GPU in f64 (", layout, "), result ", i, ": ", text);
+    }
+    if (differences) check_differences(c, layout + " on a GPU", f, inputs, {.fast_mode = true});
+  });
+}
+
+/// Finite differences on the CPU over the layouts of inputs and of the result's gradient; on a GPU,
+/// real or emulated, the same in f32 and f64.
+inline void check_gradients(const GradientCase& c) {
+  each_layout(c, c.inputs,
+              [&](const std::string& layout, const Function& f, const Tensors& inputs) {
+                check_differences(c, layout, f, inputs);
+              });
+  for (const GradientLayout& layout : kGradientLayouts) {
+    const Function f = [&](const Tensors& in) { return layout.apply(c.f(in)); };
+    check_differences(c, layout.name, f, c.inputs);
+  }
+  if (!cuda_is_available()) return;
+  check_device(c);
+  check_derivatives_on_gpu(c);
 }
 
 inline Tensor f64(const Shape& shape) { return randn(shape, {.dtype = kF64}); }
