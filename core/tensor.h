@@ -406,8 +406,8 @@ struct BackwardOptions {
 
 /// Uninitialised memory, from which every op makes its result. No gradient, no autograd record.
 LATHE_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
-/// The same with given strides (non-negative, not overlapping). Gaps between elements are
-/// allocated too.   throws: ShapeError if the last element lies beyond an int64.
+/// The same with given strides (non-negative, not overlapping); gaps are allocated too.
+/// throws: ShapeError if the last element lies beyond an int64.
 LATHE_API Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype,
                                Device device);
 /// Shape, dtype, device and dense stride order of `like` (NHWC stays NHWC).
