@@ -26,8 +26,8 @@ struct GradReport {
 
 /// Checks d f / d input for every floating input. `f` gets the inputs and returns one tensor of any
 /// shape. Its elements are summed with fixed weights that all differ, so that errors do not cancel.
-/// Works on copies of the inputs, in their strides unless elements overlap. The backward pass runs twice: gradients that differ between the
-/// runs fail too.
+/// Works on copies of the inputs, in their strides unless elements overlap. The backward pass runs
+/// twice: gradients that differ between the runs fail too.
 ///   inputs  f64 on any device; integers and undefined tensors are passed through unchecked.
 /// throws: DTypeError for f32 or half inputs.
 /// `f` should not be linear in what is checked, or a wrong dy can hide: square its result.
