@@ -1,4 +1,4 @@
-// See golden_programs.h. One line per op, in the order of golden_program_ops.py.
+// See golden_programs.h. One line per op, in the order of its PyTorch twin.
 #include <limits>
 #include <map>
 

@@ -1,4 +1,5 @@
-// The ops of golden_programs_test.cpp; their PyTorch twins are in golden_program_ops.py.
+// The ops of golden_programs_test.cpp; their PyTorch twins are in
+// golden_program_ops.py and golden_program_layers.py.
 #pragma once
 
 #include <cstdint>
