@@ -7,6 +7,7 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/device.h"
+#include "lathe/core/dispatch.h"
 #include "lathe/core/dlpack.h"
 #include "lathe/core/dtype.h"
 #include "lathe/core/error.h"
@@ -22,9 +23,11 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/random_state.h"
+#include "lathe/core/stream.h"
 #include "lathe/core/tensor.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/version.h"
+#include "lathe/core/visit.h"
 
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/checkpoint.h"

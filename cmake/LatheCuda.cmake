@@ -72,6 +72,7 @@ function(lathe_cuda_problem result)
   set(${result} "${problem}" PARENT_SCOPE)
 endfunction()
 
+include(LatheKernels)
 set(LATHE_CUDNN_VERSION 9)
 set(LATHE_HAS_CUDA OFF)
 set(LATHE_HAS_CUDA_LIBRARIES OFF)
@@ -96,13 +97,7 @@ else()
   set(LATHE_CUDA_NOTE "LATHE_CUDA=OFF")
 endif()
 
-# CMake 3.25's table of nvcc's flags stops at C++17.
-if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
-  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
-  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
-  list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)
-  set(CMAKE_CUDA20_COMPILE_FEATURES cuda_std_20)
-endif()
+lathe_cuda_20()
 
 # Headers that are not installed, beside *.cuh: of our own kernels, and of calls of cuBLAS and cuDNN.
 set(LATHE_KERNEL_HEADERS
@@ -136,11 +131,6 @@ lathe_require_files(${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
 function(lathe_kernels)
   list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   set_property(GLOBAL APPEND PROPERTY LATHE_CUDA_SOURCES ${ARGN})
-endfunction()
-
-# lathe_kernels_for_host(source...): these .cu files are compiled by the host compiler in the calling folder.
-function(lathe_kernels_for_host)
-  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
 endfunction()
 
 include("${PROJECT_SOURCE_DIR}/tests/emulation/sources.cmake")

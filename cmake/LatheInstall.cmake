@@ -13,6 +13,7 @@ set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
+list(REMOVE_ITEM _private_headers core/gpu/launch.h)  # programs start kernels of their own through it, too
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
 install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
         FILES_MATCHING PATTERN "*.h" ${_private_headers})
@@ -34,7 +35,7 @@ configure_package_config_file(cmake/latheConfig.cmake.in "${PROJECT_BINARY_DIR}/
 # Before 1.0 a new minor version may break code, so a package satisfies its own minor version only.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/latheConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/latheConfig.cmake" "${PROJECT_BINARY_DIR}/latheConfigVersion.cmake"
-              cmake/FindTurboJPEG.cmake DESTINATION "${_package_dir}")
+              cmake/FindTurboJPEG.cmake cmake/LatheKernels.cmake DESTINATION "${_package_dir}")
 
 # A shared lathe brings its libraries along; a static one leaves them to whoever links it.
 set(LATHE_PC_CFLAGS "")

@@ -1,6 +1,7 @@
 // The device on which this thread's runtime calls act.
 #pragma once
 
+#include "lathe/core/config.h"
 #include "lathe/core/device.h"
 
 namespace lathe::cuda {
@@ -9,7 +10,7 @@ namespace lathe::cuda {
 /// `call` names the kernel that runs inside; memory taken there is recorded under this name. The
 /// string must live for ever.
 /// throws: NoCudaError; DeviceError if there is no such device.
-class DeviceScope {
+class LATHE_API DeviceScope {
  public:
   [[nodiscard]] explicit DeviceScope(Device device, const char* call = nullptr);
   ~DeviceScope();

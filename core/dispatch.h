@@ -14,7 +14,8 @@ namespace lathe {
 }  // namespace lathe
 
 // LATHE_DISPATCH(x.device(), relu_forward(x)) calls cpu::relu_forward(x), or cuda::relu_forward(x)
-// with the device current. Both must be declared; in a CUDA build a missing CUDA kernel is a link
+// with the device current. A program's own ops use it too, with namespaces cpu and cuda of the
+// program's own. Both must be declared; in a CUDA build a missing CUDA kernel is a link
 // error. A CPU build compiles the second call and discards it. There, a tensor on a GPU (from_blob
 // makes one without asking the device) is a NoCudaError that names the call. (A macro, because a
 // namespace cannot be an argument of a function.)

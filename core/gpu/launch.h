@@ -1,7 +1,8 @@
 // How every hand-written kernel is started:
 //   launch(kernel, grid, block, shared_bytes, stream, arguments…)
 // There is no <<<>>>, so that the same source compiles with nvcc, and with the host compiler
-// against the emulation in tests/emulation/.
+// against the emulation in tests/emulation/. Programs with kernels of their own include this header
+// in their .cu files (examples/custom_op).
 #pragma once
 
 #include <algorithm>

@@ -34,14 +34,14 @@ class Consumer:
         self.prefix = self.work / "prefix"
         shutil.rmtree(self.prefix, ignore_errors=True)
 
-    def cmake_build(self, project, *settings):
-        """Configures and builds one of the projects beside this file; returns its program."""
+    def cmake_build(self, project, *settings, source=None, program="consumer"):
+        """Configures and builds one of the projects beside this file, or that in `source`; returns its program."""
         build = self.work / project
-        run(self.o.cmake, "-S", HERE / project, "-B", build, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={self.o.compiler}",
+        run(self.o.cmake, "-S", source or HERE / project, "-B", build, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={self.o.compiler}",
             f"-DCMAKE_CXX_COMPILER_LAUNCHER={self.o.launcher}", "-DCMAKE_BUILD_TYPE=", "-DCMAKE_CXX_FLAGS=-O0",
             *self.o.setting, *settings)
         run(self.o.cmake, "--build", build)
-        return build / "consumer"
+        return build / program
 
     def install(self, build):
         run(self.o.cmake, "--install", build, "--prefix", self.prefix)
@@ -81,6 +81,13 @@ class Consumer:
         self.check_runs(program)
         self.check_waits(program)
         self.check_shared(program, self.o.kind == "shared")
+
+    def custom_op(self):
+        """A project that has an op of its own, with a CUDA kernel if the library has the backend."""
+        program = self.cmake_build("custom_op", f"-DCMAKE_PREFIX_PATH={self.prefix}", program="custom_op",
+                                   source=pathlib.Path(self.o.source) / "examples/custom_op")
+        printed = run(program, "1000")
+        assert printed.endswith("all right\n"), f"{program} printed {printed!r}"
 
     def pkg_config(self):
         lib = next(self.prefix.rglob("liblathe.*")).parent
@@ -140,6 +147,7 @@ def main():
         case("add_subdirectory", consumer.add_subdirectory)
         case("install", lambda: consumer.install(consumer.work / "add_subdirectory"))
     case("find_package", consumer.find_package)
+    case("custom_op", consumer.custom_op, unless=None if options.kind == "static" else "checked with the static library")
     no_pkg_config = "pkg-config is not installed" if not options.pkg_config or "NOTFOUND" in options.pkg_config else None
     case("pkg-config", consumer.pkg_config, unless=no_pkg_config)
     case("search paths", consumer.search_paths)
