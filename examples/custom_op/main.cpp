@@ -1,5 +1,5 @@
-// Checks swiglu, an op with kernels of this program's own, on every device that there is: its gradient
-// and that of its gradient against differences, its values against the same formula made of ops.
+// Checks swiglu, an op with kernels of this program's own, on every device that there is: its
+// gradient and the gradient of that against differences, its values against the same made of ops.
 //
 //   custom_op [ELEMENTS]
 #include "swiglu.h"

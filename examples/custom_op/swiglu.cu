@@ -2,8 +2,8 @@
 //
 // A kernel is started by lathe::launch(kernel, grid, block, shared bytes, stream, arguments…). The
 // usual kernel<<<…>>>(…) does as well, but launch() also throws if the start fails, and it compiles
-// without nvcc against an emulated GPU, on which Lathe's own tests run this file. The stream must be
-// the current one: the memory of tensors is handed from one kernel to the next in its order.
+// without nvcc against an emulated GPU, on which Lathe's own tests run this file. The stream must
+// be the current one: tensors hand memory from one kernel to the next in its order.
 #include <lathe/core/gpu/launch.h>
 
 #include "swiglu.h"

@@ -1,5 +1,5 @@
-// swiglu: an op of this program's own. swiglu.cpp has the op, its gradient and the loops for the CPU,
-// swiglu.cu the kernels for CUDA.
+// swiglu: an op of this program's own. swiglu.cpp has the op, its gradient and the loops for the
+// CPU, swiglu.cu the kernels for CUDA.
 #pragma once
 
 #include <lathe/lathe.h>
