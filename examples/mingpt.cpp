@@ -25,7 +25,7 @@ using lathe::Tensor;
 // --- the model -----------------------------------------------------------------------------------
 
 struct Config {
-  int64_t characters, context = 40, width = 64, heads = 4, blocks = 2;
+  int64_t characters, context, width = 64, heads = 4, blocks = 2;
 };
 
 /// Each place looks at itself and at those before it.
@@ -195,7 +195,8 @@ int main(int argc, char** argv) {
   const Tensor all = alphabet.numbers(text);
 
   lathe::manual_seed(1);
-  GPT model({.characters = static_cast<int64_t>(alphabet.letters.size())});
+  GPT model({.characters = static_cast<int64_t>(alphabet.letters.size()),
+             .context = has_file ? 64 : 4 * (3 * digits + 4)});  // four sums
   // Weight decay pulls matrices towards 0; biases and the scales of norms are left alone.
   const auto [decay, no_decay] = optim::split_by_decay(model);
   optim::AdamW opt(
