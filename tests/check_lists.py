@@ -28,9 +28,9 @@ def listed(path, root):
         folder = folder.parent
     text = "".join(script.read_text(encoding="utf-8")
                    for script in [folder / "CMakeLists.txt", *sorted(folder.glob("*.cmake"))])
-    words = re.sub(r"#.*", "", text).split()
+    words = re.split(r"[\s()]+", re.sub(r"#.*", "", text))
     # A file of a deeper folder is listed with its path, "../main.cpp" or "kernels/relu.cpp".
-    words = {word.strip('"()').split("/")[-1] for word in words}
+    words = {word.strip('"').split("/")[-1] for word in words}
     return bool(names_of(path) & words)
 
 
