@@ -15,6 +15,7 @@
 //   burgers [ADAM_STEPS] [LBFGS_ITERATIONS] [POINTS] [NU_TIMES_PI]
 #include <lathe/lathe.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -122,7 +123,9 @@ void draw(Network& u, const char* file) {
   std::ofstream out(file, std::ios::binary);
   out << "P6 " << cols << ' ' << rows << " 255\n";
   for (const double value : u(grid(rows, cols)).clamp(-1, 1).to_vector<double>()) {
-    const auto shade = [](double x) { return static_cast<char>(255 * std::min(1.0, x)); };
+    const auto shade = [](double x) {
+      return static_cast<char>(static_cast<unsigned char>(255 * std::min(1.0, x)));
+    };
     out << shade(1 + value) << shade(1 - std::abs(value)) << shade(1 - value);
   }
 }
