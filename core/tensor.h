@@ -194,7 +194,7 @@ class LATHE_API Tensor {
   Tensor expand_as(const Tensor& other) const { return expand(other.shape()); }
   Tensor select(int64_t dim, int64_t index) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
-  Tensor slice(int64_t dim, int64_t start, int64_t stop, int64_t step = 1) const;
+  Tensor slice(int64_t dim, int64_t start, int64_t stop = INT64_MAX, int64_t step = 1) const;
   Tensor operator[](int64_t index) const { return select(0, index); }
   Tensors split(int64_t size, int64_t dim = 0) const;
   Tensors split(const std::vector<int64_t>& sizes, int64_t dim = 0) const;

@@ -47,10 +47,11 @@ LATHE_API Tensor select(const Tensor& x, int64_t dim, int64_t index);
 /// throws: IndexError.
 LATHE_API Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 
-/// Elements start, start+step, … below stop of `dim`. As in Python, negative numbers count from the
-/// end, and the range is clipped to the tensor.
+/// Elements start, start+step, … below stop of `dim`, by default up to its end. As in Python,
+/// negative numbers count from the end, and the range is clipped to the tensor.
 /// throws: ValueError unless step > 0.
-LATHE_API Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
+LATHE_API Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop = INT64_MAX,
+                       int64_t step = 1);
 
 /// Pieces of `size` along `dim`; the last may be smaller. A dimension of size 0 gives one piece.
 /// throws: ValueError unless size > 0 (0 is allowed for a dimension of size 0).

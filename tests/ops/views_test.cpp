@@ -11,6 +11,12 @@
 using namespace lathe;
 using doctest::Contains;
 
+TEST_CASE("slice: without a stop to the end") {
+  const Tensor x = arange(6).view({2, 3});
+  CHECK(x.slice(1, 1).to_vector<int64_t>() == std::vector<int64_t>{1, 2, 4, 5});
+  CHECK(slice(x, 1, -1).to_vector<int64_t>() == std::vector<int64_t>{2, 5});
+}
+
 TEST_CASE("views: share storage, and refuse what strides cannot show") {
   const Tensor x = arange(24).reshape({2, 3, 4});
   const Tensor v = x.select(0, 1).slice(1, 0, 4, 2).transpose(0, 1);
