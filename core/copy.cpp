@@ -2,6 +2,7 @@
 // copies between devices: core/gpu/transfer_cuda.cpp.
 #include "lathe/core/copy.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 

@@ -1,6 +1,8 @@
 // Dims, and the arithmetic on shapes: element counts, strides, broadcasting, dimension numbers.
 #include "lathe/core/shape.h"
 
+#include <algorithm>
+
 namespace lathe {
 
 void Dims::assign(const int64_t* values, size_t count) {

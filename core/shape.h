@@ -2,7 +2,6 @@
 // checked arithmetic on them.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
@@ -47,7 +46,11 @@ class LATHE_API Dims {
   std::vector<int64_t> vector() const { return {begin(), end()}; }
 
   bool operator==(const Dims& other) const {
-    return size_ == other.size_ && std::equal(begin(), end(), other.begin());
+    if (size_ != other.size_) return false;
+    for (int i = 0; i < size_; ++i) {
+      if (values_[i] != other.values_[i]) return false;
+    }
+    return true;
   }
 
  private:

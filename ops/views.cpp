@@ -1,6 +1,8 @@
 // Views: their geometry, checks and gradients. Contracts: views.h.
 #include "lathe/ops/views.h"
 
+#include <algorithm>
+
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/record.h"

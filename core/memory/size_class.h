@@ -2,7 +2,6 @@
 // bytes larger than asked for, whichever is more.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 
@@ -16,7 +15,7 @@ inline constexpr int kSizeClasses = 4 + 4 * (47 - 8);
 /// The smallest class that holds `bytes` <= kLargestClassBytes. Classes are 64, 128, 192, 256, then
 /// 2^k * {5, 6, 7, 8} / 4.
 constexpr int size_class_of(size_t bytes) {
-  if (bytes <= 256) return static_cast<int>((std::max<size_t>(bytes, 1) + 63) / 64) - 1;
+  if (bytes <= 256) return bytes == 0 ? 0 : static_cast<int>((bytes + 63) / 64) - 1;
   const int power = std::bit_width(bytes - 1) - 1;  // 2^power < bytes <= 2^(power + 1)
   const int quarter = static_cast<int>((bytes - 1 - (size_t{1} << power)) >> (power - 2));
   return 4 * (power - 7) + quarter;

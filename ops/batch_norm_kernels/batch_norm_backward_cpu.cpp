@@ -1,5 +1,7 @@
 // CPU kernels of batch normalisation, backward: one pass for the sums per channel, one pass for dx.
 // Contracts: batch_norm.h.
+#include <algorithm>
+
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_tiles_cpu.h"
 

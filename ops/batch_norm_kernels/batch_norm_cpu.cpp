@@ -3,6 +3,7 @@
 //
 // Each tile's mean and squared deviations are computed while it is in the cache: two passes there,
 // but only one over memory. The tiles are merged in f64, in order (Chan et al.).
+#include <algorithm>
 #include <cmath>
 
 #include "lathe/core/visit.h"

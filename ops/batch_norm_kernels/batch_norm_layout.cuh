@@ -2,6 +2,7 @@
 // NHWC and for row-major tensors. For .cu files only.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "lathe/core/gpu/launch.h"

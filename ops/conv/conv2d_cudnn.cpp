@@ -10,6 +10,7 @@
 // (the 3 of an image), zeros are added, and what they produce is cut off. The first layer's filter
 // is padded at each call: a training step reads it in one pass only and then changes it, so a
 // padded copy kept between calls would never be read twice.
+#include <algorithm>
 #include <array>
 #include <optional>
 

@@ -2,6 +2,8 @@
 // each. Where that makes too few threads, lines are cut into chunks: a first kernel adds up each
 // chunk, and the scan of a chunk starts from the sum of those before it. The order of the additions
 // depends on the shape alone. Contract: cumsum.h.
+#include <algorithm>
+
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/ops/cumsum.h"

@@ -2,6 +2,8 @@
 // lines of a contiguous [outer, n, inner] run along its middle dimension. For .cu files only.
 #pragma once
 
+#include <algorithm>
+
 #include "lathe/core/gpu/launch.h"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/ops/reduce_kernels/reduce_kernels.cuh"

@@ -1,6 +1,7 @@
 // Operation graphs of cuDNN. They are built and finalized without a GPU, so these cases always run.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "../cuda_case.h"

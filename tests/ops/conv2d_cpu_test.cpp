@@ -2,6 +2,7 @@
 // Winograd.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "conv2d_cases.h"

@@ -2,6 +2,7 @@
 // gradients, errors.
 #include "lathe/ops/reduce.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "compare.h"
