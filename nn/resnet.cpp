@@ -72,11 +72,13 @@ ResNet::ResNet(const std::array<int, 4>& blocks, const ResNetOptions& options)
   init_convolutions(*this);
 }
 
-Tensor ResNet::forward(const Tensor& x) {
+Tensor ResNet::forward(const Tensor& x) { return fc(features(x)); }
+
+Tensor ResNet::features(const Tensor& x) {
   Tensor y = bn1.relu(conv1(x));
   if (stem_ == Stem::kImagenet) y = max_pool2d(y, {.kernel = 3, .stride = 2, .pad = 1});
   y = layer4(layer3(layer2(layer1(y))));
-  return fc(mean(y, {2, 3}));
+  return mean(y, {2, 3});
 }
 
 ResNet resnet18(const ResNetOptions& options) { return ResNet({2, 2, 2, 2}, options); }
@@ -114,9 +116,11 @@ CifarResNet::CifarResNet(int blocks_per_stage, const CifarResNetOptions& options
   init_convolutions(*this);
 }
 
-Tensor CifarResNet::forward(const Tensor& x) {
+Tensor CifarResNet::forward(const Tensor& x) { return fc(features(x)); }
+
+Tensor CifarResNet::features(const Tensor& x) {
   const Tensor y = layer3(layer2(layer1(bn1.relu(conv1(x)))));
-  return fc(mean(y, {2, 3}));
+  return mean(y, {2, 3});
 }
 
 CifarResNet resnet8(const CifarResNetOptions& options) { return CifarResNet(1, options); }

@@ -47,6 +47,8 @@ class LATHE_API ResNet final : public Module {
  public:
   ResNet(const std::array<int, 4>& blocks, const ResNetOptions& options);
   Tensor forward(const Tensor& x) override;
+  /// What fc gets: the network without its head. [N,in_channels,H,W] → [N,512]
+  Tensor features(const Tensor& x);
   Stem stem() const { return stem_; }
 
   Conv2d conv1;
@@ -92,6 +94,8 @@ class LATHE_API CifarResNet final : public Module {
  public:
   CifarResNet(int blocks_per_stage, const CifarResNetOptions& options);
   Tensor forward(const Tensor& x) override;
+  /// The network without its head. [N,in_channels,H,W] → [N,64]
+  Tensor features(const Tensor& x);
 
   Conv2d conv1;
   BatchNorm2d bn1;
