@@ -6,8 +6,14 @@
 namespace lathe::nn {
 
 void ModuleHolder::hold(const std::string& name, std::unique_ptr<Module> module) {
-  adopt(*module, name);
+  owned_.reserve(owned_.size() + 1);  // nothing below throws once the module has its place
+  take(*module, name);
   owned_.push_back(std::move(module));
+}
+
+void ModuleHolder::pop_back() {
+  LATHE_CHECK(IndexError, size() > 0, type_name(), ": pop_back of an empty container");
+  owned_.pop_back();  // leaves its parent's list as it goes
 }
 
 Module& ModuleHolder::operator[](int64_t index) const {

@@ -16,7 +16,8 @@ namespace lathe::nn {
 
 /// A layer written as a temporary: nn::Linear(3, 4).
 template <class T>
-concept TemporaryModule = !std::is_reference_v<T> && std::derived_from<T, Module>;
+concept TemporaryModule =
+    !std::is_reference_v<T> && std::derived_from<T, Module> && !std::is_same_v<T, Module>;
 
 /// What the two containers share: owns its modules, named "0", "1", … unless a name is given.
 class LATHE_API ModuleHolder : public Module {
@@ -31,22 +32,42 @@ class LATHE_API ModuleHolder : public Module {
   /// throws: ValueError for a name that is taken or empty or contains a dot.
   template <class T, class... Args>
   T& add_named(const std::string& name, Args&&... args) {
+    check_name(name);  // before a layer moves in
     auto module = std::make_unique<T>(std::forward<Args>(args)...);
     T& reference = *module;
     hold(name, std::move(module));
     return reference;
   }
 
-  /// Moves the module in, under the next number.   → the module in its place
+  /// Moves the module in, under the next number; it leaves the parent that it had.
+  /// → the module in its place
   template <TemporaryModule T>
   T& push_back(T&& module) {
     return add<T>(std::move(module));
+  }
+  /// Moves the module in where another one is, under its name. That one is destroyed.
+  ///   net.replace(4, nn::Linear(512, 37));
+  /// → the module in its place
+  /// throws: IndexError.
+  template <TemporaryModule T>
+  T& replace(int64_t index, T&& module) {
+    Module& old = (*this)[index];
+    auto fresh = std::make_unique<T>(std::move(module));
+    T& reference = *fresh;
+    exchange_child(old, reference);
+    owned_[static_cast<size_t>(index)] = std::move(fresh);
+    return reference;
   }
 
   int64_t size() const { return static_cast<int64_t>(owned_.size()); }
   /// throws: IndexError.
   Module& operator[](int64_t index) const;
   const std::vector<std::unique_ptr<Module>>& modules() const { return owned_; }
+
+ protected:
+  /// Removes the last module: a head is cut off.
+  /// throws: IndexError if there is none.
+  void pop_back();
 
  private:
   void hold(const std::string& name, std::unique_ptr<Module> module);
@@ -57,9 +78,11 @@ class LATHE_API ModuleHolder : public Module {
 /// forward: each module gets the result of the one before. An empty one returns its input.
 ///   nn::Sequential net(nn::Conv2d(3, 16, {.kernel = 3}), nn::ReLU(), nn::Flatten());
 ///   net.add<nn::Linear>(784, 10);
+/// A single Sequential in the parentheses is moved, not nested.
 class LATHE_API Sequential final : public ModuleHolder {
  public:
   using ModuleHolder::ModuleHolder;
+  using ModuleHolder::pop_back;
   /// The modules move in, in order.
   template <TemporaryModule... Ts>
   requires(sizeof...(Ts) > 0) explicit Sequential(Ts&&... modules) {
@@ -77,6 +100,7 @@ class LATHE_API Sequential final : public ModuleHolder {
 class LATHE_API ModuleList final : public ModuleHolder {
  public:
   using ModuleHolder::ModuleHolder;
+  using ModuleHolder::pop_back;
 };
 
 /// A ModuleList of one type, whose elements are called by any signature:
@@ -90,7 +114,7 @@ class ListOf final : public Module {
   template <class... Args>
   T& add(Args&&... args) {
     auto module = std::make_unique<T>(std::forward<Args>(args)...);
-    adopt(*module, std::to_string(size()));
+    take(*module, std::to_string(size()));
     owned_.push_back(std::move(module));
     return *owned_.back();
   }

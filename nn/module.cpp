@@ -15,10 +15,14 @@
 
 namespace lathe::nn {
 
+void Module::leave_parent() noexcept {
+  if (parent_ == nullptr) return;
+  std::erase_if(parent_->children_, [this](const auto& child) { return child.second == this; });
+  parent_ = nullptr;
+}
+
 Module::~Module() {
-  if (parent_ != nullptr) {
-    std::erase_if(parent_->children_, [this](const auto& child) { return child.second == this; });
-  }
+  leave_parent();
   for (auto& [name, child] : children_) child->parent_ = nullptr;
   if (self_ != nullptr) *self_ = nullptr;
 }
@@ -94,8 +98,28 @@ Tensor Module::buffer(const std::string& name, const Tensor& value) {
 
 void Module::join(Module& parent, const std::string& name) {
   parent.check_name(name);
+  LATHE_CHECK(StateError, parent_ == nullptr, type_name(), ": is ", path(),
+              " already and cannot be \"", name, "\" of a ", parent.type_name(), ", too");
+  for (const Module* above = &parent; above != nullptr; above = above->parent_) {
+    LATHE_CHECK(StateError, above != this, type_name(), ": cannot be a child of its own");
+  }
   parent.children_.emplace_back(name, this);
   parent_ = &parent;
+}
+
+void Module::take(Module& child, const std::string& name) {
+  check_name(name);
+  child.leave_parent();
+  adopt(child, name);
+}
+
+void Module::exchange_child(Module& old, Module& fresh) {
+  if (old.parent_ != this) return;  // `fresh` was made from `old`, and has its place
+  fresh.leave_parent();
+  const auto is_old = [&old](const auto& child) { return child.second == &old; };
+  std::ranges::find_if(children_, is_old)->second = &fresh;
+  fresh.parent_ = this;
+  old.parent_ = nullptr;
 }
 
 std::string Module::type_name() const { return lathe::type_name(typeid(*this)); }

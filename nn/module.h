@@ -34,6 +34,8 @@ struct LoadReport {
 /// parent knows the new place; a reference to the old place, or a lambda that captured it, does not
 /// follow. So layers can be written as temporaries (nn::Sequential) and replaced:
 ///   model.fc = nn::Linear(512, 37);  // another head, before an optimiser takes the parameters
+/// Do not std::swap two layers of a model: a move takes the name along, so that their names change
+/// places, too.
 class LATHE_API Module {
  public:
   template <class T>
@@ -54,10 +56,6 @@ class LATHE_API Module {
   virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
-  /// The new module stands where `other` stood: under the same name, with the same parent.
-  Module(Module&& other) noexcept;
-  /// Puts other's contents into this module, which keeps its own name and parent if it has one.
-  Module& operator=(Module&& other) noexcept;
 
   /// Runs the pre-hooks, then forward(), then the hooks. A module without a parent that another
   /// one's forward() calls is warned about once: no model trains, saves or moves its parameters.
@@ -130,6 +128,13 @@ class LATHE_API Module {
   virtual int64_t macs(const Shape& x, const Shape& y) const;
 
  protected:
+  // For the moves of modules; not public, because through a Module& only this part would move.
+  /// The new module stands where `other` stood: under the same name, with the same parent.
+  Module(Module&& other) noexcept;
+  /// Puts other's contents into this module, which keeps its own name and parent if it has one.
+  /// Device, dtype and training mode are those of `other`, which must not hold this module.
+  Module& operator=(Module&& other) noexcept;
+
   /// Registers a parameter: a leaf that requires grad. Keep the result in a member of type
   /// Parameter. If the member is a Tensor, the module does not see what is assigned to it later.
   /// throws: ValueError for a bad name (as above) or an undefined tensor; DTypeError unless
@@ -138,9 +143,16 @@ class LATHE_API Module {
   /// Registers state that is saved but not trained.
   Tensor buffer(const std::string& name, const Tensor& value);
   /// Registers this module with `parent`. Either of the two may be destroyed first.
+  /// throws: ValueError for a bad name; StateError if it has a parent, or is above `parent` itself.
   void join(Module& parent, const std::string& name);
   /// Registers `child` as this module's own, for containers.
   void adopt(Module& child, const std::string& name) { child.join(*this, name); }
+  /// The same, but a child that has a parent leaves it.
+  void take(Module& child, const std::string& name);
+  /// `fresh` takes the place and the name of this module's child `old`.
+  void exchange_child(Module& old, Module& fresh);
+  /// throws: ValueError for a name that is taken or empty or contains a dot.
+  void check_name(const std::string& name) const;
   /// f(x) between the hooks, for modules that can be called in a second way (batch norm with relu).
   Tensor with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f);
   /// f() as a call of this module: errors get its path(), and unregistered layers are noticed.
@@ -157,7 +169,7 @@ class LATHE_API Module {
   Named<std::string> shared_names() const;
   void replace_parameter(const std::string& name, const Tensor& value);
   void put_parameter(const std::string& name, const Tensor& value);
-  void check_name(const std::string& name) const;
+  void leave_parent() noexcept;
   Tensor between_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f);
   void for_each_module(const std::string& prefix,
                        FunctionRef<void(const std::string&, Module&)> f) const;

@@ -4,6 +4,7 @@
 //     nn::Linear qkv{*this, "qkv", 64, 192};
 //     Tensor forward(const Tensor& x, const Tensor& mask) override { … }
 //   };
+// One tensor in, but something else out: ModuleOf<std::pair<Tensor, Tensor>(Tensor x)>.
 // It is registered, saved, moved and summarised as any module, and called by its own signature:
 // attention(x, mask). CallHooks see the tensors that go in and come out.
 #pragma once
@@ -13,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,6 +40,11 @@ class ModuleOf;
 
 template <class R, class... Args>
 class ModuleOf<R(Args...)> : public Module {
+  static_assert(!std::is_void_v<R> && !std::is_reference_v<R>,
+                "ModuleOf: forward() must return a value");
+  static_assert(!std::is_same_v<std::tuple<Args...>, std::tuple<const Tensor&>>,
+                "ModuleOf: forward(const Tensor&) is Module's; take one Tensor by value");
+
  public:
   using Module::forward;
   using Module::Module;
@@ -49,10 +56,13 @@ class ModuleOf<R(Args...)> : public Module {
   R operator()(Args... args) {
     std::optional<R> result;
     call([&] {
+      const bool hooked = has_hooks();
       Tensors inputs;  // taken first: forward() may move them
-      if (has_hooks()) inputs = tensors_in(args...);
-      result.emplace(forward(std::forward<Args>(args)...));
-      if (has_hooks()) run_call_hooks(inputs, tensors_in(*result));
+      if (hooked) inputs = tensors_in(args...);
+      // Through a pointer, which tells it from Module's: forward(Tensor) is ambiguous with that.
+      const auto own = static_cast<R (ModuleOf::*)(Args...)>(&ModuleOf::forward);
+      result.emplace((this->*own)(std::forward<Args>(args)...));
+      if (hooked) run_call_hooks(inputs, tensors_in(*result));
     });
     return *std::move(result);
   }

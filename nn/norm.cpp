@@ -45,6 +45,8 @@ InstanceNorm::InstanceNorm(int64_t channels, const InstanceNormOptions& options)
 Tensor InstanceNorm::forward(const Tensor& x) {
   LATHE_CHECK(ShapeError, x.ndim() >= 3 && x.dim(1) == channels_, "InstanceNorm: expected [N,",
               channels_, ",…] with positions (x: ", x, ")");
+  LATHE_CHECK(ShapeError, !is_training() || x.numel() != x.dim(0) * channels_ || x.numel() == 0,
+              "InstanceNorm: training needs more than one value per channel (x: ", x, ")");
   return group_norm(x, channels_, {.weight = weight, .bias = bias, .eps = eps_});
 }
 

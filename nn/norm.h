@@ -74,7 +74,8 @@ class LATHE_API InstanceNorm final : public Module {
     join(parent, name);
   }
 
-  /// throws: ShapeError unless x is [N,channels,…] with at least one more dimension.
+  /// throws: ShapeError unless x is [N,channels,…] with at least one more dimension, in training of
+  /// more than one position.
   Tensor forward(const Tensor& x) override;
 
   Parameter weight, bias;

@@ -8,7 +8,7 @@
 namespace lathe::nn {
 
 Parameter& Parameter::operator=(Parameter&& made) {
-  if (module() != nullptr) return *this = static_cast<const Tensor&>(made);
+  if (module() != nullptr) return *this = static_cast<const Parameter&>(made);
   module_ = std::move(made.module_);
   name_ = std::move(made.name_);
   Tensor::operator=(static_cast<const Tensor&>(made));

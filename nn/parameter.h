@@ -19,7 +19,7 @@ class LATHE_API Parameter : public Tensor {
  public:
   Parameter() = default;
   Parameter(const Parameter& other) : Tensor(other) {}
-  /// Moves with its module: the place goes along.
+  /// Moves with its module: the place goes along, and what was moved from has none.
   Parameter(Parameter&& other) noexcept = default;
   /// A member without a place takes over that of the result of Module::parameter().
   Parameter& operator=(Parameter&& made);
@@ -29,6 +29,12 @@ class LATHE_API Parameter : public Tensor {
   /// throws: ValueError if `other` is undefined, DTypeError unless it is floating, StateError if it
   /// is neither a leaf nor requires grad. Nothing has changed then.
   Parameter& operator=(const Tensor& other);
+  /// Exchanges the tensors; the places stay.
+  friend void swap(Parameter& a, Parameter& b) {
+    const Tensor kept = a;
+    a = static_cast<const Tensor&>(b);
+    b = kept;
+  }
 
  private:
   friend Module;

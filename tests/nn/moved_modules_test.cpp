@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -140,6 +141,101 @@ TEST_CASE("moved modules: a head is replaced under its name") {
   CHECK(names(source) == Names{"head.weight", "head.bias"});
 }
 
+// Through a Module& only the base would move: the layer would go on with its old weights.
+static_assert(!std::is_assignable_v<nn::Module&, nn::Linear>);
+static_assert(!std::is_constructible_v<nn::Module, nn::Linear>);
+
+TEST_CASE("moved modules: an element is replaced in its place") {
+  nn::Sequential net(nn::Linear(4, 3), nn::ReLU(), nn::Linear(3, 2));
+  nn::Linear& fresh = net.replace(0, nn::Linear(5, 3));
+  CHECK(names(net) == Names{"0.weight", "0.bias", "2.weight", "2.bias"});
+  CHECK(net.parameters()[0].is_same(fresh.weight));
+  CHECK(fresh.path() == "Sequential.0");
+  CHECK(net(zeros({1, 5})).shape() == Shape{1, 2});
+  net.replace(0, std::move(fresh));  // itself
+  CHECK(names(net) == Names{"0.weight", "0.bias", "2.weight", "2.bias"});
+  CHECK(net(zeros({1, 5})).shape() == Shape{1, 2});
+  CHECK_THROWS_AS(net.replace(3, nn::ReLU()), IndexError);
+}
+
+TEST_CASE("moved modules: a layer that moves into a container leaves its parent, or stays whole") {
+  Net net(4);
+  nn::Sequential seq;
+  seq.push_back(std::move(net.head));
+  CHECK(names(seq) == Names{"0.weight", "0.bias"});
+  CHECK(names(net) ==
+        Names{"stage.fc.weight", "stage.fc.bias", "stage.bn.weight", "stage.bn.bias"});
+
+  nn::Linear kept(2, 2);
+  CHECK_THROWS_AS(seq.add_named<nn::Linear>("0", std::move(kept)), ValueError);
+  CHECK(kept.weight.defined());
+  CHECK(kept.parameters().size() == 2);
+  seq.add_named<nn::ReLU>("2");
+  CHECK_THROWS_AS(seq.push_back(std::move(kept)), ValueError);  // "2" is taken
+  CHECK(kept.parameters().size() == 2);
+}
+
+TEST_CASE(
+    "moved modules: assigning a whole model; layers that may be missing; several parameters") {
+  struct Optional : nn::Module {
+    std::optional<nn::Linear> extra;
+    std::vector<nn::Parameter> scales;
+    Optional() {
+      for (int i = 0; i < 3; ++i) scales.push_back(parameter("s" + std::to_string(i), ones({1})));
+    }
+    void add_extra() { adopt(extra.emplace(2, 2), "extra"); }
+  } a, b;
+  b.add_extra();
+  a = std::move(b);
+  CHECK(names(a) == Names{"s0", "s1", "s2", "extra.weight", "extra.bias"});
+  CHECK(names(b).empty());
+  a.scales[1] = zeros({1});
+  CHECK(a.parameters()[1].is_same(a.scales[1]));
+  CHECK(a.extra->path() == "Optional.extra");
+
+  nn::Linear one(2, 2), two(2, 2);
+  const Tensor first = one.weight, second = two.weight;
+  swap(one.weight, two.weight);
+  CHECK(one.parameters()[0].is_same(second));
+  CHECK(two.parameters()[0].is_same(first));
+  CHECK(one.weight.is_same(second));
+}
+
+TEST_CASE("moved modules: a head is cut off") {
+  nn::ResNet model = nn::resnet18({.classes = 10, .stem = nn::Stem::kCifar});
+  model.eval();
+  const Tensor x = randn({2, 3, 32, 32});
+  const Tensor features = model.features(x);
+  CHECK(features.shape() == Shape{2, 512});
+  CHECK(same(model.fc(features), model(x)));
+  CHECK(nn::resnet8().features(x).shape() == Shape{2, 64});
+
+  nn::Sequential net(nn::Linear(4, 3), nn::ReLU(), nn::Linear(3, 2));
+  net.pop_back();
+  CHECK(names(net) == Names{"0.weight", "0.bias"});
+  CHECK(net(zeros({5, 4})).shape() == Shape{5, 3});
+  net.push_back(nn::Linear(3, 7));
+  CHECK(net(zeros({5, 4})).shape() == Shape{5, 7});
+  CHECK(net[2].path() == "Sequential.2");
+  nn::Sequential empty;
+  CHECK_THROWS_AS(empty.pop_back(), IndexError);
+}
+
+TEST_CASE("module: has one parent, and none of its own below") {
+  struct Holder : nn::Module {
+    using Module::adopt;
+  } a, b;
+  nn::Linear layer(2, 2);
+  a.adopt(layer, "layer");
+  CHECK_THROWS_WITH_AS(b.adopt(layer, "other"), doctest::Contains("is Holder.layer already"),
+                       StateError);
+  CHECK_THROWS_AS(a.adopt(a, "self"), StateError);
+  a.adopt(b, "b");
+  CHECK_THROWS_AS(b.adopt(a, "above"), StateError);
+  CHECK(names(a) == Names{"layer.weight", "layer.bias"});
+  CHECK(names(b).empty());
+}
+
 TEST_CASE("moved modules: what outlives its module is an ordinary tensor") {
   nn::Parameter kept;
   {
@@ -181,6 +277,17 @@ TEST_CASE("ModuleOf: hooks see every tensor, errors have the path, summary count
   CHECK(table.rows[0].output == Shape{2, 4});
   CHECK(table.macs == 2 * (3 * 4 + 4 * 4));
   CHECK(table.input_bytes == 4 * (2 * 3 + 2 * 4));
+}
+
+TEST_CASE("ModuleOf: one tensor in, two out") {
+  struct Encoder : nn::ModuleOf<std::pair<Tensor, Tensor>(Tensor x)> {
+    using ModuleOf::ModuleOf, ModuleOf::forward;
+    nn::Linear mean{*this, "mean", 3, 2}, spread{*this, "spread", 3, 2};
+    std::pair<Tensor, Tensor> forward(Tensor x) override { return {mean(x), spread(x)}; }
+  } encoder;
+  const auto [mean, spread] = encoder(zeros({4, 3}));
+  CHECK(mean.shape() == Shape{4, 2});
+  CHECK(same(spread, encoder.spread(zeros({4, 3}))));
 }
 
 TEST_CASE("ModuleOf: tensors are found in lists, pairs, optionals, maps and structs") {
