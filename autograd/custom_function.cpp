@@ -10,7 +10,7 @@ namespace lathe {
 
 Tensors FunctionContext::saved_tensors() const {
   Tensors out = unsaved_;
-  for (const Kept& kept : saved_) {
+  for (const Entry& kept : saved_) {
     out.push_back(std::visit([](const auto& saved) { return saved.get(); }, kept));
   }
   return out;

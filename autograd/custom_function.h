@@ -65,10 +65,10 @@ class LATHE_API FunctionContext {
  private:
   friend class autograd::CustomCall;
   friend class autograd::CustomNode;
-  using Kept = std::variant<autograd::Saved, autograd::SavedOutput>;
+  using Entry = std::variant<autograd::Saved, autograd::SavedOutput>;
 
   Tensors unsaved_, constant_;  // empty once forward is over
-  std::vector<Kept> saved_;
+  std::vector<Entry> saved_;
   std::vector<bool> needs_;
   bool materialize_zeros_ = true;
 };

@@ -4,6 +4,7 @@
 #include "lathe/autograd/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <mutex>
 #include <queue>
@@ -14,6 +15,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/log.h"
 
 namespace lathe {
 namespace autograd {
@@ -274,6 +276,14 @@ static Tensor seed_gradient(const char* op, const Tensor& output, const Tensor& 
   return one;
 }
 
+/// A GPU's loss is not looked at: that would wait for it.
+static void warn_of_nan(const Tensor& loss) {
+  if (!loss.device().is_cpu() || loss.numel() != 1 || !std::isnan(loss.item<double>())) return;
+  warn_once("backward: NaN",
+            "backward: the loss is NaN, and so its gradients may be; look for a division by 0, a "
+            "logarithm of 0, or a learning rate that is too high");
+}
+
 }  // namespace autograd
 
 void Tensor::backward(const BackwardOptions& options) const {
@@ -283,6 +293,7 @@ void Tensor::backward(const BackwardOptions& options) const {
     LATHE_CHECK(StateError, input.defined() && input.requires_grad() && input.is_leaf(),
                 "backward: an input is no leaf that requires grad (", input, ")");
   }
+  if (!options.gradient.defined()) autograd::warn_of_nan(*this);
   autograd::run_backward({.outputs = outputs,
                           .gradients = gradients,
                           .retain_graph = options.retain_graph || options.create_graph,

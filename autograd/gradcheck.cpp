@@ -137,7 +137,7 @@ void compare_direction(const Function& f, const Tensors& leaves, size_t k,
   const double above = weighed_sum(f(leaves));
   move(-options.step);
   const double below = weighed_sum(f(leaves));
-  move(0);
+  copy_values(x, from_blob(const_cast<double*>(before.data()), x.shape()));
   double along = 0;
   for (size_t i = 0; i < gradient.size(); ++i) {
     along += gradient[i] * direction_of(static_cast<int64_t>(i));
@@ -208,6 +208,9 @@ GradReport gradcheck(const Function& f, const Tensors& inputs, const GradcheckOp
   for (size_t k = 0; k < leaves.size(); ++k) {
     if (!is_checked(leaves[k])) continue;
     const Tensor &a = first[at], &b = second[at];
+    if (a.defined() != b.defined()) {
+      return {false, concat("input ", k, ": of two backward passes only one has a gradient")};
+    }
     if (a.defined() && a.to_vector<double>() != b.to_vector<double>()) {
       const std::vector<double> p = a.to_vector<double>(), q = b.to_vector<double>();
       for (size_t i = 0; i < p.size(); ++i) {

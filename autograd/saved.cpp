@@ -33,6 +33,15 @@ Kept::Kept(const Tensor& t) {
 
 Tensor Kept::get() const { return node && grad_enabled() ? with_maker(tensor, node) : tensor; }
 
+void Saved::keep(const Tensor& t) {
+  if (packs_saved()) return offer(t);
+  if (grad_enabled()) {
+    kept_ = Kept(t);
+  } else {
+    kept_.tensor = t;  // the op will not be recorded, and this goes at once
+  }
+}
+
 void Saved::offer(const Tensor& t) {
   packed_ = std::make_shared<PackedTensor>();
   packed_->waiting = lasting(t);

@@ -18,7 +18,8 @@ LATHE_API Tensor lasting(const Tensor& t);
 /// t as an op keeps it: apart from the tensor, whose history an in-place op may change, with the
 /// node that made these values. With the tensor itself, h.mul_(y) would close the cycle h → mul_ →
 /// the op that made y and kept h → h, and nothing of it would ever be released.
-/// A leaf that requires grad is kept as it is: no in-place op gives it a history.
+/// A leaf that requires grad is kept as it is: while it does, no in-place op gives it a history.
+/// A tensor that requires grad only later counts as a constant.
 struct LATHE_API Kept {
   Kept() = default;
   explicit Kept(const Tensor& t);
@@ -35,14 +36,11 @@ class LATHE_API Saved {
   explicit Saved(const Tensor& t) {
     if (!t.defined()) return;
     remember(t);
-    if (packs_saved()) {
-      offer(t);
-    } else {
-      kept_ = Kept(t);
-    }
+    keep(t);
   }
 
-  /// throws: StateError if an in-place op or set_data() changed the tensor since; what hooks throw.
+  /// throws: StateError if an in-place op changed the tensor since, or set_data() a leaf that
+  /// requires grad; what hooks throw.
   Tensor get() const;
 
  private:
@@ -51,6 +49,7 @@ class LATHE_API Saved {
     storage_ = t.impl().storage.get();
     version_ = t.version();
   }
+  void keep(const Tensor& t);
   /// Lets the hooks have the tensor as soon as the op is recorded.
   void offer(const Tensor& t);
   void check_unchanged(const Tensor& t) const;

@@ -97,6 +97,9 @@ void Tensor::set_data(const Tensor& source) const {
   LATHE_CHECK(DTypeError, !requires_grad() || is_floating(source.dtype()),
               "set_data: this requires grad, so ", source, " must be floating");
   const TensorImpl& s = source.impl();
+  // Within one storage only the version tells an op that had kept this tensor.
+  const bool moves = t.offset != s.offset || !(t.shape == s.shape) || !(t.strides == s.strides);
+  if (t.storage == s.storage && moves) t.storage->bump_version();
   t.storage = s.storage;
   t.offset = s.offset;
   t.numel = s.numel;

@@ -223,6 +223,13 @@ TEST_CASE("set_data: between forward and backward is noticed") {
   const Tensor y = (x * w).sum();
   w.set_data(tensor({5.f, 6.f}));
   CHECK_THROWS_WITH_AS(y.backward(), Contains("given other data by set_data"), StateError);
+
+  // Other numbers of the same memory.
+  const Tensor flat = arange(8).to(kF32);
+  const Tensor part = flat.slice(0, 0, 4).detach().requires_grad_();
+  const Tensor squared = (part * part).sum();
+  part.set_data(flat.slice(0, 4, 8));
+  CHECK_THROWS_AS(squared.backward(), StateError);
 }
 
 TEST_CASE("NoGrad: a view of a tensor that was written before is a constant") {

@@ -1,11 +1,15 @@
 // Passes that throw: no grad() has changed, whatever it was that failed; see engine.h.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/record.h"
+#include "lathe/core/log.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
@@ -108,4 +112,21 @@ TEST_CASE("failure: memory that runs out anywhere in a pass changes no grad()") 
     }
     CHECK(succeeded);
   }
+}
+
+TEST_CASE("backward: a loss that is NaN is warned about once, and walked all the same") {
+  static int warnings = 0;  // of this process, however often the case runs
+  const Tensor x = leaf({0.0F});
+  const Tensor good = (x * 1.0).sum(), first = (x / 0.0).sum(), second = (x / 0.0).sum();
+  const LogHandler before = set_log_handler([](LogLevel, std::string_view text) {
+    if (text.find("the loss is NaN") != std::string_view::npos) ++warnings;
+  });
+  good.backward();
+  const int of_good = warnings;
+  first.backward();
+  second.backward();
+  set_log_handler(before);
+  CHECK(of_good == 0);
+  CHECK(warnings == 1);
+  CHECK(std::isnan(first.item<float>()));
 }

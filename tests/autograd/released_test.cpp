@@ -133,6 +133,11 @@ TEST_CASE("saved: what an op kept has its history where gradients are recorded")
   const Tensor third = grad({second.sum()}, {x})[0];
   CHECK(third.to_vector<double>() == std::vector<double>{48, 72});
 
+  // Values of the forward pass, whatever a constant shows later.
+  const Tensor c = tensor({5.0, 7.0}, kF64), z = (x * c).sum();
+  c.set_data(tensor({1.0, 1.0}, kF64));
+  CHECK(grad({z}, {x})[0].to_vector<double>() == std::vector<double>{5, 7});
+
   // A view whose base is written before it is kept has the new history.
   const Tensor base = x * 1.0;
   const Tensor view = base[0];
