@@ -32,9 +32,13 @@ bool failed(FaultPoint& point, int reason) {
   return true;
 }
 
-int open_file(const char* path, int flags) {
+int open_file(const std::string& path, int flags) {
   if (failed(file_faults().open, EACCES)) return -1;
-  return ::open(path, flags | O_CLOEXEC, 0666);
+  if (path.find('\0') != std::string::npos) {  // the system would take the part before it
+    errno = EINVAL;
+    return -1;
+  }
+  return ::open(path.c_str(), flags | O_CLOEXEC, 0666);
 }
 
 bool sync_file(int descriptor) {
@@ -75,7 +79,7 @@ struct Descriptor {
 Descriptor open_directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  return {open_file(directory.c_str(), O_RDONLY | O_DIRECTORY)};
+  return {open_file(directory, O_RDONLY | O_DIRECTORY)};
 }
 
 // The path that remains when all symbolic links are followed; the file need not exist.
@@ -112,7 +116,7 @@ FileFaults& file_faults() {
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   // Without O_NONBLOCK, opening a pipe would wait for a writer. Regular files ignore the flag.
-  Descriptor opened{open_file(path_.c_str(), O_RDONLY | O_NONBLOCK)};
+  Descriptor opened{open_file(path_, O_RDONLY | O_NONBLOCK)};
   if (opened.value < 0) fail_with_errno("open", path_);
   struct stat info;
   if (::fstat(opened.value, &info) != 0) fail_with_errno("examine", path_);
@@ -143,7 +147,7 @@ void InputFile::read(void* to, int64_t bytes, int64_t offset) const {
 }
 
 std::string read_file(const std::string& path, int64_t limit_bytes) {
-  const Descriptor file{open_file(path.c_str(), O_RDONLY)};
+  const Descriptor file{open_file(path, O_RDONLY)};
   if (file.value < 0) fail_with_errno("open", path);
   struct stat info;
   if (::fstat(file.value, &info) != 0) fail_with_errno("examine", path);
@@ -178,7 +182,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
   }
   static std::atomic<uint64_t> counter{0};
   temporary_ = concat(path_, ".tmp", ::getpid(), ".", counter.fetch_add(1));
-  descriptor_ = open_file(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL);
+  descriptor_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL);
   if (descriptor_ < 0) fail_with_errno("create", temporary_);
   if (exists) static_cast<void>(::fchmod(descriptor_, info.st_mode & 07777));  // fails: not ours
 }

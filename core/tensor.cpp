@@ -1,6 +1,8 @@
 // The methods of Tensor that need neither gradients nor kernels, and the functions that make one.
 #include "lathe/core/tensor.h"
 
+#include <algorithm>
+
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
 
@@ -94,6 +96,10 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
 
 Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, Device device) {
   const int64_t count = numel_of(shape);
+  LATHE_CHECK(ShapeError,
+              strides.size() == shape.size() &&
+                  std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s >= 0; }),
+              "empty_strided: strides ", strides, " do not suit the shape ", shape);
   CheckedSize reach = count == 0 ? 0 : 1;  // up to the last element, gaps included
   for (int d = 0; d < shape.size() && count > 0; ++d) {
     reach += CheckedSize(shape[d] - 1) * strides[d];

@@ -145,7 +145,8 @@ class LATHE_API Tensor {
   /// Replaces the gradient; an undefined `grad` removes it.
   /// throws: ShapeError, DTypeError, DeviceError if it does not match this tensor.
   void set_grad(const Tensor& grad) const;
-  /// Adds d(this)/d(leaf) to every leaf's grad(), or to that of options.inputs.
+  /// Adds d(this)/d(leaf) to every leaf's grad(), or to that of options.inputs. A loss in host
+  /// memory that is NaN is warned about once.
   /// throws: StateError, also if one of the inputs is no leaf that requires grad; ShapeError.
   void backward() const;
   void backward(const Tensor& gradient) const;
@@ -407,7 +408,7 @@ struct BackwardOptions {
 /// Uninitialised memory, from which every op makes its result. No gradient, no autograd record.
 LATHE_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 /// The same with given strides (non-negative, not overlapping); gaps are allocated too.
-/// throws: ShapeError if the last element lies beyond an int64.
+/// throws: ShapeError for negative or missing strides, or a last element beyond an int64.
 LATHE_API Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype,
                                Device device);
 /// Shape, dtype, device and dense stride order of `like` (NHWC stays NHWC).

@@ -90,6 +90,15 @@ TEST_CASE("files: errors name the path and the system's reason") {
                        FileError);
 }
 
+TEST_CASE("file: a name with a NUL is refused, not cut") {
+  const TemporaryFolder folder;
+  const std::string name = folder / "cut" + std::string("\0.txt", 5);
+  CHECK_THROWS_AS(write_file_atomic(name, "x"), FileError);
+  write_file_atomic(folder / "cut", "y");
+  CHECK_THROWS_AS(InputFile{name}, FileError);
+  CHECK_THROWS_AS(read_file(name, 10), FileError);
+}
+
 TEST_CASE("InputFile: reads at an offset, and says where a file ends") {
   const TemporaryFolder folder;
   put(folder / "data", "0123456789");
