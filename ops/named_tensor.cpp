@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "lathe/core/checked_size.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/reduce.h"
@@ -56,6 +57,8 @@ NamedTensor::NamedTensor(const Tensor& tensor, const Names& names)
               "NamedTensor: ", names.size(), " names for ", tensor.ndim(),
               " dimensions (names: ", listed(names), "; tensor: ", tensor, ")");
   check_unique("NamedTensor", names);
+  LATHE_CHECK(ValueError, std::find(names.begin(), names.end(), "...") == names.end(),
+              "NamedTensor: \"...\" is no name (names: ", listed(names), ")");
 }
 
 int NamedTensor::dim(const std::string& name) const {
@@ -79,6 +82,10 @@ NamedTensor NamedTensor::rename(const std::string& from, const std::string& to) 
 
 NamedTensor NamedTensor::align_to(const Names& order) const {
   check_unique("align_to", order);
+  for (const Names* list : {&names_, &order}) {
+    LATHE_CHECK(ValueError, std::find(list->begin(), list->end(), "") == list->end(),
+                "align_to: a dimension has no name (", listed(names_), " to ", listed(order), ")");
+  }
   Names full;
   for (const std::string& name : order) {
     if (name != "...") {
@@ -135,6 +142,20 @@ NamedTensor NamedTensor::flatten(const Names& names, const std::string& into) co
 NamedTensor NamedTensor::unflatten(const std::string& name,
                                    const std::vector<std::pair<std::string, int64_t>>& into) const {
   const int at = dim(name);
+  CheckedSize known = 1;
+  int open = 0;
+  for (const auto& [part, size] : into) {
+    if (size == -1) {
+      ++open;
+    } else {
+      known = known * size;
+    }
+  }
+  const int64_t product = known.value_or_throw<ShapeError>("unflatten: the sizes are too large");
+  const int64_t whole = tensor_.shape()[at];
+  const bool fits = open == 0 ? product == whole : open == 1 && product > 0 && whole % product == 0;
+  LATHE_CHECK(ShapeError, fits, "unflatten: the sizes do not make \"", name, "\" of size ", whole,
+              " (tensor: ", tensor_, ")");
   Shape shape;
   Names names;
   for (int d = 0; d < ndim(); ++d) {
@@ -144,7 +165,7 @@ NamedTensor NamedTensor::unflatten(const std::string& name,
       continue;
     }
     for (const auto& [part, size] : into) {
-      shape.push_back(size);
+      shape.push_back(size == -1 ? whole / product : size);
       names.push_back(part);
     }
   }

@@ -26,7 +26,7 @@ class LATHE_API NamedTensor {
   using Names = std::vector<std::string>;
 
   /// throws: ShapeError unless there is a name for each dimension; ValueError for a name that comes
-  /// twice.
+  /// twice, and for "...".
   NamedTensor(const Tensor& tensor, const Names& names);
 
   const Tensor& tensor() const { return tensor_; }
@@ -43,14 +43,16 @@ class LATHE_API NamedTensor {
   NamedTensor rename(const std::string& from, const std::string& to) const;
   /// The dimensions in this order. A name that the tensor lacks becomes a new dimension of size 1;
   /// "..." stands for all that are not listed. A view.
-  /// throws: ValueError if a dimension is left out, or for a name or "..." that comes twice.
+  /// throws: ValueError if a dimension is left out or has no name, or for a name or "..." that
+  /// comes twice.
   NamedTensor align_to(const Names& order) const;
   /// align_to(other.names()).
   NamedTensor align_as(const NamedTensor& other) const { return align_to(other.names()); }
 
   // --- parts, as views ---------------------------------------------------------------------------
   NamedTensor select(const std::string& name, int64_t index) const;
-  NamedTensor slice(const std::string& name, int64_t start, int64_t stop, int64_t step = 1) const;
+  NamedTensor slice(const std::string& name, int64_t start, int64_t stop = INT64_MAX,
+                    int64_t step = 1) const;
   /// Neighbouring dimensions as one, which is called `into`. A copy if it must be.
   /// throws: ValueError unless they stand side by side in this order.
   NamedTensor flatten(const Names& dims, const std::string& into) const;

@@ -1,6 +1,8 @@
 // Reordered and repeated elements: slices, joins and broadcasts. Contracts: rearrange.h.
 #include "lathe/ops/rearrange.h"
 
+#include <algorithm>
+
 #include "lathe/core/checked_size.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -138,9 +140,14 @@ Tensors unbind(const Tensor& x, int64_t dim_in) {
 static void check_pixel_factor(const char* op, const Tensor& x, int64_t factor) {
   LATHE_CHECK(ShapeError, x.ndim() == 3 || x.ndim() == 4, op,
               ": x must be [N,C,H,W] or [C,H,W] (x: ", x, ")");
-  // So large a factor divides no channels, and its square might not fit.
   LATHE_CHECK(ValueError, factor >= 1 && factor < (int64_t{1} << 31), op,
               ": factor must be in [1, 2^31), got ", factor);
+}
+
+/// a * b, a size of op's result.
+static int64_t size_of_product(const char* op, const Tensor& x, int64_t a, int64_t b) {
+  return (CheckedSize(a) * b)
+      .value_or_throw<ShapeError>(op, ": ", a, " * ", b, " is too large (x: ", x, ")");
 }
 
 Tensor pixel_shuffle(const Tensor& x_in, int64_t factor) {
@@ -151,7 +158,9 @@ Tensor pixel_shuffle(const Tensor& x_in, int64_t factor) {
   LATHE_CHECK(ShapeError, c % (r * r) == 0, "pixel_shuffle: ", c,
               " channels are no multiple of factor^2 = ", r * r, " (x: ", x_in, ")");
   const Tensor parts = reshape(x_in, {n, c / (r * r), r, r, h, w});
-  return reshape(permute(parts, {0, 1, 4, 2, 5, 3}), {n, c / (r * r), h * r, w * r});
+  const int64_t rows = size_of_product("pixel_shuffle", x_in, h, r);
+  const int64_t columns = size_of_product("pixel_shuffle", x_in, w, r);
+  return reshape(permute(parts, {0, 1, 4, 2, 5, 3}), {n, c / (r * r), rows, columns});
 }
 
 Tensor pixel_unshuffle(const Tensor& x_in, int64_t factor) {
@@ -162,7 +171,8 @@ Tensor pixel_unshuffle(const Tensor& x_in, int64_t factor) {
   LATHE_CHECK(ShapeError, h % r == 0 && w % r == 0, "pixel_unshuffle: ", h, " rows and ", w,
               " columns are no multiples of factor ", r, " (x: ", x_in, ")");
   const Tensor parts = reshape(x_in, {n, c, h / r, r, w / r, r});
-  return reshape(permute(parts, {0, 1, 3, 5, 2, 4}), {n, c * r * r, h / r, w / r});
+  const int64_t channels = size_of_product("pixel_unshuffle", x_in, c, r * r);
+  return reshape(permute(parts, {0, 1, 3, 5, 2, 4}), {n, channels, h / r, w / r});
 }
 
 Tensor movedim(const Tensor& x, int64_t from, int64_t to) {

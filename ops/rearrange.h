@@ -56,6 +56,7 @@ LATHE_API Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
 /// ref: Shi et al. 2016 (arXiv:1609.05158).
 LATHE_API Tensor pixel_shuffle(const Tensor& x, int64_t factor);
 /// Its inverse: [N,C,H*r,W*r] → [N,C*r*r,H,W].
+/// throws: as above.
 LATHE_API Tensor pixel_unshuffle(const Tensor& x, int64_t factor);
 
 /// Another name for transpose.

@@ -30,6 +30,14 @@ int64_t check_inputs(const Tensors& inputs, const VmapOptions& options) {
   return size;
 }
 
+/// An empty list for each of the first sample's results.
+std::vector<Tensors> start_outputs(const Tensors& results, const VmapOptions& options) {
+  LATHE_CHECK(ValueError, !results.empty(), "vmap: f returned no tensors");
+  LATHE_CHECK(ValueError, options.out_dims.empty() || options.out_dims.size() == results.size(),
+              "vmap: ", options.out_dims.size(), " out_dims for ", results.size(), " outputs");
+  return std::vector<Tensors>(results.size());
+}
+
 }  // namespace
 
 Tensors vmap(const TensorsFunction& f, const Tensors& inputs, const VmapOptions& options) {
@@ -42,15 +50,12 @@ Tensors vmap(const TensorsFunction& f, const Tensors& inputs, const VmapOptions&
       sample.push_back(dim == VmapOptions::kWhole ? inputs[i] : select(inputs[i], dim, n));
     }
     const Tensors results = f(sample);
-    if (n == 0) outputs.resize(results.size());
-    LATHE_CHECK(ValueError, !results.empty() && results.size() == outputs.size(),
-                "vmap: f returned ", results.size(), " tensors for sample ", n, ", and ",
-                outputs.size(), " before");
+    if (n == 0) outputs = start_outputs(results, options);
+    LATHE_CHECK(ValueError, results.size() == outputs.size(), "vmap: f returned ", results.size(),
+                " tensors for sample ", n, ", and ", outputs.size(), " before");
     for (size_t k = 0; k < results.size(); ++k) outputs[k].push_back(results[k]);
   }
   const std::vector<int64_t>& at = options.out_dims;
-  LATHE_CHECK(ValueError, at.empty() || at.size() == outputs.size(), "vmap: ", at.size(),
-              " out_dims for ", outputs.size(), " outputs");
   Tensors stacked;
   for (size_t k = 0; k < outputs.size(); ++k) {
     stacked.push_back(stack(outputs[k], at.empty() ? 0 : at[k]));

@@ -26,6 +26,7 @@ struct VmapOptions {
 /// call anything: any op, grad(), jacobian(), another vmap(). It is called once per sample, in
 /// order, so nothing is saved against a loop; what it brings is the shape of the code. Where
 /// the ops broadcast, calling them on the whole batch is faster.
+/// What f writes into a sample in place reaches the input.
 /// grad: whatever f's ops have.
 /// throws: ValueError (no batch dimension, in_dims or out_dims of another length, an empty batch, f
 /// returns nothing or another number of tensors), ShapeError (batches of different sizes, outputs

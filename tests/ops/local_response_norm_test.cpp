@@ -50,6 +50,11 @@ TEST_CASE("local_response_norm: values agree with the definition in every layout
   }
 }
 
+TEST_CASE("local_response_norm: squares of half numbers do not overflow") {
+  const Tensor x = full({1, 1, 1}, 300.0);
+  CHECK(difference(local_response_norm(x.to(kF16)), local_response_norm(x), 1e-3) == "");
+}
+
 TEST_CASE("local_response_norm: gradients agree with finite differences, twice") {
   manual_seed(6);
   const GradientCase c = {

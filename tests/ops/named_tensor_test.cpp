@@ -91,6 +91,13 @@ TEST_CASE("named tensor: bad names are refused") {
   CHECK_THROWS_AS(n.align_to({"N", "C", "N"}), ValueError);
   CHECK_THROWS_AS(n.flatten({"C", "N"}, "x"), ValueError);
   CHECK_THROWS_AS(n.unflatten("C", {{"a", 2}, {"b", 2}}), ShapeError);
+  const NamedTensor nothing(zeros({0, 6}), {"N", "C"});
+  CHECK_THROWS_AS(nothing.unflatten("C", {{"a", 4}, {"b", 5}}), ShapeError);
+  CHECK(nothing.unflatten("C", {{"a", -1}, {"b", 2}}).shape() == Shape{0, 3, 2});
+  CHECK_THROWS_AS(n.unflatten("C", {{"a", -1}, {"b", -1}}), ShapeError);
+  CHECK_THROWS_AS(n.unflatten("C", {{"a", INT64_MAX}, {"b", 4}}), ShapeError);
+  CHECK_THROWS_AS(NamedTensor(x, {"N", ""}).align_to({"N", ""}), ValueError);
+  CHECK_THROWS_AS(NamedTensor(x, {"N", "..."}), ValueError);
   CHECK_THROWS_AS(n.rename("N", "C"), ValueError);
   CHECK_THROWS_AS(n.select("C", 3), IndexError);
   CHECK_THROWS_AS(NamedTensor(x, {"", ""}).dim(""), IndexError);

@@ -107,8 +107,13 @@ TEST_CASE("pool1d: bad calls are refused") {
   const Tensor x = zeros({2, 3, 4});
   CHECK_THROWS_AS(max_pool1d(zeros({4}), {}), ShapeError);
   CHECK_THROWS_AS(avg_pool1d(zeros({1, 2, 3, 4}), {}), ShapeError);
-  CHECK_THROWS_AS(max_pool1d(x, {.kernel = 5}), ShapeError);
-  CHECK_THROWS_AS(max_pool1d(x, {.kernel = 0}), ValueError);
+  using doctest::Contains;
+  CHECK_THROWS_WITH_AS(max_pool1d(x, {.kernel = 5}),
+                       Contains("max_pool1d: a window of 5 with dilation 1 is larger than 4"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(max_pool1d(x, {.kernel = 0}), Contains("max_pool1d: kernel"), ValueError);
+  CHECK_THROWS_AS(max_pool1d(x, {.kernel = 2, .stride = -1}), ValueError);
+  CHECK_THROWS_WITH_AS(avg_pool1d(x, {.kernel = 7}), Contains("avg_pool1d: "), ShapeError);
   CHECK_THROWS_AS(max_pool1d(x, {.kernel = 2, .pad = 2}), ValueError);
   CHECK_THROWS_AS(avg_pool1d(x.to(kI64), {}), DTypeError);
   CHECK_THROWS_AS(adaptive_avg_pool1d(x, -1), ValueError);

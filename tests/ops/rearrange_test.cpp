@@ -150,6 +150,8 @@ TEST_CASE("pixel_shuffle: channels become space, by the formula, and back") {
   CHECK_THROWS_AS(pixel_shuffle(zeros({4, 4}), 2), ShapeError);
   CHECK_THROWS_AS(pixel_shuffle(x, 0), ValueError);
   CHECK_THROWS_AS(pixel_shuffle(x, int64_t{1} << 40), ValueError);
+  CHECK_THROWS_AS(pixel_unshuffle(zeros({1, 8, 0, 0}), INT32_MAX), ShapeError);
+  CHECK_THROWS_AS(pixel_shuffle(zeros({1, 0, int64_t{1} << 40, 1}), 1 << 30), ShapeError);
 }
 
 TEST_CASE("rearrange: errors name the op and the values") {
