@@ -1,8 +1,7 @@
 // Pixels as JPEG and PNG files in memory. Internal to data/. The encoders are in jpeg_turbo.cpp and
 // png_libpng.cpp, or in jpeg_none.cpp and png_none.cpp for builds without the library.
 //
-// All functions throw DataError in a build without the library, and OutOfMemoryError. `path` is for
-// that message only.
+// All functions throw DataError naming the file if the library fails or is not in this build.
 #pragma once
 
 #include <cstdint>

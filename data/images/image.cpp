@@ -8,6 +8,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/ceil_div.h"
+#include "lathe/core/checked_size.h"
 #include "lathe/core/file.h"
 #include "lathe/data/images/encode.h"
 #include "lathe/data/images/image_file.h"
@@ -41,6 +42,8 @@ Tensor bytes_of(const Tensor& x_in) {
               "image::write: the sides must be from 1 to ", kMaxSide, " pixels (x: ", x_in, ")");
   LATHE_CHECK(DTypeError, x.dtype() == kU8 || is_floating(x.dtype()),
               "image::write: x must be u8 or floating (x: ", x_in, ")");
+  LATHE_CHECK(ShapeError, x.numel() < (int64_t{1} << 32),
+              "image::write: more than 4 GiB of pixels (x: ", x_in, ")");
   Tensor values = to_device(x, kCPU);
   if (values.dtype() != kU8) {
     const Tensor wide = cast(values, is_half(values.dtype()) ? kF32 : values.dtype());
@@ -86,9 +89,14 @@ Tensor make_grid(const Tensor& images, const GridOptions& options) {
   const int64_t count = images.dim(0), pad = options.pad;
   const int64_t columns = std::min(options.columns, count), rows = ceil_div(count, columns);
   const int64_t height = images.dim(2), width = images.dim(3);
+  const auto side = [&](int64_t many, int64_t size) {
+    return ((CheckedSize(size) + pad) * many + pad)
+        .value_or_throw<ShapeError>("make_grid: ", many, " images of ", size, " with pad ", pad,
+                                    " are too large (images: ", images, ")");
+  };
   const Tensor grid =
-      full({images.dim(1), rows * (height + pad) + pad, columns * (width + pad) + pad},
-           Scalar(options.value), {.dtype = images.dtype(), .device = images.device()});
+      full({images.dim(1), side(rows, height), side(columns, width)}, Scalar(options.value),
+           {.dtype = images.dtype(), .device = images.device()});
   for (int64_t i = 0; i < count; ++i) {
     const int64_t top = i / columns * (height + pad) + pad;
     const int64_t left = i % columns * (width + pad) + pad;

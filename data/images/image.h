@@ -12,8 +12,8 @@ namespace lathe::image {
 
 /// The pixels of a JPEG or PNG file, whatever its name: u8 [3,H,W] on the CPU. They are Pillow's
 /// Image.open(path).convert("RGB"): grey is repeated three times, an alpha channel is dropped.
-/// throws: FileError; DataError for a damaged file, one of more than 100,000,000 pixels, and in a
-/// build without the library for its format.
+/// throws: FileError; DataError for a damaged file, one of more than 100,000,000 pixels (for JPEG
+/// both sides are rounded up to 32) or an extreme side, and in a build without the library.
 LATHE_API Tensor read(const std::filesystem::path& path);
 
 struct WriteOptions {
@@ -24,8 +24,8 @@ struct WriteOptions {
 ///   x  [3,H,W] (red, green, blue), [1,H,W] or [H,W] (grey), any device and strides: u8, or
 ///      floating in [0,1] for black to white; what lies outside is cut off, and NaN is black
 /// The file is whole or not there: an existing one is replaced when the new one is complete.
-/// throws: ShapeError (also without pixels, or above 65,500 on a side), DTypeError, ValueError (an
-/// unknown ending, the quality), FileError; DataError in a build without the library.
+/// throws: ShapeError, also without pixels, above 65,500 on a side or 4 GiB; DTypeError; ValueError
+/// for an unknown ending or quality; FileError; DataError in a build without the library.
 LATHE_API void write(const std::filesystem::path& path, const Tensor& x,
                      const WriteOptions& options = {});
 
@@ -39,7 +39,7 @@ struct GridOptions {
 ///   images  [N,C,H,W], N > 0
 ///   →       [C, rows*(H+pad)+pad, columns*(W+pad)+pad], of the images' dtype and device
 /// grad: none.
-/// throws: ShapeError; ValueError (columns < 1, pad < 0).
+/// throws: ShapeError, also for a grid that is too large; ValueError (columns < 1, pad < 0).
 LATHE_API Tensor make_grid(const Tensor& images, const GridOptions& options = {});
 
 }  // namespace lathe::image

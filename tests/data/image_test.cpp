@@ -128,4 +128,5 @@ TEST_CASE("make_grid: images stand row by row in borders") {
   CHECK_THROWS_AS(image::make_grid(x.slice(0, 0, 0)), ShapeError);
   CHECK_THROWS_AS(image::make_grid(x, {.columns = 0}), ValueError);
   CHECK_THROWS_AS(image::make_grid(x, {.pad = -1}), ValueError);
+  CHECK_THROWS_AS(image::make_grid(x, {.pad = INT64_MAX}), ShapeError);
 }
