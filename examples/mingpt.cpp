@@ -2,7 +2,7 @@
 // is sums such as "07+85=092;". A tenth of all sums never appears in it; in the end the model is
 // asked those, so it must have learnt a rule and not a list.
 //
-//   mingpt [STEPS] [DIGITS]      sums of numbers of that many digits
+//   mingpt [STEPS] [DIGITS]      sums of numbers of that many digits, 1 to 4
 //   mingpt STEPS FILE            any text
 // ref: Radford et al. 2019 (GPT-2); Press and Wolf 2017 (arXiv:1608.05859) for the tied weights.
 #include <lathe/lathe.h>
@@ -182,12 +182,17 @@ double right_sums(GPT& model, const Alphabet& alphabet, int64_t digits, bool sho
 
 int main(int argc, char** argv) {
   const int64_t steps = argc > 1 ? std::atoll(argv[1]) : 2500;
-  const int64_t digits = argc > 2 ? std::atoll(argv[2]) : 2;
-  const bool has_file = argc > 2 && digits == 0;
+  const std::string source = argc > 2 ? argv[2] : "2";
+  const bool has_file = source.size() != 1 || source < "1" || source > "4";
+  const int64_t digits = has_file ? 0 : source[0] - '0';
   std::string text;
   if (has_file) {
-    std::ifstream in(argv[2]);
+    std::ifstream in(source);
     text.assign(std::istreambuf_iterator<char>(in), {});
+    if (text.size() < 1000) {
+      std::cerr << source << ": not a file of 1,000 characters or more\n";
+      return 2;
+    }
   } else {
     text = sums(20'000, digits);
   }
@@ -230,7 +235,8 @@ int main(int argc, char** argv) {
   std::cout << alphabet.text(model.write(alphabet.numbers(prompt).view({1, -1}), 200, true))
             << '\n';
   if (!has_file) {
-    std::cout << "right sums, of those in the text: " << right_sums(model, alphabet, digits, true)
+    std::cout << "right sums, of those that may be in the text: "
+              << right_sums(model, alphabet, digits, true)
               << ", of others: " << right_sums(model, alphabet, digits, false) << '\n';
   }
 }
