@@ -35,6 +35,8 @@ struct File {
 };
 
 std::atomic<CrashDisk*> g_disk{nullptr};
+// Held while another thread, such as a server's, tells the disk something, and while the disk goes.
+std::mutex g_end;
 
 /// The bytes of a file of which the disk holds the synced ones for certain.
 std::string remains(const File& file, int choice) {
@@ -82,7 +84,10 @@ CrashDisk::CrashDisk(const fs::path& folder) : notes_(std::make_unique<Notes>())
   g_disk = this;
 }
 
-CrashDisk::~CrashDisk() { g_disk = nullptr; }
+CrashDisk::~CrashDisk() {
+  const std::lock_guard lock(g_end);
+  g_disk = nullptr;
+}
 
 size_t CrashDisk::calls() const {
   const std::lock_guard lock(notes_->mutex);
@@ -128,6 +133,8 @@ std::vector<Folder> CrashDisk::after_crash(size_t count) const {
 struct Interposed {
   template <class F>
   static void tell(F note) {
+    if (g_disk == nullptr) return;
+    const std::lock_guard alive(g_end);
     CrashDisk* const disk = g_disk;
     if (disk == nullptr) return;
     const std::lock_guard lock(disk->notes_->mutex);
