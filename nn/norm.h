@@ -74,8 +74,8 @@ class LATHE_API InstanceNorm final : public Module {
     join(parent, name);
   }
 
-  /// throws: ShapeError unless x is [N,channels,…] with at least one more dimension, in training of
-  /// more than one position.
+  /// throws: ShapeError unless x is [N,channels,…] with at least one more dimension. In training
+  /// also for a single position, whose variance is 0.
   Tensor forward(const Tensor& x) override;
 
   Parameter weight, bias;
