@@ -2,6 +2,8 @@
 // name. Batch norms: batch_norm.h.
 #pragma once
 
+#include <concepts>
+
 #include "lathe/nn/module.h"
 #include "lathe/ops/local_response_norm.h"
 
@@ -17,8 +19,10 @@ struct NormOptions {
 class LATHE_API LayerNorm final : public Module {
  public:
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
-  explicit LayerNorm(int64_t size, const NormOptions& options = {})
-      : LayerNorm(Shape(size), options) {}
+  /// Over the last dimension. (A template, so that {5} is a shape: clang warns about a number in
+  /// braces.)
+  explicit LayerNorm(std::integral auto size, const NormOptions& options = {})
+      : LayerNorm(Shape{size}, options) {}
   LayerNorm(Module& parent, const std::string& name, const Shape& normalized,
             const NormOptions& options = {})
       : LayerNorm(normalized, options) {

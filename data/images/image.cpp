@@ -55,7 +55,7 @@ Tensor bytes_of(const Tensor& x_in) {
 
 }  // namespace
 
-Tensor read(const std::filesystem::path& path) {
+Tensor read(const std::string& path) {
   data::ImageFile file;
   file.open(path, {});
   const data::ImageSpec spec = file.decode(1);
@@ -64,10 +64,10 @@ Tensor read(const std::filesystem::path& path) {
   return x;
 }
 
-void write(const std::filesystem::path& path, const Tensor& x, const WriteOptions& options) {
+void write(const std::string& path, const Tensor& x, const WriteOptions& options) {
   const std::string ending = lower_case_ending(path);
   const bool is_jpeg = ending == ".jpg" || ending == ".jpeg";
-  LATHE_CHECK(ValueError, is_jpeg || ending == ".png", "image::write: ", path.string(),
+  LATHE_CHECK(ValueError, is_jpeg || ending == ".png", "image::write: ", path,
               " must end in .png, .jpg or .jpeg");
   LATHE_CHECK(ValueError, options.quality >= 1 && options.quality <= 100,
               "image::write: quality must be in [1,100], got ", options.quality);
@@ -76,7 +76,7 @@ void write(const std::filesystem::path& path, const Tensor& x, const WriteOption
                             static_cast<int>(bytes.dim(1)), static_cast<int>(bytes.dim(2))};
   const std::string file =
       is_jpeg ? data::encode_jpeg(pixels, path, options.quality) : data::encode_png(pixels, path);
-  write_file_atomic(path.string(), file);
+  write_file_atomic(path, file);
 }
 
 Tensor make_grid(const Tensor& images, const GridOptions& options) {

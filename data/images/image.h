@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 
 #include "lathe/core/tensor.h"
 
@@ -14,7 +13,7 @@ namespace lathe::image {
 /// Image.open(path).convert("RGB"): grey is repeated three times, an alpha channel is dropped.
 /// throws: FileError; DataError for a damaged file, one of more than 100,000,000 pixels (for JPEG
 /// both sides are rounded up to 32) or an extreme side, and in a build without the library.
-LATHE_API Tensor read(const std::filesystem::path& path);
+LATHE_API Tensor read(const std::string& path);
 
 struct WriteOptions {
   int quality = 90;  // of JPEG, 1 to 100; colours are not subsampled
@@ -26,8 +25,7 @@ struct WriteOptions {
 /// The file is whole or not there: an existing one is replaced when the new one is complete.
 /// throws: ShapeError, also without pixels, above 65,500 on a side or 4 GiB; DTypeError; ValueError
 /// for an unknown ending or quality; FileError; DataError in a build without the library.
-LATHE_API void write(const std::filesystem::path& path, const Tensor& x,
-                     const WriteOptions& options = {});
+LATHE_API void write(const std::string& path, const Tensor& x, const WriteOptions& options = {});
 
 struct GridOptions {
   int64_t columns = 8;  // images in a row; fewer images make a narrower grid

@@ -77,7 +77,7 @@ StoredImages::StoredImages(std::shared_ptr<const ImageSet> images,
   set_transform(transform);
 }
 
-StoredImages::StoredImages(const std::string& name, const fs::path& root,
+StoredImages::StoredImages(const std::string& name, const std::string& root,
                            const ImageOptions& options)
     : StoredImages(std::make_shared<const ImageSet>(read_images(name, root, options)),
                    published_classes(name, options.coarse), dataset_info(name).mean,

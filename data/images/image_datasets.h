@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,7 +33,7 @@ class LATHE_API ImageDataset : public Dataset {
   virtual StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const = 0;
 
   /// Files found broken so far. Data sets that allow it replace them by others.
-  virtual std::vector<std::filesystem::path> broken() const { return {}; }
+  virtual std::vector<std::string> broken() const { return {}; }
 
   /// The kind of the first image, before the transform.
   const ImageSpec& stored_spec() const { return stored_; }
@@ -101,8 +100,7 @@ class LATHE_API StoredImages : public ImageDataset {
   /// The set `name` (cifar10, cifar100, mnist, fashion-mnist), found as require_dataset does:
   /// `root` may be the directory of the files, a directory above it, or empty for the usual places.
   /// throws: DataError, FileError (as read_cifar, read_idx_images), ValueError.
-  StoredImages(const std::string& name, const std::filesystem::path& root,
-               const ImageOptions& options = {});
+  StoredImages(const std::string& name, const std::string& root, const ImageOptions& options = {});
 
   /// Images given by the caller.
   /// throws: DataError for a label that is no class.
@@ -123,19 +121,19 @@ class LATHE_API StoredImages : public ImageDataset {
 };
 
 struct LATHE_API Cifar10 final : StoredImages {
-  explicit Cifar10(const std::filesystem::path& root, const ImageOptions& options = {})
+  explicit Cifar10(const std::string& root, const ImageOptions& options = {})
       : StoredImages("cifar10", root, options) {}
 };
 struct LATHE_API Cifar100 final : StoredImages {
-  explicit Cifar100(const std::filesystem::path& root, const ImageOptions& options = {})
+  explicit Cifar100(const std::string& root, const ImageOptions& options = {})
       : StoredImages("cifar100", root, options) {}
 };
 struct LATHE_API Mnist final : StoredImages {
-  explicit Mnist(const std::filesystem::path& root, const ImageOptions& options = {})
+  explicit Mnist(const std::string& root, const ImageOptions& options = {})
       : StoredImages("mnist", root, options) {}
 };
 struct LATHE_API FashionMnist final : StoredImages {
-  explicit FashionMnist(const std::filesystem::path& root, const ImageOptions& options = {})
+  explicit FashionMnist(const std::string& root, const ImageOptions& options = {})
       : StoredImages("fashion-mnist", root, options) {}
 };
 

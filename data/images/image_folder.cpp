@@ -77,7 +77,7 @@ bool is_of_file(const Error& error) {
 
 }  // namespace
 
-ImageFolder::Listing ImageFolder::list(const fs::path& root) {
+ImageFolder::Listing ImageFolder::list(const std::string& root) {
   Listing listing;
   for (const auto& entry : entries_of(root)) {
     if (!is_folder(entry)) continue;
@@ -86,10 +86,10 @@ ImageFolder::Listing ImageFolder::list(const fs::path& root) {
     LATHE_CHECK(DataError, !images.empty(), entry.path().string(),
                 ": a class without images (.jpg, .jpeg, .png)");
     const auto label = static_cast<int64_t>(listing.classes.size());
-    for (fs::path& image : images) listing.files.push_back({std::move(image), label});
+    for (const fs::path& image : images) listing.files.push_back({image.string(), label});
     listing.classes.push_back(entry.path().filename().string());
   }
-  LATHE_CHECK(DataError, !listing.classes.empty(), root.string(),
+  LATHE_CHECK(DataError, !listing.classes.empty(), root,
               ": has no folders; each class needs one, with its images in it");
   return listing;
 }
@@ -110,7 +110,7 @@ ImageSpec ImageFolder::first_spec(const Listing& listing, const ImageFolderOptio
   fail_all_broken(listing.files.size(), why);
 }
 
-ImageFolder::ImageFolder(const fs::path& root, const ImageFolderOptions& options)
+ImageFolder::ImageFolder(const std::string& root, const ImageFolderOptions& options)
     : ImageFolder(list(root), options) {}
 
 ImageFolder::ImageFolder(Listing listing, const ImageFolderOptions& options)
@@ -122,8 +122,8 @@ ImageFolder::ImageFolder(Listing listing, const ImageFolderOptions& options)
   set_transform(options.transform);
 }
 
-std::vector<fs::path> ImageFolder::broken() const {
-  std::vector<fs::path> paths;
+std::vector<std::string> ImageFolder::broken() const {
+  std::vector<std::string> paths;
   for (size_t k = 0; k < files_.size(); ++k)
     if (is_broken_[k].load(std::memory_order_relaxed)) paths.push_back(files_[k].path);
   return paths;
@@ -151,8 +151,7 @@ void ImageFolder::open_sample(int64_t i, Use&& use) const {
       if (why.empty()) why = error.message();
     }
   }
-  fail_all_broken(files_.size(),
-                  why.empty() ? concat(files_[0].path.string(), ": is broken") : why);
+  fail_all_broken(files_.size(), why.empty() ? concat(files_[0].path, ": is broken") : why);
 }
 
 int64_t ImageFolder::read_image(int64_t i, Key key, void* out) const {
@@ -164,7 +163,7 @@ int64_t ImageFolder::read_image(int64_t i, Key key, void* out) const {
     pixels = image.pixels();
     read = &file;
   });
-  transform(pixels, spec, key, out, [&] { return read->path.string(); });
+  transform(pixels, spec, key, out, [&] { return read->path; });
   return read->label;
 }
 

@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,18 +47,18 @@ class LATHE_API ImageFolder final : public ImageDataset {
   /// first that can be read. If there is none, kRefuseWhenRead assumes 1 x 1.
   /// throws: FileError for a folder that cannot be read; DataError if ROOT has no folders, or one
   /// of them no images, or for the first file as read() does; as Transform::output.
-  explicit ImageFolder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
+  explicit ImageFolder(const std::string& root, const ImageFolderOptions& options = {});
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   int64_t label(int64_t i) const override { return files_[static_cast<size_t>(i)].label; }
-  const std::filesystem::path& path(int64_t i) const { return files_[static_cast<size_t>(i)].path; }
+  const std::string& path(int64_t i) const { return files_[static_cast<size_t>(i)].path; }
 
   /// Decodes the whole image, never at a part of its size.
   StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
   bool has_one_size() const override { return false; }  // unknown: the files were not read
 
   /// Files found broken so far, in order. With BrokenImage::kSkip each was replaced.
-  std::vector<std::filesystem::path> broken() const override;
+  std::vector<std::string> broken() const override;
 
  protected:
   /// throws: FileError or DataError naming the file, unless broken files are skipped; DataError if
@@ -68,14 +67,14 @@ class LATHE_API ImageFolder final : public ImageDataset {
 
  private:
   struct File {
-    std::filesystem::path path;
+    std::string path;
     int64_t label;
   };
   struct Listing {
     std::vector<std::string> classes;
     std::vector<File> files;
   };
-  static Listing list(const std::filesystem::path& root);
+  static Listing list(const std::string& root);
   static ImageSpec first_spec(const Listing& listing, const ImageFolderOptions& options);
   ImageFolder(Listing listing, const ImageFolderOptions& options);
 

@@ -35,7 +35,7 @@ ImageSpec padded(ImageSpec spec, int64_t pad_to) {
 
 }  // namespace
 
-RecordImages::Opened RecordImages::open(const std::string& name, const fs::path& root,
+RecordImages::Opened RecordImages::open(const std::string& name, const std::string& root,
                                         const ImageOptions& options) {
   const PublishedFiles found = find_published(name, root, options.train);
   Opened out;
@@ -58,7 +58,7 @@ RecordImages::Opened RecordImages::open(const std::string& name, const fs::path&
   return out;
 }
 
-RecordImages::RecordImages(const std::string& name, const fs::path& root,
+RecordImages::RecordImages(const std::string& name, const std::string& root,
                            const ImageOptions& options)
     : RecordImages(open(name, root, options), name, options) {}
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,8 +19,7 @@ class LATHE_API RecordImages final : public ImageDataset {
  public:
   /// Reads each file once and checks it.
   /// throws: as StoredImages; DataError for a gzip file.
-  RecordImages(const std::string& name, const std::filesystem::path& root,
-               const ImageOptions& options = {});
+  RecordImages(const std::string& name, const std::string& root, const ImageOptions& options = {});
 
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
   int64_t label(int64_t i) const override { return labels_[static_cast<size_t>(i)]; }
@@ -42,8 +40,7 @@ class LATHE_API RecordImages final : public ImageDataset {
     std::vector<std::unique_ptr<MappedFile>> files;  // with the same number of images each
     std::vector<uint8_t> labels;
   };
-  static Opened open(const std::string& name, const std::filesystem::path& root,
-                     const ImageOptions& options);
+  static Opened open(const std::string& name, const std::string& root, const ImageOptions& options);
   RecordImages(Opened opened, const std::string& name, const ImageOptions& options);
 
   /// Calls use(pixels) with image i, padded if the options say so.

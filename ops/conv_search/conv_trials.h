@@ -12,6 +12,7 @@
 #include "lathe/core/config.h"
 #include "lathe/ops/conv_search/conv_engines.h"
 #include "lathe/ops/conv_search/conv_key.h"
+#include "lathe/ops/conv_search/conv_limits.h"
 
 namespace lathe {
 
@@ -56,12 +57,6 @@ struct ConvChoice {
 
   const ConvCandidate& candidate() const { return trials[chosen].candidate; }
   bool operator==(const ConvChoice&) const = default;
-};
-
-/// How much a search may cost. 0: no limit.
-struct ConvLimits {
-  int64_t candidates = 16;  // how many are made ready per key
-  double ms = 2000;         // after this time no further candidate is tried
 };
 
 using ConvClock = std::function<double()>;  // milliseconds since any fixed time

@@ -8,7 +8,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/ops/conv_search/conv_key.h"
-#include "lathe/ops/conv_search/conv_trials.h"
+#include "lathe/ops/conv_search/conv_limits.h"
 
 namespace lathe::cudnn {
 

@@ -12,9 +12,9 @@ BrokenFiles::BrokenFiles(std::vector<const data::Dataset*> sets, Log& log) : log
 
 void BrokenFiles::report() {
   for (const data::ImageDataset* images : sets_)
-    for (const std::filesystem::path& file : images->broken())
+    for (const std::string& file : images->broken())
       if (named_.insert(file).second)
-        log_.warning(fmt::format("skipped {}: it cannot be read", file.string()));
+        log_.warning(fmt::format("skipped {}: it cannot be read", file));
 }
 
 }  // namespace lathe::cli

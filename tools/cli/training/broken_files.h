@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "lathe/data/images/image_datasets.h"
@@ -23,7 +23,7 @@ class BrokenFiles {
 
  private:
   std::vector<const data::ImageDataset*> sets_;
-  std::set<std::filesystem::path> named_;
+  std::set<std::string> named_;
   Log& log_;
 };
 
