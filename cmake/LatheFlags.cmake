@@ -22,17 +22,15 @@ function(lathe_require_files)
   endforeach()
 endfunction()
 
-# lathe_fuzz_parsers_only(target): in a build for libFuzzer, no counters where nothing is parsed; they slow loops down. What
-# runs briefly there is not optimised either. The sanitizers stay on everywhere: sources share inline functions, of which
-# the linker keeps one copy, and that must be a checked one.
-function(lathe_fuzz_parsers_only target)
-  if(NOT LATHE_SANITIZE MATCHES "fuzzer")
+# lathe_count_for_fuzzing(target regex): in a build for libFuzzer, counters in the target's sources whose paths match, for
+# it to see which input reaches new code. Only parsers get them, since they slow other loops down.
+function(lathe_count_for_fuzzing target regex)
+  if(NOT LATHE_FUZZ)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/(ops|autograd|optim/kernels)/")
-  list(FILTER sources EXCLUDE REGEX "/conv_(cache|key|engines)")
-  set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=fuzzer-no-link -O0 -g0)
+  list(FILTER sources INCLUDE REGEX "${regex}")
+  set_property(SOURCE ${sources} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
 endfunction()
 
 # A project that holds Lathe and sets no build type would get it unoptimised, ten times slower, without a word.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the parsers for longer than CI does: `tools/fuzz.sh [runs] [parser...]`, a million runs of every parser unless
-# told otherwise. Builds the fuzz preset, prints a line per parser; the first finding ends it, the input that shows it
-# lies in build/fuzz/tests/fuzz. docs/ci.md keeps the figures.
+# told otherwise. Builds the targets in the asan-ubsan preset, prints a line per parser; the first finding ends it, the
+# input that shows it lies in build/asan-ubsan/tests/fuzz. docs/ci.md keeps the figures.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 runs=1000000
@@ -9,8 +9,8 @@ if [[ ${1:-} =~ ^[0-9]+$ ]]; then
   runs=$1
   shift
 fi
-"$root/tools/build.sh" fuzz
-cd "$root/build/fuzz/tests/fuzz"
+"$root/tools/build.sh" asan-ubsan fuzz_targets
+cd "$root/build/asan-ubsan/tests/fuzz"
 [ $# -gt 0 ] || set -- found/*
 [ ! -d /dev/shm ] || export TMPDIR=/dev/shm
 for parser in "$@"; do

@@ -21,7 +21,9 @@ struct Matrix {
   bool terms_first;
 
   Matrix(const T* start, int64_t batch, int64_t row, int64_t term)
-      : data(start), batch_step(batch), row_step(row), term_step(term), terms_first(term <= row) {}
+      : data(start), batch_step(batch), row_step(row), term_step(term), terms_first(term <= row) {
+    if (start == nullptr) batch_step = row_step = 0;  // empty: a null pointer takes no offset
+  }
 
   LATHE_HD Row row(int64_t batch, int64_t i) const {
     return data + batch * batch_step + i * row_step;

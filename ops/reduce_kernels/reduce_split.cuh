@@ -132,7 +132,11 @@ inline ReduceNests reduce_nests(const Shape& shape, const Strides& x, const Shap
   nests.outputs = numel_of(kept);
   nests.count = numel_of(reduced);
   if (nests.outputs == 0) return nests;
-  const StridedOperand operands[] = {{nullptr, 1, x}, {nullptr, 1, out}};
+  Strides steps = x;
+  if (nests.count == 0) {  // no numbers, so maybe a null pointer, which takes no offset
+    for (int64_t& step : steps) step = 0;
+  }
+  const StridedOperand operands[] = {{nullptr, 1, steps}, {nullptr, 1, out}};
   nests.kept = make_nest(kept, operands, 2, LoopOrder::kDensestInside);
   // Of x alone: the output's steps, of no meaning here, would keep its dimensions from merging.
   nests.reduced =

@@ -45,9 +45,11 @@ __device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const R
   using C = ComputeType<T>;
   using Does = Touches<Rule>;
   constexpr int kBuffers = Rule::kBuffers;
-  auto* const to = reinterpret_cast<Packet<T, V>*>(static_cast<T*>(item.array[0]) + i);
+  const auto param = [&]() -> Packet<T, V>& {
+    return *reinterpret_cast<Packet<T, V>*>(static_cast<T*>(item.array[0]) + i);
+  };
   Packet<T, V> p = {};
-  if constexpr (Does::kParam) p = *to;
+  if constexpr (Does::kParam) p = param();
   Packet<T, V> g = {};
   if constexpr (Does::kGradient) {
     g = *reinterpret_cast<const Packet<T, V>*>(static_cast<const T*>(item.array[1]) + i);
@@ -62,7 +64,7 @@ __device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const R
     p.v[v] = T(rule(C(p.v[v]), factor(C(g.v[v])), element));
     for (int k = 0; k < kBuffers; ++k) b[k].v[v] = element[k];
   }
-  if constexpr (Does::kParam) *to = p;
+  if constexpr (Does::kParam) param() = p;
   for (int k = 0; k < (Does::kBuffersChange ? kBuffers : 0); ++k) {
     *reinterpret_cast<Packet<C, V>*>(static_cast<C*>(item.array[2 + k]) + i) = b[k];
   }

@@ -19,9 +19,9 @@ using lathe::test::run_now;
 namespace {
 
 using Moments = reduce_math::Moments<float>;  // 12 bytes
-struct Place {                                // 16 bytes
+struct Place {                                // 16 bytes, all of them compared below
   int64_t value;
-  int32_t thread;
+  int64_t thread;
 };
 struct Smallest {
   Place operator()(const Place& a, const Place& b) const {
@@ -112,7 +112,7 @@ TEST_CASE("block_reduce: structures travel whole") {
   constexpr unsigned kThreads = 160;
   std::vector<Place> x(kThreads), first(1), all(kThreads);
   for (unsigned t = 0; t < kThreads; ++t) {
-    x[t] = {static_cast<int64_t>((t * 7 + 3) % 40) - (int64_t{1} << 40), static_cast<int32_t>(t)};
+    x[t] = {static_cast<int64_t>((t * 7 + 3) % 40) - (int64_t{1} << 40), t};
   }
   run_now(block_kernel<Place, Smallest>, dim3(1), dim3(kThreads), 0, first.data(), all.data(),
           x.data(), Smallest{});
