@@ -44,7 +44,8 @@ struct TruncNormalOptions {
   double low = -2, high = 2;  // values, not multiples of std
   Generator* generator = nullptr;
 };
-/// N(mean, std) under the condition that low <= value <= high, by the inverse of the distribution
+/// N(mean, std) under the condition that low <= value <= high. Where both ends are at least 4 std
+/// from the mean, values outside are drawn again; elsewhere by the inverse of the distribution
 /// function. Computed on the CPU.
 /// throws: ValueError unless std > 0 and low < high, or if the interval has a probability of 0 in
 /// f64; DTypeError.
@@ -72,6 +73,24 @@ LATHE_API const Tensor& ones_(const Tensor& w);
 /// New values for a layer's weight or bias: U(±1 / sqrt(fan_in)); 0 where fan_in is 0. For a weight
 /// this is kaiming_uniform_ with slope sqrt(5), the default of the layers.
 LATHE_API Tensor uniform_fan_in(const Shape& shape, int64_t fan_in);
+
+/// While one lives, the functions above that draw random numbers leave the values as they are and
+/// draw none, in this thread. For a model whose values are loaded next:
+///   auto make = [] { const nn::init::Skip skip; return nn::vgg16(); };
+///   auto net = make();
+///   nn::load(net, "vgg16.pth");
+class LATHE_API Skip {
+ public:
+  Skip();
+  ~Skip();
+  Skip(const Skip&) = delete;
+  Skip& operator=(const Skip&) = delete;
+  /// Whether one lives.
+  static bool on();
+
+ private:
+  bool outer_;
+};
 
 /// Uninitialised memory for a weight that its maker fills next. It takes as many random numbers as
 /// uniform_fan_in, so that a seed gives the other layers the same values in both cases.

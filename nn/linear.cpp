@@ -8,8 +8,11 @@
 namespace lathe::nn {
 
 Linear::Linear(int64_t in, int64_t out, const LinearOptions& options) {
-  weight = parameter("weight", init::uniform_fan_in({out, in}, in));
-  if (options.bias) bias = parameter("bias", init::uniform_fan_in({out}, in));
+  const auto values = [&](const Shape& shape) {
+    return options.init ? init::uniform_fan_in(shape, in) : init::left_open(shape);
+  };
+  weight = parameter("weight", values({out, in}));
+  if (options.bias) bias = parameter("bias", values({out}));
 }
 
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }

@@ -9,6 +9,7 @@ namespace lathe::nn {
 
 struct LinearOptions {
   bool bias = true;
+  bool init = true;  // false: the caller fills weight and bias next (init::left_open)
 };
 
 /// y = x·weight^T + bias over the last dimension: […,in] → […,out]; see ops/matmul.h.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lathe/core/generator.h"
+#include "lathe/nn/linear.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/matmul.h"
@@ -26,8 +27,8 @@ TEST_CASE("init: trunc_normal_ has the conditional distribution, also in a tail"
   struct Case {
     double mean, std, low, high;
   };
-  for (const Case& c :
-       {Case{0, 1, -2, 2}, Case{1, 0.5, -1, 1.25}, Case{0, 1, 5, 9}, Case{0, 1, -9, -5}}) {
+  for (const Case& c : {Case{0, 1, -2, 2}, Case{0, 1, -4, 5}, Case{1, 0.5, -1, 1.25},
+                        Case{0, 1, 5, 9}, Case{0, 1, -9, -5}}) {
     Generator generator(11);
     const Tensor w = empty({20000}, kF64);
     nn::init::trunc_normal_(
@@ -66,6 +67,26 @@ TEST_CASE("init: orthogonal_ gives orthonormal rows or columns, with either sign
     total += nn::init::orthogonal_(empty({1, 1}, kF64)).item<double>();
   }
   CHECK(std::abs(total) < 30);
+}
+
+TEST_CASE("init: Skip leaves values and the generator as they are, in its scope alone") {
+  const Generator::State before = default_generator().state();
+  const Tensor w = full({4, 3}, 7.0);
+  {
+    const nn::init::Skip skip;
+    {
+      const nn::init::Skip inner;
+      nn::init::kaiming_normal_(w);
+    }
+    nn::init::xavier_uniform_(w);
+    nn::init::trunc_normal_(w);
+    nn::init::orthogonal_(w);
+    const nn::Linear layer(3, 4);
+  }
+  CHECK(w.to_vector<double>() == std::vector<double>(12, 7.0));
+  CHECK(default_generator().state() == before);
+  nn::init::normal_(w, 0, 1);
+  CHECK(w.to_vector<double>() != std::vector<double>(12, 7.0));
 }
 
 TEST_CASE("init: what trunc_normal_ and orthogonal_ refuse") {
