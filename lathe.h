@@ -1,4 +1,5 @@
 // The umbrella header: everything that a program needs to use Lathe, in the order of the layers.
+// Of the models it has the ResNets; lathe/nn/models.h has all of them.
 #pragma once
 
 #if __cplusplus < 202002L
@@ -96,10 +97,12 @@
 #  include "lathe/ops/windows.h"
 
 #  include "lathe/nn/activation.h"
+#  include "lathe/nn/attention.h"
 #  include "lathe/nn/batch_norm.h"
 #  include "lathe/nn/checkpoint.h"
 #  include "lathe/nn/containers.h"
 #  include "lathe/nn/conv.h"
+#  include "lathe/nn/conv_norm.h"
 #  include "lathe/nn/dropout.h"
 #  include "lathe/nn/embedding.h"
 #  include "lathe/nn/functional_call.h"

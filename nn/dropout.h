@@ -1,4 +1,4 @@
-// Dropout as a module; the rule is at ops/dropout.h.
+// Dropout of elements, channels and samples as modules; the rule is at ops/dropout.h.
 #pragma once
 
 #include "lathe/nn/module.h"
@@ -37,6 +37,25 @@ class LATHE_API Dropout2d final : public Module {
     join(parent, name);
   }
   /// throws: ShapeError for fewer than 2 dimensions.
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  double p_;
+  Generator* generator_;
+};
+
+/// Stochastic depth: in training x becomes 0 with probability p and x / (1 - p) otherwise, each
+/// sample of [N,…] for itself. Stands at the end of a residual branch.
+/// ref: Huang et al. 2016 (arXiv:1603.09382); torchvision's StochasticDepth in its mode "row".
+class LATHE_API StochasticDepth final : public Module {
+ public:
+  /// throws: ValueError for p outside [0, 1].
+  explicit StochasticDepth(double p, Generator* generator = nullptr);
+  StochasticDepth(Module& parent, const std::string& name, double p, Generator* generator = nullptr)
+      : StochasticDepth(p, generator) {
+    join(parent, name);
+  }
+  /// throws: ShapeError for a 0-d x.
   Tensor forward(const Tensor& x) override;
 
  private:

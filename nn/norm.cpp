@@ -1,9 +1,11 @@
-// LayerNorm, GroupNorm and InstanceNorm: parameters and checks; the computation is in ops/.
+// LayerNorm, LayerNorm2d, GroupNorm and InstanceNorm: parameters and checks; the computation is in
+// ops/.
 #include "lathe/nn/norm.h"
 
 #include "lathe/ops/creation.h"
 #include "lathe/ops/group_norm.h"
 #include "lathe/ops/layer_norm.h"
+#include "lathe/ops/views.h"
 
 namespace lathe::nn {
 
@@ -17,6 +19,24 @@ LayerNorm::LayerNorm(const Shape& normalized, const NormOptions& options)
 
 Tensor LayerNorm::forward(const Tensor& x) {
   return layer_norm(x, normalized_, {.weight = weight, .bias = bias, .eps = eps_});
+}
+
+LayerNorm2d::LayerNorm2d(int64_t channels, const NormOptions& options)
+    : channels_(channels), eps_(options.eps) {
+  LATHE_CHECK(ValueError, channels > 0, "LayerNorm2d: expected channels above 0, got ", channels);
+  if (options.affine) {
+    weight = parameter("weight", ones({channels}));
+    bias = parameter("bias", zeros({channels}));
+  }
+}
+
+Tensor LayerNorm2d::forward(const Tensor& x) {
+  LATHE_CHECK(ShapeError, x.ndim() == 4 && x.dim(1) == channels_, "LayerNorm2d: expected [N,",
+              channels_, ",H,W] (x: ", x, ")");
+  const Tensor last = permute(x, {0, 2, 3, 1});
+  const Tensor y =
+      layer_norm(last, Shape(channels_), {.weight = weight, .bias = bias, .eps = eps_});
+  return permute(y, {0, 3, 1, 2});
 }
 
 GroupNorm::GroupNorm(int64_t groups, int64_t channels, const NormOptions& options)

@@ -1,5 +1,5 @@
-// LayerNorm, GroupNorm, InstanceNorm, LocalResponseNorm; the formulas are at the ops of the same
-// name. Batch norms: batch_norm.h.
+// LayerNorm, LayerNorm2d, GroupNorm, InstanceNorm, LocalResponseNorm; the formulas are at the ops
+// of the same name. Batch norms: batch_norm.h.
 #pragma once
 
 #include <concepts>
@@ -35,6 +35,27 @@ class LATHE_API LayerNorm final : public Module {
 
  private:
   Shape normalized_;
+  double eps_;
+};
+
+/// LayerNorm over the channels of each position of [N,C,H,W]. Parameters weight [C] = 1 and
+/// bias [C] = 0.   → [N,C,H,W], NHWC in memory
+class LATHE_API LayerNorm2d final : public Module {
+ public:
+  explicit LayerNorm2d(int64_t channels, const NormOptions& options = {});
+  LayerNorm2d(Module& parent, const std::string& name, int64_t channels,
+              const NormOptions& options = {})
+      : LayerNorm2d(channels, options) {
+    join(parent, name);
+  }
+
+  /// throws: ShapeError unless x is [N,C,H,W].
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight, bias;
+
+ private:
+  int64_t channels_;
   double eps_;
 };
 

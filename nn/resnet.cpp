@@ -21,12 +21,33 @@ Conv2dOptions stem_conv(Stem stem) {
   return {.kernel = 7, .stride = 2, .pad = 3, .bias = false, .init = false};
 }
 
+Conv2dOptions conv1x1(int64_t stride, bool init) {
+  return {.kernel = 1, .stride = stride, .bias = false, .init = init};
+}
+
+/// Fills `downsample` where a block changes the shape.
+void add_shortcut(Module& block, std::optional<Sequential>& downsample, int64_t in, int64_t out,
+                  int64_t stride, bool init) {
+  if (stride == 1 && in == out) return;
+  downsample.emplace(block, "downsample");
+  downsample->add<Conv2d>(in, out, conv1x1(stride, init));
+  downsample->add<BatchNorm2d>(out);
+}
+
 /// Adds a stage's blocks; init_convolutions() fills their weights later. The first block changes
 /// channels and size, the others keep them.
 template <class Block>
 void add_blocks(Sequential& stage, int count, int64_t in, int64_t out, int64_t stride) {
   for (int i = 0; i < count; ++i) {
     stage.add<Block>(i == 0 ? in : out, out, i == 0 ? stride : int64_t{1}, false);
+  }
+}
+
+/// The same for Bottlenecks.
+void add_bottlenecks(Sequential& stage, int count, int64_t in, int64_t width, int64_t out,
+                     int64_t stride) {
+  for (int i = 0; i < count; ++i) {
+    stage.add<Bottleneck>(i == 0 ? in : out, width, out, i == 0 ? stride : int64_t{1}, false);
   }
 }
 
@@ -48,11 +69,7 @@ BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, bool init)
       bn1(*this, "bn1", out),
       conv2(*this, "conv2", out, out, conv3x3(1, init)),
       bn2(*this, "bn2", out) {
-  if (stride == 1 && in == out) return;
-  downsample.emplace(*this, "downsample");
-  downsample->add<Conv2d>(
-      in, out, Conv2dOptions{.kernel = 1, .stride = stride, .bias = false, .init = init});
-  downsample->add<BatchNorm2d>(out);
+  add_shortcut(*this, downsample, in, out, stride, init);
 }
 
 Tensor BasicBlock::forward(const Tensor& x) {
@@ -60,15 +77,39 @@ Tensor BasicBlock::forward(const Tensor& x) {
   return bn2.add_relu(conv2(bn1.relu(conv1(x))), shortcut);
 }
 
-ResNet::ResNet(const std::array<int, 4>& blocks, const ResNetOptions& options)
+Bottleneck::Bottleneck(int64_t in, int64_t width, int64_t out, int64_t stride, bool init)
+    : conv1(*this, "conv1", in, width, conv1x1(1, init)),
+      bn1(*this, "bn1", width),
+      conv2(*this, "conv2", width, width, conv3x3(stride, init)),
+      bn2(*this, "bn2", width),
+      conv3(*this, "conv3", width, out, conv1x1(1, init)),
+      bn3(*this, "bn3", out) {
+  add_shortcut(*this, downsample, in, out, stride, init);
+}
+
+Tensor Bottleneck::forward(const Tensor& x) {
+  const Tensor shortcut = downsample ? (*downsample)(x) : x;
+  return bn3.add_relu(conv3(bn2.relu(conv2(bn1.relu(conv1(x))))), shortcut);
+}
+
+ResNet::ResNet(const ResNetLayout& layout, const ResNetOptions& options)
     : conv1(*this, "conv1", options.in_channels, 64, stem_conv(options.stem)),
       bn1(*this, "bn1", 64),
-      fc(*this, "fc", 512, options.classes),
+      fc(*this, "fc", layout.bottleneck ? 2048 : 512, options.classes),
       stem_(options.stem) {
-  add_blocks<BasicBlock>(layer1, blocks[0], 64, 64, 1);
-  add_blocks<BasicBlock>(layer2, blocks[1], 64, 128, 2);
-  add_blocks<BasicBlock>(layer3, blocks[2], 128, 256, 2);
-  add_blocks<BasicBlock>(layer4, blocks[3], 256, 512, 2);
+  Sequential* const stages[] = {&layer1, &layer2, &layer3, &layer4};
+  int64_t in = 64;
+  for (int i = 0; i < 4; ++i) {
+    const int64_t channels = int64_t{64} << i, stride = i == 0 ? 1 : 2;
+    const int64_t out = layout.bottleneck ? 4 * channels : channels;
+    if (layout.bottleneck) {
+      const int64_t width = layout.width_per_group << i;
+      add_bottlenecks(*stages[i], layout.blocks[size_t(i)], in, width, out, stride);
+    } else {
+      add_blocks<BasicBlock>(*stages[i], layout.blocks[size_t(i)], in, out, stride);
+    }
+    in = out;
+  }
   init_convolutions(*this);
 }
 
@@ -81,8 +122,23 @@ Tensor ResNet::features(const Tensor& x) {
   return mean(y, {2, 3});
 }
 
-ResNet resnet18(const ResNetOptions& options) { return ResNet({2, 2, 2, 2}, options); }
-ResNet resnet34(const ResNetOptions& options) { return ResNet({3, 4, 6, 3}, options); }
+ResNet resnet18(const ResNetOptions& options) { return ResNet({.blocks = {2, 2, 2, 2}}, options); }
+ResNet resnet34(const ResNetOptions& options) { return ResNet({.blocks = {3, 4, 6, 3}}, options); }
+ResNet resnet50(const ResNetOptions& options) {
+  return ResNet({.blocks = {3, 4, 6, 3}, .bottleneck = true}, options);
+}
+ResNet resnet101(const ResNetOptions& options) {
+  return ResNet({.blocks = {3, 4, 23, 3}, .bottleneck = true}, options);
+}
+ResNet resnet152(const ResNetOptions& options) {
+  return ResNet({.blocks = {3, 8, 36, 3}, .bottleneck = true}, options);
+}
+ResNet wide_resnet50_2(const ResNetOptions& options) {
+  return ResNet({.blocks = {3, 4, 6, 3}, .bottleneck = true, .width_per_group = 128}, options);
+}
+ResNet wide_resnet101_2(const ResNetOptions& options) {
+  return ResNet({.blocks = {3, 4, 23, 3}, .bottleneck = true, .width_per_group = 128}, options);
+}
 
 // --- the CIFAR family ----------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-// Residual networks: ResNet-18/34 as in torchvision, and the small CIFAR family of the same paper.
+// Residual networks: ResNet-18 to 152 and Wide-ResNet-50-2/101-2 as in torchvision, and the small
+// CIFAR family of the same paper.
 // ref: He, Zhang, Ren, Sun 2016 (arXiv:1512.03385).
 #pragma once
 
@@ -40,14 +41,39 @@ class LATHE_API BasicBlock final : public Module {
   std::optional<Sequential> downsample;
 };
 
+/// relu(bn3(conv3(relu(bn2(conv2(relu(bn1(conv1(x)))))))) + shortcut(x)): 1x1 to `width` channels,
+/// 3x3, 1x1 to `out`. The 3x3 convolution has the stride, not the first 1x1 as in the paper:
+/// "ResNet v1.5", as in torchvision. The shortcut and init are those of BasicBlock.
+class LATHE_API Bottleneck final : public Module {
+ public:
+  Bottleneck(int64_t in, int64_t width, int64_t out, int64_t stride, bool init = true);
+  Tensor forward(const Tensor& x) override;
+
+  Conv2d conv1;
+  BatchNorm2d bn1;
+  Conv2d conv2;
+  BatchNorm2d bn2;
+  Conv2d conv3;
+  BatchNorm2d bn3;
+  std::optional<Sequential> downsample;
+};
+
+/// What tells one ResNet from another.
+struct ResNetLayout {
+  std::array<int, 4> blocks;     // of layer1 … layer4
+  bool bottleneck = false;       // Bottleneck, four times as many channels; otherwise BasicBlock
+  int64_t width_per_group = 64;  // of the 3x3 convolutions of layer1's Bottlenecks
+};
+
 /// [N,in_channels,H,W] → [N,classes]. Names and shapes are torchvision's: conv1, bn1, layer1 …
 /// layer4, fc. Initial values: convolutions kaiming_normal(fan_out), batch norms 1 and 0, fc as any
 /// Linear.
 class LATHE_API ResNet final : public Module {
  public:
-  ResNet(const std::array<int, 4>& blocks, const ResNetOptions& options);
+  ResNet(const ResNetLayout& layout, const ResNetOptions& options);
   Tensor forward(const Tensor& x) override;
-  /// What fc gets: the network without its head. [N,in_channels,H,W] → [N,512]
+  /// What fc gets: the network without its head. [N,in_channels,H,W] → [N,512], of Bottlenecks
+  /// [N,2048]
   Tensor features(const Tensor& x);
   Stem stem() const { return stem_; }
 
@@ -64,6 +90,14 @@ class LATHE_API ResNet final : public Module {
 /// 11,689,512 parameters by default; 11,173,962 with {.classes = 10, .stem = Stem::kCifar}.
 LATHE_API ResNet resnet18(const ResNetOptions& options = {});
 LATHE_API ResNet resnet34(const ResNetOptions& options = {});
+/// Of Bottlenecks: 25,557,032, 44,549,160 and 60,192,808 parameters by default.
+LATHE_API ResNet resnet50(const ResNetOptions& options = {});
+LATHE_API ResNet resnet101(const ResNetOptions& options = {});
+LATHE_API ResNet resnet152(const ResNetOptions& options = {});
+/// The same with 3x3 convolutions twice as wide: 68,883,240 and 126,886,696 parameters by default.
+/// ref: Zagoruyko and Komodakis 2016 (arXiv:1605.07146).
+LATHE_API ResNet wide_resnet50_2(const ResNetOptions& options = {});
+LATHE_API ResNet wide_resnet101_2(const ResNetOptions& options = {});
 
 struct CifarResNetOptions {
   int64_t classes = 10;

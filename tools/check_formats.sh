@@ -9,9 +9,9 @@ build=${1:?usage: tools/check_formats.sh BUILD [PYTHON]}
 python=${2:-python3}
 tests=$(dirname "$0")/../tests
 export PYTHONDONTWRITEBYTECODE=1
-cmake --build "$build" --target safetensors_copy npz_copy resnet_logits onnx_export
+cmake --build "$build" --target safetensors_copy npz_copy model_logits onnx_export
 with_zlib=$(grep -c '^ZLIB_LIBRARY_RELEASE:FILEPATH=/' "$build/CMakeCache.txt" || true)
 "$python" "$tests/core/safetensors_python_test.py" "$build/tests/core/safetensors_copy"
 "$python" "$tests/core/npz_python_test.py" "$build/tests/core/npz_copy" "$with_zlib"
-"$python" "$tests/nn/torch_weights_test.py" "$build/tests/nn/resnet_logits"
+"$python" "$tests/nn/torch_weights_test.py" "$build/tests/nn/model_logits"
 "$python" "$tests/nn/onnx_python_test.py" "$build/tests/nn/onnx_export"

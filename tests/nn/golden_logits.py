@@ -63,14 +63,15 @@ def make(name):
 
 
 def fill(net):
-    """Convolutions: variance 2 / fan_out; fc: u / sqrt(fan_in); scales and variances 1 + u/10; the rest u/10; counts 7."""
+    """Convolutions: variance 2 / fan_out, of depthwise ones 2 / fan_in; matrices: u / sqrt(fan_in); scales and variances 1 + u/10; the rest u/10; counts 7."""
     for name, value in net.state_dict().items():
         if name.endswith("num_batches_tracked"):
             value.fill_(7)
             continue
         u = uniform(zlib.crc32(name.encode()), value.numel()).reshape(value.shape)
         if value.dim() == 4:
-            u = u * math.sqrt(6 / (value.shape[0] * math.prod(value.shape[2:])))
+            channels = 1 if value.shape[1] == 1 else value.shape[0]
+            u = u * math.sqrt(6 / (channels * math.prod(value.shape[2:])))
         elif value.dim() == 2:
             u = u / math.sqrt(value.shape[1])
         else:
@@ -78,8 +79,8 @@ def fill(net):
         value.copy_(torch.from_numpy(u))
 
 
-def images(dtype=torch.float64):
-    return torch.from_numpy(1.7 * uniform(IMAGES, 2 * 3 * 64 * 64).reshape(2, 3, 64, 64)).to(dtype)
+def images(dtype=torch.float64, side=64):
+    return torch.from_numpy(1.7 * uniform(IMAGES, 2 * 3 * side * side).reshape(2, 3, side, side)).to(dtype)
 
 
 def logits(name):

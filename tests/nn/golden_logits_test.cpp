@@ -10,15 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "golden_numbers.h"
+#include "golden_weights.h"
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/crc32.h"
 #include "lathe/core/formats/npz.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/nn/weights.h"
 #include "lathe/ops/binary.h"
-#include "lathe/ops/inplace.h"
 #include "lathe/tests/data/files.h"
 
 namespace lathe {
@@ -26,24 +24,6 @@ namespace {
 
 using data::testing::message_of;
 using data::testing::TempDir;
-
-/// The value of an entry of a state dict, from its name alone.
-Tensor value_of(const std::string& name, const Tensor& entry) {
-  if (name.ends_with("num_batches_tracked")) return tensor(int64_t{7});
-  const Tensor u = test::uniforms(crc32(name.data(), name.size()), entry.shape());
-  if (u.ndim() == 4) {
-    return u.mul_(std::sqrt(6.0 / static_cast<double>(u.dim(0) * u.dim(2) * u.dim(3))));
-  }
-  if (u.ndim() == 2) return u.div_(std::sqrt(static_cast<double>(u.dim(1))));
-  u.div_(10.0);
-  return name.ends_with("weight") || name.ends_with("running_var") ? u.add_(1.0) : u;
-}
-
-StateDict weights_of(const nn::Module& net) {
-  StateDict out;
-  for (const auto& [name, entry] : net.state_dict()) out.add(name, value_of(name, entry));
-  return out;
-}
 
 void check_logits(nn::Module& net, DType dtype, double tolerance, const test::GoldenLogits& want) {
   const NoGrad off;
@@ -65,21 +45,21 @@ void check_logits(nn::Module& net, DType dtype, double tolerance, const test::Go
 TEST_CASE("torchvision's weights load by name: ResNet-18 and 34 give PyTorch's logits") {
   {
     auto net = nn::resnet18();
-    net.load_state_dict(weights_of(net));
+    net.load_state_dict(test::golden_weights(net));
     check_logits(net, kF32, 1e-4, test::kResNet18Logits);  // f32 convolutions, 20 deep
     net.to(kF64);
-    net.load_state_dict(weights_of(net));
+    net.load_state_dict(test::golden_weights(net));
     check_logits(net, kF64, 1e-10, test::kResNet18Logits);
   }
   auto net = nn::resnet34();
-  net.load_state_dict(weights_of(net));
+  net.load_state_dict(test::golden_weights(net));
   check_logits(net, kF32, 1e-4, test::kResNet34Logits);
 }
 
 TEST_CASE("weights: nn::load tells the format by the content, whatever the name") {
   const TempDir dir;
   auto net = nn::resnet8(), other = nn::resnet8();
-  StateDict state = weights_of(net);
+  StateDict state = test::golden_weights(net);
   write_tensor_file(dir / "w.npz", state);
   write_tensor_file(dir / "w.safetensors", state, {{"note", "a"}});
   CHECK(tensor_file_format(dir / "w.npz") == TensorFileFormat::kNpz);

@@ -1,0 +1,58 @@
+// Multi-head attention, with the parameter names of torch.nn.MultiheadAttention.
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/nn/linear.h"
+#include "lathe/nn/module_of.h"
+
+namespace lathe::nn {
+
+struct MultiheadAttentionOptions {
+  double dropout = 0;  // of the weights, in training
+  bool bias = true;    // of all four projections
+};
+
+/// For each head, with q, k and v the projections of query, key and value, D = size / heads wide:
+///   softmax(q k^T / sqrt(D)) v,   the heads side by side, projected by out_proj
+///   query  [N,L,size]     key, value  [N,S,size]     →  [N,L,size]
+/// Batches come first, as with PyTorch's batch_first = True. The weights are not returned.
+/// Parameters: in_proj_weight [3 size,size], the rows of q, k and v in this order,
+/// xavier_uniform; in_proj_bias [3 size], 0; out_proj.weight [size,size] as any Linear's and
+/// out_proj.bias [size], 0.
+///   nn::MultiheadAttention attention{*this, "attention", 384, 6};
+///   y = attention(x);                   // self-attention
+///   y = attention(query, x, x, mask);
+/// ref: Vaswani et al. 2017 (arXiv:1706.03762).
+class LATHE_API MultiheadAttention final
+    : public ModuleOf<Tensor(const Tensor& query, const Tensor& key, const Tensor& value,
+                             const Tensor& mask)> {
+ public:
+  /// throws: ValueError unless heads is positive and divides size.
+  MultiheadAttention(int64_t size, int64_t heads, const MultiheadAttentionOptions& options = {});
+  MultiheadAttention(Module& parent, const std::string& name, int64_t size, int64_t heads,
+                     const MultiheadAttentionOptions& options = {})
+      : MultiheadAttention(size, heads, options) {
+    join(parent, name);
+  }
+
+  using ModuleOf::operator(), ModuleOf::forward;
+  /// mask: undefined, or broadcast to [N,heads,L,S]. A bool one is true where a query must not
+  /// look; a floating one is added to q k^T / sqrt(D). A query that may look nowhere gives NaN.
+  /// throws: ShapeError, DTypeError.
+  Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                 const Tensor& mask) override;
+  /// Self-attention without a mask.
+  Tensor operator()(const Tensor& x) { return (*this)(x, x, x, Tensor()); }
+
+  Parameter in_proj_weight, in_proj_bias;
+  Linear out_proj;
+
+ private:
+  Tensor heads_of(const Tensor& x, int first, int count) const;
+
+  int64_t size_, heads_;
+  double dropout_;
+};
+
+}  // namespace lathe::nn

@@ -1,0 +1,58 @@
+// What convolutional networks are made of, under torchvision's names: Conv2dNormActivation and
+// SqueezeExcitation.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lathe/nn/batch_norm.h"
+#include "lathe/nn/conv.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+enum class ConvActivation : uint8_t { kNone, kReLU, kReLU6, kSiLU };
+
+struct Conv2dNormActivationOptions {
+  int64_t kernel = 3;  // odd
+  int64_t stride = 1;
+  int64_t groups = 1;
+  ConvActivation activation = ConvActivation::kReLU;
+  bool init = true;  // as in Conv2dOptions
+};
+
+/// activation(norm(conv(x))), padded so that a stride of 1 keeps rows and columns.
+/// [N,in,H,W] → [N,out,ceil(H/stride),ceil(W/stride)]. Names: "0" (convolution without bias) and
+/// "1" (batch norm).
+class LATHE_API Conv2dNormActivation final : public Module {
+ public:
+  /// throws: ValueError for an even kernel, or as Conv2d.
+  Conv2dNormActivation(int64_t in, int64_t out, const Conv2dNormActivationOptions& options = {});
+  Conv2dNormActivation(Module& parent, const std::string& name, int64_t in, int64_t out,
+                       const Conv2dNormActivationOptions& options = {})
+      : Conv2dNormActivation(in, out, options) {
+    join(parent, name);
+  }
+
+  Tensor forward(const Tensor& x) override;
+  ConvActivation activation() const { return activation_; }
+
+  Conv2d conv;
+  BatchNorm2d norm;
+
+ private:
+  ConvActivation activation_;
+};
+
+/// x · sigmoid(fc2(silu(fc1(mean of each channel)))): a factor for each channel of each sample.
+/// fc1 and fc2 are 1x1 convolutions from `channels` to `squeezed` and back.
+/// ref: Hu, Shen, Sun 2018 (arXiv:1709.01507); with silu as in EfficientNet.
+class LATHE_API SqueezeExcitation final : public Module {
+ public:
+  SqueezeExcitation(int64_t channels, int64_t squeezed, bool init = true);
+  Tensor forward(const Tensor& x) override;
+
+  Conv2d fc1, fc2;
+};
+
+}  // namespace lathe::nn

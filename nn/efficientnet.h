@@ -1,0 +1,57 @@
+// EfficientNet-B0 as in torchvision.
+// ref: Tan and Le 2019 (arXiv:1905.11946).
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/nn/containers.h"
+#include "lathe/nn/dropout.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+struct EfficientNetOptions {
+  int64_t classes = 1000;
+  int64_t in_channels = 3;
+  double dropout = 0.2;           // before the linear layer, in training
+  double stochastic_depth = 0.2;  // of block i of n: i / n of it
+};
+
+/// What tells one MBConv from another.
+struct MBConvLayout {
+  int64_t in, out, kernel, stride;
+  int64_t expand;           // factor of the channels inside
+  double stochastic_depth;  // probability
+};
+
+/// block(x), or x + stochastic_depth(block(x)) where the shape stays. block: a 1x1 convolution that
+/// makes more channels (none for expand = 1), a depthwise convolution, SqueezeExcitation to in / 4
+/// channels, a 1x1 convolution; all with batch norm, the first two with silu.
+class LATHE_API MBConv final : public Module {
+ public:
+  explicit MBConv(const MBConvLayout& layout, bool init = true);
+  Tensor forward(const Tensor& x) override;
+  bool is_residual() const { return residual_; }
+
+  Sequential block{*this, "block"};
+  StochasticDepth stochastic_depth;
+
+ private:
+  bool residual_;
+};
+
+/// [N,in_channels,H,W] → [N,classes], made for 224x224; five strides of 2. Names and shapes are
+/// torchvision's: features.0 … 8, classifier. Initial values: convolutions kaiming_normal(fan_out)
+/// and 0, batch norms 1 and 0, the linear layer U(±1/sqrt(classes)) and 0.
+class LATHE_API EfficientNet final : public Module {
+ public:
+  explicit EfficientNet(const EfficientNetOptions& options);
+  Tensor forward(const Tensor& x) override;
+
+  Sequential features{*this, "features"}, classifier{*this, "classifier"};
+};
+
+/// 5,288,548 parameters by default.
+LATHE_API EfficientNet efficientnet_b0(const EfficientNetOptions& options = {});
+
+}  // namespace lathe::nn

@@ -1,0 +1,41 @@
+// VGG-11, 13, 16 and 19 as in torchvision, with and without batch norm.
+// ref: Simonyan and Zisserman 2015 (arXiv:1409.1556).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "lathe/nn/containers.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::nn {
+
+struct VggOptions {
+  int64_t classes = 1000;
+  bool batch_norm = false;  // after each convolution
+  int64_t in_channels = 3;
+  double dropout = 0.5;  // after the first and the second linear layer, in training
+};
+
+/// 3x3 convolutions with relu and five 2x2 max-pools, average pooling to 7x7, three linear layers.
+/// [N,in_channels,H,W] → [N,classes] for H and W from 32 up; made for 224. Names and shapes are
+/// torchvision's: features, classifier. Initial values: convolutions kaiming_normal(fan_out),
+/// linear layers N(0, 0.01), batch norms 1 and 0, other biases 0.
+class LATHE_API VGG final : public Module {
+ public:
+  /// stages: how many convolutions stand before each of the five max-pools.
+  VGG(std::span<const int, 5> stages, const VggOptions& options);
+  /// throws: ShapeError for smaller images.
+  Tensor forward(const Tensor& x) override;
+
+  Sequential features{*this, "features"}, classifier{*this, "classifier"};
+};
+
+/// 132,863,336, 133,047,848, 138,357,544 and 143,667,240 parameters by default; a few thousand more
+/// with batch norm.
+LATHE_API VGG vgg11(const VggOptions& options = {});
+LATHE_API VGG vgg13(const VggOptions& options = {});
+LATHE_API VGG vgg16(const VggOptions& options = {});
+LATHE_API VGG vgg19(const VggOptions& options = {});
+
+}  // namespace lathe::nn
