@@ -1,15 +1,20 @@
 // ONNX export: Exporter::emit() says which module becomes which nodes. onnx_graph.cpp writes them.
 #include "lathe/nn/onnx.h"
 
+#include <type_traits>
+
 #include "lathe/core/file.h"
 #include "lathe/nn/activation.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/conv.h"
+#include "lathe/nn/conv_norm.h"
 #include "lathe/nn/dropout.h"
+#include "lathe/nn/efficientnet.h"
 #include "lathe/nn/embedding.h"
 #include "lathe/nn/linear.h"
 #include "lathe/nn/mlp.h"
+#include "lathe/nn/mobilenet.h"
 #include "lathe/nn/onnx_graph.h"
 #include "lathe/nn/pool2d.h"
 #include "lathe/nn/resnet.h"
@@ -69,21 +74,31 @@ class Exporter {
     if (const ReLU* m = nullptr; is(m)) return same("Relu");
     if (const Tanh* m = nullptr; is(m)) return same("Tanh");
     if (const Sigmoid* m = nullptr; is(m)) return same("Sigmoid");
-    if (const SiLU* m = nullptr; is(m)) {
-      const std::string gate = graph_.node("Sigmoid", name + "/gate", {x.name});
-      return {graph_.node("Mul", name, {x.name, gate}), x.ndim};
-    }
+    if (const SiLU* m = nullptr; is(m)) return silu(name, x);
+    if (const ReLU6* m = nullptr; is(m)) return relu6(name, x);
     if (const LeakyReLU* m = nullptr; is(m)) {
       return same("LeakyRelu", {A::number("alpha", m->slope())});
     }
     if (const Softmax* m = nullptr; is(m)) return same("Softmax", {A::integer("axis", m->dim())});
     if (const Dropout* m = nullptr; is(m)) return x;
+    if (const StochasticDepth* m = nullptr; is(m)) return x;
     if (const Identity* m = nullptr; is(m)) return x;
     if (const Sequential* m = nullptr; is(m)) return children(*m, name, x);
     if (const BasicBlock* m = nullptr; is(m)) return block(*m, name, x);
     if (const CifarBlock* m = nullptr; is(m)) return block(*m, name, x);
+    if (const Bottleneck* m = nullptr; is(m)) return block(*m, name, x);
     if (const ResNet* m = nullptr; is(m)) return resnet(*m, x);
     if (const CifarResNet* m = nullptr; is(m)) return resnet(*m, x);
+    if (const Conv2dNormActivation* m = nullptr; is(m)) return conv_norm(*m, name, x);
+    if (const SqueezeExcitation* m = nullptr; is(m)) return squeeze(*m, name, x);
+    if (const InvertedResidual* m = nullptr; is(m)) {
+      return residual(m->is_residual(), emit(m->conv, below(name, "conv"), x), name, x);
+    }
+    if (const MBConv* m = nullptr; is(m)) {
+      return residual(m->is_residual(), emit(m->block, below(name, "block"), x), name, x);
+    }
+    if (const MobileNetV2* m = nullptr; is(m)) return classified(*m, x);
+    if (const EfficientNet* m = nullptr; is(m)) return classified(*m, x);
     LATHE_FAIL(ValueError, "save_onnx: ", at(name), "a ", module.type_name(),
                " has no ONNX form here");
   }
@@ -199,11 +214,16 @@ class Exporter {
   Value block(const Block& m, const std::string& name, const Value& x) {
     Value y = relu(name + ".relu1", emit(m.bn1, name + ".bn1", emit(m.conv1, name + ".conv1", x)));
     y = emit(m.bn2, name + ".bn2", emit(m.conv2, name + ".conv2", y));
+    if constexpr (std::is_same_v<Block, Bottleneck>) {
+      y = emit(m.bn3, name + ".bn3", emit(m.conv3, name + ".conv3", relu(name + ".relu2", y)));
+    }
     const Value from = shortcut(m, name, x);
-    return relu(name + ".relu2", {graph_.node("Add", name + ".add", {y.name, from.name}), y.ndim});
+    return relu(name + ".relu", {graph_.node("Add", name + ".add", {y.name, from.name}), y.ndim});
   }
 
-  Value shortcut(const BasicBlock& m, const std::string& name, const Value& x) {
+  /// Of BasicBlock and Bottleneck.
+  template <class Block>
+  Value shortcut(const Block& m, const std::string& name, const Value& x) {
     return m.downsample ? emit(*m.downsample, name + ".downsample", x) : x;
   }
 
@@ -258,6 +278,52 @@ class Exporter {
     const Value y = relu("relu", emit(m.bn1, "bn1", emit(m.conv1, "conv1", x)));
     return head(m.fc,
                 emit(m.layer3, "layer3", emit(m.layer2, "layer2", emit(m.layer1, "layer1", y))));
+  }
+
+  // --- mobilenet.h and efficientnet.h ------------------------------------------------------------
+
+  Value silu(const std::string& name, const Value& x) {
+    const std::string gate = graph_.node("Sigmoid", name + "/gate", {x.name});
+    return {graph_.node("Mul", name, {x.name, gate}), x.ndim};
+  }
+
+  Value relu6(const std::string& name, const Value& x) {
+    return {graph_.node("Clip", name,
+                        {x.name, graph_.weight(name + "/low", tensor(0.0f)),
+                         graph_.weight(name + "/high", tensor(6.0f))}),
+            x.ndim};
+  }
+
+  Value conv_norm(const Conv2dNormActivation& m, const std::string& name, const Value& x) {
+    const Value y = emit(m.norm, below(name, "1"), emit(m.conv, below(name, "0"), x));
+    switch (m.activation()) {
+      case ConvActivation::kReLU: return relu(below(name, "2"), y);
+      case ConvActivation::kReLU6: return relu6(below(name, "2"), y);
+      case ConvActivation::kSiLU: return silu(below(name, "2"), y);
+      case ConvActivation::kNone: break;
+    }
+    return y;
+  }
+
+  Value squeeze(const SqueezeExcitation& m, const std::string& name, const Value& x) {
+    const Value means{graph_.node("GlobalAveragePool", name + "/means", {x.name}), 4};
+    const Value inner = silu(name + "/silu", emit(m.fc1, below(name, "fc1"), means));
+    const Value outer = emit(m.fc2, below(name, "fc2"), inner);
+    const std::string scale = graph_.node("Sigmoid", name + "/scale", {outer.name});
+    return {graph_.node("Mul", name, {x.name, scale}), 4};
+  }
+
+  Value residual(bool is_residual, const Value& y, const std::string& name, const Value& x) {
+    return is_residual ? Value{graph_.node("Add", name + "/add", {x.name, y.name}), 4} : y;
+  }
+
+  /// features, the mean of each channel, classifier.
+  template <class Model>
+  Value classified(const Model& m, const Value& x) {
+    const Value y = emit(m.features, "features", x);
+    const std::string mean = graph_.node("GlobalAveragePool", "mean", {y.name});
+    return emit(m.classifier, "classifier",
+                {graph_.node("Flatten", "flatten", {mean}, {A::integer("axis", 1)}), 2});
   }
 
   OnnxGraph& graph_;

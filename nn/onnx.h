@@ -25,8 +25,9 @@ struct OnnxOptions {
 /// (core/file.h); the model is not changed. Batch norms use their running statistics, dropout
 /// passes its input through, and hooks are not called.
 /// Modules: Conv2d, BatchNorm1d/2d, Linear, Flatten (from dimension 1), Embedding, MaxPool2d,
-/// AvgPool2d, AdaptiveAvgPool2d(1), ReLU, SiLU, LeakyReLU, Tanh, Sigmoid, Softmax, Dropout,
-/// Identity, Sequential, MLP with a relu, and the ResNets of resnet.h.
+/// AvgPool2d, AdaptiveAvgPool2d(1), ReLU, ReLU6, SiLU, LeakyReLU, Tanh, Sigmoid, Softmax, Dropout,
+/// StochasticDepth, Identity, Sequential, MLP with a relu, Conv2dNormActivation, SqueezeExcitation,
+/// the ResNets of resnet.h, MobileNetV2 and EfficientNet.
 /// throws: ValueError naming a module that has no ONNX form (another class, or ceil_mode), and for
 /// a model above protobuf's limit of 2 GiB; FileError.
 LATHE_API void save_onnx(const Module& model, const std::string& path, const OnnxOptions& options);

@@ -10,9 +10,9 @@
 #include "lathe/nn/activation.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/embedding.h"
+#include "lathe/nn/models.h"
 #include "lathe/nn/onnx.h"
 #include "lathe/nn/pool2d.h"
-#include "lathe/nn/resnet.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/random.h"
@@ -61,12 +61,10 @@ std::unique_ptr<nn::Module> make(const std::string& name) {
   const auto own = [](auto&& function) {  // a model is neither copied nor moved
     return std::unique_ptr<nn::Module>(new auto(function()));
   };
-  if (name == "resnet20") return own([] { return nn::resnet20(); });
-  if (name == "resnet34") return own([] { return nn::resnet34(); });
   if (name == "resnet18-cifar") {
     return own([] { return nn::resnet18({.classes = 10, .stem = nn::Stem::kCifar}); });
   }
-  return own([] { return nn::resnet18(); });
+  return nn::make_model(name);
 }
 
 }  // namespace
@@ -87,7 +85,8 @@ int main(int argc, char** argv) {
     }
     net->eval();
     const bool is_text = name == "text";
-    const int64_t side = name == "resnet18" || name == "resnet34" ? 64 : 32;
+    const int64_t side =
+        name == "layers" || name == "resnet20" || name == "resnet18-cifar" ? 32 : 64;
     const Tensor x = is_text ? randint(0, 50, {2, 7}) : randn({2, 3, side, side});
     nn::save_onnx(*net, at + ".onnx", {.input = x.shape(), .input_dtype = is_text ? kI64 : kF32});
     npy::write(at + ".x.npy", x);

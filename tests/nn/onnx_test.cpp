@@ -13,11 +13,12 @@
 #include "lathe/core/file.h"
 #include "lathe/nn/activation.h"
 #include "lathe/nn/dropout.h"
+#include "lathe/nn/init.h"
 #include "lathe/nn/linear.h"
 #include "lathe/nn/mlp.h"
+#include "lathe/nn/models.h"
 #include "lathe/nn/norm.h"
 #include "lathe/nn/pool2d.h"
-#include "lathe/nn/resnet.h"
 #include "lathe/tests/data/files.h"
 
 namespace lathe {
@@ -170,6 +171,27 @@ TEST_CASE("onnx: ResNets have the nodes of their forward") {
   CHECK(count(small, "Conv") == 7);
   CHECK(count(small, "Slice") == 2);
   CHECK(count(small, "Pad") == 2);
+  const nn::init::Skip skip;
+  const auto deep = exported(nn::resnet50(), {.input = {1, 3, 64, 64}}).lines;
+  CHECK(count(deep, "Conv") == 53);
+  CHECK(count(deep, "Relu") == 49);
+  CHECK(count(deep, "Add") == 16);
+}
+
+TEST_CASE("onnx: MobileNetV2 and EfficientNet have the nodes of their forward") {
+  const auto count = [](const std::vector<std::string>& lines, const std::string& op) {
+    return std::ranges::count_if(lines, [&](auto& line) { return line.starts_with(op + "("); });
+  };
+  const nn::init::Skip skip;
+  const auto mobile = exported(nn::mobilenet_v2(), {.input = {1, 3, 64, 64}}).lines;
+  CHECK(count(mobile, "Conv") == 52);
+  CHECK(count(mobile, "Clip") == 35);
+  CHECK(count(mobile, "Add") == 10);
+  const auto efficient = exported(nn::efficientnet_b0(), {.input = {1, 3, 64, 64}}).lines;
+  CHECK(count(efficient, "Conv") == 81);
+  CHECK(count(efficient, "GlobalAveragePool") == 17);
+  CHECK(count(efficient, "Add") == 9);
+  CHECK(efficient.back() == "Identity(classifier.1)→output");
 }
 
 TEST_CASE("onnx: a half model is written as f32, and stays as it is") {
@@ -191,6 +213,9 @@ TEST_CASE("onnx: what has no ONNX form is refused by name, and the old file stay
   nn::Sequential net;
   net.add_named<nn::Sequential>("a").add<nn::LayerNorm>(Shape{4});
   CHECK(error_of(net, {.input = {1, 4}}) == "save_onnx: a.0: a LayerNorm has no ONNX form here");
+  const nn::init::Skip skip;
+  CHECK(error_of(nn::vit_s_16(), {.input = {1, 3, 224, 224}}) ==
+        "save_onnx: a VisionTransformer has no ONNX form here");
   nn::Sequential pool;
   pool.add<nn::MaxPool2d>(MaxPool2dOptions{.kernel = 2, .ceil_mode = true});
   CHECK(error_of(pool, {.input = {1, 4, 8, 8}}).find("0: pooling with ceil_mode") !=
