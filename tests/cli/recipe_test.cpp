@@ -98,6 +98,26 @@ TEST_CASE("recipe: complete fills every gap and touches nothing else") {
   }
 }
 
+TEST_CASE("recipe: learning rate and weight decay suit model and optimiser") {
+  struct Row {
+    const char *model, *optimizer;
+    double lr, weight_decay;
+  };
+  for (const auto& [model, optimizer, lr, weight_decay] : {Row{"resnet50", "sgd", 0.1, 5e-4},
+                                                           {"vgg11", "sgd", 0.01, 5e-4},
+                                                           {"vgg11_bn", "sgd", 0.1, 5e-4},
+                                                           {"mobilenet_v2", "sgd", 0.05, 4e-5},
+                                                           {"vit_s_16", "adamw", 5e-4, 0.05},
+                                                           {"vit_s_16", "lamb", 0.01, 0.01}}) {
+    Settings settings = with_dataset("cifar10");
+    settings.model = model;
+    settings.optimizer = optimizer;
+    complete(settings, kCpu);
+    CHECK(settings.lr == lr);
+    CHECK(settings.weight_decay == weight_decay);
+  }
+}
+
 TEST_CASE("recipe: a GPU multiplies in TF32, NHWC, by algorithms that were timed") {
   Settings settings;
   complete_for_gpu(settings);

@@ -20,6 +20,16 @@ def gradient(width, height, colour):
     return [b"".join(bytes(min(c + x + y, 255) for c in colour) for x in range(width)) for y in range(height)]
 
 
+def test_models_of_other_families_train(folder):
+    """Two steps, evaluation of what was saved, and the graph for other programs."""
+    run = ["train", "--dataset", "synthetic", "--synthetic-size", 10, "--model", "mobilenet_v2", "--batch-size", 4, "--max-steps", 2,
+           "--quiet", "--run-dir"]
+    expect(lathe(*run, "m"), 0)
+    expect(lathe("eval", "--run-dir", "m"), 0)
+    expect(lathe("ckpt", "convert", "m/last.safetensors", "m.onnx"), 0)
+    expect_one_line(lathe(*run, "v", "--model", "vgg11", "--image-size", 16), 2, "--model vgg11 needs images of 32 x 32 or larger")
+
+
 def test_a_folder_of_images_is_a_data_set(folder):
     """Red and blue squares of several sizes, where the build reads PNG."""
     for part, count in (("train", 24), ("test", 6)):

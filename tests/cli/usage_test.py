@@ -150,7 +150,7 @@ def test_flags_beat_the_environment_which_beats_the_file(folder):
 
 def test_a_flag_that_decides_nothing_is_a_warning(folder):
     summary = ["summary", "--model", "resnet8", "--stem", "imagenet"]
-    expect_one_line(lathe(*summary), 0, "warning: --stem has no effect with --model resnet8, only with resnet18 or resnet34\n")
+    expect_one_line(lathe(*summary), 0, "warning: --stem has no effect with --model resnet8, only with resnet18, resnet34, resnet50, resnet101, resnet152, wide_resnet50_2 or wide_resnet101_2\n")
     assert expect(lathe(*summary[:3], env={"LATHE_STEM": "imagenet"}), 0).stderr == ""
     (folder / "run.toml").write_text('stem = "imagenet"\n')
     assert expect(lathe(*summary[:3], "--config", "run.toml"), 0).stderr == ""

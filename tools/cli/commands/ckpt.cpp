@@ -131,11 +131,11 @@ void write_onnx(const std::string& to, const Checkpoint& file, const std::string
   Settings settings = merge_settings(run, kTrain);
   complete(settings, {});
   const StateDict weights = weights_in(file);
-  const int64_t in_channels = weights.at("conv1.weight").dim(1), side = *settings.image_size;
-  const auto model =
-      make_model(settings, {.classes = weights.at("fc.weight").dim(0), .in_channels = in_channels});
+  const ModelShape shape = shape_of_weights(settings, weights);
+  const auto model = make_empty_model(settings, shape);
   model->load_state_dict(weights);
-  nn::save_onnx(*model, to, {.input = {1, in_channels, side, side}, .name = *settings.model});
+  const int64_t side = *settings.image_size;
+  nn::save_onnx(*model, to, {.input = {1, shape.in_channels, side, side}, .name = *settings.model});
 }
 
 }  // namespace

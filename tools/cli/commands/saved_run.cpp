@@ -38,8 +38,8 @@ SavedRun open_saved_run(const Settings& asked) {
   run.device = prepare_compute(run.settings);
   run.images =
       open_dataset(run.settings, asked.split == "train" ? Part::kTrain : Part::kTest, false);
-  run.model = make_model(run.settings,
-                         {.classes = run.images->classes(), .in_channels = run.images->channels()});
+  run.model = make_empty_model(
+      run.settings, {.classes = run.images->classes(), .in_channels = run.images->channels()});
   load_weights(*run.model, weights);
   place_model(*run.model, run.device, run.settings);
   run.model->eval();

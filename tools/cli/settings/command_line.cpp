@@ -161,7 +161,7 @@ class Flags {
       switches_[key] = {key, true};
       switches_["no-" + key] = {key, false};
     } else {
-      const std::string_view unit = setting.choices.empty() ? setting.unit : setting.choices;
+      const std::string_view unit = setting.unit.empty() ? setting.choices : setting.unit;
       add_value(key, std::string(unit), help, group);
     }
   }

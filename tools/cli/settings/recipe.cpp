@@ -15,12 +15,30 @@ constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
 constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
 constexpr int64_t kSmallImages = 32, kLargeImages = 224;
 constexpr int64_t kMostPaddedSide = 96;  // larger images gain more from crops of many scales
-constexpr int64_t kCpuEpochs = 6, kSmallModelEpochs = 30, kLargeModelEpochs = 30;
+constexpr int64_t kCpuEpochs = 6, kEpochs = 30;
 
 struct Step {
   double lr, weight_decay;
 };
-Step step_of(std::string_view optimizer) {
+/// Where a family of models departs from its optimiser's usual numbers.
+struct FamilyStep {
+  std::string_view family,
+      optimizer;  // the model's name begins with `family`; the first row counts
+  Step step;
+};
+constexpr FamilyStep kFamilySteps[] = {
+    {"vgg11_bn", "sgd", {0.1, 5e-4}},    {"vgg13_bn", "sgd", {0.1, 5e-4}},
+    {"vgg16_bn", "sgd", {0.1, 5e-4}},    {"vgg19_bn", "sgd", {0.1, 5e-4}},
+    {"vgg", "sgd", {0.01, 5e-4}},  // 0.1 diverges without batch norm
+    {"mobilenet", "sgd", {0.05, 4e-5}},  {"efficientnet", "sgd", {0.05, 4e-5}},
+    {"convnext", "sgd", {0.01, 5e-4}},   {"vit", "sgd", {0.01, 5e-4}},
+    {"convnext", "adamw", {5e-4, 0.05}}, {"vit", "adamw", {5e-4, 0.05}},
+};
+
+Step step_of(std::string_view model, std::string_view optimizer) {
+  for (const auto& [family, with, step] : kFamilySteps) {
+    if (model.starts_with(family) && optimizer == with) return step;
+  }
   if (optimizer == "sgd") return {0.1, 5e-4};
   if (optimizer == "adamw") return {1e-3, 0.01};
   if (optimizer == "lars") return {1, 5e-4};
@@ -71,11 +89,6 @@ std::string no_data_set(const std::string& root, DataRoot kind) {
 
 }  // namespace
 
-bool is_cifar_resnet(std::string_view model) {
-  return model == "resnet8" || model == "resnet20" || model == "resnet32" || model == "resnet44" ||
-         model == "resnet56";
-}
-
 std::string choose_run(Settings& settings, const Machine& machine) {
   std::string why;
   const bool chose_dataset = !settings.dataset.has_value(),
@@ -115,7 +128,6 @@ std::string choose_run(Settings& settings, const Machine& machine) {
 
 void complete(Settings& settings, const Machine& machine) {
   const std::string& dataset = *settings.dataset;
-  const bool small = is_cifar_resnet(*settings.model);
   if (!settings.image_size) settings.image_size = image_size_for(dataset, machine);
   if (!settings.augment) settings.augment = augment_for(dataset, machine);
   if (!settings.data_cache) {
@@ -124,11 +136,10 @@ void complete(Settings& settings, const Machine& machine) {
   }
   if (!settings.batch_size) settings.batch_size = 128;
   if (!settings.epochs) {
-    settings.epochs = !machine.has_cuda && (is_grey(dataset) || dataset == "synthetic") ? kCpuEpochs
-                      : small ? kSmallModelEpochs
-                              : kLargeModelEpochs;
+    settings.epochs =
+        !machine.has_cuda && (is_grey(dataset) || dataset == "synthetic") ? kCpuEpochs : kEpochs;
   }
-  const auto& [lr, weight_decay] = step_of(settings.optimizer);
+  const auto& [lr, weight_decay] = step_of(*settings.model, settings.optimizer);
   if (!settings.lr) settings.lr = lr;
   if (!settings.weight_decay) settings.weight_decay = weight_decay;
   if (!settings.threads) settings.threads = machine.usable_cpus;

@@ -42,7 +42,4 @@ void complete(Settings& settings, const Machine& machine);
 /// convolutions are timed unless the run must be deterministic.
 void complete_for_gpu(Settings& settings);
 
-/// True for the small models for images of 32 x 32: resnet8 … resnet56.
-bool is_cifar_resnet(std::string_view model);
-
 }  // namespace lathe::cli

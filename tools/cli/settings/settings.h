@@ -142,7 +142,7 @@ struct Setting {
   Target target;
   unsigned takes;                   // the commands that have it, bits of Takes
   std::string_view choices = {};    // "sgd|adam": nothing else is allowed
-  std::string_view unit = {};       // the placeholder of the value in --help
+  std::string_view unit = {};       // the placeholder of the value in --help; {}: the choices
   double min = 0, max = 1e300;      // of a number
   std::string_view automatic = {};  // what "auto" means, for --help
   std::string_view help;

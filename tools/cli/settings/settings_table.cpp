@@ -1,6 +1,12 @@
 // The table of all settings (settings.h): key, default range, help and the commands that have it.
 #include "lathe/tools/cli/settings/settings.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "lathe/tools/cli/settings/models.h"
+
 namespace lathe::cli {
 namespace {
 
@@ -51,10 +57,9 @@ constexpr Setting kSettings[] = {
    .help = "Leave out an epoch's last batch if it is smaller than the others"},
 
   {.key = "model", .group = "Model", .target = &S::model, .takes = kModels,
-   .choices = "resnet18|resnet34|resnet8|resnet20|resnet32|resnet44|resnet56", .automatic = "what suits the machine",
-   .help = "Network"},
+   .unit = "NAME", .automatic = "what suits the machine"},  // all_settings() adds the names
   {.key = "stem", .group = "Model", .target = &S::stem, .takes = kModels, .choices = "cifar|imagenet",
-   .help = "First layers of resnet18 and resnet34: 3x3, or 7x7 with stride 2 and max pooling"},
+   .help = "First layers of resnet18 to resnet152 and of the wide ones: 3x3, or 7x7 with stride 2 and max pooling"},
   {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kFindLr | kEval | kPredict, .unit = "FILE",
    .help = "Weights: safetensors, .npz or PyTorch's .pth"},
   {.key = "classes", .group = "Model", .target = &S::classes, .takes = kSummary | kSynthetic, .unit = "N", .min = 1, .max = 1e6,
@@ -64,7 +69,7 @@ constexpr Setting kSettings[] = {
 
   {.key = "optimizer", .group = "Optimisation", .target = &S::optimizer, .takes = kSteps, .choices = "sgd|adam|adamw|rmsprop|lars|lamb|novograd",
    .help = "Update rule"},
-  {.key = "lr", .group = "Optimisation", .target = &S::lr, .takes = kTrain, .unit = "NUMBER", .automatic = "by optimizer",
+  {.key = "lr", .group = "Optimisation", .target = &S::lr, .takes = kTrain, .unit = "NUMBER", .automatic = "by optimizer and model",
    .help = "Learning rate (its peak)"},
   {.key = "lr-scale-batch", .group = "Optimisation", .target = &S::lr_scale_batch, .takes = kTrain,
    .help = "--lr is for steps of 128 images, and multiplied by batch-size * accumulate / 128"},
@@ -197,8 +202,35 @@ constexpr Setting kSettings[] = {
 };
 // clang-format on
 
+/// The names in lines of the help.
+std::string model_help(std::string_view names) {
+  constexpr size_t kColumns = 90;
+  std::string text = "Network:";
+  size_t begin_of_line = 0;
+  while (!names.empty()) {
+    const size_t end = std::min(names.find('|'), names.size());
+    const bool full = text.size() - begin_of_line + end > kColumns;
+    if (full) begin_of_line = text.size() + 1;
+    text += full ? '\n' : ' ';
+    text += names.substr(0, end);
+    if (end < names.size()) text += ',';
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+  return text;
+}
+
 }  // namespace
 
-std::span<const Setting> all_settings() { return kSettings; }
+std::span<const Setting> all_settings() {
+  static const std::string names = model_names(), help = model_help(names);
+  static const std::vector<Setting> settings = [] {
+    std::vector<Setting> all(std::begin(kSettings), std::end(kSettings));
+    const auto model = std::ranges::find(all, "model", &Setting::key);
+    model->choices = names;
+    model->help = help;
+    return all;
+  }();
+  return settings;
+}
 
 }  // namespace lathe::cli

@@ -7,11 +7,12 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/nn/resnet.h"
+#include "lathe/nn/init.h"
 #include "lathe/nn/weights.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/recipe.h"
 
 namespace lathe::cli {
@@ -70,20 +71,32 @@ Device prepare_compute(Settings& settings) {
 }
 
 std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape) {
-  const std::string& name = *settings.model;
-  const nn::ResNetOptions large{
-      .classes = shape.classes,
-      .stem = settings.stem == "cifar" ? nn::Stem::kCifar : nn::Stem::kImagenet,
-      .in_channels = shape.in_channels};
-  const nn::CifarResNetOptions small{.classes = shape.classes, .in_channels = shape.in_channels};
-  // A module can be neither copied nor moved; `new` builds the function's result in place.
-  if (name == "resnet18") return std::unique_ptr<nn::Module>(new auto(nn::resnet18(large)));
-  if (name == "resnet34") return std::unique_ptr<nn::Module>(new auto(nn::resnet34(large)));
-  if (name == "resnet8") return std::unique_ptr<nn::Module>(new auto(nn::resnet8(small)));
-  if (name == "resnet20") return std::unique_ptr<nn::Module>(new auto(nn::resnet20(small)));
-  if (name == "resnet32") return std::unique_ptr<nn::Module>(new auto(nn::resnet32(small)));
-  if (name == "resnet44") return std::unique_ptr<nn::Module>(new auto(nn::resnet44(small)));
-  return std::unique_ptr<nn::Module>(new auto(nn::resnet56(small)));
+  return make_named_model(
+      *settings.model, {.classes = shape.classes,
+                        .in_channels = shape.in_channels,
+                        .image_size = settings.image_size.value_or(32),
+                        .stem = settings.stem == "cifar" ? nn::Stem::kCifar : nn::Stem::kImagenet});
+}
+
+std::unique_ptr<nn::Module> make_empty_model(const Settings& settings, const ModelShape& shape) {
+  const nn::init::Skip skip;
+  return make_model(settings, shape);
+}
+
+ModelShape shape_of_weights(const Settings& settings, const StateDict& weights) {
+  ModelShape shape{.classes = 1, .in_channels = 1};
+  const auto smallest = make_empty_model(settings, shape);
+  for (const auto& [name, entry] : smallest->state_dict()) {
+    if (!weights.contains(name)) continue;
+    const Shape& is = weights.at(name).shape();
+    if (is == entry.shape() || is.empty() || is.size() != entry.ndim()) continue;
+    if (is.size() == 4) {
+      shape.in_channels = is[1];
+    } else {
+      shape.classes = is[0];
+    }
+  }
+  return shape;
 }
 
 MemoryFormat filter_format(Device device, const Settings& settings) {

@@ -32,9 +32,15 @@ struct ModelShape {
   int64_t classes = 10, in_channels = 3;
 };
 
-/// The model that --model and --stem name, on the CPU, with values drawn from the default
-/// generator.
+/// The model that --model and --stem name for images of --image-size, on the CPU, with values drawn
+/// from the default generator.
+/// throws: UsageError for an image size that the model does not take.
 std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape);
+/// The same for weights that are loaded next: nothing is drawn.
+std::unique_ptr<nn::Module> make_empty_model(const Settings& settings, const ModelShape& shape);
+
+/// The classes and channels for which the model has weights of these shapes.
+ModelShape shape_of_weights(const Settings& settings, const StateDict& weights);
 
 /// The memory format of filters: channels-last on a GPU with --layout nhwc. On a CPU oneDNN packs
 /// them from any format.
