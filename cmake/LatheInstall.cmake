@@ -27,6 +27,8 @@ if(LATHE_BUILD_CLI)
   set_target_properties(lathe_cli PROPERTIES
     INSTALL_RPATH "${_search_path}" INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)
   install(TARGETS lathe_cli)
+  install(TARGETS lathe_trainer EXPORT latheTargets)
+  install(FILES trainer.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 endif()
 
 install(EXPORT latheTargets NAMESPACE lathe:: DESTINATION "${_package_dir}")

@@ -82,7 +82,7 @@ class Command:
         self.defaults = {key.replace("_", "-"): value.strip('"') for key, value in defaults} | automatic
         self.helps = dict(re.findall(r'\{\.key = "([\w-]+)"[^{]*?\.help = "([^"]+)"', table))
         self.commands = {name: members(mask) for name, mask in
-                         re.findall(r'\.name = "([\w -]+)",.*?\.takes = ([^\n]+)', tree.texts["tools/cli/main.cpp"], re.S)}
+                         re.findall(r'\.name = "([\w -]+)",.*?\.takes = ([^\n]+)', tree.texts["tools/cli/run.cpp"], re.S)}
         assert self.takes and self.commands and self.defaults["keep"] == "3", "the table of settings was not read"
 
     def key_of(self, flag):

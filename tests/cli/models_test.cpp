@@ -49,11 +49,11 @@ TEST_CASE("models: the shapes of weights say classes and channels") {
 
 TEST_CASE("models: what cannot be added says why") {
   const auto make = [](const nn::ModelOptions&) { return std::make_unique<nn::Linear>(2, 3); };
-  CHECK_THROWS_WITH_AS(add_model({"resnet18", make}), doctest::Contains("\"resnet18\" already"),
-                       ValueError);
-  CHECK_THROWS_WITH_AS(add_model({"a|b", make}), doctest::Contains("\"a|b\""), ValueError);
-  CHECK_THROWS_AS(add_model({"", make}), ValueError);
-  CHECK_THROWS_WITH_AS(add_model({"mine", {}}), doctest::Contains("\"mine\" has no maker"),
+  CHECK_THROWS_WITH_AS(trainer::add_model({"resnet18", make}),
+                       doctest::Contains("\"resnet18\" already"), ValueError);
+  CHECK_THROWS_WITH_AS(trainer::add_model({"a|b", make}), doctest::Contains("\"a|b\""), ValueError);
+  CHECK_THROWS_AS(trainer::add_model({"", make}), ValueError);
+  CHECK_THROWS_WITH_AS(trainer::add_model({"mine", {}}), doctest::Contains("\"mine\" has no maker"),
                        ValueError);
 }
 

@@ -81,6 +81,10 @@ class Consumer:
         self.check_runs(program)
         self.check_waits(program)
         self.check_shared(program, self.o.kind == "shared")
+        own_model = program.with_name("own_model")
+        if self.o.kind == "static":  # the other project builds no command
+            assert "PatchMixer" in run(own_model, "summary", "--model", "patch_mixer")
+            self.check_needs(own_model)
 
     def custom_op(self):
         """A project that has an op of its own, with a CUDA kernel if the library has the backend."""

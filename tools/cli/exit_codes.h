@@ -1,4 +1,4 @@
-// The exit codes of `lathe`, and the exception that carries one. main.cpp maps all other
+// The exit codes of `lathe`, and the exception that carries one. run.cpp maps all other
 // exceptions.
 #pragma once
 

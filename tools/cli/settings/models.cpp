@@ -37,16 +37,6 @@ bool is_name_letter(char c) {
 
 const std::deque<Model>& models() { return list(); }
 
-void add_model(Model model) {
-  LATHE_CHECK(ValueError, !model.name.empty() && std::ranges::all_of(model.name, is_name_letter),
-              "add_model: a name is made of letters, digits, '_', '-' and '.', got \"", model.name,
-              "\"");
-  LATHE_CHECK(ValueError, find_model(model.name) == nullptr, "add_model: there is a model \"",
-              model.name, "\" already");
-  LATHE_CHECK(ValueError, model.make != nullptr, "add_model: \"", model.name, "\" has no maker");
-  list().push_back(std::move(model));
-}
-
 std::unique_ptr<nn::Module> make_named_model(std::string_view name,
                                              const nn::ModelOptions& options) {
   const Model* model = find_model(name);
@@ -72,3 +62,13 @@ std::string model_names() {
 }
 
 }  // namespace lathe::cli
+
+void lathe::trainer::add_model(Model model) {
+  LATHE_CHECK(
+      ValueError, !model.name.empty() && std::ranges::all_of(model.name, cli::is_name_letter),
+      "add_model: a name is made of letters, digits, '_', '-' and '.', got \"", model.name, "\"");
+  LATHE_CHECK(ValueError, cli::find_model(model.name) == nullptr, "add_model: there is a model \"",
+              model.name, "\" already");
+  LATHE_CHECK(ValueError, model.make != nullptr, "add_model: \"", model.name, "\" has no maker");
+  cli::list().push_back(std::move(model));
+}

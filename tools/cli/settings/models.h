@@ -2,29 +2,19 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "lathe/nn/models.h"
+#include "lathe/trainer.h"
 
 namespace lathe::cli {
 
-struct Model {
-  std::string name;
-  std::function<std::unique_ptr<nn::Module>(const nn::ModelOptions&)> make;
-  int64_t smallest_image = 1;  // rows and columns; smaller images are refused
-  int64_t patch = 1;           // rows and columns must be multiples of this
-};
+using trainer::Model;
 
-/// The models of the library first.
+/// The models of the library first. trainer::add_model() adds to them before the command line is
+/// read.
 const std::deque<Model>& models();
-
-/// Before the command line is read.
-/// throws: ValueError for a name that is taken, empty, or not made of letters, digits, '_', '-' and
-/// '.', and for one without a maker.
-void add_model(Model model);
 
 /// Makes it.   → the model, on the CPU
 /// throws: UsageError for an image size that it does not take, or a name that there is not.

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""A program with a model of its own has the commands of `lathe` (trainer.h, examples/own_model.cpp).
+
+    own_model_test.py OWN_MODEL [--sanitized]
+"""
+from driver import expect, expect_one_line, lathe, main
+from runs import rows_of
+
+RUN = ["train", "--dataset", "synthetic", "--synthetic-size", 60, "--model", "patch_mixer", "--batch-size", 10, "--max-steps", 12,
+       "--quiet", "--run-dir"]
+
+
+def test_an_own_model_trains_stops_resumes_and_is_evaluated(folder):
+    expect(lathe(*RUN, "a"), 0)
+    expect(lathe(*RUN, "b", "--stop-after", 5), 0)
+    expect(lathe("train", "--resume", "b", "--quiet"), 0)
+    assert (folder / "a/last.safetensors").read_bytes() == (folder / "b/last.safetensors").read_bytes()
+    assert rows_of("a", "val")[-1]["accuracy"] == rows_of("b", "val")[-1]["accuracy"]
+    expect(lathe("eval", "--run-dir", "b"), 0)
+    expect(lathe("ckpt", "verify-resume", "--model", "patch_mixer", "--dataset", "synthetic", "--synthetic-size", 20,
+                 "--batch-size", 5, "--steps", 4), 0)
+
+
+def test_an_own_model_is_a_name_like_the_others(folder):
+    assert "PatchMixer" in expect(lathe("summary", "--model", "patch_mixer"), 0).stdout
+    assert "vit_b_16, patch_mixer" in expect(lathe("train", "--help"), 0).stdout.replace("\n", " ").replace("  ", "")
+    expect_one_line(lathe("summary", "--model", "patch_mixr"), 2, "did you mean patch_mixer?")
+    expect_one_line(lathe("summary", "--model", "patch_mixer", "--image-size", 3), 2, "--model patch_mixer needs images of 4 x 4")
+
+
+main(globals())
