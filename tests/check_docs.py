@@ -283,7 +283,7 @@ def counts(tree):
     yield "docs/ci.md", "per folder: % links", sum(len(re.findall(r"^lathe_test\(", text, re.M))
                                                    for name, text in tree.texts.items() if name.startswith("tests/"))
     yield "docs/features.md", "% dtypes with", first("core/dtype.h", r"kNumDTypes = (\d+)")
-    yield "docs/formats.md", "the % `torch.*Storage`", len(re.findall(r'torch\\n\w+Storage"', tree.texts["core/formats/pth.cpp"]))
+    yield "docs/formats.md", "the % `torch.*Storage`", len(re.findall(r'{"torch \w+Storage"', tree.texts["core/formats/pth.cpp"]))
     yield "docs/formats.md", "graph of opset %,", first("nn/onnx_graph.cpp", r"kOpset = (\d+)")
     yield "docs/guarantees.md", "at most % dimensions", first("core/shape.h", r"kMaxDims = (\d+)")
     yield "docs/cli.md", "at the start and every % steps", first("tools/cli/training/trainer.cpp",

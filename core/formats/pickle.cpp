@@ -15,9 +15,9 @@ namespace {
 using safetensors::in_quotes;
 
 constexpr std::string_view kOrderedDict = "collections OrderedDict";
-constexpr int kHighestProtocol = 2;
+constexpr int kHighestProtocol = 5;
 
-/// The instructions of protocol 2 that torch.save writes.
+/// The instructions that torch.save writes: in protocol 2, its default, and from 4 on.
 enum Op : uint8_t {
   kMark = '(',
   kStop = '.',
@@ -50,6 +50,11 @@ enum Op : uint8_t {
   kTrue = 0x88,
   kFalse = 0x89,
   kLongInt = 0x8a,
+  kShortText = 0x8c,
+  kLongText = 0x8d,
+  kStackGlobal = 0x93,
+  kMemoize = 0x94,
+  kFrame = 0x95,
 };
 
 /// Names of instructions that other pickles contain, for messages.
@@ -83,16 +88,11 @@ std::string_view name_of_refused(uint8_t op) {
       {0x83, "EXT2"},
       {0x84, "EXT4"},
       {0x8b, "LONG4"},
-      {0x8c, "SHORT_BINUNICODE"},
-      {0x8d, "BINUNICODE8"},
       {0x8e, "BINBYTES8"},
       {0x8f, "EMPTY_SET"},
       {0x90, "ADDITEMS"},
       {0x91, "FROZENSET"},
       {0x92, "NEWOBJ_EX"},
-      {0x93, "STACK_GLOBAL"},
-      {0x94, "MEMOIZE"},
-      {0x95, "FRAME"},
       {0x96, "BYTEARRAY8"},
       {0x97, "NEXT_BUFFER"},
       {0x98, "READONLY_BUFFER"},
@@ -147,10 +147,10 @@ class Reader {
     }
     return value;
   }
-  Value text_value(uint64_t bytes, Kind kind = Kind::kText) {
+  Value text_value(uint64_t bytes) {
     const uint64_t at = at_;
     take(bytes);
-    return {.kind = kind, .count = static_cast<uint32_t>(bytes), .at = at};
+    return {.kind = Kind::kText, .count = static_cast<uint32_t>(bytes), .at = at};
   }
 
   // --- the stack ---------------------------------------------------------------------------------
@@ -249,32 +249,38 @@ class Reader {
     const size_t begin = at_, middle = text_.find('\n', begin);
     const size_t end = middle == text_.npos ? middle : text_.find('\n', middle + 1);
     if (end == text_.npos) fail("a name has no end");
-    const std::string name = concat(text_.substr(begin, middle - begin), " ",
-                                    text_.substr(middle + 1, end - middle - 1));
-    if (std::ranges::find(globals_, name) == globals_.end()) {
-      fail("refers to ", in_quotes(name), ", which is neither a tensor nor plain data: refused");
+    push_global(text_.substr(begin, middle - begin), text_.substr(middle + 1, end - middle - 1));
+    at_ = end + 1;
+  }
+  void push_stack_global() {
+    const Value name = pop(), module = pop();
+    if (module.kind != Kind::kText || name.kind != Kind::kText) {
+      fail("a name made of ", name_of(module.kind), " and ", name_of(name.kind));
     }
-    push(text_value(end - begin, Kind::kGlobal));
-    ++at_;  // the second line's end
+    push_global(out_.text(module), out_.text(name));
+  }
+  void push_global(std::string_view module, std::string_view of_module) {
+    const std::string name = concat(module, " ", of_module);
+    const auto found = std::ranges::find(globals_, name);
+    if (found == globals_.end()) {
+      fail("refers to ", in_quotes(name),
+           ", which is neither a tensor nor plain data: refused; in PyTorch, save "
+           "model.state_dict() and not the model or objects");
+    }
+    push({.kind = Kind::kGlobal, .at = static_cast<uint64_t>(found - globals_.begin())});
   }
   void reduce() {
     const Value arguments = pop(), function = pop();
     if (arguments.kind != Kind::kTuple || function.kind != Kind::kGlobal) {
       fail("a call of ", name_of(function.kind), " with ", name_of(arguments.kind));
     }
-    if (name_equals(function, kOrderedDict)) {
+    if (out_.text(function) == kOrderedDict) {
       if (arguments.count != 0) fail("an OrderedDict with arguments");
       push(container(Kind::kDict));
     } else {
       const Value parts[] = {function, arguments};
       push(keep(Kind::kCall, parts));
     }
-  }
-  bool name_equals(Value global, std::string_view name) const {
-    const std::string_view text = out_.text(global);
-    const size_t space = name.find(' ');
-    return text.size() == name.size() && text.substr(0, space) == name.substr(0, space) &&
-           text.substr(space + 1) == name.substr(space + 1);
   }
   /// Skips attributes of an OrderedDict, such as the versions of a state dict's modules.
   void build() {
@@ -300,8 +306,7 @@ class Reader {
   void check_protocol() {
     const uint64_t protocol = number(1);
     if (protocol > kHighestProtocol) {
-      fail("pickle protocol ", protocol, " is above ", kHighestProtocol,
-           ", which torch.save writes unless told otherwise");
+      fail("pickle protocol ", protocol, " is above ", kHighestProtocol, ", the last one known");
     }
   }
 
@@ -322,7 +327,11 @@ class Reader {
       case kLongInt: push_long(); break;
       case kFloat: push_float(); break;
       case kText: push(text_value(number(4))); break;
+      case kShortText: push(text_value(number(1))); break;
+      case kLongText: push(text_value(number(8))); break;
       case kGlobal: push_global(); break;
+      case kStackGlobal: push_stack_global(); break;
+      case kFrame: number(8); break;  // how much to read ahead; everything is here already
       case kReduce: reduce(); break;
       case kBuild: build(); break;
       case kPersistentId: {
@@ -330,6 +339,7 @@ class Reader {
         push(keep(Kind::kPersistent, std::span(&id, 1)));
         break;
       }
+      case kMemoize: put(memo_.size()); break;
       case kPutByte: put(number(1)); break;
       case kPutLong: put(number(4)); break;
       case kGetByte: get(number(1)); break;
@@ -374,12 +384,13 @@ class Reader {
 
 Document::Document(std::string text, std::span<const std::string_view> globals, int64_t limit_bytes,
                    std::string_view file)
-    : text_(std::move(text)) {
+    : text_(std::move(text)), globals_(globals) {
   Reader(*this, globals, limit_bytes, file).run();
 }
 
 std::string_view Document::text(Value value) const {
-  if (value.kind != Kind::kText && value.kind != Kind::kGlobal) return {};
+  if (value.kind == Kind::kGlobal) return globals_[value.at];
+  if (value.kind != Kind::kText) return {};
   return std::string_view(text_).substr(value.at, value.count);
 }
 

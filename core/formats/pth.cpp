@@ -23,19 +23,18 @@ constexpr std::string_view kPickleName = "/data.pkl";
 constexpr int64_t kMostPickleBytes = int64_t{256} << 20;
 constexpr std::string_view kSections[] = {"state_dict", "model_state_dict", "model"};
 
-constexpr std::string_view kRebuildTensor = "torch._utils\n_rebuild_tensor_v2";
-constexpr std::string_view kRebuildParameter = "torch._utils\n_rebuild_parameter";
+constexpr std::string_view kRebuildTensor = "torch._utils _rebuild_tensor_v2";
+constexpr std::string_view kRebuildParameter = "torch._utils _rebuild_parameter";
 
 struct StorageType {
   std::string_view name;
   DType dtype;
 };
 constexpr StorageType kStorageTypes[] = {
-    {"torch\nBoolStorage", kBool}, {"torch\nByteStorage", kU8},
-    {"torch\nCharStorage", kI8},   {"torch\nShortStorage", kI16},
-    {"torch\nIntStorage", kI32},   {"torch\nLongStorage", kI64},
-    {"torch\nHalfStorage", kF16},  {"torch\nBFloat16Storage", kBF16},
-    {"torch\nFloatStorage", kF32}, {"torch\nDoubleStorage", kF64},
+    {"torch BoolStorage", kBool},  {"torch ByteStorage", kU8},       {"torch CharStorage", kI8},
+    {"torch ShortStorage", kI16},  {"torch IntStorage", kI32},       {"torch LongStorage", kI64},
+    {"torch HalfStorage", kF16},   {"torch BFloat16Storage", kBF16}, {"torch FloatStorage", kF32},
+    {"torch DoubleStorage", kF64},
 };
 
 /// All names that a pickle may contain.

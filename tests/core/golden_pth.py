@@ -69,6 +69,7 @@ def main():
     print("// Made by golden_pth.py with PyTorch", torch.__version__.split("a")[0] + "; do not edit.")
     print("// clang-format off\n#pragma once\n\n#include <string_view>\n\nnamespace lathe::test {\n")
     for name, data in [("Dtypes", saved(dtypes())), ("Views", saved(views())), ("Module", saved(module())),
+                       ("Protocol4", saved(views(), pickle_protocol=4)), ("Model", saved(torch.nn.Flatten())),
                        ("Legacy", saved({"w": torch.ones(1)}, _use_new_zipfile_serialization=False))]:
         print(f"inline constexpr std::string_view kPth{name}(\n{literal(data)}, {len(data)});\n")
     print("}  // namespace lathe::test")

@@ -117,6 +117,16 @@ TEST_CASE(
   CHECK(error_of(test::kPthViews, "epoch").find("no dictionary \"epoch\"") != std::string::npos);
 }
 
+TEST_CASE("pth: pickle protocol 4 says the same as protocol 2") {
+  const StateDict state = parse(test::kPthProtocol4), expected = parse(test::kPthViews);
+  REQUIRE(state.size() == expected.size());
+  for (const auto& [name, t] : expected) {
+    CAPTURE(name);
+    CHECK(state.at(name).strides() == t.strides());
+    CHECK(state.at(name).to_vector<float>() == t.to_vector<float>());
+  }
+}
+
 TEST_CASE("pth: a module's state dict, whose versions are no entries") {
   const StateDict state = parse(test::kPthModule);
   std::vector<std::string> names;
@@ -172,11 +182,16 @@ TEST_CASE("pth: code is refused, by its name; only tensors and plain data are re
       {plain(global("builtins", "eval") + tuple(text("1")) + "R"), "\"builtins eval\""},
       {plain(global("torch._utils", "_rebuild_tensor") + ")R"), "\"torch._utils _rebuild_tensor\""},
       {plain("(ios\nsystem\n"), "the pickle instruction INST (105) is not one"},
-      {plain("}\x93"), "the pickle instruction STACK_GLOBAL (147)"},
+      {plain(text("os") + text("system") + "\x93" + tuple(text("true")) + "R"),
+       "byte 20: refers to \"os system\""},
+      {plain("})\x93"), "a name made of a dictionary and a tuple"},
       {plain(")\x81"), "the pickle instruction NEWOBJ (129)"},
       {plain("}0"), "the pickle instruction POP (48)"},
       {plain("\x03"), "the pickle instruction unknown (3)"},
-      {plain("\x80\4"), "pickle protocol 4 is above 2"},
+      {plain("\x80\6"), "pickle protocol 6 is above 5"},
+      {std::string(test::kPthModel),
+       "refers to \"torch.nn.modules.flatten Flatten\", which is neither a tensor nor plain data: "
+       "refused; in PyTorch, save model.state_dict()"},
       {plain("]}b"), "an instruction for a dictionary finds a list"},
       {plain("}Nb"), "attributes that are no dictionary"},
       {plain("N)R"), "a call of None with a tuple"},
@@ -200,6 +215,11 @@ TEST_CASE("pth: a damaged pickle is refused with the file and what is wrong") {
       {plain("NN"), "the pickle ends with 2 values"},
       {plain("}.}"), "2 bytes follow the pickle"},
       {plain("cos\nsystem"), "a name has no end"},
+      {plain("\x93"), "takes more values than there are"},
+      {plain("\x94"), "there is no value to remember"},
+      {plain("\x8c"), "an instruction of 46 more bytes, but 0 are left"},
+      {plain(std::string("\x8d\xff\xff\xff\xff\xff\xff\xff\xff", 9)), "more bytes, but 1 are left"},
+      {plain("\x95"), "an instruction of 8 more bytes"},
       {plain(std::string("\x8a\x09", 2) + std::string(9, '\1')), "an integer of 9 bytes"},
   });
 }

@@ -34,7 +34,8 @@ std::vector<std::string> seeds() {
   for (char& c : small) {
     if (c == ':') c = '\0';
   }
-  return {std::string(test::kPthModule), std::string(test::kPthViews), small};
+  return {std::string(test::kPthModule), std::string(test::kPthViews), small,
+          std::string(test::kPthProtocol4)};
 }
 
 void feed(const std::string& bytes) {
