@@ -47,15 +47,51 @@ void add_batch_counts(StateDict& state, const Module& model) {
   }
 }
 
+/// What wrappers put before `name`, which begins with at least one of their prefixes; else "".
+std::string_view prefix_of(std::string_view name, const StateDict& own) {
+  constexpr std::string_view kPrefixes[] = {"module.", "_orig_mod.", "model."};
+  for (std::string_view rest = name; !own.contains(rest);) {
+    const auto* const found = std::ranges::find_if(
+        kPrefixes, [&](std::string_view prefix) { return rest.starts_with(prefix); });
+    if (found == std::end(kPrefixes)) return {};
+    rest.remove_prefix(found->size());
+    if (own.contains(rest)) return name.substr(0, name.size() - rest.size());
+  }
+  return {};
+}
+
+/// Takes a prefix off if no name fits without that. Names that do not begin with it stay, and so do
+/// those that would be there twice.
+FileWeights without_prefix(StateDict state, const Module& model) {
+  const StateDict own = model.state_dict();
+  std::string_view prefix;
+  for (const auto& [name, tensor] : state) {
+    if (own.contains(name)) return {std::move(state), {}};
+    if (prefix.empty()) prefix = prefix_of(name, own);
+  }
+  if (prefix.empty()) return {std::move(state), {}};
+  FileWeights out{{}, std::string(prefix)};
+  for (const auto& [name, tensor] : state) {
+    const std::string bare = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    out.entries.add(state.contains(bare) ? name : bare, tensor);
+  }
+  return out;
+}
+
 }  // namespace
 
-LoadReport load(Module& model, const std::string& path, const LoadOptions& options) {
+FileWeights read_weights(const std::string& path, const Module& model) {
   const bool is_torch = tensor_file_format(path) == TensorFileFormat::kPth;
   const safetensors::Contents file = read_tensor_file(path);
-  StateDict weights = weights_in(file, model);
-  if (is_torch) add_batch_counts(weights, model);
+  FileWeights out = without_prefix(weights_in(file, model), model);
+  if (is_torch) add_batch_counts(out.entries, model);
+  return out;
+}
+
+LoadReport load(Module& model, const std::string& path, const LoadOptions& options) {
+  const FileWeights weights = read_weights(path, model);
   try {
-    return model.load_state_dict(weights, options);
+    return model.load_state_dict(weights.entries, options);
   } catch (const ValueError& error) {
     LATHE_FAIL(ValueError, path, ": ", error.message());
   }

@@ -17,11 +17,24 @@ namespace lathe::nn {
 LATHE_API void save(const Module& model, const std::string& path,
                     const safetensors::Metadata& metadata = {});
 
-/// Reads and checks the whole file, then changes the model: all or nothing.
-/// A checkpoint (checkpoint.h) is a weights file with more in it; its other parts are ignored. If a
-/// file does not name its parts, entries optimizer.*, scheduler.*, scaler.*, ema.*, rng.*, loader.*
-/// and trainer.* that the model does not have are ignored. Old .pth files lack num_batches_tracked;
-/// the missing entries become zeros.
+/// The entries of a file that are meant for a model.
+struct FileWeights {
+  StateDict entries;   // under the model's names
+  std::string prefix;  // what stood before these names in the file: "module."; usually nothing
+};
+
+/// Reads and checks a weights file; any model can be tried, nothing need fit.
+/// A checkpoint (checkpoint.h) is a weights file with more in it; its other parts are left out. If
+/// a file does not name its parts, entries optimizer.*, scheduler.*, scaler.*, ema.*, rng.*,
+/// loader.* and trainer.* that the model does not have are left out.
+/// If the model has none of the file's names as they are, prefixes of wrappers are removed:
+/// "module." (DistributedDataParallel), "_orig_mod." (torch.compile), "model." (Lightning), also
+/// several in a row.
+/// Old .pth files lack num_batches_tracked; the missing entries are added as zeros.
+/// throws: FileError; DataError for a bad file.
+LATHE_API FileWeights read_weights(const std::string& path, const Module& model);
+
+/// Reads and checks the whole file, as read_weights() does, then changes the model: all or nothing.
 /// → without `strict`: what was missing and unexpected
 /// throws: FileError; DataError for a bad file; ValueError naming the file and listing the entries
 /// that do not fit.

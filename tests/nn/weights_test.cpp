@@ -105,6 +105,46 @@ TEST_CASE("weights: the other sections of a checkpoint are passed over") {
   }
 }
 
+TEST_CASE("weights: what wrappers put before every name is taken off, and named") {
+  const TempDir dir;
+  const std::string path = dir / "wrapped.safetensors";
+  nn::Sequential model;
+  model.add<nn::Linear>(2, 3);
+  const auto values = model.parameters()[0].to_vector<float>();
+  for (const char* prefix :
+       {"module.", "_orig_mod.", "model.", "module._orig_mod.", "model.module."}) {
+    CAPTURE(prefix);
+    StateDict wrapped;
+    wrapped.add_all(prefix, model.state_dict().clone());
+    safetensors::write(path, wrapped);
+    for (const Tensor& p : model.parameters()) nn::init::zeros_(p);
+    CHECK(nn::read_weights(path, model).prefix == prefix);
+    nn::load(model, path);
+    CHECK(model.parameters()[0].to_vector<float>() == values);
+    wrapped.add_number("criterion.weight", 1.0);  // no part of the model
+    safetensors::write(path, wrapped);
+    CHECK(message_of<ValueError>([&] {
+            nn::load(model, path);
+          }).find("1 unexpected: criterion.weight") != std::string::npos);
+  }
+  safetensors::write(path, model.state_dict());
+  CHECK(nn::read_weights(path, model).prefix.empty());
+  StateDict other;  // neither a known prefix nor a name of the model
+  other.add_number("net.0.weight", 1.0);
+  other.add_number("module.1.weight", 1.0);
+  safetensors::write(path, other);
+  CHECK(nn::read_weights(path, model).prefix.empty());
+  StateDict twice;
+  twice.add_all("module.", model.state_dict());
+  twice.add_number("module.x", 1.0);
+  twice.add_number("x", 2.0);
+  safetensors::write(path, twice);
+  const StateDict entries = nn::read_weights(path, model).entries;
+  CHECK(entries.contains("0.weight"));
+  CHECK(entries.number<double>("module.x") == 1);
+  CHECK(entries.number<double>("x") == 2);
+}
+
 TEST_CASE(
     "summary: shapes, parameters, multiply-adds and memory, and the model is left as it was") {
   nn::Sequential seq;
