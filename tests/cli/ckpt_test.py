@@ -41,7 +41,7 @@ def test_ckpt_commands(folder):
     expect(lathe("ckpt", "convert", "two.safetensors", "w.npz"), 0)
     expect(lathe("ckpt", "diff", "w.safetensors", "w.npz"), 0)
     expect(lathe("eval", "--run-dir", "a", "--weights", "w.npz"), 0)
-    expect_one_line(lathe("train", "--resume", "w.safetensors"), 3, "w.safetensors: not a checkpoint")
+    expect_one_line(lathe("train", "--resume", "w.safetensors"), 3, "w.safetensors is a file of weights", "--weights w.safetensors")
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "w.txt"), 2, "w.txt")
     assert f"w.onnx: {parts['model']['entries']} entries" in expect(lathe("ckpt", "convert", "two.safetensors", "w.onnx"), 0).stdout
     graph = pathlib.Path("w.onnx").read_bytes()

@@ -35,7 +35,7 @@ def values_of(path, prefix):
     letters = {"F64": "d", "F32": "f", "I64": "q", "I32": "i", "U8": "B", "BOOL": "?"}
     values = {}
     for name, entry in safetensors_header(path).items():
-        if name.startswith(prefix):
+        if name.startswith(prefix) and name != "__metadata__":
             first, end = entry["data_offsets"]
             numbers = struct.iter_unpack("<" + letters[entry["dtype"]], data[begin + first:begin + end])
             values[name[len(prefix):]] = [number for number, in numbers]

@@ -16,6 +16,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/loss_scale.h"
 #include "lathe/tools/cli/training/optimizers.h"
@@ -42,12 +43,14 @@ void each_batch(Input& input, F f) {
 void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& input,
            StatusLine& status) {
   const auto optimizer = make_optimizer(settings, model);
+  const Frozen frozen = freeze(model, settings.freeze);
   optim::GradScaler scaler(scaler_options(settings));
   const Tensors parameters = model.parameters();
   const double part = 1.0 / static_cast<double>(settings.accumulate);
   int64_t batches = 0;
   double loss_sum = 0;
   model.train();
+  frozen.hold();
   optimizer->set_lr(range.lr_at(0));
   each_batch(input, [&](const Tensor& x, const Tensor& y) {
     const Tensor loss = cross_entropy(scores_of(model, x, settings), y,
@@ -139,7 +142,10 @@ ExitCode run_find_lr(const Invocation& call) {
   manual_seed(static_cast<uint64_t>(settings.seed));
   const auto model =
       make_model(settings, {.classes = images->classes(), .in_channels = images->channels()});
-  if (!settings.weights.empty()) load_weights(*model, settings.weights);
+  if (!settings.weights.empty()) {
+    for (const std::string& line : load_weights(*model, settings.weights, settings.new_head))
+      log.line(line);
+  }
   place_model(*model, device, settings);
   StatusLine status(settings.progress, settings.quiet);
   BrokenFiles broken({images.get()}, log);

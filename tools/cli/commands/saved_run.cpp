@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
 
 namespace lathe::cli {
 namespace {
@@ -40,7 +42,8 @@ SavedRun open_saved_run(const Settings& asked) {
       open_dataset(run.settings, asked.split == "train" ? Part::kTrain : Part::kTest, false);
   run.model = make_empty_model(
       run.settings, {.classes = run.images->classes(), .in_channels = run.images->channels()});
-  load_weights(*run.model, weights);
+  Log log(asked.quiet);
+  for (const std::string& line : load_weights(*run.model, weights)) log.line(line);
   place_model(*run.model, run.device, run.settings);
   run.model->eval();
   return run;

@@ -16,6 +16,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/environment.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/schedule.h"
@@ -163,13 +164,22 @@ ExitCode run_train(const Invocation& call) {
   const auto model =
       make_model(settings, {.classes = train_set->classes(), .in_channels = train_set->channels()});
   const int64_t parameters = nn::count_parameters(*model);
-  if (!settings.weights.empty() && !start.from) load_weights(*model, settings.weights);
+  if (!settings.weights.empty() && !start.from) {
+    for (const std::string& line : load_weights(*model, settings.weights, settings.new_head))
+      log.line(line);
+  }
   place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);
+  Frozen frozen = freeze(*model, settings.freeze);
+  if (frozen.parameters > 0) {
+    log.line(fmt::format("frozen: {} of {} parameters, {} of {} values, and {} batch norms",
+                         frozen.parameters, model->parameters().size(), frozen.values, parameters,
+                         frozen.norms.size()));
+  }
   RunSchedule lr(*optimizer, schedule);
-  Trainer trainer(
-      {settings, *model, *lr, train, test, out, log, describe_run(settings, train_set->size())},
-      steps);
+  Trainer trainer({settings, *model, *lr, train, test, out, log,
+                   describe_run(settings, train_set->size()), std::move(frozen)},
+                  steps);
   const int64_t step = start.from ? resume(trainer, start, settings, same_batches) : 0;
   if (settings.dry_run) {  // all checks of the settings have been made
     print_plan(settings, out, steps, parameters);

@@ -34,11 +34,14 @@ struct Settings {
   std::optional<std::string> model;
   std::string stem = "cifar";
   std::string weights;
+  bool new_head = false;
+  std::string freeze;
   int64_t classes = 10;
   int64_t in_channels = 3;
   // optimisation
   std::string optimizer = "sgd";
   std::optional<double> lr;
+  std::optional<double> head_lr;
   bool lr_scale_batch = false;
   double momentum = 0.9;
   bool nesterov = false;

@@ -16,6 +16,7 @@ constexpr Dependence kDependences[] = {
     {"skip-broken", "dataset", "folder"},
     {"stem", "model",
      "resnet18|resnet34|resnet50|resnet101|resnet152|wide_resnet50_2|wide_resnet101_2"},
+    {"new-head", "weights", ""},
     {"momentum", "optimizer", "sgd|lars|rmsprop"},
     {"nesterov", "optimizer", "sgd"},
     {"trust-coefficient", "optimizer", "lars"},
@@ -64,6 +65,12 @@ std::vector<std::string> flags_without_effect(const Settings& settings,
     const Setting& setting = *find_setting(key);
     if (setting.is_switch() && value_text(settings, setting) == "false") continue;
     const std::string chosen = value_text(settings, *find_setting(chooser));
+    if (values.empty()) {
+      if (!chosen.empty()) continue;
+      remarks.push_back(fmt::format("--{} has no effect without --{}", key, chooser));
+      reported = key;
+      continue;
+    }
     if (chosen == "auto" || is_one_of(chosen, values)) continue;
     remarks.push_back(fmt::format("--{} has no effect with --{} {}, only with {}", key, chooser,
                                   chosen, in_words(values)));

@@ -11,7 +11,8 @@
 
 namespace lathe::cli {
 
-/// Setting `key` has an effect only if `chooser` is one of `values`: "poly", or "sgd|lars".
+/// Setting `key` has an effect only if `chooser` is one of `values`: "poly", or "sgd|lars"; with no
+/// values, only if `chooser` is given at all.
 struct Dependence {
   std::string_view key, chooser, values;
 };

@@ -8,7 +8,6 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/nn/init.h"
-#include "lathe/nn/weights.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -105,14 +104,6 @@ MemoryFormat filter_format(Device device, const Settings& settings) {
 
 void place_model(nn::Module& model, Device device, const Settings& settings) {
   model.to(device).to(filter_format(device, settings));
-}
-
-void load_weights(nn::Module& model, const std::string& path) try {
-  nn::load(model, path);
-} catch (const FileError& e) {
-  throw CommandError(ExitCode::kData, e.message());
-} catch (const ValueError& e) {
-  throw CommandError(ExitCode::kData, e.message());
 }
 
 Tensor in_layout(const Tensor& x, const Settings& settings) {

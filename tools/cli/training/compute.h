@@ -49,10 +49,6 @@ MemoryFormat filter_format(Device device, const Settings& settings);
 /// Moves the model to the device and its filters to that format.
 void place_model(nn::Module& model, Device device, const Settings& settings);
 
-/// Loads a weights file or a checkpoint into the model, all or nothing.
-/// throws: CommandError (kData) if it cannot be read, DataError if it is damaged or does not fit.
-void load_weights(nn::Module& model, const std::string& path);
-
 /// The batch's images in the memory format of --layout.
 Tensor in_layout(const Tensor& x, const Settings& settings);
 

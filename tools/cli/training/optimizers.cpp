@@ -15,6 +15,7 @@
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
 
 namespace lathe::cli {
 namespace {
@@ -41,31 +42,47 @@ Options options_of(const Settings& s) {
   return options;
 }
 
+// What --lr-scale-batch multiplies learning rates by.
+double rate_scale(const Settings& settings) {
+  if (!settings.lr_scale_batch) return 1;
+  return static_cast<double>(*settings.batch_size * settings.accumulate) / kReferenceBatch;
+}
+
 // With `apart`, norms and biases are a group of their own without decay; `rest` has the other
-// options of that group.
+// options of that group. With --head-lr, so are those of the head.
 template <class Optimizer, class Options, class Group>
 std::unique_ptr<optim::Optimizer> make(const Settings& s, nn::Module& model, bool apart,
                                        Group rest = {}) {
   const auto options = options_of<Options>(s);
-  if (!apart) return std::make_unique<Optimizer>(model.parameters(), options);
-  auto [decay, no_decay] = optim::split_by_decay(model);
+  if (!apart && !s.head_lr) return std::make_unique<Optimizer>(model.parameters(), options);
+  const optim::DecaySplit all =
+      apart ? optim::split_by_decay(model) : optim::DecaySplit{model.parameters(), {}};
+  rest.weight_decay = 0.0;
   std::vector<Group> groups;
-  if (!decay.empty()) groups.push_back({.params = std::move(decay)});
-  if (!no_decay.empty()) {
-    rest.params = std::move(no_decay);
-    rest.weight_decay = 0.0;
-    groups.push_back(std::move(rest));
+  const auto add = [&](const Tensors& params, Group group, std::optional<double> lr) {
+    if (params.empty()) return;
+    group.params = params;
+    group.lr = lr;
+    groups.push_back(std::move(group));
+  };
+  if (!s.head_lr) {
+    add(all.decay, {}, {});
+    add(all.no_decay, rest, {});
+  } else {
+    const auto [decay, head_decay] = split_by_head(model, all.decay);
+    const auto [no_decay, head_no_decay] = split_by_head(model, all.no_decay);
+    const double head_lr = *s.head_lr * rate_scale(s);
+    add(decay, {}, {});
+    add(no_decay, rest, {});
+    add(head_decay, {}, head_lr);
+    add(head_no_decay, rest, head_lr);
   }
   return std::make_unique<Optimizer>(std::move(groups), options);
 }
 
 }  // namespace
 
-double peak_lr(const Settings& settings) {
-  if (!settings.lr_scale_batch) return *settings.lr;
-  const int64_t images = *settings.batch_size * settings.accumulate;
-  return *settings.lr * static_cast<double>(images) / kReferenceBatch;
-}
+double peak_lr(const Settings& settings) { return *settings.lr * rate_scale(settings); }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, nn::Module& model) try {
   using namespace optim;

@@ -19,6 +19,8 @@ double peak_lr(const Settings& settings);
 /// such as --momentum, has the flag's value. With --no-decay-norm, and always for lars and lamb,
 /// norms and biases are a second group without decay; for lars and lamb that group takes the
 /// learning rate as it is (trust ratio 1).
+/// With --head-lr the parameters of the head (training/fine_tuning.h) are groups of their own. They
+/// come last and have that rate, scaled as peak_lr().
 /// throws: UsageError for values that do not fit together.
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, nn::Module& model);
 

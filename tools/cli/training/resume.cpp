@@ -10,6 +10,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/formats/safetensors_header.h"
+#include "lathe/core/formats/tensor_file.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/training/checkpoint_writer.h"
@@ -49,6 +50,7 @@ constexpr struct {
               {"optimizer", "optimizer"},
               {"momentum", "optimizer"},  // after a momentum of 0 there is no buffer to continue
               {"no-decay-norm", "optimizer"},
+              {"head-lr", "optimizer"},
               {"scheduler", "scheduler"},
               {"warmup-epochs", "scheduler"},
               {"amp", "scaler"},
@@ -186,6 +188,21 @@ void find_newest(StartPoint& start, Log& log) {
   }
 }
 
+// Weights alone say nothing of the optimiser or of where the run was.
+void refuse_weights(const std::string& file) {
+  const TensorFileFormat format = tensor_file_format(file);
+  const bool is_safetensors = format == TensorFileFormat::kSafetensors;
+  if (is_safetensors && !checkpoint_parts(safetensors::read_metadata(file)).empty()) return;
+  const std::string_view kind = format == TensorFileFormat::kPth   ? "a file of PyTorch"
+                                : format == TensorFileFormat::kNpz ? "a file of NumPy"
+                                                                   : "a file of weights";
+  throw CommandError(
+      ExitCode::kData,
+      fmt::format("--resume: {} is {}, without the state of a run of lathe; --weights {} begins a "
+                  "new run with its weights",
+                  file, kind, file));
+}
+
 }  // namespace
 
 RunLock::RunLock(const fs::path& folder) {
@@ -243,7 +260,10 @@ StartPoint find_start(const Invocation& call, Log& log) {
     start.folder = home;
     start.lock = std::make_unique<RunLock>(home);
   }
-  start.from = reading_data([&] { return read_checkpoint(resume); });
+  start.from = reading_data([&] {
+    refuse_weights(resume);
+    return read_checkpoint(resume);
+  });
   merge_with_run(start, call, home);
   return start;
 }

@@ -119,6 +119,7 @@ void Trainer::train_batches() {
   // If the run so far ended at the step before, its row is still missing.
   if (window_.count() > 0 && step_ % settings_.log_every == 0) after_step();
   parts_.model.train();
+  parts_.frozen.hold();
   parts_.train.loader.set_epoch(epoch_ - 1, batch_);
   batch_began_ = Clock::now();
   const int64_t batches = parts_.train.loader.size();

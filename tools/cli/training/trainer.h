@@ -35,6 +35,7 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/evaluate.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/run_folder.h"
 #include "lathe/tools/cli/training/saves.h"
@@ -52,6 +53,7 @@ struct TrainingParts {
   const Output& out;
   Log& log;
   safetensors::Metadata about = {};  // metadata for the checkpoints
+  Frozen frozen = {};
 };
 
 class Trainer {

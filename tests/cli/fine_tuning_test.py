@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Training that begins with weights of a file: a new head, frozen parameters, a rate of the head's own.
+
+    fine_tuning_test.py LATHE [--sanitized]
+"""
+import json
+import pathlib
+import struct
+import zipfile
+
+from driver import expect, expect_one_line, lathe, main
+from runs import safetensors_header, values_of
+from short_run import TINY, check_equal, log_of, rows_of, train
+
+ONE_STEP = ["--max-steps", 1, "--eval-every", 0]
+HEAD = ["fc.weight", "fc.bias"]
+
+
+def rewritten(source, to, rename=lambda name: name, leave_out=(), more=None):
+    """A safetensors file again, with other names, without some entries, with some f32 vectors more."""
+    data = pathlib.Path(source).read_bytes()
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    header, values = {}, b""
+    for name, entry in safetensors_header(source).items():
+        if name == "__metadata__" or name.split(".")[0] in ("optimizer", "scheduler", "scaler", "trainer", "rng", *leave_out):
+            continue
+        first, end = entry["data_offsets"]
+        header[rename(name)] = {**entry, "data_offsets": [len(values), len(values) + end - first]}
+        values += data[begin + first:begin + end]
+    for name, size in (more or {}).items():
+        header[name] = {"dtype": "F32", "shape": [size], "data_offsets": [len(values), len(values) + 4 * size]}
+        values += bytes(4 * size)
+    text = json.dumps(header).encode()
+    pathlib.Path(to).write_bytes(struct.pack("<Q", len(text)) + text + values)
+
+
+def with_head_of(classes, source, to):
+    """The same weights with a head for so many classes."""
+    rewritten(source, to, leave_out=["fc"])
+    data = pathlib.Path(to).read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header, values = json.loads(data[8:8 + length]), data[8 + length:]
+    for name, shape in (("fc.weight", [classes, 64]), ("fc.bias", [classes])):
+        count = classes * (64 if len(shape) == 2 else 1)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(values), len(values) + 4 * count]}
+        values += bytes(4 * count)
+    text = json.dumps(header).encode()
+    pathlib.Path(to).write_bytes(struct.pack("<Q", len(text)) + text + values)
+
+
+def weights_of(run):
+    """The entries of the model by name."""
+    entries = values_of(f"{run}/last.safetensors", "")
+    parts = ("optimizer", "scheduler", "scaler", "trainer", "rng")
+    return {name: values for name, values in entries.items() if name.split(".")[0] not in parts}
+
+
+def loud(*arguments):
+    return train(*arguments, "--no-quiet")
+
+
+def test_a_new_head_takes_all_but_the_head_from_the_file(folder):
+    expect(train("a", *ONE_STEP), 0)
+    with_head_of(37, "a/last.safetensors", "w.safetensors")
+    still = ["--lr", 0, "--freeze", "backbone", *ONE_STEP]
+    result = expect_one_line(train("b", "--weights", "w.safetensors", *ONE_STEP), 3, "w.safetensors: load_state_dict: CifarResNet does not take this state",
+                             "fc.weight (f32[37,64]@cpu for f32[10,64]@cpu)", "; --new-head begins with a new fc")
+    assert not pathlib.Path("b").exists(), result
+    result = expect(loud("b", "--weights", "w.safetensors", "--new-head", "--seed", 5, *still), 0)
+    for text in ("new head: 2 entries: fc.weight f32[10,64], fc.bias f32[10] keep their first values",
+                 "not used of w.safetensors: 2 entries: fc.weight f32[37,64], fc.bias f32[37]"):
+        assert text in result.stderr and text in log_of("b"), result.stderr
+    before, after = weights_of("a"), weights_of("b")
+    assert before.keys() == after.keys() and len(before) > 20
+    assert [name for name in before if before[name] != after[name]] == HEAD
+    assert any(after["fc.weight"])
+    # A head of the same size is new as well, and what the file has besides is named.
+    rewritten("a/last.safetensors", "more.safetensors", more={f"aux.{i}": 3 for i in range(11)})
+    expect_one_line(train("c", "--weights", "more.safetensors", *still), 3, "11 unexpected: aux.0, aux.1, ", ", …")
+    result = expect(loud("c", "--weights", "more.safetensors", "--new-head", "--seed", 5, *still), 0)
+    assert "not used of more.safetensors: 13 entries: fc.weight f32[10,64], fc.bias f32[10], aux.0 f32[3], " in result.stderr, result.stderr
+    assert weights_of("c") == after
+    expect(lathe("eval", "--run-dir", "c", "--quiet"), 0)
+
+
+def test_weights_that_are_of_another_model_are_refused(folder):
+    expect(train("a", *ONE_STEP), 0)
+    rewritten("a/last.safetensors", "other.safetensors", rename=lambda name: "net." + name)
+    for flags in ([], ["--new-head"]):
+        expect_one_line(train("b", "--weights", "other.safetensors", *flags), 3, "other.safetensors: ", "missing: conv1.weight, bn1.weight, ", ", …")
+    rewritten("a/last.safetensors", "less.safetensors", leave_out=["bn1"])
+    expect_one_line(train("b", "--weights", "less.safetensors", "--new-head"), 3, "5 missing: bn1.weight, bn1.bias, ")
+    expect_one_line(train("b", "--model", "resnet20", "--weights", "a/last.safetensors", "--new-head"), 3, "missing: layer1.1.conv1.weight")
+    assert not pathlib.Path("b").exists()
+    result = expect(loud("b", "--new-head", *ONE_STEP), 0)
+    assert "warning: --new-head has no effect without --weights" in result.stderr, result.stderr
+
+
+def test_the_prefix_of_a_wrapper_is_taken_off_and_said(folder):
+    expect(train("a", *ONE_STEP), 0)
+    expected = json.loads(expect(lathe("eval", "--run-dir", "a", "--weights", "a/last.safetensors", "--json"), 0).stdout.splitlines()[0])["loss"]
+    for prefix in ("module.", "model._orig_mod."):
+        rewritten("a/last.safetensors", "w.safetensors", rename=lambda name: prefix + name)
+        result = expect(lathe("eval", "--run-dir", "a", "--weights", "w.safetensors", "--json", "--no-quiet"), 0,
+                        f'w.safetensors: the names begin with "{prefix}", which is taken off')
+        assert json.loads(result.stdout.splitlines()[0])["loss"] == expected
+
+
+def test_frozen_parameters_and_the_statistics_of_frozen_norms_stay(folder):
+    flags = ["--weight-decay", 0.1, "--log-every", 1]
+    expect(train("a", *ONE_STEP), 0)
+    weights = ["--weights", "a/last.safetensors", *flags]
+    before = weights_of("a")
+
+    def changed(run, *more):
+        expect(train(run, *weights, *more, "--max-steps", 3), 0)
+        after = weights_of(run)
+        return {name for name in before if before[name] != after[name]}
+    assert changed("head", "--freeze", "backbone") == set(HEAD)
+    # A norm with one parameter left to train is in training: its statistics move.
+    kept = {name for name in before if name.startswith(("conv1", "bn1", "layer1", "layer2.0.conv1"))} | {"layer3.0.bn1.weight"}
+    assert changed("part", "--freeze", "conv1,bn1,layer1.*,layer2.0.conv?,layer3.0.bn1.weight") == set(before) - kept - {"layer2.0.conv2.weight"}
+    assert changed("all") == set(before)
+    result = expect(lathe("train", *TINY, *weights, "--freeze", "layer[12]", "--dry-run", "--no-quiet"), 0)
+    assert "frozen" not in expect(lathe("train", *TINY, *weights, "--freeze", "none", "--dry-run", "--no-quiet"), 0).stderr
+    assert "frozen: 12 of 23 parameters, " in result.stderr and " and 4 batch norms" in result.stderr, result.stderr
+
+
+def test_patterns_that_match_nothing_or_all_are_refused(folder):
+    expect_one_line(train("a", "--freeze", "layr1.*"), 2, '--freeze: "layr1.*" matches no parameter; did you mean layer1?')
+    expect_one_line(train("a", "--freeze", "layer1,zzz"), 2, '"zzz" matches no parameter; the model has conv1, bn1, layer1, layer2, layer3, fc')
+    expect_one_line(train("a", "--freeze", "*"), 2, "--freeze * leaves nothing to train: all 23 parameters match")
+    expect_one_line(train("a", "--freeze", "backbone,fc"), 2, "leaves nothing to train")
+    assert not pathlib.Path("a").exists()
+
+
+def test_the_head_has_a_rate_of_its_own_that_the_schedule_scales(folder):
+    flags = ["--lr", 0.01, "--head-lr", 0.5, "--scheduler", "step", "--step-size", 1, "--gamma", 0.1, "--epochs", 2]
+    for more, groups in (([], 2), (["--no-decay-norm"], 4), (["--optimizer", "lars"], 4), (["--lr-scale-batch"], 2)):
+        expect(train("a", *flags, *more), 0)
+        groups_of = values_of("a/last.safetensors", "optimizer.group.")
+        scale = 8 / 128 if "--lr-scale-batch" in more else 1
+        rates = [groups_of[f"{g}.lr"][0] for g in range(groups)]
+        expected = [rate * scale * 0.1 for rate in [0.01] * (groups // 2) + [0.5] * (groups // 2)]
+        assert all(abs(a / b - 1) < 1e-12 for a, b in zip(rates, expected)), (more, rates)
+        assert f"{groups}.lr" not in groups_of
+        assert groups_of[f"{groups - 1}.params"] == [1 if groups == 4 else 2]
+        assert [row["lr"] for row in rows_of("a") if row["split"] == "train"][-1] == groups_of["0.lr"][0]
+        for path in pathlib.Path("a").iterdir():
+            path.unlink()
+        pathlib.Path("a").rmdir()
+    expect_one_line(train("a", "--head-lr", -1), 2, "--head-lr")
+    expect_one_line(train("a", "--head-lr", "nan"), 2, "--head-lr")
+
+
+def test_interrupted_it_ends_as_if_it_was_not(folder):
+    expect(train("first", *ONE_STEP), 0)
+    with_head_of(3, "first/last.safetensors", "w.safetensors")
+    flags = ["--weights", "w.safetensors", "--new-head", "--freeze", "conv1,bn1,layer1,layer2.0.bn1", "--head-lr", 0.3, "--no-decay-norm"]
+    expect(train("whole", *flags), 0)
+    expect(train("parts", *flags, "--stop-after", 3), 0)
+    pathlib.Path("w.safetensors").unlink()  # it has served
+    for position in (7, 10, 15):
+        expect(lathe("train", "--resume", "parts", "--stop-after", position, "--quiet"), 0)
+    expect(lathe("train", "--resume", "parts", "--quiet"), 0)
+    check_equal("parts", "whole")
+    verify = ["ckpt", "verify-resume", *TINY[:-1], "--weights", "first/last.safetensors", *flags[2:], "--steps", 9]
+    assert "identical after 9 steps" in expect(lathe(*verify), 0).stdout
+    # Layers can be thawed later, with what the optimiser remembers of the others.
+    thaw = ["train", "--resume", "parts", "--epochs", 4, "--freeze", "conv1", "--quiet"]
+    expect_one_line(lathe(*thaw), 2, "freeze conv1,bn1,layer1,layer2.0.bn1 → conv1", "--allow-changes")
+    before = weights_of("parts")
+    expect(lathe(*thaw, "--allow-changes"), 0)
+    after = weights_of("parts")
+    assert {name for name in before if before[name] == after[name]} == {"conv1.weight"}
+    expect_one_line(lathe("train", "--resume", "parts", "--head-lr", "auto", "--allow-changes", "--quiet"), 2, "does not fit --head-lr auto (it was made with 0.3)")
+
+
+def test_resuming_from_weights_says_what_they_are_for(folder):
+    expect(train("a", *ONE_STEP), 0)
+    rewritten("a/last.safetensors", "w.safetensors")
+    expect(lathe("ckpt", "convert", "w.safetensors", "w.npz"), 0)
+    with zipfile.ZipFile("x.pth", "w") as archive:
+        archive.writestr("x/data.pkl", b"\x80\x02}.")
+    for name, kind in (("w.safetensors", "a file of weights"), ("w.npz", "a file of NumPy"), ("x.pth", "a file of PyTorch")):
+        expect_one_line(lathe("train", "--resume", name), 3, f"--resume: {name} is {kind}, without the state of a run of lathe; --weights {name} begins a new run")
+
+
+main(globals())

@@ -1,0 +1,195 @@
+// The head of a model, loading all weights but the head's, and freezing parameters by name.
+#include "lathe/tools/cli/training/fine_tuning.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lathe/core/error.h"
+#include "lathe/nn/weights.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/parse_value.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr std::string_view kBackbone = "backbone";
+constexpr size_t kMostNames = 10;  // in one line
+
+bool is_in(std::string_view name, std::string_view module) {
+  return name.starts_with(module) && name.substr(module.size()).starts_with('.');
+}
+
+// "2 entries: fc.weight f32[10,512], fc.bias f32[10]", with at most kMostNames names.
+std::string list_of(const std::vector<StateDict::Entry>& entries) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : entries) {
+    if (names.size() == kMostNames) {
+      names.emplace_back("…");
+      break;
+    }
+    names.push_back(concat(name, " ", tensor.dtype(), tensor.shape()));
+  }
+  return fmt::format("{} {}: {}", entries.size(), entries.size() == 1 ? "entry" : "entries",
+                     fmt::join(names, ", "));
+}
+
+// What a file has for a model, sorted by what is to become of it.
+struct Sorted {
+  StateDict state;  // all entries of the model: the file's, and the head as it is
+  std::vector<StateDict::Entry> fresh, unused;
+};
+
+Sorted without_head(const StateDict& from_file, const nn::Module& model, const std::string& head) {
+  Sorted out;
+  const StateDict own = model.state_dict();
+  for (const auto& [name, tensor] : from_file) {
+    if (is_in(name, head) || !own.contains(name)) {
+      out.unused.emplace_back(name, tensor);
+    } else {
+      out.state.add(name, tensor);
+    }
+  }
+  for (const auto& [name, tensor] : own) {
+    if (!is_in(name, head)) continue;
+    out.state.add(name, tensor);
+    out.fresh.emplace_back(name, tensor);
+  }
+  return out;
+}
+
+// Whether the file has all of the model but its head.
+bool fits_without_head(const StateDict& from_file, const nn::Module& model,
+                       const std::string& head) {
+  return std::ranges::all_of(model.state_dict(), [&](const auto& entry) {
+    const Tensor* const found = from_file.find(entry.first);
+    return is_in(entry.first, head) || (found != nullptr && found->shape() == entry.second.shape());
+  });
+}
+
+// The names of parameters and of all modules that have some below them.
+std::vector<std::string> names_in(const nn::Module& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
+      const std::string module = name.substr(0, dot);
+      if (std::ranges::find(names, module) == names.end()) names.push_back(module);
+    }
+    names.push_back(name);
+  }
+  return names;
+}
+
+bool matches(const std::string& pattern, const std::string& name) {
+  for (size_t end = name.find('.');; end = name.find('.', end + 1)) {
+    if (fnmatch(pattern.c_str(), name.substr(0, end).c_str(), 0) == 0) return true;
+    if (end == name.npos) return false;
+  }
+}
+
+[[noreturn]] void fail_no_match(const std::string& pattern, const nn::Module& model) {
+  const std::vector<std::string> names = names_in(model);
+  std::string letters = pattern;
+  std::erase(letters, '*');
+  std::string hint = suggestion(letters, {names.begin(), names.end()});
+  if (hint.empty()) {
+    std::vector<std::string> first;
+    for (const std::string& name : names) {
+      if (name.find('.') == name.npos) first.push_back(name);
+    }
+    hint = fmt::format("; the model has {}", fmt::join(first, ", "));
+  }
+  throw UsageError(fmt::format("--freeze: \"{}\" matches no parameter{}", pattern, hint));
+}
+
+}  // namespace
+
+std::string head_of(const nn::Module& model) {
+  const auto parameters = model.named_parameters();
+  if (parameters.empty()) return {};
+  const std::string& last = parameters.back().first;
+  return last.substr(0, std::min(last.rfind('.'), last.size()));
+}
+
+std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors& parameters) {
+  const std::string head = head_of(model);
+  std::unordered_set<const TensorImpl*> of_head;
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    if (is_in(name, head)) of_head.insert(tensor.handle().get());
+  }
+  std::pair<Tensors, Tensors> out;
+  for (const Tensor& p : parameters)
+    (of_head.contains(p.handle().get()) ? out.second : out.first).push_back(p);
+  return out;
+}
+
+std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
+                                      bool new_head) try {
+  const nn::FileWeights file = nn::read_weights(path, model);
+  std::vector<std::string> lines;
+  if (!file.prefix.empty())
+    lines.push_back(
+        fmt::format("{}: the names begin with \"{}\", which is taken off", path, file.prefix));
+  const std::string head = head_of(model);
+  try {
+    if (!new_head) {
+      model.load_state_dict(file.entries);
+      return lines;
+    }
+    const Sorted sorted = without_head(file.entries, model, head);
+    model.load_state_dict(sorted.state);
+    lines.push_back(fmt::format("new head: {} keep their first values", list_of(sorted.fresh)));
+    if (!sorted.unused.empty())
+      lines.push_back(fmt::format("not used of {}: {}", path, list_of(sorted.unused)));
+    return lines;
+  } catch (const ValueError& e) {
+    const bool only_head = !new_head && fits_without_head(file.entries, model, head);
+    throw CommandError(ExitCode::kData,
+                       fmt::format("{}: {}{}", path, e.message(),
+                                   only_head ? "; --new-head begins with a new " + head : ""));
+  }
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+}
+
+void Frozen::hold() const {
+  for (nn::BatchNorm* const norm : norms) norm->eval();
+}
+
+Frozen freeze(nn::Module& model, std::string_view patterns) {
+  Frozen out;
+  if (patterns == "none") return out;
+  const auto parameters = model.named_parameters();
+  const std::string head = head_of(model);
+  for (const std::string& pattern : split_list(patterns)) {
+    bool any = false;
+    for (const auto& [name, tensor] : parameters) {
+      if (pattern == kBackbone ? is_in(name, head) : !matches(pattern, name)) continue;
+      any = true;
+      if (!tensor.requires_grad()) continue;  // an earlier pattern froze it
+      tensor.requires_grad_(false);
+      ++out.parameters;
+      out.values += tensor.numel();
+    }
+    if (!any) fail_no_match(pattern, model);
+  }
+  if (out.parameters == 0) return out;
+  if (out.parameters == static_cast<int64_t>(parameters.size())) {
+    throw UsageError(fmt::format("--freeze {} leaves nothing to train: all {} parameters match",
+                                 patterns, parameters.size()));
+  }
+  for (const auto& [name, module] : model.named_modules()) {
+    auto* const norm = dynamic_cast<nn::BatchNorm*>(module);
+    if (norm == nullptr) continue;
+    const Tensors own = norm->parameters();
+    const bool all = std::ranges::none_of(own, &Tensor::requires_grad);
+    if (!own.empty() && all) out.norms.push_back(norm);
+  }
+  return out;
+}
+
+}  // namespace lathe::cli

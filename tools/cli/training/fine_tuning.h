@@ -1,0 +1,51 @@
+// Fine-tuning: training that begins with weights of a file. Which part of a model is its head,
+// which weights are loaded, and which parameters stay as they are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/tensor.h"
+#include "lathe/nn/batch_norm.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::cli {
+
+/// The name of a model's head, its classifier: of the last module that has parameters of its own.
+std::string head_of(const nn::Module& model);
+
+/// Two lists made of one: the parameters outside of the head, and those of the head.
+std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors& parameters);
+
+/// Loads a weights file or a checkpoint into the model, all or nothing. With `new_head` the head
+/// keeps its values, whatever the file has for it. All other entries of the model must be in the
+/// file; what else the file has is not used.
+/// → lines that say what was not loaded and which prefix was taken off; often none
+/// throws: CommandError (kData) if the file cannot be read or does not fit, naming the first
+/// entries that do not; DataError if it is damaged.
+std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
+                                      bool new_head = false);
+
+/// What --freeze keeps as it is.
+struct Frozen {
+  int64_t parameters = 0, values = 0;  // tensors, and numbers in them
+  // Batch norms with every parameter frozen: training uses their running statistics and leaves them
+  // alone.
+  std::vector<nn::BatchNorm*> norms;
+
+  /// Call after every model.train().
+  void hold() const;
+};
+
+/// Takes the gradient from parameters, and so the updates and the weight decay. `patterns` is a
+/// list "layer1,*.bn1": a pattern must match the name of a parameter, or of a module above it;
+/// * stands for any text, ? for one character, [ab] for one of these. The word "backbone" is
+/// everything but the head. "none" and an empty list freeze nothing.
+/// throws: UsageError for a pattern that matches nothing, with the nearest name, or if nothing is
+/// left to train.
+Frozen freeze(nn::Module& model, std::string_view patterns);
+
+}  // namespace lathe::cli
