@@ -1,7 +1,10 @@
-// Subset, ConcatDataset and random_split().
+// Subset, ConcatDataset, random_split() and stratified_split().
 #include "lathe/data/dataset_parts.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "lathe/core/error.h"
@@ -79,6 +82,53 @@ std::vector<Subset> random_split(const Dataset& dataset, const std::vector<int64
     from += size;
   }
   return parts;
+}
+
+namespace {
+
+/// How many samples of a class the part gets.
+struct Share {
+  int64_t has, gets;
+  double left_over;  // what rounding down has taken away
+};
+
+std::map<int64_t, Share> shares_of(const std::vector<int64_t>& labels, double fraction) {
+  std::map<int64_t, Share> shares;
+  for (const int64_t label : labels) ++shares[label].has;
+  auto missing = std::llround(fraction * static_cast<double>(labels.size()));
+  std::vector<Share*> by_left_over;
+  for (auto& [label, share] : shares) {
+    const double exact = fraction * static_cast<double>(share.has);
+    share.gets = std::min(static_cast<int64_t>(exact), share.has - 1);
+    share.left_over = exact - static_cast<double>(share.gets);
+    missing -= share.gets;
+    by_left_over.push_back(&share);
+  }
+  std::ranges::stable_sort(by_left_over, std::greater(), &Share::left_over);
+  for (Share* share : by_left_over) {
+    if (missing <= 0 || share->gets == share->has - 1) continue;
+    ++share->gets;
+    --missing;
+  }
+  return shares;
+}
+
+}  // namespace
+
+StratifiedSplit stratified_split(const std::vector<int64_t>& labels, double fraction,
+                                 uint64_t seed) {
+  LATHE_CHECK(ValueError, fraction >= 0 && fraction < 1,
+              "stratified_split: the fraction must be in [0,1), got ", fraction);
+  std::map<int64_t, Share> shares = shares_of(labels, fraction);
+  StratifiedSplit out;
+  for (const int64_t i : RandomSampler(static_cast<int64_t>(labels.size())).order(seed, 0)) {
+    Share& share = shares.at(labels[static_cast<size_t>(i)]);
+    (share.gets > 0 ? out.part : out.rest).push_back(i);
+    --share.gets;
+  }
+  std::ranges::sort(out.part);
+  std::ranges::sort(out.rest);
+  return out;
 }
 
 }  // namespace lathe::data

@@ -1,4 +1,4 @@
-// Data sets made of others: Subset, ConcatDataset, random_split().
+// Data sets made of others: Subset, ConcatDataset, random_split(), stratified_split().
 #pragma once
 
 #include <cstdint>
@@ -61,5 +61,18 @@ LATHE_API std::vector<Subset> random_split(const Dataset& dataset,
 LATHE_API std::vector<Subset> random_split(const Dataset&& dataset,
                                            const std::vector<int64_t>& sizes,
                                            uint64_t seed) = delete;
+
+/// Sample numbers of two disjoint parts that together are all samples, each in ascending order.
+struct StratifiedSplit {
+  std::vector<int64_t> rest, part;
+};
+
+/// Chooses a random part of about `fraction` of the samples, the same for the same seed, in which
+/// each class has its share: labels[i] is the class of sample i. The shares are rounded so that the
+/// part has round(fraction · samples) of them if that is possible. Each class keeps at least one
+/// sample in the rest, so one with a single sample has none in the part.
+/// throws: ValueError unless 0 <= fraction < 1.
+LATHE_API StratifiedSplit stratified_split(const std::vector<int64_t>& labels, double fraction,
+                                           uint64_t seed);
 
 }  // namespace lathe::data

@@ -53,7 +53,7 @@ class LATHE_API ImageDataset : public Dataset {
 
   const Transform& transform() const { return transform_; }
   /// throws: as Transform::output; the old transform then stays.
-  void set_transform(const Transform& transform);
+  virtual void set_transform(const Transform& transform);
 
  protected:
   ImageDataset(ImageSpec stored, std::vector<std::string> class_names, std::vector<double> mean,
@@ -61,6 +61,10 @@ class LATHE_API ImageDataset : public Dataset {
 
   /// Writes image i, transformed, and returns its class.
   virtual int64_t read_image(int64_t i, Key key, void* out) const = 0;
+  /// The same of another data set, for those that consist of others.
+  static int64_t read_image_of(const ImageDataset& other, int64_t i, Key key, void* out) {
+    return other.read_image(i, key, out);
+  }
 
   /// Transforms an image of the stored kind.
   void transform(const uint8_t* image, Key key, void* out) const {

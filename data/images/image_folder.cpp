@@ -122,6 +122,17 @@ ImageFolder::ImageFolder(Listing listing, const ImageFolderOptions& options)
   set_transform(options.transform);
 }
 
+void ImageFolder::keep(const std::vector<int64_t>& indices) {
+  std::vector<File> kept;
+  for (const int64_t i : indices) {
+    LATHE_CHECK(IndexError, i >= 0 && i < size(), "ImageFolder: index ", i, " is out of range for ",
+                size(), " images");
+    kept.push_back(files_[static_cast<size_t>(i)]);
+  }
+  files_ = std::move(kept);
+  is_broken_ = std::make_unique<std::atomic<bool>[]>(files_.size());
+}
+
 std::vector<std::string> ImageFolder::broken() const {
   std::vector<std::string> paths;
   for (size_t k = 0; k < files_.size(); ++k)

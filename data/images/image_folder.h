@@ -52,6 +52,10 @@ class LATHE_API ImageFolder final : public ImageDataset {
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   int64_t label(int64_t i) const override { return files_[static_cast<size_t>(i)].label; }
   const std::string& path(int64_t i) const { return files_[static_cast<size_t>(i)].path; }
+  /// Keeps these samples, in this order, and forgets the other files: none of them takes the place
+  /// of a broken one. The classes stay. Call before anything is read.
+  /// throws: IndexError naming an index that is out of range; nothing has changed then.
+  void keep(const std::vector<int64_t>& indices);
 
   /// Decodes the whole image, never at a part of its size.
   StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <set>
 
 #include "files.h"
@@ -143,6 +144,39 @@ TEST_CASE("dataset: random_split gives disjoint parts, the same for the same see
   CHECK(message_of<ValueError>([&] {
           random_split(set, {70, 40}, 1);
         }) == "random_split: a part of 40 samples, but 30 of 100 are left");
+}
+
+TEST_CASE("dataset: stratified_split gives each class its share, and leaves it one sample") {
+  struct {
+    std::vector<int64_t> per_class;
+    double fraction;
+    std::vector<int64_t> part;  // by hand: the shares, rounded down, and the largest remainders up
+  } const cases[] = {{{10, 20, 30}, 0.1, {1, 2, 3}},
+                     {{5, 5, 5, 5}, 0.1, {1, 1, 0, 0}},  // 2 of 20, and all remainders are equal
+                     {{1, 9}, 0.5, {0, 5}},              // a single sample stays
+                     {{2, 2}, 0.99, {1, 1}},
+                     {{100}, 0.29, {29}},  // 0.29 · 100 is a little less than 29
+                     {{4, 4}, 0, {0, 0}}};
+  for (const auto& c : cases) {
+    std::vector<int64_t> labels;
+    for (size_t k = 0; k < c.per_class.size(); ++k)
+      labels.insert(labels.end(), static_cast<size_t>(c.per_class[k]), static_cast<int64_t>(k));
+    const StratifiedSplit split = stratified_split(labels, c.fraction, 3);
+    std::vector<int64_t> counts(c.per_class.size());
+    for (const int64_t i : split.part)
+      ++counts[static_cast<size_t>(labels[static_cast<size_t>(i)])];
+    CHECK(counts == c.part);
+    std::vector<int64_t> all = split.part;
+    all.insert(all.end(), split.rest.begin(), split.rest.end());
+    CHECK(std::set<int64_t>(all.begin(), all.end()).size() == labels.size());
+    CHECK(all.size() == labels.size());
+    CHECK(stratified_split(labels, c.fraction, 3).part == split.part);
+  }
+  const std::vector<int64_t> labels(100, 7);
+  CHECK(stratified_split(labels, 0.5, 1).part != stratified_split(labels, 0.5, 2).part);
+  for (const double bad : {-0.1, 1.0, std::nan("")})
+    CHECK_THROWS_AS(stratified_split(labels, bad, 1), ValueError);
+  CHECK(stratified_split({}, 0.5, 1).rest.empty());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "lathe/core/error.h"
 #include "lathe/data/batch.h"
 #include "lathe/data/images/byte_stream.h"
+#include "lathe/data/images/image_subset.h"
 #include "lathe/data/images/published_datasets.h"
 #include "lathe/data/images/record_images.h"
 
@@ -156,6 +157,28 @@ TEST_CASE("image data sets: a transform that does not fit leaves the old one") {
   set.set_transform(compose(pad_crop(24, 0), normalize(set.mean(), set.std())));
   CHECK(set.spec().fields[0].dtype == kF32);
   CHECK(set.height() == 24);
+}
+
+TEST_CASE("image subset: the chosen images in their order, with the transform of both") {
+  const auto source =
+      std::make_shared<Synthetic>(SyntheticOptions{.size = 9, .height = 4, .width = 4});
+  ImageSubset subset(source, {7, 2});
+  CHECK(subset.size() == 2);
+  CHECK(subset.classes() == source->classes());
+  CHECK(subset.label(0) == source->label(7));
+  std::vector<uint8_t> image, expected;
+  subset.load(1, image);
+  source->load(2, expected);
+  CHECK(image == expected);
+  subset.set_transform(center_crop(2).then(to_float()));
+  CHECK(subset.height() == 2);
+  const Batch all = read_batch(*source, std::vector<int64_t>{7, 2});
+  const Batch part = read_batch(subset, std::vector<int64_t>{0, 1});
+  CHECK(part.x.shape() == Shape{2, 3, 2, 2});
+  CHECK(part.x.to_vector<float>() == all.x.to_vector<float>());
+  CHECK(part.y.to_vector<int>() == all.y.to_vector<int>());
+  CHECK_THROWS_AS(ImageSubset(source, {9}), IndexError);
+  CHECK_THROWS_AS(ImageSubset(nullptr, {}), ValueError);
 }
 
 TEST_CASE("image data sets: known sets have the right number of class names") {

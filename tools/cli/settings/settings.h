@@ -22,6 +22,7 @@ struct Settings {
   std::optional<std::string> augment;
   std::optional<int64_t> image_size;
   bool skip_broken = false;
+  double val_split = 0;
   std::string split = "test";
   std::string index = "0:16";
   // loading
@@ -95,6 +96,7 @@ struct Settings {
   int64_t log_every = 50;
   double target_acc = 0;
   double time_limit = 0;
+  int64_t early_stopping = 0;
   bool dry_run = false;
   std::string resume;
   bool allow_changes = false;
