@@ -17,14 +17,14 @@ TINY = ["--dataset", "synthetic", "--synthetic-size", 24, "--model", "resnet8", 
 FREE = {  # it changes neither a parameter nor a row of metrics
     "data-root": "elsewhere", "workers": 0, "prefetch-factor": 5, "pin-memory": True, "data-cache": "ram", "algo-cache": "algos.bin", "capture": False,
     "save-every": 5, "keep": 7, "target-acc": 0.5, "time-limit": 100, "stop-after": 3, "progress": "plain", "json": True, "quiet": True}
-LENGTH = {"epochs": 4, "max-steps": 5, "eval-every": 2, "log-every": 2}  # how long to train, and what to write of it
+LENGTH = {"epochs": 4, "max-steps": 5, "eval-every": 2, "log-every": 2, "early-stopping": 3}  # how long to train, and what to write of it
 ROUNDING = {  # the same numbers, computed in another way
     "threads": 2, "conv-exact": True, "layout": "nchw", "tf32": False, "deterministic": True, "cudnn-benchmark": False, "workspace-limit": 77}
 REFUSED = {  # anything else, unless --allow-changes is given
     "synthetic-size": 32, "augment": "flip", "image-size": 20, "skip-broken": True, "drop-last": True, "model": "resnet20",
     "stem": "imagenet", "weights": "a/last.safetensors", "new-head": True, "freeze": "conv1", "head-lr": 0.3, "optimizer": "adam", "lr": 0.2, "lr-scale-batch": True, "momentum": 0.8, "nesterov": True,
     "trust-coefficient": 0.5, "weight-decay": 0.3, "no-decay-norm": True, "scheduler": "linear", "step-size": 3, "milestones": "4", "gamma": 0.7,
-    "power": 3, "patience": 4, "warmup-epochs": 1, "label-smoothing": 0.1, "clip-grad-norm": 2, "ema": 0.9, "batch-size": 4, "accumulate": 2,
+    "val-split": 0.25, "power": 3, "patience": 4, "warmup-epochs": 1, "label-smoothing": 0.1, "clip-grad-norm": 2, "ema": 0.9, "batch-size": 4, "accumulate": 2,
     "amp": "bf16", "loss-scale": 8, "init-scale": 8, "growth-interval": 8, "seed": 5}
 OTHERS = {"config", "dry-run", "run-dir", "resume", "allow-changes",  # of this call
           "dataset", "download", "device"}  # what else there is depends on the machine

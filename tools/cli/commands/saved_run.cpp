@@ -38,8 +38,12 @@ SavedRun open_saved_run(const Settings& asked) {
   if (!asked.dataset) throw UsageError("--weights needs --dataset");
   complete(run.settings, look_around(asked));
   run.device = prepare_compute(run.settings);
-  run.images =
-      open_dataset(run.settings, asked.split == "train" ? Part::kTrain : Part::kTest, false);
+  if (asked.split == "val" && asked.val_split == 0)
+    throw UsageError("--split val needs the --val-split that the run was trained with");
+  const Part part = asked.split == "train" ? Part::kTrain
+                    : asked.split == "val" ? Part::kVal
+                                           : Part::kTest;
+  run.images = open_dataset(run.settings, part, false);
   run.model = make_empty_model(
       run.settings, {.classes = run.images->classes(), .in_channels = run.images->channels()});
   Log log(asked.quiet);

@@ -152,8 +152,12 @@ ExitCode run_train(const Invocation& call) {
   const Device device = prepare_compute(settings);
   const auto train_set = open_dataset(settings, Part::kTrain, true);
   const auto test_set = open_dataset(settings, Part::kTest, false);
+  const bool splits = settings.val_split > 0;
+  const auto val_set = splits ? open_dataset(settings, Part::kVal, false) : test_set;
   Input train = make_input(train_set, settings, device, true);
-  Input test = make_input(test_set, settings, device, false);
+  Input val = make_input(val_set, settings, device, false);
+  std::optional<Input> test;
+  if (splits) test.emplace(make_input(test_set, settings, device, false));
   const int64_t per_epoch = length_of_epoch(settings, train, train_set->size());
   const bool same_batches = check_changes(start, settings, train_set->size(), log);
   const int64_t all = length_of_run(start, same_batches, *settings.epochs, per_epoch);
@@ -177,9 +181,10 @@ ExitCode run_train(const Invocation& call) {
                          frozen.norms.size()));
   }
   RunSchedule lr(*optimizer, schedule);
-  Trainer trainer({settings, *model, *lr, train, test, out, log,
-                   describe_run(settings, train_set->size()), std::move(frozen)},
-                  steps);
+  Trainer trainer(
+      {settings, *model, *lr, train, val, out, log, describe_run(settings, train_set->size()),
+       std::move(frozen), test ? &*test : nullptr},
+      steps);
   const int64_t step = start.from ? resume(trainer, start, settings, same_batches) : 0;
   if (settings.dry_run) {  // all checks of the settings have been made
     print_plan(settings, out, steps, parameters);
@@ -194,6 +199,9 @@ ExitCode run_train(const Invocation& call) {
       *settings.model, *settings.dataset, parameters, train_set->size(), steps,
       *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
       start.folder.string()));
+  log.line(splits ? fmt::format("the best is chosen by {} of the training images", val_set->size())
+                  : "the best is chosen by the test images, which makes its accuracy on them look "
+                    "better than it is; --val-split 0.1 chooses by a part of the training images");
   if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
   return trainer.run();
 }

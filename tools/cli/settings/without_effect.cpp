@@ -24,7 +24,7 @@ constexpr Dependence kDependences[] = {
     {"milestones", "scheduler", "multistep"},
     {"gamma", "scheduler", "step|multistep|plateau"},
     {"power", "scheduler", "poly"},
-    {"patience", "scheduler", "plateau"},
+    {"patience", "scheduler", "plateau", "; --early-stopping N ends a run early"},
     {"init-scale", "amp", "fp16"},
     {"init-scale", "loss-scale", "dynamic"},
     {"growth-interval", "amp", "fp16"},
@@ -60,7 +60,7 @@ std::vector<std::string> flags_without_effect(const Settings& settings,
                                               const SettingSources& sources) {
   std::vector<std::string> remarks;
   std::string_view reported;  // rows of one key are adjacent; one report is enough
-  for (const auto& [key, chooser, values] : kDependences) {
+  for (const auto& [key, chooser, values, instead] : kDependences) {
     if (key == reported || !sources.flags.contains(key)) continue;
     const Setting& setting = *find_setting(key);
     if (setting.is_switch() && value_text(settings, setting) == "false") continue;
@@ -72,8 +72,8 @@ std::vector<std::string> flags_without_effect(const Settings& settings,
       continue;
     }
     if (chosen == "auto" || is_one_of(chosen, values)) continue;
-    remarks.push_back(fmt::format("--{} has no effect with --{} {}, only with {}", key, chooser,
-                                  chosen, in_words(values)));
+    remarks.push_back(fmt::format("--{} has no effect with --{} {}, only with {}{}", key, chooser,
+                                  chosen, in_words(values), instead));
     reported = key;
   }
   return remarks;

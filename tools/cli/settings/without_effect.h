@@ -15,6 +15,7 @@ namespace lathe::cli {
 /// values, only if `chooser` is given at all.
 struct Dependence {
   std::string_view key, chooser, values;
+  std::string_view instead = {};  // a remark on what may have been meant
 };
 
 std::span<const Dependence> all_dependences();

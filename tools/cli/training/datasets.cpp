@@ -8,8 +8,10 @@
 
 #include "lathe/core/device.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/data/dataset_parts.h"
 #include "lathe/data/images/cached_images.h"
 #include "lathe/data/images/image_folder.h"
+#include "lathe/data/images/image_subset.h"
 #include "lathe/data/images/packed_images.h"
 #include "lathe/data/images/published_datasets.h"
 #include "lathe/data/images/record_images.h"
@@ -67,7 +69,7 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
         "one folder per class");
   const data::ImageFolderOptions options{.broken = broken};
   auto train = std::make_shared<data::ImageFolder>(root / "train", options);
-  if (part == Part::kTrain) return train;
+  if (part != Part::kTest) return train;
   std::error_code missing;
   const fs::path path = fs::exists(root / "test", missing) ? root / "test" : root / "val";
   auto test = std::make_shared<data::ImageFolder>(path, options);
@@ -81,7 +83,7 @@ std::shared_ptr<data::ImageDataset> open_packed(const Settings& settings, Part p
   if (settings.data_root.empty())
     throw UsageError(
         "--dataset packed: name the file with --data-root FILE; `lathe data prepare` writes one");
-  return std::make_shared<data::PackedImages>(settings.data_root, part == Part::kTrain);
+  return std::make_shared<data::PackedImages>(settings.data_root, part != Part::kTest);
 }
 
 /// The transform that brings images to one size: a random part, the middle part, or the whole
@@ -134,11 +136,35 @@ std::shared_ptr<data::ImageDataset> open_images(const Settings& settings, Part p
     return std::make_shared<data::Synthetic>(synthetic_options(settings, part));
   }
   const data::ImageOptions options{
-      .train = part == Part::kTrain,
+      .train = part != Part::kTest,
       .pad_to = draws_crops(settings) ? 0 : settings.image_size.value_or(0)};
   if (settings.data_cache == "none")
     return std::make_shared<data::RecordImages>(*settings.dataset, settings.data_root, options);
   return std::make_shared<data::StoredImages>(*settings.dataset, settings.data_root, options);
+}
+
+/// Of the training images those of one part, as --val-split divides them.
+std::shared_ptr<data::ImageDataset> part_of(std::shared_ptr<data::ImageDataset> images,
+                                            const Settings& settings, Part part) {
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < images->size(); ++i) labels.push_back(images->label(i));
+  const std::string fraction = number_text(settings.val_split);
+  if (settings.val_split >= 1)
+    throw UsageError(fmt::format("--val-split {} leaves no image to train on", fraction));
+  data::StratifiedSplit split =
+      data::stratified_split(labels, settings.val_split, static_cast<uint64_t>(settings.seed));
+  if (split.part.empty()) {
+    throw UsageError(
+        fmt::format("--val-split {}: {} training images of {} classes are too few: none would be "
+                    "left to choose the best by (every class keeps one)",
+                    fraction, images->size(), images->classes()));
+  }
+  std::vector<int64_t>& chosen = part == Part::kVal ? split.part : split.rest;
+  if (auto* const folder = dynamic_cast<data::ImageFolder*>(images.get())) {
+    folder->keep(chosen);  // so that no file of the other part takes the place of a broken one
+    return images;
+  }
+  return std::make_shared<data::ImageSubset>(std::move(images), std::move(chosen));
 }
 
 /// The name of the file that --data-root is, if it is one.
@@ -201,6 +227,8 @@ std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part 
                                                  bool augmented) try {
   auto images = open_images(
       settings, part, settings.skip_broken ? data::BrokenImage::kSkip : data::BrokenImage::kRefuse);
+  if (settings.val_split > 0 && part != Part::kTest)
+    images = part_of(std::move(images), settings, part);
   if (settings.data_cache == "ram" && !is_published(settings))
     images = std::make_shared<data::CachedImages>(std::move(images));
   images->set_transform(transform_for(*images, settings, augmented));

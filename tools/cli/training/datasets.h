@@ -11,7 +11,8 @@
 
 namespace lathe::cli {
 
-enum class Part { kTrain, kTest };
+/// kVal: the part of the training images that --val-split takes from kTrain; empty without it.
+enum class Part { kTrain, kVal, kTest };
 
 /// What this machine has: a GPU, processors, data sets (by their files' names only).
 Machine look_around(const Settings& settings);
@@ -32,8 +33,8 @@ std::shared_ptr<data::ImageDataset> open_all_images(Settings settings, Part part
 std::shared_ptr<data::ImageDataset> open_class_folders(const std::filesystem::path& root);
 
 /// Opens one part. `augmented`: with the random changes of settings.augment.
-/// throws: UsageError for --augment and --image-size that do not fit; CommandError (kData) if a
-/// file cannot be read; DataError.
+/// throws: UsageError for --augment and --image-size that do not fit, and for a --val-split that
+/// leaves no image in a part; CommandError (kData) if a file cannot be read; DataError.
 std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part part,
                                                  bool augmented);
 

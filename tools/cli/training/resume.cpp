@@ -30,14 +30,15 @@ constexpr std::string_view kFree[] = {
     "dry-run",       "run-dir",    "resume",     "stop-after",
     "allow-changes", "progress",   "json",       "quiet"};
 // How long to train and what to write: these may change.
-constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "log-every"};
+constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "log-every",
+                                        "early-stopping"};
 // How the same numbers are computed: another choice rounds differently.
 constexpr std::string_view kRounding[] = {
     "device",        "threads",         "conv-exact",      "layout",    "tf32",
     "deterministic", "cudnn-benchmark", "workspace-limit", "data-cache"};
 // Which samples are in which batch.
 constexpr std::string_view kBatches[] = {"batch-size",     "accumulate", "drop-last", "seed",
-                                         "synthetic-size", "dataset",    "data-root"};
+                                         "synthetic-size", "dataset",    "data-root", "val-split"};
 
 // Which part of a checkpoint depends on which settings: they must agree with those it was made
 // with.

@@ -20,7 +20,9 @@ inline constexpr int64_t kMetricsSchema = 1;
 struct Metrics {
   int64_t epoch = 0;  // from 1
   int64_t step = 0;   // steps of the run so far
-  std::string split;  // "train": mean since the last such row; "val": the whole test set
+  // "train": mean since the last such row; "val": an evaluation, of the part that --val-split keeps
+  // or, without it, of the test set; "test": with --val-split, of the test set at the end.
+  std::string split;
   double loss = 0, accuracy = 0;  // accuracy from 0 to 1
   double lr = 0;                  // of the last step
   double images_per_second = 0;

@@ -70,6 +70,8 @@ double Schedule::factor(int64_t step) const {
 }
 
 Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_t total_steps) {
+  if (settings.early_stopping > 0 && settings.eval_every == 0)
+    throw UsageError("--early-stopping needs evaluations: --eval-every 0 makes none");
   const auto epochs = static_cast<double>(*settings.epochs);
   if (settings.warmup_epochs > 0 && settings.warmup_epochs >= epochs) {
     throw UsageError(fmt::format("--warmup-epochs {} leaves nothing of a run of --epochs {}",

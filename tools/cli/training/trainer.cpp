@@ -32,7 +32,9 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       scaler_(scaler_options(parts.settings)),
       parameters_(parts.model.parameters()),
       progress_(parts.settings.progress, parts.settings.quiet),
-      broken_({&parts.train.loader.dataset(), &parts.test.loader.dataset()}, parts.log),
+      broken_({&parts.train.loader.dataset(), &parts.test.loader.dataset(),
+               parts.held_out ? &parts.held_out->loader.dataset() : nullptr},
+              parts.log),
       total_steps_(total_steps) {
   if (settings_.ema > 0)
     ema_.emplace(parts_.model, optim::EMAOptions{.decay = settings_.ema, .warm_up = true});
@@ -61,8 +63,9 @@ ExitCode Trainer::run() {
   try {
     announce();
     // An epoch in which a checkpoint was made is finished even if all steps are done.
-    for (bool first = true; epoch_open_ ? first || stop_reason() == Stop::kNo
-                                        : epoch_ < *settings_.epochs && stop_reason() == Stop::kNo;
+    for (bool first = true;
+         epoch_open_ ? first || stop_reason() == Stop::kNo
+                     : epoch_ < *settings_.epochs && stop_reason() == Stop::kNo && !stops_early();
          first = false) {
       if (!epoch_open_) begin_epoch();
       train_epoch();
@@ -372,6 +375,12 @@ bool Trainer::pauses() const {
 bool Trainer::evaluates_after(int64_t epoch) const {
   if (saves_->last_is_sealed() || step_ >= total_steps_ || epoch == *settings_.epochs) return true;
   return settings_.eval_every > 0 && epoch % settings_.eval_every == 0;
+}
+
+// Says the same after a resume: all that it looks at is part of the checkpoint.
+bool Trainer::stops_early() const {
+  return settings_.early_stopping > 0 && evaluated_ &&
+         epoch_ - best_epoch_ >= settings_.early_stopping;
 }
 
 double Trainer::data_wait() const {

@@ -1,8 +1,8 @@
 // Trainer: the loop of `lathe train`. commands/train.cpp makes what it needs; it leaves its results
 // in the run folder. A run always writes last.safetensors. It ends in one of these ways:
-//   The epochs, --max-steps or --time-limit are over: it evaluates; exit code 0, 7 if --target-acc
-//     was missed, 6 if --amp fp16 has skipped every step. At the --time-limit it saves the state
-//     before that evaluation.
+//   The epochs, --max-steps, --time-limit or the patience of --early-stopping are over: it
+//     evaluates; exit code 0, 7 if --target-acc was missed, 6 if --amp fp16 has skipped every step.
+//     At the --time-limit it saves the state before that evaluation.
 //   SIGINT, SIGTERM, SIGHUP: after the present step; exit code 130, 143 or 129.
 //   --stop-after: in the same way; exit code 0.
 //   A loss is not finite, or the loss scale would fall below its floor: exit code 6. It saves the
@@ -49,11 +49,12 @@ struct TrainingParts {
   nn::Module& model;
   optim::LRScheduler& schedule;  // its unit is a step; Trainer steps its optimiser
   Input& train;                  // its device is where training computes
-  Input& test;
+  Input& test;                   // what evaluations look at, and the best is chosen by
   const Output& out;
   Log& log;
   safetensors::Metadata about = {};  // metadata for the checkpoints
   Frozen frozen = {};
+  Input* held_out = nullptr;  // evaluated once, at the end, with the weights of best.safetensors
 };
 
 class Trainer {
@@ -105,6 +106,7 @@ class Trainer {
   void update();
   void after_step();
   void evaluate_now();
+  bool stops_early() const;
   void end_epoch();
   void say_saved();
   void write_window();
@@ -117,6 +119,8 @@ class Trainer {
   bool window_is_finite();
   bool save_if_good();
   void save_after_error();
+  std::optional<Evaluation> evaluate_best();
+  void print_result(const std::optional<Evaluation>& held_out);
   ExitCode finish();
   ExitCode pause();
   Stop stop_reason() const;

@@ -1,8 +1,10 @@
 // How a training ends: done, paused, diverged, or by an error; what is saved and said then.
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
+#include "lathe/core/error.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/loss_scale.h"
@@ -21,7 +23,69 @@ ExitCode Trainer::finish() {
   saves_->wait();
   say_saved();
   if (stop_reason() == Stop::kTime) parts_.log.line("the time limit is reached");
+  if (stop_reason() == Stop::kNo && stops_early()) {
+    parts_.log.line(
+        fmt::format("stopped early: no evaluation since epoch {} was better than {:.2f} %",
+                    best_epoch_, 100 * best_accuracy_));
+  }
+  const std::optional<Evaluation> held_out = evaluate_best();
+  if (pauses()) return pause();
   if (settings_.skip_broken) broken_.report();
+  print_result(held_out);
+  if (step_ >= total_steps_)  // a run that --time-limit ends can continue with a smaller scale
+    fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
+  const double target =
+      settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
+  if (best_accuracy_ < target) {
+    throw CommandError(
+        ExitCode::kCheckFailed,
+        fmt::format("--target-acc: the best {} accuracy is {:.2f} %, below {:.2f} %",
+                    parts_.held_out ? "validation" : "test", 100 * best_accuracy_, 100 * target));
+  }
+  return ExitCode::kDone;
+}
+
+// Looks at the held-out images, with the weights that were chosen; the row of metrics says of which
+// epoch they are. The model has its present weights again afterwards: a signal may save them. In a
+// new folder a finished run has no best.safetensors; then the present weights have to do.
+std::optional<Evaluation> Trainer::evaluate_best() {
+  if (!parts_.held_out) return {};
+  const std::filesystem::path file = folder_ / "best.safetensors";
+  std::error_code unreadable;
+  const bool chosen = std::filesystem::exists(file, unreadable);
+  const Checkpoint best = chosen ? read_checkpoint(file.string()) : checkpoint();
+  const StateDict trainer = checkpoint_section(best, "trainer");
+  const StateDict present = parts_.model.state_dict().clone();
+  parts_.model.load_state_dict(checkpoint_section(best, "model"));
+  const struct Restore {
+    nn::Module& model;
+    const StateDict& state;
+    ~Restore() { model.load_state_dict(state); }
+  } restore{parts_.model, present};
+  Evaluation result = evaluate(parts_.model, *parts_.held_out, settings_, 0, progress_);
+  if (!result.complete) return {};
+  const double loss = result.tally.loss();
+  if (!std::isfinite(loss)) {
+    throw CommandError(ExitCode::kDiverged,
+                       fmt::format("the test loss of {} is {}", file.string(), number_text(loss)));
+  }
+  const auto scale = scaler_.progress();
+  const Row row =
+      metrics_row({.epoch = trainer.count("epoch"),
+                   .step = trainer.count("step"),
+                   .split = "test",
+                   .loss = loss,
+                   .accuracy = result.tally.accuracy(),
+                   .lr = trainer.number<double>("last_lr"),
+                   .images_per_second = static_cast<double>(result.tally.count()) / result.seconds,
+                   .loss_scale = scaler_.enabled() ? scale.scale : 0,
+                   .skipped_steps = skipped_before_ + scale.skipped});
+  metrics_->add(row);
+  parts_.out.row(row);
+  return result;
+}
+
+void Trainer::print_result(const std::optional<Evaluation>& held_out) {
   Row done;
   done.add("event", "done")
       .add("epochs", epoch_)
@@ -34,26 +98,22 @@ ExitCode Trainer::finish() {
       .add("data_wait", data_wait())
       .add("save_wait", save_wait())
       .add("run_dir", folder_.string());
+  if (held_out) {
+    done.add("test_loss", held_out->tally.loss());
+    done.add("test_accuracy", held_out->tally.accuracy());
+  }
   if (settings_.skip_broken) done.add("broken_files", broken_.count());
   parts_.out.row(done);
+  const std::string tested = held_out ? fmt::format(", of the best on the test images {:.2f} %",
+                                                    100 * held_out->tally.accuracy())
+                                      : "";
   parts_.out.text(fmt::format(
-      "test accuracy {:.2f} %, best {:.2f} % (epoch {}), {} steps in {}, {:.1f} % of training "
+      "{} accuracy {:.2f} %, best {:.2f} % (epoch {}){}, {} steps in {}, {:.1f} % of training "
       "waited for data{}: {}",
-      100 * last_accuracy_, 100 * best_accuracy_, best_epoch_, step_, duration_text(seconds()),
-      100 * data_wait(),
+      held_out ? "validation" : "test", 100 * last_accuracy_, 100 * best_accuracy_, best_epoch_,
+      tested, step_, duration_text(seconds()), 100 * data_wait(),
       broken_.count() > 0 ? fmt::format(", {} broken files skipped", broken_.count()) : "",
       folder_.string()));
-  if (step_ >= total_steps_)  // a run that --time-limit ends can continue with a smaller scale
-    fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
-  const double target =
-      settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
-  if (best_accuracy_ < target) {
-    throw CommandError(
-        ExitCode::kCheckFailed,
-        fmt::format("--target-acc: the best test accuracy is {:.2f} %, below {:.2f} %",
-                    100 * best_accuracy_, 100 * target));
-  }
-  return ExitCode::kDone;
 }
 
 // The mean since the last row of metrics is in the checkpoint. Its row is written for readers now,

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""What the best is chosen by: --val-split, --early-stopping, and the one look at the test images.
+
+    choice_test.py LATHE [--sanitized]
+"""
+import json
+import pathlib
+import signal
+import time
+
+from driver import Skip, expect, expect_one_line, lathe, main, start
+from runs import write_png
+from short_run import TINY, check_equal, log_of, rows_of, train
+
+SPLIT = ["--val-split", 0.2]  # 40 of the 50 images are left: 5 steps are an epoch
+
+
+def rows(run, split):
+    return [row for row in rows_of(run) if row["split"] == split]
+
+
+def again(run, *arguments):
+    return lathe("train", "--resume", run, "--quiet", *arguments)
+
+
+def metadata_of(path):
+    return json.loads(expect(lathe("ckpt", "show", path, "--json"), 0).stdout.splitlines()[-1])
+
+
+def test_the_best_is_chosen_by_a_part_and_the_test_images_are_seen_once(folder):
+    result = expect(train("a", *SPLIT, "--json", "--lr", 0.05), 0)
+    val, test = rows("a", "val"), rows("a", "test")
+    assert [row["step"] for row in val] == [5, 10, 15] and len(test) == 1
+    best = max(val, key=lambda row: row["accuracy"])
+    assert (test[0]["epoch"], test[0]["step"]) == (best["epoch"], best["step"]) == (best["epoch"], int(metadata_of("a/best.safetensors")["lathe.step"]))
+    done = json.loads(result.stdout.splitlines()[-1])
+    assert done["best_accuracy"] == best["accuracy"] and done["test_accuracy"] == test[0]["accuracy"] and done["test_loss"] == test[0]["loss"]
+    assert "the best is chosen by 10 of the training images" in log_of("a")
+    for split, row, images in (("val", best, 10), ("test", test[0], 10)):
+        seen = json.loads(expect(lathe("eval", "--run-dir", "a", "--split", split, "--json"), 0).stdout.splitlines()[0])
+        assert seen["images"] == images and seen["accuracy"] == row["accuracy"] and abs(seen["loss"] - row["loss"]) < 1e-6 * row["loss"], (seen, row)
+    assert json.loads(expect(lathe("eval", "--run-dir", "a", "--split", "train", "--json"), 0).stdout.splitlines()[0])["images"] == 40
+    assert "validation accuracy" in expect(train("b", *SPLIT, "--max-steps", 1), 0).stdout
+
+    expect(train("plain", "--max-steps", 1), 0)
+    assert "the best is chosen by the test images, which makes" in log_of("plain") and not rows("plain", "test")
+    expect_one_line(lathe("eval", "--run-dir", "plain", "--split", "val"), 2, "--split val needs the --val-split")
+
+
+def test_the_target_is_one_of_the_part_that_chooses(folder):
+    expect(train("a", *SPLIT, "--max-steps", 1, "--target-acc", 1), 7, "--target-acc: the best validation accuracy is ")
+    expect(train("b", "--max-steps", 1, "--target-acc", 1), 7, "--target-acc: the best test accuracy is ")
+
+
+def test_fractions_that_leave_nothing_are_refused(folder):
+    for fraction in ("nan", "-0.1", "inf", "1.5"):
+        expect_one_line(train("a", "--val-split", fraction), 2, "--val-split")
+    expect_one_line(train("a", "--val-split", 1), 2, "--val-split 1 leaves no image to train on")
+    expect_one_line(train("a", "--val-split", 0.001), 2, "--val-split 0.001: 50 training images of 10 classes are too few")
+    expect_one_line(train("a", "--early-stopping", -1), 2, "--early-stopping")
+    expect_one_line(train("a", "--early-stopping", 2, "--eval-every", 0), 2, "--early-stopping needs evaluations: --eval-every 0 makes none")
+    assert not pathlib.Path("a").exists()
+
+
+def test_a_run_stops_when_it_gets_no_better(folder):
+    still = ["--lr", 1e-12, "--epochs", 9, "--augment", "none"]  # the accuracy stays what it is
+    expect(train("a", *still, "--early-stopping", 2, "--json"), 0)
+    assert [row["epoch"] for row in rows("a", "val")] == [1, 2, 3]
+    assert "stopped early: no evaluation since epoch 1 was better than" in log_of("a")
+    expect(train("b", *still, "--early-stopping", 2, "--eval-every", 3), 0)
+    assert [row["epoch"] for row in rows("b", "val")] == [3, 6], rows("b", "val")
+    before = pathlib.Path("a/last.safetensors").read_bytes()
+    expect(lathe("train", "--resume", "a", "--quiet"), 0)  # it is over
+    assert pathlib.Path("a/last.safetensors").read_bytes() == before
+    expect(lathe("train", "--resume", "a", "--early-stopping", 4, "--quiet"), 0)
+    assert [row["epoch"] for row in rows("a", "val")] == [1, 2, 3, 4, 5]
+    result = expect(train("c", "--patience", 2, "--max-steps", 1, "--no-quiet"), 0)
+    assert "--patience has no effect with --scheduler cosine, only with plateau; --early-stopping N ends a run early" in result.stderr
+
+
+def test_interrupted_it_chooses_and_stops_as_if_it_was_not(folder):
+    flags = [*SPLIT, "--early-stopping", 2, "--epochs", 8, "--lr", 0.2, "--ema", 0.9, "--amp", "fp16"]
+    expect(train("whole", *flags), 0)
+    steps = rows("whole", "val")[-1]["step"]
+    assert len(rows("whole", "test")) == 1 and "stopped early" in log_of("whole") and steps < 40, rows_of("whole")
+    for position in range(3, steps + 1, 4):
+        result = again("parts", "--stop-after", position) if position > 3 else train("parts", *flags, "--stop-after", position)
+        expect(result, 0)
+    expect(again("parts"), 0)
+    check_equal("parts", "whole")
+    expect(again("parts"), 0)  # over, and the test images are looked at again
+    check_equal("parts", "whole")
+    expect(again("parts", "--early-stopping", 0), 0)
+    assert rows_of("parts")[:len(rows_of("whole")) - 1] == rows_of("whole")[:-1] and len(rows("parts", "test")) == 1
+    expect_one_line(lathe("train", "--resume", "whole", "--val-split", 0.3, "--quiet"), 2, "val-split 0.2 → 0.3", "--allow-changes")
+    verify = ["ckpt", "verify-resume", *TINY[:-1], *flags, "--epochs", 2, "--steps", 9]
+    assert "identical after 9 steps" in expect(lathe(*verify), 0).stdout
+
+
+def test_a_finished_run_in_a_new_folder_has_no_best_to_test(folder):
+    expect(train("a", *SPLIT), 0)
+    expect(lathe("train", "--resume", "a/last.safetensors", "--run-dir", "b", "--quiet"), 0)
+    assert [row["step"] for row in rows("b", "test")] == [15] and not pathlib.Path("b/best.safetensors").exists()
+
+
+def test_a_signal_during_the_last_look_leaves_the_run_to_be_resumed(folder):
+    flags = [*SPLIT, "--epochs", 1, "--batch-size", 1, "--synthetic-size", 2000, "--max-steps", 2]
+    expect(train("whole", *flags), 0)
+    process = start("train", *TINY, "--run-dir", "a", *flags)
+    metrics = pathlib.Path("a/metrics.jsonl")
+    while process.poll() is None and not (metrics.exists() and '"split":"val"' in metrics.read_text()):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    if process.returncode == 0:
+        raise Skip("it ended before the signal")
+    assert process.returncode == 143, errors
+    expect(again("a"), 0)
+    check_equal("a", "whole")
+
+
+def test_a_folder_is_divided_by_class_and_broken_files_stay_in_their_part(folder):
+    for part in ("train", "test"):
+        for name, count, grey in (("many", 9, 40), ("one", 1, 200)):
+            for k in range(count):
+                write_png(folder / "images" / part / name / f"{k}.png", 16, [bytes([grey + k] * 48)] * 16)
+    flags = ["--dataset", "folder", "--data-root", "images", "--model", "resnet8", "--image-size", 16, "--batch-size", 4, "--quiet"]
+    result = lathe("train", *flags, "--run-dir", "a", "--val-split", 0.3, "--max-steps", 1)
+    if "this build has no libpng" in result.stderr:
+        raise Skip("no libpng")
+    expect(result, 0)
+
+    def counts(split):
+        lines = expect(lathe("eval", "--run-dir", "a", "--split", split, "--json", "--skip-broken", "--no-quiet"), 0).stdout.splitlines()
+        return [json.loads(line)["images"] for line in lines if '"event":"class"' in line]
+    # The class with one image keeps it for training.
+    assert counts("val") == [3, 0] and counts("train") == [6, 1], (counts("val"), counts("train"))
+    for k in range(9):
+        path = folder / "images" / "train" / "many" / f"{k}.png"
+        path.write_bytes(path.read_bytes()[:60])
+    (folder / "images/train/many/4.png").unlink()
+    write_png(folder / "images/train/many/4.png", 16, [bytes([44] * 48)] * 16)
+    # Image 4 is in one of the parts; the other part of this class has nothing that could be read.
+    results = [lathe("eval", "--run-dir", "a", "--split", split, "--json", "--skip-broken", "--no-quiet") for split in ("val", "train")]
+    labels = [sum(json.loads(line)["images"] for line in r.stdout.splitlines() if '"event":"class"' in line) for r in results]
+    assert [r.returncode for r in results] in ([3, 0], [0, 0]) and labels in ([0, 7], [3, 7]), (labels, results)
+
+
+main(globals())
