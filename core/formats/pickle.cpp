@@ -49,6 +49,7 @@ enum Op : uint8_t {
   kTuple3 = 0x87,
   kTrue = 0x88,
   kFalse = 0x89,
+  kNewObject = 0x81,
   kLongInt = 0x8a,
   kShortText = 0x8c,
   kLongText = 0x8d,
@@ -83,7 +84,6 @@ std::string_view name_of_refused(uint8_t op) {
       {'l', "LIST"},
       {'o', "OBJ"},
       {'p', "PUT"},
-      {0x81, "NEWOBJ"},
       {0x82, "EXT1"},
       {0x83, "EXT2"},
       {0x84, "EXT4"},
@@ -282,10 +282,20 @@ class Reader {
       push(keep(Kind::kCall, parts));
     }
   }
-  /// Skips attributes of an OrderedDict, such as the versions of a state dict's modules.
+  /// An object of a class of the caller's list: not made, but returned as a call.
+  void new_object() {
+    const Value arguments = pop(), type = pop();
+    if (arguments.kind != Kind::kTuple || type.kind != Kind::kGlobal) {
+      fail("an object of ", name_of(type.kind), " with ", name_of(arguments.kind));
+    }
+    const Value parts[] = {type, arguments};
+    push(keep(Kind::kCall, parts));
+  }
+  /// Skips attributes: of an OrderedDict, such as the versions of a state dict's modules, or of an
+  /// object.
   void build() {
     if (pop().kind != Kind::kDict) fail("attributes that are no dictionary");
-    top(Kind::kDict);
+    if (stack_.empty() || stack_.back().kind != Kind::kCall) top(Kind::kDict);
   }
 
   void push_long() {
@@ -333,6 +343,7 @@ class Reader {
       case kStackGlobal: push_stack_global(); break;
       case kFrame: number(8); break;  // how much to read ahead; everything is here already
       case kReduce: reduce(); break;
+      case kNewObject: new_object(); break;
       case kBuild: build(); break;
       case kPersistentId: {
         const Value id = pop();

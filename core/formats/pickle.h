@@ -25,7 +25,7 @@ enum class Kind : uint8_t {
   kList,
   kDict,        // collections.OrderedDict too
   kGlobal,      // a name of the caller's list: "torch FloatStorage"
-  kCall,        // a call of a name, with arguments
+  kCall,        // a call of a name, with arguments, or an object of a class; neither is made
   kPersistent,  // an object stored elsewhere in the file: one value that describes it
   kMark,        // only between instructions
 };

@@ -37,8 +37,10 @@ constexpr StorageType kStorageTypes[] = {
     {"torch DoubleStorage", kF64},
 };
 
-/// All names that a pickle may contain.
+/// All names that a pickle may contain. Trainers save the arguments of their call, a Namespace,
+/// beside the state dict; nothing looks at it.
 constexpr std::string_view kGlobals[] = {
+    "argparse Namespace",
     "collections OrderedDict",
     "torch._utils _rebuild_tensor_v2",
     "torch._utils _rebuild_parameter",

@@ -5,6 +5,7 @@
 
 What they hold is written out in pth_test.cpp.
 """
+import argparse
 import collections
 import io
 
@@ -70,6 +71,7 @@ def main():
     print("// clang-format off\n#pragma once\n\n#include <string_view>\n\nnamespace lathe::test {\n")
     for name, data in [("Dtypes", saved(dtypes())), ("Views", saved(views())), ("Module", saved(module())),
                        ("Protocol4", saved(views(), pickle_protocol=4)), ("Model", saved(torch.nn.Flatten())),
+                       ("Trainer", saved({"model": module(), "epoch": 3, "args": argparse.Namespace(lr=0.1, names=["a"])})),
                        ("Legacy", saved({"w": torch.ones(1)}, _use_new_zipfile_serialization=False))]:
         print(f"inline constexpr std::string_view kPth{name}(\n{literal(data)}, {len(data)});\n")
     print("}  // namespace lathe::test")

@@ -127,6 +127,15 @@ TEST_CASE("pth: pickle protocol 4 says the same as protocol 2") {
   }
 }
 
+TEST_CASE("pth: the arguments of a trainer, saved beside the state dict, are passed over") {
+  const StateDict state = parse(test::kPthTrainer), expected = parse(test::kPthModule);
+  REQUIRE(state.size() == expected.size());
+  for (const auto& [name, t] : expected)
+    CHECK(state.at(name).to_vector<float>() == t.to_vector<float>());
+  CHECK(error_of(test::kPthTrainer, "args").find("has no dictionary \"args\"") !=
+        std::string::npos);
+}
+
 TEST_CASE("pth: a module's state dict, whose versions are no entries") {
   const StateDict state = parse(test::kPthModule);
   std::vector<std::string> names;
@@ -185,7 +194,12 @@ TEST_CASE("pth: code is refused, by its name; only tensors and plain data are re
       {plain(text("os") + text("system") + "\x93" + tuple(text("true")) + "R"),
        "byte 20: refers to \"os system\""},
       {plain("})\x93"), "a name made of a dictionary and a tuple"},
-      {plain(")\x81"), "the pickle instruction NEWOBJ (129)"},
+      {plain("))\x81"), "an object of a tuple with a tuple"},
+      {plain(global("os", "stat_result") + ")\x81"), "\"os stat_result\""},
+      {plain(global("argparse", "Namespace") + ")\x81Nb"), "attributes that are no dictionary"},
+      {plain(global("argparse", "Namespace") + "}b"),
+       "an instruction for a dictionary finds a name"},
+      {plain(global("argparse", "Namespace") + ")\x81}b"), "holds a call and not a state dict"},
       {plain("}0"), "the pickle instruction POP (48)"},
       {plain("\x03"), "the pickle instruction unknown (3)"},
       {plain("\x80\6"), "pickle protocol 6 is above 5"},
