@@ -335,6 +335,7 @@ void save_onnx(const Module& model, const std::string& path, const OnnxOptions& 
   LATHE_CHECK(ValueError, !options.input.empty(),
               "save_onnx: the input's shape must be set, e.g. {.input = {1, 3, 224, 224}}");
   OnnxGraph graph(options.name);
+  for (const auto& [key, value] : options.metadata) graph.metadata(key, value);
   const std::string_view batch = options.dynamic_batch ? "N" : "";
   graph.input("input", options.input_dtype, options.input, batch);
   const Value y = Exporter(graph).emit(model, "", {"input", options.input.size()});

@@ -5,6 +5,8 @@
 // ref: https://onnx.ai/onnx/repo-docs/IR.html; operators of opset 13.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 
 #include "lathe/core/dtype.h"
@@ -18,6 +20,8 @@ struct OnnxOptions {
   DType input_dtype = kF32;    // kI64 for a model that begins with an Embedding
   bool dynamic_batch = true;   // false: N is fixed, too
   std::string name = "model";  // of the graph
+  // Texts for the programs that use the file; its metadata_props.
+  std::map<std::string, std::string, std::less<>> metadata = {};
 };
 
 /// Writes the graph "input" → "output" and its weights, whose names are those of the state dict.

@@ -111,6 +111,12 @@ void OnnxGraph::output(const std::string& name, DType dtype, const Dims& shape,
   graph_.add_message(12, value_info(name, dtype, shape, first));
 }
 
+void OnnxGraph::metadata(const std::string& key, const std::string& value) {
+  ProtobufMessage& entry = metadata_.emplace_back();
+  entry.add_text(1, key);
+  entry.add_text(2, value);
+}
+
 static ProtobufMessage begun_model() {
   ProtobufMessage model;
   model.add_int(1, kIrVersion);
@@ -127,6 +133,7 @@ std::string OnnxGraph::file() const {
   model.add_text(3, version());
   model.add_message(7, graph_);
   model.add_message(8, opset);
+  for (const ProtobufMessage& entry : metadata_) model.add_message(14, entry);
   constexpr size_t kMost = (size_t{1} << 31) - 1;
   LATHE_CHECK(ValueError, model.text().size() <= kMost, "save_onnx: a model of ",
               model.text().size(), " bytes is above protobuf's limit of ", kMost);

@@ -46,6 +46,9 @@ class OnnxGraph {
   void input(const std::string& name, DType dtype, const Dims& shape, std::string_view first = {});
   void output(const std::string& name, DType dtype, const Dims& shape, std::string_view first = {});
 
+  /// An entry of the file's metadata_props.
+  void metadata(const std::string& key, const std::string& value);
+
   /// The first bytes of every file(): they name this program.
   static std::string beginning();
   /// The file's bytes.
@@ -54,6 +57,7 @@ class OnnxGraph {
 
  private:
   ProtobufMessage graph_;
+  std::vector<ProtobufMessage> metadata_;
   std::set<std::string> values_ = {"input"}, weights_;
 };
 

@@ -95,6 +95,19 @@ Exported exported(const nn::Module& model, const nn::OnnxOptions& options) {
   return {file, graph, lines};
 }
 
+TEST_CASE("onnx: metadata stands in the file's metadata_props") {
+  nn::Sequential net;
+  net.add<nn::Linear>(4, 2);
+  const Exported plain = exported(net, {.input = {1, 4}});
+  CHECK_FALSE(plain.file.texts.contains(14));
+  const Exported told = exported(net, {.input = {1, 4}, .metadata = {{"a", "1"}, {"b", "[]"}}});
+  std::string entries;
+  for (const std::string& bytes : told.file.texts.at(14))
+    entries += Message(bytes).text(1) + "=" + Message(bytes).text(2) + " ";
+  CHECK(entries == "a=1 b=[] ");
+  CHECK(told.lines == plain.lines);
+}
+
 TEST_CASE("onnx: an MLP is the nodes of its layers") {
   nn::Sequential net;
   net.add<nn::MLP>(4, std::vector<int64_t>{6, 5, 2});
