@@ -77,6 +77,12 @@ bool is_of_file(const Error& error) {
 
 }  // namespace
 
+std::vector<std::string> images_below(const std::string& folder) {
+  std::vector<fs::path> images;
+  list_images(folder, images);
+  return {images.begin(), images.end()};
+}
+
 ImageFolder::Listing ImageFolder::list(const std::string& root) {
   Listing listing;
   for (const auto& entry : entries_of(root)) {

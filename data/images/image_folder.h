@@ -94,4 +94,8 @@ class LATHE_API ImageFolder final : public ImageDataset {
   std::unique_ptr<std::atomic<bool>[]> is_broken_;
 };
 
+/// The image files in a folder and below it, in ImageFolder's order.
+/// throws: FileError for a folder that cannot be read; DataError if folders are nested too deeply.
+LATHE_API std::vector<std::string> images_below(const std::string& folder);
+
 }  // namespace lathe::data
