@@ -19,6 +19,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
 
@@ -135,7 +136,10 @@ void write_onnx(const std::string& to, const Checkpoint& file, const std::string
   const auto model = make_empty_model(settings, shape);
   model->load_state_dict(weights);
   const int64_t side = *settings.image_size;
-  nn::save_onnx(*model, to, {.input = {1, shape.in_channels, side, side}, .name = *settings.model});
+  nn::save_onnx(*model, to,
+                {.input = {1, shape.in_channels, side, side},
+                 .name = *settings.model,
+                 .metadata = input_entries(file.metadata)});
 }
 
 }  // namespace
@@ -230,6 +234,7 @@ ExitCode run_ckpt_convert(const Invocation& call) {
       if (const auto found = file.metadata.find(key); found != file.metadata.end())
         about.insert(*found);
     }
+    about.merge(input_entries(file.metadata));
     write_tensor_file(to, weights, npz ? safetensors::Metadata() : about);
   }
   out.text(fmt::format("{}: {} entries of the model", to, weights.size()));

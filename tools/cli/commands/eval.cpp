@@ -7,6 +7,7 @@
 #include "lathe/core/printable.h"
 #include "lathe/tools/cli/commands/replaceable.h"
 #include "lathe/tools/cli/commands/saved_run.h"
+#include "lathe/tools/cli/commands/worst_mistakes.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -18,6 +19,8 @@
 
 namespace lathe::cli {
 namespace {
+
+constexpr int64_t kMistakesAsFiles = 16;  // unless --worst says how many
 
 int64_t count_of(const Tally& tally, int64_t label, int64_t classes) {
   int64_t count = 0;
@@ -39,6 +42,25 @@ void print_classes(const Output& out, const Tally& tally, const std::vector<std:
                 .add("name", name)
                 .add("accuracy", accuracy)
                 .add("images", count));
+  }
+}
+
+void print_mistakes(const Output& out, const std::vector<Mistake>& mistakes,
+                    const std::vector<std::string>& names) {
+  for (const Mistake& m : mistakes) {
+    const std::string &label = names[static_cast<size_t>(m.label)],
+                      &predicted = names[static_cast<size_t>(m.predicted)];
+    out.text(fmt::format("  image {}: {} taken for {} ({:.2f} %), loss {:.4f}", m.index,
+                         printable(label), printable(predicted), 100 * m.probability, m.loss));
+    out.row(Row()
+                .add("event", "mistake")
+                .add("index", m.index)
+                .add("label", m.label)
+                .add("predicted", m.predicted)
+                .add("label_name", label)
+                .add("predicted_name", predicted)
+                .add("probability", m.probability)
+                .add("loss", m.loss));
   }
 }
 
@@ -64,13 +86,20 @@ ExitCode run_eval(const Invocation& call) {
   const Output out(call.settings.json);
   if (!call.settings.confusion.empty())
     check_replaceable("--confusion", call.settings.confusion, "label,");
+  if (!call.settings.worst_dir.empty()) check_new_folder("--worst-dir", call.settings.worst_dir);
   const SavedRun run = open_saved_run(call.settings);
   const Settings& settings = run.settings;
+  const bool as_files = !settings.worst_dir.empty();
+  WorstMistakes worst(settings.worst == 0 && as_files ? kMistakesAsFiles : settings.worst);
+  BatchObserver observer;
+  if (settings.worst > 0 || as_files)
+    observer = [&](const Tensor& scores, const Tensor& labels) { worst.add(scores, labels); };
   Input input = make_input(run.images, settings, run.device, false);
   const StopRequests signals;
   Progress progress(settings.progress, settings.quiet);
-  const Evaluation result = reading_data(
-      [&] { return evaluate(*run.model, input, settings, run.images->classes(), progress); });
+  const Evaluation result = reading_data([&] {
+    return evaluate(*run.model, input, settings, run.images->classes(), progress, observer);
+  });
   if (!result.complete)
     throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");
   Log log(settings.quiet);
@@ -93,6 +122,8 @@ ExitCode run_eval(const Invocation& call) {
                        without_sign_of_nan(tally.loss()), 100 * tally.accuracy(),
                        100 * tally.top5(), rate_text(rate)));
   if (!settings.quiet) print_classes(out, tally, run.images->class_names());
+  print_mistakes(out, worst.found(), run.images->class_names());
+  if (as_files) write_mistakes(settings.worst_dir, worst.found(), *run.images);
   if (!settings.confusion.empty())
     write_file_atomic(settings.confusion, confusion_csv(tally, run.images->class_names()));
   if (!std::isfinite(tally.loss())) {

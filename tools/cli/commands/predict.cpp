@@ -9,6 +9,7 @@
 #include "lathe/core/printable.h"
 #include "lathe/data/batch.h"
 #include "lathe/ops/softmax.h"
+#include "lathe/tools/cli/commands/predict_files.h"
 #include "lathe/tools/cli/commands/saved_run.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
@@ -69,6 +70,7 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
 }  // namespace
 
 ExitCode run_predict(const Invocation& call) {
+  if (!call.words.empty()) return predict_files(call);
   const Output out(call.settings.json);
   const SavedRun run = open_saved_run(call.settings);
   const std::vector<int64_t> rows = parse_rows(run.settings.index, run.images->size());

@@ -13,7 +13,6 @@
 #include "lathe/tools/cli/training/fine_tuning.h"
 
 namespace lathe::cli {
-namespace {
 
 std::string weights_of(const Settings& settings) {
   if (!settings.weights.empty()) return settings.weights;
@@ -28,8 +27,6 @@ std::string weights_of(const Settings& settings) {
       ExitCode::kData,
       fmt::format("{} holds neither best.safetensors nor last.safetensors", settings.run_dir));
 }
-
-}  // namespace
 
 SavedRun open_saved_run(const Settings& asked) {
   SavedRun run{.settings = asked};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "lathe/core/device.h"
 #include "lathe/data/images/image_datasets.h"
@@ -16,6 +17,10 @@ struct SavedRun {
   std::shared_ptr<data::ImageDataset> images;
   std::unique_ptr<nn::Module> model;  // on the device, weights loaded
 };
+
+/// The file of --weights or, from --run-dir, best.safetensors (if missing last.safetensors).
+/// throws: UsageError if neither is given; CommandError (kData) if the folder has no such file.
+std::string weights_of(const Settings& settings);
 
 /// Loads --weights or, from --run-dir, best.safetensors (if missing last.safetensors); the
 /// config.toml of --run-dir is then the config file.

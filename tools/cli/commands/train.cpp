@@ -17,6 +17,7 @@
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/environment.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/schedule.h"
@@ -154,6 +155,7 @@ ExitCode run_train(const Invocation& call) {
   const auto test_set = open_dataset(settings, Part::kTest, false);
   const bool splits = settings.val_split > 0;
   const auto val_set = splits ? open_dataset(settings, Part::kVal, false) : test_set;
+  safetensors::Metadata input_about = metadata_of(model_input(settings, *test_set));
   Input train = make_input(train_set, settings, device, true);
   Input val = make_input(val_set, settings, device, false);
   std::optional<Input> test;
@@ -181,10 +183,11 @@ ExitCode run_train(const Invocation& call) {
                          frozen.norms.size()));
   }
   RunSchedule lr(*optimizer, schedule);
-  Trainer trainer(
-      {settings, *model, *lr, train, val, out, log, describe_run(settings, train_set->size()),
-       std::move(frozen), test ? &*test : nullptr},
-      steps);
+  safetensors::Metadata about = describe_run(settings, train_set->size());
+  about.merge(input_about);
+  Trainer trainer({settings, *model, *lr, train, val, out, log, std::move(about), std::move(frozen),
+                   test ? &*test : nullptr},
+                  steps);
   const int64_t step = start.from ? resume(trainer, start, settings, same_batches) : 0;
   if (settings.dry_run) {  // all checks of the settings have been made
     print_plan(settings, out, steps, parameters);

@@ -25,6 +25,8 @@ struct Settings {
   double val_split = 0;
   std::string split = "test";
   std::string index = "0:16";
+  int64_t top = 5;
+  std::string format = "text";
   // loading
   std::optional<int64_t> workers;
   int64_t prefetch_factor = 2;
@@ -106,6 +108,8 @@ struct Settings {
   int64_t steps = 20;
   int64_t interrupt_at = 0;
   std::string confusion;
+  int64_t worst = 0;
+  std::string worst_dir;
   // output
   std::string progress = "auto";
   bool json = false;

@@ -44,7 +44,11 @@ constexpr Setting kSettings[] = {
   {.key = "split", .group = "Data", .target = &S::split, .takes = kEval | kPredict, .choices = "train|val|test",
    .help = "Which part of the data set; val: that of --val-split"},
   {.key = "index", .group = "Data", .target = &S::index, .takes = kPredict, .unit = "A:B",
-   .help = "Rows A to B-1, or one row A"},
+   .help = "Without files: rows A to B-1 of the data set, or one row A"},
+  {.key = "top", .group = "Data", .target = &S::top, .takes = kPredict, .unit = "N", .min = 1, .max = 1e6,
+   .help = "Of files: how many classes, the most probable first"},
+  {.key = "format", .group = "Output", .target = &S::format, .takes = kPredict, .choices = "text|csv|json",
+   .help = "Of files: a line per image, a row per class, or a JSON object per image"},
 
   {.key = "workers", .group = "Loading", .target = &S::workers, .takes = kData, .unit = "N", .max = kMaxThreads, .automatic = "1",
    .help = "Threads that read batches ahead; 0 reads them in between. Results do not depend on it"},
@@ -202,6 +206,10 @@ constexpr Setting kSettings[] = {
    .help = "Print the settings, the number of steps and of parameters; do nothing"},
   {.key = "confusion", .group = "Run", .target = &S::confusion, .takes = kEval, .unit = "FILE",
    .help = "Write the confusion matrix as CSV: a row per label, a column per prediction"},
+  {.key = "worst", .group = "Run", .target = &S::worst, .takes = kEval, .unit = "N", .max = 1e6,
+   .help = "Name the N wrong predictions with the highest loss; 0: none, or 16 with --worst-dir"},
+  {.key = "worst-dir", .group = "Run", .target = &S::worst_dir, .takes = kEval, .unit = "DIR",
+   .help = "Write their images into this new folder"},
 
   {.key = "progress", .group = "Output", .target = &S::progress, .takes = kTrain | kFindLr | kEval | kDataFetch | kDataPrepare | kDataVerify, .choices = "auto|plain|none",
    .help = "A bar on a terminal and lines elsewhere, lines only, or nothing"},

@@ -86,13 +86,16 @@ std::shared_ptr<data::ImageDataset> open_packed(const Settings& settings, Part p
   return std::make_shared<data::PackedImages>(settings.data_root, part != Part::kTest);
 }
 
+/// The shorter side before the middle is taken: 256 for 224, as is usual for ImageNet.
+int64_t resized_side(int64_t side) { return side * 8 / 7; }
+
 /// The transform that brings images to one size: a random part, the middle part, or the whole
 /// image.
 data::Transform sized(const data::ImageDataset& images, const Settings& settings, bool augmented) {
   const int64_t side = settings.image_size.value_or(32);
   if (augmented && draws_crops(settings)) return data::random_resized_crop(side);
-  if (has_other_sizes(images, settings))  // 256 for 224, as is usual for ImageNet
-    return compose(data::resize(side * 8 / 7), data::center_crop(side));
+  if (has_other_sizes(images, settings))
+    return compose(data::resize(resized_side(side)), data::center_crop(side));
   return data::resize(side, side);
 }
 
@@ -241,6 +244,21 @@ std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part 
   throw CommandError(ExitCode::kData, e.message());
 } catch (const ValueError& e) {
   throw UsageError(e.message());
+}
+
+ModelInput model_input(const Settings& settings, const data::ImageDataset& images) {
+  const bool other_sizes = has_other_sizes(images, settings), crops = draws_crops(settings);
+  const int64_t side = other_sizes || crops ? settings.image_size.value_or(32) : images.height();
+  // A published set's images are padded: an image gets their size first, and then the border.
+  const int64_t whole =
+      is_published(settings) && !crops ? data::dataset_info(*settings.dataset).side : side;
+  return {.class_names = images.class_names(),
+          .channels = images.channels(),
+          .side = side,
+          .resize = other_sizes ? resized_side(side) : whole,
+          .keeps_ratio = other_sizes,
+          .mean = images.mean(),
+          .std = images.std()};
 }
 
 data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const Settings& settings,

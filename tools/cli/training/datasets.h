@@ -8,6 +8,7 @@
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/training/model_input.h"
 
 namespace lathe::cli {
 
@@ -37,6 +38,10 @@ std::shared_ptr<data::ImageDataset> open_class_folders(const std::filesystem::pa
 /// leaves no image in a part; CommandError (kData) if a file cannot be read; DataError.
 std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part part,
                                                  bool augmented);
+
+/// What evaluation does to the images of a part that open_dataset() has opened, so that it can be
+/// done to an image of any size; and the names of the classes.
+ModelInput model_input(const Settings& settings, const data::ImageDataset& images);
 
 /// `training`: shuffled. Otherwise from the first to the last, including a short last batch.
 data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const Settings& settings,

@@ -16,7 +16,7 @@ constexpr int64_t kBatchesBetweenReads = 20;  // of a GPU's sums, for the progre
 }
 
 Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
-                    Progress& progress) {
+                    Progress& progress, const BatchObserver& observer) {
   const auto begin = std::chrono::steady_clock::now();
   const bool was_training = model.is_training();
   model.eval();
@@ -26,6 +26,7 @@ Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, i
   for (auto& [x, y] : input.batches()) {
     const Tensor scores = scores_of(model, x, settings);
     result.tally.add(scores, y, cross_entropy(scores, y));
+    if (observer) observer(scores, y);
     result.seconds = seconds_since(begin);
     result.complete = StopRequests::asked() == 0;
     if (!result.complete) break;

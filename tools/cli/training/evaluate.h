@@ -1,6 +1,8 @@
 // Evaluation of a model on a data set, for training and `lathe eval`.
 #pragma once
 
+#include <functional>
+
 #include "lathe/nn/module.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/input.h"
@@ -15,9 +17,12 @@ struct Evaluation {
   bool complete = true;  // false: a signal asked to stop
 };
 
+/// Sees the scores and the labels of each batch, in order.
+using BatchObserver = std::function<void(const Tensor& scores, const Tensor& labels)>;
+
 /// One pass in evaluation mode without gradients; afterwards the model's mode is as before. What a
 /// sample contributes depends neither on the batch size nor on the workers.
 Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
-                    Progress& progress);
+                    Progress& progress, const BatchObserver& observer = {});
 
 }  // namespace lathe::cli

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Prediction of image files with nothing but a checkpoint, and the worst mistakes of an evaluation.
+
+    predict_test.py LATHE [--sanitized]
+"""
+import csv
+import io
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+
+from driver import LATHE, Skip, check_shown, environment, expect, expect_one_line, lathe, main
+from runs import safetensors_header, write_png
+from short_run import train
+
+CLASSES = ["blue", "red,\"dark\"", "yell\now"]
+COLOURS = [(20, 30, 180), (180, 30, 20), (200, 190, 40)]
+
+
+def image(path, colour, size=20):
+    write_png(pathlib.Path(path), size, [b"".join(bytes(min(c + x + y, 255) for c in colour) for x in range(size)) for y in range(size)])
+
+
+def trained(folder, *flags):
+    """A run of images in folders, whose data set is gone afterwards."""
+    for part, count in (("train", 8), ("test", 4)):
+        for name, colour in zip(CLASSES, COLOURS):
+            for k in range(count):
+                image(folder / "images" / part / name / f"{k}.png", colour, 18 + k)
+    arguments = ["--dataset", "folder", "--data-root", "images", "--model", "resnet8", "--image-size", 16, "--batch-size", 8, "--epochs", 3, "--lr", 0.05]
+    result = lathe("train", *arguments, "--run-dir", "a", "--quiet", *flags)
+    if "this build has no libpng" in result.stderr:
+        raise Skip("no libpng")
+    expect(result, 0)
+
+
+def predictions(result):
+    return {row["file"]: row["predictions"] for row in map(json.loads, result.stdout.splitlines())}
+
+
+def test_a_file_is_predicted_as_in_the_data_set(folder):
+    trained(folder)
+    rows = [json.loads(line) for line in expect(lathe("predict", "--run-dir", "a", "--index", "0:12", "--json"), 0).stdout.splitlines()]
+    shutil.move("images/test", "pictures")
+    shutil.rmtree("images")
+    os.rename("a/best.safetensors", "alone.safetensors")
+    result = expect(lathe("predict", "--weights", "alone.safetensors", "pictures", "--format", "json", "--batch-size", 5), 0)
+    seen = predictions(result)
+    assert list(seen) == [f"pictures/{name}/{k}.png" for name in CLASSES for k in range(4)], list(seen)
+    for row, classes in zip(rows, seen.values()):
+        assert [c["name"] for c in classes] != [] and len(classes) == 3 and classes[0]["name"] == row["predicted_name"]
+        assert abs(classes[0]["probability"] - row["probability"]) < 1e-6, (row, classes)
+        assert abs(sum(c["probability"] for c in classes) - 1) < 1e-5
+        assert [c["probability"] for c in classes] == sorted((c["probability"] for c in classes), reverse=True)
+        assert all(CLASSES[c["class"]] == c["name"] for c in classes)
+    metadata = safetensors_header("alone.safetensors")["__metadata__"]
+    assert json.loads(metadata["lathe.class_names"]) == CLASSES
+    expected = {"lathe.image_size": "16", "lathe.image_resize": "18", "lathe.image_channels": "3", "lathe.image_mean": "0.485,0.456,0.406", "lathe.image_std": "0.229,0.224,0.225"}
+    assert {key: metadata[key] for key in expected} == expected
+
+    table = list(csv.reader(io.StringIO(expect(lathe("predict", "--weights", "alone.safetensors", "pictures", "--format", "csv", "--top", 2), 0).stdout)))
+    assert table[0] == ["file", "rank", "class", "name", "probability"] and len(table) == 1 + 12 * 2
+    assert table[2][:2] == ["pictures/blue/0.png", "2"] and {row[3] for row in table[1:]} <= set(CLASSES)
+    text = check_shown(expect(lathe("predict", "--weights", "alone.safetensors", "pictures/blue/0.png", "--top", 1), 0)).stdout
+    assert text.startswith("pictures/blue/0.png: ") and text.count("\n") == 1 and text.endswith(" %\n") and "," not in text, text
+    # Weights without the rest of the checkpoint still say what they need; ONNX files too.
+    expect(lathe("ckpt", "convert", "alone.safetensors", "w.safetensors"), 0)
+    again = expect(lathe("predict", "--weights", "w.safetensors", "--model", "resnet8", "pictures", "--json"), 0)
+    for file, classes in predictions(again).items():
+        assert all(abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(classes, seen[file], strict=True)), (classes, seen[file])
+    expect(lathe("ckpt", "convert", "alone.safetensors", "w.onnx"), 0)
+    onnx = pathlib.Path("w.onnx").read_bytes()
+    assert b"lathe.class_names" in onnx and b"lathe.image_mean" in onnx and b"0.485,0.456,0.406" in onnx
+
+
+def test_a_list_on_stdin_and_files_that_are_none(folder):
+    trained(folder)
+    image("one.png", COLOURS[0])
+    (folder / "text.png").write_bytes(b"no image")
+    cut = (folder / "one.png").read_bytes()[:50]
+    (folder / "cut.png").write_bytes(cut)
+    (folder / "empty").mkdir()
+    names = b"one.png\n\ntext.png\nmissing.png\ncut.png\nempty\none.png\n"
+    result = subprocess.run([LATHE, "predict", "--run-dir", "a", "-", "--format", "json", "--batch-size", "2"], input=names, env=environment(), capture_output=True)
+    errors = result.stderr.decode()
+    assert result.returncode == 3, errors
+    assert [json.loads(line)["file"] for line in result.stdout.decode().splitlines()] == ["one.png", "one.png"]
+    lines = errors.splitlines()
+    assert len(lines) == 5 and lines[-1] == "lathe: predict: 4 of the inputs could not be read", errors
+    for name in ("text.png", "missing.png", "cut.png", "empty: holds no images"):
+        assert sum(line.startswith(f"lathe: skipped {name}") for line in lines) == 1, (name, errors)
+    expect(lathe("predict", "--run-dir", "a", "empty"), 3, "skipped empty: holds no images", "1 of the inputs")
+    # A name that is no UTF-8, and one that would command the terminal.
+    odd = os.fsencode(folder) + b"/\xff\x1b[31m.png"
+    shutil.copy(b"one.png", odd)
+    for form in ("text", "csv", "json"):
+        result = subprocess.run([LATHE, "predict", "--run-dir", "a", odd, "--format", form], env=environment(), capture_output=True)
+        assert result.returncode == 0, result
+        if form == "text":
+            assert b"\x1b" not in result.stdout, result.stdout
+        if form == "json":
+            json.loads(result.stdout.decode())
+    with open("/dev/full", "w") as full:
+        expect_one_line(lathe("predict", "--run-dir", "a", "one.png", stdout=full), 1, "stdout")
+
+
+def test_eval_shows_the_worst_mistakes(folder):
+    trained(folder, "--max-steps", 1)
+    result = expect(lathe("eval", "--run-dir", "a", "--split", "train", "--worst", 5, "--worst-dir", "worst", "--json", "--confusion", "c.csv"), 0)
+    worst = [row for row in map(json.loads, result.stdout.splitlines()) if row["event"] == "mistake"]
+    table = [[int(n) for n in line[1:]] for line in list(csv.reader(open("c.csv", newline="")))[1:]]
+    wrong = sum(map(sum, table)) - sum(table[i][i] for i in range(3))
+    assert wrong > 5 == len(worst), (wrong, worst)
+    losses = [row["loss"] for row in worst]
+    assert losses == sorted(losses, reverse=True) and all(row["label"] != row["predicted"] for row in worst)
+    rows = {r["index"]: r for r in map(json.loads, lathe("predict", "--run-dir", "a", "--split", "train", "--index", "0:24", "--json").stdout.splitlines())}
+    for row in worst:
+        assert rows[row["index"]]["predicted"] == row["predicted"] and rows[row["index"]]["label"] == row["label"]
+        assert abs(rows[row["index"]]["probability"] - row["probability"]) < 1e-5
+    names = sorted(path.name for path in pathlib.Path("worst").iterdir())
+    plain = ["blue", "red__dark_", "yell_ow"]
+    assert names == sorted(f"{k + 1:03}-{plain[row['label']]}-taken-for-{plain[row['predicted']]}.png" for k, row in enumerate(worst)), names
+    # The file is the image: 18 + k rows of the image k of its class.
+    first = pathlib.Path("worst", names[0]).read_bytes()
+    assert int.from_bytes(first[20:24], "big") == 18 + worst[0]["index"] % 8
+    expect_one_line(lathe("eval", "--run-dir", "a", "--worst-dir", "worst", "--no-quiet"), 2, "--worst-dir worst: expected a new folder or an empty one")
+    expect(lathe("eval", "--run-dir", "a", "--worst-dir", "more", "--split", "train"), 0)
+    assert 5 < len(list(pathlib.Path("more").iterdir())) <= 16
+    text = check_shown(expect(lathe("eval", "--run-dir", "a", "--worst", 1, "--no-quiet"), 0)).stdout
+    assert text.count(" taken for ") == 1, text
+    expect_one_line(lathe("eval", "--run-dir", "a", "--worst", -1), 2, "--worst")
+
+
+def test_a_model_of_grey_images_with_a_border_gets_files_as_such(folder):
+    """MNIST's 28 x 28 pixels with a border to 32 x 32."""
+    def idx(name, shape, data):
+        path = pathlib.Path("mnist", name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape) + data)
+
+    def pixels(i):
+        return bytes((i * 37 + k * (i + 3)) % 256 for k in range(784))
+    for part, count in (("train", 20), ("t10k", 8)):
+        idx(f"{part}-images-idx3-ubyte", [count, 28, 28], b"".join(map(pixels, range(count))))
+        idx(f"{part}-labels-idx1-ubyte", [count], bytes(i % 10 for i in range(count)))
+    expect(lathe("train", "--dataset", "mnist", "--data-root", "mnist", "--model", "resnet8", "--image-size", 32, "--max-steps", 1, "--run-dir", "a", "--quiet"), 0)
+    rows = [json.loads(line) for line in expect(lathe("predict", "--run-dir", "a", "--index", "0:8", "--json"), 0).stdout.splitlines()]
+    for i in range(8):
+        grey = [pixels(i)[28 * y:28 * y + 28] for y in range(28)]
+        write_png(folder / "files" / f"{i}.png", 28, [bytes(v for value in row for v in (value,) * 3) for row in grey])
+    result = lathe("predict", "--run-dir", "a", "files", "--json")
+    if "this build has no libpng" in result.stderr:
+        raise Skip("no libpng")
+    seen = list(predictions(expect(result, 0)).values())
+    assert len(seen) == 8
+    for row, classes in zip(rows, seen):
+        assert classes[0]["class"] == row["predicted"] and abs(classes[0]["probability"] - row["probability"]) < 1e-5, (row, classes)
+        assert len(classes) == 5
+    metadata = safetensors_header("a/best.safetensors")["__metadata__"]
+    assert [metadata[f"lathe.image_{key}"] for key in ("channels", "resize", "size")] == ["1", "28x28", "32"]
+
+
+def test_calls_that_make_no_sense(folder):
+    expect(train("a", "--max-steps", 1), 0)
+    expect_one_line(lathe("predict", "x.png"), 2, "--run-dir")
+    expect_one_line(lathe("predict", "--run-dir", "a", "x.png", "--top", 0), 2, "--top")
+    expect_one_line(lathe("predict", "--run-dir", "a", "x.png", "--format", "xml"), 2, '--format: expected one of text, csv, json, got "xml"')
+    expect_one_line(lathe("predict", "--run-dir", "a", "x.png", "--index", "3"), 2, "--index chooses images of the data set: leave out the files")
+    expect(lathe("ckpt", "convert", "a/last.safetensors", "w.npz"), 0)
+    expect_one_line(lathe("predict", "--weights", "w.npz", "--model", "resnet8", "x.png"), 3, "w.npz: it has no lathe.class_names")
+    expect_one_line(lathe("predict", "--weights", "missing", "x.png"), 3, "missing")
+
+
+main(globals())

@@ -1,0 +1,231 @@
+// lathe predict FILE…: a trained model's classes for image files. Everything but the images comes
+// from the checkpoint.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/error.h"
+#include "lathe/core/formats/safetensors_header.h"
+#include "lathe/core/formats/tensor_file.h"
+#include "lathe/core/printable.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/data/images/image_files.h"
+#include "lathe/data/images/image_folder.h"
+#include "lathe/ops/softmax.h"
+#include "lathe/tools/cli/commands/predict_files.h"
+#include "lathe/tools/cli/commands/saved_run.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/model_input.h"
+#include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/resume.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The files to look at, and what of the call is none. Each problem is one line of stderr.
+struct Files {
+  std::vector<std::string> paths;
+  int64_t problems = 0;
+
+  void skip(const std::string& why) {
+    ++problems;
+    write_stderr(fmt::format("lathe: skipped {}\n", printable(why)));
+  }
+  void add(const std::string& path) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      paths.push_back(path);
+      return;
+    }
+    try {
+      const std::vector<std::string> found = data::images_below(path);
+      if (found.empty()) skip(fmt::format("{}: holds no images (.jpg, .jpeg, .png)", path));
+      paths.insert(paths.end(), found.begin(), found.end());
+    } catch (const FileError& e) {
+      skip(e.message());
+    } catch (const DataError& e) {
+      skip(e.message());
+    }
+  }
+};
+
+Files files_of(const std::vector<std::string>& words) {
+  Files files;
+  for (const std::string& word : words) {
+    if (word != "-") {
+      files.add(word);
+      continue;
+    }
+    for (std::string line; std::getline(std::cin, line);) {
+      if (!line.empty()) files.add(line);
+    }
+  }
+  return files;
+}
+
+struct Class {
+  size_t number;
+  double probability;
+};
+
+// The most probable classes, best first; of equal ones the one with the lower number.
+std::vector<Class> best_of(std::span<const float> row, size_t count, const std::string& file) {
+  if (!std::ranges::all_of(row, [](float p) { return std::isfinite(p); })) {
+    throw CommandError(
+        ExitCode::kDiverged,
+        fmt::format("{}: its probabilities are no numbers, because of the weights", file));
+  }
+  std::vector<size_t> order(row.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                    [&](size_t a, size_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
+  std::vector<Class> best;
+  for (size_t k = 0; k < count; ++k) best.push_back({order[k], static_cast<double>(row[order[k]])});
+  return best;
+}
+
+class Printer {
+ public:
+  Printer(std::string format, const std::vector<std::string>& names)
+      : format_(std::move(format)), names_(names) {
+    if (format_ == "csv") write("file,rank,class,name,probability\n");
+  }
+
+  void print(const std::string& file, const std::vector<Class>& best) const {
+    write(format_ == "csv"    ? csv(file, best)
+          : format_ == "json" ? json(file, best)
+                              : text(file, best));
+  }
+
+ private:
+  static void write(const std::string& text) { write_all(STDOUT_FILENO, text, "stdout"); }
+
+  std::string text(const std::string& file, const std::vector<Class>& best) const {
+    std::string line = printable(file) + ":";
+    for (const Class& c : best) {
+      line += fmt::format("{} {} {:.2f} %", &c == best.data() ? "" : ",",
+                          printable(names_[c.number]), 100 * c.probability);
+    }
+    return line + "\n";
+  }
+  std::string csv(const std::string& file, const std::vector<Class>& best) const {
+    std::string lines;
+    for (size_t k = 0; k < best.size(); ++k) {
+      lines += csv_line(Row()
+                            .add("file", file)
+                            .add("rank", static_cast<int64_t>(k + 1))
+                            .add("class", static_cast<int64_t>(best[k].number))
+                            .add("name", names_[best[k].number])
+                            .add("probability", best[k].probability)) +
+               "\n";
+    }
+    return lines;
+  }
+  std::string json(const std::string& file, const std::vector<Class>& best) const {
+    nlohmann::ordered_json row = {{"file", file}, {"predictions", nlohmann::ordered_json::array()}};
+    for (const Class& c : best) {
+      row["predictions"].push_back(
+          {{"class", c.number}, {"name", names_[c.number]}, {"probability", c.probability}});
+    }
+    return printable_lines(
+               row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) +
+           "\n";
+  }
+
+  std::string format_;
+  const std::vector<std::string>& names_;
+};
+
+// A model that its checkpoint describes.
+struct Loaded {
+  Settings settings;
+  ModelInput input;
+  Device device;
+  std::unique_ptr<nn::Module> model;
+};
+
+Loaded load(const Invocation& call) {
+  const std::string file = weights_of(call.settings);
+  const safetensors::Metadata metadata = reading_data([&] {
+    const bool can_say = tensor_file_format(file) == TensorFileFormat::kSafetensors;
+    return can_say ? safetensors::read_metadata(file) : safetensors::Metadata();
+  });
+  Loaded out{.settings = {}, .input = model_input_in(metadata, file), .device = kCPU, .model = {}};
+  SettingSources sources = call.sources;
+  if (const auto config = metadata.find(kConfigKey); config != metadata.end())
+    sources.saved_config = config->second;
+  sources.saved_name = file;
+  Settings& settings = out.settings = merge_settings(sources, kPredict);
+  if (!settings.model) throw UsageError(fmt::format("{} does not say its --model", file));
+  if (!settings.dataset) settings.dataset = "folder";
+  complete(settings, {.usable_cpus = usable_cpus()});
+  out.device = prepare_compute(settings);
+  out.model =
+      make_empty_model(settings, {.classes = static_cast<int64_t>(out.input.class_names.size()),
+                                  .in_channels = out.input.channels});
+  for (const std::string& line : load_weights(*out.model, file))
+    write_stderr(fmt::format("{}\n", printable(line)));
+  place_model(*out.model, out.device, settings);
+  out.model->eval();
+  return out;
+}
+
+}  // namespace
+
+ExitCode predict_files(const Invocation& call) {
+  for (const char* key : {"index", "split"}) {
+    if (call.sources.flags.contains(key))
+      throw UsageError(
+          fmt::format("--{} chooses images of the data set: leave out the files", key));
+  }
+  Loaded loaded = load(call);
+  const Settings& settings = loaded.settings;
+  Files files = files_of(call.words);
+  const auto images = std::make_shared<data::ImageFiles>(
+      files.paths, data::ImageFilesOptions{.transform = transform_of(loaded.input),
+                                           .one_channel = loaded.input.channels == 1});
+  const size_t classes = loaded.input.class_names.size();
+  const size_t top = std::min(classes, static_cast<size_t>(settings.top));
+  const Printer printer(settings.json ? "json" : settings.format, loaded.input.class_names);
+  if (!files.paths.empty()) {
+    Input input{make_loader(images, settings, false), loaded.device};
+    const NoGrad no_grad;
+    int64_t next = 0;  // the loader keeps the order
+    for (auto& [x, y] : input.batches()) {
+      const std::vector<float> rows =
+          softmax(scores_of(*loaded.model, x, settings), 1).to_vector<float>();
+      const float* row = rows.data();
+      for (const int64_t number : y.to_vector<int64_t>()) {
+        const int64_t i = next++;
+        if (number < 0) {
+          const std::string &name = images->path(i), &why = images->error(i);
+          files.skip(why.starts_with(name) ? why : fmt::format("{}: {}", name, why));
+        } else {
+          printer.print(images->path(i), best_of({row, classes}, top, images->path(i)));
+        }
+        row += classes;
+      }
+    }
+  }
+  if (files.problems > 0) {
+    throw CommandError(ExitCode::kData,
+                       fmt::format("predict: {} of the inputs could not be read", files.problems));
+  }
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

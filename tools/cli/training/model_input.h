@@ -1,0 +1,44 @@
+// ModelInput: how an image becomes the input of a trained model, and what its classes are called.
+// Checkpoints carry it, so that the file is all that prediction needs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/core/formats/safetensors.h"
+#include "lathe/data/transforms/transforms.h"
+
+namespace lathe::cli {
+
+/// The evaluation's transform of an image of any size: resized, the middle side x side of it (with
+/// a black border if it is smaller), grey if the model has one input channel, normalised.
+struct ModelInput {
+  std::vector<std::string> class_names;
+  int64_t channels = 3;           // 3 or 1
+  int64_t side = 32;              // the input is [N,channels,side,side]
+  int64_t resize = 32;            // to this many pixels before the middle is taken:
+  bool keeps_ratio = false;       // true: the shorter side; false: both sides
+  std::vector<double> mean, std;  // per channel, of x / 255
+};
+
+/// As text under keys that other programs can read:
+///   lathe.class_names     ["cat","dog"], a JSON list; bytes that are no UTF-8 become U+FFFD
+///   lathe.image_channels  3
+///   lathe.image_resize    256 for the shorter side, or 28x28; bilinear with antialiasing
+///   lathe.image_size      224, the middle of what was resized
+///   lathe.image_mean, lathe.image_std   0.485,0.456,0.406
+safetensors::Metadata metadata_of(const ModelInput& input);
+
+/// The entries of that kind in some metadata; none if it has no ModelInput.
+safetensors::Metadata input_entries(const safetensors::Metadata& metadata);
+
+/// throws: CommandError (kData) naming the file and what is missing or wrong.
+ModelInput model_input_in(const safetensors::Metadata& metadata, std::string_view file);
+
+/// The transform for data::ImageFiles, which makes three planes; of a model with one channel they
+/// are equal.
+data::Transform transform_of(const ModelInput& input);
+
+}  // namespace lathe::cli
