@@ -159,6 +159,26 @@ def test_a_stop_that_cannot_be_reported(folder):
         assert not different(case / "run", files_of(folder / "whole" / "run"))
 
 
+def test_the_look_at_the_test_images_at_the_end(folder):
+    """With --val-split: its row comes after the last checkpoint and is no part of it. The run goes on to write it once."""
+    if SANITIZED or not RUN_FAULT:
+        raise Skip("a library is put in front of libc, which the sanitizers want for themselves")
+    flags = ["--synthetic-size", 30, "--val-split", 0.2, "--early-stopping", 1, "--freeze", "conv1,bn1", "--head-lr", 0.02, "--json"]
+    expect(train(folder / "whole", *flags, trace=folder / "trace"), 0)
+    files = files_of(folder / "whole" / "run")
+    assert [row["split"] for row in files["metrics.jsonl"]][-2:] == ["val", "test"], files["metrics.jsonl"]
+    calls = [line.split() for line in (folder / "trace").read_text().splitlines()]
+    wrong = []
+    for name, back in (("metrics.jsonl", 1), ("metrics.csv", 1), ("stdout", 2), ("stdout", 1)):
+        _, number, call = [call for call in calls if call[0] == name and call[2] == "write"][-back]
+        for way in ways_of(name, call):
+            case = folder / f"{name}-{back}-{way}"
+            train(case, *flags, fault=f"{way} {name} {number}")
+            expect(train(case, *flags), 0)
+            wrong += [f"{way} at {name} {number}: {difference}" for difference in [different(case / "run", files)] if difference]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_averages_and_loss_scales_without_step_files(folder):
     if not EVERY:
         raise Skip("this one runs with --every")

@@ -28,6 +28,7 @@ ExitCode Trainer::finish() {
         fmt::format("stopped early: no evaluation since epoch {} was better than {:.2f} %",
                     best_epoch_, 100 * best_accuracy_));
   }
+  if (parts_.held_out) saves_->seal_last();  // the state is saved; what follows is not part of it
   const std::optional<Evaluation> held_out = evaluate_best();
   if (pauses()) return pause();
   if (settings_.skip_broken) broken_.report();
