@@ -169,6 +169,7 @@ def test_calls_that_make_no_sense(folder):
     expect_one_line(lathe("predict", "--run-dir", "a", "x.png", "--top", 0), 2, "--top")
     expect_one_line(lathe("predict", "--run-dir", "a", "x.png", "--format", "xml"), 2, '--format: expected one of text, csv, json, got "xml"')
     expect_one_line(lathe("predict", "--run-dir", "a", "x.png", "--index", "3"), 2, "--index chooses images of the data set: leave out the files")
+    expect_one_line(lathe("predict", "--run-dir", "a", "--top", 3), 2, "--top is for image files")
     expect(lathe("ckpt", "convert", "a/last.safetensors", "w.npz"), 0)
     expect_one_line(lathe("predict", "--weights", "w.npz", "--model", "resnet8", "x.png"), 3, "w.npz: it has no lathe.class_names")
     expect_one_line(lathe("predict", "--weights", "missing", "x.png"), 3, "missing")

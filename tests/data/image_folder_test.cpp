@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "files.h"
 #include "golden_images.h"
@@ -15,6 +16,7 @@
 #include "lathe/data/batch.h"
 #include "lathe/data/images/decode.h"
 #include "lathe/data/images/image_file.h"
+#include "lathe/data/images/image_files.h"
 
 namespace lathe::data {
 namespace {
@@ -227,6 +229,66 @@ TEST_CASE(
     return listed;
   }();
   CHECK_THROWS_AS(read_batch(gone, indices), FileError);
+}
+
+TEST_CASE("image folder: the files that are kept replace each other, and no others do") {
+  if (!can_read_all()) return;
+  const TempDir root;
+  make_folder(root);
+  ImageFolderOptions skip = kWhole;
+  skip.broken = BrokenImage::kSkip;
+  const ImageFolder all(root.path(), skip);
+  ImageFolder some(root.path(), skip);
+  const int64_t last = all.size() - 1;
+  some.keep({last, 0, 1});
+  CHECK(some.size() == 3);
+  CHECK(some.classes() == all.classes());
+  CHECK(some.path(0) == all.path(last));
+  CHECK(some.label(0) == all.label(last));
+  write_file(some.path(0), "neither");
+  const Batch batch = read_batch(some, std::vector<int64_t>{0});  // after the last comes image 0
+  CHECK(batch.x.to_vector<double>() ==
+        read_batch(all, std::vector<int64_t>{0}).x.to_vector<double>());
+  CHECK_THROWS_AS(some.keep({3}), IndexError);
+  CHECK(some.size() == 3);
+}
+
+TEST_CASE("image files: samples are those of a folder, and a broken one is zeros with label -1") {
+  if (!can_read_all()) return;
+  const TempDir root;
+  make_folder(root);
+  const ImageFolder folder(root.path(), kWhole);
+  std::vector<fs::path> files;  // in the folder's order, which goes by class
+  for (const char* name : {"cat", "dog"}) {
+    const std::vector<fs::path> found = images_below(root / name);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  REQUIRE(std::ssize(files) == folder.size());
+  write_file(root / "text.jpg", "neither");
+  files.insert(files.begin() + 1, {root / "text.jpg", root / "missing.png"});
+  const ImageFiles set(files, {.transform = kBytes});
+  std::vector<int64_t> indices(files.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  const Batch batch = read_batch(set, indices);
+  const auto labels = batch.y.to_vector<int64_t>();
+  for (const int64_t i : indices) {
+    CAPTURE(i);
+    const bool broken = i == 1 || i == 2;
+    CHECK(labels[static_cast<size_t>(i)] == (broken ? -1 : i));
+    CHECK(set.error(i).empty() != broken);
+    const auto x = batch.x.select(0, i).to_vector<int>();
+    if (broken) {
+      CHECK(x == std::vector<int>(x.size(), 0));
+    } else {
+      const Batch same = read_batch(folder, std::vector<int64_t>{i == 0 ? 0 : i - 2});
+      CHECK(x == same.x.select(0, 0).to_vector<int>());
+    }
+  }
+  CHECK(set.error(1).find("text.jpg: is neither") != std::string::npos);
+  CHECK(set.error(2).find("missing.png") != std::string::npos);
+  const ImageFiles grey(files, {.transform = kBytes.then(grayscale()), .one_channel = true});
+  const Batch one = read_batch(grey, std::vector<int64_t>{0});
+  CHECK(one.x.shape() == Shape{1, 1, 29, 37});
 }
 
 TEST_CASE("image folder: when the first file or every file is broken") {

@@ -71,6 +71,11 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
 
 ExitCode run_predict(const Invocation& call) {
   if (!call.words.empty()) return predict_files(call);
+  for (const char* key : {"top", "format"}) {
+    if (call.sources.flags.contains(key))
+      throw UsageError(
+          fmt::format("--{} is for image files: name some, or - for a list on stdin", key));
+  }
   const Output out(call.settings.json);
   const SavedRun run = open_saved_run(call.settings);
   const std::vector<int64_t> rows = parse_rows(run.settings.index, run.images->size());

@@ -47,8 +47,6 @@ constexpr Setting kSettings[] = {
    .help = "Without files: rows A to B-1 of the data set, or one row A"},
   {.key = "top", .group = "Data", .target = &S::top, .takes = kPredict, .unit = "N", .min = 1, .max = 1e6,
    .help = "Of files: how many classes, the most probable first"},
-  {.key = "format", .group = "Output", .target = &S::format, .takes = kPredict, .choices = "text|csv|json",
-   .help = "Of files: a line per image, a row per class, or a JSON object per image"},
 
   {.key = "workers", .group = "Loading", .target = &S::workers, .takes = kData, .unit = "N", .max = kMaxThreads, .automatic = "1",
    .help = "Threads that read batches ahead; 0 reads them in between. Results do not depend on it"},
@@ -213,6 +211,8 @@ constexpr Setting kSettings[] = {
 
   {.key = "progress", .group = "Output", .target = &S::progress, .takes = kTrain | kFindLr | kEval | kDataFetch | kDataPrepare | kDataVerify, .choices = "auto|plain|none",
    .help = "A bar on a terminal and lines elsewhere, lines only, or nothing"},
+  {.key = "format", .group = "Output", .target = &S::format, .takes = kPredict, .choices = "text|csv|json",
+   .help = "Of files: a line per image, a row per class, or a JSON object per image"},
   {.key = "json", .group = "Output", .target = &S::json, .takes = kRows,
    .help = "Print JSON Lines on stdout and nothing else"},
   {.key = "quiet", .group = "Output", .target = &S::quiet, .takes = kTrain | kFindLr | kEval | kDataFetch | kDataPrepare | kDataVerify,
