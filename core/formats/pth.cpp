@@ -212,14 +212,15 @@ Value find_section(const pickle::Document& document, const Tensors& tensors,
     at = *next;
     begin = end + 1;
   }
-  const auto items = document.items(at);
-  bool any = items.empty() || !section.empty();
-  for (size_t i = 1; i < items.size(); i += 2) any |= tensors.is_tensor(items[i]);
-  if (any) return at;
+  if (!section.empty()) return at;
   for (const std::string_view name : kSections) {
     const Value* found = find_key(document, at, name);
     if (found != nullptr && found->kind == Kind::kDict) return *found;
   }
+  const auto items = document.items(at);
+  bool any = items.empty();
+  for (size_t i = 1; i < items.size(); i += 2) any |= tensors.is_tensor(items[i]);
+  if (any) return at;
   LATHE_FAIL(DataError, file,
              ": holds no tensors but these values, one of which may be named as "
              "the section to read: ",

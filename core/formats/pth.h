@@ -23,8 +23,10 @@ struct ReadOptions {
 /// Bool Byte Char Short Int Long Half BFloat16 Float Double, little- or big-endian.
 ///
 /// A file may hold more than a state dict. options.section then says which of its dictionaries to
-/// read; dots lead to nested ones. Without it, read() takes the file's outermost dictionary if that
-/// holds a tensor or is empty, else the one under "state_dict", "model_state_dict" or "model".
+/// read; dots lead to nested ones. Without it, read() takes the dictionary under "state_dict",
+/// "model_state_dict" or "model" if there is one, as in trainers' checkpoints, which may hold
+/// single tensors besides; else the file's outermost dictionary, which must hold a tensor or be
+/// empty.
 /// throws: FileError; DataError that names the file, the entry and what does not fit: names of
 /// other classes and functions, other instructions, values that are not tensors, views beyond their
 /// storage, tensors of together more than 64 MiB plus 32 times the file, damaged or hostile

@@ -254,6 +254,17 @@ TEST_CASE("pth: everything else is refused with the file, the entry and what is 
   });
 }
 
+TEST_CASE("pth: the state dict of a checkpoint is read, though a tensor stands beside it") {
+  const std::string inner = dict_of(text("w") + kGood);
+  const std::string beside = pickle_of(dict_of(text("best") + kGood + text("state_dict") + inner));
+  const StateDict state = parse(file_with(beside, "abcdefgh"));
+  CHECK(state.size() == 1);
+  CHECK(state.contains("w"));
+  // A tensor of that name is an entry like any other.
+  const std::string own = pickle_of(dict_of(text("model") + kGood + text("v") + kGood));
+  CHECK(parse(file_with(own, "abcdefgh")).size() == 2);
+}
+
 TEST_CASE("pth: a tensor that does not fit its storage is refused with the entry and the numbers") {
   check_refused({
       {file_of(tensor_of("N", 0, byte(2), byte(1))),
