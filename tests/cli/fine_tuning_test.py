@@ -86,8 +86,8 @@ def test_a_new_head_takes_all_but_the_head_from_the_file(folder):
 def test_weights_that_are_of_another_model_are_refused(folder):
     expect(train("a", *ONE_STEP), 0)
     rewritten("a/last.safetensors", "other.safetensors", rename=lambda name: "net." + name)
-    for flags in ([], ["--new-head"]):
-        expect_one_line(train("b", "--weights", "other.safetensors", *flags), 3, "other.safetensors: ", "missing: conv1.weight, bn1.weight, ", ", …")
+    for flags, what in (([], "unexpected: net.conv1.weight, net.bn1.weight, "), (["--new-head"], "; the file has other 44 entries: net.conv1.weight f32[16,3,3,3], ")):
+        expect_one_line(train("b", "--weights", "other.safetensors", *flags), 3, "other.safetensors: ", "missing: conv1.weight, bn1.weight, ", ", …", what)
     rewritten("a/last.safetensors", "less.safetensors", leave_out=["bn1"])
     expect_one_line(train("b", "--weights", "less.safetensors", "--new-head"), 3, "5 missing: bn1.weight, bn1.bias, ")
     expect_one_line(train("b", "--model", "resnet20", "--weights", "a/last.safetensors", "--new-head"), 3, "missing: layer1.1.conv1.weight")

@@ -135,23 +135,24 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
     lines.push_back(
         fmt::format("{}: the names begin with \"{}\", which is taken off", path, file.prefix));
   const std::string head = head_of(model);
+  const Sorted sorted =
+      new_head ? without_head(file.entries, model, head) : Sorted{file.entries, {}, {}};
   try {
-    if (!new_head) {
-      model.load_state_dict(file.entries);
-      return lines;
-    }
-    const Sorted sorted = without_head(file.entries, model, head);
     model.load_state_dict(sorted.state);
-    lines.push_back(fmt::format("new head: {} keep their first values", list_of(sorted.fresh)));
-    if (!sorted.unused.empty())
-      lines.push_back(fmt::format("not used of {}: {}", path, list_of(sorted.unused)));
-    return lines;
   } catch (const ValueError& e) {
-    const bool only_head = !new_head && fits_without_head(file.entries, model, head);
-    throw CommandError(ExitCode::kData,
-                       fmt::format("{}: {}{}", path, e.message(),
-                                   only_head ? "; --new-head begins with a new " + head : ""));
+    std::string hint;
+    if (!sorted.unused.empty()) {
+      hint = "; the file has other " + list_of(sorted.unused);
+    } else if (!new_head && fits_without_head(file.entries, model, head)) {
+      hint = "; --new-head begins with a new " + head;
+    }
+    throw CommandError(ExitCode::kData, fmt::format("{}: {}{}", path, e.message(), hint));
   }
+  if (new_head)
+    lines.push_back(fmt::format("new head: {} keep their first values", list_of(sorted.fresh)));
+  if (!sorted.unused.empty())
+    lines.push_back(fmt::format("not used of {}: {}", path, list_of(sorted.unused)));
+  return lines;
 } catch (const FileError& e) {
   throw CommandError(ExitCode::kData, e.message());
 }
