@@ -4,6 +4,7 @@ include(CheckCXXCompilerFlag)
 include(CheckLinkerFlag)
 
 check_linker_flag(CXX "LINKER:--as-needed" LATHE_HAS_AS_NEEDED)
+check_linker_flag(CXX "LINKER:--gc-sections" LATHE_HAS_GC_SECTIONS)
 
 if(NOT LATHE_MARCH STREQUAL "" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   check_cxx_compiler_flag("-march=${LATHE_MARCH}" LATHE_HAS_MARCH)
@@ -61,6 +62,9 @@ function(lathe_target_flags target)
   endif()
   if(LATHE_WERROR)
     list(APPEND flags -Werror)
+  endif()
+  if(LATHE_HAS_GC_SECTIONS AND NOT LATHE_SANITIZE)  # so that a program carries only the functions that it can reach
+    list(APPEND flags -ffunction-sections -fdata-sections)
   endif()
   if(LATHE_OPTIMISE)
     list(APPEND flags -O3 -DNDEBUG)

@@ -81,7 +81,7 @@ LATHE_API Tensor uniform_fan_in(const Shape& shape, int64_t fan_in);
 ///   nn::load(net, "vgg16.pth");
 class LATHE_API Skip {
  public:
-  Skip();
+  [[nodiscard]] Skip();
   ~Skip();
   Skip(const Skip&) = delete;
   Skip& operator=(const Skip&) = delete;

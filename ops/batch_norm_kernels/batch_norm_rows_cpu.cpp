@@ -278,11 +278,11 @@ LATHE_CLONES void TileLoops<T>::grad_sums(const TileShape& shape, BatchNormForm 
                                           const TileParams<S>& p) {
   with_form(
       form, [&](auto f) __attribute__((always_inline)) {
-        if (g_out != nullptr) {
-          sum_grads<f.value, true>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
-        } else {
-          sum_grads<f.value, false>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+        if constexpr (f.value == BatchNormForm::kAddRelu) {
+          if (g_out != nullptr)
+            return sum_grads<f.value, true>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
         }
+        sum_grads<f.value, false>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
       });
 }
 

@@ -46,8 +46,8 @@ struct TileLoops {
                     const TileParams<S>& p);
 
   /// sum_g[c] += sum of g and sum_gt[c] += sum of g * t, where g = dy where form passes it, else 0.
-  /// g is written to g_out (which may be dy) unless that is null. kAddRelu reads its mask from y,
-  /// kRelu computes it.
+  /// kAddRelu reads its mask from y and writes g, the gradient of its residual, to g_out (which may
+  /// be dy) unless that is null. kRelu computes its mask.
   static void grad_sums(const TileShape& shape, BatchNormForm form, S* sum_g, S* sum_gt, T* g_out,
                         const T* dy, const T* x, const T* y, const TileParams<S>& p);
 
