@@ -93,8 +93,9 @@ struct Lt { template <class T> LATHE_HD bool operator()(T a, T b) const { return
 struct Le { template <class T> LATHE_HD bool operator()(T a, T b) const { return a <= b; } };
 struct Gt { template <class T> LATHE_HD bool operator()(T a, T b) const { return a > b; } };
 struct Ge { template <class T> LATHE_HD bool operator()(T a, T b) const { return a >= b; } };
-struct And { template <class T> LATHE_HD bool operator()(T a, T b) const { return a != T(0) && b != T(0); } };
-struct Or  { template <class T> LATHE_HD bool operator()(T a, T b) const { return a != T(0) || b != T(0); } };
+// Without a branch, so that the loops become vector code.
+struct And { template <class T> LATHE_HD bool operator()(T a, T b) const { return (a != T(0)) & (b != T(0)); } };
+struct Or  { template <class T> LATHE_HD bool operator()(T a, T b) const { return (a != T(0)) | (b != T(0)); } };
 struct Xor { template <class T> LATHE_HD bool operator()(T a, T b) const { return (a != T(0)) != (b != T(0)); } };
 // clang-format on
 

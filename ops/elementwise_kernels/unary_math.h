@@ -12,6 +12,7 @@
 #include "lathe/core/scalar.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/elementwise_kernels/binary_math.h"
+#include "lathe/ops/exp_math.h"
 #include "lathe/ops/unary.h"
 
 namespace lathe::math {
@@ -61,11 +62,10 @@ struct IsFinite   { template <class T> LATHE_HD bool operator()(T x) const { ret
 struct Relu       { template <class T> LATHE_HD T operator()(T x) const {
   if constexpr (std::is_unsigned_v<T>) return x;
   else return x < T(0) ? T(0) : x; } };
-// Each branch keeps exp's argument negative: no overflow on either side.
+// exp's argument is never positive: no overflow on either side, and no branch.
 struct Sigmoid    { template <class T> LATHE_HD T operator()(T x) const {
-  if (x >= T(0)) return T(1) / (T(1) + std::exp(-x));
-  const T e = std::exp(x);
-  return e / (T(1) + e); } };
+  const T e = fast_exp(x < T(0) ? x : -x);  // at most 1
+  return (x < T(0) ? e : T(1)) / (T(1) + e); } };
 struct Silu       { template <class T> LATHE_HD T operator()(T x) const { return x * Sigmoid{}(x); } };
 struct Gelu       { template <class T> LATHE_HD T operator()(T x) const {
   return T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440))); } };
