@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training throughput of lathe and of PyTorch: the same model, batch and thread count, in the same run.
 
-    compare_torch.py [--model resnet18] [--batch 64] [--threads 2] [--amp bf16] [--rounds 5] [--json]
+    compare_torch.py [--model resnet18] [--image-size 32] [--batch 64] [--threads 2] [--amp bf16] [--rounds 5] [--json]
     compare_torch.py --device cuda [--batch 512] [--amp fp16] [--image-size 224] [--variants eager,compile,graph] [--no-tf32]
 
 The two sides take turns (A B A B …), so that a machine whose speed drifts slows both. A round is a window of training steps
@@ -37,9 +37,9 @@ def torch_worker(args):
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     formats = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
-    net = getattr(torch_models, args.model)()
+    net = torch_models.make(args.model, args.image_size)
     opt = torch.optim.SGD(net.parameters(), 0.01, 0.9, weight_decay=5e-4)
-    x, y = torch.randn(args.batch, 3, 32, 32), torch.randint(0, 10, (args.batch,))
+    x, y = torch.randn(args.batch, 3, args.image_size, args.image_size), torch.randint(0, 10, (args.batch,))
     print(torch.__version__, flush=True)
 
     def step(images):
@@ -66,7 +66,8 @@ def torch_worker(args):
 class Torch:
     def __init__(self, args, waiting):
         command = [args.python, os.path.abspath(__file__), "--worker", "--model", args.model, "--batch", str(args.batch),
-                   "--threads", str(args.threads), "--seconds", str(args.seconds), "--amp", args.amp]
+                   "--threads", str(args.threads), "--seconds", str(args.seconds), "--amp", args.amp,
+                   "--image-size", str(args.image_size)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **KEEP_BLOCKS, **WAITING[waiting], "OMP_NUM_THREADS": str(args.threads)})
         self.version = self.process.stdout.readline().strip()
@@ -83,14 +84,15 @@ class Torch:
 
 
 def ours_window(args):
+    stem = ["--stem", "imagenet"] if "resnet" in args.model and args.model not in ("resnet18", "resnet20") else []
     out = subprocess.run([args.lathe, "bench", "step", "--model", args.model, "--batch-size", str(args.batch), "--threads",
-                          str(args.threads), "--amp", args.amp, "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+                          str(args.threads), "--amp", args.amp, "--image-size", str(args.image_size), *stem, "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(out.splitlines()[-1])["images_per_second"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="resnet18", choices=("resnet18", "resnet20"))
+    parser.add_argument("--model", default="resnet18", help="resnet18, resnet20 or, on a CPU, a model of torchvision's")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)

@@ -65,3 +65,12 @@ def resnet18(**options):
 
 def resnet20(**options):
     return ResNet((16, 32, 64), 3, False, **options)
+
+
+def make(name, image_size=32):
+    """resnet18 or resnet20 of this file, else the model of torchvision with this name; ten classes."""
+    if name in ("resnet18", "resnet20"):
+        return {"resnet18": resnet18, "resnet20": resnet20}[name]()
+    import torchvision
+    size = {"image_size": image_size} if name.startswith("vit") else {}
+    return getattr(torchvision.models, name)(num_classes=10, **size)
