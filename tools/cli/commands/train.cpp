@@ -113,6 +113,52 @@ int64_t length_of_epoch(const Settings& settings, const Input& train, int64_t im
   return steps;
 }
 
+// The images of a run and their batches. Evaluations look at `val`: a part of the training images,
+// or the test images, and then there is no `test`.
+struct RunData {
+  std::shared_ptr<data::ImageDataset> train_set, val_set, test_set;
+  Input train, val;
+  std::optional<Input> test;
+};
+
+RunData open_data(const Settings& settings, Device device) {
+  const bool splits = settings.val_split > 0;
+  const auto train = open_dataset(settings, Part::kTrain, true);
+  const auto test = open_dataset(settings, Part::kTest, false);
+  const auto val = splits ? open_dataset(settings, Part::kVal, false) : test;
+  RunData out{train,
+              val,
+              test,
+              make_input(train, settings, device, true),
+              make_input(val, settings, device, false),
+              std::nullopt};
+  if (splits) out.test.emplace(make_input(test, settings, device, false));
+  return out;
+}
+
+// A new model, with the weights of a file if the run begins with some.
+std::unique_ptr<nn::Module> make_start(const Settings& settings, const data::ImageDataset& images,
+                                       const StartPoint& start, Log& log) {
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  auto model =
+      make_model(settings, {.classes = images.classes(), .in_channels = images.channels()});
+  if (!settings.weights.empty() && !start.from) {
+    for (const std::string& line : load_weights(*model, settings.weights, settings.new_head))
+      log.line(line);
+  }
+  return model;
+}
+
+Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) {
+  Frozen frozen = freeze(model, settings.freeze);
+  if (frozen.parameters > 0) {
+    log.line(fmt::format("frozen: {} of {} parameters, {} of {} values, and {} batch norms",
+                         frozen.parameters, model.parameters().size(), frozen.values,
+                         nn::count_parameters(model), frozen.norms.size()));
+  }
+  return frozen;
+}
+
 // Brings the run's folder, trainer and log to the state in which training goes on from `step`.
 void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, int64_t step,
                Log& log) {
@@ -151,42 +197,24 @@ ExitCode run_train(const Invocation& call) {
       log.warning(remark);
   }
   const Device device = prepare_compute(settings);
-  const auto train_set = open_dataset(settings, Part::kTrain, true);
-  const auto test_set = open_dataset(settings, Part::kTest, false);
-  const bool splits = settings.val_split > 0;
-  const auto val_set = splits ? open_dataset(settings, Part::kVal, false) : test_set;
-  safetensors::Metadata input_about = metadata_of(model_input(settings, *test_set));
-  Input train = make_input(train_set, settings, device, true);
-  Input val = make_input(val_set, settings, device, false);
-  std::optional<Input> test;
-  if (splits) test.emplace(make_input(test_set, settings, device, false));
-  const int64_t per_epoch = length_of_epoch(settings, train, train_set->size());
-  const bool same_batches = check_changes(start, settings, train_set->size(), log);
+  RunData data = open_data(settings, device);
+  const int64_t images = data.train_set->size();
+  const int64_t per_epoch = length_of_epoch(settings, data.train, images);
+  const bool same_batches = check_changes(start, settings, images, log);
   const int64_t all = length_of_run(start, same_batches, *settings.epochs, per_epoch);
   const int64_t steps = settings.max_steps > 0 ? std::min(settings.max_steps, all) : all;
   const Schedule schedule = make_schedule(settings, per_epoch, steps);
 
-  manual_seed(static_cast<uint64_t>(settings.seed));
-  const auto model =
-      make_model(settings, {.classes = train_set->classes(), .in_channels = train_set->channels()});
+  const auto model = make_start(settings, *data.train_set, start, log);
   const int64_t parameters = nn::count_parameters(*model);
-  if (!settings.weights.empty() && !start.from) {
-    for (const std::string& line : load_weights(*model, settings.weights, settings.new_head))
-      log.line(line);
-  }
   place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);
-  Frozen frozen = freeze(*model, settings.freeze);
-  if (frozen.parameters > 0) {
-    log.line(fmt::format("frozen: {} of {} parameters, {} of {} values, and {} batch norms",
-                         frozen.parameters, model->parameters().size(), frozen.values, parameters,
-                         frozen.norms.size()));
-  }
+  Frozen frozen = freeze_parameters(*model, settings, log);
   RunSchedule lr(*optimizer, schedule);
-  safetensors::Metadata about = describe_run(settings, train_set->size());
-  about.merge(input_about);
-  Trainer trainer({settings, *model, *lr, train, val, out, log, std::move(about), std::move(frozen),
-                   test ? &*test : nullptr},
+  safetensors::Metadata about = describe_run(settings, images);
+  about.merge(metadata_of(model_input(settings, *data.test_set)));
+  Trainer trainer({settings, *model, *lr, data.train, data.val, out, log, std::move(about),
+                   std::move(frozen), data.test ? &*data.test : nullptr},
                   steps);
   const int64_t step = start.from ? resume(trainer, start, settings, same_batches) : 0;
   if (settings.dry_run) {  // all checks of the settings have been made
@@ -199,12 +227,14 @@ ExitCode run_train(const Invocation& call) {
   say_what_is_slow(settings, device, log);
   log.line(fmt::format(
       "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
-      *settings.model, *settings.dataset, parameters, train_set->size(), steps,
+      *settings.model, *settings.dataset, parameters, images, steps,
       *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
       start.folder.string()));
-  log.line(splits ? fmt::format("the best is chosen by {} of the training images", val_set->size())
-                  : "the best is chosen by the test images, which makes its accuracy on them look "
-                    "better than it is; --val-split 0.1 chooses by a part of the training images");
+  log.line(
+      data.test
+          ? fmt::format("the best is chosen by {} of the training images", data.val_set->size())
+          : "the best is chosen by the test images, which makes its accuracy on them look "
+            "better than it is; --val-split 0.1 chooses by a part of the training images");
   if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
   return trainer.run();
 }
