@@ -19,8 +19,8 @@ TEST_CASE("models: --model takes the names of the library's models, and stem tho
     if (kind.has_stem) with_stem += (with_stem.empty() ? "" : "|") + std::string(kind.name);
   }
   CHECK(find_setting("model")->choices == names);
-  for (const auto& [key, chooser, values] : all_dependences()) {
-    if (key == "stem") CHECK(values == with_stem);
+  for (const Dependence& dependence : all_dependences()) {
+    if (dependence.key == "stem") CHECK(dependence.values == with_stem);
   }
 }
 

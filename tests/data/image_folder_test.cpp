@@ -258,9 +258,9 @@ TEST_CASE("image files: samples are those of a folder, and a broken one is zeros
   const TempDir root;
   make_folder(root);
   const ImageFolder folder(root.path(), kWhole);
-  std::vector<fs::path> files;  // in the folder's order, which goes by class
+  std::vector<std::string> files;  // in the folder's order, which goes by class
   for (const char* name : {"cat", "dog"}) {
-    const std::vector<fs::path> found = images_below(root / name);
+    const std::vector<std::string> found = images_below(root / name);
     files.insert(files.end(), found.begin(), found.end());
   }
   REQUIRE(std::ssize(files) == folder.size());
