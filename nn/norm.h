@@ -2,7 +2,8 @@
 // of the same name. Batch norms: batch_norm.h.
 #pragma once
 
-#include <concepts>
+#include <cstdint>
+#include <initializer_list>
 
 #include "lathe/nn/module.h"
 #include "lathe/ops/local_response_norm.h"
@@ -19,10 +20,9 @@ struct NormOptions {
 class LATHE_API LayerNorm final : public Module {
  public:
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
-  /// Over the last dimension. (A template, so that {5} is a shape: clang warns about a number in
-  /// braces.)
-  explicit LayerNorm(std::integral auto size, const NormOptions& options = {})
-      : LayerNorm(Shape{size}, options) {}
+  /// {5}, which could otherwise be a LayerNorm made of a number as well.
+  explicit LayerNorm(std::initializer_list<int64_t> normalized, const NormOptions& options = {})
+      : LayerNorm(Shape(normalized), options) {}
   LayerNorm(Module& parent, const std::string& name, const Shape& normalized,
             const NormOptions& options = {})
       : LayerNorm(normalized, options) {
