@@ -96,6 +96,14 @@ def test_weights_that_are_of_another_model_are_refused(folder):
     assert "warning: --new-head has no effect without --weights" in result.stderr, result.stderr
 
 
+def test_weights_with_the_other_stem_name_the_flag(folder):
+    size = 64 * 3 * 7 * 7
+    text = json.dumps({"conv1.weight": {"dtype": "F32", "shape": [64, 3, 7, 7], "data_offsets": [0, 4 * size]}}).encode()
+    pathlib.Path("large.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(4 * size))
+    expect_one_line(train("b", "--model", "resnet18", "--weights", "large.safetensors", "--new-head"), 3,
+                    "conv1.weight (", "[64,3,7,7]", "; the file's first layer is that of --stem imagenet")
+
+
 def test_the_prefix_of_a_wrapper_is_taken_off_and_said(folder):
     expect(train("a", *ONE_STEP), 0)
     expected = json.loads(expect(lathe("eval", "--run-dir", "a", "--weights", "a/last.safetensors", "--json"), 0).stdout.splitlines()[0])["loss"]

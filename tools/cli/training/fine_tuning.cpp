@@ -71,6 +71,28 @@ bool fits_without_head(const StateDict& from_file, const nn::Module& model,
   });
 }
 
+// The stem whose first convolution is that of the file; empty if that is not what differs.
+std::string_view stem_of(const StateDict& from_file, const StateDict& own) {
+  const Tensor *const theirs = from_file.find("conv1.weight"), *const ours =
+                                                                   own.find("conv1.weight");
+  if (theirs == nullptr || ours == nullptr || theirs->ndim() != 4 || ours->ndim() != 4) return "";
+  const int64_t side = theirs->dim(3);
+  if (side == ours->dim(3) || theirs->dim(0) != ours->dim(0)) return "";
+  return side == 7 ? "imagenet" : side == 3 ? "cifar" : "";
+}
+
+// What may have been meant, where a file does not fit.
+std::string hint_for(const StateDict& from_file, const Sorted& sorted, const nn::Module& model,
+                     bool new_head) {
+  if (const std::string_view stem = stem_of(from_file, model.state_dict()); !stem.empty())
+    return fmt::format("; the file's first layer is that of --stem {}", stem);
+  if (!sorted.unused.empty()) return "; the file has other " + list_of(sorted.unused);
+  const std::string head = head_of(model);
+  if (!new_head && fits_without_head(from_file, model, head))
+    return "; --new-head begins with a new " + head;
+  return "";
+}
+
 // The names of parameters and of all modules that have some below them.
 std::vector<std::string> names_in(const nn::Module& model) {
   std::vector<std::string> names;
@@ -140,12 +162,7 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
   try {
     model.load_state_dict(sorted.state);
   } catch (const ValueError& e) {
-    std::string hint;
-    if (!sorted.unused.empty()) {
-      hint = "; the file has other " + list_of(sorted.unused);
-    } else if (!new_head && fits_without_head(file.entries, model, head)) {
-      hint = "; --new-head begins with a new " + head;
-    }
+    const std::string hint = hint_for(file.entries, sorted, model, new_head);
     throw CommandError(ExitCode::kData, fmt::format("{}: {}{}", path, e.message(), hint));
   }
   if (new_head)
