@@ -9,9 +9,9 @@ to=$root/.deps/include
 
 rm -rf "$root/.deps"
 mkdir -p "$to"
-for part in eigen3/Eigen doctest CLI fmt nlohmann; do
+for part in eigen3/Eigen doctest fmt nlohmann; do
   if [ ! -e "$from/$part" ]; then
-    echo "carry_deps: $from/$part is not there (packages: libeigen3-dev doctest-dev libcli11-dev libfmt-dev nlohmann-json3-dev)" >&2
+    echo "carry_deps: $from/$part is not there (packages: libeigen3-dev doctest-dev libfmt-dev nlohmann-json3-dev)" >&2
     exit 1
   fi
   mkdir -p "$to/$(dirname "$part")"

@@ -157,7 +157,8 @@ TEST_CASE("command line: mistakes name the flag and the nearest one") {
   CHECK_THROWS_WITH_AS(parse({"data"}), "data: which one? see lathe data --help", UsageError);
   CHECK_THROWS_WITH_AS(parse({"data", "fetsh", "x"}),
                        "data fetsh: unknown command; did you mean lathe data fetch?", UsageError);
-  CHECK_THROWS_WITH_AS(parse({}), "no command given; see lathe --help", UsageError);
+  CHECK(parse({}).code == ExitCode::kUsage);
+  CHECK(parse({}).text.find("gradcheck") != std::string::npos);
 }
 
 TEST_CASE("command line: help and version") {

@@ -3,13 +3,17 @@
 
     usage_test.py LATHE
 """
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import stat
+import struct
 import subprocess
+import termios
 import zipfile
 
 from driver import LATHE, OTHER_CUDNN, SANITIZED, Skip, check_shown, environment, expect, expect_one_line, lathe, main
@@ -19,7 +23,8 @@ EXAMPLE_CACHE = pathlib.Path(__file__).resolve().parent.parent / "ops/conv_searc
 
 
 def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
-    expect_one_line(lathe(), 2, "no command given")
+    alone = expect(lathe(), 2)
+    assert not alone.stdout and "lathe train --model" in alone.stderr
     expect_one_line(lathe("inf"), 2, "inf: unknown command; did you mean lathe info?")
     expect_one_line(lathe("--json", "info"), 2, "--json: the command comes first")
     expect_one_line(lathe("info", "--jsn"), 2, "--jsn: unknown flag; did you mean --json?")
@@ -266,6 +271,40 @@ def test_help_and_version_go_to_stdout(folder):
         result = expect(lathe(*arguments), 0)
         assert result.stdout and not result.stderr, arguments
     assert lathe("--version").stdout.startswith("lathe ")
+
+
+def columns(text):
+    return max(map(len, text.splitlines()))
+
+
+def test_help_fits_100_columns_or_the_terminal(folder):
+    commands = re.findall(r"^  ([a-z-]+(?: [a-z-]+)?)  ", expect(lathe("--help"), 0).stdout, re.M)
+    assert len(commands) > 20, commands
+    for name in commands:
+        text = expect(lathe(*name.split(), "--help"), 0).stdout
+        assert columns(text) <= 100 and f"Usage: lathe {name} [flags]" in text, text
+        assert re.search(rf"^  lathe {name}", text, re.M), text  # the example
+    headings = re.findall(r"^([A-Z][a-z ]+):$", lathe("train", "--help").stdout, re.M)
+    assert headings == ["Data", "Loading", "Model", "Optimisation", "Precision", "Speed", "Run", "Output", "Other"], headings
+    for wide, least, most in ((40, 50, 60), (60, 50, 60), (80, 70, 80), (200, 90, 100)):
+        assert least < columns(on_terminal("train", "--help", columns=wide)) <= most, wide
+
+
+def on_terminal(*arguments, columns):
+    """stdout of a call whose terminal is so wide."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen([LATHE, *arguments], stdout=theirs, env=environment())
+    os.close(theirs)
+    text = b""
+    try:
+        while part := os.read(ours, 65536):
+            text += part
+    except OSError:  # how the end of a terminal is told
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    return text.decode().replace("\r\n", "\n")
 
 
 def test_help_is_quick(folder):

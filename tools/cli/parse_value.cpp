@@ -101,9 +101,10 @@ double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
+std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates,
+                    size_t most) {
   std::string_view best;
-  size_t best_distance = word.size() / 2 + 1;
+  size_t best_distance = std::min(most, word.size() / 2) + 1;
   for (const std::string_view candidate : candidates) {
     // The distance is at least this, so a word of a megabyte needs no table.
     if (std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size()) >=

@@ -26,8 +26,9 @@ std::string number_text(double value);
 double without_sign_of_nan(double value);
 
 /// The candidate that is the fewest edits (insert, delete, replace, swap neighbours) away from
-/// `word`; "" if none is nearer than half the word's length.
-std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates);
+/// `word`; "" if none is nearer than half the word's length, or within `most` edits.
+std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates,
+                    size_t most = SIZE_MAX);
 
 /// "; did you mean --lr?", or "" if no candidate is near.
 std::string suggestion(std::string_view word, const std::vector<std::string_view>& candidates,

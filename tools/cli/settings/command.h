@@ -21,6 +21,7 @@ struct Invocation {
 struct Command {
   std::string_view name;  // "train", "data fetch"
   std::string_view help;
+  std::string_view example = {};
   Takes takes;
   std::string_view words = {};  // what --help calls the arguments that are not flags
   size_t min_words = 0, max_words = 0;

@@ -1,33 +1,19 @@
-// The command line: finding the command, splitting flags from values, and the help (through CLI11).
+// The command line: finding the command, and splitting flags from values.
 #include "lathe/tools/cli/settings/command_line.h"
 
 #include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "lathe/core/info.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/revision.h"
+#include "lathe/tools/cli/settings/help.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
 
 namespace lathe::cli {
 namespace {
-
-std::string overview(std::span<const Command> commands, std::string_view prefix) {
-  std::string text = prefix.empty() ? "Train, evaluate and inspect neural networks.\n\n" : "";
-  text += fmt::format("Usage: lathe {}COMMAND [flags]\n\nCommands:\n",
-                      prefix.empty() ? "" : fmt::format("{} ", prefix));
-  for (const Command& c : commands) {
-    if (prefix.empty() || c.name.starts_with(fmt::format("{} ", prefix))) {
-      text += fmt::format("  {:<13} {}\n", c.name, c.help);
-    }
-  }
-  text +=
-      "\nlathe help COMMAND (or lathe COMMAND --help) lists a command's flags; lathe --version.\n";
-  return text;
-}
 
 // "lathe 0.1.0 (a1b2c3d4e5f6, Release, GNU 12.2.0; oneDNN 2.6.3, zlib 1.2.13, no CUDA)".
 std::string version_text() {
@@ -79,55 +65,18 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
   throw UsageError(fmt::format("{}: unknown command{}", word, suggestion(word, names, "lathe ")));
 }
 
-std::string describe(const Setting& setting, const Settings& defaults) {
-  std::string text(setting.help);
-  const std::string value = value_text(defaults, setting);
-  if (!setting.automatic.empty()) {
-    text += fmt::format(" [auto: {}]", setting.automatic);
-  } else if (!value.empty() && !(setting.is_switch() && value == "false")) {
-    text += fmt::format(" [{}]", value);
-  }
-  return text;
-}
-
-// Shows a switch as --[no-]json.
-class HelpFormatter final : public CLI::Formatter {
-  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
-    std::string name = CLI::Formatter::make_option_name(option, is_positional);
-    const bool is_switch = option->get_expected_max() == 0 && name.starts_with("--");
-    return is_switch ? "--[no-]" + name.substr(2) : name;
-  }
-};
-
-// One CLI11 application per command writes the help. The arguments are split here, because CLI11
-// does not distinguish `--run-dir= --dry-run` from `--run-dir --dry-run` and takes the second word
-// as the value.
+// The flags of one command. An empty value is not the same as none, so that `--run-dir= --dry-run`
+// does not take the second word as the value.
 class Flags {
  public:
-  explicit Flags(const Command& command)
-      : app_(std::string(command.help), fmt::format("lathe {}", command.name)) {
-    app_.set_help_flag("-h,--help", "This text")->group("Other");
-    const auto formatter = std::make_shared<HelpFormatter>();
-    formatter->column_width(36);
-    app_.formatter(formatter);
-    const Settings defaults;
+  explicit Flags(const Command& command) {
     for (const Setting& setting : all_settings()) {
-      if ((setting.takes & command.takes) != 0) add(setting, describe(setting, defaults));
+      if ((setting.takes & command.takes) != 0) add(setting);
     }
-    add_value("config", "FILE", "File with `key = value` lines; flags and LATHE_<KEY> come first",
-              "Other");
-    if (command.max_words > 0) {
-      app_.add_option("words", unused_, std::string(command.words))->type_name("")->expected(0, 64);
-    }
+    units_["config"] = "FILE";
   }
 
-  /// The help text, if it was asked for.
-  std::optional<std::string> parse(const std::vector<std::string>& arguments) {
-    const auto end = std::find(arguments.begin(), arguments.end(), "--");
-    const bool help = std::any_of(arguments.begin(), end, [](const std::string& argument) {
-      return argument == "--help" || argument == "-h";
-    });
-    if (help) return app_.help();
+  void parse(const std::vector<std::string>& arguments) {
     for (size_t at = 0; at < arguments.size(); ++at) {
       const std::string& argument = arguments[at];
       if (argument == "--") {
@@ -141,7 +90,6 @@ class Flags {
         ++at;
       }
     }
-    return std::nullopt;
   }
 
   /// Call after parse(). If a flag is given twice, the last one counts.
@@ -154,21 +102,14 @@ class Flags {
   const std::vector<std::string>& words() const { return words_; }
 
  private:
-  void add(const Setting& setting, const std::string& help) {
-    const std::string key(setting.key), group(setting.group);
+  void add(const Setting& setting) {
+    const std::string key(setting.key);
     if (setting.is_switch()) {
-      app_.add_flag("--" + key, help)->group(group);
       switches_[key] = {key, true};
       switches_["no-" + key] = {key, false};
     } else {
-      const std::string_view unit = setting.unit.empty() ? setting.choices : setting.unit;
-      add_value(key, std::string(unit), help, group);
+      units_[key] = setting.unit.empty() ? setting.choices : setting.unit;
     }
-  }
-  void add_value(const std::string& key, const std::string& unit, const std::string& help,
-                 const std::string& group) {
-    app_.add_option("--" + key, unused_, help)->type_name(unit)->group(group);
-    units_[key] = unit;
   }
 
   /// Reads "--lr=0.1", or "--lr" before `next`.   → whether it took `next`
@@ -210,13 +151,18 @@ class Flags {
     throw UsageError(fmt::format("{}: unknown flag{}", flag, suggestion(word, keys, "--")));
   }
 
-  CLI::App app_;
-  std::string unused_;                                     // where CLI11 would put a value
   std::map<std::string, std::string, std::less<>> units_;  // of flags that have a value
   std::map<std::string, std::pair<std::string, bool>, std::less<>> switches_;  // key, value
   std::map<std::string, std::string, std::less<>> values_;                     // key → text
   std::vector<std::string> words_;
 };
+
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  const auto end = std::ranges::find(arguments, "--");
+  return std::any_of(arguments.begin(), end, [](const std::string& argument) {
+    return argument == "--help" || argument == "-h";
+  });
+}
 
 void check_words(const std::vector<std::string>& words, const Command& command) {
   if (words.size() < command.min_words) throw UsageError(fmt::format("expected {}", command.words));
@@ -235,23 +181,26 @@ void check_words(const std::vector<std::string>& words, const Command& command) 
 CommandLine parse_command_line(std::vector<std::string> arguments,
                                std::span<const Command> commands,
                                const char* (*environment)(const char*)) {
-  if (arguments.empty()) throw UsageError("no command given; see lathe --help");
+  if (arguments.empty())
+    return {nullptr, {}, overview(commands, "", help_width()), ExitCode::kUsage};
   if (arguments[0] == "--version") return {nullptr, {}, version_text()};
   if (arguments[0] == "help") {
     arguments.erase(arguments.begin());
     arguments.push_back("--help");
   }
   if (arguments[0] == "--help" || arguments[0] == "-h")
-    return {nullptr, {}, overview(commands, "")};
+    return {nullptr, {}, overview(commands, "", help_width())};
   const std::string first = arguments[0];
   const Command* const command = take_command(arguments, commands);
   if (!command) {
     const bool help = arguments.size() == 2 && (arguments[1] == "--help" || arguments[1] == "-h");
-    if (help && is_prefix(first, commands)) return {nullptr, {}, overview(commands, first)};
+    if (help && is_prefix(first, commands))
+      return {nullptr, {}, overview(commands, first, help_width())};
     fail_unknown_command(arguments, commands);
   }
+  if (asks_for_help(arguments)) return {nullptr, {}, help_text(*command, help_width())};
   Flags flags(*command);
-  if (auto help = flags.parse(std::move(arguments))) return {nullptr, {}, std::move(*help)};
+  flags.parse(arguments);
   check_words(flags.words(), *command);
   SettingSources sources = flags.sources();
   sources.environment = environment;

@@ -13,7 +13,8 @@ namespace lathe::cli {
 struct CommandLine {
   const Command* command = nullptr;  // null: only print `text`
   Invocation invocation;
-  std::string text;  // of --help and --version, for stdout
+  std::string text;  // of --help and --version, for stdout; without arguments for stderr
+  ExitCode code = ExitCode::kDone;  // after the text
 };
 
 /// Parses the arguments (without the program's name). `environment` is getenv. Forms:

@@ -1,8 +1,7 @@
 // Config files: the part of TOML that settings need. One `key = value` per line and `#` comments;
 // values are "basic strings", 'literal strings', bare words and numbers, and flat [lists] of them.
-// This is our own parser, because CLI11's reads straight into flags (and puts the file above the
-// environment), and a complete TOML library would accept tables and dates, which no setting can
-// have. Errors name file and line.
+// This is our own parser, because a complete TOML library would accept tables and dates, which no
+// setting can have. Errors name file and line.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,7 @@
 // merge_settings(): applies the sources, the weakest first.
 #include "lathe/tools/cli/settings/settings_sources.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,6 +12,8 @@
 
 namespace lathe::cli {
 namespace {
+
+constexpr size_t kMistypedLetters = 2;
 
 void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
                    const std::string& file, unsigned takes) {
@@ -46,6 +49,22 @@ Settings merge_settings(const SettingSources& sources, unsigned takes) {
     assign(settings, *find_setting(key), "--" + key, text);
   }
   return settings;
+}
+
+std::vector<std::string> mistyped_variables(const char* const* environment) {
+  std::vector<std::string> names;
+  for (const Setting& setting : all_settings()) names.push_back(environment_name(setting));
+  const std::vector<std::string_view> candidates(names.begin(), names.end());
+  std::vector<std::string> remarks;
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (!name.starts_with("LATHE_") || std::ranges::find(names, name) != names.end()) continue;
+    const std::string near = nearest(name, candidates, kMistypedLetters);
+    if (!near.empty())
+      remarks.push_back(fmt::format("{} is no setting; did you mean {}?", name, near));
+  }
+  return remarks;
 }
 
 }  // namespace lathe::cli

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lathe/tools/cli/settings/settings.h"
 
@@ -27,5 +28,10 @@ struct SettingSources {
 /// that only the variables of this command's settings are read.
 /// throws: UsageError naming flag, variable or line.
 Settings merge_settings(const SettingSources& sources, unsigned takes);
+
+/// "LATHE_BATCHSIZE is no setting; did you mean LATHE_BATCH_SIZE?" for each variable of the
+/// environment (as in environ) that begins with LATHE_ and is nearly the name of a setting. Others
+/// may belong to programs around this one.
+std::vector<std::string> mistyped_variables(const char* const* environment);
 
 }  // namespace lathe::cli

@@ -1,0 +1,134 @@
+// The texts of --help: two columns, flags and what they mean, wrapped to the width.
+#include "lathe/tools/cli/settings/help.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lathe::cli {
+namespace {
+
+constexpr int kNarrowest = 60, kWidest = 100;
+constexpr size_t kColumn = 26;  // where the meanings begin
+
+size_t columns_of(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+// Cuts a text into pieces that belong together: words with the space before them, and the choices
+// of "a|b|c".
+std::vector<std::string_view> pieces_of(std::string_view text) {
+  std::vector<std::string_view> pieces;
+  while (!text.empty()) {
+    const size_t end = text.find_first_of(" |", 1);
+    const size_t size = end == text.npos ? text.size() : text[end] == '|' ? end + 1 : end;
+    pieces.push_back(text.substr(0, size));
+    text.remove_prefix(size);
+  }
+  return pieces;
+}
+
+// Appends the text at column `at` of the last line; lines after it begin at column `indent`.
+void append_wrapped(std::string& out, std::string_view text, size_t at, size_t indent, int width) {
+  for (std::string_view piece : pieces_of(text)) {
+    if (at > indent && at + columns_of(piece) > static_cast<size_t>(width)) {
+      out += "\n" + std::string(indent, ' ');
+      at = indent;
+      if (piece.starts_with(' ')) piece.remove_prefix(1);
+    }
+    out += piece;
+    at += columns_of(piece);
+  }
+  out += '\n';
+}
+
+// "  --lr NUMBER              What it means", with the meaning below where the flag is long.
+void append_flag(std::string& out, const std::string& flag, std::string_view meaning, int width) {
+  const std::string left = "  " + flag;
+  if (columns_of(left) + 1 < kColumn) {
+    out += left + std::string(kColumn - columns_of(left), ' ');
+  } else {
+    append_wrapped(out, left, 0, 6, width);
+    out += std::string(kColumn, ' ');
+  }
+  append_wrapped(out, meaning, kColumn, kColumn, width);
+}
+
+std::string flag_of(const Setting& setting) {
+  if (setting.is_switch()) return fmt::format("--[no-]{}", setting.key);
+  return fmt::format("--{} {}", setting.key, setting.unit.empty() ? setting.choices : setting.unit);
+}
+
+std::string meaning_of(const Setting& setting, const Settings& defaults) {
+  std::string text(setting.help);
+  const std::string value = value_text(defaults, setting);
+  if (!setting.automatic.empty()) {
+    text += fmt::format(" [auto: {}]", setting.automatic);
+  } else if (!value.empty() && !(setting.is_switch() && value == "false")) {
+    text += fmt::format(" [{}]", value);
+  }
+  return text;
+}
+
+}  // namespace
+
+int help_width() {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? std::clamp<int>(size.ws_col, kNarrowest, kWidest) : kWidest;
+}
+
+std::string overview(std::span<const Command> commands, std::string_view prefix, int width) {
+  const std::string first = prefix.empty() ? "" : fmt::format("{} ", prefix);
+  std::string out = prefix.empty() ? "Train, evaluate and inspect neural networks.\n\n" : "";
+  out += fmt::format("Usage: lathe {}COMMAND [flags]\n\nCommands:\n", first);
+  for (const Command& command : commands) {
+    if (!command.name.starts_with(first)) continue;
+    out += fmt::format("  {:<20}", command.name);
+    append_wrapped(out, command.help, 22, 22, width);
+    if (command.example.empty()) continue;
+    out += std::string(22, ' ');
+    append_wrapped(out, command.example, 22, 24, width);
+  }
+  out += '\n';
+  append_wrapped(out,
+                 "`lathe help COMMAND` lists a command's flags, `lathe --version` the version.", 0,
+                 0, width);
+  return out;
+}
+
+std::string help_text(const Command& command, int width) {
+  std::string out = fmt::format("Usage: lathe {} [flags]", command.name);
+  if (command.max_words > 0) {
+    out += command.min_words > 0 ? " " : " [";
+    append_wrapped(out, fmt::format("{}{}", command.words, command.min_words > 0 ? "" : "]"),
+                   out.size(), 7, width);
+  } else {
+    out += '\n';
+  }
+  out += '\n';
+  append_wrapped(out, command.help, 0, 0, width);
+  if (!command.example.empty()) {
+    out += "  ";
+    append_wrapped(out, command.example, 2, 4, width);
+  }
+  const Settings defaults;
+  std::string_view group;
+  for (const Setting& setting : all_settings()) {
+    if ((setting.takes & command.takes) == 0) continue;
+    if (setting.group != group) out += fmt::format("\n{}:\n", setting.group);
+    group = setting.group;
+    append_flag(out, flag_of(setting), meaning_of(setting, defaults), width);
+  }
+  out += "\nOther:\n";
+  append_flag(out, "--config FILE",
+              "File with `key = value` lines; flags and LATHE_<KEY> come first", width);
+  append_flag(out, "-h, --help", "This text", width);
+  return out;
+}
+
+}  // namespace lathe::cli
