@@ -23,7 +23,7 @@ def test_an_own_model_trains_stops_resumes_and_is_evaluated(folder):
 
 def test_an_own_model_is_a_name_like_the_others(folder):
     assert "PatchMixer" in expect(lathe("summary", "--model", "patch_mixer"), 0).stdout
-    assert "vit_b_16, patch_mixer" in expect(lathe("train", "--help"), 0).stdout.replace("\n", " ").replace("  ", "")
+    assert "vit_b_16, patch_mixer" in " ".join(expect(lathe("train", "--help"), 0).stdout.split())
     expect_one_line(lathe("summary", "--model", "patch_mixr"), 2, "did you mean patch_mixer?")
     expect_one_line(lathe("summary", "--model", "patch_mixer", "--image-size", 3), 2, "--model patch_mixer needs images of 4 x 4")
 

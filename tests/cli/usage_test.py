@@ -273,6 +273,14 @@ def test_help_and_version_go_to_stdout(folder):
     assert lathe("--version").stdout.startswith("lathe ")
 
 
+def test_a_mistyped_variable_is_named(folder):
+    values = {"LATHE_BATCHSIZE": "3", "LATHE_TRHEADS": "2", "LATHE_HOME": "/opt", "LATHE_TEST_THREADS": "2"}
+    warned = expect(lathe("train", "--dataset", "synthetic", "--dry-run", env=values), 0).stderr
+    assert re.findall(r"warning: (LATHE_.*)", warned) == [
+        "LATHE_BATCHSIZE is no setting; did you mean LATHE_BATCH_SIZE?", "LATHE_TRHEADS is no setting; did you mean LATHE_THREADS?"], warned
+    assert "LATHE_" not in expect(lathe("train", "--dataset", "synthetic", "--dry-run", "--quiet", env=values), 0).stderr
+
+
 def columns(text):
     return max(map(len, text.splitlines()))
 

@@ -220,20 +220,10 @@ constexpr Setting kSettings[] = {
 };
 // clang-format on
 
-/// The names in lines of the help.
+/// The names as words, between which the help breaks lines.
 std::string model_help(std::string_view names) {
-  constexpr size_t kColumns = 90;
-  std::string text = "Network:";
-  size_t begin_of_line = 0;
-  while (!names.empty()) {
-    const size_t end = std::min(names.find('|'), names.size());
-    const bool full = text.size() - begin_of_line + end > kColumns;
-    if (full) begin_of_line = text.size() + 1;
-    text += full ? '\n' : ' ';
-    text += names.substr(0, end);
-    if (end < names.size()) text += ',';
-    names.remove_prefix(std::min(end + 1, names.size()));
-  }
+  std::string text = "Network: ";
+  for (const char c : names) text += c == '|' ? ", " : std::string(1, c);
   return text;
 }
 
