@@ -282,4 +282,15 @@ def test_images_in_their_files_train_as_images_in_memory(folder):
     assert losses("ram") == losses("none") and 'data-cache = "ram"' in pathlib.Path("ram/config.toml").read_text()
 
 
+def test_a_folder_of_another_layout_is_told_the_wanted_one(folder):
+    def fails_with(root, *what):
+        expect_one_line(lathe("train", "--dataset", "folder", "--data-root", root, "--model", "resnet8", "--dry-run", "--quiet"), 3, *what)
+    for name in ("dog", "cat", ".cache"):
+        (folder / "pets" / name).mkdir(parents=True)
+    fails_with("pets", "pets: has the folders cat, dog; wanted are train and test (or val), each with a folder of images per class: pets/train/cat/1.jpg, ")
+    (folder / "half/train").mkdir(parents=True)
+    fails_with("half/train", "half/train: has no folders; wanted are train and test")
+    fails_with("nowhere", "nowhere: No such file or directory")
+
+
 main(globals())

@@ -327,6 +327,28 @@ def test_one_process_at_a_time_and_signals_that_save(folder):
         assert f"stopped after step {step + 3}" in log_of(run)
 
 
+def test_sigusr1_saves_and_goes_on(folder):
+    # The epoch is long: nothing else saves.
+    process = start("train", *TINY, "--synthetic-size", 100000, "--epochs", 1, "--run-dir", "a")
+    metrics, last = folder / "a/metrics.jsonl", folder / "a/last.safetensors"
+
+    def wait_until(done):
+        while not done():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+
+    wait_until(lambda: metrics.exists() and metrics.stat().st_size > 0)
+    assert not last.exists()
+    for saves in (1, 2):
+        process.send_signal(signal.SIGUSR1)
+        wait_until(lambda: log_of("a").count("SIGUSR1: saved a/last.safetensors of step ") == saves)
+    wait_until(last.exists)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, errors
+    expect(lathe("train", "--resume", "a", "--stop-after", 1, "--quiet"), 0)
+
+
 def test_either_lock_of_a_folder_is_enough(folder):
     expect(train("a", "--stop-after", 1), 0)
     for held in ("a", "a/log.txt"):  # over NFS only that of the file is seen by other machines

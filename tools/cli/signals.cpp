@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-volatile std::sig_atomic_t g_asked = 0;
+volatile std::sig_atomic_t g_asked = 0, g_save = 0;
 
 // SA_RESETHAND has restored the default for this signal. Here the other signals get it too, so that
 // a second signal of any kind ends the process.
@@ -21,13 +21,15 @@ void note(int signal) {
   }
 }
 
+void note_save(int) { g_save = 1; }
+
 void handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
   // If the command was started with the signal ignored (nohup, a background job), it stays ignored.
   struct sigaction before {};
   if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) return;
   action.sa_handler = handler;
-  action.sa_flags = handler == SIG_DFL ? 0 : static_cast<int>(SA_RESETHAND | SA_RESTART);
+  action.sa_flags = handler == note ? static_cast<int>(SA_RESETHAND | SA_RESTART) : SA_RESTART;
   sigemptyset(&action.sa_mask);
   sigaction(signal, &action, nullptr);
 }
@@ -36,14 +38,23 @@ void handle(int signal, void (*handler)(int)) {
 
 StopRequests::StopRequests() {
   g_asked = 0;
+  g_save = 0;
   for (const int signal : kSignals) handle(signal, note);
+  handle(SIGUSR1, note_save);
 }
 
 StopRequests::~StopRequests() {
   for (const int signal : kSignals) handle(signal, SIG_DFL);
+  handle(SIGUSR1, SIG_DFL);
 }
 
 int StopRequests::asked() noexcept { return g_asked; }
+
+bool StopRequests::take_save() noexcept {
+  const bool asked = g_save != 0;
+  g_save = 0;
+  return asked;
+}
 
 ExitCode exit_code_of_signal(int signal) {
   return signal == SIGINT   ? ExitCode::kInterrupted

@@ -1,11 +1,13 @@
 // Ctrl-C, SIGTERM and SIGHUP: the first one asks to stop after the step, the second stops at once.
+// SIGUSR1 asks to save after the step and to go on.
 #pragma once
 
 #include "lathe/tools/cli/exit_codes.h"
 
 namespace lathe::cli {
 
-/// While it exists, SIGINT, SIGTERM and SIGHUP are requests to stop. Only one may exist at a time.
+/// While it exists, SIGINT, SIGTERM and SIGHUP are requests to stop, and SIGUSR1 is one to save.
+/// Only one may exist at a time.
 class StopRequests {
  public:
   StopRequests();
@@ -15,6 +17,8 @@ class StopRequests {
 
   /// The signal that asked to stop, or 0.
   static int asked() noexcept;
+  /// Whether there was a SIGUSR1 since the last call.
+  static bool take_save() noexcept;
 };
 
 /// 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP.

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lathe/core/device.h"
 #include "lathe/core/thread_pool.h"
@@ -59,6 +60,33 @@ bool has_other_sizes(const data::ImageDataset& images, const Settings& settings)
   return is_folder(settings);
 }
 
+/// Fails with the layout that is wanted, unless `root` has a folder train, and for test images one
+/// of test and val.
+void check_layout(const std::filesystem::path& root, Part part) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto has = [&](const char* name) { return fs::is_directory(root / name, error); };
+  if (has("train") && (part != Part::kTest || has("test") || has("val"))) return;
+  std::vector<std::string> folders;
+  for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error)) {
+    std::error_code unreadable;
+    const std::string name = at->path().filename().string();
+    if (at->is_directory(unreadable) && !name.starts_with('.')) folders.push_back(name);
+  }
+  if (error) LATHE_FAIL(FileError, root.string(), ": ", error.message());
+  std::ranges::sort(folders);
+  constexpr size_t kMostNames = 5;
+  const bool more = folders.size() > kMostNames;
+  if (more) folders.resize(kMostNames);
+  const std::string found =
+      folders.empty()
+          ? "no folders"
+          : fmt::format("the folders {}{}", fmt::join(folders, ", "), more ? ", …" : "");
+  LATHE_FAIL(DataError, root.string(), ": has ", found,
+             "; wanted are train and test (or val), each with a folder of images per class: ",
+             (root / "train/cat/1.jpg").string(), ", ", (root / "test/cat/2.jpg").string());
+}
+
 std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
                                                 data::BrokenImage broken) {
   namespace fs = std::filesystem;
@@ -67,6 +95,7 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
     throw UsageError(
         "--dataset folder: name it with --data-root DIR; DIR/train and DIR/test (or DIR/val) hold "
         "one folder per class");
+  check_layout(root, part);
   const data::ImageFolderOptions options{.broken = broken};
   auto train = std::make_shared<data::ImageFolder>(root / "train", options);
   if (part != Part::kTest) return train;

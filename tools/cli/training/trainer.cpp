@@ -144,7 +144,13 @@ void Trainer::train_batches() {
 // Writes the row of metrics and the checkpoint if they are due.
 void Trainer::after_step() {
   if (step_ % settings_.log_every == 0) write_window();
-  if (settings_.save_every > 0 && step_ % settings_.save_every == 0) save("last");
+  const bool asked = StopRequests::take_save();
+  if (asked || (settings_.save_every > 0 && step_ % settings_.save_every == 0)) save("last");
+  if (asked) {
+    progress_.clear();
+    parts_.log.line(
+        fmt::format("SIGUSR1: saved {} of step {}, and goes on", saves_->last_file(), step_));
+  }
 }
 
 // One batch. Its gradients add up until update(), unless a graph does the whole step at once.
