@@ -24,17 +24,18 @@ namespace lathe::trainer {
 
 struct Model {
   std::string name;  // for --model
-  /// Gets the classes and channels of the data set, --image-size and --stem. The model turns images
+  /// Gets the classes and channels of the data set, or other numbers where only the shapes of
+  /// parameters are asked for; --image-size and --stem. The model turns images
   /// [N,in_channels,image_size,image_size] into scores [N,classes]. It draws its initial values
   /// from the default generator, which --seed has seeded.
   std::function<std::unique_ptr<nn::Module>(const nn::ModelOptions& options)> make;
   int64_t smallest_image = 1;  // rows and columns; a smaller --image-size is refused
-  int64_t patch = 1;           // --image-size must be a multiple of this
+  int64_t patch = 1;           // --image-size must be a multiple of this; positive
 };
 
 /// Adds a model to those that --model can name. Call it before run().
 /// throws: ValueError for a name that is taken, empty, or not made of letters, digits, '_', '-' and
-/// '.', and for a model without `make`.
+/// '.', for a model without `make`, and for a patch or smallest_image that is not positive.
 void add_model(Model model);
 
 /// What `lathe` does with these arguments. argv[0] is the program's name. Call it once.

@@ -68,9 +68,9 @@ struct StratifiedSplit {
 };
 
 /// Chooses a random part of about `fraction` of the samples, the same for the same seed, in which
-/// each class has its share: labels[i] is the class of sample i. The shares are rounded so that the
-/// part has round(fraction · samples) of them if that is possible. Each class keeps at least one
-/// sample in the rest, so one with a single sample has none in the part.
+/// each class has its share: labels[i] is the class of sample i. A share is rounded down or up, so
+/// that the part comes as near to round(fraction · samples) as that allows. Each class keeps at
+/// least one sample in the rest, so one with a single sample has none in the part.
 /// throws: ValueError unless 0 <= fraction < 1.
 LATHE_API StratifiedSplit stratified_split(const std::vector<int64_t>& labels, double fraction,
                                            uint64_t seed);

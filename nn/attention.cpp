@@ -6,6 +6,7 @@
 
 #include "lathe/nn/init.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/matmul.h"
@@ -66,7 +67,7 @@ Tensor MultiheadAttention::forward(const Tensor& query, const Tensor& key, const
   } else if (mask.defined()) {
     LATHE_CHECK(DTypeError, is_floating(mask.dtype()),
                 "MultiheadAttention: expected a mask of bool or floats (mask: ", mask, ")");
-    scores = add(scores, mask);
+    scores = add(scores, cast(mask, scores.dtype()));
   }
   const Tensor weights = dropout(softmax(scores, -1), {.p = dropout_, .train = is_training()});
   const Tensor heads = transpose(matmul(weights, v), 1, 2);  // [N,L,heads,size/heads]

@@ -38,7 +38,8 @@ class LATHE_API MultiheadAttention final
 
   using ModuleOf::operator(), ModuleOf::forward;
   /// mask: undefined, or broadcast to [N,heads,L,S]. A bool one is true where a query must not
-  /// look; a floating one is added to q k^T / sqrt(D). A query that may look nowhere gives NaN.
+  /// look; a floating one is added to q k^T / sqrt(D), in the dtype of these. A query that may look
+  /// nowhere gives NaN.
   /// throws: ShapeError, DTypeError.
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
                  const Tensor& mask) override;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/conv.h"
@@ -50,6 +49,11 @@ class LATHE_API Conv2dNormActivation final : public Module {
 class LATHE_API SqueezeExcitation final : public Module {
  public:
   SqueezeExcitation(int64_t channels, int64_t squeezed, bool init = true);
+  SqueezeExcitation(Module& parent, const std::string& name, int64_t channels, int64_t squeezed,
+                    bool init = true)
+      : SqueezeExcitation(channels, squeezed, init) {
+    join(parent, name);
+  }
   Tensor forward(const Tensor& x) override;
 
   Conv2d fc1, fc2;

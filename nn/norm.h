@@ -20,7 +20,7 @@ struct NormOptions {
 class LATHE_API LayerNorm final : public Module {
  public:
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
-  /// {5}, which could otherwise be a LayerNorm made of a number as well.
+  /// For LayerNorm({5}), which would otherwise be ambiguous.
   explicit LayerNorm(std::initializer_list<int64_t> normalized, const NormOptions& options = {})
       : LayerNorm(Shape(normalized), options) {}
   LayerNorm(Module& parent, const std::string& name, const Shape& normalized,

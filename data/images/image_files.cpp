@@ -42,6 +42,8 @@ void ImageFiles::read(int64_t i, Key key, Slot out) const {
     fail(error);
   } catch (const FileError& error) {
     fail(error);
+  } catch (const ShapeError& error) {  // the transform does not take it: 1 x 400 pixels
+    fail(error);
   }
 }
 

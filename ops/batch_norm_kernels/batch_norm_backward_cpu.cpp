@@ -14,7 +14,7 @@ struct GradSums {
   std::vector<double> g, gt;
 };
 
-/// Pass 1 of the gradient; also writes g to `g_out` if that is defined.
+/// Pass 1 of the gradient. Of kAddRelu it also writes g to `g_out` if that is defined.
 template <class T, class S>
 GradSums grad_sums(const BatchNormCall& call, const Tensor& dy, const Tensor& y,
                    const Tensor& g_out) {

@@ -53,6 +53,8 @@ TEST_CASE("models: what cannot be added says why") {
                        doctest::Contains("\"resnet18\" already"), ValueError);
   CHECK_THROWS_WITH_AS(trainer::add_model({"a|b", make}), doctest::Contains("\"a|b\""), ValueError);
   CHECK_THROWS_AS(trainer::add_model({"", make}), ValueError);
+  CHECK_THROWS_WITH_AS(trainer::add_model({"mine", make, 1, 0}), doctest::Contains("patch 0"),
+                       ValueError);
   CHECK_THROWS_WITH_AS(trainer::add_model({"mine", {}}), doctest::Contains("\"mine\" has no maker"),
                        ValueError);
 }

@@ -52,7 +52,7 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     assert list(seen) == [f"pictures/{name}/{k}.png" for name in CLASSES for k in range(4)], list(seen)
     for row, classes in zip(rows, seen.values()):
         assert [c["name"] for c in classes] != [] and len(classes) == 3 and classes[0]["name"] == row["predicted_name"]
-        assert abs(classes[0]["probability"] - row["probability"]) < 1e-6, (row, classes)
+        assert abs(classes[0]["probability"] - row["probability"]) < 1e-5, (row, classes)
         assert abs(sum(c["probability"] for c in classes) - 1) < 1e-5
         assert [c["probability"] for c in classes] == sorted((c["probability"] for c in classes), reverse=True)
         assert all(CLASSES[c["class"]] == c["name"] for c in classes)
@@ -66,9 +66,9 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     assert table[2][:2] == ["pictures/blue/0.png", "2"] and {row[3] for row in table[1:]} <= set(CLASSES)
     text = check_shown(expect(lathe("predict", "--weights", "alone.safetensors", "pictures/blue/0.png", "--top", 1), 0)).stdout
     assert text.startswith("pictures/blue/0.png: ") and text.count("\n") == 1 and text.endswith(" %\n") and "," not in text, text
-    # Weights without the rest of the checkpoint still say what they need; ONNX files too.
+    # Weights without the rest of the checkpoint still say what they are for; ONNX files too.
     expect(lathe("ckpt", "convert", "alone.safetensors", "w.safetensors"), 0)
-    again = expect(lathe("predict", "--weights", "w.safetensors", "--model", "resnet8", "pictures", "--json"), 0)
+    again = expect(lathe("predict", "--weights", "w.safetensors", "pictures", "--json"), 0)
     for file, classes in predictions(again).items():
         assert all(abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(classes, seen[file], strict=True)), (classes, seen[file])
     expect(lathe("ckpt", "convert", "alone.safetensors", "w.onnx"), 0)
@@ -83,14 +83,15 @@ def test_a_list_on_stdin_and_files_that_are_none(folder):
     cut = (folder / "one.png").read_bytes()[:50]
     (folder / "cut.png").write_bytes(cut)
     (folder / "empty").mkdir()
-    names = b"one.png\n\ntext.png\nmissing.png\ncut.png\nempty\none.png\n"
+    write_png(folder / "thin.png", 1, [bytes(3)] * 5000)  # no transform makes it so much wider
+    names = b"one.png\n\ntext.png\nmissing.png\ncut.png\nempty\nthin.png\none.png\n"
     result = subprocess.run([LATHE, "predict", "--run-dir", "a", "-", "--format", "json", "--batch-size", "2"], input=names, env=environment(), capture_output=True)
     errors = result.stderr.decode()
     assert result.returncode == 3, errors
     assert [json.loads(line)["file"] for line in result.stdout.decode().splitlines()] == ["one.png", "one.png"]
     lines = errors.splitlines()
-    assert len(lines) == 5 and lines[-1] == "lathe: predict: 4 of the inputs could not be read", errors
-    for name in ("text.png", "missing.png", "cut.png", "empty: holds no images"):
+    assert len(lines) == 6 and lines[-1] == "lathe: predict: 5 of the inputs could not be read", errors
+    for name in ("text.png", "missing.png", "cut.png", "thin.png", "empty: holds no images"):
         assert sum(line.startswith(f"lathe: skipped {name}") for line in lines) == 1, (name, errors)
     expect(lathe("predict", "--run-dir", "a", "empty"), 3, "skipped empty: holds no images", "1 of the inputs")
     # A name that is no UTF-8, and one that would command the terminal.

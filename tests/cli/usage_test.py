@@ -274,7 +274,7 @@ def test_help_and_version_go_to_stdout(folder):
 
 
 def test_a_mistyped_variable_is_named(folder):
-    values = {"LATHE_BATCHSIZE": "3", "LATHE_TRHEADS": "2", "LATHE_HOME": "/opt", "LATHE_TEST_THREADS": "2"}
+    values = {"LATHE_BATCHSIZE": "3", "LATHE_TRHEADS": "2", "LATHE_HOME": "/opt", "LATHE_LOG": "x", "LATHE_TEST_THREADS": "2"}
     warned = expect(lathe("train", "--dataset", "synthetic", "--dry-run", env=values), 0).stderr
     assert re.findall(r"warning: (LATHE_.*)", warned) == [
         "LATHE_BATCHSIZE is no setting; did you mean LATHE_BATCH_SIZE?", "LATHE_TRHEADS is no setting; did you mean LATHE_THREADS?"], warned
@@ -291,11 +291,43 @@ def test_help_fits_100_columns_or_the_terminal(folder):
     for name in commands:
         text = expect(lathe(*name.split(), "--help"), 0).stdout
         assert columns(text) <= 100 and f"Usage: lathe {name} [flags]" in text, text
-        assert re.search(rf"^  lathe {name}", text, re.M), text  # the example
+        assert re.search(rf"^  .*lathe {name}", text, re.M), text  # the example
     headings = re.findall(r"^([A-Z][a-z ]+):$", lathe("train", "--help").stdout, re.M)
     assert headings == ["Data", "Loading", "Model", "Optimisation", "Precision", "Speed", "Run", "Output", "Other"], headings
     for wide, least, most in ((40, 50, 60), (60, 50, 60), (80, 70, 80), (200, 90, 100)):
         assert least < columns(on_terminal("train", "--help", columns=wide)) <= most, wide
+
+
+def test_bash_completes_commands_flags_and_values(folder):
+    (folder / "a.safetensors").touch()
+    script = expect(lathe("completion", "bash"), 0).stdout
+    def completions(*words):
+        call = f"COMP_WORDS=(lathe {' '.join(words)}); COMP_CWORD={len(words)}; _lathe; echo ${{COMPREPLY[@]}}"
+        return expect(subprocess.run(["bash", "--norc", "-c", script + call], capture_output=True, text=True), 0).stdout.split()
+    assert completions("tr") == ["train"]
+    assert completions("data", "''") == ["fetch", "prepare", "verify"]
+    assert completions("train", "--dataset", "ci") == ["cifar10", "cifar100"]
+    assert completions("train", "--no-quie") == ["--no-quiet"]
+    assert completions("ckpt", "convert", "a.s") == ["a.safetensors"]
+    assert completions("data", "prepare", "--data-r") == ["--data-root"]
+    expect_one_line(lathe("completion", "sh"), 2, 'expected bash, zsh or fish, got "sh"')
+    for shell, sign in (("zsh", "#compdef lathe"), ("fish", "complete -c lathe ")):
+        text = expect(lathe("completion", shell), 0).stdout
+        assert sign in text and "val-split" in text and "cifar10 cifar100" in text, shell
+        if shutil.which(shell):
+            expect(subprocess.run([shell, "-n"], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True), 0)
+
+
+def test_the_manual_page_has_every_command_and_flag(folder):
+    page = expect(lathe("man"), 0).stdout
+    plain = page.replace("\\-", "-")
+    assert page.startswith(".TH LATHE 1 ")
+    for flag in re.findall(r"^  (--\S+)", lathe("train", "--help").stdout, re.M):
+        assert flag == "--config" or f"\n.B {flag}" in plain, flag
+    assert "\n.B ckpt verify-resume\nTrain twice" in plain
+    if shutil.which("groff"):
+        shown = expect(subprocess.run(["groff", "-man", "-Tascii", "-ww"], input=page, capture_output=True, text=True), 0)
+        assert not shown.stderr and "verify-resume" in shown.stdout, shown.stderr
 
 
 def on_terminal(*arguments, columns):

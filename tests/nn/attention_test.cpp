@@ -107,6 +107,15 @@ TEST_CASE("MultiheadAttention: values are those of the formula, with and without
   check_close(m(x, x, x, later)[1], attention_by_loops(m, 3, x[1], x[1], x[1], added));
 }
 
+TEST_CASE("MultiheadAttention: a mask of another floating dtype is one of the model's") {
+  manual_seed(3);
+  nn::MultiheadAttention m(4, 2);
+  m.to(kF16);
+  const Tensor x = randn({1, 3, 4}).to(kF16), mask = full({3, 3}, -1.0);
+  REQUIRE(mask.dtype() == kF32);
+  CHECK(m(x, x, x, mask).to_vector<float>() == m(x, x, x, mask.to(kF16)).to_vector<float>());
+}
+
 TEST_CASE("MultiheadAttention: gradients agree with finite differences") {
   manual_seed(2);
   nn::MultiheadAttention m(4, 2);

@@ -38,22 +38,24 @@ void handle(int signal, void (*handler)(int)) {
 
 StopRequests::StopRequests() {
   g_asked = 0;
-  g_save = 0;
   for (const int signal : kSignals) handle(signal, note);
-  handle(SIGUSR1, note_save);
 }
 
 StopRequests::~StopRequests() {
   for (const int signal : kSignals) handle(signal, SIG_DFL);
-  handle(SIGUSR1, SIG_DFL);
+}
+
+void StopRequests::note_saves() {
+  g_save = 0;
+  handle(SIGUSR1, note_save);
 }
 
 int StopRequests::asked() noexcept { return g_asked; }
 
 bool StopRequests::take_save() noexcept {
-  const bool asked = g_save != 0;
-  g_save = 0;
-  return asked;
+  if (g_save == 0) return false;
+  g_save = 0;  // one that arrives now is served by the save that follows
+  return true;
 }
 
 ExitCode exit_code_of_signal(int signal) {

@@ -6,8 +6,7 @@
 
 namespace lathe::cli {
 
-/// While it exists, SIGINT, SIGTERM and SIGHUP are requests to stop, and SIGUSR1 is one to save.
-/// Only one may exist at a time.
+/// While it exists, SIGINT, SIGTERM and SIGHUP are requests to stop. Only one may exist at a time.
 class StopRequests {
  public:
   StopRequests();
@@ -17,6 +16,8 @@ class StopRequests {
 
   /// The signal that asked to stop, or 0.
   static int asked() noexcept;
+  /// From now on SIGUSR1 is a request to save, and no longer ends the process.
+  static void note_saves();
   /// Whether there was a SIGUSR1 since the last call.
   static bool take_save() noexcept;
 };

@@ -123,9 +123,9 @@ ExitCode run_eval(const Invocation& call) {
                        100 * tally.top5(), rate_text(rate)));
   if (!settings.quiet) print_classes(out, tally, run.images->class_names());
   print_mistakes(out, worst.found(), run.images->class_names());
-  if (as_files) write_mistakes(settings.worst_dir, worst.found(), *run.images);
   if (!settings.confusion.empty())
     write_file_atomic(settings.confusion, confusion_csv(tally, run.images->class_names()));
+  if (as_files) write_mistakes(settings.worst_dir, worst.found(), *run.images);
   if (!std::isfinite(tally.loss())) {
     throw CommandError(
         ExitCode::kDiverged,

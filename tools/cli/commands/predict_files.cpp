@@ -36,7 +36,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files to look at, and what of the call is none. Each problem is one line of stderr.
+// The files to look at, and how many inputs could not be used: each is one line of stderr.
 struct Files {
   std::vector<std::string> paths;
   int64_t problems = 0;
@@ -170,6 +170,9 @@ Loaded load(const Invocation& call) {
     sources.saved_config = config->second;
   sources.saved_name = file;
   Settings& settings = out.settings = merge_settings(sources, kPredict);
+  if (const auto model = metadata.find("lathe.model"); !settings.model && model != metadata.end())
+    settings.model = model->second;
+  settings.image_size = out.input.side;
   if (!settings.model) throw UsageError(fmt::format("{} does not say its --model", file));
   if (!settings.dataset) settings.dataset = "folder";
   complete(settings, {.usable_cpus = usable_cpus()});

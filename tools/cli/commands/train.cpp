@@ -182,6 +182,7 @@ void say_what_is_slow(const Settings& settings, Device device, Log& log) {
 }  // namespace
 
 ExitCode run_train(const Invocation& call) {
+  StopRequests::note_saves();  // it may come while the data is opened
   const Output out(call.settings.json);
   Log log(call.settings.quiet);
   set_log_handler([&log](LogLevel, std::string_view text) { log.warning(text); });

@@ -53,6 +53,8 @@ ExitCode run_ckpt_show(const Invocation&);
 ExitCode run_ckpt_diff(const Invocation&);
 ExitCode run_ckpt_convert(const Invocation&);
 ExitCode run_ckpt_verify_resume(const Invocation&);
+ExitCode run_completion(const Invocation&);
+ExitCode run_man(const Invocation&);
 
 std::span<const Command> commands();
 

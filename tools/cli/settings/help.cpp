@@ -58,11 +58,6 @@ void append_flag(std::string& out, const std::string& flag, std::string_view mea
   append_wrapped(out, meaning, kColumn, kColumn, width);
 }
 
-std::string flag_of(const Setting& setting) {
-  if (setting.is_switch()) return fmt::format("--[no-]{}", setting.key);
-  return fmt::format("--{} {}", setting.key, setting.unit.empty() ? setting.choices : setting.unit);
-}
-
 std::string meaning_of(const Setting& setting, const Settings& defaults) {
   std::string text(setting.help);
   const std::string value = value_text(defaults, setting);
@@ -75,6 +70,11 @@ std::string meaning_of(const Setting& setting, const Settings& defaults) {
 }
 
 }  // namespace
+
+std::string flag_of(const Setting& setting) {
+  if (setting.is_switch()) return fmt::format("--[no-]{}", setting.key);
+  return fmt::format("--{} {}", setting.key, setting.unit.empty() ? setting.choices : setting.unit);
+}
 
 int help_width() {
   winsize size{};

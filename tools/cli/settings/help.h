@@ -9,6 +9,9 @@
 
 namespace lathe::cli {
 
+/// "--[no-]json", "--lr NUMBER", "--optimizer sgd|adam|…".
+std::string flag_of(const Setting& setting);
+
 /// The columns that a text for stdout may take: those of its terminal, but 60 to 100; 100 where
 /// stdout is no terminal.
 int help_width();

@@ -69,6 +69,9 @@ void lathe::trainer::add_model(Model model) {
       "add_model: a name is made of letters, digits, '_', '-' and '.', got \"", model.name, "\"");
   LATHE_CHECK(ValueError, cli::find_model(model.name) == nullptr, "add_model: there is a model \"",
               model.name, "\" already");
+  LATHE_CHECK(ValueError, model.smallest_image > 0 && model.patch > 0, "add_model: \"", model.name,
+              "\": smallest_image ", model.smallest_image, " and patch ", model.patch,
+              " must be positive");
   LATHE_CHECK(ValueError, model.make != nullptr, "add_model: \"", model.name, "\" has no maker");
   cli::list().push_back(std::move(model));
 }

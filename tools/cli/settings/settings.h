@@ -120,6 +120,7 @@ struct Settings {
 
 /// The commands that take settings, as bits.
 enum Takes : unsigned {
+  kNothing = 0,
   kTrain = 1,
   kEval = 2,
   kPredict = 4,

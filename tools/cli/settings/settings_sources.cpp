@@ -13,7 +13,14 @@
 namespace lathe::cli {
 namespace {
 
-constexpr size_t kMistypedLetters = 2;
+constexpr std::string_view kPrefix = "LATHE_";
+
+// How many letters of a variable may be mistyped: of a short name none, because LATHE_LOG is not a
+// mistyped LATHE_LR.
+size_t mistyped_letters(std::string_view name) {
+  const size_t letters = name.size() - kPrefix.size();
+  return letters < 5 ? 0 : letters < 8 ? 1 : 2;
+}
 
 void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
                    const std::string& file, unsigned takes) {
@@ -59,8 +66,8 @@ std::vector<std::string> mistyped_variables(const char* const* environment) {
   for (; environment != nullptr && *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
     const std::string_view name = entry.substr(0, entry.find('='));
-    if (!name.starts_with("LATHE_") || std::ranges::find(names, name) != names.end()) continue;
-    const std::string near = nearest(name, candidates, kMistypedLetters);
+    if (!name.starts_with(kPrefix) || std::ranges::find(names, name) != names.end()) continue;
+    const std::string near = nearest(name, candidates, mistyped_letters(name));
     if (!near.empty())
       remarks.push_back(fmt::format("{} is no setting; did you mean {}?", name, near));
   }

@@ -20,8 +20,9 @@ struct Evaluation {
 /// Sees the scores and the labels of each batch, in order.
 using BatchObserver = std::function<void(const Tensor& scores, const Tensor& labels)>;
 
-/// One pass in evaluation mode without gradients; afterwards the model's mode is as before. What a
-/// sample contributes depends neither on the batch size nor on the workers.
+/// One pass in evaluation mode without gradients; afterwards the model's mode is as before, that of
+/// frozen batch norms too, so call Frozen::hold() again. What a sample contributes depends neither
+/// on the batch size nor on the workers.
 Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
                     Progress& progress, const BatchObserver& observer = {});
 

@@ -147,6 +147,7 @@ void Trainer::after_step() {
   const bool asked = StopRequests::take_save();
   if (asked || (settings_.save_every > 0 && step_ % settings_.save_every == 0)) save("last");
   if (asked) {
+    saves_->wait();
     progress_.clear();
     parts_.log.line(
         fmt::format("SIGUSR1: saved {} of step {}, and goes on", saves_->last_file(), step_));

@@ -33,7 +33,7 @@ ExitCode Trainer::finish() {
   if (pauses()) return pause();
   if (settings_.skip_broken) broken_.report();
   print_result(held_out);
-  if (step_ >= total_steps_)  // a run that --time-limit ends can continue with a smaller scale
+  if (stop_reason() != Stop::kTime)  // then the run can continue with a smaller scale
     fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
   const double target =
       settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
@@ -61,7 +61,12 @@ std::optional<Evaluation> Trainer::evaluate_best() {
   const struct Restore {
     nn::Module& model;
     const StateDict& state;
-    ~Restore() { model.load_state_dict(state); }
+    ~Restore() {
+      try {
+        model.load_state_dict(state);
+      } catch (const Error&) {  // a GPU that failed; last.safetensors is sealed
+      }
+    }
   } restore{parts_.model, present};
   Evaluation result = evaluate(parts_.model, *parts_.held_out, settings_, 0, progress_);
   if (!result.complete) return {};

@@ -1,0 +1,241 @@
+// Completion scripts of bash, zsh and fish, and the manual page.
+#include "lathe/tools/cli/settings/completions.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/help.h"
+
+namespace lathe::cli {
+namespace {
+
+std::string replaced(std::string_view text, char what, std::string_view by) {
+  std::string out;
+  for (const char c : text) out += c == what ? std::string(by) : std::string(1, c);
+  return out;
+}
+
+// 'It is a text' for a shell.
+std::string quoted(std::string_view text) {
+  return fmt::format("'{}'", replaced(text, '\'', "'\\''"));
+}
+
+std::vector<const Setting*> settings_of(const Command& command) {
+  std::vector<const Setting*> out;
+  for (const Setting& setting : all_settings()) {
+    if ((setting.takes & command.takes) != 0) out.push_back(&setting);
+  }
+  return out;
+}
+
+std::string choices_of(const Setting& setting) { return replaced(setting.choices, '|', " "); }
+
+// "train eval data …": the first words of all commands; after "data": "fetch prepare verify".
+std::string words_after(std::span<const Command> commands, std::string_view first) {
+  std::vector<std::string_view> words;
+  for (const Command& command : commands) {
+    const size_t space = std::min(command.name.find(' '), command.name.size());
+    std::string_view word = command.name.substr(0, space);
+    if (!first.empty()) {
+      if (word != first || space == command.name.size()) continue;
+      word = command.name.substr(space + 1);
+    }
+    if (std::ranges::find(words, word) == words.end()) words.push_back(word);
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+std::vector<std::string_view> first_words_of_two(std::span<const Command> commands) {
+  std::vector<std::string_view> words;
+  for (const Command& command : commands) {
+    const size_t space = command.name.find(' ');
+    if (space == command.name.npos) continue;
+    const std::string_view word = command.name.substr(0, space);
+    if (std::ranges::find(words, word) == words.end()) words.push_back(word);
+  }
+  return words;
+}
+
+std::string bash_script(std::span<const Command> commands) {
+  std::string groups, values, flags;
+  for (const std::string_view word : first_words_of_two(commands)) {
+    groups += fmt::format("    {}) words={} ;;\n", word, quoted(words_after(commands, word)));
+  }
+  for (const Setting& setting : all_settings()) {
+    if (setting.choices.empty()) continue;
+    values += fmt::format("    --{}) words={} ;;\n", setting.key, quoted(choices_of(setting)));
+  }
+  for (const Command& command : commands) {
+    std::string all = "--help --config";
+    for (const Setting* setting : settings_of(command)) {
+      all += fmt::format(" --{}", setting->key);
+      if (setting->is_switch()) all += fmt::format(" --no-{}", setting->key);
+    }
+    flags += fmt::format("    {}) words={} ;;\n", quoted(command.name), quoted(all));
+  }
+  return fmt::format(R"(# Completes lathe in bash: source <(lathe completion bash)
+_lathe() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words=
+  local command=${{COMP_WORDS[1]}}
+  COMPREPLY=()
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=($(compgen -W {} -- "$current"))
+    return
+  fi
+  case $command in
+{}  esac
+  if [ -n "$words" ] && [ "$COMP_CWORD" -eq 2 ]; then
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+    return
+  fi
+  [ -z "$words" ] || command="$command ${{COMP_WORDS[2]}}"
+  words=
+  case $previous in
+{}  esac
+  if [ -n "$words" ]; then
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+    return
+  fi
+  case $command in
+{}  esac
+  case $current in
+    -*) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
+    *) COMPREPLY=($(compgen -f -- "$current")) ;;
+  esac
+}}
+complete -o filenames -F _lathe lathe
+)",
+                     quoted(words_after(commands, "") + " help"), groups, values, flags);
+}
+
+// In a description of _arguments a colon and brackets mean something else.
+std::string zsh_text(std::string_view text) {
+  return replaced(replaced(replaced(text, '[', "("), ']', ")"), ':', "\\:");
+}
+
+std::string zsh_script(std::span<const Command> commands) {
+  std::string cases;
+  for (const Command& command : commands) {
+    cases += fmt::format("    {})\n      _arguments", quoted(command.name));
+    for (const Setting* setting : settings_of(command)) {
+      const std::string help = zsh_text(setting->help);
+      if (setting->is_switch()) {
+        for (const std::string_view no : {"", "no-"})
+          cases += " " + quoted(fmt::format("--{}{}[{}]", no, setting->key, help));
+      } else {
+        const std::string how =
+            setting->choices.empty() ? "_files" : fmt::format("({})", choices_of(*setting));
+        cases += " " + quoted(fmt::format("--{}=[{}]:{}:{}", setting->key, help,
+                                          zsh_text(setting->unit), how));
+      }
+    }
+    cases += " '--config=[config file]:FILE:_files' '--help[flags]' '*:file:_files'\n      ;;\n";
+  }
+  std::string groups;
+  for (const std::string_view word : first_words_of_two(commands)) {
+    groups += fmt::format("    {}) second=({}) ;;\n", word, words_after(commands, word));
+  }
+  return fmt::format(R"(#compdef lathe
+# Completes lathe in zsh: source <(lathe completion zsh), after compinit
+_lathe() {{
+  local command=$words[2]
+  local -a names=({} help) second=()
+  if (( CURRENT == 2 )); then
+    compadd -a names
+    return
+  fi
+  case $command in
+{}  esac
+  if (( $#second > 0 )); then
+    if (( CURRENT == 3 )); then
+      compadd -a second
+      return
+    fi
+    command="$command $words[3]"
+  fi
+  case $command in
+{}  esac
+}}
+compdef _lathe lathe
+)",
+                     words_after(commands, ""), groups, cases);
+}
+
+std::string fish_script(std::span<const Command> commands) {
+  std::string out = "# Completes lathe in fish: lathe completion fish | source\n";
+  out += fmt::format("complete -c lathe -n __fish_use_subcommand -f -a {}\n",
+                     quoted(words_after(commands, "") + " help"));
+  for (const std::string_view word : first_words_of_two(commands)) {
+    const std::string words = words_after(commands, word);
+    out += fmt::format(
+        "complete -c lathe -n '__fish_seen_subcommand_from {}; and not "
+        "__fish_seen_subcommand_from {}' -f -a {}\n",
+        word, words, quoted(words));
+  }
+  for (const Command& command : commands) {
+    const std::string when =
+        quoted("__fish_seen_subcommand_from " +
+               replaced(command.name, ' ', "; and __fish_seen_subcommand_from "));
+    for (const Setting* setting : settings_of(command)) {
+      const std::string help = quoted(setting->help);
+      if (setting->is_switch()) {
+        for (const std::string_view no : {"", "no-"})
+          out +=
+              fmt::format("complete -c lathe -n {} -l {}{} -d {}\n", when, no, setting->key, help);
+      } else if (setting->choices.empty()) {
+        out += fmt::format("complete -c lathe -n {} -l {} -r -d {}\n", when, setting->key, help);
+      } else {
+        out += fmt::format("complete -c lathe -n {} -l {} -x -a {} -d {}\n", when, setting->key,
+                           quoted(choices_of(*setting)), help);
+      }
+    }
+  }
+  return out;
+}
+
+// Text for roff: a hyphen that can be copied, and no request at the beginning of a line.
+std::string roff(std::string_view text) {
+  std::string out = replaced(replaced(text, '\\', "\\e"), '-', "\\-");
+  return out.starts_with('.') || out.starts_with('\'') ? "\\&" + out : out;
+}
+
+}  // namespace
+
+std::string completion_script(std::span<const Command> commands, std::string_view shell) {
+  if (shell == "bash") return bash_script(commands);
+  if (shell == "zsh") return zsh_script(commands);
+  if (shell == "fish") return fish_script(commands);
+  throw UsageError(fmt::format("completion: expected bash, zsh or fish, got \"{}\"", shell));
+}
+
+std::string manual_page(std::span<const Command> commands, std::string_view version) {
+  std::string out = fmt::format(
+      ".TH LATHE 1 \"\" \"lathe {}\"\n.SH NAME\nlathe \\- train, evaluate and inspect neural "
+      "networks\n.SH SYNOPSIS\n.B lathe\n.I COMMAND\n.RI [ flags ]\n.SH COMMANDS\n",
+      version);
+  for (const Command& command : commands) {
+    out += fmt::format(".TP\n.B {}\n{}\n", roff(command.name), roff(command.help));
+    if (!command.example.empty()) out += fmt::format(".br\n{}\n", roff(command.example));
+  }
+  out +=
+      ".SH FLAGS\nA setting is a flag, an environment variable and a key of a config file, in this "
+      "order.\n";
+  std::string_view group;
+  for (const Setting& setting : all_settings()) {
+    if (setting.group != group) out += fmt::format(".SS {}\n", setting.group);
+    group = setting.group;
+    std::vector<std::string_view> users;
+    for (const Command& command : commands) {
+      if ((setting.takes & command.takes) != 0) users.push_back(command.name);
+    }
+    out += fmt::format(".TP\n.B {}\n{} ({})\n", roff(flag_of(setting)), roff(setting.help),
+                       roff(fmt::format("{}", fmt::join(users, ", "))));
+  }
+  return out;
+}
+
+}  // namespace lathe::cli
