@@ -75,19 +75,14 @@ std::optional<Evaluation> Trainer::evaluate_best() {
     throw CommandError(ExitCode::kDiverged,
                        fmt::format("the test loss of {} is {}", file.string(), number_text(loss)));
   }
-  const auto scale = scaler_.progress();
-  const Row row =
-      metrics_row({.epoch = trainer.count("epoch"),
-                   .step = trainer.count("step"),
-                   .split = "test",
-                   .loss = loss,
-                   .accuracy = result.tally.accuracy(),
-                   .lr = trainer.number<double>("last_lr"),
-                   .images_per_second = static_cast<double>(result.tally.count()) / result.seconds,
-                   .loss_scale = scaler_.enabled() ? scale.scale : 0,
-                   .skipped_steps = skipped_before_ + scale.skipped});
-  metrics_->add(row);
-  parts_.out.row(row);
+  parts_.out.row(
+      add_row({.epoch = trainer.count("epoch"),
+               .step = trainer.count("step"),
+               .split = "test",
+               .loss = loss,
+               .accuracy = result.tally.accuracy(),
+               .lr = trainer.number<double>("last_lr"),
+               .images_per_second = static_cast<double>(result.tally.count()) / result.seconds}));
   return result;
 }
 
