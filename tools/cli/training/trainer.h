@@ -35,6 +35,7 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/evaluate.h"
+#include "lathe/tools/cli/training/event_log.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/run_folder.h"
@@ -109,6 +110,7 @@ class Trainer {
   bool stops_early() const;
   void end_epoch();
   void say_saved();
+  Row add_row(Metrics metrics);
   void write_window();
   void show_progress();
   [[noreturn]] void fail_diverged(const char* split, double loss);
@@ -139,7 +141,8 @@ class Trainer {
   std::optional<StepGraph> graph_;  // unless steps are queued kernel by kernel
   std::filesystem::path folder_;    // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
-  std::optional<Saves> saves_;  // which state is good, and what may overwrite what
+  std::optional<EventLog> events_;  // for --tensorboard
+  std::optional<Saves> saves_;      // which state is good, and what may overwrite what
   Progress progress_;
   BrokenFiles broken_;
   const int64_t total_steps_;

@@ -1,5 +1,5 @@
 // open_saved_run(): which file has the weights, and the settings of the run.
-#include "lathe/tools/cli/commands/saved_run.h"
+#include "lathe/tools/cli/training/saved_run.h"
 
 #include <filesystem>
 
