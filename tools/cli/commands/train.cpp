@@ -85,8 +85,8 @@ void open_folder(StartPoint& start, const Settings& settings) {
 
 // Resumes the trainer, or fails with the settings that do not fit.   → the step
 int64_t resume(Trainer& trainer, const StartPoint& start, const Settings& settings,
-               bool same_batches) try {
-  return trainer.resume(*start.from, start.file.string(), same_batches);
+               const Unchanged& same) try {
+  return trainer.resume(*start.from, start.file.string(), same);
 } catch (const ValueError& e) {
   fail_misfit(start, settings, trainer.misfits(*start.from), e.message());
 }
@@ -114,15 +114,20 @@ int64_t length_of_epoch(const Settings& settings, const Input& train, int64_t im
 }
 
 // The images of a run and their batches. Evaluations look at `val`: a part of the training images,
-// or the test images, and then there is no `test`.
+// a folder's val/, or the test images, and then there is no `test`.
 struct RunData {
   std::shared_ptr<data::ImageDataset> train_set, val_set, test_set;
   Input train, val;
   std::optional<Input> test;
+
+  RunImages images(const Settings& settings) const {
+    const std::string_view of = !test ? "test" : settings.val_split > 0 ? "train" : "val";
+    return {train_set->size(), fmt::format("{} images of {}", val_set->size(), of)};
+  }
 };
 
 RunData open_data(const Settings& settings, Device device) {
-  const bool splits = settings.val_split > 0;
+  const bool splits = has_part(settings, Part::kVal);
   const auto train = open_dataset(settings, Part::kTrain, true);
   const auto test = open_dataset(settings, Part::kTest, false);
   const auto val = splits ? open_dataset(settings, Part::kVal, false) : test;
@@ -171,6 +176,22 @@ void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, in
   log.open(start.folder / "log.txt");
 }
 
+// What the best is chosen by.
+void say_choice(const Settings& settings, const RunData& data, Log& log) {
+  const int64_t images = data.val_set->size();
+  if (!data.test) {
+    log.line(
+        "the best is chosen by the test images, which makes its accuracy on them look better than "
+        "it is; --val-split 0.1 chooses by a part of the training images");
+  } else if (settings.val_split > 0) {
+    log.line(fmt::format("the best is chosen by {} of the training images", images));
+  } else {
+    log.line(fmt::format(
+        "the best is chosen by the {} images of val; those of test are looked at once, at the end",
+        images));
+  }
+}
+
 void say_what_is_slow(const Settings& settings, Device device, Log& log) {
   const std::string remarks[] = {device_remark(settings),
                                  convolution_remark(cpu::fast_conv2d_info(), device)};
@@ -199,10 +220,10 @@ ExitCode run_train(const Invocation& call) {
   }
   const Device device = prepare_compute(settings);
   RunData data = open_data(settings, device);
-  const int64_t images = data.train_set->size();
-  const int64_t per_epoch = length_of_epoch(settings, data.train, images);
-  const bool same_batches = check_changes(start, settings, images, log);
-  const int64_t all = length_of_run(start, same_batches, *settings.epochs, per_epoch);
+  const RunImages images = data.images(settings);
+  const int64_t per_epoch = length_of_epoch(settings, data.train, images.training);
+  const Unchanged same = check_changes(start, settings, images, log);
+  const int64_t all = length_of_run(start, same.batches, *settings.epochs, per_epoch);
   const int64_t steps = settings.max_steps > 0 ? std::min(settings.max_steps, all) : all;
   const Schedule schedule = make_schedule(settings, per_epoch, steps);
 
@@ -217,7 +238,7 @@ ExitCode run_train(const Invocation& call) {
   Trainer trainer({settings, *model, *lr, data.train, data.val, out, log, std::move(about),
                    std::move(frozen), data.test ? &*data.test : nullptr},
                   steps);
-  const int64_t step = start.from ? resume(trainer, start, settings, same_batches) : 0;
+  const int64_t step = start.from ? resume(trainer, start, settings, same) : 0;
   if (settings.dry_run) {  // all checks of the settings have been made
     print_plan(settings, out, steps, parameters);
     return ExitCode::kDone;
@@ -228,14 +249,12 @@ ExitCode run_train(const Invocation& call) {
   say_what_is_slow(settings, device, log);
   log.line(fmt::format(
       "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
-      *settings.model, *settings.dataset, parameters, images, steps,
+      *settings.model, *settings.dataset, parameters, images.training, steps,
       *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
       start.folder.string()));
-  log.line(
-      data.test
-          ? fmt::format("the best is chosen by {} of the training images", data.val_set->size())
-          : "the best is chosen by the test images, which makes its accuracy on them look "
-            "better than it is; --val-split 0.1 chooses by a part of the training images");
+  say_choice(settings, data, log);
+  if (!same.evaluated)
+    log.line("evaluations look at other images than before: the next one begins a new best");
   if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
   return trainer.run();
 }

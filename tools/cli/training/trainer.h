@@ -38,6 +38,7 @@
 #include "lathe/tools/cli/training/event_log.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/run_folder.h"
 #include "lathe/tools/cli/training/saves.h"
 #include "lathe/tools/cli/training/step_graph.h"
@@ -66,10 +67,11 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Continues from a checkpoint, with the hyper-parameters of the present settings. Messages call
-  /// it `name`. If the batches are not the same any more, an epoch that had begun starts again.
-  /// Call before open().   → the step
+  /// it `name`. If the batches are not the same any more, an epoch that had begun starts again. If
+  /// evaluations look at other images, what they found so far is forgotten: the next one is the
+  /// best, also for --early-stopping and --scheduler plateau. Call before open().   → the step
   /// throws: ValueError listing what does not fit; then nothing has changed.
-  int64_t resume(const Checkpoint& from, const std::string& name, bool same_batches);
+  int64_t resume(const Checkpoint& from, const std::string& name, const Unchanged& same);
   /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The other parts
   /// have the checkpoint's state afterwards: use this for a message, not to train on.
   std::vector<std::string> misfits(const Checkpoint& from);
