@@ -110,6 +110,8 @@ struct Settings {
   std::string confusion;
   int64_t worst = 0;
   std::string worst_dir;
+  bool profile = false;
+  std::string profile_steps = "10:20";
   // output
   std::string progress = "auto";
   bool json = false;

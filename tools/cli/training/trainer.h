@@ -38,6 +38,7 @@
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/run_folder.h"
+#include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/saves.h"
 #include "lathe/tools/cli/training/step_graph.h"
 
@@ -139,7 +140,8 @@ class Trainer {
   std::optional<StepGraph> graph_;  // unless steps are queued kernel by kernel
   std::filesystem::path folder_;    // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
-  std::optional<Saves> saves_;  // which state is good, and what may overwrite what
+  std::optional<Saves> saves_;         // which state is good, and what may overwrite what
+  std::optional<RunProfile> profile_;  // with --profile, while run() trains
   Progress progress_;
   BrokenFiles broken_;
   const int64_t total_steps_;
