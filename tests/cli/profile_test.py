@@ -29,7 +29,7 @@ def test_train_writes_a_table_and_a_trace(folder):
     events = json.loads(pathlib.Path("profiled/trace.json").read_text())["traceEvents"]
     steps = [event for event in events if event["name"] == "step"]
     assert len(steps) == 2, steps
-    assert "profile" not in pathlib.Path("profiled/config.toml").read_text().replace("profile-steps", "")
+    assert "\nprofile = false\n" in pathlib.Path("profiled/config.toml").read_text()  # --config must not profile again
     log = pathlib.Path("profiled/log.txt").read_text()
     assert "profile of steps 3 to 4: profiled/op_table.txt, profiled/trace.json" in log, log
 
