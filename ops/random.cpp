@@ -35,7 +35,6 @@ Tensor empty_floating(const char* op, const Shape& shape, const TensorOptions& o
 /// Fills a floating tensor; `Draw` is UniformDraw or NormalDraw.
 template <class Draw>
 void fill(const Tensor& out, const Draw& draw, Generator* generator) {
-  profile::note_output(out);
   if constexpr (kHasCudaLibraries) {
     if (uses_curand(out)) {
       const cuda::DeviceScope on(out.device(), "curand_fill");
@@ -53,6 +52,7 @@ Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generat
   const profile::DeviceRange range("rand", options.device);
   const Tensor out = empty_floating("rand", shape, options);
   fill(out, UniformDraw{0, 1}, generator);
+  profile::note_output(out);
   if (options.requires_grad) out.requires_grad_();
   return out;
 }
@@ -61,6 +61,7 @@ Tensor randn(const Shape& shape, const TensorOptions& options, Generator* genera
   const profile::DeviceRange range("randn", options.device);
   const Tensor out = empty_floating("randn", shape, options);
   fill(out, NormalDraw{0, 1}, generator);
+  profile::note_output(out);
   if (options.requires_grad) out.requires_grad_();
   return out;
 }
@@ -77,6 +78,7 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
   const int64_t words_each = math::is_wide_span(span) ? 2 : 1;
   const Generator::State start = reserve_words(generator, out.device(), words_each * out.numel());
   LATHE_DISPATCH(out.device(), fill_random(out, IntegerDraw{low, span}, start));
+  profile::note_output(out);
   return out;
 }
 

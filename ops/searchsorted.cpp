@@ -42,6 +42,7 @@ static Tensor search(const char* op, const Tensor& sorted, const Tensor& values,
   };
   const Tensor table = prepare(sorted, n), wanted = prepare(values, m);
   LATHE_DISPATCH(device, searchsorted(view(out, {rows, m}), table, wanted, right));
+  profile::note_output(out);
   return out;
 }
 

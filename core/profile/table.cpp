@@ -1,8 +1,9 @@
 // Averages as a table for people: torch.profiler's columns, then the achieved rates.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <functional>
+#include <tuple>
 
 #include "lathe/core/printable.h"
 #include "lathe/core/profile/averages.h"
@@ -12,10 +13,11 @@ namespace lathe::profile {
 
 namespace {
 
+/// The same in every locale.
 std::string number_text(double value, int digits) {
   char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
+  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, digits);
+  return end.ec == std::errc() ? std::string(text, end.ptr) : "--";
 }
 
 /// "12.345us", "1.234ms", "2.500s", as torch.profiler writes times.
