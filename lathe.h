@@ -23,6 +23,7 @@
 #  include "lathe/core/log.h"
 #  include "lathe/core/math_mode.h"
 #  include "lathe/core/memory/host_allocator.h"
+#  include "lathe/core/profile/profiler.h"
 #  include "lathe/core/random_state.h"
 #  include "lathe/core/stream.h"
 #  include "lathe/core/tensor.h"

@@ -16,6 +16,7 @@
 #include "lathe/autograd/meta.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe {
 namespace autograd {
@@ -179,6 +180,7 @@ class BackwardPass {
 
   void run_node(Node& node, Pending& pending) {
     const CurrentNode current(&node);
+    const profile::BackwardRange range(node.name, node.number, node.device);
     Tensors& dy = node.outputs == 1 ? single_ : pending.slots;
     if (node.outputs == 1) dy[0] = note_gradient(node, std::move(pending.gradient));
     LATHE_CHECK(StateError, !node.released, "backward: the graph through ", node.name,
@@ -257,7 +259,10 @@ class BackwardPass {
 
 Node* current_node() noexcept { return t_current_node; }
 
-Tensors run_backward(const BackwardCall& call) { return BackwardPass(call).run(); }
+Tensors run_backward(const BackwardCall& call) {
+  const profile::OpRange range("backward pass");
+  return BackwardPass(call).run();
+}
 
 /// The dL/d(output) to start with: the given one, after a check, or 1 for a one-element output.
 static Tensor seed_gradient(const char* op, const Tensor& output, const Tensor& given) {

@@ -7,6 +7,7 @@
 
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/saved_tensor_hooks.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe::autograd {
 
@@ -148,6 +149,7 @@ void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node
   if (!is_floating(y.dtype())) return;
   pack_saved();
   connect(*node, inputs, count);
+  profile::note_node(node->name, node->number);
   describe_output(*node, y);
   set_new_maker(y, std::move(node));
 }
@@ -162,6 +164,7 @@ NodePtr maker_of_output(Node* node, uint32_t slot, const Tensor& y) {
 void attach_all(const Tensors& ys, const TensorRef* inputs, size_t count, NodePtr node) {
   pack_saved();
   connect(*node, inputs, count);
+  profile::note_node(node->name, node->number);
   node->outputs = static_cast<uint32_t>(ys.size());
   if (node->outputs == 1) describe_output(*node, ys[0]);
   for (uint32_t k = 0; k < node->outputs; ++k) {

@@ -8,6 +8,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/node.h"
 #include "lathe/autograd/saved.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe::autograd {
 
@@ -35,6 +36,7 @@ LATHE_API NodePtr maker_of_output(Node* node, uint32_t slot, const Tensor& y);
 template <class F>
 void record(const char* op, const Tensor& y, std::initializer_list<TensorRef> inputs,
             F&& backward) {
+  profile::note_output(y);
   if (wants_record(inputs.begin(), inputs.size())) {
     attach(y, inputs.begin(), inputs.size(),
            NodePtr(new ClosureNode<std::decay_t<F>>(op, std::forward<F>(backward))));
@@ -46,6 +48,7 @@ void record(const char* op, const Tensor& y, std::initializer_list<TensorRef> in
 /// The same for a list of inputs whose length is known at run time.
 template <class F>
 void record(const char* op, const Tensor& y, const Tensors& inputs, F&& backward) {
+  profile::note_output(y);
   const std::vector<TensorRef> refs(inputs.begin(), inputs.end());
   if (wants_record(refs.data(), refs.size())) {
     attach(y, refs.data(), refs.size(),

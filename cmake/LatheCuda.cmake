@@ -118,6 +118,7 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/gpu/cudnn_handle.h
   core/gpu/cudnn_plan.h
   core/gpu/cudnn_retired.h
+  core/gpu/cupti_functions.h
   core/gpu/curand_functions.h
   core/gpu/shared_library.h
   core/gpu/virtual_memory_cuda.h

@@ -69,6 +69,10 @@ bool query_event(Device device, void* event);
 void synchronize_event(Device device, void* event);
 double elapsed_ms(Device device, void* from, void* to);
 
+/// A range of this thread in NVIDIA's tools (NVTX), if the build has their header.
+void push_tool_range(const char* name) noexcept;
+void pop_tool_range() noexcept;
+
 /// Throws the error that kernels on `device` noted (core/gpu/device_fault.h) and clears it. Call it
 /// after a wait.
 void check_fault(Device device);

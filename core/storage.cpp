@@ -5,6 +5,7 @@
 
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/error.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe {
 
@@ -15,6 +16,7 @@ Storage::Storage(int64_t bytes, Device device, bool pinned)
   if (bytes == 0) return;
   allocator_ = pinned ? &cuda::pinned_allocator() : &allocator_for(device);
   data_ = allocator_->allocate(static_cast<size_t>(bytes));
+  profile::note_memory(bytes, device);
 }
 
 Storage::Storage(void* data, int64_t bytes, Device device, std::function<void()> release)
@@ -23,6 +25,7 @@ Storage::Storage(void* data, int64_t bytes, Device device, std::function<void()>
 Storage::~Storage() {
   if (allocator_ != nullptr) {
     allocator_->deallocate(data_, static_cast<size_t>(bytes_));
+    profile::note_memory(-bytes_, device_);
   } else if (release_) {
     release_();
   }

@@ -5,6 +5,7 @@
 
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe {
 
@@ -65,6 +66,8 @@ int64_t Tensor::stride(int64_t i) const { return strides()[dim_of("stride", i, *
 Scalar Tensor::item_scalar() const {
   LATHE_CHECK(ShapeError, numel() == 1, "item: expected one element (this: ", *this, ")");
   if (is_floating(dtype())) {
+    const profile::OpRange range("item", {*this},
+                                 is_cuda() ? profile::Kind::kSync : profile::Kind::kOp);
     double value = 0;
     copy_out(&value, kF64);
     return value;
@@ -75,6 +78,8 @@ Scalar Tensor::item_scalar() const {
 
 int64_t Tensor::item_integer() const {
   LATHE_CHECK(ShapeError, numel() == 1, "item: expected one element (this: ", *this, ")");
+  const profile::OpRange range("item", {*this},
+                               is_cuda() ? profile::Kind::kSync : profile::Kind::kOp);
   int64_t value = 0;
   copy_out(&value, kI64);
   return value;

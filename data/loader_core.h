@@ -13,6 +13,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/function_ref.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/state_dict.h"
 #include "lathe/data/sampler.h"
 
@@ -159,6 +160,7 @@ class BatchIterator {
   B* operator->() const { return batch_.get(); }
   BatchIterator& operator++() {
     batch_ = nullptr;  // frees its memory for the next batch; and if next() throws, this is the end
+    const profile::OpRange range("DataLoader.next", {}, profile::Kind::kData);
     batch_ = stream_->next();
     return *this;
   }

@@ -2,6 +2,7 @@
 #include "lathe/ops/activations.h"
 
 #include "lathe/autograd/record.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -39,37 +40,50 @@ Tensor hard_sigmoid_of(const Tensor& x) {
 }  // namespace
 
 Tensor hardtanh(const Tensor& x, double low, double high) {
+  const profile::OpRange range("hardtanh", {x});
   LATHE_CHECK(ValueError, low <= high, "hardtanh: low ", low, " is above high ", high);
   return open_clamp("hardtanh", is_floating(x.dtype()) ? x : cast(x, default_dtype()), low, high);
 }
-Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
+Tensor relu6(const Tensor& x) {
+  const profile::OpRange range("relu6", {x});
+  return hardtanh(x, 0, 6);
+}
 
-Tensor hardsigmoid(const Tensor& x) { return widened(x, hard_sigmoid_of); }
+Tensor hardsigmoid(const Tensor& x) {
+  const profile::OpRange range("hardsigmoid", {x});
+  return widened(x, hard_sigmoid_of);
+}
 
 Tensor hardswish(const Tensor& x) {
+  const profile::OpRange range("hardswish", {x});
   return widened(x, [](const Tensor& v) { return mul(v, hard_sigmoid_of(v)); });
 }
 
 Tensor mish(const Tensor& x) {
+  const profile::OpRange range("mish", {x});
   return widened(x, [](const Tensor& v) { return mul(v, tanh(softplus(v))); });
 }
 
 Tensor selu(const Tensor& x) {
+  const profile::OpRange range("selu", {x});
   constexpr double kScale = 1.0507009873554804934193349852946;
   constexpr double kAlpha = 1.6732632423543772848170429916717;
   return widened(x, [](const Tensor& v) { return mul(elu(v, kAlpha), kScale); });
 }
 
 Tensor softsign(const Tensor& x) {
+  const profile::OpRange range("softsign", {x});
   return widened(x, [](const Tensor& v) { return div(v, add(abs(v), 1)); });
 }
 
 Tensor logsigmoid(const Tensor& x) {
+  const profile::OpRange range("logsigmoid", {x});
   // Above the threshold softplus equals its argument to all digits of f64.
   return widened(x, [](const Tensor& v) { return neg(softplus(neg(v), {.threshold = 40.0})); });
 }
 
 Tensor glu(const Tensor& x, int64_t dim_in) {
+  const profile::OpRange range("glu", {x});
   LATHE_CHECK(IndexError, x.ndim() > 0, "glu: a 0-d tensor has no halves (x: ", x, ")");
   const int dim = wrap_dim("glu", dim_in, x.ndim());
   LATHE_CHECK(ShapeError, x.dim(dim) % 2 == 0, "glu: dimension ", dim, " has the odd size ",
@@ -81,6 +95,7 @@ Tensor glu(const Tensor& x, int64_t dim_in) {
 }
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
+  const profile::OpRange range("prelu", {x, weight});
   LATHE_CHECK(DTypeError, is_floating(x.dtype()) && is_floating(weight.dtype()),
               "prelu: expected floating dtypes (x: ", x, ", weight: ", weight, ")");
   const int64_t channels = x.ndim() == 0 ? 1 : x.dim(x.ndim() == 1 ? 0 : 1);

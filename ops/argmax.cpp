@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
@@ -36,6 +37,7 @@ Extremes find(const char* op, bool largest, const Tensor& x, int dim, bool want_
 
 ValuesAndIndices along(const char* op, bool largest, const Tensor& x, int64_t dim_in,
                        ReduceOptions opt) {
+  const profile::OpRange range(op, {x});
   const int dim = wrap_dim(op, dim_in, x.ndim());
   const auto [values, indices] = find(op, largest, x.detach(), dim, true);
   autograd::record(
@@ -50,8 +52,10 @@ ValuesAndIndices along(const char* op, bool largest, const Tensor& x, int64_t di
 
 Tensor index_along(const char* op, bool largest, const Tensor& x, int64_t dim_in,
                    ReduceOptions opt) {
+  const profile::OpRange range(op, {x});
   const int dim = wrap_dim(op, dim_in, x.ndim());
   const Tensor indices = find(op, largest, x.detach(), dim, false).indices;
+  profile::note_output(indices);
   return opt.keepdim || x.ndim() == 0 ? indices : squeeze(indices, dim);
 }
 

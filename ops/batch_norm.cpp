@@ -6,6 +6,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -185,6 +186,7 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
                   const BatchNormOptions& options) {
+  const profile::OpRange range("batch_norm", {x, weight, bias, running_mean, running_var});
   return normalize("batch_norm", BatchNormForm::kPlain,
                    {x, Tensor(), weight, bias, running_mean, running_var}, options);
 }
@@ -192,6 +194,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias,
                        const Tensor& running_mean, const Tensor& running_var,
                        const BatchNormOptions& options) {
+  const profile::OpRange range("batch_norm_relu", {x, weight, bias, running_mean, running_var});
   return normalize("batch_norm_relu", BatchNormForm::kRelu,
                    {x, Tensor(), weight, bias, running_mean, running_var}, options);
 }
@@ -199,6 +202,8 @@ Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias
 Tensor batch_norm_add_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
                            const Tensor& bias, const Tensor& running_mean,
                            const Tensor& running_var, const BatchNormOptions& options) {
+  const profile::OpRange range("batch_norm_add_relu",
+                               {x, residual, weight, bias, running_mean, running_var});
   LATHE_CHECK(ValueError, residual.defined(), "batch_norm_add_relu: residual is undefined (x: ", x,
               ")");
   return normalize("batch_norm_add_relu", BatchNormForm::kAddRelu,

@@ -5,6 +5,7 @@
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary_acts.h"
@@ -84,6 +85,7 @@ void check_divisor(const char* what, const Tensor& b) {
 }
 
 Tensor rounded_quotient(const Tensor& a_in, const Tensor& b_in, BinaryOp op) {
+  const profile::OpRange range("div", {a_in, b_in});
   const auto [a, b] = prepare("div", a_in, b_in);
   LATHE_CHECK(DTypeError, a.dtype() != kBool,
               "div: a rounded quotient is not defined for bool (a: ", a_in, ", b: ", b_in, ")");
@@ -102,6 +104,7 @@ Tensor rounded_quotient(const Tensor& a_in, const Tensor& b_in, BinaryOp op) {
 /// fmod and remainder: a - b * (a / b, rounded by `mode`).
 Tensor rest_of(const char* name, const char* by_zero, BinaryOp op, RoundingMode mode,
                const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range(name, {a_in, b_in});
   const auto [a, b] = prepare(name, a_in, b_in);
   LATHE_CHECK(DTypeError, a.dtype() != kBool, name, ": not defined for bool (a: ", a_in,
               ", b: ", b_in, ")");
@@ -125,6 +128,7 @@ Tensor rest_of(const char* name, const char* by_zero, BinaryOp op, RoundingMode 
 /// it to both beside a NaN. `loses` is the comparison that is true where p loses to q.
 Tensor extremum(const char* name, BinaryOp op, BinaryOp loses, const Tensor& a_in,
                 const Tensor& b_in) {
+  const profile::OpRange range(name, {a_in, b_in});
   const auto [a, b] = prepare(name, a_in, b_in);
   Tensor y = run(name, op, a, b, a.dtype());
   record(name, y, {a, b},
@@ -145,6 +149,7 @@ Tensor extremum(const char* name, BinaryOp op, BinaryOp loses, const Tensor& a_i
 }  // namespace
 
 Tensor add(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("add", {a_in, b_in});
   const auto [a, b] = prepare("add", a_in, b_in);
   Tensor y = run("add", BinaryOp::kAdd, a, b, a.dtype());
   record("add", y, {a, b},
@@ -158,6 +163,7 @@ Tensor add(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor sub(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("sub", {a_in, b_in});
   LATHE_CHECK(DTypeError, a_in.dtype() != kBool || b_in.dtype() != kBool,
               "sub: not defined for bool; use logical_xor (a: ", a_in, ", b: ", b_in, ")");
   const auto [a, b] = prepare("sub", a_in, b_in);
@@ -173,6 +179,7 @@ Tensor sub(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor mul(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("mul", {a_in, b_in});
   const auto [a, b] = prepare("mul", a_in, b_in);
   Tensor y = run("mul", BinaryOp::kMul, a, b, a.dtype());
   record("mul", y, {a, b},
@@ -187,6 +194,7 @@ Tensor mul(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor div(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("div", {a_in, b_in});
   const auto [a, b] = prepare("div", a_in, b_in, /*floating=*/true);
   Tensor y = run("div", BinaryOp::kDiv, a, b, a.dtype());
   record("div", y, {a, b},
@@ -235,6 +243,7 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 }
 
 Tensor pow(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("pow", {a_in, b_in});
   const auto [ac, bc] = amp::cast(amp::kFloat, a_in, b_in);
   const auto [a, b] = prepare("pow", ac, bc);
   Tensor y = run("pow", BinaryOp::kPow, a, b, a.dtype());
@@ -261,6 +270,7 @@ Tensor pow(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor hypot(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("hypot", {a_in, b_in});
   const auto [a, b] = prepare("hypot", a_in, b_in);
   Tensor y = run("hypot", BinaryOp::kHypot, a, b, a.dtype());
   record("hypot", y, {a, b},
@@ -288,6 +298,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
 }
 
 Tensor atan2(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("atan2", {a_in, b_in});
   const auto [a, b] = prepare("atan2", a_in, b_in, /*floating=*/true);
   Tensor y = run("atan2", BinaryOp::kAtan2, a, b, a.dtype());
   record("atan2", y, {a, b},
@@ -302,6 +313,7 @@ Tensor atan2(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor lerp(const Tensor& a_in, const Tensor& b_in, const Tensor& weight) {
+  const profile::OpRange range("lerp", {a_in, b_in, weight});
   const auto [a, b] = prepare("lerp", a_in, b_in);
   LATHE_CHECK(DTypeError, is_floating(a.dtype()) && is_floating(weight.dtype()),
               "lerp: expected floating dtypes (a: ", a_in, ", b: ", b_in, ", weight: ", weight,
@@ -316,6 +328,7 @@ Tensor lerp(const Tensor& a_in, const Tensor& b_in, const Tensor& weight) {
   return cast(where(near_b, back, forth), dtype);
 }
 Tensor lerp(const Tensor& a_in, const Tensor& b_in, double weight) {
+  const profile::OpRange range("lerp", {a_in, b_in});
   const auto [a, b] = prepare("lerp", a_in, b_in);
   LATHE_CHECK(DTypeError, is_floating(a.dtype()), "lerp: expected floating dtypes (a: ", a_in,
               ", b: ", b_in, ")");

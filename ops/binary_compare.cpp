@@ -1,4 +1,5 @@
 // Comparisons and logic: results of bool, without gradients. Contracts: binary.h.
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary_acts.h"
 #include "lathe/ops/promote.h"
 
@@ -7,8 +8,11 @@ namespace lathe {
 namespace {
 
 Tensor compare(const char* name, BinaryOp op, const Tensor& a, const Tensor& b) {
+  const profile::OpRange range(name, {a, b});
   const auto [x, y] = binary::prepare(name, a, b);
-  return binary::run(name, op, x, y, kBool);
+  Tensor result = binary::run(name, op, x, y, kBool);
+  profile::note_output(result);
+  return result;
 }
 
 void check_bool(const char* op, const Tensor& t) {
@@ -34,7 +38,10 @@ Tensor ge(const Tensor& a, Scalar b) { return ge(a, scalar_like(b, a)); }
 Tensor logical_and(const Tensor& a, const Tensor& b) { return compare("logical_and", BinaryOp::kLogicalAnd, a, b); }
 Tensor logical_or(const Tensor& a, const Tensor& b) { return compare("logical_or", BinaryOp::kLogicalOr, a, b); }
 Tensor logical_xor(const Tensor& a, const Tensor& b) { return compare("logical_xor", BinaryOp::kLogicalXor, a, b); }
-Tensor logical_not(const Tensor& a) { return eq(a, 0); }
+Tensor logical_not(const Tensor& a) {
+  const profile::OpRange range("logical_not", {a});
+  return eq(a, 0);
+}
 // clang-format on
 
 Tensor operator&(const Tensor& a, const Tensor& b) {

@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "lathe/autograd/record.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary_acts.h"
 #include "lathe/ops/unary.h"
 
@@ -34,6 +35,7 @@ Tensor slope_op(const char* name, BinaryOp op, const Tensor& dy, const Tensor& x
 }  // namespace
 
 Tensor relu_grad(const Tensor& dy, const Tensor& y) {
+  const profile::OpRange range("relu_grad", {dy, y});
   Tensor dx = run("relu_grad", BinaryOp::kReluGrad, dy, y, dy.dtype());
   record("relu_grad", dx, {dy}, [y = Saved(y)](const Tensor& g, const autograd::Needs&) {
     return Tensors{relu_grad(g, y.get())};
@@ -42,6 +44,7 @@ Tensor relu_grad(const Tensor& dy, const Tensor& y) {
 }
 
 Tensor tanh_grad(const Tensor& dy, const Tensor& y) {
+  const profile::OpRange range("tanh_grad", {dy, y});
   Tensor dx = run("tanh_grad", BinaryOp::kTanhGrad, dy, y, dy.dtype());
   record("tanh_grad", dx, {dy, y},
          [dy = Saved(dy), y = Saved(y)](const Tensor& g, const autograd::Needs& need) {
@@ -54,6 +57,7 @@ Tensor tanh_grad(const Tensor& dy, const Tensor& y) {
 }
 
 Tensor sigmoid_grad(const Tensor& dy, const Tensor& y) {
+  const profile::OpRange range("sigmoid_grad", {dy, y});
   Tensor dx = run("sigmoid_grad", BinaryOp::kSigmoidGrad, dy, y, dy.dtype());
   record("sigmoid_grad", dx, {dy, y},
          [dy = Saved(dy), y = Saved(y)](const Tensor& g, const autograd::Needs& need) {
@@ -66,6 +70,7 @@ Tensor sigmoid_grad(const Tensor& dy, const Tensor& y) {
 }
 
 Tensor gelu_grad(const Tensor& dy, const Tensor& x) {
+  const profile::OpRange range("gelu_grad", {dy, x});
   // phi(x) (2 - x^2)
   const auto curvature = [](const Tensor& v) {
     const Tensor v2 = square(v);
@@ -76,6 +81,7 @@ Tensor gelu_grad(const Tensor& dy, const Tensor& x) {
 }
 
 Tensor gelu_tanh_grad(const Tensor& dy, const Tensor& x) {
+  const profile::OpRange range("gelu_tanh_grad", {dy, x});
   // (1 - t^2) (u' + x (u'' / 2 - t u'^2)), where t = tanh(u) and u = k (x + c x^3)
   const auto curvature = [](const Tensor& v) {
     constexpr double k = 0.79788456080286535588, c = 0.044715;  // k = sqrt(2/pi)

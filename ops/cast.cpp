@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/views.h"
 
@@ -14,6 +15,7 @@ using autograd::record;
 
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
+  const profile::OpRange range("cast", {x});
   Tensor y = empty_like(x, dtype);
   copy_values(y, x);
   record("cast", y, {x},
@@ -23,6 +25,7 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 Tensor to_device(const Tensor& x, Device device) {
   if (x.device() == device) return x;
+  const profile::OpRange range("to_device", {x});
   Tensor y = empty_in(memory_format_of(x), x.shape(), x.dtype(), device);
   copy_values(y, x);
   record("to_device", y, {x}, [from = x.device()](const Tensor& dy, const Needs&) {
@@ -46,9 +49,13 @@ Tensor contiguous(const Tensor& x, MemoryFormat format) {
     // order is meant.
     return x.strides() == strides ? x : as_strided(x, x.shape(), strides, x.offset());
   }
+  const profile::OpRange range("contiguous", {x});
   return copy_as("contiguous", x, empty_strided(x.shape(), strides, x.dtype(), x.device()));
 }
 
-Tensor clone(const Tensor& x) { return copy_as("clone", x, empty_like(x)); }
+Tensor clone(const Tensor& x) {
+  const profile::OpRange range("clone", {x});
+  return copy_as("clone", x, empty_like(x));
+}
 
 }  // namespace lathe

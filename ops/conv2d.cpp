@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/memory_format.h"
@@ -36,10 +37,12 @@ static Tensor weight_grad_like(const Tensor& w, const Tensor& dy, const Tensor& 
 
 Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) {
   if (x_in.ndim() == 3) return squeeze(conv2d(unsqueeze(x_in, 0), w_in, opt), 0);
+  const profile::OpRange range("conv2d", {x_in, w_in, opt.bias});
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
   check_operands("conv2d", OperandDType::kFloating, "x", x, "w", w);
   const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), opt);
   check_conv_bias("conv2d", bias, w, g.K);
+  profile::note_flops([&] { return g.flops(); });
   Tensor y = LATHE_DISPATCH(x.device(), conv2d_forward(g, x, w, bias));
 
   const auto gradient = [x = Saved(x), w = Saved(w), opt = without_bias(opt)](const Tensor& dy,
@@ -60,10 +63,12 @@ Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) 
 
 Tensor conv2d_input_grad(const Tensor& dy_in, const Tensor& w_in, const Shape& x_shape,
                          const Conv2dOptions& opt) {
+  const profile::OpRange range("conv2d_input_grad", {dy_in, w_in});
   const auto [dy, w] = amp::cast(amp::kHalf, dy_in, w_in);
   check_operands("conv2d_input_grad", OperandDType::kFloating, "dy", dy, "w", w);
   const Conv2dGeometry g = conv2d_geometry("conv2d_input_grad", x_shape, w.shape(), opt);
   check_dy("conv2d_input_grad", dy, g);
+  profile::note_flops([&] { return g.flops(); });
   Tensor dx = LATHE_DISPATCH(dy.device(), conv2d_backward_input(g, dy, w));
 
   record(
@@ -79,10 +84,12 @@ Tensor conv2d_input_grad(const Tensor& dy_in, const Tensor& w_in, const Shape& x
 
 Tensor conv2d_weight_grad(const Tensor& dy_in, const Tensor& x_in, const Shape& w_shape,
                           const Conv2dOptions& opt, MemoryFormat w_format) {
+  const profile::OpRange range("conv2d_weight_grad", {dy_in, x_in});
   const auto [dy, x] = amp::cast(amp::kHalf, dy_in, x_in);
   check_operands("conv2d_weight_grad", OperandDType::kFloating, "dy", dy, "x", x);
   const Conv2dGeometry g = conv2d_geometry("conv2d_weight_grad", x.shape(), w_shape, opt);
   check_dy("conv2d_weight_grad", dy, g);
+  profile::note_flops([&] { return g.flops(); });
   Tensor dw = LATHE_DISPATCH(dy.device(), conv2d_backward_weight(g, dy, x, w_format));
 
   record(

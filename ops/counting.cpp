@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -28,6 +29,7 @@ static Tensor count_places(const Tensor& places, int64_t size, const Tensor& wei
 }
 
 Tensor bincount(const Tensor& x, const BincountOptions& opt) {
+  const profile::OpRange range("bincount", {x});
   LATHE_CHECK(DTypeError, x.dtype() == kI64 || x.dtype() == kI32,
               "bincount: x must be i64 or i32 (x: ", x, ")");
   LATHE_CHECK(ShapeError, x.ndim() == 1, "bincount: x must be [n] (x: ", x, ")");
@@ -47,6 +49,7 @@ Tensor bincount(const Tensor& x, const BincountOptions& opt) {
 }
 
 Tensor histc(const Tensor& x_in, const HistcOptions& opt) {
+  const profile::OpRange range("histc", {x_in});
   LATHE_CHECK(DTypeError, is_floating(x_in.dtype()), "histc: expected a floating dtype (x: ", x_in,
               ")");
   LATHE_CHECK(ValueError, opt.bins > 0, "histc: bins must be positive, got ", opt.bins);
@@ -72,6 +75,7 @@ Tensor histc(const Tensor& x_in, const HistcOptions& opt) {
 }
 
 Uniques unique(const Tensor& x) {
+  const profile::OpRange range("unique", {x});
   const NoGrad off;
   const TensorOptions options{.dtype = kI64, .device = x.device()};
   const int64_t n = x.numel();

@@ -7,6 +7,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe {
 
@@ -14,6 +15,7 @@ namespace {
 
 Tensor filled(Tensor t, Scalar value, bool requires_grad = false) {
   fill_values(t, value);
+  profile::note_output(t);
   if (requires_grad) t.requires_grad_();
   return t;
 }
@@ -26,6 +28,7 @@ Tensor generated(int64_t count, const TensorOptions& options, DType natural, Seq
   const Tensor out =
       empty({count}, {.dtype = options.dtype.value_or(natural), .device = options.device});
   LATHE_DISPATCH(options.device, fill_sequence(out, sequence));
+  profile::note_output(out);
   if (options.requires_grad) out.requires_grad_();
   return out;
 }
@@ -50,23 +53,36 @@ Tensor integer_range(int64_t first, int64_t last, int64_t step, const TensorOpti
 }  // namespace
 
 Tensor zeros(const Shape& shape, const TensorOptions& options) {
+  const profile::DeviceRange range("zeros", options.device);
   return filled(empty(shape, options), 0, options.requires_grad);
 }
 Tensor ones(const Shape& shape, const TensorOptions& options) {
+  const profile::DeviceRange range("ones", options.device);
   return filled(empty(shape, options), 1, options.requires_grad);
 }
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {
+  const profile::DeviceRange range("full", options.device);
   TensorOptions complete = options;
   complete.dtype = options.dtype.value_or(natural_dtype(value));
   return filled(empty(shape, complete), value, options.requires_grad);
 }
-Tensor zeros_like(const Tensor& like) { return filled(empty_like(like), 0); }
-Tensor ones_like(const Tensor& like) { return filled(empty_like(like), 1); }
-Tensor full_like(const Tensor& like, Scalar value) { return filled(empty_like(like), value); }
+Tensor zeros_like(const Tensor& like) {
+  const profile::DeviceRange range("zeros_like", like.device());
+  return filled(empty_like(like), 0);
+}
+Tensor ones_like(const Tensor& like) {
+  const profile::DeviceRange range("ones_like", like.device());
+  return filled(empty_like(like), 1);
+}
+Tensor full_like(const Tensor& like, Scalar value) {
+  const profile::DeviceRange range("full_like", like.device());
+  return filled(empty_like(like), value);
+}
 
 Tensor arange(Scalar stop, const TensorOptions& options) { return arange(0, stop, 1, options); }
 
 Tensor arange(Scalar start, Scalar stop, Scalar step, const TensorOptions& options) {
+  const profile::DeviceRange range("arange", options.device);
   if (!start.is_floating() && !stop.is_floating() && !step.is_floating()) {
     return integer_range(start.to<int64_t>(), stop.to<int64_t>(), step.to<int64_t>(), options);
   }
@@ -84,6 +100,7 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, const TensorOptions& optio
 }
 
 Tensor linspace(double start, double stop, int64_t count, const TensorOptions& options) {
+  const profile::DeviceRange range("linspace", options.device);
   LATHE_CHECK(ValueError, count >= 0, "linspace: count must not be negative, got ", count);
   LATHE_CHECK(ValueError, std::isfinite(stop - start), "linspace: start ", start, ", stop ", stop,
               " and their difference must be finite");
@@ -94,6 +111,7 @@ Tensor linspace(double start, double stop, int64_t count, const TensorOptions& o
 Tensor eye(int64_t rows, const TensorOptions& options) { return eye(rows, rows, options); }
 
 Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options) {
+  const profile::DeviceRange range("eye", options.device);
   const Tensor t = filled(empty({rows, columns}, options), 0);
   const int64_t n = std::min(rows, columns);
   if (n > 0) fill_values(alias(t, {n}, {columns + 1}, t.offset()), 1);

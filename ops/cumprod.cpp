@@ -1,6 +1,7 @@
 // cumprod: each pass multiplies by the product of twice as many predecessors. Contract: cumprod.h.
 #include "lathe/ops/cumprod.h"
 
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -11,6 +12,7 @@
 namespace lathe {
 
 Tensor cumprod(const Tensor& x_in, int64_t dim_in) {
+  const profile::OpRange range("cumprod", {x_in});
   const Tensor x = amp::cast(amp::kFloat, x_in);
   const int dim = wrap_dim("cumprod", dim_in, x.ndim());
   const DType dtype = is_floating(x.dtype()) ? x.dtype() : kI64;

@@ -2,6 +2,7 @@
 #include "lathe/ops/diagonal.h"
 
 #include "lathe/core/checked_size.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/rearrange.h"
 #include "lathe/ops/reduce.h"
@@ -28,6 +29,7 @@ static Geometry diagonals_of(const Geometry& x, int64_t offset, int dim1, int di
 }
 
 Tensor diagonal(const Tensor& x_in, const DiagonalOptions& opt) {
+  const profile::OpRange range("diagonal", {x_in}, profile::Kind::kView);
   LATHE_CHECK(ShapeError, x_in.ndim() >= 2, "diagonal: x must have 2 or more dimensions (x: ", x_in,
               ")");
   dim_mask("diagonal", {opt.dim1, opt.dim2}, x_in.ndim());
@@ -42,6 +44,7 @@ Tensor diagonal(const Tensor& x_in, const DiagonalOptions& opt) {
 }
 
 Tensor diag_embed(const Tensor& x, const DiagEmbedOptions& opt) {
+  const profile::OpRange range("diag_embed", {x});
   LATHE_CHECK(ShapeError, x.ndim() >= 1, "diag_embed: x must have a dimension (x: ", x, ")");
   const int ndim = x.ndim() + 1;
   dim_mask("diag_embed", {opt.dim1, opt.dim2}, ndim);
@@ -63,12 +66,14 @@ Tensor diag_embed(const Tensor& x, const DiagEmbedOptions& opt) {
 }
 
 Tensor diag(const Tensor& x, int64_t offset) {
+  const profile::OpRange range("diag", {x});
   LATHE_CHECK(ShapeError, x.ndim() == 1 || x.ndim() == 2, "diag: x must be [n] or [m,n] (x: ", x,
               ")");
   return x.ndim() == 1 ? diag_embed(x, {.offset = offset}) : clone(diagonal(x, {.offset = offset}));
 }
 
 Tensor trace(const Tensor& x) {
+  const profile::OpRange range("trace", {x});
   LATHE_CHECK(ShapeError, x.ndim() == 2, "trace: x must be a matrix (x: ", x, ")");
   return sum(diagonal(x));
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -26,6 +27,7 @@ static Tensor power(const Tensor& x, double p) {
 }
 
 Tensor vector_norm(const Tensor& x_in, double p, const Dims& dims, ReduceOptions opt) {
+  const profile::OpRange range("vector_norm", {x_in});
   LATHE_CHECK(ValueError, !std::isnan(p), "vector_norm: p is NaN (x: ", x_in, ")");
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_floating("vector_norm", x);
@@ -39,6 +41,7 @@ Tensor vector_norm(const Tensor& x_in, double p, const Dims& dims, ReduceOptions
 }
 
 Tensor normalize(const Tensor& x_in, const NormalizeOptions& opt) {
+  const profile::OpRange range("normalize", {x_in});
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_floating("normalize", x);
   const Tensor wide = cast(x, compute_dtype(x.dtype()));  // eps would be 0 in f16
@@ -48,6 +51,7 @@ Tensor normalize(const Tensor& x_in, const NormalizeOptions& opt) {
 
 Tensor cosine_similarity(const Tensor& x1_in, const Tensor& x2_in,
                          const CosineSimilarityOptions& opt) {
+  const profile::OpRange range("cosine_similarity", {x1_in, x2_in});
   const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
   check_floating("cosine_similarity", x1);
   check_floating("cosine_similarity", x2);
@@ -63,6 +67,7 @@ Tensor cosine_similarity(const Tensor& x1_in, const Tensor& x2_in,
 
 Tensor pairwise_distance(const Tensor& x1_in, const Tensor& x2_in,
                          const PairwiseDistanceOptions& opt) {
+  const profile::OpRange range("pairwise_distance", {x1_in, x2_in});
   const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
   check_floating("pairwise_distance", x1);
   check_floating("pairwise_distance", x2);
@@ -70,6 +75,7 @@ Tensor pairwise_distance(const Tensor& x1_in, const Tensor& x2_in,
 }
 
 Tensor cdist(const Tensor& x1_in, const Tensor& x2_in, double p) {
+  const profile::OpRange range("cdist", {x1_in, x2_in});
   const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
   check_floating("cdist", x1);
   check_floating("cdist", x2);

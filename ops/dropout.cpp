@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/memory_format.h"
 
 namespace lathe {
@@ -22,6 +23,7 @@ static Tensor drop(const Tensor& x, double p, Generator::State start) {
 }
 
 Tensor dropout(const Tensor& x, const DropoutOptions& opt) {
+  const profile::OpRange range("dropout", {x});
   LATHE_CHECK(ValueError, opt.p >= 0.0 && opt.p <= 1.0, "dropout: p must be in [0, 1], got ",
               opt.p);
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), "dropout: expected a floating dtype (x: ", x,

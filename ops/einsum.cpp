@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/diagonal.h"
@@ -243,6 +244,7 @@ std::vector<Term> label_operands(const std::string& text, Equation& e, const Ten
 }  // namespace
 
 Tensor einsum(const std::string& text, const Tensors& operands) {
+  const profile::OpRange range("einsum", operands);
   LATHE_CHECK(ValueError, !operands.empty(), "einsum: there are no operands for \"", text, "\"");
   Equation e = read_equation(text);
   std::vector<Term> terms = label_operands(text, e, operands);

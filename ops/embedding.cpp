@@ -1,6 +1,7 @@
 // embedding and one_hot: made of other ops. Contracts: embedding.h.
 #include "lathe/ops/embedding.h"
 
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -28,6 +29,7 @@ void check_dtype(const char* op, const Tensor& index) {
 }  // namespace
 
 Tensor embedding(const Tensor& weight, const Tensor& index, const EmbeddingOptions& options) {
+  const profile::OpRange range("embedding", {weight, index});
   check_dtype("embedding", index);
   LATHE_CHECK(ShapeError, weight.ndim() == 2, "embedding: weight must be [V,E] (weight: ", weight,
               ")");
@@ -46,6 +48,7 @@ Tensor embedding(const Tensor& weight, const Tensor& index, const EmbeddingOptio
 }
 
 Tensor one_hot(const Tensor& index, int64_t classes) {
+  const profile::OpRange range("one_hot", {index});
   check_dtype("one_hot", index);
   if (classes == -1) {
     LATHE_CHECK(ValueError, index.numel() > 0,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lathe/autograd/record.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -164,6 +165,7 @@ Dims inverse(const Dims& order) {
 }  // namespace
 
 Tensor index(const Tensor& x, Indices indices) {
+  const profile::OpRange range("index", {x});
   const Chosen chosen = choose(x, indices);
   if (chosen.at.empty()) return chosen.view;
   const Places p = places_of(chosen);
@@ -176,6 +178,7 @@ Tensor index(const Tensor& x, Indices indices) {
 }
 
 const Tensor& index_put_(const Tensor& x, Indices indices, const Tensor& values) {
+  const profile::OpRange range("index_put_", {x, values});
   autograd::check_in_place("index_put_", x);
   const Chosen chosen = choose(x, indices);
   if (chosen.at.empty()) {
@@ -204,6 +207,7 @@ const Tensor& index_put_(const Tensor& x, Indices indices, const Tensor& values)
 }
 
 const Tensor& index_put_(const Tensor& x, Indices indices, Scalar value) {
+  const profile::OpRange range("index_put_", {x});
   LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()),
               "index_put_: ", value, " does not fit ", x.dtype(), " (x: ", x, ")");
   return index_put_(x, indices, full({}, value, {.dtype = x.dtype()}));

@@ -6,6 +6,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -72,6 +73,7 @@ using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
 
 const Tensor& binary_(const char* name, BinaryOp op, BinaryFunction function, const Tensor& x,
                       const Tensor& other_in) {
+  const profile::OpRange range(name, {x, other_in});
   check_operand(name, x, other_in, op == BinaryOp::kDiv);
   if (is_half(x.dtype()) && other_in.dtype() != x.dtype()) {  // do not round the operand first
     const Tensor wide = function(cast(x, kF32), cast(other_in, kF32));
@@ -87,6 +89,7 @@ const Tensor& binary_(const char* name, BinaryOp op, BinaryFunction function, co
   const bool same_place = other.is_same(x);
   if (!same_place && other.shares_storage(x)) other = clone(other);
   LATHE_DISPATCH(x.device(), binary(op, x, x, other));
+  profile::note_output(x);
   x.bump_version();
   return x;
 }
@@ -102,11 +105,13 @@ Tensor number_for(const Tensor& x, Scalar value) {
 /// Unary in-place ops. The ops used here save their output, never x.
 const Tensor& unary_(const char* name, UnaryOp op, Tensor (*function)(const Tensor&),
                      const Tensor& x) {
+  const profile::OpRange range(name, {x});
   check_in_place(name, x);
   LATHE_CHECK(DTypeError, is_floating(x.dtype()) || op <= UnaryOp::kRelu, name,
               ": the result does not fit ", x.dtype(), " (x: ", x, ")");
   if (autograd::wants_record_in_place(x, {})) return assign_(name, x, function(x));
   LATHE_DISPATCH(x.device(), unary(op, x, x, UnaryParams{}));
+  profile::note_output(x);
   x.bump_version();
   return x;
 }
@@ -114,6 +119,7 @@ const Tensor& unary_(const char* name, UnaryOp op, Tensor (*function)(const Tens
 }  // namespace
 
 const Tensor& assign_(const char* op, const Tensor& x, const Tensor& value) {
+  const profile::OpRange range("assign_", {x, value});
   check_in_place(op, x);
   LATHE_CHECK(ShapeError, value.shape() == x.shape() && value.dtype() == x.dtype(), op, ": value ",
               value, " does not match x ", x);
@@ -146,6 +152,7 @@ const Tensor& div_(const Tensor& x, const Tensor& other) {
 }
 const Tensor& div_(const Tensor& x, const Tensor& other, DivOptions options) {
   if (options.rounding_mode == RoundingMode::kNone) return div_(x, other);
+  const profile::OpRange range("div_", {x, other});
   check_operand("div_", x, other, /*floating=*/false);
   const DType wide = compute_dtype(x.dtype());  // as in binary_: `other` is not rounded first
   return assign_("div_", x, cast(div(cast(x, wide), cast(other, wide), options), x.dtype()));
@@ -156,6 +163,7 @@ const Tensor& mul_(const Tensor& x, Scalar value) { return mul_(x, number_for(x,
 const Tensor& div_(const Tensor& x, Scalar value) { return div_(x, number_for(x, value)); }
 
 const Tensor& copy_(const Tensor& x, const Tensor& source) {
+  const profile::OpRange range("copy_", {x, source});
   check_in_place("copy_", x);
   LATHE_CHECK(ShapeError, broadcast_shapes("copy_", x.shape(), source.shape()) == x.shape(),
               "copy_: ", source.shape(), " does not broadcast to x's shape ", x.shape(), " (x: ", x,
@@ -169,6 +177,7 @@ const Tensor& copy_(const Tensor& x, const Tensor& source) {
 }
 
 const Tensor& fill_(const Tensor& x, Scalar value) {
+  const profile::OpRange range("fill_", {x});
   check_in_place("fill_", x);
   if (autograd::wants_record_in_place(x, {})) {
     const Tensor filled = empty_like(x);
@@ -179,9 +188,13 @@ const Tensor& fill_(const Tensor& x, Scalar value) {
   x.bump_version();
   return x;
 }
-const Tensor& zero_(const Tensor& x) { return fill_(x, 0); }
+const Tensor& zero_(const Tensor& x) {
+  const profile::OpRange range("zero_", {x});
+  return fill_(x, 0);
+}
 
 const Tensor& clamp_(const Tensor& x, const ClampOptions& options) {
+  const profile::OpRange range("clamp_", {x});
   check_in_place("clamp_", x);
   const bool record = autograd::wants_record_in_place(x, {});
   const Tensor y = clamp(record ? clone(x) : x, options);  // clamp saves its input
@@ -191,6 +204,7 @@ const Tensor& clamp_(const Tensor& x, const ClampOptions& options) {
 }
 
 const Tensor& clamp_(const Tensor& x, const Tensor& low, const Tensor& high) {
+  const profile::OpRange range("clamp_", {x, low, high});
   check_in_place("clamp_", x);
   const Tensor y = clamp(autograd::wants_record_in_place(x, {low, high}) ? clone(x) : x, low, high);
   LATHE_CHECK(DTypeError, y.dtype() == x.dtype(), "clamp_: the result does not fit ", x.dtype(),

@@ -2,6 +2,7 @@
 #include "lathe/ops/isclose.h"
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -18,6 +19,7 @@ static void check_alike(const char* op, const Tensor& a, const Tensor& b) {
 }
 
 Tensor isclose(const Tensor& a_in, const Tensor& b_in, const CloseOptions& opt) {
+  const profile::OpRange range("isclose", {a_in, b_in});
   check_alike("isclose", a_in, b_in);
   LATHE_CHECK(ValueError, opt.rtol >= 0 && opt.atol >= 0,
               "isclose: rtol and atol must not be negative, got ", opt.rtol, " and ", opt.atol);
@@ -33,10 +35,12 @@ Tensor isclose(const Tensor& a_in, const Tensor& b_in, const CloseOptions& opt) 
 }
 
 bool allclose(const Tensor& a, const Tensor& b, const CloseOptions& options) {
+  const profile::OpRange range("allclose", {a, b});
   return all(isclose(a, b, options)).item<bool>();
 }
 
 bool equal(const Tensor& a, const Tensor& b) {
+  const profile::OpRange range("equal", {a, b});
   check_alike("equal", a, b);
   return a.shape() == b.shape() && all(eq(a.detach(), b.detach())).item<bool>();
 }

@@ -1,6 +1,7 @@
 // Local response normalisation, made of other ops. Contract: local_response_norm.h.
 #include "lathe/ops/local_response_norm.h"
 
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -12,6 +13,7 @@
 namespace lathe {
 
 Tensor local_response_norm(const Tensor& x_in, const LocalResponseNormOptions& o) {
+  const profile::OpRange range("local_response_norm", {x_in});
   const Tensor x = amp::cast(amp::kFloat, x_in);
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), "local_response_norm: x must be floating (x: ", x,
               ")");

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "lathe/autograd/record.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/autocast.h"
@@ -23,18 +24,21 @@ static void check_pair(const char* op, const Tensor& x, const Tensor& y) {
 }
 
 Tensor mse_loss(const Tensor& x_in, const Tensor& y_in, const LossOptions& opt) {
+  const profile::OpRange range("mse_loss", {x_in, y_in});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
   check_pair("mse_loss", x, y);
   return reduce_losses(square(sub(x, y)), opt.reduction);
 }
 
 Tensor l1_loss(const Tensor& x_in, const Tensor& y_in, const LossOptions& opt) {
+  const profile::OpRange range("l1_loss", {x_in, y_in});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
   check_pair("l1_loss", x, y);
   return reduce_losses(abs(sub(x, y)), opt.reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& x_in, const Tensor& y_in, const SmoothL1Options& opt) {
+  const profile::OpRange range("smooth_l1_loss", {x_in, y_in});
   LATHE_CHECK(ValueError, opt.beta >= 0, "smooth_l1_loss: beta must not be negative, got ",
               opt.beta);
   if (opt.beta == 0) return l1_loss(x_in, y_in, {opt.reduction});
@@ -49,6 +53,7 @@ Tensor smooth_l1_loss(const Tensor& x_in, const Tensor& y_in, const SmoothL1Opti
 }
 
 Tensor bce_with_logits(const Tensor& x_in, const Tensor& y_in, const BceOptions& opt) {
+  const profile::OpRange range("bce_with_logits", {x_in, y_in});
   const auto [x_cast, y_cast] = amp::cast(amp::kFloat, x_in, y_in);
   check_pair("bce_with_logits", x_cast, y_cast);
   const DType wide = promote_types(x_cast.dtype(), y_cast.dtype());
@@ -69,10 +74,12 @@ Tensor bce_with_logits(const Tensor& x_in, const Tensor& y_in, const BceOptions&
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& y, const BceOptions& opt) {
+  const profile::OpRange range("binary_cross_entropy_with_logits", {x, y});
   return bce_with_logits(x, y, opt);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& y, const HuberOptions& opt) {
+  const profile::OpRange range("huber_loss", {x, y});
   LATHE_CHECK(ValueError, opt.delta > 0, "huber_loss: delta must be positive, got ", opt.delta);
   check_pair("huber_loss", x, y);
   return mul(smooth_l1_loss(x, y, {.beta = opt.delta, .reduction = opt.reduction}), opt.delta);
@@ -106,6 +113,7 @@ static Tensor bce_losses(const Tensor& x, const Tensor& y) {
 
 Tensor binary_cross_entropy(const Tensor& x_in, const Tensor& y_in,
                             const BinaryCrossEntropyOptions& opt) {
+  const profile::OpRange range("binary_cross_entropy", {x_in, y_in});
   const auto [x_cast, y_cast] = amp::cast(amp::kFloat, x_in, y_in);
   check_pair("binary_cross_entropy", x_cast, y_cast);
   const DType dtype = promote_types(x_cast.dtype(), y_cast.dtype());
@@ -123,6 +131,7 @@ Tensor binary_cross_entropy(const Tensor& x_in, const Tensor& y_in,
 }
 
 Tensor kl_div(const Tensor& x_in, const Tensor& y_in, const KlDivOptions& opt) {
+  const profile::OpRange range("kl_div", {x_in, y_in});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
   check_pair("kl_div", x, y);
   Tensor loss;
@@ -138,6 +147,7 @@ Tensor kl_div(const Tensor& x_in, const Tensor& y_in, const KlDivOptions& opt) {
 }
 
 Tensor poisson_nll_loss(const Tensor& x_in, const Tensor& y_in, const PoissonNllOptions& opt) {
+  const profile::OpRange range("poisson_nll_loss", {x_in, y_in});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
   check_pair("poisson_nll_loss", x, y);
   Tensor loss = opt.log_input ? sub(exp(x), mul(y, x)) : sub(x, mul(y, log(add(x, opt.eps))));
@@ -151,6 +161,7 @@ Tensor poisson_nll_loss(const Tensor& x_in, const Tensor& y_in, const PoissonNll
 
 Tensor gaussian_nll_loss(const Tensor& x_in, const Tensor& y_in, const Tensor& var_in,
                          const GaussianNllOptions& opt) {
+  const profile::OpRange range("gaussian_nll_loss", {x_in, y_in, var_in});
   const auto [x, y, var] = amp::cast(amp::kFloat, x_in, y_in, var_in);
   check_pair("gaussian_nll_loss", x, y);
   check_loss_dtypes("gaussian_nll_loss", x, var);

@@ -1,6 +1,7 @@
 // Losses with a margin, by elementwise ops and distances. Contracts: margin_losses.h.
 #include "lathe/ops/margin_losses.h"
 
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -31,6 +32,7 @@ static Tensor cosine_of_rows(const Tensor& x1_in, const Tensor& x2_in) {
 
 Tensor cosine_embedding_loss(const Tensor& x1_in, const Tensor& x2_in, const Tensor& y,
                              const CosineEmbeddingOptions& opt) {
+  const profile::OpRange range("cosine_embedding_loss", {x1_in, x2_in, y});
   const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
   check_pair("cosine_embedding_loss", x1, x2);
   LATHE_CHECK(ShapeError,
@@ -45,6 +47,7 @@ Tensor cosine_embedding_loss(const Tensor& x1_in, const Tensor& x2_in, const Ten
 }
 
 Tensor hinge_embedding_loss(const Tensor& x_in, const Tensor& y, const HingeEmbeddingOptions& opt) {
+  const profile::OpRange range("hinge_embedding_loss", {x_in, y});
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_loss_dtypes("hinge_embedding_loss", x, x);
   check_loss_shapes("hinge_embedding_loss", x, y);
@@ -55,6 +58,7 @@ Tensor hinge_embedding_loss(const Tensor& x_in, const Tensor& y, const HingeEmbe
 
 Tensor margin_ranking_loss(const Tensor& x1_in, const Tensor& x2_in, const Tensor& y,
                            const MarginRankingOptions& opt) {
+  const profile::OpRange range("margin_ranking_loss", {x1_in, x2_in, y});
   const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
   check_pair("margin_ranking_loss", x1, x2);
   check_loss_shapes("margin_ranking_loss", x1, y);
@@ -64,6 +68,7 @@ Tensor margin_ranking_loss(const Tensor& x1_in, const Tensor& x2_in, const Tenso
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginOptions& opt) {
+  const profile::OpRange range("triplet_margin_loss", {anchor, positive, negative});
   check_pair("triplet_margin_loss", anchor, positive);
   check_pair("triplet_margin_loss", anchor, negative);
   const PairwiseDistanceOptions by{.p = opt.p, .eps = opt.eps};

@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/promote.h"
@@ -18,6 +19,11 @@ using autograd::Saved;
 
 namespace {
 
+/// Operations of a product whose left side has `elements` and whose result has `columns`.
+double flops_of(int64_t elements, int64_t columns) {
+  return 2.0 * static_cast<double>(elements) * static_cast<double>(columns);
+}
+
 /// Checks the number of terms: a's last dimension must equal b's last but one, or only one.
 void check_inner(const char* op, const Tensor& a, const Tensor& b) {
   const int64_t terms = b.dim(b.ndim() == 1 ? 0 : -2);
@@ -25,13 +31,22 @@ void check_inner(const char* op, const Tensor& a, const Tensor& b) {
               terms, " rows (a: ", a, ", b: ", b, ")");
 }
 
+Tensor multiply(const Tensor& a, const Tensor& b);
+
+/// The same as an op of its own, for gradients.
+Tensor product(const Tensor& a, const Tensor& b) {
+  const profile::OpRange range("matmul", {a, b});
+  return multiply(a, b);
+}
+
 /// Multiplies matrices, or batches of the same size.
 Tensor multiply(const Tensor& a, const Tensor& b) {
+  profile::note_flops([&] { return flops_of(a.numel(), b.dim(-1)); });
   Tensor y = LATHE_DISPATCH(a.device(), matmul(a, b));
   record("matmul", y, {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& dy, const Needs& need) {
     Tensor da, db;
-    if (need[0]) da = multiply(dy, transpose(b.get(), -2, -1));
-    if (need[1]) db = multiply(transpose(a.get(), -2, -1), dy);
+    if (need[0]) da = product(dy, transpose(b.get(), -2, -1));
+    if (need[1]) db = product(transpose(a.get(), -2, -1), dy);
     return Tensors{da, db};
   });
   return y;
@@ -71,6 +86,7 @@ Tensor multiply_broadcast(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("matmul", {a_in, b_in});
   const auto [a, b] = amp::cast(amp::kHalf, a_in, b_in);
   check_operands("matmul", OperandDType::kNumber, "a", a, "b", b);
   LATHE_CHECK(ShapeError, a.ndim() > 0 && b.ndim() > 0,
@@ -84,6 +100,7 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor bmm(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("bmm", {a_in, b_in});
   const auto [a, b] = amp::cast(amp::kHalf, a_in, b_in);
   check_operands("bmm", OperandDType::kNumber, "a", a, "b", b);
   LATHE_CHECK(ShapeError, a.ndim() == 3 && b.ndim() == 3 && a.dim(0) == b.dim(0),
@@ -93,12 +110,14 @@ Tensor bmm(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor mm(const Tensor& a, const Tensor& b) {
+  const profile::OpRange range("mm", {a, b});
   LATHE_CHECK(ShapeError, a.ndim() == 2 && b.ndim() == 2,
               "mm: a and b must be [m,k] and [k,n] (a: ", a, ", b: ", b, ")");
   return matmul(a, b);
 }
 
 Tensor mv(const Tensor& a, const Tensor& x) {
+  const profile::OpRange range("mv", {a, x});
   LATHE_CHECK(ShapeError, a.ndim() == 2 && x.ndim() == 1,
               "mv: a and x must be [m,k] and [k] (a: ", a, ", x: ", x, ")");
   return matmul(a, x);
@@ -106,6 +125,7 @@ Tensor mv(const Tensor& a, const Tensor& x) {
 
 Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in,
              const AddmmOptions& opt) {
+  const profile::OpRange range("addmm", {input_in, a_in, b_in});
   const auto [input, a, b] = amp::cast(amp::kHalf, input_in, a_in, b_in);
   check_operands("addmm", OperandDType::kNumber, "a", a, "b", b);
   check_operands("addmm", OperandDType::kNumber, "input", input, "a", a);
@@ -127,6 +147,7 @@ Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in,
 }
 
 Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& bias_in) {
+  const profile::OpRange range("linear", {x_in, w_in, bias_in});
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, bias_in);
   check_operands("linear", OperandDType::kFloating, "x", x, "w", w);
   LATHE_CHECK(ShapeError, x.ndim() > 0 && w.ndim() == 2 && x.dim(-1) == w.dim(1),
@@ -144,15 +165,17 @@ Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& bias_in) {
     return view(linear(reshape(x, {rows, x.dim(-1)}), w, bias), y_shape);
   }
 
+  profile::note_flops([&] { return flops_of(x.numel(), w.dim(0)); });
   Tensor y = LATHE_DISPATCH(x.device(), linear(x, w, bias));
   const auto gradient = [x = Saved(x), w = Saved(w)](const Tensor& dy, const Needs& need) {
     Tensor dx, dw, db;
-    if (need[0]) dx = multiply(dy, w.get());
+    if (need[0]) dx = product(dy, w.get());
     if (need[1] && need[2] && !grad_enabled()) {  // in one pass over dy, where there is one
+      profile::note_flops([&] { return flops_of(dy.numel(), w.get().dim(1)); });
       const LinearParamGrads both = LATHE_DISPATCH(dy.device(), linear_param_grads(dy, x.get()));
       return Tensors{dx, both.dw, both.db};
     }
-    if (need[1]) dw = multiply(transpose(dy, 0, 1), x.get());
+    if (need[1]) dw = product(transpose(dy, 0, 1), x.get());
     if (need[2]) db = sum(dy, {0});
     return Tensors{dx, dw, db};
   };

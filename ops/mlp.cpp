@@ -6,6 +6,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/matmul.h"
@@ -21,6 +22,12 @@ using autograd::Saved;
 using autograd::SavedOutput;
 
 namespace {
+
+/// Counts a product of `left` with a matrix of `columns` columns.
+void note_product(const Tensor& left, int64_t columns) {
+  profile::note_flops(
+      [&] { return 2.0 * static_cast<double>(left.numel()) * static_cast<double>(columns); });
+}
 
 UnaryOp unary_of(Activation activation) {
   switch (activation) {
@@ -88,6 +95,7 @@ Tensors gradients(const Kept& kept, const Tensor& dy, const Needs& need) {
     Tensor &dw = out[w_index(i)], &db = out[bias_index(i)];
     if (need[bias_index(i)]) db = grads.db;
     if (need[w_index(i)] && need[bias_index(i)] && !db.defined()) {
+      note_product(dz, x.dim(1));
       const LinearParamGrads both = LATHE_DISPATCH(dz.device(), linear_param_grads(dz, x));
       dw = both.dw;
       db = both.db;
@@ -97,6 +105,7 @@ Tensors gradients(const Kept& kept, const Tensor& dy, const Needs& need) {
     if (i > 0) {
       if (!needs_below(need, i - 1)) break;
       const bool want_db = need[bias_index(i - 1)];
+      note_product(dz, kept.w(i).dim(1));
       grads = LATHE_DISPATCH(dz.device(), activated_input_grad(dz, kept.w(i), activation,
                                                                kept.results[i - 1], want_db));
     } else if (need[0]) {
@@ -139,6 +148,7 @@ Tensors gradients_in_ops(const Kept& kept, const Tensor& dy, const Needs& need) 
 
 Tensor run(const char* op, const Tensor& x_in, const std::vector<MlpLayer>& layers_in,
            const MlpOptions& options) {
+  const profile::OpRange range(op, {x_in});
   const Tensor x = amp::cast(amp::kHalf, x_in);
   std::vector<MlpLayer> layers;
   for (const MlpLayer& layer : layers_in) {
@@ -163,6 +173,7 @@ Tensor run(const char* op, const Tensor& x_in, const std::vector<MlpLayer>& laye
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto& [w, bias] = layers[i];
     const bool last = i + 1 == layers.size();
+    note_product(y, w.dim(0));
     if (last && !options.activate_last) {
       y = LATHE_DISPATCH(x.device(), linear(y, w, bias));
       break;

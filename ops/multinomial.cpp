@@ -2,6 +2,7 @@
 #include "lathe/ops/multinomial.h"
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/cumsum.h"
@@ -35,6 +36,7 @@ static void check_weights(const Tensor& weights, const Tensor& p, int64_t count,
 
 Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions opt,
                    Generator* generator) {
+  const profile::OpRange range("multinomial", {weights});
   LATHE_CHECK(DTypeError, is_floating(weights.dtype()),
               "multinomial: expected floating weights (weights: ", weights, ")");
   LATHE_CHECK(ShapeError, weights.ndim() == 1 || weights.ndim() == 2,

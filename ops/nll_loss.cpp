@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -52,6 +53,7 @@ Tensor nll_grad(const Tensor& g, const Shape& shape, DType dtype, const ClassTar
 }  // namespace
 
 Tensor nll_loss(const Tensor& logp_in, const Tensor& target, const NllLossOptions& opt) {
+  const profile::OpRange range("nll_loss", {logp_in, target});
   if (logp_in.ndim() == 1 && target.ndim() == 0) {
     const Tensor loss = nll_loss(unsqueeze(logp_in, 0), unsqueeze(target, 0), opt);
     return opt.reduction == Reduction::kNone ? squeeze(loss, 0) : loss;

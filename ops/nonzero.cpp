@@ -2,6 +2,7 @@
 // nonzero.h.
 #include "lathe/ops/nonzero.h"
 
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -35,6 +36,7 @@ void check_mask(const char* op, const Tensor& x, const Tensor& mask) {
 }  // namespace
 
 Tensor nonzero(const Tensor& x) {
+  const profile::OpRange range("nonzero", {x});
   Tensor places = true_places(ne(x.detach(), 0));
   if (x.ndim() == 0) return empty({places.numel(), 0}, {.dtype = kI64, .device = x.device()});
   Tensors coordinates(static_cast<size_t>(x.ndim()));
@@ -48,6 +50,7 @@ Tensor nonzero(const Tensor& x) {
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  const profile::OpRange range("masked_select", {x, mask});
   check_mask("masked_select", x, mask);
   const Shape shape = broadcast_shapes("masked_select", x.shape(), mask.shape());
   const Tensor flat = reshape(expand(x, shape), {numel_of(shape)});
@@ -55,6 +58,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 }
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask_in, const Tensor& source) {
+  const profile::OpRange range("masked_scatter", {x, mask_in, source});
   check_mask("masked_scatter", x, mask_in);
   LATHE_CHECK(DTypeError, source.dtype() == x.dtype(),
               "masked_scatter: source must have x's dtype (x: ", x, ", source: ", source, ")");

@@ -1,6 +1,7 @@
 // 1-d pooling as pooling of images of one row, which brings the gradients. Contracts: pool1d.h.
 #include "lathe/ops/pool1d.h"
 
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/axis_map.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/views.h"
@@ -45,12 +46,14 @@ Window1d window_of(const MaxPool1dOptions& o) {
 }  // namespace
 
 Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options) {
+  const profile::OpRange range("max_pool1d", {x});
   const Tensor row = one_row("max_pool1d", x);
   check_window("max_pool1d", x, window_of(options), options.stride);
   return squeeze(max_pool2d(row, of_one_row(options)), -2);
 }
 
 ValuesAndIndices max_pool1d_with_indices(const Tensor& x, const MaxPool1dOptions& options) {
+  const profile::OpRange range("max_pool1d_with_indices", {x});
   const Tensor row = one_row("max_pool1d_with_indices", x);
   check_window("max_pool1d_with_indices", x, window_of(options), options.stride);
   const auto [values, indices] = max_pool2d_with_indices(row, of_one_row(options));
@@ -58,6 +61,7 @@ ValuesAndIndices max_pool1d_with_indices(const Tensor& x, const MaxPool1dOptions
 }
 
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& o) {
+  const profile::OpRange range("avg_pool1d", {x});
   const Tensor row = one_row("avg_pool1d", x);
   const Window1d window{o.kernel, o.stride == 0 ? o.kernel : o.stride, o.pad, 1, o.ceil_mode};
   check_window("avg_pool1d", x, window, o.stride);
@@ -70,6 +74,7 @@ Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& o) {
 }
 
 Tensor adaptive_avg_pool1d(const Tensor& x, int64_t out) {
+  const profile::OpRange range("adaptive_avg_pool1d", {x});
   return squeeze(adaptive_avg_pool2d(one_row("adaptive_avg_pool1d", x), {1, out}), -2);
 }
 

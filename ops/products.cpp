@@ -1,6 +1,7 @@
 // dot, outer and kron, by matmul and mul. Contracts: products.h.
 #include "lathe/ops/products.h"
 
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/lines.h"
 #include "lathe/ops/matmul.h"
@@ -9,18 +10,21 @@
 namespace lathe {
 
 Tensor dot(const Tensor& a, const Tensor& b) {
+  const profile::OpRange range("dot", {a, b});
   LATHE_CHECK(ShapeError, a.ndim() == 1 && a.shape() == b.shape(),
               "dot: a and b must be [n], of one length (a: ", a, ", b: ", b, ")");
   return matmul(a, b);
 }
 
 Tensor outer(const Tensor& a, const Tensor& b) {
+  const profile::OpRange range("outer", {a, b});
   LATHE_CHECK(ShapeError, a.ndim() == 1 && b.ndim() == 1,
               "outer: a and b must be [n] and [m] (a: ", a, ", b: ", b, ")");
   return mul(unsqueeze(a, 1), b);
 }
 
 Tensor kron(const Tensor& a, const Tensor& b) {
+  const profile::OpRange range("kron", {a, b});
   const int ndim = std::max(a.ndim(), b.ndim());
   Shape as = a.shape(), bs = b.shape(), shape;
   while (as.size() < ndim) as.insert(0, 1);

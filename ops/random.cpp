@@ -7,6 +7,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -48,21 +49,26 @@ void fill(const Tensor& out, const Draw& draw, Generator* generator) {
 }  // namespace
 
 Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  const profile::DeviceRange range("rand", options.device);
   const Tensor out = empty_floating("rand", shape, options);
   fill(out, UniformDraw{0, 1}, generator);
+  profile::note_output(out);
   if (options.requires_grad) out.requires_grad_();
   return out;
 }
 
 Tensor randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  const profile::DeviceRange range("randn", options.device);
   const Tensor out = empty_floating("randn", shape, options);
   fill(out, NormalDraw{0, 1}, generator);
+  profile::note_output(out);
   if (options.requires_grad) out.requires_grad_();
   return out;
 }
 
 Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options,
                Generator* generator) {
+  const profile::DeviceRange range("randint", options.device);
   LATHE_CHECK(ValueError, low < high, "randint: low ", low, " must be below high ", high);
   LATHE_CHECK(DTypeError, !options.requires_grad, "randint: integers have no gradient");
   TensorOptions complete = options;
@@ -72,10 +78,12 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
   const int64_t words_each = math::is_wide_span(span) ? 2 : 1;
   const Generator::State start = reserve_words(generator, out.device(), words_each * out.numel());
   LATHE_DISPATCH(out.device(), fill_random(out, IntegerDraw{low, span}, start));
+  profile::note_output(out);
   return out;
 }
 
 Tensor randperm(int64_t n, Generator* generator) {
+  const profile::OpRange range("randperm");
   LATHE_CHECK(ValueError, n >= 0, "randperm: n must not be negative, got ", n);
   // Sorted by 64 random bits each; equal keys, if any, keep their order.
   const Tensor keys = randint(INT64_MIN, INT64_MAX, {n}, {}, generator);
@@ -89,6 +97,7 @@ Tensor randperm(int64_t n, Generator* generator) {
 }
 
 Tensor bernoulli(const Tensor& p, Generator* generator) {
+  const profile::OpRange range("bernoulli", {p});
   LATHE_CHECK(DTypeError, is_floating(p.dtype()), "bernoulli: expected a floating p, got ", p);
   const NoGrad off;
   if (p.device().is_cpu()) {  // reading the values of a GPU would wait for it
@@ -103,13 +112,16 @@ Tensor bernoulli(const Tensor& p, Generator* generator) {
 }
 
 Tensor rand_like(const Tensor& like, Generator* generator) {
+  const profile::DeviceRange range("rand_like", like.device());
   return rand(like.shape(), {.dtype = like.dtype(), .device = like.device()}, generator);
 }
 Tensor randn_like(const Tensor& like, Generator* generator) {
+  const profile::DeviceRange range("randn_like", like.device());
   return randn(like.shape(), {.dtype = like.dtype(), .device = like.device()}, generator);
 }
 
 const Tensor& uniform_(const Tensor& x, double low, double high, Generator* generator) {
+  const profile::OpRange range("uniform_", {x});
   autograd::check_in_place("uniform_", x);
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), "uniform_: expected a floating dtype (x: ", x,
               ")");
@@ -120,6 +132,7 @@ const Tensor& uniform_(const Tensor& x, double low, double high, Generator* gene
 }
 
 const Tensor& normal_(const Tensor& x, double mean, double std, Generator* generator) {
+  const profile::OpRange range("normal_", {x});
   autograd::check_in_place("normal_", x);
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), "normal_: expected a floating dtype (x: ", x,
               ")");

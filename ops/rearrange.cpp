@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lathe/core/checked_size.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
@@ -50,6 +51,7 @@ Tensor rolled(const Tensor& x, int64_t shift, int dim) {
 }  // namespace
 
 Tensor flip(const Tensor& x, const Dims& dims) {
+  const profile::OpRange range("flip", {x});
   Tensor y = x;
   for (const int64_t dim : wrapped("flip", dims, x.ndim())) {
     const int64_t size = x.ndim() == 0 ? 1 : x.dim(dim);
@@ -60,12 +62,15 @@ Tensor flip(const Tensor& x, const Dims& dims) {
 }
 
 Tensor roll(const Tensor& x, int64_t shift) {
+  const profile::OpRange range("roll", {x});
   return reshape(rolled(reshape(x, {x.numel()}), shift, 0), x.shape());
 }
 Tensor roll(const Tensor& x, int64_t shift, int64_t dim) {
+  const profile::OpRange range("roll", {x});
   return rolled(x, shift, wrap_dim("roll", dim, x.ndim()));
 }
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+  const profile::OpRange range("roll", {x});
   LATHE_CHECK(ShapeError, shifts.size() == dims.size(), "roll: there are ", shifts.size(),
               " shifts for ", dims.size(), " dimensions (x: ", x, ")");
   Tensor y = x;  // a dimension may come twice; then its shifts add up
@@ -74,6 +79,7 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
 }
 
 Tensor repeat(const Tensor& x, const Dims& repeats) {
+  const profile::OpRange range("repeat", {x});
   LATHE_CHECK(ShapeError, repeats.size() >= x.ndim(), "repeat: ", repeats,
               " has fewer numbers than x has dimensions (x: ", x, ")");
   Shape shape = x.shape();
@@ -95,18 +101,22 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
 }
 
 Tensor tile(const Tensor& x, const Dims& repeats) {
+  const profile::OpRange range("tile", {x});
   Dims all = repeats;
   while (all.size() < x.ndim()) all.insert(0, 1);
   return repeat(x, all);
 }
 
 Tensor repeat_interleave(const Tensor& x, int64_t repeats) {
+  const profile::OpRange range("repeat_interleave", {x});
   return interleaved("repeat_interleave", reshape(x, {x.numel()}), 0, repeats);
 }
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, int64_t dim) {
+  const profile::OpRange range("repeat_interleave", {x});
   return interleaved("repeat_interleave", x, wrap_dim("repeat_interleave", dim, x.ndim()), repeats);
 }
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, int64_t dim_in) {
+  const profile::OpRange range("repeat_interleave", {x, repeats});
   const int dim = wrap_dim("repeat_interleave", dim_in, x.ndim());
   const int64_t size = x.ndim() == 0 ? 1 : x.shape()[dim];
   LATHE_CHECK(DTypeError, repeats.dtype() == kI64 || repeats.dtype() == kI32,
@@ -125,11 +135,21 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, int64_t dim_in)
   return index_select(whole, dim, tensor(index, {.device = x.device()}));
 }
 
-Tensor expand_as(const Tensor& x, const Tensor& other) { return expand(x, other.shape()); }
-Tensor view_as(const Tensor& x, const Tensor& other) { return view(x, other.shape()); }
-Tensor reshape_as(const Tensor& x, const Tensor& other) { return reshape(x, other.shape()); }
+Tensor expand_as(const Tensor& x, const Tensor& other) {
+  const profile::OpRange range("expand_as", {x, other}, profile::Kind::kView);
+  return expand(x, other.shape());
+}
+Tensor view_as(const Tensor& x, const Tensor& other) {
+  const profile::OpRange range("view_as", {x, other}, profile::Kind::kView);
+  return view(x, other.shape());
+}
+Tensor reshape_as(const Tensor& x, const Tensor& other) {
+  const profile::OpRange range("reshape_as", {x, other}, profile::Kind::kView);
+  return reshape(x, other.shape());
+}
 
 Tensors unbind(const Tensor& x, int64_t dim_in) {
+  const profile::OpRange range("unbind", {x}, profile::Kind::kView);
   LATHE_CHECK(IndexError, x.ndim() > 0, "unbind: a 0-d tensor has no dimension (x: ", x, ")");
   const int dim = wrap_dim("unbind", dim_in, x.ndim());
   Tensors slices;
@@ -151,6 +171,7 @@ static int64_t size_of_product(const char* op, const Tensor& x, int64_t a, int64
 }
 
 Tensor pixel_shuffle(const Tensor& x_in, int64_t factor) {
+  const profile::OpRange range("pixel_shuffle", {x_in});
   check_pixel_factor("pixel_shuffle", x_in, factor);
   if (x_in.ndim() == 3) return squeeze(pixel_shuffle(unsqueeze(x_in, 0), factor), 0);
   const int64_t n = x_in.dim(0), c = x_in.dim(1), h = x_in.dim(2), w = x_in.dim(3);
@@ -164,6 +185,7 @@ Tensor pixel_shuffle(const Tensor& x_in, int64_t factor) {
 }
 
 Tensor pixel_unshuffle(const Tensor& x_in, int64_t factor) {
+  const profile::OpRange range("pixel_unshuffle", {x_in});
   check_pixel_factor("pixel_unshuffle", x_in, factor);
   if (x_in.ndim() == 3) return squeeze(pixel_unshuffle(unsqueeze(x_in, 0), factor), 0);
   const int64_t n = x_in.dim(0), c = x_in.dim(1), h = x_in.dim(2), w = x_in.dim(3);
@@ -179,6 +201,7 @@ Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
   return movedim(x, Dims{from}, Dims{to});
 }
 Tensor movedim(const Tensor& x, const Dims& from_in, const Dims& to_in) {
+  const profile::OpRange range("movedim", {x}, profile::Kind::kView);
   LATHE_CHECK(ShapeError, from_in.size() == to_in.size(), "movedim: ", from_in.size(),
               " dimensions do not move to ", to_in.size(), " places (x: ", x, ")");
   const Dims from = wrapped("movedim", from_in, x.ndim()), to = wrapped("movedim", to_in, x.ndim());
@@ -194,9 +217,13 @@ Tensor movedim(const Tensor& x, const Dims& from_in, const Dims& to_in) {
   return permute(x, order);
 }
 
-Tensor swapaxes(const Tensor& x, int64_t a, int64_t b) { return transpose(x, a, b); }
+Tensor swapaxes(const Tensor& x, int64_t a, int64_t b) {
+  const profile::OpRange range("swapaxes", {x}, profile::Kind::kView);
+  return transpose(x, a, b);
+}
 
 Tensors meshgrid(const Tensors& axes, MeshIndexing indexing) {
+  const profile::OpRange range("meshgrid", axes);
   LATHE_CHECK(ValueError, !axes.empty(), "meshgrid: there are no axes");
   Shape shape;
   for (const Tensor& axis : axes) {
@@ -220,6 +247,7 @@ Tensors meshgrid(const Tensors& axes, MeshIndexing indexing) {
 }
 
 Tensor take_along_dim(const Tensor& x, const Tensor& index, int64_t dim_in) {
+  const profile::OpRange range("take_along_dim", {x, index});
   const int dim = wrap_dim("take_along_dim", dim_in, x.ndim());
   LATHE_CHECK(ShapeError, x.ndim() == index.ndim(),
               "take_along_dim: x and index must have as many dimensions (x: ", x,

@@ -6,6 +6,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -79,12 +80,14 @@ Tensor sum_in(const Tensor& x, const Extent& e) {
 
 Tensor sum(const Tensor& x) { return sum(x, {}); }
 Tensor sum(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
+  const profile::OpRange range("sum", {x_in});
   const Tensor x = amp::cast(amp::kFloat, x_in);
   return sum_in(x, extent_of("sum", x, dims, opt.keepdim));
 }
 
 Tensor sum_to_shape(const Tensor& g, const Shape& shape) {
   if (g.shape() == shape) return g;
+  const profile::OpRange range("sum_to_shape", {g});
   const int lead = g.ndim() - shape.size();
   LATHE_CHECK(ShapeError, lead >= 0, "sum_to_shape: ", shape, " has more dimensions than g (g: ", g,
               ")");
@@ -100,6 +103,7 @@ Tensor sum_to_shape(const Tensor& g, const Shape& shape) {
 
 Tensor mean(const Tensor& x) { return mean(x, {}); }
 Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions opt) {
+  const profile::OpRange range("mean", {x});
   check_floating("mean", x);
   const Extent e = extent_of("mean", x, dims, opt.keepdim);
   Tensor y = run(ReduceOp::kMean, x, e, x.dtype());
@@ -134,6 +138,7 @@ static Tensor product_of_others(const Tensor& x) {
 
 Tensor prod(const Tensor& x) { return prod(x, {}); }
 Tensor prod(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
+  const profile::OpRange range("prod", {x_in});
   const Tensor x = amp::cast(amp::kFloat, x_in);
   const Extent e = extent_of("prod", x, dims, opt.keepdim);
   Tensor y = run(ReduceOp::kProd, x, e, is_floating(x.dtype()) ? x.dtype() : kI64);
@@ -156,6 +161,7 @@ Tensor prod(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
 /// there are any.
 static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims& dims,
                       ReduceOptions opt) {
+  const profile::OpRange range(name, {x});
   const Extent e = extent_of(name, x, dims, opt.keepdim);
   LATHE_CHECK(ShapeError, e.count > 0, name, ": a reduced dimension has no elements (x: ", x, ")");
   Tensor y = run(op, x, e, x.dtype());
@@ -181,11 +187,19 @@ Tensor amin(const Tensor& x, const Dims& dims, ReduceOptions opt) {
 Tensor max(const Tensor& x) { return extreme("max", ReduceOp::kAmax, x, {}, {}); }
 Tensor min(const Tensor& x) { return extreme("min", ReduceOp::kAmin, x, {}, {}); }
 
+static Tensor truth(const char* name, ReduceOp op, const Tensor& x, const Dims& dims,
+                    bool keepdim) {
+  const profile::OpRange range(name, {x});
+  Tensor y = run(op, x, extent_of(name, x, dims, keepdim), kBool);
+  profile::note_output(y);
+  return y;
+}
+
 Tensor all(const Tensor& x, const Dims& dims, ReduceOptions opt) {
-  return run(ReduceOp::kAll, x, extent_of("all", x, dims, opt.keepdim), kBool);
+  return truth("all", ReduceOp::kAll, x, dims, opt.keepdim);
 }
 Tensor any(const Tensor& x, const Dims& dims, ReduceOptions opt) {
-  return run(ReduceOp::kAny, x, extent_of("any", x, dims, opt.keepdim), kBool);
+  return truth("any", ReduceOp::kAny, x, dims, opt.keepdim);
 }
 
 static int64_t correction_of(const VarOptions& opt) {
@@ -204,6 +218,7 @@ static Tensor centred(const Tensor& x, const Extent& e) {
 }
 
 Tensor var(const Tensor& x, const Dims& dims, VarOptions opt) {
+  const profile::OpRange range("var", {x});
   check_floating("var", x);
   const Extent e = extent_of("var", x, dims, opt.keepdim);
   const int64_t correction = correction_of(opt);
@@ -216,6 +231,7 @@ Tensor var(const Tensor& x, const Dims& dims, VarOptions opt) {
 }
 
 Tensor std(const Tensor& x, const Dims& dims, VarOptions opt) {
+  const profile::OpRange range("std", {x});
   check_floating("std", x);
   const Extent e = extent_of("std", x, dims, opt.keepdim);
   const int64_t correction = correction_of(opt);
@@ -230,6 +246,7 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions opt) {
 }
 
 Tensor norm(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
+  const profile::OpRange range("norm", {x_in});
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_floating("norm", x);
   const Extent e = extent_of("norm", x, dims, opt.keepdim);
@@ -251,6 +268,7 @@ static Tensor finite_below(const Tensor& y) {
 }
 
 Tensor logsumexp(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
+  const profile::OpRange range("logsumexp", {x_in});
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_floating("logsumexp", x);
   const Extent e = extent_of("logsumexp", x, dims, opt.keepdim);

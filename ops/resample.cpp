@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/memory_format.h"
 
@@ -30,10 +31,12 @@ static Tensor apply(const char* op, const Tensor& x_in, Pair out, GetMap get_map
 }
 
 Tensor resample(const char* op, const Tensor& x, const PlaneMapPtr& map) {
+  const profile::OpRange range("resample", {x});
   return apply(op, x, {map->rows.out(), map->columns.out()}, [&] { return map; });
 }
 
 Tensor resample(const char* op, const Tensor& x, Pair out, FunctionRef<PlaneMap()> make_map) {
+  const profile::OpRange range("resample", {x});
   return apply(op, x, out, [&]() -> PlaneMapPtr {
     try {
       return std::make_shared<const PlaneMap>(make_map());

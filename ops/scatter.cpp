@@ -3,6 +3,7 @@
 #include "lathe/ops/scatter.h"
 
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -122,6 +123,7 @@ Tensors integer_indices(const Tensor& x, const Tensors& indices) {
 }  // namespace
 
 Tensor scatter(const Tensor& x_in, int64_t dim, const Tensor& index_in, const Tensor& source_in) {
+  const profile::OpRange range("scatter", {x_in, index_in, source_in});
   check_source("scatter", x_in, source_in);
   const Scatter s = prepare_scatter(x_in, dim, index_in);
   Tensor source = source_in.ndim() == 0 ? reshape(source_in, {1}) : source_in;
@@ -137,6 +139,7 @@ Tensor scatter(const Tensor& x_in, int64_t dim, const Tensor& index_in, const Te
 }
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
+  const profile::OpRange range("scatter", {x, index});
   LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()), "scatter: ", value,
               " does not fit ", x.dtype(), " (x: ", x, ")");
   const Scatter s = prepare_scatter(x, dim, index);
@@ -146,11 +149,13 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) 
 }
 
 Tensor take(const Tensor& x, const Tensor& index) {
+  const profile::OpRange range("take", {x, index});
   const Tensor places = reshape(checked_places("take", x, index, x.numel()), {index.numel()});
   return reshape(index_select(reshape(x, {x.numel()}), 0, places), index.shape());
 }
 
 Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, const PutOptions& opt) {
+  const profile::OpRange range("put", {x, index, source});
   check_source("put", x, source);
   LATHE_CHECK(ShapeError, index.numel() == source.numel(),
               "put: index and source must have as many elements (index: ", index,
@@ -164,6 +169,7 @@ Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, const Put
 
 Tensor index_put(const Tensor& x, const Tensors& indices_in, const Tensor& values,
                  const PutOptions& opt) {
+  const profile::OpRange range("index_put", {x, values});
   LATHE_CHECK(ValueError, !indices_in.empty(), "index_put: there are no indices (x: ", x, ")");
   check_source("index_put", x, values);
   const Tensors indices = integer_indices(x, indices_in);

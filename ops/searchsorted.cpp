@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/views.h"
@@ -17,6 +18,7 @@ static DType search_dtype(DType dtype) {
 }
 
 static Tensor search(const char* op, const Tensor& sorted, const Tensor& values, bool right) {
+  const profile::OpRange range(op, {sorted, values});
   bool fits = sorted.ndim() == 1;
   if (!fits && sorted.ndim() > 1 && sorted.ndim() == values.ndim()) {
     Shape shape = values.shape();
@@ -40,6 +42,7 @@ static Tensor search(const char* op, const Tensor& sorted, const Tensor& values,
   };
   const Tensor table = prepare(sorted, n), wanted = prepare(values, m);
   LATHE_DISPATCH(device, searchsorted(view(out, {rows, m}), table, wanted, right));
+  profile::note_output(out);
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
@@ -33,11 +34,13 @@ static ValuesAndIndices first_in_order(const char* op, const Tensor& x, int64_t 
 }
 
 ValuesAndIndices sort(const Tensor& x, int64_t dim_in, SortOptions opt) {
+  const profile::OpRange range("sort", {x});
   const int dim = wrap_dim("sort", dim_in, x.ndim());
   return first_in_order("sort", x, x.ndim() == 0 ? 1 : x.shape()[dim], dim, opt.descending);
 }
 
 Tensor argsort(const Tensor& x, int64_t dim_in, SortOptions opt) {
+  const profile::OpRange range("argsort", {x});
   const int dim = wrap_dim("argsort", dim_in, x.ndim());
   return first_in_order("argsort", x.detach(), x.ndim() == 0 ? 1 : x.shape()[dim], dim,
                         opt.descending)
@@ -45,6 +48,7 @@ Tensor argsort(const Tensor& x, int64_t dim_in, SortOptions opt) {
 }
 
 ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim_in, TopkOptions opt) {
+  const profile::OpRange range("topk", {x});
   const int dim = wrap_dim("topk", dim_in, x.ndim());
   const int64_t n = x.ndim() == 0 ? 1 : x.shape()[dim];
   LATHE_CHECK(ValueError, k >= 0 && k <= n, "topk: k must be in [0, ", n, "], got ", k, " (x: ", x,

@@ -5,6 +5,7 @@
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe {
 
@@ -46,6 +47,7 @@ Geometry dense_geometry(const Shape& shape) { return {shape, contiguous_strides(
 Geometry geometry_of(const Tensor& t) { return {t.shape(), t.strides(), t.offset()}; }
 
 Tensor scatter_strided(const Tensor& values, const Geometry& view, const Geometry& base) {
+  const profile::OpRange range("scatter_strided", {values});
   const Scratch scratch(values, view, base);
   const Tensor target = scratch.look(view);
   if (!has_overlap(target)) {
@@ -86,6 +88,7 @@ Tensor scatter_strided(const Tensor& values, const Geometry& view, const Geometr
 }
 
 Tensor gather_strided(const Tensor& t, const Geometry& base, const Geometry& view) {
+  const profile::OpRange range("gather_strided", {t});
   const Scratch scratch(t, base, view);
   copy_values(scratch.look(base), t);
   Tensor y = empty_strided(view.shape, contiguous_strides(view.shape), t.dtype(), t.device());

@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -22,6 +23,7 @@ ScoreTally make_score_tally(Device device, int64_t classes) {
 void tally_scores_(const ScoreTally& tally, const Tensor& scores, const Tensor& labels,
                    const Tensor& mean_loss) {
   constexpr const char* kOp = "tally_scores_";
+  const profile::OpRange range(kOp, {scores, labels, mean_loss});
   LATHE_CHECK(ShapeError, scores.ndim() == 2 && scores.dim(1) > 0, kOp,
               ": scores must be [N,C] with C >= 1 (scores: ", scores, ")");
   LATHE_CHECK(ShapeError, labels.ndim() == 1 && labels.dim(0) == scores.dim(0), kOp,

@@ -9,6 +9,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
@@ -39,6 +40,7 @@ Tensor ranged(const Tensor& x) { return floating(amp::cast(amp::kFloat, x)); }
 template <class G>
 Tensor from_input(const char* name, UnaryOp op, const Tensor& x, G gradient,
                   UnaryParams params = {}) {
+  const profile::OpRange range(name, {x});
   Tensor y = run(op, x, params);
   record(name, y, {x}, [x = Saved(x), gradient](const Tensor& dy, const Needs&) {
     return Tensors{gradient(dy, x.get())};
@@ -50,6 +52,7 @@ Tensor from_input(const char* name, UnaryOp op, const Tensor& x, G gradient,
 template <class G>
 Tensor from_output(const char* name, UnaryOp op, const Tensor& x, G gradient,
                    UnaryParams params = {}) {
+  const profile::OpRange range(name, {x});
   Tensor y = run(op, x, params);
   record(name, y, {x}, [y = SavedOutput(y), gradient](const Tensor& dy, const Needs&) {
     return Tensors{gradient(dy, y.get())};
@@ -59,6 +62,7 @@ Tensor from_output(const char* name, UnaryOp op, const Tensor& x, G gradient,
 
 /// An op that is constant between its jumps: its gradient is zero.
 Tensor step_function(const char* name, UnaryOp op, const Tensor& x) {
+  const profile::OpRange range(name, {x});
   Tensor y = run(op, x);
   record(name, y, {x}, [](const Tensor& dy, const Needs&) { return Tensors{zeros_like(dy)}; });
   return y;
@@ -66,19 +70,23 @@ Tensor step_function(const char* name, UnaryOp op, const Tensor& x) {
 
 /// floor, ceil, round, trunc. Integers are returned as they are.
 Tensor rounding(const char* name, UnaryOp op, const Tensor& x) {
-  return is_floating(x.dtype()) ? step_function(name, op, x) : clone(x);
+  if (is_floating(x.dtype())) return step_function(name, op, x);
+  const profile::OpRange range(name, {x});
+  return clone(x);
 }
 
 /// 1 where the condition holds, else 0, as a factor for dy.
 Tensor mask(const Tensor& condition, const Tensor& dy) { return cast(condition, dy.dtype()); }
 
-Tensor test(UnaryOp op, const Tensor& x, bool of_integers) {
+Tensor test(const char* name, UnaryOp op, const Tensor& x, bool of_integers) {
+  const profile::OpRange range(name, {x});
   Tensor y = empty_like(x, kBool);
   if (is_floating(x.dtype())) {
     LATHE_DISPATCH(x.device(), unary(op, y, x, UnaryParams{}));
   } else {
     fill_values(y, of_integers);
   }
+  profile::note_output(y);
   return y;
 }
 
@@ -93,7 +101,7 @@ Tensor floor(T x)      { return rounding("floor", UnaryOp::kFloor, x); }
 Tensor ceil(T x)       { return rounding("ceil", UnaryOp::kCeil, x); }
 Tensor round(T x)      { return rounding("round", UnaryOp::kRound, x); }
 Tensor trunc(T x)      { return rounding("trunc", UnaryOp::kTrunc, x); }
-Tensor frac(T x)       { return sub(x, trunc(x)); }
+Tensor frac(T x)       { const profile::OpRange range("frac", {x}); return sub(x, trunc(x)); }
 Tensor exp(T x)        { return from_output("exp", UnaryOp::kExp, ranged(x), [](T dy, T y) { return mul(dy, y); }); }
 Tensor expm1(T x)      { return from_output("expm1", UnaryOp::kExpm1, ranged(x), [](T dy, T y) { return mul(dy, add(y, 1)); }); }
 Tensor log(T x)        { return from_input("log", UnaryOp::kLog, ranged(x), [](T dy, T v) { return div(dy, v); }); }
@@ -123,12 +131,13 @@ Tensor relu(T x)       { return from_output("relu", UnaryOp::kRelu, x, [](T dy, 
 Tensor silu(T x)       { return from_input("silu", UnaryOp::kSilu, floating(x), [](T dy, T v) {
                            const Tensor s = sigmoid(v);  // s (1 + v (1 - s))
                            return mul(dy, mul(s, add(mul(v, sub(1, s)), 1))); }); }
-Tensor isnan(T x)      { return test(UnaryOp::kIsNan, x, false); }
-Tensor isinf(T x)      { return test(UnaryOp::kIsInf, x, false); }
-Tensor isfinite(T x)   { return test(UnaryOp::kIsFinite, x, true); }
+Tensor isnan(T x)      { return test("isnan", UnaryOp::kIsNan, x, false); }
+Tensor isinf(T x)      { return test("isinf", UnaryOp::kIsInf, x, false); }
+Tensor isfinite(T x)   { return test("isfinite", UnaryOp::kIsFinite, x, true); }
 // clang-format on
 
 Tensor neg(const Tensor& x) {
+  const profile::OpRange range("neg", {x});
   Tensor y = run(UnaryOp::kNeg, x);
   record("neg", y, {x}, [](const Tensor& dy, const Needs&) { return Tensors{neg(dy)}; });
   return y;
@@ -189,6 +198,7 @@ Tensor clamp(const Tensor& x_in, const ClampOptions& options) {
 }
 
 Tensor clamp(const Tensor& x_in, const Tensor& low_in, const Tensor& high_in) {
+  const profile::OpRange range("clamp", {x_in, low_in, high_in});
   LATHE_CHECK(ValueError, low_in.defined() || high_in.defined(),
               "clamp: neither end is given (x: ", x_in, ")");
   Tensor y = x_in.detach();

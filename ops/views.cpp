@@ -7,6 +7,7 @@
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/checked_size.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/reduce.h"
@@ -128,6 +129,7 @@ Tensor view_as(const char* op, const Tensor& x, const Shape& shape, const Stride
 }  // namespace
 
 Tensor view(const Tensor& x, const Shape& wanted) {
+  const profile::OpRange range("view", {x}, profile::Kind::kView);
   const Shape shape = complete_shape("view", x, wanted);
   const auto strides = view_strides(x, shape);
   LATHE_CHECK(ShapeError, strides.has_value(), "view: strides ", x.strides(), " cannot show ",
@@ -136,6 +138,7 @@ Tensor view(const Tensor& x, const Shape& wanted) {
 }
 
 Tensor reshape(const Tensor& x, const Shape& wanted) {
+  const profile::OpRange range("reshape", {x}, profile::Kind::kView);
   const Shape shape = complete_shape("reshape", x, wanted);
   if (shape == x.shape()) return x;
   if (const auto strides = view_strides(x, shape)) return view_as("reshape", x, shape, *strides);
@@ -143,6 +146,7 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
 }
 
 Tensor flatten(const Tensor& x, int64_t first_in, int64_t last_in) {
+  const profile::OpRange range("flatten", {x}, profile::Kind::kView);
   const int first = wrap_dim("flatten", first_in, x.ndim());
   const int last = wrap_dim("flatten", last_in, x.ndim());
   LATHE_CHECK(IndexError, first <= last, "flatten: dimension ", first_in, " comes after ", last_in,
@@ -162,6 +166,7 @@ Tensor flatten(const Tensor& x, int64_t first_in, int64_t last_in) {
 }
 
 Tensor squeeze(const Tensor& x) {
+  const profile::OpRange range("squeeze", {x}, profile::Kind::kView);
   Shape shape;
   Strides strides;
   for (int d = 0; d < x.ndim(); ++d) {
@@ -173,6 +178,7 @@ Tensor squeeze(const Tensor& x) {
 }
 
 Tensor squeeze(const Tensor& x, int64_t dim_in) {
+  const profile::OpRange range("squeeze", {x}, profile::Kind::kView);
   const int dim = wrap_dim("squeeze", dim_in, x.ndim());
   Shape shape = x.shape();
   Strides strides = x.strides();
@@ -184,6 +190,7 @@ Tensor squeeze(const Tensor& x, int64_t dim_in) {
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim_in) {
+  const profile::OpRange range("unsqueeze", {x}, profile::Kind::kView);
   const int dim = wrap_dim("unsqueeze", dim_in, x.ndim() + 1);
   Shape shape = x.shape();
   Strides strides = x.strides();
@@ -193,6 +200,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim_in) {
 }
 
 Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
+  const profile::OpRange range("transpose", {x}, profile::Kind::kView);
   Dims order;
   for (int d = 0; d < x.ndim(); ++d) order.push_back(d);
   const int i = wrap_dim("transpose", a, x.ndim()), j = wrap_dim("transpose", b, x.ndim());
@@ -201,6 +209,7 @@ Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
 }
 
 Tensor permute(const Tensor& x, const Dims& order_in) {
+  const profile::OpRange range("permute", {x}, profile::Kind::kView);
   LATHE_CHECK(ShapeError, order_in.size() == x.ndim(), "permute: ", order_in,
               " does not name all dimensions once (x: ", x, ")");
   dim_mask("permute", order_in, x.ndim());  // range and repetition
@@ -219,6 +228,7 @@ Tensor permute(const Tensor& x, const Dims& order_in) {
 }
 
 Tensor expand(const Tensor& x, const Shape& wanted) {
+  const profile::OpRange range("expand", {x}, profile::Kind::kView);
   LATHE_CHECK(ShapeError, wanted.size() >= x.ndim(), "expand: ", wanted,
               " has fewer dimensions than x (x: ", x, ")");
   Shape shape = wanted;
@@ -237,6 +247,7 @@ Tensor expand(const Tensor& x, const Shape& wanted) {
 }
 
 Tensor select(const Tensor& x, int64_t dim_in, int64_t index) {
+  const profile::OpRange range("select", {x}, profile::Kind::kView);
   LATHE_CHECK(IndexError, x.ndim() > 0,
               "select: a 0-d tensor has no dimension to select from (x: ", x, ")");
   const int dim = wrap_dim("select", dim_in, x.ndim());
@@ -247,6 +258,7 @@ Tensor select(const Tensor& x, int64_t dim_in, int64_t index) {
 }
 
 Tensor narrow(const Tensor& x, int64_t dim_in, int64_t start, int64_t length) {
+  const profile::OpRange range("narrow", {x}, profile::Kind::kView);
   LATHE_CHECK(IndexError, x.ndim() > 0, "narrow: a 0-d tensor has no dimension (x: ", x, ")");
   const int dim = wrap_dim("narrow", dim_in, x.ndim());
   const int64_t size = x.shape()[dim];
@@ -258,6 +270,7 @@ Tensor narrow(const Tensor& x, int64_t dim_in, int64_t start, int64_t length) {
 }
 
 Tensor slice(const Tensor& x, int64_t dim_in, int64_t start, int64_t stop, int64_t step) {
+  const profile::OpRange range("slice", {x}, profile::Kind::kView);
   LATHE_CHECK(IndexError, x.ndim() > 0, "slice: a 0-d tensor has no dimension (x: ", x, ")");
   LATHE_CHECK(ValueError, step > 0, "slice: step must be positive, got ", step);
   const int dim = wrap_dim("slice", dim_in, x.ndim());
@@ -270,6 +283,7 @@ Tensor slice(const Tensor& x, int64_t dim_in, int64_t start, int64_t stop, int64
 }
 
 Tensors split(const Tensor& x, int64_t size, int64_t dim_in) {
+  const profile::OpRange range("split", {x}, profile::Kind::kView);
   const int dim = wrap_dim("split", dim_in, x.ndim());
   const int64_t total = x.dim(dim);
   LATHE_CHECK(ValueError, size > 0 || (size == 0 && total == 0),
@@ -283,6 +297,7 @@ Tensors split(const Tensor& x, int64_t size, int64_t dim_in) {
 }
 
 Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim_in) {
+  const profile::OpRange range("split", {x}, profile::Kind::kView);
   const int dim = wrap_dim("split", dim_in, x.ndim());
   CheckedSize sum = 0;
   for (const int64_t size : sizes) {
@@ -303,6 +318,7 @@ Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim_in
 }
 
 Tensors chunk(const Tensor& x, int64_t count, int64_t dim) {
+  const profile::OpRange range("chunk", {x}, profile::Kind::kView);
   LATHE_CHECK(ValueError, count > 0, "chunk: count must be positive, got ", count);
   const int64_t size = x.dim(dim);
   if (size > 0) return split(x, size / count + (size % count != 0 ? 1 : 0), dim);
@@ -312,6 +328,7 @@ Tensors chunk(const Tensor& x, int64_t count, int64_t dim) {
 }
 
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
+  const profile::OpRange range("as_strided", {x}, profile::Kind::kView);
   LATHE_CHECK(ShapeError, shape.size() == strides.size(), "as_strided: shape ", shape,
               " and strides ", strides, " differ in number");
   int64_t last = offset;

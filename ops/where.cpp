@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/promote.h"
@@ -48,6 +49,7 @@ Tensor choose(const Tensor& cond, const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
+  const profile::OpRange range("where", {cond, a, b});
   check_condition("where", "cond", cond);
   const auto prepare = [&](const Tensor& t) {
     check_devices("where", t, cond);
@@ -67,6 +69,7 @@ Tensor where(const Tensor& cond, Scalar a, const Tensor& b) {
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
+  const profile::OpRange range("masked_fill", {x, mask});
   check_condition("masked_fill", "mask", mask);
   LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()),
               "masked_fill: ", value, " does not fit ", x.dtype(), " (x: ", x, ")");
@@ -74,6 +77,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  const profile::OpRange range("masked_fill", {x, mask, value});
   check_condition("masked_fill", "mask", mask);
   LATHE_CHECK(ShapeError, value.ndim() == 0,
               "masked_fill: value must be one number, a 0-d tensor (value: ", value, ")");
@@ -92,9 +96,11 @@ static const Tensor& fill_masked(const Tensor& x, const Tensor& mask, const Valu
 }
 
 const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, Scalar value) {
+  const profile::OpRange range("masked_fill_", {x, mask});
   return fill_masked(x, mask, value);
 }
 const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  const profile::OpRange range("masked_fill_", {x, mask, value});
   return fill_masked(x, mask, value);
 }
 

@@ -1,6 +1,7 @@
 // windows, unfold and fold: strided views that overlap, and their adjoint. Contracts: windows.h.
 #include "lathe/ops/windows.h"
 
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/pad.h"
 #include "lathe/ops/strided_adjoint.h"
@@ -47,6 +48,7 @@ Grid grid_of(const char* op, int64_t batch, int64_t channels, Pair size, const U
 }  // namespace
 
 Tensor windows(const Tensor& x_in, int64_t dim_in, int64_t size, int64_t step) {
+  const profile::OpRange range("windows", {x_in}, profile::Kind::kView);
   LATHE_CHECK(ValueError, size >= 0 && step > 0, "windows: size ", size,
               " must not be negative and step ", step, " must be positive");
   const int dim = wrap_dim("windows", dim_in, x_in.ndim());
@@ -66,6 +68,7 @@ Tensor windows(const Tensor& x_in, int64_t dim_in, int64_t size, int64_t step) {
 }
 
 Tensor unfold(const Tensor& x, const UnfoldOptions& opt) {
+  const profile::OpRange range("unfold", {x});
   LATHE_CHECK(ShapeError, x.ndim() == 4, "unfold: x must be [N,C,H,W] (x: ", x, ")");
   const int64_t batch = x.dim(0), channels = x.dim(1);
   const Grid grid = grid_of("unfold", batch, channels, {x.dim(2), x.dim(3)}, opt);
@@ -78,6 +81,7 @@ Tensor unfold(const Tensor& x, const UnfoldOptions& opt) {
 }
 
 Tensor fold(const Tensor& columns, Pair size, const UnfoldOptions& opt) {
+  const profile::OpRange range("fold", {columns});
   LATHE_CHECK(DTypeError, columns.dtype() != kBool,
               "fold: not defined for bool (columns: ", columns, ")");
   LATHE_CHECK(ValueError, size > 0, "fold: size must be positive, got ", size);

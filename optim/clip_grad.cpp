@@ -7,11 +7,13 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/optim/writable_grads.h"
 
 namespace lathe::optim {
 
 Tensor clip_grad_norm_(const Tensors& params, double max_norm, const ClipGradNormOptions& options) {
+  const profile::OpRange range("clip_grad_norm_", params);
   LATHE_CHECK(ValueError, max_norm >= 0, "clip_grad_norm_: max_norm must not be negative, got ",
               max_norm);
   LATHE_CHECK(ValueError, options.norm > 0, "clip_grad_norm_: norm must be above 0, got ",
@@ -38,6 +40,7 @@ Tensor clip_grad_norm_(const Tensors& params, double max_norm, const ClipGradNor
 }
 
 void clip_grad_value_(const Tensors& params, double clip_value) {
+  const profile::OpRange range("clip_grad_value_", params);
   LATHE_CHECK(ValueError, clip_value >= 0,
               "clip_grad_value_: clip_value must not be negative, got ", clip_value);
   const Tensors grads = writable_grads("clip_grad_value_", params);

@@ -10,6 +10,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/writable_grads.h"
@@ -99,6 +100,7 @@ void GradScaler::check_gradients(const Optimizer& optimizer) const {
 }
 
 void GradScaler::unscale_(Optimizer& optimizer) {
+  const profile::OpRange range("GradScaler.unscale_");
   if (!options_.enabled) return;
   LATHE_CHECK(StateError, scale_.defined(), "GradScaler: unscale_(", optimizer.name(),
               ") before the first scale(loss)");
@@ -141,6 +143,7 @@ Tensor GradScaler::fused_step(Optimizer& optimizer, double max_grad_norm) {
 }
 
 Tensor GradScaler::step(Optimizer& optimizer, const ScaledStepOptions& options) {
+  const profile::OpRange range("GradScaler", {}, profile::Kind::kOptimizer);
   const double max_norm = options.max_grad_norm;
   LATHE_CHECK(ValueError, max_norm >= 0, "GradScaler: max_grad_norm must not be negative, got ",
               max_norm);
@@ -211,6 +214,7 @@ void GradScaler::after_launch() {
 
 void GradScaler::update() {
   if (!options_.enabled) return;
+  const profile::OpRange range("GradScaler.update");
   fail_at_floor();
   Tensor found_inf;
   for (const Check& check : checks_) {

@@ -6,6 +6,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
@@ -101,6 +102,7 @@ LBFGS::Evaluation LBFGS::evaluate(const Closure& closure, Tensor* loss) const {
 // --- the iterations ------------------------------------------------------------------------------
 
 Tensor LBFGS::step(const Closure& closure) {
+  const profile::OpRange range("LBFGS", {}, profile::Kind::kOptimizer);
   const NoGrad off;
   const Tensor before = flat_params();
   State state = state_;  // its tensors are never written, so this copy of handles is one of values

@@ -9,6 +9,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/log.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe::optim {
 
@@ -128,6 +129,7 @@ void Optimizer::set_lrs(const std::vector<double>& rates) {
 }
 
 void Optimizer::zero_grad(ZeroGradOptions options) const {
+  const profile::OpRange range("zero_grad");
   for (const Tensor& p : params()) {
     const Tensor grad = p.grad();
     if (!grad.defined()) continue;

@@ -5,6 +5,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/optim/kernels/check_grads.h"
 #include "lathe/optim/optimizer.h"
 
@@ -262,7 +263,15 @@ Tensor Optimizer::check_gradients(const StepOptions& o, Pending& pending) const 
   return check.total;
 }
 
+/// Bytes that an update reads and writes.
+static double bytes_of_update(const Tensor& param, const Tensor& grad, const Tensors& buffers) {
+  int64_t bytes = 2 * param.bytes() + grad.bytes();
+  for (const Tensor& buffer : buffers) bytes += buffer.defined() ? 2 * buffer.bytes() : 0;
+  return static_cast<double>(bytes);
+}
+
 Tensor Optimizer::step(const StepOptions& options) {
+  const profile::OpRange range(name_, {}, profile::Kind::kOptimizer);
   check_options(options);
   const auto is_skipped = [&] {
     const Tensor& flag = options.found_inf;
@@ -285,6 +294,7 @@ Tensor Optimizer::step(const StepOptions& options) {
     update(groups_[g].hyper, items);
   }
   for (auto& [slot, p] : pending.ready) {
+    profile::note_bytes([&] { return bytes_of_update(p.param, p.grad, p.buffers); });
     slot->step += 1;
     slot->buffers = std::move(p.buffers);
     if (!p.param.is_same(slot->param)) copy_values(slot->param, p.param);

@@ -9,6 +9,7 @@
 #include "lathe/core/gpu/memory_cuda.h"
 #include "lathe/core/gpu/relaxed_capture.h"
 #include "lathe/core/memory/block_pool.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe::cuda {
 
@@ -104,6 +105,7 @@ void Graph::launch() {
   Impl& g = *impl_;
   LATHE_CHECK(StateError, g.executable != nullptr, "cuda::Graph: launch() before capture()");
   const DeviceScope on(g.device);
+  const profile::DeviceRange range("CUDA graph launch", g.device);
   const Stream stream = current_stream(g.device);
   LATHE_CUDA_CHECK(cudaGraphLaunch(g.executable, static_cast<cudaStream_t>(stream.native)));
   detail::count_launch();

@@ -6,6 +6,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/gpu/launch.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe {
 
@@ -68,6 +69,7 @@ void give_back_stream(Device device, void* stream) noexcept {
 }
 
 void synchronize_stream(Stream stream) {
+  const profile::OpRange range("synchronize stream", {}, profile::Kind::kSync);
   refuse_in_capture("synchronize", stream);
   const DeviceScope on(stream.device);
   detail::count_synchronization();
@@ -93,6 +95,7 @@ void refuse_in_capture(const char* op, Stream stream) {
 void synchronize(Device device) {
   if (!device.is_cuda() || device_count() == 0) return;
   refuse_in_capture("synchronize", current_stream(device));
+  const profile::OpRange range("synchronize device", {}, profile::Kind::kSync);
   const DeviceScope on(device);
   detail::count_synchronization();
   LATHE_CUDA_CHECK(cudaDeviceSynchronize());
@@ -126,6 +129,7 @@ bool query_event(Device, void* event) {
   return true;
 }
 void synchronize_event(Device device, void* event) {
+  const profile::OpRange range("synchronize event", {}, profile::Kind::kSync);
   detail::count_synchronization();
   LATHE_CUDA_CHECK(cudaEventSynchronize(event_of(event)));
   check_fault(device);

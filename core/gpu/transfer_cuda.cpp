@@ -5,6 +5,7 @@
 #include "lathe/core/dense.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/gpu/launch.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe::cuda {
 
@@ -93,6 +94,10 @@ void between_gpus(const Tensor& dst, const Tensor& src) {
 
 void transfer(const Tensor& dst, const Tensor& src, bool async) {
   if (dst.numel() == 0) return;
+  const profile::OpRange range(src.device().is_cpu()   ? "copy host to GPU"
+                               : dst.device().is_cpu() ? "copy GPU to host"
+                                                       : "copy GPU to GPU",
+                               {src, dst}, profile::Kind::kCopy);
   const DeviceScope on(dst.device().is_cuda() ? dst.device() : src.device());
   if (src.device().is_cpu()) {
     to_gpu(dst, src, async);

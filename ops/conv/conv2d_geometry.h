@@ -22,6 +22,10 @@ struct Conv2dGeometry {
   Shape y_shape() const { return {N, K, P, Q}; }
   /// Multiplications per output element.
   int64_t taps() const { return C / groups * R * S; }
+  /// Floating-point operations of each pass, a multiplication with addition as 2.
+  double flops() const {
+    return 2.0 * static_cast<double>(N * K * P * Q) * static_cast<double>(taps());
+  }
   /// True if there are no products to add up: every output is 0 (or the bias), every gradient 0.
   bool is_trivial() const { return N * K * P * Q == 0 || C * H * W == 0; }
 };

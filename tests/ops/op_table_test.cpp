@@ -2,9 +2,11 @@
 // are checked by tests/check_op_table.py, which also sees to it that every row has its line here.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -394,5 +396,29 @@ TEST_CASE("op table: what it says of dtypes and autocast is what the ops do") {
         CHECK(amp_of(row, device, half) == claim->second.amp);
       }
     }
+  }
+}
+
+TEST_CASE("op table: each op opens a range of its name for the profiler") {
+  // These ops work only where something changes; with a tensor that already is as wanted, as in
+  // kRows, they return it without a range.
+  const Row kWithWork[] = {
+      {"cast", [](T x) { return cast(x, kF64); }},
+      {"contiguous", [](T x) { return contiguous(transpose(x, 0, 2)); }},
+  };
+  // Memory alone; each op that needs some takes it. And a copy from a device to itself.
+  const std::set<std::string> silent{"empty", "empty_like", "from_blob", "to_device"};
+  const Tensor x = ones({2, 2, 3, 3}), integers = ones({2, 2, 3, 3}, {.dtype = kI64});
+  const auto check = [&](const Row& row) {
+    profile::Profiler profiler;
+    row.f(accepts(row, kF32) ? x : integers);
+    profiler.stop();
+    CHECK_MESSAGE(profiler.key_averages().find(row.op) != nullptr, row.op);
+  };
+  for (const Row& row : kWithWork) check(row);
+  for (const Row& row : kRows) {
+    const bool no_work =
+        std::ranges::any_of(kWithWork, [&](const Row& r) { return r.op == row.op; });
+    if (!no_work && silent.count(row.op) == 0) check(row);
   }
 }

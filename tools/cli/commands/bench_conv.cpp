@@ -6,15 +6,14 @@
 #include <fmt/format.h>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/copy.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv_search/conv_search.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/matmul.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/bench.h"
 #include "lathe/tools/cli/commands/conv_layers.h"
+#include "lathe/tools/cli/commands/roofline.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -31,27 +30,6 @@ struct Bench {
   TimingOptions timing;
   Roofline roofline;
 };
-
-/// The given peaks, or else those that a large matrix product and a copy beyond every cache reach.
-/// The faster of several runs counts, because a peak is what is possible.
-Roofline measure_roofline(const Settings& settings, DType dtype, const TimingOptions& timing) {
-  Roofline peaks{1e9 * settings.peak_gflops, 1e9 * settings.peak_gbytes};
-  const Device device = timing.device;
-  if (peaks.operations_per_second == 0) {
-    const int64_t n = device.is_cuda() ? 8192 : 1024;
-    const Tensor a = randn({n, n}, {.device = device}).to(dtype), b = a.clone();
-    const auto side = static_cast<double>(n);
-    peaks.operations_per_second =
-        2 * side * side * side / measure([&] { matmul(a, b); }, timing).low;
-  }
-  if (peaks.bytes_per_second == 0) {
-    const int64_t bytes = int64_t{device.is_cuda() ? 512 : 64} << 20;
-    const Tensor from = zeros({bytes}, {.dtype = kU8, .device = device}), to = empty_like(from);
-    peaks.bytes_per_second =
-        2 * static_cast<double>(bytes) / measure([&] { copy_values(to, from); }, timing).low;
-  }
-  return peaks;
-}
 
 /// The engine of the one convolution that ran since the search was cleared; "" if the search had no
 /// part in it.

@@ -8,12 +8,14 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/generator.h"
+#include "lathe/core/profile/profiler.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/commands/roofline.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -33,6 +35,26 @@ cuda::Graph recorded(const std::function<void()>& step, optim::Optimizer& optimi
   cuda::Graph graph(device);
   graph.capture(step);
   return graph;
+}
+
+/// The table of ops of some steps, with their shares of the device's peaks.
+void print_profile(const Output& out, const Settings& settings, Device device,
+                   const std::function<void()>& step) {
+  constexpr int64_t kSteps = 5;
+  const DType dtype = settings.amp == "off" ? kF32 : settings.amp == "bf16" ? kBF16 : kF16;
+  const Roofline peaks = measure_roofline(
+      settings, dtype,
+      {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device});
+  profile::Profiler profiler({.profile_memory = true});
+  for (int64_t i = 0; i < kSteps; ++i) {
+    step();
+    profiler.step();
+  }
+  profiler.stop();
+  out.text(profiler.key_averages().table(
+      {.peaks = {peaks.operations_per_second, peaks.bytes_per_second}}));
+  out.text(fmt::format("{} steps; peaks {:.1f} GFLOP/s, {:.1f} GB/s", kSteps,
+                       peaks.operations_per_second / 1e9, peaks.bytes_per_second / 1e9));
 }
 
 }  // namespace
@@ -83,6 +105,7 @@ ExitCode run_bench_step(const Invocation& call) {
       fmt::format("{} batch {}, {} threads: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",
                   *settings.model, batch, num_threads(), rate, 1e3 * timing.median,
                   1e3 * timing.low, 1e3 * timing.high));
+  if (settings.profile) print_profile(out, settings, device, step);
   return ExitCode::kDone;
 }
 

@@ -69,9 +69,7 @@ std::vector<ConvLayer> conv_layers(nn::Module& model, const Shape& input) {
   return layers;
 }
 
-double conv_operations(const Conv2dGeometry& g) {
-  return 2.0 * static_cast<double>(g.N * g.K * g.P * g.Q) * static_cast<double>(g.taps());
-}
+double conv_operations(const Conv2dGeometry& g) { return g.flops(); }
 
 double conv_bytes(const Conv2dGeometry& g, DType dtype) {
   const int64_t elements = numel_of(g.x_shape()) + numel_of(g.w_shape()) + numel_of(g.y_shape());

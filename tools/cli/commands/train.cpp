@@ -20,6 +20,7 @@
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/resume.h"
+#include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/schedule.h"
 #include "lathe/tools/cli/training/trainer.h"
 
@@ -50,14 +51,15 @@ int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
   return ceil_div(loader.size(), s.accumulate);
 }
 
-// The settings for config.toml: without the place of a run, where it continues and stops, and
-// --dry-run, which must not carry over to the next run.
+// The settings for config.toml: without the place of a run, where it continues and stops, --profile
+// and --dry-run, which must not carry over to the next run.
 std::string reusable_config(Settings settings) {
   settings.run_dir.clear();
   settings.dry_run = false;
   settings.resume.clear();
   settings.allow_changes = false;
   settings.stop_after = 0;
+  settings.profile = false;
   return config_text(settings, kTrain);
 }
 
@@ -218,6 +220,7 @@ ExitCode run_train(const Invocation& call) {
     for (const std::string& remark : flags_without_effect(settings, call.sources))
       log.warning(remark);
   }
+  if (settings.profile) parse_profile_steps(settings.profile_steps);  // may be wrong: say so early
   const Device device = prepare_compute(settings);
   RunData data = open_data(settings, device);
   const RunImages images = data.images(settings);

@@ -117,6 +117,8 @@ struct Settings {
   bool evaluate = true;
   double interval = 2;
   bool once = false;
+  bool profile = false;
+  std::string profile_steps = "10:20";
   // output
   std::string progress = "auto";
   bool json = false;

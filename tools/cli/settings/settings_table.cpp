@@ -166,9 +166,9 @@ constexpr Setting kSettings[] = {
    .help = "Memory that one convolution on a GPU may use beside its tensors"},
   {.key = "algo-cache", .group = "Speed", .target = &S::algo_cache, .takes = kCompute | kAlgos, .unit = "FILE",
    .help = "Keeps what --cudnn-benchmark found, so that the next start times nothing"},
-  {.key = "peak-gflops", .group = "Speed", .target = &S::peak_gflops, .takes = kBenchConv, .unit = "NUMBER",
+  {.key = "peak-gflops", .group = "Speed", .target = &S::peak_gflops, .takes = kBenchConv | kBenchStep, .unit = "NUMBER",
    .help = "1e9 operations per second that the device can do; 0: measured, by a matrix product"},
-  {.key = "peak-gbytes", .group = "Speed", .target = &S::peak_gbytes, .takes = kBenchConv, .unit = "NUMBER",
+  {.key = "peak-gbytes", .group = "Speed", .target = &S::peak_gbytes, .takes = kBenchConv | kBenchStep, .unit = "NUMBER",
    .help = "1e9 bytes per second that its memory can move; 0: measured, by a copy"},
 
   {.key = "memory-limit", .group = "Speed", .target = &S::memory_limit, .takes = kFindBatch, .unit = "MIB", .max = 1 << 30,
@@ -212,6 +212,10 @@ constexpr Setting kSettings[] = {
    .help = "Name the N wrong predictions with the highest loss; 0: none, or 16 with --worst-dir"},
   {.key = "worst-dir", .group = "Run", .target = &S::worst_dir, .takes = kEval, .unit = "DIR",
    .help = "Write their images into this new folder"},
+  {.key = "profile", .group = "Run", .target = &S::profile, .takes = kTrain | kBenchStep,
+   .help = "Record the ops: train writes trace.json and op_table.txt, bench step prints the table"},
+  {.key = "profile-steps", .group = "Run", .target = &S::profile_steps, .takes = kTrain, .unit = "A:B",
+   .help = "Which steps: A to B-1, counted from the begin of this process"},
 
   {.key = "tensorboard", .group = "Output", .target = &S::tensorboard, .takes = kTrain,
    .help = "Also write the metrics, and histograms of the parameters at each evaluation, for TensorBoard"},

@@ -3,6 +3,7 @@
 //   env.json                      versions and machine
 //   metrics.jsonl, metrics.csv    one row per measurement (metrics_row)
 //   log.txt                       the messages of stderr, with the time
+//   trace.json, op_table.txt      with --profile (run_profile.h)
 //   last.safetensors, best.safetensors, step-N.safetensors   checkpoints (checkpoint_writer.h)
 #pragma once
 

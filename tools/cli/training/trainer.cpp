@@ -61,6 +61,8 @@ void Trainer::go_back(double accuracy_of_best) {
 
 ExitCode Trainer::run() {
   saves_->begin(step_);
+  if (settings_.profile)
+    profile_.emplace(parse_profile_steps(settings_.profile_steps), folder_, parts_.log);
   try {
     announce();
     // An epoch in which a checkpoint was made is finished even if all steps are done.
@@ -238,6 +240,7 @@ void Trainer::update() {
   // After the last step there is no next one that needs a learning rate.
   if (++step_ < total_steps_) parts_.schedule.step();
   inside_step_ = false;
+  if (profile_) profile_->after_step();
 }
 
 // With --ema the averages are evaluated and become the weights of best.safetensors. That file

@@ -40,6 +40,7 @@
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/run_folder.h"
+#include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/saves.h"
 #include "lathe/tools/cli/training/step_graph.h"
 
@@ -143,8 +144,9 @@ class Trainer {
   std::optional<StepGraph> graph_;  // unless steps are queued kernel by kernel
   std::filesystem::path folder_;    // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
-  std::optional<EventLog> events_;  // for --tensorboard
-  std::optional<Saves> saves_;      // which state is good, and what may overwrite what
+  std::optional<EventLog> events_;     // for --tensorboard
+  std::optional<Saves> saves_;         // which state is good, and what may overwrite what
+  std::optional<RunProfile> profile_;  // with --profile, while run() trains
   Progress progress_;
   BrokenFiles broken_;
   const int64_t total_steps_;

@@ -1,0 +1,9 @@
+// What stands in the place of nvtx_cuda.cpp in a build without NVTX's header.
+#include "lathe/core/cuda_backend.h"
+
+namespace lathe::cuda {
+
+void push_tool_range(const char*) noexcept {}
+void pop_tool_range() noexcept {}
+
+}  // namespace lathe::cuda

@@ -1,0 +1,122 @@
+// The few functions of libdw that are needed, declared here: its headers need not be installed.
+// ref: elfutils' libdwfl.h.
+#include "lathe/core/profile/line_reader.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <mutex>
+
+namespace lathe::profile {
+
+namespace {
+
+// Opaque types and constants of libdwfl.
+struct Dwfl;
+struct DwflModule;
+struct DwflLine;
+using Address = uint64_t;
+using FindElf = int (*)(DwflModule*, void**, const char*, Address, char**, void**);
+using FindDebugInfo = int (*)(DwflModule*, void**, const char*, Address, const char*, const char*,
+                              uint32_t, char**);
+struct Callbacks {
+  FindElf find_elf;
+  FindDebugInfo find_debuginfo;
+  void* section_address;
+  char** debuginfo_path;
+};
+
+/// Separate debug files are not looked for: the search may ask a server.
+int find_nothing(DwflModule*, void**, const char*, Address, const char*, const char*, uint32_t,
+                 char**) {
+  return -1;
+}
+
+class Library {
+ public:
+  Library() {
+    handle_ = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+    if (handle_ == nullptr) return;
+    callbacks_.find_elf = reinterpret_cast<FindElf>(dlsym(handle_, "dwfl_linux_proc_find_elf"));
+    callbacks_.find_debuginfo = find_nothing;
+    find(begin_, "dwfl_begin");
+    find(report_begin_, "dwfl_report_begin_add");
+    find(report_, "dwfl_linux_proc_report");
+    find(report_end_, "dwfl_report_end");
+    find(module_of_, "dwfl_addrmodule");
+    find(name_of_, "dwfl_module_addrname");
+    find(line_of_, "dwfl_module_getsrc");
+    find(text_of_, "dwfl_lineinfo");
+    if (callbacks_.find_elf == nullptr || !complete_) return;
+    dwfl_ = begin_(&callbacks_);
+    is_ready_ = dwfl_ != nullptr && report_modules();
+  }
+
+  bool is_ready() const { return is_ready_; }
+
+  SourceLine find_line(Address address) {
+    DwflModule* module = module_of_(dwfl_, address);
+    if (module == nullptr && report_modules()) module = module_of_(dwfl_, address);  // dlopened
+    SourceLine out;
+    if (module == nullptr) return out;
+    if (const char* const name = name_of_(module, address)) out.function = name;
+    DwflLine* const line = line_of_(module, address);
+    if (line == nullptr) return out;
+    const char* const file = text_of_(line, nullptr, &out.line, nullptr, nullptr, nullptr);
+    if (file != nullptr) out.file = file;
+    return out;
+  }
+
+  static constexpr const char* kName = "libdw.so.1";
+
+ private:
+  template <class Function>
+  void find(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(dlsym(handle_, name));
+    complete_ = complete_ && function != nullptr;
+  }
+
+  bool report_modules() {
+    report_begin_(dwfl_);
+    const bool read = report_(dwfl_, getpid()) == 0;
+    return report_end_(dwfl_, nullptr, nullptr) == 0 && read;
+  }
+
+  void* handle_ = nullptr;
+  bool complete_ = true, is_ready_ = false;
+  Callbacks callbacks_{};
+  Dwfl* dwfl_ = nullptr;
+  Dwfl* (*begin_)(const Callbacks*) = nullptr;
+  void (*report_begin_)(Dwfl*) = nullptr;
+  int (*report_)(Dwfl*, pid_t) = nullptr;
+  int (*report_end_)(Dwfl*, void*, void*) = nullptr;
+  DwflModule* (*module_of_)(Dwfl*, Address) = nullptr;
+  const char* (*name_of_)(DwflModule*, Address) = nullptr;
+  DwflLine* (*line_of_)(DwflModule*, Address) = nullptr;
+  const char* (*text_of_)(DwflLine*, Address*, int*, int*, Address*, Address*) = nullptr;
+};
+
+std::mutex& mutex() {
+  static std::mutex instance;
+  return instance;
+}
+
+/// Never closed: its own destructors could run after users of this library.
+Library& library() {
+  static Library& instance = *new Library;
+  return instance;
+}
+
+}  // namespace
+
+SourceLine line_of(uintptr_t address) {
+  const std::lock_guard lock(mutex());
+  return library().is_ready() ? library().find_line(address) : SourceLine{};
+}
+
+std::string line_library() {
+  const std::lock_guard lock(mutex());
+  return library().is_ready() ? Library::kName : "";
+}
+
+}  // namespace lathe::profile

@@ -1,0 +1,23 @@
+// Files and lines of addresses in this process, from the debug information that programs and
+// libraries carry, by elfutils' libdw. It is loaded when it is first needed; without it, or in a
+// program without debug information, nothing is found. Never asks a network.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lathe::profile {
+
+struct SourceLine {
+  std::string function;  // as in the symbol table, mangled; "" if unknown
+  std::string file;
+  int line = 0;
+};
+
+/// What is known about an address of code. Thread-safe.
+SourceLine line_of(uintptr_t address);
+
+/// The name of the library, or "" if it cannot be loaded.
+std::string line_library();
+
+}  // namespace lathe::profile

@@ -1,0 +1,103 @@
+// Return addresses by glibc's unwinder; names by the symbol tables that the dynamic linker knows,
+// then by libdw (line_reader.h).
+#include "lathe/core/profile/stack.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
+
+#include "lathe/core/format.h"
+#include "lathe/core/profile/line_reader.h"
+
+namespace lathe::profile {
+
+namespace {
+
+std::string demangled(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
+  return status == 0 && text ? text.get() : name;
+}
+
+std::string hex(uintptr_t value) {
+  std::string digits;
+  do {
+    digits += "0123456789abcdef"[value % 16];
+    value /= 16;
+  } while (value != 0);
+  std::reverse(digits.begin(), digits.end());
+  return "0x" + digits;
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+/// "program + 0x1234": the place of an address without a name.
+std::string place_of(void* address) {
+  Dl_info info{};
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
+  const auto from = reinterpret_cast<uintptr_t>(address);
+  return base_name(info.dli_fname) + " + " +
+         hex(from - reinterpret_cast<uintptr_t>(info.dli_fbase));
+}
+
+}  // namespace
+
+[[gnu::noinline]] std::vector<void*> call_stack(size_t limit) {
+  constexpr size_t kMost = 128, kSkipped = 1;  // this function itself
+  std::array<void*, kMost> addresses;
+  const int wanted = static_cast<int>(std::min(limit + kSkipped, kMost));
+  const auto count = static_cast<size_t>(std::max(backtrace(addresses.data(), wanted), 0));
+  if (count <= kSkipped) return {};
+  return std::vector<void*>(addresses.data() + kSkipped, addresses.data() + count);
+}
+
+bool Frame::is_of_library() const {
+  // "lathe::relu(…)", "lathe::Tensor lathe::(anonymous namespace)::from_input<…>(…)": the name may
+  // follow a result type. The command is a user of the library.
+  const size_t arguments = std::min(function.find('('), function.find('<'));
+  const size_t space =
+      arguments == std::string::npos ? std::string::npos : function.rfind(' ', arguments);
+  const size_t begin = space == std::string::npos ? 0 : space + 1;
+  const auto starts_with = [&](std::string_view prefix) {
+    return std::string_view(function).substr(begin).starts_with(prefix);
+  };
+  if (starts_with("std::") || starts_with("__gnu_cxx::")) return true;  // between ours and a call
+  return starts_with("lathe::") && !starts_with("lathe::cli::");
+}
+
+Frame frame_of(void* return_address) {
+  // The call is before the address to which it returns.
+  const uintptr_t call = reinterpret_cast<uintptr_t>(return_address) - 1;
+  const SourceLine found = line_of(call);
+  Frame frame{.function = found.function, .file = found.file, .line = found.line};
+  Dl_info info{};
+  if (frame.function.empty() && dladdr(reinterpret_cast<void*>(call), &info) != 0 &&
+      info.dli_sname != nullptr) {
+    frame.function = info.dli_sname;
+  }
+  if (!frame.function.empty()) frame.function = demangled(frame.function);
+  return frame;
+}
+
+std::string user_call(std::span<void* const> stack) {
+  for (void* const address : stack) {
+    const Frame frame = frame_of(address);
+    if (frame.is_of_library()) continue;
+    if (frame.line > 0) {
+      return concat(base_name(frame.file), ":", frame.line,
+                    frame.function.empty() ? "" : " (" + frame.function + ")");
+    }
+    return frame.function.empty() ? place_of(address) : frame.function;
+  }
+  return "";
+}
+
+std::string line_reader() { return line_library(); }
+
+}  // namespace lathe::profile

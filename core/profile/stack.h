@@ -1,0 +1,39 @@
+// Where a call came from: return addresses, taken quickly, and their names, looked up when somebody
+// reads them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/core/config.h"
+
+namespace lathe::profile {
+
+/// The return addresses of the calling thread, innermost first, at most `limit`; the first is that
+/// of the caller. Allocates the result and nothing else after the first call.
+LATHE_API std::vector<void*> call_stack(size_t limit = 48);
+
+/// The line of source behind a return address. What is not known is empty or 0.
+struct Frame {
+  std::string function;  // "train(lathe::Tensor const&)"
+  std::string file;  // "/home/me/train.cpp"; needs debug information and libdw, see line_reader()
+  int line = 0;
+
+  /// True if the function is part of this library or of C++'s, and not a program's own.
+  bool is_of_library() const;
+};
+
+/// throws: std::bad_alloc.
+LATHE_API Frame frame_of(void* return_address);
+
+/// The innermost frame that is not of this library: the call that a user wrote.
+/// "train.cpp:42 (train(lathe::Tensor const&))", "train(lathe::Tensor const&)",
+/// "train + 0x1234" without names, or "" if the stack has none.
+LATHE_API std::string user_call(std::span<void* const> stack);
+
+/// How files and lines are found: "libdw.so.1", or "" if that library is not installed. It is
+/// loaded when the first frame is looked up.
+LATHE_API std::string line_reader();
+
+}  // namespace lathe::profile

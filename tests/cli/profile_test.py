@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""What --profile leaves of a training, and that it changes nothing else.
+
+    profile_test.py LATHE [--sanitized]
+"""
+import json
+import pathlib
+
+from driver import expect, lathe, main
+from short_run import rows_of, train
+
+
+def names_in(table):
+    """The first words of the rows between the second and the third rule."""
+    lines = table.splitlines()
+    rules = [i for i, line in enumerate(lines) if line.startswith("---")]
+    return [line.split("  ")[0].strip() for line in lines[rules[1] + 1 : rules[2]]]
+
+
+def test_train_writes_a_table_and_a_trace(folder):
+    expect(train("plain"), 0)
+    expect(train("profiled", "--profile", "--profile-steps", "3:5"), 0)
+    assert rows_of("profiled") == rows_of("plain")
+    expect(lathe("ckpt", "diff", "plain/last.safetensors", "profiled/last.safetensors"), 0)  # the same bits
+    table = pathlib.Path("profiled/op_table.txt").read_text()
+    names = names_in(table)
+    assert {"step", "conv2d", "conv2d backward", "SGD.step", "DataLoader.next"} <= set(names), table
+    assert "CPU Mem" in table and "GFLOPs" in table, table
+    events = json.loads(pathlib.Path("profiled/trace.json").read_text())["traceEvents"]
+    steps = [event for event in events if event["name"] == "step"]
+    assert len(steps) == 2, steps
+    assert "\nprofile = false\n" in pathlib.Path("profiled/config.toml").read_text()  # --config must not profile again
+    log = pathlib.Path("profiled/log.txt").read_text()
+    assert "profile of steps 3 to 4: profiled/op_table.txt, profiled/trace.json" in log, log
+
+
+def test_a_run_that_ends_early_leaves_what_there_is(folder):
+    expect(train("a", "--profile", "--profile-steps", "1:1000", "--max-steps", 4), 0)
+    assert "profile of steps 1 to 3" in pathlib.Path("a/log.txt").read_text()
+    expect(train("b", "--profile", "--max-steps", 4), 0)  # ends before step 10
+    assert not pathlib.Path("b/trace.json").exists()
+
+
+def test_what_cannot_be_written_does_not_end_the_training(folder):
+    pathlib.Path("a/trace.json").mkdir(parents=True)
+    pathlib.Path("a/op_table.txt").mkdir()
+    expect(train("a", "--profile", "--profile-steps", "1:2", "--max-steps", 3), 0)
+    log = pathlib.Path("a/log.txt").read_text()
+    assert "the trace was not written: " in log and "the table of ops was not written: " in log, log
+
+
+def test_steps_that_make_no_sense_are_refused(folder):
+    for steps in ("3", "3:3", "5:3", "a:b", "-1:2", "1:2:3"):
+        result = expect(train("a", "--profile", "--profile-steps", steps), 2, "--profile-steps")
+        assert not pathlib.Path("a").exists(), result.stderr
+
+
+def test_bench_step_prints_the_table(folder):
+    result = expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--profile",
+                          "--peak-gflops", 50, "--peak-gbytes", 10), 0)
+    assert {"conv2d", "conv2d backward", "SGD.step"} <= set(names_in(result.stdout)), result.stdout
+    assert "% of peak" in result.stdout and "peaks 50.0 GFLOP/s, 10.0 GB/s" in result.stdout, result.stdout
+
+
+main(globals())

@@ -1,0 +1,81 @@
+// Where a call came from. This file is compiled with line numbers, whatever the build has.
+#include "lathe/core/profile/stack.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/lathe.h"
+#include "lathe/tests/core/profile/recorded.h"
+
+namespace program {  // not of the library
+
+[[gnu::noinline]] std::vector<void*> here_is_a_call() {
+  std::vector<void*> stack = lathe::profile::call_stack();
+  asm volatile("" : : : "memory");  // no tail call
+  return stack;
+}
+
+constexpr int kLineOfRelu = __LINE__ + 2;
+[[gnu::noinline]] lathe::Tensor model(const lathe::Tensor& x) {
+  const lathe::Tensor y = lathe::relu(x);
+  asm volatile("" : : : "memory");
+  return lathe::sum(y);
+}
+
+}  // namespace program
+
+namespace lathe::profile {
+namespace {
+
+bool knows_lines() { return !line_reader().empty(); }
+
+TEST_CASE("call_stack: the innermost frame is the caller's") {
+  const std::vector<void*> stack = program::here_is_a_call();
+  REQUIRE(stack.size() >= 2);
+  if (knows_lines()) CHECK(frame_of(stack[0]).function == "program::here_is_a_call()");
+  CHECK(call_stack(1).size() == 1);
+  CHECK(call_stack(0).empty());
+}
+
+TEST_CASE("frame_of: an address that is no code has no name") {
+  const Frame frame = frame_of(reinterpret_cast<void*>(16));
+  CHECK(frame.function.empty());
+  CHECK(frame.line == 0);
+  CHECK(user_call({}).empty());
+}
+
+TEST_CASE("Frame: what belongs to the library") {
+  const auto of_library = [](const char* name) {
+    Frame frame;
+    frame.function = name;
+    return frame.is_of_library();
+  };
+  CHECK(of_library("lathe::relu(lathe::Tensor const&)"));
+  CHECK(of_library("lathe::Tensor lathe::(anonymous namespace)::from_output<int>(char const*)"));
+  CHECK(of_library("std::_Function_handler<void ()>::_M_invoke(std::_Any_data const&)"));
+  CHECK_FALSE(of_library("train(lathe::Tensor const&)"));
+  CHECK_FALSE(of_library("lathe::Tensor program::model<int>(lathe::Tensor)"));
+  CHECK_FALSE(of_library("lathe::cli::run_train(lathe::cli::Invocation const&)"));
+  CHECK_FALSE(of_library("main"));
+  CHECK_FALSE(of_library(""));
+}
+
+TEST_CASE(
+    "profiler: rows by stack name the program's call, those of gradients their forward call") {
+  const Tensor x = ones({4}).requires_grad_();
+  Profiler profiler({.with_stack = true});
+  const Tensor loss = program::model(x);
+  loss.backward();
+  profiler.stop();
+  const Averages rows = profiler.key_averages({.group_by_stack = true});
+  const std::string forward = rows.find("relu")->source;
+  CHECK(forward == rows.find("relu backward")->source);
+  if (!knows_lines()) {
+    MESSAGE("libdw is not installed: no lines to compare");
+    return;
+  }
+  CHECK(forward ==
+        concat("stack_test.cpp:", program::kLineOfRelu, " (program::model(lathe::Tensor const&))"));
+}
+
+}  // namespace
+}  // namespace lathe::profile

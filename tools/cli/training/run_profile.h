@@ -1,0 +1,45 @@
+// The profile of a run: --profile writes trace.json and op_table.txt of some of its steps into the
+// run folder. What cannot be written is a warning, never the end of the training.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include "lathe/core/profile/profiler.h"
+#include "lathe/tools/cli/output.h"
+
+namespace lathe::cli {
+
+/// Steps first to last - 1, counted from 0 at the begin of this process.
+struct ProfileSteps {
+  int64_t first = 0, last = 0;
+};
+
+/// Reads "10:20".
+/// throws: UsageError naming --profile-steps.
+ProfileSteps parse_profile_steps(std::string_view text);
+
+class RunProfile {
+ public:
+  /// Begins to count steps. The step before the first is recorded and thrown away, to warm up.
+  RunProfile(const ProfileSteps& steps, const std::filesystem::path& folder, Log& log);
+  /// If the run ends during the steps, writes those that there are.
+  ~RunProfile();
+  RunProfile(const RunProfile&) = delete;
+  RunProfile& operator=(const RunProfile&) = delete;
+
+  void after_step();
+
+ private:
+  void write();
+
+  const ProfileSteps steps_;
+  const std::filesystem::path folder_;
+  Log& log_;
+  int64_t step_ = 0;
+  std::optional<profile::Profiler> profiler_;
+};
+
+}  // namespace lathe::cli
