@@ -149,11 +149,28 @@ std::unique_ptr<nn::Module> make_start(const Settings& settings, const data::Ima
   manual_seed(static_cast<uint64_t>(settings.seed));
   auto model =
       make_model(settings, {.classes = images.classes(), .in_channels = images.channels()});
-  if (!settings.weights.empty() && !start.from) {
+  if (settings.weights.empty() || start.from) return model;
+  try {
     for (const std::string& line : load_weights(*model, settings.weights, settings.new_head))
       log.line(line);
+  } catch (const CommandError& e) {
+    if (start.settings.model) throw;
+    throw CommandError(e.code(), fmt::format("{}; {} was chosen, because no --model names the one "
+                                             "that the file is of",
+                                             e.what(), *settings.model));
   }
   return model;
+}
+
+// A batch that was not asked for may be most of a small data set.
+void say_if_steps_are_few(const Settings& settings, const StartPoint& start, int64_t per_epoch,
+                          int64_t images, Log& log) {
+  constexpr int64_t kFew = 8;
+  if (per_epoch >= kFew || start.settings.batch_size || start.from) return;
+  log.line(
+      fmt::format("{} training images are {} steps of {} in an epoch; a smaller --batch-size "
+                  "makes more of them",
+                  images, per_epoch, *settings.batch_size));
 }
 
 Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) {
@@ -258,6 +275,7 @@ ExitCode run_train(const Invocation& call) {
   say_choice(settings, data, log);
   if (!same.evaluated)
     log.line("evaluations look at other images than before: the next one begins a new best");
+  say_if_steps_are_few(settings, start, per_epoch, data.train_set->size(), log);
   if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
   return trainer.run();
 }
