@@ -96,11 +96,10 @@ include(LatheCuda)
 function(lathe_link_dependencies target)
   target_link_libraries(${target} PRIVATE
     "$<BUILD_INTERFACE:Eigen3::Eigen>" "$<BUILD_INTERFACE:fmt::fmt-header-only>"
-    "$<BUILD_INTERFACE:nlohmann_json::nlohmann_json>" Threads::Threads)
+    "$<BUILD_INTERFACE:nlohmann_json::nlohmann_json>" Threads::Threads ${CMAKE_DL_LIBS})
   target_compile_definitions(${target} PRIVATE EIGEN_MPL2_ONLY)
   if(LATHE_HAS_ONEDNN)
     target_include_directories(${target} SYSTEM PRIVATE "${DNNL_INCLUDE_DIR}")
-    target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
     target_compile_definitions(${target} PRIVATE LATHE_WITH_ONEDNN)
     get_filename_component(folder "${DNNL_LIBRARY}" DIRECTORY)
     if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)

@@ -16,8 +16,8 @@ from elf import check_search_path, linked_below, readelf
 BUILD, LATHE = pathlib.Path(sys.argv[1]), sys.argv[2]
 HARDENED = "--hardened" in sys.argv[3:]
 # Loaded when they are needed, so no program lists them.
-ON_DEMAND = [*(it.removeprefix("--onednn=") for it in sys.argv[3:] if it.startswith("--onednn=lib")), "libgomp.so.1", "libcuda.so.1", "libnvidia-ml.so.1", "libcudnn.so.9",
-             *(f"lib{name}.so.{major}" for name in ("cublas", "cublasLt", "nvrtc") for major in (12, 13)), "libcurand.so.10"]
+ON_DEMAND = [*(it.removeprefix("--onednn=") for it in sys.argv[3:] if it.startswith("--onednn=lib")), "libgomp.so.1", "libdw.so.1", "libcuda.so.1", "libnvidia-ml.so.1", "libcudnn.so.9",
+             *(f"lib{name}.so.{major}" for name in ("cublas", "cublasLt", "nvrtc", "cupti") for major in (12, 13)), "libcurand.so.10"]
 
 
 def environment(**extra):

@@ -86,6 +86,6 @@ class LATHE_API Averages {
 };
 
 /// "f32[2,3], i64[2]".
-std::string inputs_text(const std::vector<Operand>& inputs);
+LATHE_API std::string inputs_text(const std::vector<Operand>& inputs);
 
 }  // namespace lathe::profile

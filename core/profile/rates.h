@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "lathe/core/config.h"
 #include "lathe/core/profile/averages.h"
 
 namespace lathe::profile {
@@ -12,7 +13,7 @@ struct Rates {
   double flops_per_second = 0, bytes_per_second = 0;
   double of_peak = 0;  // the larger of both shares of the peaks; 0 if these are not known
 };
-Rates rates_of(const Average& row, const Peaks& peaks);
+LATHE_API Rates rates_of(const Average& row, const Peaks& peaks);
 
 /// What bounds a row:
 ///   "data"     it waits for batches
@@ -22,6 +23,6 @@ Rates rates_of(const Average& row, const Peaks& peaks);
 ///   "compute"  more operations for each byte than the device has time for
 ///   "memory"   fewer
 ///   ""         nothing is known of its work
-std::string_view bound_of(const Average& row, const Peaks& peaks);
+LATHE_API std::string_view bound_of(const Average& row, const Peaks& peaks);
 
 }  // namespace lathe::profile

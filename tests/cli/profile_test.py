@@ -62,4 +62,12 @@ def test_bench_step_prints_the_table(folder):
     assert "% of peak" in result.stdout and "peaks 50.0 GFLOP/s, 10.0 GB/s" in result.stdout, result.stdout
 
 
+def test_bench_step_prints_rows_for_programs(folder):
+    result = expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--profile", "--json",
+                          "--peak-gflops", 50, "--peak-gbytes", 10), 0)
+    rows = [row for row in map(json.loads, result.stdout.splitlines()) if row["bench"] == "profile"]
+    conv = next(row for row in rows if row["name"] == "conv2d")
+    assert conv["calls"] > 0 and conv["operations"] > 0 and 0 < conv["of_peak"] and conv["self_cpu_seconds"] > 0, conv
+
+
 main(globals())

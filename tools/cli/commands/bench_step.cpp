@@ -9,6 +9,7 @@
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/profile/profiler.h"
+#include "lathe/core/profile/rates.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"
@@ -51,8 +52,23 @@ void print_profile(const Output& out, const Settings& settings, Device device,
     profiler.step();
   }
   profiler.stop();
-  out.text(profiler.key_averages().table(
-      {.peaks = {peaks.operations_per_second, peaks.bytes_per_second}}));
+  const profile::Averages averages = profiler.key_averages();
+  const profile::Peaks limits{peaks.operations_per_second, peaks.bytes_per_second};
+  for (const profile::Average& average : averages.rows()) {
+    out.row(Row()
+                .add("bench", "profile")
+                .add("name", average.name)
+                .add("calls", average.calls)
+                .add("self_cpu_seconds", 1e-9 * static_cast<double>(average.self_cpu_ns))
+                .add("cpu_seconds", 1e-9 * static_cast<double>(average.cpu_total_ns))
+                .add("self_device_seconds", 1e-9 * static_cast<double>(average.self_device_ns))
+                .add("device_seconds", 1e-9 * static_cast<double>(average.device_total_ns))
+                .add("operations", average.flops)
+                .add("bytes", average.bytes)
+                .add("of_peak", profile::rates_of(average, limits).of_peak)
+                .add("bound", std::string(profile::bound_of(average, limits))));
+  }
+  out.text(averages.table({.peaks = limits}));
   out.text(fmt::format("{} steps; peaks {:.1f} GFLOP/s, {:.1f} GB/s", kSteps,
                        peaks.operations_per_second / 1e9, peaks.bytes_per_second / 1e9));
 }
