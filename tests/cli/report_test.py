@@ -56,7 +56,7 @@ def page_of(path):
 
 
 def test_a_run_has_a_page(folder):
-    expect(train("--epochs", 2, "--log-every", 2, "--run-dir", "a"), 0)
+    expect(train("--epochs", 2, "--log-every", 2, "--run-dir", "a", "--profile", "--profile-steps", "4:8"), 0)
     result = expect(lathe("report", "a", "--quiet"), 0)
     assert result.stdout.startswith("a/report.html: "), result.stdout
     page = page_of("a/report.html")
@@ -65,6 +65,7 @@ def test_a_run_has_a_page(folder):
     paths = [value for name, value in page.attributes if name == "d" and value.startswith("M")]
     assert page.tags.count("title") >= 5 and max(map(len, paths)) > 50, "charts that are not empty"
     assert "learning rate" in page.text.lower() and "batch-size" in page.text and "usable_cpus" in page.text
+    assert "Time of the ops" in page.text and "conv2d" in page.text and "Self CPU" in page.text
     counts = [int(text) for text in re.findall(r'padding:0 \.3em">(\d+)<', pathlib.Path("a/report.html").read_text())]
     assert sum(counts) == 120, "the confusion matrix has every test image once"
     wrong = 120 - round(120 * best)

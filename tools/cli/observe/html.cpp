@@ -25,10 +25,11 @@ h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid var(--li
 .facts b { display: block; font-size: 1.25rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
 .charts svg { width: 100%; height: auto; display: block; border: 1px solid var(--line); }
+@media (max-width: 40rem) { .charts svg { font-size: 20px; } }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); }
-th, td { padding: .15rem .6rem; text-align: left; border-bottom: 1px solid var(--line); }
+th, td { white-space: nowrap; padding: .15rem .6rem; text-align: left; border-bottom: 1px solid var(--line); }
 thead th { background: var(--shade); }
 .matrix td { text-align: right; }
 .images { display: flex; flex-wrap: wrap; gap: 1rem; padding: 0; list-style: none; }

@@ -233,6 +233,18 @@ std::string log_of(const RunFiles& run) {
                        : section("End of the log", "<pre tabindex=\"0\">" + lines + "</pre>\n");
 }
 
+/// Lines stay as they are: a table of text.
+std::string op_table_of(const RunFiles& run) {
+  std::string lines;
+  for (size_t begin = 0; begin < run.op_table.size();) {
+    const size_t end = std::min(run.op_table.find('\n', begin), run.op_table.size());
+    lines += html(run.op_table.substr(begin, end - begin)) + "\n";
+    begin = end + 1;
+  }
+  return lines.empty() ? ""
+                       : section("Time of the ops", "<pre tabindex=\"0\">" + lines + "</pre>\n");
+}
+
 /// The settings that are not the same in all runs, with the result of each.
 std::string differences(const std::vector<RunFiles>& runs) {
   Rows rows{{""}};
@@ -281,7 +293,7 @@ std::string report_page(const RunFiles& run, const ReportEvaluation* evaluation)
                                  html(run.name()), html(description_of(run)));
   body += remarks_of(one) + facts_of(run) + charts(one);
   if (evaluation) body += evaluation_of(*evaluation);
-  body += log_of(run);
+  body += op_table_of(run) + log_of(run);
   if (!run.config.empty())
     body += section("Settings",
                     details("All settings of the run", entries_of("config.toml", run.config)));

@@ -121,6 +121,11 @@ void read_log(RunFiles& run) {
                        run.last_lines.begin() + static_cast<std::ptrdiff_t>(surplus));
 }
 
+void read_op_table(RunFiles& run) {
+  std::error_code error;
+  if (fs::exists(run.folder / "op_table.txt", error)) run.op_table = text_of(run, "op_table.txt");
+}
+
 }  // namespace
 
 std::string RunFiles::setting(const std::string& key) const {
@@ -162,6 +167,7 @@ RunFiles read_run_files(const fs::path& folder) {
   read_settings(run);
   read_environment(run);
   read_log(run);
+  read_op_table(run);
   return run;
 }
 

@@ -23,7 +23,8 @@ struct RunFiles {
 
   std::filesystem::path folder;
   std::vector<MetricsPoint> metrics;
-  Entries config, environment;          // of config.toml and env.json, in their order
+  Entries config, environment;  // of config.toml and env.json, in their order
+  std::string op_table;         // of op_table.txt, which --profile writes; "": there is none
   std::vector<std::string> last_lines;  // of log.txt, the newest last
   std::vector<std::string> remarks;     // what is missing or damaged, a sentence each
 
