@@ -152,6 +152,7 @@
 #  include "lathe/data/images/record_images.h"
 #  include "lathe/data/iterable_loader.h"
 #  include "lathe/data/sampler.h"
+#  include "lathe/data/tensorboard.h"
 #  include "lathe/data/transforms/augment.h"
 #  include "lathe/data/transforms/mix.h"
 #  include "lathe/data/transforms/transforms.h"

@@ -1,5 +1,5 @@
-// A model of one's own in the trainer: the ten lines of main() give it every flag of `lathe train`,
-// checkpoints, resuming, eval, find-lr and the other commands.
+// A model of one's own in the trainer: add_model() and run() in main() give it every flag of
+// `lathe train`, checkpoints, resuming, eval, find-lr and the other commands.
 //   own_model train --model patch_mixer --dataset fashion-mnist --run-dir runs/mixer
 //   own_model train --resume runs/mixer
 //   own_model find-lr --model patch_mixer --dataset cifar10
@@ -9,8 +9,9 @@
 namespace nn = lathe::nn;
 using lathe::Tensor;
 
-/// Patches of 4x4 pixels, then layers that mix a patch's neighbours (depthwise) and its channels.
-/// ref: Trockman and Kolter 2022 (arXiv:2201.09792), "ConvMixer".
+/// Patches of 4x4 pixels, then layers that mix a patch's neighbours (depthwise) and its channels: as
+/// ConvMixer, but with relu, without residual connections, and with no norm behind the patches.
+/// ref: Trockman and Kolter 2022 (arXiv:2201.09792).
 struct PatchMixer final : nn::Module {
   nn::Sequential net{*this, "net"};
 

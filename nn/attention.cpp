@@ -74,4 +74,10 @@ Tensor MultiheadAttention::forward(const Tensor& query, const Tensor& key, const
   return out_proj(reshape(heads, query.shape()));
 }
 
+int64_t MultiheadAttention::macs_of_call(const Tensors& inputs, const Tensors&) const {
+  const Tensor &query = inputs[0], &key = inputs[1];  // [N,L,size], [N,S,size]
+  const int64_t projections = query.numel() * size_ + 2 * key.numel() * size_;
+  return projections + 2 * query.numel() * key.dim(1);  // q k^T, and the weights times v
+}
+
 }  // namespace lathe::nn

@@ -39,12 +39,15 @@ class LATHE_API MultiheadAttention final
   using ModuleOf::operator(), ModuleOf::forward;
   /// mask: undefined, or broadcast to [N,heads,L,S]. A bool one is true where a query must not
   /// look; a floating one is added to q k^T / sqrt(D), in the dtype of these. A query that may look
-  /// nowhere gives NaN.
+  /// nowhere (true everywhere, or -inf) gives NaN, and so do the gradients of its sample's keys and
+  /// values; give rows of padding one place to look at, and ignore their results.
   /// throws: ShapeError, DTypeError.
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
                  const Tensor& mask) override;
   /// Self-attention without a mask.
   Tensor operator()(const Tensor& x) { return (*this)(x, x, x, Tensor()); }
+  /// Of the projections of q, k and v and of both matrix products; out_proj counts its own.
+  int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const override;
 
   Parameter in_proj_weight, in_proj_bias;
   Linear out_proj;

@@ -1,6 +1,7 @@
-// Conv2dNormActivation and SqueezeExcitation: which ops they call.
+// Conv2dNormActivation and SqueezeExcitation: which ops they call; init_convolutions().
 #include "lathe/nn/conv_norm.h"
 
+#include "lathe/nn/init.h"
 #include "lathe/ops/activations.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/reduce.h"
@@ -41,6 +42,15 @@ SqueezeExcitation::SqueezeExcitation(int64_t channels, int64_t squeezed, bool in
 Tensor SqueezeExcitation::forward(const Tensor& x) {
   const Tensor means = mean(x, {2, 3}, {.keepdim = true});
   return mul(x, sigmoid(fc2(silu(fc1(means)))));
+}
+
+void init_convolutions(Module& model) {
+  model.apply([](Module& module) {
+    const auto* conv = dynamic_cast<const Conv2d*>(&module);
+    if (conv == nullptr) return;
+    init::kaiming_normal_(conv->weight, {.mode = init::kFanOut});
+    if (conv->bias.defined()) init::zeros_(conv->bias);
+  });
 }
 
 }  // namespace lathe::nn

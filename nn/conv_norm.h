@@ -1,5 +1,5 @@
 // What convolutional networks are made of, under torchvision's names: Conv2dNormActivation and
-// SqueezeExcitation.
+// SqueezeExcitation; and the initial values of their convolutions.
 #pragma once
 
 #include <cstdint>
@@ -58,5 +58,10 @@ class LATHE_API SqueezeExcitation final : public Module {
 
   Conv2d fc1, fc2;
 };
+
+/// Fills every Conv2d in `model` and below: weights kaiming_normal(fan_out), biases 0. Everything
+/// else keeps its values.
+/// ref: He et al. 2015 (arXiv:1502.01852).
+LATHE_API void init_convolutions(Module& model);
 
 }  // namespace lathe::nn

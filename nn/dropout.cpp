@@ -25,7 +25,7 @@ Dropout2d::Dropout2d(double p, Generator* generator) : p_(p), generator_(generat
 
 Tensor Dropout2d::forward(const Tensor& x) {
   LATHE_CHECK(ShapeError, x.ndim() >= 2, "Dropout2d: expected [N,C,…] (x: ", x, ")");
-  return is_training() ? drop_leading(x, 2, p_, generator_) : x;
+  return is_training() && p_ > 0 ? drop_leading(x, 2, p_, generator_) : x;
 }
 
 StochasticDepth::StochasticDepth(double p, Generator* generator) : p_(p), generator_(generator) {

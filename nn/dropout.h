@@ -20,13 +20,15 @@ class LATHE_API Dropout final : public Module {
   Tensor forward(const Tensor& x) override {
     return dropout(x, {.p = p_, .train = is_training(), .generator = generator_});
   }
+  double p() const { return p_; }
 
  private:
   double p_;
   Generator* generator_;
 };
 
-/// Whole channels become 0: one random number for each of [N,C], for x of [N,C,…].
+/// In training whole channels become 0 with probability p, the others x / (1 - p): one random
+/// number for each of [N,C], for x of [N,C,…]. For p = 0 the result is x, and none is drawn.
 /// ref: Tompson et al. 2015, CVPR ("spatial dropout").
 class LATHE_API Dropout2d final : public Module {
  public:
@@ -38,6 +40,7 @@ class LATHE_API Dropout2d final : public Module {
   }
   /// throws: ShapeError for fewer than 2 dimensions.
   Tensor forward(const Tensor& x) override;
+  double p() const { return p_; }
 
  private:
   double p_;
@@ -57,6 +60,7 @@ class LATHE_API StochasticDepth final : public Module {
   }
   /// throws: ShapeError for a 0-d x.
   Tensor forward(const Tensor& x) override;
+  double p() const { return p_; }
 
  private:
   double p_;

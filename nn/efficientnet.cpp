@@ -70,12 +70,7 @@ EfficientNet::EfficientNet(const EfficientNetOptions& options) {
   const double bound = 1 / std::sqrt(static_cast<double>(options.classes));
   init::uniform_(head.weight, -bound, bound);
   init::zeros_(head.bias);
-  features.apply([](Module& module) {
-    if (const auto* conv = dynamic_cast<const Conv2d*>(&module)) {
-      init::kaiming_normal_(conv->weight, {.mode = init::kFanOut});
-      if (conv->bias.defined()) init::zeros_(conv->bias);
-    }
-  });
+  init_convolutions(features);
 }
 
 Tensor EfficientNet::forward(const Tensor& x) { return classifier(mean(features(x), {2, 3})); }

@@ -19,9 +19,10 @@ struct EfficientNetOptions {
 
 /// What tells one MBConv from another.
 struct MBConvLayout {
-  int64_t in, out, kernel, stride;
-  int64_t expand;           // factor of the channels inside
-  double stochastic_depth;  // probability
+  int64_t in = 0, out = 0;  // must be set
+  int64_t kernel = 3, stride = 1;
+  int64_t expand = 1;           // factor of the channels inside
+  double stochastic_depth = 0;  // probability
 };
 
 /// block(x), or x + stochastic_depth(block(x)) where the shape stays. block: a 1x1 convolution that

@@ -74,8 +74,11 @@ LATHE_API const Tensor& ones_(const Tensor& w);
 /// this is kaiming_uniform_ with slope sqrt(5), the default of the layers.
 LATHE_API Tensor uniform_fan_in(const Shape& shape, int64_t fan_in);
 
-/// While one lives, the functions above that draw random numbers leave the values as they are and
-/// draw none, in this thread. For a model whose values are loaded next:
+/// While one lives, the functions of this header that draw random numbers draw none, in this
+/// thread, and leave the values as they are: weights of layers made meanwhile are uninitialised
+/// memory. constant_, zeros_ and ones_ fill as ever, and so do layers that begin with constants
+/// (batch norms). Scopes may nest; the last one to begin must end first. For a model whose values
+/// are loaded next:
 ///   auto make = [] { const nn::init::Skip skip; return nn::vgg16(); };
 ///   auto net = make();
 ///   nn::load(net, "vgg16.pth");

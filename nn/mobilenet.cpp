@@ -63,11 +63,7 @@ MobileNetV2::MobileNetV2(const MobileNetV2Options& options) {
   const Linear& head = classifier.add<Linear>(kLast, options.classes, LinearOptions{.init = false});
   init::normal_(head.weight, 0, 0.01);
   init::zeros_(head.bias);
-  features.apply([](Module& module) {
-    if (const auto* conv = dynamic_cast<const Conv2d*>(&module)) {
-      init::kaiming_normal_(conv->weight, {.mode = init::kFanOut});
-    }
-  });
+  init_convolutions(features);
 }
 
 Tensor MobileNetV2::forward(const Tensor& x) { return classifier(mean(features(x), {2, 3})); }

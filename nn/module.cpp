@@ -139,6 +139,11 @@ Tensor Module::forward(const Tensor& x) {
 
 int64_t Module::macs(const Shape&, const Shape&) const { return 0; }
 
+int64_t Module::macs_of_call(const Tensors& inputs, const Tensors& outputs) const {
+  if (inputs.empty() || outputs.empty()) return 0;
+  return macs(inputs[0].shape(), outputs[0].shape());
+}
+
 Tensor Module::operator()(const Tensor& x) {
   return with_hooks(x, [this](const Tensor& in) { return forward(in); });
 }

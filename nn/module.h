@@ -126,6 +126,9 @@ class LATHE_API Module {
   virtual Tensor forward(const Tensor& x);
   /// Multiply-adds of one forward() without those of the children; 0 unless overridden.
   virtual int64_t macs(const Shape& x, const Shape& y) const;
+  /// The same where more than the first input and the first output decide it: of the tensors that a
+  /// CallHook sees. Unless overridden, macs() of the first ones, or 0 without any.
+  virtual int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const;
 
  protected:
   // For the moves of modules; not public, because through a Module& only this part would move.

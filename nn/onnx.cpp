@@ -87,8 +87,8 @@ class Exporter {
     if (const BasicBlock* m = nullptr; is(m)) return block(*m, name, x);
     if (const CifarBlock* m = nullptr; is(m)) return block(*m, name, x);
     if (const Bottleneck* m = nullptr; is(m)) return block(*m, name, x);
-    if (const ResNet* m = nullptr; is(m)) return resnet(*m, x);
-    if (const CifarResNet* m = nullptr; is(m)) return resnet(*m, x);
+    if (const ResNet* m = nullptr; is(m)) return resnet(*m, name, x);
+    if (const CifarResNet* m = nullptr; is(m)) return resnet(*m, name, x);
     if (const Conv2dNormActivation* m = nullptr; is(m)) return conv_norm(*m, name, x);
     if (const SqueezeExcitation* m = nullptr; is(m)) return squeeze(*m, name, x);
     if (const InvertedResidual* m = nullptr; is(m)) {
@@ -97,8 +97,8 @@ class Exporter {
     if (const MBConv* m = nullptr; is(m)) {
       return residual(m->is_residual(), emit(m->block, below(name, "block"), x), name, x);
     }
-    if (const MobileNetV2* m = nullptr; is(m)) return classified(*m, x);
-    if (const EfficientNet* m = nullptr; is(m)) return classified(*m, x);
+    if (const MobileNetV2* m = nullptr; is(m)) return classified(*m, name, x);
+    if (const EfficientNet* m = nullptr; is(m)) return classified(*m, name, x);
     LATHE_FAIL(ValueError, "save_onnx: ", at(name), "a ", module.type_name(),
                " has no ONNX form here");
   }
@@ -212,36 +212,37 @@ class Exporter {
 
   template <class Block>
   Value block(const Block& m, const std::string& name, const Value& x) {
-    Value y = relu(name + ".relu1", emit(m.bn1, name + ".bn1", emit(m.conv1, name + ".conv1", x)));
-    y = emit(m.bn2, name + ".bn2", emit(m.conv2, name + ".conv2", y));
+    const auto in = [&](const char* child) { return below(name, child); };
+    Value y = relu(in("relu1"), emit(m.bn1, in("bn1"), emit(m.conv1, in("conv1"), x)));
+    y = emit(m.bn2, in("bn2"), emit(m.conv2, in("conv2"), y));
     if constexpr (std::is_same_v<Block, Bottleneck>) {
-      y = emit(m.bn3, name + ".bn3", emit(m.conv3, name + ".conv3", relu(name + ".relu2", y)));
+      y = emit(m.bn3, in("bn3"), emit(m.conv3, in("conv3"), relu(in("relu2"), y)));
     }
     const Value from = shortcut(m, name, x);
-    return relu(name + ".relu", {graph_.node("Add", name + ".add", {y.name, from.name}), y.ndim});
+    return relu(in("relu"), {graph_.node("Add", in("add"), {y.name, from.name}), y.ndim});
   }
 
   /// Of BasicBlock and Bottleneck.
   template <class Block>
   Value shortcut(const Block& m, const std::string& name, const Value& x) {
-    return m.downsample ? emit(*m.downsample, name + ".downsample", x) : x;
+    return m.downsample ? emit(*m.downsample, below(name, "downsample"), x) : x;
   }
 
   /// Every other pixel, and zeros for the new channels.
   Value shortcut(const CifarBlock& m, const std::string& name, const Value& x) {
     Value y = x;
     const auto list = [&](const char* what, const std::vector<int64_t>& values) {
-      return graph_.weight(name + ".shortcut/" + what, tensor(values));
+      return graph_.weight(below(name, "shortcut/") + what, tensor(values));
     };
     if (const int64_t stride = m.conv1.options().stride.rows; stride > 1) {
       constexpr int64_t kEnd = INT64_MAX;
-      y.name = graph_.node("Slice", name + ".shortcut/slice",
+      y.name = graph_.node("Slice", below(name, "shortcut/slice"),
                            {y.name, list("starts", {0, 0}), list("ends", {kEnd, kEnd}),
                             list("axes", {2, 3}), list("steps", {stride, stride})});
     }
     if (const int64_t more = m.conv1.weight.dim(0) - m.conv1.weight.dim(1); more > 0) {
       const int64_t before = more / 2;
-      y.name = graph_.node("Pad", name + ".shortcut/pad",
+      y.name = graph_.node("Pad", below(name, "shortcut/pad"),
                            {y.name, list("pads", {0, before, 0, 0, 0, more - before, 0, 0})});
     }
     return y;
@@ -260,24 +261,28 @@ class Exporter {
     return x;
   }
 
-  Value head(const Linear& fc, const Value& x) {
-    const std::string mean = graph_.node("GlobalAveragePool", "mean", {x.name});
-    return emit(fc, "fc", {graph_.node("Flatten", "flatten", {mean}, {A::integer("axis", 1)}), 2});
+  /// The mean of each channel, as [N,C].
+  Value channel_means(const std::string& name, const Value& x) {
+    const std::string mean = graph_.node("GlobalAveragePool", below(name, "mean"), {x.name});
+    return {graph_.node("Flatten", below(name, "flatten"), {mean}, {A::integer("axis", 1)}), 2};
   }
 
-  Value resnet(const ResNet& m, const Value& x) {
-    Value y = relu("relu", emit(m.bn1, "bn1", emit(m.conv1, "conv1", x)));
+  Value resnet(const ResNet& m, const std::string& name, const Value& x) {
+    const auto in = [&](const char* child) { return below(name, child); };
+    Value y = relu(in("relu"), emit(m.bn1, in("bn1"), emit(m.conv1, in("conv1"), x)));
     if (m.stem() == Stem::kImagenet) {
-      y = max_pool({.kernel = 3, .stride = 2, .pad = 1}, "maxpool", y);
+      y = max_pool({.kernel = 3, .stride = 2, .pad = 1}, in("maxpool"), y);
     }
-    y = emit(m.layer2, "layer2", emit(m.layer1, "layer1", y));
-    return head(m.fc, emit(m.layer4, "layer4", emit(m.layer3, "layer3", y)));
+    y = emit(m.layer2, in("layer2"), emit(m.layer1, in("layer1"), y));
+    y = emit(m.layer4, in("layer4"), emit(m.layer3, in("layer3"), y));
+    return emit(m.fc, in("fc"), channel_means(name, y));
   }
 
-  Value resnet(const CifarResNet& m, const Value& x) {
-    const Value y = relu("relu", emit(m.bn1, "bn1", emit(m.conv1, "conv1", x)));
-    return head(m.fc,
-                emit(m.layer3, "layer3", emit(m.layer2, "layer2", emit(m.layer1, "layer1", y))));
+  Value resnet(const CifarResNet& m, const std::string& name, const Value& x) {
+    const auto in = [&](const char* child) { return below(name, child); };
+    Value y = relu(in("relu"), emit(m.bn1, in("bn1"), emit(m.conv1, in("conv1"), x)));
+    y = emit(m.layer2, in("layer2"), emit(m.layer1, in("layer1"), y));
+    return emit(m.fc, in("fc"), channel_means(name, emit(m.layer3, in("layer3"), y)));
   }
 
   // --- mobilenet.h and efficientnet.h ------------------------------------------------------------
@@ -287,10 +292,11 @@ class Exporter {
     return {graph_.node("Mul", name, {x.name, gate}), x.ndim};
   }
 
+  /// All relu6 share their two constants.
   Value relu6(const std::string& name, const Value& x) {
     return {graph_.node("Clip", name,
-                        {x.name, graph_.weight(name + "/low", tensor(0.0f)),
-                         graph_.weight(name + "/high", tensor(6.0f))}),
+                        {x.name, graph_.weight("relu6/low", tensor(0.0f)),
+                         graph_.weight("relu6/high", tensor(6.0f))}),
             x.ndim};
   }
 
@@ -319,11 +325,9 @@ class Exporter {
 
   /// features, the mean of each channel, classifier.
   template <class Model>
-  Value classified(const Model& m, const Value& x) {
-    const Value y = emit(m.features, "features", x);
-    const std::string mean = graph_.node("GlobalAveragePool", "mean", {y.name});
-    return emit(m.classifier, "classifier",
-                {graph_.node("Flatten", "flatten", {mean}, {A::integer("axis", 1)}), 2});
+  Value classified(const Model& m, const std::string& name, const Value& x) {
+    const Value y = emit(m.features, below(name, "features"), x);
+    return emit(m.classifier, below(name, "classifier"), channel_means(name, y));
   }
 
   OnnxGraph& graph_;

@@ -2,7 +2,7 @@
 // CIFAR family below.
 #include "lathe/nn/resnet.h"
 
-#include "lathe/nn/init.h"
+#include "lathe/nn/conv_norm.h"
 #include "lathe/ops/pad.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/reduce.h"
@@ -35,29 +35,13 @@ void add_shortcut(Module& block, std::optional<Sequential>& downsample, int64_t 
 }
 
 /// Adds a stage's blocks; init_convolutions() fills their weights later. The first block changes
-/// channels and size, the others keep them.
-template <class Block>
-void add_blocks(Sequential& stage, int count, int64_t in, int64_t out, int64_t stride) {
+/// channels and size, the others keep them. `width`: one number for Bottlenecks, none for others.
+template <class Block, class... Width>
+void add_blocks(Sequential& stage, int count, int64_t in, int64_t out, int64_t stride,
+                Width... width) {
   for (int i = 0; i < count; ++i) {
-    stage.add<Block>(i == 0 ? in : out, out, i == 0 ? stride : int64_t{1}, false);
+    stage.add<Block>(i == 0 ? in : out, width..., out, i == 0 ? stride : int64_t{1}, false);
   }
-}
-
-/// The same for Bottlenecks.
-void add_bottlenecks(Sequential& stage, int count, int64_t in, int64_t width, int64_t out,
-                     int64_t stride) {
-  for (int i = 0; i < count; ++i) {
-    stage.add<Bottleneck>(i == 0 ? in : out, width, out, i == 0 ? stride : int64_t{1}, false);
-  }
-}
-
-/// Fills the convolutions as in the paper. Everything else keeps its layer's default.
-void init_convolutions(Module& model) {
-  model.apply([](Module& module) {
-    if (const auto* conv = dynamic_cast<const Conv2d*>(&module)) {
-      init::kaiming_normal_(conv->weight, {.mode = init::kFanOut});
-    }
-  });
 }
 
 }  // namespace
@@ -102,11 +86,12 @@ ResNet::ResNet(const ResNetLayout& layout, const ResNetOptions& options)
   for (int i = 0; i < 4; ++i) {
     const int64_t channels = int64_t{64} << i, stride = i == 0 ? 1 : 2;
     const int64_t out = layout.bottleneck ? 4 * channels : channels;
+    const int count = layout.blocks[size_t(i)];
     if (layout.bottleneck) {
       const int64_t width = layout.width_per_group << i;
-      add_bottlenecks(*stages[i], layout.blocks[size_t(i)], in, width, out, stride);
+      add_blocks<Bottleneck>(*stages[i], count, in, out, stride, width);
     } else {
-      add_blocks<BasicBlock>(*stages[i], layout.blocks[size_t(i)], in, out, stride);
+      add_blocks<BasicBlock>(*stages[i], count, in, out, stride);
     }
     in = out;
   }

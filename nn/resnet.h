@@ -60,7 +60,7 @@ class LATHE_API Bottleneck final : public Module {
 
 /// What tells one ResNet from another.
 struct ResNetLayout {
-  std::array<int, 4> blocks;     // of layer1 … layer4
+  std::array<int, 4> blocks{};   // of layer1 … layer4; must be set
   bool bottleneck = false;       // Bottleneck, four times as many channels; otherwise BasicBlock
   int64_t width_per_group = 64;  // of the 3x3 convolutions of layer1's Bottlenecks
 };

@@ -99,7 +99,7 @@ Summary summary(Module& model, FunctionRef<void()> run) {
     SummaryRow& row = out.rows[row_of.at(&module)];
     row.called = true;
     if (!y.empty()) row.output = y[0].shape();
-    if (!x.empty() && !y.empty()) row.macs += module.macs(x[0].shape(), y[0].shape());
+    row.macs += module.macs_of_call(x, y);
     if (row.leaf) out.output_bytes += bytes_of(y);
     if (&module == &model) out.input_bytes += bytes_of(x);
   });

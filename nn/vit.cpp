@@ -16,10 +16,17 @@ namespace {
 
 constexpr NormOptions kNorm{.eps = 1e-6};
 
+const ViTLayout& checked(const ViTLayout& o) {
+  LATHE_CHECK(ValueError,
+              o.patch_size > 0 && o.layers > 0 && o.heads > 0 && o.hidden > 0 && o.mlp > 0,
+              "VisionTransformer: patch_size ", o.patch_size, ", layers ", o.layers, ", heads ",
+              o.heads, ", hidden ", o.hidden, " and mlp ", o.mlp, " must be positive");
+  return o;
+}
+
 int64_t patches_of(const ViTLayout& layout, const ViTOptions& options) {
   LATHE_CHECK(ValueError,
-              layout.patch_size > 0 && options.image_size > 0 &&
-                  options.image_size % layout.patch_size == 0,
+              options.image_size > 0 && options.image_size % checked(layout).patch_size == 0,
               "VisionTransformer: an image_size of ", options.image_size,
               " is no multiple of the patch size ", layout.patch_size);
   const int64_t side = options.image_size / layout.patch_size;
@@ -35,7 +42,7 @@ void add_mlp_layer(Sequential& mlp, int64_t in, int64_t out) {
 }  // namespace
 
 ViTBlock::ViTBlock(const ViTLayout& layout, const ViTOptions& options)
-    : ln_1(*this, "ln_1", layout.hidden, kNorm),
+    : ln_1(*this, "ln_1", checked(layout).hidden, kNorm),
       self_attention(*this, "self_attention", layout.hidden, layout.heads,
                      {.dropout = options.attention_dropout}),
       dropout(*this, "dropout", options.dropout),
@@ -68,10 +75,12 @@ ViTEncoder::ViTEncoder(Module& parent, const std::string& name, const ViTLayout&
 Tensor ViTEncoder::forward(const Tensor& x) { return ln(layers(dropout(add(x, pos_embedding)))); }
 
 VisionTransformer::VisionTransformer(const ViTLayout& layout, const ViTOptions& options)
-    : conv_proj(*this, "conv_proj", options.in_channels, layout.hidden,
+    : conv_proj(*this, "conv_proj", options.in_channels, checked(layout).hidden,
                 {.kernel = layout.patch_size, .stride = layout.patch_size, .init = false}),
       encoder(*this, "encoder", layout, options),
       image_size_(options.image_size) {
+  LATHE_CHECK(ValueError, options.classes > 0, "VisionTransformer: classes must be positive, got ",
+              options.classes);
   class_token = parameter("class_token", zeros({1, 1, layout.hidden}));
   const auto fan_in = static_cast<double>(init::fans_of(conv_proj.weight.shape()).in);
   init::trunc_normal_(conv_proj.weight, {.std = 1 / std::sqrt(fan_in)});

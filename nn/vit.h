@@ -23,7 +23,8 @@ struct ViTOptions {
 
 /// What tells one Vision Transformer from another.
 struct ViTLayout {
-  int64_t patch_size, layers, heads, hidden, mlp;  // mlp: width between the MLP's two layers
+  // All must be set. mlp: the width between the MLP's two layers.
+  int64_t patch_size = 0, layers = 0, heads = 0, hidden = 0, mlp = 0;
 };
 
 /// h = x + dropout(self_attention(ln_1(x)));   h + mlp(ln_2(h)).   [N,T,hidden] → the same
@@ -31,6 +32,7 @@ struct ViTLayout {
 /// N(0, 1e-6).
 class LATHE_API ViTBlock final : public Module {
  public:
+  /// throws: ValueError as VisionTransformer.
   ViTBlock(const ViTLayout& layout, const ViTOptions& options);
   Tensor forward(const Tensor& x) override;
 
@@ -45,6 +47,7 @@ class LATHE_API ViTBlock final : public Module {
 /// pos_embedding [1,T,hidden]: N(0, 0.02). The layers are named encoder_layer_0, ….
 class LATHE_API ViTEncoder final : public Module {
  public:
+  /// throws: ValueError as VisionTransformer.
   ViTEncoder(Module& parent, const std::string& name, const ViTLayout& layout,
              const ViTOptions& options);
   Tensor forward(const Tensor& x) override;
@@ -61,8 +64,8 @@ class LATHE_API ViTEncoder final : public Module {
 /// = 0.
 class LATHE_API VisionTransformer final : public Module {
  public:
-  /// throws: ValueError unless the sizes are positive, image_size is a multiple of the patch size
-  /// and hidden one of heads.
+  /// throws: ValueError unless all numbers of the layout, image_size, in_channels and classes are
+  /// positive, image_size is a multiple of the patch size and hidden one of heads.
   VisionTransformer(const ViTLayout& layout, const ViTOptions& options);
   /// throws: ShapeError for images of another size.
   Tensor forward(const Tensor& x) override;

@@ -38,13 +38,14 @@ MAY_INCLUDE = {
     "nn": OPS | {"core/formats"},
     "optim": OPS | {"nn", "optim/kernels"},
     "optim/kernels": OPS | KERNELS | {"optim", "ops/reduce_kernels"},
-    "data": OPS | {"data/images", "data/transforms"},
+    "data": OPS | {"core/formats", "data/images", "data/transforms"},
     "data/transforms": OPS | KERNELS | {"data", "ops/reduce_kernels"},
     "data/images": OPS | {"core/formats", "data", "data/transforms"},
     "tools/bench": LIBRARY,
     "tools/cli": LIBRARY | {"tools/cli/settings"},
     "tools/cli/settings": LIBRARY | {"tools/cli"},
     "tools/cli/training": LIBRARY | {"tools/cli", "tools/cli/settings"},
+    "tools/cli/observe": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
     "tools/cli/commands": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
 }
 FOLDERS = sorted({room.partition("/")[0] for room in MAY_INCLUDE})

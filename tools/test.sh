@@ -15,7 +15,7 @@ while [ $# -gt 0 ]; do
 done
 
 compiler=()
-[ "$preset" != asan-ubsan ] || compiler=(clang-16 libclang-rt-16-dev)  # that preset's own
+[ "$preset" != asan-ubsan ] || compiler=(clang-16 libclang-rt-16-dev lld-16)  # that preset's own
 "$root/tools/install_deps.sh" ${compiler[@]:+"${compiler[@]}"}
 "$root/tools/build.sh" "$preset" ${settings[@]:+-- "${settings[@]}"}
 

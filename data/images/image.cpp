@@ -33,17 +33,17 @@ std::string lower_case_ending(const std::filesystem::path& path) {
 }
 
 /// u8 [H,W,C], dense on the CPU.
-Tensor bytes_of(const Tensor& x_in) {
+Tensor bytes_of(const char* op, const Tensor& x_in) {
   const NoGrad off;
   const Tensor x = x_in.ndim() == 2 ? unsqueeze(x_in, 0) : x_in;
-  LATHE_CHECK(ShapeError, x.ndim() == 3 && (x.dim(0) == 1 || x.dim(0) == 3),
-              "image::write: x must be [3,H,W], [1,H,W] or [H,W] (x: ", x_in, ")");
-  LATHE_CHECK(ShapeError, x.numel() > 0 && std::max(x.dim(1), x.dim(2)) <= kMaxSide,
-              "image::write: the sides must be from 1 to ", kMaxSide, " pixels (x: ", x_in, ")");
-  LATHE_CHECK(DTypeError, x.dtype() == kU8 || is_floating(x.dtype()),
-              "image::write: x must be u8 or floating (x: ", x_in, ")");
-  LATHE_CHECK(ShapeError, x.numel() < (int64_t{1} << 32),
-              "image::write: more than 4 GiB of pixels (x: ", x_in, ")");
+  LATHE_CHECK(ShapeError, x.ndim() == 3 && (x.dim(0) == 1 || x.dim(0) == 3), op,
+              ": x must be [3,H,W], [1,H,W] or [H,W] (x: ", x_in, ")");
+  LATHE_CHECK(ShapeError, x.numel() > 0 && std::max(x.dim(1), x.dim(2)) <= kMaxSide, op,
+              ": the sides must be from 1 to ", kMaxSide, " pixels (x: ", x_in, ")");
+  LATHE_CHECK(DTypeError, x.dtype() == kU8 || is_floating(x.dtype()), op,
+              ": x must be u8 or floating (x: ", x_in, ")");
+  LATHE_CHECK(ShapeError, x.numel() < (int64_t{1} << 32), op,
+              ": more than 4 GiB of pixels (x: ", x_in, ")");
   Tensor values = to_device(x, kCPU);
   if (values.dtype() != kU8) {
     const Tensor wide = cast(values, is_half(values.dtype()) ? kF32 : values.dtype());
@@ -64,19 +64,28 @@ Tensor read(const std::string& path) {
   return x;
 }
 
-void write(const std::string& path, const Tensor& x, const WriteOptions& options) {
-  const std::string ending = lower_case_ending(path);
+/// The bytes of the file `name`, of the format that it ends with. Errors say that `op` failed.
+static std::string encoded(const char* op, const std::string& name, const Tensor& x,
+                           const WriteOptions& options) {
+  const std::string ending = lower_case_ending(name);
   const bool is_jpeg = ending == ".jpg" || ending == ".jpeg";
-  LATHE_CHECK(ValueError, is_jpeg || ending == ".png", "image::write: ", path,
+  LATHE_CHECK(ValueError, is_jpeg || ending == ".png", op, ": ", name,
               " must end in .png, .jpg or .jpeg");
-  LATHE_CHECK(ValueError, options.quality >= 1 && options.quality <= 100,
-              "image::write: quality must be in [1,100], got ", options.quality);
-  const Tensor bytes = bytes_of(x);
+  LATHE_CHECK(ValueError, options.quality >= 1 && options.quality <= 100, op,
+              ": quality must be in [1,100], got ", options.quality);
+  const Tensor bytes = bytes_of(op, x);
   const data::Pixels pixels{bytes.data<uint8_t>(), static_cast<int>(bytes.dim(0)),
                             static_cast<int>(bytes.dim(1)), static_cast<int>(bytes.dim(2))};
-  const std::string file =
-      is_jpeg ? data::encode_jpeg(pixels, path, options.quality) : data::encode_png(pixels, path);
-  write_file_atomic(path, file);
+  return is_jpeg ? data::encode_jpeg(pixels, name, options.quality)
+                 : data::encode_png(pixels, name);
+}
+
+std::string encode(const Tensor& x, const std::string& ending, const WriteOptions& options) {
+  return encoded("image::encode", "image" + ending, x, options);
+}
+
+void write(const std::string& path, const Tensor& x, const WriteOptions& options) {
+  write_file_atomic(path, encoded("image::write", path, x, options));
 }
 
 Tensor make_grid(const Tensor& images, const GridOptions& options) {

@@ -19,6 +19,12 @@ struct WriteOptions {
   int quality = 90;  // of JPEG, 1 to 100; colours are not subsampled
 };
 
+/// x as the bytes of a file: what write() would put into a file of that ending.
+///   ending  ".png", ".jpg" or ".jpeg"
+/// throws: as write(), but no FileError.
+LATHE_API std::string encode(const Tensor& x, const std::string& ending,
+                             const WriteOptions& options = {});
+
 /// Writes x in the format that the name ends with: .png, .jpg or .jpeg.
 ///   x  [3,H,W] (red, green, blue), [1,H,W] or [H,W] (grey), any device and strides: u8, or
 ///      floating in [0,1] for black to white; what lies outside is cut off, and NaN is black

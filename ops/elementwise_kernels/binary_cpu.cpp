@@ -1,10 +1,21 @@
 // CPU kernels of ops/binary.h: one strided loop, one instance per op and dtype.
+#include <type_traits>
+
 #include "lathe/core/strided_loop.h"
 #include "lathe/ops/elementwise_kernels/binary_math.h"
 
 namespace lathe::cpu {
 
 namespace {
+
+/// Ops for which wider vectors pay, as in unary_cpu.cpp.
+template <class F>
+constexpr bool kIsWide = std::is_same_v<F, math::GeluGrad> || std::is_same_v<F, math::GeluTanhGrad>;
+
+template <class F>
+LATHE_CLONES void wide_row(float* out, const float* a, const float* b, int64_t n, F f) {
+  for (int64_t i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
+}
 
 /// out[i] = f(a[i], b[i]) over one row; dense rows and rows with one repeated operand vectorise.
 template <class Out, class T, class F>
@@ -16,6 +27,7 @@ void binary_row(const StridedRow& row, F f) {
   const T* b = row.at<T>(2);
   const int64_t n = row.size;
   if (row.dense<Out>(0) && row.dense<T>(1) && row.dense<T>(2)) {
+    if constexpr (kIsWide<F> && std::is_same_v<T, float>) return wide_row(out, a, b, n, f);
     for (int64_t i = 0; i < n; ++i) store(out[i], C(a[i]), C(b[i]));
   } else if (row.dense<Out>(0) && row.dense<T>(1) && row.step[2] == 0) {
     const C same = C(*b);

@@ -9,6 +9,7 @@
 #include "lathe/core/config.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/exp_math.h"
 
 namespace lathe::math {
 
@@ -78,14 +79,15 @@ struct TanhGrad    { template <class T> LATHE_HD T operator()(T dy, T y) const {
 struct SigmoidGrad { template <class T> LATHE_HD T operator()(T dy, T y) const { return dy * y * (T(1) - y); } };
 // Phi(x) + x phi(x); Phi and phi are the normal distribution and its density.
 struct GeluGrad { template <class T> LATHE_HD T operator()(T dy, T x) const {
-  const T cdf = T(0.5) * (T(1) + std::erf(x * T(0.70710678118654752440)));
-  const T density = T(0.39894228040143267794) * std::exp(T(-0.5) * x * x);
-  return dy * (cdf + x * density); } };
-// With t = tanh(u) and u = k (x + c x^3): (1 + t + x (1 - t^2) u') / 2.
+  const auto [cdf, bell] = normal_at(x);
+  return dy * (cdf + x * (T(0.39894228040143267794) * bell)); } };
+// With u = 2 k (x + c x^3), of which gelu takes s = sigmoid(u): s + x u' s (1 - s), where
+// s (1 - s) = e / (1 + e)^2 for e = e^-|u|. Where e is 0, u' may be infinite.
 struct GeluTanhGrad { template <class T> LATHE_HD T operator()(T dy, T x) const {
-  const T k = T(0.79788456080286535588), c = T(0.044715), x2 = x * x;
-  const T t = std::tanh(k * x * (T(1) + c * x2));
-  return dy * T(0.5) * (T(1) + t + x * (T(1) - t * t) * k * (T(1) + T(3) * c * x2)); } };
+  const T k = T(1.59576912160573071176), c = T(0.044715), u = k * (x + c * x * x * x);
+  const T e = fast_exp(u < T(0) ? u : -u), share = T(1) / (T(1) + e);
+  const T bend = x * (k * (T(1) + T(3) * c * x * x)) * (e * share * share);
+  return dy * ((u < T(0) ? e * share : share) + (e == T(0) ? T(0) : bend)); } };
 
 struct Eq { template <class T> LATHE_HD bool operator()(T a, T b) const { return a == b; } };
 struct Ne { template <class T> LATHE_HD bool operator()(T a, T b) const { return a != b; } };

@@ -8,9 +8,13 @@ namespace lathe::cpu {
 
 namespace {
 
+template <class F, class... Fs>
+constexpr bool kIsOneOf = (std::is_same_v<F, Fs> || ...);
+
 /// Ops of a few dozen instructions without branches or calls, for which wider vectors pay.
 template <class F>
-constexpr bool kIsWide = std::is_same_v<F, math::Sigmoid> || std::is_same_v<F, math::Silu>;
+constexpr bool kIsWide = kIsOneOf<F, math::Sigmoid, math::Silu, math::Exp, math::Tanh, math::Erf,
+                                  math::Gelu, math::GeluTanh>;
 
 template <class T, class F>
 LATHE_CLONES void wide_row(T* out, const T* x, int64_t n, F f) {

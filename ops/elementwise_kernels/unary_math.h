@@ -12,7 +12,6 @@
 #include "lathe/core/scalar.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/elementwise_kernels/binary_math.h"
-#include "lathe/ops/exp_math.h"
 #include "lathe/ops/unary.h"
 
 namespace lathe::math {
@@ -31,7 +30,7 @@ struct Floor      { template <class T> LATHE_HD T operator()(T x) const { return
 struct Ceil       { template <class T> LATHE_HD T operator()(T x) const { return std::ceil(x); } };
 struct Round      { template <class T> LATHE_HD T operator()(T x) const { return std::nearbyint(x); } };
 struct Trunc      { template <class T> LATHE_HD T operator()(T x) const { return std::trunc(x); } };
-struct Exp        { template <class T> LATHE_HD T operator()(T x) const { return std::exp(x); } };
+struct Exp        { template <class T> LATHE_HD T operator()(T x) const { return fast_exp(x); } };
 struct Expm1      { template <class T> LATHE_HD T operator()(T x) const { return std::expm1(x); } };
 struct Log        { template <class T> LATHE_HD T operator()(T x) const { return std::log(x); } };
 struct Log1p      { template <class T> LATHE_HD T operator()(T x) const { return std::log1p(x); } };
@@ -52,8 +51,8 @@ struct Cosh       { template <class T> LATHE_HD T operator()(T x) const { return
 struct Asinh      { template <class T> LATHE_HD T operator()(T x) const { return std::asinh(x); } };
 struct Acosh      { template <class T> LATHE_HD T operator()(T x) const { return std::acosh(x); } };
 struct Atanh      { template <class T> LATHE_HD T operator()(T x) const { return std::atanh(x); } };
-struct Tanh       { template <class T> LATHE_HD T operator()(T x) const { return std::tanh(x); } };
-struct Erf        { template <class T> LATHE_HD T operator()(T x) const { return std::erf(x); } };
+struct Tanh       { template <class T> LATHE_HD T operator()(T x) const { return fast_tanh(x); } };
+struct Erf        { template <class T> LATHE_HD T operator()(T x) const { return fast_erf(x); } };
 struct IsNan      { template <class T> LATHE_HD bool operator()(T x) const { return x != x; } };
 struct IsInf      { template <class T> LATHE_HD bool operator()(T x) const { return x == x && x - x != x - x; } };
 struct IsFinite   { template <class T> LATHE_HD bool operator()(T x) const { return x - x == x - x; } };
@@ -67,10 +66,10 @@ struct Sigmoid    { template <class T> LATHE_HD T operator()(T x) const {
   const T e = fast_exp(x < T(0) ? x : -x);  // at most 1
   return (x < T(0) ? e : T(1)) / (T(1) + e); } };
 struct Silu       { template <class T> LATHE_HD T operator()(T x) const { return x * Sigmoid{}(x); } };
-struct Gelu       { template <class T> LATHE_HD T operator()(T x) const {
-  return T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440))); } };
+struct Gelu       { template <class T> LATHE_HD T operator()(T x) const { return x * normal_at(x).cdf; } };
+// (1 + tanh u) / 2 is sigmoid(2 u).
 struct GeluTanh   { template <class T> LATHE_HD T operator()(T x) const {
-  return T(0.5) * x * (T(1) + std::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x))); } };
+  return x * Sigmoid{}(T(1.59576912160573071176) * (x + T(0.044715) * x * x * x)); } };
 // clang-format on
 
 /// An end of clamp's interval in C. An end beyond C's range becomes the end of that range.

@@ -9,7 +9,7 @@ import signal
 import time
 
 from driver import Skip, expect, expect_one_line, lathe, main, start
-from runs import write_png
+from runs import values_of, write_png
 from short_run import TINY, check_equal, log_of, rows_of, train
 
 SPLIT = ["--val-split", 0.2]  # 40 of the 50 images are left: 5 steps are an epoch
@@ -107,6 +107,44 @@ def test_a_finished_run_in_a_new_folder_has_no_best_to_test(folder):
     assert [row["step"] for row in rows("b", "test")] == [15] and not pathlib.Path("b/best.safetensors").exists()
 
 
+def test_a_finished_run_with_averages_is_tested_with_them_in_a_new_folder(folder):
+    expect(train("a", *SPLIT, "--ema", 0.9), 0)
+    expect(lathe("train", "--resume", "a/last.safetensors", "--run-dir", "b", "--quiet"), 0)
+    expect(train("c", *SPLIT, "--ema", 0.9, "--eval-every", 0), 0)  # its best is of the last step
+    (got,), (want,) = rows("b", "test"), rows("c", "test")
+    assert (got["step"], got["loss"], got["accuracy"]) == (15, want["loss"], want["accuracy"]), (got, want)
+
+
+def test_other_validation_images_begin_a_new_best(folder):
+    """The accuracy so far is no measure of the next one. The weights of a finished run are evaluated again, and are the best."""
+    expect(train("a", *SPLIT, "--lr", 0.05, "--scheduler", "plateau"), 0)
+    change = ["--epochs", 4, "--lr", 0, "--allow-changes", "--no-quiet"]
+    result = expect(lathe("train", "--resume", "a", "--val-split", 0.4, *change), 0)
+    said = "evaluations look at other images than before: the next one begins a new best"
+    assert said in result.stderr and said in log_of("a"), result.stderr
+    assert "evaluated 10 images of train → 20 images of train" in result.stderr, result.stderr
+    trainer, last = values_of("a/last.safetensors", "trainer."), rows("a", "val")[-1]
+    assert trainer["best_accuracy"] == [last["accuracy"]] and trainer["best_epoch"] == [4], trainer
+    assert values_of("a/last.safetensors", "scheduler.")["best"] == [last["loss"]]
+    assert metadata_of("a/best.safetensors")["lathe.epoch"] == "4" and len(rows("a", "test")) == 1
+    # A run that is over looks at the other images once, and then at the test images.
+    result = expect(again("a", "--val-split", 0.3, "--allow-changes", "--json"), 0)
+    done = json.loads(result.stdout.splitlines()[-1])
+    assert done["best_accuracy"] == rows("a", "val")[-1]["accuracy"] and done["best_epoch"] == 4, done
+    # The same images: the best stays.
+    result = expect(lathe("train", "--resume", "a", "--epochs", 5, "--no-quiet"), 0)
+    assert said not in result.stderr, result.stderr
+
+
+def test_early_stopping_of_a_run_that_skips_every_step(folder):
+    # Nothing moves but the batch norms' statistics, unless these are frozen.
+    flags = ["--epochs", 9, "--early-stopping", 2, "--amp", "fp16", "--loss-scale", 1e30, "--freeze", "*bn?"]
+    expect(train("a", *flags), 6, "every step (21 of 21) was skipped")
+    assert [row["epoch"] for row in rows("a", "val")] == [1, 2, 3] and len({row["accuracy"] for row in rows("a", "val")}) == 1
+    assert "stopped early: no evaluation since epoch 1 was better" in log_of("a")
+    assert values_of("a/last.safetensors", "trainer.")["step"] == [21]
+
+
 def test_a_signal_during_the_last_look_leaves_the_run_to_be_resumed(folder):
     flags = [*SPLIT, "--epochs", 1, "--batch-size", 1, "--synthetic-size", 2000, "--max-steps", 2]
     expect(train("whole", *flags), 0)
@@ -121,6 +159,39 @@ def test_a_signal_during_the_last_look_leaves_the_run_to_be_resumed(folder):
     assert process.returncode == 143, errors
     expect(again("a"), 0)
     check_equal("a", "whole")
+
+
+def test_a_folder_with_val_and_test_chooses_by_val(folder):
+    counts = {"train": 4, "val": 3, "test": 2}
+
+    def fill(part):
+        for name, grey in (("dark", 40), ("light", 200)):
+            for k in range(counts[part]):
+                write_png(folder / "images" / part / name / f"{k}.png", 16, [bytes([grey + k] * 48)] * 16)
+    fill("train"), fill("test")
+    flags = ["--dataset", "folder", "--data-root", "images", "--model", "resnet8", "--image-size", 16, "--batch-size", 4, "--log-every", 9]
+    result = lathe("train", *flags, "--run-dir", "before", "--epochs", 1, "--quiet")
+    if "this build has no libpng" in result.stderr:
+        raise Skip("no libpng")
+    expect(result, 0)
+    fill("val")
+    expect(lathe("train", *flags, "--run-dir", "a", "--epochs", 2, "--quiet"), 0)
+    assert "the best is chosen by the 6 images of val; those of test are looked at once, at the end" in log_of("a")
+    assert len(rows("a", "val")) == 2 and len(rows("a", "test")) == 1, rows_of("a")
+    best = max(rows("a", "val"), key=lambda row: row["accuracy"])
+    for split, row, images in (("val", best, 6), ("test", rows("a", "test")[0], 4)):
+        seen = json.loads(expect(lathe("eval", "--run-dir", "a", "--split", split, "--json"), 0).stdout.splitlines()[0])
+        assert seen["images"] == images and seen["accuracy"] == row["accuracy"], (seen, row)
+    report = [json.loads(line) for line in expect(lathe("data", "verify", "./images", "--json"), 0).stdout.splitlines()]
+    assert {row["part"]: row["images"] for row in report if row["event"] == "verified"} == {part: 2 * n for part, n in counts.items()}
+    # --val-split takes its images from train, as without val.
+    expect(lathe("train", *flags, "--run-dir", "b", "--epochs", 1, "--val-split", 0.5, "--quiet"), 0)
+    assert "the best is chosen by 4 of the training images" in log_of("b")
+    expect_one_line(lathe("train", "--resume", "before", "--epochs", 2, "--quiet"), 2, "evaluated 4 images of test → 6 images of val")
+    expect(lathe("train", "--resume", "before", "--epochs", 2, "--allow-changes", "--quiet"), 0)
+    assert "evaluations look at other images than before" in log_of("before")
+    result = expect(lathe("data", "prepare", "x.pack", "--dataset", "folder", "--data-root", "images"), 0)
+    assert "the images of images/val are not packed" in result.stderr and "8 images for training, 4 for testing" in result.stdout, result
 
 
 def test_a_folder_is_divided_by_class_and_broken_files_stay_in_their_part(folder):

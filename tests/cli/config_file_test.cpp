@@ -79,3 +79,20 @@ TEST_CASE("config: a named pipe is refused, not waited for; a pipe of the shell 
   REQUIRE(entries.size() == 1);
   CHECK(entries[0].key == "lr");
 }
+
+TEST_CASE("config file: one value is replaced, and all other bytes stay") {
+  const std::string text =
+      "# mine\r\nlr = 0.1  # of run 7\nbatch_size=\"128\"\n\nmilestones = [1, 2] # x";
+  CHECK(with_value(text, "f", "lr", "0.05") ==
+        "# mine\r\nlr = 0.05  # of run 7\nbatch_size=\"128\"\n\nmilestones = [1, 2] # x");
+  CHECK(with_value(text, "f", "batch-size", "64") ==
+        "# mine\r\nlr = 0.1  # of run 7\nbatch_size=64\n\nmilestones = [1, 2] # x");
+  CHECK(with_value(text, "f", "milestones", "3") ==
+        "# mine\r\nlr = 0.1  # of run 7\nbatch_size=\"128\"\n\nmilestones = 3 # x");
+  CHECK(with_value(text, "f", "workers", "2") == text + "\nworkers = 2\n");
+  CHECK(with_value("", "f", "lr", "1") == "lr = 1\n");
+  CHECK(with_value("lr='a'", "f", "lr", "1") == "lr=1");
+  CHECK(with_value("lr = 0.1\r\n", "f", "lr", "1") == "lr = 1\r\n");
+  CHECK_THROWS_WITH_AS(with_value("lr = 1\nlr = 2\n", "f", "lr", "3"), "f:2: lr is given twice",
+                       UsageError);
+}

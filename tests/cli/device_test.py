@@ -12,7 +12,7 @@ from driver import Skip, expect, expect_one_line, lathe, main
 from runs import safetensors_header
 
 # Small enough for an emulated GPU, which takes microseconds for every element.
-TINY = ["--dataset", "synthetic", "--synthetic-size", 40, "--model", "resnet8", "--batch-size", 8, "--image-size", 8, "--seed", 3]
+TINY = ["--dataset", "synthetic", "--synthetic-size", 40, "--model", "resnet8", "--batch-size", 8, "--image-size", 4, "--seed", 3]
 
 
 def on_gpu(*arguments, devices=1, memory=1 << 28, life=0, libraries=None, **options):
@@ -105,10 +105,10 @@ def write_mnist(root, part, count):
 
 def test_images_on_the_gpu_give_the_losses_of_images_on_the_host(folder):
     need_gpu()
-    write_mnist(folder, "train", 12)
-    write_mnist(folder, "t10k", 4)
+    write_mnist(folder, "train", 6)
+    write_mnist(folder, "t10k", 2)
     data = ["--dataset", "mnist", "--data-root", folder, "--image-size", 28, "--augment", "flip", "--model", "resnet8",
-            "--batch-size", 4, "--epochs", 1, "--log-every", 1, "--lr", 0.01, "--deterministic"]
+            "--batch-size", 2, "--epochs", 1, "--log-every", 1, "--lr", 0.01, "--deterministic"]
     for name, more in {"ram": [], "gpu": ["--data-cache", "gpu"], "unpinned": ["--no-pin-memory", "--workers", 0]}.items():
         done = json.loads(expect(on_gpu("train", *data, *more, "--device", "cuda", "--run-dir", name, "--json"), 0).stdout.splitlines()[-1])
         assert 0 <= done["data_wait"] <= 1 and 0 < done["save_wait"] <= 1

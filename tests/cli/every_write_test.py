@@ -57,13 +57,13 @@ def files_of(run):
             files[path.name] = log_of(run)
         elif path.name == "metrics.jsonl":
             rows = [json.loads(line) for line in path.read_text().splitlines()]
-            rates = [row.pop("images_per_second") for row in rows]
+            rates = [(row.pop("time"), row.pop("images_per_second"))[1] for row in rows]
             assert all(rate is None or rate > 0 for rate in rates), rates  # none: all images were seen before the interruption
             files[path.name] = rows
         elif path.name == "metrics.csv":
             header, *rows = [line.split(",") for line in path.read_text().splitlines()]
-            timed = header.index("images_per_second")
-            files[path.name] = [row[:timed] + row[timed + 1:] for row in [header, *rows]]
+            timed = header.index("images_per_second")  # and the time behind it
+            files[path.name] = [row[:timed] + row[timed + 2:] for row in [header, *rows]]
         else:
             files[path.name] = path.read_bytes()
     return files

@@ -7,11 +7,14 @@ import csv
 import json
 import math
 import os
+import re
+import xml.etree.ElementTree
 
 from driver import Skip, expect, expect_one_line, lathe, main
 
 DATA = ["--dataset", "synthetic", "--synthetic-size", 200, "--model", "resnet8", "--batch-size", 20, "--image-size", 16]
 BATCH = ["--model", "resnet8", "--image-size", 16, "--threads", 1]  # each thread has workspaces of its own
+WORKERS = ["--dataset", "synthetic", "--synthetic-size", 64, "--image-size", 16, "--batch-size", 16]
 KEPT = (3 * 16 * 16**2 + 2 * 32 * 8**2 + 2 * 64 * 4**2) * 4  # bytes for an image: what the convolutions give, for the backward
 MIB = 1 << 20
 
@@ -36,7 +39,7 @@ def test_find_lr_sweeps_and_suggests(folder):
     assert [path.name for path in folder.iterdir()] == ["range.csv"], "nothing else is left"
     shown = expect(lathe("find-lr", *DATA, *steps, "--csv", "range.csv", "--quiet"), 0)  # its own file is replaced
     assert shown.stderr == "" and "suggestion: --lr " in shown.stdout and "*" in shown.stdout
-    assert len(shown.stdout.splitlines()) == 16 + 2 + 1
+    assert 16 + 2 + 2 <= len(shown.stdout.splitlines()) <= 16 + 2 + 3 and all(len(line) <= 100 for line in shown.stdout.splitlines())
 
 
 def test_find_lr_stops_when_the_loss_explodes(folder):
@@ -59,6 +62,41 @@ def test_find_lr_accumulates_and_takes_the_settings_of_training(folder):
     env = {"LATHE_SWEEP_STEPS": "3", "LATHE_OPTIMIZER": "rmsprop"}
     *points, done = rows(lathe("find-lr", *DATA, "--max-lr", 1e-3, "--json", env=env))
     assert len(points) == 3 and done["optimizer"] == "rmsprop"
+
+
+def test_find_lr_writes_its_curve_and_its_suggestion(folder):
+    steps = ["--min-lr", 1e-4, "--max-lr", 1, "--sweep-steps", 60, "--svg", "curve.svg", "--write-config", "my.toml"]
+    (folder / "my.toml").write_text("# mine\nlr = 7 # old\nmomentum = 0.8\n")
+    result = expect(lathe("find-lr", *DATA, *steps, "--config", "my.toml", "--quiet"), 0)
+    lr = re.search(r"suggestion: --lr (\S+),", result.stdout)[1]
+    assert (folder / "my.toml").read_text() == f"# mine\nlr = {lr} # old\nmomentum = 0.8\n", result.stdout
+    assert f"my.toml: lr = {lr}" in result.stdout
+    assert xml.etree.ElementTree.parse("curve.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    expect(lathe("find-lr", *DATA, *steps, "--config", "my.toml", "--quiet"), 0)  # its own picture is replaced
+    plan = expect(lathe("train", *DATA, "--config", "my.toml", "--dry-run"), 0).stdout
+    assert re.search(rf"^lr = {lr}$", plan, re.M) and "momentum = 0.8" in plan, plan
+
+
+def test_what_cannot_be_found_or_written_changes_no_config(folder):
+    # The loss of the first steps is that of a new model; so small learning rates do not change it.
+    nothing = ["--min-lr", 1e-12, "--max-lr", 1e-11, "--sweep-steps", 12, "--write-config", "my.toml"]
+    result = lathe("find-lr", *DATA, *nothing, "--quiet")
+    assert result.returncode == 7 and "no suggestion: " in result.stdout, result
+    assert result.stderr.startswith("lathe: --write-config: my.toml is unchanged: ") and not (folder / "my.toml").exists(), result.stderr
+    (folder / "my.toml").write_text("[section]\n")
+    for command in (["find-lr", *DATA], ["find-batch", *BATCH, "--max-batch", 1], ["find-workers", *WORKERS]):
+        expect_one_line(lathe(*command, "--write-config", "my.toml"), 2, "my.toml:1: sections are not used here")
+        expect_one_line(lathe(*command, "--write-config", "no/my.toml"), 1, "no/my.toml")
+    assert (folder / "my.toml").read_text() == "[section]\n"
+    expect_one_line(lathe("find-lr", *DATA, "--svg", "my.toml"), 2, "--svg my.toml: is there")
+
+
+def test_find_batch_and_find_workers_write_what_they_found(folder):
+    (folder / "my.toml").write_text("lr = 0.5\n")
+    *_, done = rows(lathe("find-batch", *BATCH, "--max-batch", 4, "--write-config", "my.toml", "--json"))
+    assert (folder / "my.toml").read_text() == f"lr = 0.5\nbatch-size = {done['fastest_batch_size']}\n"
+    *_, done = rows(lathe("find-workers", *WORKERS, "--write-config", "new.toml", "--json"))
+    assert (folder / "new.toml").read_text() == f"workers = {done['workers']}\n"
 
 
 def test_find_lr_mistakes(folder):
@@ -129,7 +167,7 @@ def test_find_batch_on_a_gpu(folder):
         return {"LATHE_EMULATED_DEVICES": "1", "LATHE_EMULATED_MEMORY": str(mib * MIB)}
     if not any("emulated" in str(row.get("name", "")) for row in rows(lathe("info", "--json", env=gpu(64)))):
         raise Skip("no emulated CUDA device")
-    search = ["find-batch", *BATCH, "--image-size", 8, "--device", "cuda", "--max-batch", 4, "--json"]
+    search = ["find-batch", *BATCH, "--image-size", 4, "--device", "cuda", "--max-batch", 4, "--json"]
     *tries, done = rows(lathe(*search, env=gpu(256)))
     assert [t["batch_size"] for t in tries if t["fits"]] == [1, 2, 4] and done["batch_size"] == 4, tries
     expect_one_line(lathe(*search, env=gpu(1)), 5, "out of memory")

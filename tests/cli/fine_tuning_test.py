@@ -96,6 +96,21 @@ def test_weights_that_are_of_another_model_are_refused(folder):
     assert "warning: --new-head has no effect without --weights" in result.stderr, result.stderr
 
 
+def test_what_was_not_said_is_chosen_for_fine_tuning_or_named(folder):
+    expect(train("a", *ONE_STEP), 0)
+    other = ["train", "--dataset", "synthetic", "--synthetic-size", 50, "--image-size", 16, "--threads", 1, "--dry-run"]
+    plan = expect(lathe(*other, "--model", "resnet8", "--weights", "a/last.safetensors", "--new-head"), 0).stdout
+    assert "\nlr = 0.01\n" in plan, plan  # a tenth
+    assert "\nlr = 0.1\n" in expect(lathe(*other, "--model", "resnet8", "--weights", "a/last.safetensors"), 0).stdout
+    expect(train("b", *ONE_STEP, "--model", "resnet20"), 0)
+    result = lathe(*other, "--weights", "b/last.safetensors")
+    assert result.returncode == 3 and result.stderr.splitlines()[-1].endswith(
+        "; resnet8 was chosen, because no --model names the one that the file is of"), result.stderr
+    few = expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--run-dir", "c"), 0).stderr
+    assert "50 training images are 1 steps of 128 in an epoch; a smaller --batch-size" in few, few
+    assert "steps of" not in expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--batch-size", 128, "--run-dir", "d"), 0).stderr.replace("1 steps of 128 on", "")
+
+
 def test_weights_with_the_other_stem_name_the_flag(folder):
     size = 64 * 3 * 7 * 7
     text = json.dumps({"conv1.weight": {"dtype": "F32", "shape": [64, 3, 7, 7], "data_offsets": [0, 4 * size]}}).encode()

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <sstream>
 
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/line_chart.h"
 
 using namespace lathe::cli;
 using doctest::Approx;
@@ -65,19 +67,63 @@ TEST_CASE("lr range: ends where the loss exceeds four times its minimum, or is n
 }
 
 TEST_CASE("lr range: suggests where the loss falls most steeply") {
-  CHECK(std::log10(swept({.smoothing = 0}).suggestion()) == Approx(-2).epsilon(0.03));
+  CHECK(std::log10(swept({.smoothing = 0}).suggestion().lr) == Approx(-2).epsilon(0.03));
   // Smoothing looks back: about 1 / (1 - smoothing) steps of 1/16 decade each.
-  const double smooth = std::log10(swept({}).suggestion());
+  const double smooth = std::log10(swept({}).suggestion().lr);
   CHECK(smooth > -2);
   CHECK(smooth < -1.2);
 
   LrRange rising({.steps = 9});
   while (rising.add(1 + static_cast<double>(rising.points().size()) / 10)) {
   }
-  CHECK(rising.suggestion() == 0);
+  CHECK(rising.suggestion().lr == 0);
+  CHECK(rising.suggestion().remark == std::string("the loss falls nowhere"));
   LrRange single({});
   single.add(1);
-  CHECK(single.suggestion() == 0);
+  CHECK(single.suggestion().lr == 0);
+  CHECK(single.suggestion().remark == std::string("too few steps were made"));
+}
+
+TEST_CASE("lr range: the first tenth suggests nothing, however steeply the loss falls there") {
+  // From 10 to 2.5 in five steps, as a new model's loss may; then slowly, steepest in the middle.
+  const auto loss = [](int64_t step) {
+    const auto i = static_cast<double>(step);
+    return step < 5 ? 10 - 1.5 * i : 2 - 0.5 * std::tanh((i - 50) / 10);
+  };
+  const auto suggested = [&](double skipped) {
+    LrRange range({.smoothing = 0, .skipped = skipped});
+    for (int64_t step = 0; range.add(loss(step)); ++step) {
+    }
+    return std::pair{range.suggestion().lr, range};
+  };
+  const auto [lr, range] = suggested(0.1);
+  CHECK(range.first_used() == 10);
+  CHECK(lr == Approx(range.lr_at(50)).epsilon(0.5));
+  CHECK(suggested(0).first < range.lr_at(10));
+}
+
+TEST_CASE("lr range: a fall that may be chance suggests nothing") {
+  // A pseudo-random sequence of losses around a line that falls by `fall` in all.
+  const auto suggested = [](uint32_t seed, double fall) {
+    LrRange range({});
+    for (int64_t step = 0;; ++step) {
+      seed = seed * 1664525 + 1013904223;
+      const double noise = static_cast<double>(seed >> 8) / (1 << 24) - 0.5;
+      if (!range.add(2 - fall * static_cast<double>(step) / 100 + noise)) return range.suggestion();
+    }
+  };
+  int flat = 0, falling = 0, chance = 0;
+  for (uint32_t seed = 1; seed <= 100; ++seed) {
+    const LrSuggestion none = suggested(seed, 0), some = suggested(seed, 1.5);
+    flat += none.lr > 0 ? 1 : 0;
+    falling += some.lr > 0 ? 1 : 0;
+    chance += std::string(none.remark).find("fluctuates") != std::string::npos ? 1 : 0;
+    if (seed == 1) CHECK(std::string(some.remark).find("--max-lr") != std::string::npos);
+  }
+  CHECK(flat <= 10);
+  CHECK(chance >= 30);
+  CHECK(falling == 100);
+  CHECK(swept({}).suggestion().remark == std::string());
 }
 
 TEST_CASE("lr range: bad bounds are errors of the call") {
@@ -99,7 +145,7 @@ TEST_CASE("lr range: the picture has its size, its curve and the suggestion") {
     stars += lines[r].find('*') != std::string::npos ? 1 : 0;
   }
   CHECK(stars >= 5);  // the curve goes up and down
-  CHECK(std::ranges::any_of(lines, [](const auto& line) { return line[10] == '*'; }));
+  CHECK(std::ranges::any_of(lines, [](const auto& line) { return line[10] == '.'; }));  // skipped
   CHECK(lines[9].find('*') != std::string::npos);
   const size_t mark = lines[0].find('|', 10);
   REQUIRE(mark != std::string::npos);
@@ -114,4 +160,15 @@ TEST_CASE("lr range: the picture has its size, its curve and the suggestion") {
   flat.add(1e6);
   const std::string line = lr_plot(flat, 40, 10);
   CHECK(std::ranges::count(line, '*') == 2);
+}
+
+TEST_CASE("lr range: the picture as SVG has both curves and the suggestion") {
+  const LrRange range = swept({});
+  const std::string svg = lr_svg(range);
+  CHECK(svg.starts_with(kChartBegin));
+  CHECK(svg.find(">loss<") != std::string::npos);
+  CHECK(svg.find("> smoothed<") != std::string::npos);
+  char text[32];
+  std::snprintf(text, sizeof text, ">%.2g<", range.suggestion().lr);
+  CHECK(svg.find(text) != std::string::npos);
 }

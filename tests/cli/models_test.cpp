@@ -3,11 +3,16 @@
 
 #include <doctest/doctest.h>
 
+#include "lathe/nn/containers.h"
+#include "lathe/nn/conv.h"
 #include "lathe/nn/linear.h"
+#include "lathe/nn/weights.h"
+#include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
 
 namespace lathe::cli {
 namespace {
@@ -34,16 +39,53 @@ TEST_CASE("models: images that a model does not take are refused before anything
   CHECK_THROWS_AS(make_named_model("resnet19", {}), UsageError);
 }
 
+/// A model whose first layer is linear and whose last one is a convolution.
+struct Unusual final : nn::Module {
+  nn::Linear first;
+  nn::Conv2d head;
+
+  explicit Unusual(const ModelShape& shape)
+      : first(*this, "first", 9 * shape.in_channels, 4),
+        head(*this, "head", 4, 3 * shape.classes, {.kernel = 1}) {}
+};
+
 TEST_CASE("models: the shapes of weights say classes and channels") {
+  const auto check = [](FunctionRef<std::unique_ptr<nn::Module>(const ModelShape&)> make) {
+    const auto model = make({.classes = 7, .in_channels = 2});
+    const ModelShape shape = shape_of_weights(model->state_dict(), make);
+    CHECK(shape.classes == 7);
+    CHECK(shape.in_channels == 2);
+  };
   Settings settings;
   for (const char* name : {"resnet8", "mobilenet_v2", "vit_s_16"}) {
     CAPTURE(name);
     settings.model = name;
     settings.image_size = 32;
-    const auto model = make_empty_model(settings, {.classes = 7, .in_channels = 2});
-    const ModelShape shape = shape_of_weights(settings, model->state_dict());
-    CHECK(shape.classes == 7);
-    CHECK(shape.in_channels == 2);
+    check([&](const ModelShape& shape) { return make_empty_model(settings, shape); });
+  }
+  check([](const ModelShape& shape) { return std::make_unique<Unusual>(shape); });
+}
+
+TEST_CASE("models: the head is the last layer, and a model of one layer has no other") {
+  nn::Sequential net;
+  net.add<nn::Linear>(2, 3);
+  net.add_named<nn::Sequential>("top").add<nn::Linear>(3, 4);
+  CHECK(head_of(net) == "top.0");
+  CHECK(split_by_head(net, net.parameters()).first.size() == 2);
+  nn::Linear alone(2, 3);
+  CHECK(head_of(alone).empty());
+  CHECK(split_by_head(alone, alone.parameters()).second.size() == 2);
+  const test::TemporaryFolder folder;
+  const std::string file = (folder.path() / "w.safetensors").string();
+  nn::save(alone, file);
+  CHECK_THROWS_WITH_AS(load_weights(alone, file, true),
+                       doctest::Contains("--new-head: a Linear has no layers"), UsageError);
+  nn::Linear other(2, 4);
+  try {
+    load_weights(other, file);
+    FAIL("weights of another size were loaded");
+  } catch (const CommandError& e) {
+    CHECK(std::string(e.what()).find("--new-head") == std::string::npos);
   }
 }
 

@@ -108,6 +108,65 @@ def test_a_list_on_stdin_and_files_that_are_none(folder):
         expect_one_line(lathe("predict", "--run-dir", "a", "one.png", stdout=full), 1, "stdout")
 
 
+def rewritten(source, to, **changes):
+    """A checkpoint's weights with other metadata; None takes an entry away."""
+    data = pathlib.Path(source).read_bytes()
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    header = safetensors_header(source)
+    metadata = {key: value for key, value in header["__metadata__"].items() if key not in ("lathe.crc32c", "lathe.parts")}
+    header["__metadata__"] = {key: value for key, value in {**metadata, **{"lathe." + k: v for k, v in changes.items()}}.items() if value is not None}
+    text = json.dumps(header).encode()
+    pathlib.Path(to).write_bytes(struct.pack("<Q", len(text)) + text + data[begin:])
+
+
+def test_metadata_that_cannot_be_is_refused(folder):
+    trained(folder, "--max-steps", 1)
+    expect(lathe("ckpt", "convert", "a/best.safetensors", "w.safetensors"), 0)
+    wrong = {"image_std": ("0.2,0,0.2", "0.2,-1,0.2", "0.2,nan,0.2", "0.2,0.2"), "image_mean": ("1,inf,1", ""), "image_size": ("0", "x"),
+             "image_resize": ("16x17", "-1"), "image_channels": ("2",), "class_names": ("[]", "[1,2,3]", "{")}
+    for key, values in wrong.items():
+        for value in values:
+            rewritten("w.safetensors", "bad.safetensors", **{key: value})
+            expect_one_line(lathe("predict", "--weights", "bad.safetensors", "images/test"), 3, f"bad.safetensors: lathe.{key}: expected ")
+
+
+def test_settings_of_the_machine_that_trained_do_not_count(folder):
+    """Its GPU, its threads and its workers may not be here."""
+    trained(folder, "--threads", 1, "--max-steps", 1)
+    other = {"threads": 97, "workers": 31, "device": '"cuda:7"', "data-cache": '"gpu"'}
+
+    def elsewhere(config):
+        lines = [line for line in config.splitlines() if line.split(" = ")[0] not in other]
+        return "\n".join([*lines, *(f"{key} = {value}" for key, value in other.items())]) + "\n"
+    metadata = safetensors_header("a/best.safetensors")["__metadata__"]
+    expect(lathe("ckpt", "convert", "a/best.safetensors", "plain.safetensors"), 0)
+    rewritten("plain.safetensors", "w.safetensors", config=elsewhere(metadata["lathe.config"]), model="resnet8")
+    expect(lathe("predict", "--weights", "w.safetensors", "images/test"), 0)
+    expect(lathe("predict", "--weights", "w.safetensors", "images/test", "--device", "cuda:97"), 4)  # a flag counts
+    config = pathlib.Path("a/config.toml")
+    config.write_text(elsewhere(config.read_text()))
+    expect(lathe("eval", "--run-dir", "a"), 0)
+    expect(lathe("predict", "--run-dir", "a", "--index", "0:2"), 0)
+    expect(lathe("predict", "--run-dir", "a", "images/test"), 0)
+
+
+def test_a_vit_predicts_images_of_the_size_that_it_was_made_for(folder):
+    for part in ("train", "test"):
+        for name, colour in zip(CLASSES, COLOURS):
+            image(folder / "images" / part / name / "0.png", colour, 20)
+    once = ["--image-size", 48, "--batch-size", 3, "--max-steps", 1, "--momentum", 0, "--keep", 1, "--run-dir", "a", "--quiet"]
+    result = lathe("train", "--dataset", "folder", "--data-root", "images", "--model", "vit_s_16", *once)
+    if "this build has no libpng" in result.stderr:
+        raise Skip("no libpng")
+    expect(result, 0)
+    rows = [json.loads(line) for line in expect(lathe("predict", "--run-dir", "a", "--index", "0:3", "--json"), 0).stdout.splitlines()]
+    shutil.move("a/best.safetensors", "alone.safetensors")
+    shutil.rmtree("a")
+    seen = predictions(expect(lathe("predict", "--weights", "alone.safetensors", "images/test", "--json"), 0))
+    for row, classes in zip(rows, seen.values(), strict=True):
+        assert classes[0]["name"] == row["predicted_name"] and abs(classes[0]["probability"] - row["probability"]) < 1e-5, (row, classes)
+
+
 def test_eval_shows_the_worst_mistakes(folder):
     trained(folder, "--max-steps", 1)
     result = expect(lathe("eval", "--run-dir", "a", "--split", "train", "--worst", 5, "--worst-dir", "worst", "--json", "--confusion", "c.csv"), 0)

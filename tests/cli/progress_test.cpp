@@ -21,7 +21,7 @@ const ProgressState kState{.label = "epoch 3/10",
 
 TEST_CASE("progress: the bar shows rate, ETA, loss and accuracy in the room there is") {
   CHECK(bar_text(kState, 120, false) ==
-        "epoch 3/10 [#######-----------------------] 117/468  loss 0.412  acc 85.2 %  lr 0.0500  "
+        "epoch 3/10 [#######-----------------------] 117/468  loss 0.412  acc 85.2 %  lr 0.05  "
         "2346 img/s  ETA 1:23");
   CHECK(bar_text(kState, 120, true).find("\033[32m#######\033[0m---") != std::string::npos);
   for (int width = 1; width <= 200; ++width) {
@@ -52,6 +52,41 @@ TEST_CASE("progress: on a narrow terminal the wait for data makes room for the b
   CHECK(bar_text(state, 120, false).find("[###") != std::string::npos);
 }
 
+TEST_CASE(
+    "progress: what a narrow terminal has no room for is left out, the least important first") {
+  ProgressState state = kState;
+  state.data_wait = 0.124;
+  CHECK(bar_text(state, 80, false) ==
+        "epoch 3/10 [###---------] 117/468  loss 0.412  acc 85.2 %  2346 img/s  ETA 1:23");
+  CHECK(bar_text(state, 70, false) ==
+        "epoch 3/10 117/468  loss 0.412  acc 85.2 %  2346 img/s  ETA 1:23");
+  CHECK(bar_text(state, 60, false) == "epoch 3/10 117/468  loss 0.412  acc 85.2 %  ETA 1:23");
+}
+
+TEST_CASE("progress: an epoch's line has 80 columns at most") {
+  EpochState state{.epoch = 3,
+                   .epochs = 10,
+                   .train_loss = 1.2346,
+                   .train_accuracy = 0.5678,
+                   .lr = 0.05,
+                   .seconds = 83};
+  CHECK(epoch_text(state) == "epoch 3/10  train 1.235 56.8 %  lr 0.05  1:23");
+  state.evaluated = true;
+  state.val_loss = 1.3;
+  state.val_accuracy = 0.5;
+  state.best_saved = true;
+  CHECK(epoch_text(state) ==
+        "epoch 3/10  train 1.235 56.8 %  val 1.300 50.0 %  lr 0.05  1:23  saved best");
+  state.epoch = 199;
+  state.epochs = 200;
+  state.train_loss = state.val_loss = 1.23456e30;
+  state.train_accuracy = state.val_accuracy = 1;
+  state.lr = 1.25e-5;
+  state.seconds = 36'000;
+  CHECK(epoch_text(state) ==
+        "epoch 199/200  train 1.23e+30 100.0 %  val 1.23e+30 100.0 %  10:00:00  saved best");
+}
+
 TEST_CASE("progress: a plain line has the same numbers") {
   ProgressState state = kState;
   state.lr = -1;
@@ -65,10 +100,9 @@ TEST_CASE("progress: a loss scale is shown with the steps that it cost") {
   ProgressState state = kState;
   state.loss_scale = 65536;
   state.skipped_steps = 3;
-  CHECK(
-      plain_text(state) ==
-      "epoch 3/10 117/468  loss 0.412  acc 85.2 %  lr 0.0500  scale 65536  skipped 3  2346 img/s  "
-      "ETA 1:23");
+  CHECK(plain_text(state) ==
+        "epoch 3/10 117/468  loss 0.412  acc 85.2 %  lr 0.05  scale 65536  skipped 3  2346 img/s  "
+        "ETA 1:23");
 }
 
 TEST_CASE("progress: durations and rates") {

@@ -80,6 +80,35 @@ TEST_CASE("settings: a file may hold what other commands need, but nothing wrong
   CHECK_THROWS_AS(merge_settings(sources, kEval), UsageError);
 }
 
+TEST_CASE("settings: of a finished run's config, the training machine's settings do not count") {
+  const TemporaryFolder folder;
+  const std::string text =
+      "threads = 97\ndevice = \"cuda:9\"\nworkers = 7\ndata-cache = \"gpu\"\npin-memory = true\n"
+      "cudnn-benchmark = true\nworkspace-limit = 3\nalgo-cache = \"there\"\nprefetch-factor = 9\n"
+      "weights = \"start.pth\"\nmodel = \"resnet20\"\nlayout = \"nchw\"\n";
+  SettingSources run, saved, own;
+  own.config_path = run.config_path = folder.write("config.toml", text);
+  run.of_finished_run = true;
+  saved.saved_config = text;
+  Settings expected;
+  expected.model = "resnet20";
+  expected.layout = "nchw";
+  for (const unsigned command : {kEval, kPredict}) {
+    CHECK(merge_settings(run, command) == expected);
+    CHECK(merge_settings(saved, command) == expected);
+    CHECK(merge_settings(own, command).threads == 97);  // a config that someone names counts
+  }
+  run.flags["threads"] = "2";
+  CHECK(merge_settings(run, kEval).threads == 2);
+  CHECK(merge_settings(saved, kTrain).threads == 97);  // the run goes on
+  CHECK(merge_settings(run, kTrain).workers == 7);     // the training is repeated
+  CHECK(merge_settings(run, kTrain).weights.empty());
+  SettingSources wrong;
+  wrong.config_path = folder.write("wrong.toml", "threads = many\n");
+  wrong.of_finished_run = true;
+  CHECK_THROWS_AS(merge_settings(wrong, kEval), UsageError);
+}
+
 TEST_CASE("settings: the effective config gives the same settings again") {
   const TemporaryFolder folder;
   SettingSources sources;

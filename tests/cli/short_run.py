@@ -16,7 +16,7 @@ def train(run, *arguments, **options):
 def rows_of(run):
     """Metrics without what is a matter of time."""
     rows = [json.loads(line) for line in pathlib.Path(run, "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key != "images_per_second"} for row in rows]
+    return [{key: value for key, value in row.items() if key not in ("images_per_second", "time")} for row in rows]
 
 
 def log_of(run):

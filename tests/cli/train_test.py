@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import resource
 import struct
 import subprocess
@@ -68,7 +69,8 @@ def test_training_learns_and_leaves_a_run_folder(folder):
     validation = rows_of("a", "val")
     assert [r["epoch"] for r in validation] == [1, 2, 3]
     for row in rows_of("a"):
-        assert list(row) == ["epoch", "step", "split", "loss", "accuracy", "lr", "images_per_second", "schema"]
+        assert list(row) == ["epoch", "step", "split", "loss", "accuracy", "lr", "images_per_second", "time", "schema"]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", row["time"]), row
         assert 0 <= row["accuracy"] <= 1 and row["images_per_second"] > 0 and row["schema"] == 1
 
     with open("a/metrics.csv", newline="") as file:

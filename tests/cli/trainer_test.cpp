@@ -8,6 +8,7 @@
 #include "lathe/core/file.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/binary.h"
+#include "lathe/optim/reduce_on_plateau.h"
 #include "lathe/tests/cli/small_run.h"
 
 using namespace lathe;
@@ -72,6 +73,48 @@ TEST_CASE(
   for (const auto& [name, values] : before) {
     CHECK(saved.tensors.at(name).to_vector<float>() == values.to_vector<float>());
   }
+}
+
+TEST_CASE(
+    "trainer: after a resume with other images to evaluate, the next evaluation is the best") {
+  struct Result {
+    StateDict trainer, schedule;
+    Checkpoint saved;
+  };
+  const auto train = [](const Checkpoint* from, const Unchanged& same) {
+    Run run;
+    add_linear(run.model);
+    optim::SGD optimizer(run.model.parameters(), {.lr = 0.1});
+    optim::ReduceLROnPlateau schedule(optimizer);
+    Trainer trainer({run.settings, run.model, schedule, run.train, run.test, run.out, run.log}, 4);
+    if (from != nullptr) CHECK(trainer.resume(*from, "last.safetensors", same) == 4);
+    trainer.open(run.folder.path(), false);
+    CHECK(trainer.run() == ExitCode::kDone);
+    const std::string last = (run.folder.path() / "last.safetensors").string();
+    return Result{trainer.state_dict(), schedule.memory(),
+                  from != nullptr ? Checkpoint() : read_checkpoint(last)};
+  };
+  Checkpoint easy = train(nullptr, {}).saved;  // as if the images so far had been easy
+  StateDict changed;
+  for (const auto& [name, value] : easy.tensors) {
+    if (name == "trainer.best_accuracy") {
+      changed.add_number(name, 2.0);
+    } else if (name == "scheduler.best") {
+      changed.add_number(name, 1e-9);
+    } else {
+      changed.add(name, value);
+    }
+  }
+  easy.tensors = std::move(changed);
+  const auto number = [](const StateDict& state, const char* name) {
+    return state.at(name).item<double>();
+  };
+  const Result same = train(&easy, {}), other = train(&easy, {.evaluated = false});
+  CHECK(number(same.trainer, "best_accuracy") == 2);
+  CHECK(number(same.schedule, "best") == 1e-9);
+  CHECK(number(other.trainer, "best_accuracy") == number(other.trainer, "last_accuracy"));
+  CHECK(number(other.trainer, "best_epoch") == 1);
+  CHECK(number(other.schedule, "best") == number(other.trainer, "last_loss"));
 }
 
 TEST_CASE("trainer: a folder that takes no weights is the error, and is not tried again") {

@@ -15,6 +15,7 @@
 #include "lathe/nn/functional_call.h"
 #include "lathe/nn/init.h"
 #include "lathe/nn/norm.h"
+#include "lathe/nn/summary.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
@@ -105,6 +106,46 @@ TEST_CASE("MultiheadAttention: values are those of the formula, with and without
                            .masked_fill(later, -std::numeric_limits<double>::infinity())
                            .to_vector<double>();
   check_close(m(x, x, x, later)[1], attention_by_loops(m, 3, x[1], x[1], x[1], added));
+}
+
+TEST_CASE("MultiheadAttention: a mask may differ per sample and head; nowhere to look gives NaN") {
+  manual_seed(8);
+  nn::MultiheadAttention m(4, 2);
+  fill(m);
+  const Tensor x = randn({2, 3, 4}, kF64);
+  // Sample 0 has three tokens, sample 1 two and one of padding, which no query looks at.
+  const Tensor padding = tensor(std::vector<double>{0, 0, 0, 0, 0, 1}).view({2, 1, 1, 3}) > 0.5;
+  const double kNowhere = -std::numeric_limits<double>::infinity();
+  const Values all(9, 0.0), two = {0, 0, kNowhere, 0, 0, kNowhere, 0, 0, kNowhere};
+  check_close(m(x, x, x, padding)[0], attention_by_loops(m, 2, x[0], x[0], x[0], all));
+  check_close(m(x, x, x, padding)[1], attention_by_loops(m, 2, x[1], x[1], x[1], two));
+  // Of [N,heads,L,S]: the numbers of one head are added to that head alone.
+  const Tensor bias = zeros({2, 2, 3, 3}, kF64);
+  bias.select(0, 1).select(0, 1).copy_(randn({3, 3}, kF64));
+  const auto before = m(x).to_vector<double>(), after = m(x, x, x, bias).to_vector<double>();
+  CHECK(std::equal(before.begin(), before.begin() + 12, after.begin()));
+  CHECK(before != after);
+  // Query 1 of sample 0 may look nowhere: it alone is NaN, whichever mask says so.
+  const Tensor none = zeros({2, 1, 3, 3}, kBool);
+  none.select(0, 0).select(0, 0).select(0, 1).fill_(true);
+  const Tensor added = zeros({2, 1, 3, 3}, kF64).masked_fill(none, kNowhere);
+  for (const Tensor& mask : {none, added}) {
+    const Values y = m(x, x, x, mask).to_vector<double>();
+    for (size_t i = 0; i < y.size(); ++i) {
+      CAPTURE(i);
+      CHECK(std::isnan(y[i]) == (i / 4 == 1));
+    }
+  }
+}
+
+TEST_CASE("MultiheadAttention: multiply-adds are those of its projections and products") {
+  nn::MultiheadAttention m(6, 3);
+  const Tensor query = zeros({2, 4, 6}), memory = zeros({2, 5, 6});
+  const int64_t out = 2 * 4 * 6 * 6;  // of out_proj
+  const int64_t self = nn::summary(m, [&] { m(query); }).macs;
+  CHECK(self == 3 * (2 * 4 * 6 * 6) + 2 * (2 * 4 * 4 * 6) + out);
+  const int64_t cross = nn::summary(m, [&] { m(query, memory, memory, {}); }).macs;
+  CHECK(cross == (2 * 4 * 6 * 6) + 2 * (2 * 5 * 6 * 6) + 2 * (2 * 4 * 5 * 6) + out);
 }
 
 TEST_CASE("MultiheadAttention: a mask of another floating dtype is one of the model's") {

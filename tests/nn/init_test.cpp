@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include "lathe/core/generator.h"
+#include "lathe/nn/batch_norm.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
@@ -82,6 +84,15 @@ TEST_CASE("init: Skip leaves values and the generator as they are, in its scope 
     nn::init::trunc_normal_(w);
     nn::init::orthogonal_(w);
     const nn::Linear layer(3, 4);
+    CHECK(nn::init::left_open({2, 3}).shape() == Shape{2, 3});
+    // Constants are set all the same.
+    CHECK(nn::init::ones_(empty({2})).to_vector<double>() == std::vector<double>{1, 1});
+    CHECK(nn::BatchNorm2d(2).weight.to_vector<double>() == std::vector<double>{1, 1});
+    // Another thread draws.
+    const Tensor there = full({4, 3}, 7.0);
+    Generator own(1);
+    std::thread([&] { nn::init::normal_(there, 0, 1, &own); }).join();
+    CHECK(there.to_vector<double>() != std::vector<double>(12, 7.0));
   }
   CHECK(w.to_vector<double>() == std::vector<double>(12, 7.0));
   CHECK(default_generator().state() == before);

@@ -55,9 +55,19 @@ std::unique_ptr<nn::Module> text() {
   return net;
 }
 
+/// Models inside of others.
+std::unique_ptr<nn::Module> nested() {
+  auto net = std::make_unique<nn::Sequential>();
+  net->push_back(nn::mobilenet_v2({.classes = 8}));
+  net->add<nn::ReLU6>();
+  net->add<nn::Linear>(8, 4);
+  return net;
+}
+
 std::unique_ptr<nn::Module> make(const std::string& name) {
   if (name == "layers") return layers();
   if (name == "text") return text();
+  if (name == "nested") return nested();
   const auto own = [](auto&& function) {  // a model is neither copied nor moved
     return std::unique_ptr<nn::Module>(new auto(function()));
   };

@@ -19,7 +19,7 @@ except ImportError as error:
     print("0 passed, 0 failed, 1 skipped")
     sys.exit(0)
 
-MODELS = ["layers", "text", "resnet20", "resnet18-cifar", "resnet18", "resnet34", "resnet50", "mobilenet_v2", "efficientnet_b0"]
+MODELS = ["layers", "text", "resnet20", "resnet18-cifar", "resnet18", "resnet34", "resnet50", "mobilenet_v2", "efficientnet_b0", "nested"]
 
 
 def check(program, name, folder):

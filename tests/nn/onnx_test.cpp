@@ -207,6 +207,71 @@ TEST_CASE("onnx: MobileNetV2 and EfficientNet have the nodes of their forward") 
   CHECK(efficient.back() == "Identity(classifier.1)→output");
 }
 
+/// The names of the graph's constants, sorted.
+std::vector<std::string> constants_of(const Exported& file) {
+  std::vector<std::string> names;
+  for (const std::string& bytes : file.graph.texts.at(5)) names.push_back(Message(bytes).text(8));
+  std::ranges::sort(names);
+  return names;
+}
+
+/// The state dict's names that an ONNX file has.
+std::vector<std::string> entries_of(const nn::Module& net) {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : net.state_dict()) {
+    if (!name.ends_with("num_batches_tracked")) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+TEST_CASE("onnx: a model inside of another has the names of its place") {
+  const nn::init::Skip skip;
+  const auto check = [](auto&& model) {
+    nn::Sequential net;
+    net.push_back(std::forward<decltype(model)>(model));
+    net.add<nn::ReLU>();
+    net.add<nn::Linear>(8, 4);
+    const Exported got = exported(net, {.input = {1, 3, 32, 32}});
+    for (size_t i = 0; i + 3 < got.lines.size(); ++i) {
+      CAPTURE(got.lines[i]);
+      CHECK(got.lines[i].find("→0.") != std::string::npos);
+    }
+    CHECK(got.lines.back() == "Identity(2)→output");
+    std::vector<std::string> constants = constants_of(got);
+    std::erase_if(constants, [](auto& name) { return name.find('/') != name.npos; });
+    CHECK(constants == entries_of(net));
+  };
+  check(nn::resnet18({.classes = 8}));
+  check(nn::resnet8({.classes = 8}));
+  check(nn::mobilenet_v2({.classes = 8}));
+  check(nn::efficientnet_b0({.classes = 8}));
+}
+
+TEST_CASE("onnx: a block on its own has the names of its layers") {
+  const auto check = [](const nn::Module& block, const std::vector<std::string>& first) {
+    const Exported got = exported(block, {.input = {1, 8, 8, 8}});
+    for (size_t i = 0; i < first.size(); ++i) CHECK(got.lines[i].starts_with(first[i]));
+    std::vector<std::string> constants = constants_of(got);
+    std::erase_if(constants, [](auto& name) { return name.find('/') != name.npos; });
+    CHECK(constants == entries_of(block));
+  };
+  check(nn::BasicBlock(8, 16, 2), {"Conv(input,conv1.weight)→conv1 "});
+  check(nn::Bottleneck(8, 4, 16, 2), {"Conv(input,conv1.weight)→conv1 "});
+  check(nn::CifarBlock(8, 16, 2), {"Conv(input,conv1.weight)→conv1 "});
+  check(nn::InvertedResidual(8, 8, 1, 2), {"Conv(input,conv.0.0.weight)→conv.0.0 "});
+  check(nn::MBConv({.in = 8, .out = 8, .expand = 2}), {"Conv(input,block.0.0.weight)→block.0.0 "});
+}
+
+TEST_CASE("onnx: all relu6 share their two constants") {
+  const nn::init::Skip skip;
+  const auto net = nn::mobilenet_v2();
+  std::vector<std::string> want = entries_of(net);
+  want.insert(want.end(), {"relu6/high", "relu6/low"});
+  std::ranges::sort(want);
+  CHECK(constants_of(exported(net, {.input = {1, 3, 32, 32}})) == want);
+}
+
 TEST_CASE("onnx: a half model is written as f32, and stays as it is") {
   nn::Linear net(3, 2);
   net.half();

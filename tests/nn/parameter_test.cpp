@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lathe/core/formats/safetensors.h"
+#include "lathe/core/generator.h"
 #include "lathe/core/log.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/embedding.h"
@@ -153,4 +154,8 @@ TEST_CASE("dropout2d: whole channels, in training only") {
   CHECK_THROWS_AS(nn::Dropout2d(1.5), ValueError);
   drop.train();
   CHECK_THROWS_AS(drop(ones({3})), ShapeError);
+  nn::Dropout2d none(0);
+  const Generator::State before = default_generator().state();
+  CHECK(none(x).is_same(x));
+  CHECK(default_generator().state() == before);
 }

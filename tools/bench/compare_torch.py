@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Training throughput of lathe and of PyTorch: the same model, batch and thread count, in the same run.
 
-    compare_torch.py [--model resnet18] [--image-size 32] [--batch 64] [--threads 2] [--amp bf16] [--rounds 5] [--json]
+    compare_torch.py [--model resnet18] [--image-size 32] [--classes 10] [--batch 64] [--threads 2] [--amp bf16] [--rounds 5] [--json]
+    compare_torch.py --model resnet50,vgg11_bn,mobilenet_v2,efficientnet_b0,convnext_tiny,vit_s_16 --image-size 64 --classes 1000 --batch 4
     compare_torch.py --device cuda [--batch 512] [--amp fp16] [--image-size 224] [--variants eager,compile,graph] [--no-tf32]
 
 The two sides take turns (A B A B …), so that a machine whose speed drifts slows both. A round is a window of training steps
 (forward, loss, backward, SGD with momentum) on synthetic images, after a warm-up; with --amp bf16 both sides compute it under
 autocast. PyTorch's rounds are the best of its two memory formats and of OpenMP threads that spin a while or sleep at once when
 they wait, chosen first. The figures are medians over the rounds. PyTorch gets a malloc that keeps large blocks, without which
-it loses up to a third of its speed. With --json, one object: ours_images_per_second, torch_images_per_second, ratio
+it loses up to a third of its speed. With --json, one object per model: ours_images_per_second, torch_images_per_second, ratio
 (the median of the rounds' ratios), torch_version, and the rounds themselves.
 
 On a GPU (compare_torch_cuda.py) the other side is PyTorch's best variant of those named: eager, torch.compile in its default,
@@ -37,9 +38,9 @@ def torch_worker(args):
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     formats = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
-    net = torch_models.make(args.model, args.image_size)
+    net = torch_models.make(args.model, args.image_size, args.classes)
     opt = torch.optim.SGD(net.parameters(), 0.01, 0.9, weight_decay=5e-4)
-    x, y = torch.randn(args.batch, 3, args.image_size, args.image_size), torch.randint(0, 10, (args.batch,))
+    x, y = torch.randn(args.batch, 3, args.image_size, args.image_size), torch.randint(0, args.classes, (args.batch,))
     print(torch.__version__, flush=True)
 
     def step(images):
@@ -67,7 +68,7 @@ class Torch:
     def __init__(self, args, waiting):
         command = [args.python, os.path.abspath(__file__), "--worker", "--model", args.model, "--batch", str(args.batch),
                    "--threads", str(args.threads), "--seconds", str(args.seconds), "--amp", args.amp,
-                   "--image-size", str(args.image_size)]
+                   "--image-size", str(args.image_size), "--classes", str(args.classes)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **KEEP_BLOCKS, **WAITING[waiting], "OMP_NUM_THREADS": str(args.threads)})
         self.version = self.process.stdout.readline().strip()
@@ -84,15 +85,17 @@ class Torch:
 
 
 def ours_window(args):
-    stem = ["--stem", "imagenet"] if "resnet" in args.model and args.model not in ("resnet18", "resnet20") else []
-    out = subprocess.run([args.lathe, "bench", "step", "--model", args.model, "--batch-size", str(args.batch), "--threads",
-                          str(args.threads), "--amp", args.amp, "--image-size", str(args.image_size), *stem, "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    command = [args.lathe, "bench", "step", "--model", args.model, "--batch-size", str(args.batch), "--threads", str(args.threads),
+               "--amp", args.amp, "--image-size", str(args.image_size), "--classes", str(args.classes), "--json"]
+    if args.model in ("resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet50_2", "wide_resnet101_2"):
+        command += ["--stem", "imagenet"]
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(out.splitlines()[-1])["images_per_second"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="resnet18", help="resnet18, resnet20 or, on a CPU, a model of torchvision's")
+    parser.add_argument("--model", default="resnet18", help="on a GPU resnet18 or resnet20; on a CPU one or several (a,b,c) of nn/models.h")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
@@ -104,6 +107,7 @@ def main():
     parser.add_argument("--amp", default="off", choices=("off", "fp16", "bf16"))
     parser.add_argument("--tf32", default=True, action=argparse.BooleanOptionalAction, help="of fp32 on a GPU, both sides")
     parser.add_argument("--image-size", type=int, default=32)
+    parser.add_argument("--classes", type=int, default=10, help="on a CPU")
     parser.add_argument("--variants", default="eager,compile,reduce-overhead,graph", help="of PyTorch on a GPU")
     parser.add_argument("--variant", help=argparse.SUPPRESS)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -115,6 +119,12 @@ def main():
         return compare_torch_cuda.worker(args) if args.worker else compare_torch_cuda.compare(args)
     if args.worker:
         return torch_worker(args)
+    for model in args.model.split(","):
+        compare(argparse.Namespace(**{**vars(args), "model": model}))
+
+
+def compare(args):
+    """One model on the CPU."""
     workers = {waiting: Torch(args, waiting) for waiting in WAITING}
     best_waiting, best_format = max(((p, f) for p in workers for f in ("nhwc", "nchw")),
                                    key=lambda variant: workers[variant[0]].window(variant[1]))
@@ -131,7 +141,7 @@ def main():
     def median(key):
         return statistics.median(r[key] for r in rounds)
 
-    result = {"model": args.model, "batch": args.batch, "threads": args.threads, "amp": args.amp,
+    result = {"model": args.model, "batch": args.batch, "classes": args.classes, "threads": args.threads, "amp": args.amp,
               "ours_images_per_second": median("ours"), "torch_images_per_second": median("torch"),
               "ratio": median("ratio"), "torch_version": torch.version, "torch_format": best_format,
               "torch_waiting": best_waiting, "rounds": rounds}

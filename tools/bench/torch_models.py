@@ -1,5 +1,5 @@
-"""The models that the comparisons with PyTorch use: the same networks as nn/resnet.h, parameter for parameter and in the same
-order. PyTorch is a test tool here; lathe does not need it."""
+"""The models that the comparisons with PyTorch use, by lathe's names: torchvision's, and the CIFAR ResNets of nn/resnet.h,
+parameter for parameter and in the same order. PyTorch is a test tool here; lathe does not need it."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -67,10 +67,19 @@ def resnet20(**options):
     return ResNet((16, 32, 64), 3, False, **options)
 
 
-def make(name, image_size=32):
-    """resnet18 or resnet20 of this file, else the model of torchvision with this name; ten classes."""
-    if name in ("resnet18", "resnet20"):
-        return {"resnet18": resnet18, "resnet20": resnet20}[name]()
-    import torchvision
+# Blocks in each of the three stages of nn/resnet.h's CIFAR family.
+CIFAR = {"resnet8": 1, "resnet20": 3, "resnet32": 5, "resnet44": 7, "resnet56": 9}
+
+
+def make(name, image_size=32, classes=10):
+    """Any model of nn/models.h; resnet18 has the stem for CIFAR."""
+    if name in CIFAR:
+        return ResNet((16, 32, 64), CIFAR[name], False, classes=classes)
+    if name == "resnet18":
+        return resnet18(classes=classes)
+    from torchvision import models
+    if name == "vit_s_16":  # torchvision has its class, but not its sizes (arXiv:2012.12877)
+        return models.vision_transformer.VisionTransformer(image_size=image_size, patch_size=16, num_layers=12, num_heads=6,
+                                                           hidden_dim=384, mlp_dim=1536, num_classes=classes)
     size = {"image_size": image_size} if name.startswith("vit") else {}
-    return getattr(torchvision.models, name)(num_classes=10, **size)
+    return getattr(models, name)(num_classes=classes, **size)

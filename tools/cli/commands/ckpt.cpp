@@ -132,7 +132,8 @@ void write_onnx(const std::string& to, const Checkpoint& file, const std::string
   Settings settings = merge_settings(run, kTrain);
   complete(settings, {});
   const StateDict weights = weights_in(file);
-  const ModelShape shape = shape_of_weights(settings, weights);
+  const ModelShape shape =
+      shape_of_weights(weights, [&](const ModelShape& s) { return make_empty_model(settings, s); });
   const auto model = make_empty_model(settings, shape);
   model->load_state_dict(weights);
   const int64_t side = *settings.image_size;

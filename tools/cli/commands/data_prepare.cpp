@@ -91,6 +91,11 @@ ExitCode run_data_prepare(const Invocation& call) {
   if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
 
   const auto train = open_part(settings, Part::kTrain), test = open_part(settings, Part::kTest);
+  if (has_part(settings, Part::kVal))
+    log.warning(
+        fmt::format("the images of {} are not packed: packed files have training and test "
+                    "images; train with --val-split 0.1",
+                    (fs::path(settings.data_root) / "val").string()));
   const data::ImageDataset& one = train ? *train : *test;
   const StopRequests signals;
   data::PackedWriter writer(path, {.channels = one.stored_spec().channels,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -93,8 +95,8 @@ int64_t verify_part(const data::ImageDataset& images, const char* part, const Se
   return report.broken_images();
 }
 
-// Training and test images of a packed file, of ROOT/train and ROOT/test (or val), or of ROOT
-// itself if it directly contains the classes.
+// The parts of a packed file, those of a folder (ROOT/train, ROOT/val, ROOT/test), or the images of
+// ROOT itself if it directly contains the classes.
 ExitCode verify_images_of(const Invocation& call, bool is_file, const Output& out) try {
   Settings settings = call.settings;
   const fs::path root = call.words[0];
@@ -106,11 +108,13 @@ ExitCode verify_images_of(const Invocation& call, bool is_file, const Output& ou
   if (!is_file && !fs::is_directory(root / "train", missing)) {
     broken = verify_part(*open_class_folders(root), "all", settings, out);
   } else {
-    std::shared_ptr<const data::ImageDataset> train, test;  // both are opened before one is read
-    if (has_part(settings, Part::kTrain)) train = open_all_images(settings, Part::kTrain);
-    if (has_part(settings, Part::kTest)) test = open_all_images(settings, Part::kTest);
-    if (train) broken = verify_part(*train, "train", settings, out);
-    if (test) broken += verify_part(*test, "test", settings, out);
+    const std::pair<Part, const char*> parts[] = {
+        {Part::kTrain, "train"}, {Part::kVal, "val"}, {Part::kTest, "test"}};
+    std::vector<std::pair<std::shared_ptr<const data::ImageDataset>, const char*>> opened;
+    for (const auto& [part, name] : parts) {  // all are opened before one is read
+      if (has_part(settings, part)) opened.emplace_back(open_all_images(settings, part), name);
+    }
+    for (const auto& [images, name] : opened) broken += verify_part(*images, name, settings, out);
   }
   if (is_file) {
     const std::string hash = sha256_hex_of_file(root.string());

@@ -5,9 +5,9 @@
 
 #include "lathe/core/file.h"
 #include "lathe/core/printable.h"
-#include "lathe/tools/cli/commands/replaceable.h"
-#include "lathe/tools/cli/commands/saved_run.h"
-#include "lathe/tools/cli/commands/worst_mistakes.h"
+#include "lathe/tools/cli/replaceable.h"
+#include "lathe/tools/cli/training/saved_run.h"
+#include "lathe/tools/cli/training/worst_mistakes.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"

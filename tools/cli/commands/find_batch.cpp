@@ -14,6 +14,7 @@
 #include "lathe/core/seconds_since.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"
+#include "lathe/tools/cli/commands/found_setting.h"
 #include "lathe/tools/cli/commands/largest_batch.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -172,6 +173,7 @@ ExitCode run_find_batch(const Invocation& call) {
   if (!settings.model) settings.model = "resnet18";
   settings.dataset = "synthetic";
   complete(settings, look_around(settings));
+  const FoundSetting found(settings.write_config, "batch-size");
   const Device device = prepare_compute(settings);
   manual_seed(static_cast<uint64_t>(settings.seed));
   const size_t limit = limit_of(settings, device);
@@ -191,6 +193,8 @@ ExitCode run_find_batch(const Invocation& call) {
                        fmt::format("not even a batch of one image fits: {}", reason));
   }
   print_result(largest, fastest, limit, settings, out);
+  if (const std::string said = found.write(std::to_string(fastest.batch)); !said.empty())
+    out.text(said);
   return ExitCode::kDone;
 }
 

@@ -10,10 +10,13 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/clip_grad.h"
+#include "lathe/tools/cli/commands/found_setting.h"
 #include "lathe/tools/cli/commands/lr_range.h"
-#include "lathe/tools/cli/commands/replaceable.h"
+#include "lathe/tools/cli/replaceable.h"
+#include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/settings/help.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
@@ -26,7 +29,7 @@
 namespace lathe::cli {
 namespace {
 
-constexpr int kPlotWidth = 64, kPlotHeight = 16;
+constexpr int kPlotHeight = 16, kBesidePlot = 11;  // columns of numbers at its left
 
 // Calls f(x, y) with the batches of the training set, epoch after epoch, until it returns false.
 template <class F>
@@ -83,27 +86,38 @@ void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& i
 }
 
 void print(const LrRange& range, const Settings& settings, const Output& out) {
-  const double suggestion = range.suggestion();
+  const LrSuggestion suggestion = range.suggestion();
   Row result;
   result.add("event", "done")
-      .add("suggestion", suggestion > 0 ? suggestion : std::nan(""))  // nan is written as null
+      .add("suggestion", suggestion.lr > 0 ? suggestion.lr : std::nan(""))  // nan: null
+      .add("remark", suggestion.remark)
       .add("lowest", range.lowest().lr)
       .add("diverged", range.diverged())
       .add("optimizer", settings.optimizer);
   for (size_t i = 0; i < range.points().size(); ++i)
     out.row(lr_range_row(range.points()[i], static_cast<int64_t>(i)));
   out.row(result);
-  if (const std::string plot = lr_plot(range, kPlotWidth, kPlotHeight); !plot.empty())
+  if (const std::string plot = lr_plot(range, help_width() - kBesidePlot, kPlotHeight);
+      !plot.empty())
     out.text(plot);
-  const char* const end = range.diverged() ? "the loss diverged" : "the loss did not diverge";
-  if (suggestion > 0) {
+  const char* const end = range.diverged() ? "it diverged" : "it did not diverge";
+  if (suggestion.lr > 0) {
     out.text(
-        fmt::format("suggestion: --lr {:.2g}, where the loss falls most steeply; it is lowest "
-                    "at {:.2g}; {}",
-                    suggestion, range.lowest().lr, end));
+        fmt::format("suggestion: --lr {:.2g}, where the loss falls most steeply\n"
+                    "the loss is lowest at {:.2g}; {}",
+                    suggestion.lr, range.lowest().lr, end));
+    if (*suggestion.remark) out.text(suggestion.remark);
   } else {
-    out.text(fmt::format("no suggestion: the loss falls nowhere; {}", end));
+    out.text(fmt::format("no suggestion: {}\nthe loss is lowest at {:.2g}; {}", suggestion.remark,
+                         range.lowest().lr, end));
   }
+}
+
+void write_found(const LrRange& range, const FoundSetting& found, const Output& out) {
+  const LrSuggestion suggestion = range.suggestion();
+  if (!(suggestion.lr > 0)) return found.fail_without_value(suggestion.remark);
+  if (const std::string said = found.write(fmt::format("{:.2g}", suggestion.lr)); !said.empty())
+    out.text(said);
 }
 
 void write_csv(const std::string& path, const LrRange& range) {
@@ -116,6 +130,18 @@ void write_csv(const std::string& path, const LrRange& range) {
   write_file_atomic(path, text);
 }
 
+// Before the sweep: whether its files can be written.
+void check_outputs(const Settings& settings) {
+  if (!settings.csv.empty()) {
+    check_replaceable("--csv", settings.csv, csv_header(lr_range_row({}, 0)) + "\n");
+    const AtomicFile writable(settings.csv);
+  }
+  if (!settings.svg.empty()) {
+    check_replaceable("--svg", settings.svg, kChartBegin);
+    const AtomicFile writable(settings.svg);
+  }
+}
+
 }  // namespace
 
 ExitCode run_find_lr(const Invocation& call) {
@@ -124,10 +150,8 @@ ExitCode run_find_lr(const Invocation& call) {
   Log log(settings.quiet);
   LrRange range(
       {.min_lr = settings.min_lr, .max_lr = settings.max_lr, .steps = settings.sweep_steps});
-  if (!settings.csv.empty()) {  // checks before the sweep whether it can be written
-    check_replaceable("--csv", settings.csv, csv_header(lr_range_row({}, 0)) + "\n");
-    const AtomicFile writable(settings.csv);
-  }
+  check_outputs(settings);
+  const FoundSetting found(settings.write_config, "lr");
   const Machine machine = look_around(settings);
   if (const std::string remark = choose_run(settings, machine); !remark.empty()) log.line(remark);
   complete(settings, machine);
@@ -158,7 +182,9 @@ ExitCode run_find_lr(const Invocation& call) {
                                    settings.min_lr));
   }
   if (!settings.csv.empty()) write_csv(settings.csv, range);
+  if (!settings.svg.empty()) write_file_atomic(settings.svg, lr_svg(range));
   print(range, settings, out);
+  write_found(range, found, out);
   return ExitCode::kDone;
 }
 

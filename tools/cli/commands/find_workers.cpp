@@ -6,6 +6,7 @@
 
 #include "lathe/core/thread_pool.h"
 #include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/commands/found_setting.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/broken_files.h"
@@ -70,6 +71,7 @@ ExitCode run_find_workers(const Invocation& call) {
   if (!settings.model) settings.model = "resnet8";
   complete(settings, look_around(settings));
   refuse_resident_images(settings);
+  const FoundSetting found(settings.write_config, "workers");
   const Device device = prepare_compute(settings);
   const auto images = open_dataset(settings, Part::kTrain, true);
   const auto transform = images->transform();  // each trial takes it out of `images`
@@ -106,6 +108,8 @@ ExitCode run_find_workers(const Invocation& call) {
       "of "
       "the fastest",
       chosen.workers, rate_text(chosen.images_per_second), 100 * chosen.images_per_second / best));
+  if (const std::string said = found.write(std::to_string(chosen.workers)); !said.empty())
+    out.text(said);
   return ExitCode::kDone;
 }
 

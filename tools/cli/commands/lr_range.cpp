@@ -7,12 +7,26 @@
 #include <fmt/format.h>
 
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
 namespace {
 
 bool lower(const LrRangePoint& a, const LrRangePoint& b) { return a.smoothed < b.smoothed; }
+
+struct Losses {
+  double low, high;
+};
+
+/// The losses that a picture shows. Higher ones are cut: as far above the first loss as the lowest
+/// is below it is enough.
+Losses shown_losses(const LrRange& range) {
+  const double low = range.lowest().smoothed, begin = range.points().front().smoothed;
+  const double highest = std::ranges::max_element(range.points(), lower)->smoothed;
+  const double cap = begin + std::max(begin - low, 0.1 * std::abs(begin));
+  return {low, std::max(std::min(highest, cap), low + 1e-12 * std::max(1.0, std::abs(low)))};
+}
 
 }  // namespace
 
@@ -45,41 +59,68 @@ bool LrRange::add(double loss) {
   return !diverged_ && step + 1 < options_.steps;
 }
 
-const LrRangePoint& LrRange::lowest() const { return *std::ranges::min_element(points_, lower); }
+const LrRangePoint& LrRange::lowest() const {
+  const size_t first = first_used() < points_.size() ? first_used() : 0;
+  return *std::min_element(points_.begin() + static_cast<std::ptrdiff_t>(first), points_.end(),
+                           lower);
+}
 
-double LrRange::suggestion() const {
-  if (points_.size() < 2) return 0;
+size_t LrRange::first_used() const {
+  return static_cast<size_t>(options_.skipped * static_cast<double>(options_.steps));
+}
+
+// Of a smoothed loss. The losses scatter around the mean that follows them with a variance s²; an
+// exponential mean of losses with this variance, independent of each other, has (1-b)/(1+b) of it.
+double LrRange::standard_error() const {
+  double sum = 0;
+  size_t count = 0;
+  for (size_t i = first_used(); i < points_.size(); ++i, ++count) {
+    if (points_[i].lr > lowest().lr) break;  // beyond it the loss leaves its mean behind
+    sum += std::pow(points_[i].loss - points_[i].smoothed, 2);
+  }
+  const double of_mean = (1 - options_.smoothing) / (1 + options_.smoothing);
+  return count > 0 ? std::sqrt(sum / static_cast<double>(count) * of_mean) : 0;
+}
+
+LrSuggestion LrRange::suggestion() const {
+  const size_t first = first_used();
+  if (points_.size() < first + 3) return {0, "too few steps were made"};
+  const auto end = static_cast<size_t>(&lowest() - points_.data());
+  const double fall = points_[first].smoothed - lowest().smoothed;
+  if (end <= first || fall <= 0) return {0, "the loss falls nowhere"};
+  // The first mean and the lowest of about ten independent ones differ by chance: by 1.5 standard
+  // errors on average, give or take 1.2.
+  if (fall <= 5 * standard_error())
+    return {0, "the loss falls by no more than it fluctuates; more --sweep-steps may help"};
   // The learning rates are equally spaced on the logarithmic axis, so differences of the loss are
   // slopes. They are taken over several points, because single losses are noisy.
-  const auto end = static_cast<size_t>(&lowest() - points_.data());
   const size_t last = points_.size() - 1, reach = std::max<size_t>(points_.size() / 16, 1);
-  double steepest = 0, lr = 0;
-  for (size_t i = 0; i <= end; ++i) {
-    const size_t before = i - std::min(i, reach), after = std::min(i + reach, last);
-    if (i < reach && reach < end) continue;  // the first means are of too few losses
+  double steepest = 0;
+  LrSuggestion found;
+  for (size_t i = first; i <= end; ++i) {
+    const size_t before = std::max(i - std::min(i, reach), first);
+    const size_t after = std::min(i + reach, last);
     const double slope =
         (points_[after].smoothed - points_[before].smoothed) / static_cast<double>(after - before);
     if (slope < steepest) {
       steepest = slope;
-      lr = points_[i].lr;
+      found.lr = points_[i].lr;
     }
   }
-  return lr;
+  if (!diverged_ && end == last)
+    found.remark = "the loss still falls there: look further with a higher --max-lr";
+  return found;
 }
 
 std::string lr_plot(const LrRange& range, int width, int height) {
   const auto& points = range.points();
   if (points.size() < 2) return "";
-  // Higher losses are cut: as far above the first loss as the lowest is below it is enough.
-  const double low = range.lowest().smoothed, begin = points.front().smoothed;
-  const double highest = std::ranges::max_element(points, lower)->smoothed;
-  const double cap = begin + std::max(begin - low, 0.1 * std::abs(begin));
-  const double high = std::max(std::min(highest, cap), low + 1e-12 * std::max(1.0, std::abs(low)));
+  const auto [low, high] = shown_losses(range);
   const auto columns = static_cast<size_t>(width), rows = static_cast<size_t>(height);
   const auto column_of = [&](size_t i) { return i * (columns - 1) / (points.size() - 1); };
 
   std::vector<std::string> picture(rows, std::string(columns, ' '));
-  const double suggested = range.suggestion();
+  const double suggested = range.suggestion().lr;
   for (size_t i = 0; i < points.size(); ++i) {
     if (points[i].lr != suggested) continue;
     for (std::string& line : picture) line[column_of(i)] = '|';
@@ -88,7 +129,7 @@ std::string lr_plot(const LrRange& range, int width, int height) {
     const double part = std::min((high - points[i].smoothed) / (high - low), 1.0);
     if (part < 0) continue;
     picture[static_cast<size_t>(std::lround(part * static_cast<double>(rows - 1)))][column_of(i)] =
-        '*';
+        i < range.first_used() ? '.' : '*';
   }
 
   std::string text;
@@ -106,6 +147,22 @@ std::string lr_plot(const LrRange& range, int width, int height) {
   text += fmt::format("{:>8} +{}\n", "loss", std::string(columns, '-'));
   text += fmt::format("{:>8}  {}{}{}", "lr", left, std::string(gap, ' '), right);
   return text;
+}
+
+std::string lr_svg(const LrRange& range) {
+  const auto [low, high] = shown_losses(range);
+  ChartLine single{.name = "loss", .faint = true}, smoothed{.name = "smoothed"};
+  for (const LrRangePoint& point : range.points()) {
+    single.points.push_back({point.lr, point.loss});
+    smoothed.points.push_back({point.lr, point.smoothed});
+  }
+  LineChart chart{.title = "Learning-rate range test",
+                  .x = {.label = "learning rate", .logarithmic = true},
+                  .y = {.label = "loss", .low = low - 0.05 * (high - low), .high = high},
+                  .lines = {std::move(single), std::move(smoothed)}};
+  if (const double lr = range.suggestion().lr; lr > 0)
+    chart.marks.push_back({lr, fmt::format("{:.2g}", lr)});
+  return svg_of(chart);
 }
 
 Row lr_range_row(const LrRangePoint& point, int64_t step) {

@@ -14,6 +14,7 @@ struct LrRangeOptions {
   int64_t steps = 100;
   double smoothing = 0.9;  // weight of the earlier losses in the smoothed loss
   double divergence = 4;   // the test ends if the smoothed loss exceeds this times its minimum
+  double skipped = 0.1;    // part of `steps`, at the beginning, that no suggestion comes from
 };
 
 /// One step of the test, made with this learning rate.
@@ -21,12 +22,19 @@ struct LrRangePoint {
   double lr, loss, smoothed;
 };
 
+/// What a range test says about the learning rate.
+struct LrSuggestion {
+  double lr = 0;            // 0: there is none
+  const char* remark = "";  // why there is none, or what makes this one doubtful; "": nothing
+};
+
 /// Learning rates that rise by a constant factor from min_lr to max_lr, and the losses that they
 /// lead to. The loss is smoothed by an exponential mean with its bias towards 0 removed: after step
 /// i,
 ///   m = smoothing · m + (1 - smoothing) · loss;  smoothed = m / (1 - smoothing^(i+1)).
-/// ref: Smith 2015 (arXiv:1506.01186), section 3.3; exponential: Gugger 2018, "How do you find a
-/// good learning rate".
+/// ref: Smith 2015 (arXiv:1506.01186), section 3.3; exponential, smoothed, without the first
+/// points: Gugger 2018, "How do you find a good learning rate", and the finders of fastai and
+/// PyTorch Lightning.
 class LrRange {
  public:
   /// throws: UsageError unless 0 < min_lr < max_lr and steps >= 2.
@@ -41,13 +49,20 @@ class LrRange {
 
   const std::vector<LrRangePoint>& points() const { return points_; }
   bool diverged() const { return diverged_; }
-  /// The point with the lowest smoothed loss; points() must not be empty.
+  /// The point with the lowest smoothed loss, from first_used() on if there are any; points() must
+  /// not be empty.
   const LrRangePoint& lowest() const;
+  /// The first point that a suggestion may come from. The means before it are of few losses.
+  size_t first_used() const;
   /// The learning rate around which the smoothed loss falls most steeply over log(lr), measured
-  /// over an eighth of the points and left of the lowest point; 0 if it falls nowhere.
-  double suggestion() const;
+  /// over an eighth of the points, from first_used() to the lowest point. None if the smoothed loss
+  /// falls nowhere there, or by no more than five standard errors of such a mean: then its fall
+  /// may be chance.
+  LrSuggestion suggestion() const;
 
  private:
+  double standard_error() const;
+
   LrRangeOptions options_;
   std::vector<LrRangePoint> points_;
   double mean_ = 0;
@@ -55,8 +70,11 @@ class LrRange {
 };
 
 /// The smoothed losses over a logarithmic axis, `width` by `height` characters, with the axes'
-/// texts. '|' marks the column of the suggestion.
+/// texts. '|' marks the column of the suggestion, '.' the points before first_used().
 std::string lr_plot(const LrRange& range, int width, int height);
+
+/// The same as SVG, with the single losses behind the smoothed ones.
+std::string lr_svg(const LrRange& range);
 
 Row lr_range_row(const LrRangePoint& point, int64_t step);
 

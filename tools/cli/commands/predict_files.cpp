@@ -20,7 +20,7 @@
 #include "lathe/data/images/image_folder.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/commands/predict_files.h"
-#include "lathe/tools/cli/commands/saved_run.h"
+#include "lathe/tools/cli/training/saved_run.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/recipe.h"

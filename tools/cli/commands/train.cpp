@@ -87,8 +87,8 @@ void open_folder(StartPoint& start, const Settings& settings) {
 
 // Resumes the trainer, or fails with the settings that do not fit.   → the step
 int64_t resume(Trainer& trainer, const StartPoint& start, const Settings& settings,
-               bool same_batches) try {
-  return trainer.resume(*start.from, start.file.string(), same_batches);
+               const Unchanged& same) try {
+  return trainer.resume(*start.from, start.file.string(), same);
 } catch (const ValueError& e) {
   fail_misfit(start, settings, trainer.misfits(*start.from), e.message());
 }
@@ -116,15 +116,20 @@ int64_t length_of_epoch(const Settings& settings, const Input& train, int64_t im
 }
 
 // The images of a run and their batches. Evaluations look at `val`: a part of the training images,
-// or the test images, and then there is no `test`.
+// a folder's val/, or the test images, and then there is no `test`.
 struct RunData {
   std::shared_ptr<data::ImageDataset> train_set, val_set, test_set;
   Input train, val;
   std::optional<Input> test;
+
+  RunImages images(const Settings& settings) const {
+    const std::string_view of = !test ? "test" : settings.val_split > 0 ? "train" : "val";
+    return {train_set->size(), fmt::format("{} images of {}", val_set->size(), of)};
+  }
 };
 
 RunData open_data(const Settings& settings, Device device) {
-  const bool splits = settings.val_split > 0;
+  const bool splits = has_part(settings, Part::kVal);
   const auto train = open_dataset(settings, Part::kTrain, true);
   const auto test = open_dataset(settings, Part::kTest, false);
   const auto val = splits ? open_dataset(settings, Part::kVal, false) : test;
@@ -144,11 +149,28 @@ std::unique_ptr<nn::Module> make_start(const Settings& settings, const data::Ima
   manual_seed(static_cast<uint64_t>(settings.seed));
   auto model =
       make_model(settings, {.classes = images.classes(), .in_channels = images.channels()});
-  if (!settings.weights.empty() && !start.from) {
+  if (settings.weights.empty() || start.from) return model;
+  try {
     for (const std::string& line : load_weights(*model, settings.weights, settings.new_head))
       log.line(line);
+  } catch (const CommandError& e) {
+    if (start.settings.model) throw;
+    throw CommandError(e.code(), fmt::format("{}; {} was chosen, because no --model names the one "
+                                             "that the file is of",
+                                             e.what(), *settings.model));
   }
   return model;
+}
+
+// A batch that was not asked for may be most of a small data set.
+void say_if_steps_are_few(const Settings& settings, const StartPoint& start, int64_t per_epoch,
+                          int64_t images, Log& log) {
+  constexpr int64_t kFew = 8;
+  if (per_epoch >= kFew || start.settings.batch_size || start.from) return;
+  log.line(
+      fmt::format("{} training images are {} steps of {} in an epoch; a smaller --batch-size "
+                  "makes more of them",
+                  images, per_epoch, *settings.batch_size));
 }
 
 Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) {
@@ -171,6 +193,22 @@ void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, in
   write_file_atomic((start.folder / "config.toml").string(), reusable_config(settings));
   write_file_atomic((start.folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
   log.open(start.folder / "log.txt");
+}
+
+// What the best is chosen by.
+void say_choice(const Settings& settings, const RunData& data, Log& log) {
+  const int64_t images = data.val_set->size();
+  if (!data.test) {
+    log.line(
+        "the best is chosen by the test images, which makes its accuracy on them look better than "
+        "it is; --val-split 0.1 chooses by a part of the training images");
+  } else if (settings.val_split > 0) {
+    log.line(fmt::format("the best is chosen by {} of the training images", images));
+  } else {
+    log.line(fmt::format(
+        "the best is chosen by the {} images of val; those of test are looked at once, at the end",
+        images));
+  }
 }
 
 void say_what_is_slow(const Settings& settings, Device device, Log& log) {
@@ -202,10 +240,10 @@ ExitCode run_train(const Invocation& call) {
   if (settings.profile) parse_profile_steps(settings.profile_steps);  // may be wrong: say so early
   const Device device = prepare_compute(settings);
   RunData data = open_data(settings, device);
-  const int64_t images = data.train_set->size();
-  const int64_t per_epoch = length_of_epoch(settings, data.train, images);
-  const bool same_batches = check_changes(start, settings, images, log);
-  const int64_t all = length_of_run(start, same_batches, *settings.epochs, per_epoch);
+  const RunImages images = data.images(settings);
+  const int64_t per_epoch = length_of_epoch(settings, data.train, images.training);
+  const Unchanged same = check_changes(start, settings, images, log);
+  const int64_t all = length_of_run(start, same.batches, *settings.epochs, per_epoch);
   const int64_t steps = settings.max_steps > 0 ? std::min(settings.max_steps, all) : all;
   const Schedule schedule = make_schedule(settings, per_epoch, steps);
 
@@ -220,7 +258,7 @@ ExitCode run_train(const Invocation& call) {
   Trainer trainer({settings, *model, *lr, data.train, data.val, out, log, std::move(about),
                    std::move(frozen), data.test ? &*data.test : nullptr},
                   steps);
-  const int64_t step = start.from ? resume(trainer, start, settings, same_batches) : 0;
+  const int64_t step = start.from ? resume(trainer, start, settings, same) : 0;
   if (settings.dry_run) {  // all checks of the settings have been made
     print_plan(settings, out, steps, parameters);
     return ExitCode::kDone;
@@ -231,14 +269,13 @@ ExitCode run_train(const Invocation& call) {
   say_what_is_slow(settings, device, log);
   log.line(fmt::format(
       "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
-      *settings.model, *settings.dataset, parameters, images, steps,
+      *settings.model, *settings.dataset, parameters, images.training, steps,
       *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
       start.folder.string()));
-  log.line(
-      data.test
-          ? fmt::format("the best is chosen by {} of the training images", data.val_set->size())
-          : "the best is chosen by the test images, which makes its accuracy on them look "
-            "better than it is; --val-split 0.1 chooses by a part of the training images");
+  say_choice(settings, data, log);
+  if (!same.evaluated)
+    log.line("evaluations look at other images than before: the next one begins a new best");
+  say_if_steps_are_few(settings, start, per_epoch, data.train_set->size(), log);
   if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
   return trainer.run();
 }

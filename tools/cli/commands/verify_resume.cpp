@@ -10,10 +10,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
@@ -151,12 +153,12 @@ void run_self(std::vector<std::string> arguments, const HeldSignals& signals) {
 
 // The rows of metrics without values that depend on time.
 std::string losses_of(const fs::path& run) {
-  std::string text = read_file((run / "metrics.jsonl").string(), INT64_MAX), out;
-  constexpr std::string_view kTime = "\"images_per_second\":";
-  for (size_t at = 0; at < text.size();) {
-    const size_t found = std::min(text.find(kTime, at), text.size());
-    out += text.substr(at, found - at);
-    at = std::min(text.find_first_of(",}", found), text.size());
+  std::istringstream text(read_file((run / "metrics.jsonl").string(), INT64_MAX));
+  std::string out;
+  for (std::string line; std::getline(text, line);) {
+    auto row = nlohmann::ordered_json::parse(line);
+    for (const char* timed : {"images_per_second", "time"}) row.erase(timed);
+    out += row.dump() + "\n";
   }
   return out;
 }

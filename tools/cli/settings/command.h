@@ -33,6 +33,8 @@ struct Command {
 ExitCode run_train(const Invocation&);
 ExitCode run_eval(const Invocation&);
 ExitCode run_predict(const Invocation&);
+ExitCode run_report(const Invocation&);
+ExitCode run_watch(const Invocation&);
 ExitCode run_summary(const Invocation&);
 ExitCode run_info(const Invocation&);
 ExitCode run_data_fetch(const Invocation&);

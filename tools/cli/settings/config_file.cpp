@@ -37,6 +37,12 @@ class LineReader {
       rest_.remove_prefix(1);
     }
   }
+  // How much of the line is not read yet, and the same without the space before it.
+  size_t unread() const { return rest_.size(); }
+  size_t left() {
+    skip_space();
+    return rest_.size();
+  }
   bool at_end() {
     skip_space();
     return rest_.empty() || rest_.front() == '#';
@@ -109,6 +115,12 @@ std::string list(LineReader& line) {
   return joined;
 }
 
+// batch_size means batch-size.
+std::string with_dashes(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return key;
+}
+
 std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -133,26 +145,27 @@ bool is_named_pipe(const std::filesystem::path& path) {
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name) {
   std::vector<ConfigEntry> entries;
   std::set<std::string> seen;
-  for (int number = 1; !text.empty(); ++number) {
-    const size_t newline = std::min(text.find('\n'), text.size());
-    LineReader line(text.substr(0, newline), name, number);
-    text.remove_prefix(std::min(newline + 1, text.size()));
+  size_t next = 0;
+  for (int number = 1; next < text.size(); ++number) {
+    const size_t newline = std::min(text.find('\n', next), text.size());
+    LineReader line(text.substr(next, newline - next), name, number);
+    next = newline + 1;
     if (line.at_end()) continue;
     if (line.take('[')) line.fail("sections are not used here: write key = value");
-    ConfigEntry entry{number, line.bare("key = value"), {}};
+    ConfigEntry entry{number, line.bare("key = value"), {}, 0, 0};
     if (!line.take('=')) line.fail(fmt::format("expected = after {}", entry.key));
+    entry.begin = newline - line.left();
     entry.value = line.take('[') ? list(line) : line.scalar();
+    entry.end = newline - line.unread();
     if (!line.at_end()) line.fail(fmt::format("{}: unexpected text after the value", entry.key));
-    std::string dashed = entry.key;  // batch_size means batch-size
-    std::replace(dashed.begin(), dashed.end(), '_', '-');
-    if (!seen.insert(std::move(dashed)).second)
+    if (!seen.insert(with_dashes(entry.key)).second)
       line.fail(fmt::format("{} is given twice", entry.key));
     entries.push_back(std::move(entry));
   }
   return entries;
 }
 
-std::vector<ConfigEntry> read_config(const std::filesystem::path& path) {
+std::string read_config_text(const std::filesystem::path& path) {
   if (is_named_pipe(path)) {
     throw UsageError(
         fmt::format("{}: cannot read the config file: it is a named pipe", path.string()));
@@ -168,7 +181,22 @@ std::vector<ConfigEntry> read_config(const std::filesystem::path& path) {
     throw UsageError(fmt::format("{}: cannot read the config file: it has more than {} bytes",
                                  path.string(), kMostBytes));
   }
-  return parse_config(text, path.string());
+  return text;
+}
+
+std::vector<ConfigEntry> read_config(const std::filesystem::path& path) {
+  return parse_config(read_config_text(path), path.string());
+}
+
+std::string with_value(std::string_view text, std::string_view name, std::string_view key,
+                       std::string_view value) {
+  std::string out(text);
+  for (const ConfigEntry& entry : parse_config(text, name)) {
+    if (with_dashes(entry.key) == key)
+      return out.replace(entry.begin, entry.end - entry.begin, value);
+  }
+  if (!out.empty() && out.back() != '\n') out += '\n';
+  return out + fmt::format("{} = {}\n", key, value);
 }
 
 std::string config_text(const Settings& settings, unsigned takes) {

@@ -17,15 +17,28 @@ struct ConfigEntry {
   int line;
   std::string key;
   std::string value;  // without quotes; a list as "a,b"
+  size_t begin, end;  // where the value stands in the text, with its quotes
 };
 
 /// The entries of a text, in order. Messages call the file `name`.
 /// throws: UsageError naming file and line for what is not of this form, and for a key given twice.
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name);
 
-/// Reads and parses a file, or an unnamed pipe.
-/// throws: UsageError if it cannot be read, also for a named pipe, which might wait for ever.
+/// The text of a file, or of an unnamed pipe.
+/// throws: UsageError if it cannot be read or has more than 1 MiB, also for a named pipe, which
+/// might wait for ever.
+std::string read_config_text(const std::filesystem::path& path);
+
+/// Reads and parses such a text.
+/// throws: as the two above.
 std::vector<ConfigEntry> read_config(const std::filesystem::path& path);
+
+/// The text of a config file with another value of `key`: a bare word or a number, in place of the
+/// old value. Everything else keeps its bytes, comments too. A key that the text lacks gets a line
+/// at its end. Messages call the file `name`.
+/// throws: as parse_config.
+std::string with_value(std::string_view text, std::string_view name, std::string_view key,
+                       std::string_view value);
 
 /// The settings that the commands `takes` have, as a config file that gives the same settings
 /// again.

@@ -140,7 +140,8 @@ void complete(Settings& settings, const Machine& machine) {
         !machine.has_cuda && (is_grey(dataset) || dataset == "synthetic") ? kCpuEpochs : kEpochs;
   }
   const auto& [lr, weight_decay] = step_of(*settings.model, settings.optimizer);
-  if (!settings.lr) settings.lr = lr;
+  // Weights that are good already are changed less.
+  if (!settings.lr) settings.lr = settings.new_head ? lr / 10 : lr;
   if (!settings.weight_decay) settings.weight_decay = weight_decay;
   if (!settings.threads) settings.threads = machine.usable_cpus;
   if (!settings.workers) settings.workers = 1;

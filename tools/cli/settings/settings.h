@@ -70,6 +70,7 @@ struct Settings {
   double max_lr = 10;
   int64_t sweep_steps = 100;
   std::string csv;
+  std::string svg;
   // precision
   std::string amp = "off";
   std::string loss_scale = "dynamic";
@@ -91,6 +92,7 @@ struct Settings {
   double peak_gbytes = 0;
   int64_t memory_limit = 0;
   int64_t max_batch = 65536;
+  std::string write_config;
   // run
   int64_t seed = 0;
   std::string run_dir;
@@ -110,6 +112,11 @@ struct Settings {
   std::string confusion;
   int64_t worst = 0;
   std::string worst_dir;
+  bool tensorboard = false;
+  std::string output;
+  bool evaluate = true;
+  double interval = 2;
+  bool once = false;
   bool profile = false;
   std::string profile_steps = "10:20";
   // output
@@ -139,6 +146,9 @@ enum Takes : unsigned {
   kFindLr = 8192,
   kFindBatch = 16384,
   kDataPrepare = 1 << 15,
+  kFindWorkers = 1 << 16,
+  kReport = 1 << 17,
+  kWatch = 1 << 18,
   kCkpt = 1 << 20,
   kCkptVerify = 1 << 21,
 };

@@ -22,8 +22,21 @@ size_t mistyped_letters(std::string_view name) {
   return letters < 5 ? 0 : letters < 8 ? 1 : 2;
 }
 
+// What a run's config says of the machine that trained: the machine that uses it chooses for
+// itself.
+constexpr std::string_view kOfMachine[] = {"device",          "threads",         "workers",
+                                           "prefetch-factor", "pin-memory",      "data-cache",
+                                           "cudnn-benchmark", "workspace-limit", "algo-cache"};
+
+// Whether a command that reads the config of a finished run leaves out this entry. `trains`: it
+// repeats the training itself.
+bool is_left_out(std::string_view key, bool trains) {
+  return key == "weights" ||
+         (!trains && std::ranges::find(kOfMachine, key) != std::end(kOfMachine));
+}
+
 void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
-                   const std::string& file, unsigned takes) {
+                   const std::string& file, unsigned takes, bool of_finished_run) {
   for (const ConfigEntry& entry : entries) {
     const std::string name = fmt::format("{}:{}: {}", file, entry.line, entry.key);
     const Setting* const setting = find_setting(entry.key);
@@ -33,7 +46,9 @@ void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
       throw UsageError(fmt::format("{}: unknown key{}", name, suggestion(entry.key, keys)));
     }
     Settings other;
-    assign((setting->takes & takes) != 0 ? settings : other, *setting, name, entry.value);
+    const bool left_out = of_finished_run && is_left_out(setting->key, (takes & kTrain) != 0);
+    const bool counts = (setting->takes & takes) != 0 && !left_out;
+    assign(counts ? settings : other, *setting, name, entry.value);
   }
 }
 
@@ -42,10 +57,10 @@ void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
 Settings merge_settings(const SettingSources& sources, unsigned takes) {
   Settings settings;
   if (!sources.config_path.empty())
-    assign_config(settings, read_config(sources.config_path), sources.config_path, takes);
+    assign_config(settings, read_config(sources.config_path), sources.config_path, takes,
+                  sources.of_finished_run);
   assign_config(settings, parse_config(sources.saved_config, sources.saved_name),
-                sources.saved_name, takes);
-  if (sources.of_finished_run) settings.weights.clear();
+                sources.saved_name, takes, (takes & kTrain) == 0);
   for (const Setting& setting : all_settings()) {
     if ((setting.takes & takes) == 0) continue;
     const std::string variable = environment_name(setting);

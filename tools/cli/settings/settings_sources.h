@@ -17,15 +17,16 @@ struct SettingSources {
   std::map<std::string, std::string, std::less<>> flags;  // key → text; only those of the command
   std::function<const char*(const char*)> environment;    // getenv, or a test's
   std::string config_path;                                // empty: none
-  std::string saved_config, saved_name;  // text and name of the config in a resumed checkpoint
-  // The config file is that of a finished run, so its `weights` are what the run started from.
-  bool of_finished_run = false;
+  std::string saved_config, saved_name;  // text and name of the config in a checkpoint
+  bool of_finished_run = false;          // the config file is that of a run that is not continued
 };
 
 /// The settings of a command; `takes` is its bit. An entry of the config file that only other
 /// commands have is checked and ignored, so that commands can share a file; an entry that no
 /// command has is an error that names the nearest key. The environment is treated alike, except
-/// that only the variables of this command's settings are read.
+/// that only the variables of this command's settings are read. The config of a finished run counts
+/// without the `weights` that the run started from; for commands that do not train (eval, predict)
+/// also without what suited the machine that trained: device, threads, workers, ….
 /// throws: UsageError naming flag, variable or line.
 Settings merge_settings(const SettingSources& sources, unsigned takes);
 

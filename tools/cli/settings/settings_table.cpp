@@ -12,14 +12,16 @@ namespace {
 
 using S = Settings;
 constexpr unsigned kFind = kFindLr | kFindBatch;
+constexpr unsigned kLook = kEval | kReport;  // commands that evaluate a run
+constexpr unsigned kLoading = kBenchLoader | kFindWorkers;
 constexpr unsigned kSteps = kTrain | kFind;  // commands that make training steps
-constexpr unsigned kModels = kSteps | kEval | kPredict | kSummary | kBenchStep | kBenchConv;
-constexpr unsigned kData = kTrain | kFindLr | kEval | kPredict | kBenchLoader;
+constexpr unsigned kModels = kSteps | kLook | kPredict | kSummary | kBenchStep | kBenchConv;
+constexpr unsigned kData = kTrain | kFindLr | kLook | kPredict | kLoading;
 constexpr unsigned kImages = kData | kDataPrepare;
-constexpr unsigned kCompute = kSteps | kEval | kPredict | kBenchStep | kBenchOp | kBenchConv;
+constexpr unsigned kCompute = kSteps | kLook | kPredict | kBenchStep | kBenchOp | kBenchConv;
 constexpr unsigned kSynthetic = kBenchStep | kBenchConv | kFindBatch;
 constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
-                           kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt | kFindBatch;
+                           kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt | kFindBatch | kWatch;
 constexpr double kMaxThreads = 1024;
 
 // clang-format off
@@ -33,15 +35,15 @@ constexpr Setting kSettings[] = {
    .help = "Fetch the data set if it is not there"},
   {.key = "synthetic-size", .group = "Data", .target = &S::synthetic_size, .takes = kImages, .unit = "N", .min = 1, .max = 1e9,
    .help = "Training images of the synthetic set; it has a fifth as many for testing"},
-  {.key = "augment", .group = "Data", .target = &S::augment, .takes = kTrain | kFindLr | kBenchLoader, .unit = "LIST", .automatic = "by data set",
+  {.key = "augment", .group = "Data", .target = &S::augment, .takes = kTrain | kFindLr | kLoading, .unit = "LIST", .automatic = "by data set",
    .help = "none, or some of crop, flip, resized-crop: random changes of training images"},
   {.key = "image-size", .group = "Data", .target = &S::image_size, .takes = kImages | kSummary | kSynthetic, .unit = "N", .min = 1, .max = 4096, .automatic = "32",
    .help = "Images are padded with zeros to N x N; with resized-crop, of folders (224) and packed files, made that large"},
   {.key = "skip-broken", .group = "Data", .target = &S::skip_broken, .takes = kImages,
    .help = "Of folder: other images take the place of files that cannot be read, which are named and counted"},
-  {.key = "val-split", .group = "Data", .target = &S::val_split, .takes = kTrain | kFindLr | kEval | kPredict, .unit = "FRACTION", .max = 1,
-   .help = "Part of the training images (0.1) that only the choice of the best looks at; 0: it looks at the test images"},
-  {.key = "split", .group = "Data", .target = &S::split, .takes = kEval | kPredict, .choices = "train|val|test",
+  {.key = "val-split", .group = "Data", .target = &S::val_split, .takes = kTrain | kFindLr | kLook | kPredict, .unit = "FRACTION", .max = 1,
+   .help = "Part of the training images (0.1) that only the choice of the best looks at; 0: it looks at a folder's val beside test, or the test images"},
+  {.key = "split", .group = "Data", .target = &S::split, .takes = kLook | kPredict, .choices = "train|val|test",
    .help = "Which part of the data set; val: that of --val-split"},
   {.key = "index", .group = "Data", .target = &S::index, .takes = kPredict, .unit = "A:B",
    .help = "Without files: rows A to B-1 of the data set, or one row A"},
@@ -52,12 +54,12 @@ constexpr Setting kSettings[] = {
    .help = "Threads that read batches ahead; 0 reads them in between. Results do not depend on it"},
   {.key = "prefetch-factor", .group = "Loading", .target = &S::prefetch_factor, .takes = kData, .unit = "N", .min = 1, .max = 1024,
    .help = "Batches that each worker reads ahead"},
-  {.key = "pin-memory", .group = "Loading", .target = &S::pin_memory, .takes = kTrain | kEval, .automatic = "on a GPU",
+  {.key = "pin-memory", .group = "Loading", .target = &S::pin_memory, .takes = kTrain | kLook, .automatic = "on a GPU",
    .help = "Batches in page-locked memory, which a GPU copies by itself"},
-  {.key = "data-cache", .group = "Loading", .target = &S::data_cache, .takes = kTrain | kFindLr | kEval | kBenchLoader, .choices = "none|ram|gpu",
+  {.key = "data-cache", .group = "Loading", .target = &S::data_cache, .takes = kTrain | kFindLr | kLook | kLoading, .choices = "none|ram|gpu",
    .automatic = "ram; none for folder, packed and synthetic",
    .help = "Where images lie as bytes: in their files, read each time; in memory; all of them on the GPU"},
-  {.key = "drop-last", .group = "Loading", .target = &S::drop_last, .takes = kTrain | kFindLr | kBenchLoader,
+  {.key = "drop-last", .group = "Loading", .target = &S::drop_last, .takes = kTrain | kFindLr | kLoading,
    .help = "Leave out an epoch's last batch if it is smaller than the others"},
 
   {.key = "model", .group = "Model", .target = &S::model, .takes = kModels,
@@ -69,7 +71,7 @@ constexpr Setting kSettings[] = {
   {.key = "new-head", .group = "Model", .target = &S::new_head, .takes = kTrain | kFindLr,
    .help = "Of --weights: all but the last layer, which is made anew, for other classes"},
   {.key = "freeze", .group = "Model", .target = &S::freeze, .takes = kTrain | kFindLr, .unit = "LIST",
-   .help = "Parameters or modules that are not trained, layer1,*.bn1; backbone: all but the last layer"},
+   .help = "Parameters or modules that are not trained, layer1,*.bn1; backbone: all but the last layer; none"},
   {.key = "classes", .group = "Model", .target = &S::classes, .takes = kSummary | kSynthetic, .unit = "N", .min = 1, .max = 1e6,
    .help = "Number of classes"},
   {.key = "in-channels", .group = "Model", .target = &S::in_channels, .takes = kSummary | kSynthetic, .unit = "N", .min = 1, .max = 1024,
@@ -130,8 +132,10 @@ constexpr Setting kSettings[] = {
    .help = "Steps from --min-lr to --max-lr"},
   {.key = "csv", .group = "Range test", .target = &S::csv, .takes = kFindLr, .unit = "FILE",
    .help = "Write the steps as CSV: step, lr, loss, smoothed_loss"},
+  {.key = "svg", .group = "Range test", .target = &S::svg, .takes = kFindLr, .unit = "FILE",
+   .help = "Write the curve as a picture"},
 
-  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kEval | kPredict | kBenchStep, .choices = "off|fp16|bf16",
+  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep, .choices = "off|fp16|bf16",
    .help = "Convolutions and matrix products in a half type; parameters, sums and losses stay f32"},
   {.key = "loss-scale", .group = "Precision", .target = &S::loss_scale, .takes = kTrain | kFindLr, .unit = "dynamic|NUMBER",
    .help = "Of --amp fp16: adapts itself to overflows, or is fixed"},
@@ -146,7 +150,7 @@ constexpr Setting kSettings[] = {
    .help = "Threads that compute"},
   {.key = "conv-exact", .group = "Speed", .target = &S::conv_exact, .takes = kCompute,
    .help = "Direct convolutions instead of the faster Winograd ones, which round more"},
-  {.key = "layout", .group = "Speed", .target = &S::layout, .takes = kTrain | kFindLr | kEval | kPredict | kSynthetic, .choices = "nchw|nhwc",
+  {.key = "layout", .group = "Speed", .target = &S::layout, .takes = kTrain | kFindLr | kLook | kPredict | kSynthetic, .choices = "nchw|nhwc",
    .help = "Order of images in memory"},
   {.key = "dtype", .group = "Speed", .target = &S::dtype, .takes = kBenchConv, .choices = "f32|f16|bf16",
    .help = "Of the numbers to compute with"},
@@ -213,13 +217,25 @@ constexpr Setting kSettings[] = {
   {.key = "profile-steps", .group = "Run", .target = &S::profile_steps, .takes = kTrain, .unit = "A:B",
    .help = "Which steps: A to B-1, counted from the begin of this process"},
 
-  {.key = "progress", .group = "Output", .target = &S::progress, .takes = kTrain | kFindLr | kEval | kDataFetch | kDataPrepare | kDataVerify, .choices = "auto|plain|none",
+  {.key = "tensorboard", .group = "Output", .target = &S::tensorboard, .takes = kTrain,
+   .help = "Also write the metrics, and histograms of the parameters at each evaluation, for TensorBoard"},
+  {.key = "output", .group = "Output", .target = &S::output, .takes = kReport, .unit = "FILE",
+   .help = "The page to write, otherwise report.html in the run's folder; of several runs in the working directory"},
+  {.key = "evaluate", .group = "Output", .target = &S::evaluate, .takes = kReport,
+   .help = "Of one run: evaluate it, for the confusion matrix and the worst mistakes"},
+  {.key = "interval", .group = "Output", .target = &S::interval, .takes = kWatch, .unit = "SECONDS", .min = 0.1, .max = 86400,
+   .help = "Time between two looks"},
+  {.key = "once", .group = "Output", .target = &S::once, .takes = kWatch,
+   .help = "Look once, and end"},
+  {.key = "write-config", .group = "Output", .target = &S::write_config, .takes = kFind | kFindWorkers, .unit = "FILE",
+   .help = "Put what was found into this config file, new or not; its other lines stay"},
+  {.key = "progress", .group = "Output", .target = &S::progress, .takes = kTrain | kFindLr | kLook | kDataFetch | kDataPrepare | kDataVerify, .choices = "auto|plain|none",
    .help = "A bar on a terminal and lines elsewhere, lines only, or nothing"},
   {.key = "format", .group = "Output", .target = &S::format, .takes = kPredict, .choices = "text|csv|json",
    .help = "Of files: a line per image, a row per class, or a JSON object per image"},
   {.key = "json", .group = "Output", .target = &S::json, .takes = kRows,
    .help = "Print JSON Lines on stdout and nothing else"},
-  {.key = "quiet", .group = "Output", .target = &S::quiet, .takes = kTrain | kFindLr | kEval | kDataFetch | kDataPrepare | kDataVerify,
+  {.key = "quiet", .group = "Output", .target = &S::quiet, .takes = kTrain | kFindLr | kLook | kDataFetch | kDataPrepare | kDataVerify,
    .help = "Nothing on stderr but errors, and the final result on stdout"},
 };
 // clang-format on

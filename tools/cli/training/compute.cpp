@@ -82,20 +82,26 @@ std::unique_ptr<nn::Module> make_empty_model(const Settings& settings, const Mod
   return make_model(settings, shape);
 }
 
-ModelShape shape_of_weights(const Settings& settings, const StateDict& weights) {
-  ModelShape shape{.classes = 1, .in_channels = 1};
-  const auto smallest = make_empty_model(settings, shape);
-  for (const auto& [name, entry] : smallest->state_dict()) {
-    if (!weights.contains(name)) continue;
-    const Shape& is = weights.at(name).shape();
-    if (is == entry.shape() || is.empty() || is.size() != entry.ndim()) continue;
-    if (is.size() == 4) {
-      shape.in_channels = is[1];
-    } else {
-      shape.classes = is[0];
+ModelShape shape_of_weights(const StateDict& weights,
+                            FunctionRef<std::unique_ptr<nn::Module>(const ModelShape&)> make) {
+  const nn::init::Skip skip;
+  // A size that is a + b·n for n classes (or channels) is known at n = 1 and at n = 2.
+  const ModelShape one{.classes = 1, .in_channels = 1};
+  const StateDict smallest = make(one)->state_dict();
+  const auto told_by = [&](const ModelShape& two) {
+    const StateDict larger = make(two)->state_dict();
+    for (const auto& [name, small] : smallest) {
+      const Tensor *const large = larger.find(name), *const found = weights.find(name);
+      if (large == nullptr || found == nullptr || found->ndim() != small.ndim()) continue;
+      for (int d = 0; d < small.ndim(); ++d) {
+        const int64_t step = large->dim(d) - small.dim(d);
+        if (step > 0) return 1 + (found->dim(d) - small.dim(d)) / step;
+      }
     }
-  }
-  return shape;
+    return int64_t{1};
+  };
+  return {.classes = told_by({.classes = 2, .in_channels = 1}),
+          .in_channels = told_by({.classes = 1, .in_channels = 2})};
 }
 
 MemoryFormat filter_format(Device device, const Settings& settings) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lathe/core/device.h"
+#include "lathe/core/function_ref.h"
 #include "lathe/core/tensor.h"
 #include "lathe/nn/module.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
@@ -39,8 +40,10 @@ std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShap
 /// The same for weights that are loaded next: nothing is drawn.
 std::unique_ptr<nn::Module> make_empty_model(const Settings& settings, const ModelShape& shape);
 
-/// The classes and channels for which the model has weights of these shapes.
-ModelShape shape_of_weights(const Settings& settings, const StateDict& weights);
+/// The classes and channels for which a model has weights of these shapes. `make` makes the model
+/// for such numbers: the sizes of its weights that grow with one of the two tell it.
+ModelShape shape_of_weights(const StateDict& weights,
+                            FunctionRef<std::unique_ptr<nn::Module>(const ModelShape&)> make);
 
 /// The memory format of filters: channels-last on a GPU with --layout nhwc. On a CPU oneDNN packs
 /// them from any format.

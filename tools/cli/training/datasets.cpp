@@ -98,14 +98,15 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
   check_layout(root, part);
   const data::ImageFolderOptions options{.broken = broken};
   auto train = std::make_shared<data::ImageFolder>(root / "train", options);
-  if (part != Part::kTest) return train;
+  if (part == Part::kTrain || (part == Part::kVal && settings.val_split > 0)) return train;
   std::error_code missing;
-  const fs::path path = fs::exists(root / "test", missing) ? root / "test" : root / "val";
-  auto test = std::make_shared<data::ImageFolder>(path, options);
-  LATHE_CHECK(DataError, test->class_names() == train->class_names(), path.string(), ": has ",
-              test->classes(), " classes that are not the ", train->classes(), " of ",
+  const bool tests = part == Part::kTest && fs::exists(root / "test", missing);
+  const fs::path path = root / (tests ? "test" : "val");
+  auto other = std::make_shared<data::ImageFolder>(path, options);
+  LATHE_CHECK(DataError, other->class_names() == train->class_names(), path.string(), ": has ",
+              other->classes(), " classes that are not the ", train->classes(), " of ",
               (root / "train").string());
-  return test;
+  return other;
 }
 
 std::shared_ptr<data::ImageDataset> open_packed(const Settings& settings, Part part) {
@@ -222,6 +223,13 @@ DataRoot kind_of_data_root(const std::filesystem::path& root) {
 }  // namespace
 
 bool has_part(const Settings& settings, Part part) {
+  if (part == Part::kVal) {
+    const std::filesystem::path root = settings.data_root;
+    std::error_code missing;
+    return settings.val_split > 0 ||
+           (is_folder(settings) && std::filesystem::is_directory(root / "val", missing) &&
+            std::filesystem::is_directory(root / "test", missing));
+  }
   if (!is_packed(settings) || settings.data_root.empty()) return true;
   const data::PackedFile file(settings.data_root);
   return part == Part::kTrain ? file.train_images() > 0 : file.train_images() < file.size();

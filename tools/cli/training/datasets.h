@@ -12,7 +12,8 @@
 
 namespace lathe::cli {
 
-/// kVal: the part of the training images that --val-split takes from kTrain; empty without it.
+/// kVal: the part of the training images that --val-split takes from kTrain; without that flag the
+/// folder val/ of a folder that has test/ as well.
 enum class Part { kTrain, kVal, kTest };
 
 /// What this machine has: a GPU, processors, data sets (by their files' names only).
@@ -22,7 +23,7 @@ Machine look_around(const Settings& settings);
 /// throws: UsageError for the synthetic set's name; FileError, DataError.
 void fetch_if_asked(const Settings& settings);
 
-/// Whether the data set has this part. False only for a packed file with images of the other part.
+/// Whether the data set has this part. A packed file may lack kTrain or kTest.
 /// throws: DataError, FileError.
 bool has_part(const Settings& settings, Part part);
 

@@ -20,8 +20,10 @@ namespace {
 constexpr std::string_view kBackbone = "backbone";
 constexpr size_t kMostNames = 10;  // in one line
 
+// Everything is in "", the model itself.
 bool is_in(std::string_view name, std::string_view module) {
-  return name.starts_with(module) && name.substr(module.size()).starts_with('.');
+  return module.empty() ||
+         (name.starts_with(module) && name.substr(module.size()).starts_with('.'));
 }
 
 // "2 entries: fc.weight f32[10,512], fc.bias f32[10]", with at most kMostNames names.
@@ -88,7 +90,7 @@ std::string hint_for(const StateDict& from_file, const Sorted& sorted, const nn:
     return fmt::format("; the file's first layer is that of --stem {}", stem);
   if (!sorted.unused.empty()) return "; the file has other " + list_of(sorted.unused);
   const std::string head = head_of(model);
-  if (!new_head && fits_without_head(from_file, model, head))
+  if (!new_head && !head.empty() && fits_without_head(from_file, model, head))
     return "; --new-head begins with a new " + head;
   return "";
 }
@@ -134,7 +136,8 @@ std::string head_of(const nn::Module& model) {
   const auto parameters = model.named_parameters();
   if (parameters.empty()) return {};
   const std::string& last = parameters.back().first;
-  return last.substr(0, std::min(last.rfind('.'), last.size()));
+  const size_t dot = last.rfind('.');
+  return dot == last.npos ? "" : last.substr(0, dot);
 }
 
 std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors& parameters) {
@@ -157,6 +160,10 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
     lines.push_back(
         fmt::format("{}: the names begin with \"{}\", which is taken off", path, file.prefix));
   const std::string head = head_of(model);
+  if (new_head && head.empty())
+    throw UsageError(fmt::format(
+        "--new-head: a {} has no layers of which one is the head, so it would be new as a whole",
+        model.type_name()));
   const Sorted sorted =
       new_head ? without_head(file.entries, model, head) : Sorted{file.entries, {}, {}};
   try {

@@ -15,6 +15,7 @@
 namespace lathe::cli {
 
 /// The name of a model's head, its classifier: of the last module that has parameters of its own.
+/// Empty if that is the model itself; then there is nothing but the head.
 std::string head_of(const nn::Module& model);
 
 /// Two lists made of one: the parameters outside of the head, and those of the head.
@@ -25,7 +26,8 @@ std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors
 /// file; what else the file has is not used.
 /// → lines that say what was not loaded and which prefix was taken off; often none
 /// throws: CommandError (kData) if the file cannot be read or does not fit, naming the first
-/// entries that do not; DataError if it is damaged.
+/// entries that do not; DataError if it is damaged; UsageError for a new head of a model that has
+/// nothing else.
 std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
                                       bool new_head = false);
 
@@ -43,7 +45,7 @@ struct Frozen {
 /// Takes the gradient from parameters, and so the updates and the weight decay. `patterns` is a
 /// list "layer1,*.bn1": a pattern must match the name of a parameter, or of a module above it;
 /// * stands for any text, ? for one character, [ab] for one of these. The word "backbone" is
-/// everything but the head. "none" and an empty list freeze nothing.
+/// everything but the head. "none" and an empty list, which no flag can be, freeze nothing.
 /// throws: UsageError for a pattern that matches nothing, with the nearest name, or if nothing is
 /// left to train.
 Frozen freeze(nn::Module& model, std::string_view patterns);

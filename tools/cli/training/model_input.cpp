@@ -88,6 +88,10 @@ ModelInput model_input_in(const safetensors::Metadata& metadata, std::string_vie
     throw UsageError(fmt::format("{}: expected 256 or 28x28, got \"{}\"", kResize, resize));
   out.mean = numbers_in(kMean, text(kMean), out.channels);
   out.std = numbers_in(kStd, text(kStd), out.channels);
+  for (const double std : out.std) {
+    if (std <= 0)
+      throw UsageError(fmt::format("{}: expected numbers above 0, got \"{}\"", kStd, text(kStd)));
+  }
   return out;
 } catch (const UsageError& e) {
   throw CommandError(ExitCode::kData, fmt::format("{}: {}", file, e.what()));

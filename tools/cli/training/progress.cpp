@@ -18,15 +18,27 @@ namespace {
 
 constexpr std::chrono::milliseconds kBarInterval{100}, kPlainInterval{10'000};
 constexpr int kLongestBar = 30, kShortestBar = 5;
+constexpr size_t kEpochColumns = 80;
 
-std::string numbers(const ProgressState& s) {
-  std::string text = fmt::format("{}/{}  loss {:.3f}  acc {:.1f} %", s.done, s.total,
-                                 without_sign_of_nan(s.loss), 100 * s.accuracy);
-  if (s.lr >= 0) text += fmt::format("  lr {:.4f}", s.lr);
-  if (s.loss_scale > 0)
-    text += fmt::format("  scale {:g}  skipped {}", s.loss_scale, s.skipped_steps);
-  text += fmt::format("  {} img/s", rate_text(s.images_per_second));
-  if (s.data_wait >= 0.01) text += fmt::format("  waits for data {:.0f} %", 100 * s.data_wait);
+// How much of the numbers a line has room for.
+enum class Detail { kAll, kNoWait, kNoRates, kLeast };
+
+std::string loss_text(double loss) {
+  return std::abs(loss) < 1000 ? fmt::format("{:.3f}", loss)
+                               : fmt::format("{:.3g}", without_sign_of_nan(loss));
+}
+
+std::string numbers(const ProgressState& s, Detail detail = Detail::kAll) {
+  std::string text = fmt::format("{}/{}  loss {}  acc {:.1f} %", s.done, s.total, loss_text(s.loss),
+                                 100 * s.accuracy);
+  if (detail < Detail::kNoRates) {
+    if (s.lr >= 0) text += fmt::format("  lr {:.3g}", s.lr);
+    if (s.loss_scale > 0)
+      text += fmt::format("  scale {:g}  skipped {}", s.loss_scale, s.skipped_steps);
+  }
+  if (detail < Detail::kLeast) text += fmt::format("  {} img/s", rate_text(s.images_per_second));
+  if (detail < Detail::kNoWait && s.data_wait >= 0.01)
+    text += fmt::format("  waits for data {:.0f} %", 100 * s.data_wait);
   return text + fmt::format("  ETA {}", duration_text(s.eta_seconds));
 }
 
@@ -50,23 +62,38 @@ std::string rate_text(double images_per_second) {
 }
 
 std::string bar_text(const ProgressState& state, int width, bool colour) {
-  const std::string after = numbers(state);
-  const int room = width - static_cast<int>(state.label.size() + after.size()) -
-                   5;  // " [" "] " and the last column
-  if (room < kShortestBar && state.data_wait > 0) {
-    ProgressState shorter = state;
-    shorter.data_wait = 0;
-    return bar_text(shorter, width, colour);
+  const auto room_for = [&](const std::string& after) {
+    // " [" "] " and the last column
+    return width - static_cast<int>(state.label.size() + after.size()) - 5;
+  };
+  for (const Detail detail : {Detail::kAll, Detail::kNoWait, Detail::kNoRates}) {
+    const std::string after = numbers(state, detail);
+    const int length = std::min(room_for(after), kLongestBar);
+    if (length < kShortestBar) continue;
+    const int full =
+        state.total > 0 ? static_cast<int>(length * std::min(state.done, state.total) / state.total)
+                        : 0;
+    return fmt::format("{} [{}{:#>{}}{}{:->{}}] {}", state.label, colour ? "\033[32m" : "", "",
+                       full, colour ? "\033[0m" : "", "", length - full, after);
   }
-  if (room < kShortestBar)
-    return fmt::format("{} {}", state.label, after)
-        .substr(0, static_cast<size_t>(std::max(width - 1, 0)));
-  const int length = std::min(room, kLongestBar);
-  const int full = state.total > 0
-                       ? static_cast<int>(length * std::min(state.done, state.total) / state.total)
-                       : 0;
-  return fmt::format("{} [{}{:#>{}}{}{:->{}}] {}", state.label, colour ? "\033[32m" : "", "", full,
-                     colour ? "\033[0m" : "", "", length - full, after);
+  for (const Detail detail : {Detail::kNoWait, Detail::kNoRates}) {
+    std::string text = fmt::format("{} {}", state.label, numbers(state, detail));
+    if (static_cast<int>(text.size()) < width) return text;
+  }
+  return fmt::format("{} {}", state.label, numbers(state, Detail::kLeast))
+      .substr(0, static_cast<size_t>(std::max(width - 1, 0)));
+}
+
+std::string epoch_text(const EpochState& s) {
+  std::string before = fmt::format("epoch {}/{}  train {} {:.1f} %", s.epoch, s.epochs,
+                                   loss_text(s.train_loss), 100 * s.train_accuracy);
+  if (s.evaluated)
+    before += fmt::format("  val {} {:.1f} %", loss_text(s.val_loss), 100 * s.val_accuracy);
+  const std::string rate = fmt::format("  lr {:.3g}", s.lr);
+  const std::string after =
+      fmt::format("  {}{}", duration_text(s.seconds), s.best_saved ? "  saved best" : "");
+  const bool fits = before.size() + rate.size() + after.size() <= kEpochColumns;
+  return before + (fits ? rate : "") + after;
 }
 
 std::string plain_text(const ProgressState& state) {

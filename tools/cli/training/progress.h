@@ -28,11 +28,26 @@ std::string duration_text(double seconds);
 /// "986", "12.3k".
 std::string rate_text(double images_per_second);
 
-/// One line of at most `width` columns. The bar takes the room that the numbers leave. If there is
-/// too little room, the wait for data is left out first, then the bar.
+/// One line of fewer than `width` columns. The bar takes the room that the numbers leave. If there
+/// is too little room, this is left out, in this order: the wait for data, learning rate and loss
+/// scale, the bar, the images per second.
 std::string bar_text(const ProgressState& state, int width, bool colour);
 /// The same without a bar, for logs.
 std::string plain_text(const ProgressState& state);
+
+/// An epoch that has ended.
+struct EpochState {
+  int64_t epoch = 0, epochs = 0;
+  double train_loss = 0, train_accuracy = 0;
+  bool evaluated = false;  // false: the next two are not shown
+  double val_loss = 0, val_accuracy = 0;
+  double lr = 0;
+  double seconds = 0;       // since the run began or was resumed
+  bool best_saved = false;  // last.safetensors, which every epoch saves, is not mentioned
+};
+
+/// One line. It leaves the learning rate out if it would have more than 80 columns otherwise.
+std::string epoch_text(const EpochState& state);
 
 enum class ProgressMode { kBar, kPlain, kNone };
 

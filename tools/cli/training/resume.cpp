@@ -24,11 +24,11 @@ namespace fs = std::filesystem;
 // Settings that change neither a parameter nor a row of metrics and are not kept in checkpoints.
 // For exceptions see is_free().
 constexpr std::string_view kFree[] = {
-    "data-root",     "download",   "workers",    "prefetch-factor",
-    "pin-memory",    "data-cache", "algo-cache", "capture",
-    "save-every",    "keep",       "target-acc", "time-limit",
-    "dry-run",       "run-dir",    "resume",     "stop-after",
-    "allow-changes", "progress",   "json",       "quiet"};
+    "data-root",     "download",      "workers",  "prefetch-factor", "pin-memory",
+    "data-cache",    "algo-cache",    "capture",  "save-every",      "keep",
+    "target-acc",    "time-limit",    "dry-run",  "run-dir",         "resume",
+    "stop-after",    "allow-changes", "progress", "tensorboard",     "profile",
+    "profile-steps", "json",          "quiet"};
 // How long to train and what to write: these may change.
 constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "log-every",
                                         "early-stopping"};
@@ -39,6 +39,8 @@ constexpr std::string_view kRounding[] = {
 // Which samples are in which batch.
 constexpr std::string_view kBatches[] = {"batch-size",     "accumulate", "drop-last", "seed",
                                          "synthetic-size", "dataset",    "data-root", "val-split"};
+// Which images evaluations look at. With --val-split and for made images the seed decides, too.
+constexpr std::string_view kEvaluated[] = {"synthetic-size", "dataset", "data-root", "val-split"};
 
 // Which part of a checkpoint depends on which settings: they must agree with those it was made
 // with.
@@ -67,6 +69,11 @@ bool names_images(const Settings& settings) {
   return settings.dataset == "folder" || settings.dataset == "packed";
 }
 
+bool chooses_evaluated(const Settings& settings, std::string_view key) {
+  if (key == "seed") return settings.val_split > 0 || settings.dataset == "synthetic";
+  return is_one_of(key, kEvaluated);
+}
+
 bool is_free(const Settings& settings, std::string_view key) {
   if (key == "data-root") return !names_images(settings);
   // With a cache JPEG files are decoded as a whole, otherwise only as finely as needed.
@@ -77,7 +84,9 @@ bool is_free(const Settings& settings, std::string_view key) {
 // Whether two values of a setting mean the same. Names of a folder may differ in form.
 bool is_same(const Setting& setting, const std::string& before, const std::string& now) {
   std::error_code missing;
-  return before == now || (setting.key == "data-root" && fs::equivalent(before, now, missing));
+  const auto freezes_none = [](const std::string& text) { return text.empty() || text == "none"; };
+  return before == now || (setting.key == "data-root" && fs::equivalent(before, now, missing)) ||
+         (setting.key == "freeze" && freezes_none(before) && freezes_none(now));
 }
 
 std::string metadata_text(const Checkpoint& checkpoint, std::string_view key) {
@@ -269,9 +278,10 @@ StartPoint find_start(const Invocation& call, Log& log) {
   return start;
 }
 
-bool check_changes(const StartPoint& start, const Settings& now, int64_t images, Log& log) {
-  if (!start.from) return true;
-  bool same_batches = true;
+Unchanged check_changes(const StartPoint& start, const Settings& now, const RunImages& images,
+                        Log& log) {
+  Unchanged same;
+  if (!start.from) return same;
   std::string changes, roundings;
   const auto note = [](std::string& list, std::string_view key, const std::string& before,
                        const std::string& after) {
@@ -283,12 +293,18 @@ bool check_changes(const StartPoint& start, const Settings& now, int64_t images,
     const std::string after = value_text(now, setting);
     if (is_same(setting, before, after) || is_one_of(setting.key, kLength)) continue;
     note(is_one_of(setting.key, kRounding) ? roundings : changes, setting.key, before, after);
-    if (is_one_of(setting.key, kBatches)) same_batches = false;
+    if (is_one_of(setting.key, kBatches)) same.batches = false;
+    if (chooses_evaluated(now, setting.key)) same.evaluated = false;
   }
   const std::string images_before = metadata_text(*start.from, kImagesKey);
-  if (images_before != std::to_string(images)) {
-    note(changes, "training images", images_before, std::to_string(images));
-    same_batches = false;
+  if (images_before != std::to_string(images.training)) {
+    note(changes, "training images", images_before, std::to_string(images.training));
+    same.batches = false;
+  }
+  const std::string evaluated_before = metadata_text(*start.from, kEvaluatedKey);
+  if (!evaluated_before.empty() && evaluated_before != images.evaluated) {
+    note(changes, "evaluated", evaluated_before, images.evaluated);
+    same.evaluated = false;
   }
   if (!changes.empty() && !now.allow_changes) {
     throw UsageError(fmt::format(
@@ -301,7 +317,7 @@ bool check_changes(const StartPoint& start, const Settings& now, int64_t images,
     log.warning(fmt::format("numbers may round differently from here on: {}", roundings));
   if (const std::string why = metadata_text(*start.from, kInexactKey); !why.empty())
     log.warning(fmt::format("{} does not go on bit by bit: {}", start.file.string(), why));
-  return same_batches;
+  return same;
 }
 
 void fail_misfit(const StartPoint& start, const Settings& now,
@@ -330,7 +346,7 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
   return trainer.count("step") + std::max<int64_t>(epochs - ended, 0) * per_epoch;
 }
 
-safetensors::Metadata describe_run(Settings settings, int64_t images) {
+safetensors::Metadata describe_run(Settings settings, const RunImages& images) {
   std::error_code missing;
   if (names_images(settings))  // absolute, so that it is found from any directory
     settings.data_root = fs::weakly_canonical(settings.data_root, missing).string();
@@ -344,7 +360,9 @@ safetensors::Metadata describe_run(Settings settings, int64_t images) {
     if (key_end == std::string_view::npos || is_free(settings, line.substr(0, key_end))) continue;
     decisive += line;
   }
-  return {{std::string(kConfigKey), decisive}, {std::string(kImagesKey), std::to_string(images)}};
+  return {{std::string(kConfigKey), decisive},
+          {std::string(kImagesKey), std::to_string(images.training)},
+          {std::string(kEvaluatedKey), images.evaluated}};
 }
 
 void clean_run_folder(const fs::path& folder, int64_t step) {

@@ -18,6 +18,7 @@ namespace lathe::cli {
 /// Keys of a checkpoint's metadata, besides lathe.model, lathe.dataset, lathe.epoch and lathe.step.
 inline constexpr std::string_view kConfigKey = "lathe.config";  // settings that decide the result
 inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the training set
+inline constexpr std::string_view kEvaluatedKey = "lathe.evaluated";  // RunImages::evaluated
 /// Why training cannot continue from it bit by bit: it was made in the middle of a step after an
 /// error (the batch norms have seen a batch more than the optimiser), with averaged weights
 /// (--ema), or with an evaluation at the --time-limit.
@@ -59,9 +60,22 @@ struct StartPoint {
 /// throws: UsageError; CommandError (kData), DataError for files that are missing or damaged.
 StartPoint find_start(const Invocation& call, Log& log);
 
-/// Compares settings and data with those of the run so far.   → whether the batches are the same
+/// The images of a run, as far as they decide its result.
+struct RunImages {
+  int64_t training = 0;
+  std::string evaluated;  // which ones evaluations look at: "100 images of test"
+};
+
+/// What a resumed run has in common with the run so far.
+struct Unchanged {
+  bool batches = true;
+  bool evaluated = true;  // the images that evaluations look at: accuracies can be compared
+};
+
+/// Compares settings and data with those of the run so far.
 /// throws: UsageError listing what must not change, unless --allow-changes.
-bool check_changes(const StartPoint& start, const Settings& now, int64_t images, Log& log);
+Unchanged check_changes(const StartPoint& start, const Settings& now, const RunImages& images,
+                        Log& log);
 
 /// Call if training with the settings `now` cannot take the state of these parts ("model",
 /// "optimizer", …); `why` lists all that does not fit.
@@ -76,14 +90,14 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
                       int64_t per_epoch);
 
 /// The metadata that the checkpoints of this run have.
-safetensors::Metadata describe_run(Settings settings, int64_t images);
+safetensors::Metadata describe_run(Settings settings, const RunImages& images);
 
 /// Makes the folder that of step `step`: removes later step files, a best.safetensors of a later
 /// step (the one before it was overwritten) and left-over temporary files. For step -1, where
 /// nothing was saved, removes the metrics, too.
 void clean_run_folder(const std::filesystem::path& folder, int64_t step);
 
-/// The test accuracy that best.safetensors has; -1 if there is none that can be read.
+/// The accuracy by which best.safetensors was chosen; -1 if there is none that can be read.
 double accuracy_of_best(const std::filesystem::path& folder);
 
 }  // namespace lathe::cli

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -16,6 +17,7 @@
 #include "lathe/core/file.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
 namespace {
@@ -57,6 +59,28 @@ void claim(const std::string& folder) {
   close(descriptor);
 }
 
+/// The first complete line of a file, "" if there is none.
+std::string first_line(const std::string& path) {
+  const std::string text = read_file(path, INT64_MAX);
+  const size_t newline = text.find('\n');
+  return newline == std::string::npos ? "" : text.substr(0, newline);
+}
+
+/// The values of `row` under these names, in this order. A name that it lacks gets an empty field.
+Row in_columns(const Row& row, const std::vector<std::string>& columns) {
+  Row out;
+  for (const std::string& column : columns) {
+    const auto at =
+        std::ranges::find(row.values(), column, &std::pair<std::string, Row::Value>::first);
+    if (at == row.values().end()) {
+      out.add(column, "");
+    } else {
+      std::visit([&](const auto& value) { out.add(column, value); }, at->second);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Row metrics_row(const Metrics& m) {
@@ -67,7 +91,8 @@ Row metrics_row(const Metrics& m) {
       .add("loss", m.loss)
       .add("accuracy", m.accuracy)
       .add("lr", m.lr)
-      .add("images_per_second", m.images_per_second);
+      .add("images_per_second", m.images_per_second)
+      .add("time", m.time);
   if (m.loss_scale > 0) row.add("loss_scale", m.loss_scale).add("skipped_steps", m.skipped_steps);
   return row.add("schema", kMetricsSchema);
 }
@@ -94,30 +119,47 @@ fs::path make_run_folder(const std::string& requested, const std::string& name,
   }
 }
 
-MetricsFiles::MetricsFiles(const fs::path& folder, bool goes_on)
+MetricsFiles::MetricsFiles(const fs::path& folder, const Row& columns, bool goes_on)
     : jsonl_path_((folder / "metrics.jsonl").string()),
       csv_path_((folder / "metrics.csv").string()) {
-  const auto open = goes_on ? open_to_append : open_new;
-  jsonl_ = open(jsonl_path_);
   try {
-    csv_ = open(csv_path_);
+    open(goes_on);
+    begin_csv(columns);
   } catch (...) {
-    close(jsonl_);
+    close_files();
     throw;
   }
 }
 
-MetricsFiles::~MetricsFiles() {
-  close(jsonl_);
-  close(csv_);
+MetricsFiles::~MetricsFiles() { close_files(); }
+
+void MetricsFiles::open(bool goes_on) {
+  const auto open_file = goes_on ? open_to_append : open_new;
+  jsonl_ = open_file(jsonl_path_);
+  csv_ = open_file(csv_path_);
+}
+
+void MetricsFiles::close_files() {
+  for (const int file : {jsonl_, csv_}) {
+    if (file >= 0) close(file);
+  }
+}
+
+void MetricsFiles::begin_csv(const Row& columns) {
+  std::string header = first_line(csv_path_);
+  if (header.empty()) {  // a new file, or one whose header a kill left incomplete
+    cut_lines(csv_, csv_path_, 0);
+    header = csv_header(columns);
+    write_all(csv_, header + "\n", csv_path_);
+  }
+  columns_ = split_list(header);  // no name of a column needs quotes
 }
 
 void MetricsFiles::add(const Row& row) {
   const off_t jsonl_size = lseek(jsonl_, 0, SEEK_END), csv_size = lseek(csv_, 0, SEEK_END);
-  const std::string header = csv_size == 0 ? csv_header(row) + "\n" : "";
   try {
     write_all(jsonl_, to_json(row) + "\n", jsonl_path_);
-    write_all(csv_, header + csv_line(row) + "\n", csv_path_);
+    write_all(csv_, csv_line(in_columns(row, columns_)) + "\n", csv_path_);
   } catch (...) {  // cut() does the same for a run that continues
     const bool both = ftruncate(jsonl_, jsonl_size) == 0 && ftruncate(csv_, csv_size) == 0;
     static_cast<void>(both);
@@ -128,7 +170,17 @@ void MetricsFiles::add(const Row& row) {
 
 void MetricsFiles::cut(int64_t rows) {
   rows_ = cut_lines(jsonl_, jsonl_path_, rows);
-  cut_lines(csv_, csv_path_, rows_ > 0 ? rows_ + 1 : 0);  // the first line is the header
+  cut_lines(csv_, csv_path_, rows_ + 1);  // the first line is the header
+}
+
+std::string time_text(std::chrono::system_clock::time_point time) {
+  using std::chrono::floor, std::chrono::milliseconds, std::chrono::seconds;
+  const auto whole = floor<seconds>(time);
+  const std::time_t since_1970 = std::chrono::system_clock::to_time_t(whole);
+  std::tm utc{};
+  char text[32];
+  std::strftime(text, sizeof text, "%FT%T", gmtime_r(&since_1970, &utc));
+  return fmt::format("{}.{:03}Z", text, floor<milliseconds>(time - whole).count());
 }
 
 std::string today() {

@@ -7,9 +7,11 @@
 //   last.safetensors, best.safetensors, step-N.safetensors   checkpoints (checkpoint_writer.h)
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "lathe/tools/cli/row.h"
 
@@ -23,15 +25,19 @@ struct Metrics {
   int64_t step = 0;   // steps of the run so far
   // "train": mean since the last such row; "val": an evaluation, of the part that --val-split keeps
   // or, without it, of the test set; "test": with --val-split, of the test set at the end.
-  std::string split;
+  std::string split = {};
   double loss = 0, accuracy = 0;  // accuracy from 0 to 1
   double lr = 0;                  // of the last step
   double images_per_second = 0;
+  std::string time = {};  // when the row was made: time_text()
   double loss_scale = 0;  // 0: there is none, and the row leaves out this and the next
   int64_t skipped_steps = 0;
 };
 
 Row metrics_row(const Metrics& metrics);
+
+/// A time in UTC to the millisecond, as in RFC 3339: "2026-01-31T23:59:59.125Z".
+std::string time_text(std::chrono::system_clock::time_point time);
 
 /// Makes the new folder `requested` or, if that is empty, runs/<name>-<date>-N below the working
 /// directory with the first free N. If several processes request one folder, only one gets it.
@@ -42,9 +48,11 @@ std::filesystem::path make_run_folder(const std::string& requested, const std::s
 /// Appends to metrics.jsonl and metrics.csv. When add() returns, the system has the row.
 class MetricsFiles {
  public:
-  /// Makes new files or, for a run that goes on, opens the existing ones.
-  /// throws: FileError.
-  explicit MetricsFiles(const std::filesystem::path& folder, bool goes_on = false);
+  /// Makes new files or, for a run that goes on, opens the existing ones. The CSV begins with the
+  /// names of `columns`. If it has a header already, that stays: the CSV's rows keep to its
+  /// columns, also where they are those of an earlier version.
+  /// throws: FileError; CommandError if the header cannot be written.
+  MetricsFiles(const std::filesystem::path& folder, const Row& columns, bool goes_on = false);
   ~MetricsFiles();
   MetricsFiles(const MetricsFiles&) = delete;
   MetricsFiles& operator=(const MetricsFiles&) = delete;
@@ -59,7 +67,12 @@ class MetricsFiles {
   void cut(int64_t rows);
 
  private:
+  void open(bool goes_on);
+  void begin_csv(const Row& columns);
+  void close_files();
+
   std::string jsonl_path_, csv_path_;
+  std::vector<std::string> columns_;  // of the CSV
   int jsonl_ = -1, csv_ = -1;
   int64_t rows_ = 0;
 };

@@ -44,7 +44,7 @@ void Saves::save(std::string_view name, int64_t step, bool averages) {
     good_on_disk_ = finite_until_ == step ? step : -1;
   }
   seconds_ += seconds_since(began);
-  names_ += fmt::format("{}{}", names_.empty() ? "" : ", ", name);
+  best_saved_ = best_saved_ || name == "best";
 }
 
 int64_t Saves::save_good(int64_t step) {

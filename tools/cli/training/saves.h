@@ -67,8 +67,8 @@ class Saves {
   /// Whether last.safetensors exists or will: found_last() was called, or it was saved.
   bool has_last() const { return has_last_; }
   void found_last() { has_last_ = true; }
-  /// "last, best": what was saved since this was called before.
-  std::string take_names() { return std::exchange(names_, {}); }
+  /// Whether "best" was saved since this was called before.
+  bool take_best_saved() { return std::exchange(best_saved_, false); }
   /// The number of saves so far, and whether the first `saves` of them are on the disk.
   size_t count() const { return writer_.saves(); }
   bool holds(size_t saves) const { return writer_.holds(saves); }
@@ -86,7 +86,7 @@ class Saves {
   int64_t finite_until_ = 0;
   int64_t good_on_disk_ = -1;  // the step of last.safetensors; -1: it is not known to be good
   bool has_last_ = false, last_is_sealed_ = false;
-  std::string names_;
+  bool best_saved_ = false;
   double seconds_ = 0;
 };
 

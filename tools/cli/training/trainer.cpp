@@ -48,7 +48,8 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
 
 void Trainer::open(const std::filesystem::path& folder, bool goes_on) {
   folder_ = folder;
-  metrics_.emplace(folder, goes_on);
+  metrics_.emplace(folder, metrics_row({.loss_scale = scaler_.enabled() ? 1.0 : 0.0}), goes_on);
+  if (settings_.tensorboard) events_.emplace(folder, step_, parts_.log);
   saves_.emplace(folder, settings_.keep, [this] { return checkpoint(); });
 }
 
@@ -253,18 +254,15 @@ void Trainer::evaluate_now() {
   if (!result.complete) return;
   const Tally& tally = result.tally;
   if (!std::isfinite(tally.loss())) fail_diverged("val", tally.loss());
-  const auto scale = scaler_.progress();
   const Row row =
-      metrics_row({.epoch = epoch_,
-                   .step = step_,
-                   .split = "val",
-                   .loss = tally.loss(),
-                   .accuracy = tally.accuracy(),
-                   .lr = last_lr_,
-                   .images_per_second = static_cast<double>(tally.count()) / result.seconds,
-                   .loss_scale = scaler_.enabled() ? scale.scale : 0,
-                   .skipped_steps = skipped_before_ + scale.skipped});
-  metrics_->add(row);
+      add_row({.epoch = epoch_,
+               .step = step_,
+               .split = "val",
+               .loss = tally.loss(),
+               .accuracy = tally.accuracy(),
+               .lr = last_lr_,
+               .images_per_second = static_cast<double>(tally.count()) / result.seconds});
+  if (events_) events_->add(parts_.model, step_);
   evaluated_ = true;
   evaluation_seconds_ = result.seconds;
   last_accuracy_ = tally.accuracy();
@@ -285,15 +283,18 @@ void Trainer::end_epoch() {
   epoch_open_ = batch_ < parts_.train.loader.size();  // steps or time may have ended before it
   save("last");
   if (settings_.quiet) return;
-  std::string line =
-      fmt::format("epoch {}/{}  train loss {:.3f} acc {:.1f} %", epoch_, *settings_.epochs,
-                  epoch_tally_.loss(), 100 * epoch_tally_.accuracy());
-  if (evaluated_)
-    line += fmt::format("  val loss {:.3f} acc {:.1f} %", last_loss_, 100 * last_accuracy_);
   if (!epoch_line_.empty()) saves_->wait();  // the epoch was too short for the line before
   say_saved();
-  epoch_line_ = fmt::format("{}  lr {:.4f}  {}  saved {}", line, last_lr_, duration_text(seconds()),
-                            saves_->take_names());
+  epoch_line_ = epoch_text({.epoch = epoch_,
+                            .epochs = *settings_.epochs,
+                            .train_loss = epoch_tally_.loss(),
+                            .train_accuracy = epoch_tally_.accuracy(),
+                            .evaluated = evaluated_,
+                            .val_loss = last_loss_,
+                            .val_accuracy = last_accuracy_,
+                            .lr = last_lr_,
+                            .seconds = seconds(),
+                            .best_saved = saves_->take_best_saved()});
   epoch_saves_ = saves_->count();
 }
 
@@ -304,23 +305,31 @@ void Trainer::say_saved() {
   parts_.out.text(std::exchange(epoch_line_, {}));
 }
 
+// Completes a row of metrics with what all rows have, and appends it to the files.   → the row
+Row Trainer::add_row(Metrics metrics) {
+  const auto scale = scaler_.progress();
+  metrics.time = time_text(std::chrono::system_clock::now());
+  metrics.loss_scale = scaler_.enabled() ? scale.scale : 0;
+  metrics.skipped_steps = skipped_before_ + scale.skipped;
+  Row row = metrics_row(metrics);
+  metrics_->add(row);
+  if (events_) events_->add(metrics);
+  return row;
+}
+
 // Writes one row of training metrics: the mean since the row before. A new mean begins once the row
 // is in the files.
 void Trainer::write_window() {
   if (window_.count() == 0) return;
   if (!window_is_finite()) fail_diverged("train", window_.loss());
-  const auto scale = scaler_.progress();
   const Row row =
-      metrics_row({.epoch = epoch_,
-                   .step = step_,
-                   .split = "train",
-                   .loss = window_.loss(),
-                   .accuracy = window_.accuracy(),
-                   .lr = last_lr_,
-                   .images_per_second = static_cast<double>(window_images_) / window_seconds_,
-                   .loss_scale = scaler_.enabled() ? scale.scale : 0,
-                   .skipped_steps = skipped_before_ + scale.skipped});
-  metrics_->add(row);
+      add_row({.epoch = epoch_,
+               .step = step_,
+               .split = "train",
+               .loss = window_.loss(),
+               .accuracy = window_.accuracy(),
+               .lr = last_lr_,
+               .images_per_second = static_cast<double>(window_images_) / window_seconds_});
   epoch_tally_.join(window_);
   window_.clear();
   window_seconds_ = 0;

@@ -35,8 +35,10 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/evaluate.h"
+#include "lathe/tools/cli/training/event_log.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/run_folder.h"
 #include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/saves.h"
@@ -66,10 +68,11 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Continues from a checkpoint, with the hyper-parameters of the present settings. Messages call
-  /// it `name`. If the batches are not the same any more, an epoch that had begun starts again.
-  /// Call before open().   → the step
+  /// it `name`. If the batches are not the same any more, an epoch that had begun starts again. If
+  /// evaluations look at other images, what they found so far is forgotten: the next one is the
+  /// best, also for --early-stopping and --scheduler plateau. Call before open().   → the step
   /// throws: ValueError listing what does not fit; then nothing has changed.
-  int64_t resume(const Checkpoint& from, const std::string& name, bool same_batches);
+  int64_t resume(const Checkpoint& from, const std::string& name, const Unchanged& same);
   /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The other parts
   /// have the checkpoint's state afterwards: use this for a message, not to train on.
   std::vector<std::string> misfits(const Checkpoint& from);
@@ -110,6 +113,7 @@ class Trainer {
   bool stops_early() const;
   void end_epoch();
   void say_saved();
+  Row add_row(Metrics metrics);
   void write_window();
   void show_progress();
   [[noreturn]] void fail_diverged(const char* split, double loss);
@@ -140,6 +144,7 @@ class Trainer {
   std::optional<StepGraph> graph_;  // unless steps are queued kernel by kernel
   std::filesystem::path folder_;    // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
+  std::optional<EventLog> events_;     // for --tensorboard
   std::optional<Saves> saves_;         // which state is good, and what may overwrite what
   std::optional<RunProfile> profile_;  // with --profile, while run() trains
   Progress progress_;

@@ -48,7 +48,8 @@ ExitCode Trainer::finish() {
 
 // Looks at the held-out images, with the weights that were chosen; the row of metrics says of which
 // epoch they are. The model has its present weights again afterwards: a signal may save them. In a
-// new folder a finished run has no best.safetensors; then the present weights have to do.
+// new folder a finished run has no best.safetensors; then the present weights have to do, with
+// --ema their averages, as in every evaluation.
 std::optional<Evaluation> Trainer::evaluate_best() {
   if (!parts_.held_out) return {};
   const std::filesystem::path file = folder_ / "best.safetensors";
@@ -57,7 +58,8 @@ std::optional<Evaluation> Trainer::evaluate_best() {
   const Checkpoint best = chosen ? read_checkpoint(file.string()) : checkpoint();
   const StateDict trainer = checkpoint_section(best, "trainer");
   const StateDict present = parts_.model.state_dict().clone();
-  parts_.model.load_state_dict(checkpoint_section(best, "model"));
+  parts_.model.load_state_dict(!chosen && ema_ ? ema_->module_state()
+                                               : checkpoint_section(best, "model"));
   const struct Restore {
     nn::Module& model;
     const StateDict& state;
@@ -75,19 +77,14 @@ std::optional<Evaluation> Trainer::evaluate_best() {
     throw CommandError(ExitCode::kDiverged,
                        fmt::format("the test loss of {} is {}", file.string(), number_text(loss)));
   }
-  const auto scale = scaler_.progress();
-  const Row row =
-      metrics_row({.epoch = trainer.count("epoch"),
-                   .step = trainer.count("step"),
-                   .split = "test",
-                   .loss = loss,
-                   .accuracy = result.tally.accuracy(),
-                   .lr = trainer.number<double>("last_lr"),
-                   .images_per_second = static_cast<double>(result.tally.count()) / result.seconds,
-                   .loss_scale = scaler_.enabled() ? scale.scale : 0,
-                   .skipped_steps = skipped_before_ + scale.skipped});
-  metrics_->add(row);
-  parts_.out.row(row);
+  parts_.out.row(
+      add_row({.epoch = trainer.count("epoch"),
+               .step = trainer.count("step"),
+               .split = "test",
+               .loss = loss,
+               .accuracy = result.tally.accuracy(),
+               .lr = trainer.number<double>("last_lr"),
+               .images_per_second = static_cast<double>(result.tally.count()) / result.seconds}));
   return result;
 }
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "lathe/core/error.h"
-#include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/trainer.h"
 
 namespace lathe::cli {
@@ -54,18 +53,30 @@ Replacements settings_of(const optim::GradScaler& scaler) {
   return out;
 }
 
+Checkpoint with(const Replacements& others, const Checkpoint& from) {
+  Checkpoint out{.tensors = {}, .metadata = from.metadata, .has_checksum = from.has_checksum};
+  for (const auto& [name, value] : from.tensors) {
+    const auto other = others.find(name);
+    out.tensors.add(name, other == others.end() ? value : other->second);
+  }
+  return out;
+}
+
 // Entries that are settings and not state. They agree with the call unless --allow-changes let them
 // change.
 Checkpoint with_settings(const Checkpoint& from, const optim::Optimizer& optimizer,
                          const optim::GradScaler& scaler) {
   Replacements settings = settings_of(optimizer, from.tensors);
   settings.merge(settings_of(scaler));
-  Checkpoint out{.tensors = {}, .metadata = from.metadata, .has_checksum = from.has_checksum};
-  for (const auto& [name, value] : from.tensors) {
-    const auto setting = settings.find(name);
-    out.tensors.add(name, setting == settings.end() ? value : setting->second);
-  }
-  return out;
+  return with(settings, from);
+}
+
+// The best loss that a schedule remembers is one of other images: that of a new schedule instead.
+Checkpoint without_losses(const Checkpoint& from, const optim::LRScheduler& fresh) {
+  Replacements memory;
+  for (const auto& [name, value] : fresh.memory())
+    memory.emplace(concat("scheduler.", name), value);
+  return with(memory, from);
 }
 
 }  // namespace
@@ -142,10 +153,17 @@ void Trainer::load_state_dict(const StateDict& state) {
   epoch_tally_ = std::move(epoch_tally);
 }
 
-int64_t Trainer::resume(const Checkpoint& from, const std::string& name, bool same_batches) {
-  restore_checkpoint(with_settings(from, optimizer_, scaler_), checkpoint_parts(), name);
+int64_t Trainer::resume(const Checkpoint& from, const std::string& name, const Unchanged& same) {
+  const Checkpoint asked = with_settings(from, optimizer_, scaler_);
+  restore_checkpoint(same.evaluated ? asked : without_losses(asked, parts_.schedule),
+                     checkpoint_parts(), name);
   resumed_step_ = step_;
-  if (!same_batches && epoch_open_) {  // the epoch starts again
+  if (!same.evaluated) {
+    evaluated_ = false;
+    best_accuracy_ = -1;
+    best_epoch_ = 0;
+  }
+  if (!same.batches && epoch_open_) {  // the epoch starts again
     batch_ = 0;
     window_.clear();
     epoch_tally_.clear();

@@ -1,5 +1,5 @@
 // WorstMistakes, and their images as files.
-#include "lathe/tools/cli/commands/worst_mistakes.h"
+#include "lathe/tools/cli/training/worst_mistakes.h"
 
 #include <algorithm>
 #include <cctype>

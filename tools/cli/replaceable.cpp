@@ -1,5 +1,5 @@
 // check_replaceable().
-#include "lathe/tools/cli/commands/replaceable.h"
+#include "lathe/tools/cli/replaceable.h"
 
 #include <algorithm>
 #include <filesystem>

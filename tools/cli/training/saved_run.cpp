@@ -1,5 +1,5 @@
 // open_saved_run(): which file has the weights, and the settings of the run.
-#include "lathe/tools/cli/commands/saved_run.h"
+#include "lathe/tools/cli/training/saved_run.h"
 
 #include <filesystem>
 
@@ -35,8 +35,10 @@ SavedRun open_saved_run(const Settings& asked) {
   if (!asked.dataset) throw UsageError("--weights needs --dataset");
   complete(run.settings, look_around(asked));
   run.device = prepare_compute(run.settings);
-  if (asked.split == "val" && asked.val_split == 0)
-    throw UsageError("--split val needs the --val-split that the run was trained with");
+  if (asked.split == "val" && !has_part(run.settings, Part::kVal))
+    throw UsageError(
+        "--split val needs the --val-split that the run was trained with, or a folder with val and "
+        "test");
   const Part part = asked.split == "train" ? Part::kTrain
                     : asked.split == "val" ? Part::kVal
                                            : Part::kTest;

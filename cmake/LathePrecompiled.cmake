@@ -1,0 +1,30 @@
+# Precompiled headers, for builds whose time is mostly headers.
+
+option(LATHE_PCH "Precompile what most sources of the library and the command include. A missing #include is not noticed then" OFF)
+
+# ccache could hand out a precompiled header that another checkout made, and that names the headers there. It saves more
+# than they do.
+set(LATHE_PRECOMPILES ON)
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
+  set(LATHE_PRECOMPILES OFF)
+endif()
+
+# What most sources include, apart from Lathe's own.
+set(LATHE_COMMON_HEADERS <algorithm> <cmath> <functional> <map> <memory> <optional> <string> <string_view> <utility> <vector>)
+
+# lathe_precompile(target header...): with LATHE_PCH, precompiled headers for the target's C++ sources. Those with compile
+# options of their own do without, since a precompiled header serves one set of options, and so do CUDA kernels, whose time
+# is their templates.
+function(lathe_precompile target)
+  if(NOT LATHE_PCH OR NOT LATHE_PRECOMPILES)
+    return()
+  endif()
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    get_source_file_property(options "${source}" TARGET_DIRECTORY ${target} COMPILE_OPTIONS)
+    if(options OR source MATCHES "\\.cu$")
+      set_property(SOURCE "${source}" TARGET_DIRECTORY ${target} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
+endfunction()

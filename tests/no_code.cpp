@@ -1,0 +1,1 @@
+// Nothing: the target of the headers that are precompiled for all tests.

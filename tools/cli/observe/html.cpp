@@ -1,0 +1,107 @@
+// HTML pages: escaping, tables, and the page around them with its style.
+#include "lathe/tools/cli/observe/html.h"
+
+#include <cstdint>
+
+#include <fmt/format.h>
+
+#include "lathe/core/printable.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr std::string_view kStyle = R"(
+:root { color-scheme: light dark; --page: #fff; --text: #1c1c1c; --soft: #595959; --line: #d5d5d5; --shade: #f3f3f3; }
+@media (prefers-color-scheme: dark) {
+  :root { --page: #181818; --text: #e4e4e4; --soft: #a8a8a8; --line: #444; --shade: #262626; }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem; max-width: 70rem; background: var(--page); color: var(--text);
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; margin: 0; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line); }
+.soft { color: var(--soft); }
+.facts { display: flex; flex-wrap: wrap; gap: .5rem 2rem; margin: 1rem 0; padding: 0; list-style: none; }
+.facts b { display: block; font-size: 1.25rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
+.charts svg { width: 100%; height: auto; display: block; border: 1px solid var(--line); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+caption { text-align: left; color: var(--soft); }
+th, td { padding: .15rem .6rem; text-align: left; border-bottom: 1px solid var(--line); }
+thead th { background: var(--shade); }
+.matrix td { text-align: right; }
+.images { display: flex; flex-wrap: wrap; gap: 1rem; padding: 0; list-style: none; }
+.images li { width: 9rem; font-size: .85rem; }
+.images img { width: 100%; image-rendering: pixelated; background: var(--shade); }
+.remarks { border-left: 4px solid #d55e00; padding: .25rem 1rem; background: var(--shade); }
+pre { overflow-x: auto; background: var(--shade); padding: .5rem; font-size: .8rem; }
+a:focus-visible, summary:focus-visible, [tabindex]:focus-visible { outline: 3px solid #56b4e9; }
+summary { cursor: pointer; }
+)";
+
+}  // namespace
+
+std::string html(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+std::string png_address(std::string_view png) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out = "data:image/png;base64,";
+  for (size_t at = 0; at < png.size(); at += 3) {  // three bytes are four digits of six bits
+    uint32_t bits = 0;
+    for (size_t i = 0; i < 3; ++i)
+      bits = bits << 8 | (at + i < png.size() ? static_cast<unsigned char>(png[at + i]) : 0U);
+    for (size_t i = 0; i < 4; ++i)
+      out += at + i <= png.size() ? kDigits[bits >> (18 - 6 * i) & 63] : '=';
+  }
+  return out;
+}
+
+std::string html_table(std::string_view caption,
+                       const std::vector<std::vector<std::string>>& rows) {
+  // A scrolling area must be reachable by keyboard, and have a name then.
+  std::string out = fmt::format(
+      "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table><caption>{0}"
+      "</caption>\n",
+      html(caption));
+  for (size_t r = 0; r < rows.size(); ++r) {
+    out += r == 0 ? "<thead><tr>" : "<tr>";
+    for (size_t c = 0; c < rows[r].size(); ++c) {
+      if (r == 0) {
+        out += fmt::format("<th scope=\"col\">{}</th>", rows[r][c]);
+      } else if (c == 0) {
+        out += fmt::format("<th scope=\"row\">{}</th>", rows[r][c]);
+      } else {
+        out += fmt::format("<td>{}</td>", rows[r][c]);
+      }
+    }
+    out += r == 0 ? "</tr></thead><tbody>\n" : "</tr>\n";
+  }
+  return out + "</tbody></table></div>\n";
+}
+
+std::string html_page(std::string_view title, std::string_view body) {
+  return fmt::format(
+      "{}<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "style-src 'unsafe-inline'; img-src data:\">\n<link rel=\"icon\" href=\"data:,\">\n"
+      "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
+      kPageBegin, html(title), kStyle, body);
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,131 @@
+// lathe report: the page of a run, or of several side by side.
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/core/file.h"
+#include "lathe/data/images/image.h"
+#include "lathe/ops/creation.h"
+#include "lathe/tools/cli/observe/html.h"
+#include "lathe/tools/cli/observe/report_page.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/replaceable.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/signals.h"
+#include "lathe/tools/cli/training/evaluate.h"
+#include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/saved_run.h"
+#include "lathe/tools/cli/training/worst_mistakes.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kWorst = 24;  // mistakes that are shown
+
+/// The settings of the run in `folder`, with those of the call.
+Settings settings_of_run(const Invocation& call, const fs::path& folder) {
+  SettingSources sources = call.sources;
+  sources.config_path = (folder / "config.toml").string();
+  sources.of_finished_run = true;
+  Settings settings = merge_settings(sources, kReport);
+  settings.run_dir = folder.string();
+  return settings;
+}
+
+/// The image as it is before the transform.
+std::string png_of(const data::ImageDataset& images, int64_t index) {
+  std::vector<uint8_t> pixels;
+  const data::ImageSpec spec = images.load(index, pixels).spec;
+  const Tensor image = empty({spec.channels, spec.height, spec.width}, {.dtype = kU8});
+  std::ranges::copy(pixels, image.data<uint8_t>());
+  return image::encode(image, ".png");
+}
+
+ReportEvaluation evaluate_run(const Settings& asked) {
+  const SavedRun run = open_saved_run(asked);
+  const auto classes = static_cast<size_t>(run.images->classes());
+  WorstMistakes worst(kWorst);
+  Input input = make_input(run.images, run.settings, run.device, false);
+  const StopRequests signals;
+  Progress progress(asked.progress, asked.quiet);
+  const Evaluation result =
+      evaluate(*run.model, input, run.settings, run.images->classes(), progress,
+               [&](const Tensor& scores, const Tensor& labels) { worst.add(scores, labels); });
+  if (!result.complete)
+    throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");
+  ReportEvaluation out{
+      .about = fmt::format("{} {} images with the weights of {}", result.tally.count(), asked.split,
+                           fs::path(weights_of(asked)).filename().string()),
+      .loss = result.tally.loss(),
+      .accuracy = result.tally.accuracy(),
+      .classes = run.images->class_names(),
+      .confusion = {},
+      .worst = {}};
+  for (size_t label = 0; label < classes; ++label) {
+    std::vector<int64_t>& row = out.confusion.emplace_back();
+    for (size_t p = 0; p < classes; ++p)
+      row.push_back(result.tally.confusion(static_cast<int64_t>(label), static_cast<int64_t>(p)));
+  }
+  for (const Mistake& m : worst.found()) {
+    out.worst.push_back({.png = png_of(*run.images, m.index),
+                         .label = out.classes[static_cast<size_t>(m.label)],
+                         .predicted = out.classes[static_cast<size_t>(m.predicted)],
+                         .probability = m.probability,
+                         .loss = m.loss,
+                         .index = m.index});
+  }
+  return out;
+}
+
+/// The evaluation of the run. If it cannot be made, because the data or the weights are not there:
+/// nothing, and a remark in `run`.
+std::optional<ReportEvaluation> try_evaluation(const Invocation& call, RunFiles& run) {
+  if (!call.settings.evaluate) return std::nullopt;
+  std::string reason;
+  try {
+    return evaluate_run(settings_of_run(call, run.folder));
+  } catch (const CommandError& e) {
+    // Not for a signal.
+    if (e.code() != ExitCode::kData && e.code() != ExitCode::kUsage) throw;
+    reason = e.what();
+  } catch (const Error& e) {
+    reason = e.message();
+  }
+  run.remarks.push_back(fmt::format("The run could not be evaluated: {}.", reason));
+  return std::nullopt;
+}
+
+}  // namespace
+
+ExitCode run_report(const Invocation& call) {
+  const Output out(call.settings.json);
+  std::vector<RunFiles> runs;
+  for (const std::string& folder : call.words) runs.push_back(read_run_files(folder));
+  const bool one = runs.size() == 1;
+  std::string file = call.settings.output;
+  if (file.empty()) file = one ? (runs[0].folder / "report.html").string() : "report.html";
+  check_replaceable("--output", file, kPageBegin);
+  const AtomicFile writable(file);
+  std::string page;
+  if (one) {
+    const auto evaluation = try_evaluation(call, runs[0]);
+    page = report_page(runs[0], evaluation ? &*evaluation : nullptr);
+  } else {
+    page = comparison_page(runs);
+  }
+  write_file_atomic(file, page);
+  size_t remarks = 0;
+  for (const RunFiles& run : runs) remarks += run.remarks.size();
+  out.text(fmt::format("{}: {} bytes{}", file, page.size(),
+                       remarks > 0 ? "; it begins with what is missing" : ""));
+  Row row;
+  row.add("event", "report").add("file", file).add("remarks", static_cast<int64_t>(remarks));
+  out.row(row);
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,168 @@
+// RunFiles: lenient readers of metrics.jsonl, config.toml, env.json and log.txt.
+#include "lathe/tools/cli/observe/run_files.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "lathe/core/error.h"
+#include "lathe/core/file.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/config_file.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMostBytes = int64_t{1} << 30;  // of metrics.jsonl: three million rows
+constexpr size_t kLogLines = 20;
+constexpr const char* kRunFiles[] = {"config.toml", "env.json", "metrics.jsonl", "log.txt"};
+
+/// The text of a file of the run. If it cannot be read: "", and a remark.
+std::string text_of(RunFiles& run, const char* name) {
+  const fs::path path = run.folder / name;
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    run.remarks.push_back(fmt::format("{} is missing.", name));
+    return "";
+  }
+  try {
+    // A pipe or a device would be waited for.
+    LATHE_CHECK(FileError, fs::is_regular_file(path, error), path.string(), ": is no regular file");
+    return read_file(path.string(), kMostBytes);
+  } catch (const FileError& e) {
+    run.remarks.push_back(fmt::format("{} cannot be read: {}.", name, e.message()));
+    return "";
+  }
+}
+
+double number(const Json& row, const char* name) {
+  const auto at = row.find(name);
+  return at != row.end() && at->is_number() ? at->get<double>()
+                                            : std::numeric_limits<double>::quiet_NaN();
+}
+
+int64_t count(const Json& row, const char* name) {
+  const double value = number(row, name);
+  return value >= 0 && value < 9e15 ? static_cast<int64_t>(value) : 0;
+}
+
+std::string word(const Json& row, const char* name) {
+  const auto at = row.find(name);
+  return at != row.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+void read_metrics(RunFiles& run) {
+  const std::string text = text_of(run, "metrics.jsonl");
+  std::istringstream lines(text);
+  int64_t number_of_line = 0, bad = 0, first_bad = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number_of_line;
+    const Json row = Json::parse(line, nullptr, false);
+    if (!row.is_object()) {
+      if (bad++ == 0) first_bad = number_of_line;
+      continue;
+    }
+    run.metrics.push_back({.epoch = count(row, "epoch"),
+                           .step = count(row, "step"),
+                           .split = word(row, "split"),
+                           .loss = number(row, "loss"),
+                           .accuracy = number(row, "accuracy"),
+                           .lr = number(row, "lr"),
+                           .images_per_second = number(row, "images_per_second"),
+                           .loss_scale = number(row, "loss_scale"),
+                           .skipped_steps = number(row, "skipped_steps"),
+                           .time = word(row, "time")});
+  }
+  if (bad > 0) {
+    run.remarks.push_back(
+        fmt::format("{} of {} lines of metrics.jsonl are no rows, the first is line {}.", bad,
+                    number_of_line, first_bad));
+  } else if (!text.empty() && run.metrics.empty()) {
+    run.remarks.push_back("metrics.jsonl has no rows yet.");
+  }
+  if (!text.empty() && text.back() != '\n')
+    run.remarks.push_back("The last line of metrics.jsonl is still being written, or was cut off.");
+}
+
+void read_settings(RunFiles& run) {
+  const std::string text = text_of(run, "config.toml");
+  try {
+    for (const ConfigEntry& entry : parse_config(text, "config.toml"))
+      run.config.emplace_back(entry.key, entry.value);
+  } catch (const UsageError& e) {
+    run.remarks.push_back(fmt::format("{}.", e.what()));
+  }
+}
+
+void read_environment(RunFiles& run) {
+  const std::string text = text_of(run, "env.json");
+  if (text.empty()) return;
+  const Json values = Json::parse(text, nullptr, false);
+  if (!values.is_object()) {
+    run.remarks.push_back("env.json holds no JSON object.");
+    return;
+  }
+  for (const auto& [name, value] : values.items())
+    run.environment.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+void read_log(RunFiles& run) {
+  std::istringstream lines(text_of(run, "log.txt"));
+  for (std::string line; std::getline(lines, line);) run.last_lines.push_back(std::move(line));
+  const size_t surplus = run.last_lines.size() - std::min(run.last_lines.size(), kLogLines);
+  run.last_lines.erase(run.last_lines.begin(),
+                       run.last_lines.begin() + static_cast<std::ptrdiff_t>(surplus));
+}
+
+}  // namespace
+
+std::string RunFiles::setting(const std::string& key) const {
+  const auto at = std::ranges::find(config, key, &std::pair<std::string, std::string>::first);
+  return at == config.end() ? "" : at->second;
+}
+
+const MetricsPoint* RunFiles::best(const std::string& split) const {
+  const MetricsPoint* found = nullptr;
+  for (const MetricsPoint& point : metrics) {
+    if (point.split == split && !std::isnan(point.accuracy) &&
+        (found == nullptr || point.accuracy > found->accuracy))
+      found = &point;
+  }
+  return found;
+}
+
+std::string RunFiles::name() const {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(folder, error);
+  const std::string last = (error ? folder : whole).filename().string();
+  return last.empty() ? folder.string() : last;
+}
+
+RunFiles read_run_files(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    throw UsageError(fmt::format("{}: is no folder{}{}", folder.string(), error ? ": " : "",
+                                 error ? error.message() : ""));
+  const bool any = std::ranges::any_of(
+      kRunFiles, [&](const char* name) { return fs::exists(folder / name, error); });
+  if (!any)
+    throw UsageError(
+        fmt::format("{}: holds no run (none of config.toml, env.json, metrics.jsonl, log.txt)",
+                    folder.string()));
+  RunFiles run;
+  run.folder = folder;
+  read_metrics(run);
+  read_settings(run);
+  read_environment(run);
+  read_log(run);
+  return run;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,31 @@
+// What `lathe watch` shows of a run: a few lines of text.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/tools/cli/observe/run_files.h"
+
+namespace lathe::cli {
+
+/// Who trains in a folder now, as far as this machine knows.
+struct RunActivity {
+  bool training = false;                      // a process of this machine holds the folder's lock
+  std::optional<double> seconds_since_row{};  // the age of the newest row of metrics
+};
+
+/// Looks into /proc/locks for the lock that a training holds on its run folder, and at the time of
+/// the newest row.
+RunActivity activity_of(const RunFiles& run);
+
+/// The part of the run that is done, from 0 to 1: its newest row among all its epochs. Empty before
+/// the first evaluation, which tells how many steps an epoch has.
+std::optional<double> part_done(const RunFiles& run);
+
+/// At most four lines of fewer than `width` columns: name and activity; the newest training row
+/// with the time that is left; the evaluations; and the loss as a row of blocks, unless `plain`.
+std::vector<std::string> run_view(const RunFiles& run, const RunActivity& activity, int width,
+                                  bool plain);
+
+}  // namespace lathe::cli
