@@ -49,12 +49,14 @@ std::string place_of(void* address) {
 }  // namespace
 
 [[gnu::noinline]] std::vector<void*> call_stack(size_t limit) {
-  constexpr size_t kMost = 128, kSkipped = 1;  // this function itself
+  constexpr size_t kMost = 128, kOwn = 2;  // this function, and a sanitizer's in between
   std::array<void*, kMost> addresses;
-  const int wanted = static_cast<int>(std::min(limit + kSkipped, kMost));
-  const auto count = static_cast<size_t>(std::max(backtrace(addresses.data(), wanted), 0));
-  if (count <= kSkipped) return {};
-  return std::vector<void*>(addresses.data() + kSkipped, addresses.data() + count);
+  const int wanted = static_cast<int>(std::min(limit, kMost - kOwn) + kOwn);
+  const int found = std::max(backtrace(addresses.data(), wanted), 0);
+  void** const end = addresses.data() + found;
+  void** first = std::find(addresses.data(), end, __builtin_return_address(0));
+  if (first == end) first = std::min(addresses.data() + 1, end);
+  return std::vector<void*>(first, std::min(first + limit, end));
 }
 
 bool Frame::is_of_library() const {

@@ -91,13 +91,16 @@ void add_times(std::vector<Column>& columns, const Content& has) {
   add("Self CPU", [](const Average& r) { return time_text(r.self_cpu_ns); });
   add("CPU total %", [has](const Average& r) { return percent_text(r.cpu_total_ns, has.cpu_ns); });
   add("CPU total", [](const Average& r) { return time_text(r.cpu_total_ns); });
-  add("CPU time avg", [](const Average& r) { return time_text(r.cpu_total_ns / r.calls); });
+  add("CPU time avg",
+      [](const Average& r) { return time_text(r.cpu_total_ns / std::max<int64_t>(r.calls, 1)); });
   if (!has.device) return;
   add("Self CUDA", [](const Average& r) { return time_text(r.self_device_ns); });
   add("Self CUDA %",
       [has](const Average& r) { return percent_text(r.self_device_ns, has.device_ns); });
   add("CUDA total", [](const Average& r) { return time_text(r.device_total_ns); });
-  add("CUDA time avg", [](const Average& r) { return time_text(r.device_total_ns / r.calls); });
+  add("CUDA time avg", [](const Average& r) {
+    return time_text(r.device_total_ns / std::max<int64_t>(r.calls, 1));
+  });
 }
 
 void add_work(std::vector<Column>& columns, const Content& has, const Peaks& peaks) {

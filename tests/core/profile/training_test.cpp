@@ -29,7 +29,9 @@ TEST_CASE("profiler: the operations of ResNet-18 at 224 x 224 are the published 
 struct Step {
   nn::CifarResNet model = nn::resnet20();
   optim::SGD optimizer{model.parameters(), {.lr = 0.1, .momentum = 0.9}};
-  Tensor x = randn({16, 3, 32, 32}), y = randint(0, 10, {16});
+  Tensor x, y;
+
+  explicit Step(int64_t batch = 16) : x(randn({batch, 3, 32, 32})), y(randint(0, 10, {batch})) {}
 
   void operator()() {
     optimizer.zero_grad();
@@ -100,7 +102,7 @@ TEST_CASE("profiler: the gradients of a convolution cost twice its operations, b
 }
 
 TEST_CASE("profiler: a planted slow part is the first row") {
-  Step step;
+  Step step(1);
   Profiler profiler;
   step();
   {
