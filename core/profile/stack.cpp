@@ -51,8 +51,8 @@ std::string place_of(void* address) {
 [[gnu::noinline]] std::vector<void*> call_stack(size_t limit) {
   constexpr size_t kMost = 128, kOwn = 2;  // this function, and a sanitizer's in between
   std::array<void*, kMost> addresses;
-  const int wanted = static_cast<int>(std::min(limit, kMost - kOwn) + kOwn);
-  const int found = std::max(backtrace(addresses.data(), wanted), 0);
+  const int asked = static_cast<int>(std::min(limit, kMost - kOwn) + kOwn);
+  const int found = std::max(backtrace(addresses.data(), asked), 0);
   void** const end = addresses.data() + found;
   void** first = std::find(addresses.data(), end, __builtin_return_address(0));
   if (first == end) first = std::min(addresses.data() + 1, end);
