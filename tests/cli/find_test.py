@@ -167,7 +167,7 @@ def test_find_batch_on_a_gpu(folder):
         return {"LATHE_EMULATED_DEVICES": "1", "LATHE_EMULATED_MEMORY": str(mib * MIB)}
     if not any("emulated" in str(row.get("name", "")) for row in rows(lathe("info", "--json", env=gpu(64)))):
         raise Skip("no emulated CUDA device")
-    search = ["find-batch", *BATCH, "--image-size", 4, "--device", "cuda", "--max-batch", 4, "--json"]
+    search = ["find-batch", *BATCH, "--image-size", 8, "--device", "cuda", "--max-batch", 4, "--json"]
     *tries, done = rows(lathe(*search, env=gpu(256)))
     assert [t["batch_size"] for t in tries if t["fits"]] == [1, 2, 4] and done["batch_size"] == 4, tries
     expect_one_line(lathe(*search, env=gpu(1)), 5, "out of memory")
