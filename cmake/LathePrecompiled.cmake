@@ -2,11 +2,12 @@
 
 option(LATHE_PCH "Precompile what most sources of the library and the command include. A missing #include is not noticed then" OFF)
 
-# ccache could hand out a precompiled header that another checkout made, and that names the headers there. It saves more
-# than they do.
-set(LATHE_PRECOMPILES ON)
-if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
-  set(LATHE_PRECOMPILES OFF)
+# With g++ 12, headers of the standard library that come precompiled are no system headers any more: it warns of them,
+# wrongly (-Warray-bounds in std::string's operator+). And ccache could hand out a precompiled header that another checkout
+# made, and that names the headers there; it saves more than they do.
+set(LATHE_PRECOMPILES OFF)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND NOT CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
+  set(LATHE_PRECOMPILES ON)
 endif()
 
 # What most sources include, apart from Lathe's own.
