@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "lathe/core/printable.h"
+#include "lathe/tools/cli/markup.h"
 
 namespace lathe::cli {
 namespace {
@@ -28,20 +28,6 @@ constexpr std::string_view kStyle =
     ".chart .line{fill:none;stroke-width:2;stroke-linejoin:round}.chart .faint{stroke-opacity:.35;"
     "stroke-width:1}.chart .mark{stroke:currentColor;stroke-dasharray:5 4}"
     "@media (prefers-color-scheme:dark){.chart{color:#ddd;background:#181818}}</style>";
-
-std::string xml(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
 
 /// Maps values of one axis to 0 … 1.
 class Scale {
@@ -184,11 +170,11 @@ std::string ticks(const LineChart& chart, const Frame& frame) {
   out += fmt::format("<path class=\"axis\" fill=\"none\" d=\"M{0} {1}V{2}H{3}\"/>", kLeft, kTop,
                      low, kLeft + kPlotWidth);
   out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                     kLeft + kPlotWidth / 2, kHeight - 10, xml(chart.x.label));
+                     kLeft + kPlotWidth / 2, kHeight - 10, markup_text(chart.x.label));
   return out + fmt::format(
                    "<text x=\"14\" y=\"{0}\" text-anchor=\"middle\" "
                    "transform=\"rotate(-90 14 {0})\">{1}</text>",
-                   kTop + kPlotHeight / 2, xml(chart.y.label));
+                   kTop + kPlotHeight / 2, markup_text(chart.y.label));
 }
 
 std::string marks(const LineChart& chart, const Frame& frame) {
@@ -200,7 +186,7 @@ std::string marks(const LineChart& chart, const Frame& frame) {
     out += fmt::format(
         "<path class=\"mark\" d=\"M{0:.1f} 0V{1}\"/><text x=\"{2:.1f}\" y=\"14\" "
         "text-anchor=\"{3}\">{4}</text>",
-        x, kPlotHeight, right ? x - 5 : x + 5, right ? "end" : "start", xml(mark.text));
+        x, kPlotHeight, right ? x - 5 : x + 5, right ? "end" : "start", markup_text(mark.text));
   }
   return out;
 }
@@ -210,7 +196,7 @@ std::string legend(const LineChart& chart) {
   std::string names;
   for (size_t i = 0; i < chart.lines.size(); ++i) {
     names += fmt::format("<tspan dx=\"12\" fill=\"{}\">\u2501</tspan> {}",
-                         kColours[i % kColours.size()], xml(chart.lines[i].name));
+                         kColours[i % kColours.size()], markup_text(chart.lines[i].name));
   }
   return fmt::format("<text x=\"{}\" y=\"24\" text-anchor=\"end\">{}</text>", kWidth - kRight,
                      names);
@@ -230,7 +216,7 @@ std::string svg_of(const LineChart& chart) {
   std::string out = fmt::format(
       "{5}viewBox=\"0 0 {0} {1}\" role=\"img\" aria-label=\"{2}\">{3}<title>{2}</title>"
       "<text x=\"{4}\" y=\"24\" font-weight=\"bold\">{2}</text>",
-      kWidth, kHeight, xml(chart.title), kStyle, kLeft, kChartBegin);
+      kWidth, kHeight, markup_text(chart.title), kStyle, kLeft, kChartBegin);
   if (x.low > x.high) {
     return out +
            fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">no data</text></svg>\n",

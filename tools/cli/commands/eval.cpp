@@ -5,17 +5,17 @@
 
 #include "lathe/core/file.h"
 #include "lathe/core/printable.h"
-#include "lathe/tools/cli/replaceable.h"
-#include "lathe/tools/cli/training/saved_run.h"
-#include "lathe/tools/cli/training/worst_mistakes.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/evaluate.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/saved_run.h"
+#include "lathe/tools/cli/training/worst_mistakes.h"
 
 namespace lathe::cli {
 namespace {

@@ -10,13 +10,13 @@
 #include "lathe/data/batch.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/commands/predict_files.h"
-#include "lathe/tools/cli/training/saved_run.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/saved_run.h"
 
 namespace lathe::cli {
 namespace {

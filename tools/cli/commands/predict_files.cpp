@@ -20,7 +20,6 @@
 #include "lathe/data/images/image_folder.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/commands/predict_files.h"
-#include "lathe/tools/cli/training/saved_run.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/recipe.h"
@@ -30,6 +29,7 @@
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
+#include "lathe/tools/cli/training/saved_run.h"
 
 namespace lathe::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "lathe/core/printable.h"
+#include "lathe/tools/cli/markup.h"
 
 namespace lathe::cli {
 namespace {
@@ -43,21 +43,6 @@ summary { cursor: pointer; }
 
 }  // namespace
 
-std::string html(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
-
 std::string png_address(std::string_view png) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -78,7 +63,7 @@ std::string html_table(std::string_view caption,
   std::string out = fmt::format(
       "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table><caption>{0}"
       "</caption>\n",
-      html(caption));
+      markup_text(caption));
   for (size_t r = 0; r < rows.size(); ++r) {
     out += r == 0 ? "<thead><tr>" : "<tr>";
     for (size_t c = 0; c < rows[r].size(); ++c) {
@@ -102,7 +87,7 @@ std::string html_page(std::string_view title, std::string_view body) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'; img-src data:\">\n<link rel=\"icon\" href=\"data:,\">\n"
       "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
-      kPageBegin, html(title), kStyle, body);
+      kPageBegin, markup_text(title), kStyle, body);
 }
 
 }  // namespace lathe::cli

@@ -7,10 +7,6 @@
 
 namespace lathe::cli {
 
-/// Text for an HTML page: markup is spelled out, and so is what controls a terminal or the order of
-/// reading (core/printable.h).
-std::string html(std::string_view text);
-
 /// "data:image/png;base64,…": the bytes of a PNG file as the address of an image.
 std::string png_address(std::string_view png);
 

@@ -10,6 +10,7 @@
 
 #include "lathe/core/version.h"
 #include "lathe/tools/cli/line_chart.h"
+#include "lathe/tools/cli/markup.h"
 #include "lathe/tools/cli/observe/html.h"
 #include "lathe/tools/cli/parse_value.h"
 
@@ -36,7 +37,7 @@ std::string remarks_of(const std::vector<const RunFiles*>& runs) {
   for (const RunFiles* run : runs) {
     const std::string of = runs.size() > 1 ? run->name() + ": " : "";
     for (const std::string& remark : run->remarks)
-      items += fmt::format("<p>{}</p>\n", html(of + remark));
+      items += fmt::format("<p>{}</p>\n", markup_text(of + remark));
   }
   return items.empty() ? ""
                        : fmt::format("<div class=\"remarks\" role=\"note\">\n{}</div>\n", items);
@@ -129,7 +130,7 @@ std::vector<std::pair<std::string, std::string>> results_of(const RunFiles& run)
 std::string facts_of(const RunFiles& run) {
   std::string items;
   for (const auto& [name, text] : results_of(run))
-    items += fmt::format("<li>{} <b>{}</b></li>\n", html(name), html(text));
+    items += fmt::format("<li>{} <b>{}</b></li>\n", markup_text(name), markup_text(text));
   return items.empty() ? "" : "<ul class=\"facts\">\n" + items + "</ul>\n";
 }
 
@@ -154,12 +155,12 @@ std::string shaded(int64_t count, int64_t of_label, bool right) {
 
 std::string whole_matrix(const ReportEvaluation& e) {
   Rows rows{{"label \\ predicted"}};
-  for (const std::string& name : e.classes) rows[0].push_back(html(name));
+  for (const std::string& name : e.classes) rows[0].push_back(markup_text(name));
   rows[0].push_back("accuracy");
   for (size_t label = 0; label < e.classes.size(); ++label) {
     int64_t all = 0;
     for (const int64_t count : e.confusion[label]) all += count;
-    std::vector<std::string> row{html(e.classes[label])};
+    std::vector<std::string> row{markup_text(e.classes[label])};
     for (size_t p = 0; p < e.classes.size(); ++p)
       row.push_back(shaded(e.confusion[label][p], all, p == label));
     row.push_back(all == 0 ? "–"
@@ -187,8 +188,8 @@ std::string most_confused(const ReportEvaluation& e) {
   pairs.resize(std::min(pairs.size(), kMostConfused));
   Rows rows{{"label", "taken for", "images"}};
   for (const Pair& pair : pairs)
-    rows.push_back(
-        {html(e.classes[pair.label]), html(e.classes[pair.predicted]), std::to_string(pair.count)});
+    rows.push_back({markup_text(e.classes[pair.label]), markup_text(e.classes[pair.predicted]),
+                    std::to_string(pair.count)});
   return html_table(
       fmt::format("The classes that were confused most often, of {}", e.classes.size()), rows);
 }
@@ -200,7 +201,8 @@ std::string worst_images(const ReportEvaluation& e) {
     items += fmt::format(
         "<li><img src=\"{}\" alt=\"{}\" loading=\"lazy\"><br>{} ({}), loss {:.2f}<br>"
         "<span class=\"soft\">image {}</span></li>\n",
-        png_address(w.png), html(what), html(what), percent(w.probability), w.loss, w.index);
+        png_address(w.png), markup_text(what), markup_text(what), percent(w.probability), w.loss,
+        w.index);
   }
   return items.empty() ? "<p>Every image was recognised.</p>\n"
                        : "<ul class=\"images\">\n" + items + "</ul>\n";
@@ -208,7 +210,7 @@ std::string worst_images(const ReportEvaluation& e) {
 
 std::string evaluation_of(const ReportEvaluation& e) {
   return section("Classes",
-                 fmt::format("<p>{}: accuracy {}, loss {}.</p>\n", html(e.about),
+                 fmt::format("<p>{}: accuracy {}, loss {}.</p>\n", markup_text(e.about),
                              percent(e.accuracy), number(e.loss)) +
                      (e.classes.size() <= kMostClasses ? whole_matrix(e) : most_confused(e))) +
          section("The worst mistakes", worst_images(e));
@@ -218,7 +220,7 @@ std::string evaluation_of(const ReportEvaluation& e) {
 
 std::string entries_of(std::string_view caption, const RunFiles::Entries& entries) {
   Rows rows{{"name", "value"}};
-  for (const auto& [name, value] : entries) rows.push_back({html(name), html(value)});
+  for (const auto& [name, value] : entries) rows.push_back({markup_text(name), markup_text(value)});
   return html_table(caption, rows);
 }
 
@@ -228,7 +230,7 @@ std::string details(std::string_view summary, std::string_view content) {
 
 std::string log_of(const RunFiles& run) {
   std::string lines;
-  for (const std::string& line : run.last_lines) lines += html(line) + "\n";
+  for (const std::string& line : run.last_lines) lines += markup_text(line) + "\n";
   return lines.empty() ? ""
                        : section("End of the log", "<pre tabindex=\"0\">" + lines + "</pre>\n");
 }
@@ -238,7 +240,7 @@ std::string op_table_of(const RunFiles& run) {
   std::string lines;
   for (size_t begin = 0; begin < run.op_table.size();) {
     const size_t end = std::min(run.op_table.find('\n', begin), run.op_table.size());
-    lines += html(run.op_table.substr(begin, end - begin)) + "\n";
+    lines += markup_text(run.op_table.substr(begin, end - begin)) + "\n";
     begin = end + 1;
   }
   return lines.empty() ? ""
@@ -248,12 +250,12 @@ std::string op_table_of(const RunFiles& run) {
 /// The settings that are not the same in all runs, with the result of each.
 std::string differences(const std::vector<RunFiles>& runs) {
   Rows rows{{""}};
-  for (const RunFiles& run : runs) rows[0].push_back(html(run.name()));
+  for (const RunFiles& run : runs) rows[0].push_back(markup_text(run.name()));
   std::vector<std::string> names;
   const auto add_row = [&](const std::string& name,
                            const std::function<std::string(const RunFiles&)>& of) {
-    std::vector<std::string> row{html(name)};
-    for (const RunFiles& run : runs) row.push_back(html(of(run)));
+    std::vector<std::string> row{markup_text(name)};
+    for (const RunFiles& run : runs) row.push_back(markup_text(of(run)));
     rows.push_back(std::move(row));
   };
   std::set<std::string> seen;
@@ -282,7 +284,7 @@ std::string differences(const std::vector<RunFiles>& runs) {
 
 std::string footer() {
   return fmt::format("<footer><p class=\"soft\">Written by lathe {}.</p></footer>\n",
-                     html(version()));
+                     markup_text(version()));
 }
 
 }  // namespace
@@ -290,7 +292,7 @@ std::string footer() {
 std::string report_page(const RunFiles& run, const ReportEvaluation* evaluation) {
   const std::vector<const RunFiles*> one{&run};
   std::string body = fmt::format("<header><h1>{}</h1>\n<p class=\"soft\">{}</p></header>\n<main>\n",
-                                 html(run.name()), html(description_of(run)));
+                                 markup_text(run.name()), markup_text(description_of(run)));
   body += remarks_of(one) + facts_of(run) + charts(one);
   if (evaluation) body += evaluation_of(*evaluation);
   body += op_table_of(run) + log_of(run);
@@ -307,7 +309,7 @@ std::string comparison_page(const std::vector<RunFiles>& runs) {
   std::vector<const RunFiles*> all;
   for (const RunFiles& run : runs) all.push_back(&run);
   const std::string title = fmt::format("{} runs compared", runs.size());
-  std::string body = fmt::format("<header><h1>{}</h1></header>\n<main>\n", html(title));
+  std::string body = fmt::format("<header><h1>{}</h1></header>\n<main>\n", markup_text(title));
   body += remarks_of(all) + section("Results", differences(runs)) + charts(all);
   return html_page(title, body + "</main>\n" + footer());
 }

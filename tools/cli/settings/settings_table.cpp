@@ -21,7 +21,8 @@ constexpr unsigned kImages = kData | kDataPrepare;
 constexpr unsigned kCompute = kSteps | kLook | kPredict | kBenchStep | kBenchOp | kBenchConv;
 constexpr unsigned kSynthetic = kBenchStep | kBenchConv | kFindBatch;
 constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
-                           kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt | kFindBatch | kWatch;
+                           kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt | kFindBatch |
+                           kWatch;
 constexpr double kMaxThreads = 1024;
 
 // clang-format off
