@@ -15,7 +15,9 @@ while [ $# -gt 0 ]; do
 done
 
 compiler=()
-[ "$preset" != asan-ubsan ] || compiler=(clang-16 libclang-rt-16-dev lld-16)  # that preset's own
+case $preset in  # the sanitizers' own
+  asan-ubsan | tsan) compiler=(clang-16 libclang-rt-16-dev lld-16) ;;
+esac
 "$root/tools/install_deps.sh" ${compiler[@]:+"${compiler[@]}"}
 "$root/tools/build.sh" "$preset" ${settings[@]:+-- "${settings[@]}"}
 
