@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,7 @@
 #include "lathe/core/file.h"
 #include "lathe/core/printable.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 
@@ -74,6 +76,17 @@ void write_stderr(std::string_view text) noexcept {
   std::fflush(stderr);
 }
 
+void write_stderr_line(std::string_view line) noexcept try {
+  write_stderr(wrapped(line, terminal_width(STDERR_FILENO)) + "\n");
+} catch (const std::bad_alloc&) {
+  write_stderr(line);
+  write_stderr("\n");
+}
+
+void Output::sentence(std::string_view line) const {
+  text(wrapped(printable(line), terminal_width(STDOUT_FILENO)));
+}
+
 void Output::text(std::string_view line) const {
   if (!json_) write_all(STDOUT_FILENO, fmt::format("{}\n", printable_lines(line)), "stdout");
 }
@@ -106,7 +119,7 @@ void Log::say(const std::string& text, bool on_stderr) {
   write_file(text);
   if (!on_stderr) return;
   if (before_line_) before_line_();
-  write_stderr(text + "\n");
+  write_stderr_line(text);
 }
 
 void Log::write_file(std::string_view text) {

@@ -33,6 +33,9 @@ int64_t cut_lines(int descriptor, const std::string& path, int64_t lines);
 /// Writes to stderr. It is no error if nobody reads it.
 void write_stderr(std::string_view text) noexcept;
 
+/// Writes a line and a line break to stderr; a terminal gets it broken between words (wrapping.h).
+void write_stderr_line(std::string_view line) noexcept;
+
 /// Results. If stdout fails (closed, a full disk), CommandError (kError) is thrown at once;
 /// training then saves and ends.
 class Output {
@@ -44,6 +47,8 @@ class Output {
   /// One or more lines for people; not with --json. Terminal control characters in it are escaped
   /// (core/printable.h). A name that may contain a line break must go through printable() first.
   void text(std::string_view line) const;
+  /// The same for one line that is no row of a table: a terminal gets it broken between words.
+  void sentence(std::string_view line) const;
   /// A line for programs; only with --json.
   void row(const Row& row) const;
 

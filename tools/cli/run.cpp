@@ -198,18 +198,18 @@ constexpr Command kCommands[] = {
 void warn_of_flags_without_effect(const Command& command, const Invocation& call) {
   if (command.takes == kTrain || call.settings.quiet) return;
   for (const std::string& remark : flags_without_effect(call.settings, call.sources))
-    write_stderr(fmt::format("warning: {}\n", printable(remark)));
+    write_stderr_line(fmt::format("warning: {}", printable(remark)));
 }
 
 // The library's warnings go to the log; they are no errors.
 void keep_quiet() {
   set_log_handler([](LogLevel level, std::string_view text) {
-    if (level == LogLevel::kError) write_stderr(fmt::format("lathe: {}\n", printable(text)));
+    if (level == LogLevel::kError) write_stderr_line(fmt::format("lathe: {}", printable(text)));
   });
 }
 
 ExitCode fail(ExitCode code, const std::string& message) {
-  write_stderr(fmt::format("lathe: {}\n", printable(message)));
+  write_stderr_line(fmt::format("lathe: {}", printable(message)));
   return code;
 }
 
@@ -229,7 +229,7 @@ ExitCode run(int argc, char** argv) try {
     keep_quiet();
   } else {
     for (const std::string& remark : mistyped_variables(environ))
-      write_stderr(fmt::format("warning: {}\n", printable(remark)));
+      write_stderr_line(fmt::format("warning: {}", printable(remark)));
   }
   warn_of_flags_without_effect(*line.command, line.invocation);
   return line.command->run(line.invocation);

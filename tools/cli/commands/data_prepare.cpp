@@ -125,9 +125,10 @@ ExitCode run_data_prepare(const Invocation& call) {
               .add("classes", one.classes())
               .add("broken_files", broken)
               .add("bytes", bytes));
-  out.text(fmt::format("{}: {} images for training, {} for testing, {} classes, {:.1f} MB{}", path,
-                       train_images, test_images, one.classes(), static_cast<double>(bytes) / 1e6,
-                       broken > 0 ? fmt::format("; {} broken files left out", broken) : ""));
+  out.sentence(fmt::format("{}: {} images for training, {} for testing, {} classes, {:.1f} MB{}",
+                           path, train_images, test_images, one.classes(),
+                           static_cast<double>(bytes) / 1e6,
+                           broken > 0 ? fmt::format("; {} broken files left out", broken) : ""));
   return ExitCode::kDone;
 }
 

@@ -117,10 +117,10 @@ ExitCode run_eval(const Invocation& call) {
               .add("top5", tally.top5())
               .add("images_per_second", rate)
               .add("broken_files", broken.count()));
-  out.text(fmt::format("{} {}: {} images, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} img/s",
-                       *settings.dataset, settings.split, tally.count(),
-                       without_sign_of_nan(tally.loss()), 100 * tally.accuracy(),
-                       100 * tally.top5(), rate_text(rate)));
+  out.sentence(fmt::format(
+      "{} {}: {} images, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} img/s", *settings.dataset,
+      settings.split, tally.count(), without_sign_of_nan(tally.loss()), 100 * tally.accuracy(),
+      100 * tally.top5(), rate_text(rate)));
   if (!settings.quiet) print_classes(out, tally, run.images->class_names());
   print_mistakes(out, worst.found(), run.images->class_names());
   if (!settings.confusion.empty())

@@ -158,7 +158,7 @@ void print_result(int64_t batch, const Trial& fastest, size_t limit, const Setti
               .add("fastest_batch_size", fastest.batch)
               .add("images_per_second", fastest.images_per_second)
               .add("memory_limit_bytes", static_cast<int64_t>(limit)));
-  out.text(
+  out.sentence(
       fmt::format("largest batch: {}{}{}; fastest: {} with {:.1f} img/s", batch,
                   batch == settings.max_batch ? " (no larger one was tried: --max-batch)" : "",
                   limit > 0 ? fmt::format(" in {:.0f} MiB", static_cast<double>(limit) / kMiB) : "",
@@ -194,7 +194,7 @@ ExitCode run_find_batch(const Invocation& call) {
   }
   print_result(largest, fastest, limit, settings, out);
   if (const std::string said = found.write(std::to_string(fastest.batch)); !said.empty())
-    out.text(said);
+    out.sentence(said);
   return ExitCode::kDone;
 }
 

@@ -102,22 +102,20 @@ void print(const LrRange& range, const Settings& settings, const Output& out) {
     out.text(plot);
   const char* const end = range.diverged() ? "it diverged" : "it did not diverge";
   if (suggestion.lr > 0) {
-    out.text(
-        fmt::format("suggestion: --lr {:.2g}, where the loss falls most steeply\n"
-                    "the loss is lowest at {:.2g}; {}",
-                    suggestion.lr, range.lowest().lr, end));
-    if (*suggestion.remark) out.text(suggestion.remark);
+    out.sentence(
+        fmt::format("suggestion: --lr {:.2g}, where the loss falls most steeply", suggestion.lr));
   } else {
-    out.text(fmt::format("no suggestion: {}\nthe loss is lowest at {:.2g}; {}", suggestion.remark,
-                         range.lowest().lr, end));
+    out.sentence(fmt::format("no suggestion: {}", suggestion.remark));
   }
+  out.sentence(fmt::format("the loss is lowest at {:.2g}; {}", range.lowest().lr, end));
+  if (suggestion.lr > 0 && *suggestion.remark) out.sentence(suggestion.remark);
 }
 
 void write_found(const LrRange& range, const FoundSetting& found, const Output& out) {
   const LrSuggestion suggestion = range.suggestion();
   if (!(suggestion.lr > 0)) return found.fail_without_value(suggestion.remark);
   if (const std::string said = found.write(fmt::format("{:.2g}", suggestion.lr)); !said.empty())
-    out.text(said);
+    out.sentence(said);
 }
 
 void write_csv(const std::string& path, const LrRange& range) {

@@ -76,8 +76,8 @@ ExitCode run_find_workers(const Invocation& call) {
   const auto images = open_dataset(settings, Part::kTrain, true);
   const auto transform = images->transform();  // each trial takes it out of `images`
   std::vector<Trial> trials;
-  out.text(fmt::format("{} ({}), batch {}, {} processors", *settings.dataset, *settings.augment,
-                       *settings.batch_size, usable_cpus()));
+  out.sentence(fmt::format("{} ({}), batch {}, {} processors", *settings.dataset, *settings.augment,
+                           *settings.batch_size, usable_cpus()));
   for (const int64_t workers : counts_to_try()) {
     images->set_transform(transform);
     const Trial trial = trials.emplace_back(time_workers(images, settings, device, workers));
@@ -103,13 +103,13 @@ ExitCode run_find_workers(const Invocation& call) {
               .add("workers", chosen.workers)
               .add("images_per_second", chosen.images_per_second)
               .add("broken_files", broken.count()));
-  out.text(fmt::format(
+  out.sentence(fmt::format(
       "--workers {} is enough if training itself leaves the processors to it: {} img/s, {:.0f} % "
       "of "
       "the fastest",
       chosen.workers, rate_text(chosen.images_per_second), 100 * chosen.images_per_second / best));
   if (const std::string said = found.write(std::to_string(chosen.workers)); !said.empty())
-    out.text(said);
+    out.sentence(said);
   return ExitCode::kDone;
 }
 

@@ -17,6 +17,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/saved_run.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
@@ -35,6 +36,13 @@ std::vector<int64_t> parse_rows(const std::string& text, int64_t size) {
   return rows;
 }
 
+// The width of a column of classes: that of the longest name, as far as there is room.
+size_t column_of(const std::vector<std::string>& names) {
+  size_t columns = std::string_view("predicted").size();
+  for (const std::string& name : names) columns = std::max(columns, columns_of(printable(name)));
+  return std::min<size_t>(columns, 20);
+}
+
 void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_t>& rows,
                 BrokenFiles& broken) {
   const data::Batch batch =
@@ -44,6 +52,7 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
   const std::vector<float> probabilities = softmax(scores, 1).to_vector<float>();
   const auto classes = static_cast<size_t>(run.images->classes());
   const auto& names = run.images->class_names();
+  const size_t column = column_of(names);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto row = probabilities.begin() + static_cast<std::ptrdiff_t>(i * classes);
     const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(classes));
@@ -55,8 +64,9 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
     }
     const auto predicted = static_cast<size_t>(best - row);
     const auto label = static_cast<size_t>(run.images->label(rows[i]));
-    out.text(fmt::format("{:>7}  {:<20} {:<20} {:11.4f}{}", rows[i], printable(names[label]),
-                         printable(names[predicted]), *best, label == predicted ? "" : "  wrong"));
+    out.text(fmt::format("{:>7}  {:<{}} {:<{}} {:11.4f}{}", rows[i], printable(names[label]),
+                         column, printable(names[predicted]), column, *best,
+                         label == predicted ? "" : "  wrong"));
     out.row(Row()
                 .add("index", rows[i])
                 .add("label", static_cast<int64_t>(label))
@@ -82,7 +92,9 @@ ExitCode run_predict(const Invocation& call) {
   const NoGrad no_grad;
   Log log(run.settings.quiet);
   BrokenFiles broken({run.images.get()}, log);
-  out.text(fmt::format("{:>7}  {:<20} {:<20} {}", "index", "label", "predicted", "probability"));
+  const size_t column = column_of(run.images->class_names());
+  out.text(fmt::format("{:>7}  {:<{}} {:<{}} {}", "index", "label", column, "predicted", column,
+                       "probability"));
   const auto batch = static_cast<size_t>(*run.settings.batch_size);
   for (size_t begin = 0; begin < rows.size(); begin += batch) {
     const auto first = rows.begin() + static_cast<std::ptrdiff_t>(begin);

@@ -30,6 +30,7 @@
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/saved_run.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
@@ -43,7 +44,7 @@ struct Files {
 
   void skip(const std::string& why) {
     ++problems;
-    write_stderr(fmt::format("lathe: skipped {}\n", printable(why)));
+    write_stderr_line(fmt::format("lathe: skipped {}", printable(why)));
   }
   void add(const std::string& path) {
     std::error_code error;
@@ -120,7 +121,7 @@ class Printer {
       line += fmt::format("{} {} {:.2f} %", &c == best.data() ? "" : ",",
                           printable(names_[c.number]), 100 * c.probability);
     }
-    return line + "\n";
+    return wrapped(line, terminal_width(STDOUT_FILENO)) + "\n";
   }
   std::string csv(const std::string& file, const std::vector<Class>& best) const {
     std::string lines;
@@ -180,8 +181,7 @@ Loaded load(const Invocation& call) {
   out.model =
       make_empty_model(settings, {.classes = static_cast<int64_t>(out.input.class_names.size()),
                                   .in_channels = out.input.channels});
-  for (const std::string& line : load_weights(*out.model, file))
-    write_stderr(fmt::format("{}\n", printable(line)));
+  for (const std::string& line : load_weights(*out.model, file)) write_stderr_line(printable(line));
   place_model(*out.model, out.device, settings);
   out.model->eval();
   return out;

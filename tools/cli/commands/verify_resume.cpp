@@ -221,7 +221,7 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
         ExitCode::kCheckFailed,
         fmt::format("after {} steps, interrupted at {}, other bits in: {}", steps, at, different));
   }
-  out.text(fmt::format("identical after {} steps, interrupted at {}", steps, at));
+  out.sentence(fmt::format("identical after {} steps, interrupted at {}", steps, at));
   return ExitCode::kDone;
 }
 

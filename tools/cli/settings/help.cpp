@@ -1,50 +1,19 @@
 // The texts of --help: two columns, flags and what they mean, wrapped to the width.
 #include "lathe/tools/cli/settings/help.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
+#include "lathe/tools/cli/wrapping.h"
+
 namespace lathe::cli {
 namespace {
 
 constexpr int kNarrowest = 60, kWidest = 100;
 constexpr size_t kColumn = 26;  // where the meanings begin
-
-size_t columns_of(std::string_view text) {
-  return static_cast<size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
-// Cuts a text into pieces that belong together: words with the space before them, and the choices
-// of "a|b|c".
-std::vector<std::string_view> pieces_of(std::string_view text) {
-  std::vector<std::string_view> pieces;
-  while (!text.empty()) {
-    const size_t end = text.find_first_of(" |", 1);
-    const size_t size = end == text.npos ? text.size() : text[end] == '|' ? end + 1 : end;
-    pieces.push_back(text.substr(0, size));
-    text.remove_prefix(size);
-  }
-  return pieces;
-}
-
-// Appends the text at column `at` of the last line; lines after it begin at column `indent`.
-void append_wrapped(std::string& out, std::string_view text, size_t at, size_t indent, int width) {
-  for (std::string_view piece : pieces_of(text)) {
-    if (at > indent && at + columns_of(piece) > static_cast<size_t>(width)) {
-      out += "\n" + std::string(indent, ' ');
-      at = indent;
-      if (piece.starts_with(' ')) piece.remove_prefix(1);
-    }
-    out += piece;
-    at += columns_of(piece);
-  }
-  out += '\n';
-}
 
 // "  --lr NUMBER              What it means", with the meaning below where the flag is long.
 void append_flag(std::string& out, const std::string& flag, std::string_view meaning, int width) {
@@ -77,9 +46,8 @@ std::string flag_of(const Setting& setting) {
 }
 
 int help_width() {
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? std::clamp<int>(size.ws_col, kNarrowest, kWidest) : kWidest;
+  const int width = terminal_width(STDOUT_FILENO);
+  return width > 0 ? std::clamp(width, kNarrowest, kWidest) : kWidest;
 }
 
 std::string overview(std::span<const Command> commands, std::string_view prefix, int width) {

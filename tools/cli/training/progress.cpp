@@ -1,7 +1,6 @@
 // Texts of the progress line, and StatusLine, which draws it.
 #include "lathe/tools/cli/training/progress.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
@@ -19,6 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kBarInterval{100}, kPlainInterval{10'000};
 constexpr int kLongestBar = 30, kShortestBar = 5;
 constexpr size_t kEpochColumns = 80;
+constexpr int kUnknownWidth = 80;
 
 // How much of the numbers a line has room for.
 enum class Detail { kAll, kNoWait, kNoRates, kLeast };
@@ -40,11 +41,6 @@ std::string numbers(const ProgressState& s, Detail detail = Detail::kAll) {
   if (detail < Detail::kNoWait && s.data_wait >= 0.01)
     text += fmt::format("  waits for data {:.0f} %", 100 * s.data_wait);
   return text + fmt::format("  ETA {}", duration_text(s.eta_seconds));
-}
-
-int terminal_width() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 }  // namespace
@@ -118,11 +114,12 @@ StatusLine::StatusLine(std::string_view setting, bool quiet)
 
 void StatusLine::show(FunctionRef<std::string(int, bool)> text) {
   if (mode_ == ProgressMode::kBar) {
-    write_stderr("\r\033[K" + text(terminal_width(), colour_));
+    const int width = terminal_width(STDERR_FILENO);
+    write_stderr("\r\033[K" + text(width > 0 ? width : kUnknownWidth, colour_));
     drawn_ = true;
     next_ = Clock::now() + kBarInterval;
   } else {
-    write_stderr(text(0, false) + "\n");
+    write_stderr_line(text(0, false));
     next_ = Clock::now() + kPlainInterval;
   }
 }

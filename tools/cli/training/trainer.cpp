@@ -302,7 +302,7 @@ void Trainer::end_epoch() {
 void Trainer::say_saved() {
   if (epoch_line_.empty() || !saves_->holds(epoch_saves_)) return;
   progress_.clear();
-  parts_.out.text(std::exchange(epoch_line_, {}));
+  parts_.out.sentence(std::exchange(epoch_line_, {}));
 }
 
 // Completes a row of metrics with what all rows have, and appends it to the files.   → the row

@@ -110,7 +110,7 @@ void Trainer::print_result(const std::optional<Evaluation>& held_out) {
   const std::string tested = held_out ? fmt::format(", of the best on the test images {:.2f} %",
                                                     100 * held_out->tally.accuracy())
                                       : "";
-  parts_.out.text(fmt::format(
+  parts_.out.sentence(fmt::format(
       "{} accuracy {:.2f} %, best {:.2f} % (epoch {}){}, {} steps in {}, {:.1f} % of training "
       "waited for data{}: {}",
       held_out ? "validation" : "test", 100 * last_accuracy_, 100 * best_accuracy_, best_epoch_,

@@ -1,0 +1,60 @@
+#include "lathe/tools/cli/wrapping.h"
+
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <sstream>
+#include <vector>
+
+using namespace lathe::cli;
+
+namespace {
+
+constexpr const char* kLine =
+    "resnet8 on fashion-mnist: 75290 parameters, 60000 training images, 2814 steps of 128 on cpu, "
+    "runs/fashion-mnist-resnet8-2026-11-23-1/metrics.jsonl – 100 % of the images were café";
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("wrapping: no line is wider than the terminal, no word is broken, none is lost") {
+  for (int width = 52; width <= 200; ++width) {  // 51 columns has the path, 2 the indentation
+    CAPTURE(width);
+    const std::string text = wrapped(kLine, width);
+    CHECK(words_of(text) == words_of(kLine));
+    std::istringstream lines(text);
+    size_t count = 0;
+    for (std::string line; std::getline(lines, line); ++count) {
+      CAPTURE(line);
+      CHECK(columns_of(line) <= static_cast<size_t>(width));
+      CHECK((line.starts_with("  ") == (count > 0)));
+      CHECK_FALSE(line.ends_with(' '));
+    }
+    CHECK(count <= columns_of(kLine) / static_cast<size_t>(width - 20) + 2);  // lines are filled
+  }
+}
+
+TEST_CASE("wrapping: a line that fits, a pipe and a tiny terminal get it as it is") {
+  CHECK(wrapped("two words", 80) == "two words");
+  CHECK(wrapped("twenty columns, full", 20) == "twenty columns, full");
+  CHECK(wrapped("twenty-one columns ...", 21) == "twenty-one columns\n  ...");
+  CHECK(wrapped(kLine, 0) == kLine);
+  CHECK(wrapped(kLine, 19) == kLine);
+  CHECK(wrapped("epoch 1/6  train 0.51  saved best", 22) == "epoch 1/6  train 0.51\n  saved best");
+}
+
+TEST_CASE("wrapping: a file is no terminal, and neither is a closed descriptor") {
+  const int file = open("/dev/null", O_RDONLY);
+  REQUIRE(file >= 0);
+  CHECK(terminal_width(file) == 0);
+  close(file);
+  CHECK(terminal_width(-1) == 0);
+}

@@ -1,0 +1,63 @@
+// Breaking lines between words, for help texts and messages.
+#include "lathe/tools/cli/wrapping.h"
+
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace lathe::cli {
+namespace {
+
+constexpr int kNarrowest = 20;
+constexpr size_t kHanging = 2;  // columns
+
+// Cuts a text into pieces that belong together: words with the space before them, and the choices
+// of "a|b|c".
+std::vector<std::string_view> pieces_of(std::string_view text) {
+  std::vector<std::string_view> pieces;
+  while (!text.empty()) {
+    const size_t end = text.find_first_of(" |", 1);
+    const size_t size = end == text.npos ? text.size() : text[end] == '|' ? end + 1 : end;
+    pieces.push_back(text.substr(0, size));
+    text.remove_prefix(size);
+  }
+  return pieces;
+}
+
+}  // namespace
+
+int terminal_width(int descriptor) noexcept {
+  winsize size{};
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+size_t columns_of(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+void append_wrapped(std::string& out, std::string_view text, size_t at, size_t indent, int width) {
+  for (std::string_view piece : pieces_of(text)) {
+    if (at > indent && at + columns_of(piece) > static_cast<size_t>(width)) {
+      while (out.ends_with(' ')) out.pop_back();  // of two spaces between words
+      out += "\n" + std::string(indent, ' ');
+      at = indent;
+      if (piece.starts_with(' ')) piece.remove_prefix(1);
+    }
+    out += piece;
+    at += columns_of(piece);
+  }
+  out += '\n';
+}
+
+std::string wrapped(std::string_view line, int width) {
+  if (width < kNarrowest || columns_of(line) <= static_cast<size_t>(width))
+    return std::string(line);
+  std::string out;
+  append_wrapped(out, line, 0, kHanging, width);
+  out.pop_back();
+  return out;
+}
+
+}  // namespace lathe::cli

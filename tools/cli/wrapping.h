@@ -1,0 +1,26 @@
+// Lines for people at a terminal: how wide it is, and breaking lines between words.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace lathe::cli {
+
+/// The columns of the terminal behind a descriptor; 0 if there is none or it does not say.
+int terminal_width(int descriptor) noexcept;
+
+/// Columns of UTF-8 text, one for each character.
+size_t columns_of(std::string_view text);
+
+/// Appends the text at column `at` of the last line, broken between words and between the choices
+/// of "a|b|c", and a line break. Lines after the first begin at column `indent`. A word that is
+/// wider than `width` stays whole.
+void append_wrapped(std::string& out, std::string_view text, size_t at, size_t indent, int width);
+
+/// A line as `width` columns show it, without a line break at its end: where it is longer, further
+/// lines follow that are indented. A width of 0 leaves it as it is, and so does one below 20, where
+/// indented lines would be worse than the terminal's own.
+std::string wrapped(std::string_view line, int width);
+
+}  // namespace lathe::cli
