@@ -111,12 +111,49 @@ def test_what_was_not_said_is_chosen_for_fine_tuning_or_named(folder):
     assert "steps of" not in expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--batch-size", 128, "--run-dir", "d"), 0).stderr.replace("1 steps of 128 on", "")
 
 
-def test_weights_with_the_other_stem_name_the_flag(folder):
-    size = 64 * 3 * 7 * 7
-    text = json.dumps({"conv1.weight": {"dtype": "F32", "shape": [64, 3, 7, 7], "data_offsets": [0, 4 * size]}}).encode()
-    pathlib.Path("large.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(4 * size))
-    expect_one_line(train("b", "--model", "resnet18", "--weights", "large.safetensors", "--new-head"), 3,
+def test_the_stem_is_that_of_the_weights_or_suits_the_images(folder):
+    small = ["--model", "resnet18", "--synthetic-size", 8, *ONE_STEP]
+    expect(train("a", *small, "--stem", "imagenet"), 0)
+    expect(train("c", *small, "--stem", "cifar"), 0)
+    rewritten("a/last.safetensors", "w.safetensors", rename=lambda name: "module." + name)
+    with_weights = ["--weights", "w.safetensors", "--new-head"]
+
+    def plan(*flags):
+        result = expect(lathe("train", *TINY, *small, "--dry-run", "--no-quiet", *flags), 0)
+        lines = [line for line in result.stdout.splitlines() if line.startswith("stem = ")]
+        return lines[0].split('"')[1], [line for line in result.stderr.splitlines() if "stem" in line]
+    assert plan(*with_weights) == ("imagenet", ["chosen: --stem imagenet (as the weights of w.safetensors have it)"])
+    assert plan("--weights", "c/last.safetensors", "--image-size", 96)[0] == "cifar"
+    assert plan(*with_weights, "--stem", "auto")[0] == "imagenet"
+    assert plan() == ("cifar", ["chosen: --stem cifar (the images are 16 x 16)"])
+    assert [plan("--image-size", side)[0] for side in (64, 65)] == ["cifar", "imagenet"]
+    assert plan("--image-size", 96, "--stem", "cifar") == ("cifar", [])
+    assert plan("--model", "resnet8", "--image-size", 96) == ("imagenet", [])  # it has none, so nothing is said
+    expect_one_line(train("b", *small, *with_weights, "--stem", "cifar"), 3,
                     "conv1.weight (", "[64,3,7,7]", "; the file's first layer is that of --stem imagenet")
+    expect_one_line(train("b", *small, "--weights", "none.safetensors"), 3, "none.safetensors")
+    data = ["--dataset", "synthetic", "--synthetic-size", 8, "--image-size", 16, "--threads", 1]
+    for command in (["eval"], ["predict", "--index", 0]):  # the file says it here, too
+        expect(lathe(*command, *data, "--model", "resnet18", "--weights", "w.safetensors"), 0)
+
+
+def test_a_run_keeps_its_stem(folder):
+    small = ["--model", "resnet18", "--synthetic-size", 16]
+    expect(train("a", *small, *ONE_STEP, "--stem", "imagenet"), 0)
+    rewritten("a/last.safetensors", "w.safetensors")
+    flags = [*small, "--weights", "w.safetensors", "--new-head"]
+    assert "identical after 2 steps" in expect(lathe("ckpt", "verify-resume", *TINY, *flags, "--steps", 2), 0).stdout
+    expect(train("b", *flags, "--stop-after", 1), 0)
+    assert '\nstem = "imagenet"\n' in pathlib.Path("b/config.toml").read_text()
+    pathlib.Path("w.safetensors").unlink()
+    for more in ([], ["--stem", "auto"]):
+        result = expect(lathe("train", "--resume", "b", "--dry-run", "--no-quiet", *more), 0)
+        assert '\nstem = "imagenet"\n' in result.stdout and "stem" not in result.stderr, result.stderr
+    # As runs were before the choice was automatic: the small stem with large images.
+    expect(train("c", *small, "--image-size", 72, "--stem", "cifar", "--stop-after", 1), 0)
+    assert '\nstem = "cifar"\n' in expect(lathe("train", "--resume", "c", "--dry-run"), 0).stdout
+    expect_one_line(lathe("train", "--resume", "c", "--stem", "imagenet", "--allow-changes", "--quiet"), 2,
+                    "does not fit --stem imagenet (it was made with cifar)")
 
 
 def test_the_prefix_of_a_wrapper_is_taken_off_and_said(folder):

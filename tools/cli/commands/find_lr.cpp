@@ -153,6 +153,8 @@ ExitCode run_find_lr(const Invocation& call) {
   const Machine machine = look_around(settings);
   if (const std::string remark = choose_run(settings, machine); !remark.empty()) log.line(remark);
   complete(settings, machine);
+  if (const std::string remark = choose_stem(settings, settings.weights); !remark.empty())
+    log.line(remark);
   settings.lr = settings.min_lr;
   const Device device = prepare_compute(settings);
   const auto images = open_dataset(settings, Part::kTrain, true);

@@ -177,6 +177,7 @@ Loaded load(const Invocation& call) {
   if (!settings.model) throw UsageError(fmt::format("{} does not say its --model", file));
   if (!settings.dataset) settings.dataset = "folder";
   complete(settings, {.usable_cpus = usable_cpus()});
+  choose_stem(settings, file);
   out.device = prepare_compute(settings);
   out.model =
       make_empty_model(settings, {.classes = static_cast<int64_t>(out.input.class_names.size()),

@@ -27,9 +27,9 @@
 namespace lathe::cli {
 namespace {
 
-// Chooses dataset and model, and downloads the data set if asked to. If nothing was given and the
-// download fails, another choice is made.
-void choose(Settings& settings, Log& log) {
+// Chooses dataset, model and stem, and downloads the data set if asked to. If nothing was given and
+// the download fails, another choice is made. A run that goes on keeps its stem.
+void choose(Settings& settings, const StartPoint& start, Log& log) {
   Machine machine = look_around(settings);
   const Settings asked = settings;
   if (settings.download) machine.cifar10_found = machine.fashion_mnist_found = true;
@@ -45,6 +45,9 @@ void choose(Settings& settings, Log& log) {
   }
   complete(settings, machine);
   if (!remark.empty()) log.line(remark);
+  if (start.from && !settings.stem) settings.stem = start.before->stem;
+  const std::string stem = choose_stem(settings, start.from ? "" : settings.weights);
+  if (!stem.empty()) log.line(stem);
 }
 
 int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
@@ -232,7 +235,7 @@ ExitCode run_train(const Invocation& call) {
 
   StartPoint start = find_start(call, log);
   Settings settings = start.settings;
-  choose(settings, log);
+  choose(settings, start, log);
   if (!settings.quiet) {
     for (const std::string& remark : flags_without_effect(settings, call.sources))
       log.warning(remark);

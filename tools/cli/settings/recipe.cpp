@@ -14,6 +14,8 @@ namespace {
 constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
 constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
 constexpr int64_t kSmallImages = 32, kLargeImages = 224;
+// The large stem makes 4 x 4 pixels one: of 64 x 64 images it would leave the last layers 2 x 2.
+constexpr int64_t kSmallStemSide = 64;
 constexpr int64_t kMostPaddedSide = 96;  // larger images gain more from crops of many scales
 constexpr int64_t kCpuEpochs = 6, kEpochs = 30;
 
@@ -124,6 +126,10 @@ std::string choose_run(Settings& settings, const Machine& machine) {
   if (chose_model)
     return fmt::format("chosen: {} ({}); --model chooses another", *settings.model, why);
   return "";
+}
+
+std::string_view stem_for(int64_t image_size) {
+  return image_size <= kSmallStemSide ? "cifar" : "imagenet";
 }
 
 void complete(Settings& settings, const Machine& machine) {

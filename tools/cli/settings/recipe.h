@@ -34,7 +34,11 @@ struct Machine {
 /// throws: CommandError (kData) saying how to get a data set if none is found.
 std::string choose_run(Settings& settings, const Machine& machine);
 
-/// Chooses every other open setting except those of complete_for_gpu; needs dataset and model.
+/// The stem for images of this many rows and columns: "cifar" or "imagenet".
+std::string_view stem_for(int64_t image_size);
+
+/// Chooses every other open setting except those of complete_for_gpu, and the stem, which weights
+/// may decide (choose_stem of training/fine_tuning.h); needs dataset and model.
 void complete(Settings& settings, const Machine& machine);
 
 /// Chooses how a GPU computes. On a CPU these settings stay open, so that a config file from there

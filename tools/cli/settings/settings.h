@@ -35,7 +35,7 @@ struct Settings {
   bool drop_last = false;
   // model
   std::optional<std::string> model;
-  std::string stem = "cifar";
+  std::optional<std::string> stem;
   std::string weights;
   bool new_head = false;
   std::string freeze;

@@ -66,6 +66,7 @@ constexpr Setting kSettings[] = {
   {.key = "model", .group = "Model", .target = &S::model, .takes = kModels,
    .unit = "NAME", .automatic = "what suits the machine"},  // all_settings() adds the names
   {.key = "stem", .group = "Model", .target = &S::stem, .takes = kModels, .choices = "cifar|imagenet",
+   .automatic = "that of --weights, else cifar for images up to 64 x 64",
    .help = "First layers of resnet18 to resnet152 and of the wide ones: 3x3, or 7x7 with stride 2 and max pooling"},
   {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kFindLr | kEval | kPredict, .unit = "FILE",
    .help = "Weights: safetensors, .npz or PyTorch's .pth"},

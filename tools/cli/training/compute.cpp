@@ -70,11 +70,13 @@ Device prepare_compute(Settings& settings) {
 }
 
 std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape) {
-  return make_named_model(
-      *settings.model, {.classes = shape.classes,
-                        .in_channels = shape.in_channels,
-                        .image_size = settings.image_size.value_or(32),
-                        .stem = settings.stem == "cifar" ? nn::Stem::kCifar : nn::Stem::kImagenet});
+  const int64_t side = settings.image_size.value_or(32);
+  const bool small = (settings.stem ? *settings.stem : stem_for(side)) == "cifar";
+  return make_named_model(*settings.model,
+                          {.classes = shape.classes,
+                           .in_channels = shape.in_channels,
+                           .image_size = side,
+                           .stem = small ? nn::Stem::kCifar : nn::Stem::kImagenet});
 }
 
 std::unique_ptr<nn::Module> make_empty_model(const Settings& settings, const ModelShape& shape) {

@@ -34,7 +34,7 @@ struct ModelShape {
 };
 
 /// The model that --model and --stem name for images of --image-size, on the CPU, with values drawn
-/// from the default generator.
+/// from the default generator. A stem that is not chosen is that for the image size.
 /// throws: UsageError for an image size that the model does not take.
 std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape);
 /// The same for weights that are loaded next: nothing is drawn.

@@ -10,15 +10,19 @@
 #include <fmt/ranges.h>
 
 #include "lathe/core/error.h"
+#include "lathe/nn/models.h"
 #include "lathe/nn/weights.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/training/compute.h"
 
 namespace lathe::cli {
 namespace {
 
 constexpr std::string_view kBackbone = "backbone";
-constexpr size_t kMostNames = 10;  // in one line
+constexpr std::string_view kFirstFilters = "conv1.weight";  // of models that have a stem
+constexpr size_t kMostNames = 10;                           // in one line
 
 // Everything is in "", the model itself.
 bool is_in(std::string_view name, std::string_view module) {
@@ -73,20 +77,34 @@ bool fits_without_head(const StateDict& from_file, const nn::Module& model,
   });
 }
 
-// The stem whose first convolution is that of the file; empty if that is not what differs.
-std::string_view stem_of(const StateDict& from_file, const StateDict& own) {
-  const Tensor *const theirs = from_file.find("conv1.weight"), *const ours =
-                                                                   own.find("conv1.weight");
-  if (theirs == nullptr || ours == nullptr || theirs->ndim() != 4 || ours->ndim() != 4) return "";
-  const int64_t side = theirs->dim(3);
-  if (side == ours->dim(3) || theirs->dim(0) != ours->dim(0)) return "";
+// The stem that a first convolution is of; empty if of neither.
+std::string_view stem_of(const Tensor& filters) {
+  const int64_t side = filters.ndim() == 4 ? filters.dim(3) : 0;
   return side == 7 ? "imagenet" : side == 3 ? "cifar" : "";
+}
+
+// The stem of the weights in a file; empty if there is no first convolution that tells it.
+std::string_view stem_in(const std::string& file, const Settings& settings) try {
+  const auto model = make_empty_model(settings, {});
+  const StateDict entries = nn::read_weights(file, *model).entries;
+  const Tensor* const filters = entries.find(kFirstFilters);
+  return filters == nullptr ? "" : stem_of(*filters);
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+}
+
+// The stem of the file's weights; empty if that is not what differs.
+std::string_view other_stem(const StateDict& from_file, const StateDict& own) {
+  const Tensor *const theirs = from_file.find(kFirstFilters), *const ours = own.find(kFirstFilters);
+  if (theirs == nullptr || ours == nullptr || theirs->ndim() != 4 || ours->ndim() != 4) return "";
+  const bool differs = theirs->dim(3) != ours->dim(3) && theirs->dim(0) == ours->dim(0);
+  return differs ? stem_of(*theirs) : "";
 }
 
 // What may have been meant, where a file does not fit.
 std::string hint_for(const StateDict& from_file, const Sorted& sorted, const nn::Module& model,
                      bool new_head) {
-  if (const std::string_view stem = stem_of(from_file, model.state_dict()); !stem.empty())
+  if (const std::string_view stem = other_stem(from_file, model.state_dict()); !stem.empty())
     return fmt::format("; the file's first layer is that of --stem {}", stem);
   if (!sorted.unused.empty()) return "; the file has other " + list_of(sorted.unused);
   const std::string head = head_of(model);
@@ -179,6 +197,19 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
   return lines;
 } catch (const FileError& e) {
   throw CommandError(ExitCode::kData, e.message());
+}
+
+std::string choose_stem(Settings& settings, const std::string& file) {
+  if (settings.stem) return "";
+  const nn::ModelKind* const kind = nn::find_model_kind(*settings.model);
+  const bool has_stem = kind != nullptr && kind->has_stem;
+  const std::string_view told = has_stem && !file.empty() ? stem_in(file, settings) : "";
+  const int64_t side = *settings.image_size;
+  settings.stem = told.empty() ? stem_for(side) : told;
+  if (!has_stem) return "";
+  return fmt::format("chosen: --stem {} ({})", *settings.stem,
+                     told.empty() ? fmt::format("the images are {0} x {0}", side)
+                                  : fmt::format("as the weights of {} have it", file));
 }
 
 void Frozen::hold() const {

@@ -11,6 +11,7 @@
 #include "lathe/core/tensor.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/module.h"
+#include "lathe/tools/cli/settings/settings.h"
 
 namespace lathe::cli {
 
@@ -30,6 +31,12 @@ std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors
 /// nothing else.
 std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
                                       bool new_head = false);
+
+/// Chooses --stem if it was not given: that of the weights in `file`, which their first convolution
+/// tells; otherwise, or with an empty `file`, that for the image size. Needs model and image size.
+/// → one line that says what was chosen and why; "" if it was given or the model has no stem
+/// throws: CommandError (kData) if the file cannot be read; DataError if it is damaged.
+std::string choose_stem(Settings& settings, const std::string& file);
 
 /// What --freeze keeps as it is.
 struct Frozen {

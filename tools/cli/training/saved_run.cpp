@@ -34,6 +34,7 @@ SavedRun open_saved_run(const Settings& asked) {
   if (!asked.model) throw UsageError("--weights needs --model");
   if (!asked.dataset) throw UsageError("--weights needs --dataset");
   complete(run.settings, look_around(asked));
+  choose_stem(run.settings, weights);
   run.device = prepare_compute(run.settings);
   if (asked.split == "val" && !has_part(run.settings, Part::kVal))
     throw UsageError(
