@@ -23,7 +23,8 @@ struct Command {
   std::string_view help;
   std::string_view example = {};
   Takes takes;
-  std::string_view words = {};  // what --help calls the arguments that are not flags
+  std::string_view words = {};        // what --help calls the arguments that are not flags
+  std::string_view known_words = {};  // "bash|zsh|fish", for completions; {}: files
   size_t min_words = 0, max_words = 0;
   // --run-dir is a finished run; its config.toml is read unless --config is given.
   bool reads_run = false;

@@ -32,7 +32,7 @@ std::vector<const Setting*> settings_of(const Command& command) {
   return out;
 }
 
-std::string choices_of(const Setting& setting) { return replaced(setting.choices, '|', " "); }
+std::string spaced(std::string_view choices) { return replaced(choices, '|', " "); }
 
 // "train eval data …": the first words of all commands; after "data": "fetch prepare verify".
 std::string words_after(std::span<const Command> commands, std::string_view first) {
@@ -61,13 +61,14 @@ std::vector<std::string_view> first_words_of_two(std::span<const Command> comman
 }
 
 std::string bash_script(std::span<const Command> commands) {
-  std::string groups, values, flags;
+  const std::string names = words_after(commands, "");
+  std::string groups = fmt::format("    help) words={} ;;\n", quoted(names)), values, flags;
   for (const std::string_view word : first_words_of_two(commands)) {
     groups += fmt::format("    {}) words={} ;;\n", word, quoted(words_after(commands, word)));
   }
   for (const Setting& setting : all_settings()) {
     if (setting.choices.empty()) continue;
-    values += fmt::format("    --{}) words={} ;;\n", setting.key, quoted(choices_of(setting)));
+    values += fmt::format("    --{}) words={} ;;\n", setting.key, quoted(spaced(setting.choices)));
   }
   for (const Command& command : commands) {
     std::string all = "--help --config";
@@ -75,11 +76,12 @@ std::string bash_script(std::span<const Command> commands) {
       all += fmt::format(" --{}", setting->key);
       if (setting->is_switch()) all += fmt::format(" --no-{}", setting->key);
     }
-    flags += fmt::format("    {}) words={} ;;\n", quoted(command.name), quoted(all));
+    flags += fmt::format("    {}) words={} plain={} ;;\n", quoted(command.name), quoted(all),
+                         quoted(spaced(command.known_words)));
   }
   return fmt::format(R"(# Completes lathe in bash: source <(lathe completion bash)
 _lathe() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words=
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words= plain=
   local command=${{COMP_WORDS[1]}}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
@@ -102,14 +104,15 @@ _lathe() {{
   fi
   case $command in
 {}  esac
-  case $current in
-    -*) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
-    *) COMPREPLY=($(compgen -f -- "$current")) ;;
+  case $previous,$current in
+    *,-*) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
+    --*) COMPREPLY=($(compgen -f -- "$current")) ;;
+    *) COMPREPLY=($(if [ -n "$plain" ]; then compgen -W "$plain" -- "$current"; else compgen -f -- "$current"; fi)) ;;
   esac
 }}
 complete -o filenames -F _lathe lathe
 )",
-                     quoted(words_after(commands, "") + " help"), groups, values, flags);
+                     quoted(names + " help"), groups, values, flags);
 }
 
 // In a description of _arguments a colon and brackets mean something else.
@@ -128,14 +131,23 @@ std::string zsh_script(std::span<const Command> commands) {
           cases += " " + quoted(fmt::format("--{}{}[{}]", no, setting->key, help));
       } else {
         const std::string how =
-            setting->choices.empty() ? "_files" : fmt::format("({})", choices_of(*setting));
-        cases += " " + quoted(fmt::format("--{}=[{}]:{}:{}", setting->key, help,
-                                          zsh_text(setting->unit), how));
+            setting->choices.empty() ? "_files" : fmt::format("({})", spaced(setting->choices));
+        // Without a text between the colons the value would be one that may be missing.
+        const std::string_view what = setting->unit.empty() ? setting->key : setting->unit;
+        cases +=
+            " " + quoted(fmt::format("--{}=[{}]:{}:{}", setting->key, help, zsh_text(what), how));
       }
     }
-    cases += " '--config=[config file]:FILE:_files' '--help[flags]' '*:file:_files'\n      ;;\n";
+    cases += " '--config=[config file]:FILE:_files' '--help[flags]'";
+    if (!command.known_words.empty()) {
+      cases += " " + quoted(fmt::format("*:word:({})", spaced(command.known_words)));
+    } else if (command.max_words > 0) {
+      cases += " '*:file:_files'";
+    }
+    cases += "\n      ;;\n";
   }
-  std::string groups;
+  const std::string names = words_after(commands, "");
+  std::string groups = fmt::format("    help) second=({}) ;;\n", names);
   for (const std::string_view word : first_words_of_two(commands)) {
     groups += fmt::format("    {}) second=({}) ;;\n", word, words_after(commands, word));
   }
@@ -156,43 +168,56 @@ _lathe() {{
       return
     fi
     command="$command $words[3]"
+    shift words; (( CURRENT-- ))
   fi
+  shift words; (( CURRENT-- ))  # the command takes the place of the program
   case $command in
 {}  esac
 }}
-compdef _lathe lathe
+if [ "$funcstack[1]" = _lathe ]; then  # as a file of $fpath
+  _lathe "$@"
+else
+  compdef _lathe lathe
+fi
 )",
-                     words_after(commands, ""), groups, cases);
+                     names, groups, cases);
+}
+
+std::string fish_flag(const Setting& setting, std::string_view when) {
+  const std::string begin = fmt::format("complete -c lathe -n {} -l", when),
+                    help = fmt::format("-d {}", quoted(setting.help));
+  if (setting.is_switch())
+    return fmt::format("{0} {1} {2}\n{0} no-{1} {2}\n", begin, setting.key, help);
+  if (setting.choices.empty()) return fmt::format("{} {} -r -F {}\n", begin, setting.key, help);
+  // The values in a line of their own, or each would have the flag's description.
+  return fmt::format("{0} {1} -x {2}\n{0} {1} -x -a {3}\n", begin, setting.key, help,
+                     quoted(spaced(setting.choices)));
 }
 
 std::string fish_script(std::span<const Command> commands) {
+  const std::string names = words_after(commands, "");
   std::string out = "# Completes lathe in fish: lathe completion fish | source\n";
-  out += fmt::format("complete -c lathe -n __fish_use_subcommand -f -a {}\n",
-                     quoted(words_after(commands, "") + " help"));
-  for (const std::string_view word : first_words_of_two(commands)) {
-    const std::string words = words_after(commands, word);
+  out +=
+      fmt::format("complete -c lathe -n __fish_use_subcommand -f -a {}\n", quoted(names + " help"));
+  const auto add_words = [&](std::string_view word, const std::string& words) {
     out += fmt::format(
         "complete -c lathe -n '__fish_seen_subcommand_from {}; and not "
         "__fish_seen_subcommand_from {}' -f -a {}\n",
         word, words, quoted(words));
-  }
+  };
+  add_words("help", names);
+  for (const std::string_view word : first_words_of_two(commands))
+    add_words(word, words_after(commands, word));
   for (const Command& command : commands) {
     const std::string when =
         quoted("__fish_seen_subcommand_from " +
                replaced(command.name, ' ', "; and __fish_seen_subcommand_from "));
-    for (const Setting* setting : settings_of(command)) {
-      const std::string help = quoted(setting->help);
-      if (setting->is_switch()) {
-        for (const std::string_view no : {"", "no-"})
-          out +=
-              fmt::format("complete -c lathe -n {} -l {}{} -d {}\n", when, no, setting->key, help);
-      } else if (setting->choices.empty()) {
-        out += fmt::format("complete -c lathe -n {} -l {} -r -d {}\n", when, setting->key, help);
-      } else {
-        out += fmt::format("complete -c lathe -n {} -l {} -x -a {} -d {}\n", when, setting->key,
-                           quoted(choices_of(*setting)), help);
-      }
-    }
+    if (command.max_words == 0 || !command.known_words.empty())
+      out += fmt::format("complete -c lathe -n {} -f -a {}\n", when,
+                         quoted(spaced(command.known_words)));
+    out += fmt::format("complete -c lathe -n {} -s h -l help -d 'Flags'\n", when);
+    out += fmt::format("complete -c lathe -n {} -l config -r -F -d 'Config file'\n", when);
+    for (const Setting* setting : settings_of(command)) out += fish_flag(*setting, when);
   }
   return out;
 }
