@@ -30,7 +30,7 @@ CASES = [
     ("lathe train --hel", ["--help"]),
     ("lathe train --", {"--model", "--weights", "--json", "--no-json", "--lr", "--val-split"}),
     ("lathe data prepare --data-r", ["--data-root"]),
-    ("lathe ckpt verify-resume --ste", ["--stem", "--steps"]),
+    ("lathe ckpt verify-resume --inter", ["--interrupt-at"]),
     ("lathe train --weights a.s", ["a.safetensors"]),
     ("lathe train --config a.s", ["a.safetensors"]),
     ("lathe ckpt convert a.s", ["a.safetensors"]),
