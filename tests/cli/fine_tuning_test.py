@@ -9,7 +9,7 @@ import struct
 import zipfile
 
 from driver import expect, expect_one_line, lathe, main
-from runs import safetensors_header, values_of
+from runs import safetensors_header, values_of, write_png
 from short_run import TINY, check_equal, log_of, rows_of, train
 
 ONE_STEP = ["--max-steps", 1, "--eval-every", 0]
@@ -135,6 +135,19 @@ def test_the_stem_is_that_of_the_weights_or_suits_the_images(folder):
     data = ["--dataset", "synthetic", "--synthetic-size", 8, "--image-size", 16, "--threads", 1]
     for command in (["eval"], ["predict", "--index", 0]):  # the file says it here, too
         expect(lathe(*command, *data, "--model", "resnet18", "--weights", "w.safetensors"), 0)
+
+
+def test_a_folder_of_images_is_found_however_it_is_named(folder):
+    for part in ("train", "test"):
+        for kind, shade in (("dark", 20), ("light", 230)):
+            for i in range(4):
+                write_png(folder / "pets" / part / kind / f"{i}.png", 20, [bytes([shade, i, 9] * 20)] * 20)
+    few = ["--model", "resnet8", "--image-size", 16, "--threads", 1, "--dry-run"]
+    result = expect(lathe("train", "--data-root", "pets", *few), 0, "chosen: folder (--data-root holds folders of images)")
+    assert '\ndata-root = "pets"\n' in result.stdout and 'dataset = "folder"\n' in result.stdout, result.stdout
+    expect_one_line(lathe("train", "pets", *few), 2, 'unexpected argument "pets"; --data-root pets names data')
+    expect_one_line(lathe("train", "--dataset", "pets", *few), 2, 'got "pets"; --data-root pets names data')
+    expect_one_line(lathe("train", "cats", *few), 2, 'unexpected argument "cats"\n')
 
 
 def test_a_run_keeps_its_stem(folder):

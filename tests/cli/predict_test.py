@@ -93,6 +93,8 @@ def test_a_list_on_stdin_and_files_that_are_none(folder):
     assert len(lines) == 6 and lines[-1] == "lathe: predict: 5 of the inputs could not be read", errors
     for name in ("text.png", "missing.png", "cut.png", "thin.png", "empty: holds no images"):
         assert sum(line.startswith(f"lathe: skipped {name}") for line in lines) == 1, (name, errors)
+    expect_one_line(lathe("predict", "--weights", "a.onnx", "one.png"), 3, "--weights a.onnx: ONNX files are for other programs")
+    expect_one_line(lathe("eval", "a"), 2, 'unexpected argument "a"; --run-dir a names a run')
     expect(lathe("predict", "--run-dir", "a", "empty"), 3, "skipped empty: holds no images", "1 of the inputs")
     # A name that is no UTF-8, and one that would command the terminal.
     odd = os.fsencode(folder) + b"/\xff\x1b[31m.png"

@@ -64,8 +64,17 @@ TEST_CASE("recipe: where nothing is found, what --data-root names is said") {
     return "";
   };
   CHECK(why(DataRoot::kMissing) == "--data-root pets: no such file or folder");
-  CHECK(why(DataRoot::kImageFolder).find("--dataset folder") != std::string::npos);
   CHECK(why(DataRoot::kOther).starts_with("no data set found in --data-root pets: get one"));
+}
+
+TEST_CASE("recipe: folders of images that --data-root names are trained on") {
+  Settings settings;
+  settings.data_root = "pets";
+  CHECK(choose({.data_root = DataRoot::kImageFolder}, settings).dataset == "folder");
+  CHECK(choose({.fashion_mnist_found = true, .data_root = DataRoot::kImageFolder}, settings)
+            .dataset == "fashion-mnist");
+  settings.data_root.clear();  // a folder train of the working directory was not named
+  CHECK_THROWS_AS(choose({.data_root = DataRoot::kImageFolder}, settings), CommandError);
 }
 
 TEST_CASE("recipe: what was given stays, and giving both leaves nothing to say") {

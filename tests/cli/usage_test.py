@@ -29,6 +29,7 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     expect_one_line(lathe("--json", "info"), 2, "--json: the command comes first")
     expect_one_line(lathe("info", "--jsn"), 2, "--jsn: unknown flag; did you mean --json?")
     expect_one_line(lathe("info", "x"), 2, 'unexpected argument "x"')
+    expect_one_line(lathe("export", "a"), 2, "export: unknown command; did you mean lathe ckpt convert FILE OUT.onnx?")
     expect_one_line(lathe("info", "--config", "nowhere.toml"), 2, "nowhere.toml: cannot read the config file")
     expect_one_line(lathe("info", "--config"), 2, "--config")
     expect_one_line(lathe("info", "--config", ""), 2, '--config: expected FILE, got ""')

@@ -2,6 +2,7 @@
 #include "lathe/tools/cli/settings/command_line.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include <fmt/format.h>
@@ -14,6 +15,21 @@
 
 namespace lathe::cli {
 namespace {
+
+/// What other programs call a command.
+struct OtherName {
+  std::string_view word, command;
+};
+constexpr OtherName kOtherNames[] = {
+    {"finetune", "train --weights FILE --new-head"},
+    {"fit", "train"},
+    {"export", "ckpt convert FILE OUT.onnx"},
+    {"convert", "ckpt convert"},
+    {"test", "eval"},
+    {"validate", "eval"},
+    {"infer", "predict"},
+    {"resume", "train --resume auto"},
+};
 
 // "lathe 0.1.0 (a1b2c3d4e5f6, Release, GNU 12.2.0; oneDNN 2.6.3, zlib 1.2.13, no CUDA)".
 std::string version_text() {
@@ -62,7 +78,11 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
     }
     word += " " + arguments[1];
   }
-  throw UsageError(fmt::format("{}: unknown command{}", word, suggestion(word, names, "lathe ")));
+  const auto* const other = std::ranges::find(kOtherNames, word, &OtherName::word);
+  throw UsageError(fmt::format("{}: unknown command{}", word,
+                               other == std::end(kOtherNames)
+                                   ? suggestion(word, names, "lathe ")
+                                   : fmt::format("; did you mean lathe {}?", other->command)));
 }
 
 // The flags of one command. An empty value is not the same as none, so that `--run-dir= --dry-run`
@@ -164,13 +184,24 @@ bool asks_for_help(const std::vector<std::string>& arguments) {
   });
 }
 
+// What may have been meant by an argument that is no flag: files that lie there.
+std::string hint_for(const std::string& word, const Command& command) {
+  if (!command.words.empty()) return fmt::format("; expected {}", command.words);
+  std::error_code missing;
+  const bool is_run = std::filesystem::exists(std::filesystem::path(word) / "config.toml", missing);
+  if (is_run && (find_setting("run-dir")->takes & command.takes) != 0)
+    return fmt::format("; --run-dir {} names a run", word);
+  const bool is_data = (find_setting("data-root")->takes & command.takes) != 0;
+  return is_data && std::filesystem::exists(word, missing)
+             ? fmt::format("; --data-root {} names data", word)
+             : "";
+}
+
 void check_words(const std::vector<std::string>& words, const Command& command) {
   if (words.size() < command.min_words) throw UsageError(fmt::format("expected {}", command.words));
   if (words.size() > command.max_words) {
-    const std::string expected =
-        command.words.empty() ? "" : fmt::format("; expected {}", command.words);
-    throw UsageError(
-        fmt::format("unexpected argument \"{}\"{}", words[command.max_words], expected));
+    const std::string& word = words[command.max_words];
+    throw UsageError(fmt::format("unexpected argument \"{}\"{}", word, hint_for(word, command)));
   }
   if (std::find(words.begin(), words.end(), "") != words.end())
     throw UsageError(fmt::format("expected {}, got \"\"", command.words));

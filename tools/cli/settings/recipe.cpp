@@ -76,12 +76,6 @@ std::string_view augment_for(std::string_view dataset, const Machine& machine) {
 std::string no_data_set(const std::string& root, DataRoot kind) {
   if (!root.empty() && kind == DataRoot::kMissing)
     return fmt::format("--data-root {}: no such file or folder", root);
-  if (!root.empty() && kind == DataRoot::kImageFolder) {
-    return fmt::format(
-        "no data set found in --data-root {}; it holds folders of images: train on them with "
-        "--dataset folder",
-        root);
-  }
   return fmt::format(
       "no data set found{}: get one with `lathe data fetch cifar10` or `apt-get install "
       "dataset-fashion-mnist`, name {} with --data-root, or use --dataset synthetic",
@@ -109,6 +103,9 @@ std::string choose_run(Settings& settings, const Machine& machine) {
     } else if (machine.cifar10_found) {
       settings.dataset = kGpuDataset;
       why = "no GPU, and Fashion-MNIST was not found";
+    } else if (!settings.data_root.empty() && machine.data_root == DataRoot::kImageFolder) {
+      settings.dataset = "folder";
+      why = "--data-root holds folders of images";
     } else {
       throw CommandError(ExitCode::kData, no_data_set(settings.data_root, machine.data_root));
     }

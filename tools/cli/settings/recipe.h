@@ -16,7 +16,8 @@ struct PackedKind {
   int64_t side = 0;  // if all are squares of one size; 0: they are not
 };
 
-/// What --data-root is, if it is neither a packed file nor the place of a published data set.
+/// What --data-root is, if it is neither a packed file nor the place of a published data set;
+/// kImageFolder: it holds a folder train.
 enum class DataRoot { kOther, kMissing, kImageFolder };
 
 /// The facts that the choices depend on.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,8 +31,11 @@ void check_choice(const Setting& setting, std::string_view name, std::string_vie
     rest.remove_prefix(std::min(bar + 1, rest.size()));
   }
   if (std::find(choices.begin(), choices.end(), text) != choices.end()) return;
-  throw UsageError(fmt::format("{}: expected one of {}, got \"{}\"{}", name,
-                               fmt::join(choices, ", "), text, suggestion(text, choices)));
+  std::error_code missing;
+  const bool is_place = setting.key == "dataset" && std::filesystem::exists(text, missing);
+  throw UsageError(fmt::format(
+      "{}: expected one of {}, got \"{}\"{}", name, fmt::join(choices, ", "), text,
+      is_place ? fmt::format("; --data-root {} names data", text) : suggestion(text, choices)));
 }
 
 int64_t integer_bound(double bound) {

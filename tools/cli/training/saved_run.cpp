@@ -15,6 +15,12 @@
 namespace lathe::cli {
 
 std::string weights_of(const Settings& settings) {
+  if (settings.weights.ends_with(".onnx")) {
+    throw CommandError(ExitCode::kData,
+                       fmt::format("--weights {}: ONNX files are for other programs; name the "
+                                   "checkpoint that it was made from",
+                                   settings.weights));
+  }
   if (!settings.weights.empty()) return settings.weights;
   if (settings.run_dir.empty())
     throw UsageError("which model? name a --run-dir, or --weights with --model and --dataset");
