@@ -48,6 +48,14 @@ TEST_CASE("wrapping: a line that fits, a pipe and a tiny terminal get it as it i
   CHECK(wrapped("twenty-one columns ...", 21) == "twenty-one columns\n  ...");
   CHECK(wrapped(kLine, 0) == kLine);
   CHECK(wrapped(kLine, 19) == kLine);
+  for (int width = 20; width < 60;
+       ++width) {  // a number and its unit stay together, also at a double space
+    CAPTURE(width);
+    const std::string text =
+        wrapped("image.jpg: cat 98.50 %, dog 1.25 %  epoch 12  saved best 40.00 %", width);
+    CHECK(text.find("\n  %") == std::string::npos);
+    CHECK(text.find("\n   ") == std::string::npos);
+  }
   CHECK(wrapped("epoch 1/6  train 0.51  saved best", 22) == "epoch 1/6  train 0.51\n  saved best");
 }
 

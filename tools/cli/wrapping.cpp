@@ -12,12 +12,14 @@ namespace {
 constexpr int kNarrowest = 20;
 constexpr size_t kHanging = 2;  // columns
 
-// Cuts a text into pieces that belong together: words with the space before them, and the choices
-// of "a|b|c".
+// Cuts a text into pieces that belong together: words with the space before them, the choices of
+// "a|b|c", and numbers with their "%".
 std::vector<std::string_view> pieces_of(std::string_view text) {
   std::vector<std::string_view> pieces;
   while (!text.empty()) {
-    const size_t end = text.find_first_of(" |", 1);
+    size_t end = text.find_first_of(" |", 1);
+    while (end != text.npos && text.substr(end).starts_with(" %"))
+      end = text.find_first_of(" |", end + 2);
     const size_t size = end == text.npos ? text.size() : text[end] == '|' ? end + 1 : end;
     pieces.push_back(text.substr(0, size));
     text.remove_prefix(size);
@@ -38,13 +40,16 @@ size_t columns_of(std::string_view text) {
 }
 
 void append_wrapped(std::string& out, std::string_view text, size_t at, size_t indent, int width) {
+  bool is_fresh = false;  // the line was begun by a break and has no word yet
   for (std::string_view piece : pieces_of(text)) {
     if (at > indent && at + columns_of(piece) > static_cast<size_t>(width)) {
       while (out.ends_with(' ')) out.pop_back();  // of two spaces between words
       out += "\n" + std::string(indent, ' ');
       at = indent;
-      if (piece.starts_with(' ')) piece.remove_prefix(1);
+      is_fresh = true;
     }
+    if (is_fresh && piece.starts_with(' ')) piece.remove_prefix(1);
+    is_fresh = is_fresh && piece.empty();
     out += piece;
     at += columns_of(piece);
   }
