@@ -103,7 +103,13 @@ void EpochRun::work(State& state, std::exception_ptr init_error) {
     try {
       const auto stopped = [&] { return state.stop.load(std::memory_order_relaxed); };
       batch = state.spec.read(job, stopped);
-      if (batch == nullptr) return;
+      if (batch == nullptr) {
+        lock.lock();
+        state.stop = true;
+        state.job_is_free.notify_all();
+        state.batch_is_there.notify_one();
+        return;
+      }
     } catch (...) {
       error = std::current_exception();
     }
@@ -134,7 +140,8 @@ std::shared_ptr<void> EpochRun::next_of_workers() {
     std::unique_lock lock(state.mutex);
     State::Slot& wanted = state.slot(state.taken);
     const auto arrived = [&] {
-      return state.init_error || (state.starting == 0 && wanted.place >= Place::kReady);
+      return state.stop || state.init_error ||
+             (state.starting == 0 && wanted.place >= Place::kReady);
     };
     if (state.spec.timeout <= 0) {
       state.batch_is_there.wait(lock, arrived);
@@ -149,6 +156,7 @@ std::shared_ptr<void> EpochRun::next_of_workers() {
                  ") was not there after the timeout of ", state.spec.timeout,
                  " s; its worker is left behind");
     }
+    if (state.stop) return nullptr;
     if (state.init_error) {
       error = state.init_error;
     } else {
@@ -170,7 +178,9 @@ std::shared_ptr<void> EpochRun::next_of_workers() {
 std::shared_ptr<void> EpochRun::next_here() {
   const int64_t job = state_->taken++;
   try {
-    return state_->spec.read(job, [] { return false; });
+    std::shared_ptr<void> batch = state_->spec.read(job, [] { return false; });
+    if (batch == nullptr) state_->stop = true;
+    return batch;
   } catch (...) {
     state_->stop = true;
     throw;

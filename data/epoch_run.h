@@ -17,7 +17,7 @@ class WorkerThreads;
 /// The description of one pass.
 struct EpochSpec {
   /// Makes batch `job`, of whatever type. Called from several threads at once. It may give up and
-  /// return null if `stop` returns true.
+  /// return null if `stop` returns true. If it does so earlier, the pass ends.
   std::function<std::shared_ptr<void>(int64_t job, FunctionRef<bool()> stop)> read;
   int64_t batches;      // in the epoch
   int64_t first_batch;  // the pass begins here
@@ -53,12 +53,13 @@ class EpochRun {
   EpochRun(const EpochRun&) = delete;
   EpochRun& operator=(const EpochRun&) = delete;
 
-  /// The next batch; null from the end of the epoch on, also after an error.
+  /// The next batch; null from the end of the epoch on, also after an error, and where read() gave
+  /// up.
   /// throws: the error of the first job that failed, when it is that job's turn; what a worker's
   /// init threw; DataError after the timeout; StateError in a forked child.
   std::shared_ptr<void> next();
 
-  /// Whether next() has thrown.
+  /// Whether the pass ended before its last batch: next() has thrown, or read() gave up.
   bool failed() const;
   /// Whether next() would return at once.
   bool ready() const;

@@ -184,15 +184,17 @@ Pass LoaderCore::begin(ReadBatch read, int64_t workers) {
   const auto batches = static_cast<int64_t>(order->begins.size()) - 1;
   const int64_t left = std::max<int64_t>(batches - first_batch_, 0);
   if (!options_.persistent_workers) workers = std::min(workers, left);
-  EpochSpec spec{
-      .read = [order, read = std::move(read), seed = options_.seed, epoch = epoch_](
-                  int64_t job,
-                  FunctionRef<bool()> stop) { return read(order->batch(job), seed, epoch, stop); },
-      .batches = batches,
-      .first_batch = first_batch_,
-      .capacity = std::min(workers * options_.prefetch_factor, left),
-      .timeout = options_.timeout,
-      .describe = [order](int64_t job) { return describe(order->batch(job)); }};
+  EpochSpec spec{.read =
+                     [order, read = std::move(read), seed = options_.seed, epoch = epoch_,
+                      asked = options_.stop](int64_t job, FunctionRef<bool()> ended) {
+                       const auto stop = [&] { return ended() || (asked && asked()); };
+                       return read(order->batch(job), seed, epoch, stop);
+                     },
+                 .batches = batches,
+                 .first_batch = first_batch_,
+                 .capacity = std::min(workers * options_.prefetch_factor, left),
+                 .timeout = options_.timeout,
+                 .describe = [order](int64_t job) { return describe(order->batch(job)); }};
   auto run = std::make_shared<EpochRun>(std::move(spec), left > 0 ? threads_for(workers) : nullptr);
   const auto position = std::make_shared<Pass::Position>(epoch_, first_batch_);
   position_ = position;

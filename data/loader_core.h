@@ -41,6 +41,9 @@ struct DataLoaderOptions {
   // Called in each worker thread before its first sample, with the worker's number.
   std::function<void(int64_t)> worker_init_fn = {};
   bool persistent_workers = false;  // true: the threads stay from epoch to epoch
+  // Asked before each sample, by any thread. When it says true, the pass ends: next comes neither
+  // the batch that is being read nor one that is ready.
+  std::function<bool()> stop = {};
 };
 
 /// How well a loader keeps up, since it was made or since reset_stats().

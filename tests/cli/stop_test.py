@@ -12,7 +12,7 @@ import subprocess
 import time
 
 from driver import LATHE, environment, expect, expect_one_line, lathe, main, start, with_fault
-from runs import TINY, safetensors_header, train
+from runs import TINY, safetensors_header, train, write_png
 
 
 def wait_for_step(process, run):
@@ -74,6 +74,27 @@ def test_a_signal_before_the_first_step_saves_too(folder):
         assert not list((folder / run).glob("*.tmp*"))
         expect(lathe("train", "--resume", run, "--stop-after", 2, "--quiet"), 0)
         assert "by --stop-after" in (folder / run / "log.txt").read_text()
+
+
+def test_a_signal_does_not_wait_for_the_batch_that_is_being_read(folder):
+    write_png(folder / "set/train/a/0.png", 3000, [bytes(9000)] * 3000)
+    for part, kind in (("train", "b"), ("test", "a"), ("test", "b")):
+        (folder / "set" / part / kind).mkdir(parents=True)
+    for part, kind, count in (("train", "a", 64), ("train", "b", 64), ("test", "a", 1), ("test", "b", 1)):
+        for i in range(count):
+            if (part, kind, i) != ("train", "a", 0):
+                os.link("set/train/a/0.png", f"set/{part}/{kind}/{i}.png")
+    flags = ["train", "--data-root", "set", "--dataset", "folder", "--model", "resnet8", "--image-size", 8, "--batch-size", 128]
+    for workers in (0, 1):  # reading the only batch takes seconds
+        process = start(*flags, "--run-dir", f"r{workers}", "--workers", workers)
+        log = folder / f"r{workers}/log.txt"
+        while not (log.exists() and "training images" in log.read_text()):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 143 and "stopped after step 0 by SIGTERM" in errors, errors
+        expect(lathe("train", "--resume", f"r{workers}", "--dry-run"), 0)
 
 
 def test_ctrl_c_while_an_epoch_is_saved_counts(folder):

@@ -60,6 +60,35 @@ int64_t sum_of_epoch(DataLoader& loader) {
   return sum;
 }
 
+TEST_CASE("loader: a request to stop ends the pass within the batch that is being read") {
+  for (const int64_t workers : {0, 1, 3}) {
+    CAPTURE(workers);
+    const Numbers set(1000);
+    std::atomic<int> stop_from = 250;
+    DataLoader loader(
+        set, {.batch_size = 100, .num_workers = workers, .prefetch_factor = 1, .stop = [&] {
+                return set.reads >= stop_from;
+              }});
+    int64_t batches = 0;
+    for (auto& batch : loader) {
+      CHECK(batch.x.to_vector<int64_t>()[0] == 100 * batches);
+      ++batches;
+    }
+    CHECK(batches <= 2);  // those that were read in full
+    CHECK(set.reads <
+          stop_from + std::max<int64_t>(workers, 1));  // and no sample after the request
+    CHECK(loader.state_dict().count("epoch") == 0);
+    CHECK(loader.state_dict().count("batch") == batches);
+    stop_from = 1 << 20;
+    loader.load_state_dict(loader.state_dict());
+    for (auto& batch : loader) {
+      CHECK(batch.x.to_vector<int64_t>()[0] == 100 * batches);
+      ++batches;
+    }
+    CHECK(batches == 10);
+  }
+}
+
 TEST_CASE("loader: persistent workers are the same threads in every epoch, others are not") {
   for (const bool persistent : {true, false}) {
     CAPTURE(persistent);

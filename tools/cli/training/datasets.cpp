@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,6 +19,7 @@
 #include "lathe/data/images/record_images.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/fetch.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
@@ -300,13 +302,18 @@ ModelInput model_input(const Settings& settings, const data::ImageDataset& image
 
 data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const Settings& settings,
                              bool training) {
+  // A signal stops the wait for a batch, which may be long. Among the batches of one step it must
+  // not: without the others there is no state to save.
+  std::function<bool()> stop;
+  if (!training || settings.accumulate == 1) stop = [] { return StopRequests::asked() != 0; };
   return data::DataLoader(std::move(dataset), {.batch_size = *settings.batch_size,
                                                .shuffle = training,
                                                .num_workers = *settings.workers,
                                                .pin_memory = settings.pin_memory.value_or(false),
                                                .drop_last = training && settings.drop_last,
                                                .seed = static_cast<uint64_t>(settings.seed),
-                                               .prefetch_factor = settings.prefetch_factor});
+                                               .prefetch_factor = settings.prefetch_factor,
+                                               .stop = stop});
 }
 
 }  // namespace lathe::cli

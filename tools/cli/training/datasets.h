@@ -44,7 +44,9 @@ std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part 
 /// done to an image of any size; and the names of the classes.
 ModelInput model_input(const Settings& settings, const data::ImageDataset& images);
 
-/// `training`: shuffled. Otherwise from the first to the last, including a short last batch.
+/// `training`: shuffled. Otherwise from the first to the last, including a short last batch. A
+/// request to stop (StopRequests) ends a pass after the sample that is being read, but with
+/// --accumulate not in training.
 data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const Settings& settings,
                              bool training);
 

@@ -39,6 +39,7 @@ Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, i
                         static_cast<double>(state.total - state.done);
     progress.show(state);
   }
+  if (state.done < state.total) result.complete = false;  // also in the wait for a batch
   result.tally.read();
   result.seconds = seconds_since(begin);
   progress.clear();
