@@ -7,6 +7,9 @@
 #else
 
 #  include "lathe/core/cuda.h"
+#  include "lathe/core/debug/detect_anomaly.h"
+#  include "lathe/core/debug/determinism.h"
+#  include "lathe/core/debug/sync_check.h"
 #  include "lathe/core/device.h"
 #  include "lathe/core/dispatch.h"
 #  include "lathe/core/dlpack.h"

@@ -16,7 +16,7 @@
 #include "lathe/autograd/meta.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/profile/watch.h"
 
 namespace lathe {
 namespace autograd {
@@ -196,11 +196,21 @@ class BackwardPass {
 
   void run_op(Node& node, Tensors& dy) {
     const Tensors gradients = node.run(dy, Needs(node.edges));
+    if (profile::watched()) [[unlikely]]
+      show_watchers(node, dy, gradients);
     std::ranges::fill(dy, Tensor());  // a gradient that is dy itself has one owner from here on
     for (size_t i = 0; i < node.edges.size() && i < gradients.size(); ++i) {
       if (!node.edges[i].wanted() || !gradients[i].defined()) continue;
       check_gradient(node, i, gradients[i]);
       deliver(node.edges[i], gradients[i]);
+    }
+  }
+
+  static void show_watchers(const Node& node, const Tensors& dy, const Tensors& gradients) {
+    profile::raise_found();
+    for (size_t i = 0; i < node.edges.size() && i < gradients.size(); ++i) {
+      if (node.edges[i].wanted() && gradients[i].defined())
+        profile::detail::watch_gradient(node.name, node.number, i, gradients[i], dy);
     }
   }
 
@@ -260,6 +270,7 @@ class BackwardPass {
 Node* current_node() noexcept { return t_current_node; }
 
 Tensors run_backward(const BackwardCall& call) {
+  profile::raise_found();
   const profile::OpRange range("backward pass");
   return BackwardPass(call).run();
 }

@@ -7,7 +7,7 @@
 
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/saved_tensor_hooks.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/profile/watch.h"
 
 namespace lathe::autograd {
 
@@ -26,6 +26,8 @@ void drop_reference(Node* node) noexcept {
   while (dead != nullptr) {
     Node* next = dead;
     dead = next->next_dead;
+    if (profile::watched()) [[unlikely]]
+      profile::detail::drop_call(next->number);
     delete next;
   }
   draining = false;
@@ -87,6 +89,7 @@ Edge gradient_edge(const Tensor& t) {
 }
 
 bool wants_record(const TensorRef* inputs, size_t count) {
+  profile::raise_found();
   bool* const would_record = current_mode().would_record;
   if (!grad_enabled() && would_record == nullptr) return false;
   // Asks every input, also after a yes: a view whose base was written gets its new history here.

@@ -5,7 +5,7 @@
 
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/profile/watch.h"
 
 namespace lathe {
 
@@ -65,6 +65,7 @@ int64_t Tensor::stride(int64_t i) const { return strides()[dim_of("stride", i, *
 
 Scalar Tensor::item_scalar() const {
   LATHE_CHECK(ShapeError, numel() == 1, "item: expected one element (this: ", *this, ")");
+  profile::raise_found();
   if (is_floating(dtype())) {
     const profile::OpRange range("item", {*this},
                                  is_cuda() ? profile::Kind::kSync : profile::Kind::kOp);
@@ -78,6 +79,7 @@ Scalar Tensor::item_scalar() const {
 
 int64_t Tensor::item_integer() const {
   LATHE_CHECK(ShapeError, numel() == 1, "item: expected one element (this: ", *this, ")");
+  profile::raise_found();
   const profile::OpRange range("item", {*this},
                                is_cuda() ? profile::Kind::kSync : profile::Kind::kOp);
   int64_t value = 0;

@@ -6,7 +6,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/profile/watch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -91,6 +91,7 @@ const Tensor& binary_(const char* name, BinaryOp op, BinaryFunction function, co
   LATHE_DISPATCH(x.device(), binary(op, x, x, other));
   profile::note_output(x);
   x.bump_version();
+  profile::raise_found();
   return x;
 }
 
@@ -113,6 +114,7 @@ const Tensor& unary_(const char* name, UnaryOp op, Tensor (*function)(const Tens
   LATHE_DISPATCH(x.device(), unary(op, x, x, UnaryParams{}));
   profile::note_output(x);
   x.bump_version();
+  profile::raise_found();
   return x;
 }
 

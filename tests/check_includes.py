@@ -15,12 +15,13 @@ CONVOLUTION = {"ops/conv", "ops/conv_search"}
 OPS_ROOMS = CONVOLUTION | {"ops/batch_norm_kernels", "ops/elementwise_kernels", "ops/index_kernels", "ops/matmul_kernels",
                            "ops/random_kernels", "ops/reduce_kernels", "ops/row_kernels"}
 OPS = RECORD | {"ops"}
-LIBRARY = OPS | {"core/memory", "core/formats", "nn", "optim", "data", "data/images", "data/transforms"} | CONVOLUTION
+LIBRARY = OPS | {"core/debug", "core/memory", "core/formats", "nn", "optim", "data", "data/images", "data/transforms"} | CONVOLUTION
 
 # room: the rooms that it may include, apart from itself. A folder's root is a room: "core" is what lies in core/ itself.
 MAY_INCLUDE = {
     "core": {"core/profile"},
     "core/profile": {"core", "core/memory"},
+    "core/debug": CORE,
     "core/memory": CORE,
     "core/gpu": CORE | {"core/memory"},
     "core/formats": CORE,

@@ -6,7 +6,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/gpu/launch.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/profile/watch.h"
 
 namespace lathe {
 
@@ -69,6 +69,7 @@ void give_back_stream(Device device, void* stream) noexcept {
 }
 
 void synchronize_stream(Stream stream) {
+  profile::before_wait("synchronize stream");
   const profile::OpRange range("synchronize stream", {}, profile::Kind::kSync);
   refuse_in_capture("synchronize", stream);
   const DeviceScope on(stream.device);
@@ -95,6 +96,7 @@ void refuse_in_capture(const char* op, Stream stream) {
 void synchronize(Device device) {
   if (!device.is_cuda() || device_count() == 0) return;
   refuse_in_capture("synchronize", current_stream(device));
+  profile::before_wait("synchronize device");
   const profile::OpRange range("synchronize device", {}, profile::Kind::kSync);
   const DeviceScope on(device);
   detail::count_synchronization();
@@ -129,6 +131,7 @@ bool query_event(Device, void* event) {
   return true;
 }
 void synchronize_event(Device device, void* event) {
+  profile::before_wait("synchronize event");
   const profile::OpRange range("synchronize event", {}, profile::Kind::kSync);
   detail::count_synchronization();
   LATHE_CUDA_CHECK(cudaEventSynchronize(event_of(event)));

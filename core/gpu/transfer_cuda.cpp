@@ -5,7 +5,7 @@
 #include "lathe/core/dense.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/gpu/launch.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/profile/watch.h"
 
 namespace lathe::cuda {
 
@@ -43,17 +43,16 @@ void to_gpu(const Tensor& dst, const Tensor& src, bool async) {
   // A graph would read the host's memory at each launch. Of pinned memory that may be meant.
   if (!async || !src.is_pinned()) refuse_in_capture("copy to a GPU", stream);
   const Tensor packed = dense(src);
+  // Pinned memory is read after the call; other memory may be its owner's again when this returns.
+  const bool waits = packed.is_pinned() ? !async && packed.is_same(src) : is_read_later(packed);
+  if (waits) profile::before_wait("copy to a GPU");
   const Tensor arrived = is_plain(dst, packed) ? dst
                                                : empty_strided(packed.shape(), packed.strides(),
                                                                packed.dtype(), dst.device());
   move_bytes(arrived, packed, cudaMemcpyHostToDevice, stream);
-  if (packed.is_pinned()) {
-    // The GPU reads the memory after the call, so it may not be reused before that is done.
-    record_pinned(packed.impl().storage->data(), stream);
-    if (!async && packed.is_same(src)) synchronize_stream(stream);
-  } else if (is_read_later(packed)) {  // its owner may reuse it when this returns
-    synchronize_stream(stream);
-  }
+  // So that the memory is not reused before that is done.
+  if (packed.is_pinned()) record_pinned(packed.impl().storage->data(), stream);
+  if (waits) synchronize_stream(stream);
   if (!arrived.is_same(dst)) copy_values(dst, arrived);
 }
 
@@ -61,6 +60,9 @@ void to_host(const Tensor& dst, const Tensor& src, bool async) {
   const Stream stream = current_stream(src.device());
   if (!async || !dst.is_pinned()) refuse_in_capture("copy to the host", stream);
   const Tensor packed = dense(src);
+  // Before the copy is queued: a watcher may throw, and then dst's memory may go.
+  if (!async || !dst.is_pinned() || !is_plain(dst, packed))
+    profile::before_wait("copy to the host");
   const Tensor arrived =
       is_plain(dst, packed) ? dst
                             : empty_strided(packed.shape(), packed.strides(), packed.dtype(), kCPU);

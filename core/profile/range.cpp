@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "lathe/core/profile/recorder.h"
 #include "lathe/core/profile/stack.h"
 #include "lathe/core/profile/thread_log.h"
+#include "lathe/core/profile/watch.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe::profile {
@@ -18,6 +20,9 @@ namespace lathe::profile {
 namespace {
 
 constinit std::atomic<uint64_t> next_id{0};  // of ranges with activities
+
+// In a range's number of the recording: a watcher of its thread was told of it.
+constexpr uint64_t kToldWatcher = uint64_t{1} << 63;
 
 bool is_wanted(Wanted what) { return (wanted.load(std::memory_order_relaxed) & what) != 0; }
 
@@ -97,6 +102,11 @@ void leave_tools(const OpenRange& range) {
 /// Products of sizes may be beyond an int64.
 int64_t whole(double count) { return static_cast<int64_t>(std::clamp(count, 0.0, 0x1p62)); }
 
+/// kToldWatcher if this thread has a watcher for the range, else 0.
+uint64_t told_watcher(Kind kind, const char* name, std::span<const Input> inputs) noexcept {
+  return watched() && detail::open_watched(kind, name, inputs) ? kToldWatcher : 0;
+}
+
 }  // namespace
 
 void Scope::begin(Kind kind, const char* name, const Input* inputs, size_t count) noexcept {
@@ -104,6 +114,7 @@ void Scope::begin(Kind kind, const char* name, const Input* inputs, size_t count
     range.record.name = name;
     note_inputs(range, inputs, count);
   });
+  session_ |= told_watcher(kind, name, {inputs, count});
 }
 
 void Scope::begin_list(Kind kind, const char* name, const std::vector<Tensor>& inputs) noexcept {
@@ -112,6 +123,12 @@ void Scope::begin_list(Kind kind, const char* name, const std::vector<Tensor>& i
     const std::vector<Input> refs(inputs.begin(), inputs.end());
     note_inputs(range, refs.data(), refs.size());
   });
+  if (!watched()) return;
+  try {
+    const std::vector<Input> refs(inputs.begin(), inputs.end());
+    session_ |= told_watcher(kind, name, refs);
+  } catch (...) {  // no memory: the op is not watched
+  }
 }
 
 void Scope::begin_on(Kind kind, const char* name, Device device) noexcept {
@@ -119,6 +136,7 @@ void Scope::begin_on(Kind kind, const char* name, Device device) noexcept {
     range.record.name = name;
     range.device = device;
   });
+  session_ |= told_watcher(kind, name, {});
 }
 
 void Scope::begin_copied(std::string_view name) noexcept {
@@ -132,10 +150,14 @@ void Scope::begin_backward(const char* name, uint64_t sequence, Device device) n
     range.record.sequence = sequence;
     range.device = device;
   });
+  session_ |= told_watcher(Kind::kBackward, name, {});
 }
 
 void Scope::end() noexcept {
   const int64_t now = now_ns();
+  if ((session_ & kToldWatcher) != 0) detail::close_watched();
+  session_ &= ~kToldWatcher;
+  if (session_ == 0) return;
   try {
     ThreadLog* const log = thread_log();
     // Gone if a range outside it ended first, as a step of the profiler does inside a Range.
@@ -162,6 +184,7 @@ void Scope::end() noexcept {
 namespace detail {
 
 void note_output(const Tensor& y) noexcept {
+  if (watched()) watch_output(y);
   OpenRange* const range = innermost();
   if (range == nullptr || !y.defined() || range->record.kind != Kind::kOp) return;
   range->record.bytes += distinct_bytes(y);
@@ -169,6 +192,7 @@ void note_output(const Tensor& y) noexcept {
 }
 
 void note_node(const char* op, uint64_t sequence) noexcept {
+  if (watched()) watch_node(op, sequence);
   OpenRange* const range = innermost();
   if (range == nullptr) return;
   Record& record = range->record;

@@ -11,6 +11,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/profile/thread_log.h"
+#include "lathe/core/profile/watch.h"
 
 namespace lathe::profile {
 
@@ -83,7 +84,7 @@ void start_recording(const RecorderOptions& options) {
   }
   state().begin_ns = now_ns();
   current_session.store(++state().last_session, std::memory_order_release);
-  wanted.store(bits, std::memory_order_release);
+  wanted.fetch_or(bits, std::memory_order_release);
 }
 
 /// Gives each range the time of its activities on the GPU.
@@ -106,7 +107,7 @@ static void share_activities(Recording& recording) {
 }
 
 Recording stop_recording() {
-  const uint32_t bits = wanted.exchange(0, std::memory_order_acq_rel);
+  const uint32_t bits = wanted.fetch_and(kWatched, std::memory_order_acq_rel);
   Recording out;
   std::vector<std::shared_ptr<ThreadLog>> logs;
   {

@@ -87,6 +87,14 @@ Frame frame_of(void* return_address) {
   return frame;
 }
 
+std::optional<Frame> user_frame(std::span<void* const> stack) {
+  for (void* const address : stack) {
+    Frame frame = frame_of(address);
+    if (!frame.is_of_library()) return frame;
+  }
+  return std::nullopt;
+}
+
 std::string user_call(std::span<void* const> stack) {
   for (void* const address : stack) {
     const Frame frame = frame_of(address);

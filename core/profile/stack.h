@@ -2,6 +2,7 @@
 // reads them.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ struct Frame {
 LATHE_API Frame frame_of(void* return_address);
 
 /// The innermost frame that is not of this library: the call that a user wrote.
+LATHE_API std::optional<Frame> user_frame(std::span<void* const> stack);
+
+/// The same as text:
 /// "train.cpp:42 (train(lathe::Tensor const&))", "train(lathe::Tensor const&)",
 /// "train + 0x1234" without names, or "" if the stack has none.
 LATHE_API std::string user_call(std::span<void* const> stack);

@@ -1,0 +1,210 @@
+// What is looked at: each result of an op that the program calls, of the ops inside it only to say
+// which one began it, and each gradient of a node.
+//
+// Note [Bad values inside an op]
+// A loss may compute log(0) and select another value for it afterwards. So a result inside an op is
+// no anomaly by itself. If the op has no result of its own to look at, the last one inside it is
+// taken for it; the op is over then, and the next one throws.
+#include "lathe/core/debug/detect_anomaly.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <exception>
+#include <optional>
+#include <string_view>
+
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/log.h"
+#include "lathe/core/profile/stack.h"
+#include "lathe/core/profile/watch.h"
+#include "lathe/core/stream.h"
+
+namespace lathe::debug {
+
+namespace {
+
+using profile::Kind;
+
+/// Ops whose infinities are those that the program gave them.
+bool writes_given_values(std::string_view op) {
+  constexpr std::string_view kGiven[] = {"full",         "full_like", "fill_", "masked_fill",
+                                         "masked_fill_", "pad",       "where", "copy_",
+                                         "index_put_",   "scatter"};
+  return std::find(std::begin(kGiven), std::end(kGiven), op) != std::end(kGiven);
+}
+
+std::string number_text(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value < 0 ? "-infinity" : "infinity";
+  return concat(value);
+}
+
+bool can_be_read(const Tensor& t) {
+  return t.device().is_cpu() || !cuda::is_capturing(current_stream(t.device()));
+}
+
+std::optional<BadValue> look(const Tensor& t, bool infinity) {
+  return t.defined() && can_be_read(t) ? first_bad_value(t, infinity) : std::nullopt;
+}
+
+void set_call(Anomaly& anomaly, const std::vector<void*>& stack) {
+  anomaly.call = profile::user_call(stack);
+  if (const auto frame = profile::user_frame(stack)) {
+    anomaly.file = frame->file;
+    anomaly.line = frame->line;
+  }
+}
+
+std::string inside_text(const Anomaly& anomaly) {
+  return anomaly.inside.empty() ? "" : concat(" (first in ", anomaly.inside, ", a part of it)");
+}
+
+[[noreturn]] void fail_forward(const Anomaly& anomaly, const std::string& inputs) {
+  throw AnomalyError(
+      concat("anomaly: ", anomaly.op, anomaly.came_in ? " passed on " : " made ",
+             number_text(anomaly.bad.value), " at ", anomaly.bad.index, " of its result ",
+             anomaly.dtype, anomaly.shape, inside_text(anomaly),
+             anomaly.call.empty() ? "" : concat(", called at ", anomaly.call), inputs),
+      anomaly);
+}
+
+[[noreturn]] void fail_backward(const Anomaly& anomaly, bool known) {
+  throw AnomalyError(
+      concat("anomaly: the backward of ", anomaly.op, anomaly.came_in ? " passed on " : " made ",
+             number_text(anomaly.bad.value), " at ", anomaly.bad.index,
+             " of the gradient of its input ", anomaly.input, " ", anomaly.dtype, anomaly.shape,
+             inside_text(anomaly),
+             anomaly.came_in ? "; the gradient that came in held one already" : "",
+             known ? concat("; its forward call is at ", anomaly.call)
+                   : std::string("; its forward call was made outside of a DetectAnomaly scope")),
+      anomaly);
+}
+
+}  // namespace
+
+class DetectAnomaly::Watch final : public profile::Watcher {
+ public:
+  explicit Watch(const DetectAnomalyOptions& options) : options_(options) {}
+
+  void output(const Tensor& y) override {
+    const auto ops = open_ops();
+    if (!is_floating(y.dtype()) || (!ops.empty() && ops.back().kind != Kind::kOp)) return;
+    if (!options_.backward && in_backward()) return;
+    const auto bad = look(y, options_.infinity);
+    last_.reset();
+    if (!bad) return;
+    const std::string op = ops.empty() ? "an op" : ops.back().name;
+    std::string& first = first_inside_[std::isnan(bad->value) ? 1 : 0];
+    if (first.empty()) first = op;
+    Anomaly anomaly;
+    anomaly.op = ops.empty() ? op : ops.front().name;
+    anomaly.shape = y.shape();
+    anomaly.dtype = y.dtype();
+    anomaly.bad = *bad;
+    last_ = anomaly;
+    memory_ = y.impl().storage->data();
+    // Of an op that records: it throws at once.
+    if (ops.size() <= 1) judge();
+  }
+
+  void outermost_ends() override {
+    if (last_ && std::uncaught_exceptions() == 0 && open_ops().front().kind == Kind::kOp) judge();
+    forget();
+  }
+
+  void node(const char*, uint64_t number) override {
+    const auto ops = open_ops();
+    profile::keep_call(number, {ops.empty() ? "" : ops.front().name, profile::call_stack()});
+  }
+
+  void gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
+                const Tensors& dy) override {
+    if (!options_.backward) return;
+    const auto bad = look(gradient, options_.infinity);
+    const auto insides = first_inside_;
+    forget();
+    if (!bad) return;
+    Anomaly anomaly{.op = op, .backward = true, .shape = gradient.shape(), .bad = *bad};
+    const std::string& inside = insides[std::isnan(bad->value) ? 1 : 0];
+    anomaly.inside = inside == op ? "" : inside;
+    anomaly.input = static_cast<int>(input);
+    anomaly.dtype = gradient.dtype();
+    const bool infinite = std::isinf(bad->value);
+    anomaly.came_in =
+        std::ranges::any_of(dy, [&](const Tensor& t) { return look(t, infinite).has_value(); });
+    if (anomaly.came_in && infinite) return;
+    const auto call = profile::call_of(number);
+    if (call) set_call(anomaly, call->stack);
+    fail_backward(anomaly, call.has_value());
+  }
+
+ private:
+  static bool in_backward() {
+    return std::ranges::any_of(open_ops(),
+                               [](const auto& op) { return op.kind == Kind::kBackward; });
+  }
+
+  void forget() {
+    last_.reset();
+    first_inside_ = {};
+  }
+
+  /// Throws the anomaly of the last result, unless its value is one that came in or was asked for.
+  void judge() {
+    Anomaly anomaly = *last_;
+    const auto ops = open_ops();
+    const bool infinite = std::isinf(anomaly.bad.value);
+    const std::string& inside = first_inside_[infinite ? 0 : 1];
+    if (inside != anomaly.op) anomaly.inside = inside;
+    std::string inputs;
+    if (!ops.empty()) {
+      if (infinite && writes_given_values(ops.front().name)) return forget();
+      inputs = describe_inputs(ops.front().inputs, anomaly);
+      if (infinite && anomaly.came_in) return forget();
+    }
+    set_call(anomaly, profile::call_stack());
+    forget();
+    fail_forward(anomaly, inputs);
+  }
+
+  /// Notes in `anomaly` if a value came in.   → "; input 0 f32[4] is -1 there"
+  std::string describe_inputs(const Tensors& inputs, Anomaly& anomaly) const {
+    std::string text;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor& x = inputs[i];
+      if (!x.defined() || !is_floating(x.dtype())) continue;
+      if (x.impl().storage->data() == memory_) continue;  // written in place
+      if (const auto bad = look(x, true)) {
+        if (std::isinf(anomaly.bad.value) || look(x, false)) anomaly.came_in = true;
+        text += concat("; input ", i, " ", x, " holds ", number_text(bad->value), " at ",
+                       bad->index, " already");
+      } else if (x.shape() == anomaly.shape && can_be_read(x)) {
+        text += concat("; input ", i, " ", x, " is ", value_at(x, anomaly.bad.index), " there");
+      }
+    }
+    return text;
+  }
+
+  const DetectAnomalyOptions options_;
+  std::optional<Anomaly> last_;   // of the last result inside the outermost op, if it is bad
+  const void* memory_ = nullptr;  // of that result
+  // The first op inside the outermost one with an infinity, and that with a NaN, as a result.
+  std::array<std::string, 2> first_inside_;
+};
+
+DetectAnomaly::DetectAnomaly(DetectAnomalyOptions options)
+    : watch_(std::make_unique<Watch>(options)) {}
+
+DetectAnomaly::~DetectAnomaly() {
+  try {
+    check();
+  } catch (const std::exception& e) {
+    log(LogLevel::kWarning, e.what());
+  } catch (...) {  // not of the library
+  }
+}
+
+void DetectAnomaly::check() { profile::raise_found(); }
+
+}  // namespace lathe::debug

@@ -1,0 +1,70 @@
+// SyncCheck: finds where a program waits for the GPU without saying so, as item() does.
+//
+//   debug::SyncCheck check(debug::SyncMode::kWarn);
+//   for (…) train(batch);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/core/error.h"
+
+namespace lathe::debug {
+
+/// A place of the program that waits.
+struct SyncPlace {
+  std::string op;    // what the program called: "item", "nonzero", "to_device", …
+  std::string why;   // "copy to the host", "synchronize stream", …
+  std::string call;  // "train.cpp:42 (train())", see profile::user_call()
+  std::string file;  // its full path; empty without debug information or libdw
+  int line = 0;
+  int64_t count = 0;
+};
+
+/// The wait did not take place.
+class LATHE_API SyncError : public StateError {
+ public:
+  SyncError(const std::string& message, SyncPlace found)
+      : StateError(message), place(std::move(found)) {}
+
+  SyncPlace place;
+};
+
+enum class SyncMode : uint8_t {
+  kCount,  // only counts
+  kWarn,   // warns of each place, once in the process
+  kError,  // throws SyncError before the wait
+};
+
+/// While it lives, each wait for a GPU inside an op that its thread calls is noted. A call that
+/// says that it waits (synchronize) is none. On the CPU there is nothing to wait for, and nothing
+/// is noted. The place is known where the program has debug information and libdw is installed.
+class LATHE_API SyncCheck {
+ public:
+  explicit SyncCheck(SyncMode mode);
+  /// On the same thread.
+  ~SyncCheck();
+  SyncCheck(const SyncCheck&) = delete;
+  SyncCheck& operator=(const SyncCheck&) = delete;
+
+  /// The places so far, the first one first.
+  std::vector<SyncPlace> places() const;
+
+ private:
+  class Watch;
+  std::unique_ptr<Watch> watch_;
+};
+
+/// While it lives, its thread may wait: for what is read on purpose, such as a loss to print.
+class LATHE_API AllowSync {
+ public:
+  AllowSync() noexcept;
+  ~AllowSync();
+  AllowSync(const AllowSync&) = delete;
+  AllowSync& operator=(const AllowSync&) = delete;
+};
+
+}  // namespace lathe::debug

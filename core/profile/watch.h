@@ -1,0 +1,93 @@
+// Watchers: what the debug scopes of core/debug are told about the ops of their thread. They share
+// the profiler's one load: while no watcher and no profiler is there, an op does nothing more.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/core/profile/kind.h"
+#include "lathe/core/profile/range.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe::profile {
+
+/// A bit of `wanted`: a thread has a watcher.
+inline constexpr uint32_t kWatched = 1u << 7;
+
+inline bool watched() noexcept { return (wanted.load(std::memory_order_relaxed) & kWatched) != 0; }
+
+/// A range that is open on a thread with a watcher. A Range of the program's own is none.
+struct WatchedOp {
+  const char* name;
+  Kind kind;
+  Tensors inputs;
+};
+
+/// Is told what its thread does from its construction to its end. What one of its functions throws
+/// leaves the op at the next place where the library may throw, see raise_found(). Ops that a
+/// function of a watcher calls are not watched.
+class LATHE_API Watcher {
+ public:
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+  /// An op inside the ranges of open_ops() computed y.
+  virtual void output(const Tensor&) {}
+  /// The outermost range ended; it is still in open_ops().
+  virtual void outermost_ends() {}
+  /// The op recorded autograd node `number`.
+  virtual void node(const char*, uint64_t) {}
+  /// The closure of node `number` of `op` computed `gradient` of its input `input` from `dy`.
+  virtual void gradient(const char*, uint64_t, size_t, const Tensor&, const Tensors&) {}
+  /// The host is about to wait for a GPU. This function may throw through the wait.
+  virtual void wait(const char*) {}
+
+ protected:
+  /// Begins to watch the calling thread.
+  Watcher();
+  /// On the same thread.
+  ~Watcher();
+
+  /// The open ranges of this thread, outermost first.
+  static std::span<const WatchedOp> open_ops() noexcept;
+};
+
+/// Where an op was called that recorded a node.
+struct NodeCall {
+  std::string op;            // the outermost op, which the program called
+  std::vector<void*> stack;  // return addresses, innermost first
+};
+/// Keeps it until the node or the last watcher goes. Thread-safe, as call_of().
+LATHE_API void keep_call(uint64_t node, NodeCall call);
+LATHE_API std::optional<NodeCall> call_of(uint64_t node);
+
+namespace detail {
+LATHE_API bool open_watched(Kind kind, const char* name, std::span<const Input> inputs) noexcept;
+LATHE_API void close_watched() noexcept;
+LATHE_API void watch_output(const Tensor& y) noexcept;
+LATHE_API void watch_node(const char* op, uint64_t number) noexcept;
+LATHE_API void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
+                              const Tensors& dy);
+LATHE_API void watch_wait(const char* what);
+LATHE_API void drop_call(uint64_t node) noexcept;
+LATHE_API void raise_found();
+}  // namespace detail
+
+/// Throws what a watcher of this thread found meanwhile. Called where an op may throw.
+inline void raise_found() {
+  if (watched()) [[unlikely]]
+    detail::raise_found();
+}
+
+/// Says that the host is about to wait for a GPU because of `what`. Call it before work is queued
+/// that must not outlive the call.
+/// throws: what a watcher throws.
+inline void before_wait(const char* what) {
+  if (watched()) [[unlikely]]
+    detail::watch_wait(what);
+}
+
+}  // namespace lathe::profile
