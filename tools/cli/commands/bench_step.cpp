@@ -7,6 +7,7 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/cuda_graph.h"
+#include "lathe/core/debug/determinism.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/profile/profiler.h"
 #include "lathe/core/profile/rates.h"
@@ -73,6 +74,25 @@ void print_profile(const Output& out, const Settings& settings, Device device,
                        peaks.operations_per_second / 1e9, peaks.bytes_per_second / 1e9));
 }
 
+/// Forward and backward twice from the same weights and random numbers.
+ExitCode check_step(const Output& out, const Settings& settings, nn::Module& model, const Tensor& x,
+                    const Tensor& y) {
+  const debug::DeterminismReport report = debug::check_determinism([&] {
+    manual_seed(static_cast<uint64_t>(settings.seed));
+    model.zero_grad();
+    cross_entropy(scores_of(model, x, settings), y).backward();
+  });
+  Row row;
+  row.add("bench", "determinism").add("results", report.results).add("equal", report.ok());
+  if (report.difference) {
+    row.add("op", report.difference->op).add("backward", report.difference->backward);
+    row.add("place", report.difference->place).add("call", report.difference->call);
+  }
+  out.row(row);
+  out.text(report.text());
+  return report.ok() ? ExitCode::kDone : ExitCode::kCheckFailed;
+}
+
 }  // namespace
 
 ExitCode run_bench_step(const Invocation& call) {
@@ -90,6 +110,7 @@ ExitCode run_bench_step(const Invocation& call) {
   const Tensor x =
       in_layout(randn({batch, settings.in_channels, side, side}, {.device = device}), settings);
   const Tensor y = randint(0, settings.classes, {batch}, {.device = device});
+  if (settings.check_determinism) return check_step(out, settings, *model, x, y);
   const std::function<void()> step = [&] {
     optimizer.zero_grad();
     const Tensor loss = cross_entropy(scores_of(*model, x, settings), y);

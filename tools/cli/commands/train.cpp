@@ -54,8 +54,8 @@ int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
   return ceil_div(loader.size(), s.accumulate);
 }
 
-// The settings for config.toml: without the place of a run, where it continues and stops, --profile
-// and --dry-run, which must not carry over to the next run.
+// The settings for config.toml: without the place of a run, where it continues and stops, --dry-run
+// and the scopes that look for faults, which must not carry over to the next run.
 std::string reusable_config(Settings settings) {
   settings.run_dir.clear();
   settings.dry_run = false;
@@ -63,6 +63,8 @@ std::string reusable_config(Settings settings) {
   settings.allow_changes = false;
   settings.stop_after = 0;
   settings.profile = false;
+  settings.detect_anomaly = false;
+  settings.sync = "off";
   return config_text(settings, kTrain);
 }
 

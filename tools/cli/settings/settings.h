@@ -119,6 +119,9 @@ struct Settings {
   bool once = false;
   bool profile = false;
   std::string profile_steps = "10:20";
+  bool detect_anomaly = false;
+  std::string sync = "off";
+  bool check_determinism = false;
   // output
   std::string progress = "auto";
   bool json = false;

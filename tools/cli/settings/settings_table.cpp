@@ -218,6 +218,12 @@ constexpr Setting kSettings[] = {
    .help = "Record the ops: train writes trace.json and op_table.txt, bench step prints the table"},
   {.key = "profile-steps", .group = "Run", .target = &S::profile_steps, .takes = kTrain, .unit = "A:B",
    .help = "Which steps: A to B-1, counted from the begin of this process"},
+  {.key = "detect-anomaly", .group = "Run", .target = &S::detect_anomaly, .takes = kTrain,
+   .help = "End with the op and the line that made the first NaN or infinity, forward or backward; slow"},
+  {.key = "sync", .group = "Run", .target = &S::sync, .takes = kTrain, .choices = "off|warn|error",
+   .help = "Name each place of a step where the host waits for the GPU unasked; on a CPU there is none"},
+  {.key = "check-determinism", .group = "Run", .target = &S::check_determinism, .takes = kBenchStep,
+   .help = "Run the step twice from one state instead, and name the first op whose output differs"},
 
   {.key = "tensorboard", .group = "Output", .target = &S::tensorboard, .takes = kTrain,
    .help = "Also write the metrics, and histograms of the parameters at each evaluation, for TensorBoard"},

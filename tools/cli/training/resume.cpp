@@ -28,7 +28,7 @@ constexpr std::string_view kFree[] = {
     "data-cache",    "algo-cache",    "capture",  "save-every",      "keep",
     "target-acc",    "time-limit",    "dry-run",  "run-dir",         "resume",
     "stop-after",    "allow-changes", "progress", "tensorboard",     "profile",
-    "profile-steps", "json",          "quiet"};
+    "profile-steps", "json",          "quiet",    "detect-anomaly",  "sync"};
 // How long to train and what to write: these may change.
 constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "log-every",
                                         "early-stopping"};

@@ -14,6 +14,7 @@
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/debug_scopes.h"
 #include "lathe/tools/cli/training/loss_scale.h"
 
 namespace lathe::cli {
@@ -38,7 +39,8 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       total_steps_(total_steps) {
   if (settings_.ema > 0)
     ema_.emplace(parts_.model, optim::EMAOptions{.decay = settings_.ema, .warm_up = true});
-  if (parts_.train.device.is_cuda() && settings_.capture && settings_.accumulate == 1) {
+  if (parts_.train.device.is_cuda() && settings_.capture && settings_.accumulate == 1 &&
+      !wants_single_ops(settings_)) {
     graph_.emplace();
     optimizer_.set_capturable();
     if (ema_) ema_->set_capturable();
@@ -61,6 +63,7 @@ void Trainer::go_back(double accuracy_of_best) {
 
 ExitCode Trainer::run() {
   saves_->begin(step_);
+  announce_debug_scopes(settings_, parts_.train.device, scaler_.enabled(), parts_.log);
   if (settings_.profile)
     profile_.emplace(parse_profile_steps(settings_.profile_steps), folder_, parts_.log);
   try {
@@ -78,6 +81,12 @@ ExitCode Trainer::run() {
       end_epoch();
     }
     return finish();
+  } catch (const debug::AnomalyError& e) {  // the present weights may have led to it
+    saves_->loss_is_bad();
+    const int64_t good = saves_->save_good(step_);
+    throw CommandError(ExitCode::kDiverged,
+                       fmt::format("{} (in step {}; {} holds the weights of step {})", e.message(),
+                                   step_ + 1, saves_->last_file(), good));
   } catch (const FileError& e) {  // during training only samples are read from files
     save_after_error();
     throw CommandError(ExitCode::kData, e.message());
@@ -129,9 +138,11 @@ void Trainer::train_batches() {
   parts_.train.loader.set_epoch(epoch_ - 1, batch_);
   batch_began_ = Clock::now();
   const int64_t batches = parts_.train.loader.size();
+  const DebugScopes scopes(settings_, parts_.train.device, scaler_.enabled());
   for (auto& [x, y] : parts_.train.batches()) {
     step_batch(x, y);
     if (micro_batches_ == settings_.accumulate || batch_ + micro_batches_ == batches) update();
+    const debug::AllowSync between_steps;
     const double took = seconds_since(batch_began_);
     batch_began_ = Clock::now();
     window_seconds_ += took;
@@ -160,7 +171,10 @@ void Trainer::after_step() {
 // One batch. Its gradients add up until update(), unless a graph does the whole step at once.
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   const bool snapshot = step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0;
-  if (snapshot) saves_->take_candidate();
+  if (snapshot) {
+    const debug::AllowSync copies_the_state;
+    saves_->take_candidate();
+  }
   inside_step_ = true;
   StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
   updated_ = runs_as_graph(x, y);
@@ -171,6 +185,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   }
   if (snapshot ||
       parts_.train.device.is_cpu()) {  // for a GPU see write_window(): it is not waited for here
+    const debug::AllowSync seldom;
     const double value = step.loss.item<double>();
     if (!std::isfinite(value)) fail_diverged("train", value);
   }
