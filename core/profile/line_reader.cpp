@@ -5,7 +5,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 namespace lathe::profile {
 
@@ -15,8 +17,15 @@ namespace {
 struct Dwfl;
 struct DwflModule;
 struct DwflLine;
-struct DwarfDie;
 struct DwarfLine;
+struct DwarfFiles;
+struct DwarfDie {
+  void* fields[4];
+};
+struct DwarfAttribute {
+  unsigned code, form;
+  void* fields[2];
+};
 using Address = uint64_t;
 using FindElf = int (*)(DwflModule*, void**, const char*, Address, char**, void**);
 using FindDebugInfo = int (*)(DwflModule*, void**, const char*, Address, const char*, const char*,
@@ -27,6 +36,16 @@ struct Callbacks {
   void* section_address;
   char** debuginfo_path;
 };
+
+// Numbers of DWARF 5.
+constexpr int kInlinedSubroutine = 0x1d;
+constexpr unsigned kCallFile = 0x58, kCallLine = 0x59;
+
+/// A header of this library or of C++'s: what it defines inline stands between a program and us.
+bool is_header_of_library(std::string_view file) {
+  if (file.find("/c++/") != std::string_view::npos) return true;
+  return file.ends_with(".h") && file.find("/lathe/") != std::string_view::npos;
+}
 
 /// Separate debug files are not looked for: the search may ask a server.
 int find_nothing(DwflModule*, void**, const char*, Address, const char*, const char*, uint32_t,
@@ -54,6 +73,14 @@ class Library {
     find(line_of_unit_, "dwarf_getsrc_die");
     find(number_of_, "dwarf_lineno");
     find(file_of_, "dwarf_linesrc");
+    find(unit_of_, "dwfl_module_addrdie");
+    find(scopes_of_, "dwarf_getscopes");
+    find(scopes_around_, "dwarf_getscopes_die");
+    find(tag_of_, "dwarf_tag");
+    find(attribute_of_, "dwarf_attr");
+    find(value_of_, "dwarf_formudata");
+    find(files_of_, "dwarf_getsrcfiles");
+    find(file_at_, "dwarf_filesrc");
     if (callbacks_.find_elf == nullptr || !complete_) return;
     dwfl_ = begin_(&callbacks_);
     is_ready_ = dwfl_ != nullptr && report_modules();
@@ -73,6 +100,7 @@ class Library {
     } else {
       search_units(module, address, out);
     }
+    if (is_header_of_library(out.file)) leave_inlined(module, address, out);
     return out;
   }
 
@@ -90,6 +118,47 @@ class Library {
       if (const char* const file = file_of_(line, nullptr, nullptr)) out.file = file;
       return;
     }
+  }
+
+  /// From a function of a header to the call that it was inlined into, and on from there until a
+  /// line is none of a library's header. Without such a line `out` stays as it is.
+  void leave_inlined(DwflModule* module, Address address, SourceLine& out) {
+    Address bias = 0;
+    DwarfDie* unit = unit_of_(module, address, &bias);
+    for (DwarfDie* next = nullptr; unit == nullptr;) {
+      next = next_unit_(module, next, &bias);
+      if (next == nullptr) return;
+      if (has_(next, address - bias) == 1) unit = next;
+    }
+    DwarfDie* found = nullptr;
+    if (scopes_of_(unit, address - bias, &found) <= 0) return;
+    DwarfDie innermost = found[0];
+    std::free(found);
+    const int count = scopes_around_(&innermost, &found);
+    if (count <= 0) return;
+    for (int i = 0; i < count; ++i) {
+      if (tag_of_(&found[i]) == kInlinedSubroutine && read_call(unit, found[i], out)) break;
+    }
+    std::free(found);
+  }
+
+  /// The line of the call of an inlined function. → true if it is no header of a library
+  bool read_call(DwarfDie* unit, DwarfDie& inlined, SourceLine& out) {
+    Address file = 0, line = 0;
+    DwarfFiles* files = nullptr;
+    size_t count = 0;
+    if (!read(inlined, kCallFile, file) || !read(inlined, kCallLine, line)) return false;
+    if (files_of_(unit, &files, &count) != 0 || file >= count) return false;
+    const char* const name = file_at_(files, file, nullptr, nullptr);
+    if (name == nullptr || is_header_of_library(name)) return false;
+    out.file = name;
+    out.line = static_cast<int>(line);
+    return true;
+  }
+
+  bool read(DwarfDie& die, unsigned what, Address& value) {
+    DwarfAttribute attribute{};
+    return attribute_of_(&die, what, &attribute) != nullptr && value_of_(&attribute, &value) == 0;
   }
 
   template <class Function>
@@ -121,6 +190,14 @@ class Library {
   DwarfLine* (*line_of_unit_)(DwarfDie*, Address) = nullptr;
   int (*number_of_)(DwarfLine*, int*) = nullptr;
   const char* (*file_of_)(DwarfLine*, Address*, Address*) = nullptr;
+  DwarfDie* (*unit_of_)(DwflModule*, Address, Address*) = nullptr;
+  int (*scopes_of_)(DwarfDie*, Address, DwarfDie**) = nullptr;
+  int (*scopes_around_)(DwarfDie*, DwarfDie**) = nullptr;
+  int (*tag_of_)(DwarfDie*) = nullptr;
+  DwarfAttribute* (*attribute_of_)(DwarfDie*, unsigned, DwarfAttribute*) = nullptr;
+  int (*value_of_)(DwarfAttribute*, Address*) = nullptr;
+  int (*files_of_)(DwarfDie*, DwarfFiles**, size_t*) = nullptr;
+  const char* (*file_at_)(DwarfFiles*, size_t, Address*, Address*) = nullptr;
 };
 
 std::mutex& mutex() {

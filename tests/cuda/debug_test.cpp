@@ -55,7 +55,7 @@ TEST_CASE("sync check on a GPU: a hidden item is found at its line, a step witho
   CHECK(places[0].why == "copy to the host");
   CHECK(places[0].count == 2);
   if (!profile::line_reader().empty()) {
-    CHECK(places[0].line == program::kLineOfItem);
+    CHECK_MESSAGE(places[0].line == program::kLineOfItem, places[0].call);
     CHECK(places[0].file.ends_with("debug_test.cpp"));
   }
 }

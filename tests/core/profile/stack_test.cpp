@@ -21,6 +21,13 @@ constexpr int kLineOfRelu = __LINE__ + 2;
   return lathe::sum(y);
 }
 
+constexpr int kLineOfItem = __LINE__ + 2;
+[[gnu::noinline]] double inlined_item(const lathe::Tensor& x) {
+  const double value = x.item<double>();
+  asm volatile("" : : : "memory");
+  return value;
+}
+
 }  // namespace program
 
 namespace lathe::profile {
@@ -75,6 +82,17 @@ TEST_CASE(
   }
   CHECK(forward ==
         concat("stack_test.cpp:", program::kLineOfRelu, " (program::model(lathe::Tensor const&))"));
+}
+
+TEST_CASE("profiler: a function that a header of the library defines inline is not the place") {
+  const Tensor x = ones({1});
+  Profiler profiler({.with_stack = true});
+  program::inlined_item(x);
+  profiler.stop();
+  if (!knows_lines()) return;
+  CHECK(profiler.key_averages({.group_by_stack = true}).find("item")->source ==
+        concat("stack_test.cpp:", program::kLineOfItem,
+               " (program::inlined_item(lathe::Tensor const&))"));
 }
 
 }  // namespace
