@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <optional>
 #include <typeinfo>
 #include <unordered_set>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/log.h"
+#include "lathe/core/profile/watch.h"
 #include "lathe/core/type_name.h"
 #include "lathe/ops/cast.h"
 
@@ -181,6 +183,9 @@ void Module::call(FunctionRef<void()> f) {
     warn_of_nobodys_child(*this);
   }
   const RunningScope scope(*this);
+  std::optional<profile::Layer> watched;
+  if (profile::watched()) [[unlikely]]
+    watched.emplace(path());
   try {
     f();
   } catch (Error& error) {

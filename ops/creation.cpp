@@ -7,7 +7,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/profile/watch.h"
 
 namespace lathe {
 
@@ -16,6 +16,7 @@ namespace {
 Tensor filled(Tensor t, Scalar value, bool requires_grad = false) {
   fill_values(t, value);
   profile::note_output(t);
+  profile::raise_found();
   if (requires_grad) t.requires_grad_();
   return t;
 }
@@ -29,6 +30,7 @@ Tensor generated(int64_t count, const TensorOptions& options, DType natural, Seq
       empty({count}, {.dtype = options.dtype.value_or(natural), .device = options.device});
   LATHE_DISPATCH(options.device, fill_sequence(out, sequence));
   profile::note_output(out);
+  profile::raise_found();
   if (options.requires_grad) out.requires_grad_();
   return out;
 }

@@ -60,17 +60,23 @@ std::string inside_text(const Anomaly& anomaly) {
   return anomaly.inside.empty() ? "" : concat(" (first in ", anomaly.inside, ", a part of it)");
 }
 
+[[noreturn]] void fail_with(const std::string& message, const Anomaly& anomaly) {
+  AnomalyError error(message, anomaly);
+  // A layer that only passes it on must not claim it.
+  if (!anomaly.layer.empty()) error.set_origin(anomaly.layer);
+  throw error;
+}
+
 [[noreturn]] void fail_forward(const Anomaly& anomaly, const std::string& inputs) {
-  throw AnomalyError(
-      concat("anomaly: ", anomaly.op, anomaly.came_in ? " passed on " : " made ",
-             number_text(anomaly.bad.value), " at ", anomaly.bad.index, " of its result ",
-             anomaly.dtype, anomaly.shape, inside_text(anomaly),
-             anomaly.call.empty() ? "" : concat(", called at ", anomaly.call), inputs),
-      anomaly);
+  fail_with(concat("anomaly: ", anomaly.op, anomaly.came_in ? " passed on " : " made ",
+                   number_text(anomaly.bad.value), " at ", anomaly.bad.index, " of its result ",
+                   anomaly.dtype, anomaly.shape, inside_text(anomaly),
+                   anomaly.call.empty() ? "" : concat(", called at ", anomaly.call), inputs),
+            anomaly);
 }
 
 [[noreturn]] void fail_backward(const Anomaly& anomaly, bool known) {
-  throw AnomalyError(
+  fail_with(
       concat("anomaly: the backward of ", anomaly.op, anomaly.came_in ? " passed on " : " made ",
              number_text(anomaly.bad.value), " at ", anomaly.bad.index,
              " of the gradient of its input ", anomaly.input, " ", anomaly.dtype, anomaly.shape,
@@ -114,8 +120,7 @@ class DetectAnomaly::Watch final : public profile::Watcher {
   }
 
   void node(const char*, uint64_t number) override {
-    const auto ops = open_ops();
-    profile::keep_call(number, {ops.empty() ? "" : ops.front().name, profile::call_stack()});
+    profile::keep_call(number, {layer(), profile::call_stack()});
   }
 
   void gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
@@ -135,7 +140,10 @@ class DetectAnomaly::Watch final : public profile::Watcher {
         std::ranges::any_of(dy, [&](const Tensor& t) { return look(t, infinite).has_value(); });
     if (anomaly.came_in && infinite) return;
     const auto call = profile::call_of(number);
-    if (call) set_call(anomaly, call->stack);
+    if (call) {
+      set_call(anomaly, call->stack);
+      anomaly.layer = call->layer;
+    }
     fail_backward(anomaly, call.has_value());
   }
 
@@ -164,6 +172,7 @@ class DetectAnomaly::Watch final : public profile::Watcher {
       if (infinite && anomaly.came_in) return forget();
     }
     set_call(anomaly, profile::call_stack());
+    anomaly.layer = layer();
     forget();
     fail_forward(anomaly, inputs);
   }

@@ -27,8 +27,9 @@ struct Anomaly {
   Shape shape;           // of the output, or of the gradient
   DType dtype = DType::kF32;
   BadValue bad;
-  std::string call;  // of the forward op: "train.cpp:42 (train())", see profile::user_call()
-  std::string file;  // its full path; empty without debug information or libdw
+  std::string layer;  // whose forward pass made the call: "Net.conv1"; empty outside of any
+  std::string call;   // of the forward op: "train.cpp:42 (train())", see profile::user_call()
+  std::string file;   // its full path; empty without debug information or libdw
   int line = 0;
 };
 

@@ -23,6 +23,7 @@ struct Result {
   Shape shape;
   DType dtype = DType::kF32;
   uint32_t sum = 0;  // of the bytes in row-major order
+  std::string layer = {};
   std::vector<void*> stack = {};
 
   bool operator==(const Result& other) const {  // from whichever call
@@ -57,7 +58,7 @@ class Results final : public profile::Watcher {
   }
 
   void node(const char*, uint64_t number) override {
-    profile::keep_call(number, {"", profile::call_stack()});
+    profile::keep_call(number, {layer(), profile::call_stack()});
   }
 
   void gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
@@ -66,10 +67,15 @@ class Results final : public profile::Watcher {
     result.op = op;
     result.backward = true;
     result.input = static_cast<int>(input);
-    if (const auto call = profile::call_of(number)) result.stack = call->stack;
+    if (const auto call = profile::call_of(number)) {
+      result.stack = call->stack;
+      result.layer = call->layer;
+    }
     // The ops of this closure are called there, too.
-    for (size_t i = all.size(); i-- > 0 && all[i].backward && all[i].input < 0;)
+    for (size_t i = all.size(); i-- > 0 && all[i].backward && all[i].input < 0;) {
       all[i].stack = result.stack;
+      all[i].layer = result.layer;
+    }
     all.push_back(std::move(result));
   }
 
@@ -79,6 +85,7 @@ class Results final : public profile::Watcher {
     result.shape = t.shape();
     result.dtype = t.dtype();
     result.sum = sum_of(t);
+    result.layer = layer();
     result.stack = profile::call_stack();
     return result;
   }
@@ -113,6 +120,7 @@ DeterminismReport check_determinism(const std::function<void()>& step) {
   }
   found.shape = at.shape;
   found.dtype = at.dtype;
+  found.layer = at.layer;
   found.call = profile::user_call(at.stack);
   report.difference = std::move(found);
   return report;
@@ -124,6 +132,7 @@ std::string DeterminismReport::text() const {
   return concat("the first result that differs between two runs is number ", d.place + 1, " of ",
                 results, ": ", d.op, d.backward ? " backward" : "",
                 d.inside.empty() ? "" : concat(", its part ", d.inside), " ", d.dtype, d.shape,
+                d.layer.empty() ? "" : concat(" in ", d.layer),
                 d.input < 0 ? "" : concat(", the gradient of input ", d.input),
                 d.was.empty() ? "" : concat(" (the other run has ", d.was, " there)"),
                 d.call.empty() ? "" : concat(", called at ", d.call));

@@ -22,7 +22,8 @@ struct Difference {
   std::string was;    // another op or another shape in the first run: "relu f32[4]"; else empty
   Shape shape;
   DType dtype = DType::kF32;
-  std::string call;  // of the op: "train.cpp:42 (train())", see profile::user_call()
+  std::string layer;  // whose forward pass made the call: "Net.conv1"; empty outside of any
+  std::string call;   // of the op: "train.cpp:42 (train())", see profile::user_call()
 };
 
 struct DeterminismReport {

@@ -36,7 +36,8 @@ class SyncCheck::Watch final : public profile::Watcher {
 
  private:
   static SyncPlace place_of(const char* op, const char* why, const std::vector<void*>& stack) {
-    SyncPlace place{.op = op, .why = why, .call = profile::user_call(stack), .file = {}};
+    SyncPlace place{
+        .op = op, .why = why, .layer = layer(), .call = profile::user_call(stack), .file = {}};
     if (const auto frame = profile::user_frame(stack)) {
       place.file = frame->file;
       place.line = frame->line;
@@ -46,6 +47,7 @@ class SyncCheck::Watch final : public profile::Watcher {
 
   static std::string text_of(const SyncPlace& place) {
     return concat(place.op, ": the host waits for the GPU here (", place.why, ")",
+                  place.layer.empty() ? "" : concat(" in ", place.layer),
                   place.call.empty() ? "" : concat(", called at ", place.call));
   }
 

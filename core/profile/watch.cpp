@@ -15,6 +15,7 @@ struct Thread {
   std::vector<Watcher*> watchers;
   std::vector<WatchedOp> open;
   std::exception_ptr found;
+  std::string layer;
   bool inside = false;  // a function of a watcher runs
 };
 
@@ -79,6 +80,11 @@ Watcher::~Watcher() {
 }
 
 std::span<const WatchedOp> Watcher::open_ops() noexcept { return thread().open; }
+
+const std::string& Watcher::layer() noexcept { return thread().layer; }
+
+Layer::Layer(std::string path) : before_(std::exchange(thread().layer, std::move(path))) {}
+Layer::~Layer() { thread().layer = std::move(before_); }
 
 void keep_call(uint64_t node, NodeCall call) {
   const std::lock_guard lock(calls().mutex);

@@ -53,11 +53,25 @@ class LATHE_API Watcher {
 
   /// The open ranges of this thread, outermost first.
   static std::span<const WatchedOp> open_ops() noexcept;
+  /// The path of the innermost layer whose forward pass runs on this thread: "Net.conv1", or "".
+  static const std::string& layer() noexcept;
+};
+
+/// Says to the watchers of this thread that a layer's forward pass runs.
+class LATHE_API Layer {
+ public:
+  explicit Layer(std::string path);
+  ~Layer();
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+ private:
+  std::string before_;
 };
 
 /// Where an op was called that recorded a node.
 struct NodeCall {
-  std::string op;            // the outermost op, which the program called
+  std::string layer;         // see Watcher::layer()
   std::vector<void*> stack;  // return addresses, innermost first
 };
 /// Keeps it until the node or the last watcher goes. Thread-safe, as call_of().

@@ -101,6 +101,31 @@ TEST_CASE("detect_anomaly: infinities that the program asked for are none") {
   }));
 }
 
+struct Root : nn::Module {
+  nn::Linear fc{*this, "fc", 3, 3};
+  struct Sqrt : nn::Module {
+    using Module::Module;
+    Tensor forward(const Tensor& x) override { return program::root(sub(x, x)); }
+  };
+  Sqrt root{*this, "root"};
+  Tensor forward(const Tensor& x) override { return relu(root(fc(x))); }
+};
+
+TEST_CASE("detect_anomaly: the layer of the forward call, in forward and in backward") {
+  const Tensor bad = full({2, 3}, std::nan(""));
+  const DetectAnomaly scope;
+  Root net;
+  const auto backward = thrown_by([&] { sum(net(ones({2, 3}))).backward(); });
+  REQUIRE(backward);
+  CHECK(backward->anomaly.backward);
+  CHECK(backward->anomaly.layer.ends_with("Root.root"));
+  const auto forward = thrown_by([&] { net(bad); });
+  REQUIRE(forward);
+  CHECK(forward->anomaly.op == "linear");
+  CHECK(forward->anomaly.layer.ends_with("Root.fc"));
+  CHECK(forward->message().starts_with(forward->anomaly.layer + ": anomaly: linear passed on"));
+}
+
 TEST_CASE("detect_anomaly: only NaN, if infinities do not count") {
   const DetectAnomaly scope({.infinity = false});
   CHECK_FALSE(thrown_by([] { program::logarithm(zeros({2})); }));
