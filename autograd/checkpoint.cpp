@@ -17,6 +17,7 @@
 #include "lathe/autograd/lend.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/record.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/random_state.h"
 
 namespace lathe::autograd {
@@ -98,6 +99,7 @@ class CheckpointNode final : public Node {
   Tensors recompute() {
     const Surroundings& then = surroundings_;
     const ModeScope record({true, false});
+    const profile::MemoryTagScope forward(profile::MemoryTag::kOther);  // not the gradients'
     const Autocast cpu(kCPU, then.cpu_dtype, then.cpu_cast);
     const Autocast gpu(kGpu, then.gpu_dtype, then.gpu_cast);
     Tensors inputs;

@@ -16,6 +16,7 @@
 #include "lathe/autograd/meta.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/profile/watch.h"
 
 namespace lathe {
@@ -272,6 +273,7 @@ Node* current_node() noexcept { return t_current_node; }
 Tensors run_backward(const BackwardCall& call) {
   profile::raise_found();
   const profile::OpRange range("backward pass");
+  const profile::MemoryTagScope gradients(profile::MemoryTag::kGradients);
   return BackwardPass(call).run();
 }
 

@@ -20,6 +20,14 @@ struct Meta {
 /// The tensor's Meta, made if absent.
 LATHE_API Meta& meta_of(const Tensor& t);
 
+/// Counts t's memory as activations (profile/memory_tag.h) unless it is known to be something else.
+inline void note_activation(const Tensor& t) {
+  Storage& storage = *t.impl().storage;
+  if (storage.tag() == profile::MemoryTag::kOther) {
+    storage.set_tag(profile::MemoryTag::kActivations);
+  }
+}
+
 /// Records that `node` (null: no op) made t's values. If t retains its gradient, that is now the
 /// gradient of the new values.
 LATHE_API void set_maker(const Tensor& t, NodePtr node);

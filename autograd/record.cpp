@@ -7,6 +7,7 @@
 
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/saved_tensor_hooks.h"
+#include "lathe/core/profile/live_memory.h"
 #include "lathe/core/profile/watch.h"
 
 namespace lathe::autograd {
@@ -28,6 +29,7 @@ void drop_reference(Node* node) noexcept {
     dead = next->next_dead;
     if (profile::watched()) [[unlikely]]
       profile::detail::drop_call(next->number);
+    profile::note_node_gone(next);
     delete next;
   }
   draining = false;
@@ -128,6 +130,17 @@ void describe_output(Node& node, const Tensor& y) {
   node.device = y.device();
 }
 
+/// Tells a LiveMemory that the node is there, and what it leads to.
+void note_alive(const Node& node, const Tensor* y) {
+  if (!profile::detail::notes_live()) return;
+  std::vector<const void*> inputs;
+  for (const Edge& edge : node.edges) {
+    if (edge.node) inputs.push_back(edge.node.get());
+  }
+  profile::detail::note_maker(&node, node.name, std::move(inputs),
+                              y == nullptr ? nullptr : y->impl().storage.get());
+}
+
 void set_new_maker(const Tensor& y, NodePtr node) {
   set_maker(y, std::move(node));
   if (y.impl().base && y.impl().base->meta != nullptr) {
@@ -153,6 +166,8 @@ void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node
   pack_saved();
   connect(*node, inputs, count);
   profile::note_node(node->name, node->number);
+  note_alive(*node, &y);
+  note_activation(y);
   describe_output(*node, y);
   set_new_maker(y, std::move(node));
 }
@@ -160,6 +175,7 @@ void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node
 NodePtr maker_of_output(Node* node, uint32_t slot, const Tensor& y) {
   if (node->outputs == 1) return NodePtr(node);
   NodePtr maker(new SlotNode(node, slot));
+  note_alive(*maker, &y);
   describe_output(*maker, y);
   return maker;
 }
@@ -168,6 +184,10 @@ void attach_all(const Tensors& ys, const TensorRef* inputs, size_t count, NodePt
   pack_saved();
   connect(*node, inputs, count);
   profile::note_node(node->name, node->number);
+  note_alive(*node, nullptr);
+  for (const Tensor& y : ys) {
+    if (y.defined()) note_activation(y);
+  }
   node->outputs = static_cast<uint32_t>(ys.size());
   if (node->outputs == 1) describe_output(*node, ys[0]);
   for (uint32_t k = 0; k < node->outputs; ++k) {

@@ -36,6 +36,7 @@ Tensor Kept::get() const { return node && grad_enabled() ? with_maker(tensor, no
 void Saved::keep(const Tensor& t) {
   if (packs_saved()) return offer(t);
   if (grad_enabled()) {
+    note_activation(t);
     kept_ = Kept(t);
   } else {
     kept_.tensor = t;  // the op will not be recorded, and this goes at once

@@ -5,6 +5,8 @@
 
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/error.h"
+#include "lathe/core/profile/live_memory.h"
+#include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/range.h"
 
 namespace lathe {
@@ -15,8 +17,15 @@ Storage::Storage(int64_t bytes, Device device, bool pinned)
               device, "'s");
   if (bytes == 0) return;
   allocator_ = pinned ? &cuda::pinned_allocator() : &allocator_for(device);
-  data_ = allocator_->allocate(static_cast<size_t>(bytes));
+  try {
+    data_ = allocator_->allocate(static_cast<size_t>(bytes));
+  } catch (const OutOfMemoryError& e) {
+    LATHE_FAIL(OutOfMemoryError, e.message(), "; ", profile::who_holds(device, pinned));
+  }
+  tag_.store(profile::current_memory_tag(), std::memory_order_relaxed);
+  profile::detail::count_memory(bytes, device, pinned, tag());
   profile::note_memory(bytes, device);
+  profile::note_alive(*this);
 }
 
 Storage::Storage(void* data, int64_t bytes, Device device, std::function<void()> release)
@@ -24,10 +33,19 @@ Storage::Storage(void* data, int64_t bytes, Device device, std::function<void()>
 
 Storage::~Storage() {
   if (allocator_ != nullptr) {
+    profile::note_gone(*this);
+    profile::detail::count_memory(-bytes_, device_, pinned_, tag());
     allocator_->deallocate(data_, static_cast<size_t>(bytes_));
     profile::note_memory(-bytes_, device_);
   } else if (release_) {
     release_();
+  }
+}
+
+void Storage::set_tag(profile::MemoryTag tag) noexcept {
+  const profile::MemoryTag before = tag_.exchange(tag, std::memory_order_relaxed);
+  if (allocator_ != nullptr && before != tag) {
+    profile::detail::move_memory(bytes_, device_, pinned_, before, tag);
   }
 }
 

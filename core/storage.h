@@ -9,6 +9,7 @@
 #include "lathe/core/allocator.h"
 #include "lathe/core/device.h"
 #include "lathe/core/intrusive.h"
+#include "lathe/core/profile/memory_tag.h"
 
 namespace lathe {
 
@@ -37,6 +38,11 @@ class LATHE_API Storage final : public RefCounted {
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
+  /// What the memory is for: what the thread said when it was made (profile/memory_tag.h), or
+  /// set_tag() since.
+  profile::MemoryTag tag() const { return tag_.load(std::memory_order_relaxed); }
+  void set_tag(profile::MemoryTag tag) noexcept;
+
  private:
   void* data_ = nullptr;
   int64_t bytes_ = 0;
@@ -45,6 +51,7 @@ class LATHE_API Storage final : public RefCounted {
   std::atomic<uint32_t> version_{0};
   Device device_;
   bool pinned_ = false;
+  std::atomic<profile::MemoryTag> tag_{profile::MemoryTag::kOther};
 };
 
 inline void add_reference(Storage* s) { s->add_ref(); }

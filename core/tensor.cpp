@@ -5,6 +5,7 @@
 
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/live_memory.h"
 #include "lathe/core/profile/watch.h"
 
 namespace lathe {
@@ -97,8 +98,10 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
   const Strides strides = contiguous_strides(shape);
   if (!options.pinned) return empty_strided(shape, strides, dtype, options.device);
   const int64_t bytes = numel_of(shape) * static_cast<int64_t>(size_of(dtype));
-  return Tensor(IntrusivePtr(new TensorImpl(StoragePtr(new Storage(bytes, options.device, true)), 0,
-                                            shape, strides, dtype)));
+  const Tensor out(IntrusivePtr(new TensorImpl(StoragePtr(new Storage(bytes, options.device, true)),
+                                               0, shape, strides, dtype)));
+  profile::note_shape(out.impl());
+  return out;
 }
 
 Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, Device device) {
@@ -114,8 +117,10 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, De
   const int64_t bytes = (reach * size_of(dtype))
                             .value_or_throw<ShapeError>("empty_strided: ", shape, " with strides ",
                                                         strides, " does not fit an int64");
-  return Tensor(IntrusivePtr(
+  const Tensor out(IntrusivePtr(
       new TensorImpl(StoragePtr(new Storage(bytes, device)), 0, shape, strides, dtype)));
+  profile::note_shape(out.impl());
+  return out;
 }
 
 namespace {

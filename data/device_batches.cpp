@@ -12,6 +12,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/error.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/stream.h"
 #include "lathe/data/transforms/augment.h"
 #include "lathe/ops/index.h"
@@ -73,6 +74,7 @@ class DeviceStream final : public BatchStream<Batch> {
     auto host = std::static_pointer_cast<Batch>(pass_.take());
     if (host == nullptr) return {};
     const NoGrad off;
+    const profile::MemoryTagScope data(profile::MemoryTag::kData);
     if (!copies_) {
       move_and_transform(*host);
       return {.batch = std::move(host)};
@@ -114,6 +116,7 @@ class DeviceStream final : public BatchStream<Batch> {
 ResidentImages::ResidentImages(const ImageDataset& images, Device device) {
   LATHE_CHECK(ValueError, images.has_one_size(),
               "ResidentImages: the images of this data set have many sizes");
+  const profile::MemoryTagScope data(profile::MemoryTag::kData);
   constexpr int64_t kImagesAtATime = 1024;
   const ImageSpec& spec = images.stored_spec();
   const int64_t count = images.size();

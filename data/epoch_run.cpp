@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/data/worker_threads.h"
 
 namespace lathe::data {
@@ -81,6 +82,7 @@ void EpochRun::stop() {
 }
 
 void EpochRun::work(State& state, std::exception_ptr init_error) {
+  const profile::MemoryTagScope data(profile::MemoryTag::kData);
   std::unique_lock lock(state.mutex);
   if (state.starting > 0 && --state.starting == 0) state.batch_is_there.notify_one();
   if (init_error) {
@@ -176,6 +178,7 @@ std::shared_ptr<void> EpochRun::next_of_workers() {
 }
 
 std::shared_ptr<void> EpochRun::next_here() {
+  const profile::MemoryTagScope data(profile::MemoryTag::kData);
   const int64_t job = state_->taken++;
   try {
     std::shared_ptr<void> batch = state_->spec.read(job, [] { return false; });

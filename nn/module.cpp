@@ -11,11 +11,16 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/log.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/profile/watch.h"
 #include "lathe/core/type_name.h"
 #include "lathe/ops/cast.h"
 
 namespace lathe::nn {
+
+namespace {
+void note_weights(const Tensor& t) { t.impl().storage->set_tag(profile::MemoryTag::kWeights); }
+}  // namespace
 
 void Module::leave_parent() noexcept {
   if (parent_ == nullptr) return;
@@ -72,6 +77,7 @@ Parameter Module::parameter(const std::string& name, const Tensor& value) {
   check_name(name);
   LATHE_CHECK(ValueError, value.defined(), type_name(), ": parameter \"", name, "\" is undefined");
   value.requires_grad_();
+  note_weights(value);
   if (self_ == nullptr) self_ = std::make_shared<Module*>(this);
   parameters_.emplace_back(name, value);
   return Parameter(self_, name, value);
@@ -89,12 +95,14 @@ void Module::replace_parameter(const std::string& name, const Tensor& value) {
 void Module::put_parameter(const std::string& name, const Tensor& value) {
   const auto entry = std::ranges::find(parameters_, name, &std::pair<std::string, Tensor>::first);
   entry->second = value;
+  note_weights(value);
 }
 
 Tensor Module::buffer(const std::string& name, const Tensor& value) {
   check_name(name);
   LATHE_CHECK(ValueError, value.defined(), type_name(), ": buffer \"", name, "\" is undefined");
   buffers_.emplace_back(name, value);
+  note_weights(value);
   return value;
 }
 
@@ -339,7 +347,10 @@ void Module::replace_all(FunctionRef<Tensor(Module&, const Tensor&)> f) {
       }
     }
   });
-  for (const auto& [t, value] : changes) t.set_data(value);
+  for (const auto& [t, value] : changes) {
+    t.set_data(value);
+    note_weights(t);
+  }
 }
 
 Module& Module::to(Device device) {

@@ -5,6 +5,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/optim/kernels/check_grads.h"
 #include "lathe/optim/optimizer.h"
@@ -272,6 +273,7 @@ static double bytes_of_update(const Tensor& param, const Tensor& grad, const Ten
 
 Tensor Optimizer::step(const StepOptions& options) {
   const profile::OpRange range(name_, {}, profile::Kind::kOptimizer);
+  const profile::MemoryTagScope state(profile::MemoryTag::kOptimizer);
   check_options(options);
   const auto is_skipped = [&] {
     const Tensor& flag = options.found_inf;

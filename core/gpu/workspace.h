@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "lathe/core/cuda_backend.h"
+#include "lathe/core/profile/memory_use.h"
 
 namespace lathe::cuda {
 
@@ -18,7 +19,8 @@ class Workspace {
   Workspace(int64_t bytes, Device device)
       : bytes_(static_cast<size_t>(bytes)),
         allocator_(device_allocator(device)),
-        block_(bytes_ == 0 ? nullptr : allocator_.allocate(bytes_)) {}
+        block_(bytes_ == 0 ? nullptr : allocator_.allocate(bytes_)),
+        counted_(bytes, device, profile::MemoryTag::kWorkspace) {}
   ~Workspace() {
     if (block_ != nullptr) allocator_.deallocate(block_, bytes_);
   }
@@ -31,6 +33,7 @@ class Workspace {
   const size_t bytes_;
   Allocator& allocator_;
   void* const block_;
+  const profile::CountedMemory counted_;
 };
 
 }  // namespace lathe::cuda

@@ -14,6 +14,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/conv/conv2d_primitive_dnnl.h"
 #include "lathe/ops/conv/conv2d_strips_dnnl.h"
@@ -24,6 +25,7 @@ namespace {
 
 /// Memory for one call; the host allocator keeps it for the next.
 Tensor scratch(const Layout& layout) {
+  const profile::MemoryTagScope workspace(profile::MemoryTag::kWorkspace);
   return empty({static_cast<int64_t>(layout.get_size() / sizeof(float)) + 1}, {.dtype = kF32});
 }
 

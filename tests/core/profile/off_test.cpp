@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/profiler.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/unary.h"
@@ -41,6 +42,18 @@ TEST_CASE("profiler: while it is off, a range takes no memory and no lock") {
       note_node("planted", 1);
       note_memory(1, x.device());
       note_flops([] { return 1; });
+    }
+  });
+  CHECK(calls.allocations == 0);
+  if (test::kCountsLocks) CHECK(calls.locks == 0);
+}
+
+TEST_CASE("memory_use: counting takes no memory and no lock below the peak") {
+  { const Tensor high = empty({1 << 20}); }  // a peak that what follows stays below
+  const test::CallCount calls = test::count_calls([&] {
+    for (int i = 0; i < 1000; ++i) {
+      const CountedMemory one(100, kCPU, MemoryTag::kWorkspace);
+      const MemoryTagScope scope(MemoryTag::kData);
     }
   });
   CHECK(calls.allocations == 0);

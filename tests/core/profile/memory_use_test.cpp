@@ -1,0 +1,182 @@
+// Memory by tag against sizes counted by hand, and the forecast against what is measured.
+#include "lathe/core/profile/memory_use.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "lathe/core/memory/host_allocator.h"
+#include "lathe/core/profile/memory_forecast.h"
+#include "lathe/core/profile/record.h"
+#include "lathe/lathe.h"
+
+namespace lathe::profile {
+namespace {
+
+int64_t held(MemoryTag tag) { return memory_use().of(tag); }
+
+int64_t sum_of(const std::array<int64_t, kMemoryTags>& split) {
+  return std::accumulate(split.begin(), split.end(), int64_t{0});
+}
+
+TEST_CASE("memory_use: a scope tags what its thread makes, and the inner one counts") {
+  const int64_t data = held(MemoryTag::kData), work = held(MemoryTag::kWorkspace);
+  std::optional<Tensor> a, b;
+  {
+    const MemoryTagScope outer(MemoryTag::kData);
+    a = empty({100});
+    {
+      const MemoryTagScope inner(MemoryTag::kWorkspace);
+      b = empty({7}, {.dtype = kU8});
+    }
+    CHECK(current_memory_tag() == MemoryTag::kData);
+  }
+  CHECK(current_memory_tag() == MemoryTag::kOther);
+  CHECK(held(MemoryTag::kData) - data == 400);
+  CHECK(held(MemoryTag::kWorkspace) - work == 7);
+  a->impl().storage->set_tag(MemoryTag::kWorkspace);
+  CHECK(held(MemoryTag::kData) == data);
+  CHECK(held(MemoryTag::kWorkspace) - work == 407);
+  a.reset(), b.reset();
+  CHECK(held(MemoryTag::kWorkspace) == work);
+}
+
+TEST_CASE("memory_use: the peak and its split are those of one moment") {
+  reset_memory_peak();
+  const MemoryUse before = memory_use();
+  CHECK(before.peak == before.in_use);
+  {
+    const MemoryTagScope scope(MemoryTag::kData);
+    const Tensor first = empty({1000});
+    { const Tensor gone = empty({5000}); }
+    const MemoryTagScope inner(MemoryTag::kWorkspace);
+    const Tensor second = empty({2000});
+  }
+  const MemoryUse after = memory_use();
+  CHECK(after.in_use == before.in_use);
+  CHECK(after.peak - before.in_use == 24'000);
+  CHECK(after.of_peak(MemoryTag::kData) - before.of(MemoryTag::kData) == 24'000);
+  CHECK(after.of_peak(MemoryTag::kWorkspace) == before.of(MemoryTag::kWorkspace));
+  CHECK(sum_of(after.at_peak) == after.peak);
+  CHECK(sum_of(after.now) == after.in_use);
+}
+
+TEST_CASE("memory_use: a training step's memory by hand") {
+  const MemoryUse before = memory_use();
+  const auto grown = [&](MemoryTag tag) { return held(tag) - before.of(tag); };
+  nn::Linear layer(10, 20);  // 200 + 20 f32
+  CHECK(grown(MemoryTag::kWeights) == 880);
+  optim::SGD optimizer(layer.parameters(), {.lr = 0.1, .momentum = 0.9});
+  {
+    const Tensor x = ones({4, 10});
+    const Tensor h = relu(layer(x));  // two results of 4 x 20; relu keeps its own
+    CHECK(grown(MemoryTag::kActivations) >= 320);
+    CHECK(grown(MemoryTag::kActivations) <= 160 + 2 * 320);  // x is kept for the weight's gradient
+    CHECK(grown(MemoryTag::kGradients) == 0);
+    sum(h).backward();
+    CHECK(grown(MemoryTag::kGradients) == 880);
+  }
+  CHECK(grown(MemoryTag::kActivations) == 0);
+  optimizer.step();
+  CHECK(grown(MemoryTag::kOptimizer) == 880);
+  optimizer.zero_grad();
+  CHECK(grown(MemoryTag::kGradients) == 0);
+  layer.to(kF64);
+  CHECK(grown(MemoryTag::kWeights) == 1760);
+}
+
+TEST_CASE("memory_use: batches of a loader are data, with workers and without") {
+  struct Numbers final : data::Dataset {
+    int64_t size() const override { return 8; }
+    data::SampleSpec spec() const override { return {{{"x", {}, kI64}}}; }
+    void read(int64_t i, data::Key, data::Slot out) const override { out.set<int64_t>(0, i); }
+  };
+  const Numbers set;
+  for (const int64_t workers : {0, 2}) {
+    data::DataLoader loader(set, {.batch_size = 4, .num_workers = workers});
+    const int64_t before = held(MemoryTag::kData);
+    for (auto& batch : loader) {
+      CHECK(held(MemoryTag::kData) - before >= 32);
+      static_cast<void>(batch);
+    }
+  }
+}
+
+TEST_CASE("memory_use: as text, the largest holder first") {
+  MemoryUse use;
+  CHECK(use.holders() == "nothing");
+  use.now = {0, 2048, 0, 0, 4096, 0, 0};
+  use.at_peak = {1024, 2048, 0, 0, 8192, 0, 0};
+  use.in_use = 6144, use.peak = 11264;
+  CHECK(use.holders() == "activations 4 KiB, weights 2 KiB");
+  const std::string text = use.text();
+  CHECK(text.find("gradients") == std::string::npos);
+  CHECK(text.find("activations") < text.find("all"));
+}
+
+TEST_CASE("out of memory: the error says who holds what") {
+  const MemoryTagScope scope(MemoryTag::kData);
+  const Tensor held_one = empty({1000});
+  FaultPoint& fault = host_allocator().fault();
+  for (const char* expected : {"tensors hold: ", "data "}) {
+    fault.fail_at(1);
+    CHECK_THROWS_WITH_AS(empty({10}), doctest::Contains(expected), OutOfMemoryError);
+    fault.disarm();
+  }
+}
+
+void train(nn::Module& model, optim::SGD& optimizer, int64_t batch) {
+  const Tensor x = randn({batch, 3, 32, 32}), y = randint(0, 10, {batch});
+  cross_entropy(model(x), y).backward();
+  optimizer.step();
+  optimizer.zero_grad();
+}
+
+TEST_CASE("memory_use: counting is less than 1 % of a ResNet-20 step") {
+  nn::CifarResNet model = nn::resnet20();
+  optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
+  train(model, optimizer, 2);
+  const uint64_t before = host_allocator().stats().allocations;
+  const int64_t begin = now_ns();
+  train(model, optimizer, 2);
+  const double step_ns = static_cast<double>(now_ns() - begin);
+  const auto tensors = static_cast<double>(host_allocator().stats().allocations - before);
+  constexpr int kCalls = 100'000;
+  double one_ns = 1e9;
+  for (int series = 0; series < 10; ++series) {
+    const int64_t from = now_ns();
+    for (int i = 0; i < kCalls; ++i) const CountedMemory one(100, kCPU, MemoryTag::kData);
+    one_ns = std::min(one_ns, static_cast<double>(now_ns() - from) / kCalls);
+  }
+  MESSAGE(tensors << " tensors a step, " << one_ns << " ns each, of " << step_ns / 1e6 << " ms");
+  CHECK(tensors * one_ns < 0.01 * step_ns);
+}
+
+TEST_CASE("forecast_memory: the peak of ResNet-8 and ResNet-20, to 5 %") {
+  const auto check = [](nn::CifarResNet model) {
+    optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
+    const auto step = [&](int64_t batch) { train(model, optimizer, batch); };
+    const MemoryForecast forecast = forecast_memory(kCPU, step);
+    for (const int64_t batch : {48, 96, 128}) {
+      reset_memory_peak();
+      step(batch);
+      const auto peak = static_cast<double>(memory_use().peak);
+      const auto predicted = static_cast<double>(forecast.peak(batch));
+      MESSAGE("batch " << batch << ": " << predicted / peak << " of the measured peak");
+      CHECK(std::abs(predicted - peak) < 0.05 * peak);
+    }
+    const int64_t most = forecast.largest_batch(forecast.peak(1000));
+    CHECK(std::abs(most - 1000) <= 1);
+    CHECK(forecast.largest_batch(0) == 0);
+  };
+  check(nn::resnet8());
+  check(nn::resnet20());
+  CHECK_THROWS_AS(forecast_memory(kCPU, [](int64_t) {}, {.small_batch = 2, .large_batch = 2}),
+                  ValueError);
+}
+
+}  // namespace
+}  // namespace lathe::profile
