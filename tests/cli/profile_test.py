@@ -27,6 +27,8 @@ def test_train_writes_a_table_and_a_trace(folder):
     assert {"step", "conv2d", "conv2d backward", "SGD.step", "DataLoader.next"} <= set(names), table
     assert "CPU Mem" in table and "GFLOPs" in table, table
     events = json.loads(pathlib.Path("profiled/trace.json").read_text())["traceEvents"]
+    memory = table.partition("\nmemory ")[2]
+    assert {"weights", "activations", "data"} <= {line.split("  ")[0] for line in memory.splitlines()}, table
     steps = [event for event in events if event["name"] == "step"]
     assert len(steps) == 2, steps
     assert "\nprofile = false\n" in pathlib.Path("profiled/config.toml").read_text()  # --config must not profile again
@@ -68,6 +70,17 @@ def test_bench_step_prints_rows_for_programs(folder):
     rows = [row for row in map(json.loads, result.stdout.splitlines()) if row["bench"] == "profile"]
     conv = next(row for row in rows if row["name"] == "conv2d")
     assert conv["calls"] > 0 and conv["operations"] > 0 and 0 < conv["of_peak"] and conv["self_cpu_seconds"] > 0, conv
+
+
+def test_bench_step_says_who_holds_the_memory(folder):
+    command = ["bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16]
+    row = json.loads(expect(lathe(*command, "--json"), 0).stdout)
+    parts = [row[key] for key in row if key.startswith("memory_peak_") and key != "memory_peak_bytes"]
+    assert sum(parts) == row["memory_peak_bytes"], row
+    assert 4 * 75_290 <= row["memory_peak_weights"] <= 4.2 * 75_290, row  # and the buffers of batch norms
+    assert row["memory_peak_optimiser_state"] == 4 * 75_290, row  # momentum
+    text = expect(lathe(*command), 0).stdout
+    assert "\nactivations " in text and "\nallocated " in text, text
 
 
 main(globals())

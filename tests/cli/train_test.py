@@ -12,7 +12,7 @@ import resource
 import struct
 import subprocess
 
-from driver import LATHE, SANITIZED, environment, expect, expect_one_line, lathe, main, start
+from driver import LATHE, SANITIZED, Skip, environment, expect, expect_one_line, lathe, main, start
 from runs import SIZE, TINY, rows_of, safetensors_header, train, write_png
 
 
@@ -361,6 +361,20 @@ def test_a_terminal_gets_a_bar_and_no_color_is_respected(folder):
     coloured = on_terminal("a")
     assert b"\r\033[K" in coloured and b"epoch 1/2 [" in coloured and b"\033[32m" in coloured, coloured
     assert b"\033[32m" not in on_terminal("b", NO_COLOR="1")
+
+
+def test_out_of_memory_says_who_holds_it_and_what_to_do(folder):
+    """A limit on addresses (ulimit -v) stands for a small machine."""
+    if SANITIZED:
+        raise Skip("sanitizers take more addresses than any limit")
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (3 << 29, resource.RLIM_INFINITY))
+    result = lathe("train", "--dataset", "synthetic", "--synthetic-size", 8192, "--model", "resnet8", "--batch-size", 8192, "--threads", 1,
+                   "--workers", 0, "--quiet", "--run-dir", "a", preexec_fn=limit)
+    expect(result, 5, "host memory: cannot allocate", "tensors hold: activations ", "; try --batch-size ", "images should fit", "--amp bf16")
+    advised = int(result.stderr.partition("--batch-size ")[2].split()[0])
+    fits = int(result.stderr.partition("(")[2].partition("(")[2].split()[0])
+    assert advised <= fits < 2 * advised and 256 <= fits < 8192, result.stderr  # half a MiB an image
 
 
 def test_other_commands(folder):

@@ -1,7 +1,9 @@
 // lathe bench step: forward, loss, backward and update on a synthetic batch that is in memory, with
 // a loss scaler and as a CUDA graph where `lathe train` has them.
+#include <algorithm>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,7 @@
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/debug/determinism.h"
 #include "lathe/core/generator.h"
+#include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/profiler.h"
 #include "lathe/core/profile/rates.h"
 #include "lathe/core/thread_pool.h"
@@ -33,7 +36,7 @@ cuda::Graph recorded(const std::function<void()>& step, optim::Optimizer& optimi
   for (int i = 0; i < 2; ++i) step();
   optimizer.zero_grad();
   cuda::empty_cache();  // of those steps: the graph has memory of its own
-  cuda::reset_peak_memory(device);
+  profile::reset_memory_peak(device);
   cuda::Graph graph(device);
   graph.capture(step);
   return graph;
@@ -119,6 +122,7 @@ ExitCode run_bench_step(const Invocation& call) {
     scaler.update();
   };
   std::optional<cuda::Graph> graph;
+  profile::reset_memory_peak(device);
   if (device.is_cuda() && settings.capture) graph.emplace(recorded(step, optimizer, device));
   const Timing timing = measure(graph ? std::function<void()>([&] { graph->launch(); }) : step,
                                 {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device});
@@ -136,12 +140,21 @@ ExitCode run_bench_step(const Invocation& call) {
     row.add("tf32", *settings.tf32).add("cudnn_benchmark", *settings.cudnn_benchmark);
     row.add("memory_reserved_peak", static_cast<int64_t>(cuda::max_memory_reserved(device)));
   }
+  const profile::MemoryUse memory = profile::memory_use(device);
+  row.add("memory_peak_bytes", memory.peak);
+  for (int t = 0; t < profile::kMemoryTags; ++t) {
+    const auto tag = static_cast<profile::MemoryTag>(t);
+    std::string name(profile::name_of(tag));
+    std::ranges::replace(name, ' ', '_');
+    row.add("memory_peak_" + name, memory.of_peak(tag));
+  }
   const double rate = static_cast<double>(batch) / timing.median;
   out.row(add_timing(row, timing, "images", static_cast<double>(batch)));
   out.text(
       fmt::format("{} batch {}, {} threads: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",
                   *settings.model, batch, num_threads(), rate, 1e3 * timing.median,
                   1e3 * timing.low, 1e3 * timing.high));
+  out.text(memory.text());
   if (settings.profile) print_profile(out, settings, device, step);
   return ExitCode::kDone;
 }

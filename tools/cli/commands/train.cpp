@@ -7,6 +7,7 @@
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
+#include "lathe/core/profile/memory_use.h"
 #include "lathe/nn/summary.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
@@ -17,6 +18,7 @@
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/environment.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/memory_advice.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/resume.h"
@@ -282,7 +284,14 @@ ExitCode run_train(const Invocation& call) {
     log.line("evaluations look at other images than before: the next one begins a new best");
   say_if_steps_are_few(settings, start, per_epoch, data.train_set->size(), log);
   if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
-  return trainer.run();
+  try {
+    return trainer.run();
+  } catch (const OutOfMemoryError& e) {
+    const ModelShape shape{data.train_set->classes(), data.train_set->channels()};
+    const int64_t had = profile::memory_use(device).peak;
+    throw OutOfMemoryError(
+        concat(e.message(), "; ", memory_advice(settings, shape, device, *model, *optimizer, had)));
+  }
 }
 
 }  // namespace lathe::cli

@@ -7,6 +7,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/trace.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
@@ -23,8 +24,9 @@ ProfileSteps parse_profile_steps(std::string_view text) {
   return {first, parse_integer("--profile-steps", text.substr(colon + 1), first + 1, kMost)};
 }
 
-RunProfile::RunProfile(const ProfileSteps& steps, const std::filesystem::path& folder, Log& log)
-    : steps_(steps), folder_(folder), log_(log) {
+RunProfile::RunProfile(const ProfileSteps& steps, Device device,
+                       const std::filesystem::path& folder, Log& log)
+    : steps_(steps), device_(device), folder_(folder), log_(log) {
   const int64_t warmup = std::min<int64_t>(steps.first, 1);
   profiler_.emplace(
       profile::ProfilerOptions{.record_shapes = true,
@@ -54,7 +56,8 @@ void RunProfile::write() {
   const std::string table = (folder_ / "op_table.txt").string();
   const bool traced = profile::try_write_trace(recording, trace);
   try {
-    write_file_atomic(table, profiler_->key_averages().table());
+    write_file_atomic(table, concat(profiler_->key_averages().table(), "\n",
+                                    profile::memory_use(device_).text()));
     log_.line(fmt::format("profile of steps {} to {}: {}{}", steps_.first,
                           std::min(step_, steps_.last) - 1, table,
                           traced ? fmt::format(", {} for ui.perfetto.dev", trace) : ""));

@@ -24,7 +24,8 @@ ProfileSteps parse_profile_steps(std::string_view text);
 class RunProfile {
  public:
   /// Begins to count steps. The step before the first is recorded and thrown away, to warm up.
-  RunProfile(const ProfileSteps& steps, const std::filesystem::path& folder, Log& log);
+  RunProfile(const ProfileSteps& steps, Device device, const std::filesystem::path& folder,
+             Log& log);
   /// If the run ends during the steps, writes those that there are.
   ~RunProfile();
   RunProfile(const RunProfile&) = delete;
@@ -36,6 +37,7 @@ class RunProfile {
   void write();
 
   const ProfileSteps steps_;
+  const Device device_;  // whose memory is shown
   const std::filesystem::path folder_;
   Log& log_;
   int64_t step_ = 0;

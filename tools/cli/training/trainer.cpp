@@ -65,7 +65,8 @@ ExitCode Trainer::run() {
   saves_->begin(step_);
   announce_debug_scopes(settings_, parts_.train.device, scaler_.enabled(), parts_.log);
   if (settings_.profile)
-    profile_.emplace(parse_profile_steps(settings_.profile_steps), folder_, parts_.log);
+    profile_.emplace(parse_profile_steps(settings_.profile_steps), parts_.train.device, folder_,
+                     parts_.log);
   try {
     announce();
     // An epoch in which a checkpoint was made is finished even if all steps are done.

@@ -1,0 +1,66 @@
+// The advice after an OutOfMemoryError: measured with small batches, as profile::forecast_memory.
+#include "lathe/tools/cli/training/memory_advice.h"
+
+#include <algorithm>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "lathe/core/ceil_div.h"
+#include "lathe/core/cuda.h"
+#include "lathe/core/error.h"
+#include "lathe/core/profile/memory_forecast.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/random.h"
+
+namespace lathe::cli {
+namespace {
+
+/// The most images of a batch that fit `bytes`; 0 if that cannot be measured.
+int64_t fitting_batch(const Settings& settings, const ModelShape& shape, Device device,
+                      nn::Module& model, optim::Optimizer& optimizer, int64_t bytes) try {
+  const int64_t small = std::min<int64_t>(*settings.batch_size / 8, 32),
+                side = settings.image_size.value_or(32);
+  if (small < 1) return 0;
+  optimizer.zero_grad();
+  const auto step = [&](int64_t batch) {
+    const Tensor x =
+        in_layout(randn({batch, shape.in_channels, side, side}, {.device = device}), settings);
+    const Tensor y = randint(0, shape.classes, {batch}, {.device = device});
+    cross_entropy(scores_of(model, x, settings), y).backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  };
+  return profile::forecast_memory(device, step, {.small_batch = small, .large_batch = 2 * small})
+      .largest_batch(bytes);
+} catch (const Error&) {
+  return 0;
+} catch (const std::bad_alloc&) {
+  return 0;
+}
+
+}  // namespace
+
+int64_t power_of_two_below(int64_t most) {
+  int64_t out = 1;
+  while (out <= most / 2) out *= 2;
+  return out;
+}
+
+std::string memory_advice(const Settings& settings, const ModelShape& shape, Device device,
+                          nn::Module& model, optim::Optimizer& optimizer, int64_t had_bytes) {
+  const int64_t batch = *settings.batch_size;
+  const int64_t fits = fitting_batch(settings, shape, device, model, optimizer, had_bytes);
+  const bool is_measured = 0 < fits && fits < batch;
+  const int64_t smaller = is_measured ? power_of_two_below(fits) : batch / 2;
+  std::string out;
+  if (smaller >= 1) {
+    out = fmt::format("--batch-size {} --accumulate {}", smaller,
+                      settings.accumulate * ceil_div(batch, smaller));
+    if (is_measured) out += fmt::format(" ({} images should fit, by two small batches)", fits);
+  }
+  if (settings.amp == "off") out += fmt::format("{}--amp bf16", out.empty() ? "" : ", ");
+  return out.empty() ? "try a smaller --model or --image-size" : "try " + out;
+}
+
+}  // namespace lathe::cli

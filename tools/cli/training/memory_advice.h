@@ -1,0 +1,27 @@
+// What a training that ran out of memory could do, with the batch that would have fitted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lathe/core/device.h"
+#include "lathe/nn/module.h"
+#include "lathe/optim/optimizer.h"
+#include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/training/compute.h"
+
+namespace lathe::cli {
+
+/// "try --batch-size 24 --accumulate 2 (24 images should fit, by two small batches), --amp bf16".
+/// Runs training steps with small batches, at most 64 images, which change the model: call it
+/// when the run is over.
+///   had_bytes  what tensors held at most on `device` before the failure: so much there is
+/// Without room for these steps it advises half the batch.
+/// throws: std::bad_alloc.
+std::string memory_advice(const Settings& settings, const ModelShape& shape, Device device,
+                          nn::Module& model, optim::Optimizer& optimizer, int64_t had_bytes);
+
+/// The largest power of two that is at most `most`, for most >= 1.
+int64_t power_of_two_below(int64_t most);
+
+}  // namespace lathe::cli
