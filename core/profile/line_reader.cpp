@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 #include <mutex>
-#include <string_view>
+#include <utility>
 
 namespace lathe::profile {
 
@@ -19,14 +20,18 @@ struct DwflModule;
 struct DwflLine;
 struct DwarfLine;
 struct DwarfFiles;
+using Address = uint64_t;
 struct DwarfDie {
-  void* fields[4];
+  void *address, *unit, *abbreviation;
+  long padding;
 };
 struct DwarfAttribute {
   unsigned code, form;
-  void* fields[2];
+  unsigned char* value;
+  void* unit;
 };
-using Address = uint64_t;
+constexpr int kInlinedSubroutine = 0x1d;  // DW_TAG_inlined_subroutine
+constexpr unsigned kCallFile = 0x58, kCallLine = 0x59, kLinkageName = 0x6e;
 using FindElf = int (*)(DwflModule*, void**, const char*, Address, char**, void**);
 using FindDebugInfo = int (*)(DwflModule*, void**, const char*, Address, const char*, const char*,
                               uint32_t, char**);
@@ -36,16 +41,6 @@ struct Callbacks {
   void* section_address;
   char** debuginfo_path;
 };
-
-// Numbers of DWARF 5.
-constexpr int kInlinedSubroutine = 0x1d;
-constexpr unsigned kCallFile = 0x58, kCallLine = 0x59;
-
-/// A header of this library or of C++'s: what it defines inline stands between a program and us.
-bool is_header_of_library(std::string_view file) {
-  if (file.find("/c++/") != std::string_view::npos) return true;
-  return file.ends_with(".h") && file.find("/lathe/") != std::string_view::npos;
-}
 
 /// Separate debug files are not looked for: the search may ask a server.
 int find_nothing(DwflModule*, void**, const char*, Address, const char*, const char*, uint32_t,
@@ -74,13 +69,14 @@ class Library {
     find(number_of_, "dwarf_lineno");
     find(file_of_, "dwarf_linesrc");
     find(unit_of_, "dwfl_module_addrdie");
-    find(scopes_of_, "dwarf_getscopes");
-    find(scopes_around_, "dwarf_getscopes_die");
+    find(scopes_at_, "dwarf_getscopes");
+    find(scopes_of_, "dwarf_getscopes_die");
     find(tag_of_, "dwarf_tag");
-    find(attribute_of_, "dwarf_attr");
-    find(value_of_, "dwarf_formudata");
+    find(attribute_of_, "dwarf_attr_integrate");
+    find(number_in_, "dwarf_formudata");
+    find(text_in_, "dwarf_formstring");
     find(files_of_, "dwarf_getsrcfiles");
-    find(file_at_, "dwarf_filesrc");
+    find(name_of_file_, "dwarf_filesrc");
     if (callbacks_.find_elf == nullptr || !complete_) return;
     dwfl_ = begin_(&callbacks_);
     is_ready_ = dwfl_ != nullptr && report_modules();
@@ -88,11 +84,11 @@ class Library {
 
   bool is_ready() const { return is_ready_; }
 
-  SourceLine find_line(Address address) {
+  std::vector<SourceLine> find_lines(Address address) {
     DwflModule* module = module_of_(dwfl_, address);
     if (module == nullptr && report_modules()) module = module_of_(dwfl_, address);  // dlopened
     SourceLine out;
-    if (module == nullptr) return out;
+    if (module == nullptr) return {out};
     if (const char* const name = name_of_(module, address)) out.function = name;
     if (DwflLine* const line = line_of_(module, address)) {
       const char* const file = text_of_(line, nullptr, &out.line, nullptr, nullptr, nullptr);
@@ -100,65 +96,87 @@ class Library {
     } else {
       search_units(module, address, out);
     }
-    if (is_header_of_library(out.file)) leave_inlined(module, address, out);
-    return out;
+    return with_inlined(module, address, std::move(out));
   }
 
   static constexpr const char* kName = "libdw.so.1";
 
  private:
-  /// What line_of_ finds through a table that clang does not write: the unit of an address.
-  void search_units(DwflModule* module, Address address, SourceLine& out) {
-    Address bias = 0;
-    for (DwarfDie* unit = next_unit_(module, nullptr, &bias); unit != nullptr;
-         unit = next_unit_(module, unit, &bias)) {
-      if (has_(unit, address - bias) != 1) continue;
-      DwarfLine* const line = line_of_unit_(unit, address - bias);
-      if (line == nullptr || number_of_(line, &out.line) != 0) return;
-      if (const char* const file = file_of_(line, nullptr, nullptr)) out.file = file;
-      return;
-    }
-  }
-
-  /// From a function of a header to the call that it was inlined into, and on from there until a
-  /// line is none of a library's header. Without such a line `out` stays as it is.
-  void leave_inlined(DwflModule* module, Address address, SourceLine& out) {
-    Address bias = 0;
+  /// The unit of an address, also where the table that clang does not write is missing.
+  DwarfDie* unit_at(DwflModule* module, Address address, Address& bias) {
     DwarfDie* unit = unit_of_(module, address, &bias);
     for (DwarfDie* next = nullptr; unit == nullptr;) {
       next = next_unit_(module, next, &bias);
-      if (next == nullptr) return;
+      if (next == nullptr) return nullptr;
       if (has_(next, address - bias) == 1) unit = next;
     }
-    DwarfDie* found = nullptr;
-    if (scopes_of_(unit, address - bias, &found) <= 0) return;
-    DwarfDie innermost = found[0];
-    std::free(found);
-    const int count = scopes_around_(&innermost, &found);
-    if (count <= 0) return;
-    for (int i = 0; i < count; ++i) {
-      if (tag_of_(&found[i]) == kInlinedSubroutine && read_call(unit, found[i], out)) break;
-    }
-    std::free(found);
+    return unit;
   }
 
-  /// The line of the call of an inlined function. → true if it is no header of a library
-  bool read_call(DwarfDie* unit, DwarfDie& inlined, SourceLine& out) {
-    Address file = 0, line = 0;
+  /// What line_of_ finds where that table is there.
+  void search_units(DwflModule* module, Address address, SourceLine& out) {
+    Address bias = 0;
+    DwarfDie* const unit = unit_at(module, address, bias);
+    DwarfLine* const line = unit == nullptr ? nullptr : line_of_unit_(unit, address - bias);
+    if (line == nullptr || number_of_(line, &out.line) != 0) return;
+    if (const char* const file = file_of_(line, nullptr, nullptr)) out.file = file;
+  }
+
+  using Scopes = std::unique_ptr<DwarfDie[], void (*)(void*)>;
+
+  /// `here`, which has the symbol's name and the innermost line, apart into the inlined calls.
+  std::vector<SourceLine> with_inlined(DwflModule* module, Address address, SourceLine here) {
+    std::vector<SourceLine> out;
+    const std::string symbol = here.function;
+    Address bias = 0;
+    DwarfDie* const unit = unit_at(module, address, bias);
+    if (unit != nullptr && here.line > 0) {
+      DwarfDie* found = nullptr;
+      const int any = scopes_at_(unit, address - bias, &found);
+      const Scopes at(found, std::free);
+      DwarfDie* around = nullptr;
+      const int count = any > 0 ? scopes_of_(&at[0], &around) : 0;
+      const Scopes scopes(around, std::free);
+      for (int i = 0; i < count; ++i) {
+        if (tag_of_(&scopes[i]) != kInlinedSubroutine) continue;
+        SourceLine call = call_of(unit, &scopes[i]);
+        here.function = linkage_name_of(&scopes[i]);
+        out.push_back(std::exchange(here, std::move(call)));
+      }
+    }
+    here.function = symbol;
+    out.push_back(std::move(here));
+    return out;
+  }
+
+  /// Where an inlined function was called.
+  SourceLine call_of(DwarfDie* unit, DwarfDie* inlined) {
+    SourceLine out;
+    DwarfAttribute attribute;
+    Address number = 0;
+    if (attribute_of_(inlined, kCallLine, &attribute) != nullptr &&
+        number_in_(&attribute, &number) == 0) {
+      out.line = static_cast<int>(number);
+    }
     DwarfFiles* files = nullptr;
     size_t count = 0;
-    if (!read(inlined, kCallFile, file) || !read(inlined, kCallLine, line)) return false;
-    if (files_of_(unit, &files, &count) != 0 || file >= count) return false;
-    const char* const name = file_at_(files, file, nullptr, nullptr);
-    if (name == nullptr || is_header_of_library(name)) return false;
-    out.file = name;
-    out.line = static_cast<int>(line);
-    return true;
+    if (attribute_of_(inlined, kCallFile, &attribute) == nullptr ||
+        number_in_(&attribute, &number) != 0 || files_of_(unit, &files, &count) != 0) {
+      return out;
+    }
+    const char* const file =
+        number < count ? name_of_file_(files, number, nullptr, nullptr) : nullptr;
+    if (file != nullptr) out.file = file;
+    return out;
   }
 
-  bool read(DwarfDie& die, unsigned what, Address& value) {
-    DwarfAttribute attribute{};
-    return attribute_of_(&die, what, &attribute) != nullptr && value_of_(&attribute, &value) == 0;
+  /// Mangled; "" for a function of C.
+  std::string linkage_name_of(DwarfDie* inlined) {
+    DwarfAttribute attribute;
+    const char* const name = attribute_of_(inlined, kLinkageName, &attribute) == nullptr
+                                 ? nullptr
+                                 : text_in_(&attribute);
+    return name == nullptr ? "" : name;
   }
 
   template <class Function>
@@ -191,13 +209,14 @@ class Library {
   int (*number_of_)(DwarfLine*, int*) = nullptr;
   const char* (*file_of_)(DwarfLine*, Address*, Address*) = nullptr;
   DwarfDie* (*unit_of_)(DwflModule*, Address, Address*) = nullptr;
-  int (*scopes_of_)(DwarfDie*, Address, DwarfDie**) = nullptr;
-  int (*scopes_around_)(DwarfDie*, DwarfDie**) = nullptr;
+  int (*scopes_at_)(DwarfDie*, Address, DwarfDie**) = nullptr;
+  int (*scopes_of_)(DwarfDie*, DwarfDie**) = nullptr;
   int (*tag_of_)(DwarfDie*) = nullptr;
   DwarfAttribute* (*attribute_of_)(DwarfDie*, unsigned, DwarfAttribute*) = nullptr;
-  int (*value_of_)(DwarfAttribute*, Address*) = nullptr;
+  int (*number_in_)(DwarfAttribute*, Address*) = nullptr;
+  const char* (*text_in_)(DwarfAttribute*) = nullptr;
   int (*files_of_)(DwarfDie*, DwarfFiles**, size_t*) = nullptr;
-  const char* (*file_at_)(DwarfFiles*, size_t, Address*, Address*) = nullptr;
+  const char* (*name_of_file_)(DwarfFiles*, size_t, Address*, Address*) = nullptr;
 };
 
 std::mutex& mutex() {
@@ -213,9 +232,9 @@ Library& library() {
 
 }  // namespace
 
-SourceLine line_of(uintptr_t address) {
+std::vector<SourceLine> lines_of(uintptr_t address) {
   const std::lock_guard lock(mutex());
-  return library().is_ready() ? library().find_line(address) : SourceLine{};
+  return library().is_ready() ? library().find_lines(address) : std::vector<SourceLine>(1);
 }
 
 std::string line_library() {

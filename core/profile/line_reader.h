@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lathe::profile {
 
@@ -14,8 +15,10 @@ struct SourceLine {
   int line = 0;
 };
 
-/// What is known about an address of code. Thread-safe.
-SourceLine line_of(uintptr_t address);
+/// What is known about an address of code, innermost first: the functions that the compiler put
+/// inline there, each with the line that it has reached, then the function of the symbol table. At
+/// least one. Thread-safe.
+std::vector<SourceLine> lines_of(uintptr_t address);
 
 /// The name of the library, or "" if it cannot be loaded.
 std::string line_library();

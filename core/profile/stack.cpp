@@ -76,7 +76,14 @@ bool Frame::is_of_library() const {
 Frame frame_of(void* return_address) {
   // The call is before the address to which it returns.
   const uintptr_t call = reinterpret_cast<uintptr_t>(return_address) - 1;
-  const SourceLine found = line_of(call);
+  // Functions of the library that are inlined, such as operator+, are not what the program wrote.
+  const std::vector<SourceLine> lines = lines_of(call);
+  const auto is_program = [](const SourceLine& line) {
+    return line.line > 0 && !line.function.empty() &&
+           !Frame{.function = demangled(line.function)}.is_of_library();
+  };
+  const auto inner = std::find_if(lines.begin(), lines.end(), is_program);
+  const SourceLine& found = inner == lines.end() ? lines.back() : *inner;
   Frame frame{.function = found.function, .file = found.file, .line = found.line};
   Dl_info info{};
   if (frame.function.empty() && dladdr(reinterpret_cast<void*>(call), &info) != 0 &&

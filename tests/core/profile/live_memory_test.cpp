@@ -46,7 +46,7 @@ struct Training {
   [[gnu::noinline]] void step_that_adds_losses() {
     const Tensor now = loss();
     now.backward();
-    loss_sum = lathe::add(loss_sum, now);
+    loss_sum = loss_sum + now;
     asm volatile("" : : : "memory");
   }
 
@@ -147,7 +147,9 @@ TEST_CASE("LiveMemory: losses that are added up with their graphs are found at t
   REQUIRE_FALSE(growth.empty());
   CHECK(growth[0].holds_graph);
   CHECK(growth[0].op == "add");
-  if (knows_lines()) CHECK_MESSAGE(growth[0].place.starts_with(at_line(program::Training::kLineOfSum)), growth[0].place);
+  if (knows_lines())
+    CHECK_MESSAGE(growth[0].place.starts_with(at_line(program::Training::kLineOfSum)),
+                  growth[0].place);
 }
 
 TEST_CASE("LiveMemory: one tensor that grows is found") {
@@ -155,7 +157,9 @@ TEST_CASE("LiveMemory: one tensor that grows is found") {
   REQUIRE(growth.size() == 1);
   CHECK(growth[0].bytes_per_step == doctest::Approx(32));
   CHECK_FALSE(growth[0].holds_graph);
-  if (knows_lines()) CHECK_MESSAGE(growth[0].place.starts_with(at_line(program::Training::kLineOfHistory)), growth[0].place);
+  if (knows_lines())
+    CHECK_MESSAGE(growth[0].place.starts_with(at_line(program::Training::kLineOfHistory)),
+                  growth[0].place);
 }
 
 TEST_CASE("LiveMemory: an error names the largest tensors and where they were made") {

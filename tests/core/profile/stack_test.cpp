@@ -28,6 +28,13 @@ constexpr int kLineOfItem = __LINE__ + 2;
   return value;
 }
 
+constexpr int kLineOfPlus = __LINE__ + 2;
+[[gnu::noinline]] lathe::Tensor twice(const lathe::Tensor& x) {
+  lathe::Tensor y = x + x;  // an inline function of the library
+  asm volatile("" : : : "memory");
+  return y;
+}
+
 }  // namespace program
 
 namespace lathe::profile {
@@ -41,6 +48,14 @@ TEST_CASE("call_stack: the innermost frame is the caller's") {
   if (knows_lines()) CHECK(frame_of(stack[0]).function == "program::here_is_a_call()");
   CHECK(call_stack(1).size() == 1);
   CHECK(call_stack(0).empty());
+}
+
+TEST_CASE("user_call: an operator that is inlined is not the program's call") {
+  LiveMemory memory;
+  const Tensor y = program::twice(ones({2}));
+  const std::string place = memory.live().front().place();
+  if (!knows_lines()) return;
+  CHECK_MESSAGE(place.starts_with(concat("stack_test.cpp:", program::kLineOfPlus, " ")), place);
 }
 
 TEST_CASE("frame_of: an address that is no code has no name") {
