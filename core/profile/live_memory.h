@@ -34,10 +34,10 @@ struct LiveTensor {
   MemoryTag tag = MemoryTag::kOther;
   DType dtype = DType::kU8;  // of the first tensor that had it
   Shape shape = {};
-  const char* op = "";            // the recorded op whose result it is; "" for none
-  int64_t step = 0;               // how many step() there were before it was made
-  std::vector<void*> stack = {};  // return addresses, innermost first
-  std::string place() const;      // "train.cpp:42 (train())", see user_call() in stack.h
+  const char* op = "";                  // the recorded op whose result it is; "" for none
+  int64_t step = 0;                     // how many step() there were before it was made
+  std::vector<void*> stack = {};        // return addresses, innermost first
+  LATHE_API std::string place() const;  // "train.cpp:42 (train())", see user_call() in stack.h
 };
 
 /// What one call of the program leaves behind, more from step to step.

@@ -28,9 +28,9 @@ struct MemoryUse {
   int64_t of(MemoryTag tag) const { return now[static_cast<size_t>(tag)]; }
   int64_t of_peak(MemoryTag tag) const { return at_peak[static_cast<size_t>(tag)]; }
   /// A table: a row for each tag that holds or held something, the sum, and the allocator's sizes.
-  std::string text() const;
+  LATHE_API std::string text() const;
   /// "activations 1.5 GiB, weights 40 MiB", largest first; "nothing" if no tensor is alive.
-  std::string holders() const;
+  LATHE_API std::string holders() const;
 };
 
 /// What tensors hold on `device`.

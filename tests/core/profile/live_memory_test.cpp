@@ -105,10 +105,12 @@ TEST_CASE("LiveMemory: the tensors that are alive, with op and place") {
 }
 
 TEST_CASE("LiveMemory: one at a time, and nothing stays of it") {
+  Tensor seen;
   {
     LiveMemory memory;
     CHECK_THROWS_WITH_AS(LiveMemory(), doctest::Contains("live_memory_test.cpp:"), StateError);
-    const Tensor gone = ones({3});
+    seen = ones({3});
+    CHECK(memory.live().size() == 1);
   }
   CHECK_FALSE(detail::notes_live());
   LiveMemory memory;
