@@ -1,10 +1,13 @@
 // lathe train: makes the parts of a training from the settings, and the run folder. The loop itself
 // is tools/cli/training/trainer.cpp.
+#include <filesystem>
+
 #include <fmt/format.h>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/function_ref.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
 #include "lathe/core/profile/memory_use.h"
@@ -218,11 +221,34 @@ void say_choice(const Settings& settings, const RunData& data, Log& log) {
   }
 }
 
+struct RunCounts {
+  int64_t parameters, images, steps;
+};
+
+void say_what_runs(const Settings& settings, Device device, RunCounts counts,
+                   const std::filesystem::path& folder, Log& log) {
+  log.line(fmt::format(
+      "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
+      *settings.model, *settings.dataset, counts.parameters, counts.images, counts.steps,
+      *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
+      folder.string()));
+}
+
 void say_what_is_slow(const Settings& settings, Device device, Log& log) {
   const std::string remarks[] = {device_remark(settings),
                                  convolution_remark(cpu::fast_conv2d_info(), device)};
   for (const std::string& remark : remarks) {
     if (!remark.empty()) log.line(remark);
+  }
+}
+
+/// Trains. Where the memory of `device` was not enough, the error ends with the advice for its peak.
+ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)> advice,
+                         Device device) {
+  try {
+    return trainer.run();
+  } catch (const OutOfMemoryError& e) {
+    throw OutOfMemoryError(concat(e.message(), "; ", advice(profile::memory_use(device).peak)));
   }
 }
 
@@ -274,24 +300,17 @@ ExitCode run_train(const Invocation& call) {
   const StopRequests signals;  // from here on a stop must leave the folder in order
   begin_run(trainer, start, settings, step, log);
   say_what_is_slow(settings, device, log);
-  log.line(fmt::format(
-      "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
-      *settings.model, *settings.dataset, parameters, images.training, steps,
-      *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
-      start.folder.string()));
+  say_what_runs(settings, device, {parameters, images.training, steps}, start.folder, log);
   say_choice(settings, data, log);
   if (!same.evaluated)
     log.line("evaluations look at other images than before: the next one begins a new best");
   say_if_steps_are_few(settings, start, per_epoch, data.train_set->size(), log);
   if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
-  try {
-    return trainer.run();
-  } catch (const OutOfMemoryError& e) {
-    const ModelShape shape{data.train_set->classes(), data.train_set->channels()};
-    const int64_t had = profile::memory_use(device).peak;
-    throw OutOfMemoryError(
-        concat(e.message(), "; ", memory_advice(settings, shape, device, *model, *optimizer, had)));
-  }
+  const ModelShape shape{data.train_set->classes(), data.train_set->channels()};
+  return run_with_advice(
+      trainer,
+      [&](int64_t had) { return memory_advice(settings, shape, device, *model, *optimizer, had); },
+      device);
 }
 
 }  // namespace lathe::cli

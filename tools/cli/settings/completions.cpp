@@ -120,24 +120,24 @@ std::string zsh_text(std::string_view text) {
   return replaced(replaced(replaced(text, '[', "("), ']', ")"), ':', "\\:");
 }
 
+std::string zsh_flag(const Setting& setting) {
+  const std::string help = zsh_text(setting.help);
+  if (setting.is_switch()) {
+    return fmt::format(" {} {}", quoted(fmt::format("--{}[{}]", setting.key, help)),
+                       quoted(fmt::format("--no-{}[{}]", setting.key, help)));
+  }
+  const std::string how =
+      setting.choices.empty() ? "_files" : fmt::format("({})", spaced(setting.choices));
+  // Without a text between the colons the value would be one that may be missing.
+  const std::string_view what = setting.unit.empty() ? setting.key : setting.unit;
+  return " " + quoted(fmt::format("--{}=[{}]:{}:{}", setting.key, help, zsh_text(what), how));
+}
+
 std::string zsh_script(std::span<const Command> commands) {
   std::string cases;
   for (const Command& command : commands) {
     cases += fmt::format("    {})\n      _arguments", quoted(command.name));
-    for (const Setting* setting : settings_of(command)) {
-      const std::string help = zsh_text(setting->help);
-      if (setting->is_switch()) {
-        for (const std::string_view no : {"", "no-"})
-          cases += " " + quoted(fmt::format("--{}{}[{}]", no, setting->key, help));
-      } else {
-        const std::string how =
-            setting->choices.empty() ? "_files" : fmt::format("({})", spaced(setting->choices));
-        // Without a text between the colons the value would be one that may be missing.
-        const std::string_view what = setting->unit.empty() ? setting->key : setting->unit;
-        cases +=
-            " " + quoted(fmt::format("--{}=[{}]:{}:{}", setting->key, help, zsh_text(what), how));
-      }
-    }
+    for (const Setting* setting : settings_of(command)) cases += zsh_flag(*setting);
     cases += " '--config=[config file]:FILE:_files' '--help[flags]'";
     if (!command.known_words.empty()) {
       cases += " " + quoted(fmt::format("*:word:({})", spaced(command.known_words)));
