@@ -91,6 +91,7 @@ def test_fish_completes(folder):
 # Prints every match; "$@" has "-O name" and the like where a function only asks.
 ZSH_SETUP = """
 PS1= PS2= RPS1=; unsetopt beep prompt_cr zle_bracketed_paste 2>/dev/null; unset zle_bracketed_paste
+unsetopt auto_list auto_menu  # a list that does not fit would ask, and take the next keys for the answer
 autoload -Uz compinit && compinit -u -D
 source ./script
 compadd() {

@@ -199,7 +199,7 @@ def test_what_verify_and_train_make_of_a_word(folder):
         expect_one_line(lathe("data", "verify", name), 3, f"{name}: is neither a regular file nor a folder")
     (folder / "pets/train/cat").mkdir(parents=True)
     expect(lathe("train", "--data-root", "nope.pack"), 3, "--data-root nope.pack: no such file or folder")
-    expect(lathe("train", "--data-root", "pets"), 3, "--data-root pets", "--dataset folder")
+    expect(lathe("train", "--data-root", "pets"), 3, "pets/train/cat: a class without images")
     expect(lathe("train", "--data-root", "cifar10"), 3, "no data set found in --data-root cifar10")
 
 
