@@ -242,7 +242,7 @@ void say_what_is_slow(const Settings& settings, Device device, Log& log) {
   }
 }
 
-/// Trains. Where the memory of `device` was not enough, the error ends with the advice for its peak.
+/// Trains. Where memory of `device` was not enough, the error ends with advice for its peak.
 ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)> advice,
                          Device device) {
   try {
