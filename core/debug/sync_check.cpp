@@ -9,27 +9,21 @@
 
 namespace lathe::debug {
 
-using profile::Kind;
-
-namespace {
-constinit thread_local int t_allowed = 0;  // AllowSync of this thread
-}  // namespace
-
 class SyncCheck::Watch final : public profile::Watcher {
  public:
   explicit Watch(SyncMode mode) : mode_(mode) {}
 
+  void node(const char*, uint64_t) override {}  // a wait is where the program waits
+
   void wait(const char* why) override {
     const auto ops = open_ops();
-    if (ops.empty() || t_allowed > 0) return;  // the program asked for it
-    // A copy that waits has said so before it was queued.
-    if (ops.back().kind == Kind::kCopy && std::string_view(why).starts_with("synchronize")) return;
+    if (ops.empty()) return;  // the program asked for it
     const auto [at, is_new] = place_at_.try_emplace(profile::call_stack(), places_.size());
     if (is_new) places_.push_back(place_of(ops.front().name, why, at->first));
     SyncPlace& place = places_[at->second];
     ++place.count;
-    if (mode_ == SyncMode::kError) throw SyncError(text_of(place), place);
-    if (mode_ == SyncMode::kWarn && is_new) warn_once(text_of(place), text_of(place));
+    if (mode_ == SyncMode::kError) fail(place);
+    if (mode_ == SyncMode::kWarn && is_new) warn(place);
   }
 
   const std::vector<SyncPlace>& places() const { return places_; }
@@ -47,8 +41,19 @@ class SyncCheck::Watch final : public profile::Watcher {
 
   static std::string text_of(const SyncPlace& place) {
     return concat(place.op, ": the host waits for the GPU here (", place.why, ")",
-                  place.layer.empty() ? "" : concat(" in ", place.layer),
                   place.call.empty() ? "" : concat(", called at ", place.call));
+  }
+
+  static void warn(const SyncPlace& place) {
+    const std::string text = concat(place.layer, place.layer.empty() ? "" : ": ", text_of(place));
+    warn_once(text, text);
+  }
+
+  [[noreturn]] static void fail(const SyncPlace& place) {
+    SyncError error(text_of(place), place);
+    // A layer that only passes it on must not claim it.
+    if (!place.layer.empty()) error.set_origin(place.layer);
+    throw error;
   }
 
   const SyncMode mode_;
@@ -60,8 +65,5 @@ SyncCheck::SyncCheck(SyncMode mode) : watch_(std::make_unique<Watch>(mode)) {}
 SyncCheck::~SyncCheck() = default;
 
 std::vector<SyncPlace> SyncCheck::places() const { return watch_->places(); }
-
-AllowSync::AllowSync() noexcept { ++t_allowed; }
-AllowSync::~AllowSync() { --t_allowed; }
 
 }  // namespace lathe::debug

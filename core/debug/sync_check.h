@@ -11,6 +11,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/error.h"
+#include "lathe/core/profile/watch.h"
 
 namespace lathe::debug {
 
@@ -25,7 +26,7 @@ struct SyncPlace {
   int64_t count = 0;
 };
 
-/// The wait did not take place.
+/// The wait did not take place. The message begins with the layer.
 class LATHE_API SyncError : public StateError {
  public:
   SyncError(const std::string& message, SyncPlace found)
@@ -45,7 +46,7 @@ enum class SyncMode : uint8_t {
 /// is noted. The place is known where the program has debug information and libdw is installed.
 class LATHE_API SyncCheck {
  public:
-  explicit SyncCheck(SyncMode mode);
+  [[nodiscard]] explicit SyncCheck(SyncMode mode);
   /// On the same thread.
   ~SyncCheck();
   SyncCheck(const SyncCheck&) = delete;
@@ -60,12 +61,6 @@ class LATHE_API SyncCheck {
 };
 
 /// While it lives, its thread may wait: for what is read on purpose, such as a loss to print.
-class LATHE_API AllowSync {
- public:
-  AllowSync() noexcept;
-  ~AllowSync();
-  AllowSync(const AllowSync&) = delete;
-  AllowSync& operator=(const AllowSync&) = delete;
-};
+using AllowSync = profile::MeantWait;
 
 }  // namespace lathe::debug

@@ -38,6 +38,20 @@ bool is_read_later(const Tensor& host) {
   return attributes.type != cudaMemoryTypeUnregistered;
 }
 
+/// True if record_pinned() lets the host wait: it has the first GPU's events only.
+bool waits_to_record(Stream stream) { return stream.device.index != 0; }
+
+// For these two before_wait() was told already, before the copy was queued: a watcher may throw,
+// and then the memory may go.
+void wait_as_said(Stream stream) {
+  const profile::MeantWait said;
+  synchronize_stream(stream);
+}
+void record_as_said(const Tensor& pinned, Stream stream) {
+  const profile::MeantWait said;
+  record_pinned(pinned.impl().storage->data(), stream);
+}
+
 void to_gpu(const Tensor& dst, const Tensor& src, bool async) {
   const Stream stream = current_stream(dst.device());
   // A graph would read the host's memory at each launch. Of pinned memory that may be meant.
@@ -45,14 +59,15 @@ void to_gpu(const Tensor& dst, const Tensor& src, bool async) {
   const Tensor packed = dense(src);
   // Pinned memory is read after the call; other memory may be its owner's again when this returns.
   const bool waits = packed.is_pinned() ? !async && packed.is_same(src) : is_read_later(packed);
-  if (waits) profile::before_wait("copy to a GPU");
+  if (waits || (packed.is_pinned() && waits_to_record(stream)))
+    profile::before_wait("copy to a GPU");
   const Tensor arrived = is_plain(dst, packed) ? dst
                                                : empty_strided(packed.shape(), packed.strides(),
                                                                packed.dtype(), dst.device());
   move_bytes(arrived, packed, cudaMemcpyHostToDevice, stream);
   // So that the memory is not reused before that is done.
-  if (packed.is_pinned()) record_pinned(packed.impl().storage->data(), stream);
-  if (waits) synchronize_stream(stream);
+  if (packed.is_pinned()) record_as_said(packed, stream);
+  if (waits) wait_as_said(stream);
   if (!arrived.is_same(dst)) copy_values(dst, arrived);
 }
 
@@ -60,17 +75,16 @@ void to_host(const Tensor& dst, const Tensor& src, bool async) {
   const Stream stream = current_stream(src.device());
   if (!async || !dst.is_pinned()) refuse_in_capture("copy to the host", stream);
   const Tensor packed = dense(src);
-  // Before the copy is queued: a watcher may throw, and then dst's memory may go.
-  if (!async || !dst.is_pinned() || !is_plain(dst, packed))
+  if (!async || !dst.is_pinned() || !is_plain(dst, packed) || waits_to_record(stream))
     profile::before_wait("copy to the host");
   const Tensor arrived =
       is_plain(dst, packed) ? dst
                             : empty_strided(packed.shape(), packed.strides(), packed.dtype(), kCPU);
   move_bytes(arrived, packed, cudaMemcpyDeviceToHost, stream);
   if (async && dst.is_pinned() && arrived.is_same(dst)) {
-    return record_pinned(dst.impl().storage->data(), stream);  // the GPU writes it later
+    return record_as_said(dst, stream);  // the GPU writes it later
   }
-  synchronize_stream(stream);
+  wait_as_said(stream);
   if (!arrived.is_same(dst)) copy_values(dst, arrived);
 }
 

@@ -1,5 +1,6 @@
-// Ranges: what code says about itself while a Profiler (profiler.h) records. While none does, each
-// of these calls is one relaxed load and a branch.
+// Ranges: what code says about itself to a Profiler (profiler.h) that records, and to the watchers
+// of its thread (watch.h). While there is none of either, each of these calls is one relaxed load
+// and a branch.
 //
 //   { profile::Range range("load"); … }            a range of the program's own
 //   const profile::OpRange range("relu", {x});     the first statement of an op
@@ -25,7 +26,7 @@ class Tensor;
 
 namespace profile {
 
-/// What is recorded now, as bits; 0 while no profiler records.
+/// What is wanted now, as bits; 0 while no profiler records and no thread has a watcher.
 enum Wanted : uint32_t {
   kRanges = 1,
   kShapes = 2,
@@ -34,10 +35,11 @@ enum Wanted : uint32_t {
   kDeviceTimes = 16,
   kNvtx = 32,
   kActivities = 64,  // what the GPU says itself; then without kDeviceTimes
+  kWatched = 128,    // a thread has a watcher
 };
 LATHE_API extern constinit std::atomic<uint32_t> wanted;
 
-/// True while ranges are recorded.
+/// True while ranges are recorded, or a thread has a watcher.
 inline bool recording() noexcept { return wanted.load(std::memory_order_relaxed) != 0; }
 
 /// A borrowed input of an op. It may be undefined.
@@ -52,7 +54,7 @@ class LATHE_API Scope {
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
-  /// True if this range is recorded.
+  /// True if this range is recorded, or a watcher was told of it.
   explicit operator bool() const { return session_ != 0; }
 
  protected:
@@ -71,7 +73,7 @@ class LATHE_API Scope {
  private:
   void end() noexcept;
 
-  uint64_t session_ = 0;  // of the recording it belongs to; 0: none
+  uint64_t session_ = 0;  // of the recording it belongs to, and whether it is watched; 0: neither
   size_t depth_ = 0;      // its place among the open ranges of the thread
 };
 

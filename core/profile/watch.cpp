@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "lathe/core/profile/stack.h"
+
 namespace lathe::profile {
 
 namespace {
@@ -23,6 +25,8 @@ Thread& thread() {
   thread_local Thread instance;
   return instance;
 }
+
+constinit thread_local int meant_waits = 0;  // MeantWaits of this thread
 
 struct Calls {
   std::mutex mutex;
@@ -83,8 +87,13 @@ std::span<const WatchedOp> Watcher::open_ops() noexcept { return thread().open; 
 
 const std::string& Watcher::layer() noexcept { return thread().layer; }
 
+void Watcher::node(const char*, uint64_t number) { keep_call(number, {layer(), call_stack()}); }
+
 Layer::Layer(std::string path) : before_(std::exchange(thread().layer, std::move(path))) {}
 Layer::~Layer() { thread().layer = std::move(before_); }
+
+MeantWait::MeantWait() noexcept { ++meant_waits; }
+MeantWait::~MeantWait() { --meant_waits; }
 
 void keep_call(uint64_t node, NodeCall call) {
   const std::lock_guard lock(calls().mutex);
@@ -103,12 +112,15 @@ bool open_watched(Kind kind, const char* name, std::span<const Input> inputs) no
   Thread& here = thread();
   if (here.watchers.empty() || here.inside || kind == Kind::kUser) return false;
   try {
-    WatchedOp& op = here.open.emplace_back(WatchedOp{name, kind, {}});
+    WatchedOp op{name, kind, {}};
+    op.inputs.reserve(inputs.size());
     for (const Input& input : inputs) op.inputs.push_back(*input.tensor);
-    return true;
+    here.open.push_back(std::move(op));
   } catch (...) {  // no memory: the op is not watched
     return false;
   }
+  tell_later([](Watcher& watcher) { watcher.begins(); });
+  return true;
 }
 
 void close_watched() noexcept {
@@ -132,6 +144,7 @@ void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor&
 }
 
 void watch_wait(const char* what) {
+  if (meant_waits > 0) return;
   tell(thread(), [&](Watcher& watcher) { watcher.wait(what); });
 }
 

@@ -1,5 +1,6 @@
 // Watchers: what the debug scopes of core/debug are told about the ops of their thread. They share
-// the profiler's one load: while no watcher and no profiler is there, an op does nothing more.
+// the profiler's flag: while no watcher is there, a range does nothing for them. An op that may
+// throw what a watcher found (raise_found()) loads the flag once more.
 #pragma once
 
 #include <optional>
@@ -13,9 +14,6 @@
 #include "lathe/core/tensor.h"
 
 namespace lathe::profile {
-
-/// A bit of `wanted`: a thread has a watcher.
-inline constexpr uint32_t kWatched = 1u << 7;
 
 inline bool watched() noexcept { return (wanted.load(std::memory_order_relaxed) & kWatched) != 0; }
 
@@ -34,15 +32,18 @@ class LATHE_API Watcher {
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
+  /// A range began; it is the last of open_ops().
+  virtual void begins() {}
   /// An op inside the ranges of open_ops() computed y.
   virtual void output(const Tensor&) {}
   /// The outermost range ended; it is still in open_ops().
   virtual void outermost_ends() {}
-  /// The op recorded autograd node `number`.
-  virtual void node(const char*, uint64_t) {}
+  /// The op recorded autograd node `number`. Keeps where it was called: keep_call().
+  virtual void node(const char* op, uint64_t number);
   /// The closure of node `number` of `op` computed `gradient` of its input `input` from `dy`.
   virtual void gradient(const char*, uint64_t, size_t, const Tensor&, const Tensors&) {}
-  /// The host is about to wait for a GPU. This function may throw through the wait.
+  /// The host is about to wait for a GPU, and no MeantWait says that it should. This function may
+  /// throw through the wait.
   virtual void wait(const char*) {}
 
  protected:
@@ -60,13 +61,22 @@ class LATHE_API Watcher {
 /// Says to the watchers of this thread that a layer's forward pass runs.
 class LATHE_API Layer {
  public:
-  explicit Layer(std::string path);
+  [[nodiscard]] explicit Layer(std::string path);
   ~Layer();
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;
 
  private:
   std::string before_;
+};
+
+/// While it lives, its thread waits for a GPU on purpose, and watchers are not told of the wait.
+class LATHE_API MeantWait {
+ public:
+  [[nodiscard]] MeantWait() noexcept;
+  ~MeantWait();
+  MeantWait(const MeantWait&) = delete;
+  MeantWait& operator=(const MeantWait&) = delete;
 };
 
 /// Where an op was called that recorded a node.

@@ -6,6 +6,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/workspace.h"
+#include "lathe/core/profile/watch.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"
 #include "lathe/ops/lru_cache.h"
 
@@ -125,7 +126,10 @@ double Conv2dEngines::time_ms(const ConvEngine& engine) {
     begin.record(stream);
     run(engine, output.get());
     end.record(stream);
-    end.synchronize();
+    {
+      const profile::MeantWait search;  // once for a shape
+      end.synchronize();
+    }
     if (!was_in_use) ready.settle();
     return elapsed_ms(begin, end);
   } catch (const CudaError&) {

@@ -5,6 +5,7 @@
 
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/profiler.h"
+#include "lathe/core/profile/watch.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/unary.h"
 #include "lathe/tests/count_calls.h"
@@ -42,6 +43,8 @@ TEST_CASE("profiler: while it is off, a range takes no memory and no lock") {
       note_node("planted", 1);
       note_memory(1, x.device());
       note_flops([] { return 1; });
+      before_wait("planted");
+      raise_found();
     }
   });
   CHECK(calls.allocations == 0);
