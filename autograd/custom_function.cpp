@@ -5,6 +5,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/watch.h"
 
 namespace lathe {
 
@@ -82,6 +83,8 @@ CustomCall::CustomCall(const char* name, FunctionContext& context, Tensors input
 Tensors CustomCall::record(Tensors outputs, std::unique_ptr<FunctionContext> context,
                            Backward backward) {
   check(*context, outputs);
+  if (profile::watched()) [[unlikely]]
+    show_watchers(outputs);
   if (!recorded_) return outputs;
   const Tensors made = outputs;
   separate(outputs);
@@ -111,6 +114,15 @@ void CustomCall::check(const FunctionContext& context, const Tensors& outputs) c
                 ": forward wrote input ", i, " in place, which needs a gradient (", inputs_[i],
                 ")");
   }
+}
+
+/// As the results of an op of this name: forward may have computed them without ops.
+void CustomCall::show_watchers(const Tensors& outputs) const {
+  {
+    const profile::OpRange range(name_, inputs_);
+    for (const Tensor& y : outputs) profile::note_output(y);
+  }
+  profile::raise_found();
 }
 
 /// Keeps what forward saved. An output is kept without its history: else the node would own itself.

@@ -92,6 +92,7 @@ class LATHE_API CustomCall {
   static void save(FunctionContext& context, const Tensors& made, const Tensors& outputs,
                    const Tensors& ys);
   void separate(Tensors& outputs) const;
+  void show_watchers(const Tensors& outputs) const;
 
   const char* name_;
   Tensors inputs_;

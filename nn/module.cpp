@@ -190,6 +190,7 @@ void Module::call(FunctionRef<void()> f) {
   if (parent_ == nullptr && running != nullptr && !(parameters_.empty() && children_.empty())) {
     warn_of_nobodys_child(*this);
   }
+  profile::raise_found();  // of an op before this layer, which must not be blamed for it
   const RunningScope scope(*this);
   std::optional<profile::Layer> watched;
   if (profile::watched()) [[unlikely]]

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "lathe/core/copy.h"
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/dense.h"
+#include "lathe/core/stream.h"
 #include "lathe/core/visit.h"
 
 namespace lathe::debug {
@@ -45,6 +47,10 @@ Dims index_of(int64_t position, const Shape& shape) {
 }
 
 }  // namespace
+
+bool can_be_read(const Tensor& t) {
+  return t.device().is_cpu() || !cuda::is_capturing(current_stream(t.device()));
+}
 
 std::optional<BadValue> first_bad_value(const Tensor& t, bool infinity) {
   if (!t.defined() || !is_floating(t.dtype()) || t.numel() == 0) return std::nullopt;

@@ -7,6 +7,9 @@
 
 namespace lathe::debug {
 
+/// False while t's values cannot be copied to the host: its stream is being captured into a graph.
+LATHE_API bool can_be_read(const Tensor& t);
+
 struct BadValue {
   Dims index;  // one number for each dimension
   double value = 0;
@@ -17,7 +20,7 @@ struct BadValue {
 /// throws: OutOfMemoryError, and what a wait for the GPU throws.
 LATHE_API std::optional<BadValue> first_bad_value(const Tensor& t, bool infinity);
 
-/// The value at a row-major position.
+/// The value of t at `index`, one number for each dimension. Waits as first_bad_value() does.
 LATHE_API double value_at(const Tensor& t, const Dims& index);
 
 }  // namespace lathe::debug

@@ -5,6 +5,10 @@
 // A loss may compute log(0) and select another value for it afterwards. So a result inside an op is
 // no anomaly by itself. If the op has no result of its own to look at, the last one inside it is
 // taken for it; the op is over then, and the next one throws.
+//
+// Note [Ops in place]
+// Their first input is overwritten before its values are looked at. So the outermost op looks at it
+// when it begins. Inside an op this is no question: only what came into the outermost one counts.
 #include "lathe/core/debug/detect_anomaly.h"
 
 #include <algorithm>
@@ -14,11 +18,9 @@
 #include <optional>
 #include <string_view>
 
-#include "lathe/core/cuda_backend.h"
 #include "lathe/core/log.h"
 #include "lathe/core/profile/stack.h"
 #include "lathe/core/profile/watch.h"
-#include "lathe/core/stream.h"
 
 namespace lathe::debug {
 
@@ -38,10 +40,6 @@ std::string number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-infinity" : "infinity";
   return concat(value);
-}
-
-bool can_be_read(const Tensor& t) {
-  return t.device().is_cpu() || !cuda::is_capturing(current_stream(t.device()));
 }
 
 std::optional<BadValue> look(const Tensor& t, bool infinity) {
@@ -93,45 +91,53 @@ class DetectAnomaly::Watch final : public profile::Watcher {
  public:
   explicit Watch(const DetectAnomalyOptions& options) : options_(options) {}
 
+  void begins() override {
+    const auto ops = open_ops();
+    if (ops.back().kind == Kind::kBackward) return forget();
+    if (ops.size() != 1) return;
+    held_ = {};
+    const WatchedOp& op = ops.front();
+    if (!writes_first_input(op) || !is_floating(op.inputs[0].dtype())) return;
+    held_.bad = look(op.inputs[0], true);
+    held_.nan = held_.bad && look(op.inputs[0], false);
+  }
+
   void output(const Tensor& y) override {
     const auto ops = open_ops();
-    if (!is_floating(y.dtype()) || (!ops.empty() && ops.back().kind != Kind::kOp)) return;
+    if (!ops.empty() && ops.back().kind != Kind::kOp) return;
     if (!options_.backward && in_backward()) return;
+    last_.reset();  // also by a bool, which is all that isclose() gives
     const auto bad = look(y, options_.infinity);
-    last_.reset();
     if (!bad) return;
     const std::string op = ops.empty() ? "an op" : ops.back().name;
     std::string& first = first_inside_[std::isnan(bad->value) ? 1 : 0];
     if (first.empty()) first = op;
+    if (in_backward()) return;  // gradient() judges
     Anomaly anomaly;
     anomaly.op = ops.empty() ? op : ops.front().name;
     anomaly.shape = y.shape();
     anomaly.dtype = y.dtype();
     anomaly.bad = *bad;
     last_ = anomaly;
-    memory_ = y.impl().storage->data();
     // Of an op that records: it throws at once.
     if (ops.size() <= 1) judge();
   }
 
   void outermost_ends() override {
-    if (last_ && std::uncaught_exceptions() == 0 && open_ops().front().kind == Kind::kOp) judge();
+    const WatchedOp& op = open_ops().front();
+    // In a backward pass only gradients are judged.
+    const bool judged = op.kind == Kind::kOp && std::string_view(op.name) != "backward pass";
+    if (last_ && judged && std::uncaught_exceptions() == 0) judge();
     forget();
-  }
-
-  void node(const char*, uint64_t number) override {
-    profile::keep_call(number, {layer(), profile::call_stack()});
   }
 
   void gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
                 const Tensors& dy) override {
     if (!options_.backward) return;
     const auto bad = look(gradient, options_.infinity);
-    const auto insides = first_inside_;
-    forget();
     if (!bad) return;
     Anomaly anomaly{.op = op, .backward = true, .shape = gradient.shape(), .bad = *bad};
-    const std::string& inside = insides[std::isnan(bad->value) ? 1 : 0];
+    const std::string& inside = first_inside_[std::isnan(bad->value) ? 1 : 0];
     anomaly.inside = inside == op ? "" : inside;
     anomaly.input = static_cast<int>(input);
     anomaly.dtype = gradient.dtype();
@@ -148,9 +154,15 @@ class DetectAnomaly::Watch final : public profile::Watcher {
   }
 
  private:
+  using WatchedOp = profile::WatchedOp;
+
   static bool in_backward() {
     return std::ranges::any_of(open_ops(),
                                [](const auto& op) { return op.kind == Kind::kBackward; });
+  }
+
+  static bool writes_first_input(const WatchedOp& op) {
+    return std::string_view(op.name).ends_with('_') && !op.inputs.empty() && op.inputs[0].defined();
   }
 
   void forget() {
@@ -168,7 +180,7 @@ class DetectAnomaly::Watch final : public profile::Watcher {
     std::string inputs;
     if (!ops.empty()) {
       if (infinite && writes_given_values(ops.front().name)) return forget();
-      inputs = describe_inputs(ops.front().inputs, anomaly);
+      inputs = describe_inputs(ops.front(), anomaly);
       if (infinite && anomaly.came_in) return forget();
     }
     set_call(anomaly, profile::call_stack());
@@ -178,12 +190,18 @@ class DetectAnomaly::Watch final : public profile::Watcher {
   }
 
   /// Notes in `anomaly` if a value came in.   → "; input 0 f32[4] is -1 there"
-  std::string describe_inputs(const Tensors& inputs, Anomaly& anomaly) const {
+  std::string describe_inputs(const WatchedOp& op, Anomaly& anomaly) const {
     std::string text;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const Tensor& x = inputs[i];
+    const bool in_place = writes_first_input(op);
+    if (in_place && held_.bad) {
+      anomaly.came_in = std::isinf(anomaly.bad.value) || held_.nan;
+      text = concat("; input 0 ", op.inputs[0], " held ", number_text(held_.bad->value), " at ",
+                    held_.bad->index, " before");
+    }
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      const Tensor& x = op.inputs[i];
       if (!x.defined() || !is_floating(x.dtype())) continue;
-      if (x.impl().storage->data() == memory_) continue;  // written in place
+      if (in_place && x.shares_storage(op.inputs[0])) continue;  // overwritten
       if (const auto bad = look(x, true)) {
         if (std::isinf(anomaly.bad.value) || look(x, false)) anomaly.came_in = true;
         text += concat("; input ", i, " ", x, " holds ", number_text(bad->value), " at ",
@@ -196,8 +214,11 @@ class DetectAnomaly::Watch final : public profile::Watcher {
   }
 
   const DetectAnomalyOptions options_;
-  std::optional<Anomaly> last_;   // of the last result inside the outermost op, if it is bad
-  const void* memory_ = nullptr;  // of that result
+  std::optional<Anomaly> last_;  // of the last result inside the outermost op, if it is bad
+  struct {
+    std::optional<BadValue> bad;  // the first one
+    bool nan = false;             // there is a NaN, too
+  } held_;                        // by what the outermost op is about to overwrite
   // The first op inside the outermost one with an infinity, and that with a NaN, as a result.
   std::array<std::string, 2> first_inside_;
 };

@@ -52,11 +52,13 @@ struct DetectAnomalyOptions {
 /// is made of others, or by backward(). An infinity that a call asks for (full, masked_fill, …) or
 /// that came in with an input is none. An op in place has written x already.
 /// A gradient's forward call is known if it was made while such a scope was there.
-/// Each op costs another look at its result and its call stack; on a GPU a copy and a wait. Ops
-/// that are captured into a graph are not looked at.
+/// Each op costs another look at its result and its call stack, one in place also a look at x
+/// before; on a GPU each is a copy and a wait. Ops that are captured into a graph are not looked
+/// at. Of what an optimiser calls, the closure of LBFGS too, only gradients are looked at, and
+/// nothing of what a loader does.
 class LATHE_API DetectAnomaly {
  public:
-  explicit DetectAnomaly(DetectAnomalyOptions options = {});
+  [[nodiscard]] explicit DetectAnomaly(DetectAnomalyOptions options = {});
   /// On the same thread. What was found and not thrown yet becomes a warning.
   ~DetectAnomaly();
   DetectAnomaly(const DetectAnomaly&) = delete;

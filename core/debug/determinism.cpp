@@ -7,6 +7,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/crc32c.h"
+#include "lathe/core/debug/bad_value.h"
 #include "lathe/core/profile/stack.h"
 #include "lathe/core/profile/watch.h"
 
@@ -48,6 +49,7 @@ class Results final : public profile::Watcher {
   void output(const Tensor& y) override {
     const auto ops = open_ops();
     if (!ops.empty() && ops.back().kind != Kind::kOp) return;  // a view
+    if (!can_be_read(y)) return;
     const auto closure =
         std::ranges::find_if(ops, [](const auto& op) { return op.kind == Kind::kBackward; });
     Result result = described(y);
@@ -57,12 +59,9 @@ class Results final : public profile::Watcher {
     all.push_back(std::move(result));
   }
 
-  void node(const char*, uint64_t number) override {
-    profile::keep_call(number, {layer(), profile::call_stack()});
-  }
-
   void gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
                 const Tensors&) override {
+    if (!can_be_read(gradient)) return;
     Result result = described(gradient);
     result.op = op;
     result.backward = true;

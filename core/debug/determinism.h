@@ -38,7 +38,8 @@ struct DeterminismReport {
 /// Runs `step` twice and compares the results of all ops that its thread calls, forward and
 /// backward, by checksums of their bits. `step` restores first the state from which it starts:
 /// parameters, buffers, random numbers. Views and steps of optimisers are not compared. On a GPU
-/// each result is copied and waited for, which hides races between streams.
+/// each result is copied and waited for, which hides races between streams. Results of ops that are
+/// captured into a graph are not compared.
 /// throws: what `step` throws.
 LATHE_API DeterminismReport check_determinism(const std::function<void()>& step);
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "../cuda_case.h"
+#include "lathe/core/cuda_graph.h"
 #include "lathe/core/profile/stack.h"
 #include "lathe/lathe.h"
 
@@ -95,6 +96,15 @@ TEST_CASE("sync check on a GPU: a warning for each place, once" * test::cuda_cas
                 said[0]);
 }
 
+TEST_CASE("sync check on a GPU: the search for a convolution's engine is meant" *
+          test::cuda_case()) {
+  const Tensor x = ones({2, 3, 9, 7}, {.device = kGpu}).requires_grad_();
+  const Tensor w = ones({4, 3, 3, 3}, {.device = kGpu}).requires_grad_();
+  const debug::SyncCheck check(debug::SyncMode::kError);
+  CHECK_NOTHROW(sum(conv2d(x, w)).backward());
+  CHECK(check.places().empty());
+}
+
 TEST_CASE("detect_anomaly on a GPU: forward and backward" * test::cuda_case()) {
   const Tensor x = tensor({1., 2., -1., 4.}).to(kGpu);
   const debug::DetectAnomaly scope;
@@ -148,4 +158,16 @@ TEST_CASE("check_determinism on a GPU: equal runs, and one that differs" * test:
       debug::check_determinism([&] { relu(mul(w, factor += 1)); });
   REQUIRE(other.difference);
   CHECK(other.difference->op == "mul");
+}
+
+TEST_CASE("check_determinism on a GPU: what is captured is not compared" * test::cuda_case()) {
+  const Tensor x = ones({4, 4}, {.device = kGpu});
+  exp(x);  // so that what the first call makes is there
+  const debug::DeterminismReport report = debug::check_determinism([&] {
+    cuda::Graph graph(kGpu);
+    graph.capture([&] { exp(x); });
+    square(x);
+  });
+  CHECK_MESSAGE(report.ok(), report.text());
+  CHECK(report.results == 1);
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <thread>
 
 #include "lathe/core/profile/stack.h"
 #include "lathe/lathe.h"
@@ -225,10 +226,133 @@ TEST_CASE("detect_anomaly: in place, through another dtype and in another order 
   CHECK(other->anomaly.bad.index == Dims{2, 0});
 }
 
+/// What f throws, or what the next op does: f may end in an op made of others.
+template <class F>
+std::optional<AnomalyError> left_by(const F& f) {
+  return thrown_by([&] {
+    f();
+    add(ones({1}), 1);
+  });
+}
+
+TEST_CASE("detect_anomaly: an infinity that an op in place overwrites came in") {
+  for (const DType dtype : {kF32, kF16}) {
+    const Tensor x = full({2}, kInfinity, {.dtype = dtype});
+    const DetectAnomaly scope;
+    CHECK_FALSE(left_by([&] { x.mul_(0.5); }));
+    CHECK_FALSE(left_by([&] { clamp_(x, {.low = 0.}); }));
+    const auto made = left_by([&] { x.sub_(x); });  // inf - inf
+    REQUIRE(made);
+    CHECK(made->anomaly.op == "sub_");
+    CHECK_FALSE(made->anomaly.came_in);
+    CHECK_MESSAGE(made->message().find("held infinity at [0] before") != std::string::npos,
+                  made->message());
+    const auto passed = left_by([&] { x.mul_(2); });
+    REQUIRE(passed);
+    CHECK(passed->anomaly.came_in);
+    CHECK_MESSAGE(passed->message().find("held NaN at [0] before") != std::string::npos,
+                  passed->message());
+  }
+}
+
+TEST_CASE("detect_anomaly: an infinity that an op in place makes, by whatever way it takes") {
+  const auto check = [](const char* op, const auto& f) {
+    const auto error = left_by(f);
+    REQUIRE_MESSAGE(error, op);
+    CHECK(error->anomaly.op == op);
+    CHECK(std::isinf(error->anomaly.bad.value));
+    CHECK_FALSE(error->anomaly.came_in);
+  };
+  const Tensor wide = full({2}, 1e30), half = full({2}, 60000, {.dtype = kF16});
+  const Tensor leaf = full({4}, 1e30).requires_grad_();
+  const DetectAnomaly scope;
+  check("mul_", [&] { wide.mul_(1e30); });
+  check("mul_", [&] { half.mul_(1000); });
+  check("div_", [&] { div_(full({2}, 1.), zeros({2}), {.rounding_mode = RoundingMode::kFloor}); });
+  check("mul_", [&] {
+    const Tensor base = mul(leaf, 1);
+    narrow(base, 0, 1, 2).mul_(1e30);
+  });
+}
+
+TEST_CASE("detect_anomaly: an op that ends in a bool is not judged by what it computes before") {
+  const Tensor x = full({2}, std::nan(""));
+  const DetectAnomaly scope;
+  for (const bool equal_nan : {false, true}) {
+    CHECK_FALSE(left_by([&] { CHECK(allclose(x, x, {.equal_nan = equal_nan}) == equal_nan); }));
+    CHECK_FALSE(left_by([&] { isclose(x, ones({2}), {.equal_nan = equal_nan}); }));
+  }
+}
+
+TEST_CASE("detect_anomaly: the part of an op is known for each of its gradients") {
+  const Tensor a = full({2}, -1.).requires_grad_(), b = full({2}, 2.).requires_grad_();
+  const DetectAnomaly scope;
+  const auto error = thrown_by([&] { sum(pow(a, b)).backward(); });  // -2, and log(-1)
+  REQUIRE(error);
+  CHECK(error->anomaly.op == "pow");
+  CHECK(error->anomaly.input == 1);
+  CHECK(error->anomaly.inside == "log");
+}
+
+TEST_CASE("detect_anomaly: what a hook computes for itself is no part of a pass") {
+  const Tensor x = ones({2}).requires_grad_();
+  const DetectAnomaly scope;
+  int calls = 0;
+  x.register_hook([&](const Tensor& dx) {
+    frac(full({2}, kInfinity));
+    ++calls;
+    return dx;
+  });
+  CHECK_FALSE(left_by([&] { sum(x).backward(); }));
+  CHECK(calls == 1);
+}
+
+TEST_CASE("detect_anomaly: an op outside of any layer is not blamed on the next layer") {
+  Root net;
+  const DetectAnomaly scope;
+  const auto error = thrown_by([&] {
+    program::fraction(full({2}, kInfinity));
+    net(ones({2, 3}));
+  });
+  REQUIRE(error);
+  CHECK_MESSAGE(error->message().starts_with("anomaly: frac made NaN"), error->message());
+}
+
+struct Raw : CustomFunction<Raw> {
+  static Tensor forward(Context&, const Tensor& x, float value) {
+    const Tensor y = empty_like(x);
+    y.data<float>()[1] = value;
+    y.data<float>()[0] = x.data<float>()[0];
+    return y;
+  }
+  static Tensor backward(Context&, const Tensors& dy) { return dy[0]; }
+};
+
+TEST_CASE("detect_anomaly: the output of a custom function") {
+  const DetectAnomaly scope;
+  for (const bool recorded : {false, true}) {
+    const Tensor x = ones({2}).requires_grad_(recorded);
+    const auto error = thrown_by([&] { Raw::apply(x, std::nanf("")); });
+    REQUIRE(error);
+    CHECK(error->anomaly.op.ends_with("Raw"));
+    CHECK(error->anomaly.bad.index == Dims{1});
+    CHECK_FALSE(error->anomaly.came_in);
+    CHECK_FALSE(thrown_by([&] { Raw::apply(x, 1.f); }));
+  }
+  const Tensor masked = full({2}, kInfinity);
+  CHECK_FALSE(thrown_by([&] { Raw::apply(masked, 1.f); }));  // it came in
+}
+
 TEST_CASE("detect_anomaly: off again after its scope, and on one thread only") {
   { const DetectAnomaly scope; }
-  CHECK_FALSE(thrown_by([] { program::logarithm(zeros({2})); }));
+  const auto bad = [] { program::logarithm(zeros({2})); };
+  CHECK_FALSE(thrown_by(bad));
   CHECK_FALSE(profile::recording());
+  const DetectAnomaly scope;
+  std::optional<AnomalyError> found;
+  std::thread([&] { found = thrown_by(bad); }).join();
+  CHECK_FALSE(found);
+  CHECK(thrown_by(bad));
 }
 
 TEST_CASE("detect_anomaly: a training that is sound has the same bits") {
