@@ -41,8 +41,8 @@ struct DataLoaderOptions {
   // Called in each worker thread before its first sample, with the worker's number.
   std::function<void(int64_t)> worker_init_fn = {};
   bool persistent_workers = false;  // true: the threads stay from epoch to epoch
-  // Asked before each sample, by any thread. When it says true, the pass ends: next comes neither
-  // the batch that is being read nor one that is ready.
+  // Asked before each sample. When it says true, no further batch is read, and the pass ends soon.
+  // Called concurrently.
   std::function<bool()> stop = {};
 };
 
