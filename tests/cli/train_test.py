@@ -370,10 +370,10 @@ def test_out_of_memory_says_who_holds_it_and_what_to_do(folder):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (3 << 29, resource.RLIM_INFINITY))
     result = lathe("train", "--dataset", "synthetic", "--synthetic-size", 8192, "--model", "resnet8", "--batch-size", 8192, "--threads", 1,
-                   "--workers", 0, "--quiet", "--run-dir", "a", preexec_fn=limit)
+                   "--workers", 0, "--quiet", "--run-dir", "a", "--device", "cpu", preexec_fn=limit)
     expect(result, 5, "host memory: cannot allocate", "tensors hold: activations ", "; try --batch-size ", "images should fit", "--amp bf16")
     advised = int(result.stderr.partition("--batch-size ")[2].split()[0])
-    fits = int(result.stderr.partition("(")[2].partition("(")[2].split()[0])
+    fits = int(re.search(r"\((\d+) images should fit", result.stderr).group(1))
     assert advised <= fits < 2 * advised and 256 <= fits < 8192, result.stderr  # half a MiB an image
 
 

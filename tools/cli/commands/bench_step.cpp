@@ -89,7 +89,9 @@ ExitCode check_step(const Output& out, const Settings& settings, nn::Module& mod
   row.add("bench", "determinism").add("results", report.results).add("equal", report.ok());
   if (report.difference) {
     row.add("op", report.difference->op).add("backward", report.difference->backward);
-    row.add("place", report.difference->place).add("call", report.difference->call);
+    row.add("inside", report.difference->inside).add("input", report.difference->input);
+    row.add("place", report.difference->place).add("layer", report.difference->layer);
+    row.add("call", report.difference->call);
   }
   out.row(row);
   out.text(report.text());

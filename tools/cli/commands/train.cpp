@@ -248,6 +248,8 @@ ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)
   try {
     return trainer.run();
   } catch (const OutOfMemoryError& e) {
+    // Host memory of a run on a GPU.
+    if (device.is_cuda() && e.message().find(concat(device)) == std::string::npos) throw;
     throw OutOfMemoryError(concat(e.message(), "; ", advice(profile::memory_use(device).peak)));
   }
 }

@@ -17,10 +17,21 @@ bool wants_single_ops(const Settings& settings) {
 }
 
 DebugScopes::DebugScopes(const Settings& settings, Device device, bool scales_loss) {
-  if (settings.detect_anomaly)
-    anomaly_.emplace(debug::DetectAnomalyOptions{.backward = !scales_loss});
+  if (settings.detect_anomaly && !scales_loss) anomaly_.emplace();
   if (settings.sync == "off" || device.is_cpu()) return;
   sync_.emplace(settings.sync == "error" ? debug::SyncMode::kError : debug::SyncMode::kWarn);
+}
+
+void DebugScopes::check() {
+  if (anomaly_) anomaly_->check();
+}
+
+ForwardScope::ForwardScope(const Settings& settings, bool scales_loss) {
+  if (settings.detect_anomaly && scales_loss) anomaly_.emplace();
+}
+
+void ForwardScope::check() {
+  if (anomaly_) anomaly_->check();
 }
 
 }  // namespace lathe::cli

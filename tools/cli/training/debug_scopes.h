@@ -17,14 +17,31 @@ void announce_debug_scopes(const Settings& settings, Device device, bool scales_
 /// True if the steps must be queued op by op, so that each can be looked at.
 bool wants_single_ops(const Settings& settings);
 
+/// Around all steps. With `scales_loss` a ForwardScope in each step looks for bad values.
 class DebugScopes {
  public:
-  /// With `scales_loss` gradients are not looked at: it is raised until they overflow.
-  DebugScopes(const Settings& settings, Device device, bool scales_loss);
+  [[nodiscard]] DebugScopes(const Settings& settings, Device device, bool scales_loss);
+
+  /// Call it at the end of the last step.
+  /// throws: AnomalyError that the last op has left.
+  void check();
 
  private:
   std::optional<debug::DetectAnomaly> anomaly_;
   std::optional<debug::SyncCheck> sync_;
+};
+
+/// Around the forward pass of one step. With `scales_loss` it alone looks for bad values: the scale
+/// is raised until gradients overflow, and then they hold NaN until the step is skipped.
+class ForwardScope {
+ public:
+  [[nodiscard]] ForwardScope(const Settings& settings, bool scales_loss);
+
+  /// As DebugScopes::check(), at the end of the forward pass.
+  void check();
+
+ private:
+  std::optional<debug::DetectAnomaly> anomaly_;
 };
 
 }  // namespace lathe::cli

@@ -82,12 +82,6 @@ ExitCode Trainer::run() {
       end_epoch();
     }
     return finish();
-  } catch (const debug::AnomalyError& e) {  // the present weights may have led to it
-    saves_->loss_is_bad();
-    const int64_t good = saves_->save_good(step_);
-    throw CommandError(ExitCode::kDiverged,
-                       fmt::format("{} (in step {}; {} holds the weights of step {})", e.message(),
-                                   step_ + 1, saves_->last_file(), good));
   } catch (const FileError& e) {  // during training only samples are read from files
     save_after_error();
     throw CommandError(ExitCode::kData, e.message());
@@ -115,7 +109,11 @@ void Trainer::begin_epoch() {
 
 // Continues the epoch from batch_ on.
 void Trainer::train_epoch() {
-  if (stop_reason() == Stop::kNo) train_batches();
+  try {
+    if (stop_reason() == Stop::kNo) train_batches();
+  } catch (const debug::AnomalyError& e) {  // the present weights may have led to it
+    end_at_good_state(fmt::format("{} (in step {})", e.message(), step_ + 1));
+  }
   if (pauses()) return progress_.clear();  // the open row of metrics continues with the run
   if (batch_ < parts_.train.loader.size() && step_ < total_steps_) save_to_go_on();
   write_window();
@@ -139,7 +137,7 @@ void Trainer::train_batches() {
   parts_.train.loader.set_epoch(epoch_ - 1, batch_);
   batch_began_ = Clock::now();
   const int64_t batches = parts_.train.loader.size();
-  const DebugScopes scopes(settings_, parts_.train.device, scaler_.enabled());
+  DebugScopes scopes(settings_, parts_.train.device, scaler_.enabled());
   for (auto& [x, y] : parts_.train.batches()) {
     step_batch(x, y);
     if (micro_batches_ == settings_.accumulate || batch_ + micro_batches_ == batches) update();
@@ -154,6 +152,7 @@ void Trainer::train_batches() {
     show_progress();
     if (stop_reason() != Stop::kNo) break;
   }
+  scopes.check();
 }
 
 // Writes the row of metrics and the checkpoint if they are due.
@@ -215,8 +214,10 @@ bool Trainer::runs_as_graph(const Tensor& x, const Tensor& y) {
 }
 
 void Trainer::forward(StepTensors& step) {
+  ForwardScope scope(settings_, scaler_.enabled());
   step.scores = scores_of(parts_.model, step.x, settings_);
   step.loss = cross_entropy(step.scores, step.y, {.label_smoothing = settings_.label_smoothing});
+  scope.check();
 }
 
 // From gradients to new weights.
@@ -245,6 +246,7 @@ void Trainer::update() {
       apply_gradients();
     }
   } catch (const optim::LossScaleError& e) {  // these steps were skipped, so the weights are good
+    const debug::AllowSync the_end;
     save("last");
     saves_->wait();
     throw CommandError(ExitCode::kDiverged, fmt::format("{}; {} holds the weights of step {}",

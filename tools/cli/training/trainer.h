@@ -5,9 +5,9 @@
 //     At the --time-limit it saves the state before that evaluation.
 //   SIGINT, SIGTERM, SIGHUP: after the present step; exit code 130, 143 or 129.
 //   --stop-after: in the same way; exit code 0.
-//   A loss is not finite, or the loss scale would fall below its floor: exit code 6. It saves the
-//     last state known to be good, its own loss included, because a later one may have led to the
-//     bad loss.
+//   A loss is not finite, --detect-anomaly found a bad value, or the loss scale would fall below
+//     its floor: exit code 6. It saves the last state known to be good, its own loss included,
+//     because a later one may have led to the bad loss.
 //   Any other error (stdout closed): the error's exit code; 3 for a sample that cannot be read. It
 //     saves the present state. If that is not known to be good, or a failed GPU no longer gives it,
 //     it saves the last state known to be good. A later one that was saved already is kept if only
@@ -117,6 +117,7 @@ class Trainer {
   void write_window();
   void show_progress();
   [[noreturn]] void fail_diverged(const char* split, double loss);
+  [[noreturn]] void end_at_good_state(const std::string& why);
   CheckpointParts checkpoint_parts();
   Checkpoint checkpoint();
   void save(const char* name);

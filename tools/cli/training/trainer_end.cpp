@@ -146,13 +146,18 @@ ExitCode Trainer::pause() {
 }
 
 void Trainer::fail_diverged(const char* split, double loss) {
+  end_at_good_state(
+      fmt::format("the {} loss is {} in step {} (epoch {}); a lower --lr or --clip-grad-norm 1 may "
+                  "help",
+                  split, number_text(loss), step_ + 1, epoch_));
+}
+
+// Saves the last state known to be good: the present weights may be bad, or have led to what is.
+void Trainer::end_at_good_state(const std::string& why) {
   saves_->loss_is_bad();
   const int64_t good = saves_->save_good(step_);
-  throw CommandError(
-      ExitCode::kDiverged,
-      fmt::format("the {} loss is {} in step {} (epoch {}); {} holds the weights of step {}; "
-                  "a lower --lr or --clip-grad-norm 1 may help",
-                  split, number_text(loss), step_ + 1, epoch_, saves_->last_file(), good));
+  throw CommandError(ExitCode::kDiverged, fmt::format("{}; {} holds the weights of step {}", why,
+                                                      saves_->last_file(), good));
 }
 
 // False also if a failed device does not say whether the state is good, or does not give it.
