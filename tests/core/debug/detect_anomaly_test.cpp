@@ -309,10 +309,11 @@ TEST_CASE("detect_anomaly: what a hook computes for itself is no part of a pass"
 
 TEST_CASE("detect_anomaly: an op outside of any layer is not blamed on the next layer") {
   Root net;
+  const Tensor x = ones({2, 3}), infinite = full({2}, kInfinity);
   const DetectAnomaly scope;
   const auto error = thrown_by([&] {
-    program::fraction(full({2}, kInfinity));
-    net(ones({2, 3}));
+    program::fraction(infinite);
+    net(x);
   });
   REQUIRE(error);
   CHECK_MESSAGE(error->message().starts_with("anomaly: frac made NaN"), error->message());
