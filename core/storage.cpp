@@ -1,6 +1,7 @@
 // Takes a storage's memory from the device's allocator and gives it back.
 #include "lathe/core/storage.h"
 
+#include <new>
 #include <utility>
 
 #include "lathe/core/cuda_backend.h"
@@ -20,7 +21,11 @@ Storage::Storage(int64_t bytes, Device device, bool pinned)
   try {
     data_ = allocator_->allocate(static_cast<size_t>(bytes));
   } catch (const OutOfMemoryError& e) {
-    LATHE_FAIL(OutOfMemoryError, e.message(), "; ", profile::who_holds(device, pinned));
+    try {
+      LATHE_FAIL(OutOfMemoryError, e.message(), "; ", profile::who_holds(device, pinned));
+    } catch (const std::bad_alloc&) {  // the host has no memory for this text
+    }
+    throw;  // the allocator's error as it is
   }
   tag_.store(profile::current_memory_tag(), std::memory_order_relaxed);
   profile::detail::count_memory(bytes, device, pinned, tag());
