@@ -170,7 +170,8 @@ class Library {
     return out;
   }
 
-  /// Mangled; "" for a function of C.
+  /// Mangled. "" for a function of C, and where g++ compiled it for one of internal linkage:
+  /// static, in an unnamed namespace, a lambda.
   std::string linkage_name_of(DwarfDie* inlined) {
     DwarfAttribute attribute;
     const char* const name = attribute_of_(inlined, kLinkageName, &attribute) == nullptr

@@ -10,7 +10,7 @@
 namespace lathe::profile {
 
 struct SourceLine {
-  std::string function;  // as in the symbol table, mangled; "" if unknown
+  std::string function;  // mangled; "" if unknown, and often for a function of internal linkage
   std::string file;
   int line = 0;
 };

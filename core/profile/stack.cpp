@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "lathe/core/format.h"
 #include "lathe/core/profile/line_reader.h"
@@ -76,15 +77,20 @@ bool Frame::is_of_library() const {
 Frame frame_of(void* return_address) {
   // The call is before the address to which it returns.
   const uintptr_t call = reinterpret_cast<uintptr_t>(return_address) - 1;
-  // Functions of the library that are inlined, such as operator+, are not what the program wrote.
   const std::vector<SourceLine> lines = lines_of(call);
-  const auto is_program = [](const SourceLine& line) {
-    return line.line > 0 && !line.function.empty() &&
-           !Frame{.function = demangled(line.function)}.is_of_library();
-  };
-  const auto inner = std::find_if(lines.begin(), lines.end(), is_program);
-  const SourceLine& found = inner == lines.end() ? lines.back() : *inner;
-  Frame frame{.function = found.function, .file = found.file, .line = found.line};
+  // The innermost line of the program: functions of the library that are inlined, such as
+  // operator+, are not what it wrote. One without a name belongs to the one that it is inlined in.
+  const SourceLine* found = &lines.back();
+  std::string name = found->function;
+  bool is_program = false;
+  for (auto at = lines.rbegin(); at != lines.rend(); ++at) {
+    if (!at->function.empty())
+      is_program = !Frame{.function = demangled(at->function)}.is_of_library();
+    if (!is_program || at->line == 0) continue;
+    found = &*at;
+    if (!at->function.empty()) name = at->function;
+  }
+  Frame frame{.function = std::move(name), .file = found->file, .line = found->line};
   Dl_info info{};
   if (frame.function.empty() && dladdr(reinterpret_cast<void*>(call), &info) != 0 &&
       info.dli_sname != nullptr) {

@@ -16,7 +16,7 @@ namespace lathe::profile {
 LATHE_API std::vector<void*> call_stack(size_t limit = 48);
 
 /// The line of source behind a return address. What is not known is empty or 0.
-struct Frame {
+struct LATHE_API Frame {
   std::string function;  // "train(lathe::Tensor const&)"
   std::string file;  // "/home/me/train.cpp"; needs debug information and libdw, see line_reader()
   int line = 0;

@@ -35,6 +35,31 @@ constexpr int kLineOfPlus = __LINE__ + 2;
   return y;
 }
 
+// A compiler may leave the name of a function out that only this file can call.
+constexpr int kLineOfHelper = __LINE__ + 2;
+[[gnu::always_inline]] static inline lathe::Tensor helper(const lathe::Tensor& x) {
+  lathe::Tensor y = lathe::relu(x);
+  asm volatile("" : : : "memory");
+  return y;
+}
+[[gnu::noinline]] lathe::Tensor with_helper(const lathe::Tensor& x) {
+  lathe::Tensor y = helper(x);
+  asm volatile("" : : : "memory");
+  return y;
+}
+
+constexpr int kLineInLambda = __LINE__ + 3;
+[[gnu::noinline]] lathe::Tensor with_lambda(const lathe::Tensor& x) {
+  const auto sum_of = [&]() __attribute__((always_inline)) {
+    lathe::Tensor y = x + x;  // an inline function of the library in a nameless one
+    asm volatile("" : : : "memory");
+    return y;
+  };
+  lathe::Tensor y = sum_of();
+  asm volatile("" : : : "memory");
+  return y;
+}
+
 }  // namespace program
 
 namespace lathe::profile {
@@ -56,6 +81,25 @@ TEST_CASE("user_call: an operator that is inlined is not the program's call") {
   const std::string place = memory.live().front().place();
   if (!knows_lines()) return;
   CHECK_MESSAGE(place.starts_with(concat("stack_test.cpp:", program::kLineOfPlus, " ")), place);
+}
+
+TEST_CASE("user_call: a function of the file's own that is inlined has its own lines") {
+  LiveMemory memory;
+  const Tensor x = ones({2});
+  const auto place_of = [&](const Tensor& made) {
+    for (const LiveTensor& t : memory.live()) {
+      if (t.bytes == made.bytes() && t.step == 1) return t.place();
+    }
+    return std::string();
+  };
+  memory.step();
+  std::string helped, in_lambda;
+  helped = place_of(program::with_helper(x));
+  in_lambda = place_of(program::with_lambda(x));
+  if (!knows_lines()) return;
+  CHECK_MESSAGE(helped.starts_with(concat("stack_test.cpp:", program::kLineOfHelper, " ")), helped);
+  CHECK_MESSAGE(in_lambda.starts_with(concat("stack_test.cpp:", program::kLineInLambda, " ")),
+                in_lambda);
 }
 
 TEST_CASE("frame_of: an address that is no code has no name") {
