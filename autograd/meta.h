@@ -20,12 +20,14 @@ struct Meta {
 /// The tensor's Meta, made if absent.
 LATHE_API Meta& meta_of(const Tensor& t);
 
-/// Counts t's memory as activations (profile/memory_tag.h) unless it is known to be something else.
+/// Counts t's memory as activations (profile/memory_tag.h) unless it is known to be something else
+/// or is a weight: a leaf that requires grad, which is no module's.
 inline void note_activation(const Tensor& t) {
-  Storage& storage = *t.impl().storage;
-  if (storage.tag() == profile::MemoryTag::kOther) {
-    storage.set_tag(profile::MemoryTag::kActivations);
-  }
+  const TensorImpl& impl = t.impl();
+  if (impl.storage->tag() != profile::MemoryTag::kOther) return;
+  const Meta* const meta = impl.base ? impl.base->meta : impl.meta;
+  if (meta != nullptr && meta->requires_grad && !meta->grad_fn) return;
+  impl.storage->set_tag(profile::MemoryTag::kActivations);
 }
 
 /// Records that `node` (null: no op) made t's values. If t retains its gradient, that is now the

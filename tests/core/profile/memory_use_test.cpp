@@ -88,6 +88,20 @@ TEST_CASE("memory_use: a training step's memory by hand") {
   CHECK(grown(MemoryTag::kWeights) == 1760);
 }
 
+TEST_CASE("memory_use: a program's own weight is no activation when an op keeps it") {
+  const int64_t activations = held(MemoryTag::kActivations);
+  const Tensor w = ones({10, 5}).requires_grad_(), b = ones({5}).requires_grad_();
+  {
+    const Tensor x = ones({4, 10});
+    const Tensor y = square(matmul(x, w) * b);
+    CHECK(held(MemoryTag::kActivations) > activations);
+    const Tensor z = matmul(ones({4, 5}), w.t());  // a view of it
+  }
+  CHECK(w.impl().storage->tag() == MemoryTag::kOther);
+  CHECK(b.impl().storage->tag() == MemoryTag::kOther);
+  CHECK(held(MemoryTag::kActivations) == activations);
+}
+
 TEST_CASE("memory_use: batches of a loader are data, with workers and without") {
   struct Numbers final : data::Dataset {
     int64_t size() const override { return 8; }
