@@ -9,13 +9,17 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/optim/kernels/update.h"
 
 namespace lathe::optim {
 
 namespace {
 
+constexpr profile::MemoryTag kTag = profile::MemoryTag::kOptimizer;  // of averages
+
 Tensor make_average(const Tensor& source) {
+  const profile::MemoryTagScope tag(kTag);
   const DType dtype = source.dtype() == kF64 ? kF64 : kF32;
   Tensor average = is_dense(source)
                        ? empty_strided(source.shape(), source.strides(), dtype, source.device())
@@ -26,6 +30,7 @@ Tensor make_average(const Tensor& source) {
 
 /// The values of `t` with the dtype, memory order and device of `like`; t itself if they agree.
 Tensor as_in(const Tensor& like, const Tensor& t) {
+  const profile::MemoryTagScope tag(kTag);
   if (t.dtype() == like.dtype() && t.device() == like.device() && same_order(t, like)) return t;
   Tensor out = empty_like(like);
   copy_values(out, t);
@@ -49,6 +54,7 @@ EMA::EMA(nn::Module& module, const EMAOptions& options) : options_(options), mod
 }
 
 void EMA::update(const StepOptions& options) {
+  const profile::MemoryTagScope tag(kTag);
   LATHE_CHECK(StateError, !applied_, "EMA: update() while the averages are applied");
   const Tensor& flag = options.found_inf;
   if (flag.defined() && flag.device().is_cpu() && flag.item<float>() != 0) return;
@@ -141,6 +147,7 @@ StateDict EMA::state_dict() const {
 }
 
 void EMA::load_state_dict(const StateDict& state) {
+  const profile::MemoryTagScope tag(kTag);
   LATHE_CHECK(StateError, !applied_, "EMA: load_state_dict() while the averages are applied");
   std::string faults;
   const auto complain = [&](const auto&... text) {

@@ -6,6 +6,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
@@ -90,6 +91,7 @@ LBFGS::Evaluation LBFGS::evaluate(const Closure& closure, Tensor* loss) const {
   Tensor value;
   {
     const EnableGrad on;
+    const profile::MemoryTagScope program(profile::MemoryTag::kOther);  // not of the optimiser
     value = closure();
   }
   LATHE_CHECK(ShapeError, value.defined() && value.numel() == 1,
@@ -103,6 +105,7 @@ LBFGS::Evaluation LBFGS::evaluate(const Closure& closure, Tensor* loss) const {
 
 Tensor LBFGS::step(const Closure& closure) {
   const profile::OpRange range("LBFGS", {}, profile::Kind::kOptimizer);
+  const profile::MemoryTagScope tag(profile::MemoryTag::kOptimizer);
   const NoGrad off;
   const Tensor before = flat_params();
   State state = state_;  // its tensors are never written, so this copy of handles is one of values

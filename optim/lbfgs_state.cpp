@@ -1,6 +1,7 @@
 // The state of LBFGS by name, for checkpoints.
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/optim/lbfgs.h"
 
 namespace lathe::optim {
@@ -47,6 +48,7 @@ StateDict LBFGS::state_dict() const {
 }
 
 void LBFGS::load_state_dict(const StateDict& state) {
+  const profile::MemoryTagScope tag(profile::MemoryTag::kOptimizer);
   const NoGrad off;
   LBFGSOptions options;
   options.lr = state.number<double>("lr");

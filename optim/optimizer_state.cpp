@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/memory_tag.h"
 #include "lathe/optim/optimizer.h"
 
 namespace lathe::optim {
@@ -94,6 +95,7 @@ StateDict Optimizer::state_dict() const {
 }
 
 void Optimizer::load_state_dict(const StateDict& state) {
+  const profile::MemoryTagScope tag(profile::MemoryTag::kOptimizer);
   StateReader reader(state);
   std::vector<Group> loaded = groups_;
   size_t number = 0;

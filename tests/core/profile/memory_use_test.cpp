@@ -102,6 +102,39 @@ TEST_CASE("memory_use: a program's own weight is no activation when an op keeps 
   CHECK(held(MemoryTag::kActivations) == activations);
 }
 
+TEST_CASE("memory_use: a state that is loaded is the optimiser's, as one that a step makes") {
+  const auto weights = [] { return Tensors{ones({100}).requires_grad_()}; };
+  const auto loss_of = [](const Tensors& w) { return sum(square(w[0])); };
+  const auto grown_by = [](const auto& f) {
+    const int64_t before = held(MemoryTag::kOptimizer);
+    f();
+    return held(MemoryTag::kOptimizer) - before;
+  };
+  const Tensors w = weights();
+  optim::Adam adam(w, {}), adam_again(weights(), {});
+  loss_of(w).backward();
+  CHECK(grown_by([&] { adam.step(); }) == 800);
+  CHECK(grown_by([&] { adam_again.load_state_dict(adam.state_dict()); }) == 800);
+
+  const Tensors v = weights();
+  optim::LBFGS lbfgs(v, {.lr = 0.1, .max_iter = 4}), lbfgs_again(weights(), {});
+  const auto closure = [&] {
+    lbfgs.zero_grad();
+    const Tensor loss = sum(square(square(v[0])));
+    CHECK(loss.impl().storage->tag() == MemoryTag::kActivations);
+    CHECK(empty({1}).impl().storage->tag() == MemoryTag::kOther);  // as outside of a step
+    loss.backward();
+    return loss;
+  };
+  CHECK(grown_by([&] { lbfgs.step(closure); }) == 400 * (2 + 2 * 3));  // the last two and 3 pairs
+  CHECK(grown_by([&] { lbfgs_again.load_state_dict(lbfgs.state_dict()); }) == 400 * (2 + 2 * 3));
+
+  nn::Linear layer(10, 20);
+  std::optional<optim::EMA> ema;
+  CHECK(grown_by([&] { ema.emplace(layer, optim::EMAOptions{}); }) == 880);
+  CHECK(grown_by([&] { ema->load_state_dict(StateDict(ema->state_dict())); }) == 0);
+}
+
 TEST_CASE("memory_use: batches of a loader are data, with workers and without") {
   struct Numbers final : data::Dataset {
     int64_t size() const override { return 8; }
