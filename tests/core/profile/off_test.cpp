@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lathe/core/profile/live_memory.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/profiler.h"
 #include "lathe/core/profile/watch.h"
@@ -57,6 +58,20 @@ TEST_CASE("memory_use: counting takes no memory and no lock below the peak") {
     for (int i = 0; i < 1000; ++i) {
       const CountedMemory one(100, kCPU, MemoryTag::kWorkspace);
       const MemoryTagScope scope(MemoryTag::kData);
+    }
+  });
+  CHECK(calls.allocations == 0);
+  if (test::kCountsLocks) CHECK(calls.locks == 0);
+}
+
+TEST_CASE("LiveMemory: while there is none, a tensor takes no memory and no lock for it") {
+  const Tensor x = ones({4});
+  const test::CallCount calls = test::count_calls([&] {
+    for (int i = 0; i < 1000; ++i) {
+      note_alive(*x.impl().storage);
+      note_shape(x.impl());
+      note_gone(*x.impl().storage);
+      note_node_gone(&x);
     }
   });
   CHECK(calls.allocations == 0);
