@@ -87,11 +87,12 @@ LiveMemory::LiveMemory(std::source_location place) {
 
 LiveMemory::~LiveMemory() {
   Alive& a = alive();
-  detail::live_wanted.store(false, std::memory_order_relaxed);
   const std::lock_guard lock(a.mutex);
   a.owner.clear();
   a.tensors.clear();
   a.nodes.clear();
+  // Last: until nobody can find a tensor here, it must say that it goes.
+  detail::live_wanted.store(false, std::memory_order_release);
 }
 
 std::vector<LiveTensor> LiveMemory::live() const { return all_alive(); }

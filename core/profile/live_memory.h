@@ -97,7 +97,8 @@ LATHE_API std::string who_holds(Device device, bool pinned);
 
 namespace detail {
 LATHE_API extern constinit std::atomic<bool> live_wanted;
-inline bool notes_live() noexcept { return live_wanted.load(std::memory_order_relaxed); }
+/// False only when no LiveMemory reads the tensor any more.
+inline bool notes_live() noexcept { return live_wanted.load(std::memory_order_acquire); }
 void note_alive(const Storage& storage) noexcept;
 void note_gone(const void* object) noexcept;
 void note_shape(const TensorImpl& tensor) noexcept;

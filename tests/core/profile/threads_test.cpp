@@ -4,7 +4,10 @@
 #include <atomic>
 #include <thread>
 
+#include "lathe/core/profile/live_memory.h"
+#include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/profiler.h"
+#include "lathe/ops/creation.h"
 #include "lathe/tests/core/profile/recorded.h"
 
 namespace lathe::profile {
@@ -57,6 +60,28 @@ TEST_CASE("profiler: recordings begin and end while threads work") {
     for (const ThreadRecords& thread : profiler.recording().threads) {
       for (const Record& record : thread.records) CHECK(record.begin_ns <= record.end_ns);
     }
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_CASE("LiveMemory: records begin and end while threads make tensors, drop them and ask") {
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&done] {
+      std::vector<Tensor> kept(8);
+      for (size_t i = 0; !done; ++i) kept[i % kept.size()] = empty({64});
+    });
+  }
+  threads.emplace_back([&done] {
+    while (!done) CHECK(who_holds(kCPU, false).starts_with("tensors hold: "));
+  });
+  for (int round = 0; round < 300; ++round) {
+    LiveMemory memory;
+    const Tensor own = empty({1000});
+    memory.step();
+    CHECK(memory.live().front().bytes == own.bytes());
   }
   done = true;
   for (std::thread& thread : threads) thread.join();
