@@ -195,16 +195,21 @@ std::string LiveMemory::growth_text() const {
   std::string out;
   for (const Growth& g : growth()) {
     const std::string place = g.place.empty() ? "an unknown place" : g.place;
-    const std::string op = g.op.empty() ? "a tensor" : g.op;
     if (g.holds_graph) {
-      out += concat("each step keeps the graph that ends with ", op, " at ", place,
+      out += concat("each step keeps the graph that ends with ", g.op, " at ", place,
                     ": use item() or detach() on what you keep\n");
       if (g.tensors_per_step <= 0) continue;
     }
     if (g.bytes_per_step <= 0) continue;
-    out += concat("each step leaves ", short_number(g.tensors_per_step), " tensors, ",
-                  readable_bytes(static_cast<uint64_t>(g.bytes_per_step)), ", of ", op, " made at ",
-                  place, "\n");
+    const std::string made = concat(g.op.empty() ? "" : " of " + g.op, " made at ", place),
+                      size = readable_bytes(static_cast<uint64_t>(g.bytes_per_step)),
+                      count = short_number(g.tensors_per_step);
+    if (g.tensors_per_step <= 0 || count == "0") {
+      out += concat("a tensor", made, " grows by ", size, " each step\n");
+    } else {
+      out += concat("each step leaves ", count, count == "1" ? " tensor, " : " tensors, ", size,
+                    ",", made, "\n");
+    }
   }
   return out;
 }

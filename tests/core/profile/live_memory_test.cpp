@@ -67,16 +67,26 @@ namespace {
 bool knows_lines() { return !line_reader().empty(); }
 std::string at_line(int line) { return concat("live_memory_test.cpp:", line); }
 
-/// What grows over ten steps.
-template <class Step>
-std::vector<Growth> growth_of(const Step& step) {
+/// Ten steps, then what `read` takes from the record.
+template <class Step, class Read>
+auto after_steps(const Step& step, const Read& read) {
   program::Training training;
   LiveMemory memory;
   for (int i = 0; i < 10; ++i) {
     step(training);
     memory.step();
   }
-  return memory.growth();
+  return read(memory);
+}
+
+/// What grows over them.
+template <class Step>
+std::vector<Growth> growth_of(const Step& step) {
+  return after_steps(step, [](const LiveMemory& memory) { return memory.growth(); });
+}
+template <class Step>
+std::string growth_text_of(const Step& step) {
+  return after_steps(step, [](const LiveMemory& memory) { return memory.growth_text(); });
 }
 
 TEST_CASE("LiveMemory: the tensors that are alive, with op and place") {
@@ -162,6 +172,36 @@ TEST_CASE("LiveMemory: one tensor that grows is found") {
   if (knows_lines())
     CHECK_MESSAGE(growth[0].place.starts_with(at_line(program::Training::kLineOfHistory)),
                   growth[0].place);
+}
+
+/// `text` with what stands after " at " cut off each line: places depend on libdw.
+std::string without_places(const std::string& text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    const std::string line = text.substr(at, end - at);
+    out += line.substr(0, line.find(" at ")) + "\n";
+    at = end + 1;
+  }
+  return out;
+}
+
+TEST_CASE("LiveMemory: growth as sentences") {
+  CHECK(growth_text_of([](program::Training& t) { t.clean_step(); }).empty());
+  const std::string grown =
+      growth_text_of([](program::Training& t) { t.step_that_grows_a_tensor(); });
+  CHECK(without_places(grown) == "a tensor made\n");
+  CHECK(grown.ends_with(" grows by 32 bytes each step\n"));
+  const std::string kept =
+      growth_text_of([](program::Training& t) { t.kept.push_back(relu(zeros({2}))); });
+  CHECK(without_places(kept) == "each step leaves 1 tensor, 8 bytes, made\n");
+  const std::string pairs = growth_text_of([](program::Training& t) {
+    for (int i = 0; i < 2; ++i) t.kept.push_back(t.w * t.w);
+  });
+  CHECK_MESSAGE(without_places(pairs) ==
+                    "each step keeps the graph that ends with mul\n"
+                    "each step leaves 2 tensors, 32 bytes, of mul made\n",
+                pairs);
 }
 
 TEST_CASE("LiveMemory: an error names the largest tensors and where they were made") {
