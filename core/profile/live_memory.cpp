@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/stack.h"
 #include "lathe/core/tensor_impl.h"
 
@@ -28,7 +27,7 @@ struct Alive {
   std::mutex mutex;
   std::string owner;  // where the LiveMemory was made; "": there is none
   int64_t steps = 0;
-  uint64_t dropped = 0;  // for lack of memory
+  uint64_t dropped = 0;  // tensors and nodes, for lack of memory
   std::unordered_map<const void*, LiveTensor> tensors;
   std::unordered_map<const void*, LiveNode> nodes;
 };
@@ -82,6 +81,7 @@ LiveMemory::LiveMemory(std::source_location place) {
   LATHE_CHECK(StateError, a.owner.empty(), "LiveMemory: one records already, made at ", a.owner);
   a.owner = concat(at.file, ":", at.line);
   a.steps = 0;
+  a.dropped = 0;
   detail::live_wanted.store(true, std::memory_order_relaxed);
 }
 
@@ -106,6 +106,13 @@ std::string LiveMemory::table(size_t rows) const {
   for (size_t i = 0; i < std::min(rows, all.size()); ++i)
     out += concat("  ", text_of(all[i]), "\n");
   if (all.size() > rows) out += concat("  and ", all.size() - rows, " more\n");
+  Alive& a = alive();
+  const std::lock_guard lock(a.mutex);
+  if (a.dropped > 0) {
+    out += a.dropped == 1
+               ? "  and 1 object that found no memory for its record\n"
+               : concat("  and ", a.dropped, " objects that found no memory for their records\n");
+  }
   return out;
 }
 
@@ -147,27 +154,38 @@ bool LiveMemory::grows(const Samples& samples) const {
   return 2 * std::max(bytes, count) > steps_ - kFirst;
 }
 
-/// True if most of the nodes made here lead to others and none made elsewhere leads to them.
-bool LiveMemory::ends_graph(const Key& key) const {
+/// The places of which most nodes are ends: none that was made elsewhere leads to them.
+std::set<LiveMemory::Key> LiveMemory::ends_of_graphs() {
+  struct Count {
+    int64_t ends = 0, all = 0;
+  };
   Alive& a = alive();
   const std::lock_guard lock(a.mutex);
-  const auto is_here = [&](const LiveNode& n) { return n.op == key.op && n.stack == key.stack; };
-  std::set<const void*> reached;
+  std::unordered_set<const void*> reached;  // from elsewhere
   for (const auto& [at, node] : a.nodes) {
-    if (!is_here(node)) reached.insert(node.inputs.begin(), node.inputs.end());
+    for (const void* const input : node.inputs) {
+      const auto to = a.nodes.find(input);
+      if (to == a.nodes.end()) continue;
+      if (to->second.op != node.op || to->second.stack != node.stack) reached.insert(input);
+    }
   }
-  int64_t ends = 0, all = 0;
+  std::map<Key, Count> counts;
   for (const auto& [at, node] : a.nodes) {
-    if (!is_here(node)) continue;
-    ++all;
-    ends += reached.contains(at) ? 0 : 1;
+    Count& count = counts[{node.op, node.stack}];
+    ++count.all;
+    count.ends += reached.contains(at) ? 0 : 1;
   }
-  return 2 * ends > all;
+  std::set<Key> out;
+  for (const auto& [key, count] : counts) {
+    if (2 * count.ends > count.all) out.insert(key);
+  }
+  return out;
 }
 
 std::vector<Growth> LiveMemory::growth() const {
   std::vector<Growth> out;
   if (steps_ < 4) return out;
+  const std::set<Key> ends = ends_of_graphs();
   for (const auto& [key, samples] : places_) {
     if (!grows(samples)) continue;
     const Sample& last = samples.back();
@@ -181,7 +199,7 @@ std::vector<Growth> LiveMemory::growth() const {
                   .bytes_per_step = each(&Sample::bytes),
                   .tensors_per_step = each(&Sample::tensors),
                   .nodes_per_step = each(&Sample::nodes)};
-    growth.holds_graph = growth.nodes_per_step > 0 && ends_graph(key);
+    growth.holds_graph = growth.nodes_per_step > 0 && ends.contains(key);
     out.push_back(std::move(growth));
   }
   std::ranges::stable_sort(out, [](const Growth& x, const Growth& y) {
@@ -214,10 +232,14 @@ std::string LiveMemory::growth_text() const {
   return out;
 }
 
-std::string who_holds(Device device, bool pinned) {
+namespace detail {
+
+constinit std::atomic<bool> live_wanted{false};
+
+std::string largest_alive(Device device, bool pinned) {
   constexpr size_t kNamed = 3;
-  std::string out = concat("tensors hold: ", memory_use(device, pinned).holders());
-  if (!detail::notes_live()) return out;
+  std::string out;
+  if (!notes_live()) return out;
   size_t named = 0;
   for (const LiveTensor& t : all_alive()) {
     if (t.device != device || t.pinned != pinned) continue;
@@ -226,10 +248,6 @@ std::string who_holds(Device device, bool pinned) {
   }
   return out;
 }
-
-namespace detail {
-
-constinit std::atomic<bool> live_wanted{false};
 
 void note_alive(const Storage& storage) noexcept {
   Alive& a = alive();

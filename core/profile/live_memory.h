@@ -1,5 +1,6 @@
 // LiveMemory: records which tensors are alive, the op and the call that made each, and what grows
-// from step to step. While none is there, it costs one load in the life of a tensor.
+// from step to step. While none is there, it costs three loads in the life of a tensor and two in
+// that of a node of the graph.
 //
 //   profile::LiveMemory memory;
 //   for (…) { train(batch); memory.step(); }
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -27,17 +29,17 @@ struct TensorImpl;
 namespace profile {
 
 /// Memory of a tensor that is alive. Views share it, and count once.
-struct LiveTensor {
+struct LATHE_API LiveTensor {
   int64_t bytes = 0;
   Device device;
   bool pinned = false;
   MemoryTag tag = MemoryTag::kOther;
   DType dtype = DType::kU8;  // of the first tensor that had it
   Shape shape = {};
-  const char* op = "";                  // the recorded op whose result it is; "" for none
-  int64_t step = 0;                     // how many step() there were before it was made
-  std::vector<void*> stack = {};        // return addresses, innermost first
-  LATHE_API std::string place() const;  // "train.cpp:42 (train())", see user_call() in stack.h
+  const char* op = "";            // the recorded op whose result it is; "" for none
+  int64_t step = 0;               // how many step() there were before it was made
+  std::vector<void*> stack = {};  // return addresses, innermost first
+  std::string place() const;      // "train.cpp:42 (train())", see user_call() in stack.h
 };
 
 /// What one call of the program leaves behind, more from step to step.
@@ -49,28 +51,29 @@ struct Growth {
   bool holds_graph = false;
 };
 
-class LiveMemory {
+class LATHE_API LiveMemory {
  public:
   /// Begins. Tensors that are there already are not seen.
   /// throws: StateError if another LiveMemory is there, with the place where it was made.
-  LATHE_API explicit LiveMemory(std::source_location place = std::source_location::current());
-  LATHE_API ~LiveMemory();
+  [[nodiscard]] explicit LiveMemory(std::source_location place = std::source_location::current());
+  ~LiveMemory();
   LiveMemory(const LiveMemory&) = delete;
   LiveMemory& operator=(const LiveMemory&) = delete;
 
   /// The tensors that were made since the begin and are alive, the largest first.
-  LATHE_API std::vector<LiveTensor> live() const;
-  /// The same as text: size, tag, dtype and shape, op, place.
-  LATHE_API std::string table(size_t rows = 20) const;
+  std::vector<LiveTensor> live() const;
+  /// The same as text: size, tag, dtype and shape, op, place; and how many tensors and nodes found
+  /// no memory for their record.
+  std::string table(size_t rows = 20) const;
 
   /// Ends a step of the training: notes what is alive. Call it when what a step leaves is gone.
-  LATHE_API void step();
+  void step();
   /// What grew in most of the steps, and is more at the last than at the first; graphs that are
   /// kept come first, then the most bytes. The first step counts as warm-up. Empty before the
   /// fourth step().
-  LATHE_API std::vector<Growth> growth() const;
+  std::vector<Growth> growth() const;
   /// A sentence for each. "" if nothing grows.
-  LATHE_API std::string growth_text() const;
+  std::string growth_text() const;
 
  private:
   struct Key {
@@ -84,16 +87,11 @@ class LiveMemory {
   using Samples = std::vector<Sample>;
 
   bool grows(const Samples& samples) const;
-  bool ends_graph(const Key& key) const;
+  static std::set<Key> ends_of_graphs();
 
   int64_t steps_ = 0;
   std::map<Key, Samples> places_;
 };
-
-/// Who holds the memory of `device`, as the end of an error: "tensors hold weights 3 GiB, …", and
-/// while a LiveMemory records the largest tensors and where they were made.
-/// throws: std::bad_alloc.
-LATHE_API std::string who_holds(Device device, bool pinned);
 
 namespace detail {
 LATHE_API extern constinit std::atomic<bool> live_wanted;
@@ -104,6 +102,8 @@ void note_gone(const void* object) noexcept;
 void note_shape(const TensorImpl& tensor) noexcept;
 void note_maker(const void* node, const char* op, std::vector<const void*> inputs,
                 const Storage* output) noexcept;
+/// "; the largest: …", three tensors of `device` and where they were made; "" while none records.
+std::string largest_alive(Device device, bool pinned);
 }  // namespace detail
 
 /// Says that a storage or a node begins or ends to be alive. For the library.

@@ -14,7 +14,7 @@ namespace lathe::profile {
 
 /// A straight line: what a step needs for any batch, and for each sample. In bytes of tensors and
 /// workspaces, as memory_use() counts them; what the program held besides them is included.
-struct MemoryForecast {
+struct LATHE_API MemoryForecast {
   double fixed_bytes = 0, bytes_per_sample = 0;
 
   /// Bytes at the peak of a step with `batch` samples.
@@ -22,7 +22,7 @@ struct MemoryForecast {
     return static_cast<int64_t>(fixed_bytes + bytes_per_sample * static_cast<double>(batch));
   }
   /// The most samples whose peak is at most `bytes`.   → 0 if not even one fits
-  LATHE_API int64_t largest_batch(int64_t bytes) const;
+  int64_t largest_batch(int64_t bytes) const;
 };
 
 struct ForecastOptions {

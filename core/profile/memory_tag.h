@@ -16,7 +16,7 @@ enum class MemoryTag : uint8_t {
   kGradients,    // of parameters; in a backward pass also those of activations
   kOptimizer,    // state and scratch memory of optimisers
   kActivations,  // results of recorded ops, and what these keep for the backward pass
-  kWorkspace,    // scratch memory of cuDNN and cuBLAS
+  kWorkspace,    // scratch memory of cuDNN, cuBLAS and oneDNN
   kData,         // batches and samples of loaders
 };
 inline constexpr int kMemoryTags = 7;

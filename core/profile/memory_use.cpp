@@ -9,6 +9,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/format.h"
 #include "lathe/core/memory/host_allocator.h"
+#include "lathe/core/profile/live_memory.h"
 
 namespace lathe::profile {
 
@@ -121,6 +122,11 @@ MemoryUse memory_use(Device device, bool pinned) {
     out.reserved = static_cast<int64_t>(stats.reserved_bytes);
   }
   return out;
+}
+
+std::string who_holds(Device device, bool pinned) {
+  return concat("tensors hold: ", memory_use(device, pinned).holders(),
+                detail::largest_alive(device, pinned));
 }
 
 void reset_memory_peak(Device device, bool pinned) {

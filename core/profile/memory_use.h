@@ -1,5 +1,6 @@
 // Who holds the memory now, and who held it at the peak: bytes of tensors and workspaces by tag.
-// Always on: four atomic additions in the life of a tensor.
+// Always on: four atomic operations in the life of a tensor, seven if its tag changes, as those of
+// activations and weights do.
 //
 //   profile::reset_memory_peak(device);
 //   train_one_step();
@@ -18,7 +19,7 @@
 namespace lathe::profile {
 
 /// Bytes as they were asked for. Allocators round up; then a block holds more.
-struct MemoryUse {
+struct LATHE_API MemoryUse {
   int64_t in_use = 0, peak = 0;                   // peak: since the start, or reset_memory_peak()
   std::array<int64_t, kMemoryTags> now = {};      // in_use by tag
   std::array<int64_t, kMemoryTags> at_peak = {};  // peak by tag
@@ -28,9 +29,9 @@ struct MemoryUse {
   int64_t of(MemoryTag tag) const { return now[static_cast<size_t>(tag)]; }
   int64_t of_peak(MemoryTag tag) const { return at_peak[static_cast<size_t>(tag)]; }
   /// A table: a row for each tag that holds or held something, the sum, and the allocator's sizes.
-  LATHE_API std::string text() const;
+  std::string text() const;
   /// "activations 1.5 GiB, weights 40 MiB", largest first; "nothing" if no tensor is alive.
-  LATHE_API std::string holders() const;
+  std::string holders() const;
 };
 
 /// What tensors hold on `device`.
@@ -40,13 +41,18 @@ struct MemoryUse {
 /// throws: std::bad_alloc.
 LATHE_API MemoryUse memory_use(Device device = kCPU, bool pinned = false);
 
+/// Who holds the memory of `device`, as the end of an error: "tensors hold: weights 3 GiB, …", and
+/// while a LiveMemory (live_memory.h) records, the largest tensors and where they were made.
+/// throws: std::bad_alloc.
+LATHE_API std::string who_holds(Device device, bool pinned);
+
 /// Begins new peaks here, of tensors and of the allocator.
 LATHE_API void reset_memory_peak(Device device = kCPU, bool pinned = false);
 
 /// { const CountedMemory held(bytes, device, tag); … }: memory that belongs to no tensor.
 class LATHE_API CountedMemory {
  public:
-  CountedMemory(int64_t bytes, Device device, MemoryTag tag) noexcept;
+  [[nodiscard]] CountedMemory(int64_t bytes, Device device, MemoryTag tag) noexcept;
   ~CountedMemory();
   CountedMemory(const CountedMemory&) = delete;
   CountedMemory& operator=(const CountedMemory&) = delete;

@@ -46,5 +46,19 @@ TEST_CASE("out of memory: without memory for the text the allocator's error stay
   }
 }
 
+TEST_CASE("LiveMemory: a tensor without memory for its record is counted") {
+  profile::LiveMemory memory;
+  CHECK(memory.table() == "0 tensors alive, 0 bytes\n");
+  std::optional<Storage> unseen;
+  const auto make = [&] {
+    const ArmedFault armed(test::new_fault(), 1, FaultPoint::kForever);
+    unseen.emplace(40, kCPU);
+  };
+  { const Storage warm(40, kCPU); }  // fills the allocator's cache
+  make();
+  CHECK(memory.table() ==
+        "0 tensors alive, 0 bytes\n  and 1 object that found no memory for its record\n");
+}
+
 }  // namespace
 }  // namespace lathe

@@ -118,7 +118,8 @@ TEST_CASE("LiveMemory: one at a time, and nothing stays of it") {
   Tensor seen;
   {
     LiveMemory memory;
-    CHECK_THROWS_WITH_AS(LiveMemory(), doctest::Contains("live_memory_test.cpp:"), StateError);
+    CHECK_THROWS_WITH_AS(static_cast<void>(LiveMemory()),
+                         doctest::Contains("live_memory_test.cpp:"), StateError);
     seen = ones({3});
     CHECK(memory.live().size() == 1);
   }
