@@ -84,7 +84,7 @@ class LATHE_API BlockPool {
   BlockPool& operator=(const BlockPool&) = delete;
 
   /// At least `bytes` bytes for work on `stream`; null for 0. `tag`, a string that outlives the
-  /// pool, says what the memory is for.
+  /// pool, names the call that needs it.
   /// throws: OutOfMemoryError; live blocks do not change, but cached segments may have been
   /// released. StateError if a segment is needed after the driver was shut down.
   void* allocate(size_t bytes, StreamHandle stream, const char* tag = nullptr);
@@ -221,7 +221,7 @@ class LATHE_API BlockPool {
   void release_uncached(Block* block) noexcept;
   void release_at_end() noexcept;
   size_t largest_free(StreamHandle stream);
-  std::string biggest_holders() const;
+  std::string biggest_calls() const;
   [[noreturn]] void throw_out_of_memory(const Request& request);
 
   // block_pool_expandable.cpp: segments that grow in place

@@ -23,7 +23,7 @@ namespace lathe {
 
 namespace {
 
-constexpr size_t kHolders = 5;  // how many tags an error names
+constexpr size_t kCalls = 5;  // how many an error names
 
 thread_local bool in_callback = false;
 struct InCallback {
@@ -188,29 +188,29 @@ size_t BlockPool::available_bytes(StreamHandle stream) {
   return largest_free(stream) + left;
 }
 
-// "weights 3.2 GiB in 60 blocks, untagged 1 GiB in 4 blocks"
-std::string BlockPool::biggest_holders() const {
-  struct Holder {
+// "conv2d_forward(…) 3.2 GiB in 60 blocks, unnamed 1 GiB in 4 blocks"
+std::string BlockPool::biggest_calls() const {
+  struct Held {
     size_t bytes = 0, blocks = 0;
   };
-  std::map<std::string_view, Holder> by_tag;
+  std::map<std::string_view, Held> by_call;
   for (const Segment& segment : segments_) {
     for (const Block* block = segment.first; block != nullptr; block = block->next) {
       if (block->state != BlockState::kLive) continue;
-      Holder& holder = by_tag[block->tag != nullptr ? block->tag : "untagged"];
-      holder.bytes += block->bytes;
-      ++holder.blocks;
+      Held& held = by_call[block->tag != nullptr ? block->tag : "unnamed"];
+      held.bytes += block->bytes;
+      ++held.blocks;
     }
   }
-  std::vector<std::pair<std::string_view, Holder>> holders(by_tag.begin(), by_tag.end());
-  std::stable_sort(holders.begin(), holders.end(),
+  std::vector<std::pair<std::string_view, Held>> calls(by_call.begin(), by_call.end());
+  std::stable_sort(calls.begin(), calls.end(),
                    [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
-  if (holders.size() > kHolders) holders.resize(kHolders);
+  if (calls.size() > kCalls) calls.resize(kCalls);
   std::string text;
-  for (const auto& [tag, holder] : holders) {
+  for (const auto& [call, held] : calls) {
     append_text(text, text.empty() ? "" : ", ");
-    append_text(text, concat(tag, " ", readable_bytes(holder.bytes), " in ", holder.blocks,
-                             holder.blocks == 1 ? " block" : " blocks"));
+    append_text(text, concat(call, " ", readable_bytes(held.bytes), " in ", held.blocks,
+                             held.blocks == 1 ? " block" : " blocks"));
   }
   return text.empty() ? "none" : text;
 }
@@ -233,7 +233,7 @@ void BlockPool::throw_out_of_memory(const Request& request) {
              ", cached ", readable_bytes(stats_.cached_bytes()), ", largest free ",
              readable_bytes(largest_free(request.stream)), ", limit ",
              stats_.limit_bytes == 0 ? "none" : readable_bytes(stats_.limit_bytes), device,
-             "; biggest holders: ", biggest_holders(), ")",
+             "; biggest calls: ", biggest_calls(), ")",
              capturing ? "; nothing could be released, because a graph is being captured" : "");
 }
 

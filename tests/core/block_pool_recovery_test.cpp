@@ -94,7 +94,7 @@ TEST_CASE("block pool: out of memory says who holds it, and changes nothing that
   CHECK(text ==
         "fake: out of memory: requested 1000 KiB for logits (live 360 KiB, waiting for streams "
         "0 bytes, cached 24 KiB, largest free 12 KiB, limit none, device 128 KiB free of 512 KiB; "
-        "biggest holders: weights 260 KiB in 2 blocks, activations 100 KiB in 1 block)");
+        "biggest calls: weights 260 KiB in 2 blocks, activations 100 KiB in 1 block)");
   CHECK(BlockPoolInspector::live_blocks(*f.pool) == live);
   f.check();
   CHECK(f.pool->stats().ooms == 1);

@@ -207,7 +207,7 @@ TEST_CASE("out of memory: the error names the device, the numbers and who holds 
     const std::string text = error.what();
     CAPTURE(text);
     for (const char* part : {"cuda:0: out of memory: requested ", " for conv2d_forward(", "live ",
-                             "largest free ", "biggest holders: ", ") 128 KiB in 1 block"}) {
+                             "largest free ", "biggest calls: ", ") 128 KiB in 1 block"}) {
       CHECK(text.find(part) != std::string::npos);
     }
   }
