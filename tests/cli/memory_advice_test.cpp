@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <stdexcept>
 #include <string>
 
 #include "lathe/core/memory/host_allocator.h"
@@ -70,11 +71,26 @@ TEST_CASE("memory_advice: half the batch where nothing can be measured") {
   CHECK(one.advice(1 << 30) == "try a smaller --model or --image-size");
 }
 
-TEST_CASE("power_of_two_below") {
-  CHECK(power_of_two_below(1) == 1);
-  CHECK(power_of_two_below(63) == 32);
-  CHECK(power_of_two_below(64) == 64);
-  CHECK(power_of_two_below(INT64_MAX) == int64_t{1} << 62);
+TEST_CASE("memory_advice: after an evaluation it measures a training all the same") {
+  Run run(256);
+  run.peak_of(8);
+  const int64_t had = run.peak_of(100);
+  run.model.eval();
+  const std::string advice = run.advice(had);
+  INFO(advice);
+  CHECK(run.model.is_training());
+  CHECK(images_in(advice) >= 95);
+  CHECK(images_in(advice) <= 105);
+}
+
+TEST_CASE("memory_advice: what a model throws does not take the place of the advice") {
+  struct Failing final : nn::Module {
+    Tensor forward(const Tensor&) override { throw std::invalid_argument("planted"); }
+  };
+  Run run(256);
+  Failing failing;
+  CHECK(memory_advice(run.settings, {}, kCPU, failing, run.optimizer, 1 << 30) ==
+        "try --batch-size 128 --accumulate 2, --amp bf16");
 }
 
 }  // namespace

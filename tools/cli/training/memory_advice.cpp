@@ -2,13 +2,13 @@
 #include "lathe/tools/cli/training/memory_advice.h"
 
 #include <algorithm>
-#include <new>
+#include <bit>
+#include <exception>
 
 #include <fmt/format.h>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/error.h"
 #include "lathe/core/profile/memory_forecast.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"
@@ -22,6 +22,7 @@ int64_t fitting_batch(const Settings& settings, const ModelShape& shape, Device 
   const int64_t small = std::min<int64_t>(*settings.batch_size / 8, 32),
                 side = settings.image_size.value_or(32);
   if (small < 1) return 0;
+  model.train();  // the error may have come in an evaluation
   optimizer.zero_grad();
   const auto step = [&](int64_t batch) {
     const Tensor x =
@@ -33,26 +34,19 @@ int64_t fitting_batch(const Settings& settings, const ModelShape& shape, Device 
   };
   return profile::forecast_memory(device, step, {.small_batch = small, .large_batch = 2 * small})
       .largest_batch(bytes);
-} catch (const Error&) {
-  return 0;
-} catch (const std::bad_alloc&) {
+} catch (const std::exception&) {  // the error that is advised on must stay the one that is told
   return 0;
 }
 
 }  // namespace
-
-int64_t power_of_two_below(int64_t most) {
-  int64_t out = 1;
-  while (out <= most / 2) out *= 2;
-  return out;
-}
 
 std::string memory_advice(const Settings& settings, const ModelShape& shape, Device device,
                           nn::Module& model, optim::Optimizer& optimizer, int64_t had_bytes) {
   const int64_t batch = *settings.batch_size;
   const int64_t fits = fitting_batch(settings, shape, device, model, optimizer, had_bytes);
   const bool is_measured = 0 < fits && fits < batch;
-  const int64_t smaller = is_measured ? power_of_two_below(fits) : batch / 2;
+  const int64_t smaller =
+      is_measured ? static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fits))) : batch / 2;
   std::string out;
   if (smaller >= 1) {
     out = fmt::format("--batch-size {} --accumulate {}", smaller,

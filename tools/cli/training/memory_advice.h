@@ -21,7 +21,4 @@ namespace lathe::cli {
 std::string memory_advice(const Settings& settings, const ModelShape& shape, Device device,
                           nn::Module& model, optim::Optimizer& optimizer, int64_t had_bytes);
 
-/// The largest power of two that is at most `most`, for most >= 1.
-int64_t power_of_two_below(int64_t most);
-
 }  // namespace lathe::cli
