@@ -11,6 +11,7 @@
 #include "lathe/core/generator.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/memory/system_memory.h"
+#include "lathe/core/profile/memory_use.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"
@@ -54,23 +55,10 @@ void free_cached_memory(Device device) {
   host_allocator().empty_cache();
 }
 
-void reset_peak(Device device) {
-  if (device.is_cuda()) {
-    cuda::reset_peak_memory(device);
-  } else {
-    host_allocator().reset_peak();
-  }
-}
-
-size_t peak_bytes(Device device) {
-  return device.is_cuda() ? cuda::max_memory_allocated(device)
-                          : host_allocator().stats().peak_allocated_bytes;
-}
-
 struct Trial {
   int64_t batch = 0;
   double images_per_second = 0;
-  size_t peak_bytes = 0;
+  int64_t peak_bytes = 0;
 };
 
 // Training steps on synthetic batches of any size, with one model and one optimiser.
@@ -110,7 +98,7 @@ class Trials {
     const Tensor x = in_layout(
         randn({batch, settings_.in_channels, side, side}, {.device = device_}), settings_);
     const Tensor y = randint(0, settings_.classes, {batch}, {.device = device_});
-    reset_peak(device_);
+    profile::reset_memory_peak(device_);
     double seconds = step(x, y);  // the first step prepares what the others reuse
     if (seconds < kTimedSeconds) {
       const auto begin = Clock::now();
@@ -118,7 +106,8 @@ class Trials {
       for (; seconds_since(begin) < kTimedSeconds; ++steps) step(x, y);
       seconds = seconds_since(begin) / static_cast<double>(steps);
     }
-    return {batch, static_cast<double>(batch) / seconds, peak_bytes(device_)};
+    return {batch, static_cast<double>(batch) / seconds,
+            profile::memory_use(device_).peak_allocated};
   }
 
   double step(const Tensor& x, const Tensor& y) {
@@ -140,8 +129,7 @@ void print(int64_t batch, const std::optional<Trial>& trial, const Output& out) 
   Row row;
   row.add("event", "try").add("batch_size", batch).add("fits", trial.has_value());
   if (trial) {
-    row.add("images_per_second", trial->images_per_second)
-        .add("peak_bytes", static_cast<int64_t>(trial->peak_bytes));
+    row.add("images_per_second", trial->images_per_second).add("peak_bytes", trial->peak_bytes);
     out.text(fmt::format("batch {:>6}  {:>9.1f} img/s  {:>9.1f} MiB", batch,
                          trial->images_per_second, static_cast<double>(trial->peak_bytes) / kMiB));
   } else {
