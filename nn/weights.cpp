@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <string_view>
 
+#include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
+#include "lathe/core/function_ref.h"
 #include "lathe/core/log.h"
 #include "lathe/nn/checkpoint.h"
 
@@ -47,15 +49,16 @@ void add_batch_counts(StateDict& state, const Module& model) {
   }
 }
 
-/// What wrappers put before `name`, which begins with at least one of their prefixes; else "".
-std::string_view prefix_of(std::string_view name, const StateDict& own) {
+/// What wrappers put before a name of the model: the beginning of `name` if it is one or more of
+/// their prefixes and the rest is such a name; else "".
+std::string_view prefix_of(std::string_view name, FunctionRef<bool(std::string_view)> is_own) {
   constexpr std::string_view kPrefixes[] = {"module.", "_orig_mod.", "model."};
-  for (std::string_view rest = name; !own.contains(rest);) {
+  for (std::string_view rest = name; !is_own(rest);) {
     const auto* const found = std::ranges::find_if(
         kPrefixes, [&](std::string_view prefix) { return rest.starts_with(prefix); });
     if (found == std::end(kPrefixes)) return {};
     rest.remove_prefix(found->size());
-    if (own.contains(rest)) return name.substr(0, name.size() - rest.size());
+    if (is_own(rest)) return name.substr(0, name.size() - rest.size());
   }
   return {};
 }
@@ -67,7 +70,8 @@ FileWeights without_prefix(StateDict state, const Module& model) {
   std::string_view prefix;
   for (const auto& [name, tensor] : state) {
     if (own.contains(name)) return {std::move(state), {}};
-    if (prefix.empty()) prefix = prefix_of(name, own);
+    if (prefix.empty())
+      prefix = prefix_of(name, [&](std::string_view bare) { return own.contains(bare); });
   }
   if (prefix.empty()) return {std::move(state), {}};
   FileWeights out{{}, std::string(prefix)};
@@ -86,6 +90,17 @@ FileWeights read_weights(const std::string& path, const Module& model) {
   FileWeights out = without_prefix(weights_in(file, model), model);
   if (is_torch) add_batch_counts(out.entries, model);
   return out;
+}
+
+std::optional<Shape> stored_shape(const std::string& path, std::string_view name) {
+  const safetensors::Header header = safetensors::read_header(path);
+  const auto is_name = [&](std::string_view bare) { return bare == name; };
+  std::optional<Shape> wrapped;
+  for (const safetensors::HeaderEntry& entry : header.entries) {
+    if (entry.name == name) return entry.shape;
+    if (!wrapped && !prefix_of(entry.name, is_name).empty()) wrapped = entry.shape;
+  }
+  return wrapped;
 }
 
 LoadReport load(Module& model, const std::string& path, const LoadOptions& options) {

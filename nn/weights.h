@@ -2,7 +2,9 @@
 // reads NumPy's .npz and PyTorch's .pth (core/formats/tensor_file.h).
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "lathe/core/formats/safetensors.h"
 #include "lathe/nn/module.h"
@@ -33,6 +35,12 @@ struct FileWeights {
 /// Old .pth files lack num_batches_tracked; the missing entries are added as zeros.
 /// throws: FileError; DataError for a bad file.
 LATHE_API FileWeights read_weights(const std::string& path, const Module& model);
+
+/// The shape that a safetensors file or a checkpoint has for the model's entry `name`, with or
+/// without a prefix as above. Its header is read and checked, its values are not.
+/// → nullopt: it has no such entry
+/// throws: FileError; DataError for a bad header.
+LATHE_API std::optional<Shape> stored_shape(const std::string& path, std::string_view name);
 
 /// Reads and checks the whole file, as read_weights() does, then changes the model: all or nothing.
 /// → without `strict`: what was missing and unexpected

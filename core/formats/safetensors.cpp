@@ -124,16 +124,17 @@ Contents read(const std::string& path) {
   return parse_from(read_at, static_cast<uint64_t>(file.size()), path);
 }
 
-Metadata read_metadata(const std::string& path) {
+Header read_header(const std::string& path) {
   const InputFile file(path);
   const auto read_at = [&](void* to, int64_t count, int64_t offset) {
     file.read(to, count, offset);
   };
   const auto size = static_cast<uint64_t>(file.size());
   const std::string text = read_start(read_at, size, path);
-  return parse_header(std::string_view(text).substr(kLengthBytes), size - text.size(), path)
-      .metadata;
+  return parse_header(std::string_view(text).substr(kLengthBytes), size - text.size(), path);
 }
+
+Metadata read_metadata(const std::string& path) { return read_header(path).metadata; }
 
 void write(const std::string& path, const StateDict& tensors, const Metadata& metadata) {
   std::vector<size_t> order;

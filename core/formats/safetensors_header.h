@@ -44,6 +44,10 @@ Header parse_header(std::string_view json, uint64_t data_bytes, std::string_view
 std::string format_header(const StateDict& tensors, const Metadata& metadata,
                           std::vector<size_t>& order);
 
+/// The header of a file, without its values.
+/// throws: FileError, DataError.
+Header read_header(const std::string& path);
+
 /// The metadata of a file as its header has it, with the checksum's digits. Checks the whole
 /// header, but does not read the values.
 /// throws: FileError, DataError.

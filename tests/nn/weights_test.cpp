@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -143,6 +144,32 @@ TEST_CASE("weights: what wrappers put before every name is taken off, and named"
   CHECK(entries.contains("0.weight"));
   CHECK(entries.number<double>("module.x") == 1);
   CHECK(entries.number<double>("x") == 2);
+}
+
+TEST_CASE("weights: the shape of an entry by a file's header, whatever its values are") {
+  const TempDir dir;
+  const std::string path = dir / "w.safetensors";
+  const auto write = [&](const std::string& prefix) {
+    StateDict state;
+    state.add_number("optimizer.conv1.weight", 1.0);
+    state.add(prefix + "layer1.conv1.weight", zeros({1}));
+    state.add(prefix + "conv1.weight", zeros({4, 3, 7, 7}));
+    safetensors::write(path, state);
+  };
+  for (const char* prefix : {"", "module.", "module._orig_mod."}) {
+    CAPTURE(prefix);
+    write(prefix);
+    CHECK(nn::stored_shape(path, "conv1.weight") == Shape({4, 3, 7, 7}));
+    CHECK_FALSE(nn::stored_shape(path, "fc.weight").has_value());
+    CHECK_FALSE(nn::stored_shape(path, "1.weight").has_value());
+  }
+  {
+    std::fstream values(path, std::ios::in | std::ios::out | std::ios::binary);
+    values.seekp(-1, std::ios::end).put('\x7f');
+  }
+  CHECK_THROWS_AS(safetensors::read(path), DataError);  // the checksum
+  CHECK(nn::stored_shape(path, "conv1.weight") == Shape({4, 3, 7, 7}));
+  CHECK_THROWS_AS(nn::stored_shape(dir / "none", "conv1.weight"), FileError);
 }
 
 TEST_CASE(

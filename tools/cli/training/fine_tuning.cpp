@@ -4,12 +4,14 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "lathe/core/error.h"
+#include "lathe/core/formats/tensor_file.h"
 #include "lathe/nn/models.h"
 #include "lathe/nn/weights.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -78,17 +80,21 @@ bool fits_without_head(const StateDict& from_file, const nn::Module& model,
 }
 
 // The stem that a first convolution is of; empty if of neither.
-std::string_view stem_of(const Tensor& filters) {
-  const int64_t side = filters.ndim() == 4 ? filters.dim(3) : 0;
+std::string_view stem_of(const Shape& filters) {
+  const int64_t side = filters.size() == 4 ? filters[3] : 0;
   return side == 7 ? "imagenet" : side == 3 ? "cifar" : "";
 }
 
 // The stem of the weights in a file; empty if there is no first convolution that tells it.
 std::string_view stem_in(const std::string& file, const Settings& settings) try {
+  if (tensor_file_format(file) == TensorFileFormat::kSafetensors) {
+    const std::optional<Shape> filters = nn::stored_shape(file, kFirstFilters);
+    return filters ? stem_of(*filters) : "";
+  }
   const auto model = make_empty_model(settings, {});
   const StateDict entries = nn::read_weights(file, *model).entries;
   const Tensor* const filters = entries.find(kFirstFilters);
-  return filters == nullptr ? "" : stem_of(*filters);
+  return filters == nullptr ? "" : stem_of(filters->shape());
 } catch (const FileError& e) {
   throw CommandError(ExitCode::kData, e.message());
 }
@@ -98,7 +104,7 @@ std::string_view other_stem(const StateDict& from_file, const StateDict& own) {
   const Tensor *const theirs = from_file.find(kFirstFilters), *const ours = own.find(kFirstFilters);
   if (theirs == nullptr || ours == nullptr || theirs->ndim() != 4 || ours->ndim() != 4) return "";
   const bool differs = theirs->dim(3) != ours->dim(3) && theirs->dim(0) == ours->dim(0);
-  return differs ? stem_of(*theirs) : "";
+  return differs ? stem_of(theirs->shape()) : "";
 }
 
 // What may have been meant, where a file does not fit.
