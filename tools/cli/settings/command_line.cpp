@@ -192,9 +192,7 @@ std::string hint_for(const std::string& word, const Command& command) {
   if (is_run && (find_setting("run-dir")->takes & command.takes) != 0)
     return fmt::format("; --run-dir {} names a run", word);
   const bool is_data = (find_setting("data-root")->takes & command.takes) != 0;
-  return is_data && std::filesystem::exists(word, missing)
-             ? fmt::format("; --data-root {} names data", word)
-             : "";
+  return is_data ? data_root_hint(word) : "";
 }
 
 void check_words(const std::vector<std::string>& words, const Command& command) {

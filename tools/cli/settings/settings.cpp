@@ -31,11 +31,10 @@ void check_choice(const Setting& setting, std::string_view name, std::string_vie
     rest.remove_prefix(std::min(bar + 1, rest.size()));
   }
   if (std::find(choices.begin(), choices.end(), text) != choices.end()) return;
-  std::error_code missing;
-  const bool is_place = setting.key == "dataset" && std::filesystem::exists(text, missing);
-  throw UsageError(fmt::format(
-      "{}: expected one of {}, got \"{}\"{}", name, fmt::join(choices, ", "), text,
-      is_place ? fmt::format("; --data-root {} names data", text) : suggestion(text, choices)));
+  const std::string hint = setting.hint == nullptr ? "" : setting.hint(text);
+  throw UsageError(fmt::format("{}: expected one of {}, got \"{}\"{}", name,
+                               fmt::join(choices, ", "), text,
+                               hint.empty() ? suggestion(text, choices) : hint));
 }
 
 int64_t integer_bound(double bound) {
@@ -68,6 +67,12 @@ std::string environment_name(const Setting& setting) {
   std::string name = "LATHE_";
   for (const char c : setting.key) name += c == '-' ? '_' : static_cast<char>(c - 'a' + 'A');
   return name;
+}
+
+std::string data_root_hint(std::string_view word) {
+  std::error_code missing;
+  return std::filesystem::exists(word, missing) ? fmt::format("; --data-root {} names data", word)
+                                                : "";
 }
 
 void assign(Settings& settings, const Setting& setting, std::string_view name,

@@ -165,8 +165,10 @@ struct Setting {
   std::string_view key;    // "batch-size"
   std::string_view group;  // heading in --help
   Target target;
-  unsigned takes;                   // the commands that have it, bits of Takes
-  std::string_view choices = {};    // "sgd|adam": nothing else is allowed
+  unsigned takes;                 // the commands that have it, bits of Takes
+  std::string_view choices = {};  // "sgd|adam": nothing else is allowed
+  // What was meant by a text that is no choice; null, or where it returns "": the nearest choice.
+  std::string (*hint)(std::string_view text) = nullptr;
   std::string_view unit = {};       // the placeholder of the value in --help; {}: the choices
   double min = 0, max = 1e300;      // of a number
   std::string_view automatic = {};  // what "auto" means, for --help
@@ -185,6 +187,9 @@ const Setting* find_setting(std::string_view key);
 
 /// "LATHE_BATCH_SIZE".
 std::string environment_name(const Setting& setting);
+
+/// "; --data-root WORD names data" if there is such a file or folder; else "".
+std::string data_root_hint(std::string_view word);
 
 /// Sets a value from its text. Errors call the place of the text `name`.
 /// throws: UsageError.
