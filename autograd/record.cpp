@@ -141,6 +141,14 @@ void note_alive(const Node& node, const Tensor* y) {
                               y == nullptr ? nullptr : y->impl().storage.get());
 }
 
+/// Tells the watchers of this thread what the node connects.
+void show_watchers(const Node& node, const TensorRef* inputs, size_t count,
+                   std::span<const profile::Input> ys) {
+  std::vector<profile::Input> all;
+  for (size_t i = 0; i < count; ++i) all.emplace_back(*inputs[i].tensor);
+  profile::detail::watch_connected(node.number, all, ys);
+}
+
 void set_new_maker(const Tensor& y, NodePtr node) {
   set_maker(y, std::move(node));
   if (y.impl().base && y.impl().base->meta != nullptr) {
@@ -166,6 +174,10 @@ void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node
   pack_saved();
   connect(*node, inputs, count);
   profile::note_node(node->name, node->number);
+  if (profile::watched()) [[unlikely]] {
+    const profile::Input output = y;
+    show_watchers(*node, inputs, count, {&output, 1});
+  }
   note_alive(*node, &y);
   note_activation(y);
   describe_output(*node, y);
@@ -184,6 +196,8 @@ void attach_all(const Tensors& ys, const TensorRef* inputs, size_t count, NodePt
   pack_saved();
   connect(*node, inputs, count);
   profile::note_node(node->name, node->number);
+  if (profile::watched()) [[unlikely]]
+    show_watchers(*node, inputs, count, std::vector<profile::Input>(ys.begin(), ys.end()));
   note_alive(*node, nullptr);
   for (const Tensor& y : ys) {
     if (y.defined()) note_activation(y);

@@ -138,6 +138,11 @@ void watch_node(const char* op, uint64_t number) noexcept {
   tell_later([&](Watcher& watcher) { watcher.node(op, number); });
 }
 
+void watch_connected(uint64_t number, std::span<const Input> inputs,
+                     std::span<const Input> outputs) noexcept {
+  tell_later([&](Watcher& watcher) { watcher.connected(number, inputs, outputs); });
+}
+
 void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
                     const Tensors& dy) {
   tell(thread(), [&](Watcher& watcher) { watcher.gradient(op, number, input, gradient, dy); });

@@ -40,6 +40,8 @@ class LATHE_API Watcher {
   virtual void outermost_ends() {}
   /// The op recorded autograd node `number`. Keeps where it was called: keep_call().
   virtual void node(const char* op, uint64_t number);
+  /// Follows node(): its inputs and its outputs, in order. Either may be undefined.
+  virtual void connected(uint64_t, std::span<const Input>, std::span<const Input>) {}
   /// The closure of node `number` of `op` computed `gradient` of its input `input` from `dy`.
   virtual void gradient(const char*, uint64_t, size_t, const Tensor&, const Tensors&) {}
   /// The host is about to wait for a GPU, and no MeantWait says that it should. This function may
@@ -93,6 +95,8 @@ LATHE_API bool open_watched(Kind kind, const char* name, std::span<const Input> 
 LATHE_API void close_watched() noexcept;
 LATHE_API void watch_output(const Tensor& y) noexcept;
 LATHE_API void watch_node(const char* op, uint64_t number) noexcept;
+LATHE_API void watch_connected(uint64_t number, std::span<const Input> inputs,
+                               std::span<const Input> outputs) noexcept;
 LATHE_API void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
                               const Tensors& dy);
 LATHE_API void watch_wait(const char* what);
