@@ -37,6 +37,8 @@ ExitCode run_predict(const Invocation&);
 ExitCode run_report(const Invocation&);
 ExitCode run_watch(const Invocation&);
 ExitCode run_summary(const Invocation&);
+ExitCode run_explain(const Invocation&);
+ExitCode run_graph(const Invocation&);
 ExitCode run_info(const Invocation&);
 ExitCode run_data_fetch(const Invocation&);
 ExitCode run_data_prepare(const Invocation&);

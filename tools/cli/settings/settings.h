@@ -152,8 +152,10 @@ enum Takes : unsigned {
   kFindWorkers = 1 << 16,
   kReport = 1 << 17,
   kWatch = 1 << 18,
+  kExplain = 1 << 19,
   kCkpt = 1 << 20,
   kCkptVerify = 1 << 21,
+  kGraph = 1 << 22,
 };
 
 struct Setting {

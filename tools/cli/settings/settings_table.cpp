@@ -14,12 +14,15 @@ using S = Settings;
 constexpr unsigned kFind = kFindLr | kFindBatch;
 constexpr unsigned kLook = kEval | kReport;  // commands that evaluate a run
 constexpr unsigned kLoading = kBenchLoader | kFindWorkers;
+constexpr unsigned kStepViews = kExplain | kGraph;
 constexpr unsigned kSteps = kTrain | kFind;  // commands that make training steps
-constexpr unsigned kModels = kSteps | kLook | kPredict | kSummary | kBenchStep | kBenchConv;
+constexpr unsigned kModels =
+    kSteps | kLook | kPredict | kSummary | kBenchStep | kBenchConv | kStepViews;
 constexpr unsigned kData = kTrain | kFindLr | kLook | kPredict | kLoading;
-constexpr unsigned kImages = kData | kDataPrepare;
-constexpr unsigned kCompute = kSteps | kLook | kPredict | kBenchStep | kBenchOp | kBenchConv;
-constexpr unsigned kSynthetic = kBenchStep | kBenchConv | kFindBatch;
+constexpr unsigned kImages = kData | kDataPrepare | kStepViews;
+constexpr unsigned kCompute =
+    kSteps | kLook | kPredict | kBenchStep | kBenchOp | kBenchConv | kStepViews;
+constexpr unsigned kSynthetic = kBenchStep | kBenchConv | kFindBatch | kStepViews;
 constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
                            kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt | kFindBatch |
                            kWatch;
@@ -121,7 +124,7 @@ constexpr Setting kSettings[] = {
    .help = "Passes over the training images"},
   {.key = "max-steps", .group = "Optimisation", .target = &S::max_steps, .takes = kTrain, .unit = "N", .max = 1e15,
    .help = "Stop after N steps; 0: after the last epoch"},
-  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchConv, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
+  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchConv | kStepViews, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
    .help = "Images in a step"},
   {.key = "accumulate", .group = "Optimisation", .target = &S::accumulate, .takes = kTrain | kFindLr, .unit = "N", .min = 1, .max = 1e6,
    .help = "Batches whose gradients are averaged before a step"},
@@ -137,7 +140,7 @@ constexpr Setting kSettings[] = {
   {.key = "svg", .group = "Range test", .target = &S::svg, .takes = kFindLr, .unit = "FILE",
    .help = "Write the curve as a picture"},
 
-  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep, .choices = "off|fp16|bf16",
+  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep | kStepViews, .choices = "off|fp16|bf16",
    .help = "Convolutions and matrix products in a half type; parameters, sums and losses stay f32"},
   {.key = "loss-scale", .group = "Precision", .target = &S::loss_scale, .takes = kTrain | kFindLr, .unit = "dynamic|NUMBER",
    .help = "Of --amp fp16: adapts itself to overflows, or is fixed"},
@@ -227,8 +230,8 @@ constexpr Setting kSettings[] = {
 
   {.key = "tensorboard", .group = "Output", .target = &S::tensorboard, .takes = kTrain,
    .help = "Also write the metrics, and histograms of the parameters at each evaluation, for TensorBoard"},
-  {.key = "output", .group = "Output", .target = &S::output, .takes = kReport, .unit = "FILE",
-   .help = "The page to write, otherwise report.html in the run's folder; of several runs in the working directory"},
+  {.key = "output", .group = "Output", .target = &S::output, .takes = kReport | kGraph, .unit = "FILE",
+   .help = "Of report the page to write, otherwise report.html in the run's folder, of several runs in the working directory; of graph FILE.svg or FILE.dot"},
   {.key = "evaluate", .group = "Output", .target = &S::evaluate, .takes = kReport,
    .help = "Of one run: evaluate it, for the confusion matrix and the worst mistakes"},
   {.key = "interval", .group = "Output", .target = &S::interval, .takes = kWatch, .unit = "SECONDS", .min = 0.1, .max = 86400,

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Model views: `explain`, `graph` and `summary`, seen from outside.
+
+    explain_test.py LATHE [--sanitized]
+"""
+import json
+import math
+import pathlib
+import re
+import xml.etree.ElementTree
+
+from driver import expect, expect_one_line, lathe, main
+
+SMALL = ["--model", "resnet8", "--batch-size", 4, "--image-size", 16, "--threads", 1]
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def rows_of(*arguments):
+    return [json.loads(line) for line in expect(lathe(*arguments, "--json"), 0).stdout.splitlines()]
+
+
+def test_explain_names_each_op_of_a_step(folder):
+    *ops, done = rows_of("explain", *SMALL)
+    assert done["event"] == "done" and done["ops"] == len(ops) and done["parameters"] == 75290, done
+    assert [op["number"] for op in ops] == list(range(1, len(ops) + 1))
+    first = ops[0]
+    assert first["op"] == "conv2d" and first["layer"] == "CifarResNet.conv1" and first["output"] == "f32[4,16,16,16]", first
+    assert "x f32[4,3,16,16]  the batch; w f32[16,3,3,3]  conv1.weight" in first["inputs"], first
+    assert first["saved_bytes"] == 4 * 4 * 3 * 16 * 16 and first["saved"].endswith("; w (there anyway)"), first
+    assert "b[k]" not in first["formula"] and first["gradient"] == "dw = x slid over dy", "what there is no gradient of"
+    assert ops[-1]["gradient_norm"] == 1 and ops[-1]["output"] == "f32[]"
+    assert all(op["formula"] and op["gradient"] and op["gradient_norm"] > 0 for op in ops), ops
+    assert sum(op["saved_bytes"] for op in ops) == done["saved_bytes"]
+    # The gradients of the parameters, of which each belongs to one op, make up the whole.
+    norms = [float(n) for op in ops for n in re.findall(r"\|gradient\| (\S+?)(?:;|$)", op["inputs"])]
+    assert len(norms) == len(set(re.findall(r"\S+\.(?:weight|bias)\b", " ".join(op["inputs"] for op in ops))))
+    assert math.isclose(math.hypot(*norms), done["gradient_norm"], rel_tol=0.01), (norms, done)
+
+
+def test_explain_reads_well(folder):
+    text = expect(lathe("explain", *SMALL), 0).stdout
+    assert text.startswith("One training step of resnet8 on a batch of random numbers, [4,3,16,16], op by op.\n\n")
+    assert max(map(len, text.splitlines())) <= 100
+    assert "\n  1  conv2d  conv1\n     y[n,k,p,q] = sum over c,r,s" in text, text[:2000]
+    assert re.search(r"\n     x  f32\[4,16,16,16\]  from 1 \(conv2d\)\n     w  f32\[16\]  bn1.weight   \|gradient\| \d", text), text[:2000]
+    assert re.search(r"\nThe loss is \d.* are kept between the two passes", text), text[-500:]
+
+
+def test_explain_takes_a_data_set(folder):
+    *ops, done = rows_of("explain", "--dataset", "synthetic", "--synthetic-size", 20, "--batch-size", 10, "--model", "resnet8",
+                         "--image-size", 16, "--seed", 3)
+    assert done["input"] == "[10,3,16,16]" and len(ops) == done["ops"]
+    text = expect(lathe("explain", "--dataset", "synthetic", "--synthetic-size", 20, "--batch-size", 10, "--model", "resnet8",
+                        "--image-size", 16, "--amp", "bf16"), 0).stdout
+    assert "on the first batch of synthetic, [10,3,16,16]" in text and "  cast, a part of conv2d  conv1\n" in text, text[:3000]
+
+
+def test_every_recorded_op_has_a_formula(folder):
+    table = set(re.findall(r'^  \{"(\w+)", "', (SOURCE / "tools/cli/observe/op_formulas.cpp").read_text(), re.MULTILINE))
+    makers = "record|from_input|from_output|step_function|rounding|make_view|make_part|view_as|extremum|rest_of|extreme|open_clamp|row_norm"
+    recorded = set()
+    for path in (SOURCE / "ops").glob("*.cpp"):
+        recorded |= set(re.findall(rf'\b(?:{makers})\(\s*"(\w+)"', path.read_text()))
+    # Gradients are recorded only if they shall have gradients themselves, and vmap's has its own functions' formulas.
+    missing = {name for name in recorded - table if not re.search(r"_grad$|_(gather|scatter)$|^jacobian$", name)}
+    assert len(recorded) > 90 and not missing, sorted(missing)
+
+
+def test_graph_is_a_picture(folder):
+    done = rows_of("graph", *SMALL, "--output", "g.svg")[0]
+    svg = xml.etree.ElementTree.fromstring(pathlib.Path("g.svg").read_text())
+    text = "\n".join(svg.itertext())
+    boxes = svg.findall(".//{*}rect")
+    assert len(boxes) == done["ops"] + 1 and len(svg.findall(".//{*}path[@class='line']")) == done["lines"]
+    assert "layer1.0.conv1" in text and "weight f32[16,16,3,3]" in text and "keeps x 64.0 KiB, w" in text, text[:1500]
+    elsewhere = [value for node in svg.iter() for name, value in node.attrib.items() if "href" in name or name.startswith("on") or "http:" in value]
+    assert not elsewhere and "@import" not in text, elsewhere
+    width, height = float(svg.get("width")), float(svg.get("height"))
+    for box in boxes:
+        assert 0 <= float(box.get("x")) <= width - float(box.get("width")) and float(box.get("y")) < height
+    expect(lathe("graph", *SMALL, "--output", "g.svg"), 0)  # its own picture is replaced
+    pathlib.Path("other.svg").write_text("<svg>mine</svg>")
+    expect_one_line(lathe("graph", *SMALL, "--output", "other.svg"), 2, "--output other.svg: is there")
+    expect_one_line(lathe("graph", *SMALL, "--output", "g.png"), 2, "must end in .dot or .svg")
+    expect_one_line(lathe("graph", *SMALL, "--output", "no/g.svg"), 1, "no/g.svg")
+
+
+def test_graph_as_dot(folder):
+    dot = expect(lathe("graph", *SMALL), 0).stdout
+    expect(lathe("graph", *SMALL, "--output", "g.dot"), 0)
+    assert pathlib.Path("g.dot").read_text() == dot
+    nodes = re.findall(r'^  n(\d+) \[label="((?:[^"\\]|\\.)*)"\];$', dot, re.MULTILINE)
+    lines = re.findall(r"^  n(\d+) -> n(\d+);$", dot, re.MULTILINE)
+    assert dot.startswith("digraph lathe_graph {\n") and dot.endswith("}\n")
+    assert len(nodes) + len(lines) + 4 == len(dot.splitlines()), "nothing else"
+    assert all(int(a) < int(b) < len(nodes) for a, b in lines)
+    assert nodes[1][1].startswith("conv2d\\lconv1\\lweight f32[16,3,3,3]\\l-> f32[4,16,16,16]\\lkeeps x 12.0 KiB, w\\l"), nodes[1]
+    # Every box but the last leads on, and every box but the batch is led to.
+    assert {int(a) for a, _ in lines} == set(range(len(nodes) - 1)) and {int(b) for _, b in lines} == set(range(1, len(nodes)))
+
+
+main(globals())

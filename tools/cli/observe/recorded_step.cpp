@@ -1,0 +1,125 @@
+// One recorded step: the model and its batch are made as the commands that train make them.
+#include "lathe/tools/cli/observe/recorded_step.h"
+
+#include <cmath>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/format.h"
+#include "lathe/core/generator.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/random.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/reading_data.h"
+
+namespace lathe::cli {
+namespace {
+
+struct Batch {
+  std::string text;
+  ModelShape shape;
+  Tensor x, y;
+};
+
+Batch synthetic_batch(Settings& settings, Device device) {
+  const int64_t size = settings.batch_size.value_or(128), side = settings.image_size.value_or(32);
+  const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
+  const Tensor x = randn({size, shape.in_channels, side, side}, {.device = device});
+  return {.text = "a batch of random numbers",
+          .shape = shape,
+          .x = in_layout(x, settings),
+          .y = randint(0, shape.classes, {size}, {.device = device})};
+}
+
+Batch batch_of_dataset(const Settings& settings, Device device) {
+  const auto images = open_dataset(settings, Part::kTrain, true);
+  Input input = make_input(images, settings, device, true);
+  return reading_data([&] {
+    for (auto& [x, y] : input.batches()) {
+      return Batch{.text = fmt::format("the first batch of {}", *settings.dataset),
+                   .shape = {.classes = images->classes(), .in_channels = images->channels()},
+                   .x = x,
+                   .y = y};
+    }
+    throw UsageError(fmt::format("--dataset {}: has no training image", *settings.dataset));
+  });
+}
+
+double norm_of(const Tensor& t) {
+  const Tensor host = empty(t.shape(), {.dtype = kF64});
+  copy_values(host, t);
+  double sum = 0;
+  for (int64_t i = 0; i < host.numel(); ++i) sum += host.data<double>()[i] * host.data<double>()[i];
+  return std::sqrt(sum);
+}
+
+std::vector<RecordedLeaf> named_leaves(const autograd::RecordedGraph& graph,
+                                       const nn::Module& model) {
+  std::unordered_map<const TensorImpl*, std::string> names;
+  for (const auto& [name, p] : model.named_parameters()) names.emplace(p.handle().get(), name);
+  std::vector<RecordedLeaf> leaves;
+  for (const Tensor& leaf : graph.leaves) {
+    const auto at = names.find(leaf.handle().get());
+    leaves.push_back({.name = at == names.end() ? "" : at->second,
+                      .shape = leaf.shape(),
+                      .dtype = leaf.dtype()});
+    if (leaf.grad().defined()) leaves.back().gradient_norm = norm_of(leaf.grad());
+  }
+  return leaves;
+}
+
+}  // namespace
+
+RecordedStep record_step(Settings& settings) {
+  if (!settings.model) settings.model = "resnet8";
+  const bool reads_data = settings.dataset.has_value();
+  if (reads_data) complete(settings, look_around(settings));
+  const Device device = prepare_compute(settings);
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  const Batch batch =
+      reads_data ? batch_of_dataset(settings, device) : synthetic_batch(settings, device);
+  const auto model = make_model(settings, batch.shape);
+  place_model(*model, device, settings);
+  model->train();
+
+  RecordedStep step{
+      .model = *settings.model, .data = batch.text, .input = batch.x.shape(), .graph = {}};
+  autograd::GraphRecorder recorder;
+  const Tensor loss = cross_entropy(scores_of(*model, batch.x, settings), batch.y);
+  loss.backward();
+  step.graph = recorder.graph({loss});
+  step.leaves = named_leaves(step.graph, *model);
+  step.loss = loss.item<double>();
+  return step;
+}
+
+std::string tensor_text(DType dtype, const Shape& shape) { return concat(dtype, shape); }
+
+std::string short_layer(const std::string& path) {
+  const size_t dot = path.find('.');
+  return dot == std::string::npos ? path : path.substr(dot + 1);
+}
+
+std::string size_text(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  if (bytes < 1024 * 1024) return fmt::format("{:.1f} KiB", value / 1024);
+  if (bytes < 1024 * 1024 * 1024) return fmt::format("{:.2f} MiB", value / (1 << 20));
+  return fmt::format("{:.2f} GiB", value / (1 << 30));
+}
+
+double gradient_norm(const RecordedStep& step) {
+  double sum = 0;
+  for (const RecordedLeaf& leaf : step.leaves) {
+    const double norm = leaf.gradient_norm.value_or(0);
+    sum += norm * norm;
+  }
+  return std::sqrt(sum);
+}
+
+}  // namespace lathe::cli
