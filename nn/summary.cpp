@@ -5,11 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <ostream>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/nn/conv.h"
+#include "lathe/nn/pool2d.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe::nn {
@@ -71,6 +74,37 @@ int64_t own_parameters(Module& module, std::unordered_set<const TensorImpl*>& kn
   return count;
 }
 
+Trainable trainable_of(const Module& module) {
+  const Tensors parameters = module.parameters();
+  const auto wants = std::ranges::count_if(parameters, &Tensor::requires_grad);
+  if (parameters.empty()) return Trainable::kNoParameters;
+  if (wants == 0) return Trainable::kNone;
+  return wants == std::ssize(parameters) ? Trainable::kAll : Trainable::kSome;
+}
+
+Shape taps_of(const Tensor& weight) {
+  Shape taps = weight.shape();
+  taps.erase(0);
+  taps.erase(0);
+  return taps;
+}
+
+/// The window that slides over the input.
+Shape kernel_of(const Module& module) {
+  if (const auto* conv = dynamic_cast<const Conv2d*>(&module)) return taps_of(conv->weight);
+  if (const auto* conv = dynamic_cast<const Conv1d*>(&module)) return taps_of(conv->weight);
+  if (const auto* conv = dynamic_cast<const ConvTranspose2d*>(&module))
+    return taps_of(conv->weight);
+  const auto of_pair = [](Pair kernel) { return Shape{kernel.rows, kernel.cols}; };
+  if (const auto* pool = dynamic_cast<const MaxPool2d*>(&module))
+    return of_pair(pool->options().kernel);
+  if (const auto* pool = dynamic_cast<const AvgPool2d*>(&module))
+    return of_pair(pool->options().kernel);
+  if (const auto* pool = dynamic_cast<const MaxPool1d*>(&module)) return {pool->options().kernel};
+  if (const auto* pool = dynamic_cast<const AvgPool1d*>(&module)) return {pool->options().kernel};
+  return {};
+}
+
 }  // namespace
 
 Summary summary(Module& model, FunctionRef<void()> run) {
@@ -84,10 +118,13 @@ Summary summary(Module& model, FunctionRef<void()> run) {
                         .type = module->type_name(),
                         .depth = static_cast<int>(depth),
                         .leaf = module->children().empty(),
+                        .kernel = kernel_of(*module),
+                        .input = {},
                         .output = {},
                         .called = false,
                         .parameters = own_parameters(*module, known),
-                        .macs = 0});
+                        .macs = 0,
+                        .trainable = trainable_of(*module)});
   }
   for (const Tensor& p : model.parameters()) {
     out.parameters += p.numel();
@@ -98,9 +135,13 @@ Summary summary(Module& model, FunctionRef<void()> run) {
   const Observation observation(model, [&](Module& module, const Tensors& x, const Tensors& y) {
     SummaryRow& row = out.rows[row_of.at(&module)];
     row.called = true;
+    if (!x.empty()) row.input = x[0].shape();
     if (!y.empty()) row.output = y[0].shape();
     row.macs += module.macs_of_call(x, y);
-    if (row.leaf) out.output_bytes += bytes_of(y);
+    if (row.leaf) {
+      out.output_bytes += bytes_of(y);
+      if (row.trainable != Trainable::kNoParameters) out.pass_bytes += 2 * bytes_of(y);
+    }
     if (&module == &model) out.input_bytes += bytes_of(x);
   });
   const NoGrad off;
@@ -117,32 +158,102 @@ Summary summary(Module& model, const Shape& input) {
   return summary(model, [&] { model(x); });
 }
 
-std::ostream& operator<<(std::ostream& out, const Summary& s) {
-  const auto label = [](const SummaryRow& row) {
-    const size_t dot = row.name.rfind('.');
-    const std::string last = dot == std::string::npos ? row.name : row.name.substr(dot + 1);
-    const std::string indent(static_cast<size_t>(2 * row.depth), ' ');
-    return indent + row.type + (last.empty() ? "" : " (" + last + ")");
-  };
-  size_t width = 6;
-  for (const SummaryRow& row : s.rows) width = std::max(width, label(row).size());
-  const auto line = [&](const std::string& module, const std::string& output,
-                        const std::string& parameters, const std::string& macs) {
-    out << fmt::format("{:<{}}  {:<20}{:>14}{:>18}\n", module, width, output, parameters, macs);
-  };
-  line("module", "output", "parameters", "multiply-adds");
-  for (const SummaryRow& row : s.rows) {
-    line(label(row), row.called ? concat(row.output) : "-",
-         row.parameters > 0 ? with_commas(row.parameters) : "-",
-         row.macs > 0 ? with_commas(row.macs) : "-");
-  }
-  out << fmt::format("parameters     {} ({} trainable), {}\n", with_commas(s.parameters),
-                     with_commas(s.trainable), mebibytes(s.parameter_bytes));
-  out << fmt::format("multiply-adds  {} per forward\n", with_commas(s.macs));
-  out << fmt::format("memory         {} input, {} outputs of the layers\n",
-                     mebibytes(s.input_bytes), mebibytes(s.output_bytes));
-  return out;
+namespace {
+
+/// A column of the table; `rank` says in which order columns are left out, 0: never.
+struct Column {
+  const char* title;
+  bool right;  // numbers
+  int rank;
+  std::string (*text)(const SummaryRow& row, const Summary& summary);
+};
+
+std::string label_of(const SummaryRow& row, const Summary&) {
+  const std::string last = row.name.substr(row.name.rfind('.') + 1);
+  return std::string(static_cast<size_t>(2 * row.depth), ' ') + row.type +
+         (last.empty() ? "" : " (" + last + ")");
 }
+
+std::string shape_or_dash(const Shape& shape, bool known) { return known ? concat(shape) : "-"; }
+
+std::string count_or_dash(int64_t count) { return count > 0 ? with_commas(count) : "-"; }
+
+std::string share_of(const SummaryRow& row, const Summary& s) {
+  if (row.parameters == 0) return "-";
+  return fmt::format("{:.2f} %",
+                     100 * static_cast<double>(row.parameters) / static_cast<double>(s.parameters));
+}
+
+std::string trainable_text(const SummaryRow& row, const Summary&) {
+  constexpr std::array kTexts = {"-", "yes", "partly", "no"};
+  return kTexts[static_cast<size_t>(row.trainable)];
+}
+
+using Row = SummaryRow;
+constexpr std::array kColumns = {
+    Column{"module", false, 0, label_of},
+    Column{"kernel", false, 2,
+           [](const Row& r, const Summary&) { return shape_or_dash(r.kernel, !r.kernel.empty()); }},
+    Column{"input", false, 3,
+           [](const Row& r, const Summary&) { return shape_or_dash(r.input, r.called); }},
+    Column{"output", false, 0,
+           [](const Row& r, const Summary&) { return shape_or_dash(r.output, r.called); }},
+    Column{"parameters", true, 0,
+           [](const Row& r, const Summary&) { return count_or_dash(r.parameters); }},
+    Column{"share", true, 4, share_of},
+    Column{"multiply-adds", true, 0,
+           [](const Row& r, const Summary&) { return count_or_dash(r.macs); }},
+    Column{"trainable", false, 1, trainable_text},
+};
+
+/// The texts of a column, the title first, and how wide it is.
+struct Cells {
+  const Column* column;
+  std::vector<std::string> texts;
+  size_t width = 0;
+};
+
+std::vector<Cells> cells_of(const Summary& s, int width) {
+  std::vector<Cells> all;
+  size_t total = 0;
+  for (const Column& column : kColumns) {
+    Cells& cells = all.emplace_back(Cells{&column, {column.title}});
+    for (const SummaryRow& row : s.rows) cells.texts.push_back(column.text(row, s));
+    for (const std::string& text : cells.texts) cells.width = std::max(cells.width, text.size());
+    total += cells.width + 2;
+  }
+  for (int rank = 1; width > 0 && total - 2 > static_cast<size_t>(width) && rank <= 4; ++rank) {
+    const auto at = std::ranges::find(all, rank, [](const Cells& c) { return c.column->rank; });
+    total -= at->width + 2;
+    all.erase(at);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string summary_text(const Summary& s, int width) {
+  const std::vector<Cells> columns = cells_of(s, width);
+  std::string out;
+  for (size_t line = 0; line <= s.rows.size(); ++line) {
+    std::string text;
+    for (const Cells& cells : columns) {
+      text += text.empty() ? "" : "  ";
+      text += cells.column->right ? fmt::format("{:>{}}", cells.texts[line], cells.width)
+                                  : fmt::format("{:<{}}", cells.texts[line], cells.width);
+    }
+    out += text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
+  }
+  out += fmt::format("parameters     {} ({} trainable)\n", with_commas(s.parameters),
+                     with_commas(s.trainable));
+  out += fmt::format("multiply-adds  {} per forward\n", with_commas(s.macs));
+  return out + fmt::format(
+                   "memory         {} = {} input + {} forward and backward pass + {} parameters\n",
+                   mebibytes(s.total_bytes()), mebibytes(s.input_bytes), mebibytes(s.pass_bytes),
+                   mebibytes(s.parameter_bytes));
+}
+
+std::ostream& operator<<(std::ostream& out, const Summary& s) { return out << summary_text(s); }
 
 int64_t count_parameters(const Module& model) {
   int64_t count = 0;

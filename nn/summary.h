@@ -11,14 +11,19 @@
 
 namespace lathe::nn {
 
+/// Which of a module's parameters require a gradient, its children's included.
+enum class Trainable { kNoParameters, kAll, kSome, kNone };
+
 struct SummaryRow {
   std::string name, type;  // "layer1.0.conv1", "Conv2d"
   int depth;               // 0: the model itself
   bool leaf;               // has no children
-  Shape output;            // of its last call; empty if it was never called
+  Shape kernel;            // rows and columns of a convolution's or a pooling's window, or empty
+  Shape input, output;     // the first ones of its last call; empty if it was never called
   bool called;
   int64_t parameters;  // elements of its own parameters, without its children's
   int64_t macs;        // its own multiply-adds, over all calls
+  Trainable trainable;
 };
 
 struct Summary {
@@ -28,6 +33,12 @@ struct Summary {
   int64_t input_bytes = 0, parameter_bytes = 0;
   // Results of all leaf modules: about what training keeps per forward, gradients apart.
   int64_t output_bytes = 0;
+  // Forward and backward pass as torchinfo counts it: the results of the leaf modules that have
+  // parameters, and as much again for their gradients.
+  int64_t pass_bytes = 0;
+
+  /// Input, pass and parameters: torchinfo's "estimated total size". Optimisers need more.
+  int64_t total_bytes() const { return input_bytes + pass_bytes + parameter_bytes; }
 };
 
 /// Runs the model once on zeros of shape `input` (with the dtype and device of its first
@@ -39,7 +50,11 @@ LATHE_API Summary summary(Module& model, const Shape& input);
 ///   nn::summary(model, [&] { model(source, target); });
 LATHE_API Summary summary(Module& model, FunctionRef<void()> run);
 
-/// The table, then the totals.
+/// The table, then the totals. Where a line of the table would be wider than `width` columns, some
+/// columns are left out: first trainable, then kernel, input and the share of parameters. 0: none.
+LATHE_API std::string summary_text(const Summary& summary, int width = 0);
+
+/// The same with all columns.
 LATHE_API std::ostream& operator<<(std::ostream& out, const Summary& summary);
 
 /// Elements of all parameters.

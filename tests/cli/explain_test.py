@@ -99,4 +99,17 @@ def test_graph_as_dot(folder):
     assert {int(a) for a, _ in lines} == set(range(len(nodes) - 1)) and {int(b) for _, b in lines} == set(range(1, len(nodes)))
 
 
+def test_summary_of_any_input(folder):
+    row = rows_of("summary", "--model", "resnet50", "--classes", 1000, "--stem", "imagenet", "--input-size", "2,3,224,224")[0]
+    # What torchinfo publishes for it (tests/test_output/resnet50.out of its repository), in 10^6 bytes.
+    published = {"input_bytes": 1.20, "pass_bytes": 355.66, "parameter_bytes": 102.23, "total_bytes": 459.10}
+    assert {key: round(row[key] / 1e6, 2) for key in published} == published and row["trainable"] == 25557032, row
+    wide = expect(lathe("summary", "--model", "resnet8", "--input-size", " 2,1, 20,36"), 0).stdout
+    header, model, first = wide.splitlines()[:3]
+    assert header.split() == ["module", "kernel", "input", "output", "parameters", "share", "multiply-adds", "trainable"]
+    assert first.split()[:5] == ["Conv2d", "(conv1)", "[3,3]", "[2,1,20,36]", "[2,16,20,36]"], first
+    for size in ("2,3,224", "2,3,4,5,6", "0,3,8,8", "a,3,8,8", "1,3,8,9999999"):
+        expect_one_line(lathe("summary", "--model", "resnet8", "--input-size", size), 2, "--input-size")
+
+
 main(globals())

@@ -1,31 +1,61 @@
-// lathe summary: layers, shapes, parameters and multiply-adds of a model.
-#include <sstream>
+// lathe summary: layers, shapes, parameters, multiply-adds and memory of a model.
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
 
 #include <fmt/format.h>
 
 #include "lathe/nn/summary.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
+
+namespace {
+
+/// The shape of --input-size, or else of one image of --in-channels and --image-size.
+Shape input_shape(const Settings& settings) {
+  if (settings.input_size.empty()) {
+    const int64_t side = settings.image_size.value_or(32);
+    return {1, settings.in_channels, side, side};
+  }
+  Shape shape;
+  for (const std::string& part : split_list(settings.input_size)) {
+    if (shape.size() == 4) throw UsageError("--input-size: expected N,C,H,W, got more numbers");
+    shape.push_back(parse_integer("--input-size", part, 1, 1'000'000));
+  }
+  if (shape.size() != 4)
+    throw UsageError(
+        fmt::format("--input-size: expected N,C,H,W, got \"{}\"", settings.input_size));
+  return shape;
+}
+
+}  // namespace
 
 ExitCode run_summary(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   if (!settings.model) settings.model = "resnet18";
-  const int64_t side = settings.image_size.value_or(32);
-  const auto model =
-      make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});
-  const Shape input{1, settings.in_channels, side, side};
+  const Shape input = input_shape(settings);
+  settings.image_size = std::min(input[2], input[3]);
+  const auto model = make_model(settings, {.classes = settings.classes, .in_channels = input[1]});
   const nn::Summary summary = nn::summary(*model, input);
-  std::ostringstream text;
-  text << summary;
-  out.text(text.str());
+  const std::string text = nn::summary_text(summary, terminal_width(STDOUT_FILENO));
+  out.text(text.substr(0, text.size() - 1));
   out.row(Row()
               .add("model", *settings.model)
+              .add("input", concat(input))
               .add("parameters", summary.parameters)
-              .add("macs", summary.macs));
+              .add("trainable", summary.trainable)
+              .add("macs", summary.macs)
+              .add("input_bytes", summary.input_bytes)
+              .add("pass_bytes", summary.pass_bytes)
+              .add("parameter_bytes", summary.parameter_bytes)
+              .add("total_bytes", summary.total_bytes()));
   return ExitCode::kDone;
 }
 

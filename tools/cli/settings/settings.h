@@ -41,6 +41,7 @@ struct Settings {
   std::string freeze;
   int64_t classes = 10;
   int64_t in_channels = 3;
+  std::string input_size;
   // optimisation
   std::string optimizer = "sgd";
   std::optional<double> lr;

@@ -81,6 +81,8 @@ constexpr Setting kSettings[] = {
    .help = "Number of classes"},
   {.key = "in-channels", .group = "Model", .target = &S::in_channels, .takes = kSummary | kSynthetic, .unit = "N", .min = 1, .max = 1024,
    .help = "Channels of an image"},
+  {.key = "input-size", .group = "Model", .target = &S::input_size, .takes = kSummary, .unit = "N,C,H,W",
+   .help = "Images, channels, rows and columns, in place of --in-channels and --image-size: 1,3,224,320"},
 
   {.key = "optimizer", .group = "Optimisation", .target = &S::optimizer, .takes = kSteps, .choices = "sgd|adam|adamw|rmsprop|lars|lamb|novograd",
    .help = "Update rule"},
