@@ -196,7 +196,8 @@ def test_tensorboard_gets_the_metrics(folder):
     expect(train("--epochs", 1, "--run-dir", "a", "--tensorboard", "--log-every", 4, "--quiet"), 0)
     (first,) = pathlib.Path("a").glob("events.out.tfevents.*")
     scalars, others = events_of(first)
-    assert others >= {"brain.Event:2", "conv1.weight", "fc.bias"}, others
+    assert others >= {"brain.Event:2", "conv1.weight", "fc.bias", "gradients/conv1.weight", "gradients/fc.bias"}, others
+    assert {f"gradients/{tag}" for tag in others if tag.endswith((".weight", ".bias")) and "/" not in tag} == {tag for tag in others if "gradients/" in tag}
     expected = [(row["step"], f"{name}/{row['split']}", row[name]) for row in rows_of("a") for name in ("loss", "accuracy")]
     written = [it for it in scalars if "/" in it[1]]
     assert [it[:2] for it in written] == [it[:2] for it in expected], (written, expected)

@@ -231,7 +231,7 @@ constexpr Setting kSettings[] = {
    .help = "Run the step twice from one state instead, and name the first op whose output differs"},
 
   {.key = "tensorboard", .group = "Output", .target = &S::tensorboard, .takes = kTrain,
-   .help = "Also write the metrics, and histograms of the parameters at each evaluation, for TensorBoard"},
+   .help = "Also write the metrics, and at each evaluation histograms of parameters and gradients, for TensorBoard"},
   {.key = "output", .group = "Output", .target = &S::output, .takes = kReport | kGraph, .unit = "FILE",
    .help = "Of report the page to write, otherwise report.html in the run's folder, of several runs in the working directory; of graph FILE.svg or FILE.dot"},
   {.key = "evaluate", .group = "Output", .target = &S::evaluate, .takes = kReport,

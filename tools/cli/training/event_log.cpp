@@ -43,4 +43,14 @@ void EventLog::add(const nn::Module& model, int64_t step) {
   });
 }
 
+void EventLog::add_gradients(const nn::Module& model, int64_t step) {
+  if (!writer_) return;
+  attempt([&] {
+    for (const auto& [name, parameter] : model.named_parameters()) {
+      if (const Tensor gradient = parameter.grad(); gradient.defined())
+        writer_->add_histogram("gradients/" + name, gradient, step);
+    }
+  });
+}
+
 }  // namespace lathe::cli

@@ -13,8 +13,8 @@
 
 namespace lathe::cli {
 
-/// Metrics and parameters of a run as events in its folder. The training is more important: if the
-/// disk is full, one warning says so, and nothing more is written.
+/// Metrics, parameters and gradients of a run as events in its folder. The training is more
+/// important: if the disk is full, one warning says so, and nothing more is written.
 class EventLog {
  public:
   /// Makes a file for the steps after `step`. Earlier files of the folder may hold later steps, of
@@ -26,6 +26,8 @@ class EventLog {
   void add(const Metrics& metrics);
   /// The distribution of each parameter. Waits for a GPU.
   void add(const nn::Module& model, int64_t step);
+  /// The distribution of each gradient, as "gradients/NAME". Waits for a GPU.
+  void add_gradients(const nn::Module& model, int64_t step);
 
  private:
   template <class F>

@@ -203,6 +203,7 @@ bool Trainer::runs_as_graph(const Tensor& x, const Tensor& y) {
     forward(step);
     scaler_.scale(step.loss).backward();
     apply_gradients();
+    optimizer_.zero_grad();
   });
   if (graph_->problem().empty()) return takes;
   scaler_.abandon_step();
@@ -229,7 +230,14 @@ void Trainer::apply_gradients() {
   scaler_.step(optimizer_);
   if (ema_) ema_->update({.found_inf = scaler_.found_inf(optimizer_)});
   scaler_.update();
-  optimizer_.zero_grad();
+}
+
+// Of the last step of an epoch that is evaluated, as the optimiser has used them.
+void Trainer::log_gradients() {
+  const bool ends = batch_ + micro_batches_ >= parts_.train.loader.size();
+  if (!events_ || !ends || !evaluates_after(epoch_)) return;
+  const debug::AllowSync seldom;
+  events_->add_gradients(parts_.model, step_ + 1);
 }
 
 void Trainer::update() {
@@ -244,6 +252,8 @@ void Trainer::update() {
         }
       }
       apply_gradients();
+      log_gradients();
+      optimizer_.zero_grad();
     }
   } catch (const optim::LossScaleError& e) {  // these steps were skipped, so the weights are good
     const debug::AllowSync the_end;

@@ -107,6 +107,7 @@ class Trainer {
   bool runs_as_graph(const Tensor& x, const Tensor& y);
   void forward(StepTensors& step);
   void apply_gradients();
+  void log_gradients();
   void update();
   void after_step();
   void evaluate_now();
