@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/printable.h"
 #include "lathe/nn/conv.h"
 #include "lathe/nn/pool2d.h"
 #include "lathe/ops/creation.h"
@@ -171,7 +172,7 @@ struct Column {
 std::string label_of(const SummaryRow& row, const Summary&) {
   const std::string last = row.name.substr(row.name.rfind('.') + 1);
   return std::string(static_cast<size_t>(2 * row.depth), ' ') + row.type +
-         (last.empty() ? "" : " (" + last + ")");
+         (last.empty() ? "" : " (" + printable(last) + ")");
 }
 
 std::string shape_or_dash(const Shape& shape, bool known) { return known ? concat(shape) : "-"; }
@@ -213,13 +214,20 @@ struct Cells {
   size_t width = 0;
 };
 
+/// Characters of UTF-8 text, as {fmt} counts them.
+size_t columns_of(const std::string& text) {
+  return static_cast<size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
 std::vector<Cells> cells_of(const Summary& s, int width) {
   std::vector<Cells> all;
   size_t total = 0;
   for (const Column& column : kColumns) {
     Cells& cells = all.emplace_back(Cells{&column, {column.title}});
     for (const SummaryRow& row : s.rows) cells.texts.push_back(column.text(row, s));
-    for (const std::string& text : cells.texts) cells.width = std::max(cells.width, text.size());
+    for (const std::string& text : cells.texts)
+      cells.width = std::max(cells.width, columns_of(text));
     total += cells.width + 2;
   }
   for (int rank = 1; width > 0 && total - 2 > static_cast<size_t>(width) && rank <= 4; ++rank) {

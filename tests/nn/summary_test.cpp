@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 #include <string>
@@ -130,4 +131,14 @@ TEST_CASE("summary: kernels of pools, and a table that fits") {
   CHECK(header(full) == header(0));
   CHECK(header(full - 1) == "module kernel input output parameters share multiply-adds ");
   CHECK(header(20) == "module output parameters multiply-adds ");
+}
+
+TEST_CASE("summary: a name of any characters is one cell of its line") {
+  nn::Sequential net;
+  net.add_named<nn::Linear>("a\nb\x1b[31m\u202e", 2, 2);
+  net.add_named<nn::Linear>("größe", 2, 2);
+  const std::string text = nn::summary_text(nn::summary(net, {1, 2}));
+  CHECK(std::ranges::count(text, '\n') == 4 + 3);
+  CHECK(text.find("  Linear (a\\nb\\x1b[31m\\u202e)  -       [1,2]") != std::string::npos);
+  CHECK(text.find("  Linear (größe)               -       [1,2]") != std::string::npos);
 }
