@@ -25,37 +25,12 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/signals.h"
+#include "lathe/tools/cli/training/scratch_folder.h"
 
 namespace lathe::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder below the system's folder for temporary files; removed at the end.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::error_code error;
-    const fs::path parent = fs::temp_directory_path(error);
-    LATHE_CHECK(
-        FileError, !error,
-        "verify-resume: there is no folder for temporary files (TMPDIR): ", error.message());
-    std::string name = (parent / "lathe-verify-XXXXXX").string();
-    LATHE_CHECK(FileError, mkdtemp(name.data()) != nullptr, name,
-                ": cannot be made: ", std::generic_category().message(errno));
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 // The environment without LATHE_ variables: they would override the config file.
 std::vector<char*> environment_without_settings() {
@@ -173,7 +148,7 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
   if (at >= steps)
     throw UsageError(fmt::format("--interrupt-at {}: expected less than --steps {}", at, steps));
   const HeldSignals signals;  // until the folder is removed
-  const ScratchFolder scratch;
+  const ScratchFolder scratch("verify-resume");
   settings.run_dir.clear();
   settings.resume.clear();
   settings.dry_run = false;

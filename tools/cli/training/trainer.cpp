@@ -269,6 +269,7 @@ void Trainer::update() {
   if (++step_ < total_steps_) parts_.schedule.step();
   inside_step_ = false;
   if (profile_) profile_->after_step();
+  if (parts_.after_step && !parts_.after_step(step_)) told_to_pause_ = true;
 }
 
 // With --ema the averages are evaluated and become the weights of best.safetensors. That file
@@ -409,7 +410,8 @@ bool Trainer::window_is_finite() {
 Trainer::Stop Trainer::stop_reason() const {
   if (StopRequests::asked() != 0) return Stop::kSignal;
   if (step_ >= total_steps_) return Stop::kSteps;
-  if (settings_.stop_after > 0 && step_ >= settings_.stop_after) return Stop::kPause;
+  if (told_to_pause_ || (settings_.stop_after > 0 && step_ >= settings_.stop_after))
+    return Stop::kPause;
   if (settings_.time_limit > 0 && seconds() >= settings_.time_limit) return Stop::kTime;
   return Stop::kNo;
 }

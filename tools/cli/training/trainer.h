@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,6 +59,10 @@ struct TrainingParts {
   safetensors::Metadata about = {};  // metadata for the checkpoints
   Frozen frozen = {};
   Input* held_out = nullptr;  // evaluated once, at the end, with the weights of best.safetensors
+  // Called after each step, with the steps so far; false: the training pauses there, as after
+  // --stop-after.
+  std::function<bool(int64_t step)> after_step = {};
+  bool is_trial = false;  // its folder is gone afterwards: a signal says nothing about it
 };
 
 class Trainer {
@@ -154,11 +159,12 @@ class Trainer {
   const int64_t total_steps_;
 
   int64_t epoch_ = 0, step_ = 0;
-  int64_t batch_ = 0;          // batches of the epoch that an update has used
-  bool epoch_open_ = false;    // the epoch has begun and not ended
-  int64_t micro_batches_ = 0;  // since the last update
-  bool inside_step_ = false;   // a batch was seen that no update has used yet
-  bool updated_ = false;       // its gradients have changed the weights: a graph does it all
+  int64_t batch_ = 0;           // batches of the epoch that an update has used
+  bool epoch_open_ = false;     // the epoch has begun and not ended
+  int64_t micro_batches_ = 0;   // since the last update
+  bool inside_step_ = false;    // a batch was seen that no update has used yet
+  bool updated_ = false;        // its gradients have changed the weights: a graph does it all
+  bool told_to_pause_ = false;  // by after_step
   int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run before resume()
   Tally window_, epoch_tally_;
   int64_t window_images_ = 0;  // of window_, in window_seconds_; without those before a resume

@@ -132,7 +132,7 @@ ExitCode Trainer::pause() {
   const std::string text = fmt::format("stopped after step {} by {}; {} holds the checkpoint",
                                        step_, by, saves_->last_file());
   if (signal != 0) {
-    parts_.log.error(text);
+    if (!parts_.is_trial) parts_.log.error(text);
     return exit_code_of_signal(signal);
   }
   parts_.log.line(text);

@@ -1,0 +1,58 @@
+// A trial: some steps of `lathe train` in a folder that is gone afterwards, to be timed or
+// profiled. The steps are those of the Trainer, with every setting; nothing is evaluated.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "lathe/data/images/image_datasets.h"
+#include "lathe/data/transforms/transforms.h"
+#include "lathe/nn/module.h"
+#include "lathe/tools/cli/settings/settings.h"
+
+namespace lathe::cli {
+
+/// The training images, for any number of trials.
+struct TrialData {
+  std::shared_ptr<data::ImageDataset> images;
+  data::Transform transform;  // a trial on a GPU takes it out of `images`
+};
+
+/// Opens them; dataset, image size, augmentation and data cache must be definite.
+/// throws: as open_dataset().
+TrialData open_trial_data(const Settings& settings);
+
+struct TrialOptions {
+  int64_t warm_up = 2;  // steps that are not counted
+  int64_t steps = 0;    // counted steps; 0: any number
+  double seconds = 0;   // the trial ends after the step that reaches them; 0: never
+  std::function<void(nn::Module&)> prepare = {};     // before the optimiser takes the parameters
+  std::function<void()> when_warm = {};              // before the first counted step
+  std::function<void(nn::Module&)> after_step = {};  // of counted ones
+};
+
+/// What the counted steps took.
+struct TrialTimes {
+  int64_t steps = 0;
+  double seconds = 0;
+  double wait_seconds = 0;  // of them, for batches
+
+  double per_step() const { return seconds / static_cast<double>(steps); }
+};
+
+/// Trains from the seed on, as long as the options say: steps or seconds must be given. The
+/// learning rate stays at its peak after the warm-up epochs. Settings must be definite
+/// (settings/recipe.h). prepare_compute() applies those of the device, and they stay.
+/// throws: UsageError where `lathe train` does; CommandError with the exit code of a signal, if
+/// StopRequests exist, and for a loss that is not finite; DataError, DeviceError, OutOfMemoryError.
+TrialTimes try_training(const Settings& settings, const TrialData& data,
+                        const TrialOptions& options);
+
+/// The same for batches of the training images as evaluations compute them; a batch is a step.
+/// Weights stay as they are. With `gradients` what a backward pass would need is kept, which
+/// evaluate() does not do.
+TrialTimes try_evaluation(const Settings& settings, const TrialData& data,
+                          const TrialOptions& options, bool gradients);
+
+}  // namespace lathe::cli
