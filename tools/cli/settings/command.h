@@ -36,6 +36,7 @@ ExitCode run_eval(const Invocation&);
 ExitCode run_predict(const Invocation&);
 ExitCode run_report(const Invocation&);
 ExitCode run_watch(const Invocation&);
+ExitCode run_doctor(const Invocation&);
 ExitCode run_summary(const Invocation&);
 ExitCode run_explain(const Invocation&);
 ExitCode run_graph(const Invocation&);

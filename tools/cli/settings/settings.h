@@ -157,6 +157,7 @@ enum Takes : unsigned {
   kCkpt = 1 << 20,
   kCkptVerify = 1 << 21,
   kGraph = 1 << 22,
+  kDoctor = 1 << 23,
 };
 
 struct Setting {

@@ -1,0 +1,53 @@
+// What `lathe doctor` looks at: plain data, so that a test can plant every fault.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lathe/core/debug/sync_check.h"
+#include "lathe/core/device.h"
+#include "lathe/nn/module.h"
+#include "lathe/tools/cli/settings/settings.h"
+
+namespace lathe::cli {
+
+/// The machine that the configuration is for.
+struct MachineFacts {
+  bool gpu = false;               // the configuration computes on one, be it there or not
+  bool tensor_cores = false;      // for f16, and from compute capability 8.0 on for TF32 and bf16
+  int64_t memory_bytes = 0;       // of the GPU; 0: not known
+  int64_t processors = 1;         // that this process may use
+  bool fast_convolutions = true;  // on the CPU: oneDNN is there
+};
+
+/// What some steps of the training showed. Nothing is known if `steps` is 0.
+struct StepFacts {
+  int64_t steps = 0;
+  double seconds = 0;                        // per step
+  double data_wait = 0;                      // part of that time
+  std::vector<debug::SyncPlace> waits = {};  // for the GPU; counts are those of all steps
+  double sync_wait = 0;      // part of the time that the host waited for the GPU unasked
+  int64_t zeroed_grads = 0;  // gradients that are there after a step: zeros, which were written
+  double zeroing = 0;        // part of the time that zero_grad took
+  int64_t fixed_bytes = 0, peak_bytes = 0;  // at the peak: what no batch changes, and all
+};
+
+struct Facts {
+  Settings settings;  // definite
+  MachineFacts machine;
+  std::vector<std::string> biases;  // convolutions with a bias directly before a batch norm
+  StepFacts step;
+};
+
+/// The convolutions whose result goes to the next module of the same parent, a batch norm, by name.
+nn::Module::Named<nn::Module*> convolutions_before_norm(nn::Module& model);
+
+/// The names of the convolutions with a bias that the next module of the same parent, a batch norm,
+/// subtracts again: "features.0".
+std::vector<std::string> biases_before_norm(nn::Module& model);
+
+/// Of this process; `device` is the CPU, or a GPU that is there.
+MachineFacts machine_facts(Device device);
+
+}  // namespace lathe::cli
