@@ -37,6 +37,7 @@ ExitCode run_predict(const Invocation&);
 ExitCode run_report(const Invocation&);
 ExitCode run_watch(const Invocation&);
 ExitCode run_doctor(const Invocation&);
+ExitCode run_bench_tips(const Invocation&);
 ExitCode run_summary(const Invocation&);
 ExitCode run_explain(const Invocation&);
 ExitCode run_graph(const Invocation&);

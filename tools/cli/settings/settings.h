@@ -109,6 +109,7 @@ struct Settings {
   int64_t keep = 3;
   int64_t stop_after = 0;
   int64_t steps = 20;
+  double seconds = 240;
   int64_t interrupt_at = 0;
   std::string confusion;
   int64_t worst = 0;
@@ -158,6 +159,7 @@ enum Takes : unsigned {
   kCkptVerify = 1 << 21,
   kGraph = 1 << 22,
   kDoctor = 1 << 23,
+  kTips = 1 << 24,
 };
 
 struct Setting {

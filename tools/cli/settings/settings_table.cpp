@@ -209,6 +209,8 @@ constexpr Setting kSettings[] = {
    .help = "Save and stop after step N as after a signal, to be resumed; 0: do not"},
   {.key = "steps", .group = "Run", .target = &S::steps, .takes = kCkptVerify | kDoctor, .unit = "N", .min = 2, .max = 1e15,
    .help = "Steps of each of the trainings that are compared; of doctor: steps that are profiled"},
+  {.key = "seconds", .group = "Run", .target = &S::seconds, .takes = kTips, .unit = "SECONDS", .min = 1, .max = 86400,
+   .help = "Time for all measurements together"},
   {.key = "interrupt-at", .group = "Run", .target = &S::interrupt_at, .takes = kCkptVerify, .unit = "N", .max = 1e15,
    .help = "The step after which one of them stops and is resumed; 0: in the middle"},
   {.key = "dry-run", .group = "Run", .target = &S::dry_run, .takes = kTrain,
