@@ -129,7 +129,7 @@ LATHE_API void note_memory(int64_t bytes, Device device) noexcept;
 // What follows adds to the innermost open range of this thread.
 
 /// Counts floating-point operations, a multiplication with addition as 2. `count()` is called only
-/// while ranges are recorded.
+/// while recording().
 template <class Count>
 void note_flops(Count&& count) {
   if (recording()) [[unlikely]]

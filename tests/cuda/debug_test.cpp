@@ -100,6 +100,11 @@ TEST_CASE("sync check on a GPU: the search for a convolution's engine is meant" 
           test::cuda_case()) {
   const Tensor x = ones({2, 3, 9, 7}, {.device = kGpu}).requires_grad_();
   const Tensor w = ones({4, 3, 3, 3}, {.device = kGpu}).requires_grad_();
+  const struct Before {
+    const bool benchmark = cudnn::benchmark();
+    ~Before() { cudnn::set_benchmark(benchmark); }
+  } before;
+  cudnn::set_benchmark(true);
   const debug::SyncCheck check(debug::SyncMode::kError);
   CHECK_NOTHROW(sum(conv2d(x, w)).backward());
   CHECK(check.places().empty());
