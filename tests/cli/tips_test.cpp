@@ -11,28 +11,13 @@
 #include "lathe/core/generator.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/ops/random.h"
+#include "lathe/tests/cli/small_job.h"
 #include "lathe/tools/cli/training/trial.h"
 
 using namespace lathe;
 using namespace lathe::cli;
 
 namespace {
-
-Settings small_job() {
-  Settings s;
-  s.dataset = "synthetic";
-  s.synthetic_size = 32;
-  s.model = "resnet8";
-  s.image_size = 16;
-  s.augment = "flip";
-  s.data_cache = "ram";
-  s.batch_size = 4;
-  s.workers = 1;
-  s.lr = 0.1;
-  s.weight_decay = 1e-4;
-  s.epochs = 1;
-  return s;
-}
 
 const Tip& tip_of(const std::vector<Tip>& tips, std::string_view name) {
   const auto it = std::ranges::find(tips, name, &Tip::name);

@@ -7,29 +7,10 @@
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/tests/cli/small_job.h"
 
 using namespace lathe;
 using namespace lathe::cli;
-
-namespace {
-
-Settings small_job() {
-  Settings s;
-  s.dataset = "synthetic";
-  s.synthetic_size = 32;
-  s.model = "resnet8";
-  s.image_size = 16;
-  s.augment = "flip";
-  s.data_cache = "ram";
-  s.batch_size = 4;
-  s.workers = 1;
-  s.lr = 0.1;
-  s.weight_decay = 1e-4;
-  s.epochs = 1;
-  return s;
-}
-
-}  // namespace
 
 TEST_CASE("trial: counts the steps after the warm-up, trains what was prepared, leaves nothing") {
   const Settings job = small_job();

@@ -196,7 +196,8 @@ TEST_CASE(
   CHECK_FALSE(seq[1].is_training());
   std::ostringstream out;
   out << s;
-  CHECK_MESSAGE(out.str().find("  Linear (0)  -       [3,4]  [3,8]") != std::string::npos, out.str());
+  CHECK_MESSAGE(out.str().find("  Linear (0)  -       [3,4]  [3,8]") != std::string::npos,
+                out.str());
   CHECK(out.str().find("parameters     56 (56 trainable)") != std::string::npos);
 }
 
