@@ -59,4 +59,9 @@ class LATHE_API Graph {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Within Graph::capture(): `work` runs on the host at the beginning of each launch of that graph.
+/// What it queues comes before the graph. It is for memory that the recorded kernels read and that
+/// others may have written since. Does nothing outside a capture on this thread.
+LATHE_API void before_each_launch(std::function<void()> work);
+
 }  // namespace lathe::cuda

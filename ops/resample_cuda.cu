@@ -48,8 +48,8 @@ struct SmallTables {
   int32_t numbers[kNumbers];
 
   __device__ MapView view(const MapLayout& layout) const {
-    __shared__ double shared_reals[kReals];
-    __shared__ int32_t shared_numbers[kNumbers];
+    LATHE_SHARED(double[kReals], shared_reals);
+    LATHE_SHARED(int32_t[kNumbers], shared_numbers);
     for (int i = threadIdx.x; i < kReals; i += blockDim.x) shared_reals[i] = reals[i];
     for (int i = threadIdx.x; i < kNumbers; i += blockDim.x) shared_numbers[i] = numbers[i];
     __syncthreads();

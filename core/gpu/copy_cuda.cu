@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kTileThreads)
     transpose_kernel(T* __restrict__ out, const T* __restrict__ in, Tiles tiles) {
   constexpr int kPad = sizeof(T) < 4 ? 4 / static_cast<int>(sizeof(T)) : 1;
   constexpr int kAcross = Edge / P, kDown = kTileThreads / kAcross, kHeld = Edge / kDown;
-  __shared__ T tile[Edge][Edge + kPad];
+  LATHE_SHARED(T[Edge][Edge + kPad], tile);
   const int x = static_cast<int>(threadIdx.x) % kAcross * P;
   const int y = static_cast<int>(threadIdx.x) / kAcross;
   for (uint32_t t = blockIdx.x; t < tiles.count; t += gridDim.x) {  // the same for a whole block

@@ -56,6 +56,7 @@ void record_stream(void*, Device, Stream) {}
 bool is_capturing(Stream) { return false; }
 bool capture_underway(Device) { return false; }
 
+void before_each_launch(std::function<void()>) {}
 struct Graph::Impl {};
 Graph::Graph(Device) { throw_no_cuda("cuda::Graph"); }
 Graph::~Graph() = default;

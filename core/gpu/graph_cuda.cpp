@@ -1,6 +1,7 @@
 // cuda::Graph over the graphs of the CUDA runtime. Contract: core/cuda_graph.h.
 #include <atomic>
 #include <utility>
+#include <vector>
 
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/cuda_graph.h"
@@ -19,6 +20,21 @@ BlockPool::PoolId next_pool() {
   static std::atomic<BlockPool::PoolId> last{0};
   return ++last;
 }
+
+using HostWork = std::vector<std::function<void()>>;
+constinit thread_local HostWork* t_before = nullptr;  // of the graph that this thread captures
+
+/// { Collects scope(work); … }: before_each_launch() adds to `work`.
+class Collects {
+ public:
+  explicit Collects(HostWork& work) : before_(std::exchange(t_before, &work)) {}
+  ~Collects() { t_before = before_; }
+  Collects(const Collects&) = delete;
+  Collects& operator=(const Collects&) = delete;
+
+ private:
+  HostWork* before_;
+};
 
 /// Destroys what a capture recorded when the executable graph is made, or when nothing came of it.
 struct Recording {
@@ -47,6 +63,7 @@ struct Graph::Impl {
   bool has_pool = false;
   cudaGraphExec_t executable = nullptr;
   size_t nodes = 0;
+  HostWork before;  // each launch
   bool launched = false;
   Event done;  // of the last launch
 };
@@ -77,6 +94,10 @@ void Graph::Impl::record(const std::function<void()>& work, Recording& recording
   LATHE_CUDA_CHECK(cudaStreamEndCapture(native(), &recording.graph));
 }
 
+void before_each_launch(std::function<void()> work) {
+  if (t_before != nullptr) t_before->push_back(std::move(work));
+}
+
 Graph::Graph(Device device) : impl_(std::make_unique<Impl>(device)) {}
 Graph::~Graph() = default;
 Graph::Graph(Graph&&) noexcept = default;
@@ -96,9 +117,14 @@ void Graph::capture(const std::function<void()>& work) {
       g.pool, g.id, [stream](StreamHandle asking) { return asking == stream; }, stream);
   if (std::exchange(g.has_pool, true)) g.pool.release_pool(g.id);  // a user from before
   Recording recording;
-  g.record(work, recording);
+  HostWork before;
+  {
+    const Collects scope(before);
+    g.record(work, recording);
+  }
   LATHE_CUDA_CHECK(cudaGraphGetNodes(recording.graph, nullptr, &g.nodes));
   LATHE_CUDA_CHECK(cudaGraphInstantiate(&g.executable, recording.graph, 0));
+  g.before = std::move(before);
 }
 
 void Graph::launch() {
@@ -107,6 +133,7 @@ void Graph::launch() {
   const DeviceScope on(g.device);
   const profile::DeviceRange range("CUDA graph launch", g.device);
   const Stream stream = current_stream(g.device);
+  for (const std::function<void()>& work : g.before) work();
   LATHE_CUDA_CHECK(cudaGraphLaunch(g.executable, static_cast<cudaStream_t>(stream.native)));
   detail::count_launch();
   g.done.record(stream);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/config.h"
@@ -63,8 +64,10 @@ inline void check_launch(cudaError_t launched) {
 
 #if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
 
-// LATHE_DYNAMIC_SHARED(float, name): the block's dynamic shared memory. (A macro, because it is a
-// declaration.)
+// LATHE_SHARED(float[32], name): a variable in the block's shared memory, which the emulation knows
+// of. LATHE_DYNAMIC_SHARED(float, name): the block's dynamic shared memory. (Macros, because they
+// are declarations.)
+#  define LATHE_SHARED(T, name) __shared__ ::std::type_identity_t<T> name
 #  define LATHE_DYNAMIC_SHARED(T, name)                                   \
     extern __shared__ __align__(16) unsigned char lathe_dynamic_shared[]; \
     T* const name = reinterpret_cast<T*>(lathe_dynamic_shared)

@@ -9,6 +9,12 @@ namespace lathe::cuda {
 
 namespace {
 
+/// A failed call leaves its error behind as the thread's last error.
+bool works(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return error == cudaSuccess;
+}
+
 /// Finds one function; false where the driver has none of this name.
 template <class Function>
 bool find(const char* name, Function& function) {
@@ -17,9 +23,8 @@ bool find(const char* name, Function& function) {
   cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t error =
       cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &answer);
-  if (error != cudaSuccess) cudaGetLastError();  // clears it for the next check
   function = reinterpret_cast<Function>(found);
-  return error == cudaSuccess && answer == cudaDriverEntryPointSuccess && found != nullptr;
+  return works(error) && answer == cudaDriverEntryPointSuccess && found != nullptr;
 }
 
 CUmemLocation location(int device) {
@@ -57,6 +62,7 @@ std::unique_ptr<CudaVirtualMemory> CudaVirtualMemory::make(int device) {
       supported == 0) {
     return nullptr;
   }
+  if (!works(cudaSetDevice(device))) return nullptr;  // makes the context, if nothing has so far
   const CUmemAllocationProp wanted = properties(device);
   size_t granule = 0;
   if (driver.granularity(&granule, &wanted, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) != CUDA_SUCCESS ||

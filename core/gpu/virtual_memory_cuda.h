@@ -26,7 +26,8 @@ struct VirtualMemoryFunctions {
 
 class CudaVirtualMemory final : public VirtualMemory {
  public:
-  /// For a GPU; null if the driver or the GPU does not offer it.
+  /// For a GPU, which becomes the calling thread's; null if the driver or the GPU does not offer
+  /// it. The GPU has a context afterwards: a program may allocate before it calls anything else.
   static std::unique_ptr<CudaVirtualMemory> make(int device);
 
   size_t granularity() const noexcept override { return granularity_; }

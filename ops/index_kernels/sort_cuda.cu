@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(kThreads)
     sort_tiles_kernel(Keys<T> to, const T* __restrict__ x, LineLayout from, int64_t lines,
                       int width, int64_t kept, bool descending) {
   using Element = SortElement<ComputeType<T>, int>;
-  __shared__ T value[kTile];
-  __shared__ int place[kTile];
+  LATHE_SHARED(T[kTile], value);
+  LATHE_SHARED(int[kTile], place);
   const int64_t tiles_per_line = ceil_div(from.n, width), tiles = lines * tiles_per_line;
   const int tiles_per_block = kTile / width;
   for (int64_t first = int64_t(blockIdx.x) * tiles_per_block; first < tiles;

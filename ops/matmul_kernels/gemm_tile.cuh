@@ -93,8 +93,9 @@ template <class C, class A, class B, class Result>
 __global__ void __launch_bounds__(kGemmThreads)
     gemm_kernel(A a, B b, Result result, GemmSize size, GemmSplit split, C* parts,
                 int64_t first_batch) {
-  __shared__ Packet<C, 4> left[kGemmTerms][kGemmTile / 4 + 1];
-  __shared__ Packet<C, 4> right[kGemmTerms][kGemmTile / 4 + 1];
+  using Tile = Packet<C, 4>[kGemmTerms][kGemmTile / 4 + 1];
+  LATHE_SHARED(Tile, left);
+  LATHE_SHARED(Tile, right);
   const int64_t col_tiles = ceil_div(size.cols, kGemmTile);
   const int64_t first_row = blockIdx.x / col_tiles * kGemmTile;
   const int64_t first_col = blockIdx.x % col_tiles * kGemmTile;

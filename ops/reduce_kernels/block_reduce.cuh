@@ -102,7 +102,7 @@ __device__ T warp_reduce_all(T value, Combine combine, unsigned lanes = kWarpSiz
 /// reduces the results of all.
 template <class T, class Combine>
 __device__ T block_reduce(T value, Combine combine) {
-  __shared__ T parts[kMostWarps];
+  LATHE_SHARED(T[kMostWarps], parts);
   const unsigned lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
   const unsigned warps = blockDim.x / kWarpSize;
   value = warp_reduce(value, combine);
@@ -121,7 +121,7 @@ __device__ T block_reduce(T value, Combine combine) {
 /// The same, but all threads get the result.
 template <class T, class Combine>
 __device__ T block_reduce_all(T value, Combine combine) {
-  __shared__ T total;
+  LATHE_SHARED(T, total);
   value = block_reduce(value, combine);  // its barriers wait for readers of an earlier `total`, too
   if (threadIdx.x == 0) total = value;
   __syncthreads();
@@ -133,7 +133,7 @@ __device__ T block_reduce_all(T value, Combine combine) {
 /// powers of two. Shuffles reduce the rows within each warp, shared memory the rows that are left.
 template <unsigned kThreads, class T, class Combine>
 __device__ T block_reduce_columns(T value, Combine combine, unsigned width) {
-  __shared__ T parts[kThreads];
+  LATHE_SHARED(T[kThreads], parts);
   const unsigned t = threadIdx.x, lane = t % kWarpSize;
   for (unsigned step = kWarpSize / 2; step >= width; step /= 2) {
     value = combine(value, shuffle_down(value, step));
@@ -156,7 +156,7 @@ __device__ T block_reduce_columns(T value, Combine combine, unsigned width) {
 /// The same, but all threads of a column get its result.
 template <unsigned kThreads, class T, class Combine>
 __device__ T block_reduce_columns_all(T value, Combine combine, unsigned width) {
-  __shared__ T totals[kThreads];
+  LATHE_SHARED(T[kThreads], totals);
   value = block_reduce_columns<kThreads>(value, combine, width);
   if (threadIdx.x < width) totals[threadIdx.x] = value;
   __syncthreads();

@@ -36,7 +36,7 @@ struct Add {
 /// The sum of `value` over the threads before this one; `total` becomes the sum over the block.
 template <class A>
 __device__ A block_exclusive_sum(A value, A* total) {
-  __shared__ A warp_totals[cuda::kMostWarps];
+  LATHE_SHARED(A[cuda::kMostWarps], warp_totals);
   const unsigned lane = threadIdx.x % cuda::kWarpSize, warp = threadIdx.x / cuda::kWarpSize;
   A sum = value;
   for (unsigned delta = 1; delta < cuda::kWarpSize; delta *= 2) {

@@ -20,7 +20,7 @@ __global__ void position_kernel(int* out) {
 
 // Sum of a block's elements: shuffles within warps, then shared memory between them.
 __global__ void block_sum_kernel(float* out, const float* x) {
-  __shared__ float warps[32];
+  LATHE_SHARED(float[32], warps);
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   float sum = x[blockIdx.x * blockDim.x + threadIdx.x];
   for (unsigned step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffu, sum, step);

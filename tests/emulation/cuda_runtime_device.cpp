@@ -15,6 +15,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorCudartUnloading: return "cudaErrorCudartUnloading";
+    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
@@ -54,6 +55,7 @@ cudaError_t cudaSetDevice(int device) {
     return result(cudaErrorInvalidDevice);
   }
   this_thread().device = device;
+  make_context();
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
@@ -65,7 +67,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::snprintf(properties->name, sizeof properties->name, "emulated device %d", device);
   properties->totalGlobalMem = machine().arenas[static_cast<size_t>(device)]->bytes();
   properties->major = 9;
-  properties->multiProcessorCount = 1;
+  properties->multiProcessorCount = kMultiprocessors;
   properties->pciBusID = device;
   return cudaSuccess;
 }
@@ -73,7 +75,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   const Call call;
   switch (attribute) {
     case cudaDevAttrClockRate: *value = 1'000'000; break;
-    case cudaDevAttrMultiProcessorCount: *value = 1; break;
+    case cudaDevAttrMultiProcessorCount: *value = kMultiprocessors; break;
+    case cudaDevAttrL2CacheSize: *value = 1 << 16; break;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
   }

@@ -9,9 +9,10 @@
 // - New memory begins with 4 MiB of 0xA5 bytes. A copy whose ends are not where its kind says, a
 //   double free, a dead stream or event: cudaErrorInvalidValue or cudaErrorInvalidResourceHandle.
 // - Destroying a stream does not wait. Its work goes on, and the next stream may get its handle.
+// - What a GPU does in any order is done in one that is drawn by lot: schedule.h.
 //
 // LATHE_EMULATED_DEVICES (default 1) and LATHE_EMULATED_MEMORY (bytes per device, default 16 GiB,
-// of which only what is touched is taken) shape the machine.
+// of which only what is touched is taken) shape the machine. A device has kMultiprocessors.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +31,7 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorCudartUnloading = 4,
+  cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
@@ -71,9 +73,14 @@ enum cudaStreamCaptureMode {
   cudaStreamCaptureModeRelaxed,
 };
 
+namespace lathe::emulation {
+inline constexpr int kMultiprocessors = 4;
+}  // namespace lathe::emulation
+
 enum cudaDeviceAttr {
   cudaDevAttrClockRate = 13,
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrL2CacheSize = 38,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
 };
@@ -105,6 +112,12 @@ inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0,
                           cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
                           cudaHostAllocPortable = 1, cudaEnableDefault = 0;
 
+/// Of a structure that is smaller than the runtime's own, hence with a name of C++.
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+
+// Named as in the runtime's library, so that objects of nvcc's can be linked with them (tests/ptx).
+extern "C" {
+
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 const char* cudaGetErrorString(cudaError_t error);
@@ -115,7 +128,6 @@ cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
@@ -162,10 +174,25 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
 
+}  // extern "C"
+
 namespace lathe::emulation {
 
 /// Queues a kernel: `run` executes its grid.
 cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run);
+
+/// What the parameters of one kernel may take, with the gaps between them: CUDA 12.1 and later,
+/// from compute capability 7.0 on; 4,096 before. A launch of more does not compile, here as with
+/// nvcc.
+inline constexpr size_t kMostParameterBytes = 32764;
+template <class... Parameters>
+constexpr size_t parameter_bytes() {
+  size_t bytes = 0;
+  ((bytes = (bytes + alignof(Parameters) - 1) / alignof(Parameters) * alignof(Parameters) +
+            sizeof(Parameters)),
+   ...);
+  return bytes;
+}
 
 /// A kernel without its type: call(address, arguments) calls it with *arguments[i] as parameter i.
 struct ErasedKernel {
@@ -176,10 +203,13 @@ template <class... Parameters>
 ErasedKernel erase(void (*kernel)(Parameters...)) {
   static_assert((std::is_trivially_copyable_v<Parameters> && ...), "a launch copies bytes");
   static_assert(((alignof(Parameters) <= alignof(std::max_align_t)) && ...));
+  static_assert(parameter_bytes<Parameters...>() <= kMostParameterBytes);
   return {reinterpret_cast<void (*)()>(kernel), [](void (*address)(), void* const* arguments) {
             [&]<size_t... I>(std::index_sequence<I...>) {
+              watch_kernel(true);
               reinterpret_cast<void (*)(Parameters...)>(address)(
                   *static_cast<Parameters*>(arguments[I])...);
+              watch_kernel(false);
             }
             (std::index_sequence_for<Parameters...>{});
           }};
@@ -190,14 +220,17 @@ struct KernelArgument {
   size_t size;
 };
 /// Copies the arguments, as a launch does, and queues the kernel. In a build without a backend,
-/// where there are neither queues nor device tensors, it has run when this returns.   throws: what
-/// the kernel throws, in such a build.
+/// where there are neither queues nor device tensors, it has run when this returns. A launch beyond
+/// the GPU's limits is refused; see launch_limits.h.   throws: what the kernel throws, in such a
+/// build.
 cudaError_t launch_kernel(ErasedKernel kernel, dim3 grid, dim3 block, size_t shared_bytes,
                           cudaStream_t stream, std::span<const KernelArgument> arguments);
 
 /// For the other files of the emulation: the machine, until the lock ends; and a device's memory.
 std::unique_lock<std::recursive_mutex> enter_machine();
 size_t free_bytes_of(int device);
+/// Whether the device has a context: some call has needed one.
+bool has_context(int device);
 
 /// What tests look at and break.
 struct RuntimeProbe {
@@ -206,6 +239,7 @@ struct RuntimeProbe {
   size_t device_bytes = 0;  // taken by cudaMalloc and not given back
   size_t pinned_bytes = 0;
   size_t streams = 0, events = 0, graphs = 0;  // alive; executable graphs too
+  uint64_t pageable_copies = 0;                // to a device, from memory that is not page-locked
   uint64_t calls = 0;  // of any function above: 0 in a program that never used the GPU
 };
 RuntimeProbe& runtime_probe();

@@ -5,10 +5,12 @@
 
 #include "captured_stream.h"
 #include "device_failure.h"
+#include "schedule.h"
 
 using namespace lathe::emulation;
 
 TEST_CASE("emulated runtime: a destroyed stream's work goes on, and its handle is the next one's") {
+  const ScheduleScope late({.early = 0});
   cudaStream_t first = nullptr, second = nullptr;
   REQUIRE(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking) == cudaSuccess);
   int done = 0;
@@ -68,6 +70,7 @@ TEST_CASE("emulated runtime: the attributes of memory tell where it is") {
 }
 
 TEST_CASE("emulated runtime: after a kernel has failed nothing runs, and every call says so") {
+  const ScheduleScope late({.early = 0});
   int done = 0;
   kernel_fault().fail_at(2);
   for (int i = 0; i < 3; ++i) CHECK(enqueue_kernel(nullptr, [&] { ++done; }) == cudaSuccess);

@@ -1,9 +1,13 @@
 // Graphs of the emulated CUDA runtime: a capture notes what its stream is given, and a launch
 // queues it. See cuda_runtime_machine.h.
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "cuda_runtime_machine.h"
+#include "kernel_name.h"
+#include "lathe/core/error.h"
 
 using namespace lathe::emulation;
 
@@ -20,6 +24,18 @@ cudaError_t problem(bool arguments_are_good) {
 cudaGraph_t keep(std::unique_ptr<GraphState> graph) {
   ++runtime_probe().graphs;
   return graph.release();
+}
+
+/// What a GPU would do with memory that is not the graph's any more, nobody knows.
+std::function<void()> complaint(size_t node, const MemoryUse& stale) {
+  return [node, stale] {
+    const std::string place = stale.kernel == nullptr
+                                  ? "one end of its copy"
+                                  : lathe::concat("argument ", stale.argument, ", byte ",
+                                                  stale.byte, ", of ", kernel_name(stale.kernel));
+    LATHE_FAIL(lathe::CudaError, "graph: node ", node + 1, ": ", place,
+               ": the memory was given back after it was recorded");
+  };
 }
 
 cudaError_t destroy(GraphState* graph) {
@@ -56,7 +72,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
   const Call call;
-  *count = graph->work.size();
+  *count = graph->nodes.size();
   return cudaSuccess;
 }
 
@@ -75,7 +91,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   StreamState* const state = find_stream(stream);
   const cudaError_t error = problem(executable != nullptr && state != nullptr);
   if (error != cudaSuccess) return result(error);
-  for (const auto& run : executable->work) submit(*state, run);
+  if (const cudaError_t refusal = capture_problem(stream); refusal != cudaSuccess) {
+    return result(refusal);
+  }
+  for (size_t i = 0; i < executable->nodes.size(); ++i) {
+    const auto& [run, uses] = executable->nodes[i];
+    const auto stale = std::ranges::find_if(
+        uses, [](const MemoryUse& use) { return use.birth != birth_at(use.memory); });
+    submit(*state, stale == uses.end() ? run : complaint(i, *stale), uses);
+  }
   return cudaSuccess;
 }
 

@@ -7,6 +7,7 @@
 
 #include "device_failure.h"
 #include "device_ranges.h"
+#include "schedule.h"
 
 namespace lathe::emulation {
 namespace {
@@ -23,6 +24,7 @@ size_t number_from_environment(const char* name, size_t otherwise) {
 Machine::Machine() {
   const size_t devices = number_from_environment("LATHE_EMULATED_DEVICES", 1);
   const size_t bytes = number_from_environment("LATHE_EMULATED_MEMORY", size_t{16} << 30);
+  contexts.resize(kMaxDevices);
   for (size_t i = 0; i < devices && i < kMaxDevices; ++i) {
     arenas.push_back(std::make_unique<Arena>(bytes));
     default_streams.push_back(std::make_unique<StreamState>());
@@ -89,13 +91,27 @@ cudaError_t result(cudaError_t error) {
   return error;
 }
 
-void submit(StreamState& stream, std::function<void()> run) {
-  std::optional<CaptureState>& capture = machine().capture;
-  if (capture && machine().captured == &stream) {
-    capture->graph->work.push_back(std::move(run));
+bool is_recorded(const StreamState& stream) {
+  return machine().capture && machine().captured == &stream;
+}
+
+void submit(StreamState& stream, std::function<void()> run, std::vector<MemoryUse> uses) {
+  if (is_recorded(stream)) {
+    for (MemoryUse& use : uses) use.birth = birth_at(use.memory);
+    machine().capture->graph->nodes.push_back({std::move(run), std::move(uses)});
   } else {
     stream.queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
   }
+}
+
+cudaError_t capture_problem(cudaStream_t stream) {
+  std::optional<CaptureState>& capture = machine().capture;
+  if (!capture || stream != nullptr) return cudaSuccess;
+  const bool mine = capture->thread == std::this_thread::get_id() &&
+                    this_thread().capture_mode != cudaStreamCaptureModeRelaxed;
+  if (!mine && !machine().captured->blocking) return cudaSuccess;
+  capture->broken = true;
+  return kStreamCaptureImplicit;
 }
 
 bool capture_refuses() {
@@ -126,7 +142,11 @@ std::shared_ptr<EventState> find_event(cudaEvent_t event) {
   return at == machine().events.end() ? nullptr : at->second;
 }
 
+void make_context() { machine().contexts[static_cast<size_t>(this_thread().device)] = true; }
+bool has_context(int device) { return machine().contexts[static_cast<size_t>(device)]; }
+
 void run_next(StreamState& stream) {
+  const bool outer = std::exchange(machine().running, true);
   Operation operation = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (operation.wait) complete(*operation.wait, operation.number);
@@ -140,6 +160,28 @@ void run_next(StreamState& stream) {
   if (operation.record) {
     operation.record->completed = std::max(operation.record->completed, operation.number);
     operation.record->time = std::chrono::steady_clock::now();
+  }
+  machine().running = outer;
+}
+
+void run_early() {
+  Machine& m = machine();
+  if (schedule().early == 0 || m.running) return;
+  for (uint64_t left = draw(schedule().early + 1); left > 0; --left) {
+    std::vector<StreamState*> busy;
+    const auto add = [&busy](StreamState* stream) {
+      if (!stream->queue.empty()) busy.push_back(stream);
+    };
+    for (const auto& stream : m.default_streams) add(stream.get());
+    for (const auto& [handle, stream] : m.streams) add(stream.get());
+    for (const auto& stream : m.orphaned) add(stream.get());
+    if (busy.empty()) return;
+    // In an order that does not depend on addresses.
+    std::ranges::sort(busy, [](const StreamState* a, const StreamState* b) {
+      return std::pair(a->number, a->device) < std::pair(b->number, b->device);
+    });
+    const DeviceAccess access;
+    run_next(*busy[draw(busy.size())]);
   }
 }
 

@@ -38,11 +38,25 @@ struct Operation {
 
 struct StreamState {
   int device = 0;
+  uint64_t number = 0;    // of its creation; 0: a default stream
+  bool blocking = false;  // waits for the legacy stream, and that for it
   std::deque<Operation> queue;
 };
 
+/// Memory that recorded work was given.
+struct MemoryUse {
+  const void* memory = nullptr;
+  void (*kernel)() = nullptr;     // null: a copy
+  size_t argument = 0, byte = 0;  // where the kernel was given it
+  uint64_t birth = 0;             // of the block there when it was recorded
+};
+/// What a graph repeats: it holds copies of its arguments.
+struct GraphNode {
+  std::function<void()> run;
+  std::vector<MemoryUse> uses;
+};
 struct GraphState {
-  std::vector<std::function<void()>> work;
+  std::vector<GraphNode> nodes;
 };
 
 /// A capture that cudaStreamBeginCapture began.
@@ -64,9 +78,16 @@ struct Machine {
   std::vector<std::unique_ptr<StreamState>> handles;   // of dead streams, for the next ones
   std::vector<std::unique_ptr<StreamState>> orphaned;  // what dead streams had left to do
   std::unordered_map<EventState*, std::shared_ptr<EventState>> events;
-  std::map<char*, size_t> pinned;   // start → size
-  std::exception_ptr error;         // thrown by a kernel, until somebody waits
-  bool failed = false;              // for good; see device_failure.h
+  struct Pinned {
+    size_t bytes;
+    uint64_t birth;
+  };
+  std::map<char*, Pinned> pinned;  // by its start
+  std::exception_ptr error;        // thrown by a kernel, until somebody waits
+  bool failed = false;             // for good; see device_failure.h
+  bool running = false;            // queued work is underway
+  uint64_t streams_made = 0, blocks_made = 0;
+  std::vector<bool> contexts;       // of each device, whether it has one
   StreamState* captured = nullptr;  // of pretend_capture() or cudaStreamBeginCapture
   std::vector<std::function<void()>> captured_kernels;  // of pretend_capture()
   std::optional<CaptureState> capture;
@@ -81,9 +102,18 @@ struct ThreadState {
 };
 ThreadState& this_thread();
 
+/// This thread's device gets a context, as by every call that needs one.
+void make_context();
+
+/// Runs some of what is queued, if the schedule wants it.
+void run_early();
+
 /// Entered by every call: the lock on the machine.
 struct Call {
-  Call() : lock(machine().mutex) { ++runtime_probe().calls; }
+  Call() : lock(machine().mutex) {
+    ++runtime_probe().calls;
+    run_early();
+  }
   std::lock_guard<std::recursive_mutex> lock;
 };
 
@@ -97,11 +127,24 @@ struct DeviceAccess {
 cudaError_t result(cudaError_t error);
 
 /// Queues work, or notes it in the graph if the stream is being captured.
-void submit(StreamState& stream, std::function<void()> run);
+void submit(StreamState& stream, std::function<void()> run, std::vector<MemoryUse> uses = {});
+/// Whether what the stream is given is noted in a graph.
+bool is_recorded(const StreamState& stream);
+
+/// Which block of device memory, or of page-locked memory, is at an address: no two that were ever
+/// taken have the same number. 0: none.
+uint64_t birth_at(const void* memory);
 
 /// Whether a capture is underway that refuses this thread what might disturb it, and with what.
 bool capture_refuses();
 inline constexpr auto kStreamCaptureUnsupported = static_cast<cudaError_t>(900);
+
+/// What new work for this stream meets: cudaSuccess, or why a capture refuses it, which also ends
+/// the capture. Work for the legacy stream is no part of a graph: a GPU refuses it while a stream
+/// is captured that waits for that stream; here also when the thread that captures gives it,
+/// without relaxed mode.
+cudaError_t capture_problem(cudaStream_t stream);
+inline constexpr auto kStreamCaptureImplicit = static_cast<cudaError_t>(906);
 
 /// Null: no such stream or event is alive. The null stream is the default one of this thread's
 /// device.

@@ -8,6 +8,7 @@
 #include "cuda_runtime_machine.h"
 #include "device_failure.h"
 #include "device_ranges.h"
+#include "kernel_access.h"
 
 namespace lathe::emulation {
 namespace {
@@ -23,7 +24,7 @@ bool is_pinned(const void* memory) {
   auto at = machine().pinned.upper_bound(p);
   if (at == machine().pinned.begin()) return false;
   --at;
-  return p < at->first + at->second;
+  return p < at->first + at->second.bytes;
 }
 
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
@@ -35,11 +36,13 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
     return cudaErrorInvalidValue;
   }
   const auto enqueue = [&stream](std::function<void()> run) { submit(stream, std::move(run)); };
-  if (machine().capture && machine().captured == &stream) {  // pageable memory too: at each launch
-    enqueue([to, from, bytes] { std::memmove(to, from, bytes); });
+  if (is_recorded(stream)) {  // pageable memory too: at each launch
+    submit(stream, [to, from, bytes] { std::memmove(to, from, bytes); },
+           {{.memory = to}, {.memory = from}});
     return cudaSuccess;
   }
   if (to_device && !from_device && !is_pinned(from)) {  // pageable memory is read at once
+    ++runtime_probe().pageable_copies;
     const auto* first = static_cast<const unsigned char*>(from);
     enqueue([to, bytes = std::vector<unsigned char>(first, first + bytes)] {
       std::memcpy(to, bytes.data(), bytes.size());
@@ -60,6 +63,47 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
 
 }  // namespace
 
+uint64_t birth_at(const void* memory) {
+  for (const auto& arena : machine().arenas) {
+    if (arena->owns(memory)) return arena->birth_of(memory);
+  }
+  if (const auto mapping = device_ranges().mapping_of(memory); mapping.first != nullptr) {
+    return device_ranges().birth_of(mapping.first);
+  }
+  auto pinned = machine().pinned.upper_bound(const_cast<char*>(static_cast<const char*>(memory)));
+  if (!is_pinned(memory)) return 0;
+  return std::prev(pinned)->second.birth;
+}
+
+MemoryRange usable_memory(const void* at) {
+  const auto range = [](const std::pair<const void*, size_t>& block) {
+    const auto begin = reinterpret_cast<uintptr_t>(block.first);
+    return MemoryRange{begin, begin + block.second};
+  };
+  for (const auto& arena : machine().arenas) {
+    if (arena->owns(at)) return range(arena->block_of(at));
+  }
+  if (const auto mapping = device_ranges().mapping_of(at); mapping.first != nullptr) {
+    // A tensor may go on in the next mapping.
+    MemoryRange found = range(mapping);
+    while (device_ranges().holds(reinterpret_cast<const void*>(found.end), 1)) {
+      found.end = range(device_ranges().mapping_of(reinterpret_cast<const void*>(found.end))).end;
+    }
+    return found;
+  }
+  auto pinned = machine().pinned.upper_bound(const_cast<char*>(static_cast<const char*>(at)));
+  if (pinned == machine().pinned.begin()) return {};
+  --pinned;
+  return range({pinned->first, pinned->second.bytes});
+}
+
+const char* unusable_memory_text(const void* at) {
+  const bool of_device =
+      device_ranges().owns(at) ||
+      std::ranges::any_of(machine().arenas, [&](const auto& arena) { return arena->owns(at); });
+  return of_device ? "device memory outside every block, or given back" : "memory of the host";
+}
+
 size_t free_bytes_of(int device) {
   const Arena& arena = *machine().arenas[static_cast<size_t>(device)];
   return arena.bytes() - arena.live_bytes() - device_ranges().bytes_of(device);
@@ -76,6 +120,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const auto& arena = *machine().arenas[static_cast<size_t>(this_thread().device)];
   *total = arena.bytes();
   *free = free_bytes_of(this_thread().device);
+  make_context();
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
@@ -83,6 +128,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (machine().failed) return result(cudaErrorLaunchFailure);
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
+  make_context();
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   if (!runtime_probe().malloc_fault.hit() && bytes <= free_bytes_of(this_thread().device)) {
@@ -112,12 +158,14 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   *memory = nullptr;
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
+  make_context();
   if (!runtime_probe().malloc_fault.hit()) {
     *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   }
   if (*memory == nullptr) return result(cudaErrorMemoryAllocation);
   std::memset(*memory, 0xA5, bytes);
-  machine().pinned.emplace(static_cast<char*>(*memory), bytes);
+  machine().pinned.emplace(static_cast<char*>(*memory),
+                           Machine::Pinned{bytes, ++machine().blocks_made});
   runtime_probe().pinned_bytes += bytes;
   return cudaSuccess;
 }
@@ -129,7 +177,7 @@ cudaError_t cudaFreeHost(void* memory) {
   const auto at = machine().pinned.find(static_cast<char*>(memory));
   if (at == machine().pinned.end()) return result(cudaErrorInvalidValue);
   drain_all();
-  runtime_probe().pinned_bytes -= at->second;
+  runtime_probe().pinned_bytes -= at->second.bytes;
   machine().pinned.erase(at);
   std::free(memory);
   return cudaSuccess;
@@ -148,6 +196,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (const cudaError_t problem = capture_problem(stream); problem != cudaSuccess) {
+    return result(problem);
+  }
   return bytes == 0 ? cudaSuccess : result(copy(to, from, bytes, kind, *state));
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,

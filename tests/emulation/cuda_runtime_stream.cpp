@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -10,7 +11,9 @@
 #include "captured_stream.h"
 #include "cuda_runtime_machine.h"
 #include "device_failure.h"
+#include "kernel_access.h"
 #include "lathe/core/cuda.h"
+#include "launch_limits.h"
 
 namespace lathe::emulation {
 
@@ -27,20 +30,28 @@ void replay_capture(cudaStream_t stream) {
   }
 }
 
-cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run) {
-  const Call call;
+namespace {
+
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, std::vector<MemoryUse> uses) {
   if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (const cudaError_t problem = capture_problem(stream); problem != cudaSuccess) {
+    return result(problem);
+  }
   if (kernel_fault().hit()) run = [] { machine().failed = true; };
   if (stream == machine().captured && stream != nullptr && !machine().capture) {
     machine().captured_kernels.push_back(run);
   }
-  submit(*state, std::move(run));
+  submit(*state, std::move(run), std::move(uses));
   return cudaSuccess;
 }
 
-namespace {
+/// The refusal of what would wait for a stream that is captured: the capture comes to nothing.
+cudaError_t refuse(cudaStream_t stream) {
+  if (machine().capture && machine().captured == stream) machine().capture->broken = true;
+  return result(kStreamCaptureUnsupported);
+}
 
 bool is_captured(cudaStream_t stream) { return stream != nullptr && stream == machine().captured; }
 
@@ -55,15 +66,40 @@ struct QueuedKernel {
   void operator()() {
     std::vector<void*> arguments;
     for (const size_t begin : begins) arguments.push_back(&bytes[begin]);
+    void* const* const pointers = arguments.data();
+    std::optional<WatchedLaunch> watched;
+    if constexpr (kHasCuda) watched.emplace(bytes, arguments);
     run_grid(kernel.address, grid, block, shared_bytes,
-             [&] { kernel.call(kernel.address, arguments.data()); });
+             [&] { kernel.call(kernel.address, pointers); });
   }
 };
 
+/// The live memory that the arguments point to, also from within structures.
+std::vector<MemoryUse> uses_of(const QueuedKernel& launch,
+                               std::span<const KernelArgument> arguments) {
+  std::vector<MemoryUse> uses;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    for (size_t at = 0; at + sizeof(void*) <= arguments[i].size; at += sizeof(void*)) {
+      const void* memory = nullptr;
+      std::memcpy(&memory, &launch.bytes[launch.begins[i] + at], sizeof memory);
+      if (birth_at(memory) == 0) continue;
+      uses.push_back({memory, launch.kernel.address, i + 1, at});
+    }
+  }
+  return uses;
+}
+
 }  // namespace
+
+cudaError_t enqueue_kernel(cudaStream_t stream, std::function<void()> run) {
+  const Call call;
+  return enqueue(stream, std::move(run), {});
+}
 
 cudaError_t launch_kernel(ErasedKernel kernel, dim3 grid, dim3 block, size_t shared_bytes,
                           cudaStream_t stream, std::span<const KernelArgument> arguments) {
+  const cudaError_t problem = launch_problem(grid, block, shared_bytes);
+  if (problem != cudaSuccess) return result(problem);
   constexpr size_t kAlignment = alignof(std::max_align_t);  // what operator new gives
   QueuedKernel launch{kernel, grid, block, shared_bytes, {}, {}};
   for (const auto& [bytes, size] : arguments) {
@@ -72,7 +108,13 @@ cudaError_t launch_kernel(ErasedKernel kernel, dim3 grid, dim3 block, size_t sha
     launch.bytes.resize(begin + (size + kAlignment - 1) / kAlignment * kAlignment);
     std::memcpy(&launch.bytes[begin], bytes, size);
   }
-  if constexpr (kHasCuda) return enqueue_kernel(stream, std::move(launch));
+  if constexpr (kHasCuda) {
+    const Call call;
+    const StreamState* const state = find_stream(stream);
+    std::vector<MemoryUse> uses;
+    if (state != nullptr && is_recorded(*state)) uses = uses_of(launch, arguments);
+    return enqueue(stream, std::move(launch), std::move(uses));
+  }
   launch();
   return cudaSuccess;
 }
@@ -81,15 +123,18 @@ cudaError_t launch_kernel(ErasedKernel kernel, dim3 grid, dim3 block, size_t sha
 
 using namespace lathe::emulation;
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   const Call call;
   if (machine().failed) return result(cudaErrorLaunchFailure);
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  make_context();
   auto& handles = machine().handles;
   if (handles.empty()) handles.push_back(std::make_unique<StreamState>());
   auto state = std::move(handles.back());
   handles.pop_back();
   state->device = this_thread().device;
+  state->number = ++machine().streams_made;
+  state->blocking = (flags & cudaStreamNonBlocking) == 0;
   *stream = state.get();
   machine().streams.emplace(*stream, std::move(state));
   ++runtime_probe().streams;
@@ -101,6 +146,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (at == machine().streams.end()) return result(cudaErrorInvalidResourceHandle);
   auto rest = std::make_unique<StreamState>();  // the call does not wait: its work goes on
   rest->device = stream->device;
+  rest->number = stream->number;
   rest->queue.swap(stream->queue);
   for (const auto& [handle, event] : machine().events) {
     if (event->stream == stream) event->stream = rest.get();
@@ -116,7 +162,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
-  if (capture_refuses() || is_captured(stream)) return result(kStreamCaptureUnsupported);
+  if (capture_refuses() || is_captured(stream)) return refuse(stream);
   drain(*state);
   return waited();
 }
@@ -125,6 +171,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (is_captured(stream)) return refuse(stream);
   if (state->queue.empty()) return cudaSuccess;
   const DeviceAccess access;  // whoever asks again and again gets on
   run_next(*state);
@@ -160,6 +207,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   const Call call;
   if (machine().failed) return result(cudaErrorLaunchFailure);
   if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  make_context();
   auto state = std::make_shared<EventState>();
   *event = state.get();
   machine().events.emplace(*event, std::move(state));

@@ -40,6 +40,13 @@ cudnnStatus_t guarded(F&& f) {
   }
 }
 
+/// True if the attribute names the description of a GPU, which must be finalized.
+bool check_gpu(const CudnnObject& object, cudnnBackendAttributeName_t name) {
+  if (!object.attributes.contains(name)) return false;
+  part_of(object, name, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  return true;
+}
+
 void check_meaning(const CudnnObject& object) {
   switch (object.type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR: tensor_of(object); break;
@@ -52,15 +59,26 @@ void check_meaning(const CudnnObject& object) {
       break;
     }
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: program_of(object); break;
+    case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR: {
+      const auto text = values_of<char>(object, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
+      require(std::string(text.begin(), text.end()).find("\"deviceVer\"") != std::string::npos,
+              CUDNN_STATUS_BAD_PARAM, "the text describes no GPU");
+      break;
+    }
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+      check_gpu(object, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
       guesses_of(object);
       ++cudnn_probe().heuristics;
       break;
-    case CUDNN_BACKEND_ENGINE_DESCRIPTOR: engine_of(object); break;
+    case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
+      check_gpu(object, CUDNN_ATTR_ENGINE_DEVICEPROP);
+      engine_of(object);
+      break;
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: config_of(object); break;
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
-      require(value_of<void*>(object, CUDNN_ATTR_EXECUTION_PLAN_HANDLE) != nullptr,
-              CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "a plan needs a handle");
+      require(check_gpu(object, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP) ||
+                  value_of<void*>(object, CUDNN_ATTR_EXECUTION_PLAN_HANDLE) != nullptr,
+              CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "a plan needs a handle or a description");
       const CudnnConfig config = config_of(part_of(object, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
                                                    CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
       require(!cudnn_probe().refused.contains(config.engine->index), CUDNN_STATUS_NOT_SUPPORTED,
@@ -139,6 +157,8 @@ std::map<int64_t, void*> memory_of(const CudnnProgram& program, const CudnnObjec
 }
 
 void execute(cudnnHandle_t handle, const CudnnObject& plan, const CudnnObject& pack) {
+  require(plan.attributes.contains(CUDNN_ATTR_EXECUTION_PLAN_HANDLE), CUDNN_STATUS_BAD_PARAM,
+          "a plan for a described GPU cannot be executed");
   const CudnnConfig config = config_of_plan(plan);
   const int64_t index = config.engine->index;
   if (cudnn_probe().failing.contains(index) || cudnn_probe().execution_fault.hit()) {
@@ -150,8 +170,11 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan, const CudnnObject& p
   const int64_t bytes = config.workspace_bytes;
   require(workspace != nullptr || bytes == 0, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
           "the plan needs a workspace");
-  CudnnExecution done{index, handle->stream, bytes, {}};
-  for (const auto& [uid, address] : memory) done.uids.push_back(uid);
+  CudnnExecution done{index, handle->stream, bytes, {}, {}};
+  for (const auto& [uid, address] : memory) {
+    done.uids.push_back(uid);
+    done.addresses.push_back(address);
+  }
   auto& log = cudnn_probe().executions;
   if (log.size() == kExecutions) log.erase(log.begin());
   log.push_back(std::move(done));
@@ -211,7 +234,8 @@ CudnnObject& finalized_at(void* object, cudnnBackendDescriptorType_t type) {
 
 size_t size_of_type(cudnnBackendAttributeType_t type) {
   switch (type) {
-    case CUDNN_TYPE_BOOLEAN: return 1;
+    case CUDNN_TYPE_BOOLEAN:
+    case CUDNN_TYPE_CHAR: return 1;
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_INT64:
     case CUDNN_TYPE_DOUBLE:
@@ -321,6 +345,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
       case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
         return give_descriptors(values_of<void*>(object, name), count, got, values);
       case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+        require(!cudnn_probe().indescribable.contains(engine_of(object).index),
+                CUDNN_STATUS_NOT_SUPPORTED, "a test hides this engine's notes");
         return give(engine_of(object).notes, count, got, values);
       case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE: *got = 0; return;
       case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:

@@ -4,6 +4,7 @@
 // changed afterwards; what a descriptor refers to must still exist; sizes must fit; every tensor of
 // a graph is bound when it is executed, at an address as aligned as was said, and the workspace is
 // there. Work is queued on the handle's stream and overwrites its whole workspace.
+// The description of a GPU may stand where a handle would, in all but executions.
 // A plan that is destroyed before its work has run is noted (lost_plans).
 //
 // Its engines, in the order of the heuristics:
@@ -12,8 +13,12 @@
 //              5  rounds factors to bf16, and says so (DOWN_CONVERT_INPUTS)
 //              3  not deterministic; needs a workspace of 4 bytes per element of the output
 //              4  knob SPLIT_K = 4; needs a workspace of 16 bytes per element of the output
+//   B          3  again
 //   FALLBACK   4  again
 //              0  needs no workspace, takes everything
+// And if probe.offers_many, 55 others, which take everything and need no workspace:
+//   A          9  16 times before all others, with knob TILE_SIZE = 0 to 15
+//   B        100  to 153
 #pragma once
 
 #include <atomic>
@@ -32,6 +37,7 @@ struct CudnnExecution {
   cudaStream_t stream = nullptr;
   int64_t workspace_bytes = 0;
   std::vector<int64_t> uids;
+  std::vector<void*> addresses;  // of the tensors with these uids
 };
 
 struct CudnnProbe {
@@ -40,6 +46,8 @@ struct CudnnProbe {
   std::vector<CudnnExecution> executions;          // the latest that were queued
   std::set<int64_t> refused;                       // engines whose plans cannot be finalized
   std::set<int64_t> failing;                       // engines whose execution fails
+  std::set<int64_t> indescribable;                 // engines whose notes cannot be read
+  bool offers_many = false;
   bool fuses = true;  // false: no heuristic knows graphs of several operations
   /// Executions that were queued while their stream was captured; called, they run again, as the
   /// launch of a graph would have them.

@@ -47,18 +47,30 @@ ConvolutionNames names_of(cudnnBackendDescriptorType_t type) {
   }
 }
 
-const CudnnEngine kEngines[] = {
-    {.index = 0, .notes = {}},
-    {.index = 3, .notes = {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, .workspace_per_element = 4},
-    {.index = 4, .notes = {}, .knob = CUDNN_KNOB_TYPE_SPLIT_K, .workspace_per_element = 16},
-    {.index = 5,
-     .notes = {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS},
-     .rounding = CudnnRounding::kBfloat16},
-    {.index = 7,
-     .notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
-     .knob = CUDNN_KNOB_TYPE_TILE_SIZE,
-     .rounding = CudnnRounding::kTf32},
-};
+constexpr int64_t kFirstOther = 100, kOthers = 54;
+constexpr int64_t kSettings = 16;  // of engine 9
+
+const std::vector<CudnnEngine>& all_engines() {
+  static const auto& all = *[] {
+    auto* engines = new std::vector<CudnnEngine>{
+        {.index = 0, .notes = {}},
+        {.index = 3, .notes = {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, .workspace_per_element = 4},
+        {.index = 4, .notes = {}, .knob = CUDNN_KNOB_TYPE_SPLIT_K, .workspace_per_element = 16},
+        {.index = 5,
+         .notes = {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS},
+         .rounding = CudnnRounding::kBfloat16},
+        {.index = 7,
+         .notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
+         .knob = CUDNN_KNOB_TYPE_TILE_SIZE,
+         .rounding = CudnnRounding::kTf32},
+        {.index = 9, .notes = {}, .knob = CUDNN_KNOB_TYPE_TILE_SIZE}};
+    for (int64_t i = 0; i < kOthers; ++i) {
+      engines->push_back({.index = kFirstOther + i, .notes = {}});
+    }
+    return engines;
+  }();
+  return all;
+}
 
 bool suits_tensor_cores(const CudnnProgram& program) {
   return std::ranges::all_of(program.tensors(), [](const CudnnTensor& t) {
@@ -118,8 +130,8 @@ CudnnProgram program_of(const CudnnObject& graph) {
 
 const CudnnEngine& engine_of(const CudnnObject& o) {
   const auto index = value_of<int64_t>(o, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
-  const auto* at = std::ranges::find(kEngines, index, &CudnnEngine::index);
-  require(at != std::end(kEngines), CUDNN_STATUS_NOT_SUPPORTED, "there is no such engine");
+  const auto at = std::ranges::find(all_engines(), index, &CudnnEngine::index);
+  require(at != all_engines().end(), CUDNN_STATUS_NOT_SUPPORTED, "there is no such engine");
   return *at;
 }
 
@@ -149,18 +161,26 @@ std::vector<CudnnGuess> guesses_of(const CudnnObject& heuristic) {
   const CudnnProgram program = program_of(graph);
   require(cudnn_probe().fuses || program.steps.size() == 1,
           CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN, "no engine fuses these operations");
-  if (value_of<cudnnBackendHeurMode_t>(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE) !=
-      CUDNN_HEUR_MODE_A) {
-    return {{4, 4}, {0, 0}};
+  const bool many = cudnn_probe().offers_many;
+  std::vector<CudnnGuess> guesses;
+  switch (value_of<cudnnBackendHeurMode_t>(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE)) {
+    case CUDNN_HEUR_MODE_A:
+      for (int64_t i = 0; many && i < kSettings; ++i) guesses.push_back({9, i});
+      if (suits_tensor_cores(program)) guesses.insert(guesses.end(), {{7, 2}, {7, 1}});
+      guesses.insert(guesses.end(), {{5, 0}, {3, 0}, {4, 4}});
+      break;
+    case CUDNN_HEUR_MODE_B:
+      guesses = {{3, 0}};
+      for (int64_t i = 0; many && i < kOthers; ++i) guesses.push_back({kFirstOther + i, 0});
+      break;
+    case CUDNN_HEUR_MODE_FALLBACK: guesses = {{4, 4}, {0, 0}}; break;
   }
-  std::vector<CudnnGuess> guesses = {{5, 0}, {3, 0}, {4, 4}};
-  if (suits_tensor_cores(program)) guesses.insert(guesses.begin(), {{7, 2}, {7, 1}});
   return guesses;
 }
 
 void fill_config(void* target, void* graph, const CudnnGuess& guess) {
   CudnnObject& config = object_at(target);
-  const CudnnEngine& engine = *std::ranges::find(kEngines, guess.engine, &CudnnEngine::index);
+  const CudnnEngine& engine = *std::ranges::find(all_engines(), guess.engine, &CudnnEngine::index);
   const auto add = [&](cudnnBackendDescriptorType_t type) {
     void* const part = make_object(type);
     object_at(part).finalized = true;

@@ -52,10 +52,10 @@ void* Arena::allocate(size_t bytes) {
   size_t begin = 0;
   for (const auto& [offset, live] : live_) {
     if (offset - begin >= size) break;
-    begin = offset + round_up(live, kAlignBytes);
+    begin = offset + round_up(live.bytes, kAlignBytes);
   }
   if (size < bytes || size > bytes_ || begin > bytes_ - size) return nullptr;
-  live_.emplace(begin, bytes);
+  live_.emplace(begin, Live{bytes, ++births_});
   const size_t reached = std::min(bytes_, round_up(begin + size, kPageBytes));
   if (reached > reached_) {
     poison(start_ + reached_, reached - reached_);
@@ -73,20 +73,38 @@ void* Arena::allocate(size_t bytes) {
 bool Arena::deallocate(void* block) {
   const auto at = live_.find(static_cast<size_t>(static_cast<char*>(block) - start_));
   if (at == live_.end()) return false;
-  poison(block, at->second);
-  live_bytes_ -= at->second;
+  poison(block, at->second.bytes);
+  live_bytes_ -= at->second.bytes;
   live_.erase(at);
   return true;
 }
 
-bool Arena::holds(const void* memory, size_t bytes) const {
+bool Arena::owns(const void* memory) const {
   const char* p = static_cast<const char*>(memory);
-  if (p < start_ || p >= start_ + bytes_) return false;
-  const auto offset = static_cast<size_t>(p - start_);
+  return p >= start_ && p < start_ + bytes_;
+}
+
+std::pair<const void*, size_t> Arena::block_of(const void* memory) const {
+  if (!owns(memory)) return {};
+  const auto offset = static_cast<size_t>(static_cast<const char*>(memory) - start_);
   auto at = live_.upper_bound(offset);
-  if (at == live_.begin()) return false;
+  if (at == live_.begin()) return {};
   --at;
-  return offset + bytes <= at->first + at->second;
+  if (offset > at->first + at->second.bytes) return {};
+  return {start_ + at->first, at->second.bytes};
+}
+
+uint64_t Arena::birth_of(const void* memory) const {
+  const auto [block, size] = block_of(memory);
+  if (block == nullptr) return 0;
+  return live_.at(static_cast<size_t>(static_cast<const char*>(block) - start_)).birth;
+}
+
+bool Arena::holds(const void* memory, size_t bytes) const {
+  const auto [block, size] = block_of(memory);
+  if (block == nullptr) return false;
+  const auto offset = static_cast<const char*>(memory) - static_cast<const char*>(block);
+  return static_cast<size_t>(offset) + bytes <= size;
 }
 
 void Arena::open() {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <utility>
 
 namespace lathe::emulation {
 
@@ -19,6 +21,12 @@ class Arena {
   void* allocate(size_t bytes);
   /// False: `block` is no live block.
   bool deallocate(void* block);
+  /// The live block that holds `memory`: where it begins and how many bytes it has; null: none.
+  std::pair<const void*, size_t> block_of(const void* memory) const;
+  /// The number of the block that holds `memory`: each has its own, 0 is none.
+  uint64_t birth_of(const void* memory) const;
+  /// Whether it would be in a block if there were one.
+  bool owns(const void* memory) const;
   /// Do all of these bytes lie in one live block?
   bool holds(const void* memory, size_t bytes) const;
 
@@ -36,7 +44,12 @@ class Arena {
   size_t live_bytes_ = 0;
   int depth_ = 0;
   char *mapped_ = nullptr, *start_ = nullptr;
-  std::map<size_t, size_t> live_;  // offset → size
+  struct Live {
+    size_t bytes;
+    uint64_t birth;
+  };
+  std::map<size_t, Live> live_;  // by offset
+  uint64_t births_ = 0;
 };
 
 }  // namespace lathe::emulation

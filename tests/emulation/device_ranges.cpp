@@ -69,7 +69,7 @@ bool DeviceRanges::map(char* address, size_t bytes, uint64_t piece) {
       std::prev(next)->first + std::prev(next)->second.bytes > address) {
     return false;
   }
-  mappings_.emplace(address, Mapping{.bytes = bytes, .piece = piece});
+  mappings_.emplace(address, Mapping{.bytes = bytes, .piece = piece, .birth = ++births_});
   ++of->second.mappings;
   mprotect(address, bytes, PROT_READ | PROT_WRITE);
   std::memset(address, 0xA5, bytes);
@@ -95,6 +95,26 @@ bool DeviceRanges::unmap(char* address, size_t bytes) {
   mprotect(address, bytes, PROT_NONE);
   madvise(address, bytes, MADV_DONTNEED);
   return true;
+}
+
+std::pair<const void*, size_t> DeviceRanges::mapping_of(const void* memory) const {
+  auto* const at = const_cast<char*>(static_cast<const char*>(memory));
+  auto mapping = mappings_.upper_bound(at);
+  if (mapping == mappings_.begin()) return {};
+  --mapping;
+  if (!mapping->second.allowed || mapping->first + mapping->second.bytes <= at) return {};
+  return {mapping->first, mapping->second.bytes};
+}
+
+uint64_t DeviceRanges::birth_of(const void* mapping) const {
+  return mappings_.at(const_cast<char*>(static_cast<const char*>(mapping))).birth;
+}
+
+bool DeviceRanges::owns(const void* memory) const {
+  auto* const at = const_cast<char*>(static_cast<const char*>(memory));
+  const auto range = ranges_.upper_bound(at);
+  if (range == ranges_.begin()) return false;
+  return at < std::prev(range)->first + std::prev(range)->second;
 }
 
 bool DeviceRanges::holds(const void* memory, size_t bytes) const {

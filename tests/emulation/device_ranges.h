@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 
 namespace lathe::emulation {
 
@@ -23,6 +24,13 @@ class DeviceRanges {
   bool allow(char* address, size_t bytes);  // reading and writing, by kernels
   bool unmap(char* address, size_t bytes);
 
+  /// The mapping that holds `memory` and may be used: where it begins and how many bytes it has;
+  /// null: none.
+  std::pair<const void*, size_t> mapping_of(const void* memory) const;
+  /// The number of the mapping that begins there: each has its own.
+  uint64_t birth_of(const void* mapping) const;
+  /// Whether it lies in a reserved range.
+  bool owns(const void* memory) const;
   /// Do all of these bytes have memory that may be used?
   bool holds(const void* memory, size_t bytes) const;
   size_t bytes_of(int device) const;  // memory of pieces that last
@@ -41,6 +49,7 @@ class DeviceRanges {
   struct Mapping {
     size_t bytes;
     uint64_t piece;
+    uint64_t birth;
     bool allowed = false;
   };
   void protect(char* address, const Mapping& mapping);
@@ -49,7 +58,7 @@ class DeviceRanges {
   std::map<char*, size_t> ranges_;
   std::map<char*, Mapping> mappings_;
   std::map<uint64_t, Piece> pieces_;
-  uint64_t next_piece_ = 1;
+  uint64_t next_piece_ = 1, births_ = 0;
   int depth_ = 0;
 };
 

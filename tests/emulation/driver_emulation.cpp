@@ -50,6 +50,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* memory, size_t bytes,
   if (wanted->type != CU_MEM_ALLOCATION_TYPE_PINNED || !names_a_device(wanted->location)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (!has_context(wanted->location.id)) return CUDA_ERROR_INVALID_CONTEXT;
   if (runtime_probe().malloc_fault.hit() || bytes > free_bytes_of(wanted->location.id)) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }

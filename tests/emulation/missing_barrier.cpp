@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 64;
 
 __global__ void reverse_kernel(int* out, const int* x, bool with_barrier) {
-  __shared__ int room[kThreads];
+  LATHE_SHARED(int[kThreads], room);
   const unsigned t = threadIdx.x;
   room[t] = x[t];
   if (with_barrier) __syncthreads();

@@ -1,6 +1,7 @@
 // The part of the CUDA driver's interface that Lathe calls, over the emulated runtime: virtual
 // memory management. What a GPU refuses is refused: sizes and addresses that are no multiples of
-// the granularity, mapping over a mapping, taking back a part of one.
+// the granularity, mapping over a mapping, taking back a part of one; and memory of a device that
+// has no context, as it has none before the runtime needs one.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@ enum CUresult {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_INVALID_CONTEXT = 201,
 };
 
 enum CUdevice_attribute { CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102 };

@@ -1,0 +1,271 @@
+// See kernel_access.h. The functions at the end are those that the compilers call: g++ with
+// -fsanitize=kernel-address and -fsanitize=alignment, clang with
+// -fsanitize-coverage=trace-loads,trace-stores.
+#include "kernel_access.h"
+
+#include <link.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emulated_block.h"
+#include "lathe/core/error.h"
+
+namespace lathe::emulation {
+namespace {
+
+constinit thread_local bool t_watched = false;  // this thread runs a kernel's code
+bool g_watches = false;                         // the launch underway is watched
+#if defined(LATHE_WATCHES_ACCESSES)
+constexpr bool kCompilerAnnounces = true;
+#else
+constexpr bool kCompilerAnnounces = false;
+#endif
+Watch& watch() {
+  static Watch wanted = [] {
+    const char* text = std::getenv("LATHE_EMULATED_WATCH");
+    return text == nullptr ? Watch::kAccesses : static_cast<Watch>(std::atoi(text));
+  }();
+  return wanted;
+}
+bool g_finds_unwritten = false;
+MemoryRange g_arguments, g_pointers;
+// What was used last: few kernels use more.
+std::array<MemoryRange, 6> g_recent;
+size_t g_next_recent = 0;
+
+/// Of the program and its libraries: constants that kernels read are there.
+const std::vector<MemoryRange>& loaded_segments() {
+  static const std::vector<MemoryRange> segments = [] {
+    std::vector<MemoryRange> found;
+    dl_iterate_phdr(
+        [](dl_phdr_info* module, size_t, void* out) {
+          for (int i = 0; i < module->dlpi_phnum; ++i) {
+            const ElfW(Phdr)& segment = module->dlpi_phdr[i];
+            if (segment.p_type != PT_LOAD) continue;
+            const uintptr_t begin = module->dlpi_addr + segment.p_vaddr;
+            static_cast<std::vector<MemoryRange>*>(out)->push_back(
+                {begin, begin + segment.p_memsz});
+          }
+          return 0;
+        },
+        &found);
+    return found;
+  }();
+  return segments;
+}
+
+std::string hex(uintptr_t number) {
+  char text[2 + 16 + 1];
+  std::snprintf(text, sizeof text, "0x%zx", static_cast<size_t>(number));
+  return text;
+}
+
+[[noreturn]] void stop_access(uintptr_t at, size_t bytes, bool writes, const char* what) {
+  stop_thread([=] {
+    LATHE_FAIL(CudaError, "kernel: ", thread_text(), writes ? " writes " : " reads ", bytes,
+               " bytes at ", hex(at), ": ", what);
+  });
+}
+
+/// The variable in shared memory at `offset`; null: there is none.
+const SharedLayout::Part* part_at(size_t offset, size_t bytes) {
+  const SharedLayout& layout = g_shared_layout;
+  for (size_t i = 0; i < layout.count; ++i) {
+    const SharedLayout::Part& part = layout.parts[i];
+    if (offset >= part.offset && offset + bytes <= part.offset + part.bytes) return &part;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void stop_shared(const SharedLayout::Part& part, size_t offset, bool writes,
+                              SharedShadow::Finding found) {
+  stop_thread([&part, offset, writes, found] {
+    const std::string place = concat(part.name, ", byte ", offset - part.offset);
+    const std::string does = writes ? " writes " : " reads ";
+    if (found.fault == SharedShadow::Fault::kNeverWritten) {
+      LATHE_FAIL(StateError, "kernel: ", thread_text(), does, place,
+                 ": shared memory that its block has not written");
+    }
+    LATHE_FAIL(StateError, "kernel: ", thread_text(), does, place, ": thread ", found.other,
+               found.other_writes ? " wrote" : " read", " it, and no barrier is between the two");
+  });
+}
+
+void check_shared(size_t offset, size_t bytes, bool writes, uintptr_t at) {
+  const SharedLayout::Part* const part = part_at(offset, bytes);
+  if (part == nullptr) stop_access(at, bytes, writes, "shared memory beyond its variables");
+  const Fiber& fiber = g_block->fibers[g_block->current];
+  const Visitor visitor{static_cast<unsigned>(g_block->current), fiber.block_barriers,
+                        fiber.warp_barriers};
+  SharedShadow& shadow = g_block->shadow;
+  const auto found =
+      writes ? shadow.write(offset, bytes, visitor) : shadow.read(offset, bytes, visitor);
+  const bool is_fault = found.fault == SharedShadow::Fault::kRace ||
+                        (found.fault == SharedShadow::Fault::kNeverWritten && g_finds_unwritten);
+  if (is_fault) stop_shared(*part, offset, writes, found);
+}
+
+bool on_another_stack(uintptr_t at) {
+  for (const Fiber& fiber : std::span(g_block->fibers, g_block->count)) {
+    if (at - reinterpret_cast<uintptr_t>(fiber.stack.get()) < kStackBytes) return true;
+  }
+  return false;
+}
+
+/// Memory that was not used lately.
+void check_elsewhere(uintptr_t at, size_t bytes, bool writes) {
+  const MemoryRange found = usable_memory(reinterpret_cast<const void*>(at));
+  if (found.holds(at, bytes)) {
+    g_recent[g_next_recent++ % g_recent.size()] = found;
+    return;
+  }
+  if (!writes) {
+    for (const MemoryRange& segment : loaded_segments()) {
+      if (segment.holds(at, bytes)) return;
+    }
+  }
+  stop_access(at, bytes, writes,
+              on_another_stack(at) ? "memory of another thread"
+                                   : unusable_memory_text(reinterpret_cast<const void*>(at)));
+}
+
+/// `raced`: whether other threads' accesses to shared memory matter, as they do not for an atomic
+/// operation.
+LATHE_NO_TSAN void check_access(uintptr_t at, size_t bytes, bool writes, bool raced = true) {
+  if (!t_watched) return;
+  const auto stack = reinterpret_cast<uintptr_t>(g_block->fibers[g_block->current].stack.get());
+  if (at - stack < kStackBytes) return;
+  const bool before = pause_watch();
+  const auto shared = reinterpret_cast<uintptr_t>(g_block->shared.at(0));
+  if (at - shared < SharedMemory::kRoomBytes) {
+    if (raced) check_shared(at - shared, bytes, writes, at);
+  } else if (!g_arguments.holds(at, bytes) && !g_pointers.holds(at, bytes)) {
+    bool known = false;
+    for (const MemoryRange& range : g_recent) known = known || range.holds(at, bytes);
+    if (!known) check_elsewhere(at, bytes, writes);
+  }
+  resume_watch(before);
+}
+
+#if defined(LATHE_WATCHES_ACCESSES) && !defined(__clang__)
+template <size_t Bytes>
+void check_whole(const void* address, bool writes) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  constexpr size_t kAlignment = Bytes == 16 ? 8 : Bytes;  // g++ joins two accesses of 8 bytes
+  if (t_watched && at % kAlignment != 0) {
+    pause_watch();
+    stop_access(at, Bytes, writes, "the address is not aligned");
+  }
+  check_access(at, Bytes, writes);
+}
+
+void check_alignment(const char* file, unsigned line, const char* type, size_t alignment,
+                     uintptr_t at) {
+  if (!t_watched || at % alignment == 0) return;
+  pause_watch();
+  stop_thread([=] {
+    LATHE_FAIL(CudaError, "kernel: ", thread_text(), " uses ", hex(at), " as ", type,
+               ", which needs a multiple of ", alignment, " (", file, ":", int64_t{line}, ")");
+  });
+}
+#elif defined(LATHE_WATCHES_ACCESSES)
+template <size_t Bytes>
+void check_part(const void* address, bool writes) {
+  check_access(reinterpret_cast<uintptr_t>(address), Bytes, writes);
+}
+#endif
+
+MemoryRange range_of(const void* begin, size_t bytes) {
+  const auto at = reinterpret_cast<uintptr_t>(begin);
+  return {at, at + bytes};
+}
+
+}  // namespace
+
+WatchedLaunch::WatchedLaunch(std::span<const std::byte> arguments,
+                             std::span<void* const> pointers) {
+  g_watches = kCompilerAnnounces && watch() != Watch::kNothing;
+  g_finds_unwritten = watch() == Watch::kUnwritten;
+  g_arguments = range_of(arguments.data(), arguments.size_bytes());
+  g_pointers = range_of(pointers.data(), pointers.size_bytes());
+  g_recent = {};
+}
+WatchedLaunch::~WatchedLaunch() { g_watches = false; }
+
+Watch set_watch(Watch wanted) { return std::exchange(watch(), wanted); }
+
+LATHE_NO_TSAN void watch_kernel(bool runs) noexcept { t_watched = runs && g_watches; }
+LATHE_NO_TSAN bool pause_watch() noexcept {
+  const bool before = t_watched;
+  t_watched = false;
+  return before;
+}
+LATHE_NO_TSAN void resume_watch(bool watched) noexcept { t_watched = watched; }
+
+LATHE_NO_TSAN void before_atomic(const void* address, size_t bytes) noexcept {
+  check_access(reinterpret_cast<uintptr_t>(address), bytes, true, false);
+  give_way();
+}
+
+}  // namespace lathe::emulation
+
+// What the compilers call. The first names are g++'s, whose accesses of 2, 4, 8 and 16 bytes are of
+// types that are aligned so.
+#if defined(LATHE_WATCHES_ACCESSES) && !defined(__clang__)
+extern "C" {
+void __asan_load1_noabort(void* at) { lathe::emulation::check_whole<1>(at, false); }
+void __asan_load2_noabort(void* at) { lathe::emulation::check_whole<2>(at, false); }
+void __asan_load4_noabort(void* at) { lathe::emulation::check_whole<4>(at, false); }
+void __asan_load8_noabort(void* at) { lathe::emulation::check_whole<8>(at, false); }
+void __asan_load16_noabort(void* at) { lathe::emulation::check_whole<16>(at, false); }
+void __asan_store1_noabort(void* at) { lathe::emulation::check_whole<1>(at, true); }
+void __asan_store2_noabort(void* at) { lathe::emulation::check_whole<2>(at, true); }
+void __asan_store4_noabort(void* at) { lathe::emulation::check_whole<4>(at, true); }
+void __asan_store8_noabort(void* at) { lathe::emulation::check_whole<8>(at, true); }
+void __asan_store16_noabort(void* at) { lathe::emulation::check_whole<16>(at, true); }
+void __asan_loadN_noabort(void* at, size_t bytes) {
+  lathe::emulation::check_access(reinterpret_cast<uintptr_t>(at), bytes, false);
+}
+void __asan_storeN_noabort(void* at, size_t bytes) {
+  lathe::emulation::check_access(reinterpret_cast<uintptr_t>(at), bytes, true);
+}
+void __asan_handle_no_return() {}
+void __asan_before_dynamic_init(const char*) {}
+void __asan_after_dynamic_init() {}
+
+/// As UndefinedBehaviorSanitizer's compiler makes it, for each place that follows a pointer.
+struct LathePointerUse {
+  const char* file;
+  uint32_t line, column;
+  const struct {
+    uint16_t kind, info;
+    char name[1];
+  } * type;
+  unsigned char log_alignment, kind;
+};
+void __ubsan_handle_type_mismatch_v1(const LathePointerUse* use, uintptr_t at) {
+  lathe::emulation::check_alignment(use->file, use->line, use->type->name,
+                                    size_t{1} << use->log_alignment, at);
+}
+}
+#elif defined(LATHE_WATCHES_ACCESSES)
+extern "C" {
+void __sanitizer_cov_load1(uint8_t* at) { lathe::emulation::check_part<1>(at, false); }
+void __sanitizer_cov_load2(uint16_t* at) { lathe::emulation::check_part<2>(at, false); }
+void __sanitizer_cov_load4(uint32_t* at) { lathe::emulation::check_part<4>(at, false); }
+void __sanitizer_cov_load8(uint64_t* at) { lathe::emulation::check_part<8>(at, false); }
+void __sanitizer_cov_load16(__int128* at) { lathe::emulation::check_part<16>(at, false); }
+void __sanitizer_cov_store1(uint8_t* at) { lathe::emulation::check_part<1>(at, true); }
+void __sanitizer_cov_store2(uint16_t* at) { lathe::emulation::check_part<2>(at, true); }
+void __sanitizer_cov_store4(uint32_t* at) { lathe::emulation::check_part<4>(at, true); }
+void __sanitizer_cov_store8(uint64_t* at) { lathe::emulation::check_part<8>(at, true); }
+void __sanitizer_cov_store16(__int128* at) { lathe::emulation::check_part<16>(at, true); }
+/// The compiler announces accesses only beside some other measure of coverage: this one does least.
+__attribute__((weak)) void __sanitizer_cov_bool_flag_init(bool*, bool*) {}
+}
+#endif
