@@ -13,6 +13,8 @@ struct TypeInfo {
 };
 
 TypeInfo info_of(cudnnBackendDescriptorType_t type) {
+  // No case, because an older header's enumeration does not have it.
+  if (type == CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) return {"the description of a GPU"};
   switch (type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR: return {"a tensor", true};
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: return {"a convolution", true};

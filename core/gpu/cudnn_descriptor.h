@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/core/gpu/cudnn_handle.h"
+#include "lathe/core/gpu/cudnn_check.h"
 
 namespace lathe::cudnn {
 
@@ -20,6 +20,7 @@ inline constexpr cudnnBackendAttributeType_t attribute_type = [] {
 // clang-format off
 template <> inline constexpr auto attribute_type<cudnnHandle_t> = CUDNN_TYPE_HANDLE;
 template <> inline constexpr auto attribute_type<cudnnDataType_t> = CUDNN_TYPE_DATA_TYPE;
+template <> inline constexpr auto attribute_type<char> = CUDNN_TYPE_CHAR;
 template <> inline constexpr auto attribute_type<bool> = CUDNN_TYPE_BOOLEAN;
 template <> inline constexpr auto attribute_type<int64_t> = CUDNN_TYPE_INT64;
 template <> inline constexpr auto attribute_type<float> = CUDNN_TYPE_FLOAT;

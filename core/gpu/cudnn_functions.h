@@ -5,6 +5,15 @@
 
 #include "lathe/core/gpu/shared_library.h"
 
+// What a header older than 9.8 does not name. The library that is loaded may be newer.
+#if CUDNN_VERSION < 90800
+inline constexpr auto CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR = cudnnBackendDescriptorType_t(38);
+inline constexpr auto CUDNN_ATTR_ENGINEHEUR_DEVICEPROP = cudnnBackendAttributeName_t(204);
+inline constexpr auto CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP = cudnnBackendAttributeName_t(407);
+inline constexpr auto CUDNN_ATTR_ENGINE_DEVICEPROP = cudnnBackendAttributeName_t(1307);
+inline constexpr auto CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION = cudnnBackendAttributeName_t(2702);
+#endif
+
 namespace lathe::cudnn {
 
 struct Functions {

@@ -1,11 +1,9 @@
-// cuDNN's version check, errors as exceptions, and the handles of threads.
+// cuDNN's version check, and the handles of threads.
 #include "lathe/core/gpu/cudnn_handle.h"
 
-#include <algorithm>
 #include <array>
 #include <mutex>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "lathe/core/cuda_backend.h"
@@ -17,10 +15,6 @@
 namespace lathe::cudnn {
 
 namespace {
-
-std::string version_text(size_t number) {
-  return concat(number / 10000, ".", number / 100 % 100, ".", number % 100);
-}
 
 // Minor versions add to the interface: a newer library will do, an older one may lack something.
 void check_version() {
@@ -84,32 +78,7 @@ struct ThreadHandles {
   std::array<Slot, cuda::kMaxDevices> slots;
 };
 
-/// cuDNN's reason for this thread's last failed call, in one line. cuDNN writes several lines if it
-/// tried several engines.
-std::string last_reason() {
-  char text[512] = {};
-  functions().cudnnGetLastErrorString(text, sizeof text);
-  std::string line = text;
-  while (line.ends_with('\n')) line.pop_back();
-  std::ranges::replace(line, '\n', ' ');
-  return line;
-}
-
 }  // namespace
-
-std::string version() { return version_text(functions().cudnnGetVersion()); }
-
-void check(cudnnStatus_t status, std::string_view doing) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
-  cudaGetLastError();
-  std::string text = concat("cudnn: ", doing, ": ", functions().cudnnGetErrorString(status));
-  if (const std::string reason = last_reason(); !reason.empty()) text += concat(" (", reason, ")");
-  switch (status) {
-    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
-    case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED: LATHE_FAIL(OutOfMemoryError, text);
-    default: LATHE_FAIL(CudaError, text);
-  }
-}
 
 cudnnHandle_t handle(Device device) {
   thread_local ThreadHandles handles;

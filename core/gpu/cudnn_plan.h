@@ -1,4 +1,4 @@
-// From an operation graph to its execution on a GPU: engine configurations, plans, executions.
+// From an engine configuration (cudnn_config.h) to its execution on a GPU: plans, executions.
 #pragma once
 
 #include <memory>
@@ -6,34 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/core/gpu/cudnn_graph.h"
+#include "lathe/core/device.h"
+#include "lathe/core/gpu/cudnn_config.h"
 
 namespace lathe::cudnn {
-
-/// One of cuDNN's ways to compute a graph: an engine and the values of its knobs.
-struct EngineConfig {
-  using Knobs = std::vector<std::pair<int64_t, int64_t>>;  // {cudnnBackendKnobType_t, value}
-
-  Descriptor descriptor;
-  std::vector<Descriptor> parts;  // the descriptors it was made of
-  int64_t engine = 0;             // cuDNN's number for it
-  Knobs knobs;
-  std::vector<cudnnBackendNumericalNote_t> numerical_notes;
-  std::vector<cudnnBackendBehaviorNote_t> behavior_notes;
-  int64_t workspace_bytes = 0;  // an estimate; the plan has the true number
-
-  bool has(cudnnBackendNumericalNote_t note) const;
-  bool has(cudnnBackendBehaviorNote_t note) const;
-};
-
-/// cuDNN's suggestions for the current device, the best first: those of its heuristic A, then those
-/// of its fall-back. Empty if it has none.
-/// throws: OutOfMemoryError.
-std::vector<EngineConfig> heuristic_configs(const OperationGraph& graph);
-
-/// The configuration with this engine and these knobs, without its notes.
-/// throws: what check() throws, if this cuDNN or the device has no such engine.
-EngineConfig engine_config(const OperationGraph& graph, int64_t engine, EngineConfig::Knobs knobs);
 
 struct PlanParts;  // cudnn_retired.h
 

@@ -15,17 +15,16 @@
 #include <optional>
 
 #include "lathe/core/alignment.h"
-#include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/log.h"
-#include "lathe/core/math_mode.h"
 #include "lathe/ops/conv/conv2d_cuda.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_key.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/ops/inplace.h"
@@ -38,21 +37,15 @@ bool takes(const Conv2dGeometry& g, DType dtype) {
   return cudnn::enabled() && dtype != kF64 && !g.is_trivial();
 }
 
-/// The sizes that cuDNN is given: channels and filters in whole groups of 16 bytes where that lets
-/// tensor cores work on them. Not in NCHW, where channels are not adjacent, nor with groups, each
-/// of which would have to be padded.
-Conv2dGeometry padded(Conv2dGeometry g, MemoryFormat format, DType dtype) {
-  const bool uses_tensor_cores = is_half(dtype) || tf32();
-  if (format != kChannelsLast || g.groups != 1 || !uses_tensor_cores) return g;
-  const auto group = static_cast<int64_t>(16 / size_of(dtype));
-  g.C = round_up(g.C, group);
-  g.K = round_up(g.K, group);
-  return g;
+/// In NHWC cuDNN has engines with tensor cores only for addresses that are multiples of 16 bytes.
+bool is_aligned(const Tensor& t, MemoryFormat format) {
+  return format != kChannelsLast || !conv2d_uses_tensor_cores(t.dtype()) ||
+         alignment_of(t.raw_data()) >= 16;
 }
 
-/// `t` dense in `format`, with zeros where `shape` is larger.
+/// `t` dense in `format`, at an aligned address, with zeros where `shape` is larger.
 Tensor input(const Tensor& t, const Shape& shape, MemoryFormat format) {
-  if (t.shape() == shape && t.is_contiguous(format)) return t;
+  if (t.shape() == shape && t.is_contiguous(format) && is_aligned(t, format)) return t;
   const Tensor room = empty_in(format, shape, t.dtype(), t.device());
   for (int d = 0; d < t.ndim(); ++d) {
     if (shape[d] == t.dim(d)) continue;
@@ -99,29 +92,15 @@ const SharedMachine& machine_of(Device device) {
                                    .driver = installed.driver});
 }
 
-/// Four dimensions. Strides are those of `format`, not what a dimension of size 1 happens to have.
-ConvTensor describe(const Tensor& t, const Shape& shape, MemoryFormat format) {
-  if (!t.defined()) return {};
-  const Strides strides = dense_strides(shape, format);
-  ConvTensor d{.dtype = t.dtype(), .alignment = alignment_of(t.raw_data())};
-  std::copy(shape.begin(), shape.end(), d.dims.begin());
-  std::copy(strides.begin(), strides.end(), d.strides.begin());
-  return d;
-}
-
 ConvKey key_of(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
                const Conv2dOperands& operands) {
-  ConvKey key = conv_key_of_settings();
-  key.pass = pass;
-  key.x = describe(operands.x, g.x_shape(), format);
-  key.w = describe(operands.w, g.w_shape(), format);
-  key.y = describe(operands.y, g.y_shape(), format);
-  key.bias = describe(operands.bias, {1, g.K, 1, 1}, format);
-  key.stride = {g.stride.rows, g.stride.cols};
-  key.pad = {g.pad.rows, g.pad.cols};
-  key.dilation = {g.dilation.rows, g.dilation.cols};
-  key.groups = g.groups;
-  key.tf32 = key.tf32 && key.x.dtype == kF32;
+  ConvKey key = conv2d_key(pass, g, format, operands.x.dtype());
+  key.x.alignment = alignment_of(operands.x.raw_data());
+  key.w.alignment = alignment_of(operands.w.raw_data());
+  key.y.alignment = alignment_of(operands.y.raw_data());
+  if (const Tensor& bias = operands.bias; bias.defined()) {
+    key.bias = conv2d_tensor({1, g.K, 1, 1}, format, bias.dtype(), alignment_of(bias.raw_data()));
+  }
   key.machine = machine_of(operands.x.device());
   return key;
 }
@@ -196,7 +175,7 @@ Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                       const Tensor& bias) {
   if (!takes(g, x.dtype())) return portable_conv2d_forward(g, x, w, bias);
   const MemoryFormat format = conv2d_format(x);
-  const Conv2dGeometry sizes = padded(g, format, x.dtype());
+  const Conv2dGeometry sizes = conv2d_padded(g, format, x.dtype());
   const Output y(g.y_shape(), sizes.y_shape(), format, format, x);
   Conv2dOperands operands{
       .x = input(x, sizes.x_shape(), format), .w = input(w, sizes.w_shape(), format), .y = y.room};
@@ -218,7 +197,7 @@ Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w) {
   if (!takes(g, dy.dtype())) return portable_conv2d_backward_input(g, dy, w);
   const MemoryFormat format = conv2d_format(dy);
-  const Conv2dGeometry sizes = padded(g, format, dy.dtype());
+  const Conv2dGeometry sizes = conv2d_padded(g, format, dy.dtype());
   const Output dx(g.x_shape(), sizes.x_shape(), format, format, dy);
   const Conv2dOperands operands{.x = dx.room,
                                 .w = input(w, sizes.w_shape(), format),
@@ -235,7 +214,7 @@ Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const T
                               MemoryFormat w_format) {
   if (!takes(g, dy.dtype())) return portable_conv2d_backward_weight(g, dy, x, w_format);
   const MemoryFormat format = conv2d_format(x);
-  const Conv2dGeometry sizes = padded(g, format, dy.dtype());
+  const Conv2dGeometry sizes = conv2d_padded(g, format, dy.dtype());
   const Output dw(g.w_shape(), sizes.w_shape(), w_format, format, dy);
   const Conv2dOperands operands{.x = input(x, sizes.x_shape(), format),
                                 .w = dw.room,

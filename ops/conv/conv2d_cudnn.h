@@ -1,16 +1,20 @@
-// What conv2d_cudnn.cpp is built on: a convolution as an operation graph of cuDNN
-// (conv2d_graph_cudnn.cpp), and cuDNN's engines for it as the search sees them
-// (conv2d_engines_cudnn.cpp). For *_cudnn.cpp files only.
+// What conv2d_cudnn.cpp is built on: cuDNN's engines for a convolution (conv2d_graph_cudnn.h) as
+// the search uses them on a GPU (conv2d_engines_cudnn.cpp, conv2d_timing_cudnn.cpp). For
+// *_cudnn.cpp files only.
 #pragma once
 
-#include <map>
+#include <array>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "lathe/core/gpu/cudnn_plan.h"
+#include "lathe/core/gpu/workspace.h"
 #include "lathe/core/tensor.h"
 #include "lathe/ops/backoff.h"
+#include "lathe/ops/conv/conv2d_graph_cudnn.h"
 #include "lathe/ops/conv_search/conv_engines.h"
 #include "lathe/ops/conv_search/conv_key.h"
 #include "lathe/ops/conv_search/conv_search.h"
@@ -24,12 +28,18 @@ struct Conv2dOperands {
   Tensor bias;     // undefined where the key has none
 };
 
-/// The graph of the key's convolution, finalized. Without a handle it can be inspected but not
-/// computed. Its tensors have the uids below.
-/// throws: ShapeError with cuDNN's reason.
-cudnn::OperationGraph conv2d_graph(const ConvKey& key, cudnnHandle_t handle = nullptr);
+Conv2dUid conv2d_output_uid(ConvPass pass);
 
-enum Conv2dUid : int64_t { kUidX = 1, kUidW, kUidY, kUidBias, kUidSum };
+/// The uid and address of each tensor of a call, without an allocation.
+class Conv2dBindings {
+ public:
+  explicit Conv2dBindings(const Conv2dOperands& operands);
+  std::span<cudnn::Binding> get() { return {tensors_.data(), count_}; }
+
+ private:
+  std::array<cudnn::Binding, 4> tensors_;
+  size_t count_ = 0;
+};
 
 /// What a thread keeps of a key on a device from call to call. Two threads must not use one plan at
 /// the same time, so each thread has its own.
@@ -46,6 +56,29 @@ struct Conv2dPrepared {
 /// thread keeps the entries of the latest 1024 keys that it asked for on each device.
 Conv2dPrepared& conv2d_prepared(const ConvKey& key, Device device);
 
+/// What runs that are only timed read and write: an output of their own and, where a layer is
+/// small, copies of all its tensors, as many as fill the L2 cache twice. The runs take them by
+/// turns. With the same memory for each run a small layer would be timed out of the cache, but in a
+/// training step other layers come between.
+class Conv2dTimingCopies {
+ public:
+  /// Queues the copying on the current stream. Where there is no memory for copies, only the output
+  /// is apart.
+  /// throws: OutOfMemoryError if there is none for the output either; CudaError.
+  Conv2dTimingCopies(ConvPass pass, const Conv2dOperands& operands);
+
+  /// The tensors for the next run.
+  std::span<const cudnn::Binding> next();
+
+ private:
+  void copy_all(ConvPass pass, const Conv2dOperands& operands, const std::vector<int64_t>& bytes,
+                int64_t count);
+
+  std::optional<Workspace> memory_;
+  std::vector<Conv2dBindings> copies_;
+  size_t next_ = 0;
+};
+
 /// The engines for one call; see conv_engines.h.
 class Conv2dEngines final : public ConvEngines {
  public:
@@ -54,22 +87,22 @@ class Conv2dEngines final : public ConvEngines {
   Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands, Conv2dPrepared& prepared);
   ~Conv2dEngines() override;
 
-  std::vector<ConvCandidate> candidates() override;
+  std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override;
   int64_t prepare(const ConvEngine& engine) override;
-  double time_ms(const ConvEngine& engine) override;
+  double time_ms(const ConvEngine& engine, int runs) override;
   void execute(const ConvEngine& engine) override;
   int64_t available_bytes() override;
   bool capturing() override;
 
  private:
   cudnn::ExecutionPlan& plan(const ConvEngine& engine);
-  void run(const ConvEngine& engine, void* output);
 
   const ConvKey& key_;
   const Conv2dOperands& operands_;
   Conv2dPrepared& prepared_;
   const Device device_;
-  std::map<ConvEngine, cudnn::EngineConfig> found_;  // by candidates(), not yet made ready
+  Conv2dConfigs found_;                       // by candidates(), not yet made ready
+  std::optional<Conv2dTimingCopies> copies_;  // from the first timing to the execution
 };
 
 }  // namespace lathe::cuda

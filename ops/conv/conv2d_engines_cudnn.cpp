@@ -4,8 +4,8 @@
 #include <array>
 
 #include "lathe/core/cuda_backend.h"
+#include "lathe/core/gpu/cudnn_handle.h"
 #include "lathe/core/gpu/launch.h"
-#include "lathe/core/gpu/workspace.h"
 #include "lathe/core/profile/watch.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"
 #include "lathe/ops/lru_cache.h"
@@ -13,34 +13,6 @@
 namespace lathe::cuda {
 
 namespace {
-
-ConvCandidate candidate_of(const cudnn::EngineConfig& config) {
-  return {.engine = {config.engine, config.knobs},
-          .workspace_bytes = config.workspace_bytes,
-          .deterministic = !config.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC),
-          .tensor_cores = config.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE),
-          .down_converts = config.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS),
-          .narrow_sums = config.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION),
-          .compiles = config.has(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)};
-}
-
-const Tensor& output_of(const ConvKey& key, const Conv2dOperands& operands) {
-  switch (key.pass) {
-    case ConvPass::kForward: return operands.y;
-    case ConvPass::kBackwardInput: return operands.x;
-    case ConvPass::kBackwardWeight: break;
-  }
-  return operands.w;
-}
-
-Conv2dUid output_uid(ConvPass pass) {
-  switch (pass) {
-    case ConvPass::kForward: return kUidY;
-    case ConvPass::kBackwardInput: return kUidX;
-    case ConvPass::kBackwardWeight: break;
-  }
-  return kUidW;
-}
 
 using PreparedKeys = LruMap<ConvKey, Conv2dPrepared, ConvKeyHash>;
 
@@ -74,13 +46,8 @@ Conv2dEngines::Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands,
 
 Conv2dEngines::~Conv2dEngines() = default;
 
-std::vector<ConvCandidate> Conv2dEngines::candidates() {
-  std::vector<ConvCandidate> all;
-  for (cudnn::EngineConfig& config : cudnn::heuristic_configs(*prepared_.graph)) {
-    all.push_back(candidate_of(config));
-    found_.try_emplace(all.back().engine, std::move(config));
-  }
-  return all;
+std::vector<ConvCandidate> Conv2dEngines::candidates(ConvHeuristic heuristic) {
+  return conv2d_candidates(*prepared_.graph, heuristic, found_);
 }
 
 cudnn::ExecutionPlan& Conv2dEngines::plan(const ConvEngine& engine) {
@@ -95,43 +62,28 @@ cudnn::ExecutionPlan& Conv2dEngines::plan(const ConvEngine& engine) {
   return prepared_.plans.emplace_back(engine, std::move(plan)).second;
 }
 
-void Conv2dEngines::run(const ConvEngine& engine, void* output) {
-  cudnn::ExecutionPlan& ready = plan(engine);
-  const Conv2dUid written = output_uid(key_.pass);
-  std::array<cudnn::Binding, 4> tensors;
-  size_t count = 0;
-  const auto bind = [&](Conv2dUid uid, const Tensor& t) {
-    if (t.defined()) tensors[count++] = {uid, uid == written ? output : t.raw_data()};
-  };
-  bind(kUidX, operands_.x);
-  bind(kUidW, operands_.w);
-  bind(kUidY, operands_.y);
-  bind(kUidBias, operands_.bias);
-  const Workspace workspace(ready.workspace_bytes(), device_);
-  ready.execute(std::span(tensors.data(), count), workspace.get());
-}
-
 int64_t Conv2dEngines::prepare(const ConvEngine& engine) { return plan(engine).workspace_bytes(); }
 
-double Conv2dEngines::time_ms(const ConvEngine& engine) {
-  const Workspace output(output_of(key_, operands_).bytes(), device_);
+double Conv2dEngines::time_ms(const ConvEngine& engine, int runs) {
+  if (!copies_) copies_.emplace(key_.pass, operands_);
   const Stream stream = current_stream(device_);
   cudnn::ExecutionPlan& ready = plan(engine);
+  const Workspace workspace(ready.workspace_bytes(), device_);
   const bool was_in_use = ready.in_use();
   Event begin(device_, {.timing = true}), end(device_, {.timing = true});
   try {
-    // The first run keeps the device busy while the second is queued, so that the time between the
-    // events is the engine's and not that of the launch.
-    run(engine, output.get());
+    // The first run keeps the device busy while the next is queued, so that the time between the
+    // events is the engine's and not that of the launches.
+    ready.execute(copies_->next(), workspace.get());
     begin.record(stream);
-    run(engine, output.get());
+    for (int i = 0; i < runs; ++i) ready.execute(copies_->next(), workspace.get());
     end.record(stream);
     {
       const profile::MeantWait search;  // once for a shape
       end.synchronize();
     }
     if (!was_in_use) ready.settle();
-    return elapsed_ms(begin, end);
+    return elapsed_ms(begin, end) / runs;
   } catch (const CudaError&) {
     cudaGetLastError();
     throw;
@@ -139,7 +91,10 @@ double Conv2dEngines::time_ms(const ConvEngine& engine) {
 }
 
 void Conv2dEngines::execute(const ConvEngine& engine) {
-  run(engine, output_of(key_, operands_).raw_data());
+  copies_.reset();
+  cudnn::ExecutionPlan& ready = plan(engine);
+  const Workspace workspace(ready.workspace_bytes(), device_);
+  ready.execute(Conv2dBindings(operands_).get(), workspace.get());
   if (prepared_.plans.size() > 1) {
     std::erase_if(prepared_.plans, [&](const auto& made) { return made.first != engine; });
   }

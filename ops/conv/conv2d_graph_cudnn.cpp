@@ -1,6 +1,6 @@
 // A convolution as an operation graph of cuDNN: one operation per pass, and the sum with the bias
-// after the forward pass. Contract: conv2d_cudnn.h.
-#include "lathe/ops/conv/conv2d_cudnn.h"
+// after the forward pass. Contracts: conv2d_graph_cudnn.h.
+#include "lathe/ops/conv/conv2d_graph_cudnn.h"
 
 namespace lathe::cuda {
 
@@ -30,6 +30,25 @@ void add_forward(OperationGraph& graph, const ConvKey& key, const cudnn::Convolu
   graph.add(sum, add_tensor(graph, kUidBias, key.bias), y);
 }
 
+ConvCandidate candidate_of(const cudnn::EngineConfig& config) {
+  return {.engine = {config.engine, config.knobs},
+          .workspace_bytes = config.workspace_bytes,
+          .deterministic = !config.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC),
+          .tensor_cores = config.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE),
+          .down_converts = config.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS),
+          .narrow_sums = config.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION),
+          .compiles = config.has(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)};
+}
+
+cudnnBackendHeurMode_t mode_of(ConvHeuristic heuristic) {
+  switch (heuristic) {
+    case ConvHeuristic::kA: return CUDNN_HEUR_MODE_A;
+    case ConvHeuristic::kB: return CUDNN_HEUR_MODE_B;
+    case ConvHeuristic::kFallback: break;
+  }
+  return CUDNN_HEUR_MODE_FALLBACK;
+}
+
 }  // namespace
 
 OperationGraph conv2d_graph(const ConvKey& key, cudnnHandle_t handle) {
@@ -49,6 +68,16 @@ OperationGraph conv2d_graph(const ConvKey& key, cudnnHandle_t handle) {
   }
   graph.finalize(handle);
   return graph;
+}
+
+std::vector<ConvCandidate> conv2d_candidates(const OperationGraph& graph, ConvHeuristic heuristic,
+                                             Conv2dConfigs& found, const Descriptor* gpu) {
+  std::vector<ConvCandidate> all;
+  for (cudnn::EngineConfig& config : cudnn::heuristic_configs(graph, mode_of(heuristic), gpu)) {
+    all.push_back(candidate_of(config));
+    found.try_emplace(all.back().engine, std::move(config));
+  }
+  return all;
 }
 
 }  // namespace lathe::cuda

@@ -1,0 +1,34 @@
+// GpuDescription: a GPU that need not be there, described well enough for cuDNN to plan for it
+// (gpu/cudnn_described.h). In every build.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lathe/core/config.h"
+
+namespace lathe {
+
+struct GpuDescription {
+  std::string name;          // "NVIDIA H200"
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  std::string json;  // the whole description, in the form that cuDNN 9.8 and later reads and writes
+};
+
+/// The GPUs that gpu_description() knows by name: "h200", "h100", "a100", "l4", "rtx4090". Their
+/// descriptions are made by hand from data sheets, not read from a GPU.
+LATHE_API std::span<const std::string_view> known_gpus();
+
+/// The GPU of this name, or the one that the file of this path describes.
+/// throws: ValueError if it is neither a name nor a file; FileError; DataError naming the file and
+/// what is wrong in it.
+LATHE_API GpuDescription gpu_description(const std::string& name_or_path);
+
+/// A description from its text: a JSON object with all the keys that cuDNN needs. Others may stand
+/// beside them.
+/// throws: DataError naming the key that is missing or has a wrong value.
+LATHE_API GpuDescription parse_gpu_description(std::string_view json);
+
+}  // namespace lathe

@@ -1,0 +1,151 @@
+// lathe algos plan: the engines that cuDNN has for a model's convolutions on a GPU that is
+// described and need not be there.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/core/gpu_description.h"
+#include "lathe/core/math_mode.h"
+#include "lathe/core/printable.h"
+#include "lathe/ops/conv/conv2d_key.h"
+#include "lathe/ops/conv/conv2d_planner.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/tools/cli/commands/conv_layers.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/training/compute.h"
+
+namespace lathe::cli {
+namespace {
+
+GpuDescription described_gpu(const std::string& gpu) try {
+  if (gpu.empty()) throw UsageError("algos plan: no GPU is named; give --gpu h200, say, or a file");
+  return gpu_description(gpu);
+} catch (const ValueError& e) {
+  throw UsageError("--gpu: " + e.message());
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+}
+
+/// As a training step on a GPU has them.
+void apply(const Settings& settings) {
+  set_tf32(settings.tf32.value_or(true));
+  set_deterministic(settings.deterministic);
+  cudnn::set_workspace_limit(settings.workspace_limit << 20);
+}
+
+/// What is the same for all layers.
+struct Plans {
+  const Output& out;
+  const Conv2dPlanner& planner;
+  ConvMachine gpu;
+  DType dtype;
+  MemoryFormat format;
+  int64_t passes = 0, without_engine = 0, largest_bytes = 0;
+};
+
+const char* yes_no(bool value) { return value ? "yes" : "no"; }
+
+/// The search's choice; one without candidates if no engine can be used, for the reason `why`.
+ConvChoice choice_for(const Conv2dPlanner& planner, const ConvKey& key, std::string& why) {
+  const auto none = [&](const Error& e) {
+    why = e.message();
+    return ConvChoice{};
+  };
+  try {
+    return planner.plan(key);
+  } catch (const CudaError& e) {
+    return none(e);
+  } catch (const OutOfMemoryError& e) {
+    return none(e);
+  } catch (const ShapeError& e) {
+    return none(e);
+  }
+}
+
+void plan_pass(Plans& plans, const ConvLayer& layer, ConvPass pass) {
+  ConvKey key = conv2d_key(pass, conv2d_padded(layer.sizes, plans.format, plans.dtype),
+                           plans.format, plans.dtype);
+  key.machine = plans.gpu;
+  std::string why;
+  const ConvChoice choice = choice_for(plans.planner, key, why);
+  const bool found = !choice.trials.empty();
+  const ConvCandidate engine = found ? choice.candidate() : ConvCandidate{};
+  const auto usable = std::ranges::count_if(choice.trials, &ConvTrial::usable);
+  plans.passes += layer.count;
+  plans.without_engine += found ? 0 : layer.count;
+  plans.largest_bytes = std::max(plans.largest_bytes, engine.workspace_bytes);
+  plans.out.row(Row()
+                    .add("layer", layer.name)
+                    .add("count", layer.count)
+                    .add("pass", concat(pass))
+                    .add("x", concat(layer.sizes.x_shape()))
+                    .add("w", concat(layer.sizes.w_shape()))
+                    .add("stride", concat(layer.sizes.stride))
+                    .add("pad", concat(layer.sizes.pad))
+                    .add("key", concat(key))
+                    .add("engine", found ? concat(engine.engine) : "")
+                    .add("workspace_bytes", engine.workspace_bytes)
+                    .add("deterministic", engine.deterministic)
+                    .add("tensor_cores", engine.tensor_cores)
+                    .add("compiles", engine.compiles)
+                    .add("usable", static_cast<int64_t>(usable))
+                    .add("candidates", static_cast<int64_t>(choice.trials.size()))
+                    .add("note", why));
+  plans.out.text(
+      found ? fmt::format("{:<24} {:>2} x  {:<16} {:>12}  {:<13}  {:<12}  {:>3} of {:<3} {}",
+                          layer.name, layer.count, concat(pass),
+                          readable_bytes(static_cast<uint64_t>(engine.workspace_bytes)),
+                          yes_no(engine.deterministic), yes_no(engine.tensor_cores), usable,
+                          choice.trials.size(), concat(engine.engine))
+            : fmt::format("{:<24} {:>2} x  {:<16} no engine: {}", layer.name, layer.count,
+                          concat(pass), printable(why.substr(0, why.find('\n')))));
+}
+
+}  // namespace
+
+ExitCode run_algos_plan(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  const GpuDescription gpu = described_gpu(settings.gpu);
+  const Conv2dPlanner planner(gpu);
+  apply(settings);
+  if (!settings.model) settings.model = "resnet18";
+  const int64_t batch = settings.batch_size.value_or(128), side = settings.image_size.value_or(32);
+  const auto model =
+      make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});
+  const DType dtype = settings.amp == "off" ? kF32 : settings.amp == "fp16" ? kF16 : kBF16;
+  Plans plans{out,
+              planner,
+              {.device = gpu.name,
+               .major = gpu.major,
+               .minor = gpu.minor,
+               .multiprocessors = gpu.multiprocessors,
+               .library = planner.library()},
+              dtype,
+              settings.layout == "nhwc" ? kChannelsLast : kContiguous};
+  out.text(fmt::format("{} batch {} {} {} on {}, as {} plans it without one", *settings.model,
+                       batch, concat(dtype), settings.layout, printable(gpu.name),
+                       planner.library()));
+  out.text(fmt::format("{:<23} {:>5}  {:<16} {:>12}  {:<13}  {:<12}  {:<10} {}", "layer", "count",
+                       "pass", "workspace", "deterministic", "tensor cores", "usable", "engine"));
+  for (const ConvLayer& layer : conv_layers(*model, {batch, settings.in_channels, side, side})) {
+    plan_pass(plans, layer, ConvPass::kForward);
+    if (!layer.first) plan_pass(plans, layer, ConvPass::kBackwardInput);
+    plan_pass(plans, layer, ConvPass::kBackwardWeight);
+  }
+  out.row(Row()
+              .add("layer", "all")
+              .add("gpu", gpu.name)
+              .add("library", planner.library())
+              .add("passes", plans.passes)
+              .add("without_engine", plans.without_engine)
+              .add("largest_workspace_bytes", plans.largest_bytes));
+  out.text(fmt::format("{} convolutions in a step, {} without an engine; largest workspace {}",
+                       plans.passes, plans.without_engine,
+                       readable_bytes(static_cast<uint64_t>(plans.largest_bytes))));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli
