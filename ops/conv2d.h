@@ -23,7 +23,8 @@ struct Conv2dOptions {
 ///   x  [N,C,H,W] or [C,H,W]     w  [K,C/groups,R,S], in any order     bias  [K]
 ///   →  [N,K,P,Q],    P = (H + 2*pad - dilation*(R-1) - 1) / stride + 1,  Q likewise;
 ///      NHWC if x is NHWC; without N if x has no N
-/// dtypes: f16, bf16, f32, f64; sums are kept in f32 or wider.
+/// dtypes: f16, bf16, f32, f64; sums are kept in f32 or wider. On a GPU f64 is computed by our own
+/// kernels, never by cuDNN.
 /// grad: x, w, bias (twice); w's gradient lies in w's order.   amp: half.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, f32 3x3 kernels may run as Winograd

@@ -28,6 +28,13 @@ LATHE_API void append_text(std::string& out, const ConvEngine& engine);
 /// throws: DataError for any text that append_text does not write.
 LATHE_API ConvEngine parse_conv_engine(std::string_view text);
 
+/// Where the library's suggestions come from; the names are cuDNN's.
+enum class ConvHeuristic : uint8_t {
+  kA,         // quickly asked
+  kB,         // knows more, and takes ten times as long
+  kFallback,  // slow engines that take nearly every problem
+};
+
 /// An engine, with what the library says about it before it is made ready.
 struct ConvCandidate {
   ConvEngine engine;
@@ -52,18 +59,19 @@ class ConvEngines {
  public:
   virtual ~ConvEngines() = default;
 
-  /// Engines that may be able to compute the problem, the library's best guess first (heuristics A,
-  /// then its fall-back). They are not filtered. An engine that is listed twice counts once.
-  virtual std::vector<ConvCandidate> candidates() = 0;
+  /// What a heuristic suggests for the problem, the best guess first; none if it knows no such
+  /// problem. The engines are not filtered, and may not be able to compute it.
+  virtual std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) = 0;
 
   /// Makes the engine ready to run in this thread: finalises its plan and keeps it for execute.
   /// Returns the bytes of workspace that it needs, now exact.
   virtual int64_t prepare(const ConvEngine& engine) = 0;
 
-  /// Runs a prepared engine on the call's inputs, on the call's stream, with outputs and workspace
-  /// of its own, and waits for it. Returns the milliseconds of one run on the device, without the
-  /// time that the host takes to start it.
-  virtual double time_ms(const ConvEngine& engine) = 0;
+  /// Runs a prepared engine `runs` times, on the call's stream and with copies of its inputs, with
+  /// outputs and workspace of its own, and waits for it. Returns the milliseconds of one run on the
+  /// device, the mean, without the time that the host takes to start it. A run does not find its
+  /// tensors in a cache because the run before left them there.
+  virtual double time_ms(const ConvEngine& engine, int runs) = 0;
 
   /// Queues the engine on the call's inputs and outputs; first prepares it if this thread has not.
   /// If it throws, the outputs are unchanged or the next engine will write all of them.

@@ -7,8 +7,12 @@ namespace lathe {
 
 /// How much a search may cost. 0: no limit.
 struct ConvLimits {
-  int64_t candidates = 16;  // how many are made ready per key
-  double ms = 2000;         // after this time no further candidate is tried
+  // How many settings of one engine are timed per key. A heuristic may begin with 16 of one engine
+  // while the fastest is another.
+  int64_t per_engine = 4;
+  // Time of the measured runs alone. Loading, warming up and making plans do not count.
+  // After it no further candidate is tried, and the choice is not written to the file.
+  double ms = 5000;
 };
 
 }  // namespace lathe

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <future>
 #include <map>
@@ -213,13 +214,20 @@ Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines,
 
 Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEngines& engines,
                                 bool out_of_memory, const std::string& why) {
-  const auto next = std::make_shared<const ConvChoice>(without_chosen(*failed, out_of_memory, why));
-  const bool any = next->chosen < next->trials.size();
+  ConvChoice left = without_chosen(*failed, out_of_memory, why);
   bool from_file = false;
-  if (!any) {
-    const std::lock_guard one_at_a_time(searching_);
-    from_file = stored_ && stored_->erase(key) > 0;
+  if (left.chosen == left.trials.size()) {
+    {
+      const std::lock_guard one_at_a_time(searching_);
+      from_file = stored_ && stored_->erase(key) > 0;
+    }
+    const int64_t bytes = failed->candidate().workspace_bytes;
+    if (!from_file && !left.has_fallback) {
+      left = with_fallback(key, engines, std::move(left), out_of_memory ? bytes / 2 : INT64_MAX);
+    }
   }
+  const auto next = std::make_shared<const ConvChoice>(std::move(left));
+  const bool any = next->chosen < next->trials.size();
   {
     const std::lock_guard lock(mutex_);
     ++stats_.dropped;

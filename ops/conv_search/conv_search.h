@@ -47,8 +47,9 @@ class LATHE_API ConvSearch {
   /// Computes the convolution: finds the key's engine and executes it. `memo` belongs to the caller
   /// and this key. If no choice was dropped or forgotten since it was last passed, finding the
   /// engine is the comparison of one number. An engine that fails is dropped, and the next one is
-  /// executed. In deterministic mode the choice is kept instead: an OutOfMemoryError is passed on,
-  /// and any other failure becomes a CudaError naming engine and key.
+  /// executed; after the last one, those of the library's fall-back. In deterministic mode the
+  /// choice is kept instead: an OutOfMemoryError is passed on, and any other failure becomes a
+  /// CudaError naming engine and key.
   /// While engines.capturing(), an engine for an unknown key is chosen without timing and not kept.
   /// throws: CudaError or OutOfMemoryError naming the key if no engine can compute it (or may);
   /// whatever else `engines` throws.

@@ -2,6 +2,8 @@
 #include "lathe/ops/conv_search/conv_trials.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
 #include <utility>
 
 #include "lathe/core/error.h"
@@ -10,9 +12,12 @@ namespace lathe {
 
 namespace {
 
-constexpr int kRuns = 5;                             // timed runs, after one that is not timed
-constexpr int kRunsBeforeStop = 2;                   // because a single run may have been disturbed
-constexpr double kClearlySlower = 1.5;               // than the fastest so far: not worth kRuns
+constexpr int kRuns = 3;                             // of a measurement
+constexpr int kMeasurements = 3;                     // after a run that is not measured
+constexpr int kMeasurementsBeforeStop = 2;           // because a single one may have been disturbed
+constexpr double kClearlySlower = 1.5;               // than the fastest: not worth all measurements
+constexpr int64_t kFinalists = 5;                    // that are timed again
+constexpr int kMeasurementsAgain = 5;                // of each of them
 constexpr int64_t kMaxWorkspace = int64_t{1} << 40;  // larger numbers are a mistake of the library
 constexpr std::string_view kOutcomes[] = {"timed",    "ready",     "untried",
                                           "filtered", "too_large", "failed"};
@@ -23,6 +28,18 @@ double lower_median(std::vector<double> values) {
   return *middle;
 }
 
+/// Adds the candidate, with the reason if it cannot be used, unless its engine is there already.
+void add_trial(const ConvKey& key, ConvChoice& choice, ConvCandidate candidate) {
+  const bool listed = std::ranges::any_of(choice.trials, [&](const ConvTrial& trial) {
+    return trial.candidate.engine == candidate.engine;
+  });
+  if (listed) return;
+  ConvTrial& trial = choice.trials.emplace_back();
+  trial.note = refusal(key, candidate);
+  if (!trial.note.empty()) trial.outcome = ConvOutcome::kFiltered;
+  trial.candidate = std::move(candidate);
+}
+
 /// One search in progress.
 class Chooser {
  public:
@@ -31,40 +48,48 @@ class Chooser {
       : key_(key), engines_(engines), limits_(limits), now_ms_(now_ms), began_ms_(now_ms()) {}
 
   ConvChoice choose(bool timed) {
-    collect();
-    limit_workspace();
-    if (timed) {
-      time_all();
-    } else {
-      find_ready();
+    using enum ConvHeuristic;
+    using Rounds = std::vector<std::vector<ConvHeuristic>>;
+    for (const auto& heuristics :
+         timed ? Rounds{{kA, kB}, {kFallback}} : Rounds{{kA}, {kB}, {kFallback}}) {
+      collect(heuristics);
+      choice_.has_fallback = heuristics.front() == kFallback;
+      limit_workspace();
+      if (timed) {
+        time_all();
+      } else {
+        find_ready();
+      }
+      const auto& trials = choice_.trials;
+      const auto taken = std::ranges::find_if(
+          trials, [](const ConvTrial& trial) { return trial.outcome <= ConvOutcome::kReady; });
+      if (taken == trials.end()) continue;
+      choice_.chosen = static_cast<size_t>(taken - trials.begin());
+      choice_.search_ms = now_ms_() - began_ms_;
+      return std::move(choice_);
     }
-    auto& trials = choice_.trials;
-    std::stable_sort(trials.begin(), trials.end(), [](const ConvTrial& a, const ConvTrial& b) {
-      const bool timed_a = a.outcome == ConvOutcome::kTimed,
-                 timed_b = b.outcome == ConvOutcome::kTimed;
-      return timed_a && timed_b ? a.ms < b.ms : timed_a && !timed_b;
-    });
-    const auto taken = std::find_if(trials.begin(), trials.end(), [](const ConvTrial& trial) {
-      return trial.outcome <= ConvOutcome::kReady;
-    });
-    if (taken == trials.end()) fail_without_engine(key_, choice_);
-    choice_.chosen = static_cast<size_t>(taken - trials.begin());
-    choice_.search_ms = now_ms_() - began_ms_;
-    return std::move(choice_);
+    fail_without_engine(key_, choice_);
   }
 
  private:
-  /// Lists every engine once, with the reason if it cannot be used.
-  void collect() {
-    for (ConvCandidate& candidate : engines_.candidates()) {
-      const bool listed = std::any_of(
-          choice_.trials.begin(), choice_.trials.end(),
-          [&](const ConvTrial& trial) { return trial.candidate.engine == candidate.engine; });
-      if (listed) continue;
-      ConvTrial& trial = choice_.trials.emplace_back();
-      trial.note = refusal(key_, candidate);
-      if (!trial.note.empty()) trial.outcome = ConvOutcome::kFiltered;
-      trial.candidate = std::move(candidate);
+  /// Adds what the heuristics suggest, by turns. Those with tensor cores come first where these may
+  /// compute the key: the library may begin with one without them that needs much memory, 358 MB
+  /// for a convolution of ResNet-18.
+  void collect(const std::vector<ConvHeuristic>& heuristics) {
+    std::vector<std::vector<ConvCandidate>> lists;
+    size_t longest = 0;
+    for (const ConvHeuristic heuristic : heuristics) {
+      longest = std::max(longest, lists.emplace_back(engines_.candidates(heuristic)).size());
+    }
+    const auto known = std::ssize(choice_.trials);
+    for (size_t i = 0; i < longest; ++i) {
+      for (auto& list : lists) {
+        if (i < list.size()) add_trial(key_, choice_, std::move(list[i]));
+      }
+    }
+    if (is_half(key_.x.dtype) || key_.tf32) {
+      std::stable_partition(choice_.trials.begin() + known, choice_.trials.end(),
+                            [](const ConvTrial& trial) { return trial.candidate.tensor_cores; });
     }
   }
 
@@ -106,7 +131,7 @@ class Chooser {
       trial.note = error.message();
       const int64_t bytes = trial.candidate.workspace_bytes;
       // Without a workspace, only the scratch memory for timing did not fit: it may still be run.
-      if (trial.outcome == ConvOutcome::kReady && bytes == 0) return;
+      if (trial.outcome <= ConvOutcome::kReady && bytes == 0) return;
       trial.outcome = ConvOutcome::kTooLarge;
       limit_bytes_ = std::min(limit_bytes_, bytes) / 2;
       for (ConvTrial& other : choice_.trials) fits(other);
@@ -135,43 +160,92 @@ class Chooser {
   }
 
   void time_all() {
-    int64_t tried = 0;
+    std::map<int64_t, int64_t> timed;  // settings per engine
     for (ConvTrial& trial : choice_.trials) {
       if (!trial.usable()) continue;
-      trial.note = best_ms_ < 0 ? "" : end_of_search(tried);
+      int64_t& of_this = timed[trial.candidate.engine.index];
+      trial.note = best_ms_ < 0 ? "" : reason_to_skip(of_this);
       if (!trial.note.empty()) continue;
-      ++tried;
       attempt(trial, [&] {
         prepare(trial);
-        if (trial.outcome == ConvOutcome::kReady) time(trial);
+        if (trial.outcome != ConvOutcome::kReady) return;
+        ++of_this;
+        time(trial);
       });
     }
+    sort_by_time(choice_.trials);
+    time_fastest_again();
   }
 
-  /// Why no further candidate is tried; "" if one may be.
-  std::string end_of_search(int64_t tried) const {
-    if (limits_.candidates > 0 && tried >= limits_.candidates)
-      return concat("only ", limits_.candidates, " candidates are tried");
-    if (limits_.ms > 0 && now_ms_() - began_ms_ >= limits_.ms)
-      return concat("a search takes at most ", limits_.ms, " ms");
-    return "";
+  /// Why a candidate is not tried, of whose engine so many settings are timed; "" if it may be.
+  std::string reason_to_skip(int64_t timed_of_engine) {
+    if (limits_.per_engine > 0 && timed_of_engine >= limits_.per_engine)
+      return concat("only ", limits_.per_engine, " settings of an engine are timed");
+    if (limits_.ms <= 0 || measured_ms_ < limits_.ms) return "";
+    choice_.provisional = true;
+    return concat("engines are timed for at most ", limits_.ms, " ms");
+  }
+
+  /// The time of one run.
+  double measure(const ConvEngine& engine) {
+    const double ms = engines_.time_ms(engine, kRuns);
+    LATHE_CHECK(CudaError, ms >= 0, "conv2d: a run was timed with ", ms, " ms");
+    measured_ms_ += kRuns * ms;
+    return ms;
   }
 
   void time(ConvTrial& trial) {
     const ConvEngine& engine = trial.candidate.engine;
-    engines_.time_ms(engine);  // warm-up: loads the code, raises the clocks
+    engines_.time_ms(engine, 1);  // warm-up: loads the code, raises the clocks
     std::vector<double> ms;
     bool slow = false;
-    while (std::ssize(ms) < kRuns && !slow) {
-      ms.push_back(engines_.time_ms(engine));
-      LATHE_CHECK(CudaError, ms.back() >= 0, "conv2d: a run was timed with ", ms.back(), " ms");
-      slow = best_ms_ >= 0 && std::ssize(ms) >= kRunsBeforeStop &&
-             *std::min_element(ms.begin(), ms.end()) > kClearlySlower * best_ms_;
+    while (std::ssize(ms) < kMeasurements && !slow) {
+      ms.push_back(measure(engine));
+      slow = best_ms_ >= 0 && std::ssize(ms) >= kMeasurementsBeforeStop &&
+             std::ranges::min(ms) > kClearlySlower * best_ms_;
     }
+    set_time(trial, ms);
+    if (best_ms_ < 0 || trial.ms < best_ms_) best_ms_ = trial.ms;
+  }
+
+  /// Among dozens of candidates one may only seem fast. So the first trials, sorted by time, are
+  /// timed again: by turns, so that what disturbs one disturbs all.
+  void time_fastest_again() {
+    const auto close = [&](const ConvTrial& trial) {
+      return trial.outcome == ConvOutcome::kTimed && trial.ms <= kClearlySlower * best_ms_;
+    };
+    std::span<ConvTrial> fastest = choice_.trials;
+    fastest = fastest.first(
+        static_cast<size_t>(std::min(kFinalists, std::ranges::count_if(fastest, close))));
+    if (fastest.size() < 2) return;
+    std::vector<std::vector<double>> ms(fastest.size());
+    for (int i = 0; i < kMeasurementsAgain; ++i) {
+      for (size_t at = 0; at < fastest.size(); ++at) {
+        ConvTrial& trial = fastest[at];
+        if (trial.outcome != ConvOutcome::kTimed) continue;
+        attempt(trial, [&] { ms[at].push_back(measure(trial.candidate.engine)); });
+      }
+    }
+    for (size_t at = 0; at < fastest.size(); ++at) {
+      if (fastest[at].outcome == ConvOutcome::kTimed && !ms[at].empty())
+        set_time(fastest[at], ms[at]);
+    }
+    sort_by_time(fastest);
+  }
+
+  static void set_time(ConvTrial& trial, const std::vector<double>& ms) {
     trial.outcome = ConvOutcome::kTimed;
     trial.ms = lower_median(ms);
-    trial.runs = static_cast<int>(ms.size());
-    if (best_ms_ < 0 || trial.ms < best_ms_) best_ms_ = trial.ms;
+    trial.runs = kRuns * static_cast<int>(ms.size());
+  }
+
+  /// Timed ones first.
+  static void sort_by_time(std::span<ConvTrial> trials) {
+    std::stable_sort(trials.begin(), trials.end(), [](const ConvTrial& a, const ConvTrial& b) {
+      const bool timed_a = a.outcome == ConvOutcome::kTimed,
+                 timed_b = b.outcome == ConvOutcome::kTimed;
+      return timed_a && timed_b ? a.ms < b.ms : timed_a && !timed_b;
+    });
   }
 
   const ConvKey& key_;
@@ -180,7 +254,8 @@ class Chooser {
   const ConvClock& now_ms_;
   const double began_ms_;
   int64_t limit_bytes_ = 0;
-  double best_ms_ = -1;  // the fastest time so far; -1: none
+  double best_ms_ = -1;     // the fastest time so far; -1: none
+  double measured_ms_ = 0;  // of all measured runs
   ConvChoice choice_;
 };
 
@@ -214,6 +289,21 @@ ConvChoice without_chosen(ConvChoice choice, bool out_of_memory, const std::stri
   const int64_t limit = out_of_memory ? failed.candidate.workspace_bytes / 2 : kMaxWorkspace;
   const auto next = std::find_if(
       choice.trials.begin(), choice.trials.end(),
+      [&](const ConvTrial& t) { return t.usable() && t.candidate.workspace_bytes <= limit; });
+  choice.chosen = static_cast<size_t>(next - choice.trials.begin());
+  return choice;
+}
+
+ConvChoice with_fallback(const ConvKey& key, ConvEngines& engines, ConvChoice choice,
+                         int64_t workspace_limit_bytes) {
+  const auto known = std::ssize(choice.trials);
+  choice.has_fallback = true;
+  for (ConvCandidate& candidate : engines.candidates(ConvHeuristic::kFallback)) {
+    add_trial(key, choice, std::move(candidate));
+  }
+  const int64_t limit = std::min(key.workspace_limit_bytes, workspace_limit_bytes);
+  const auto next = std::find_if(
+      choice.trials.begin() + known, choice.trials.end(),
       [&](const ConvTrial& t) { return t.usable() && t.candidate.workspace_bytes <= limit; });
   choice.chosen = static_cast<size_t>(next - choice.trials.begin());
   return choice;

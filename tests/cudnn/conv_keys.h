@@ -1,36 +1,14 @@
-// Keys of convolutions for tests, as conv2d_cudnn.cpp makes them of its tensors.
+// Convolutions for tests of cuDNN; conv2d_key() makes keys of them.
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "../ops/conv2d_cases.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/conv_search/conv_key.h"
+#include "lathe/ops/conv/conv2d_key.h"
 
 namespace lathe::test {
-
-inline ConvTensor conv_tensor(const Shape& shape, DType dtype, MemoryFormat format) {
-  const Strides strides = dense_strides(shape, format);
-  ConvTensor t{.dtype = dtype, .alignment = 16};
-  std::copy(shape.begin(), shape.end(), t.dims.begin());
-  std::copy(strides.begin(), strides.end(), t.strides.begin());
-  return t;
-}
-
-inline ConvKey conv_key(const Conv2dGeometry& g, ConvPass pass, DType dtype, MemoryFormat format) {
-  ConvKey key;
-  key.pass = pass;
-  key.x = conv_tensor(g.x_shape(), dtype, format);
-  key.w = conv_tensor(g.w_shape(), dtype, format);
-  key.y = conv_tensor(g.y_shape(), dtype, format);
-  key.stride = {g.stride.rows, g.stride.cols};
-  key.pad = {g.pad.rows, g.pad.cols};
-  key.dilation = {g.dilation.rows, g.dilation.cols};
-  key.groups = g.groups;
-  return key;
-}
 
 inline Conv2dGeometry geometry_of(const Conv2dCase& c) {
   return conv2d_geometry("test", c.x, c.w, c.opt);

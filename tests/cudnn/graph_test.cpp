@@ -6,6 +6,7 @@
 
 #include "../cuda_case.h"
 #include "conv_keys.h"
+#include "lathe/core/gpu/cudnn_handle.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"
 
 using namespace lathe;
@@ -25,7 +26,7 @@ std::string refusal_of(const ConvKey& key) {
 const Conv2dCase kBlock{"block", {2, 16, 8, 8}, {16, 16, 3, 3}, {.pad = 1}};
 
 ConvKey block_key(ConvPass pass = ConvPass::kForward) {
-  return conv_key(geometry_of(kBlock), pass, kF16, kChannelsLast);
+  return conv2d_key(pass, geometry_of(kBlock), kChannelsLast, kF16);
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ TEST_CASE("cudnn graph: every convolution of ResNet-18, three passes, two orders
     for (const ConvPass pass : kPasses)
       for (const MemoryFormat format : kFormats)
         for (const DType dtype : {kF32, kF16, kBF16}) {
-          const ConvKey key = conv_key(geometry_of(c), pass, dtype, format);
+          const ConvKey key = conv2d_key(pass, geometry_of(c), format, dtype);
           CHECK_MESSAGE(refusal_of(key) == "", c.name, " ", concat(key));
           ++built;
         }
@@ -50,7 +51,7 @@ TEST_CASE("cudnn graph: every row of the convolution table that has products to 
     if (g.is_trivial()) continue;
     for (const ConvPass pass : kPasses)
       for (const MemoryFormat format : kFormats) {
-        CHECK_MESSAGE(refusal_of(conv_key(g, pass, kF32, format)) == "", c.name);
+        CHECK_MESSAGE(refusal_of(conv2d_key(pass, g, format, kF32)) == "", c.name);
       }
   }
 }
@@ -59,8 +60,8 @@ TEST_CASE("cudnn graph: a bias after a convolution") {
   const Conv2dGeometry g = geometry_of(kBlock);
   for (const MemoryFormat format : kFormats) {
     for (const DType dtype : {kF32, kF16, kBF16}) {
-      ConvKey key = conv_key(g, ConvPass::kForward, dtype, format);
-      key.bias = conv_tensor({1, g.K, 1, 1}, dtype, format);
+      ConvKey key = conv2d_key(ConvPass::kForward, g, format, dtype);
+      key.bias = conv2d_tensor({1, g.K, 1, 1}, format, dtype);
       CHECK_MESSAGE(refusal_of(key) == "", concat(key));
     }
   }
@@ -130,6 +131,8 @@ TEST_CASE("cudnn: the version that was loaded has the form 9.19.0") {
 
 TEST_CASE("cudnn: without a GPU there are no engines and no handle" *
           doctest::skip(cuda_is_available())) {
-  CHECK(cudnn::heuristic_configs(cuda::conv2d_graph(block_key())).empty());
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
+    CHECK(cudnn::heuristic_configs(cuda::conv2d_graph(block_key()), mode).empty());
+  }
   CHECK_THROWS_AS(cudnn::handle(Device(DeviceType::kCUDA)), Error);
 }

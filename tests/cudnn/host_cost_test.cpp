@@ -38,7 +38,7 @@ double nanoseconds(F f) {
 
 TEST_CASE("host cost: what is kept of a key is found without lock or allocation") {
   const Conv2dCase c{"small", {2, 8, 6, 6}, {8, 8, 3, 3}, {.pad = 1}};
-  ConvKey key = conv_key(geometry_of(c), ConvPass::kForward, kF32, kChannelsLast);
+  ConvKey key = conv2d_key(ConvPass::kForward, geometry_of(c), kChannelsLast, kF32);
   key.machine = ConvMachine{.device = "a name that does not fit into a short string"};
   cuda::Conv2dPrepared* const kept = &cuda::conv2d_prepared(key, kGpu);
   cuda::Conv2dPrepared* found = nullptr;

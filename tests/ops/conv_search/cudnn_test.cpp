@@ -14,7 +14,7 @@ TEST_CASE("cudnn settings: defaults, and what they make of a key") {
   CHECK(cudnn::enabled());
   CHECK(!cudnn::benchmark());
   CHECK(cudnn::workspace_limit() == int64_t{1} << 30);
-  CHECK(cudnn::search_limits().candidates == 16);
+  CHECK(cudnn::search_limits().per_engine == 4);
   CHECK(!deterministic());
   CHECK(!tf32());
   CHECK(conv_key_of_settings().mode == ConvMode::kHeuristic);
@@ -39,8 +39,8 @@ TEST_CASE("cudnn settings: defaults, and what they make of a key") {
 }
 
 TEST_CASE("cudnn settings: limits and file are those of the process's search") {
-  cudnn::set_search_limits({.candidates = 3, .ms = 50});
-  CHECK(conv_search().limits().candidates == 3);
+  cudnn::set_search_limits({.per_engine = 3, .ms = 50});
+  CHECK(conv_search().limits().per_engine == 3);
   CHECK(cudnn::search_limits().ms == 50);
   cudnn::set_search_limits({});
   cudnn::set_algo_cache("somewhere");
@@ -53,7 +53,7 @@ TEST_CASE("cudnn settings: negative limits are refused and change nothing") {
   CHECK_THROWS_WITH_AS(cudnn::set_workspace_limit(-1), doctest::Contains("negative, got -1"),
                        ValueError);
   CHECK(cudnn::workspace_limit() == int64_t{1} << 30);
-  CHECK_THROWS_AS(cudnn::set_search_limits({.candidates = -1}), ValueError);
+  CHECK_THROWS_AS(cudnn::set_search_limits({.per_engine = -1}), ValueError);
   CHECK_THROWS_AS(cudnn::set_search_limits({.ms = -1}), ValueError);
 }
 

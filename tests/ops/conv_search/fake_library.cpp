@@ -26,17 +26,19 @@ const FakeEngine& FakeLibrary::engine(const ConvEngine& name) const {
   return *at;
 }
 
-std::vector<ConvCandidate> FakeEngines::candidates() {
-  ++library_.lists;
-  if (library_.when_listed) library_.when_listed();
+std::vector<ConvCandidate> FakeEngines::candidates(ConvHeuristic heuristic) {
+  const bool first = heuristic == ConvHeuristic::kA;
+  ++(first ? library_.lists : library_.more_lists);
+  if (first && library_.when_listed) library_.when_listed();
   std::vector<ConvCandidate> candidates;
-  for (const FakeEngine& engine : library_.engines) candidates.push_back(engine.candidate);
+  for (const FakeEngine& engine : library_.engines) {
+    if (engine.heuristic == heuristic) candidates.push_back(engine.candidate);
+  }
   return candidates;
 }
 
 int64_t FakeEngines::prepare(const ConvEngine& name) {
   ++library_.prepares;
-  runs_ = 0;
   const FakeEngine& engine = library_.engine(name);
   library_.now_ms = library_.now_ms + engine.prepare_ms;
   fail_if(engine.refuses_to_prepare);
@@ -50,15 +52,18 @@ void FakeEngines::allocate(const FakeEngine& engine) const {
   LATHE_CHECK(OutOfMemoryError, bytes <= library_.memory_bytes, "no ", bytes, " bytes are free");
 }
 
-double FakeEngines::time_ms(const ConvEngine& name) {
+double FakeEngines::time_ms(const ConvEngine& name, int runs) {
   const FakeEngine& engine = library_.engine(name);
   allocate(engine);
   fail_if(engine.fails_when_timed);
-  ++library_.timed_runs;
-  const auto run = static_cast<size_t>(runs_++);
-  const double ms = run < engine.run_ms.size() ? engine.run_ms[run] : engine.ms;
-  library_.now_ms = library_.now_ms + ms;
-  return ms;
+  double above_ms = 0;  // engine.ms, all runs together; so the mean of equal times is exact
+  for (int i = 0; i < runs; ++i) {
+    const size_t run = runs_[name]++;
+    if (run < engine.run_ms.size()) above_ms += engine.run_ms[run] - engine.ms;
+  }
+  library_.timed_runs += runs;
+  library_.now_ms = library_.now_ms + runs * engine.ms + above_ms;
+  return engine.ms + above_ms / runs;
 }
 
 void FakeEngines::execute(const ConvEngine& name) {

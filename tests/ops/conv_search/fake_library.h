@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@ struct FakeEngine {
   int64_t real_workspace_bytes = -1;  // what prepare returns; -1: as claimed
   std::string refuses_to_prepare, fails_when_timed, fails_when_executed;  // why; "": it does not
   bool lacks_memory = false;                                              // to be made ready
+  ConvHeuristic heuristic = ConvHeuristic::kA;                            // that suggests it
 };
 
 /// An engine with this index and time.
@@ -36,10 +38,11 @@ struct FakeLibrary {
   int64_t memory_bytes = INT64_MAX;     // allocating more is an OutOfMemoryError
   int64_t available_bytes = INT64_MAX;  // what available_bytes() claims
   bool capturing = false;
-  std::function<void()> when_listed = {};  // called by candidates()
+  std::function<void()> when_listed = {};  // called for heuristic A
 
-  std::atomic<double> now_ms{1000};  // goes on while engines are made ready and run
-  std::atomic<int> lists{0}, prepares{0}, timed_runs{0}, executes{0};
+  std::atomic<double> now_ms{1000};          // goes on while engines are made ready and run
+  std::atomic<int> lists{0}, more_lists{0};  // of heuristic A, of the others
+  std::atomic<int> prepares{0}, timed_runs{0}, executes{0};
   std::atomic<int64_t> last_executed{-1};
 
   const FakeEngine& engine(const ConvEngine& name) const;
@@ -53,9 +56,9 @@ class FakeEngines final : public ConvEngines {
  public:
   explicit FakeEngines(FakeLibrary& library) : library_(library) {}
 
-  std::vector<ConvCandidate> candidates() override;
+  std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override;
   int64_t prepare(const ConvEngine& engine) override;
-  double time_ms(const ConvEngine& engine) override;
+  double time_ms(const ConvEngine& engine, int runs) override;
   void execute(const ConvEngine& engine) override;
   int64_t available_bytes() override { return library_.available_bytes; }
   bool capturing() override { return library_.capturing; }
@@ -64,7 +67,7 @@ class FakeEngines final : public ConvEngines {
   void allocate(const FakeEngine& engine) const;
 
   FakeLibrary& library_;
-  int runs_ = 0;  // of the engine that is being timed
+  std::map<ConvEngine, size_t> runs_;  // so far
 };
 
 /// The backward-weight pass of a ResNet block in f16, NHWC; `mode` chooses the search.

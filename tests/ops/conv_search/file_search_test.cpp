@@ -88,6 +88,15 @@ TEST_CASE("search with a file: provisional choices are not written") {
   Start start(library, file.path);
   CHECK(start(example_key()) == 2);
   CHECK(!file.exists());
+
+  library.available_bytes = INT64_MAX;
+  Start hurried(library, file.path);
+  hurried.search.set_limits({.ms = 1});  // cut short after the first
+  CHECK(hurried(example_key()) == 1);
+  CHECK(!file.exists());
+  Start again(library, file.path);
+  CHECK(again(example_key()) == 1);
+  CHECK(file.exists());
 }
 
 TEST_CASE("search with a file: an engine that can no longer be made ready is searched again") {

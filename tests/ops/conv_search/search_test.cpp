@@ -145,6 +145,19 @@ TEST_CASE("search: when every engine fails in use the error names the key and no
   CHECK(run(search, library, example_key()) == 2);
 }
 
+TEST_CASE("search: when every engine fails in use the fall-back's compute") {
+  const Warnings log;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1), fake_engine(2, 9), fake_engine(3, 9)};
+  library.engines[0].fails_when_executed = "launch failed";
+  for (size_t i = 1; i < 3; ++i) library.engines[i].heuristic = ConvHeuristic::kFallback;
+  library.engines[1].candidate.down_converts = true;
+  ConvSearch search(10, library.clock());
+  for (int i = 0; i < 2; ++i) CHECK(run(search, library, example_key()) == 3);
+  CHECK(library.lists == 1);
+  CHECK(search.stats().dropped == 1);
+}
+
 TEST_CASE("search: a failed search is not kept, and other exceptions pass through") {
   FakeLibrary library;
   ConvSearch search(10, library.clock());
@@ -178,11 +191,11 @@ TEST_CASE("search: limits hold for the searches after them") {
   FakeLibrary library;
   library.engines = {fake_engine(1, 2), fake_engine(2, 1)};
   ConvSearch search(10, library.clock());
-  CHECK(search.limits().candidates == 16);
-  CHECK(search.limits().ms == 2000);
-  search.set_limits({.candidates = 1});
+  CHECK(search.limits().per_engine == 4);
+  CHECK(search.limits().ms == 5000);
+  search.set_limits({.ms = 1});
   CHECK(run(search, library, example_key()) == 1);
-  search.set_limits({.candidates = 2});
+  search.set_limits({});
   CHECK(run(search, library, example_key()) == 1);
   search.clear();
   CHECK(run(search, library, example_key()) == 2);

@@ -134,7 +134,7 @@ TEST_CASE("threads: lookups, evictions, settings and files at once") {
       const auto at = static_cast<size_t>(i + round) % keys.size();
       if (i == 0 && round % 10 == 0) search.set_file(round == 10 ? file.path : "");
       if (i == 1 && round % 7 == 0) search.clear();
-      if (i == 2) search.set_limits({.candidates = 5});
+      if (i == 2) search.set_limits({.per_engine = 5});
       wrong += run(search, library, keys[at]) != 2;
       FakeEngines engines(library);
       search.run(keys[at], engines, memos[at]);

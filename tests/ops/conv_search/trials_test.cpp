@@ -51,7 +51,7 @@ TEST_CASE("benchmark: the fastest engine wins wherever it stands, and all are li
   }
 }
 
-TEST_CASE("benchmark: the first run is a warm-up, and the median counts") {
+TEST_CASE("benchmark: the first run is a warm-up, and the median of measurements counts") {
   FakeLibrary library;
   FakeEngine lazy = fake_engine(1, 1);  // loads its code at the first run, and is disturbed once
   lazy.run_ms = {500, 1, 80, 1, 1, 1};
@@ -62,8 +62,37 @@ TEST_CASE("benchmark: the first run is a warm-up, and the median counts") {
   CHECK(chosen(choice) == 1);
   CHECK(trial_of(choice, 1).ms == 1);
   CHECK(trial_of(choice, 2).ms == 1.2);
-  CHECK(trial_of(choice, 1).runs >= 3);
-  CHECK(library.timed_runs == 12);
+  CHECK(trial_of(choice, 1).runs == 15);
+  CHECK(library.timed_runs == 2 * (1 + 9 + 15));
+}
+
+TEST_CASE("benchmark: the fastest five are timed again, and that decides") {
+  FakeLibrary library;
+  FakeEngine flattered = fake_engine(1, 1.3);  // as long as its first timing lasts
+  flattered.run_ms.assign(10, 0.9);
+  library.engines = {flattered, fake_engine(2, 1)};
+  for (int i = 3; i < 9; ++i) library.engines.push_back(fake_engine(i, 1.1));
+  library.engines.push_back(fake_engine(9, 1.5));
+  const ConvChoice choice = choose(library, example_key());
+  CHECK(order(choice) == std::vector<int64_t>{2, 3, 4, 5, 1, 6, 7, 8, 9});
+  CHECK(choice.chosen == 0);
+  CHECK(trial_of(choice, 1).ms == doctest::Approx(1.3));
+  for (const int64_t again : {1, 2, 3, 4, 5}) CHECK(trial_of(choice, again).runs == 15);
+  for (const int64_t once : {6, 7, 8}) CHECK(trial_of(choice, once).runs == 9);
+
+  library.engines = {fake_engine(1, 1), fake_engine(2, 2)};
+  CHECK(trial_of(choose(library, example_key()), 1).runs == 9);  // none comes near it
+}
+
+TEST_CASE("benchmark: one that fails when it is timed again does not win") {
+  FakeLibrary library;
+  FakeEngine fails = fake_engine(1, 1);
+  fails.run_ms.assign(13, 1);
+  fails.run_ms.push_back(-100);  // in its second measurement of that
+  library.engines = {fails, fake_engine(2, 1.1)};
+  const ConvChoice choice = choose(library, example_key());
+  CHECK(chosen(choice) == 2);
+  CHECK(trial_of(choice, 1).outcome == kFailed);
 }
 
 TEST_CASE("benchmark: what is clearly slower is not run to the end") {
@@ -73,41 +102,101 @@ TEST_CASE("benchmark: what is clearly slower is not run to the end") {
   library.engines = {fake_engine(1, 1), disturbed, fake_engine(3, 100), fake_engine(4, 0.7)};
   const ConvChoice choice = choose(library, example_key());
   CHECK(chosen(choice) == 2);
-  CHECK(trial_of(choice, 1).runs == 5);
-  CHECK(trial_of(choice, 2).runs == 5);
-  CHECK(trial_of(choice, 3).runs == 2);
+  CHECK(trial_of(choice, 1).runs == 9);
+  CHECK(trial_of(choice, 2).runs == 15);  // again
+  CHECK(trial_of(choice, 3).runs == 6);
   CHECK(trial_of(choice, 3).ms == 100);
-  CHECK(trial_of(choice, 4).runs == 5);
+  CHECK(trial_of(choice, 4).runs == 15);
 }
 
-TEST_CASE("benchmark: at most so many candidates, and always one that works") {
+TEST_CASE("benchmark: at most so many settings of an engine, and every engine") {
   FakeLibrary library;
-  for (int i = 0; i < 10; ++i) library.engines.push_back(fake_engine(i, 10 - i));
-  const ConvChoice choice = choose(library, example_key(), {.candidates = 3});
-  CHECK(chosen(choice) == 2);
-  CHECK(library.prepares == 3);
-  CHECK(trial_of(choice, 3).outcome == kUntried);
-  CHECK(trial_of(choice, 3).note == "only 3 candidates are tried");
-  CHECK(chosen(choose(library, example_key(), {.candidates = 0})) == 9);
+  for (int i = 0; i < 10; ++i) {
+    library.engines.push_back(fake_engine(1, 10 - i));
+    library.engines.back().candidate.engine.knobs = {{2, i}};
+  }
+  library.engines.push_back(fake_engine(2, 9));
+  const auto setting = [](const ConvChoice& choice) {
+    return choice.candidate().engine.knobs.at(0).second;
+  };
+  const ConvChoice choice = choose(library, example_key(), {.per_engine = 3});
+  CHECK(setting(choice) == 2);
+  CHECK(library.prepares == 4);
+  CHECK(trial_of(choice, 2).outcome == kTimed);
+  CHECK(choice.trials[4].outcome == kUntried);
+  CHECK(choice.trials[4].note == "only 3 settings of an engine are timed");
+  CHECK(!choice.provisional);
+  CHECK(setting(choose(library, example_key(), {.per_engine = 0})) == 9);
 
   for (size_t i = 0; i < 8; ++i) library.engines[i].refuses_to_prepare = "no";
-  CHECK(chosen(choose(library, example_key(), {.candidates = 3})) == 8);
+  CHECK(setting(choose(library, example_key(), {.per_engine = 2})) == 9);
 }
 
-TEST_CASE("benchmark: after the time is over no candidate is begun") {
+TEST_CASE(
+    "benchmark: after the time is over no candidate is begun, and the choice is provisional") {
   FakeLibrary library;
   for (int i = 0; i < 10; ++i) library.engines.push_back(fake_engine(i, 10 - i));
-  library.engines[1].prepare_ms = 900;  // compiles
-  const ConvChoice choice = choose(library, example_key(), {.candidates = 0, .ms = 900});
+  library.engines[0].run_ms = {5000};     // the warm-up loads code
+  library.engines[1].prepare_ms = 10000;  // compiles
+  const ConvChoice choice = choose(library, example_key(), {.ms = 100});
   CHECK(chosen(choice) == 1);
   CHECK(library.prepares == 2);
-  CHECK(trial_of(choice, 2).note == "a search takes at most 900 ms");
-  CHECK(choice.search_ms == 6 * 10 + 900 + 6 * 9);
+  CHECK(trial_of(choice, 2).note == "engines are timed for at most 100 ms");
+  CHECK(choice.provisional);
+  CHECK(choice.search_ms == 5000 + 9 * 10 + 10000 + 10 * 9 + 15 * (10 + 9));
 
-  library.engines[0].refuses_to_prepare = "no";  // the first that works comes after the time
-  library.engines[0].prepare_ms = 5000;
-  CHECK(chosen(choose(library, example_key(), {.candidates = 0, .ms = 900})) == 1);
-  CHECK(chosen(choose(library, example_key(), {.candidates = 0, .ms = 0})) == 9);
+  library.engines[0].refuses_to_prepare = "no";
+  CHECK(chosen(choose(library, example_key(), {.ms = 1})) == 1);  // the first that works
+  const ConvChoice unlimited = choose(library, example_key(), {.ms = 0});
+  CHECK(chosen(unlimited) == 9);
+  CHECK(!unlimited.provisional);
+}
+
+TEST_CASE("heuristics: A and B by turns where engines are timed, else A, and B if A has none") {
+  FakeLibrary library;
+  for (const int64_t index : {1, 2, 3, 4, 2, 5}) library.engines.push_back(fake_engine(index, 1));
+  for (size_t i = 3; i < 6; ++i) library.engines[i].heuristic = ConvHeuristic::kB;
+  const ConvChoice timed = choose(library, example_key(), {.ms = 1});
+  CHECK(order(timed) == std::vector<int64_t>{1, 4, 2, 3, 5});  // not sorted: one is timed
+  CHECK(library.more_lists == 1);
+
+  const ConvKey key = example_key(ConvMode::kHeuristic);
+  CHECK(order(choose(library, key)) == std::vector<int64_t>{1, 2, 3});
+  CHECK(library.more_lists == 1);
+  for (size_t i = 0; i < 3; ++i) library.engines[i].candidate.down_converts = true;
+  CHECK(chosen(choose(library, key)) == 4);
+  CHECK(library.more_lists == 2);
+}
+
+TEST_CASE("heuristics: the fall-back is asked only if no other candidate can be used") {
+  for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kBenchmark}) {
+    FakeLibrary library;
+    library.engines = {fake_engine(1, 1), fake_engine(2, 2), fake_engine(3, 0.1)};
+    library.engines[1].heuristic = ConvHeuristic::kB;
+    library.engines[2].heuristic = ConvHeuristic::kFallback;
+    CHECK(chosen(choose(library, example_key(mode))) == 1);
+    library.engines[0].refuses_to_prepare = "no";
+    CHECK(chosen(choose(library, example_key(mode))) == 2);
+    library.engines[1].candidate.down_converts = true;
+    const ConvChoice last = choose(library, example_key(mode));
+    CHECK(chosen(last) == 3);
+    CHECK(last.trials.size() == 3);
+  }
+}
+
+TEST_CASE("heuristics: for halves and TF32 engines with tensor cores come first") {
+  FakeLibrary library;
+  for (int i = 1; i < 5; ++i) library.engines.push_back(fake_engine(i, 1));
+  library.engines[2].candidate.tensor_cores = library.engines[3].candidate.tensor_cores = true;
+  for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kDeterministic}) {
+    ConvKey key = example_key(mode);
+    CHECK(order(choose(library, key)) == std::vector<int64_t>{3, 4, 1, 2});
+    key.x.dtype = kF32;
+    key.tf32 = true;
+    CHECK(order(choose(library, key)) == std::vector<int64_t>{3, 4, 1, 2});
+    key.tf32 = false;
+    CHECK(order(choose(library, key)) == std::vector<int64_t>{1, 2, 3, 4});
+  }
 }
 
 TEST_CASE("filters: what may not be used for the key never runs") {
@@ -282,7 +371,7 @@ TEST_CASE("out of memory: the limit is halved until something fits") {
   CHECK(trial_of(choice, 3).note == "no 500 bytes are free");
   CHECK(trial_of(choice, 4).note == "needs more workspace than 250 bytes");
   CHECK(choice.provisional);
-  CHECK(library.timed_runs == 6);
+  CHECK(library.timed_runs == 10);
 }
 
 TEST_CASE("out of memory: an engine without workspace is taken untimed") {
@@ -298,7 +387,7 @@ TEST_CASE("out of memory: an engine without workspace is taken untimed") {
 TEST_CASE("without_chosen: the next fastest, then what was not tried, then none") {
   FakeLibrary library;
   library.engines = {fake_engine(1, 2), fake_engine(2, 1), fake_engine(3, 3)};
-  ConvChoice choice = choose(library, example_key(), {.candidates = 2});
+  ConvChoice choice = choose(library, example_key(), {.ms = 20});
   CHECK(chosen(choice) == 2);
   choice = without_chosen(choice, false, "illegal address");
   CHECK(chosen(choice) == 1);
@@ -316,6 +405,23 @@ TEST_CASE("without_chosen: out of memory asks for half the workspace") {
   const ConvChoice choice = without_chosen(choose(library, example_key()), true, "no memory");
   CHECK(chosen(choice) == 3);
   CHECK(trial_of(choice, 1).outcome == kTooLarge);
+}
+
+TEST_CASE("with_fallback: the first new engine that may be used and needs no more workspace") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 1, 1000), fake_engine(2, 1), fake_engine(3, 1, 600),
+                     fake_engine(1, 1, 1000), fake_engine(4, 1, 500)};
+  ConvChoice choice = choose(library, example_key(ConvMode::kHeuristic));
+  for (FakeEngine& engine : library.engines) engine.heuristic = ConvHeuristic::kFallback;
+  library.engines[1].candidate.narrow_sums = true;
+  choice.trials.resize(1);
+  FakeEngines engines(library);
+  choice = without_chosen(choice, true, "no memory");
+  CHECK(choice.chosen == 1);
+  choice = with_fallback(example_key(), engines, choice, 500);
+  CHECK(order(choice) == std::vector<int64_t>{1, 2, 3, 4});
+  CHECK(chosen(choice) == 4);
+  CHECK(with_fallback(example_key(), engines, choice, 500).chosen == 4);  // nothing new
 }
 
 TEST_CASE("outcomes: names lead to outcomes and back") {

@@ -1,0 +1,112 @@
+// How convolutions search among cuDNN's engines, over the emulated cuDNN: what is listed, what is
+// timed, and in which memory.
+#include <map>
+#include <set>
+
+#include "cudnn_problem.h"
+
+using namespace lathe;
+using namespace lathe::test;
+using emulation::cudnn_probe;
+using Fixture = CudnnFixture;
+using Problem = CudnnProblem;
+
+TEST_CASE("search: benchmark mode times the candidates and keeps the winner's plan only") {
+  Fixture f;
+  cudnn::set_benchmark(true);
+  const Problem p(4, 6, 13);
+  const size_t plans = cudnn_probe().plans;
+  p.check(p.forward());
+  CHECK(cudnn_probe().plans == plans + 1);
+  const auto choices = conv_search().choices();
+  REQUIRE(choices.size() == 1);
+  CHECK(choices[0].second->trials.size() == 3);  // 5, 3, 4: the second 3 counts once
+  CHECK(choices[0].second->candidate().workspace_bytes ==
+        cudnn_probe().executions.back().workspace_bytes);
+}
+
+TEST_CASE("search: of 60 each is timed, wherever it stands, but few settings of each") {
+  Fixture f;
+  cudnn::set_benchmark(true);
+  cudnn::set_search_limits({.ms = 0});
+  cudnn_probe().offers_many = true;
+  const Problem p(2, 2, 5);
+  p.check(p.forward());
+  const auto choices = conv_search().choices();
+  REQUIRE(choices.size() == 1);
+  std::map<int64_t, int> timed, untried;  // settings per engine
+  for (const ConvTrial& trial : choices[0].second->trials) {
+    if (trial.outcome == ConvOutcome::kTimed) ++timed[trial.candidate.engine.index];
+    if (trial.outcome == ConvOutcome::kUntried) ++untried[trial.candidate.engine.index];
+  }
+  CHECK(timed.size() == 57);  // 3, 4, 9 and 100 to 153; 5 is filtered, 0 and 7 are not offered
+  CHECK(timed[9] == 4);
+  CHECK(untried == std::map<int64_t, int>{{9, 12}});
+  CHECK(!choices[0].second->provisional);
+}
+
+TEST_CASE(
+    "search: timed runs use copies that fill the L2 cache twice, the call's own are its own") {
+  Fixture f;
+  cudnn::set_benchmark(true);
+  const int64_t l2 = 1 << 16;
+  for (const auto& [size, copies] : {std::pair<int64_t, size_t>{12, 14}, {46, 1}}) {
+    const Problem p(4, 4, size);
+    cudnn_probe().executions.clear();
+    const size_t before = cuda::memory_allocated(kGpu);
+    Tensor y = p.forward();
+    p.check(y);
+    const auto& runs = cudnn_probe().executions;
+    std::set<void*> inputs, outputs;
+    for (size_t i = 0; i + 1 < runs.size(); ++i) {
+      inputs.insert(runs[i].addresses[0]);
+      outputs.insert(runs[i].addresses[2]);
+    }
+    CHECK(inputs.size() == copies);
+    CHECK(outputs.size() == copies);
+    CHECK(outputs.count(y.raw_data()) == 0);
+    CHECK(runs.back().addresses[2] == y.raw_data());
+    CHECK((copies == 1) == (runs[0].addresses[0] == runs.back().addresses[0]));
+    const auto padded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
+    const int64_t one = padded(p.x.bytes()) + padded(p.w.bytes()) + padded(y.bytes());
+    CHECK(static_cast<int64_t>(copies) == (2 * l2 + one - 1) / one);
+    y = {};
+    CHECK(cuda::memory_allocated(kGpu) == before);
+  }
+}
+
+TEST_CASE("search: without memory for copies the runs share the inputs") {
+  Fixture f;
+  cudnn::set_benchmark(true);
+  const Problem p(4, 4, 29);
+  const Tensor x = Problem::on_gpu(p.x);
+  const Tensor w = Problem::on_gpu(p.w).contiguous(kChannelsLast);
+  FaultPoint& point = cuda::allocation_fault(kGpu);
+  const ArmedFault fault(point, 2);  // the first is the result
+  const Tensor y = cuda::conv2d_forward(p.g, x, w, {});
+  p.check(y);
+  REQUIRE(cudnn_probe().executions.size() > 2);
+  for (const auto& run : cudnn_probe().executions) CHECK(run.addresses[0] == x.raw_data());
+  CHECK(conv_search().choices().at(0).second->trials[0].runs > 0);
+}
+
+TEST_CASE("search: for halves the first with tensor cores, whatever stands before it") {
+  Fixture f;
+  cudnn_probe().offers_many = true;
+  const Problem half(8, 8, 5, kF16), single(8, 8, 5);
+  half.check(half.forward());
+  CHECK(cudnn_probe().last_engine() == 7);
+  single.check(single.forward());
+  CHECK(cudnn_probe().last_engine() == 9);
+}
+
+TEST_CASE("search: one that cannot be described is missing, its heuristic's others are not") {
+  Fixture f;
+  cudnn_probe().indescribable = {5, 3};
+  const Problem p(4, 6, 28);
+  p.check(p.forward());
+  CHECK(cudnn_probe().last_engine() == 4);
+  const auto choices = conv_search().choices();
+  REQUIRE(choices.size() == 1);
+  CHECK(choices[0].second->trials.size() == 1);
+}

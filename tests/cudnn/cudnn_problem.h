@@ -1,0 +1,76 @@
+// What tests over the emulated cuDNN share: a clean start, and a convolution.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "../cuda_case.h"
+#include "../ops/compare.h"
+#include "../same_memory.h"
+#include "conv_keys.h"
+#include "lathe/core/log.h"
+#include "lathe/core/math_mode.h"
+#include "lathe/ops/conv2d.h"
+#include "lathe/ops/conv_search/conv_search.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/tests/emulation/cudnn_emulation.h"
+
+namespace lathe::test {
+
+inline const Device kGpu(DeviceType::kCUDA);
+
+/// A clean start, and whatever a case breaks mended at its end.
+struct CudnnFixture {
+  CudnnFixture() {
+    conv_search().clear();
+    probe().executions.clear();
+    handler = set_log_handler([this](LogLevel, std::string_view text) { logged += text; });
+  }
+  ~CudnnFixture() {
+    probe().refused.clear();
+    probe().failing.clear();
+    probe().indescribable.clear();
+    probe().fuses = true;
+    probe().offers_many = false;
+    probe().descriptor_fault.disarm();
+    probe().stream_fault.disarm();
+    probe().execution_fault.disarm();
+    set_deterministic(false);
+    set_tf32(false);
+    cudnn::set_benchmark(false);
+    cudnn::set_search_limits({});
+    conv_search().clear();
+    set_log_handler(handler);
+  }
+  static emulation::CudnnProbe& probe() { return emulation::cudnn_probe(); }
+
+  std::string logged;
+  LogHandler handler;
+};
+
+/// A convolution of its own sizes for each case: what a thread keeps of a key stays.
+struct CudnnProblem {
+  CudnnProblem(int64_t channels, int64_t filters, int64_t size, DType dtype = kF32,
+               MemoryFormat format = kChannelsLast)
+      : g(geometry_of({"", {2, channels, size, size}, {filters, channels, 3, 3}, {.pad = 1}})),
+        x(rand(g.x_shape(), {.dtype = dtype}).contiguous(format)),
+        w(rand(g.w_shape(), {.dtype = dtype})),
+        dy(rand(g.y_shape(), {.dtype = dtype}).contiguous(format)) {}
+
+  Tensor forward(const Tensor& bias = {}) const {
+    return cuda::conv2d_forward(g, on_gpu(x), on_gpu(w), bias.defined() ? on_gpu(bias) : Tensor());
+  }
+  Tensor backward_weight() const { return cuda::conv2d_backward_weight(g, on_gpu(dy), on_gpu(x)); }
+  void check(const Tensor& y, const Tensor& bias = {}) const {
+    const Tensor want = cpu::conv2d_forward(g, x, w, bias);
+    const double tol = x.dtype() == kF32 ? kDeviceTolerance : tolerance_of(x.dtype());
+    CHECK(difference(y.cpu(), want, tol) == "");
+  }
+  static Tensor on_gpu(const Tensor& t) { return same_memory_on(kGpu, t); }
+
+  Conv2dGeometry g;
+  Tensor x, w, dy;
+};
+
+}  // namespace lathe::test
