@@ -1,0 +1,190 @@
+// The part of the CUDA runtime by which nvcc's host code makes its kernels known and launches them,
+// over the emulated machine of tests/emulation and the interpreter: a program of ordinary CUDA
+// objects, linked with this instead of the runtime, runs without a GPU. Its names and parameters
+// are those of crt/host_runtime.h and cuda_runtime_api.h.
+//
+// With LATHE_PTX_REPORT=FILE a line for each kernel is written when the program ends: how often it
+// was launched, the parts of Work, its symbol (executed_test.py).
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "approximation.h"
+#include "fatbin.h"
+#include "lathe/core/error.h"
+#include "lathe/tests/emulation/cuda_runtime_machine.h"
+#include "lathe/tests/emulation/device_ranges.h"
+#include "module.h"
+#include "run.h"
+
+namespace lathe::ptx {
+
+namespace {
+
+/// A .cu file's device code.
+struct Binary {
+  const void* wrapper;
+  std::optional<Module> module;  // once one of its kernels is launched
+
+  Module& read() {
+    if (!module) module.emplace(ptx_of(wrapper));
+    return *module;
+  }
+};
+
+struct Kernel {
+  Binary* binary;
+  std::string symbol;
+};
+
+struct Count {
+  uint64_t launches = 0;
+  Work work;
+};
+
+struct Registry {
+  std::deque<Binary> binaries;
+  std::unordered_map<const void*, Kernel> kernels;  // by the address of the host's function
+  std::map<std::string, Count> counts;
+};
+
+void write_report();
+
+/// Never destroyed: it is used before main and after it.
+Registry& registry() {
+  static Registry* const the_registry = [] {
+    if (const char* step = std::getenv("LATHE_PTX_APPROXIMATION"))
+      approximation_step() = std::atoi(step);
+    std::atexit(write_report);
+    return new Registry;
+  }();
+  return *the_registry;
+}
+
+void write_report() {
+  const char* path = std::getenv("LATHE_PTX_REPORT");
+  std::FILE* file = path == nullptr ? nullptr : std::fopen(path, "w");
+  if (file == nullptr) return;
+  for (Binary& binary : registry().binaries) {
+    for (const std::string& symbol : binary.read().kernels()) registry().counts[symbol];
+  }
+  for (const auto& [symbol, count] : registry().counts) {
+    const Work& work = count.work;
+    for (const uint64_t number :
+         {count.launches, work.instructions, work.accesses, work.bytes, work.widest}) {
+      std::fprintf(file, "%llu ", static_cast<unsigned long long>(number));
+    }
+    std::fprintf(file, "%s\n", symbol.c_str());
+  }
+  std::fclose(file);
+}
+
+/// What kernels may touch: live device memory, page-locked host memory, the module's constants.
+class DeviceMemory final : public Memory {
+ public:
+  explicit DeviceMemory(const Module& module) : module_(module) {}
+
+  bool holds(uint64_t address, size_t bytes) const override {
+    const auto* memory = reinterpret_cast<const char*>(address);
+    const emulation::Machine& machine = emulation::machine();
+    for (const auto& arena : machine.arenas) {
+      if (arena->holds(memory, bytes)) return true;
+    }
+    if (module_.holds(address, bytes)) return true;
+    auto pinned = machine.pinned.upper_bound(const_cast<char*>(memory));
+    if (pinned != machine.pinned.begin()) {
+      --pinned;
+      if (memory + bytes <= pinned->first + pinned->second.bytes) return true;
+    }
+    return emulation::device_ranges().holds(memory, bytes);
+  }
+
+  std::string describe(uint64_t) const override {
+    return "no block of device memory or of page-locked host memory holds all of them";
+  }
+
+ private:
+  const Module& module_;
+};
+
+/// As nvcc's host code lays it out (cudaLaunchConfig_t).
+struct LaunchConfig {
+  dim3 grid, block;
+  size_t shared_bytes;
+  cudaStream_t stream;
+  void* attributes;
+  unsigned attribute_count;
+};
+
+cudaError_t launch_kernel(const LaunchConfig& config, const void* host_function, void** arguments) {
+  const auto lock = emulation::enter_machine();
+  const auto found = registry().kernels.find(host_function);
+  LATHE_CHECK(StateError, found != registry().kernels.end(),
+              "ptx: a kernel that was not registered");
+  LATHE_CHECK(StateError, config.attribute_count == 0 && config.shared_bytes == 0,
+              "ptx: ", found->second.symbol,
+              " is launched with attributes or dynamic shared memory, which "
+              "the interpreter does not know");
+  Module& module = found->second.binary->read();
+  const Function& kernel = module.kernel(found->second.symbol);
+  Launch launch{.kernel = &kernel,
+                .memory = nullptr,
+                .grid = {config.grid.x, config.grid.y, config.grid.z},
+                .block = {config.block.x, config.block.y, config.block.z},
+                .params = std::vector<std::byte>(kernel.param_bytes)};
+  for (size_t k = 0; k < kernel.param_offsets.size(); ++k) {
+    std::memcpy(&launch.params[kernel.param_offsets[k]], arguments[k], kernel.param_sizes[k]);
+  }
+  Count& count = registry().counts[found->second.symbol];
+  return emulation::enqueue_kernel(config.stream, [launch, &module, &count]() mutable {
+    const DeviceMemory memory(module);
+    launch.memory = &memory;
+    ++count.launches;
+    run(launch, count.work);
+  });
+}
+
+}  // namespace
+
+}  // namespace lathe::ptx
+
+using namespace lathe::ptx;
+
+// NOLINTBEGIN(bugprone-reserved-identifier): nvcc's names
+extern "C" {
+
+void** __cudaRegisterFatBinary(void* wrapper) {
+  registry().binaries.push_back({wrapper, {}});
+  return reinterpret_cast<void**>(&registry().binaries.back());
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+char __cudaInitModule(void**) { return 1; }
+void __cudaRegisterFunction(void** binary, const char* host_function, char*, const char* symbol,
+                            int, void*, void*, void*, void*, int*) {
+  registry().kernels[host_function] = {reinterpret_cast<Binary*>(binary), symbol};
+}
+
+// Of a variable that the host may reach by its name, which nobody does.
+void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
+
+cudaError_t cudaLaunchKernelExC(const void* config, const void* function, void** arguments) {
+  return launch_kernel(*static_cast<const LaunchConfig*>(config), function, arguments);
+}
+
+// What a kernel's host function calls when it is called as a function, with <<<>>>: launch.h never
+// does.
+cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*) {
+  return cudaErrorInvalidValue;
+}
+cudaError_t __cudaGetKernel(void**, const void*) { return cudaErrorInvalidValue; }
+cudaError_t __cudaLaunchKernel(void*, dim3, dim3, void**, size_t, cudaStream_t) {
+  return cudaErrorInvalidValue;
+}
+
+}  // extern "C"
+// NOLINTEND(bugprone-reserved-identifier)
