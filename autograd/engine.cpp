@@ -13,6 +13,7 @@
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/half_copy.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
@@ -69,8 +70,10 @@ struct Arrival {
   Tensor new_grad = {};  // will replace grad(); undefined: the gradient is added to it in place
 
   void prepare(bool create_graph) {
-    const Tensor& grad = tensor->meta->grad;
+    Tensor& grad = tensor->meta->grad;
     if (grad.defined()) {
+      grad = amp::widened(grad, tensor->dtype);
+      gradient = amp::widened(gradient, tensor->dtype);
       // In place, grad() stays the same tensor, and its holders see the sum.
       const bool in_place = !create_graph && !grad.requires_grad() && !has_overlap(grad);
       if (!in_place) new_grad = accumulate(grad, gradient);
@@ -136,6 +139,7 @@ class BackwardPass {
   struct Pending {
     NodePtr node;
     Tensor gradient;  // of its output
+    Tensor second;    // what the op itself adds to it (Node::takes_parts)
     Tensors slots;    // of its outputs, if it has several
   };
 
@@ -161,12 +165,46 @@ class BackwardPass {
         if (edge.node->outputs > 1) pending.slots.resize(edge.node->outputs);
         queue_.emplace(edge.node->number, edge.node.get());
       }
-      add_to(pending.slots.empty() ? pending.gradient : pending.slots[edge.slot], gradient);
+      if (pending.slots.empty()) {
+        add_part(pending, gradient);
+      } else {
+        add_to(pending.slots[edge.slot], gradient);
+      }
     } else if (edge.leaf) {
       const auto [at, is_new] = leaf_at_.try_emplace(edge.leaf.get(), leaves_.size());
-      if (is_new) leaves_.push_back({edge.leaf, {}});
-      add_to(leaves_[at->second].gradient, gradient);
+      if (is_new) leaves_.push_back({edge.leaf, gradient});
+      if (!is_new) add_to_leaf(leaves_[at->second], gradient);
     }
+  }
+
+  /// On a GPU an op that takes parts reads two where it would have read their sum, and nobody has
+  /// to write that. On the CPU adding in place costs less.
+  void add_part(Pending& pending, const Tensor& gradient) const {
+    const bool leaves_it = pending.node->takes_parts && pending.node->device.is_cuda() &&
+                           pending.gradient.defined() && !pending.second.defined() &&
+                           !call_.create_graph;
+    add_to(leaves_it ? pending.second : pending.gradient, gradient);
+  }
+
+  /// True if somebody besides the op sees the gradient of its output.
+  bool is_seen(const Node& node) const {
+    return node.hooks != nullptr || node.retain_target != nullptr || watched_.contains(&node) ||
+           profile::watched();
+  }
+
+  /// Gradients that stayed half are added up in the leaf's dtype.
+  static void add_to_leaf(Arrival& leaf, const Tensor& gradient) {
+    const DType dtype = leaf.tensor->dtype;
+    if (leaf.gradient.dtype() != dtype) leaf.gradient = amp::widened(leaf.gradient, dtype);
+    add_to(leaf.gradient, amp::widened(gradient, dtype));
+  }
+
+  /// True if `node` is the cast of a parameter by Autocast whose gradient may stay half
+  /// (half_copy.h): nobody but an optimiser is to see it.
+  bool leaves_half(const Node& node) const {
+    return node.reusable && node.edges.size() == 1 && node.edges[0].leaf && is_half(node.dtype) &&
+           amp::takes_half_gradient(*node.edges[0].leaf) && call_.inputs == nullptr &&
+           !call_.create_graph && !profile::watched();
   }
 
   /// What follows an op's result, and not the op: hooks, retain_grad(), grad(…, inputs).
@@ -182,13 +220,22 @@ class BackwardPass {
   void run_node(Node& node, Pending& pending) {
     const CurrentNode current(&node);
     const profile::BackwardRange range(node.name, node.number, node.device);
+    if (pending.second.defined() && is_seen(node)) {
+      add_to(pending.gradient, std::exchange(pending.second, Tensor()));
+    }
     Tensors& dy = node.outputs == 1 ? single_ : pending.slots;
     if (node.outputs == 1) dy[0] = note_gradient(node, std::move(pending.gradient));
+    if (pending.second.defined()) dy.push_back(std::move(pending.second));
     LATHE_CHECK(StateError, !node.released, "backward: the graph through ", node.name,
                 " was freed by an earlier backward pass; give that one retain_graph");
     const auto deliver_to = [this](const Edge& edge, const Tensor& g) { deliver(edge, g); };
-    if (!node.expand(dy, deliver_to)) run_op(node, dy);
+    if (leaves_half(node)) {
+      deliver(node.edges[0], dy[0]);
+    } else if (!node.expand(dy, deliver_to)) {
+      run_op(node, dy);
+    }
     std::ranges::fill(dy, Tensor());
+    single_.resize(1);
     if (!call_.retain_graph && !node.reusable) {
       node.released = true;
       node.release();
@@ -243,7 +290,9 @@ class BackwardPass {
   void finish() {
     if (call_.only != nullptr) keep_only(*call_.only);
     for (Arrival& leaf : leaves_) {
-      leaf.gradient = run_hooks(leaf.tensor->meta->hooks.get(), std::move(leaf.gradient));
+      const Hooks* const hooks = leaf.tensor->meta->hooks.get();
+      if (hooks != nullptr) leaf.gradient = amp::widened(leaf.gradient, leaf.tensor->dtype);
+      leaf.gradient = run_hooks(hooks, std::move(leaf.gradient));
       if (call_.inputs != nullptr) capture(leaf.tensor.get(), leaf.gradient);
     }
     if (call_.inputs != nullptr) return;

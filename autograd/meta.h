@@ -1,20 +1,26 @@
 // Meta: what autograd knows about one tensor. Null for tensors without gradient and history.
 #pragma once
 
+#include <memory>
 #include <mutex>
 
 #include "lathe/autograd/node.h"
+
+namespace lathe::amp {
+struct HalfCopy;  // half_copy.cpp
+}
 
 namespace lathe::autograd {
 
 struct Meta {
   NodePtr grad_fn;             // the op that made this tensor; null: a leaf
-  Tensor grad;                 // accumulated by backward()
+  Tensor grad;                 // accumulated by backward(); half where half_copy.h says so
   bool requires_grad = false;  // of a leaf
   // Of a base: how often an in-place write changed its history. Of a view: the base's count when
   // the view's own history was made.
   uint32_t history = 0;
-  std::unique_ptr<Hooks> hooks;  // of a leaf
+  std::unique_ptr<Hooks> hooks;              // of a leaf
+  std::shared_ptr<amp::HalfCopy> half_copy;  // of a leaf whose optimiser keeps one
 };
 
 /// The tensor's Meta, made if absent.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -56,7 +57,7 @@ class LATHE_API Node : public RefCounted {
 
   /// The gradients of the inputs, given those of the outputs. One may be undefined where need[i] is
   /// false or the gradient is zero. dy[k] is undefined if nothing used output k; a single dy is
-  /// always defined.
+  /// always defined. With takes_parts dy may hold two tensors, whose sum is the gradient.
   virtual Tensors run(const Tensors& dy, const Needs& need) = 0;
 
   /// Of an op that is computed again in the backward pass: records it anew, passes the gradients of
@@ -72,7 +73,8 @@ class LATHE_API Node : public RefCounted {
   std::vector<Edge> edges;  // one per input
   uint32_t outputs = 1;     // more than one: gradients arrive in slots
   bool released = false;
-  bool reusable = false;                // saves nothing: a backward pass need not release it
+  bool takes_parts = false;  // run() also takes two gradients of its one output, to add them itself
+  bool reusable = false;     // saves nothing: a backward pass need not release it
   TensorImpl* retain_target = nullptr;  // of retain_grad(): cleared when that tensor goes
   std::unique_ptr<Hooks> hooks;         // called with the output's gradient, before run()
   Shape shape;                          // of the output, so of dy
@@ -84,14 +86,23 @@ class LATHE_API Node : public RefCounted {
   static uint64_t next_number() noexcept;
 };
 
-/// A node whose gradient is a lambda (const Tensor& dy, const Needs& need) → Tensors.
+/// A node whose gradient is a lambda (const Tensor& dy, const Needs& need) → Tensors. One of
+/// (const Tensors& dy, …) takes parts.
 template <class F>
 class ClosureNode final : public Node {
+  static constexpr bool kTakesOne = std::is_invocable_v<F&, const Tensor&, const Needs&>;
+
  public:
-  ClosureNode(const char* op, F backward) : Node(op), backward_(std::move(backward)) {}
+  ClosureNode(const char* op, F backward) : Node(op), backward_(std::move(backward)) {
+    takes_parts = !kTakesOne;
+  }
 
   Tensors run(const Tensors& dy, const Needs& need) override {
-    return (*backward_)(dy.front(), need);
+    if constexpr (kTakesOne) {
+      return (*backward_)(dy.front(), need);
+    } else {
+      return (*backward_)(dy, need);
+    }
   }
   void release() noexcept override { backward_.reset(); }
 

@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/half_copy.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/core/tensor.h"
 
@@ -36,7 +37,9 @@ Tensor Tensor::grad() const {
   const TensorImpl& t = impl();
   if (t.meta == nullptr) return {};
   const std::lock_guard lock(autograd::leaf_mutex(&t));
-  return t.meta->grad;
+  Tensor& grad = t.meta->grad;
+  if (grad.defined()) grad = amp::widened(grad, t.dtype);
+  return grad;
 }
 
 void Tensor::set_grad(const Tensor& grad) const {
@@ -97,6 +100,8 @@ void Tensor::set_data(const Tensor& source) const {
   LATHE_CHECK(DTypeError, !requires_grad() || is_floating(source.dtype()),
               "set_data: this requires grad, so ", source, " must be floating");
   const TensorImpl& s = source.impl();
+  if (t.meta != nullptr && t.meta->half_copy) amp::half_copy_outdated(*this);
+  const bool same_dtype = t.dtype == s.dtype;  // as grad()'s, which may have stayed half
   // Within one storage only the version tells an op that had kept this tensor.
   const bool moves = t.offset != s.offset || !(t.shape == s.shape) || !(t.strides == s.strides);
   if (t.storage == s.storage && moves) t.storage->bump_version();
@@ -108,7 +113,7 @@ void Tensor::set_data(const Tensor& source) const {
   t.strides = s.strides;
   if (t.meta == nullptr || !t.meta->grad.defined()) return;
   const Tensor& grad = t.meta->grad;
-  if (!(grad.shape() == t.shape) || grad.dtype() != t.dtype || grad.device() != source.device()) {
+  if (!(grad.shape() == t.shape) || !same_dtype || grad.device() != source.device()) {
     t.meta->grad = Tensor();
   }
 }

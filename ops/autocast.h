@@ -26,6 +26,10 @@ inline DType target_dtype(Policy policy, const Tensor& t) {
   return policy == Policy::kHalf ? autocast_dtype(t.device()) : kF32;
 }
 
+/// lathe::cast(x, dtype), but without a copy where x's optimiser keeps a half one (autograd/
+/// half_copy.h). The result then shares that memory and must not be written.
+LATHE_API Tensor cast_to_read(const Tensor& x, DType dtype);
+
 /// The inputs, converted to the dtype that `policy` wants. Differentiable. Outside an Autocast
 /// scope it returns them as they are. A copy made once is found again in the cache (cast_cache.h).
 template <class... Inputs>
@@ -34,7 +38,7 @@ auto cast(Policy policy, const Inputs&... inputs) {
     const DType dtype = target_dtype(policy, t);
     if (!t.defined() || t.dtype() == dtype) return t;
     Tensor result = find_cast(t, dtype);
-    if (!result.defined()) keep_cast(t, result = lathe::cast(t, dtype));
+    if (!result.defined()) keep_cast(t, result = cast_to_read(t, dtype));
     return result;
   };
   if constexpr (sizeof...(Inputs) == 1) {

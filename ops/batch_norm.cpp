@@ -161,12 +161,13 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
   record(op, y, {x, residual, in.weight, in.bias},
          [form, x = Saved(x), weight = Saved(in.weight), bias = Saved(in.bias), y = Saved(mask),
           mean = call.mean, invstd = call.invstd, batch_stats, format,
-          eps = opt.eps](const Tensor& dy_in, const Needs& need) {
+          eps = opt.eps](const Tensors& parts, const Needs& need) {
            const BatchNormCall c{form,         x.get(),    mean,       invstd,
                                  weight.get(), bias.get(), batch_stats};
-           if (grad_enabled()) return gradients_in_ops(c, eps, dy_in, y.get());
+           if (grad_enabled()) return gradients_in_ops(c, eps, parts.front(), y.get());
            BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
-           const Tensor dy = contiguous(dy_in, format);
+           const Tensor dy = contiguous(parts.front(), format);
+           if (parts.size() > 1) grads.second_dy = contiguous(parts[1], format);
            LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, y.get()));
            return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
          });

@@ -83,6 +83,7 @@ struct BatchNormRunning {
 struct BatchNormGrads {
   bool want_x, want_residual, want_params;
   Tensor dx, dresidual, dweight, dbias;
+  Tensor second_dy = {};  // on a GPU, if defined: the gradient of y is dy + second_dy, added in f32
 };
 
 namespace cpu {

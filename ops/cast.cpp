@@ -2,9 +2,11 @@
 // cast.h.
 #include "lathe/ops/cast.h"
 
+#include "lathe/autograd/half_copy.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/ops/autocast.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/views.h"
 
@@ -13,13 +15,26 @@ namespace lathe {
 using autograd::Needs;
 using autograd::record;
 
+static void record_cast(const Tensor& y, const Tensor& x) {
+  record("cast", y, {x},
+         [from = x.dtype()](const Tensor& dy, const Needs&) { return Tensors{cast(dy, from)}; });
+}
+
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   const profile::OpRange range("cast", {x});
   Tensor y = empty_like(x, dtype);
   copy_values(y, x);
-  record("cast", y, {x},
-         [from = x.dtype()](const Tensor& dy, const Needs&) { return Tensors{cast(dy, from)}; });
+  record_cast(y, x);
+  return y;
+}
+
+Tensor amp::cast_to_read(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  const profile::OpRange range("cast", {x});
+  Tensor y = half_copy(x, dtype);
+  if (!y.defined()) copy_values(y = empty_like(x, dtype), x);
+  record_cast(y, x);
   return y;
 }
 

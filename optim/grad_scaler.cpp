@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "lathe/autograd/half_copy.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/dispatch.h"
@@ -87,10 +88,10 @@ const GradScaler::Check* GradScaler::find_check(const Optimizer& optimizer) cons
 void GradScaler::check_gradients(const Optimizer& optimizer) const {
   const Tensors params = optimizer.params();
   for (size_t i = 0; i < params.size(); ++i) {
-    const Tensor grad = params[i].grad();
+    const Tensor grad = amp::arrived_grad(params[i]);
     if (!grad.defined()) continue;
-    LATHE_CHECK(DTypeError, !is_half(grad.dtype()), "GradScaler: the gradient of parameter ", i,
-                " of ", optimizer.name(), " is ", grad.dtype(),
+    LATHE_CHECK(DTypeError, !is_half(params[i].dtype()), "GradScaler: the gradient of parameter ",
+                i, " of ", optimizer.name(), " is ", grad.dtype(),
                 ", too narrow to be unscaled; parameters stay f32 under Autocast (gradient: ", grad,
                 ")");
     LATHE_CHECK(DeviceError, grad.device() == scale_.device(),
@@ -128,10 +129,11 @@ Tensor GradScaler::fused_step(Optimizer& optimizer, double max_grad_norm) {
               ") before the first scale(loss)");
   check_gradients(optimizer);
   const Tensors params = optimizer.params();
-  LATHE_CHECK(StateError,
-              std::ranges::any_of(params, [](const Tensor& p) { return p.grad().defined(); }),
-              "GradScaler: step(", optimizer.name(), ") in step ", step_, ", but none of its ",
-              params.size(), " parameters has a gradient");
+  LATHE_CHECK(
+      StateError,
+      std::ranges::any_of(params, [](const Tensor& p) { return amp::arrived_grad(p).defined(); }),
+      "GradScaler: step(", optimizer.name(), ") in step ", step_, ", but none of its ",
+      params.size(), " parameters has a gradient");
   Check check{.optimizer = &optimizer,
               .found_inf = empty({}, {.dtype = kF32, .device = scale_.device()}),
               .stepped = true};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "lathe/autograd/half_copy.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/log.h"
@@ -73,6 +74,11 @@ void Optimizer::check(const HyperParameters& hyper) const {
   check_together(hyper);
 }
 
+void Optimizer::set_half_copies() const {
+  if (measures_norms()) return;
+  for (const Tensor& p : params()) amp::keep_half_copy(p);
+}
+
 const Optimizer::Group& Optimizer::group_at(size_t group) const {
   LATHE_CHECK(IndexError, group < groups_.size(), name_, ": no group ", group, " among ",
               groups_.size());
@@ -131,11 +137,13 @@ void Optimizer::set_lrs(const std::vector<double>& rates) {
 void Optimizer::zero_grad(ZeroGradOptions options) const {
   const profile::OpRange range("zero_grad");
   for (const Tensor& p : params()) {
-    const Tensor grad = p.grad();
-    if (!grad.defined()) continue;
+    if (!amp::arrived_grad(p).defined()) continue;
     if (options.set_to_none) {
       p.set_grad({});
-    } else if (has_overlap(grad)) {  // an expanded gradient has no memory of its own to write to
+      continue;
+    }
+    const Tensor grad = p.grad();
+    if (has_overlap(grad)) {  // an expanded gradient has no memory of its own to write to
       const Tensor zeros = empty_like(p);
       fill_values(zeros, 0);
       p.set_grad(zeros);

@@ -101,6 +101,14 @@ class LATHE_API Optimizer {
   /// load_state_dict() refers to state that was released, and must not be launched again. The call
   /// cannot be undone; on the CPU it changes nothing.
   void set_capturable() { capturable_ = true; }
+  /// From now on, a step under Autocast casts neither the f32 parameters that are on a GPU now nor
+  /// their gradients: step() writes the half copies that Autocast reads, and reads gradients in the
+  /// half type in which the backward pass left them (autograd/half_copy.h). No value changes; a
+  /// weight that is cast takes 2 more bytes per element. grad() gives f32 as ever, by a cast when
+  /// it is called. Does nothing on the CPU, and in LARS, LAMB and NovoGrad.
+  /// In a captured step nothing but optimisers may write these parameters. After a launch of it,
+  /// grad() gives the gradients of the launch after which it was first called.
+  void set_half_copies() const;
 
   /// The learning rate that the group was made with: what schedulers start from.
   double initial_lr(size_t group = 0) const;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lathe/autograd/half_copy.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
@@ -48,9 +49,10 @@ Tensor make_scratch(std::span<UpdateItem> items) {
 
 /// One parameter made ready for the update. The slots change only after all parameters are ready.
 struct Optimizer::Prepared {
-  Tensor param;     // dense: the parameter or, if that is not, a copy to be written back
-  Tensor grad;      // in the same order
-  Tensors buffers;  // likewise; new ones are zero
+  Tensor param;           // dense: the parameter or, if that is not, a copy to be written back
+  Tensor grad;            // in the same order; half where the update reads it so
+  Tensors buffers;        // likewise; new ones are zero
+  Tensor half_copy = {};  // the parameter's, if the update writes it too
 };
 
 Shape Optimizer::buffer_shape(const Slot& slot, size_t buffer) const {
@@ -81,7 +83,11 @@ Optimizer::Prepared Optimizer::prepare(const Slot& slot, const Group& group) con
     out.param = empty_like(slot.param);
     copy_values(out.param, slot.param);
   }
-  out.grad = in_order_of(out.param, slot.param.grad());
+  // The layer-wise rules have no kernels for halves beside f32.
+  const bool halves = slot.param.device().is_cuda() && !measures_norms();
+  const Tensor grad = halves ? amp::arrived_grad(slot.param) : slot.param.grad();
+  if (halves && out.param.is_same(slot.param)) out.half_copy = amp::half_copy_to_write(out.param);
+  out.grad = in_order_of(out.param, grad);
   out.buffers.resize(slot.buffers.size());
   for (size_t b = 0; b < slot.buffers.size(); ++b) {
     const bool one_number = buffer_names_[b].one_number;
@@ -169,6 +175,11 @@ UpdateItem Optimizer::make_item(const Prepared& p, const Slot& slot, const Group
     const bool is_master = b + 1 == p.buffers.size();
     (is_master ? item.master : item.buffers[b]) = p.buffers[b].raw_data();
   }
+  if (p.grad.dtype() != item.dtype) item.half_grad = p.grad.dtype();
+  if (p.half_copy.defined()) {
+    item.half_copy = p.half_copy.dtype();
+    item.copy = p.half_copy.raw_data();
+  }
   return item;
 }
 
@@ -202,7 +213,7 @@ void Optimizer::gather_group(size_t g, size_t number, const Tensor& found_inf, P
   const size_t begin = out.items.size();
   for (size_t s = 0; s < group.slots.size(); ++s) {
     Slot& slot = group.slots[s];
-    if (!slot.param.grad().defined()) continue;
+    if (!amp::arrived_grad(slot.param).defined()) continue;
     for (size_t b = 0; b < slot.buffers.size(); ++b) {
       if (slot.buffers[b].defined()) check_buffer_fits(slot, b, number + s);
     }
@@ -301,6 +312,7 @@ Tensor Optimizer::step(const StepOptions& options) {
     slot->buffers = std::move(p.buffers);
     if (!p.param.is_same(slot->param)) copy_values(slot->param, p.param);
     slot->param.bump_version();
+    amp::half_copy_written(slot->param, p.half_copy);
     for (const Tensor& buffer : slot->buffers) {  // state_dict() shares them
       if (buffer.defined()) buffer.bump_version();
     }

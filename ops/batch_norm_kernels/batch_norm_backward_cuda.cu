@@ -22,32 +22,36 @@ struct GradSums {
   }
 };
 
-/// What a gradient kernel reads; y is null unless the form is kAddRelu.
+/// What a gradient kernel reads; y is null unless the form is kAddRelu. The gradient is dy, or
+/// dy + second unless that is null: where two ops used y, their gradients are added here.
 template <class T>
 struct GradInputs {
   BatchNormForm form;
-  const T *dy, *x, *y;
+  const T *dy, *second, *x, *y;
 };
 
-/// The packets of one turn: t = x - mean and g = dy where the form passes it.
+/// The packets of one turn: t = x - mean and g = the gradient where the form passes it.
 template <class L, int kTurn>
 struct GradTurn {
   using S = typename L::S;
-  typename L::Pack dy[kTurn], x[kTurn], y[kTurn];
+  typename L::Pack dy[kTurn], second[kTurn], x[kTurn], y[kTurn];
 
   __device__ GradTurn(const GradInputs<typename L::T>& in, const int64_t (&offsets)[kTurn]) {
     load_packets<L>(dy, in.dy, offsets);
     load_packets<L>(x, in.x, offsets);
+    if (in.second != nullptr) load_packets<L>(second, in.second, offsets);
     if (in.form == BatchNormForm::kAddRelu) load_packets<L>(y, in.y, offsets);
   }
   __device__ S t(const OwnParams<L>& own, int u, int v) const {
     return static_cast<S>(x[u].v[v]) - own.mean[L::kPlanes ? 0 : v];
   }
-  __device__ S g(BatchNormForm form, const OwnParams<L>& own, S t, int u, int v) const {
+  __device__ S g(const GradInputs<typename L::T>& in, const OwnParams<L>& own, S t, int u,
+                 int v) const {
     const int q = L::kPlanes ? 0 : v;
-    const S d = static_cast<S>(dy[u].v[v]);
-    if (form == BatchNormForm::kPlain) return d;
-    const S passes = form == BatchNormForm::kAddRelu
+    S d = static_cast<S>(dy[u].v[v]);
+    if (in.second != nullptr) d += static_cast<S>(second[u].v[v]);
+    if (in.form == BatchNormForm::kPlain) return d;
+    const S passes = in.form == BatchNormForm::kAddRelu
                          ? static_cast<S>(y[u].v[v])
                          : math::batch_norm_affine(t, own.scale[q], own.bias[q]);
     return math::batch_norm_passed(d, passes);
@@ -56,7 +60,7 @@ struct GradTurn {
 
 // parts[chunk][channel] = sums over a chunk of packets; g is also written if g_out is not null.
 // Threads as ChannelLayout says. Memory bound: 2 * sizeof(T) bytes per element (kAddRelu 3, and 1
-// more to write g).
+// more each for a second gradient and to write g).
 template <class L>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     sums_kernel(ChannelPair<typename L::S>* parts, typename L::T* __restrict__ g_out,
@@ -71,7 +75,7 @@ __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
       typename L::Pack passed;
       for (int v = 0; v < L::kV; ++v) {
         const int q = L::kPlanes ? 0 : v;
-        const S t = turn.t(own, u, v), g = turn.g(in.form, own, t, u, v);
+        const S t = turn.t(own, u, v), g = turn.g(in, own, t, u, v);
         total.g[q] += g;
         total.gt[q] += g * t;
         passed.v[v] = static_cast<T>(g);
@@ -110,7 +114,8 @@ __device__ OwnSlopes<L> join_sums(const L& layout, const GradParts<typename L::S
   using S = typename L::S;
   OwnSlopes<L> own = {};
   if (grads.parts == nullptr) return own;
-  __shared__ S slope[L::kMostTile], offset[L::kMostTile];
+  LATHE_SHARED(S[L::kMostTile], slope);
+  LATHE_SHARED(S[L::kMostTile], offset);
   const unsigned t = threadIdx.x, tile = layout.tile();
   const int64_t c = blockIdx.x * int64_t(tile) + t % tile;
   const bool finishes = t < tile && c < layout.channels;
@@ -145,8 +150,8 @@ __global__ void __launch_bounds__(L::kBlock)
 
 // Joins the sums; then dx = scale * g - slope * t - offset, from the last packet to the first: the
 // cache holds the last of what the sums have just read. Threads as ChannelLayout says. Memory
-// bound: 3 * sizeof(T) bytes per element (kAddRelu 4, unless g is in memory already); meant to
-// reach the copy bandwidth.
+// bound: 3 * sizeof(T) bytes per element (kAddRelu and a second gradient one more each, unless g is
+// in memory already); meant to reach the copy bandwidth.
 template <class L>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     input_kernel(typename L::T* __restrict__ dx, GradInputs<typename L::T> in,
@@ -161,7 +166,7 @@ __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
       typename L::Pack result;
       for (int v = 0; v < L::kV; ++v) {
         const int q = L::kPlanes ? 0 : v;
-        const S t = turn.t(own, u, v), g = turn.g(in.form, own, t, u, v);
+        const S t = turn.t(own, u, v), g = turn.g(in, own, t, u, v);
         result.v[v] = static_cast<T>(
             math::batch_norm_grad(g, t, own.scale[q], slopes.slope[q], slopes.offset[q]));
       }
@@ -180,7 +185,7 @@ void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCal
   const ChannelParams<S> params(call);
   const auto data = [](const Tensor& t) { return t.defined() ? t.data<S>() : nullptr; };
   const auto of_type = [](const Tensor& t) { return t.defined() ? t.data<T>() : nullptr; };
-  GradInputs<T> in{call.form, dy.data<T>(), call.x.data<T>(), of_type(y)};
+  GradInputs<T> in{call.form, dy.data<T>(), of_type(grads.second_dy), call.x.data<T>(), of_type(y)};
   const double count = static_cast<double>(call.x.numel() / layout.channels);
   GradParts<S> parts{nullptr, count > 0 ? 1 / count : 0, call.batch_stats, data(grads.dweight),
                      data(grads.dbias)};
@@ -194,7 +199,7 @@ void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCal
     LATHE_CUDA_CHECK(cudaGetLastError());
   }
   if (grads.dresidual.defined()) {  // g is already in memory, so no mask is needed any more
-    in = {BatchNormForm::kPlain, grads.dresidual.data<T>(), in.x, nullptr};
+    in = {BatchNormForm::kPlain, grads.dresidual.data<T>(), nullptr, in.x, nullptr};
   }
   if (grads.want_x) {
     launch(input_kernel<L>, layout.grid(), dim3(L::kBlock), 0, stream, grads.dx.data<T>(), in,
@@ -223,7 +228,7 @@ void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const
   visit_float(call.x.dtype(), "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
     constexpr unsigned kTile = 128;
-    with_layout<T>(call.x, kTile, {&dy, &y, &grads.dx, &grads.dresidual},
+    with_layout<T>(call.x, kTile, {&dy, &grads.second_dy, &y, &grads.dx, &grads.dresidual},
                    [&](const auto& layout) { run_passes(layout, grads, call, dy, y, sums); });
   });
 }

@@ -138,7 +138,9 @@ template <class L>
 __device__ OwnParams<L> join_stats(const L& layout, const BatchStats<typename L::S>& stats,
                                    const ChannelParams<typename L::S>& params) {
   using S = typename L::S;
-  __shared__ S mean[L::kMostTile], scale[L::kMostTile], bias[L::kMostTile];
+  LATHE_SHARED(S[L::kMostTile], mean);
+  LATHE_SHARED(S[L::kMostTile], scale);
+  LATHE_SHARED(S[L::kMostTile], bias);
   const unsigned t = threadIdx.x, tile = layout.tile();
   const int64_t c = blockIdx.x * int64_t(tile) + t % tile;
   const bool finishes = t < tile && c < layout.channels;

@@ -91,7 +91,7 @@ struct StepStart {
 template <class Out>
 __global__ void __launch_bounds__(kTotalThreads)
     begin_step_kernel(StepStart step, CountTable counts, Gate gate) {
-  __shared__ bool open;
+  LATHE_SHARED(bool, open);
   int any = 0;
   for (int64_t i = threadIdx.x; i < step.parts; i += blockDim.x) any |= step.bad[i];
   any = block_reduce(any, Either());

@@ -93,8 +93,8 @@ template <class T, class Rule, class Numbers>
 __global__ void __launch_bounds__(kChunkThreads)
     layer_norms_kernel(LayerTable<Rule> table, MakeLayer<Numbers> make, Gate gate,
                        const double* grad_factors) {
-  __shared__ Rule rule;
-  if (!gate.open()) return;
+  LATHE_SHARED(Rule, rule);
+  if (!gate.open_for_block()) return;
   const Chunk chunk = chunk_of_block(table);
   const LayerItem<Rule>& item = table.item[chunk.item];
   if (threadIdx.x == 0) rule = make.template rule_of<Rule>(item);
@@ -128,7 +128,7 @@ __device__ SquareSums layer_sums(const LayerItem<Rule>& item) {
 template <class C, class Rule, class Numbers>
 __global__ void __launch_bounds__(kChunkThreads)
     layer_rates_kernel(LayerTable<Rule> table, MakeLayer<Numbers> make, Gate gate) {
-  if (!gate.open()) return;
+  if (!gate.open_for_block()) return;
   const LayerItem<Rule>& item = table.item[blockIdx.x];
   const SquareSums sums = layer_sums<Rule>(item);
   if (threadIdx.x > 0) return;
@@ -167,8 +167,9 @@ __global__ void __launch_bounds__(kChunkThreads)
     layer_step_kernel(LayerTable<Rule> table, MakeLayer<Numbers> make, Gate gate,
                       const double* grad_factors) {
   using C = ComputeType<T>;
-  __shared__ LayerStep<C, Rule> rule;
-  if (!gate.open()) return;
+  using ItemStep = LayerStep<C, Rule>;
+  LATHE_SHARED(ItemStep, rule);
+  if (!gate.open_for_block()) return;
   const Chunk chunk = chunk_of_block(table);
   const LayerItem<Rule>& item = table.item[chunk.item];
   SquareSums sums;

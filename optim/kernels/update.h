@@ -28,14 +28,18 @@ inline constexpr size_t kMaxBuffers = 3;
 /// f32, or f64 for f64 parameters.
 struct UpdateItem {
   int64_t n;
-  DType dtype;  // of param and grad
+  DType dtype;  // of param, and of grad unless half_grad says otherwise
   Device device;
   int64_t step;  // 1 in the first update of this parameter; its buffers hold zeros then
   void* param;
   const void* grad;
   std::array<void*, kMaxBuffers> buffers;  // null where not needed
-  void* master = nullptr;     // f32 values of a half parameter, which is then their rounded copy
-  double* scratch = nullptr;  // norm_scratch(n) numbers, for rules that measure norms
+  void* master = nullptr;  // f32 values of a half parameter, which is then their rounded copy
+  // Of an f32 parameter on a GPU under Autocast (autograd/half_copy.h); kF32: none.
+  DType half_grad = kF32;                // `grad` has this half type
+  DType half_copy = kF32;                // the type of `copy`
+  void* copy = nullptr;                  // receives the rounded parameter
+  double* scratch = nullptr;             // norm_scratch(n) numbers, for rules that measure norms
   const double* grad_factors = nullptr;  // two factors for the gradients on their way in
 
   // What only the GPU knows. Null on the CPU, and as long as no update could have been skipped.
@@ -47,7 +51,7 @@ struct UpdateItem {
   /// Items of one kind can be updated by one launch.
   auto kind() const {
     return std::tuple(n == 0, dtype, count == nullptr ? step : 0, count == nullptr,
-                      master == nullptr);
+                      master == nullptr, half_grad, half_copy);
   }
 };
 

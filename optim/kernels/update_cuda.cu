@@ -116,19 +116,24 @@ struct Touches<Ema<C>> {
 
 namespace {
 
+// An item's arrays are: parameter, gradient, buffers, half copy or null, and in the second kernel
+// the count.
+//
 // One block per chunk of 4096 elements of one parameter; the table in the kernel's parameters says
-// which. Memory bound: 2 sizeof(T) + sizeof(gradient) + 2 kBuffers sizeof(C) bytes per element
-// (Adam in f32: 28; in f16 with masters: 30), meant to reach 90 % of the copy bandwidth for a
+// which. Memory bound: 2 sizeof(T) + sizeof(gradient) + 2 kBuffers sizeof(C) bytes per element, and
+// 2 for a half copy (Adam in f32: 28, also with half gradient and copy; in f16 with masters: 30;
+// SGD with momentum, half gradient and copy: 20), meant to reach 90 % of the copy bandwidth for a
 // network of more than 10^7 parameters: every byte is touched once, in whole 16-byte words. Small
 // networks are bound by the launch.
 template <class T, class Rule>
 __global__ void __launch_bounds__(kChunkThreads)
-    update_kernel(ArrayTable<2 + Rule::kBuffers> table, Rule rule, Gate gate,
-                  const double* grad_factors) {
+    update_kernel(ArrayTable<3 + Rule::kBuffers> table, Rule rule, Gate gate,
+                  const double* grad_factors, HalfSide half) {
   if (!gate.open()) return;
   const Chunk chunk = chunk_of_block(table);
-  update_chunk<T>(table.item[chunk.item], chunk, rule,
-                  GradFactor<ComputeType<T>>::of(grad_factors));
+  const auto& item = table.item[chunk.item];
+  half.copy = item.array[2 + Rule::kBuffers];
+  update_chunk<T>(item, chunk, rule, GradFactor<ComputeType<T>>::of(grad_factors), half);
 }
 
 // The same for a step whose number, and perhaps learning rate, only the device knows: the last
@@ -137,26 +142,27 @@ __global__ void __launch_bounds__(kChunkThreads)
 // memory).
 template <class T, class Make, class Rule = typename Make::Rule>
 __global__ void __launch_bounds__(kChunkThreads)
-    counted_update_kernel(ArrayTable<3 + Rule::kBuffers> table, Make make, Gate gate,
-                          const double* grad_factors, const double* lr) {
-  __shared__ Rule rule;
-  if (!gate.open()) return;
+    counted_update_kernel(ArrayTable<4 + Rule::kBuffers> table, Make make, Gate gate,
+                          const double* grad_factors, const double* lr, HalfSide half) {
+  LATHE_SHARED(Rule, rule);
+  if (!gate.open_for_block()) return;
   const Chunk chunk = chunk_of_block(table);
   const auto& item = table.item[chunk.item];
   if (threadIdx.x == 0) {
     if (lr != nullptr) make.set_lr(*lr);
-    rule = make.at(*static_cast<const int64_t*>(item.array[2 + Rule::kBuffers]));
+    rule = make.at(*static_cast<const int64_t*>(item.array[3 + Rule::kBuffers]));
   }
   __syncthreads();
   const Rule own = rule;  // in registers: ptxas spills while it reloads a rule of this size
-  update_chunk<T>(item, chunk, own, GradFactor<ComputeType<T>>::of(grad_factors));
+  half.copy = item.array[2 + Rule::kBuffers];
+  update_chunk<T>(item, chunk, own, GradFactor<ComputeType<T>>::of(grad_factors), half);
 }
 
 /// Calls launch_table(table) with the arrays of all items; each item has kExtra more, which are
 /// null.
 template <int kBuffers, int kExtra, class Launch>
 void for_each_update_table(std::span<const UpdateItem> items, Launch&& launch_table) {
-  constexpr int kArrays = 2 + kBuffers + kExtra;
+  constexpr int kArrays = 3 + kBuffers + kExtra;
   for_each_table<kArrays>(
       items.size(),
       [&](size_t i) {
@@ -166,6 +172,7 @@ void for_each_update_table(std::span<const UpdateItem> items, Launch&& launch_ta
           if (buffer != nullptr && at < 2 + kBuffers) entry.array[at++] = buffer;
         }
         if (items[i].master != nullptr) entry.array[at] = items[i].master;
+        entry.array[2 + kBuffers] = items[i].copy;
         if constexpr (kExtra > 0) entry.array[kArrays - 1] = items[i].count;
         return entry;
       },
@@ -177,16 +184,17 @@ void run_rule(std::span<const UpdateItem> items, const Make& make) {
   using Rule = typename Make::Rule;
   const UpdateItem& front = items.front();
   const Stream stream = current_stream(front.device);
+  const HalfSide half{.grad = front.half_grad, .copy_type = front.half_copy};
   if (front.lr != nullptr || (Make::kCountsSteps && front.count != nullptr)) {
     return for_each_update_table<Rule::kBuffers, 1>(items, [&](const auto& table) {
       launch(counted_update_kernel<T, Make>, dim3(table.blocks), dim3(kChunkThreads), 0, stream,
-             table, make, gate_of(front), front.grad_factors, front.lr);
+             table, make, gate_of(front), front.grad_factors, front.lr, half);
       LATHE_CUDA_CHECK(cudaGetLastError());
     });
   }
   for_each_update_table<Rule::kBuffers, 0>(items, [&](const auto& table) {
     launch(update_kernel<T, Rule>, dim3(table.blocks), dim3(kChunkThreads), 0, stream, table,
-           make.at(front.step), gate_of(front), front.grad_factors);
+           make.at(front.step), gate_of(front), front.grad_factors, half);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
 }

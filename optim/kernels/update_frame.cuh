@@ -38,10 +38,43 @@ struct WithMaster {
   }
 };
 
+/// What an update of f32 parameters reads and writes in half (UpdateItem); kF32: nothing.
+struct HalfSide {
+  DType grad = kF32, copy_type = kF32;
+  void* copy = nullptr;
+};
+
+/// V neighbours of type `From` as numbers of the arithmetic.
+template <class From, class C, int V>
+__device__ Packet<C, V> load_as(const void* from, int64_t i) {
+  const auto packet = *reinterpret_cast<const Packet<From, V>*>(static_cast<const From*>(from) + i);
+  Packet<C, V> out;
+  for (int v = 0; v < V; ++v) out.v[v] = C(packet.v[v]);
+  return out;
+}
+
+/// Gradients of parameters of type T.
+template <class T, int V>
+__device__ Packet<ComputeType<T>, V> load_gradient(const void* from, int64_t i, DType half) {
+  using C = ComputeType<T>;
+  if constexpr (std::is_same_v<T, float>) {
+    if (half == kF16) return load_as<Half, C, V>(from, i);
+    if (half == kBF16) return load_as<BFloat16, C, V>(from, i);
+  }
+  return load_as<T, C, V>(from, i);
+}
+
+template <class To, int V>
+__device__ void store_rounded(void* to, int64_t i, const Packet<float, V>& p) {
+  Packet<To, V> out;
+  for (int v = 0; v < V; ++v) out.v[v] = To(p.v[v]);
+  *reinterpret_cast<Packet<To, V>*>(static_cast<To*>(to) + i) = out;
+}
+
 /// Loads, updates and stores V neighbouring elements of all arrays, from element i on.
 template <int V, class T, class Rule, int kArrays>
 __device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const Rule& rule,
-                              const GradFactor<ComputeType<T>>& factor) {
+                              const GradFactor<ComputeType<T>>& factor, const HalfSide& half) {
   using C = ComputeType<T>;
   using Does = Touches<Rule>;
   constexpr int kBuffers = Rule::kBuffers;
@@ -50,10 +83,8 @@ __device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const R
   };
   Packet<T, V> p = {};
   if constexpr (Does::kParam) p = param();
-  Packet<T, V> g = {};
-  if constexpr (Does::kGradient) {
-    g = *reinterpret_cast<const Packet<T, V>*>(static_cast<const T*>(item.array[1]) + i);
-  }
+  Packet<C, V> g = {};
+  if constexpr (Does::kGradient) g = load_gradient<T, V>(item.array[1], i, half.grad);
   Packet<C, V> b[kBuffers + 1];
   for (int k = 0; k < kBuffers; ++k) {
     b[k] = *reinterpret_cast<const Packet<C, V>*>(static_cast<const C*>(item.array[2 + k]) + i);
@@ -61,10 +92,14 @@ __device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const R
   for (int v = 0; v < V; ++v) {
     C element[kBuffers + 1];
     for (int k = 0; k < kBuffers; ++k) element[k] = b[k].v[v];
-    p.v[v] = T(rule(C(p.v[v]), factor(C(g.v[v])), element));
+    p.v[v] = T(rule(C(p.v[v]), factor(g.v[v]), element));
     for (int k = 0; k < kBuffers; ++k) b[k].v[v] = element[k];
   }
   if constexpr (Does::kParam) param() = p;
+  if constexpr (Does::kParam && std::is_same_v<T, float>) {
+    if (half.copy_type == kF16) store_rounded<Half>(half.copy, i, p);
+    if (half.copy_type == kBF16) store_rounded<BFloat16>(half.copy, i, p);
+  }
   for (int k = 0; k < (Does::kBuffersChange ? kBuffers : 0); ++k) {
     *reinterpret_cast<Packet<C, V>*>(static_cast<C*>(item.array[2 + k]) + i) = b[k];
   }
@@ -72,7 +107,7 @@ __device__ void update_packet(const ArrayItem<kArrays>& item, int64_t i, const R
 
 /// Calls f(std::integral_constant<int, V>, i) for packets of V neighbours, from element i on, that
 /// cover the block's chunk of one parameter: 16 bytes of buffer at a time, or single elements if
-/// one of the arrays is not aligned to that.
+/// one of the arrays is not aligned to that. A half copy always is: it has memory of its own.
 template <class T, int kBuffers, int kArrays, class F>
 __device__ void for_item_packets(const ArrayItem<kArrays>& item, const Chunk& chunk, F f) {
   using C = ComputeType<T>;
@@ -95,9 +130,9 @@ __device__ void for_item_packets(const ArrayItem<kArrays>& item, const Chunk& ch
 /// Updates the block's chunk of one parameter.
 template <class T, class Rule, int kArrays>
 __device__ void update_chunk(const ArrayItem<kArrays>& item, const Chunk& chunk, const Rule& rule,
-                             const GradFactor<ComputeType<T>>& factor) {
+                             const GradFactor<ComputeType<T>>& factor, const HalfSide& half = {}) {
   for_item_packets<T, Rule::kBuffers>(item, chunk, [&](auto packet, int64_t i) {
-    update_packet<decltype(packet)::value, T>(item, i, rule, factor);
+    update_packet<decltype(packet)::value, T>(item, i, rule, factor, half);
   });
 }
 
@@ -108,6 +143,14 @@ struct Gate {
   const float* found_inf;  // null: there is no flag
   __device__ bool open() const {
     return fault->raised == 0 && (found_inf == nullptr || *found_inf == 0);
+  }
+  /// The same answer for all threads of the block, for kernels in which they wait for each other: a
+  /// kernel on another stream may note a fault between two reads of the flag.
+  __device__ bool open_for_block() const {
+    LATHE_SHARED(bool, is_open);
+    if (threadIdx.x == 0) is_open = open();
+    __syncthreads();
+    return is_open;
   }
 };
 

@@ -3,7 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include "lathe/autograd/engine.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
 #include "on_device.h"
 
 using namespace lathe;
@@ -134,6 +140,82 @@ void compare(BatchNormForm form, const Case& c, DType dtype, bool affine = true,
 }
 
 }  // namespace
+
+TEST_CASE("batch_norm kernels: the gradient may come in two parts") {
+  for (const BatchNormForm form :
+       {BatchNormForm::kPlain, BatchNormForm::kRelu, BatchNormForm::kAddRelu}) {
+    for (const DType dtype : {kF32, kF16}) {
+      for (const bool batch_stats : {true, false}) {
+        const Inputs in = inputs_of(form, kCases[0], dtype, true, batch_stats);
+        const Inputs device = on_device(in);
+        const Tensor part = cast(randn(in.dy.shape()), dtype).contiguous(kChannelsLast);
+        const Tensor whole = cast(in.dy, kF32) + cast(part, kF32);
+        const bool add = form == BatchNormForm::kAddRelu;
+        // The CPU's sum in f32, so that only the results are rounded.
+        BatchNormCall wide = in.call;
+        wide.x = cast(in.call.x, kF32);
+        BatchNormGrads a{true, add, true, {}, {}, {}, {}}, b = a;
+        cpu::batch_norm_backward(a, wide, whole, add ? cast(in.y, kF32) : Tensor());
+        b.second_dy = moved(part);
+        cuda::batch_norm_backward(b, device.call, device.dy, add ? device.y : Tensor());
+        CAPTURE(static_cast<int>(form));
+        CAPTURE(batch_stats);
+        const double tol = tolerance_of(dtype);
+        check("dx", b.dx, cast(a.dx, dtype), tol);
+        if (add) check("dresidual", b.dresidual, cast(a.dresidual, dtype), 0);
+        check("dweight", b.dweight, a.dweight, tol);
+        check("dbias", b.dbias, a.dbias, tolerance_of(kF32));
+      }
+    }
+  }
+}
+
+TEST_CASE("batch_norm: an output that two ops use has its gradients added by its own kernel" *
+          cuda_case()) {
+  const Tensor x = randn({2, 8, 3, 3}), weight = rand({8}) + 0.5, bias = randn({8});
+  enum class Seen { kNo, kHook, kRetained, kAsked, kTwice };
+  const auto run = [&](Device device, Seen seen, int uses) {
+    const auto on = [&](const Tensor& t) { return t.to(device).detach().requires_grad_(); };
+    const Tensor a = on(x.contiguous(kChannelsLast)), w = on(weight), b = on(bias);
+    const Tensor y = batch_norm_relu(a, w, b, {}, {}, {.training = true});
+    Tensors found;
+    if (seen == Seen::kHook) {
+      y.register_hook([&](const Tensor& g) {
+        found.push_back(g);
+        return g * 2.0;
+      });
+    }
+    if (seen == Seen::kRetained) y.retain_grad();
+    Tensor out = y * 3.0;
+    for (int i = 1; i < uses; ++i) out = out + square(y + double(i));
+    const Tensor dy = a.detach();  // NHWC, so that nothing is brought into another order
+    const uint64_t before = cuda::counters().launches;
+    if (seen == Seen::kAsked || seen == Seen::kTwice) {
+      found =
+          grad({out}, {a, w, b, y}, {.grad_outputs = {dy}, .create_graph = seen == Seen::kTwice});
+    } else {
+      out.backward(dy);
+      found.insert(found.end(), {a.grad(), w.grad(), b.grad()});
+      if (seen == Seen::kRetained) found.push_back(y.grad());
+    }
+    return std::pair(found, cuda::counters().launches - before);
+  };
+  const Device gpu(DeviceType::kCUDA);
+  for (const Seen seen : {Seen::kNo, Seen::kHook, Seen::kRetained, Seen::kAsked, Seen::kTwice}) {
+    for (const int uses : {1, 2, 3}) {
+      CAPTURE(static_cast<int>(seen));
+      CAPTURE(uses);
+      const auto [want, none] = run(kCPU, seen, uses);
+      const auto [got, launches] = run(gpu, seen, uses);
+      REQUIRE(got.size() == want.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        CHECK(difference(got[i].to(kCPU).contiguous(), want[i].contiguous(), 1e-5).empty());
+      }
+    }
+  }
+  const auto two = run(gpu, Seen::kNo, 2).second, seen_two = run(gpu, Seen::kRetained, 2).second;
+  CHECK(seen_two - two == 1);  // the addition
+}
 
 TEST_CASE("batch_norm kernels: every form, layout and size") {
   for (const Case& c : kCases) {

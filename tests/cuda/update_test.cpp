@@ -113,6 +113,35 @@ TEST_CASE("update kernels: chunks, many parameters, mixed dtypes and steps, odd 
   sgd.on_cuda(device.items());
   check_equal(device, host, "SGD at an odd address");
 }
+TEST_CASE("update kernels: half gradients and half copies of f32 parameters") {
+  manual_seed(39);
+  for (const Rule& r : rules()) {
+    if (r.name == "EMA") continue;
+    for (const DType half : {kF16, kBF16}) {
+      State host = make_state({3, 33, 4097}, kF32, r.used);
+      for (Tensor& g : host.grads) g = g.to(half).to(kF32);
+      const State device = on_device(host);
+      Tensors grads, copies;
+      std::vector<UpdateItem> items = device.items();
+      for (size_t i = 0; i < items.size(); ++i) {
+        grads.push_back(moved(host.grads[i].to(half)));
+        copies.push_back(moved(zeros(host.grads[i].shape(), {.dtype = half})));
+        items[i].grad = grads[i].raw_data();
+        items[i].half_grad = half;
+        if (i == 1) continue;  // one has no copy
+        items[i].half_copy = half;
+        items[i].copy = copies[i].raw_data();
+      }
+      r.on_cpu(host.items());
+      r.on_cuda(items);
+      check_equal(device, host, r.name);
+      for (size_t i = 0; i < items.size(); ++i) {
+        const Tensor want = i == 1 ? zeros_like(copies[i]).to(kCPU) : host.params[i].to(half);
+        CHECK(difference(lathe::test::on_host(copies[i]), want, 0).empty());
+      }
+    }
+  }
+}
 TEST_CASE("update kernels: nothing changes while the fault record is raised") {
   const Rule adam = rules()[3];
   const State before = make_state({300}, kF32, adam.used);

@@ -1,0 +1,60 @@
+// How many kernels of our own a training step of ResNet-18 launches under Autocast, over the
+// emulated cuDNN: its launches, like those of cuBLAS, are not ours and do not count.
+#include "../cuda_case.h"
+#include "lathe/lathe.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+const Device kGpu(DeviceType::kCUDA);
+
+/// ResNet-18 for CIFAR (nn/resnet.h) with an eighth of the channels: the same launches.
+struct NarrowResNet18 : nn::Module {
+  nn::Conv2d conv1{*this, "conv1", 3, 8, {.kernel = 3, .pad = 1, .bias = false}};
+  nn::BatchNorm2d bn1{*this, "bn1", 8};
+  nn::Sequential blocks{*this, "blocks"};
+  nn::Linear fc{*this, "fc", 64, 10};
+
+  NarrowResNet18() {
+    int64_t in = 8;
+    for (const int64_t out : {8, 16, 32, 64}) {
+      blocks.add<nn::BasicBlock>(in, out, in == out ? 1 : 2, true);
+      blocks.add<nn::BasicBlock>(out, out, 1, true);
+      in = out;
+    }
+  }
+  Tensor forward(const Tensor& x) override { return fc(mean(blocks(bn1.relu(conv1(x))), {2, 3})); }
+};
+
+}  // namespace
+
+TEST_CASE("step: ResNet-18 in f16 launches fewer than 130 kernels of our own" * cuda_case()) {
+  manual_seed(3);
+  NarrowResNet18 net;
+  CHECK(net.parameters().size() == 62);
+  net.to(kChannelsLast).to(kGpu);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
+  optimizer.set_half_copies();
+  optim::GradScaler scaler;
+  const Tensor x = randn({2, 3, 16, 16}).contiguous(kChannelsLast).to(kGpu);
+  const Tensor y = tensor({1, 3}).to(kI64).to(kGpu);
+  cuda::Counters before;
+  for (int step = 0; step < 3; ++step) {  // as lathe bench step
+    before = cuda::counters();
+    optimizer.zero_grad();
+    Tensor loss;
+    {
+      const Autocast half(kGpu, kF16);
+      loss = cross_entropy(net(x).to(kF32), y);
+    }
+    scaler.scale(loss).backward();
+    scaler.step(optimizer, {.fused = true});
+    scaler.update();
+  }
+  const uint64_t launches = cuda::counters().launches - before.launches;
+  MESSAGE("launches per step: ", launches);
+  CHECK(launches < 130);
+  CHECK(cuda::counters().synchronizations == before.synchronizations);
+}
