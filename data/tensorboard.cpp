@@ -132,6 +132,9 @@ EventWriter::EventWriter(const std::filesystem::path& folder, const EventWriterO
     ProtobufMessage start, event = event_at(now(), options.first_step);
     start.add_int(field::kSessionLogStatus, kSessionStart);
     event.add_message(field::kEventSessionLog, start);
+    // Twice: TensorBoard's pages take the first start that they see for the run's own, which cuts
+    // nothing off, and the earlier files of the folder have none.
+    append(event.text());
     append(event.text());
   } catch (...) {
     close(descriptor_);

@@ -19,7 +19,6 @@
 #include <string_view>
 
 #include "lathe/core/log.h"
-#include "lathe/core/profile/stack.h"
 #include "lathe/core/profile/watch.h"
 
 namespace lathe::debug {
@@ -44,14 +43,6 @@ std::string number_text(double value) {
 
 std::optional<BadValue> look(const Tensor& t, bool infinity) {
   return t.defined() && can_be_read(t) ? first_bad_value(t, infinity) : std::nullopt;
-}
-
-void set_call(Anomaly& anomaly, const std::vector<void*>& stack) {
-  anomaly.call = profile::user_call(stack);
-  if (const auto frame = profile::user_frame(stack)) {
-    anomaly.file = frame->file;
-    anomaly.line = frame->line;
-  }
 }
 
 std::string inside_text(const Anomaly& anomaly) {
@@ -136,7 +127,11 @@ class DetectAnomaly::Watch final : public profile::Watcher {
     if (!options_.backward) return;
     const auto bad = look(gradient, options_.infinity);
     if (!bad) return;
-    Anomaly anomaly{.op = op, .backward = true, .shape = gradient.shape(), .bad = *bad};
+    Anomaly anomaly;
+    anomaly.op = op;
+    anomaly.backward = true;
+    anomaly.shape = gradient.shape();
+    anomaly.bad = *bad;
     const std::string& inside = first_inside_[std::isnan(bad->value) ? 1 : 0];
     anomaly.inside = inside == op ? "" : inside;
     anomaly.input = static_cast<int>(input);
@@ -146,10 +141,8 @@ class DetectAnomaly::Watch final : public profile::Watcher {
         std::ranges::any_of(dy, [&](const Tensor& t) { return look(t, infinite).has_value(); });
     if (anomaly.came_in && infinite) return;
     const auto call = profile::call_of(number);
-    if (call) {
-      set_call(anomaly, call->stack);
-      anomaly.layer = call->layer;
-    }
+    if (call)
+      static_cast<profile::CallPlace&>(anomaly) = profile::call_place(call->stack, call->layer);
     fail_backward(anomaly, call.has_value());
   }
 
@@ -183,8 +176,7 @@ class DetectAnomaly::Watch final : public profile::Watcher {
       inputs = describe_inputs(ops.front(), anomaly);
       if (infinite && anomaly.came_in) return forget();
     }
-    set_call(anomaly, profile::call_stack());
-    anomaly.layer = layer();
+    static_cast<profile::CallPlace&>(anomaly) = profile::call_place(profile::call_stack(), layer());
     forget();
     fail_forward(anomaly, inputs);
   }

@@ -14,11 +14,12 @@
 #include "lathe/core/debug/bad_value.h"
 #include "lathe/core/dtype.h"
 #include "lathe/core/error.h"
+#include "lathe/core/profile/stack.h"
 
 namespace lathe::debug {
 
-/// Where a bad value came up first.
-struct Anomaly {
+/// Where a bad value came up first. The place is that of the forward op.
+struct Anomaly : profile::CallPlace {
   std::string op;      // the op that the program called; in the backward pass that of the gradient
   std::string inside;  // the op within it that made the value, if another one
   bool backward = false;
@@ -27,10 +28,6 @@ struct Anomaly {
   Shape shape;           // of the output, or of the gradient
   DType dtype = DType::kF32;
   BadValue bad;
-  std::string layer;  // whose forward pass made the call: "Net.conv1"; empty outside of any
-  std::string call;   // of the forward op: "train.cpp:42 (train())", see profile::user_call()
-  std::string file;   // its full path; empty without debug information or libdw
-  int line = 0;
 };
 
 /// The message says all that is in `anomaly`.

@@ -8,7 +8,6 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/crc32c.h"
 #include "lathe/core/debug/bad_value.h"
-#include "lathe/core/profile/stack.h"
 #include "lathe/core/profile/watch.h"
 
 namespace lathe::debug {
@@ -109,8 +108,12 @@ DeterminismReport check_determinism(const std::function<void()>& step) {
   DeterminismReport report{.results = static_cast<int64_t>(std::max(first.size(), second.size()))};
   if (a == first.end() && b == second.end()) return report;
   const Result& at = b == second.end() ? *a : *b;
-  Difference found{.op = at.op, .inside = at.inside, .backward = at.backward, .input = at.input};
-  if (found.inside == found.op) found.inside.clear();
+  Difference found;
+  static_cast<profile::CallPlace&>(found) = profile::call_place(at.stack, at.layer);
+  found.op = at.op;
+  if (at.inside != at.op) found.inside = at.inside;
+  found.backward = at.backward;
+  found.input = at.input;
   found.place = a - first.begin();
   if (a == first.end() || b == second.end()) {
     found.was = "nothing";
@@ -119,8 +122,6 @@ DeterminismReport check_determinism(const std::function<void()>& step) {
   }
   found.shape = at.shape;
   found.dtype = at.dtype;
-  found.layer = at.layer;
-  found.call = profile::user_call(at.stack);
   report.difference = std::move(found);
   return report;
 }

@@ -8,12 +8,13 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/dtype.h"
+#include "lathe/core/profile/stack.h"
 #include "lathe/core/shape.h"
 
 namespace lathe::debug {
 
 /// The first result that differs, in the order in which they were computed.
-struct Difference {
+struct Difference : profile::CallPlace {
   std::string op;      // what the program called; in the backward pass the op of the gradient
   std::string inside;  // the op within it that differs, if another one
   bool backward = false;
@@ -22,8 +23,6 @@ struct Difference {
   std::string was;    // another op or another shape in the first run: "relu f32[4]"; else empty
   Shape shape;
   DType dtype = DType::kF32;
-  std::string layer;  // whose forward pass made the call: "Net.conv1"; empty outside of any
-  std::string call;   // of the op: "train.cpp:42 (train())", see profile::user_call()
 };
 
 struct DeterminismReport {

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "lathe/core/log.h"
-#include "lathe/core/profile/stack.h"
 #include "lathe/core/profile/watch.h"
 
 namespace lathe::debug {
@@ -19,7 +18,7 @@ class SyncCheck::Watch final : public profile::Watcher {
     const auto ops = open_ops();
     if (ops.empty()) return;  // the program asked for it
     const auto [at, is_new] = place_at_.try_emplace(profile::call_stack(), places_.size());
-    if (is_new) places_.push_back(place_of(ops.front().name, why, at->first));
+    if (is_new) places_.push_back({profile::call_place(at->first, layer()), ops.front().name, why});
     SyncPlace& place = places_[at->second];
     ++place.count;
     if (mode_ == SyncMode::kError) fail(place);
@@ -29,16 +28,6 @@ class SyncCheck::Watch final : public profile::Watcher {
   const std::vector<SyncPlace>& places() const { return places_; }
 
  private:
-  static SyncPlace place_of(const char* op, const char* why, const std::vector<void*>& stack) {
-    SyncPlace place{
-        .op = op, .why = why, .layer = layer(), .call = profile::user_call(stack), .file = {}};
-    if (const auto frame = profile::user_frame(stack)) {
-      place.file = frame->file;
-      place.line = frame->line;
-    }
-    return place;
-  }
-
   static std::string text_of(const SyncPlace& place) {
     return concat(place.op, ": the host waits for the GPU here (", place.why, ")",
                   place.call.empty() ? "" : concat(", called at ", place.call));

@@ -11,18 +11,15 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/error.h"
+#include "lathe/core/profile/stack.h"
 #include "lathe/core/profile/watch.h"
 
 namespace lathe::debug {
 
 /// A place of the program that waits.
-struct SyncPlace {
-  std::string op;     // what the program called: "item", "nonzero", "to_device", …
-  std::string why;    // "copy to the host", "synchronize stream", …
-  std::string layer;  // whose forward pass waits: "Net.conv1"; empty outside of any
-  std::string call;   // "train.cpp:42 (train())", see profile::user_call()
-  std::string file;   // its full path; empty without debug information or libdw
-  int line = 0;
+struct SyncPlace : profile::CallPlace {
+  std::string op;   // what the program called: "item", "nonzero", "to_device", …
+  std::string why;  // "copy to the host", "synchronize stream", …
   int64_t count = 0;
 };
 

@@ -1,14 +1,24 @@
-// Return addresses by glibc's unwinder; names by the symbol tables that the dynamic linker knows,
-// then by libdw (line_reader.h).
+// Return addresses by the unwinder of C++ exceptions; names by the symbol tables that the dynamic
+// linker knows, then by libdw (line_reader.h).
+//
+// Note [Stacks like the last one]
+// Two ops that follow each other mostly have the same callers, and unwinding a frame takes far
+// longer than reading a word. So each thread keeps its last stack: the return addresses, and where
+// on the stack they lie. As soon as the unwinder meets one of these in its old place, and all those
+// outside of it still stand in theirs, the rest of the stack is that of last time: what calls a
+// frame is found by its return address and its place alone. Only a frame of variable size also has
+// a register for that; where it differs, another word stands in the old place.
 #include "lathe/core/profile/stack.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
-#include <execinfo.h>
+#include <unwind.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -47,17 +57,85 @@ std::string place_of(void* address) {
          hex(from - reinterpret_cast<uintptr_t>(info.dli_fbase));
 }
 
+// --- Note [Stacks like the last one] -------------------------------------------------------------
+
+struct Return {
+  void* address;
+  void* const* slot;  // where it lies on the stack; null: somewhere else
+};
+
+struct Returns {
+  std::array<Return, 128> all;  // innermost first
+  size_t count = 0;
+  bool whole = false;  // there was room for all of the stack
+};
+
+constinit thread_local Returns t_last = {};
+
+/// True if each of them still lies in its slot. The slots may be any part of this thread's stack by
+/// now, also one that a sanitizer watches.
+[[gnu::noinline, gnu::no_sanitize_address, gnu::no_sanitize_thread]] bool in_their_slots(
+    const Return* first, const Return* last) {
+  for (; first != last; ++first) {
+    if (first->slot == nullptr) return false;
+    if (*static_cast<void* const volatile*>(first->slot) != first->address) return false;
+  }
+  return true;
+}
+
+struct Walk {
+  const Returns& last;
+  Returns fresh = {};  // the frames that are not the last stack's
+  size_t at = 0;       // its first frame that may be met yet
+  bool met = false;    // the frames outside of `fresh` are those of `last` from `at` on
+};
+
+_Unwind_Reason_Code note_frame(_Unwind_Context* context, void* data) {
+  Walk& walk = *static_cast<Walk*>(data);
+  const Returns& last = walk.last;
+  Return frame{reinterpret_cast<void*>(_Unwind_GetIP(context)),
+               reinterpret_cast<void* const*>(_Unwind_GetCFA(context)) - 1};
+  if (frame.address == nullptr) return _URC_END_OF_STACK;
+  walk.fresh.whole = walk.fresh.count < walk.fresh.all.size();
+  if (!walk.fresh.whole) return _URC_END_OF_STACK;
+  while (walk.at < last.count && std::less()(last.all[walk.at].slot, frame.slot)) ++walk.at;
+  const Return* const rest = last.all.data() + walk.at;
+  if (last.whole && walk.at < last.count && rest->slot == frame.slot &&
+      rest->address == frame.address && in_their_slots(rest, last.all.data() + last.count)) {
+    walk.met = true;
+    return _URC_END_OF_STACK;
+  }
+  if (!in_their_slots(&frame, &frame + 1)) frame.slot = nullptr;
+  walk.fresh.all[walk.fresh.count++] = frame;
+  return _URC_NO_REASON;
+}
+
+/// The present stack from the function that calls this one, in t_last.
+const Returns& present_stack() {
+  Returns& last = t_last;
+  Walk walk{last};
+  _Unwind_Backtrace(note_frame, &walk);
+  const size_t fresh = walk.fresh.count,
+               kept = walk.met ? std::min(last.count - walk.at, last.all.size() - fresh) : 0;
+  Return* const begin = last.all.data();
+  std::memmove(begin + fresh, begin + walk.at, kept * sizeof(Return));
+  std::copy_n(walk.fresh.all.data(), fresh, begin);
+  last.whole = walk.met ? last.count - walk.at == kept : walk.fresh.whole;
+  last.count = fresh + kept;
+  return last;
+}
+
 }  // namespace
 
 [[gnu::noinline]] std::vector<void*> call_stack(size_t limit) {
-  constexpr size_t kMost = 128, kOwn = 2;  // this function, and a sanitizer's in between
-  std::array<void*, kMost> addresses;
-  const int asked = static_cast<int>(std::min(limit, kMost - kOwn) + kOwn);
-  const int found = std::max(backtrace(addresses.data(), asked), 0);
-  void** const end = addresses.data() + found;
-  void** first = std::find(addresses.data(), end, __builtin_return_address(0));
-  if (first == end) first = std::min(addresses.data() + 1, end);
-  return std::vector<void*>(first, std::min(first + limit, end));
+  const Returns& stack = present_stack();
+  const Return* const end = stack.all.data() + stack.count;
+  const Return* first =
+      std::ranges::find(stack.all.data(), end, __builtin_return_address(0), &Return::address);
+  if (first == end) first = std::min(stack.all.data() + 1, end);
+  std::vector<void*> out(std::min(limit, static_cast<size_t>(end - first)));
+  std::ranges::transform(first, first + out.size(), out.begin(), &Return::address);
+  return out;
 }
 
 bool Frame::is_of_library() const {
@@ -108,17 +186,24 @@ std::optional<Frame> user_frame(std::span<void* const> stack) {
   return std::nullopt;
 }
 
-std::string user_call(std::span<void* const> stack) {
+std::string user_call(std::span<void* const> stack) { return call_place(stack, "").call; }
+
+CallPlace call_place(std::span<void* const> stack, std::string layer) {
+  CallPlace place{.layer = std::move(layer), .call = {}, .file = {}};
   for (void* const address : stack) {
-    const Frame frame = frame_of(address);
+    Frame frame = frame_of(address);
     if (frame.is_of_library()) continue;
     if (frame.line > 0) {
-      return concat(base_name(frame.file), ":", frame.line,
-                    frame.function.empty() ? "" : " (" + frame.function + ")");
+      place.call = concat(base_name(frame.file), ":", frame.line,
+                          frame.function.empty() ? "" : " (" + frame.function + ")");
+    } else {
+      place.call = frame.function.empty() ? place_of(address) : frame.function;
     }
-    return frame.function.empty() ? place_of(address) : frame.function;
+    place.file = std::move(frame.file);
+    place.line = frame.line;
+    break;
   }
-  return "";
+  return place;
 }
 
 std::string line_reader() { return line_library(); }

@@ -36,6 +36,15 @@ LATHE_API std::optional<Frame> user_frame(std::span<void* const> stack);
 /// "train + 0x1234" without names, or "" if the stack has none.
 LATHE_API std::string user_call(std::span<void* const> stack);
 
+/// Where the program called the library.
+struct CallPlace {
+  std::string layer;  // whose forward pass made the call: "Net.conv1"; empty outside of any
+  std::string call;   // "train.cpp:42 (train())", see user_call()
+  std::string file;   // its full path; empty without debug information or libdw
+  int line = 0;
+};
+LATHE_API CallPlace call_place(std::span<void* const> stack, std::string layer);
+
 /// How files and lines are found: "libdw.so.1", or "" if that library is not installed. It is
 /// loaded when the first frame is looked up.
 LATHE_API std::string line_reader();

@@ -192,7 +192,8 @@ class Writer {
     end("f", to);
   }
 
-  static constexpr uint64_t kAboveThreads = 1'000'000'000;  // no thread's number is that large
+  // No thread's number is that large (Linux: 2^22), and viewers keep 32 bits: room for 41 GPUs.
+  static constexpr uint64_t kAboveThreads = 100'000'000;
 
   const Recording& recording_;
   const int64_t process_;

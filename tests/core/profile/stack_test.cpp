@@ -1,7 +1,14 @@
 // Where a call came from. This file is compiled with line numbers, whatever the build has.
 #include "lathe/core/profile/stack.h"
 
+#include <alloca.h>
 #include <doctest/doctest.h>
+#include <execinfo.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <thread>
 
 #include "lathe/lathe.h"
 #include "lathe/tests/core/profile/recorded.h"
@@ -60,6 +67,62 @@ constexpr int kLineInLambda = __LINE__ + 3;
   return y;
 }
 
+/// The size of a stack of at most `limit` frames, `depth` calls further down.
+[[gnu::noinline]] size_t frames_below(int depth, size_t limit) {
+  const size_t size =
+      depth > 0 ? frames_below(depth - 1, limit) : lathe::profile::call_stack(limit).size();
+  asm volatile("" : : : "memory");  // no tail call
+  return size;
+}
+
+// A tree of calls with frames of many sizes, some of which change from call to call. At each leaf
+// the stack is compared with what glibc says.
+struct Tree {
+  std::minstd_rand random{1};
+  int64_t stacks = 0, different = 0;
+
+  uint32_t below(uint32_t end) { return static_cast<uint32_t>(random() >> 8) % end; }
+
+  [[gnu::noinline]] void compare() {
+    const std::vector<void*> ours = lathe::profile::call_stack(200);
+    std::array<void*, 200> theirs;
+    const int found = backtrace(theirs.data(), static_cast<int>(theirs.size()));
+    // The first is inside of this function, at a line of its own; a sanitizer may stand before it.
+    void** const end = theirs.data() + found;
+    const std::vector<void*> callers(std::find(theirs.data(), end, ours[1]), end);
+    ++stacks;
+    different += std::vector<void*>(ours.begin() + 1, ours.end()) == callers ? 0 : 1;
+  }
+
+  [[gnu::noinline]] void wide(int depth) {
+    std::array<char, 200> room;
+    asm volatile("" : : "r"(room.data()) : "memory");
+    grow(depth);
+    asm volatile("" : : "r"(room.data()) : "memory");
+  }
+  [[gnu::noinline]] void changing(int depth) {
+    void* const room = alloca(16 + 16 * below(4));
+    asm volatile("" : : "r"(room) : "memory");
+    grow(depth);
+    asm volatile("" : : "r"(room) : "memory");
+  }
+  [[gnu::noinline]] void twice_changing(int depth) {
+    void* const room = alloca(16 + 16 * below(4));
+    asm volatile("" : : "r"(room) : "memory");
+    grow(depth);
+    if (below(2) == 0) grow(depth);
+    asm volatile("" : : "r"(room) : "memory");
+  }
+  [[gnu::noinline]] void grow(int depth) {
+    if (depth == 0) return compare();
+    const uint32_t way = below(8);
+    if (way < 3) wide(depth - 1);
+    if (way % 3 == 0) changing(depth - 1);
+    if (way >= 4) twice_changing(depth - 1);
+    asm volatile("" : : : "memory");
+  }
+};
+
 }  // namespace program
 
 namespace lathe::profile {
@@ -73,6 +136,26 @@ TEST_CASE("call_stack: the innermost frame is the caller's") {
   if (knows_lines()) CHECK(frame_of(stack[0]).function == "program::here_is_a_call()");
   CHECK(call_stack(1).size() == 1);
   CHECK(call_stack(0).empty());
+}
+
+TEST_CASE("call_stack: one that resembles the last one is no other than glibc's") {
+  program::Tree tree;
+  while (tree.stacks < 3000) tree.grow(6);
+  CHECK(tree.different == 0);
+  std::thread([] {
+    program::Tree other;
+    while (other.stacks < 300) other.grow(4);
+    CHECK(other.different == 0);
+  }).join();
+}
+
+TEST_CASE("call_stack: no more frames than were asked for, however deep") {
+  program::Tree tree;
+  CHECK(program::frames_below(300, 10) == 10);
+  CHECK(program::frames_below(300, 1000) > 100);
+  CHECK(program::frames_below(20, 10) == 10);
+  while (tree.stacks < 10) tree.grow(3);  // after a stack that was deeper than what is kept
+  CHECK(tree.different == 0);
 }
 
 TEST_CASE("user_call: an operator that is inlined is not the program's call") {

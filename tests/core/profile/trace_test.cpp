@@ -75,7 +75,7 @@ TEST_CASE("trace: a kernel is a range of its stream, with an arrow from the rang
   write_trace(recording, path);
   const std::string text = read_file(path);
   CHECK(text.find(R"("name":"gemm<float>","cat":"gpu")") != std::string::npos);
-  CHECK(text.find(R"("tid":2000000007,"ts":10.000,"dur":2.500)") != std::string::npos);
+  CHECK(text.find(R"("tid":200000007,"ts":10.000,"dur":2.500)") != std::string::npos);
   CHECK(text.find(R"("name":"GPU 1, stream 7")") != std::string::npos);
   CHECK(text.find(R"("ph":"s","name":"launch")") != std::string::npos);
 }
