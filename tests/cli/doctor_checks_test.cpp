@@ -101,9 +101,8 @@ const std::map<std::string, Plant>& plants() {
       {"waits for the GPU",
        {true,
         [](F f) {
-          f.step.waits = {
-              {.op = "item", .why = "copy to the host", .call = "a.cpp:4 (f)", .count = 20},
-              {.op = "nonzero", .why = "size", .call = "a.cpp:9 (f)", .count = 40}};
+          f.step.waits = {{{.call = "a.cpp:4 (f)"}, "item", "copy to the host", 20},
+                          {{.call = "a.cpp:9 (f)"}, "nonzero", "size", 40}};
         },
         "a.cpp:9 (f)", "--sync error"}},
       {"gradients set to none",

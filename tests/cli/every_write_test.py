@@ -14,6 +14,7 @@ import shutil
 import sys
 
 from driver import RUN_FAULT, SANITIZED, Skip, expect, lathe, main
+from short_run import is_timed
 
 EVERY = "--every" in sys.argv
 STRIDE_OF_ROWS, STRIDE = (1, 1) if EVERY else (7, 23)  # of metrics, log and stdout, and of all else; no multiples of the number of ways
@@ -57,13 +58,12 @@ def files_of(run):
             files[path.name] = log_of(run)
         elif path.name == "metrics.jsonl":
             rows = [json.loads(line) for line in path.read_text().splitlines()]
-            rates = [(row.pop("time"), row.pop("images_per_second"))[1] for row in rows]
+            rates = [row["images_per_second"] for row in rows]
             assert all(rate is None or rate > 0 for rate in rates), rates  # none: all images were seen before the interruption
-            files[path.name] = rows
+            files[path.name] = [{key: value for key, value in row.items() if not is_timed(key)} for row in rows]
         elif path.name == "metrics.csv":
             header, *rows = [line.split(",") for line in path.read_text().splitlines()]
-            timed = header.index("images_per_second")  # and the time behind it
-            files[path.name] = [row[:timed] + row[timed + 2:] for row in [header, *rows]]
+            files[path.name] = [[value for column, value in zip(header, row, strict=True) if not is_timed(column)] for row in [header, *rows]]
         else:
             files[path.name] = path.read_bytes()
     return files

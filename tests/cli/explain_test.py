@@ -55,6 +55,26 @@ def test_explain_takes_a_data_set(folder):
     assert "on the first batch of synthetic, [10,3,16,16]" in text and "  cast, a part of conv2d  conv1\n" in text, text[:3000]
 
 
+def test_ranges_say_what_f16_cannot_hold(folder):
+    *rows, done = rows_of("explain", *SMALL, "--ranges")
+    first, last = rows[0], rows[-1]
+    assert first["layer"] == "CifarResNet.conv1" and first["op"] == "conv2d" and first["output_values"] == 4 * 16 * 16 * 16, first
+    assert last["gradient_min"] == last["gradient_max"] == 1, "the loss itself"
+    for row in rows:
+        assert row["output_min"] <= row["output_max"] and row["output_mean_abs"] <= max(-row["output_min"], row["output_max"]), row
+    relus = [row for row in rows if row["op"].endswith("relu")]
+    assert relus and all(row["output_min"] == 0 < row["output_zeros"] for row in relus)
+    assert done["largest_loss_scale"] == 2 ** 15 and done["event"] == "done", "with a gradient of 1, 2 ** 16 would be infinite"
+    text = expect(lathe("explain", *SMALL, "--ranges"), 0).stdout
+    assert re.search(r"\nCifarResNet.conv1 +conv2d +y +-\d", text) and "A loss scale of up to 2^15 leaves" in text, text
+    assert max(map(len, text.splitlines())) <= 130, text
+    # A step with a far too high learning rate makes weights whose scores f16 cannot hold.
+    expect(lathe("train", "--dataset", "synthetic", "--synthetic-size", 20, *SMALL, "--max-steps", 1, "--lr", 1e6, "--freeze", "backbone", "--quiet", "--run-dir", "a"), 0)
+    large, *_ = [row for row in rows_of("explain", *SMALL, "--ranges", "--weights", "a/last.safetensors") if row.get("op") == "linear"]
+    assert large["output_f16_infinite"] > 0, large
+    expect_one_line(lathe("explain", *SMALL, "--weights", "missing"), 3, "missing")
+
+
 def test_every_recorded_op_has_a_formula(folder):
     table = set(re.findall(r'^  \{"(\w+)", "', (SOURCE / "tools/cli/observe/op_formulas.cpp").read_text(), re.MULTILINE))
     makers = "record|from_input|from_output|step_function|rounding|make_view|make_part|view_as|extremum|rest_of|extreme|open_clamp|row_norm"

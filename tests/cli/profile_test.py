@@ -58,14 +58,14 @@ def test_steps_that_make_no_sense_are_refused(folder):
 
 
 def test_bench_step_prints_the_table(folder):
-    result = expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--profile",
+    result = expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--seconds", 0.3, "--profile",
                           "--peak-gflops", 50, "--peak-gbytes", 10), 0)
     assert {"conv2d", "conv2d backward", "SGD.step"} <= set(names_in(result.stdout)), result.stdout
     assert "% of peak" in result.stdout and "peaks 50.0 GFLOP/s, 10.0 GB/s" in result.stdout, result.stdout
 
 
 def test_bench_step_prints_rows_for_programs(folder):
-    result = expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--profile", "--json",
+    result = expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--seconds", 0.3, "--profile", "--json",
                           "--peak-gflops", 50, "--peak-gbytes", 10), 0)
     rows = [row for row in map(json.loads, result.stdout.splitlines()) if row["bench"] == "profile"]
     conv = next(row for row in rows if row["name"] == "conv2d")
@@ -73,7 +73,7 @@ def test_bench_step_prints_rows_for_programs(folder):
 
 
 def test_bench_step_says_who_holds_the_memory(folder):
-    command = ["bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16]
+    command = ["bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--seconds", 0.3]
     row = json.loads(expect(lathe(*command, "--json"), 0).stdout)
     parts = [row[key] for key in row if key.startswith("memory_peak_") and key != "memory_peak_bytes"]
     assert sum(parts) == row["memory_peak_bytes"], row

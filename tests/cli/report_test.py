@@ -65,6 +65,10 @@ def test_a_run_has_a_page(folder):
     paths = [value for name, value in page.attributes if name == "d" and value.startswith("M")]
     assert page.tags.count("title") >= 5 and max(map(len, paths)) > 50, "charts that are not empty"
     assert "learning rate" in page.text.lower() and "batch-size" in page.text and "usable_cpus" in page.text
+    memory = max(row["memory_peak_bytes"] for row in rows_of("a")) / 2**20
+    assert f"memory at the peak {round(memory, 2):g} MiB" in " ".join(page.text.split()) and "Memory, MiB" in page.text, memory
+    legend = page.text[page.text.rindex("Memory, MiB"):]
+    assert legend.index("\u2501 all") < legend.index("\u2501 activations"), legend
     assert "Time of the ops" in page.text and "conv2d" in page.text and "Self CPU" in page.text
     counts = [int(text) for text in re.findall(r'padding:0 \.3em">(\d+)<', pathlib.Path("a/report.html").read_text())]
     assert sum(counts) == 120, "the confusion matrix has every test image once"
@@ -198,7 +202,7 @@ def test_tensorboard_gets_the_metrics(folder):
     scalars, others = events_of(first)
     assert others >= {"brain.Event:2", "conv1.weight", "fc.bias", "gradients/conv1.weight", "gradients/fc.bias"}, others
     assert {f"gradients/{tag}" for tag in others if tag.endswith((".weight", ".bias")) and "/" not in tag} == {tag for tag in others if "gradients/" in tag}
-    expected = [(row["step"], f"{name}/{row['split']}", row[name]) for row in rows_of("a") for name in ("loss", "accuracy")]
+    expected = [(row["step"], f"{name}/{row['split']}", row[name]) for row in rows_of("a") for name in ("loss", "accuracy", "memory_peak_bytes")]
     written = [it for it in scalars if "/" in it[1]]
     assert [it[:2] for it in written] == [it[:2] for it in expected], (written, expected)
     assert all(abs(a[2] - b[2]) <= 1e-6 * abs(b[2]) for a, b in zip(written, expected))
@@ -219,6 +223,7 @@ def test_watch_shows_a_run_and_ends_with_it(folder):
     assert row["training"] and row["step"] > 0 and 0 < row["part_done"] < 0.5 and row["seconds_since_row"] < 60, row
     text = expect(lathe("watch", "a", "--once"), 0).stdout
     assert "a  resnet8 on synthetic: training, last row " in text and "/1000  step " in text and " ETA " in text and "; best " in text, text
+    assert re.search(r"\n  memory at the peak [\d.]+ MiB, \w+ [\d.]+ [KM]iB, ", text), text
     watch = start("watch", "a", "--interval", 0.1)
     process.terminate()
     assert process.wait(60) == 143

@@ -52,16 +52,22 @@ TEST_CASE("run folder: a folder that holds a run is not written over") {
 TEST_CASE("run folder: metrics go to both files, the CSV with one header") {
   const TemporaryFolder folder;
   MetricsFiles files(folder.path(), kColumns);
-  const std::string header = "epoch,step,split,loss,accuracy,lr,images_per_second,time,schema\n";
+  const std::string header =
+      "epoch,step,split,loss,accuracy,lr,images_per_second,time,memory_peak_bytes,"
+      "memory_peak_other,memory_peak_weights,memory_peak_gradients,memory_peak_optimiser_state,"
+      "memory_peak_activations,memory_peak_workspace,memory_peak_data,memory_reserved_bytes,"
+      "schema\n";
   CHECK(folder.read("metrics.csv") == header);  // before the first row
-  files.add(metrics_row({.epoch = 1,
-                         .step = 50,
-                         .split = "train",
-                         .loss = 2.25,
-                         .accuracy = 0.125,
-                         .lr = 0.1,
-                         .images_per_second = 300,
-                         .time = "then"}));
+  files.add(
+      metrics_row({.epoch = 1,
+                   .step = 50,
+                   .split = "train",
+                   .loss = 2.25,
+                   .accuracy = 0.125,
+                   .lr = 0.1,
+                   .images_per_second = 300,
+                   .time = "then",
+                   .memory = {.peak = 90, .at_peak = {1, 2, 3, 4, 5, 6, 7}, .reserved = 99}}));
   files.add(metrics_row({.epoch = 1,
                          .step = 60,
                          .split = "val",
@@ -71,7 +77,9 @@ TEST_CASE("run folder: metrics go to both files, the CSV with one header") {
                          .images_per_second = 600,
                          .time = "now"}));
   CHECK(folder.read("metrics.csv") ==
-        header + "1,50,train,2.25,0.125,0.1,300,then,1\n1,60,val,2,0.5,0.1,600,now,1\n");
+        header +
+            "1,50,train,2.25,0.125,0.1,300,then,90,1,2,3,4,5,6,7,99,1\n"
+            "1,60,val,2,0.5,0.1,600,now,0,0,0,0,0,0,0,0,0,1\n");
   CHECK(folder.read("metrics.jsonl")
             .starts_with("{\"epoch\":1,\"step\":50,\"split\":\"train\",\"loss\":2.25,"));
   CHECK_THROWS_AS(MetricsFiles(folder.path(), kColumns), lathe::FileError);  // exists

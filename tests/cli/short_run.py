@@ -13,10 +13,15 @@ def train(run, *arguments, **options):
     return lathe("train", *TINY, "--run-dir", run, *arguments, **options)
 
 
+def is_timed(column):
+    """Whether it is a matter of time; so is memory, for batches are read and states copied beside the steps."""
+    return column in ("images_per_second", "time") or column.startswith("memory_")
+
+
 def rows_of(run):
     """Metrics without what is a matter of time."""
     rows = [json.loads(line) for line in pathlib.Path(run, "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key not in ("images_per_second", "time")} for row in rows]
+    return [{key: value for key, value in row.items() if not is_timed(key)} for row in rows]
 
 
 def log_of(run):

@@ -11,6 +11,7 @@ inline Settings small_job() {
   s.synthetic_size = 32;
   s.model = "resnet8";
   s.image_size = 16;
+  s.device = "cpu";  // not a GPU that is emulated: slow, and not the subject
   s.augment = "flip";
   s.data_cache = "ram";
   s.batch_size = 4;

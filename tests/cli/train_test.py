@@ -16,6 +16,19 @@ from driver import LATHE, SANITIZED, Skip, environment, expect, expect_one_line,
 from runs import SIZE, TINY, rows_of, safetensors_header, train, write_png
 
 
+TAGS = [f"memory_peak_{tag}" for tag in ("other", "weights", "gradients", "optimiser_state", "activations", "workspace", "data")]
+
+
+def check_memory(row):
+    """Of resnet8, which has 75,290 parameters, and as many values of momentum, with 50 images of 16 x 16."""
+    assert all(row[tag] >= 0 for tag in TAGS) and row["memory_peak_bytes"] <= row["memory_reserved_bytes"], row
+    assert 4 * 75290 <= row["memory_peak_weights"] < 1.1 * 4 * 75290, row
+    if row["split"] == "train":  # the results of conv1 and bn1, and more
+        assert row["memory_peak_optimiser_state"] >= 4 * 75290 and row["memory_peak_activations"] > 2 * 4 * 50 * 16 * 16 * 16, row
+    else:
+        assert row["memory_peak_activations"] == row["memory_peak_gradients"] == 0 and row["memory_peak_other"] > 4 * 50 * 16 * 16 * 16, row
+
+
 def gradient(width, height, colour):
     """Rows of one colour that grows lighter, so that it is an image."""
     return [b"".join(bytes(min(c + x + y, 255) for c in colour) for x in range(width)) for y in range(height)]
@@ -69,9 +82,11 @@ def test_training_learns_and_leaves_a_run_folder(folder):
     validation = rows_of("a", "val")
     assert [r["epoch"] for r in validation] == [1, 2, 3]
     for row in rows_of("a"):
-        assert list(row) == ["epoch", "step", "split", "loss", "accuracy", "lr", "images_per_second", "time", "schema"]
+        assert list(row) == ["epoch", "step", "split", "loss", "accuracy", "lr", "images_per_second", "time", "memory_peak_bytes", *TAGS,
+                             "memory_reserved_bytes", "schema"]
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", row["time"]), row
         assert 0 <= row["accuracy"] <= 1 and row["images_per_second"] > 0 and row["schema"] == 1
+        check_memory(row)
 
     with open("a/metrics.csv", newline="") as file:
         table = list(csv.DictReader(file))
@@ -145,6 +160,16 @@ def test_dry_run_does_nothing(folder):
     plan = json.loads(expect(train("--epochs", 7, "--dry-run", "--json"), 0).stdout)
     assert plan["steps"] == 7 * SIZE // 50 and plan["parameters"] == 75290
     assert not any(folder.iterdir())
+
+
+def test_the_start_line_forecasts_the_peak(folder):
+    """Within a tenth: buffers of the CPU's convolutions do not grow in a straight line."""
+    for run, flags in {"a": ["--batch-size", 64], "b": ["--batch-size", 100, "--optimizer", "adamw", "--ema", 0.9]}.items():
+        run_flags = ["--synthetic-size", 400, "--image-size", 32, "--threads", 1, *flags, "--epochs", 2, "--run-dir", run]
+        said = re.search(r", about ([\d.]+) MiB of memory at the peak; ", expect(train(*run_flags), 0).stderr)
+        peak = max(row["memory_peak_bytes"] for row in rows_of(run, "train") if row["epoch"] == 2) / 2**20
+        assert said and abs(float(said[1]) - peak) < 0.1 * peak, (said, peak)
+    assert "at the peak" not in train("--max-steps", 1, "--quiet", "--run-dir", "c").stderr
 
 
 def test_memory_that_runs_out_exits_5(folder):
@@ -384,11 +409,11 @@ def test_other_commands(folder):
     assert len(rows) > 80 and all(row["ok"] for row in rows)
     assert len(expect(lathe("gradcheck", "relu", "conv2d"), 0).stdout.splitlines()) == 4
     expect_one_line(lathe("gradcheck", "relo"), 2, "relo: no such op; did you mean relu?")
-    step = json.loads(expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 8, "--json"), 0).stdout)
+    step = json.loads(expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 8, "--seconds", 0.5, "--json"), 0).stdout)
     assert step["images_per_second"] > 0 and step["seconds_low"] <= step["seconds"] <= step["seconds_high"]
-    for row in map(json.loads, expect(lathe("bench", "op", "add", "--json"), 0).stdout.splitlines()):
+    for row in map(json.loads, expect(lathe("bench", "op", "add", "--seconds", 0.1, "--json"), 0).stdout.splitlines()):
         assert row["op"] == "add" and row["images_per_second"] > 0
-    conv = ["bench", "conv", "--model", "resnet8", "--batch-size", 2, "--peak-gbytes", 40, "--json"]
+    conv = ["bench", "conv", "--model", "resnet8", "--batch-size", 2, "--peak-gbytes", 40, "--seconds", 0.1, "--json"]
     rows = [json.loads(line) for line in expect(lathe(*conv), 0).stdout.splitlines()]
     assert {row["pass"] for row in rows[:-1]} == {"forward", "backward_input", "backward_weight"}
     assert [row["pass"] for row in rows if row["layer"] == "conv1"] == ["forward", "backward_weight"]
@@ -399,7 +424,7 @@ def test_other_commands(folder):
     rows = [json.loads(line) for line in expect(lathe("bench", "kernels", "copy", "relu", "--json"), 0).stdout.splitlines()]
     assert [row["kernel"] for row in rows] == ["copy", "relu"] and rows[0]["of_copy"] == 1 and rows[1]["of_copy"] > 0
     expect_one_line(lathe("bench", "kernels", "relo"), 2, "relo: no such kernel benchmark; did you mean relu?")
-    assert json.loads(expect(lathe("bench", "loader", "--synthetic-size", 500, "--json"), 0).stdout)["images_per_second"] > 0
+    assert json.loads(expect(lathe("bench", "loader", "--synthetic-size", 500, "--seconds", 0.5, "--json"), 0).stdout)["images_per_second"] > 0
 
 
 def test_find_workers_suggests_the_fewest_that_are_nearly_the_fastest(folder):

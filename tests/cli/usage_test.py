@@ -17,7 +17,7 @@ import termios
 import zipfile
 
 from driver import LATHE, OTHER_CUDNN, SANITIZED, Skip, check_shown, environment, expect, expect_one_line, lathe, main
-from runs import crc32c, write_safetensors
+from runs import crc32c, write_png, write_safetensors
 
 EXAMPLE_CACHE = pathlib.Path(__file__).resolve().parent.parent / "ops/conv_search/example_cache.json"
 
@@ -53,7 +53,7 @@ def test_a_config_file_that_is_a_pipe_counts(folder):
 
 
 def test_openmp_waits_passively_and_nothing_starts_anew(folder):
-    step = ["bench", "op", "matmul", "--json"]
+    step = ["bench", "op", "matmul", "--seconds", "0.1", "--json"]
     for said, spins in (({}, "0"), ({"OMP_WAIT_POLICY": "active"}, "30000000000"), ({"GOMP_SPINCOUNT": "1234"}, "1234")):
         unset = {k: v for k, v in environment(OMP_DISPLAY_ENV="verbose", **said).items()
                  if k in said or k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
@@ -211,6 +211,53 @@ def test_algos_say_what_is_wrong_with_a_file(folder):
     expect_one_line(lathe("algos", "show", "--algo-cache", "changed"), 3, "damaged, its checksum does not fit")
 
 
+SMALL_PLAN = ["algos", "plan", "--model", "resnet8", "--batch-size", 4, "--amp", "fp16"]
+DESCRIPTION = {
+    "deviceVer": 900, "multiProcessorCount": 7, "warpSize": 32, "maxSharedMemoryPerBlock": 49152,
+    "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536,
+    "maxCtasPerSM": 32, "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "regsPerBlock": 65536,
+    "totalGlobalMem": 150000000000, "smClockRateKHz": 1980000, "l2CacheSize": 62914560, "maxBlockSize": [1024, 1024, 64],
+    "memClockRateKHz": 3201000, "maxGridSize": [2147483647, 65535, 65535], "supportCoopLaunch": 1, "pciDeviceId": 0,
+    "isTccDriver": 0, "cudaDeviceId": 0, "driverVer": 13000, "deviceName": "a GPU of our own"}
+
+
+def test_algos_plan_says_what_is_wrong_with_a_gpu(folder):
+    expect_one_line(lathe("algos", "plan"), 2, "algos plan: no GPU is named; give --gpu h200, say, or a file")
+    expect_one_line(lathe("algos", "plan", "--gpu", "h300"), 2,
+                    '--gpu: no GPU is called "h300", and no file: h200, h100, a100, l4, rtx4090 are known')
+    text = json.dumps(DESCRIPTION)
+    for damaged, message in ((text[:90], "GPU description: is not valid JSON at its byte 91"),
+                             (text.replace('"warpSize": 32, ', ""), 'GPU description: has no "warpSize"'),
+                             (text.replace("[1024, 1024, 64]", "64"), '"maxBlockSize" is 64, not 3 numbers')):
+        (folder / "gpu.json").write_text(damaged)
+        expect_one_line(lathe("algos", "plan", "--gpu", "gpu.json"), 3, message)
+    expect_one_line(lathe("algos", "plan", "--gpu", folder), 3, "Is a directory")
+    os.mkfifo("fifo")
+    expect_one_line(lathe("algos", "plan", "--gpu", "fifo"), 3, "fifo is a pipe and no file")
+
+
+def test_algos_plan_needs_no_gpu(folder):
+    (folder / "gpu.json").write_text(json.dumps(DESCRIPTION))
+    for gpu, device in (("h200", "NVIDIA H200"), ("gpu.json", "a GPU of our own")):
+        plan = lathe(*SMALL_PLAN, "--gpu", gpu, "--json")
+        if info_rows()[0]["cuda"] != "on":
+            expect_one_line(plan, 4, f"plans for {device}: this build was made without cuDNN; configure with -DLATHE_CUDA=ON")
+            continue
+        if plan.returncode == 4 and "cannot be loaded" in plan.stderr:
+            raise Skip("there is no cuDNN here")
+        *rows, last = [json.loads(line) for line in expect(plan, 0).stdout.splitlines()]
+        assert {row["pass"] for row in rows} == {"forward", "backward_input", "backward_weight"}
+        assert rows[0]["layer"] == "conv1" and rows[1]["pass"] == "backward_weight", "an image needs no gradient"
+        assert all(row["engine"] and row["tensor_cores"] and 0 < row["usable"] <= row["candidates"] for row in rows)
+        assert last["passes"] == sum(row["count"] for row in rows) == 3 * 7 - 1 and last["without_engine"] == 0
+        assert last["gpu"] == device and last["library"].startswith("cudnn 9.")
+        assert last["largest_workspace_bytes"] == max(row["workspace_bytes"] for row in rows)
+        shown = expect(lathe(*SMALL_PLAN, "--gpu", gpu), 0).stdout
+        assert f"resnet8 batch 4 f16 nhwc on {device}" in shown and "20 convolutions in a step" in shown
+        same_bits = expect(lathe(*SMALL_PLAN, "--gpu", gpu, "--deterministic", "--json"), 0).stdout.splitlines()[:-1]
+        assert all(json.loads(row)["deterministic"] for row in same_bits)
+
+
 def test_info_names_the_libraries_of_a_cuda_build(folder):
     rows = [row for row in info_rows() if "library" in row]
     names = ["cuDNN", "cuBLASLt"] if info_rows()[0]["cuda"] == "on" else []
@@ -333,6 +380,26 @@ def on_terminal(*arguments, columns):
     os.close(ours)
     assert process.wait() == 0
     return text.decode().replace("\r\n", "\n")
+
+
+def test_eval_fits_a_narrow_terminal(folder):
+    """Names of classes may be as long as ImageNet's."""
+    names = ["cat", "German short-haired pointer, a dog whose name is longer than a narrow terminal is wide"]
+    for part, count in (("train", 4), ("test", 2)):
+        for name in names:
+            for k in range(count):
+                write_png(pathlib.Path("pets", part, name, f"{k}.png"), 8, [bytes([40 * k] * 24)] * 8)
+    result = lathe("train", "--dataset", "folder", "--data-root", "pets", "--image-size", 16, "--model", "resnet8", "--batch-size", 4, "--epochs", 1,
+                   "--quiet", "--run-dir", "a")
+    if "this build has no libpng" in result.stderr:
+        raise Skip("this build has no libpng")
+    expect(result, 0)
+    for wide in (40, 60, 80):
+        text = on_terminal("eval", "--run-dir", "a", "--worst", "4", "--progress", "none", "--no-quiet", columns=wide)
+        assert columns(text) <= wide, text
+        words = " ".join(text.split())
+        assert words.count(names[1]) >= 2 and "taken for" in words and " % of 2" in words, text
+        assert wide == 80 or re.search(r"\n  German [^\n]*\n    \w", text), "the rest of a name is indented by more than the row"
 
 
 def test_help_is_quick(folder):

@@ -46,6 +46,7 @@ TEST_CASE("wrapping: a line that fits, a pipe and a tiny terminal get it as it i
   CHECK(wrapped("two words", 80) == "two words");
   CHECK(wrapped("twenty columns, full", 20) == "twenty columns, full");
   CHECK(wrapped("twenty-one columns ...", 21) == "twenty-one columns\n  ...");
+  CHECK(wrapped("  image 12: cat taken", 20) == "  image 12: cat\n    taken");
   CHECK(wrapped(kLine, 0) == kLine);
   CHECK(wrapped(kLine, 19) == kLine);
   for (int width = 20; width < 60;

@@ -47,7 +47,8 @@ class Output {
   /// One or more lines for people; not with --json. Terminal control characters in it are escaped
   /// (core/printable.h). A name that may contain a line break must go through printable() first.
   void text(std::string_view line) const;
-  /// The same for one line that is no row of a table: a terminal gets it broken between words.
+  /// The same for one line that may be longer than a terminal is wide: it is broken between words
+  /// there.
   void sentence(std::string_view line) const;
   /// A line for programs; only with --json.
   void row(const Row& row) const;

@@ -59,8 +59,9 @@ void append_wrapped(std::string& out, std::string_view text, size_t at, size_t i
 std::string wrapped(std::string_view line, int width) {
   if (width < kNarrowest || columns_of(line) <= static_cast<size_t>(width))
     return std::string(line);
+  const size_t begin = std::min(line.find_first_not_of(' '), line.size());
   std::string out;
-  append_wrapped(out, line, 0, kHanging, width);
+  append_wrapped(out, line, 0, begin + kHanging, width);
   out.pop_back();
   return out;
 }

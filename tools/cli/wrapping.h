@@ -19,8 +19,8 @@ size_t columns_of(std::string_view text);
 void append_wrapped(std::string& out, std::string_view text, size_t at, size_t indent, int width);
 
 /// A line as `width` columns show it, without a line break at its end: where it is longer, further
-/// lines follow that are indented. A width of 0 leaves it as it is, and so does one below 20, where
-/// indented lines would be worse than the terminal's own.
+/// lines follow that are indented, by more than it is itself. A width of 0 leaves it as it is, and
+/// so does one below 20, where indented lines would be worse than the terminal's own.
 std::string wrapped(std::string_view line, int width);
 
 }  // namespace lathe::cli

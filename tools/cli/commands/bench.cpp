@@ -32,6 +32,15 @@ double window(FunctionRef<void()> f, double seconds, Device device, int64_t& cal
 
 }  // namespace
 
+TimingOptions lasting(std::optional<double> seconds, TimingOptions options) {
+  if (!seconds) return options;
+  const double windows = static_cast<double>(options.windows) * options.window_seconds;
+  const double scale = *seconds / (options.warm_up_seconds + windows);
+  options.warm_up_seconds *= scale;
+  options.window_seconds *= scale;
+  return options;
+}
+
 Timing measure(FunctionRef<void()> f, const TimingOptions& options) {
   Timing timing;
   window(f, options.warm_up_seconds, options.device, timing.calls);

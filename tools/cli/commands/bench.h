@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "lathe/core/device.h"
 #include "lathe/core/function_ref.h"
@@ -21,6 +22,10 @@ struct TimingOptions {
   int64_t windows = 11;
   Device device = kCPU;  // a window ends when this device has finished its work
 };
+
+/// The options with their times scaled so that warm-up and windows take `seconds` together. Without
+/// `seconds` they stay as they are.
+TimingOptions lasting(std::optional<double> seconds, TimingOptions options);
 
 /// Calls f to warm up, then in windows.
 Timing measure(FunctionRef<void()> f, const TimingOptions& options = {});

@@ -110,8 +110,9 @@ ExitCode run_bench_conv(const Invocation& call) {
   const auto layers = conv_layers(*model, {batch, settings.in_channels, side, side});
   const NoGrad no_grad;
   const DType dtype = dtype_from_name(settings.dtype);
-  const TimingOptions timing{
-      .warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device};
+  const TimingOptions timing =
+      lasting(settings.seconds,
+              {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device});
   const Bench bench{out,   settings, device,
                     dtype, timing,   measure_roofline(settings, dtype, timing)};
   const Roofline& peaks = bench.roofline;

@@ -133,7 +133,9 @@ ExitCode run_bench_kernels(const Invocation& call) {
         call.words.empty() || std::ranges::find(call.words, c.kernel) != call.words.end();
     if (!wanted && copy_rate > 0) continue;
     const Timing timing = measure(
-        c.f, {.warm_up_seconds = 0.05, .window_seconds = 0.03, .windows = 7, .device = device});
+        c.f,
+        lasting(settings.seconds,
+                {.warm_up_seconds = 0.05, .window_seconds = 0.03, .windows = 7, .device = device}));
     const double rate = static_cast<double>(c.bytes) / timing.median;
     if (copy_rate == 0) copy_rate = rate;
     if (!wanted) continue;

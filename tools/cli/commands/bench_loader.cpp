@@ -29,12 +29,13 @@ ExitCode run_bench_loader(const Invocation& call) {
   int64_t read = 0, calls = 0;
   const Timing timing = reading_data([&] {
     auto batches = loader.begin();
-    return measure([&] {
+    const auto next = [&] {
       ++batches;
       if (batches == loader.end()) batches = loader.begin();
       read += batches->size();
       ++calls;
-    });
+    };
+    return measure(next, lasting(settings.seconds, {}));
   });
   Log log(settings.quiet);
   BrokenFiles broken({images.get()}, log);

@@ -88,9 +88,10 @@ void report(const Output& out, const OpCase& c, const char* pass, const Timing& 
                        1e6 * timing.median, 1e6 * timing.low, 1e6 * timing.high));
 }
 
-void time_case(const Output& out, const OpCase& c) {
-  const TimingOptions options{
-      .warm_up_seconds = 0.1, .window_seconds = 0.05, .device = c.inputs[0].device()};
+void time_case(const Output& out, const Settings& settings, const OpCase& c) {
+  const TimingOptions options =
+      lasting(settings.seconds,
+              {.warm_up_seconds = 0.1, .window_seconds = 0.05, .device = c.inputs[0].device()});
   {
     const NoGrad no_grad;
     report(out, c, "forward", measure([&] { c.f(c.inputs); }, options));
@@ -122,7 +123,7 @@ ExitCode run_bench_op(const Invocation& call) {
   for (const OpCase& c : cases) {
     if (call.words.empty() ||
         std::find(call.words.begin(), call.words.end(), c.op) != call.words.end())
-      time_case(out, c);
+      time_case(out, settings, c);
   }
   return ExitCode::kDone;
 }

@@ -16,7 +16,6 @@
 #include "lathe/core/profile/rates.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cross_entropy.h"
-#include "lathe/ops/random.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/commands/bench.h"
@@ -25,6 +24,8 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/loss_scale.h"
+#include "lathe/tools/cli/training/random_batch.h"
+#include "lathe/tools/cli/training/run_memory.h"
 
 namespace lathe::cli {
 namespace {
@@ -78,12 +79,12 @@ void print_profile(const Output& out, const Settings& settings, Device device,
 }
 
 /// Forward and backward twice from the same weights and random numbers.
-ExitCode check_step(const Output& out, const Settings& settings, nn::Module& model, const Tensor& x,
-                    const Tensor& y) {
+ExitCode check_step(const Output& out, const Settings& settings, nn::Module& model,
+                    const RandomBatch& batch) {
   const debug::DeterminismReport report = debug::check_determinism([&] {
     manual_seed(static_cast<uint64_t>(settings.seed));
     model.zero_grad();
-    cross_entropy(scores_of(model, x, settings), y).backward();
+    cross_entropy(scores_of(model, batch.x, settings), batch.y).backward();
   });
   Row row;
   row.add("bench", "determinism").add("results", report.results).add("equal", report.ok());
@@ -105,29 +106,29 @@ ExitCode run_bench_step(const Invocation& call) {
   const Output out(settings.json);
   const Device device = prepare_compute(settings);
   if (!settings.model) settings.model = "resnet18";
-  const int64_t batch = settings.batch_size.value_or(128), side = settings.image_size.value_or(32);
+  const int64_t batch = settings.batch_size.value_or(128);
+  const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
   manual_seed(static_cast<uint64_t>(settings.seed));
-  const auto model =
-      make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});
+  const auto model = make_model(settings, shape);
   place_model(*model, device, settings);
   optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
+  if (settings.amp != "off") optimizer.set_half_copies();
   optim::GradScaler scaler(scaler_options(settings));
-  const Tensor x =
-      in_layout(randn({batch, settings.in_channels, side, side}, {.device = device}), settings);
-  const Tensor y = randint(0, settings.classes, {batch}, {.device = device});
-  if (settings.check_determinism) return check_step(out, settings, *model, x, y);
+  const RandomBatch made = random_batch(settings, shape, device, batch);
+  if (settings.check_determinism) return check_step(out, settings, *model, made);
   const std::function<void()> step = [&] {
     optimizer.zero_grad();
-    const Tensor loss = cross_entropy(scores_of(*model, x, settings), y);
+    const Tensor loss = cross_entropy(scores_of(*model, made.x, settings), made.y);
     scaler.scale(loss).backward();
-    scaler.step(optimizer);
+    scaler.step(optimizer, {.fused = true});
     scaler.update();
   };
   std::optional<cuda::Graph> graph;
   profile::reset_memory_peak(device);
   if (device.is_cuda() && settings.capture) graph.emplace(recorded(step, optimizer, device));
-  const Timing timing = measure(graph ? std::function<void()>([&] { graph->launch(); }) : step,
-                                {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device});
+  const Timing timing = measure(
+      graph ? std::function<void()>([&] { graph->launch(); }) : step,
+      lasting(settings.seconds, {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device}));
   Row row;
   row.add("bench", "step")
       .add("model", *settings.model)
@@ -143,13 +144,7 @@ ExitCode run_bench_step(const Invocation& call) {
     row.add("memory_reserved_peak", static_cast<int64_t>(cuda::max_memory_reserved(device)));
   }
   const profile::MemoryUse memory = profile::memory_use(device);
-  row.add("memory_peak_bytes", memory.peak);
-  for (int t = 0; t < profile::kMemoryTags; ++t) {
-    const auto tag = static_cast<profile::MemoryTag>(t);
-    std::string name(profile::name_of(tag));
-    std::ranges::replace(name, ' ', '_');
-    row.add("memory_peak_" + name, memory.of_peak(tag));
-  }
+  add_memory(row, memory);
   const double rate = static_cast<double>(batch) / timing.median;
   out.row(add_timing(row, timing, "images", static_cast<double>(batch)));
   out.text(

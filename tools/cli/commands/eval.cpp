@@ -35,7 +35,7 @@ void print_classes(const Output& out, const Tally& tally, const std::vector<std:
     const std::string& name = names[static_cast<size_t>(c)];
     const double accuracy =
         count > 0 ? static_cast<double>(tally.confusion(c, c)) / static_cast<double>(count) : 0;
-    out.text(fmt::format("  {:<20} {:6.2f} % of {}", printable(name), 100 * accuracy, count));
+    out.sentence(fmt::format("  {:<20} {:6.2f} % of {}", printable(name), 100 * accuracy, count));
     out.row(Row()
                 .add("event", "class")
                 .add("class", c)
@@ -50,8 +50,8 @@ void print_mistakes(const Output& out, const std::vector<Mistake>& mistakes,
   for (const Mistake& m : mistakes) {
     const std::string &label = names[static_cast<size_t>(m.label)],
                       &predicted = names[static_cast<size_t>(m.predicted)];
-    out.text(fmt::format("  image {}: {} taken for {} ({:.2f} %), loss {:.4f}", m.index,
-                         printable(label), printable(predicted), 100 * m.probability, m.loss));
+    out.sentence(fmt::format("  image {}: {} taken for {} ({:.2f} %), loss {:.4f}", m.index, label,
+                             predicted, 100 * m.probability, m.loss));
     out.row(Row()
                 .add("event", "mistake")
                 .add("index", m.index)

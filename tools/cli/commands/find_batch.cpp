@@ -13,8 +13,6 @@
 #include "lathe/core/memory/system_memory.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/seconds_since.h"
-#include "lathe/ops/cross_entropy.h"
-#include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/found_setting.h"
 #include "lathe/tools/cli/commands/largest_batch.h"
 #include "lathe/tools/cli/output.h"
@@ -22,6 +20,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/optimizers.h"
+#include "lathe/tools/cli/training/random_batch.h"
 
 namespace lathe::cli {
 namespace {
@@ -86,40 +85,35 @@ class Trials {
  private:
   // Made in the first trial, because model and optimiser count within the limit.
   void prepare() {
-    model_ =
-        make_model(settings_, {.classes = settings_.classes, .in_channels = settings_.in_channels});
+    model_ = make_model(settings_, shape_);
     place_model(*model_, device_, settings_);
     model_->train();
     optimizer_ = make_optimizer(settings_, *model_);
   }
 
   Trial run(int64_t batch) {
-    const int64_t side = *settings_.image_size;
-    const Tensor x = in_layout(
-        randn({batch, settings_.in_channels, side, side}, {.device = device_}), settings_);
-    const Tensor y = randint(0, settings_.classes, {batch}, {.device = device_});
+    const RandomBatch made = random_batch(settings_, shape_, device_, batch);
     profile::reset_memory_peak(device_);
-    double seconds = step(x, y);  // the first step prepares what the others reuse
+    double seconds = step(made);  // the first step prepares what the others reuse
     if (seconds < kTimedSeconds) {
       const auto begin = Clock::now();
       int64_t steps = 0;
-      for (; seconds_since(begin) < kTimedSeconds; ++steps) step(x, y);
+      for (; seconds_since(begin) < kTimedSeconds; ++steps) step(made);
       seconds = seconds_since(begin) / static_cast<double>(steps);
     }
     return {batch, static_cast<double>(batch) / seconds,
             profile::memory_use(device_).peak_allocated};
   }
 
-  double step(const Tensor& x, const Tensor& y) {
+  double step(const RandomBatch& made) {
     const auto begin = Clock::now();
-    cross_entropy(scores_of(*model_, x, settings_), y).backward();
-    optimizer_->step();
-    optimizer_->zero_grad();
+    train_on(made, *model_, *optimizer_, settings_);
     cuda::synchronize(device_);
     return seconds_since(begin);
   }
 
   const Settings& settings_;
+  const ModelShape shape_{.classes = settings_.classes, .in_channels = settings_.in_channels};
   Device device_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;

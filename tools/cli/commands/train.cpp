@@ -5,13 +5,15 @@
 #include <fmt/format.h>
 
 #include "lathe/core/ceil_div.h"
+#include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/function_ref.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
-#include "lathe/core/profile/memory_use.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/nn/summary.h"
+#include "lathe/tools/cli/commands/largest_batch.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/without_effect.h"
@@ -24,6 +26,7 @@
 #include "lathe/tools/cli/training/memory_advice.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
+#include "lathe/tools/cli/training/peak_forecast.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/schedule.h"
@@ -223,15 +226,40 @@ void say_choice(const Settings& settings, const RunData& data, Log& log) {
 
 struct RunCounts {
   int64_t parameters, images, steps;
+  std::string memory;  // forecast_text()
 };
 
-void say_what_runs(const Settings& settings, Device device, RunCounts counts,
+void say_what_runs(const Settings& settings, Device device, const RunCounts& counts,
                    const std::filesystem::path& folder, Log& log) {
   log.line(fmt::format(
-      "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads; {}",
+      "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads{}{}; {}",
       *settings.model, *settings.dataset, counts.parameters, counts.images, counts.steps,
       *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
-      folder.string()));
+      counts.memory.empty() ? "" : ", ", counts.memory, folder.string()));
+}
+
+/// The memory that tensors on the device may have, what they have already included; 0: unknown.
+int64_t memory_for_tensors(Device device) {
+  if (device.is_cuda()) {
+    return static_cast<int64_t>(cuda::device_info(device.index).free_bytes +
+                                cuda::memory_reserved(device));
+  }
+  const size_t available = available_bytes();
+  return available == 0 ? 0
+                        : static_cast<int64_t>(available + host_allocator().stats().reserved_bytes);
+}
+
+/// The forecast of the peak as text, for those who read it. Warns if that is more than there is.
+std::string say_forecast(const Settings& settings, const ModelShape& shape, Device device,
+                         int64_t steps, Log& log) {
+  if (settings.quiet || settings.dry_run) return "";
+  const auto forecast = forecast_peak(settings, shape, device, steps);
+  const int64_t most = memory_for_tensors(device);
+  if (forecast && most > 0) {
+    const std::string warning = forecast_warning(*forecast, *settings.batch_size, most);
+    if (!warning.empty()) log.warning(warning);
+  }
+  return forecast_text(forecast, *settings.batch_size);
 }
 
 void say_what_is_slow(const Settings& settings, Device device, Log& log) {
@@ -250,7 +278,7 @@ ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)
   } catch (const OutOfMemoryError& e) {
     // Host memory of a run on a GPU.
     if (device.is_cuda() && e.message().find(concat(device)) == std::string::npos) throw;
-    throw OutOfMemoryError(concat(e.message(), "; ", advice(profile::memory_use(device).peak)));
+    throw OutOfMemoryError(concat(e.message(), "; ", advice(trainer.memory_peak())));
   }
 }
 
@@ -282,6 +310,8 @@ ExitCode run_train(const Invocation& call) {
   const int64_t steps = settings.max_steps > 0 ? std::min(settings.max_steps, all) : all;
   const Schedule schedule = make_schedule(settings, per_epoch, steps);
 
+  const ModelShape shape{data.train_set->classes(), data.train_set->channels()};
+  const std::string memory = say_forecast(settings, shape, device, steps, log);
   const auto model = make_start(settings, *data.train_set, start, log);
   const int64_t parameters = nn::count_parameters(*model);
   place_model(*model, device, settings);
@@ -302,13 +332,12 @@ ExitCode run_train(const Invocation& call) {
   const StopRequests signals;  // from here on a stop must leave the folder in order
   begin_run(trainer, start, settings, step, log);
   say_what_is_slow(settings, device, log);
-  say_what_runs(settings, device, {parameters, images.training, steps}, start.folder, log);
+  say_what_runs(settings, device, {parameters, images.training, steps, memory}, start.folder, log);
   say_choice(settings, data, log);
   if (!same.evaluated)
     log.line("evaluations look at other images than before: the next one begins a new best");
   say_if_steps_are_few(settings, start, per_epoch, data.train_set->size(), log);
   if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
-  const ModelShape shape{data.train_set->classes(), data.train_set->channels()};
   return run_with_advice(
       trainer,
       [&](int64_t had) { return memory_advice(settings, shape, device, *model, *optimizer, had); },

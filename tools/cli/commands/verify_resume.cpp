@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -126,13 +127,18 @@ void run_self(std::vector<std::string> arguments, const HeldSignals& signals) {
   }
 }
 
-// The rows of metrics without values that depend on time.
+// The rows of metrics without what depends on time, and on what memory a process has used before.
 std::string losses_of(const fs::path& run) {
   std::istringstream text(read_file((run / "metrics.jsonl").string(), INT64_MAX));
   std::string out;
   for (std::string line; std::getline(text, line);) {
     auto row = nlohmann::ordered_json::parse(line);
-    for (const char* timed : {"images_per_second", "time"}) row.erase(timed);
+    for (auto at = row.begin(); at != row.end();) {
+      const std::string& key = at.key();
+      const bool differs =
+          key == "images_per_second" || key == "time" || key.starts_with("memory_");
+      at = differs ? row.erase(at) : std::next(at);
+    }
     out += row.dump() + "\n";
   }
   return out;

@@ -28,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kRounds = 13;  // the middle 7 of 13 ratios hold the median with 91 %
 constexpr int64_t kPairsForVerdict = 5;
 constexpr int64_t kFewestRounds = 1;   // even if the time is over
+constexpr double kLonger = 1.1;        // a round is begun if it ends within this part of the time
 constexpr double kLeastWindow = 0.05;  // seconds
 
 /// The job, its data by data cache, and the time that is left.
@@ -37,7 +38,11 @@ class Bench {
     data_.emplace(*settings.data_cache, data);
   }
 
-  bool is_over() const { return seconds_since(began_) >= settings_.seconds; }
+  double seconds() const { return seconds_since(began_); }
+  /// Whether there is time for a round that takes so long.
+  bool has_time_for(double round) const {
+    return seconds() + round <= kLonger * *settings_.seconds;
+  }
 
   /// Time without the tip over time with it. `swapped`: the tip comes first.
   double ratio_of(const Tip& tip, bool swapped, int64_t windows_left) {
@@ -51,7 +56,7 @@ class Bench {
   /// → seconds per step
   double window(const Tip& tip, const TipSide& side, int64_t windows_left) {
     const auto begin = Clock::now();
-    const double left = settings_.seconds - seconds_since(began_);
+    const double left = *settings_.seconds - seconds_since(began_);
     const double mean_overhead = windows_ > 0 ? overhead_ / static_cast<double>(windows_) : 0;
     const double share = left / static_cast<double>(std::max<int64_t>(windows_left, 1));
     Settings changed = settings_;
@@ -88,13 +93,16 @@ std::vector<std::vector<double>> measure(Bench& bench, const std::vector<Tip>& t
   const auto apply =
       std::ranges::count_if(tips, [](const Tip& tip) { return tip.not_here.empty(); });
   int64_t left = 2 * kRounds * apply;
+  double longest = 0;  // of the rounds so far
   for (int64_t round = 0; round < kRounds; ++round) {
-    if (round >= kFewestRounds && bench.is_over()) break;
+    if (round >= kFewestRounds && !bench.has_time_for(longest)) break;
+    const double begin = bench.seconds();
     for (size_t i = 0; i < tips.size(); ++i) {
       if (!tips[i].not_here.empty()) continue;
       ratios[i].push_back(bench.ratio_of(tips[i], round % 2 == 1, left));
       left -= 2;
     }
+    longest = std::max(longest, bench.seconds() - begin);
   }
   return ratios;
 }
@@ -159,6 +167,7 @@ ExitCode run_bench_tips(const Invocation& call) {
   if (const std::string chosen = choose_run(settings, here); !chosen.empty()) out.sentence(chosen);
   complete(settings, here);
   choose_stem(settings, settings.weights);
+  if (!settings.seconds) settings.seconds = 240;
   const Device device = prepare_compute(settings);
   const TrialData data = open_trial_data(settings);
   const bool norms = !convolutions_before_norm(
@@ -171,7 +180,7 @@ ExitCode run_bench_tips(const Invocation& call) {
       fmt::format("{} on {}, batch {}, on {} with {} threads; {:.0f} s, in pairs of windows "
                   "with and without each tip",
                   *settings.model, *settings.dataset, *settings.batch_size, concat(device),
-                  *settings.threads, settings.seconds));
+                  *settings.threads, *settings.seconds));
   Bench bench(settings, data);
   const auto ratios = measure(bench, tips);
   print(tips, ratios, out);

@@ -217,12 +217,46 @@ void print_end(const Output& out, const RecordedStep& step) {
               .add("gradient_norm", norm));
 }
 
+void add_range(Row& row, const std::string& of, const debug::ValueRange& range) {
+  row.add(of + "_values", range.finite + range.not_finite).add(of + "_min", range.min);
+  row.add(of + "_max", range.max).add(of + "_mean_abs", range.mean_abs());
+  row.add(of + "_zeros", range.zeros).add(of + "_not_finite", range.not_finite);
+  row.add(of + "_f16_zeros", range.underflows).add(of + "_f16_infinite", range.overflows);
+}
+
+void print_ranges(const Output& out, const RecordedStep& step) {
+  std::string text;
+  append_wrapped(text,
+                 fmt::format("The values of {} on {}, {}: of each op's result y, and of the loss's "
+                             "gradient dy with respect to it.",
+                             step.model, step.data, concat(step.input)),
+                 0, 0, help_width());
+  out.text(text);
+  out.text(step.ranges_table.substr(0, step.ranges_table.size() - 1));
+  for (const debug::LayerRange& range : step.ranges) {
+    Row row;
+    row.add("event", "range").add("layer", range.layer).add("op", range.op);
+    add_range(row, "output", range.output);
+    add_range(row, "gradient", range.gradient);
+    out.row(row);
+  }
+  out.row(Row()
+              .add("event", "done")
+              .add("model", step.model)
+              .add("loss", step.loss)
+              .add("largest_loss_scale", debug::largest_loss_scale(step.ranges)));
+}
+
 }  // namespace
 
 ExitCode run_explain(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   const RecordedStep step = record_step(settings);
+  if (settings.ranges) {
+    print_ranges(out, step);
+    return ExitCode::kDone;
+  }
   Lines lines;
   print_introduction(out, step);
   for (size_t i = 0; i < step.graph.nodes.size(); ++i) {

@@ -12,9 +12,11 @@
 #include "lathe/core/format.h"
 #include "lathe/core/generator.h"
 #include "lathe/ops/cross_entropy.h"
-#include "lathe/ops/random.h"
+#include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/random_batch.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
@@ -27,13 +29,9 @@ struct Batch {
 };
 
 Batch synthetic_batch(Settings& settings, Device device) {
-  const int64_t size = settings.batch_size.value_or(128), side = settings.image_size.value_or(32);
   const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
-  const Tensor x = randn({size, shape.in_channels, side, side}, {.device = device});
-  return {.text = "a batch of random numbers",
-          .shape = shape,
-          .x = in_layout(x, settings),
-          .y = randint(0, shape.classes, {size}, {.device = device})};
+  const RandomBatch made = random_batch(settings, shape, device, settings.batch_size.value_or(128));
+  return {.text = "a batch of random numbers", .shape = shape, .x = made.x, .y = made.y};
 }
 
 Batch batch_of_dataset(const Settings& settings, Device device) {
@@ -84,17 +82,26 @@ RecordedStep record_step(Settings& settings) {
   const Batch batch =
       reads_data ? batch_of_dataset(settings, device) : synthetic_batch(settings, device);
   const auto model = make_model(settings, batch.shape);
+  if (!settings.weights.empty()) {
+    for (const std::string& line : load_weights(*model, settings.weights)) write_stderr_line(line);
+  }
   place_model(*model, device, settings);
   model->train();
 
   RecordedStep step{
       .model = *settings.model, .data = batch.text, .input = batch.x.shape(), .graph = {}};
+  std::optional<debug::ValueRanges> ranges;
+  if (settings.ranges) ranges.emplace();
   autograd::GraphRecorder recorder;
   const Tensor loss = cross_entropy(scores_of(*model, batch.x, settings), batch.y);
   loss.backward();
   step.graph = recorder.graph({loss});
   step.leaves = named_leaves(step.graph, *model);
   step.loss = loss.item<double>();
+  if (ranges) {
+    step.ranges = ranges->rows();
+    step.ranges_table = ranges->table();
+  }
   return step;
 }
 

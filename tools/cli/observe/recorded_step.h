@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lathe/autograd/recorded_graph.h"
+#include "lathe/core/debug/value_ranges.h"
 #include "lathe/tools/cli/settings/settings.h"
 
 namespace lathe::cli {
@@ -24,12 +25,15 @@ struct RecordedStep {
   std::string data;   // "a synthetic batch", "the first batch of cifar10"
   Shape input;        // of the batch
   autograd::RecordedGraph graph;
-  std::vector<RecordedLeaf> leaves;  // graph.leaves, in the same order
+  std::vector<RecordedLeaf> leaves;       // graph.leaves, in the same order
+  std::vector<debug::LayerRange> ranges;  // with --ranges
+  std::string ranges_table;               // the same as text
   double loss = 0;
 };
 
-/// Makes the model, runs it on a batch of --dataset, or without one on normal random numbers, and
-/// takes the cross-entropy's gradients. Fills in the settings that are open.
+/// Makes the model, with the weights of --weights if there are some, runs it on a batch of
+/// --dataset, or without one on normal random numbers, and takes the cross-entropy's gradients.
+/// Fills in the settings that are open.
 /// throws: UsageError, CommandError (kData) and others as those of `find-lr`.
 RecordedStep record_step(Settings& settings);
 

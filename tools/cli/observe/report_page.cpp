@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "lathe/core/format.h"
 #include "lathe/core/version.h"
 #include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/markup.h"
@@ -57,9 +58,11 @@ ChartLine line_of(const RunFiles& run, std::string_view split, const Value& valu
   return line;
 }
 
-bool has_value(const ChartLine& line) {
+bool is_drawn(const ChartLine& line) {
   return std::ranges::any_of(line.points, [](const ChartPoint& p) { return std::isfinite(p.y); });
 }
+
+bool has_value(const LineChart& picture) { return std::ranges::any_of(picture.lines, is_drawn); }
 
 /// A chart over the steps with a line per run and split. "" if there is nothing to draw.
 std::string chart(const std::vector<const RunFiles*>& runs, const std::string& title,
@@ -70,10 +73,33 @@ std::string chart(const std::vector<const RunFiles*>& runs, const std::string& t
       const std::string name =
           runs.size() == 1 ? split : run->name() + (split.empty() ? "" : " " + split);
       ChartLine line = line_of(*run, split, value, name);
-      if (has_value(line)) picture.lines.push_back(std::move(line));
+      if (is_drawn(line)) picture.lines.push_back(std::move(line));
     }
   }
   return picture.lines.empty() ? "" : svg_of(picture);
+}
+
+/// What a training holds at its peaks: all, and the tags that hold most of the highest one.
+LineChart memory_of(const RunFiles& run) {
+  constexpr double kMiB = 1 << 20, kLeast = 0.02;  // a fiftieth of it
+  constexpr size_t kMost = 5;                      // so that no colour comes twice
+  LineChart picture{.title = "Memory, MiB", .x = {.label = "step"}, .y = {}, .lines = {}};
+  const MetricsPoint* const largest = run.largest();
+  if (largest == nullptr) return picture;
+  picture.lines.push_back(line_of(
+      run, "train", [](const MetricsPoint& p) { return p.memory / kMiB; }, "all"));
+  std::vector<size_t> tags;
+  for (size_t t = 0; t < largest->memory_of_tag.size(); ++t)
+    if (largest->memory_of_tag[t] > kLeast * largest->memory) tags.push_back(t);
+  std::ranges::stable_sort(tags, std::greater(),
+                           [&](size_t t) { return largest->memory_of_tag[t]; });
+  tags.resize(std::min(tags.size(), kMost));
+  for (const size_t t : tags) {
+    picture.lines.push_back(line_of(
+        run, "train", [&](const MetricsPoint& p) { return p.memory_of_tag[t] / kMiB; },
+        std::string(profile::name_of(static_cast<profile::MemoryTag>(t)))));
+  }
+  return picture;
 }
 
 std::string charts(const std::vector<const RunFiles*>& runs) {
@@ -93,6 +119,12 @@ std::string charts(const std::vector<const RunFiles*>& runs) {
   all += chart(runs, "Learning rate", {"train"}, [](const MetricsPoint& p) { return p.lr; });
   all += chart(runs, "Images per second", {"train"},
                [](const MetricsPoint& p) { return p.images_per_second; });
+  if (!one) {
+    all += chart(runs, "Memory, MiB", {"train"},
+                 [](const MetricsPoint& p) { return p.memory / (1 << 20); });
+  } else if (const LineChart memory = memory_of(*runs[0]); has_value(memory)) {
+    all += svg_of(memory);
+  }
   all += chart(runs, "Loss scale", {"train"}, [](const MetricsPoint& p) { return p.loss_scale; });
   if (all.empty()) return section("Curves", "<p>There are no metrics to draw.</p>\n");
   return section("Curves", "<div class=\"charts\">\n" + all + "</div>\n");
@@ -122,6 +154,10 @@ std::vector<std::pair<std::string, std::string>> results_of(const RunFiles& run)
       const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
       std::ranges::nth_element(rates, middle);
       out.emplace_back("images per second", fmt::format("{:.0f}", *middle));
+    }
+    if (const MetricsPoint* largest = run.largest()) {
+      out.emplace_back("memory at the peak",
+                       readable_bytes(static_cast<uint64_t>(largest->memory)));
     }
   }
   return out;

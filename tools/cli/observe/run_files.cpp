@@ -13,6 +13,7 @@
 #include "lathe/core/file.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/training/run_memory.h"
 
 namespace lathe::cli {
 namespace {
@@ -58,6 +59,15 @@ std::string word(const Json& row, const char* name) {
   return at != row.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
+std::array<double, profile::kMemoryTags> memory_of_tag(const Json& row) {
+  std::array<double, profile::kMemoryTags> out;
+  for (int t = 0; t < profile::kMemoryTags; ++t) {
+    const std::string column = memory_column(static_cast<profile::MemoryTag>(t));
+    out[static_cast<size_t>(t)] = number(row, column.c_str());
+  }
+  return out;
+}
+
 void read_metrics(RunFiles& run) {
   const std::string text = text_of(run, "metrics.jsonl");
   std::istringstream lines(text);
@@ -78,6 +88,8 @@ void read_metrics(RunFiles& run) {
                            .images_per_second = number(row, "images_per_second"),
                            .loss_scale = number(row, "loss_scale"),
                            .skipped_steps = number(row, "skipped_steps"),
+                           .memory = number(row, "memory_peak_bytes"),
+                           .memory_of_tag = memory_of_tag(row),
                            .time = word(row, "time")});
   }
   if (bad > 0) {
@@ -139,6 +151,14 @@ const MetricsPoint* RunFiles::best(const std::string& split) const {
     if (point.split == split && !std::isnan(point.accuracy) &&
         (found == nullptr || point.accuracy > found->accuracy))
       found = &point;
+  }
+  return found;
+}
+
+const MetricsPoint* RunFiles::largest() const {
+  const MetricsPoint* found = nullptr;
+  for (const MetricsPoint& point : metrics) {
+    if (point.memory > 0 && (found == nullptr || point.memory > found->memory)) found = &point;
   }
   return found;
 }

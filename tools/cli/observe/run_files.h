@@ -2,11 +2,14 @@
 // a run that goes on, that was killed while it wrote, or not complete for another reason.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "lathe/core/profile/memory_tag.h"
 
 namespace lathe::cli {
 
@@ -15,6 +18,8 @@ struct MetricsPoint {
   int64_t epoch = 0, step = 0;
   std::string split;  // "train", "val", "test"
   double loss, accuracy, lr, images_per_second, loss_scale, skipped_steps;
+  double memory;                                           // bytes at the peak
+  std::array<double, profile::kMemoryTags> memory_of_tag;  // of them
   std::string time;
 };
 
@@ -33,6 +38,8 @@ struct RunFiles {
   /// The row of this split with the highest accuracy, the first of equal ones. nullptr if there is
   /// none.
   const MetricsPoint* best(const std::string& split) const;
+  /// The row with the highest peak of memory. nullptr if none has one.
+  const MetricsPoint* largest() const;
   /// The name to call the run by: that of its folder.
   std::string name() const;
 };

@@ -9,9 +9,12 @@
 #include <cmath>
 #include <ctime>
 #include <fstream>
+#include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "lathe/core/format.h"
 #include "lathe/core/printable.h"
 #include "lathe/tools/cli/training/progress.h"
 
@@ -96,6 +99,22 @@ std::string evaluation_line(const RunFiles& run) {
   return text;
 }
 
+std::string memory_line(const RunFiles& run) {
+  const MetricsPoint* const row = run.largest();
+  if (!row) return "";
+  const auto size = [](double bytes) { return readable_bytes(static_cast<uint64_t>(bytes)); };
+  std::string text = fmt::format("memory at the peak {}", size(row->memory));
+  std::vector<std::pair<double, std::string_view>> tags;
+  for (int t = 0; t < profile::kMemoryTags; ++t) {
+    const double bytes = row->memory_of_tag[static_cast<size_t>(t)];
+    if (bytes > 0) tags.emplace_back(bytes, profile::name_of(static_cast<profile::MemoryTag>(t)));
+  }
+  std::ranges::stable_sort(tags, std::greater(), &std::pair<double, std::string_view>::first);
+  tags.resize(std::min<size_t>(tags.size(), 3));
+  for (const auto& [bytes, name] : tags) text += fmt::format(", {} {}", name, size(bytes));
+  return text;
+}
+
 /// The training losses as blocks of eight heights, one per column.
 std::string blocks(const RunFiles& run, int width) {
   std::vector<double> losses;
@@ -163,6 +182,7 @@ std::vector<std::string> run_view(const RunFiles& run, const RunActivity& activi
     add(run.last_lines.empty() ? "nothing yet" : printable(run.last_lines.back()));
   }
   add(evaluation_line(run));
+  add(memory_line(run));
   if (const std::string picture = plain ? "" : blocks(run, width); !picture.empty())
     lines.push_back("  " + picture);
   return lines;

@@ -56,6 +56,7 @@ ExitCode run_bench_kernels(const Invocation&);
 ExitCode run_bench_loader(const Invocation&);
 ExitCode run_algos_show(const Invocation&);
 ExitCode run_algos_clear(const Invocation&);
+ExitCode run_algos_plan(const Invocation&);
 ExitCode run_ckpt_show(const Invocation&);
 ExitCode run_ckpt_diff(const Invocation&);
 ExitCode run_ckpt_convert(const Invocation&);

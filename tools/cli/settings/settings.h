@@ -89,6 +89,7 @@ struct Settings {
   bool capture = true;
   int64_t workspace_limit = 1024;
   std::string algo_cache;
+  std::string gpu;
   double peak_gflops = 0;
   double peak_gbytes = 0;
   int64_t memory_limit = 0;
@@ -109,7 +110,7 @@ struct Settings {
   int64_t keep = 3;
   int64_t stop_after = 0;
   int64_t steps = 20;
-  double seconds = 240;
+  std::optional<double> seconds;
   int64_t interrupt_at = 0;
   std::string confusion;
   int64_t worst = 0;
@@ -124,6 +125,7 @@ struct Settings {
   bool detect_anomaly = false;
   std::string sync = "off";
   bool check_determinism = false;
+  bool ranges = false;
   // output
   std::string progress = "auto";
   bool json = false;
@@ -160,6 +162,7 @@ enum Takes : unsigned {
   kGraph = 1 << 22,
   kDoctor = 1 << 23,
   kTips = 1 << 24,
+  kAlgosPlan = 1 << 25,
 };
 
 struct Setting {

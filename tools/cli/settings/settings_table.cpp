@@ -17,15 +17,15 @@ constexpr unsigned kLoading = kBenchLoader | kFindWorkers;
 constexpr unsigned kStepViews = kExplain | kGraph;
 constexpr unsigned kSteps = kTrain | kFind;  // commands that make training steps
 constexpr unsigned kModels =
-    kSteps | kLook | kPredict | kSummary | kBenchStep | kBenchConv | kStepViews;
+    kSteps | kLook | kPredict | kSummary | kBenchStep | kBenchConv | kStepViews | kAlgosPlan;
 constexpr unsigned kData = kTrain | kFindLr | kLook | kPredict | kLoading;
 constexpr unsigned kImages = kData | kDataPrepare | kStepViews;
 constexpr unsigned kCompute =
     kSteps | kLook | kPredict | kBenchStep | kBenchOp | kBenchConv | kStepViews;
-constexpr unsigned kSynthetic = kBenchStep | kBenchConv | kFindBatch | kStepViews;
+constexpr unsigned kSynthetic = kBenchStep | kBenchConv | kFindBatch | kStepViews | kAlgosPlan;
 constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
                            kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt | kFindBatch |
-                           kWatch;
+                           kWatch | kAlgosPlan;
 constexpr double kMaxThreads = 1024;
 
 // clang-format off
@@ -71,7 +71,7 @@ constexpr Setting kSettings[] = {
   {.key = "stem", .group = "Model", .target = &S::stem, .takes = kModels, .choices = "cifar|imagenet",
    .automatic = "that of --weights, else cifar for images up to 64 x 64",
    .help = "First layers of resnet18 to resnet152 and of the wide ones: 3x3, or 7x7 with stride 2 and max pooling"},
-  {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kFindLr | kEval | kPredict, .unit = "FILE",
+  {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kFindLr | kEval | kPredict | kExplain, .unit = "FILE",
    .help = "Weights: safetensors, .npz or PyTorch's .pth"},
   {.key = "new-head", .group = "Model", .target = &S::new_head, .takes = kTrain | kFindLr,
    .help = "Of --weights: all but the last layer, which is made anew, for other classes"},
@@ -126,7 +126,7 @@ constexpr Setting kSettings[] = {
    .help = "Passes over the training images"},
   {.key = "max-steps", .group = "Optimisation", .target = &S::max_steps, .takes = kTrain, .unit = "N", .max = 1e15,
    .help = "Stop after N steps; 0: after the last epoch"},
-  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchConv | kStepViews, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
+  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchConv | kStepViews | kAlgosPlan, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
    .help = "Images in a step"},
   {.key = "accumulate", .group = "Optimisation", .target = &S::accumulate, .takes = kTrain | kFindLr, .unit = "N", .min = 1, .max = 1e6,
    .help = "Batches whose gradients are averaged before a step"},
@@ -142,7 +142,7 @@ constexpr Setting kSettings[] = {
   {.key = "svg", .group = "Range test", .target = &S::svg, .takes = kFindLr, .unit = "FILE",
    .help = "Write the curve as a picture"},
 
-  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep | kStepViews, .choices = "off|fp16|bf16",
+  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep | kStepViews | kAlgosPlan, .choices = "off|fp16|bf16",
    .help = "Convolutions and matrix products in a half type; parameters, sums and losses stay f32"},
   {.key = "loss-scale", .group = "Precision", .target = &S::loss_scale, .takes = kTrain | kFindLr, .unit = "dynamic|NUMBER",
    .help = "Of --amp fp16: adapts itself to overflows, or is fixed"},
@@ -161,18 +161,20 @@ constexpr Setting kSettings[] = {
    .help = "Order of images in memory"},
   {.key = "dtype", .group = "Speed", .target = &S::dtype, .takes = kBenchConv, .choices = "f32|f16|bf16",
    .help = "Of the numbers to compute with"},
-  {.key = "tf32", .group = "Speed", .target = &S::tf32, .takes = kCompute, .automatic = "on a GPU",
+  {.key = "tf32", .group = "Speed", .target = &S::tf32, .takes = kCompute | kAlgosPlan, .automatic = "on a GPU",
    .help = "f32 products on a GPU may be rounded to TF32, which tensor cores multiply faster"},
-  {.key = "deterministic", .group = "Speed", .target = &S::deterministic, .takes = kCompute,
+  {.key = "deterministic", .group = "Speed", .target = &S::deterministic, .takes = kCompute | kAlgosPlan,
    .help = "The same bits in every run on the same GPU: slower, nothing is timed"},
   {.key = "cudnn-benchmark", .group = "Speed", .target = &S::cudnn_benchmark, .takes = kCompute, .automatic = "on a GPU unless --deterministic",
    .help = "Time the algorithms of every new convolution on a GPU and take the fastest"},
   {.key = "capture", .group = "Speed", .target = &S::capture, .takes = kTrain | kBenchStep,
    .help = "Record a training step on a GPU once and launch it as one CUDA graph from then on"},
-  {.key = "workspace-limit", .group = "Speed", .target = &S::workspace_limit, .takes = kCompute, .unit = "MIB", .max = 1 << 20,
+  {.key = "workspace-limit", .group = "Speed", .target = &S::workspace_limit, .takes = kCompute | kAlgosPlan, .unit = "MIB", .max = 1 << 20,
    .help = "Memory that one convolution on a GPU may use beside its tensors"},
   {.key = "algo-cache", .group = "Speed", .target = &S::algo_cache, .takes = kCompute | kAlgos, .unit = "FILE",
    .help = "Keeps what --cudnn-benchmark found, so that the next start times nothing"},
+  {.key = "gpu", .group = "Speed", .target = &S::gpu, .takes = kAlgosPlan, .unit = "NAME|FILE",
+   .help = "A GPU that need not be there: h200, h100, a100, l4, rtx4090, or a file that describes one as JSON"},
   {.key = "peak-gflops", .group = "Speed", .target = &S::peak_gflops, .takes = kBenchConv | kBenchStep, .unit = "NUMBER",
    .help = "1e9 operations per second that the device can do; 0: measured, by a matrix product"},
   {.key = "peak-gbytes", .group = "Speed", .target = &S::peak_gbytes, .takes = kBenchConv | kBenchStep, .unit = "NUMBER",
@@ -209,8 +211,8 @@ constexpr Setting kSettings[] = {
    .help = "Save and stop after step N as after a signal, to be resumed; 0: do not"},
   {.key = "steps", .group = "Run", .target = &S::steps, .takes = kCkptVerify | kDoctor, .unit = "N", .min = 2, .max = 1e15,
    .help = "Steps of each of the trainings that are compared; of doctor: steps that are profiled"},
-  {.key = "seconds", .group = "Run", .target = &S::seconds, .takes = kTips, .unit = "SECONDS", .min = 1, .max = 86400,
-   .help = "Time for all measurements together"},
+  {.key = "seconds", .group = "Run", .target = &S::seconds, .takes = kTips | kBenchStep | kBenchOp | kBenchConv | kBenchLoader, .unit = "SECONDS", .min = 0.01, .max = 86400,
+   .automatic = "by benchmark", .help = "Time for each measurement; of bench tips: for all together (240)"},
   {.key = "interrupt-at", .group = "Run", .target = &S::interrupt_at, .takes = kCkptVerify, .unit = "N", .max = 1e15,
    .help = "The step after which one of them stops and is resumed; 0: in the middle"},
   {.key = "dry-run", .group = "Run", .target = &S::dry_run, .takes = kTrain,
@@ -231,6 +233,8 @@ constexpr Setting kSettings[] = {
    .help = "Name each place of a step where the host waits for the GPU unasked; on a CPU there is none"},
   {.key = "check-determinism", .group = "Run", .target = &S::check_determinism, .takes = kBenchStep,
    .help = "Run the step twice from one state instead, and name the first op whose output differs"},
+  {.key = "ranges", .group = "Run", .target = &S::ranges, .takes = kExplain,
+   .help = "Instead a table of the values of each op and of their gradients, and of what f16 cannot hold of them"},
 
   {.key = "tensorboard", .group = "Output", .target = &S::tensorboard, .takes = kTrain,
    .help = "Also write the metrics, and at each evaluation histograms of parameters and gradients, for TensorBoard"},

@@ -27,6 +27,7 @@ void EventLog::add(const Metrics& m) {
   attempt([&] {
     writer_->add_scalar("loss/" + m.split, m.loss, m.step);
     writer_->add_scalar("accuracy/" + m.split, m.accuracy, m.step);
+    writer_->add_scalar("memory_peak_bytes/" + m.split, static_cast<double>(m.memory.peak), m.step);
     if (m.split != "train") return;
     writer_->add_scalar("lr", m.lr, m.step);
     if (std::isfinite(m.images_per_second))

@@ -21,8 +21,8 @@ class EventLog {
   /// a part of the run that was cut back; TensorBoard then leaves them out.
   EventLog(const std::filesystem::path& folder, int64_t step, Log& log);
 
-  /// A row of the metrics files: "loss/train", "accuracy/train", …; of training also "lr",
-  /// "images_per_second" and "loss_scale".
+  /// A row of the metrics files: "loss/train", "accuracy/train", "memory_peak_bytes/train", …; of
+  /// training also "lr", "images_per_second" and "loss_scale".
   void add(const Metrics& metrics);
   /// The distribution of each parameter. Waits for a GPU.
   void add(const nn::Module& model, int64_t step);

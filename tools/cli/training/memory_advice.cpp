@@ -10,8 +10,7 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/profile/memory_forecast.h"
-#include "lathe/ops/cross_entropy.h"
-#include "lathe/ops/random.h"
+#include "lathe/tools/cli/training/random_batch.h"
 
 namespace lathe::cli {
 namespace {
@@ -19,18 +18,12 @@ namespace {
 /// The most images of a batch that fit `bytes`; 0 if that cannot be measured.
 int64_t fitting_batch(const Settings& settings, const ModelShape& shape, Device device,
                       nn::Module& model, optim::Optimizer& optimizer, int64_t bytes) try {
-  const int64_t small = std::min<int64_t>(*settings.batch_size / 8, 32),
-                side = settings.image_size.value_or(32);
+  const int64_t small = std::min<int64_t>(*settings.batch_size / 8, 32);
   if (small < 1) return 0;
   model.train();  // the error may have come in an evaluation
   optimizer.zero_grad();
   const auto step = [&](int64_t batch) {
-    const Tensor x =
-        in_layout(randn({batch, shape.in_channels, side, side}, {.device = device}), settings);
-    const Tensor y = randint(0, shape.classes, {batch}, {.device = device});
-    cross_entropy(scores_of(model, x, settings), y).backward();
-    optimizer.step();
-    optimizer.zero_grad();
+    train_on(random_batch(settings, shape, device, batch), model, optimizer, settings);
   };
   return profile::forecast_memory(device, step, {.small_batch = small, .large_batch = 2 * small})
       .largest_batch(bytes);

@@ -18,6 +18,7 @@
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/training/run_memory.h"
 
 namespace lathe::cli {
 namespace {
@@ -93,6 +94,7 @@ Row metrics_row(const Metrics& m) {
       .add("lr", m.lr)
       .add("images_per_second", m.images_per_second)
       .add("time", m.time);
+  add_memory(row, m.memory).add("memory_reserved_bytes", m.memory.reserved);
   if (m.loss_scale > 0) row.add("loss_scale", m.loss_scale).add("skipped_steps", m.skipped_steps);
   return row.add("schema", kMetricsSchema);
 }

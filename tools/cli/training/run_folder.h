@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/core/profile/memory_use.h"
 #include "lathe/tools/cli/row.h"
 
 namespace lathe::cli {
@@ -30,6 +31,9 @@ struct Metrics {
   double lr = 0;                  // of the last step
   double images_per_second = 0;
   std::string time = {};  // when the row was made: time_text()
+  // Of the device that computes, for the steps or the evaluation of the row. Its peak is written,
+  // and what the allocator has reserved.
+  profile::MemoryUse memory = {};
   double loss_scale = 0;  // 0: there is none, and the row leaves out this and the next
   int64_t skipped_steps = 0;
 };

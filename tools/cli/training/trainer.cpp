@@ -10,7 +10,6 @@
 #include "lathe/core/seconds_since.h"
 #include "lathe/nn/summary.h"
 #include "lathe/ops/cross_entropy.h"
-#include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -32,6 +31,7 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       optimizer_(parts.schedule.optimizer()),
       scaler_(scaler_options(parts.settings)),
       parameters_(parts.model.parameters()),
+      memory_(parts.train.device),
       progress_(parts.settings.progress, parts.settings.quiet),
       broken_({&parts.train.loader.dataset(), &parts.test.loader.dataset(),
                parts.held_out ? &parts.held_out->loader.dataset() : nullptr},
@@ -45,6 +45,7 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
     optimizer_.set_capturable();
     if (ema_) ema_->set_capturable();
   }
+  if (settings_.amp != "off") optimizer_.set_half_copies();
   parts_.log.before_line([this] { progress_.clear(); });
 }
 
@@ -176,6 +177,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
     saves_->take_candidate();
   }
   inside_step_ = true;
+  if (window_.count() == 0) memory_.begin_part();
   StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
   updated_ = runs_as_graph(x, y);
   if (updated_) {
@@ -200,10 +202,12 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
 bool Trainer::runs_as_graph(const Tensor& x, const Tensor& y) {
   if (!graph_) return false;
   const bool takes = graph_->takes(x, y, [this](StepTensors& step) {
+    memory_.begin_part();
     forward(step);
     scaler_.scale(step.loss).backward();
-    apply_gradients();
+    apply_gradients(false);
     optimizer_.zero_grad();
+    memory_.part_is_graph();
   });
   if (graph_->problem().empty()) return takes;
   scaler_.abandon_step();
@@ -221,21 +225,21 @@ void Trainer::forward(StepTensors& step) {
   scope.check();
 }
 
-// From gradients to new weights.
-void Trainer::apply_gradients() {
-  if (settings_.clip_grad_norm > 0) {
-    scaler_.unscale_(optimizer_);
-    optim::clip_grad_norm_(parameters_, settings_.clip_grad_norm);
-  }
-  scaler_.step(optimizer_);
+// From gradients to new weights. Gradients that are logged next are unscaled and clipped in memory.
+void Trainer::apply_gradients(bool logged) {
+  scaler_.step(optimizer_, {.max_grad_norm = settings_.clip_grad_norm, .fused = !logged});
   if (ema_) ema_->update({.found_inf = scaler_.found_inf(optimizer_)});
   scaler_.update();
 }
 
-// Of the last step of an epoch that is evaluated, as the optimiser has used them.
-void Trainer::log_gradients() {
+// In the last step of an epoch that is evaluated.
+bool Trainer::logs_gradients() const {
   const bool ends = batch_ + micro_batches_ >= parts_.train.loader.size();
-  if (!events_ || !ends || !evaluates_after(epoch_)) return;
+  return events_ && ends && evaluates_after(epoch_);
+}
+
+// As the optimiser has used them.
+void Trainer::log_gradients() {
   const debug::AllowSync seldom;
   events_->add_gradients(parts_.model, step_ + 1);
 }
@@ -251,8 +255,9 @@ void Trainer::update() {
           if (p.grad().defined()) p.grad().mul_(1.0 / static_cast<double>(micro_batches_));
         }
       }
-      apply_gradients();
-      log_gradients();
+      const bool logged = logs_gradients();
+      apply_gradients(logged);
+      if (logged) log_gradients();
       optimizer_.zero_grad();
     }
   } catch (const optim::LossScaleError& e) {  // these steps were skipped, so the weights are good
@@ -277,6 +282,7 @@ void Trainer::update() {
 // before its result changes anything: a run that ended before that evaluates again.
 void Trainer::evaluate_now() {
   if (ema_ && !saves_->has_last()) save("last");
+  memory_.begin_part();
   std::optional<optim::EMA::Applied> averaged;
   if (ema_) averaged.emplace(*ema_);
   const Evaluation result = evaluate(parts_.model, parts_.test, settings_, 0, progress_);
@@ -340,6 +346,7 @@ Row Trainer::add_row(Metrics metrics) {
   metrics.time = time_text(std::chrono::system_clock::now());
   metrics.loss_scale = scaler_.enabled() ? scale.scale : 0;
   metrics.skipped_steps = skipped_before_ + scale.skipped;
+  metrics.memory = memory_.part();
   Row row = metrics_row(metrics);
   metrics_->add(row);
   if (events_) events_->add(metrics);
@@ -435,10 +442,6 @@ bool Trainer::stops_early() const {
 double Trainer::data_wait() const {
   const double waited = parts_.train.loader.stats().wait_seconds;
   return train_seconds_ > 0 ? std::min(waited / train_seconds_, 1.0) : 0;
-}
-
-double Trainer::save_wait() const {
-  return seconds() > 0 ? std::min(saves_->seconds() / seconds(), 1.0) : 0;
 }
 
 double Trainer::seconds() const { return seconds_since(began_); }

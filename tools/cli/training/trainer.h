@@ -15,6 +15,7 @@
 // Only if the folder cannot be written is nothing saved; the old file is still complete then. What
 // is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Saves
 // decides what may overwrite what (saves.h).
+// The peaks of the device's memory begin again with each row of metrics (run_memory.h).
 // Host memory: at most four copies of the state (Snapshot), two in Saves and two in
 // CheckpointWriter. While one is written, one tensor at a time exists once more, row-major.
 #pragma once
@@ -41,6 +42,7 @@
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/run_folder.h"
+#include "lathe/tools/cli/training/run_memory.h"
 #include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/saves.h"
 #include "lathe/tools/cli/training/step_graph.h"
@@ -95,6 +97,9 @@ class Trainer {
   /// Call after open(). A signal asks it to stop while StopRequests exist.
   ExitCode run();
 
+  /// Bytes that tensors held at most on the training's device since this was made.
+  int64_t memory_peak() const { return memory_.peak(); }
+
   /// Position, best result and running sums: a part of the checkpoint besides model and optimiser.
   StateDict state_dict() const;
   /// throws: ValueError, ShapeError; nothing has changed then.
@@ -111,7 +116,8 @@ class Trainer {
   void step_batch(const Tensor& x, const Tensor& y);
   bool runs_as_graph(const Tensor& x, const Tensor& y);
   void forward(StepTensors& step);
-  void apply_gradients();
+  void apply_gradients(bool logged);
+  bool logs_gradients() const;
   void log_gradients();
   void update();
   void after_step();
@@ -154,6 +160,7 @@ class Trainer {
   std::optional<EventLog> events_;     // for --tensorboard
   std::optional<Saves> saves_;         // which state is good, and what may overwrite what
   std::optional<RunProfile> profile_;  // with --profile, while run() trains
+  RunMemory memory_;
   Progress progress_;
   BrokenFiles broken_;
   const int64_t total_steps_;

@@ -70,6 +70,7 @@ std::optional<Evaluation> Trainer::evaluate_best() {
       }
     }
   } restore{parts_.model, present};
+  memory_.begin_part();
   Evaluation result = evaluate(parts_.model, *parts_.held_out, settings_, 0, progress_);
   if (!result.complete) return {};
   const double loss = result.tally.loss();
@@ -88,6 +89,10 @@ std::optional<Evaluation> Trainer::evaluate_best() {
   return result;
 }
 
+double Trainer::save_wait() const {
+  return seconds() > 0 ? std::min(saves_->seconds() / seconds(), 1.0) : 0;
+}
+
 void Trainer::print_result(const std::optional<Evaluation>& held_out) {
   Row done;
   done.add("event", "done")
@@ -100,6 +105,7 @@ void Trainer::print_result(const std::optional<Evaluation>& held_out) {
       .add("seconds", seconds())
       .add("data_wait", data_wait())
       .add("save_wait", save_wait())
+      .add("memory_peak_bytes", memory_peak())
       .add("run_dir", folder_.string());
   if (held_out) {
     done.add("test_loss", held_out->tally.loss());

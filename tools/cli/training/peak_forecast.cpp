@@ -1,0 +1,103 @@
+// forecast_peak(): three small steps, and what a run holds besides.
+#include "lathe/tools/cli/training/peak_forecast.h"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/core/profile/memory_use.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/optim/ema.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/optimizers.h"
+#include "lathe/tools/cli/training/random_batch.h"
+
+namespace lathe::cli {
+namespace {
+
+using profile::MemoryTag;
+
+/// Few enough images that a training begins at once: the pixels of 16 images of 64 x 64. Below 16
+/// the scratch memory of the CPU's convolutions, which has a least size, hides how it grows.
+int64_t small_batch(int64_t side) {
+  return std::clamp<int64_t>(16 * 64 * 64 / (side * side), 2, 16);
+}
+
+/// The small batches need no search for the fastest convolution.
+class NoSearch {
+ public:
+  NoSearch() { cudnn::set_benchmark(false); }
+  ~NoSearch() { cudnn::set_benchmark(before_); }
+  NoSearch(const NoSearch&) = delete;
+  NoSearch& operator=(const NoSearch&) = delete;
+
+ private:
+  const bool before_ = cudnn::benchmark();
+};
+
+/// Copies of the state in host memory: of the good state, of two that are written, and, from the
+/// 50th step on, of a candidate (saves.h).
+int64_t copies_of_state(int64_t steps) { return steps > 50 ? 4 : 3; }
+
+}  // namespace
+
+std::optional<profile::MemoryForecast> forecast_peak(const Settings& settings,
+                                                     const ModelShape& shape, Device device,
+                                                     int64_t steps) try {
+  const profile::MemoryUse before = profile::memory_use(device);
+  const NoSearch no_search;
+  const auto model = make_model(settings, shape);
+  place_model(*model, device, settings);
+  const auto optimizer = make_optimizer(settings, *model);
+  const Frozen frozen = freeze(*model, settings.freeze);
+  model->train();
+  frozen.hold();
+  std::optional<optim::EMA> ema;
+  if (settings.ema > 0) ema.emplace(*model);
+  const int64_t side = settings.image_size.value_or(32), small = small_batch(side);
+  const auto step = [&](int64_t images) {
+    train_on(random_batch(settings, shape, device, images), *model, *optimizer, settings);
+  };
+  profile::MemoryForecast out =
+      profile::forecast_memory(device, step, {.small_batch = small, .large_batch = 2 * small});
+  // Images that are kept stay; a checkpoint that is resumed does not.
+  out.fixed_bytes -= static_cast<double>(before.in_use - before.of(MemoryTag::kData));
+  if (device.is_cpu()) {
+    const profile::MemoryUse now = profile::memory_use(device);
+    const int64_t state = now.of(MemoryTag::kWeights) + now.of(MemoryTag::kOptimizer) -
+                          before.of(MemoryTag::kWeights) - before.of(MemoryTag::kOptimizer);
+    out.fixed_bytes += static_cast<double>(copies_of_state(steps) * state);
+    const int64_t ahead = *settings.workers * settings.prefetch_factor;
+    out.bytes_per_sample += static_cast<double>(4 * ahead * shape.in_channels * side * side);
+  }
+  return out;
+} catch (const OutOfMemoryError&) {
+  return std::nullopt;
+}
+
+std::string forecast_text(const std::optional<profile::MemoryForecast>& forecast, int64_t batch) {
+  if (!forecast) return "";
+  double value = static_cast<double>(forecast->peak(batch)) / 1024;
+  std::string_view unit = "KiB";
+  for (const std::string_view larger : {"MiB", "GiB", "TiB"}) {
+    if (value < 1000) break;
+    value /= 1024;
+    unit = larger;
+  }
+  return fmt::format("about {:.{}f} {} of memory at the peak", value, value < 9.95 ? 1 : 0, unit);
+}
+
+std::string forecast_warning(const profile::MemoryForecast& forecast, int64_t batch,
+                             int64_t free_bytes) {
+  if (forecast.peak(batch) <= free_bytes) return "";
+  constexpr double kMiB = 1 << 20;
+  const int64_t fits = forecast.largest_batch(free_bytes);
+  return fmt::format("{:.0f} MiB are forecast at the peak of a step, and {:.0f} MiB are free{}",
+                     static_cast<double>(forecast.peak(batch)) / kMiB,
+                     static_cast<double>(free_bytes) / kMiB,
+                     fits > 0 ? fmt::format("; --batch-size {} should fit", fits) : "");
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,34 @@
+// What a training will hold at its peak, measured before its first step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lathe/core/device.h"
+#include "lathe/core/profile/memory_forecast.h"
+#include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/training/compute.h"
+
+namespace lathe::cli {
+
+/// The peak of a training with these settings on `device`: of its steps, of the batches that are
+/// read ahead, and, on a CPU, of the copies of its state (training/snapshot.h). Makes three steps
+/// with at most 32 random images each and a model of its own, which is gone afterwards.
+///   steps  of the run
+/// Draws from the default generators: seed them afterwards. Begins new peaks of memory. The
+/// settings must be definite (settings/recipe.h).   → nothing if there is no memory for that
+/// throws: what training throws, but for OutOfMemoryError.
+std::optional<profile::MemoryForecast> forecast_peak(const Settings& settings,
+                                                     const ModelShape& shape, Device device,
+                                                     int64_t steps);
+
+/// "about 1.4 GiB of memory at the peak"; "" without a forecast.
+std::string forecast_text(const std::optional<profile::MemoryForecast>& forecast, int64_t batch);
+
+/// If `batch` images need more than `free_bytes`, a line that says so and names the batch that
+/// fits; "" otherwise.
+std::string forecast_warning(const profile::MemoryForecast& forecast, int64_t batch,
+                             int64_t free_bytes);
+
+}  // namespace lathe::cli

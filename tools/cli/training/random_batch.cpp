@@ -1,0 +1,23 @@
+// RandomBatch, and a step on it.
+#include "lathe/tools/cli/training/random_batch.h"
+
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/random.h"
+
+namespace lathe::cli {
+
+RandomBatch random_batch(const Settings& settings, const ModelShape& shape, Device device,
+                         int64_t images) {
+  const int64_t side = settings.image_size.value_or(32);
+  const Tensor x = randn({images, shape.in_channels, side, side}, {.device = device});
+  return {in_layout(x, settings), randint(0, shape.classes, {images}, {.device = device})};
+}
+
+void train_on(const RandomBatch& batch, nn::Module& model, optim::Optimizer& optimizer,
+              const Settings& settings) {
+  cross_entropy(scores_of(model, batch.x, settings), batch.y).backward();
+  optimizer.step();
+  optimizer.zero_grad();
+}
+
+}  // namespace lathe::cli

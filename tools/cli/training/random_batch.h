@@ -1,0 +1,30 @@
+// Steps on random numbers, for commands that measure a step and read no data.
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/core/device.h"
+#include "lathe/core/tensor.h"
+#include "lathe/nn/module.h"
+#include "lathe/optim/optimizer.h"
+#include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/training/compute.h"
+
+namespace lathe::cli {
+
+struct RandomBatch {
+  Tensor x;  // [images, in_channels, side, side], normal numbers, in --layout
+  Tensor y;  // [images], labels
+};
+
+/// A batch for a model of this shape, with images of --image-size (32), drawn from the default
+/// generator of `device`.
+RandomBatch random_batch(const Settings& settings, const ModelShape& shape, Device device,
+                         int64_t images);
+
+/// Forward, loss, backward and update, as --layout and --amp say but without a loss scale. The
+/// gradients are gone afterwards. Does not wait for a GPU.
+void train_on(const RandomBatch& batch, nn::Module& model, optim::Optimizer& optimizer,
+              const Settings& settings);
+
+}  // namespace lathe::cli

@@ -1,0 +1,41 @@
+// RunMemory: peaks that begin again with each part.
+#include "lathe/tools/cli/training/run_memory.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lathe::cli {
+
+std::string memory_column(profile::MemoryTag tag) {
+  std::string name(profile::name_of(tag));
+  std::ranges::replace(name, ' ', '_');
+  return fmt::format("memory_peak_{}", name);
+}
+
+Row& add_memory(Row& row, const profile::MemoryUse& memory) {
+  row.add("memory_peak_bytes", memory.peak);
+  for (int t = 0; t < profile::kMemoryTags; ++t) {
+    const auto tag = static_cast<profile::MemoryTag>(t);
+    row.add(memory_column(tag), memory.of_peak(tag));
+  }
+  return row;
+}
+
+void RunMemory::begin_part() {
+  before_ = peak();
+  profile::reset_memory_peak(device_);
+}
+
+profile::MemoryUse RunMemory::part() const {
+  profile::MemoryUse out = profile::memory_use(device_);
+  if (out.peak < graph_.peak) {
+    out.peak = graph_.peak;
+    out.at_peak = graph_.at_peak;
+  }
+  return out;
+}
+
+int64_t RunMemory::peak() const { return std::max(before_, profile::memory_use(device_).peak); }
+
+}  // namespace lathe::cli

@@ -1,0 +1,40 @@
+// RunMemory: what tensors hold while a training runs, part by part, for its rows of metrics.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lathe/core/profile/memory_use.h"
+#include "lathe/tools/cli/row.h"
+
+namespace lathe::cli {
+
+/// "memory_peak_optimiser_state": the column of rows that has the bytes of a tag at the peak.
+std::string memory_column(profile::MemoryTag tag);
+
+/// Adds memory_peak_bytes, and the column of each tag.
+Row& add_memory(Row& row, const profile::MemoryUse& memory);
+
+/// The peaks of a device's memory. It begins new ones (profile::reset_memory_peak), so only one
+/// can look at a device.
+class RunMemory {
+ public:
+  explicit RunMemory(Device device) : device_(device) { profile::reset_memory_peak(device); }
+
+  /// A part of the run begins: the steps of a row, or an evaluation.
+  void begin_part();
+  /// What the part holds so far, at its peak and now.
+  profile::MemoryUse part() const;
+  /// Steps from now on launch a CUDA graph, whose memory was allocated in the present part. A
+  /// launch allocates nothing, so each part has that peak if its own is lower.
+  void part_is_graph() { graph_ = part(); }
+  /// Bytes at the highest peak since this was made.
+  int64_t peak() const;
+
+ private:
+  Device device_;
+  profile::MemoryUse graph_ = {};
+  int64_t before_ = 0;  // the highest peak of the parts that have ended
+};
+
+}  // namespace lathe::cli
