@@ -118,6 +118,9 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/gpu/cublas_functions.h
   core/gpu/cublas_handle.h
   core/gpu/cuda_libraries.h
+  core/gpu/cudnn_check.h
+  core/gpu/cudnn_config.h
+  core/gpu/cudnn_described.h
   core/gpu/cudnn_descriptor.h
   core/gpu/cudnn_functions.h
   core/gpu/cudnn_graph.h
@@ -129,6 +132,7 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/gpu/shared_library.h
   core/gpu/virtual_memory_cuda.h
   ops/conv/conv2d_cudnn.h
+  ops/conv/conv2d_graph_cudnn.h
   ops/matmul_kernels/matmul_cublas.h
   ops/matmul_kernels/matmul_plan_cublas.h
 )
@@ -179,6 +183,10 @@ function(lathe_add_kernels target)
   target_compile_definitions(${target} PUBLIC LATHE_WITH_CUDA)
   if(LATHE_CUDA STREQUAL "EMULATE")
     lathe_kernels_for_host(${ARGN})
+    lathe_watch_accesses(${ARGN})
+    if(LATHE_WATCHES_ACCESSES)
+      set_property(SOURCE ${LATHE_EMULATION_SOURCES} APPEND PROPERTY COMPILE_DEFINITIONS LATHE_WATCHES_ACCESSES)
+    endif()
     target_sources(${target} PRIVATE ${LATHE_EMULATION_SOURCES} ${LATHE_LIBRARY_EMULATION_SOURCES})
     target_include_directories(${target} PRIVATE ${LATHE_LIBRARY_EMULATION_DIRS})
     target_compile_definitions(${target} PUBLIC LATHE_CUDA_EMULATED)

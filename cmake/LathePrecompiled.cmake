@@ -10,8 +10,7 @@ if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
 endif()
 
 # With g++ 12, headers of the standard library that come precompiled are no system headers any more: it warns of them,
-# wrongly (of std::string's operator+). Tests do without those warnings; for the library and the command they are worth more
-# than the time, so LATHE_PCH asks for clang.
+# wrongly (of std::string's operator+). Targets with precompiled headers do without those warnings.
 set(LATHE_PRECOMPILED_FLAGS)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(LATHE_PRECOMPILED_FLAGS -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
@@ -24,10 +23,11 @@ set(LATHE_COMMON_HEADERS <algorithm> <cmath> <functional> <map> <memory> <option
 # options of their own do without, since a precompiled header serves one set of options, and so do CUDA kernels, whose time
 # is their templates.
 function(lathe_precompile target)
-  if(NOT LATHE_PCH OR NOT LATHE_PRECOMPILES OR NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  if(NOT LATHE_PCH OR NOT LATHE_PRECOMPILES)
     return()
   endif()
   target_precompile_headers(${target} PRIVATE ${ARGN})
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${LATHE_PRECOMPILED_FLAGS}>")
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     get_source_file_property(options "${source}" TARGET_DIRECTORY ${target} COMPILE_OPTIONS)

@@ -288,7 +288,8 @@ def counts(tree):
     yield "docs/guarantees.md", "at most % dimensions", first("core/shape.h", r"kMaxDims = (\d+)")
     yield "docs/cli.md", "at the start and every % steps", first("tools/cli/training/trainer.cpp",
                                                                  r"kStepsBetweenSnapshots = (\d+)")
-    yield "ops/README.md", "at most % candidates", first("ops/conv_search/conv_limits.h", r"int64_t candidates = (\d+)")
+    yield "ops/README.md", "At most % settings of one engine", first("ops/conv_search/conv_limits.h", r"per_engine = (\d+)")
+    yield "ops/README.md", "after % seconds of timed runs", first("ops/conv_search/conv_limits.h", r"double ms = (\d+)000")
     yield "ops/README.md", "beyond % choices", first("ops/conv_search/conv_cache_file.h", r"size_t choices = (\d+)")
     yield "ops/README.md", "each of the latest % keys", first("ops/conv/conv2d_engines_cudnn.cpp", r"kKeys = (\d+)")
     yield "ops/README.md", "for the latest % shapes", first("ops/matmul_kernels/matmul_cublas.cpp", r"kPlans = (\d+)")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Checks that every kernel of the tree runs in the emulation: some case of a test program launches each __global__ function.
+And that each declares its shared memory by LATHE_SHARED, so that the emulation knows of it.
 
     check_kernels.py SOURCE_ROOT PROGRAM LAUNCHED
 
@@ -23,6 +24,14 @@ def kernels_of(root):
                 for name in GLOBAL.findall(path.read_text(encoding="utf-8")):
                     names[name] = path.relative_to(root)
     return names
+
+
+def own_shared(root):
+    """file:line of each __shared__ but that of LATHE_SHARED itself."""
+    return [f"{path.relative_to(root)}:{number}"
+            for folder in ("core", "ops", "optim", "data", "examples") for pattern in ("*.cu", "*.cuh", "*.h")
+            for path in sorted((root / folder).rglob(pattern)) if path.name != "launch.h"
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if "__shared__" in line]
 
 
 def launched_by(program, log):
@@ -49,8 +58,11 @@ def main():
     missing = {name: path for name, path in kernels.items() if name not in launched}
     for name, path in missing.items():
         print(f"{path}: {name} is launched by no case of {program.name}")
-    print(f"{len(kernels) - len(missing)} passed, {len(missing)} failed, 0 skipped")
-    return 1 if missing else 0
+    outside = own_shared(pathlib.Path(sys.argv[1]))
+    for place in outside:
+        print(f"{place}: __shared__ instead of LATHE_SHARED(type, name)")
+    print(f"{len(kernels) - len(missing)} passed, {len(missing) + len(outside)} failed, 0 skipped")
+    return 1 if missing or outside else 0
 
 
 if __name__ == "__main__":
