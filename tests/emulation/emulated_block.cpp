@@ -47,7 +47,7 @@ LATHE_NO_TSAN void to_scheduler(bool ended) {
 #endif
   static_cast<void>(ended);
   fiber.watched = pause_watch();
-  swapcontext(&fiber.context, &g_block->scheduler);
+  fiber.code.leave_for(g_block->scheduler);
   resume_watch(fiber.watched);
 #if defined(LATHE_ASAN)
   __sanitizer_finish_switch_fiber(fiber.fake_stack, nullptr, nullptr);
@@ -64,7 +64,7 @@ LATHE_NO_TSAN void resume(size_t i) {
 #if defined(LATHE_TSAN)
   __tsan_switch_to_fiber(fiber.tsan, 1);
 #endif
-  swapcontext(&block.scheduler, &fiber.context);
+  block.scheduler.leave_for(fiber.code);
 #if defined(LATHE_ASAN)
   __sanitizer_finish_switch_fiber(block.scheduler_fake_stack, nullptr, nullptr);
 #endif
@@ -161,11 +161,7 @@ void release_block() {
 void prepare(Fiber& fiber) {
   fiber.waits = Waits::kNo;
   fiber.block_barriers = fiber.warp_barriers = 0;
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.get();
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, fiber_main, 0);
+  fiber.code.begin(fiber.stack.get(), kStackBytes, fiber_main);
 #if defined(LATHE_TSAN)
   if (fiber.tsan == nullptr) fiber.tsan = __tsan_create_fiber(0);
 #endif

@@ -2,8 +2,6 @@
 // cuda_emulation.h.
 #pragma once
 
-#include <ucontext.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -14,19 +12,10 @@
 #include <vector>
 
 #include "cuda_emulation.h"
+#include "no_tsan.h"
 #include "shared_memory.h"
 #include "shared_shadow.h"
-
-// The scheduler's own records are shared by fibers between which, for ThreadSanitizer, nothing is
-// ordered; they are kept out of its sight, so that it sees only what kernels do. Such a function
-// uses plain pointers: a container's operator[] is a function of its own, which would be seen.
-// Clang's no_sanitize("thread") still counts the calls that have not returned, and the last one of
-// a fiber never does.
-#if defined(LATHE_TSAN) && defined(__clang__)
-#  define LATHE_NO_TSAN __attribute__((disable_sanitizer_instrumentation, noinline))
-#else
-#  define LATHE_NO_TSAN __attribute__((no_sanitize("thread"), noinline))
-#endif
+#include "stack_switch.h"
 
 namespace lathe::emulation {
 
@@ -36,7 +25,7 @@ inline constexpr int kWarpSize = 32;
 enum class Waits { kNo, kBlock, kWarp, kEnded };
 
 struct Fiber {
-  ucontext_t context;
+  StackSwitch code;
   std::unique_ptr<char[]> stack;
   Position position;
   Waits waits = Waits::kNo;
@@ -65,7 +54,7 @@ struct Block {
   size_t count = 0;
   SharedMemory shared;
   SharedShadow shadow;  // of it, where accesses are announced: kernel_access.h
-  ucontext_t scheduler;
+  StackSwitch scheduler;
   void* scheduler_tsan = nullptr;
   void* scheduler_fake_stack = nullptr;
   const void* scheduler_stack = nullptr;

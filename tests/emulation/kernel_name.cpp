@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -18,27 +17,37 @@ namespace {
 
 constexpr const char* kUnknown = "a kernel";
 
-std::vector<char> read_file(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+/// `count` of a type from an offset of the file; fewer where it ends.
+template <class T>
+std::vector<T> read_part(std::ifstream& file, uint64_t offset, size_t count) {
+  std::vector<T> out(count);
+  file.clear();
+  file.seekg(static_cast<std::streamoff>(offset));
+  file.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(count * sizeof(T)));
+  out.resize(static_cast<size_t>(file.gcount()) / sizeof(T));
+  return out;
 }
 
-/// The mangled name at `address`, which counts from where the file is loaded; null: none.
-const char* find_symbol(const std::vector<char>& file, uint64_t address) {
-  if (file.size() < sizeof(Elf64_Ehdr)) return nullptr;
-  const auto* const head = reinterpret_cast<const Elf64_Ehdr*>(file.data());
-  const auto* const sections = reinterpret_cast<const Elf64_Shdr*>(file.data() + head->e_shoff);
-  for (int i = 0; i < head->e_shnum; ++i) {
-    if (sections[i].sh_type != SHT_SYMTAB) continue;
-    const char* const names = file.data() + sections[sections[i].sh_link].sh_offset;
-    const auto* const symbols =
-        reinterpret_cast<const Elf64_Sym*>(file.data() + sections[i].sh_offset);
-    for (uint64_t s = 0; s < sections[i].sh_size / sizeof(Elf64_Sym); ++s) {
-      const bool is_function = ELF64_ST_TYPE(symbols[s].st_info) == STT_FUNC;
-      if (is_function && symbols[s].st_value == address) return names + symbols[s].st_name;
+/// The mangled name at one of two addresses; "": none. With debugging information a program has
+/// hundreds of megabytes, so only its two tables are read.
+std::string find_symbol(const char* path, uint64_t from_base, uint64_t absolute) {
+  std::ifstream file(path, std::ios::binary);
+  const auto head = read_part<Elf64_Ehdr>(file, 0, 1);
+  if (head.empty()) return "";
+  const auto sections = read_part<Elf64_Shdr>(file, head[0].e_shoff, head[0].e_shnum);
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) continue;
+    const auto symbols =
+        read_part<Elf64_Sym>(file, section.sh_offset, section.sh_size / sizeof(Elf64_Sym));
+    for (const Elf64_Sym& symbol : symbols) {
+      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
+      if (symbol.st_value != from_base && symbol.st_value != absolute) continue;
+      const Elf64_Shdr& names = sections[section.sh_link];
+      const auto text = read_part<char>(file, names.sh_offset, names.sh_size);
+      if (symbol.st_name < text.size()) return text.data() + symbol.st_name;
     }
   }
-  return nullptr;
+  return "";
 }
 
 }  // namespace
@@ -47,15 +56,16 @@ std::string kernel_name(void (*address)()) {
   Dl_info place{};
   auto* const at = reinterpret_cast<char*>(address);
   if (dladdr(at, &place) == 0 || place.dli_fname == nullptr) return kUnknown;
-  std::vector<char> file = read_file(place.dli_fname);
-  if (file.empty()) file = read_file("/proc/self/exe");  // started by a path of elsewhere
-  const auto* const base = static_cast<char*>(place.dli_fbase);
-  const char* name = find_symbol(file, static_cast<uint64_t>(at - base));
-  if (name == nullptr) name = find_symbol(file, reinterpret_cast<uint64_t>(at));  // loaded at 0
-  if (name == nullptr) return kUnknown;
+  const auto from_base = static_cast<uint64_t>(at - static_cast<char*>(place.dli_fbase));
+  const auto absolute = reinterpret_cast<uint64_t>(at);  // of a program that is loaded at 0
+  std::string name = find_symbol(place.dli_fname, from_base, absolute);
+  if (name.empty()) {  // started by a path of elsewhere
+    name = find_symbol("/proc/self/exe", from_base, absolute);
+  }
+  if (name.empty()) return kUnknown;
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> plain(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
   return plain ? plain.get() : name;
 }
 

@@ -15,7 +15,8 @@ set(LATHE_EMULATION_SOURCES
   "${CMAKE_CURRENT_LIST_DIR}/launch_limits.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/schedule.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/shared_memory.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/shared_shadow.cpp")
+  "${CMAKE_CURRENT_LIST_DIR}/shared_shadow.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/stack_switch.cpp")
 
 # lathe_watch_accesses(source...): the compiler announces what these sources, of the calling folder, read and write, and the
 # emulation looks at it when they run as kernels on the emulated device (kernel_access.h). Not under ThreadSanitizer, which
