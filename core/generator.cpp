@@ -109,10 +109,12 @@ StateDict random_state() {
   const std::lock_guard lock(all.mutex);
   StateDict out;
   out.add("cpu", as_tensor(all.cpu.state()));
+  const Generator::State unused = {all.seed, 0};
   for (const auto& [index, generator] : all.cuda) {
-    out.add(concat(kCudaPrefix, int{index}), as_tensor(generator.state()));
+    const Generator::State state = generator.state();
+    if (state != unused) out.add(concat(kCudaPrefix, int{index}), as_tensor(state));
   }
-  out.add("unused", as_tensor({all.seed, 0}));
+  out.add("unused", as_tensor(unused));
   return out;
 }
 

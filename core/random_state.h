@@ -7,9 +7,9 @@ namespace lathe {
 
 /// Everything that decides the next random number on any device. Each entry is an i64 [2]: seed and
 /// offset.
-///   cpu, cuda.0, …   the default generators of the devices that were used
-///   unused           the state in which a device begins that is used for the first time later
-///   unused           what a device begins with that is first used later
+///   cpu              the default generator of the CPU
+///   cuda.0, …        those of the GPUs that have drawn numbers since the last manual_seed
+///   unused           the state in which the other GPUs begin
 LATHE_API StateDict random_state();
 
 /// Sets that state, also for devices that this machine does not have. A device that `state` does

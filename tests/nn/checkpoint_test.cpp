@@ -316,6 +316,9 @@ TEST_CASE("random state: every device's generator comes back, also one that is n
         Generator::State{11, static_cast<uint64_t>(state.at("cpu").to_vector<int64_t>()[1])});
   CHECK(random_state().contains("cuda.3"));
   CHECK(default_generator(Device("cuda:4")).seed() == 11);
+  CHECK_FALSE(random_state().contains("cuda.4"));  // it has drawn nothing
+  manual_seed(13);
+  CHECK_FALSE(random_state().contains("cuda.3"));  // as in a program that never used it
   StateDict bad;
   bad.add_number("cpu", 1.0);
   bad.add_number("cuda.x", int64_t{1});
