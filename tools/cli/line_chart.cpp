@@ -7,8 +7,7 @@
 #include <limits>
 #include <string_view>
 
-#include <fmt/format.h>
-
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/markup.h"
 
 namespace lathe::cli {
@@ -144,7 +143,7 @@ std::string path_of(const LineChart& chart, const ChartLine& line, const Frame& 
     const bool drawn = is_drawn(chart, p);
     // Far outside is as good as at the edge; numbers stay short.
     const double y = std::clamp(frame.y(p.y), -kPlotHeight, 2 * kPlotHeight);
-    if (drawn) path += fmt::format("{}{:.1f} {:.1f}", open ? "L" : "M", frame.x(p.x), y);
+    if (drawn) path += formatted("{}{:.1f} {:.1f}", open ? "L" : "M", frame.x(p.x), y);
     open = drawn;
   }
   return path;
@@ -154,24 +153,24 @@ std::string ticks(const LineChart& chart, const Frame& frame) {
   std::string out;
   for (const double value : frame.x_scale().ticks()) {
     const double x = kLeft + frame.x(value);
-    out += fmt::format(
+    out += formatted(
         "<path class=\"grid\" d=\"M{0:.1f} {1}V{2}\"/><text x=\"{0:.1f}\" y=\"{3}\" "
         "text-anchor=\"middle\">{4:g}</text>",
         x, kTop, kTop + kPlotHeight, kTop + kPlotHeight + 18, value);
   }
   for (const double value : frame.y_scale().ticks()) {
     const double y = kTop + frame.y(value);
-    out += fmt::format(
+    out += formatted(
         "<path class=\"grid\" d=\"M{0} {1:.1f}H{2}\"/><text x=\"{3}\" y=\"{4:.1f}\" "
         "text-anchor=\"end\">{5:g}</text>",
         kLeft, y, kLeft + kPlotWidth, kLeft - 6, y + 4, value);
   }
   const double low = kTop + kPlotHeight;
-  out += fmt::format("<path class=\"axis\" fill=\"none\" d=\"M{0} {1}V{2}H{3}\"/>", kLeft, kTop,
-                     low, kLeft + kPlotWidth);
-  out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                     kLeft + kPlotWidth / 2, kHeight - 10, markup_text(chart.x.label));
-  return out + fmt::format(
+  out += formatted("<path class=\"axis\" fill=\"none\" d=\"M{0} {1}V{2}H{3}\"/>", kLeft, kTop, low,
+                   kLeft + kPlotWidth);
+  out += formatted("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                   kLeft + kPlotWidth / 2, kHeight - 10, markup_text(chart.x.label));
+  return out + formatted(
                    "<text x=\"14\" y=\"{0}\" text-anchor=\"middle\" "
                    "transform=\"rotate(-90 14 {0})\">{1}</text>",
                    kTop + kPlotHeight / 2, markup_text(chart.y.label));
@@ -183,7 +182,7 @@ std::string marks(const LineChart& chart, const Frame& frame) {
     if (!has_place(chart.x, mark.x)) continue;
     const double x = frame.x(mark.x);
     const bool right = x > kPlotWidth * 0.8;  // then the text stands on the left of the line
-    out += fmt::format(
+    out += formatted(
         "<path class=\"mark\" d=\"M{0:.1f} 0V{1}\"/><text x=\"{2:.1f}\" y=\"14\" "
         "text-anchor=\"{3}\">{4}</text>",
         x, kPlotHeight, right ? x - 5 : x + 5, right ? "end" : "start", markup_text(mark.text));
@@ -195,11 +194,10 @@ std::string marks(const LineChart& chart, const Frame& frame) {
 std::string legend(const LineChart& chart) {
   std::string names;
   for (size_t i = 0; i < chart.lines.size(); ++i) {
-    names += fmt::format("<tspan dx=\"12\" fill=\"{}\">\u2501</tspan> {}",
-                         kColours[i % kColours.size()], markup_text(chart.lines[i].name));
+    names += formatted("<tspan dx=\"12\" fill=\"{}\">\u2501</tspan> {}",
+                       kColours[i % kColours.size()], markup_text(chart.lines[i].name));
   }
-  return fmt::format("<text x=\"{}\" y=\"24\" text-anchor=\"end\">{}</text>", kWidth - kRight,
-                     names);
+  return formatted("<text x=\"{}\" y=\"24\" text-anchor=\"end\">{}</text>", kWidth - kRight, names);
 }
 
 }  // namespace
@@ -213,25 +211,24 @@ std::string svg_of(const LineChart& chart) {
       y.add(p.y);
     }
   }
-  std::string out = fmt::format(
+  std::string out = formatted(
       "{5}viewBox=\"0 0 {0} {1}\" role=\"img\" aria-label=\"{2}\">{3}<title>{2}</title>"
       "<text x=\"{4}\" y=\"24\" font-weight=\"bold\">{2}</text>",
       kWidth, kHeight, markup_text(chart.title), kStyle, kLeft, kChartBegin);
   if (x.low > x.high) {
-    return out +
-           fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">no data</text></svg>\n",
-                       kWidth / 2, kHeight / 2);
+    return out + formatted("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">no data</text></svg>\n",
+                           kWidth / 2, kHeight / 2);
   }
   const Frame frame(chart, x, y);
   out += ticks(chart, frame);
   // An <svg> of its own cuts off what lies outside.
-  out += fmt::format("<svg x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">", kLeft, kTop, kPlotWidth,
-                     kPlotHeight);
+  out += formatted("<svg x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">", kLeft, kTop, kPlotWidth,
+                   kPlotHeight);
   for (const bool faint : {true, false}) {
     for (size_t i = 0; i < chart.lines.size(); ++i) {
       if (chart.lines[i].faint != faint) continue;
-      out += fmt::format("<path class=\"line{}\" stroke=\"{}\" d=\"{}\"/>", faint ? " faint" : "",
-                         kColours[i % kColours.size()], path_of(chart, chart.lines[i], frame));
+      out += formatted("<path class=\"line{}\" stroke=\"{}\" d=\"{}\"/>", faint ? " faint" : "",
+                       kColours[i % kColours.size()], path_of(chart, chart.lines[i], frame));
     }
   }
   out += marks(chart, frame) + "</svg>";

@@ -11,12 +11,11 @@
 #include <ctime>
 #include <new>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/printable.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
@@ -38,7 +37,7 @@ void write_all(int descriptor, std::string_view text, std::string_view what) {
     if (written < 0) {
       const bool closed = errno == EPIPE || errno == EBADF;
       throw CommandError(ExitCode::kError,
-                         fmt::format("{}: {}", what, closed ? "closed" : std::strerror(errno)));
+                         formatted("{}: {}", what, closed ? "closed" : std::strerror(errno)));
     }
     text.remove_prefix(static_cast<size_t>(written));
   }
@@ -88,7 +87,7 @@ void Output::sentence(std::string_view line) const {
 }
 
 void Output::text(std::string_view line) const {
-  if (!json_) write_all(STDOUT_FILENO, fmt::format("{}\n", printable_lines(line)), "stdout");
+  if (!json_) write_all(STDOUT_FILENO, formatted("{}\n", printable_lines(line)), "stdout");
 }
 
 void Output::row(const Row& row) const {
@@ -110,10 +109,10 @@ void Log::open(const std::filesystem::path& path) {
 void Log::line(std::string_view text) { say(printable(text), !quiet_); }
 
 void Log::warning(std::string_view text) {
-  say(fmt::format("warning: {}", printable(text)), !quiet_);
+  say(formatted("warning: {}", printable(text)), !quiet_);
 }
 
-void Log::error(std::string_view text) { say(fmt::format("lathe: {}", printable(text)), true); }
+void Log::error(std::string_view text) { say(formatted("lathe: {}", printable(text)), true); }
 
 void Log::say(const std::string& text, bool on_stderr) {
   write_file(text);
@@ -130,7 +129,7 @@ void Log::write_file(std::string_view text) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   std::strftime(stamp, sizeof stamp, "%F %T", localtime_r(&now, &local));
-  waiting_ += fmt::format("{} {}\n", stamp, text);
+  waiting_ += formatted("{} {}\n", stamp, text);
   write_what_waits();
 }
 

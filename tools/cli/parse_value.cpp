@@ -6,10 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include <fmt/format.h>
-
 #include "lathe/core/range_text.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -20,10 +19,10 @@ T parse_whole(std::string_view name, std::string_view text, const char* what) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc::result_out_of_range) {
-    throw UsageError(fmt::format("{}: {} is out of range", name, text));
+    throw UsageError(formatted("{}: {} is out of range", name, text));
   }
   if (error != std::errc{} || stop != end) {
-    throw UsageError(fmt::format("{}: expected {}, got \"{}\"", name, what, text));
+    throw UsageError(formatted("{}: expected {}, got \"{}\"", name, what, text));
   }
   return value;
 }
@@ -52,9 +51,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 int64_t parse_integer(std::string_view name, std::string_view text, int64_t min, int64_t max) {
   const auto value = parse_whole<int64_t>(name, text, "a whole number");
   if (value < min || value > max) {
-    throw UsageError(fmt::format(
-        "{}: expected {}, got {}", name,
-        max == INT64_MAX ? fmt::format("{} or more", min) : range_text(min, max), value));
+    throw UsageError(
+        formatted("{}: expected {}, got {}", name,
+                  max == INT64_MAX ? formatted("{} or more", min) : range_text(min, max), value));
   }
   return value;
 }
@@ -62,12 +61,12 @@ int64_t parse_integer(std::string_view name, std::string_view text, int64_t min,
 double parse_number(std::string_view name, std::string_view text, double min, double max) {
   const auto value = parse_whole<double>(name, text, "a number");
   if (!std::isfinite(value)) {
-    throw UsageError(fmt::format("{}: expected a finite number, got {}", name, text));
+    throw UsageError(formatted("{}: expected a finite number, got {}", name, text));
   }
   if (value < min || value > max) {
     throw UsageError(
-        fmt::format("{}: expected {}, got {}", name,
-                    std::isinf(max) ? fmt::format("{} or more", min) : range_text(min, max), text));
+        formatted("{}: expected {}, got {}", name,
+                  std::isinf(max) ? formatted("{} or more", min) : range_text(min, max), text));
   }
   return value;
 }
@@ -79,7 +78,7 @@ bool parse_switch(std::string_view name, std::string_view text) {
   for (const std::string_view no : {"false", "off", "no", "0"}) {
     if (text == no) return false;
   }
-  throw UsageError(fmt::format("{}: expected true or false, got \"{}\"", name, text));
+  throw UsageError(formatted("{}: expected true or false, got \"{}\"", name, text));
 }
 
 std::vector<std::string> split_list(std::string_view text) {
@@ -95,7 +94,7 @@ std::vector<std::string> split_list(std::string_view text) {
   return parts;
 }
 
-std::string number_text(double value) { return fmt::format("{}", without_sign_of_nan(value)); }
+std::string number_text(double value) { return formatted("{}", without_sign_of_nan(value)); }
 
 double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
@@ -122,7 +121,7 @@ std::string nearest(std::string_view word, const std::vector<std::string_view>& 
 std::string suggestion(std::string_view word, const std::vector<std::string_view>& candidates,
                        std::string_view prefix) {
   const std::string near = nearest(word, candidates);
-  return near.empty() ? "" : fmt::format("; did you mean {}{}?", prefix, near);
+  return near.empty() ? "" : formatted("; did you mean {}{}?", prefix, near);
 }
 
 }  // namespace lathe::cli

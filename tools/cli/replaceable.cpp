@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include <fmt/format.h>
-
 #include "lathe/core/file.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 
@@ -20,9 +19,9 @@ void check_replaceable(std::string_view flag, const std::string& path, std::stri
   file.read(start.data(), static_cast<int64_t>(start.size()), 0);
   if (start.empty() || start == beginning) return;
   throw UsageError(
-      fmt::format("{} {}: is there and does not begin with \"{}\", so it is something else; "
-                  "expected a new file",
-                  flag, path, beginning));
+      formatted("{} {}: is there and does not begin with \"{}\", so it is something else; "
+                "expected a new file",
+                flag, path, beginning));
 }
 
 }  // namespace lathe::cli

@@ -4,11 +4,10 @@
 #include <cstdlib>
 #include <new>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
 #include "lathe/core/printable.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/command_line.h"
@@ -226,18 +225,18 @@ constexpr Command kCommands[] = {
 void warn_of_flags_without_effect(const Command& command, const Invocation& call) {
   if (command.takes == kTrain || call.settings.quiet) return;
   for (const std::string& remark : flags_without_effect(call.settings, call.sources))
-    write_stderr_line(fmt::format("warning: {}", printable(remark)));
+    write_stderr_line(formatted("warning: {}", printable(remark)));
 }
 
 // The library's warnings go to the log; they are no errors.
 void keep_quiet() {
   set_log_handler([](LogLevel level, std::string_view text) {
-    if (level == LogLevel::kError) write_stderr_line(fmt::format("lathe: {}", printable(text)));
+    if (level == LogLevel::kError) write_stderr_line(formatted("lathe: {}", printable(text)));
   });
 }
 
 ExitCode fail(ExitCode code, const std::string& message) {
-  write_stderr_line(fmt::format("lathe: {}", printable(message)));
+  write_stderr_line(formatted("lathe: {}", printable(message)));
   return code;
 }
 
@@ -257,7 +256,7 @@ ExitCode run(int argc, char** argv) try {
     keep_quiet();
   } else {
     for (const std::string& remark : mistyped_variables(environ))
-      write_stderr_line(fmt::format("warning: {}", printable(remark)));
+      write_stderr_line(formatted("warning: {}", printable(remark)));
   }
   warn_of_flags_without_effect(*line.command, line.invocation);
   return line.command->run(line.invocation);

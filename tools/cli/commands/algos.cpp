@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <limits>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/printable.h"
 #include "lathe/ops/conv_search/conv_cache_file.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 
@@ -52,9 +51,9 @@ void print_trial(const Output& out, const ConvKey& key, const ConvChoice& choice
               .add("note", trial.note)
               .add("search_ms", choice.search_ms)
               .add("used", date_text(choice.used)));
-  out.text(fmt::format(
+  out.text(formatted(
       "{} {:<20} {:>10} {:>12}  {:<13}  {:<12}  {}{}", chosen ? "*" : " ", concat(candidate.engine),
-      timed ? fmt::format("{:.4f}", trial.ms) : "-",
+      timed ? formatted("{:.4f}", trial.ms) : "-",
       readable_bytes(static_cast<uint64_t>(std::max<int64_t>(candidate.workspace_bytes, 0))),
       yes_no(candidate.deterministic), yes_no(candidate.tensor_cores), name_of(trial.outcome),
       trial.note.empty() ? "" : ": " + printable(first_line(trial.note))));
@@ -67,15 +66,15 @@ ExitCode run_algos_show(const Invocation& call) {
   const std::string& path = path_of(call);
   const ConvCache cache = of_file([&] { return read_conv_cache(path); });
   const size_t count = cache.choices.size();
-  out.text(fmt::format("{}: {} convolution{}, found by {}", path, count, count == 1 ? "" : "s",
-                       printable(concat(cache.versions))));
+  out.text(formatted("{}: {} convolution{}, found by {}", path, count, count == 1 ? "" : "s",
+                     printable(concat(cache.versions))));
   for (const auto& [key, choice] : cache.choices) {
-    out.text(fmt::format("\n{}", printable(concat(key))));
-    out.text(fmt::format("  {:<20} {:>10} {:>12}  {:<13}  {:<12}  {}", "engine", "ms", "workspace",
-                         "deterministic", "tensor cores", "outcome"));
+    out.text(formatted("\n{}", printable(concat(key))));
+    out.text(formatted("  {:<20} {:>10} {:>12}  {:<13}  {:<12}  {}", "engine", "ms", "workspace",
+                       "deterministic", "tensor cores", "outcome"));
     for (size_t at = 0; at < choice.trials.size(); ++at) print_trial(out, key, choice, at);
-    out.text(fmt::format("  {} candidates in {:.1f} ms; last used {}", choice.trials.size(),
-                         choice.search_ms, date_text(choice.used)));
+    out.text(formatted("  {} candidates in {:.1f} ms; last used {}", choice.trials.size(),
+                       choice.search_ms, date_text(choice.used)));
   }
   return ExitCode::kDone;
 }
@@ -84,7 +83,7 @@ ExitCode run_algos_clear(const Invocation& call) {
   const Output out(call.settings.json);
   const std::string& path = path_of(call);
   const bool removed = of_file([&] { return remove_conv_cache(path); });
-  out.text(fmt::format("{}: {}", path, removed ? "removed" : "there is none"));
+  out.text(formatted("{}: {}", path, removed ? "removed" : "there is none"));
   out.row(Row().add("event", "cleared").add("file", path).add("removed", removed));
   return ExitCode::kDone;
 }

@@ -2,8 +2,6 @@
 // described and need not be there.
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/gpu_description.h"
 #include "lathe/core/math_mode.h"
@@ -12,6 +10,7 @@
 #include "lathe/ops/conv/conv2d_planner.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/tools/cli/commands/conv_layers.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -93,14 +92,14 @@ void plan_pass(Plans& plans, const ConvLayer& layer, ConvPass pass) {
                     .add("usable", static_cast<int64_t>(usable))
                     .add("candidates", static_cast<int64_t>(choice.trials.size()))
                     .add("note", why));
-  plans.out.text(
-      found ? fmt::format("{:<24} {:>2} x  {:<16} {:>12}  {:<13}  {:<12}  {:>3} of {:<3} {}",
-                          layer.name, layer.count, concat(pass),
-                          readable_bytes(static_cast<uint64_t>(engine.workspace_bytes)),
-                          yes_no(engine.deterministic), yes_no(engine.tensor_cores), usable,
-                          choice.trials.size(), concat(engine.engine))
-            : fmt::format("{:<24} {:>2} x  {:<16} no engine: {}", layer.name, layer.count,
-                          concat(pass), printable(why.substr(0, why.find('\n')))));
+  plans.out.text(found
+                     ? formatted("{:<24} {:>2} x  {:<16} {:>12}  {:<13}  {:<12}  {:>3} of {:<3} {}",
+                                 layer.name, layer.count, concat(pass),
+                                 readable_bytes(static_cast<uint64_t>(engine.workspace_bytes)),
+                                 yes_no(engine.deterministic), yes_no(engine.tensor_cores), usable,
+                                 choice.trials.size(), concat(engine.engine))
+                     : formatted("{:<24} {:>2} x  {:<16} no engine: {}", layer.name, layer.count,
+                                 concat(pass), printable(why.substr(0, why.find('\n')))));
 }
 
 }  // namespace
@@ -125,11 +124,10 @@ ExitCode run_algos_plan(const Invocation& call) {
                .library = planner.library()},
               dtype,
               settings.layout == "nhwc" ? kChannelsLast : kContiguous};
-  out.text(fmt::format("{} batch {} {} {} on {}, as {} plans it without one", *settings.model,
-                       batch, concat(dtype), settings.layout, printable(gpu.name),
-                       planner.library()));
-  out.text(fmt::format("{:<23} {:>5}  {:<16} {:>12}  {:<13}  {:<12}  {:<10} {}", "layer", "count",
-                       "pass", "workspace", "deterministic", "tensor cores", "usable", "engine"));
+  out.text(formatted("{} batch {} {} {} on {}, as {} plans it without one", *settings.model, batch,
+                     concat(dtype), settings.layout, printable(gpu.name), planner.library()));
+  out.text(formatted("{:<23} {:>5}  {:<16} {:>12}  {:<13}  {:<12}  {:<10} {}", "layer", "count",
+                     "pass", "workspace", "deterministic", "tensor cores", "usable", "engine"));
   for (const ConvLayer& layer : conv_layers(*model, {batch, settings.in_channels, side, side})) {
     plan_pass(plans, layer, ConvPass::kForward);
     if (!layer.first) plan_pass(plans, layer, ConvPass::kBackwardInput);
@@ -142,9 +140,9 @@ ExitCode run_algos_plan(const Invocation& call) {
               .add("passes", plans.passes)
               .add("without_engine", plans.without_engine)
               .add("largest_workspace_bytes", plans.largest_bytes));
-  out.text(fmt::format("{} convolutions in a step, {} without an engine; largest workspace {}",
-                       plans.passes, plans.without_engine,
-                       readable_bytes(static_cast<uint64_t>(plans.largest_bytes))));
+  out.text(formatted("{} convolutions in a step, {} without an engine; largest workspace {}",
+                     plans.passes, plans.without_engine,
+                     readable_bytes(static_cast<uint64_t>(plans.largest_bytes))));
   return ExitCode::kDone;
 }
 

@@ -5,10 +5,9 @@
 #include <chrono>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "lathe/core/cuda.h"
 #include "lathe/core/seconds_since.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -61,7 +60,7 @@ Row& add_timing(Row& row, const Timing& timing, const char* unit, double units) 
       .add("seconds_low", timing.low)
       .add("seconds_high", timing.high)
       .add("windows", timing.windows)
-      .add(fmt::format("{}_per_second", unit), units / timing.median);
+      .add(formatted("{}_per_second", unit), units / timing.median);
 }
 
 }  // namespace lathe::cli

@@ -3,8 +3,6 @@
 // (ops/conv_search/conv_search.h).
 #include <functional>
 
-#include <fmt/format.h>
-
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/thread_pool.h"
@@ -14,6 +12,7 @@
 #include "lathe/tools/cli/commands/bench.h"
 #include "lathe/tools/cli/commands/conv_layers.h"
 #include "lathe/tools/cli/commands/roofline.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -70,10 +69,9 @@ void time_pass(const Bench& bench, const ConvLayer& layer, const char* pass, Tot
       .add("roofline_seconds", least)
       .add("of_roofline", least / timing.median);
   bench.out.row(add_timing(row, timing, "operations", operations));
-  bench.out.text(fmt::format("{:<24} {:>2} x  {:<16} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} %  {}",
-                             layer.name, layer.count, pass, 1e3 * timing.median,
-                             operations / timing.median / 1e9, 100 * least / timing.median,
-                             engine));
+  bench.out.text(formatted("{:<24} {:>2} x  {:<16} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} %  {}",
+                           layer.name, layer.count, pass, 1e3 * timing.median,
+                           operations / timing.median / 1e9, 100 * least / timing.median, engine));
 }
 
 void time_layer(const Bench& bench, const ConvLayer& layer, Total& total) {
@@ -116,12 +114,12 @@ ExitCode run_bench_conv(const Invocation& call) {
   const Bench bench{out,   settings, device,
                     dtype, timing,   measure_roofline(settings, dtype, timing)};
   const Roofline& peaks = bench.roofline;
-  out.text(fmt::format("{} batch {} {} {} on {}, {} threads; roofline {:.1f} GFLOP/s, {:.1f} GB/s",
-                       *settings.model, batch, settings.dtype, settings.layout, concat(device),
-                       num_threads(), peaks.operations_per_second / 1e9,
-                       peaks.bytes_per_second / 1e9));
-  out.text(fmt::format("{:<23} {:>5}  {:<16} {:>13} {:>18} {:>8}{}", "layer", "count", "pass",
-                       "time", "rate", "roofline", device.is_cuda() ? "  engine" : ""));
+  out.text(formatted("{} batch {} {} {} on {}, {} threads; roofline {:.1f} GFLOP/s, {:.1f} GB/s",
+                     *settings.model, batch, settings.dtype, settings.layout, concat(device),
+                     num_threads(), peaks.operations_per_second / 1e9,
+                     peaks.bytes_per_second / 1e9));
+  out.text(formatted("{:<23} {:>5}  {:<16} {:>13} {:>18} {:>8}{}", "layer", "count", "pass", "time",
+                     "rate", "roofline", device.is_cuda() ? "  engine" : ""));
   Total total;
   for (const ConvLayer& layer : layers) time_layer(bench, layer, total);
   out.row(Row()
@@ -132,9 +130,9 @@ ExitCode run_bench_conv(const Invocation& call) {
               .add("roofline_operations_per_second", peaks.operations_per_second)
               .add("roofline_bytes_per_second", peaks.bytes_per_second)
               .add("of_roofline", total.least_seconds / total.seconds));
-  out.text(fmt::format("{:<47} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} %", "all layers of a step",
-                       1e3 * total.seconds, total.operations / total.seconds / 1e9,
-                       100 * total.least_seconds / total.seconds));
+  out.text(formatted("{:<47} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} %", "all layers of a step",
+                     1e3 * total.seconds, total.operations / total.seconds / 1e9,
+                     100 * total.least_seconds / total.seconds));
   return ExitCode::kDone;
 }
 

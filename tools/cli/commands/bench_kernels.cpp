@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <functional>
 
-#include <fmt/format.h>
-
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
@@ -24,6 +22,7 @@
 #include "lathe/optim/adam.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -124,8 +123,7 @@ ExitCode run_bench_kernels(const Invocation& call) {
   for (const KernelCase& c : cases) names.push_back(c.kernel);
   for (const std::string& name : call.words) {
     if (std::ranges::find(names, name) == names.end())
-      throw UsageError(
-          fmt::format("{}: no such kernel benchmark{}", name, suggestion(name, names)));
+      throw UsageError(formatted("{}: no such kernel benchmark{}", name, suggestion(name, names)));
   }
   double copy_rate = 0;  // of the first case; the others are compared with it
   for (const KernelCase& c : cases) {
@@ -148,8 +146,8 @@ ExitCode run_bench_kernels(const Invocation& call) {
         .add("threads", num_threads())
         .add("of_copy", rate / copy_rate);
     out.row(add_timing(row, timing, "bytes", static_cast<double>(c.bytes)));
-    out.text(fmt::format("{:<26} {:<4} {:9.1f} GB/s {:5.1f} % of copy {:11.1f} us", c.kernel,
-                         concat(c.dtype), rate / 1e9, 100 * rate / copy_rate, 1e6 * timing.median));
+    out.text(formatted("{:<26} {:<4} {:9.1f} GB/s {:5.1f} % of copy {:11.1f} us", c.kernel,
+                       concat(c.dtype), rate / 1e9, 100 * rate / copy_rate, 1e6 * timing.median));
   }
   return ExitCode::kDone;
 }

@@ -1,7 +1,7 @@
 // lathe bench loader: epochs of batches as training reads them, but without training.
-#include <fmt/format.h>
 
 #include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/broken_files.h"
@@ -21,8 +21,8 @@ ExitCode run_bench_loader(const Invocation& call) {
   const auto images = open_dataset(settings, Part::kTrain, true);
   data::DataLoader loader = make_loader(images, settings, true);
   if (loader.size() == 0) {
-    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
-                                 *settings.batch_size, images->size()));
+    throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
+                               *settings.batch_size, images->size()));
   }
   // One call reads one batch; the last one of an epoch may be short. Epochs follow each other
   // without a pause.
@@ -50,9 +50,9 @@ ExitCode run_bench_loader(const Invocation& call) {
       .add("workers", *settings.workers)
       .add("broken_files", broken.count());
   out.row(add_timing(row, timing, "images", batch));
-  out.text(fmt::format("{} ({}), batch {}, {} workers: {:.0f} img/s", *settings.dataset,
-                       *settings.augment, *settings.batch_size, *settings.workers,
-                       batch / timing.median));
+  out.text(formatted("{} ({}), batch {}, {} workers: {:.0f} img/s", *settings.dataset,
+                     *settings.augment, *settings.batch_size, *settings.workers,
+                     batch / timing.median));
   return ExitCode::kDone;
 }
 

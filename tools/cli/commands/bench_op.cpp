@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <functional>
 
-#include <fmt/format.h>
-
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/batch_norm.h"
@@ -15,6 +13,7 @@
 #include "lathe/ops/random.h"
 #include "lathe/ops/unary.h"
 #include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -84,8 +83,8 @@ void report(const Output& out, const OpCase& c, const char* pass, const Timing& 
       .add("pass", pass)
       .add("threads", num_threads());
   out.row(add_timing(row, timing, "images", static_cast<double>(c.images)));
-  out.text(fmt::format("{:<14} {:<22} {:<17} {:11.2f} us ({:.2f} to {:.2f})", c.op, c.shape, pass,
-                       1e6 * timing.median, 1e6 * timing.low, 1e6 * timing.high));
+  out.text(formatted("{:<14} {:<22} {:<17} {:11.2f} us ({:.2f} to {:.2f})", c.op, c.shape, pass,
+                     1e6 * timing.median, 1e6 * timing.low, 1e6 * timing.high));
 }
 
 void time_case(const Output& out, const Settings& settings, const OpCase& c) {
@@ -118,7 +117,7 @@ ExitCode run_bench_op(const Invocation& call) {
   for (const OpCase& c : cases) names.push_back(c.op);
   for (const std::string& name : call.words) {
     if (std::find(names.begin(), names.end(), name) == names.end())
-      throw UsageError(fmt::format("{}: no benchmark of this op{}", name, suggestion(name, names)));
+      throw UsageError(formatted("{}: no benchmark of this op{}", name, suggestion(name, names)));
   }
   for (const OpCase& c : cases) {
     if (call.words.empty() ||

@@ -5,8 +5,6 @@
 #include <optional>
 #include <string>
 
-#include <fmt/format.h>
-
 #include "lathe/core/cuda.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/debug/determinism.h"
@@ -20,6 +18,7 @@
 #include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/commands/bench.h"
 #include "lathe/tools/cli/commands/roofline.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -74,8 +73,8 @@ void print_profile(const Output& out, const Settings& settings, Device device,
                 .add("bound", std::string(profile::bound_of(average, limits))));
   }
   out.text(averages.table({.peaks = limits}));
-  out.text(fmt::format("{} steps; peaks {:.1f} GFLOP/s, {:.1f} GB/s", kSteps,
-                       peaks.operations_per_second / 1e9, peaks.bytes_per_second / 1e9));
+  out.text(formatted("{} steps; peaks {:.1f} GFLOP/s, {:.1f} GB/s", kSteps,
+                     peaks.operations_per_second / 1e9, peaks.bytes_per_second / 1e9));
 }
 
 /// Forward and backward twice from the same weights and random numbers.
@@ -147,10 +146,9 @@ ExitCode run_bench_step(const Invocation& call) {
   add_memory(row, memory);
   const double rate = static_cast<double>(batch) / timing.median;
   out.row(add_timing(row, timing, "images", static_cast<double>(batch)));
-  out.text(
-      fmt::format("{} batch {}, {} threads: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",
-                  *settings.model, batch, num_threads(), rate, 1e3 * timing.median,
-                  1e3 * timing.low, 1e3 * timing.high));
+  out.text(formatted("{} batch {}, {} threads: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",
+                     *settings.model, batch, num_threads(), rate, 1e3 * timing.median,
+                     1e3 * timing.low, 1e3 * timing.high));
   out.text(memory.text());
   if (settings.profile) print_profile(out, settings, device, step);
   return ExitCode::kDone;

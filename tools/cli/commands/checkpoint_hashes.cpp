@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "lathe/core/hash.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 
@@ -18,7 +16,7 @@ std::vector<EntryHash> hash_entries(const Checkpoint& file) {
   for (const std::string& part : parts) {
     if (part == "model") continue;
     const StateDict section = checkpoint_section(file, part);
-    for (const auto& [name, tensor] : section) part_of[fmt::format("{}.{}", part, name)] = part;
+    for (const auto& [name, tensor] : section) part_of[formatted("{}.{}", part, name)] = part;
   }
   std::vector<EntryHash> out;
   for (const auto& [name, tensor] : file.tensors) {
@@ -43,12 +41,12 @@ std::vector<PartHash> hash_parts(const std::vector<EntryHash>& entries) {
     std::vector<std::string> lines;
     for (const EntryHash& other : entries) {
       if (other.part != entry.part) continue;
-      lines.push_back(fmt::format("{} {} {}\n", other.name, other.type, other.sha256));
+      lines.push_back(formatted("{} {} {}\n", other.name, other.type, other.sha256));
       out.back().bytes += other.bytes;
     }
     std::ranges::sort(lines);
     out.back().entries = static_cast<int64_t>(lines.size());
-    out.back().sha256 = sha256_hex(fmt::format("{}", fmt::join(lines, "")));
+    out.back().sha256 = sha256_hex(joined(lines, ""));
   }
   return out;
 }

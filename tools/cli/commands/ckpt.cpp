@@ -6,14 +6,13 @@
 #include <cstring>
 #include <filesystem>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/printable.h"
 #include "lathe/data/images/packed_file.h"
 #include "lathe/nn/onnx.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -34,8 +33,7 @@ Checkpoint open_file(const std::string& path) {
   if (data::is_packed_file(path)) {
     throw CommandError(
         ExitCode::kData,
-        fmt::format("{}: is a packed file of images, not of weights; see `lathe data verify`",
-                    path));
+        formatted("{}: is a packed file of images, not of weights; see `lathe data verify`", path));
   }
   return reading_data([&] { return read_tensor_file(path); });
 }
@@ -56,20 +54,20 @@ std::string reason_to_keep(const std::string& path) {
       if (!checkpoint_parts(file.metadata).empty())
         return "is a checkpoint: more than weights would be lost";
     }
-    return format == wanted ? "" : fmt::format("holds something else than {}", name_of(wanted));
+    return format == wanted ? "" : formatted("holds something else than {}", name_of(wanted));
   } catch (const Error& e) {
-    return fmt::format("may be {} ({})", safetensors ? "a checkpoint" : "something else",
-                       e.message());
+    return formatted("may be {} ({})", safetensors ? "a checkpoint" : "something else",
+                     e.message());
   }
 }
 
 void refuse_to_lose(const std::string& from, const std::string& to) {
   std::error_code missing;
   if (fs::equivalent(from, to, missing))
-    throw UsageError(fmt::format("{} is the file that is read; expected a new one", to));
+    throw UsageError(formatted("{} is the file that is read; expected a new one", to));
   if (!fs::exists(to, missing)) return;
   if (const std::string reason = reason_to_keep(to); !reason.empty())
-    throw UsageError(fmt::format("{} {}; expected a new file", to, reason));
+    throw UsageError(formatted("{} {}; expected a new file", to, reason));
 }
 
 // The two tensors have one shape and type; either may be a view with strides.
@@ -104,11 +102,11 @@ double difference(const Tensor& a, const Tensor& b) {
 // "key = value"; or "key =" and the lines of the value, indented so that none is taken for a key.
 std::string metadata_text(std::string_view key, std::string_view value) {
   if (value.find('\n') == std::string_view::npos)
-    return fmt::format("{} = {}", printable(key), printable(value));
-  std::string text = fmt::format("{} =", printable(key));
+    return formatted("{} = {}", printable(key), printable(value));
+  std::string text = formatted("{} =", printable(key));
   while (!value.empty()) {
     const size_t end = std::min(value.find('\n'), value.size());
-    text += fmt::format("\n  {}", printable(value.substr(0, end)));
+    text += formatted("\n  {}", printable(value.substr(0, end)));
     value.remove_prefix(std::min(end + 1, value.size()));
   }
   return text;
@@ -123,9 +121,9 @@ void write_onnx(const std::string& to, const Checkpoint& file, const std::string
   const auto config = file.metadata.find(kConfigKey);
   if (config == file.metadata.end())
     throw UsageError(
-        fmt::format("{}: only a checkpoint of a run says which model it is; ONNX "
-                    "needs that",
-                    from));
+        formatted("{}: only a checkpoint of a run says which model it is; ONNX "
+                  "needs that",
+                  from));
   SettingSources run;
   run.saved_config = config->second;
   run.saved_name = from;
@@ -150,8 +148,8 @@ ExitCode run_ckpt_show(const Invocation& call) {
   const Checkpoint file = open_file(call.words[0]);
   const std::vector<EntryHash> entries = hash_entries(file);
   for (const EntryHash& e : entries) {
-    out.text(fmt::format("{:<10} {:<44} {:<20} {:>11} {}", printable(e.part), printable(e.name),
-                         e.type, e.bytes, e.sha256.substr(0, kShownDigits)));
+    out.text(formatted("{:<10} {:<44} {:<20} {:>11} {}", printable(e.part), printable(e.name),
+                       e.type, e.bytes, e.sha256.substr(0, kShownDigits)));
     out.row(Row()
                 .add("event", "entry")
                 .add("part", e.part)
@@ -161,8 +159,8 @@ ExitCode run_ckpt_show(const Invocation& call) {
                 .add("sha256", e.sha256));
   }
   for (const PartHash& p : hash_parts(entries)) {
-    out.text(fmt::format("{:<10} {} entries, {} bytes, sha256 {}", printable(p.part), p.entries,
-                         p.bytes, p.sha256));
+    out.text(formatted("{:<10} {} entries, {} bytes, sha256 {}", printable(p.part), p.entries,
+                       p.bytes, p.sha256));
     out.row(Row()
                 .add("event", "part")
                 .add("part", p.part)
@@ -186,33 +184,33 @@ ExitCode run_ckpt_diff(const Invocation& call) {
   int64_t differences = 0, entries = static_cast<int64_t>(a.tensors.size());  // of both
   const auto report = [&](const std::string& name, const std::string& what, double most) {
     ++differences;
-    out.text(fmt::format("{:<44} {}", printable(name), printable(what)));
+    out.text(formatted("{:<44} {}", printable(name), printable(what)));
     out.row(Row().add("event", "difference").add("name", name).add("what", what).add("most", most));
   };
   for (const auto& [name, x] : a.tensors) {
     const Tensor* const y = b.tensors.find(name);
     if (y == nullptr) {
-      report(name, fmt::format("only in {}", call.words[0]), NAN);
+      report(name, formatted("only in {}", call.words[0]), NAN);
     } else if (!(x.shape() == y->shape()) || x.dtype() != y->dtype()) {
       report(name, concat(x, " and ", *y), NAN);
     } else if (!same_bits(x, *y)) {
       const double most = difference(x, *y);
       report(name,
              most == 0 ? "differs in bits alone: in the sign of a zero, or in what a NaN carries"
-                       : fmt::format("differs by up to {:.3g}", without_sign_of_nan(most)),
+                       : formatted("differs by up to {:.3g}", without_sign_of_nan(most)),
              most);
     }
   }
   for (const auto& [name, y] : b.tensors) {
     if (a.tensors.contains(name)) continue;
-    report(name, fmt::format("only in {}", call.words[1]), NAN);
+    report(name, formatted("only in {}", call.words[1]), NAN);
     ++entries;
   }
   if (differences > 0) {
     throw CommandError(ExitCode::kCheckFailed,
-                       fmt::format("{} of {} entries differ", differences, entries));
+                       formatted("{} of {} entries differ", differences, entries));
   }
-  out.text(fmt::format("the same {} entries, bit by bit", entries));
+  out.text(formatted("the same {} entries, bit by bit", entries));
   out.row(Row().add("event", "same").add("entries", entries));
   return ExitCode::kDone;
 }
@@ -223,7 +221,7 @@ ExitCode run_ckpt_convert(const Invocation& call) {
   const bool npz = to.ends_with(".npz"), onnx = to.ends_with(".onnx");
   if (!npz && !onnx && !to.ends_with(".safetensors"))
     throw UsageError(
-        fmt::format("{}: expected a name that ends with .safetensors, .npz or .onnx", to));
+        formatted("{}: expected a name that ends with .safetensors, .npz or .onnx", to));
   refuse_to_lose(from, to);
   const Checkpoint file = open_file(from);
   const StateDict weights = weights_in(file);
@@ -238,7 +236,7 @@ ExitCode run_ckpt_convert(const Invocation& call) {
     about.merge(input_entries(file.metadata));
     write_tensor_file(to, weights, npz ? safetensors::Metadata() : about);
   }
-  out.text(fmt::format("{}: {} entries of the model", to, weights.size()));
+  out.text(formatted("{}: {} entries of the model", to, weights.size()));
   out.row(Row()
               .add("event", "converted")
               .add("file", to)

@@ -1,7 +1,7 @@
 // lathe data fetch: the only command besides `train --download` that uses the network.
-#include <fmt/format.h>
 
 #include "lathe/tools/cli/commands/named_dataset.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/fetch.h"
@@ -12,7 +12,7 @@ ExitCode run_data_fetch(const Invocation& call) try {
   const Output out(call.settings.json);
   const data::DatasetSource& source = named_dataset(call.words[0]);
   const std::string folder = fetch_dataset_shown(source, call.settings).string();
-  out.text(fmt::format("{} is in {}", source.title, folder));
+  out.text(formatted("{} is in {}", source.title, folder));
   out.row(Row().add("event", "fetched").add("dataset", source.name).add("folder", folder));
   return ExitCode::kDone;
 } catch (const FileError& e) {

@@ -4,11 +4,10 @@
 #include <memory>
 #include <set>
 
-#include <fmt/format.h>
-
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/pack_images.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/signals.h"
@@ -32,10 +31,10 @@ std::shared_ptr<const data::ImageDataset> open_part(const Settings& settings, Pa
 void refuse_to_lose(const std::string& path, const Settings& settings) {
   std::error_code missing;
   if (settings.dataset == "packed" && fs::equivalent(path, settings.data_root, missing))
-    throw UsageError(fmt::format("{} is the file that is read; expected a new one", path));
+    throw UsageError(formatted("{} is the file that is read; expected a new one", path));
   if (fs::exists(path, missing) && !data::is_packed_file(path)) {
     throw UsageError(
-        fmt::format("{} is there and no packed file; only a packed file is replaced", path));
+        formatted("{} is there and no packed file; only a packed file is replaced", path));
   }
 }
 
@@ -56,8 +55,8 @@ int64_t pack_part(const Settings& settings, Part part, const data::ImageDataset&
     end_if_asked();
     if (!line.is_due()) return;
     line.show([&](int, bool) {
-      return fmt::format("{}  {}/{} images  {} img/s", name, done, images.size(),
-                         rate_text(static_cast<double>(done) / seconds_since(began)));
+      return formatted("{}  {}/{} images  {} img/s", name, done, images.size(),
+                       rate_text(static_cast<double>(done) / seconds_since(began)));
     });
   };
   const auto broken = data::pack_images(images, writer, options);
@@ -73,8 +72,8 @@ void warn_of_lost_classes(const data::ImageDataset& train, const data::PackedWri
   for (int64_t i = 0; i < train.size(); ++i)
     if (writer.class_sizes()[static_cast<size_t>(train.label(i))] == 0) lost.insert(train.label(i));
   for (const int64_t label : lost) {
-    log.warning(fmt::format("class {} is left without training images",
-                            train.class_names()[static_cast<size_t>(label)]));
+    log.warning(formatted("class {} is left without training images",
+                          train.class_names()[static_cast<size_t>(label)]));
   }
 }
 
@@ -93,9 +92,9 @@ ExitCode run_data_prepare(const Invocation& call) {
   const auto train = open_part(settings, Part::kTrain), test = open_part(settings, Part::kTest);
   if (has_part(settings, Part::kVal))
     log.warning(
-        fmt::format("the images of {} are not packed: packed files have training and test "
-                    "images; train with --val-split 0.1",
-                    (fs::path(settings.data_root) / "val").string()));
+        formatted("the images of {} are not packed: packed files have training and test "
+                  "images; train with --val-split 0.1",
+                  (fs::path(settings.data_root) / "val").string()));
   const data::ImageDataset& one = train ? *train : *test;
   const StopRequests signals;
   data::PackedWriter writer(path, {.channels = one.stored_spec().channels,
@@ -112,7 +111,7 @@ ExitCode run_data_prepare(const Invocation& call) {
   if (test) broken += pack_part(settings, Part::kTest, *test, writer, log);
   const int64_t test_images = writer.size() - train_images;
   if (writer.size() == 0)
-    throw CommandError(ExitCode::kData, fmt::format("none of {} images can be read", broken));
+    throw CommandError(ExitCode::kData, formatted("none of {} images can be read", broken));
   writer.finish();
   end_if_asked();
   writer.commit();
@@ -125,10 +124,10 @@ ExitCode run_data_prepare(const Invocation& call) {
               .add("classes", one.classes())
               .add("broken_files", broken)
               .add("bytes", bytes));
-  out.sentence(fmt::format("{}: {} images for training, {} for testing, {} classes, {:.1f} MB{}",
-                           path, train_images, test_images, one.classes(),
-                           static_cast<double>(bytes) / 1e6,
-                           broken > 0 ? fmt::format("; {} broken files left out", broken) : ""));
+  out.sentence(formatted("{}: {} images for training, {} for testing, {} classes, {:.1f} MB{}",
+                         path, train_images, test_images, one.classes(),
+                         static_cast<double>(bytes) / 1e6,
+                         broken > 0 ? formatted("; {} broken files left out", broken) : ""));
   return ExitCode::kDone;
 }
 

@@ -6,14 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "lathe/core/hash.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/packed_images.h"
 #include "lathe/data/images/verify.h"
 #include "lathe/tools/cli/commands/named_dataset.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/datasets.h"
@@ -42,8 +41,8 @@ ExitCode verify_published(const Invocation& call, const Output& out) {
   int64_t bad = 0;
   for (const data::FileReport& file : data::verify_dataset(source, folder)) {
     bad += file.state != data::FileState::kOk;
-    out.text(fmt::format("{:<8} {}{}", state_name(file.state), file.name,
-                         file.detail.empty() ? "" : ": " + file.detail));
+    out.text(formatted("{:<8} {}{}", state_name(file.state), file.name,
+                       file.detail.empty() ? "" : ": " + file.detail));
     out.row(Row()
                 .add("file", file.name)
                 .add("state", state_name(file.state))
@@ -52,8 +51,8 @@ ExitCode verify_published(const Invocation& call, const Output& out) {
   }
   if (bad > 0) {
     throw CommandError(ExitCode::kCheckFailed,
-                       fmt::format("{} of {} differ from the official files in {}", bad,
-                                   source.title, folder.string()));
+                       formatted("{} of {} differ from the official files in {}", bad, source.title,
+                                 folder.string()));
   }
   return ExitCode::kDone;
 }
@@ -64,7 +63,7 @@ int64_t verify_part(const data::ImageDataset& images, const char* part, const Se
   StatusLine line(settings.progress, settings.quiet);
   const data::ImagesReport report = data::verify_images(images, [&](int64_t done) {
     if (!line.is_due()) return;
-    line.show([&](int, bool) { return fmt::format("{}  {}/{}", part, done, images.size()); });
+    line.show([&](int, bool) { return formatted("{}  {}/{}", part, done, images.size()); });
   });
   line.clear();
   for (const std::string& why : report.messages) {
@@ -74,9 +73,8 @@ int64_t verify_part(const data::ImageDataset& images, const char* part, const Se
   for (size_t k = 0; k < report.whole.size(); ++k) {
     const std::string& name = images.class_names()[k];
     if (!settings.quiet)
-      out.text(
-          fmt::format("{:<8} {:<24} {:>9} images{}", part, printable(name), report.whole[k],
-                      report.broken[k] > 0 ? fmt::format(", {} broken", report.broken[k]) : ""));
+      out.text(formatted("{:<8} {:<24} {:>9} images{}", part, printable(name), report.whole[k],
+                         report.broken[k] > 0 ? formatted(", {} broken", report.broken[k]) : ""));
     out.row(Row()
                 .add("event", "class")
                 .add("part", part)
@@ -84,8 +82,8 @@ int64_t verify_part(const data::ImageDataset& images, const char* part, const Se
                 .add("images", report.whole[k])
                 .add("broken", report.broken[k]));
   }
-  out.text(fmt::format("{:<8} {} images, {} broken, SHA-256 {}", part, images.size(),
-                       report.broken_images(), report.sha256));
+  out.text(formatted("{:<8} {} images, {} broken, SHA-256 {}", part, images.size(),
+                     report.broken_images(), report.sha256));
   out.row(Row()
               .add("event", "verified")
               .add("part", part)
@@ -118,12 +116,12 @@ ExitCode verify_images_of(const Invocation& call, bool is_file, const Output& ou
   }
   if (is_file) {
     const std::string hash = sha256_hex_of_file(root.string());
-    out.text(fmt::format("file     SHA-256 {}", hash));
+    out.text(formatted("file     SHA-256 {}", hash));
     out.row(Row().add("event", "file").add("sha256", hash));
   }
   if (broken > 0)
     throw CommandError(ExitCode::kCheckFailed,
-                       fmt::format("{} images of {} are broken", broken, root.string()));
+                       formatted("{} images of {} are broken", broken, root.string()));
   return ExitCode::kDone;
 } catch (const DataError& e) {
   throw CommandError(ExitCode::kCheckFailed, e.message());
@@ -143,13 +141,13 @@ ExitCode run_data_verify(const Invocation& call) {
     return verify_images_of(call, fs::is_regular_file(status), out);
   if (fs::exists(status))
     throw CommandError(ExitCode::kData,
-                       fmt::format("{}: is neither a regular file nor a folder", word));
+                       formatted("{}: is neither a regular file nor a folder", word));
   const bool is_missing = status.type() == fs::file_type::not_found;
   if (is_missing && word.find_first_of("/.") == std::string::npos)  // no path, so a mistyped name
     return verify_published(call, out);
   throw CommandError(
       ExitCode::kData,
-      fmt::format("{}: {}", word, is_missing ? "no such file or folder" : error.message()));
+      formatted("{}: {}", word, is_missing ? "no such file or folder" : error.message()));
 }
 
 }  // namespace lathe::cli

@@ -1,10 +1,9 @@
 // lathe eval: the loss and accuracy of a trained model on a data set.
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "lathe/core/file.h"
 #include "lathe/core/printable.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/replaceable.h"
@@ -35,7 +34,7 @@ void print_classes(const Output& out, const Tally& tally, const std::vector<std:
     const std::string& name = names[static_cast<size_t>(c)];
     const double accuracy =
         count > 0 ? static_cast<double>(tally.confusion(c, c)) / static_cast<double>(count) : 0;
-    out.sentence(fmt::format("  {:<20} {:6.2f} % of {}", printable(name), 100 * accuracy, count));
+    out.sentence(formatted("  {:<20} {:6.2f} % of {}", printable(name), 100 * accuracy, count));
     out.row(Row()
                 .add("event", "class")
                 .add("class", c)
@@ -50,8 +49,8 @@ void print_mistakes(const Output& out, const std::vector<Mistake>& mistakes,
   for (const Mistake& m : mistakes) {
     const std::string &label = names[static_cast<size_t>(m.label)],
                       &predicted = names[static_cast<size_t>(m.predicted)];
-    out.sentence(fmt::format("  image {}: {} taken for {} ({:.2f} %), loss {:.4f}", m.index, label,
-                             predicted, 100 * m.probability, m.loss));
+    out.sentence(formatted("  image {}: {} taken for {} ({:.2f} %), loss {:.4f}", m.index, label,
+                           predicted, 100 * m.probability, m.loss));
     out.row(Row()
                 .add("event", "mistake")
                 .add("index", m.index)
@@ -117,19 +116,18 @@ ExitCode run_eval(const Invocation& call) {
               .add("top5", tally.top5())
               .add("images_per_second", rate)
               .add("broken_files", broken.count()));
-  out.sentence(fmt::format(
-      "{} {}: {} images, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} img/s", *settings.dataset,
-      settings.split, tally.count(), without_sign_of_nan(tally.loss()), 100 * tally.accuracy(),
-      100 * tally.top5(), rate_text(rate)));
+  out.sentence(formatted("{} {}: {} images, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} img/s",
+                         *settings.dataset, settings.split, tally.count(),
+                         without_sign_of_nan(tally.loss()), 100 * tally.accuracy(),
+                         100 * tally.top5(), rate_text(rate)));
   if (!settings.quiet) print_classes(out, tally, run.images->class_names());
   print_mistakes(out, worst.found(), run.images->class_names());
   if (!settings.confusion.empty())
     write_file_atomic(settings.confusion, confusion_csv(tally, run.images->class_names()));
   if (as_files) write_mistakes(settings.worst_dir, worst.found(), *run.images);
   if (!std::isfinite(tally.loss())) {
-    throw CommandError(
-        ExitCode::kDiverged,
-        fmt::format("the loss is {}: the weights give no numbers", number_text(tally.loss())));
+    throw CommandError(ExitCode::kDiverged, formatted("the loss is {}: the weights give no numbers",
+                                                      number_text(tally.loss())));
   }
   return ExitCode::kDone;
 }

@@ -5,8 +5,6 @@
 #include <optional>
 #include <string>
 
-#include <fmt/format.h>
-
 #include "lathe/core/cuda.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/memory/host_allocator.h"
@@ -15,6 +13,7 @@
 #include "lathe/core/seconds_since.h"
 #include "lathe/tools/cli/commands/found_setting.h"
 #include "lathe/tools/cli/commands/largest_batch.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -124,10 +123,10 @@ void print(int64_t batch, const std::optional<Trial>& trial, const Output& out) 
   row.add("event", "try").add("batch_size", batch).add("fits", trial.has_value());
   if (trial) {
     row.add("images_per_second", trial->images_per_second).add("peak_bytes", trial->peak_bytes);
-    out.text(fmt::format("batch {:>6}  {:>9.1f} img/s  {:>9.1f} MiB", batch,
-                         trial->images_per_second, static_cast<double>(trial->peak_bytes) / kMiB));
+    out.text(formatted("batch {:>6}  {:>9.1f} img/s  {:>9.1f} MiB", batch, trial->images_per_second,
+                       static_cast<double>(trial->peak_bytes) / kMiB));
   } else {
-    out.text(fmt::format("batch {:>6}  does not fit", batch));
+    out.text(formatted("batch {:>6}  does not fit", batch));
   }
   out.row(row);
 }
@@ -141,10 +140,10 @@ void print_result(int64_t batch, const Trial& fastest, size_t limit, const Setti
               .add("images_per_second", fastest.images_per_second)
               .add("memory_limit_bytes", static_cast<int64_t>(limit)));
   out.sentence(
-      fmt::format("largest batch: {}{}{}; fastest: {} with {:.1f} img/s", batch,
-                  batch == settings.max_batch ? " (no larger one was tried: --max-batch)" : "",
-                  limit > 0 ? fmt::format(" in {:.0f} MiB", static_cast<double>(limit) / kMiB) : "",
-                  fastest.batch, fastest.images_per_second));
+      formatted("largest batch: {}{}{}; fastest: {} with {:.1f} img/s", batch,
+                batch == settings.max_batch ? " (no larger one was tried: --max-batch)" : "",
+                limit > 0 ? formatted(" in {:.0f} MiB", static_cast<double>(limit) / kMiB) : "",
+                fastest.batch, fastest.images_per_second));
 }
 
 }  // namespace
@@ -172,7 +171,7 @@ ExitCode run_find_batch(const Invocation& call) {
   });
   if (largest == 0) {
     throw CommandError(ExitCode::kOutOfMemory,
-                       fmt::format("not even a batch of one image fits: {}", reason));
+                       formatted("not even a batch of one image fits: {}", reason));
   }
   print_result(largest, fastest, limit, settings, out);
   if (const std::string said = found.write(std::to_string(fastest.batch)); !said.empty())

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/ops/binary.h"
@@ -12,6 +10,7 @@
 #include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/commands/found_setting.h"
 #include "lathe/tools/cli/commands/lr_range.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
@@ -74,8 +73,8 @@ void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& i
     if (more) optimizer->set_lr(range.lr_at(steps));
     if (more && status.is_due()) {
       status.show([&](int, bool) {
-        return fmt::format("step {}/{}  lr {:.2e}  loss {:.3f}", steps, settings.sweep_steps,
-                           range.points().back().lr, range.points().back().smoothed);
+        return formatted("step {}/{}  lr {:.2e}  loss {:.3f}", steps, settings.sweep_steps,
+                         range.points().back().lr, range.points().back().smoothed);
       });
     }
     return more;
@@ -103,18 +102,18 @@ void print(const LrRange& range, const Settings& settings, const Output& out) {
   const char* const end = range.diverged() ? "it diverged" : "it did not diverge";
   if (suggestion.lr > 0) {
     out.sentence(
-        fmt::format("suggestion: --lr {:.2g}, where the loss falls most steeply", suggestion.lr));
+        formatted("suggestion: --lr {:.2g}, where the loss falls most steeply", suggestion.lr));
   } else {
-    out.sentence(fmt::format("no suggestion: {}", suggestion.remark));
+    out.sentence(formatted("no suggestion: {}", suggestion.remark));
   }
-  out.sentence(fmt::format("the loss is lowest at {:.2g}; {}", range.lowest().lr, end));
+  out.sentence(formatted("the loss is lowest at {:.2g}; {}", range.lowest().lr, end));
   if (suggestion.lr > 0 && *suggestion.remark) out.sentence(suggestion.remark);
 }
 
 void write_found(const LrRange& range, const FoundSetting& found, const Output& out) {
   const LrSuggestion suggestion = range.suggestion();
   if (!(suggestion.lr > 0)) return found.fail_without_value(suggestion.remark);
-  if (const std::string said = found.write(fmt::format("{:.2g}", suggestion.lr)); !said.empty())
+  if (const std::string said = found.write(formatted("{:.2g}", suggestion.lr)); !said.empty())
     out.sentence(said);
 }
 
@@ -160,8 +159,8 @@ ExitCode run_find_lr(const Invocation& call) {
   const auto images = open_dataset(settings, Part::kTrain, true);
   Input input = make_input(images, settings, device, true);
   if (input.loader.size() == 0) {
-    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
-                                 *settings.batch_size, images->size()));
+    throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
+                               *settings.batch_size, images->size()));
   }
   manual_seed(static_cast<uint64_t>(settings.seed));
   const auto model =
@@ -177,9 +176,9 @@ ExitCode run_find_lr(const Invocation& call) {
   if (settings.skip_broken) broken.report();
   if (range.points().empty()) {
     throw CommandError(ExitCode::kDiverged,
-                       fmt::format("the loss of the first step, with a learning rate of {}, is no "
-                                   "number",
-                                   settings.min_lr));
+                       formatted("the loss of the first step, with a learning rate of {}, is no "
+                                 "number",
+                                 settings.min_lr));
   }
   if (!settings.csv.empty()) write_csv(settings.csv, range);
   if (!settings.svg.empty()) write_file_atomic(settings.svg, lr_svg(range));

@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "lathe/core/thread_pool.h"
 #include "lathe/tools/cli/commands/bench.h"
 #include "lathe/tools/cli/commands/found_setting.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/broken_files.h"
@@ -43,8 +42,8 @@ Trial time_workers(const std::shared_ptr<data::ImageDataset>& images, Settings s
   Input input = make_input(images, settings, device, true);
   data::DataLoader& loader = input.loader;
   if (loader.size() == 0) {
-    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
-                                 *settings.batch_size, images->size()));
+    throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
+                               *settings.batch_size, images->size()));
   }
   int64_t read = 0, calls = 0;  // the last batch of an epoch may be short
   const Timing timing = reading_data([&] {
@@ -76,8 +75,8 @@ ExitCode run_find_workers(const Invocation& call) {
   const auto images = open_dataset(settings, Part::kTrain, true);
   const auto transform = images->transform();  // each trial takes it out of `images`
   std::vector<Trial> trials;
-  out.sentence(fmt::format("{} ({}), batch {}, {} processors", *settings.dataset, *settings.augment,
-                           *settings.batch_size, usable_cpus()));
+  out.sentence(formatted("{} ({}), batch {}, {} processors", *settings.dataset, *settings.augment,
+                         *settings.batch_size, usable_cpus()));
   for (const int64_t workers : counts_to_try()) {
     images->set_transform(transform);
     const Trial trial = trials.emplace_back(time_workers(images, settings, device, workers));
@@ -85,8 +84,8 @@ ExitCode run_find_workers(const Invocation& call) {
                 .add("event", "trial")
                 .add("workers", trial.workers)
                 .add("images_per_second", trial.images_per_second));
-    out.text(fmt::format("{:4} workers  {:>9} img/s", trial.workers,
-                         rate_text(trial.images_per_second)));
+    out.text(
+        formatted("{:4} workers  {:>9} img/s", trial.workers, rate_text(trial.images_per_second)));
   }
   Log log(settings.quiet);
   BrokenFiles broken({images.get()}, log);
@@ -103,7 +102,7 @@ ExitCode run_find_workers(const Invocation& call) {
               .add("workers", chosen.workers)
               .add("images_per_second", chosen.images_per_second)
               .add("broken_files", broken.count()));
-  out.sentence(fmt::format(
+  out.sentence(formatted(
       "--workers {} is enough if training itself leaves the processors to it: {} img/s, {:.0f} % "
       "of "
       "the fastest",

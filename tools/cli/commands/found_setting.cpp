@@ -4,10 +4,9 @@
 #include <filesystem>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "lathe/core/file.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
 
 namespace lathe::cli {
@@ -28,13 +27,13 @@ std::string FoundSetting::present() const {
 std::string FoundSetting::write(std::string_view value) const {
   if (path_.empty()) return "";
   write_file_atomic(path_, with_value(present(), path_, key_, value));
-  return fmt::format("{}: {} = {}", path_, key_, value);
+  return formatted("{}: {} = {}", path_, key_, value);
 }
 
 void FoundSetting::fail_without_value(std::string_view reason) const {
   if (path_.empty()) return;
   throw CommandError(ExitCode::kCheckFailed,
-                     fmt::format("--write-config: {} is unchanged: {}", path_, reason));
+                     formatted("--write-config: {} is unchanged: {}", path_, reason));
 }
 
 }  // namespace lathe::cli

@@ -3,10 +3,9 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "lathe/core/generator.h"
 #include "lathe/tools/cli/commands/gradcheck_cases.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -20,7 +19,7 @@ void check_names(const std::vector<std::string>& asked, const std::vector<Gradch
   for (const GradcheckCase& c : cases) names.push_back(c.op);
   for (const std::string& name : asked) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    throw UsageError(fmt::format("{}: no such op{}", name, suggestion(name, names)));
+    throw UsageError(formatted("{}: no such op{}", name, suggestion(name, names)));
   }
 }
 
@@ -43,8 +42,8 @@ ExitCode run_gradcheck(const Invocation& call) {
           order == 1 ? gradcheck(c.f, c.inputs) : gradgradcheck(c.f, c.inputs);
       ++checked;
       failed += !report.ok;
-      out.text(fmt::format("{:<20} order {}  {}", c.op, order,
-                           report.ok ? "ok" : "FAILED " + report.text));
+      out.text(formatted("{:<20} order {}  {}", c.op, order,
+                         report.ok ? "ok" : "FAILED " + report.text));
       out.row(Row()
                   .add("op", std::string(c.op))
                   .add("order", order)
@@ -54,7 +53,7 @@ ExitCode run_gradcheck(const Invocation& call) {
   }
   if (failed > 0)
     throw CommandError(ExitCode::kCheckFailed,
-                       fmt::format("{} of {} gradients are wrong", failed, checked));
+                       formatted("{} of {} gradients are wrong", failed, checked));
   return ExitCode::kDone;
 }
 

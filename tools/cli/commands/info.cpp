@@ -1,10 +1,10 @@
 // lathe info: versions, devices, number types.
-#include <fmt/format.h>
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device.h"
 #include "lathe/core/dtype.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/environment.h"
@@ -15,15 +15,15 @@ namespace {
 constexpr double kGiB = 1 << 30;
 
 std::string gpu_text(const cuda::DeviceInfo& gpu) {
-  std::string text = fmt::format("{}  sm_{}{}  {:.1f} of {:.1f} GiB free", gpu.name, gpu.major,
-                                 gpu.minor, static_cast<double>(gpu.free_bytes) / kGiB,
-                                 static_cast<double>(gpu.total_bytes) / kGiB);
+  std::string text = formatted("{}  sm_{}{}  {:.1f} of {:.1f} GiB free", gpu.name, gpu.major,
+                               gpu.minor, static_cast<double>(gpu.free_bytes) / kGiB,
+                               static_cast<double>(gpu.total_bytes) / kGiB);
   if (gpu.uuid.empty()) return text;  // NVML is missing
-  text += fmt::format("  {}  util {} %  {} C  {} MHz", gpu.uuid, gpu.utilization_percent,
-                      gpu.temperature_c, gpu.clock_mhz);
+  text += formatted("  {}  util {} %  {} C  {} MHz", gpu.uuid, gpu.utilization_percent,
+                    gpu.temperature_c, gpu.clock_mhz);
   for (const auto& process : gpu.processes) {
-    text += fmt::format("\n{:<12}   process {}: {:.1f} GiB", "", process.id,
-                        static_cast<double>(process.bytes) / kGiB);
+    text += formatted("\n{:<12}   process {}: {:.1f} GiB", "", process.id,
+                      static_cast<double>(process.bytes) / kGiB);
   }
   return text;
 }
@@ -37,9 +37,9 @@ void print_devices(const Output& out) {
                 .add("cuda_driver", versions.driver)
                 .add("driver", versions.driver_package));
     out.text(
-        fmt::format("{:<12} runtime {}, driver for {}{}", "CUDA", versions.runtime,
-                    versions.driver.empty() ? "none" : versions.driver,
-                    versions.driver_package.empty() ? "" : " (" + versions.driver_package + ")"));
+        formatted("{:<12} runtime {}, driver for {}{}", "CUDA", versions.runtime,
+                  versions.driver.empty() ? "none" : versions.driver,
+                  versions.driver_package.empty() ? "" : " (" + versions.driver_package + ")"));
   }
   for (const cuda::Library& library : cuda::libraries()) {
     out.row(Row()
@@ -48,17 +48,17 @@ void print_devices(const Output& out) {
                 .add("loaded", library.loaded)
                 .add("path", library.path)
                 .add("problem", library.problem));
-    if (!library.problem.empty()) out.text(fmt::format("{:<12} {}", "warning", library.problem));
+    if (!library.problem.empty()) out.text(formatted("{:<12} {}", "warning", library.problem));
   }
-  out.text(fmt::format("{:<12} cpu{}", "devices",
-                       cuda_is_available() ? "" : " (" + cuda::unavailable_reason() + ")"));
+  out.text(formatted("{:<12} cpu{}", "devices",
+                     cuda_is_available() ? "" : " (" + cuda::unavailable_reason() + ")"));
   for (int i = 0; i < cuda::device_count(); ++i) {
     const cuda::DeviceInfo gpu = cuda::device_info(i);
     out.row(Row()
-                .add("device", fmt::format("cuda:{}", i))
+                .add("device", formatted("cuda:{}", i))
                 .add("name", gpu.name)
                 .add("uuid", gpu.uuid)
-                .add("compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor))
+                .add("compute_capability", formatted("{}.{}", gpu.major, gpu.minor))
                 .add("multiprocessors", gpu.multiprocessors)
                 .add("total_bytes", static_cast<int64_t>(gpu.total_bytes))
                 .add("free_bytes", static_cast<int64_t>(gpu.free_bytes))
@@ -67,7 +67,7 @@ void print_devices(const Output& out) {
                 .add("temperature_c", gpu.temperature_c)
                 .add("utilization_percent", gpu.utilization_percent)
                 .add("processes", static_cast<int64_t>(gpu.processes.size())));
-    out.text(fmt::format("{:<12} {}", fmt::format("cuda:{}", i), gpu_text(gpu)));
+    out.text(formatted("{:<12} {}", formatted("cuda:{}", i), gpu_text(gpu)));
   }
 }
 
@@ -80,12 +80,12 @@ ExitCode run_info(const Invocation& call) {
   out.row(environment);
   for (const auto& [name, value] : environment.values()) {
     if (name == "memory_bytes") {
-      out.text(fmt::format("{:<12} {:.1f} GiB", "memory",
-                           static_cast<double>(std::get<int64_t>(value)) / (1 << 30)));
+      out.text(formatted("{:<12} {:.1f} GiB", "memory",
+                         static_cast<double>(std::get<int64_t>(value)) / (1 << 30)));
     } else if (const auto* text = std::get_if<std::string>(&value)) {
-      out.text(fmt::format("{:<12} {}", name, *text));
+      out.text(formatted("{:<12} {}", name, *text));
     } else {
-      out.text(fmt::format("{:<12} {}", name, std::get<int64_t>(value)));
+      out.text(formatted("{:<12} {}", name, std::get<int64_t>(value)));
     }
   }
   std::string dtypes;
@@ -93,7 +93,7 @@ ExitCode run_info(const Invocation& call) {
     dtypes += ' ';
     append_text(dtypes, dtype);
   }
-  out.text(fmt::format("{:<12}{}", "dtypes", dtypes));
+  out.text(formatted("{:<12}{}", "dtypes", dtypes));
   print_devices(out);
   return ExitCode::kDone;
 }

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/parse_value.h"
 
@@ -32,15 +31,15 @@ Losses shown_losses(const LrRange& range) {
 
 LrRange::LrRange(const LrRangeOptions& options) : options_(options) {
   if (!(options.min_lr > 0 && options.min_lr < options.max_lr)) {
-    throw UsageError(fmt::format("--min-lr {} must be above 0 and below --max-lr {}",
-                                 number_text(options.min_lr), number_text(options.max_lr)));
+    throw UsageError(formatted("--min-lr {} must be above 0 and below --max-lr {}",
+                               number_text(options.min_lr), number_text(options.max_lr)));
   }
   if (!std::isfinite(options.max_lr / options.min_lr)) {
-    throw UsageError(fmt::format("--max-lr {} divided by --min-lr {} is more than a double holds",
-                                 number_text(options.max_lr), number_text(options.min_lr)));
+    throw UsageError(formatted("--max-lr {} divided by --min-lr {} is more than a double holds",
+                               number_text(options.max_lr), number_text(options.min_lr)));
   }
   if (options.steps < 2)
-    throw UsageError(fmt::format("--sweep-steps {}: at least 2 are needed", options.steps));
+    throw UsageError(formatted("--sweep-steps {}: at least 2 are needed", options.steps));
 }
 
 double LrRange::lr_at(int64_t step) const {
@@ -138,14 +137,14 @@ std::string lr_plot(const LrRange& range, int width, int height) {
         high - (high - low) * static_cast<double>(r) / static_cast<double>(rows - 1);
     std::string& line = picture[r];
     line.erase(line.find_last_not_of(' ') + 1);
-    text += fmt::format("{:>8.3f} |{}\n", loss, line);
+    text += formatted("{:>8.3f} |{}\n", loss, line);
   }
-  const std::string left = fmt::format("{:.1e}", points.front().lr),
-                    right = fmt::format("{:.1e}", points.back().lr);
+  const std::string left = formatted("{:.1e}", points.front().lr),
+                    right = formatted("{:.1e}", points.back().lr);
   const size_t gap =
       columns > left.size() + right.size() ? columns - left.size() - right.size() : 1;
-  text += fmt::format("{:>8} +{}\n", "loss", std::string(columns, '-'));
-  text += fmt::format("{:>8}  {}{}{}", "lr", left, std::string(gap, ' '), right);
+  text += formatted("{:>8} +{}\n", "loss", std::string(columns, '-'));
+  text += formatted("{:>8}  {}{}{}", "lr", left, std::string(gap, ' '), right);
   return text;
 }
 
@@ -161,7 +160,7 @@ std::string lr_svg(const LrRange& range) {
                   .y = {.label = "loss", .low = low - 0.05 * (high - low), .high = high},
                   .lines = {std::move(single), std::move(smoothed)}};
   if (const double lr = range.suggestion().lr; lr > 0)
-    chart.marks.push_back({lr, fmt::format("{:.2g}", lr)});
+    chart.marks.push_back({lr, formatted("{:.2g}", lr)});
   return svg_of(chart);
 }
 

@@ -3,13 +3,12 @@
 #include <cmath>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/printable.h"
 #include "lathe/data/batch.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/commands/predict_files.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -59,14 +58,14 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
     if (!std::isfinite(*best)) {
       throw CommandError(
           ExitCode::kDiverged,
-          fmt::format("image {}: its best probability is {}: the weights give no numbers", rows[i],
-                      number_text(*best)));
+          formatted("image {}: its best probability is {}: the weights give no numbers", rows[i],
+                    number_text(*best)));
     }
     const auto predicted = static_cast<size_t>(best - row);
     const auto label = static_cast<size_t>(run.images->label(rows[i]));
-    out.text(fmt::format("{:>7}  {:<{}} {:<{}} {:11.4f}{}", rows[i], printable(names[label]),
-                         column, printable(names[predicted]), column, *best,
-                         label == predicted ? "" : "  wrong"));
+    out.text(formatted("{:>7}  {:<{}} {:<{}} {:11.4f}{}", rows[i], printable(names[label]), column,
+                       printable(names[predicted]), column, *best,
+                       label == predicted ? "" : "  wrong"));
     out.row(Row()
                 .add("index", rows[i])
                 .add("label", static_cast<int64_t>(label))
@@ -84,7 +83,7 @@ ExitCode run_predict(const Invocation& call) {
   for (const char* key : {"top", "format"}) {
     if (call.sources.flags.contains(key))
       throw UsageError(
-          fmt::format("--{} is for image files: name some, or - for a list on stdin", key));
+          formatted("--{} is for image files: name some, or - for a list on stdin", key));
   }
   const Output out(call.settings.json);
   const SavedRun run = open_saved_run(call.settings);
@@ -93,8 +92,8 @@ ExitCode run_predict(const Invocation& call) {
   Log log(run.settings.quiet);
   BrokenFiles broken({run.images.get()}, log);
   const size_t column = column_of(run.images->class_names());
-  out.text(fmt::format("{:>7}  {:<{}} {:<{}} {}", "index", "label", column, "predicted", column,
-                       "probability"));
+  out.text(formatted("{:>7}  {:<{}} {:<{}} {}", "index", "label", column, "predicted", column,
+                     "probability"));
   const auto batch = static_cast<size_t>(*run.settings.batch_size);
   for (size_t begin = 0; begin < rows.size(); begin += batch) {
     const auto first = rows.begin() + static_cast<std::ptrdiff_t>(begin);

@@ -7,7 +7,6 @@
 #include <iostream>
 #include <numeric>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "lathe/autograd/grad_mode.h"
@@ -20,6 +19,7 @@
 #include "lathe/data/images/image_folder.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/commands/predict_files.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/recipe.h"
@@ -44,7 +44,7 @@ struct Files {
 
   void skip(const std::string& why) {
     ++problems;
-    write_stderr_line(fmt::format("lathe: skipped {}", printable(why)));
+    write_stderr_line(formatted("lathe: skipped {}", printable(why)));
   }
   void add(const std::string& path) {
     std::error_code error;
@@ -54,7 +54,7 @@ struct Files {
     }
     try {
       const std::vector<std::string> found = data::images_below(path);
-      if (found.empty()) skip(fmt::format("{}: holds no images (.jpg, .jpeg, .png)", path));
+      if (found.empty()) skip(formatted("{}: holds no images (.jpg, .jpeg, .png)", path));
       paths.insert(paths.end(), found.begin(), found.end());
     } catch (const FileError& e) {
       skip(e.message());
@@ -88,7 +88,7 @@ std::vector<Class> best_of(std::span<const float> row, size_t count, const std::
   if (!std::ranges::all_of(row, [](float p) { return std::isfinite(p); })) {
     throw CommandError(
         ExitCode::kDiverged,
-        fmt::format("{}: its probabilities are no numbers, because of the weights", file));
+        formatted("{}: its probabilities are no numbers, because of the weights", file));
   }
   std::vector<size_t> order(row.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -118,8 +118,8 @@ class Printer {
   std::string text(const std::string& file, const std::vector<Class>& best) const {
     std::string line = printable(file) + ":";
     for (const Class& c : best) {
-      line += fmt::format("{} {} {:.2f} %", &c == best.data() ? "" : ",",
-                          printable(names_[c.number]), 100 * c.probability);
+      line += formatted("{} {} {:.2f} %", &c == best.data() ? "" : ",", printable(names_[c.number]),
+                        100 * c.probability);
     }
     return wrapped(line, terminal_width(STDOUT_FILENO)) + "\n";
   }
@@ -174,7 +174,7 @@ Loaded load(const Invocation& call) {
   if (const auto model = metadata.find("lathe.model"); !settings.model && model != metadata.end())
     settings.model = model->second;
   settings.image_size = out.input.side;
-  if (!settings.model) throw UsageError(fmt::format("{} does not say its --model", file));
+  if (!settings.model) throw UsageError(formatted("{} does not say its --model", file));
   if (!settings.dataset) settings.dataset = "folder";
   complete(settings, {.usable_cpus = usable_cpus()});
   choose_stem(settings, file);
@@ -193,8 +193,7 @@ Loaded load(const Invocation& call) {
 ExitCode predict_files(const Invocation& call) {
   for (const char* key : {"index", "split"}) {
     if (call.sources.flags.contains(key))
-      throw UsageError(
-          fmt::format("--{} chooses images of the data set: leave out the files", key));
+      throw UsageError(formatted("--{} chooses images of the data set: leave out the files", key));
   }
   Loaded loaded = load(call);
   const Settings& settings = loaded.settings;
@@ -217,7 +216,7 @@ ExitCode predict_files(const Invocation& call) {
         const int64_t i = next++;
         if (number < 0) {
           const std::string &name = images->path(i), &why = images->error(i);
-          files.skip(why.starts_with(name) ? why : fmt::format("{}: {}", name, why));
+          files.skip(why.starts_with(name) ? why : formatted("{}: {}", name, why));
         } else {
           printer.print(images->path(i), best_of({row, classes}, top, images->path(i)));
         }
@@ -227,7 +226,7 @@ ExitCode predict_files(const Invocation& call) {
   }
   if (files.problems > 0) {
     throw CommandError(ExitCode::kData,
-                       fmt::format("predict: {} of the inputs could not be read", files.problems));
+                       formatted("predict: {} of the inputs could not be read", files.problems));
   }
   return ExitCode::kDone;
 }

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <string>
 
-#include <fmt/format.h>
-
 #include "lathe/nn/summary.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -29,8 +28,7 @@ Shape input_shape(const Settings& settings) {
     shape.push_back(parse_integer("--input-size", part, 1, 1'000'000));
   }
   if (shape.size() != 4)
-    throw UsageError(
-        fmt::format("--input-size: expected N,C,H,W, got \"{}\"", settings.input_size));
+    throw UsageError(formatted("--input-size: expected N,C,H,W, got \"{}\"", settings.input_size));
   return shape;
 }
 

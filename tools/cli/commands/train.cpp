@@ -2,8 +2,6 @@
 // is tools/cli/training/trainer.cpp.
 #include <filesystem>
 
-#include <fmt/format.h>
-
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
@@ -14,6 +12,7 @@
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/nn/summary.h"
 #include "lathe/tools/cli/commands/largest_batch.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/without_effect.h"
@@ -78,7 +77,7 @@ std::string reusable_config(Settings settings) {
 
 void print_plan(const Settings& settings, const Output& out, int64_t steps, int64_t parameters) {
   out.text(
-      fmt::format("{}\n# {} steps, {} parameters", reusable_config(settings), steps, parameters));
+      formatted("{}\n# {} steps, {} parameters", reusable_config(settings), steps, parameters));
   Row row;
   row.add("event", "plan").add("steps", steps).add("parameters", parameters);
   for (const Setting& setting : all_settings()) {
@@ -94,7 +93,7 @@ void open_folder(StartPoint& start, const Settings& settings) {
     return;
   }
   start.folder = make_run_folder(settings.run_dir,
-                                 fmt::format("{}-{}", *settings.dataset, *settings.model), today());
+                                 formatted("{}-{}", *settings.dataset, *settings.model), today());
   start.lock = std::make_unique<RunLock>(start.folder);
 }
 
@@ -122,8 +121,8 @@ void go_back(Trainer& trainer, const StartPoint& start, const Settings& settings
 int64_t length_of_epoch(const Settings& settings, const Input& train, int64_t images) {
   const int64_t steps = steps_in_epoch(settings, train.loader);
   if (steps == 0) {
-    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
-                                 *settings.batch_size, images));
+    throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
+                               *settings.batch_size, images));
   }
   return steps;
 }
@@ -137,7 +136,7 @@ struct RunData {
 
   RunImages images(const Settings& settings) const {
     const std::string_view of = !test ? "test" : settings.val_split > 0 ? "train" : "val";
-    return {train_set->size(), fmt::format("{} images of {}", val_set->size(), of)};
+    return {train_set->size(), formatted("{} images of {}", val_set->size(), of)};
   }
 };
 
@@ -168,9 +167,9 @@ std::unique_ptr<nn::Module> make_start(const Settings& settings, const data::Ima
       log.line(line);
   } catch (const CommandError& e) {
     if (start.settings.model) throw;
-    throw CommandError(e.code(), fmt::format("{}; {} was chosen, because no --model names the one "
-                                             "that the file is of",
-                                             e.what(), *settings.model));
+    throw CommandError(e.code(), formatted("{}; {} was chosen, because no --model names the one "
+                                           "that the file is of",
+                                           e.what(), *settings.model));
   }
   return model;
 }
@@ -181,17 +180,17 @@ void say_if_steps_are_few(const Settings& settings, const StartPoint& start, int
   constexpr int64_t kFew = 8;
   if (per_epoch >= kFew || start.settings.batch_size || start.from) return;
   log.line(
-      fmt::format("{} training images are {} steps of {} in an epoch; a smaller --batch-size "
-                  "makes more of them",
-                  images, per_epoch, *settings.batch_size));
+      formatted("{} training images are {} steps of {} in an epoch; a smaller --batch-size "
+                "makes more of them",
+                images, per_epoch, *settings.batch_size));
 }
 
 Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) {
   Frozen frozen = freeze(model, settings.freeze);
   if (frozen.parameters > 0) {
-    log.line(fmt::format("frozen: {} of {} parameters, {} of {} values, and {} batch norms",
-                         frozen.parameters, model.parameters().size(), frozen.values,
-                         nn::count_parameters(model), frozen.norms.size()));
+    log.line(formatted("frozen: {} of {} parameters, {} of {} values, and {} batch norms",
+                       frozen.parameters, model.parameters().size(), frozen.values,
+                       nn::count_parameters(model), frozen.norms.size()));
   }
   return frozen;
 }
@@ -216,9 +215,9 @@ void say_choice(const Settings& settings, const RunData& data, Log& log) {
         "the best is chosen by the test images, which makes its accuracy on them look better than "
         "it is; --val-split 0.1 chooses by a part of the training images");
   } else if (settings.val_split > 0) {
-    log.line(fmt::format("the best is chosen by {} of the training images", images));
+    log.line(formatted("the best is chosen by {} of the training images", images));
   } else {
-    log.line(fmt::format(
+    log.line(formatted(
         "the best is chosen by the {} images of val; those of test are looked at once, at the end",
         images));
   }
@@ -231,7 +230,7 @@ struct RunCounts {
 
 void say_what_runs(const Settings& settings, Device device, const RunCounts& counts,
                    const std::filesystem::path& folder, Log& log) {
-  log.line(fmt::format(
+  log.line(formatted(
       "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads{}{}; {}",
       *settings.model, *settings.dataset, counts.parameters, counts.images, counts.steps,
       *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
@@ -337,7 +336,7 @@ ExitCode run_train(const Invocation& call) {
   if (!same.evaluated)
     log.line("evaluations look at other images than before: the next one begins a new best");
   say_if_steps_are_few(settings, start, per_epoch, data.train_set->size(), log);
-  if (start.from) log.line(fmt::format("going on from {}, step {}", start.file.string(), step));
+  if (start.from) log.line(formatted("going on from {}, step {}", start.file.string(), step));
   return run_with_advice(
       trainer,
       [&](int64_t had) { return memory_advice(settings, shape, device, *model, *optimizer, had); },

@@ -15,13 +15,13 @@
 #include <string_view>
 #include <system_error>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/hash.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
@@ -79,7 +79,7 @@ class HeldSignals {
   static void fail_if_stop(int signal) {
     if (signal == SIGCHLD || signal == 0) return;
     throw CommandError(exit_code_of_signal(signal),
-                       fmt::format("verify-resume: stopped by {}", name_of_signal(signal)));
+                       formatted("verify-resume: stopped by {}", name_of_signal(signal)));
   }
   void let_go() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
@@ -123,7 +123,7 @@ void run_self(std::vector<std::string> arguments, const HeldSignals& signals) {
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (code != 0) {
     throw CommandError(code <= 7 ? static_cast<ExitCode>(code) : ExitCode::kError,
-                       fmt::format("verify-resume: a training ended with exit code {}", code));
+                       formatted("verify-resume: a training ended with exit code {}", code));
   }
 }
 
@@ -152,7 +152,7 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
   const int64_t steps = settings.steps;
   const int64_t at = settings.interrupt_at > 0 ? settings.interrupt_at : (steps + 1) / 2;
   if (at >= steps)
-    throw UsageError(fmt::format("--interrupt-at {}: expected less than --steps {}", at, steps));
+    throw UsageError(formatted("--interrupt-at {}: expected less than --steps {}", at, steps));
   const HeldSignals signals;  // until the folder is removed
   const ScratchFolder scratch("verify-resume");
   settings.run_dir.clear();
@@ -186,9 +186,9 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
   std::string different;
   for (size_t i = 0; i < a.size(); ++i) {
     const bool same = a[i].part == b[i].part && a[i].sha256 == b[i].sha256;
-    if (!same) different += fmt::format("{}{}", different.empty() ? "" : ", ", a[i].part);
-    out.text(fmt::format("{:<10} {:<9} {:>5} entries  sha256 {}", a[i].part,
-                         same ? "identical" : "differs", a[i].entries, a[i].sha256));
+    if (!same) different += formatted("{}{}", different.empty() ? "" : ", ", a[i].part);
+    out.text(formatted("{:<10} {:<9} {:>5} entries  sha256 {}", a[i].part,
+                       same ? "identical" : "differs", a[i].entries, a[i].sha256));
     out.row(Row()
                 .add("event", "part")
                 .add("part", a[i].part)
@@ -200,9 +200,9 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
   if (!different.empty()) {
     throw CommandError(
         ExitCode::kCheckFailed,
-        fmt::format("after {} steps, interrupted at {}, other bits in: {}", steps, at, different));
+        formatted("after {} steps, interrupted at {}, other bits in: {}", steps, at, different));
   }
-  out.sentence(fmt::format("identical after {} steps, interrupted at {}", steps, at));
+  out.sentence(formatted("identical after {} steps, interrupted at {}", steps, at));
   return ExitCode::kDone;
 }
 

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "lathe/core/seconds_since.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/observe/tips.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -121,15 +120,15 @@ void print_result(const Tip& tip, const TipResult& result, const Output& out) {
               .add("verdict", std::string(name_of(result.verdict)))
               .add("claim", std::string(tip.claim))
               .add("source", std::string(tip_sources()[static_cast<size_t>(tip.source)])));
-  out.text(fmt::format("{:<21} {:>5.2f}x  {:>4.2f} to {:<4.2f}  {:<16}  {} [{}]", tip.name,
-                       result.median, result.low, result.high, name_of(result.verdict), tip.claim,
-                       tip.source + 1));
+  out.text(formatted("{:<21} {:>5.2f}x  {:>4.2f} to {:<4.2f}  {:<16}  {} [{}]", tip.name,
+                     result.median, result.low, result.high, name_of(result.verdict), tip.claim,
+                     tip.source + 1));
 }
 
 void print(const std::vector<Tip>& tips, const std::vector<std::vector<double>>& ratios,
            const Output& out) {
-  out.text(fmt::format("{:<21} {:>6}  {:<12}  {:<16}  {}", "tip", "gain", "interval", "here it",
-                       "claimed"));
+  out.text(formatted("{:<21} {:>6}  {:<12}  {:<16}  {}", "tip", "gain", "interval", "here it",
+                     "claimed"));
   for (size_t i = 0; i < tips.size(); ++i) {
     if (tips[i].not_here.empty()) print_result(tips[i], judge(ratios[i]), out);
   }
@@ -139,22 +138,21 @@ void print(const std::vector<Tip>& tips, const std::vector<std::vector<double>>&
                 .add("event", "not_applying")
                 .add("tip", std::string(tip.name))
                 .add("why", tip.not_here));
-    out.sentence(fmt::format("{}: does not apply, {}", tip.name, tip.not_here));
+    out.sentence(formatted("{}: does not apply, {}", tip.name, tip.not_here));
   }
   for (size_t i = 0; i < tips.size(); ++i) {
     if (!tips[i].not_here.empty()) continue;
     const TipResult result = judge(ratios[i]);
     out.sentence(
-        fmt::format("gain: the median of {} pairs; the interval holds it with a probability "
-                    "of {:.0f} %; an effect below 2 % counts as none",
-                    result.pairs, 100 * result.coverage));
+        formatted("gain: the median of {} pairs; the interval holds it with a probability "
+                  "of {:.0f} %; an effect below 2 % counts as none",
+                  result.pairs, 100 * result.coverage));
     if (result.pairs < kPairsForVerdict)
       out.sentence("so few pairs allow no verdict; a longer --seconds makes more of them");
     break;  // all tips have as many pairs
   }
   const auto sources = tip_sources();
-  for (size_t i = 0; i < sources.size(); ++i)
-    out.sentence(fmt::format("[{}] {}", i + 1, sources[i]));
+  for (size_t i = 0; i < sources.size(); ++i) out.sentence(formatted("[{}] {}", i + 1, sources[i]));
 }
 
 }  // namespace
@@ -177,10 +175,10 @@ ExitCode run_bench_tips(const Invocation& call) {
   const std::vector<Tip> tips =
       all_tips(settings, machine_facts(device), cpu::fast_conv2d_info().bf16, norms);
   out.sentence(
-      fmt::format("{} on {}, batch {}, on {} with {} threads; {:.0f} s, in pairs of windows "
-                  "with and without each tip",
-                  *settings.model, *settings.dataset, *settings.batch_size, concat(device),
-                  *settings.threads, *settings.seconds));
+      formatted("{} on {}, batch {}, on {} with {} threads; {:.0f} s, in pairs of windows "
+                "with and without each tip",
+                *settings.model, *settings.dataset, *settings.batch_size, concat(device),
+                *settings.threads, *settings.seconds));
   Bench bench(settings, data);
   const auto ratios = measure(bench, tips);
   print(tips, ratios, out);

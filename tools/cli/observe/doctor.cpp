@@ -7,11 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "lathe/core/cuda.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/profiler.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/observe/doctor_checks.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -155,7 +154,7 @@ void print_steps(const Facts& facts, Device device, const Output& out) {
               .add("seconds", facts.step.seconds)
               .add("data_wait", facts.step.data_wait)
               .add("memory_peak_bytes", facts.step.peak_bytes));
-  out.sentence(fmt::format(
+  out.sentence(formatted(
       "{} on {}, batch {}, on {}: {} steps of {:.1f} ms, {:.1f} % of them waiting for data",
       *s.model, *s.dataset, *s.batch_size, concat(device), facts.step.steps,
       1e3 * facts.step.seconds, 100 * facts.step.data_wait));
@@ -182,13 +181,13 @@ void print(const Diagnosis& diagnosis, const Output& out) {
   for (size_t i = 0; i < diagnosis.findings.size(); ++i) {
     const Finding& f = diagnosis.findings[i];
     out.row(row_of("finding", f));
-    out.sentence(fmt::format("{}. {}: {}", i + 1, f.where, f.what));
-    out.sentence(fmt::format("   fix: {}", f.fix));
-    out.sentence(fmt::format("   gain: {}", gain_text(f)));
+    out.sentence(formatted("{}. {}: {}", i + 1, f.where, f.what));
+    out.sentence(formatted("   fix: {}", f.fix));
+    out.sentence(formatted("   gain: {}", gain_text(f)));
   }
   for (const Finding& f : diagnosis.harmless) {
     out.row(row_of("harmless", f));
-    out.sentence(fmt::format("{}: the fix is no faster here ({})", f.where, gain_text(f)));
+    out.sentence(formatted("{}: the fix is no faster here ({})", f.where, gain_text(f)));
   }
   if (!diagnosis.good.empty()) out.sentence("good: " + list(diagnosis.good, itself));
   if (!diagnosis.skipped.empty())
@@ -216,7 +215,7 @@ ExitCode run_doctor(const Invocation& call) {
     device = prepare_compute(settings);
     facts.machine = machine_facts(*device);
   } else {
-    out.sentence(fmt::format(
+    out.sentence(formatted(
         "{}: the settings are checked for a GPU with tensor cores, and no step is made", missing));
   }
   const TrialData data = open_trial_data(settings);

@@ -7,10 +7,9 @@
 #include <iterator>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/profile/memory_forecast.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -44,12 +43,12 @@ Found waits_for_data(const Facts& f) {
   const int64_t more = more_workers(f.settings, f.machine.processors);
   const bool decodes = f.settings.data_cache == "none" && f.settings.dataset != "synthetic";
   std::string fix;
-  if (more > *f.settings.workers) fix = fmt::format("--workers {}", more);
-  if (decodes) fix += fmt::format("{}--data-cache ram", fix.empty() ? "" : " or ");
+  if (more > *f.settings.workers) fix = formatted("--workers {}", more);
+  if (decodes) fix += formatted("{}--data-cache ram", fix.empty() ? "" : " or ");
   if (fix.empty()) fix = "lathe data prepare, or a lighter --augment";
   return Finding{
-      .where = fmt::format("--workers {}", *f.settings.workers),
-      .what = fmt::format("{:.0f} % of the time of a step is waiting for data", 100 * wait),
+      .where = formatted("--workers {}", *f.settings.workers),
+      .what = formatted("{:.0f} % of the time of a step is waiting for data", 100 * wait),
       .fix = fix,
       .gain = 1 / (1 - std::min(wait, 0.99)),
       .measured = true};
@@ -58,11 +57,11 @@ Found waits_for_data(const Facts& f) {
 Found too_many_workers(const Facts& f) {
   if (*f.settings.workers <= f.machine.processors) return {};
   return Finding{
-      .where = fmt::format("--workers {}", *f.settings.workers),
-      .what = fmt::format("more threads read than the {} processors run; they take turns with "
-                          "those that compute",
-                          f.machine.processors),
-      .fix = fmt::format("--workers {}; lathe find-workers times several", f.machine.processors)};
+      .where = formatted("--workers {}", *f.settings.workers),
+      .what = formatted("more threads read than the {} processors run; they take turns with "
+                        "those that compute",
+                        f.machine.processors),
+      .fix = formatted("--workers {}; lathe find-workers times several", f.machine.processors)};
 }
 
 Found reads_files_again(const Facts& f) {
@@ -89,9 +88,9 @@ Found not_pinned(const Facts& f) {
 
 Found idle_processors(const Facts& f) {
   if (f.machine.gpu || *f.settings.threads >= f.machine.processors) return {};
-  return Finding{.where = fmt::format("--threads {}", *f.settings.threads),
-                 .what = fmt::format("{} processors may be used", f.machine.processors),
-                 .fix = fmt::format("--threads {}", f.machine.processors)};
+  return Finding{.where = formatted("--threads {}", *f.settings.threads),
+                 .what = formatted("{} processors may be used", f.machine.processors),
+                 .fix = formatted("--threads {}", f.machine.processors)};
 }
 
 Found direct_convolutions(const Facts& f) {
@@ -111,9 +110,9 @@ Found slow_library(const Facts& f) {
 Found halves_in_nchw(const Facts& f) {
   if (f.settings.layout != "nchw" || !halves(f.settings)) return {};
   return Finding{.where = "--layout nchw",
-                 .what = fmt::format("with --amp {} images in NCHW are rearranged for every "
-                                     "convolution",
-                                     f.settings.amp),
+                 .what = formatted("with --amp {} images in NCHW are rearranged for every "
+                                   "convolution",
+                                   f.settings.amp),
                  .fix = "--layout nhwc",
                  .gain = 1.22,
                  .claim = "PyTorch's memory-format tutorial: 1.22x for a ResNet-50 on a V100"};
@@ -160,9 +159,9 @@ Found odd_batch(const Facts& f) {
   constexpr int64_t kUnit = 8;  // values that a tensor core takes at once
   const int64_t batch = *f.settings.batch_size;
   if (!halves(f.settings) || batch % kUnit == 0) return {};
-  return Finding{.where = fmt::format("--batch-size {}", batch),
+  return Finding{.where = formatted("--batch-size {}", batch),
                  .what = "tensor cores work on multiples of 8; the rest is filled up",
-                 .fix = fmt::format("--batch-size {}", (batch + kUnit - 1) / kUnit * kUnit)};
+                 .fix = formatted("--batch-size {}", (batch + kUnit - 1) / kUnit * kUnit)};
 }
 
 Found batch_leaves_memory(const Facts& f) {
@@ -175,13 +174,13 @@ Found batch_leaves_memory(const Facts& f) {
   const profile::MemoryForecast forecast{fixed, (peak - fixed) / static_cast<double>(batch)};
   if (forecast.bytes_per_sample <= 0) return {};
   const int64_t fits = forecast.largest_batch(static_cast<int64_t>(kUsable * total));
-  return Finding{.where = fmt::format("--batch-size {}", batch),
-                 .what = fmt::format("a step takes {:.0f} % of the GPU's memory; about {} images "
-                                     "would fit",
-                                     100 * peak / total, fits),
-                 .fix = fmt::format("--batch-size {} --lr-scale-batch; lathe find-batch names the "
-                                    "fastest",
-                                    2 * batch)};
+  return Finding{.where = formatted("--batch-size {}", batch),
+                 .what = formatted("a step takes {:.0f} % of the GPU's memory; about {} images "
+                                   "would fit",
+                                   100 * peak / total, fits),
+                 .fix = formatted("--batch-size {} --lr-scale-batch; lathe find-batch names the "
+                                  "fastest",
+                                  2 * batch)};
 }
 
 // --- the model and the step ----------------------------------------------------------------------
@@ -189,7 +188,7 @@ Found batch_leaves_memory(const Facts& f) {
 Found bias_before_norm(const Facts& f) {
   if (f.biases.empty()) return {};
   std::string where = f.biases.front();
-  if (f.biases.size() > 1) where += fmt::format(" and {} more", f.biases.size() - 1);
+  if (f.biases.size() > 1) where += formatted(" and {} more", f.biases.size() - 1);
   return Finding{.where = where,
                  .what = "the batch norm after the convolution subtracts its bias again",
                  .fix = "nn::Conv2dOptions{.bias = false} in the model",
@@ -217,9 +216,9 @@ Found waits_for_gpu(const Facts& f) {
   const std::string call = place.call.empty() ? place.op : place.call;
   return Finding{
       .where = call,
-      .what = fmt::format("the host waits for the GPU {:.1f} times a step, most often in {} ({})",
-                          static_cast<double>(count) / static_cast<double>(f.step.steps), place.op,
-                          place.why),
+      .what = formatted("the host waits for the GPU {:.1f} times a step, most often in {} ({})",
+                        static_cast<double>(count) / static_cast<double>(f.step.steps), place.op,
+                        place.why),
       .fix = "read the value less often; --sync error names every place",
       .gain = 1 / (1 - std::min(f.step.sync_wait, 0.99)),
       .measured = f.step.sync_wait > 0};
@@ -228,9 +227,9 @@ Found waits_for_gpu(const Facts& f) {
 Found zeroed_gradients(const Facts& f) {
   if (f.step.zeroed_grads == 0) return {};
   return Finding{.where = "zero_grad",
-                 .what = fmt::format("{} gradients are filled with zeros after each step, and the "
-                                     "next one adds to them",
-                                     f.step.zeroed_grads),
+                 .what = formatted("{} gradients are filled with zeros after each step, and the "
+                                   "next one adds to them",
+                                   f.step.zeroed_grads),
                  .fix = "optimizer.zero_grad(), which drops them (set_to_none)",
                  .gain = 1 / (1 - std::min(f.step.zeroing, 0.99)),
                  .measured = f.step.zeroing > 0,
@@ -322,8 +321,8 @@ void settle(Diagnosis& diagnosis) {
 }
 
 std::string gain_text(const Finding& finding) {
-  if (finding.measured) return fmt::format("{:.2f}x, measured", finding.gain);
-  if (!finding.claim.empty()) return fmt::format("not measured ({})", finding.claim);
+  if (finding.measured) return formatted("{:.2f}x, measured", finding.gain);
+  if (!finding.claim.empty()) return formatted("not measured ({})", finding.claim);
   return "not measured";
 }
 

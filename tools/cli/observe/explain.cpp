@@ -4,10 +4,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "lathe/core/printable.h"
 #include "lathe/core/profile/stack.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/observe/op_formulas.h"
 #include "lathe/tools/cli/observe/recorded_step.h"
 #include "lathe/tools/cli/output.h"
@@ -45,14 +44,14 @@ class Lines {
  private:
   static std::string text_of(const profile::Frame& frame) {
     const std::string function = frame.function.substr(0, frame.function.find('('));
-    return fmt::format("{}:{}{}", frame.file.substr(frame.file.rfind('/') + 1), frame.line,
-                       function.empty() ? "" : " (" + function + ")");
+    return formatted("{}:{}{}", frame.file.substr(frame.file.rfind('/') + 1), frame.line,
+                     function.empty() ? "" : " (" + function + ")");
   }
 
   std::unordered_map<void*, profile::Frame> known_;
 };
 
-std::string norm_text(double norm) { return fmt::format("{:.3g}", norm); }
+std::string norm_text(double norm) { return formatted("{:.3g}", norm); }
 
 /// One op of the step, ready to be shown.
 class Explained {
@@ -67,14 +66,14 @@ class Explained {
   std::string text(int width) const {
     std::string out;
     const std::string place = node_.layer.empty() ? "" : "  " + short_layer(node_.layer);
-    const std::string head = fmt::format("{:>3}  {}{}{}", index_ + 1, node_.op, called(), place);
+    const std::string head = formatted("{:>3}  {}{}{}", index_ + 1, node_.op, called(), place);
     append_wrapped(out, printable(head), 0, kIndent, width);
     if (formula_ != nullptr) add(out, formula(), width);
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
       if (!node_.inputs[i].defined) continue;
-      add(out, fmt::format("{}  {}", input_name(formula_, i), input_text(node_.inputs[i])), width);
+      add(out, formatted("{}  {}", input_name(formula_, i), input_text(node_.inputs[i])), width);
     }
-    add(out, fmt::format("y  {}{}", tensor_text(node_.dtype, node_.shape), dy_text()), width);
+    add(out, formatted("y  {}{}", tensor_text(node_.dtype, node_.shape), dy_text()), width);
     if (formula_ != nullptr) add(out, "backward: " + gradients(), width);
     add(out, "keeps " + (node_.saved.empty() ? "nothing for that" : saved_text()), width);
     if (!line_.empty()) add(out, "at " + line_, width);
@@ -85,8 +84,8 @@ class Explained {
     std::string inputs;
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
       if (!node_.inputs[i].defined) continue;
-      inputs += fmt::format("{}{} {}", inputs.empty() ? "" : "; ", input_name(formula_, i),
-                            input_text(node_.inputs[i]));
+      inputs += formatted("{}{} {}", inputs.empty() ? "" : "; ", input_name(formula_, i),
+                          input_text(node_.inputs[i]));
     }
     Row row;
     row.add("event", "op").add("number", static_cast<int64_t>(index_ + 1)).add("op", node_.op);
@@ -128,25 +127,25 @@ class Explained {
   }
 
   std::string called() const {
-    return node_.called.empty() ? "" : fmt::format(", a part of {}", node_.called);
+    return node_.called.empty() ? "" : formatted(", a part of {}", node_.called);
   }
 
   std::string dy_text() const {
-    return node_.gradient_norm ? fmt::format("   |dy| {}", norm_text(*node_.gradient_norm)) : "";
+    return node_.gradient_norm ? formatted("   |dy| {}", norm_text(*node_.gradient_norm)) : "";
   }
 
   std::string input_text(const RecordedInput& in) const {
     const std::string tensor = tensor_text(in.dtype, in.shape);
     if (in.node >= 0) {
       const RecordedNode& from = step_.graph.nodes[static_cast<size_t>(in.node)];
-      return fmt::format("{}  from {} ({})", tensor, in.node + 1, from.op);
+      return formatted("{}  from {} ({})", tensor, in.node + 1, from.op);
     }
     if (in.leaf < 0)
       return tensor + (in.shape == step_.input ? "  the batch" : "  without gradient");
     const RecordedLeaf& leaf = step_.leaves[static_cast<size_t>(in.leaf)];
-    return fmt::format(
+    return formatted(
         "{}  {}{}", tensor, leaf.name.empty() ? "a leaf" : leaf.name,
-        leaf.gradient_norm ? fmt::format("   |gradient| {}", norm_text(*leaf.gradient_norm)) : "");
+        leaf.gradient_norm ? formatted("   |gradient| {}", norm_text(*leaf.gradient_norm)) : "");
   }
 
   std::string saved_text() const {
@@ -157,11 +156,11 @@ class Explained {
                                : t.output ? "y"
                                           : tensor_text(t.dtype, t.shape);
       std::string& list = t.shared ? there : own;
-      list += fmt::format("{}{}", list.empty() ? "" : ", ", name);
+      list += formatted("{}{}", list.empty() ? "" : ", ", name);
       if (!t.shared) list += " " + size_text(t.bytes);
     }
     if (there.empty()) return own;
-    return fmt::format("{}{}{} (there anyway)", own, own.empty() ? "" : "; ", there);
+    return formatted("{}{}{} (there anyway)", own, own.empty() ? "" : "; ", there);
   }
 
   const RecordedStep& step_;
@@ -174,20 +173,20 @@ class Explained {
 void print_introduction(const Output& out, const RecordedStep& step) {
   std::string text;
   append_wrapped(text,
-                 fmt::format("One training step of {} on {}, {}, op by op.", step.model, step.data,
-                             concat(step.input)),
+                 formatted("One training step of {} on {}, {}, op by op.", step.model, step.data,
+                           concat(step.input)),
                  0, 0, help_width());
   text += '\n';
   append_wrapped(
       text,
-      fmt::format("Forward, these {} ops run from first to last; the last one gives the loss. "
-                  "Backward, they are visited from last to first: an op gets dy, the gradient of "
-                  "the loss with respect to its result y, and computes from it the gradients of "
-                  "its inputs. Those of the parameters are what the optimiser uses. |dy| is the "
-                  "length (2-norm) of a gradient. What an op needs for its gradients besides dy, "
-                  "it keeps from the forward pass; \"there anyway\" are parameters, and what an "
-                  "earlier op keeps already.",
-                  step.graph.nodes.size()),
+      formatted("Forward, these {} ops run from first to last; the last one gives the loss. "
+                "Backward, they are visited from last to first: an op gets dy, the gradient of "
+                "the loss with respect to its result y, and computes from it the gradients of "
+                "its inputs. Those of the parameters are what the optimiser uses. |dy| is the "
+                "length (2-norm) of a gradient. What an op needs for its gradients besides dy, "
+                "it keeps from the forward pass; \"there anyway\" are parameters, and what an "
+                "earlier op keeps already.",
+                step.graph.nodes.size()),
       0, 0, help_width());
   out.text(text);
 }
@@ -199,10 +198,10 @@ void print_end(const Output& out, const RecordedStep& step) {
   std::string text;
   append_wrapped(
       text,
-      fmt::format("The loss is {:.4g}. {} are kept between the two passes. The gradient "
-                  "of the {} parameters has the norm {}; the optimiser now takes a step "
-                  "against it.",
-                  step.loss, size_text(step.graph.saved_bytes()), parameters, norm_text(norm)),
+      formatted("The loss is {:.4g}. {} are kept between the two passes. The gradient "
+                "of the {} parameters has the norm {}; the optimiser now takes a step "
+                "against it.",
+                step.loss, size_text(step.graph.saved_bytes()), parameters, norm_text(norm)),
       0, 0, help_width());
   text.pop_back();
   out.text(text);
@@ -227,9 +226,9 @@ void add_range(Row& row, const std::string& of, const debug::ValueRange& range) 
 void print_ranges(const Output& out, const RecordedStep& step) {
   std::string text;
   append_wrapped(text,
-                 fmt::format("The values of {} on {}, {}: of each op's result y, and of the loss's "
-                             "gradient dy with respect to it.",
-                             step.model, step.data, concat(step.input)),
+                 formatted("The values of {} on {}, {}: of each op's result y, and of the loss's "
+                           "gradient dy with respect to it.",
+                           step.model, step.data, concat(step.input)),
                  0, 0, help_width());
   out.text(text);
   out.text(step.ranges_table.substr(0, step.ranges_table.size() - 1));

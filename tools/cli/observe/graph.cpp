@@ -1,9 +1,8 @@
 // lathe graph: the graph of a training step as DOT or SVG.
 #include <string>
 
-#include <fmt/format.h>
-
 #include "lathe/core/file.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/observe/graph_picture.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
@@ -17,7 +16,7 @@ enum class Format { kDot, kSvg };
 Format format_of(const std::string& path) {
   if (path.empty() || path.ends_with(".dot") || path.ends_with(".gv")) return Format::kDot;
   if (path.ends_with(".svg")) return Format::kSvg;
-  throw UsageError(fmt::format("--output {}: must end in .dot or .svg", path));
+  throw UsageError(formatted("--output {}: must end in .dot or .svg", path));
 }
 
 }  // namespace
@@ -44,7 +43,7 @@ ExitCode run_graph(const Invocation& call) {
     row.add("dot", text);
   } else {
     write_file_atomic(path, text);
-    out.sentence(fmt::format("{}: {}", path, picture.title));
+    out.sentence(formatted("{}: {}", path, picture.title));
     row.add("output", path);
   }
   out.row(row);

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "lathe/core/format.h"
 #include "lathe/core/printable.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/markup.h"
 #include "lathe/tools/cli/observe/op_formulas.h"
 #include "lathe/tools/cli/wrapping.h"
@@ -51,8 +50,8 @@ std::string saved_line(const RecordedNode& node, const OpFormula* formula) {
                                  ? std::string(input_name(formula, static_cast<size_t>(t.input)))
                              : t.output ? "y"
                                         : tensor_text(t.dtype, t.shape);
-    text += fmt::format("{}{}{}", text.empty() ? "keeps " : ", ", name,
-                        t.shared ? "" : " " + size_text(t.bytes));
+    text += formatted("{}{}{}", text.empty() ? "keeps " : ", ", name,
+                      t.shared ? "" : " " + size_text(t.bytes));
   }
   return text;
 }
@@ -60,7 +59,7 @@ std::string saved_line(const RecordedNode& node, const OpFormula* formula) {
 PictureBox box_of(const RecordedStep& step, const RecordedNode& node) {
   const OpFormula* const formula = find_formula(node.op);
   PictureBox box{.title = node.op, .lines = {}, .saved_bytes = node.saved_bytes()};
-  if (!node.called.empty()) box.title += fmt::format(" (of {})", node.called);
+  if (!node.called.empty()) box.title += formatted(" (of {})", node.called);
   if (!node.layer.empty()) box.lines.push_back(short_layer(node.layer));
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const RecordedInput& in = node.inputs[i];
@@ -69,9 +68,9 @@ PictureBox box_of(const RecordedStep& step, const RecordedNode& node) {
     if (name.empty()) name = input_name(formula, i);
     if (const std::string own = short_layer(node.layer) + "."; name.starts_with(own))
       name.erase(0, own.size());
-    box.lines.push_back(fmt::format("{} {}", name, tensor_text(in.dtype, in.shape)));
+    box.lines.push_back(formatted("{} {}", name, tensor_text(in.dtype, in.shape)));
   }
-  box.lines.push_back(fmt::format("-> {}", tensor_text(node.dtype, node.shape)));
+  box.lines.push_back(formatted("-> {}", tensor_text(node.dtype, node.shape)));
   if (const std::string kept = saved_line(node, formula); !kept.empty()) box.lines.push_back(kept);
   return box;
 }
@@ -90,15 +89,15 @@ std::string dot_text(std::string_view text) {
 }
 
 std::string path_of(const std::vector<Place>& line) {
-  std::string out = fmt::format("M{:.0f} {:.0f}", line[0].x, line[0].y);
+  std::string out = formatted("M{:.0f} {:.0f}", line[0].x, line[0].y);
   for (size_t i = 1; i < line.size(); ++i) {
     const Place &a = line[i - 1], &b = line[i];
     if (a.x == b.x) {
-      out += fmt::format("V{:.0f}", b.y);
+      out += formatted("V{:.0f}", b.y);
     } else {
       const double middle = (a.y + b.y) / 2;
-      out += fmt::format("C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}", a.x, middle, b.x, middle,
-                         b.x, b.y);
+      out += formatted("C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}", a.x, middle, b.x, middle, b.x,
+                       b.y);
     }
   }
   return out;
@@ -118,15 +117,15 @@ std::string svg_box(const PictureBox& box, Place at, Box size, int64_t most_save
       most_saved == 0
           ? 0
           : std::sqrt(static_cast<double>(box.saved_bytes) / static_cast<double>(most_saved));
-  std::string out = fmt::format(
+  std::string out = formatted(
       "<g><title>{}</title><rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"{:.0f}\" "
       "rx=\"4\" fill-opacity=\"{:.2f}\"/>",
       markup_text(box.lines.empty() ? box.title : box.title + " " + box.lines[0]), at.x, at.y,
       size.width, size.height, 0.05 + 0.4 * part);
   double y = at.y + kLineHeight;
   const auto add = [&](const std::string& text, const char* style) {
-    out += fmt::format("<text{} x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", style, at.x + kPadding, y,
-                       markup_text(shortened(text)));
+    out += formatted("<text{} x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", style, at.x + kPadding, y,
+                     markup_text(shortened(text)));
     y += kLineHeight;
   };
   add(box.title, " class=\"title\"");
@@ -139,8 +138,8 @@ std::string svg_box(const PictureBox& box, Place at, Box size, int64_t most_save
 GraphPicture picture_of(const RecordedStep& step) {
   GraphPicture picture;
   picture.title =
-      fmt::format("{}: a training step on {}, {} ops, {} kept for the backward pass", step.model,
-                  step.data, step.graph.nodes.size(), size_text(step.graph.saved_bytes()));
+      formatted("{}: a training step on {}, {} ops, {} kept for the backward pass", step.model,
+                step.data, step.graph.nodes.size(), size_text(step.graph.saved_bytes()));
   picture.boxes.push_back({.title = "batch", .lines = {concat(step.input)}});
   for (size_t i = 0; i < step.graph.nodes.size(); ++i) {
     const RecordedNode& node = step.graph.nodes[i];
@@ -156,16 +155,16 @@ GraphPicture picture_of(const RecordedStep& step) {
 }
 
 std::string dot_of(const GraphPicture& picture) {
-  std::string out = fmt::format(
+  std::string out = formatted(
       "{}\n  label=\"{}\"; labelloc=t;\n  node [shape=box, fontname=monospace, fontsize=10];\n",
       kDotBegin, dot_text(picture.title));
   for (size_t i = 0; i < picture.boxes.size(); ++i) {
     const PictureBox& box = picture.boxes[i];
     std::string label = dot_text(shortened(box.title)) + "\\l";
     for (const std::string& line : box.lines) label += dot_text(shortened(line)) + "\\l";
-    out += fmt::format("  n{} [label=\"{}\"];\n", i, label);
+    out += formatted("  n{} [label=\"{}\"];\n", i, label);
   }
-  for (const Line& line : picture.lines) out += fmt::format("  n{} -> n{};\n", line.from, line.to);
+  for (const Line& line : picture.lines) out += formatted("  n{} -> n{};\n", line.from, line.to);
   return out + "}\n";
 }
 
@@ -180,7 +179,7 @@ std::string svg_of(const GraphPicture& picture) {
   const auto title_width = kCharacter * static_cast<double>(columns_of(printable(picture.title)));
   const double width = std::max(layout.width, title_width) + 2 * kMargin;
   const double height = layout.height + kTop + kMargin;
-  std::string out = fmt::format(
+  std::string out = formatted(
       "{0}width=\"{1:.0f}\" height=\"{2:.0f}\" viewBox=\"0 0 {1:.0f} {2:.0f}\" role=\"img\" "
       "aria-label=\"{3}\"><title>{3}</title>{4}<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" "
       "refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\">"
@@ -190,7 +189,7 @@ std::string svg_of(const GraphPicture& picture) {
       kGraphSvgBegin, width, height, markup_text(picture.title), kStyle, kMargin,
       (width - layout.width) / 2, kTop);
   for (const std::vector<Place>& line : layout.lines)
-    out += fmt::format("<path class=\"line\" marker-end=\"url(#tip)\" d=\"{}\"/>\n", path_of(line));
+    out += formatted("<path class=\"line\" marker-end=\"url(#tip)\" d=\"{}\"/>\n", path_of(line));
   for (size_t i = 0; i < picture.boxes.size(); ++i)
     out += svg_box(picture.boxes[i], layout.boxes[i], sizes[i], most_saved);
   return out + "</g></svg>\n";

@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include <fmt/format.h>
-
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/markup.h"
 
 namespace lathe::cli {
@@ -60,7 +59,7 @@ std::string png_address(std::string_view png) {
 std::string html_table(std::string_view caption,
                        const std::vector<std::vector<std::string>>& rows) {
   // A scrolling area must be reachable by keyboard, and have a name then.
-  std::string out = fmt::format(
+  std::string out = formatted(
       "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table><caption>{0}"
       "</caption>\n",
       markup_text(caption));
@@ -68,11 +67,11 @@ std::string html_table(std::string_view caption,
     out += r == 0 ? "<thead><tr>" : "<tr>";
     for (size_t c = 0; c < rows[r].size(); ++c) {
       if (r == 0) {
-        out += fmt::format("<th scope=\"col\">{}</th>", rows[r][c]);
+        out += formatted("<th scope=\"col\">{}</th>", rows[r][c]);
       } else if (c == 0) {
-        out += fmt::format("<th scope=\"row\">{}</th>", rows[r][c]);
+        out += formatted("<th scope=\"row\">{}</th>", rows[r][c]);
       } else {
-        out += fmt::format("<td>{}</td>", rows[r][c]);
+        out += formatted("<td>{}</td>", rows[r][c]);
       }
     }
     out += r == 0 ? "</tr></thead><tbody>\n" : "</tr>\n";
@@ -81,7 +80,7 @@ std::string html_table(std::string_view caption,
 }
 
 std::string html_page(std::string_view title, std::string_view body) {
-  return fmt::format(
+  return formatted(
       "{}<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "

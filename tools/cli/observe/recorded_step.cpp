@@ -6,12 +6,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "lathe/core/copy.h"
 #include "lathe/core/format.h"
 #include "lathe/core/generator.h"
 #include "lathe/ops/cross_entropy.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
@@ -39,12 +38,12 @@ Batch batch_of_dataset(const Settings& settings, Device device) {
   Input input = make_input(images, settings, device, true);
   return reading_data([&] {
     for (auto& [x, y] : input.batches()) {
-      return Batch{.text = fmt::format("the first batch of {}", *settings.dataset),
+      return Batch{.text = formatted("the first batch of {}", *settings.dataset),
                    .shape = {.classes = images->classes(), .in_channels = images->channels()},
                    .x = x,
                    .y = y};
     }
-    throw UsageError(fmt::format("--dataset {}: has no training image", *settings.dataset));
+    throw UsageError(formatted("--dataset {}: has no training image", *settings.dataset));
   });
 }
 
@@ -114,10 +113,10 @@ std::string short_layer(const std::string& path) {
 
 std::string size_text(int64_t bytes) {
   const auto value = static_cast<double>(bytes);
-  if (bytes < 1024) return fmt::format("{} B", bytes);
-  if (bytes < 1024 * 1024) return fmt::format("{:.1f} KiB", value / 1024);
-  if (bytes < 1024 * 1024 * 1024) return fmt::format("{:.2f} MiB", value / (1 << 20));
-  return fmt::format("{:.2f} GiB", value / (1 << 30));
+  if (bytes < 1024) return formatted("{} B", bytes);
+  if (bytes < 1024 * 1024) return formatted("{:.1f} KiB", value / 1024);
+  if (bytes < 1024 * 1024 * 1024) return formatted("{:.2f} MiB", value / (1 << 20));
+  return formatted("{:.2f} GiB", value / (1 << 30));
 }
 
 double gradient_norm(const RecordedStep& step) {

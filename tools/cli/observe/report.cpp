@@ -2,12 +2,11 @@
 #include <optional>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/data/images/image.h"
 #include "lathe/ops/creation.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/observe/html.h"
 #include "lathe/tools/cli/observe/report_page.h"
 #include "lathe/tools/cli/output.h"
@@ -58,8 +57,8 @@ ReportEvaluation evaluate_run(const Settings& asked) {
   if (!result.complete)
     throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");
   ReportEvaluation out{
-      .about = fmt::format("{} {} images with the weights of {}", result.tally.count(), asked.split,
-                           fs::path(weights_of(asked)).filename().string()),
+      .about = formatted("{} {} images with the weights of {}", result.tally.count(), asked.split,
+                         fs::path(weights_of(asked)).filename().string()),
       .loss = result.tally.loss(),
       .accuracy = result.tally.accuracy(),
       .classes = run.images->class_names(),
@@ -95,7 +94,7 @@ std::optional<ReportEvaluation> try_evaluation(const Invocation& call, RunFiles&
   } catch (const Error& e) {
     reason = e.message();
   }
-  run.remarks.push_back(fmt::format("The run could not be evaluated: {}.", reason));
+  run.remarks.push_back(formatted("The run could not be evaluated: {}.", reason));
   return std::nullopt;
 }
 
@@ -120,8 +119,8 @@ ExitCode run_report(const Invocation& call) {
   write_file_atomic(file, page);
   size_t remarks = 0;
   for (const RunFiles& run : runs) remarks += run.remarks.size();
-  out.text(fmt::format("{}: {} bytes{}", file, page.size(),
-                       remarks > 0 ? "; it begins with what is missing" : ""));
+  out.text(formatted("{}: {} bytes{}", file, page.size(),
+                     remarks > 0 ? "; it begins with what is missing" : ""));
   Row row;
   row.add("event", "report").add("file", file).add("remarks", static_cast<int64_t>(remarks));
   out.row(row);

@@ -6,10 +6,9 @@
 #include <functional>
 #include <set>
 
-#include <fmt/format.h>
-
 #include "lathe/core/format.h"
 #include "lathe/core/version.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/markup.h"
 #include "lathe/tools/cli/observe/html.h"
@@ -24,13 +23,13 @@ constexpr size_t kMostClasses = 100;  // of a confusion matrix that is shown who
 constexpr size_t kMostConfused = 30;  // otherwise: the pairs that are confused most often
 
 std::string percent(double part) {
-  return std::isnan(part) ? "–" : fmt::format("{:.2f} %", 100 * part);
+  return std::isnan(part) ? "–" : formatted("{:.2f} %", 100 * part);
 }
 
-std::string number(double value) { return std::isnan(value) ? "–" : fmt::format("{:.4g}", value); }
+std::string number(double value) { return std::isnan(value) ? "–" : formatted("{:.4g}", value); }
 
 std::string section(std::string_view heading, std::string_view content) {
-  return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", heading, content);
+  return formatted("<section>\n<h2>{}</h2>\n{}</section>\n", heading, content);
 }
 
 std::string remarks_of(const std::vector<const RunFiles*>& runs) {
@@ -38,10 +37,9 @@ std::string remarks_of(const std::vector<const RunFiles*>& runs) {
   for (const RunFiles* run : runs) {
     const std::string of = runs.size() > 1 ? run->name() + ": " : "";
     for (const std::string& remark : run->remarks)
-      items += fmt::format("<p>{}</p>\n", markup_text(of + remark));
+      items += formatted("<p>{}</p>\n", markup_text(of + remark));
   }
-  return items.empty() ? ""
-                       : fmt::format("<div class=\"remarks\" role=\"note\">\n{}</div>\n", items);
+  return items.empty() ? "" : formatted("<div class=\"remarks\" role=\"note\">\n{}</div>\n", items);
 }
 
 // --- curves -----------------------------------------------------------------------------------
@@ -153,7 +151,7 @@ std::vector<std::pair<std::string, std::string>> results_of(const RunFiles& run)
     if (!rates.empty()) {
       const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
       std::ranges::nth_element(rates, middle);
-      out.emplace_back("images per second", fmt::format("{:.0f}", *middle));
+      out.emplace_back("images per second", formatted("{:.0f}", *middle));
     }
     if (const MetricsPoint* largest = run.largest()) {
       out.emplace_back("memory at the peak",
@@ -166,7 +164,7 @@ std::vector<std::pair<std::string, std::string>> results_of(const RunFiles& run)
 std::string facts_of(const RunFiles& run) {
   std::string items;
   for (const auto& [name, text] : results_of(run))
-    items += fmt::format("<li>{} <b>{}</b></li>\n", markup_text(name), markup_text(text));
+    items += formatted("<li>{} <b>{}</b></li>\n", markup_text(name), markup_text(text));
   return items.empty() ? "" : "<ul class=\"facts\">\n" + items + "</ul>\n";
 }
 
@@ -185,8 +183,8 @@ std::string shaded(int64_t count, int64_t of_label, bool right) {
   if (count == 0) return "<span class=\"soft\">·</span>";
   const double part =
       static_cast<double>(count) / static_cast<double>(std::max<int64_t>(of_label, 1));
-  return fmt::format("<span style=\"background:rgba({},{:.2f});padding:0 .3em\">{}</span>",
-                     right ? "0,158,115" : "213,94,0", 0.1 + 0.5 * part, count);
+  return formatted("<span style=\"background:rgba({},{:.2f});padding:0 .3em\">{}</span>",
+                   right ? "0,158,115" : "213,94,0", 0.1 + 0.5 * part, count);
 }
 
 std::string whole_matrix(const ReportEvaluation& e) {
@@ -226,15 +224,15 @@ std::string most_confused(const ReportEvaluation& e) {
   for (const Pair& pair : pairs)
     rows.push_back({markup_text(e.classes[pair.label]), markup_text(e.classes[pair.predicted]),
                     std::to_string(pair.count)});
-  return html_table(
-      fmt::format("The classes that were confused most often, of {}", e.classes.size()), rows);
+  return html_table(formatted("The classes that were confused most often, of {}", e.classes.size()),
+                    rows);
 }
 
 std::string worst_images(const ReportEvaluation& e) {
   std::string items;
   for (const WrongImage& w : e.worst) {
-    const std::string what = fmt::format("{} taken for {}", w.label, w.predicted);
-    items += fmt::format(
+    const std::string what = formatted("{} taken for {}", w.label, w.predicted);
+    items += formatted(
         "<li><img src=\"{}\" alt=\"{}\" loading=\"lazy\"><br>{} ({}), loss {:.2f}<br>"
         "<span class=\"soft\">image {}</span></li>\n",
         png_address(w.png), markup_text(what), markup_text(what), percent(w.probability), w.loss,
@@ -246,8 +244,8 @@ std::string worst_images(const ReportEvaluation& e) {
 
 std::string evaluation_of(const ReportEvaluation& e) {
   return section("Classes",
-                 fmt::format("<p>{}: accuracy {}, loss {}.</p>\n", markup_text(e.about),
-                             percent(e.accuracy), number(e.loss)) +
+                 formatted("<p>{}: accuracy {}, loss {}.</p>\n", markup_text(e.about),
+                           percent(e.accuracy), number(e.loss)) +
                      (e.classes.size() <= kMostClasses ? whole_matrix(e) : most_confused(e))) +
          section("The worst mistakes", worst_images(e));
 }
@@ -261,7 +259,7 @@ std::string entries_of(std::string_view caption, const RunFiles::Entries& entrie
 }
 
 std::string details(std::string_view summary, std::string_view content) {
-  return fmt::format("<details>\n<summary>{}</summary>\n{}</details>\n", summary, content);
+  return formatted("<details>\n<summary>{}</summary>\n{}</details>\n", summary, content);
 }
 
 std::string log_of(const RunFiles& run) {
@@ -319,16 +317,16 @@ std::string differences(const std::vector<RunFiles>& runs) {
 }
 
 std::string footer() {
-  return fmt::format("<footer><p class=\"soft\">Written by lathe {}.</p></footer>\n",
-                     markup_text(version()));
+  return formatted("<footer><p class=\"soft\">Written by lathe {}.</p></footer>\n",
+                   markup_text(version()));
 }
 
 }  // namespace
 
 std::string report_page(const RunFiles& run, const ReportEvaluation* evaluation) {
   const std::vector<const RunFiles*> one{&run};
-  std::string body = fmt::format("<header><h1>{}</h1>\n<p class=\"soft\">{}</p></header>\n<main>\n",
-                                 markup_text(run.name()), markup_text(description_of(run)));
+  std::string body = formatted("<header><h1>{}</h1>\n<p class=\"soft\">{}</p></header>\n<main>\n",
+                               markup_text(run.name()), markup_text(description_of(run)));
   body += remarks_of(one) + facts_of(run) + charts(one);
   if (evaluation) body += evaluation_of(*evaluation);
   body += op_table_of(run) + log_of(run);
@@ -344,8 +342,8 @@ std::string report_page(const RunFiles& run, const ReportEvaluation* evaluation)
 std::string comparison_page(const std::vector<RunFiles>& runs) {
   std::vector<const RunFiles*> all;
   for (const RunFiles& run : runs) all.push_back(&run);
-  const std::string title = fmt::format("{} runs compared", runs.size());
-  std::string body = fmt::format("<header><h1>{}</h1></header>\n<main>\n", markup_text(title));
+  const std::string title = formatted("{} runs compared", runs.size());
+  std::string body = formatted("<header><h1>{}</h1></header>\n<main>\n", markup_text(title));
   body += remarks_of(all) + section("Results", differences(runs)) + charts(all);
   return html_page(title, body + "</main>\n" + footer());
 }

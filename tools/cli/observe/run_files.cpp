@@ -6,12 +6,12 @@
 #include <limits>
 #include <sstream>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/training/run_memory.h"
 
@@ -30,7 +30,7 @@ std::string text_of(RunFiles& run, const char* name) {
   const fs::path path = run.folder / name;
   std::error_code error;
   if (!fs::exists(path, error)) {
-    run.remarks.push_back(fmt::format("{} is missing.", name));
+    run.remarks.push_back(formatted("{} is missing.", name));
     return "";
   }
   try {
@@ -38,7 +38,7 @@ std::string text_of(RunFiles& run, const char* name) {
     LATHE_CHECK(FileError, fs::is_regular_file(path, error), path.string(), ": is no regular file");
     return read_file(path.string(), kMostBytes);
   } catch (const FileError& e) {
-    run.remarks.push_back(fmt::format("{} cannot be read: {}.", name, e.message()));
+    run.remarks.push_back(formatted("{} cannot be read: {}.", name, e.message()));
     return "";
   }
 }
@@ -94,8 +94,8 @@ void read_metrics(RunFiles& run) {
   }
   if (bad > 0) {
     run.remarks.push_back(
-        fmt::format("{} of {} lines of metrics.jsonl are no rows, the first is line {}.", bad,
-                    number_of_line, first_bad));
+        formatted("{} of {} lines of metrics.jsonl are no rows, the first is line {}.", bad,
+                  number_of_line, first_bad));
   } else if (!text.empty() && run.metrics.empty()) {
     run.remarks.push_back("metrics.jsonl has no rows yet.");
   }
@@ -109,7 +109,7 @@ void read_settings(RunFiles& run) {
     for (const ConfigEntry& entry : parse_config(text, "config.toml"))
       run.config.emplace_back(entry.key, entry.value);
   } catch (const UsageError& e) {
-    run.remarks.push_back(fmt::format("{}.", e.what()));
+    run.remarks.push_back(formatted("{}.", e.what()));
   }
 }
 
@@ -173,14 +173,14 @@ std::string RunFiles::name() const {
 RunFiles read_run_files(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
-    throw UsageError(fmt::format("{}: is no folder{}{}", folder.string(), error ? ": " : "",
-                                 error ? error.message() : ""));
+    throw UsageError(formatted("{}: is no folder{}{}", folder.string(), error ? ": " : "",
+                               error ? error.message() : ""));
   const bool any = std::ranges::any_of(
       kRunFiles, [&](const char* name) { return fs::exists(folder / name, error); });
   if (!any)
     throw UsageError(
-        fmt::format("{}: holds no run (none of config.toml, env.json, metrics.jsonl, log.txt)",
-                    folder.string()));
+        formatted("{}: holds no run (none of config.toml, env.json, metrics.jsonl, log.txt)",
+                  folder.string()));
   RunFiles run;
   run.folder = folder;
   read_metrics(run);

@@ -12,10 +12,9 @@
 #include <functional>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "lathe/core/format.h"
 #include "lathe/core/printable.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/progress.h"
 
 namespace lathe::cli {
@@ -40,8 +39,8 @@ std::optional<double> seconds_of(const std::string& time) {
 bool is_locked(const std::filesystem::path& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return false;
-  const std::string file = fmt::format(" {:02x}:{:02x}:{} ", major(info.st_dev), minor(info.st_dev),
-                                       static_cast<uint64_t>(info.st_ino));
+  const std::string file = formatted(" {:02x}:{:02x}:{} ", major(info.st_dev), minor(info.st_dev),
+                                     static_cast<uint64_t>(info.st_ino));
   std::ifstream locks("/proc/locks");
   for (std::string line; std::getline(locks, line);) {
     if (line.find("FLOCK") != std::string::npos && line.find(file) != std::string::npos)
@@ -71,10 +70,10 @@ std::optional<double> duration(const RunFiles& run) {
 
 std::string training_line(const RunFiles& run, const MetricsPoint& row) {
   std::string text =
-      fmt::format("epoch {}/{}  step {}  loss {:.4g}  acc {:.1f} %  lr {:.3g}", row.epoch,
-                  run.setting("epochs"), row.step, row.loss, 100 * row.accuracy, row.lr);
+      formatted("epoch {}/{}  step {}  loss {:.4g}  acc {:.1f} %  lr {:.3g}", row.epoch,
+                run.setting("epochs"), row.step, row.loss, 100 * row.accuracy, row.lr);
   if (std::isfinite(row.images_per_second))
-    text += fmt::format("  {} img/s", rate_text(row.images_per_second));
+    text += formatted("  {} img/s", rate_text(row.images_per_second));
   const auto part = part_done(run);
   const auto took = duration(run);
   if (part && took && *part > 0 && *part < 1) {
@@ -92,10 +91,10 @@ std::string evaluation_line(const RunFiles& run) {
   if (!last) return "";
   const MetricsPoint* const best = run.best("val");
   std::string text =
-      fmt::format("evaluation {:.2f} %, loss {:.4g}", 100 * last->accuracy, last->loss);
-  if (best) text += fmt::format("; best {:.2f} % in epoch {}", 100 * best->accuracy, best->epoch);
+      formatted("evaluation {:.2f} %, loss {:.4g}", 100 * last->accuracy, last->loss);
+  if (best) text += formatted("; best {:.2f} % in epoch {}", 100 * best->accuracy, best->epoch);
   if (const MetricsPoint* test = newest(run, "test"))
-    text += fmt::format("; test {:.2f} %", 100 * test->accuracy);
+    text += formatted("; test {:.2f} %", 100 * test->accuracy);
   return text;
 }
 
@@ -103,7 +102,7 @@ std::string memory_line(const RunFiles& run) {
   const MetricsPoint* const row = run.largest();
   if (!row) return "";
   const auto size = [](double bytes) { return readable_bytes(static_cast<uint64_t>(bytes)); };
-  std::string text = fmt::format("memory at the peak {}", size(row->memory));
+  std::string text = formatted("memory at the peak {}", size(row->memory));
   std::vector<std::pair<double, std::string_view>> tags;
   for (int t = 0; t < profile::kMemoryTags; ++t) {
     const double bytes = row->memory_of_tag[static_cast<size_t>(t)];
@@ -111,7 +110,7 @@ std::string memory_line(const RunFiles& run) {
   }
   std::ranges::stable_sort(tags, std::greater(), &std::pair<double, std::string_view>::first);
   tags.resize(std::min<size_t>(tags.size(), 3));
-  for (const auto& [bytes, name] : tags) text += fmt::format(", {} {}", name, size(bytes));
+  for (const auto& [bytes, name] : tags) text += formatted(", {} {}", name, size(bytes));
   return text;
 }
 
@@ -168,10 +167,10 @@ std::vector<std::string> run_view(const RunFiles& run, const RunActivity& activi
                                   bool plain) {
   std::string state = activity.training ? "training" : "no process of this machine trains in it";
   if (activity.seconds_since_row)
-    state += fmt::format(", last row {} ago", duration_text(*activity.seconds_since_row));
+    state += formatted(", last row {} ago", duration_text(*activity.seconds_since_row));
   std::vector<std::string> lines{
-      fitted(printable(fmt::format("{}  {} on {}: {}", run.folder.string(), run.setting("model"),
-                                   run.setting("dataset"), state)),
+      fitted(printable(formatted("{}  {} on {}: {}", run.folder.string(), run.setting("model"),
+                                 run.setting("dataset"), state)),
              width)};
   const auto add = [&](const std::string& text) {
     if (!text.empty()) lines.push_back(fitted("  " + text, width));

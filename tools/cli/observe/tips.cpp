@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/nn/conv.h"
 #include "lathe/ops/creation.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -74,7 +73,7 @@ void add_data_tips(std::vector<Tip>& tips, const Settings& job, const MachineFac
                                 "--workers 1", "1.2x", kCollections)));
   tips.push_back(only_if(!resident && many > 1, resident ? here : "one processor",
                          tip_of("more workers", &S::workers, int64_t{1}, "--workers 1", many,
-                                fmt::format("--workers {}", many), "tune it", kGuide)));
+                                formatted("--workers {}", many), "tune it", kGuide)));
   tips.push_back(only_if(!resident, here,
                          tip_of("prefetch", &S::prefetch_factor, int64_t{1}, "--prefetch-factor 1",
                                 int64_t{4}, "--prefetch-factor 4", "no figure", kCollections)));
@@ -142,8 +141,8 @@ void add_step_tips(std::vector<Tip>& tips, const Settings& job, bool norms) {
   tips.push_back(only_if(
       half > 0 && *job.batch_size % 2 == 0, "the batch has no half",
       {.name = "accumulation",
-       .without = {.says = fmt::format("--batch-size {}", *job.batch_size)},
-       .with = {.says = fmt::format("--batch-size {} --accumulate {}", half, 2 * job.accumulate),
+       .without = {.says = formatted("--batch-size {}", *job.batch_size)},
+       .with = {.says = formatted("--batch-size {} --accumulate {}", half, 2 * job.accumulate),
                 .change =
                     [half](Settings& s) {
                       s.batch_size = half;

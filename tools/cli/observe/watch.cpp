@@ -5,10 +5,9 @@
 #include <cstdlib>
 #include <thread>
 
-#include <fmt/format.h>
-
 #include "lathe/core/cuda.h"
 #include "lathe/core/device.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/observe/run_view.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -26,10 +25,10 @@ std::vector<std::string> gpu_lines() {
   std::vector<std::string> lines;
   for (int i = 0; i < cuda::device_count(); ++i) {
     const cuda::DeviceInfo gpu = cuda::device_info(i);
-    lines.push_back(fmt::format("cuda:{}  {}  {} % busy  {:.1f} of {:.1f} GiB used  {} C", i,
-                                gpu.name, gpu.utilization_percent,
-                                static_cast<double>(gpu.total_bytes - gpu.free_bytes) / kGiB,
-                                static_cast<double>(gpu.total_bytes) / kGiB, gpu.temperature_c));
+    lines.push_back(formatted("cuda:{}  {}  {} % busy  {:.1f} of {:.1f} GiB used  {} C", i,
+                              gpu.name, gpu.utilization_percent,
+                              static_cast<double>(gpu.total_bytes - gpu.free_bytes) / kGiB,
+                              static_cast<double>(gpu.total_bytes) / kGiB, gpu.temperature_c));
   }
   return lines;
 }
@@ -78,7 +77,7 @@ ExitCode run_watch(const Invocation& call) {
     size_t lines = 0;
     bool any = false;
     const auto add = [&](const std::string& line) {
-      screen += fmt::format("{}{}", lines++ > 0 ? "\n" : "", line);
+      screen += formatted("{}{}", lines++ > 0 ? "\n" : "", line);
     };
     for (const std::string& folder : call.words) {
       const RunFiles run = read_run_files(folder);
@@ -91,7 +90,7 @@ ExitCode run_watch(const Invocation& call) {
     for (const std::string& line : gpu_lines()) add(line);
     // Up to the first line of the screen before, and everything below it away.
     if (redraws && drawn > 0)
-      write_all(STDOUT_FILENO, fmt::format("\033[{}A\033[J", drawn), "stdout");
+      write_all(STDOUT_FILENO, formatted("\033[{}A\033[J", drawn), "stdout");
     out.text(screen);
     drawn = lines;
     if (!any || settings.once) return ExitCode::kDone;

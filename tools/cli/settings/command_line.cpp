@@ -5,9 +5,8 @@
 #include <filesystem>
 #include <map>
 
-#include <fmt/format.h>
-
 #include "lathe/core/info.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/revision.h"
 #include "lathe/tools/cli/settings/help.h"
@@ -36,12 +35,11 @@ std::string version_text() {
   const BuildInfo build = build_info();
   std::string libraries;
   for (const LibraryInfo& library : build.libraries) {
-    if (!library.version.empty())
-      libraries += fmt::format("{} {}, ", library.name, library.version);
+    if (!library.version.empty()) libraries += formatted("{} {}, ", library.name, library.version);
   }
-  return fmt::format("lathe {} ({}{}{}, {}; {}{})\n", build.version, revision(),
-                     revision().empty() ? "" : ", ", build.build_type, build.compiler, libraries,
-                     build.cuda ? "CUDA" : "no CUDA");
+  return formatted("lathe {} ({}{}{}, {}; {}{})\n", build.version, revision(),
+                   revision().empty() ? "" : ", ", build.build_type, build.compiler, libraries,
+                   build.cuda ? "CUDA" : "no CUDA");
 }
 
 // Finds the command that the first one or two arguments name, and removes these.
@@ -68,21 +66,21 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
                                        std::span<const Command> commands) {
   std::string word = arguments[0];
   if (word.starts_with("-")) {
-    throw UsageError(fmt::format("{}: the command comes first; see lathe --help", word));
+    throw UsageError(formatted("{}: the command comes first; see lathe --help", word));
   }
   std::vector<std::string_view> names;
   for (const Command& c : commands) names.push_back(c.name);
   if (is_prefix(word, commands)) {
     if (arguments.size() == 1 || arguments[1].starts_with("-")) {
-      throw UsageError(fmt::format("{}: which one? see lathe {} --help", word, word));
+      throw UsageError(formatted("{}: which one? see lathe {} --help", word, word));
     }
     word += " " + arguments[1];
   }
   const auto* const other = std::ranges::find(kOtherNames, word, &OtherName::word);
-  throw UsageError(fmt::format("{}: unknown command{}", word,
-                               other == std::end(kOtherNames)
-                                   ? suggestion(word, names, "lathe ")
-                                   : fmt::format("; did you mean lathe {}?", other->command)));
+  throw UsageError(formatted("{}: unknown command{}", word,
+                             other == std::end(kOtherNames)
+                                 ? suggestion(word, names, "lathe ")
+                                 : formatted("; did you mean lathe {}?", other->command)));
 }
 
 // The flags of one command. An empty value is not the same as none, so that `--run-dir= --dry-run`
@@ -150,13 +148,13 @@ class Flags {
     if (takes_next) value = *next;
     if (!value && next)
       throw UsageError(
-          fmt::format("{0}: expected {1}, got {2}; a value that begins with -- is "
-                      "written {0}={2}",
-                      flag, unit->second, *next));
+          formatted("{0}: expected {1}, got {2}; a value that begins with -- is "
+                    "written {0}={2}",
+                    flag, unit->second, *next));
     // An empty value is what a shell makes of a variable that is not set.
     if (value.value_or("").empty())
       throw UsageError(
-          fmt::format("{}: expected {}, got {}", flag, unit->second, value ? "\"\"" : "nothing"));
+          formatted("{}: expected {}, got {}", flag, unit->second, value ? "\"\"" : "nothing"));
     values_[key] = *value;
     return takes_next;
   }
@@ -168,7 +166,7 @@ class Flags {
       if (meaning.second) keys.push_back(known);
     }
     const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
-    throw UsageError(fmt::format("{}: unknown flag{}", flag, suggestion(word, keys, "--")));
+    throw UsageError(formatted("{}: unknown flag{}", flag, suggestion(word, keys, "--")));
   }
 
   std::map<std::string, std::string, std::less<>> units_;  // of flags that have a value
@@ -186,23 +184,23 @@ bool asks_for_help(const std::vector<std::string>& arguments) {
 
 // What may have been meant by an argument that is no flag: files that lie there.
 std::string hint_for(const std::string& word, const Command& command) {
-  if (!command.words.empty()) return fmt::format("; expected {}", command.words);
+  if (!command.words.empty()) return formatted("; expected {}", command.words);
   std::error_code missing;
   const bool is_run = std::filesystem::exists(std::filesystem::path(word) / "config.toml", missing);
   if (is_run && (find_setting("run-dir")->takes & command.takes) != 0)
-    return fmt::format("; --run-dir {} names a run", word);
+    return formatted("; --run-dir {} names a run", word);
   const bool is_data = (find_setting("data-root")->takes & command.takes) != 0;
   return is_data ? data_root_hint(word) : "";
 }
 
 void check_words(const std::vector<std::string>& words, const Command& command) {
-  if (words.size() < command.min_words) throw UsageError(fmt::format("expected {}", command.words));
+  if (words.size() < command.min_words) throw UsageError(formatted("expected {}", command.words));
   if (words.size() > command.max_words) {
     const std::string& word = words[command.max_words];
-    throw UsageError(fmt::format("unexpected argument \"{}\"{}", word, hint_for(word, command)));
+    throw UsageError(formatted("unexpected argument \"{}\"{}", word, hint_for(word, command)));
   }
   if (std::find(words.begin(), words.end(), "") != words.end())
-    throw UsageError(fmt::format("expected {}, got \"\"", command.words));
+    throw UsageError(formatted("expected {}, got \"\"", command.words));
 }
 
 }  // namespace

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/help.h"
 
 namespace lathe::cli {
@@ -21,7 +19,7 @@ std::string replaced(std::string_view text, char what, std::string_view by) {
 
 // 'It is a text' for a shell.
 std::string quoted(std::string_view text) {
-  return fmt::format("'{}'", replaced(text, '\'', "'\\''"));
+  return formatted("'{}'", replaced(text, '\'', "'\\''"));
 }
 
 std::vector<const Setting*> settings_of(const Command& command) {
@@ -46,7 +44,7 @@ std::string words_after(std::span<const Command> commands, std::string_view firs
     }
     if (std::ranges::find(words, word) == words.end()) words.push_back(word);
   }
-  return fmt::format("{}", fmt::join(words, " "));
+  return joined(words, " ");
 }
 
 std::vector<std::string_view> first_words_of_two(std::span<const Command> commands) {
@@ -62,24 +60,24 @@ std::vector<std::string_view> first_words_of_two(std::span<const Command> comman
 
 std::string bash_script(std::span<const Command> commands) {
   const std::string names = words_after(commands, "");
-  std::string groups = fmt::format("    help) words={} ;;\n", quoted(names)), values, flags;
+  std::string groups = formatted("    help) words={} ;;\n", quoted(names)), values, flags;
   for (const std::string_view word : first_words_of_two(commands)) {
-    groups += fmt::format("    {}) words={} ;;\n", word, quoted(words_after(commands, word)));
+    groups += formatted("    {}) words={} ;;\n", word, quoted(words_after(commands, word)));
   }
   for (const Setting& setting : all_settings()) {
     if (setting.choices.empty()) continue;
-    values += fmt::format("    --{}) words={} ;;\n", setting.key, quoted(spaced(setting.choices)));
+    values += formatted("    --{}) words={} ;;\n", setting.key, quoted(spaced(setting.choices)));
   }
   for (const Command& command : commands) {
     std::string all = "--help --config";
     for (const Setting* setting : settings_of(command)) {
-      all += fmt::format(" --{}", setting->key);
-      if (setting->is_switch()) all += fmt::format(" --no-{}", setting->key);
+      all += formatted(" --{}", setting->key);
+      if (setting->is_switch()) all += formatted(" --no-{}", setting->key);
     }
-    flags += fmt::format("    {}) words={} plain={} ;;\n", quoted(command.name), quoted(all),
-                         quoted(spaced(command.known_words)));
+    flags += formatted("    {}) words={} plain={} ;;\n", quoted(command.name), quoted(all),
+                       quoted(spaced(command.known_words)));
   }
-  return fmt::format(R"(# Completes lathe in bash: source <(lathe completion bash)
+  return formatted(R"(# Completes lathe in bash: source <(lathe completion bash)
 _lathe() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words= plain=
   local command=${{COMP_WORDS[1]}}
@@ -112,7 +110,7 @@ _lathe() {{
 }}
 complete -o filenames -F _lathe lathe
 )",
-                     quoted(names + " help"), groups, values, flags);
+                   quoted(names + " help"), groups, values, flags);
 }
 
 // In a description of _arguments a colon and brackets mean something else.
@@ -123,35 +121,35 @@ std::string zsh_text(std::string_view text) {
 std::string zsh_flag(const Setting& setting) {
   const std::string help = zsh_text(setting.help);
   if (setting.is_switch()) {
-    return fmt::format(" {} {}", quoted(fmt::format("--{}[{}]", setting.key, help)),
-                       quoted(fmt::format("--no-{}[{}]", setting.key, help)));
+    return formatted(" {} {}", quoted(formatted("--{}[{}]", setting.key, help)),
+                     quoted(formatted("--no-{}[{}]", setting.key, help)));
   }
   const std::string how =
-      setting.choices.empty() ? "_files" : fmt::format("({})", spaced(setting.choices));
+      setting.choices.empty() ? "_files" : formatted("({})", spaced(setting.choices));
   // Without a text between the colons the value would be one that may be missing.
   const std::string_view what = setting.unit.empty() ? setting.key : setting.unit;
-  return " " + quoted(fmt::format("--{}=[{}]:{}:{}", setting.key, help, zsh_text(what), how));
+  return " " + quoted(formatted("--{}=[{}]:{}:{}", setting.key, help, zsh_text(what), how));
 }
 
 std::string zsh_script(std::span<const Command> commands) {
   std::string cases;
   for (const Command& command : commands) {
-    cases += fmt::format("    {})\n      _arguments", quoted(command.name));
+    cases += formatted("    {})\n      _arguments", quoted(command.name));
     for (const Setting* setting : settings_of(command)) cases += zsh_flag(*setting);
     cases += " '--config=[config file]:FILE:_files' '--help[flags]'";
     if (!command.known_words.empty()) {
-      cases += " " + quoted(fmt::format("*:word:({})", spaced(command.known_words)));
+      cases += " " + quoted(formatted("*:word:({})", spaced(command.known_words)));
     } else if (command.max_words > 0) {
       cases += " '*:file:_files'";
     }
     cases += "\n      ;;\n";
   }
   const std::string names = words_after(commands, "");
-  std::string groups = fmt::format("    help) second=({}) ;;\n", names);
+  std::string groups = formatted("    help) second=({}) ;;\n", names);
   for (const std::string_view word : first_words_of_two(commands)) {
-    groups += fmt::format("    {}) second=({}) ;;\n", word, words_after(commands, word));
+    groups += formatted("    {}) second=({}) ;;\n", word, words_after(commands, word));
   }
-  return fmt::format(R"(#compdef lathe
+  return formatted(R"(#compdef lathe
 # Completes lathe in zsh: source <(lathe completion zsh), after compinit
 _lathe() {{
   local command=$words[2]
@@ -180,27 +178,27 @@ else
   compdef _lathe lathe
 fi
 )",
-                     names, groups, cases);
+                   names, groups, cases);
 }
 
 std::string fish_flag(const Setting& setting, std::string_view when) {
-  const std::string begin = fmt::format("complete -c lathe -n {} -l", when),
-                    help = fmt::format("-d {}", quoted(setting.help));
+  const std::string begin = formatted("complete -c lathe -n {} -l", when),
+                    help = formatted("-d {}", quoted(setting.help));
   if (setting.is_switch())
-    return fmt::format("{0} {1} {2}\n{0} no-{1} {2}\n", begin, setting.key, help);
-  if (setting.choices.empty()) return fmt::format("{} {} -r -F {}\n", begin, setting.key, help);
+    return formatted("{0} {1} {2}\n{0} no-{1} {2}\n", begin, setting.key, help);
+  if (setting.choices.empty()) return formatted("{} {} -r -F {}\n", begin, setting.key, help);
   // The values in a line of their own, or each would have the flag's description.
-  return fmt::format("{0} {1} -x {2}\n{0} {1} -x -a {3}\n", begin, setting.key, help,
-                     quoted(spaced(setting.choices)));
+  return formatted("{0} {1} -x {2}\n{0} {1} -x -a {3}\n", begin, setting.key, help,
+                   quoted(spaced(setting.choices)));
 }
 
 std::string fish_script(std::span<const Command> commands) {
   const std::string names = words_after(commands, "");
   std::string out = "# Completes lathe in fish: lathe completion fish | source\n";
   out +=
-      fmt::format("complete -c lathe -n __fish_use_subcommand -f -a {}\n", quoted(names + " help"));
+      formatted("complete -c lathe -n __fish_use_subcommand -f -a {}\n", quoted(names + " help"));
   const auto add_words = [&](std::string_view word, const std::string& words) {
-    out += fmt::format(
+    out += formatted(
         "complete -c lathe -n '__fish_seen_subcommand_from {}; and not "
         "__fish_seen_subcommand_from {}' -f -a {}\n",
         word, words, quoted(words));
@@ -213,10 +211,10 @@ std::string fish_script(std::span<const Command> commands) {
         quoted("__fish_seen_subcommand_from " +
                replaced(command.name, ' ', "; and __fish_seen_subcommand_from "));
     if (command.max_words == 0 || !command.known_words.empty())
-      out += fmt::format("complete -c lathe -n {} -f -a {}\n", when,
-                         quoted(spaced(command.known_words)));
-    out += fmt::format("complete -c lathe -n {} -s h -l help -d 'Flags'\n", when);
-    out += fmt::format("complete -c lathe -n {} -l config -r -F -d 'Config file'\n", when);
+      out += formatted("complete -c lathe -n {} -f -a {}\n", when,
+                       quoted(spaced(command.known_words)));
+    out += formatted("complete -c lathe -n {} -s h -l help -d 'Flags'\n", when);
+    out += formatted("complete -c lathe -n {} -l config -r -F -d 'Config file'\n", when);
     for (const Setting* setting : settings_of(command)) out += fish_flag(*setting, when);
   }
   return out;
@@ -234,31 +232,31 @@ std::string completion_script(std::span<const Command> commands, std::string_vie
   if (shell == "bash") return bash_script(commands);
   if (shell == "zsh") return zsh_script(commands);
   if (shell == "fish") return fish_script(commands);
-  throw UsageError(fmt::format("completion: expected bash, zsh or fish, got \"{}\"", shell));
+  throw UsageError(formatted("completion: expected bash, zsh or fish, got \"{}\"", shell));
 }
 
 std::string manual_page(std::span<const Command> commands, std::string_view version) {
-  std::string out = fmt::format(
+  std::string out = formatted(
       ".TH LATHE 1 \"\" \"lathe {}\"\n.SH NAME\nlathe \\- train, evaluate and inspect neural "
       "networks\n.SH SYNOPSIS\n.B lathe\n.I COMMAND\n.RI [ flags ]\n.SH COMMANDS\n",
       version);
   for (const Command& command : commands) {
-    out += fmt::format(".TP\n.B {}\n{}\n", roff(command.name), roff(command.help));
-    if (!command.example.empty()) out += fmt::format(".br\n{}\n", roff(command.example));
+    out += formatted(".TP\n.B {}\n{}\n", roff(command.name), roff(command.help));
+    if (!command.example.empty()) out += formatted(".br\n{}\n", roff(command.example));
   }
   out +=
       ".SH FLAGS\nA setting is a flag, an environment variable and a key of a config file, in this "
       "order.\n";
   std::string_view group;
   for (const Setting& setting : all_settings()) {
-    if (setting.group != group) out += fmt::format(".SS {}\n", setting.group);
+    if (setting.group != group) out += formatted(".SS {}\n", setting.group);
     group = setting.group;
     std::vector<std::string_view> users;
     for (const Command& command : commands) {
       if ((setting.takes & command.takes) != 0) users.push_back(command.name);
     }
-    out += fmt::format(".TP\n.B {}\n{} ({})\n", roff(flag_of(setting)), roff(setting.help),
-                       roff(fmt::format("{}", fmt::join(users, ", "))));
+    out += formatted(".TP\n.B {}\n{} ({})\n", roff(flag_of(setting)), roff(setting.help),
+                     roff(joined(users, ", ")));
   }
   return out;
 }

@@ -12,9 +12,8 @@
 #include <set>
 #include <string>
 
-#include <fmt/format.h>
-
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -28,7 +27,7 @@ class LineReader {
       : rest_(line), file_(file), number_(number) {}
 
   [[noreturn]] void fail(std::string_view what) const {
-    throw UsageError(fmt::format("{}:{}: {}", file_, number_, what));
+    throw UsageError(formatted("{}:{}: {}", file_, number_, what));
   }
 
   void skip_space() {
@@ -62,7 +61,7 @@ class LineReader {
            (std::isalnum(static_cast<unsigned char>(rest_[n])) || std::strchr("_-+.:", rest_[n]))) {
       ++n;
     }
-    if (n == 0) fail(fmt::format("expected {}", what));
+    if (n == 0) fail(formatted("expected {}", what));
     std::string word(rest_.substr(0, n));
     rest_.remove_prefix(n);
     return word;
@@ -153,13 +152,13 @@ std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view na
     if (line.at_end()) continue;
     if (line.take('[')) line.fail("sections are not used here: write key = value");
     ConfigEntry entry{number, line.bare("key = value"), {}, 0, 0};
-    if (!line.take('=')) line.fail(fmt::format("expected = after {}", entry.key));
+    if (!line.take('=')) line.fail(formatted("expected = after {}", entry.key));
     entry.begin = newline - line.left();
     entry.value = line.take('[') ? list(line) : line.scalar();
     entry.end = newline - line.unread();
-    if (!line.at_end()) line.fail(fmt::format("{}: unexpected text after the value", entry.key));
+    if (!line.at_end()) line.fail(formatted("{}: unexpected text after the value", entry.key));
     if (!seen.insert(with_dashes(entry.key)).second)
-      line.fail(fmt::format("{} is given twice", entry.key));
+      line.fail(formatted("{} is given twice", entry.key));
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -168,18 +167,18 @@ std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view na
 std::string read_config_text(const std::filesystem::path& path) {
   if (is_named_pipe(path)) {
     throw UsageError(
-        fmt::format("{}: cannot read the config file: it is a named pipe", path.string()));
+        formatted("{}: cannot read the config file: it is a named pipe", path.string()));
   }
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostBytes + 1, '\0');
   if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && !file.eof()) {
     throw UsageError(
-        fmt::format("{}: cannot read the config file: {}", path.string(), std::strerror(errno)));
+        formatted("{}: cannot read the config file: {}", path.string(), std::strerror(errno)));
   }
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() > kMostBytes) {
-    throw UsageError(fmt::format("{}: cannot read the config file: it has more than {} bytes",
-                                 path.string(), kMostBytes));
+    throw UsageError(formatted("{}: cannot read the config file: it has more than {} bytes",
+                               path.string(), kMostBytes));
   }
   return text;
 }
@@ -196,7 +195,7 @@ std::string with_value(std::string_view text, std::string_view name, std::string
       return out.replace(entry.begin, entry.end - entry.begin, value);
   }
   if (!out.empty() && out.back() != '\n') out += '\n';
-  return out + fmt::format("{} = {}\n", key, value);
+  return out + formatted("{} = {}\n", key, value);
 }
 
 std::string config_text(const Settings& settings, unsigned takes) {
@@ -205,7 +204,7 @@ std::string config_text(const Settings& settings, unsigned takes) {
     if ((setting.takes & takes) == 0) continue;
     if (setting.group != group) {
       group = setting.group;
-      text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", group);
+      text += formatted("{}# {}\n", text.empty() ? "" : "\n", group);
     }
     const std::string value = value_text(settings, setting);
     const bool bare = std::visit(
@@ -213,8 +212,7 @@ std::string config_text(const Settings& settings, unsigned takes) {
           return !std::is_same_v<T, std::string> && !std::is_same_v<T, std::optional<std::string>>;
         },
         setting.target);
-    text +=
-        fmt::format("{} = {}\n", setting.key, bare && value != "auto" ? value : in_quotes(value));
+    text += formatted("{} = {}\n", setting.key, bare && value != "auto" ? value : in_quotes(value));
   }
   return text;
 }

@@ -5,8 +5,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
@@ -31,9 +30,9 @@ std::string meaning_of(const Setting& setting, const Settings& defaults) {
   std::string text(setting.help);
   const std::string value = value_text(defaults, setting);
   if (!setting.automatic.empty()) {
-    text += fmt::format(" [auto: {}]", setting.automatic);
+    text += formatted(" [auto: {}]", setting.automatic);
   } else if (!value.empty() && !(setting.is_switch() && value == "false")) {
-    text += fmt::format(" [{}]", value);
+    text += formatted(" [{}]", value);
   }
   return text;
 }
@@ -41,8 +40,8 @@ std::string meaning_of(const Setting& setting, const Settings& defaults) {
 }  // namespace
 
 std::string flag_of(const Setting& setting) {
-  if (setting.is_switch()) return fmt::format("--[no-]{}", setting.key);
-  return fmt::format("--{} {}", setting.key, setting.unit.empty() ? setting.choices : setting.unit);
+  if (setting.is_switch()) return formatted("--[no-]{}", setting.key);
+  return formatted("--{} {}", setting.key, setting.unit.empty() ? setting.choices : setting.unit);
 }
 
 int help_width() {
@@ -51,12 +50,12 @@ int help_width() {
 }
 
 std::string overview(std::span<const Command> commands, std::string_view prefix, int width) {
-  const std::string first = prefix.empty() ? "" : fmt::format("{} ", prefix);
+  const std::string first = prefix.empty() ? "" : formatted("{} ", prefix);
   std::string out = prefix.empty() ? "Train, evaluate and inspect neural networks.\n\n" : "";
-  out += fmt::format("Usage: lathe {}COMMAND [flags]\n\nCommands:\n", first);
+  out += formatted("Usage: lathe {}COMMAND [flags]\n\nCommands:\n", first);
   for (const Command& command : commands) {
     if (!command.name.starts_with(first)) continue;
-    out += fmt::format("  {:<20}", command.name);
+    out += formatted("  {:<20}", command.name);
     append_wrapped(out, command.help, 22, 22, width);
     if (command.example.empty()) continue;
     out += std::string(22, ' ');
@@ -70,10 +69,10 @@ std::string overview(std::span<const Command> commands, std::string_view prefix,
 }
 
 std::string help_text(const Command& command, int width) {
-  std::string out = fmt::format("Usage: lathe {} [flags]", command.name);
+  std::string out = formatted("Usage: lathe {} [flags]", command.name);
   if (command.max_words > 0) {
     out += command.min_words > 0 ? " " : " [";
-    append_wrapped(out, fmt::format("{}{}", command.words, command.min_words > 0 ? "" : "]"),
+    append_wrapped(out, formatted("{}{}", command.words, command.min_words > 0 ? "" : "]"),
                    out.size(), 7, width);
   } else {
     out += '\n';
@@ -88,7 +87,7 @@ std::string help_text(const Command& command, int width) {
   std::string_view group;
   for (const Setting& setting : all_settings()) {
     if ((setting.takes & command.takes) == 0) continue;
-    if (setting.group != group) out += fmt::format("\n{}:\n", setting.group);
+    if (setting.group != group) out += formatted("\n{}:\n", setting.group);
     group = setting.group;
     append_flag(out, flag_of(setting), meaning_of(setting, defaults), width);
   }

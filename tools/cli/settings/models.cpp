@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -40,16 +39,15 @@ const std::deque<Model>& models() { return list(); }
 std::unique_ptr<nn::Module> make_named_model(std::string_view name,
                                              const nn::ModelOptions& options) {
   const Model* model = find_model(name);
-  if (!model) throw UsageError(fmt::format("--model: no model \"{}\"", name));
+  if (!model) throw UsageError(formatted("--model: no model \"{}\"", name));
   if (options.image_size < model->smallest_image) {
-    throw UsageError(
-        fmt::format("--model {} needs images of {} x {} or larger, not --image-size {}", name,
-                    model->smallest_image, model->smallest_image, options.image_size));
+    throw UsageError(formatted("--model {} needs images of {} x {} or larger, not --image-size {}",
+                               name, model->smallest_image, model->smallest_image,
+                               options.image_size));
   }
   if (options.image_size % model->patch != 0) {
-    throw UsageError(
-        fmt::format("--model {} needs an --image-size that is a multiple of {}, not {}", name,
-                    model->patch, options.image_size));
+    throw UsageError(formatted("--model {} needs an --image-size that is a multiple of {}, not {}",
+                               name, model->patch, options.image_size));
   }
   return model->make(options);
 }
@@ -57,7 +55,7 @@ std::unique_ptr<nn::Module> make_named_model(std::string_view name,
 std::string model_names() {
   std::string names;
   for (const Model& model : list())
-    names += fmt::format("{}{}", names.empty() ? "" : "|", model.name);
+    names += formatted("{}{}", names.empty() ? "" : "|", model.name);
   return names;
 }
 

@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -75,11 +74,11 @@ std::string_view augment_for(std::string_view dataset, const Machine& machine) {
 
 std::string no_data_set(const std::string& root, DataRoot kind) {
   if (!root.empty() && kind == DataRoot::kMissing)
-    return fmt::format("--data-root {}: no such file or folder", root);
-  return fmt::format(
+    return formatted("--data-root {}: no such file or folder", root);
+  return formatted(
       "no data set found{}: get one with `lathe data fetch cifar10` or `apt-get install "
       "dataset-fashion-mnist`, name {} with --data-root, or use --dataset synthetic",
-      root.empty() ? "" : fmt::format(" in --data-root {}", root),
+      root.empty() ? "" : formatted(" in --data-root {}", root),
       root.empty() ? "its place" : "another place");
 }
 
@@ -115,13 +114,13 @@ std::string choose_run(Settings& settings, const Machine& machine) {
     if (why.empty()) why = machine.has_cuda ? "a GPU is there" : "no GPU, and this suits a CPU";
   }
   if (chose_dataset && chose_model) {
-    return fmt::format("chosen: {} on {} ({}); --model and --dataset choose others",
-                       *settings.model, *settings.dataset, why);
+    return formatted("chosen: {} on {} ({}); --model and --dataset choose others", *settings.model,
+                     *settings.dataset, why);
   }
   if (chose_dataset)
-    return fmt::format("chosen: {} ({}); --dataset chooses another", *settings.dataset, why);
+    return formatted("chosen: {} ({}); --dataset chooses another", *settings.dataset, why);
   if (chose_model)
-    return fmt::format("chosen: {} ({}); --model chooses another", *settings.model, why);
+    return formatted("chosen: {} ({}); --model chooses another", *settings.model, why);
   return "";
 }
 

@@ -6,10 +6,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
@@ -32,9 +30,8 @@ void check_choice(const Setting& setting, std::string_view name, std::string_vie
   }
   if (std::find(choices.begin(), choices.end(), text) != choices.end()) return;
   const std::string hint = setting.hint == nullptr ? "" : setting.hint(text);
-  throw UsageError(fmt::format("{}: expected one of {}, got \"{}\"{}", name,
-                               fmt::join(choices, ", "), text,
-                               hint.empty() ? suggestion(text, choices) : hint));
+  throw UsageError(formatted("{}: expected one of {}, got \"{}\"{}", name, joined(choices, ", "),
+                             text, hint.empty() ? suggestion(text, choices) : hint));
 }
 
 int64_t integer_bound(double bound) {
@@ -44,7 +41,7 @@ int64_t integer_bound(double bound) {
 double number_bound(double bound) { return bound >= 1e300 ? HUGE_VAL : bound; }
 
 std::string text_of(bool value) { return value ? "true" : "false"; }
-std::string text_of(int64_t value) { return fmt::format("{}", value); }
+std::string text_of(int64_t value) { return formatted("{}", value); }
 std::string text_of(double value) { return number_text(value); }
 std::string text_of(const std::string& value) { return value; }
 template <class T>
@@ -71,7 +68,7 @@ std::string environment_name(const Setting& setting) {
 
 std::string data_root_hint(std::string_view word) {
   std::error_code missing;
-  return std::filesystem::exists(word, missing) ? fmt::format("; --data-root {} names data", word)
+  return std::filesystem::exists(word, missing) ? formatted("; --data-root {} names data", word)
                                                 : "";
 }
 

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/config_file.h"
 
@@ -38,12 +37,12 @@ bool is_left_out(std::string_view key, bool trains) {
 void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
                    const std::string& file, unsigned takes, bool of_finished_run) {
   for (const ConfigEntry& entry : entries) {
-    const std::string name = fmt::format("{}:{}: {}", file, entry.line, entry.key);
+    const std::string name = formatted("{}:{}: {}", file, entry.line, entry.key);
     const Setting* const setting = find_setting(entry.key);
     if (!setting) {
       std::vector<std::string_view> keys;
       for (const Setting& s : all_settings()) keys.push_back(s.key);
-      throw UsageError(fmt::format("{}: unknown key{}", name, suggestion(entry.key, keys)));
+      throw UsageError(formatted("{}: unknown key{}", name, suggestion(entry.key, keys)));
     }
     Settings other;
     const bool left_out = of_finished_run && is_left_out(setting->key, (takes & kTrain) != 0);
@@ -84,7 +83,7 @@ std::vector<std::string> mistyped_variables(const char* const* environment) {
     if (!name.starts_with(kPrefix) || std::ranges::find(names, name) != names.end()) continue;
     const std::string near = nearest(name, candidates, mistyped_letters(name));
     if (!near.empty())
-      remarks.push_back(fmt::format("{} is no setting; did you mean {}?", name, near));
+      remarks.push_back(formatted("{} is no setting; did you mean {}?", name, near));
   }
   return remarks;
 }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -46,7 +46,7 @@ std::string in_words(std::string_view values) {
   while (!values.empty()) {
     const size_t bar = std::min(values.find('|'), values.size());
     const bool last = bar == values.size();
-    text += fmt::format("{}{}", text.empty() ? "" : last ? " or " : ", ", values.substr(0, bar));
+    text += formatted("{}{}", text.empty() ? "" : last ? " or " : ", ", values.substr(0, bar));
     values.remove_prefix(last ? bar : bar + 1);
   }
   return text;
@@ -67,13 +67,13 @@ std::vector<std::string> flags_without_effect(const Settings& settings,
     const std::string chosen = value_text(settings, *find_setting(chooser));
     if (values.empty()) {
       if (!chosen.empty()) continue;
-      remarks.push_back(fmt::format("--{} has no effect without --{}", key, chooser));
+      remarks.push_back(formatted("--{} has no effect without --{}", key, chooser));
       reported = key;
       continue;
     }
     if (chosen == "auto" || is_one_of(chosen, values)) continue;
-    remarks.push_back(fmt::format("--{} has no effect with --{} {}, only with {}{}", key, chooser,
-                                  chosen, in_words(values), instead));
+    remarks.push_back(formatted("--{} has no effect with --{} {}, only with {}{}", key, chooser,
+                                chosen, in_words(values), instead));
     reported = key;
   }
   return remarks;

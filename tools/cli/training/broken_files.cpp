@@ -1,7 +1,7 @@
 // BrokenFiles: compares the files that the data sets report with those named so far.
 #include "lathe/tools/cli/training/broken_files.h"
 
-#include <fmt/format.h>
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 
@@ -14,7 +14,7 @@ void BrokenFiles::report() {
   for (const data::ImageDataset* images : sets_)
     for (const std::string& file : images->broken())
       if (named_.insert(file).second)
-        log_.warning(fmt::format("skipped {}: it cannot be read", file));
+        log_.warning(formatted("skipped {}: it cannot be read", file));
 }
 
 }  // namespace lathe::cli

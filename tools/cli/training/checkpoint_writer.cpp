@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include <fmt/format.h>
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -25,7 +25,7 @@ int64_t step_of(std::string_view name) {
 
 }  // namespace
 
-std::string step_file(int64_t step) { return fmt::format("{}{}{}", kStepPrefix, step, kSuffix); }
+std::string step_file(int64_t step) { return formatted("{}{}{}", kStepPrefix, step, kSuffix); }
 
 std::vector<int64_t> steps_in(const fs::path& folder) {
   std::vector<int64_t> steps;

@@ -1,8 +1,6 @@
 // The set-up of a computation: device, threads, convolutions, model, weights.
 #include "lathe/tools/cli/training/compute.h"
 
-#include <fmt/format.h>
-
 #include "lathe/autograd/autocast.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/math_mode.h"
@@ -11,6 +9,7 @@
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/recipe.h"
 
@@ -26,11 +25,11 @@ Device device_of(const std::string& name) try {
   if (name == "auto") return cuda_is_available() ? Device("cuda:0") : kCPU;
   const Device device(name);
   if (device.is_cuda() && device.index >= cuda::device_count()) {
-    throw CommandError(ExitCode::kDevice,
-                       fmt::format("--device {}: {}", name,
-                                   cuda_is_available() ? fmt::format("this machine has {} GPUs",
-                                                                     cuda::device_count())
-                                                       : cuda::unavailable_reason()));
+    throw CommandError(
+        ExitCode::kDevice,
+        formatted("--device {}: {}", name,
+                  cuda_is_available() ? formatted("this machine has {} GPUs", cuda::device_count())
+                                      : cuda::unavailable_reason()));
   }
   return device;
 } catch (const ValueError& e) {
@@ -41,19 +40,19 @@ Device device_of(const std::string& name) try {
 
 std::string device_remark(const Settings& settings) {
   if (settings.device != "auto" || cuda_is_available()) return {};
-  return fmt::format("device: cpu, because {}", cuda::unavailable_reason());
+  return formatted("device: cpu, because {}", cuda::unavailable_reason());
 }
 
 std::string convolution_text(const cpu::FastConv2dInfo& fast) {
   if (!fast.problem.empty()) return fast.problem;
-  if (fast.library.empty()) return fmt::format("Eigen, because {}", kWithoutOneDnn);
-  return fmt::format("{}: direct{}{}{}", fast.library, fast.winograd ? ", Winograd" : "",
-                     fast.bf16 ? ", bf16" : "", fast.winograd ? "" : "; no Winograd");
+  if (fast.library.empty()) return formatted("Eigen, because {}", kWithoutOneDnn);
+  return formatted("{}: direct{}{}{}", fast.library, fast.winograd ? ", Winograd" : "",
+                   fast.bf16 ? ", bf16" : "", fast.winograd ? "" : "; no Winograd");
 }
 
 std::string convolution_remark(const cpu::FastConv2dInfo& fast, Device device) {
   if (device.is_cuda() || !fast.library.empty()) return {};
-  return fmt::format("slow convolutions: {}", kWithoutOneDnn);
+  return formatted("slow convolutions: {}", kWithoutOneDnn);
 }
 
 Device prepare_compute(Settings& settings) {

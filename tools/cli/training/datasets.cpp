@@ -5,9 +5,6 @@
 #include <filesystem>
 #include <functional>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "lathe/core/device.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/dataset_parts.h"
@@ -18,6 +15,7 @@
 #include "lathe/data/images/published_datasets.h"
 #include "lathe/data/images/record_images.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/fetch.h"
@@ -81,9 +79,8 @@ void check_layout(const std::filesystem::path& root, Part part) {
   const bool more = folders.size() > kMostNames;
   if (more) folders.resize(kMostNames);
   const std::string found =
-      folders.empty()
-          ? "no folders"
-          : fmt::format("the folders {}{}", fmt::join(folders, ", "), more ? ", …" : "");
+      folders.empty() ? "no folders"
+                      : formatted("the folders {}{}", joined(folders, ", "), more ? ", …" : "");
   LATHE_FAIL(DataError, root.string(), ": has ", found,
              "; wanted are train and test (or val), each with a folder of images per class: ",
              (root / "train/cat/1.jpg").string(), ", ", (root / "test/cat/2.jpg").string());
@@ -138,7 +135,7 @@ data::Transform transform_for(const data::ImageDataset& images, const Settings& 
   const std::string augment = settings.augment.value_or("none");
   for (const std::string& name : split_list(augment)) {
     if (name != "none" && name != "crop" && name != "flip" && name != "resized-crop")
-      throw UsageError(fmt::format(
+      throw UsageError(formatted(
           "--augment: expected none, or some of crop, flip, resized-crop, got \"{}\"", augment));
     if (!augmented) continue;
     const int64_t side = resized ? settings.image_size.value_or(32) : images.height();
@@ -154,13 +151,12 @@ bool is_here(const Settings& settings) {
 }
 
 std::string how_to_get(const data::DatasetSource& source) {
-  return fmt::format(
+  return formatted(
       "; get it with `lathe data fetch {}`{}, name its place with --data-root, or use --dataset "
       "synthetic",
       source.name,
-      source.debian_package.empty()
-          ? ""
-          : fmt::format(" or `apt-get install {}`", source.debian_package));
+      source.debian_package.empty() ? ""
+                                    : formatted(" or `apt-get install {}`", source.debian_package));
 }
 
 std::shared_ptr<data::ImageDataset> open_images(const Settings& settings, Part part,
@@ -185,14 +181,14 @@ std::shared_ptr<data::ImageDataset> part_of(std::shared_ptr<data::ImageDataset> 
   for (int64_t i = 0; i < images->size(); ++i) labels.push_back(images->label(i));
   const std::string fraction = number_text(settings.val_split);
   if (settings.val_split >= 1)
-    throw UsageError(fmt::format("--val-split {} leaves no image to train on", fraction));
+    throw UsageError(formatted("--val-split {} leaves no image to train on", fraction));
   data::StratifiedSplit split =
       data::stratified_split(labels, settings.val_split, static_cast<uint64_t>(settings.seed));
   if (split.part.empty()) {
     throw UsageError(
-        fmt::format("--val-split {}: {} training images of {} classes are too few: none would be "
-                    "left to choose the best by (every class keeps one)",
-                    fraction, images->size(), images->classes()));
+        formatted("--val-split {}: {} training images of {} classes are too few: none would be "
+                  "left to choose the best by (every class keeps one)",
+                  fraction, images->size(), images->classes()));
   }
   std::vector<int64_t>& chosen = part == Part::kVal ? split.part : split.rest;
   if (auto* const folder = dynamic_cast<data::ImageFolder*>(images.get())) {

@@ -3,11 +3,9 @@
 
 #include <sys/utsname.h>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "lathe/core/cuda.h"
 #include "lathe/core/info.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/revision.h"
 #include "lathe/tools/cli/training/compute.h"
 
@@ -33,10 +31,10 @@ Row environment_row() {
   uname(&system);
   return row.add("cuda", build.cuda ? "on" : "off")
       .add("cpu", cpu.model)
-      .add("cpu_flags", fmt::format("{}", fmt::join(cpu.flags, " ")))
+      .add("cpu_flags", joined(cpu.flags, " "))
       .add("usable_cpus", cpu.usable_cpus)
       .add("memory_bytes", cpu.memory_bytes)
-      .add("system", fmt::format("{} {} {}", system.sysname, system.release, system.machine));
+      .add("system", formatted("{} {} {}", system.sysname, system.release, system.machine));
 }
 
 }  // namespace lathe::cli

@@ -3,9 +3,8 @@
 
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 
@@ -14,7 +13,7 @@ void EventLog::attempt(F f) try {
   f();
 } catch (const FileError& e) {
   writer_.reset();
-  log_.warning(fmt::format("--tensorboard: no more events are written: {}", e.message()));
+  log_.warning(formatted("--tensorboard: no more events are written: {}", e.message()));
 }
 
 EventLog::EventLog(const std::filesystem::path& folder, int64_t step, Log& log) : log_(log) {

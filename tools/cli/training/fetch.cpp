@@ -3,12 +3,11 @@
 
 #include <chrono>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/data/images/fetch.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/progress.h"
@@ -26,10 +25,10 @@ std::filesystem::path target_root(const Settings& settings) {
 std::string fetch_text(const data::FetchProgress& p, double bytes_per_second) {
   const double mib = 1 << 20;
   const double left = static_cast<double>(p.total_bytes - p.done_bytes) / bytes_per_second;
-  return fmt::format("{}  {:.1f}/{:.1f} MiB  {:.1f} MiB/s  ETA {}",
-                     p.url.substr(p.url.rfind('/') + 1), static_cast<double>(p.done_bytes) / mib,
-                     static_cast<double>(p.total_bytes) / mib, bytes_per_second / mib,
-                     duration_text(left));
+  return formatted("{}  {:.1f}/{:.1f} MiB  {:.1f} MiB/s  ETA {}",
+                   p.url.substr(p.url.rfind('/') + 1), static_cast<double>(p.done_bytes) / mib,
+                   static_cast<double>(p.total_bytes) / mib, bytes_per_second / mib,
+                   duration_text(left));
 }
 
 }  // namespace

@@ -7,14 +7,12 @@
 #include <optional>
 #include <unordered_set>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/nn/models.h"
 #include "lathe/nn/weights.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -42,8 +40,8 @@ std::string list_of(const std::vector<StateDict::Entry>& entries) {
     }
     names.push_back(concat(name, " ", tensor.dtype(), tensor.shape()));
   }
-  return fmt::format("{} {}: {}", entries.size(), entries.size() == 1 ? "entry" : "entries",
-                     fmt::join(names, ", "));
+  return formatted("{} {}: {}", entries.size(), entries.size() == 1 ? "entry" : "entries",
+                   joined(names, ", "));
 }
 
 // What a file has for a model, sorted by what is to become of it.
@@ -111,7 +109,7 @@ std::string_view other_stem(const StateDict& from_file, const StateDict& own) {
 std::string hint_for(const StateDict& from_file, const Sorted& sorted, const nn::Module& model,
                      bool new_head) {
   if (const std::string_view stem = other_stem(from_file, model.state_dict()); !stem.empty())
-    return fmt::format("; the file's first layer is that of --stem {}", stem);
+    return formatted("; the file's first layer is that of --stem {}", stem);
   if (!sorted.unused.empty()) return "; the file has other " + list_of(sorted.unused);
   const std::string head = head_of(model);
   if (!new_head && !head.empty() && fits_without_head(from_file, model, head))
@@ -149,9 +147,9 @@ bool matches(const std::string& pattern, const std::string& name) {
     for (const std::string& name : names) {
       if (name.find('.') == name.npos) first.push_back(name);
     }
-    hint = fmt::format("; the model has {}", fmt::join(first, ", "));
+    hint = formatted("; the model has {}", joined(first, ", "));
   }
-  throw UsageError(fmt::format("--freeze: \"{}\" matches no parameter{}", pattern, hint));
+  throw UsageError(formatted("--freeze: \"{}\" matches no parameter{}", pattern, hint));
 }
 
 }  // namespace
@@ -182,10 +180,10 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
   std::vector<std::string> lines;
   if (!file.prefix.empty())
     lines.push_back(
-        fmt::format("{}: the names begin with \"{}\", which is taken off", path, file.prefix));
+        formatted("{}: the names begin with \"{}\", which is taken off", path, file.prefix));
   const std::string head = head_of(model);
   if (new_head && head.empty())
-    throw UsageError(fmt::format(
+    throw UsageError(formatted(
         "--new-head: a {} has no layers of which one is the head, so it would be new as a whole",
         model.type_name()));
   const Sorted sorted =
@@ -194,12 +192,12 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
     model.load_state_dict(sorted.state);
   } catch (const ValueError& e) {
     const std::string hint = hint_for(file.entries, sorted, model, new_head);
-    throw CommandError(ExitCode::kData, fmt::format("{}: {}{}", path, e.message(), hint));
+    throw CommandError(ExitCode::kData, formatted("{}: {}{}", path, e.message(), hint));
   }
   if (new_head)
-    lines.push_back(fmt::format("new head: {} keep their first values", list_of(sorted.fresh)));
+    lines.push_back(formatted("new head: {} keep their first values", list_of(sorted.fresh)));
   if (!sorted.unused.empty())
-    lines.push_back(fmt::format("not used of {}: {}", path, list_of(sorted.unused)));
+    lines.push_back(formatted("not used of {}: {}", path, list_of(sorted.unused)));
   return lines;
 } catch (const FileError& e) {
   throw CommandError(ExitCode::kData, e.message());
@@ -213,9 +211,9 @@ std::string choose_stem(Settings& settings, const std::string& file) {
   const int64_t side = *settings.image_size;
   settings.stem = told.empty() ? stem_for(side) : told;
   if (!has_stem) return "";
-  return fmt::format("chosen: --stem {} ({})", *settings.stem,
-                     told.empty() ? fmt::format("the images are {0} x {0}", side)
-                                  : fmt::format("as the weights of {} have it", file));
+  return formatted("chosen: --stem {} ({})", *settings.stem,
+                   told.empty() ? formatted("the images are {0} x {0}", side)
+                                : formatted("as the weights of {} have it", file));
 }
 
 void Frozen::hold() const {
@@ -241,8 +239,8 @@ Frozen freeze(nn::Module& model, std::string_view patterns) {
   }
   if (out.parameters == 0) return out;
   if (out.parameters == static_cast<int64_t>(parameters.size())) {
-    throw UsageError(fmt::format("--freeze {} leaves nothing to train: all {} parameters match",
-                                 patterns, parameters.size()));
+    throw UsageError(formatted("--freeze {} leaves nothing to train: all {} parameters match",
+                               patterns, parameters.size()));
   }
   for (const auto& [name, module] : model.named_modules()) {
     auto* const norm = dynamic_cast<nn::BatchNorm*>(module);

@@ -1,9 +1,8 @@
 // make_input(): decides where images are transformed, on the CPU by workers or on the GPU.
 #include "lathe/tools/cli/training/input.h"
 
-#include <fmt/format.h>
-
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
@@ -30,7 +29,7 @@ Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settin
     if (settings.dataset == "synthetic")
       throw UsageError("--data-cache gpu: the images of synthetic are made as they are read");
     if (!images->has_one_size())
-      throw UsageError(fmt::format(
+      throw UsageError(formatted(
           "--data-cache gpu: the images of {} have many sizes; `lathe data prepare FILE --dataset "
           "{} --image-size N` makes a packed file of one size",
           settings.data_root, *settings.dataset));

@@ -3,10 +3,9 @@
 
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
@@ -14,7 +13,7 @@ namespace lathe::cli {
 optim::GradScalerOptions scaler_options(const Settings& settings) {
   const bool dynamic = settings.loss_scale == "dynamic";
   if (settings.amp != "fp16" && !dynamic)
-    throw UsageError(fmt::format("--loss-scale {} needs --amp fp16", settings.loss_scale));
+    throw UsageError(formatted("--loss-scale {} needs --amp fp16", settings.loss_scale));
   optim::GradScalerOptions options{.init_scale = settings.init_scale,
                                    .growth_interval = settings.growth_interval,
                                    .dynamic = dynamic,
@@ -23,7 +22,7 @@ optim::GradScalerOptions scaler_options(const Settings& settings) {
   try {
     return optim::GradScaler(options).options();
   } catch (const ValueError& e) {
-    throw UsageError(fmt::format("{}: {}", dynamic ? "--init-scale" : "--loss-scale", e.message()));
+    throw UsageError(formatted("{}: {}", dynamic ? "--init-scale" : "--loss-scale", e.message()));
   }
 }
 
@@ -32,12 +31,11 @@ void fail_if_all_skipped(const Settings& settings, int64_t skipped, int64_t step
   const bool dynamic = settings.loss_scale == "dynamic";
   throw CommandError(
       ExitCode::kDiverged,
-      fmt::format(
-          "every step ({0} of {0}) was skipped, for its gradients were inf or nan with {1}: "
-          "nothing was learned",
-          steps,
-          dynamic ? "--init-scale " + number_text(settings.init_scale)
-                  : "--loss-scale " + settings.loss_scale));
+      formatted("every step ({0} of {0}) was skipped, for its gradients were inf or nan with {1}: "
+                "nothing was learned",
+                steps,
+                dynamic ? "--init-scale " + number_text(settings.init_scale)
+                        : "--loss-scale " + settings.loss_scale));
 }
 
 }  // namespace lathe::cli

@@ -5,11 +5,10 @@
 #include <bit>
 #include <exception>
 
-#include <fmt/format.h>
-
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/profile/memory_forecast.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/random_batch.h"
 
 namespace lathe::cli {
@@ -42,11 +41,11 @@ std::string memory_advice(const Settings& settings, const ModelShape& shape, Dev
       is_measured ? static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fits))) : batch / 2;
   std::string out;
   if (smaller >= 1) {
-    out = fmt::format("--batch-size {} --accumulate {}", smaller,
-                      settings.accumulate * ceil_div(batch, smaller));
-    if (is_measured) out += fmt::format(" ({} images should fit, by two small batches)", fits);
+    out = formatted("--batch-size {} --accumulate {}", smaller,
+                    settings.accumulate * ceil_div(batch, smaller));
+    if (is_measured) out += formatted(" ({} images should fit, by two small batches)", fits);
   }
-  if (settings.amp == "off") out += fmt::format("{}--amp bf16", out.empty() ? "" : ", ");
+  if (settings.amp == "off") out += formatted("{}--amp bf16", out.empty() ? "" : ", ");
   return out.empty() ? "try a smaller --model or --image-size" : "try " + out;
 }
 

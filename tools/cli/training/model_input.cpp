@@ -1,11 +1,10 @@
 // ModelInput to metadata and back, and as a transform.
 #include "lathe/tools/cli/training/model_input.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
@@ -20,7 +19,7 @@ constexpr int64_t kMostPixels = 65536;  // of a side
 std::string text_of(const std::vector<double>& numbers) {
   std::vector<std::string> texts;
   for (const double number : numbers) texts.push_back(number_text(number));
-  return fmt::format("{}", fmt::join(texts, ","));
+  return joined(texts, ",");
 }
 
 std::vector<double> numbers_in(const std::string& key, const std::string& text, int64_t count) {
@@ -28,7 +27,7 @@ std::vector<double> numbers_in(const std::string& key, const std::string& text, 
   for (const std::string& part : split_list(text))
     numbers.push_back(parse_number(key, part, -1e6, 1e6));
   if (static_cast<int64_t>(numbers.size()) != count)
-    throw UsageError(fmt::format("{}: expected {} numbers, got \"{}\"", key, count, text));
+    throw UsageError(formatted("{}: expected {} numbers, got \"{}\"", key, count, text));
   return numbers;
 }
 
@@ -42,7 +41,7 @@ std::vector<std::string> names_in(const std::string& text) {
     }
   }
   if (names.empty() || names.size() != list.size())
-    throw UsageError(fmt::format("{}: expected a JSON list of names", kNames));
+    throw UsageError(formatted("{}: expected a JSON list of names", kNames));
   return names;
 }
 
@@ -53,7 +52,7 @@ safetensors::Metadata metadata_of(const ModelInput& input) {
   return {{kNames, names.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)},
           {kChannels, std::to_string(input.channels)},
           {kResize,
-           input.keeps_ratio ? std::to_string(input.resize) : fmt::format("{0}x{0}", input.resize)},
+           input.keeps_ratio ? std::to_string(input.resize) : formatted("{0}x{0}", input.resize)},
           {kSize, std::to_string(input.side)},
           {kMean, text_of(input.mean)},
           {kStd, text_of(input.std)}};
@@ -71,30 +70,29 @@ ModelInput model_input_in(const safetensors::Metadata& metadata, std::string_vie
   const auto text = [&](const char* key) -> const std::string& {
     const auto found = metadata.find(key);
     if (found == metadata.end())
-      throw UsageError(
-          fmt::format("it has no {}; a checkpoint that `lathe train` writes has", key));
+      throw UsageError(formatted("it has no {}; a checkpoint that `lathe train` writes has", key));
     return found->second;
   };
   ModelInput out;
   out.class_names = names_in(text(kNames));
   out.channels = parse_integer(kChannels, text(kChannels), 1, 3);
-  if (out.channels == 2) throw UsageError(fmt::format("{}: expected 1 or 3, got 2", kChannels));
+  if (out.channels == 2) throw UsageError(formatted("{}: expected 1 or 3, got 2", kChannels));
   out.side = parse_integer(kSize, text(kSize), 1, kMostPixels);
   const std::string& resize = text(kResize);
   const size_t sign = std::min(resize.find('x'), resize.size());
   out.resize = parse_integer(kResize, resize.substr(0, sign), 1, kMostPixels);
   out.keeps_ratio = sign == resize.size();
   if (!out.keeps_ratio && resize.substr(sign + 1) != resize.substr(0, sign))
-    throw UsageError(fmt::format("{}: expected 256 or 28x28, got \"{}\"", kResize, resize));
+    throw UsageError(formatted("{}: expected 256 or 28x28, got \"{}\"", kResize, resize));
   out.mean = numbers_in(kMean, text(kMean), out.channels);
   out.std = numbers_in(kStd, text(kStd), out.channels);
   for (const double std : out.std) {
     if (std <= 0)
-      throw UsageError(fmt::format("{}: expected numbers above 0, got \"{}\"", kStd, text(kStd)));
+      throw UsageError(formatted("{}: expected numbers above 0, got \"{}\"", kStd, text(kStd)));
   }
   return out;
 } catch (const UsageError& e) {
-  throw CommandError(ExitCode::kData, fmt::format("{}: {}", file, e.what()));
+  throw CommandError(ExitCode::kData, formatted("{}: {}", file, e.what()));
 }
 
 data::Transform transform_of(const ModelInput& input) {

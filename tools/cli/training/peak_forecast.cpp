@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <memory>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/optim/ema.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/random_batch.h"
@@ -20,9 +19,11 @@ namespace {
 using profile::MemoryTag;
 
 /// Few enough images that a training begins at once: the pixels of 16 images of 64 x 64. Below 16
-/// the scratch memory of the CPU's convolutions, which has a least size, hides how it grows.
-int64_t small_batch(int64_t side) {
-  return std::clamp<int64_t>(16 * 64 * 64 / (side * side), 2, 16);
+/// the scratch memory of the CPU's convolutions, which has a least size, hides how it grows. No more
+/// than half of the training's own batch: its peak need not be continued beyond what is measured.
+int64_t small_batch(int64_t side, int64_t batch) {
+  const int64_t quick = std::clamp<int64_t>(16 * 64 * 64 / (side * side), 2, 16);
+  return std::min(quick, std::max<int64_t>(batch / 2, 2));
 }
 
 /// The small batches need no search for the fastest convolution.
@@ -56,7 +57,8 @@ std::optional<profile::MemoryForecast> forecast_peak(const Settings& settings,
   frozen.hold();
   std::optional<optim::EMA> ema;
   if (settings.ema > 0) ema.emplace(*model);
-  const int64_t side = settings.image_size.value_or(32), small = small_batch(side);
+  const int64_t side = settings.image_size.value_or(32);
+  const int64_t small = small_batch(side, *settings.batch_size);
   const auto step = [&](int64_t images) {
     train_on(random_batch(settings, shape, device, images), *model, *optimizer, settings);
   };
@@ -86,7 +88,7 @@ std::string forecast_text(const std::optional<profile::MemoryForecast>& forecast
     value /= 1024;
     unit = larger;
   }
-  return fmt::format("about {:.{}f} {} of memory at the peak", value, value < 9.95 ? 1 : 0, unit);
+  return formatted("about {:.{}f} {} of memory at the peak", value, value < 9.95 ? 1 : 0, unit);
 }
 
 std::string forecast_warning(const profile::MemoryForecast& forecast, int64_t batch,
@@ -94,10 +96,10 @@ std::string forecast_warning(const profile::MemoryForecast& forecast, int64_t ba
   if (forecast.peak(batch) <= free_bytes) return "";
   constexpr double kMiB = 1 << 20;
   const int64_t fits = forecast.largest_batch(free_bytes);
-  return fmt::format("{:.0f} MiB are forecast at the peak of a step, and {:.0f} MiB are free{}",
-                     static_cast<double>(forecast.peak(batch)) / kMiB,
-                     static_cast<double>(free_bytes) / kMiB,
-                     fits > 0 ? fmt::format("; --batch-size {} should fit", fits) : "");
+  return formatted("{:.0f} MiB are forecast at the peak of a step, and {:.0f} MiB are free{}",
+                   static_cast<double>(forecast.peak(batch)) / kMiB,
+                   static_cast<double>(free_bytes) / kMiB,
+                   fits > 0 ? formatted("; --batch-size {} should fit", fits) : "");
 }
 
 }  // namespace lathe::cli

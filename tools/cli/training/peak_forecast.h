@@ -14,7 +14,8 @@ namespace lathe::cli {
 
 /// The peak of a training with these settings on `device`: of its steps, of the batches that are
 /// read ahead, and, on a CPU, of the copies of its state (training/snapshot.h). Makes three steps
-/// with at most 32 random images each and a model of its own, which is gone afterwards.
+/// on a model of its own, which is gone afterwards. A step has at most 32 random images, and not
+/// more than a batch, or 4 if a batch is smaller.
 ///   steps  of the run
 /// Draws from the default generators: seed them afterwards. Begins new peaks of memory. The
 /// settings must be definite (settings/recipe.h).   → nothing if there is no memory for that

@@ -7,8 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include <fmt/format.h>
-
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/wrapping.h"
@@ -25,22 +24,22 @@ constexpr int kUnknownWidth = 80;
 enum class Detail { kAll, kNoWait, kNoRates, kLeast };
 
 std::string loss_text(double loss) {
-  return std::abs(loss) < 1000 ? fmt::format("{:.3f}", loss)
-                               : fmt::format("{:.3g}", without_sign_of_nan(loss));
+  return std::abs(loss) < 1000 ? formatted("{:.3f}", loss)
+                               : formatted("{:.3g}", without_sign_of_nan(loss));
 }
 
 std::string numbers(const ProgressState& s, Detail detail = Detail::kAll) {
-  std::string text = fmt::format("{}/{}  loss {}  acc {:.1f} %", s.done, s.total, loss_text(s.loss),
-                                 100 * s.accuracy);
+  std::string text = formatted("{}/{}  loss {}  acc {:.1f} %", s.done, s.total, loss_text(s.loss),
+                               100 * s.accuracy);
   if (detail < Detail::kNoRates) {
-    if (s.lr >= 0) text += fmt::format("  lr {:.3g}", s.lr);
+    if (s.lr >= 0) text += formatted("  lr {:.3g}", s.lr);
     if (s.loss_scale > 0)
-      text += fmt::format("  scale {:g}  skipped {}", s.loss_scale, s.skipped_steps);
+      text += formatted("  scale {:g}  skipped {}", s.loss_scale, s.skipped_steps);
   }
-  if (detail < Detail::kLeast) text += fmt::format("  {} img/s", rate_text(s.images_per_second));
+  if (detail < Detail::kLeast) text += formatted("  {} img/s", rate_text(s.images_per_second));
   if (detail < Detail::kNoWait && s.data_wait >= 0.01)
-    text += fmt::format("  waits for data {:.0f} %", 100 * s.data_wait);
-  return text + fmt::format("  ETA {}", duration_text(s.eta_seconds));
+    text += formatted("  waits for data {:.0f} %", 100 * s.data_wait);
+  return text + formatted("  ETA {}", duration_text(s.eta_seconds));
 }
 
 }  // namespace
@@ -48,13 +47,13 @@ std::string numbers(const ProgressState& s, Detail detail = Detail::kAll) {
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e7) return "?";
   const auto s = static_cast<int64_t>(std::lround(seconds));
-  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
-                  : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return s < 3600 ? formatted("{}:{:02}", s / 60, s % 60)
+                  : formatted("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
 std::string rate_text(double images_per_second) {
-  return images_per_second < 9999.5 ? fmt::format("{:.0f}", images_per_second)
-                                    : fmt::format("{:.1f}k", images_per_second / 1000);
+  return images_per_second < 9999.5 ? formatted("{:.0f}", images_per_second)
+                                    : formatted("{:.1f}k", images_per_second / 1000);
 }
 
 std::string bar_text(const ProgressState& state, int width, bool colour) {
@@ -69,31 +68,31 @@ std::string bar_text(const ProgressState& state, int width, bool colour) {
     const int full =
         state.total > 0 ? static_cast<int>(length * std::min(state.done, state.total) / state.total)
                         : 0;
-    return fmt::format("{} [{}{:#>{}}{}{:->{}}] {}", state.label, colour ? "\033[32m" : "", "",
-                       full, colour ? "\033[0m" : "", "", length - full, after);
+    return formatted("{} [{}{:#>{}}{}{:->{}}] {}", state.label, colour ? "\033[32m" : "", "", full,
+                     colour ? "\033[0m" : "", "", length - full, after);
   }
   for (const Detail detail : {Detail::kNoWait, Detail::kNoRates}) {
-    std::string text = fmt::format("{} {}", state.label, numbers(state, detail));
+    std::string text = formatted("{} {}", state.label, numbers(state, detail));
     if (static_cast<int>(text.size()) < width) return text;
   }
-  return fmt::format("{} {}", state.label, numbers(state, Detail::kLeast))
+  return formatted("{} {}", state.label, numbers(state, Detail::kLeast))
       .substr(0, static_cast<size_t>(std::max(width - 1, 0)));
 }
 
 std::string epoch_text(const EpochState& s) {
-  std::string before = fmt::format("epoch {}/{}  train {} {:.1f} %", s.epoch, s.epochs,
-                                   loss_text(s.train_loss), 100 * s.train_accuracy);
+  std::string before = formatted("epoch {}/{}  train {} {:.1f} %", s.epoch, s.epochs,
+                                 loss_text(s.train_loss), 100 * s.train_accuracy);
   if (s.evaluated)
-    before += fmt::format("  val {} {:.1f} %", loss_text(s.val_loss), 100 * s.val_accuracy);
-  const std::string rate = fmt::format("  lr {:.3g}", s.lr);
+    before += formatted("  val {} {:.1f} %", loss_text(s.val_loss), 100 * s.val_accuracy);
+  const std::string rate = formatted("  lr {:.3g}", s.lr);
   const std::string after =
-      fmt::format("  {}{}", duration_text(s.seconds), s.best_saved ? "  saved best" : "");
+      formatted("  {}{}", duration_text(s.seconds), s.best_saved ? "  saved best" : "");
   const bool fits = before.size() + rate.size() + after.size() <= kEpochColumns;
   return before + (fits ? rate : "") + after;
 }
 
 std::string plain_text(const ProgressState& state) {
-  return fmt::format("{} {}", state.label, numbers(state));
+  return formatted("{} {}", state.label, numbers(state));
 }
 
 ProgressMode progress_mode(std::string_view setting, bool is_terminal, const char* term) {

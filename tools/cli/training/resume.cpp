@@ -6,12 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/training/checkpoint_writer.h"
 #include "lathe/tools/cli/training/reading_data.h"
@@ -192,9 +191,9 @@ void find_newest(StartPoint& start, Log& log) {
     }
   }
   if (any) {
-    throw CommandError(ExitCode::kData, fmt::format("--resume: none of the checkpoints in {} can "
-                                                    "be read",
-                                                    start.folder.string()));
+    throw CommandError(ExitCode::kData, formatted("--resume: none of the checkpoints in {} can "
+                                                  "be read",
+                                                  start.folder.string()));
   }
 }
 
@@ -208,9 +207,9 @@ void refuse_weights(const std::string& file) {
                                                                    : "a file of weights";
   throw CommandError(
       ExitCode::kData,
-      fmt::format("--resume: {} is {}, without the state of a run of lathe; --weights {} begins a "
-                  "new run with its weights",
-                  file, kind, file));
+      formatted("--resume: {} is {}, without the state of a run of lathe; --weights {} begins a "
+                "new run with its weights",
+                file, kind, file));
 }
 
 }  // namespace
@@ -230,9 +229,9 @@ RunLock::RunLock(const fs::path& folder) {
     }
     log_.emplace(log.string(), 0);
   } catch (const LockHeldError&) {
-    throw UsageError(fmt::format("{}: another process trains in it", folder.string()));
+    throw UsageError(formatted("{}: another process trains in it", folder.string()));
   } catch (const FileError& e) {
-    throw UsageError(fmt::format("{}: cannot be locked: {}", folder.string(), e.message()));
+    throw UsageError(formatted("{}: cannot be locked: {}", folder.string(), e.message()));
   }
 }
 
@@ -257,7 +256,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
     start.lock = std::make_unique<RunLock>(folder);
     find_newest(start, log);
     if (!start.from && !is_auto)
-      throw CommandError(ExitCode::kData, fmt::format("{} holds no checkpoint", folder.string()));
+      throw CommandError(ExitCode::kData, formatted("{} holds no checkpoint", folder.string()));
     merge_with_run(start, call, folder);
     return start;
   }
@@ -266,7 +265,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
   const fs::path home = start.file.has_parent_path() ? start.file.parent_path() : fs::path(".");
   if (run_dir.empty() || fs::equivalent(home, run_dir, error)) {
     if (!fs::exists(start.file, error))
-      throw CommandError(ExitCode::kData, fmt::format("--resume: there is no {}", resume));
+      throw CommandError(ExitCode::kData, formatted("--resume: there is no {}", resume));
     start.folder = home;
     start.lock = std::make_unique<RunLock>(home);
   }
@@ -285,7 +284,7 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
   std::string changes, roundings;
   const auto note = [](std::string& list, std::string_view key, const std::string& before,
                        const std::string& after) {
-    list += fmt::format("{}{} {} → {}", list.empty() ? "" : ", ", key, before, after);
+    list += formatted("{}{} {} → {}", list.empty() ? "" : ", ", key, before, after);
   };
   for (const Setting& setting : all_settings()) {
     if ((setting.takes & kTrain) == 0 || is_free(now, setting.key)) continue;
@@ -307,16 +306,16 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
     same.evaluated = false;
   }
   if (!changes.empty() && !now.allow_changes) {
-    throw UsageError(fmt::format(
+    throw UsageError(formatted(
         "--resume: {} was made with other settings ({}); --allow-changes goes on all the same",
         start.file.string(), changes));
   }
   if (!changes.empty())
-    log.warning(fmt::format("changed since {}: {}", start.file.string(), changes));
+    log.warning(formatted("changed since {}: {}", start.file.string(), changes));
   if (!roundings.empty())
-    log.warning(fmt::format("numbers may round differently from here on: {}", roundings));
+    log.warning(formatted("numbers may round differently from here on: {}", roundings));
   if (const std::string why = metadata_text(*start.from, kInexactKey); !why.empty())
-    log.warning(fmt::format("{} does not go on bit by bit: {}", start.file.string(), why));
+    log.warning(formatted("{} does not go on bit by bit: {}", start.file.string(), why));
   return same;
 }
 
@@ -330,12 +329,12 @@ void fail_misfit(const StartPoint& start, const Settings& now,
     if (is_same(setting, before, after) || is_free(now, key) ||
         std::ranges::find(parts, part) == parts.end())
       continue;
-    changes += fmt::format("{}--{} {} (it was made with {})", changes.empty() ? "" : ", ", key,
-                           after, before);
+    changes += formatted("{}--{} {} (it was made with {})", changes.empty() ? "" : ", ", key, after,
+                         before);
   }
   if (changes.empty()) throw CommandError(ExitCode::kData, why);
-  throw UsageError(fmt::format("--resume: {} does not fit {}, with or without --allow-changes",
-                               start.file.string(), changes));
+  throw UsageError(formatted("--resume: {} does not fit {}, with or without --allow-changes",
+                             start.file.string(), changes));
 }
 
 int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs,

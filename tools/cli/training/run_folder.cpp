@@ -11,11 +11,10 @@
 #include <ctime>
 #include <system_error>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/training/run_memory.h"
@@ -48,7 +47,7 @@ constexpr const char* kRunFiles[] = {"config.toml",     "env.json",    kLogFile,
                                      "best.safetensors"};
 
 [[noreturn]] void fail_in_use(const std::string& folder, const char* file) {
-  throw UsageError(fmt::format("--run-dir: {} already holds a run ({})", folder, file));
+  throw UsageError(formatted("--run-dir: {} already holds a run ({})", folder, file));
 }
 
 // If several processes want the same folder, only one of them can make this file.
@@ -113,7 +112,7 @@ fs::path make_run_folder(const std::string& requested, const std::string& name,
   }
   make_folders("runs");
   for (int n = 1;; ++n) {
-    const fs::path folder = fs::path("runs") / fmt::format("{}-{}-{}", name, date, n);
+    const fs::path folder = fs::path("runs") / formatted("{}-{}-{}", name, date, n);
     std::error_code error;
     if (fs::create_directory(folder, error)) return folder;  // only one process gets true
     LATHE_CHECK(FileError, !error || error == std::errc::file_exists, folder.string(),
@@ -182,7 +181,7 @@ std::string time_text(std::chrono::system_clock::time_point time) {
   std::tm utc{};
   char text[32];
   std::strftime(text, sizeof text, "%FT%T", gmtime_r(&since_1970, &utc));
-  return fmt::format("{}.{:03}Z", text, floor<milliseconds>(time - whole).count());
+  return formatted("{}.{:03}Z", text, floor<milliseconds>(time - whole).count());
 }
 
 std::string today() {

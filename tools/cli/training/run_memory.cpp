@@ -3,14 +3,14 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 
 std::string memory_column(profile::MemoryTag tag) {
   std::string name(profile::name_of(tag));
   std::ranges::replace(name, ' ', '_');
-  return fmt::format("memory_peak_{}", name);
+  return formatted("memory_peak_{}", name);
 }
 
 Row& add_memory(Row& row, const profile::MemoryUse& memory) {

@@ -3,13 +3,12 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/trace.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
@@ -17,8 +16,8 @@ namespace lathe::cli {
 ProfileSteps parse_profile_steps(std::string_view text) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos)
-    throw UsageError(fmt::format("--profile-steps: expected A:B, for steps A to B-1, got {}",
-                                 std::string(text)));
+    throw UsageError(
+        formatted("--profile-steps: expected A:B, for steps A to B-1, got {}", std::string(text)));
   constexpr int64_t kMost = 1'000'000'000;
   const int64_t first = parse_integer("--profile-steps", text.substr(0, colon), 0, kMost);
   return {first, parse_integer("--profile-steps", text.substr(colon + 1), first + 1, kMost)};
@@ -58,11 +57,11 @@ void RunProfile::write() {
   try {
     write_file_atomic(table, concat(profiler_->key_averages().table(), "\n",
                                     profile::memory_use(device_).text()));
-    log_.line(fmt::format("profile of steps {} to {}: {}{}", steps_.first,
-                          std::min(step_, steps_.last) - 1, table,
-                          traced ? fmt::format(", {} for ui.perfetto.dev", trace) : ""));
+    log_.line(formatted("profile of steps {} to {}: {}{}", steps_.first,
+                        std::min(step_, steps_.last) - 1, table,
+                        traced ? formatted(", {} for ui.perfetto.dev", trace) : ""));
   } catch (const Error& e) {
-    log_.warning(fmt::format("the table of ops was not written: {}", e.message()));
+    log_.warning(formatted("the table of ops was not written: {}", e.message()));
   }
 }
 

@@ -3,9 +3,8 @@
 
 #include <filesystem>
 
-#include <fmt/format.h>
-
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -17,9 +16,9 @@ namespace lathe::cli {
 std::string weights_of(const Settings& settings) {
   if (settings.weights.ends_with(".onnx")) {
     throw CommandError(ExitCode::kData,
-                       fmt::format("--weights {}: ONNX files are for other programs; name the "
-                                   "checkpoint that it was made from",
-                                   settings.weights));
+                       formatted("--weights {}: ONNX files are for other programs; name the "
+                                 "checkpoint that it was made from",
+                                 settings.weights));
   }
   if (!settings.weights.empty()) return settings.weights;
   if (settings.run_dir.empty())
@@ -31,7 +30,7 @@ std::string weights_of(const Settings& settings) {
   }
   throw CommandError(
       ExitCode::kData,
-      fmt::format("{} holds neither best.safetensors nor last.safetensors", settings.run_dir));
+      formatted("{} holds neither best.safetensors nor last.safetensors", settings.run_dir));
 }
 
 SavedRun open_saved_run(const Settings& asked) {

@@ -3,8 +3,6 @@
 
 #include <chrono>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/tools/cli/training/resume.h"

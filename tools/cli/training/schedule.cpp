@@ -5,9 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include <fmt/format.h>
-
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
@@ -74,8 +73,8 @@ Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_
     throw UsageError("--early-stopping needs evaluations: --eval-every 0 makes none");
   const auto epochs = static_cast<double>(*settings.epochs);
   if (settings.warmup_epochs > 0 && settings.warmup_epochs >= epochs) {
-    throw UsageError(fmt::format("--warmup-epochs {} leaves nothing of a run of --epochs {}",
-                                 number_text(settings.warmup_epochs), *settings.epochs));
+    throw UsageError(formatted("--warmup-epochs {} leaves nothing of a run of --epochs {}",
+                               number_text(settings.warmup_epochs), *settings.epochs));
   }
   Schedule schedule{
       .kind = kind_of(settings.scheduler),
@@ -92,8 +91,8 @@ Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_
     if (settings.eval_every == 0)
       throw UsageError("--scheduler plateau needs evaluations: --eval-every 0 makes none");
     if (settings.gamma >= 1)
-      throw UsageError(fmt::format("--scheduler plateau needs a --gamma below 1, got {}",
-                                   number_text(settings.gamma)));
+      throw UsageError(formatted("--scheduler plateau needs a --gamma below 1, got {}",
+                                 number_text(settings.gamma)));
   }
   return schedule;
 }

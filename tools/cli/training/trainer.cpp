@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/nn/summary.h"
 #include "lathe/ops/cross_entropy.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -113,7 +112,7 @@ void Trainer::train_epoch() {
   try {
     if (stop_reason() == Stop::kNo) train_batches();
   } catch (const debug::AnomalyError& e) {  // the present weights may have led to it
-    end_at_good_state(fmt::format("{} (in step {})", e.message(), step_ + 1));
+    end_at_good_state(formatted("{} (in step {})", e.message(), step_ + 1));
   }
   if (pauses()) return progress_.clear();  // the open row of metrics continues with the run
   if (batch_ < parts_.train.loader.size() && step_ < total_steps_) save_to_go_on();
@@ -165,7 +164,7 @@ void Trainer::after_step() {
     saves_->wait();
     progress_.clear();
     parts_.log.line(
-        fmt::format("SIGUSR1: saved {} of step {}, and goes on", saves_->last_file(), step_));
+        formatted("SIGUSR1: saved {} of step {}, and goes on", saves_->last_file(), step_));
   }
 }
 
@@ -212,8 +211,8 @@ bool Trainer::runs_as_graph(const Tensor& x, const Tensor& y) {
   if (graph_->problem().empty()) return takes;
   scaler_.abandon_step();
   optimizer_.zero_grad();
-  parts_.log.line(fmt::format("steps are queued kernel by kernel, not as one CUDA graph: {}",
-                              graph_->problem()));
+  parts_.log.line(
+      formatted("steps are queued kernel by kernel, not as one CUDA graph: {}", graph_->problem()));
   graph_.reset();
   return false;
 }
@@ -264,8 +263,8 @@ void Trainer::update() {
     const debug::AllowSync the_end;
     save("last");
     saves_->wait();
-    throw CommandError(ExitCode::kDiverged, fmt::format("{}; {} holds the weights of step {}",
-                                                        e.message(), saves_->last_file(), step_));
+    throw CommandError(ExitCode::kDiverged, formatted("{}; {} holds the weights of step {}",
+                                                      e.message(), saves_->last_file(), step_));
   }
   batch_ += micro_batches_;
   micro_batches_ = 0;
@@ -382,7 +381,7 @@ void Trainer::show_progress() {
   const int64_t evaluations =
       settings_.eval_every > 0 ? (*settings_.epochs - epoch_) / settings_.eval_every + 1 : 1;
   const auto scale = scaler_.progress();
-  progress_.show({.label = fmt::format("epoch {}/{}", epoch_, *settings_.epochs),
+  progress_.show({.label = formatted("epoch {}/{}", epoch_, *settings_.epochs),
                   .done = step_ - (epoch_ - 1) * per_epoch,
                   .total = per_epoch,
                   .loss = so_far.loss(),

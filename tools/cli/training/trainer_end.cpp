@@ -2,9 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/loss_scale.h"
@@ -25,8 +24,8 @@ ExitCode Trainer::finish() {
   if (stop_reason() == Stop::kTime) parts_.log.line("the time limit is reached");
   if (stop_reason() == Stop::kNo && stops_early()) {
     parts_.log.line(
-        fmt::format("stopped early: no evaluation since epoch {} was better than {:.2f} %",
-                    best_epoch_, 100 * best_accuracy_));
+        formatted("stopped early: no evaluation since epoch {} was better than {:.2f} %",
+                  best_epoch_, 100 * best_accuracy_));
   }
   if (parts_.held_out) saves_->seal_last();  // the state is saved; what follows is not part of it
   const std::optional<Evaluation> held_out = evaluate_best();
@@ -40,8 +39,8 @@ ExitCode Trainer::finish() {
   if (best_accuracy_ < target) {
     throw CommandError(
         ExitCode::kCheckFailed,
-        fmt::format("--target-acc: the best {} accuracy is {:.2f} %, below {:.2f} %",
-                    parts_.held_out ? "validation" : "test", 100 * best_accuracy_, 100 * target));
+        formatted("--target-acc: the best {} accuracy is {:.2f} %, below {:.2f} %",
+                  parts_.held_out ? "validation" : "test", 100 * best_accuracy_, 100 * target));
   }
   return ExitCode::kDone;
 }
@@ -76,7 +75,7 @@ std::optional<Evaluation> Trainer::evaluate_best() {
   const double loss = result.tally.loss();
   if (!std::isfinite(loss)) {
     throw CommandError(ExitCode::kDiverged,
-                       fmt::format("the test loss of {} is {}", file.string(), number_text(loss)));
+                       formatted("the test loss of {} is {}", file.string(), number_text(loss)));
   }
   parts_.out.row(
       add_row({.epoch = trainer.count("epoch"),
@@ -113,15 +112,15 @@ void Trainer::print_result(const std::optional<Evaluation>& held_out) {
   }
   if (settings_.skip_broken) done.add("broken_files", broken_.count());
   parts_.out.row(done);
-  const std::string tested = held_out ? fmt::format(", of the best on the test images {:.2f} %",
-                                                    100 * held_out->tally.accuracy())
+  const std::string tested = held_out ? formatted(", of the best on the test images {:.2f} %",
+                                                  100 * held_out->tally.accuracy())
                                       : "";
-  parts_.out.sentence(fmt::format(
+  parts_.out.sentence(formatted(
       "{} accuracy {:.2f} %, best {:.2f} % (epoch {}){}, {} steps in {}, {:.1f} % of training "
       "waited for data{}: {}",
       held_out ? "validation" : "test", 100 * last_accuracy_, 100 * best_accuracy_, best_epoch_,
       tested, step_, duration_text(seconds()), 100 * data_wait(),
-      broken_.count() > 0 ? fmt::format(", {} broken files skipped", broken_.count()) : "",
+      broken_.count() > 0 ? formatted(", {} broken files skipped", broken_.count()) : "",
       folder_.string()));
 }
 
@@ -135,8 +134,8 @@ ExitCode Trainer::pause() {
   write_window();
   const int signal = StopRequests::asked();
   const std::string by = signal != 0 ? name_of_signal(signal) : "--stop-after";
-  const std::string text = fmt::format("stopped after step {} by {}; {} holds the checkpoint",
-                                       step_, by, saves_->last_file());
+  const std::string text = formatted("stopped after step {} by {}; {} holds the checkpoint", step_,
+                                     by, saves_->last_file());
   if (signal != 0) {
     if (!parts_.is_trial) parts_.log.error(text);
     return exit_code_of_signal(signal);
@@ -153,17 +152,17 @@ ExitCode Trainer::pause() {
 
 void Trainer::fail_diverged(const char* split, double loss) {
   end_at_good_state(
-      fmt::format("the {} loss is {} in step {} (epoch {}); a lower --lr or --clip-grad-norm 1 may "
-                  "help",
-                  split, number_text(loss), step_ + 1, epoch_));
+      formatted("the {} loss is {} in step {} (epoch {}); a lower --lr or --clip-grad-norm 1 may "
+                "help",
+                split, number_text(loss), step_ + 1, epoch_));
 }
 
 // Saves the last state known to be good: the present weights may be bad, or have led to what is.
 void Trainer::end_at_good_state(const std::string& why) {
   saves_->loss_is_bad();
   const int64_t good = saves_->save_good(step_);
-  throw CommandError(ExitCode::kDiverged, fmt::format("{}; {} holds the weights of step {}", why,
-                                                      saves_->last_file(), good));
+  throw CommandError(ExitCode::kDiverged, formatted("{}; {} holds the weights of step {}", why,
+                                                    saves_->last_file(), good));
 }
 
 // False also if a failed device does not say whether the state is good, or does not give it.
@@ -203,12 +202,12 @@ void Trainer::save_after_error() {
     const int64_t good = all_good ? step_ : saves_->save_good(step_);
     say_what_is_on_disk();
     if (all_good) {
-      parts_.log.line(fmt::format("stopped in step {}; the weights are in {}", step_ + 1, file));
+      parts_.log.line(formatted("stopped in step {}; the weights are in {}", step_ + 1, file));
     } else {
-      parts_.log.line(fmt::format(
-          "stopped in step {}; {} holds the weights of step {}, the last that are known "
-          "to be good",
-          step_ + 1, file, good));
+      parts_.log.line(
+          formatted("stopped in step {}; {} holds the weights of step {}, the last that are known "
+                    "to be good",
+                    step_ + 1, file, good));
     }
   } catch (const std::exception& e) {
     parts_.log.error(e.what());

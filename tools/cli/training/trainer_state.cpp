@@ -2,8 +2,6 @@
 #include <functional>
 #include <map>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/tools/cli/training/trainer.h"
 

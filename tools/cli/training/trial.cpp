@@ -6,8 +6,6 @@
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
-
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
@@ -16,6 +14,7 @@
 #include "lathe/core/seconds_since.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
@@ -114,7 +113,7 @@ ExitCode run(Trainer& trainer) {
 }
 
 CommandError stopped_by(int signal) {
-  return {exit_code_of_signal(signal), fmt::format("stopped by {}", name_of_signal(signal))};
+  return {exit_code_of_signal(signal), formatted("stopped by {}", name_of_signal(signal))};
 }
 
 }  // namespace
@@ -134,8 +133,8 @@ TrialTimes try_training(const Settings& asked, const TrialData& data, const Tria
   Input input = make_input(data.images, settings, device, true);
   const int64_t per_epoch = ceil_div(input.loader.size(), settings.accumulate);
   if (per_epoch == 0) {
-    throw UsageError(fmt::format("--batch-size {} with --drop-last leaves no batch of {} images",
-                                 *settings.batch_size, data.images->size()));
+    throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
+                               *settings.batch_size, data.images->size()));
   }
   const auto model = start_of(settings, data, options);
   place_model(*model, device, settings);

@@ -5,14 +5,13 @@
 #include <cctype>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "lathe/core/error.h"
 #include "lathe/core/tensor.h"
 #include "lathe/data/images/image.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -54,7 +53,7 @@ void check_new_folder(const char* flag, const std::string& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return;
   if (!fs::is_directory(folder, error) || !fs::is_empty(folder, error))
-    throw UsageError(fmt::format("{} {}: expected a new folder or an empty one", flag, folder));
+    throw UsageError(formatted("{} {}: expected a new folder or an empty one", flag, folder));
 }
 
 void write_mistakes(const fs::path& folder, const std::vector<Mistake>& mistakes,
@@ -72,7 +71,7 @@ void write_mistakes(const fs::path& folder, const std::vector<Mistake>& mistakes
       return file_name(images.class_names()[static_cast<size_t>(k)]);
     };
     image::write(
-        folder / fmt::format("{:03}-{}-taken-for-{}.png", ++rank, name(m.label), name(m.predicted)),
+        folder / formatted("{:03}-{}-taken-for-{}.png", ++rank, name(m.label), name(m.predicted)),
         image);
   }
 }

@@ -1,0 +1,34 @@
+// formatted(): texts with values in them, by {fmt}, whose own code is compiled once.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <fmt/core.h>
+
+namespace lathe::cli {
+
+/// What formatted() calls; the format is not checked.
+std::string formatted_text(fmt::string_view format, fmt::format_args values);
+
+/// The text with the values in place of its {}: fmt::format, checked while compiling as there. It
+/// is one call of a function, while fmt::format compiles {fmt}'s code in each file that calls it.
+template <class... T>
+std::string formatted(fmt::format_string<T...> format, T&&... values) {
+  return formatted_text(format, fmt::make_format_args(values...));
+}
+
+/// The texts one after the other, with the separator between them.
+template <class Texts>
+std::string joined(const Texts& texts, std::string_view separator) {
+  std::string out;
+  bool first = true;
+  for (const auto& text : texts) {
+    if (!first) out += separator;
+    first = false;
+    out += text;
+  }
+  return out;
+}
+
+}  // namespace lathe::cli
