@@ -21,7 +21,9 @@ TAGS = [f"memory_peak_{tag}" for tag in ("other", "weights", "gradients", "optim
 
 def check_memory(row):
     """Of resnet8, which has 75,290 parameters, and as many values of momentum, with 50 images of 16 x 16."""
-    assert all(row[tag] >= 0 for tag in TAGS) and row["memory_peak_bytes"] <= row["memory_reserved_bytes"], row
+    assert all(row[tag] >= 0 for tag in TAGS) and row["memory_reserved_bytes"] > 4 * 75290, row
+    if not SANITIZED:  # where the allocator gives nothing back, what it has covers the peak
+        assert row["memory_peak_bytes"] <= row["memory_reserved_bytes"], row
     assert 4 * 75290 <= row["memory_peak_weights"] < 1.1 * 4 * 75290, row
     if row["split"] == "train":  # the results of conv1 and bn1, and more
         assert row["memory_peak_optimiser_state"] >= 4 * 75290 and row["memory_peak_activations"] > 2 * 4 * 50 * 16 * 16 * 16, row
@@ -55,7 +57,7 @@ def test_a_folder_of_images_is_a_data_set(folder):
     arguments = ["train", "--dataset", "folder", "--data-root", "images", "--model", "resnet8", "--image-size", 16, "--batch-size", 8]
     result = lathe(*arguments, "--epochs", 3, "--lr", 0.05, "--run-dir", "a")
     if "this build has no libpng" in result.stderr:
-        return
+        raise Skip("this build reads no PNG files")
     expect(result, 0)
     assert rows_of("a", "val")[-1]["accuracy"] == 1, rows_of("a")
     expect(lathe("eval", "--run-dir", "a"), 0)
@@ -174,7 +176,7 @@ def test_the_start_line_forecasts_the_peak(folder):
 
 def test_memory_that_runs_out_exits_5(folder):
     if SANITIZED:
-        return  # the sanitizers need more address space than this
+        raise Skip("sanitizers take more addresses than any limit")
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (1_500_000_000, resource.RLIM_INFINITY))
     threads = ["--threads", 1, "--workers", 1]  # each takes 72 MB of addresses: stack and arena
     result = train("--synthetic-size", 4000, "--batch-size", 4000, "--image-size", 32, *threads, "--run-dir", "a", "--quiet", preexec_fn=limit)

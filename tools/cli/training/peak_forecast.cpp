@@ -19,8 +19,8 @@ namespace {
 using profile::MemoryTag;
 
 /// Few enough images that a training begins at once: the pixels of 16 images of 64 x 64. Below 16
-/// the scratch memory of the CPU's convolutions, which has a least size, hides how it grows. No more
-/// than half of the training's own batch: its peak need not be continued beyond what is measured.
+/// the scratch memory of the CPU's convolutions, which has a least size, hides how it grows. Twice
+/// as many are measured, too: not more than the training's own batch.
 int64_t small_batch(int64_t side, int64_t batch) {
   const int64_t quick = std::clamp<int64_t>(16 * 64 * 64 / (side * side), 2, 16);
   return std::min(quick, std::max<int64_t>(batch / 2, 2));
