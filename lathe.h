@@ -10,6 +10,7 @@
 #  include "lathe/core/debug/detect_anomaly.h"
 #  include "lathe/core/debug/determinism.h"
 #  include "lathe/core/debug/sync_check.h"
+#  include "lathe/core/debug/unused_graph.h"
 #  include "lathe/core/debug/value_ranges.h"
 #  include "lathe/core/device.h"
 #  include "lathe/core/dispatch.h"

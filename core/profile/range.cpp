@@ -151,6 +151,7 @@ void Scope::begin_backward(const char* name, uint64_t sequence, Device device) n
     range.device = device;
   });
   session_ |= told_watcher(Kind::kBackward, name, {});
+  if (watched()) detail::watch_backward(sequence);
 }
 
 void Scope::end() noexcept {

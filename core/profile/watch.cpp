@@ -143,6 +143,10 @@ void watch_connected(uint64_t number, std::span<const Input> inputs,
   tell_later([&](Watcher& watcher) { watcher.connected(number, inputs, outputs); });
 }
 
+void watch_backward(uint64_t number) noexcept {
+  tell_later([&](Watcher& watcher) { watcher.backward(number); });
+}
+
 void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
                     const Tensors& dy) {
   tell(thread(), [&](Watcher& watcher) { watcher.gradient(op, number, input, gradient, dy); });

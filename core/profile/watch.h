@@ -42,6 +42,8 @@ class LATHE_API Watcher {
   virtual void node(const char* op, uint64_t number);
   /// Follows node(): its inputs and its outputs, in order. Either may be undefined.
   virtual void connected(uint64_t, std::span<const Input>, std::span<const Input>) {}
+  /// A backward pass has reached node `number`.
+  virtual void backward(uint64_t) {}
   /// The closure of node `number` of `op` computed `gradient` of its input `input` from `dy`.
   virtual void gradient(const char*, uint64_t, size_t, const Tensor&, const Tensors&) {}
   /// The host is about to wait for a GPU, and no MeantWait says that it should. This function may
@@ -97,6 +99,7 @@ LATHE_API void watch_output(const Tensor& y) noexcept;
 LATHE_API void watch_node(const char* op, uint64_t number) noexcept;
 LATHE_API void watch_connected(uint64_t number, std::span<const Input> inputs,
                                std::span<const Input> outputs) noexcept;
+LATHE_API void watch_backward(uint64_t number) noexcept;
 LATHE_API void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
                               const Tensors& dy);
 LATHE_API void watch_wait(const char* what);
