@@ -1,6 +1,8 @@
 // Diagonals: strided views, and their adjoint. Contracts: diagonal.h.
 #include "lathe/ops/diagonal.h"
 
+#include <cmath>
+
 #include "lathe/core/checked_size.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"

@@ -5,10 +5,6 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 "$root/tools/install_deps.sh" dataset-fashion-mnist
-settings=()
-if [ ! -f "$root/build/release/build.ninja" ]; then  # the first build is waited for; later ones are incremental
-  settings=(-- -DLATHE_PCH=ON)
-fi
-"$root/tools/build.sh" release lathe_cli ${settings[@]:+"${settings[@]}"}
+"$root/tools/build.sh" release lathe_cli
 [ $# -gt 0 ] || set -- --download
 exec "$root/build/release/bin/lathe" train "$@"

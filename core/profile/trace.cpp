@@ -2,6 +2,7 @@
 #include "lathe/core/profile/trace.h"
 
 #include <unistd.h>
+#include <cmath>
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,5 @@
 // lathe report: the page of a run, or of several side by side.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
