@@ -64,6 +64,7 @@ bool is_sole_owner(const Tensor& t) {
 
 /// A gradient before it becomes part of a tensor's grad(): of a leaf, or of an op's result with
 /// retain_grad(). prepare() does all that can fail, commit() changes grad(). Both need the locks.
+/// prepare() may widen grad(), which changes no value.
 struct Arrival {
   IntrusivePtr<TensorImpl> tensor;
   Tensor gradient;
@@ -72,7 +73,7 @@ struct Arrival {
   void prepare(bool create_graph) {
     Tensor& grad = tensor->meta->grad;
     if (grad.defined()) {
-      grad = amp::widened(grad, tensor->dtype);
+      amp::widen(grad, tensor->dtype);
       gradient = amp::widened(gradient, tensor->dtype);
       // In place, grad() stays the same tensor, and its holders see the sum.
       const bool in_place = !create_graph && !grad.requires_grad() && !has_overlap(grad);
@@ -84,6 +85,7 @@ struct Arrival {
       copy_values(new_grad, gradient);
       gradient = Tensor();
     }
+    if (new_grad.defined() && new_grad.dtype() != tensor->dtype) amp::half_gradient_arrives(tensor);
   }
 
   void commit() {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "lathe/autograd/meta.h"
 #include "lathe/core/copy.h"
@@ -24,6 +25,8 @@ struct HalfCopy {
   uint32_t version = 0;              // when the parameter gets other memory (set_data)
   Stream stream;                     // on which it was written
   bool lost = false;                 // some graph writes the parameter without it
+  uint64_t refreshed_by = 0;         // the last capture whose graph refreshes it
+  uint64_t gradient_of = 0;          // the capture in which the half gradient was made; 0: in none
 
   bool is_of(const Tensor& t) const {
     return copy.defined() && !lost && storage == t.impl().storage.get() && version == t.version();
@@ -58,13 +61,15 @@ void make(HalfCopy& kept, const Tensor& t, DType dtype, Stream stream) {
   if (!fits || !is_free(kept.copy)) {
     const profile::MemoryTagScope tag(profile::MemoryTag::kOptimizer);
     kept.copy = empty_strided(t.shape(), t.strides(), dtype, t.device());
+  } else {
+    record_stream(kept.copy, stream);  // it may have been made on another one
   }
   kept.storage = nullptr;  // should the copy fail
   copy_values(kept.copy, t);
   kept.note(t, stream);
 }
 
-/// Before a launch of a graph that reads `copy`.
+/// Before a launch of a graph that reads or writes `copy`.
 struct Refresh {
   Tensor parameter, copy;
   std::shared_ptr<HalfCopy> kept;
@@ -77,11 +82,19 @@ struct Refresh {
     // Written after the capture noted it: by the graph itself, as far as anybody can tell.
     if (std::exchange(first, false) && in_use && !kept->is_of(parameter)) kept->lost = true;
     if (in_use && kept->is_of(parameter) && kept->stream == stream) return;
+    if (!in_use) kept->storage = nullptr;  // the launch may write the parameter, but not that copy
     if (!suits(parameter) || !(parameter.shape() == copy.shape())) return;
     copy_values(copy, parameter);
     if (in_use && !kept->lost) kept->note(parameter, stream);
   }
 };
+
+/// Once in each capture.
+void refresh_before_launches(const Tensor& t, const std::shared_ptr<HalfCopy>& kept) {
+  const uint64_t capture = cuda::capture_number();
+  if (std::exchange(kept->refreshed_by, capture) == capture) return;
+  cuda::before_each_launch(Refresh{t, kept->copy, kept});
+}
 
 }  // namespace
 
@@ -101,7 +114,7 @@ Tensor half_copy(const Tensor& t, DType dtype) {
   const bool is_there = kept->is_of(t) && kept->copy.dtype() == dtype;
   if (cuda::is_capturing(stream)) {
     if (!is_there) return {};
-    cuda::before_each_launch(Refresh{t, kept->copy, kept});
+    refresh_before_launches(t, kept);
   } else if (!is_there || !(kept->stream == stream)) {
     make(*kept, t, dtype, stream);
   }
@@ -114,7 +127,11 @@ Tensor half_copy_to_write(const Tensor& parameter) {
   const std::lock_guard lock(leaf_mutex(&parameter.impl()));
   if (!kept->is_of(parameter) || !is_free(kept->copy)) return {};
   const Stream stream = current_stream(parameter.device());
-  if (!(kept->stream == stream) && !cuda::is_capturing(stream)) return {};
+  if (cuda::is_capturing(stream)) {
+    refresh_before_launches(parameter, kept);
+  } else if (!(kept->stream == stream)) {
+    return {};
+  }
   return kept->copy;
 }
 
@@ -141,10 +158,31 @@ bool takes_half_gradient(const TensorImpl& leaf) noexcept {
          leaf.meta->half_copy != nullptr && leaf.storage->device().is_cuda();
 }
 
+void half_gradient_arrives(const IntrusivePtr<TensorImpl>& leaf) {
+  leaf->meta->half_copy->gradient_of = cuda::capture_number();
+  // Later launches write the half gradient: grad() must follow them.
+  cuda::at_end_of_capture([t = Tensor(leaf)] { t.grad(); });
+}
+
 Tensor arrived_grad(const Tensor& t) {
   if (t.impl().meta == nullptr) return {};
   const std::lock_guard lock(leaf_mutex(&t.impl()));
-  return t.impl().meta->grad;
+  const Tensor& grad = t.impl().meta->grad;
+  const bool is_half_copy = grad.defined() && grad.dtype() != t.dtype();
+  const uint64_t capture = cuda::capture_number();
+  LATHE_CHECK(StateError,
+              !is_half_copy || capture == 0 || t.impl().meta->half_copy->gradient_of == capture,
+              "a graph cannot be captured that reads the gradient of ", t,
+              ": it is half, and the next backward pass makes another. Capture the backward pass "
+              "too, or call grad() before");
+  return grad;
+}
+
+void widen(Tensor& gradient, DType dtype) {
+  if (!gradient.defined() || gradient.dtype() == dtype) return;
+  const Tensor wide = widened(gradient, dtype);
+  record_stream(gradient, current_stream(gradient.device()));  // it may go before that has read it
+  gradient = wide;
 }
 
 Tensor widened(const Tensor& gradient, DType dtype) {

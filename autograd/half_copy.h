@@ -25,7 +25,8 @@ namespace lathe::amp {
 LATHE_API void keep_half_copy(const Tensor& parameter);
 
 /// The kept copy of t's present values, for reading. Undefined if none is kept: nobody asked for
-/// it, another graph writes t, or t's dtype, device or memory do not suit it.
+/// it; a captured graph writes t without the copy; a capture is underway and the copy is not of t's
+/// present values; or t's dtype, device or memory do not suit it.
 /// throws: OutOfMemoryError.
 LATHE_API Tensor half_copy(const Tensor& t, DType dtype);
 
@@ -43,10 +44,19 @@ LATHE_API void half_copy_outdated(const Tensor& t);
 /// True if a backward pass may leave the gradient of this leaf half.
 LATHE_API bool takes_half_gradient(const TensorImpl& leaf) noexcept;
 
+/// Says that a backward pass leaves a half gradient in this leaf, which must take one. In a capture
+/// grad() is made f32 at its end, if the gradient is still there. Needs the leaf's lock.
+LATHE_API void half_gradient_arrives(const IntrusivePtr<TensorImpl>& leaf);
+
 /// t.grad() as the last backward pass left it: in t's dtype, or half.
+/// throws: StateError while a graph is captured, if it is half and was made before: a launch would
+/// read that memory for ever.
 LATHE_API Tensor arrived_grad(const Tensor& t);
 
 /// `gradient` in `dtype`: itself, or a copy without history.
 LATHE_API Tensor widened(const Tensor& gradient, DType dtype);
+
+/// Makes it so. It may be a gradient that another stream has made, and wrote before.
+LATHE_API void widen(Tensor& gradient, DType dtype);
 
 }  // namespace lathe::amp

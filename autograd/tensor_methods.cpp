@@ -38,7 +38,7 @@ Tensor Tensor::grad() const {
   if (t.meta == nullptr) return {};
   const std::lock_guard lock(autograd::leaf_mutex(&t));
   Tensor& grad = t.meta->grad;
-  if (grad.defined()) grad = amp::widened(grad, t.dtype);
+  amp::widen(grad, t.dtype);
   return grad;
 }
 

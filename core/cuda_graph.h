@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -63,5 +64,12 @@ class LATHE_API Graph {
 /// What it queues comes before the graph. It is for memory that the recorded kernels read and that
 /// others may have written since. Does nothing outside a capture on this thread.
 LATHE_API void before_each_launch(std::function<void()> work);
+
+/// Within Graph::capture(): `work` runs once, when what is captured has ended, and is recorded like
+/// the end of it. Does nothing outside a capture on this thread.
+LATHE_API void at_end_of_capture(std::function<void()> work);
+
+/// The capture that this thread makes, each with another number; 0 outside of one.
+LATHE_API uint64_t capture_number() noexcept;
 
 }  // namespace lathe::cuda

@@ -106,8 +106,8 @@ class LATHE_API Optimizer {
   /// half type in which the backward pass left them (autograd/half_copy.h). No value changes; a
   /// weight that is cast takes 2 more bytes per element. grad() gives f32 as ever, by a cast when
   /// it is called. Does nothing on the CPU, and in LARS, LAMB and NovoGrad.
-  /// In a captured step nothing but optimisers may write these parameters. After a launch of it,
-  /// grad() gives the gradients of the launch after which it was first called.
+  /// In a captured step nothing but optimisers may write these parameters. A step that is captured
+  /// without its backward pass needs f32 gradients: call grad() first, or it is a StateError.
   void set_half_copies() const;
 
   /// The learning rate that the group was made with: what schedulers start from.

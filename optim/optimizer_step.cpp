@@ -276,8 +276,10 @@ Tensor Optimizer::check_gradients(const StepOptions& o, Pending& pending) const 
 }
 
 /// Bytes that an update reads and writes.
-static double bytes_of_update(const Tensor& param, const Tensor& grad, const Tensors& buffers) {
+static double bytes_of_update(const Tensor& param, const Tensor& grad, const Tensor& half_copy,
+                              const Tensors& buffers) {
   int64_t bytes = 2 * param.bytes() + grad.bytes();
+  if (half_copy.defined()) bytes += half_copy.bytes();
   for (const Tensor& buffer : buffers) bytes += buffer.defined() ? 2 * buffer.bytes() : 0;
   return static_cast<double>(bytes);
 }
@@ -307,7 +309,7 @@ Tensor Optimizer::step(const StepOptions& options) {
     update(groups_[g].hyper, items);
   }
   for (auto& [slot, p] : pending.ready) {
-    profile::note_bytes([&] { return bytes_of_update(p.param, p.grad, p.buffers); });
+    profile::note_bytes([&] { return bytes_of_update(p.param, p.grad, p.half_copy, p.buffers); });
     slot->step += 1;
     slot->buffers = std::move(p.buffers);
     if (!p.param.is_same(slot->param)) copy_values(slot->param, p.param);

@@ -22,18 +22,31 @@ BlockPool::PoolId next_pool() {
 }
 
 using HostWork = std::vector<std::function<void()>>;
-constinit thread_local HostWork* t_before = nullptr;  // of the graph that this thread captures
 
-/// { Collects scope(work); … }: before_each_launch() adds to `work`.
+/// What a capture collects beside the GPU's work.
+struct Collected {
+  uint64_t number = 0;
+  HostWork before_launch, at_end;
+};
+constinit thread_local Collected* t_collected = nullptr;  // by the capture that this thread makes
+
+uint64_t next_capture() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+/// { Collects scope(collected); … }: before_each_launch() and at_end_of_capture() add to it.
 class Collects {
  public:
-  explicit Collects(HostWork& work) : before_(std::exchange(t_before, &work)) {}
-  ~Collects() { t_before = before_; }
+  explicit Collects(Collected& collected) : outer_(std::exchange(t_collected, &collected)) {
+    collected.number = next_capture();
+  }
+  ~Collects() { t_collected = outer_; }
   Collects(const Collects&) = delete;
   Collects& operator=(const Collects&) = delete;
 
  private:
-  HostWork* before_;
+  Collected* outer_;  // a capture on another GPU
 };
 
 /// Destroys what a capture recorded when the executable graph is made, or when nothing came of it.
@@ -86,6 +99,7 @@ void Graph::Impl::record(const std::function<void()>& work, Recording& recording
   try {
     const StreamScope on(stream);
     work();
+    for (size_t i = 0; i < t_collected->at_end.size(); ++i) t_collected->at_end[i]();
   } catch (...) {
     cudaStreamEndCapture(native(), &recording.graph);
     cudaGetLastError();
@@ -95,8 +109,14 @@ void Graph::Impl::record(const std::function<void()>& work, Recording& recording
 }
 
 void before_each_launch(std::function<void()> work) {
-  if (t_before != nullptr) t_before->push_back(std::move(work));
+  if (t_collected != nullptr) t_collected->before_launch.push_back(std::move(work));
 }
+
+void at_end_of_capture(std::function<void()> work) {
+  if (t_collected != nullptr) t_collected->at_end.push_back(std::move(work));
+}
+
+uint64_t capture_number() noexcept { return t_collected == nullptr ? 0 : t_collected->number; }
 
 Graph::Graph(Device device) : impl_(std::make_unique<Impl>(device)) {}
 Graph::~Graph() = default;
@@ -117,14 +137,14 @@ void Graph::capture(const std::function<void()>& work) {
       g.pool, g.id, [stream](StreamHandle asking) { return asking == stream; }, stream);
   if (std::exchange(g.has_pool, true)) g.pool.release_pool(g.id);  // a user from before
   Recording recording;
-  HostWork before;
+  Collected collected;
   {
-    const Collects scope(before);
+    const Collects scope(collected);
     g.record(work, recording);
   }
   LATHE_CUDA_CHECK(cudaGraphGetNodes(recording.graph, nullptr, &g.nodes));
   LATHE_CUDA_CHECK(cudaGraphInstantiate(&g.executable, recording.graph, 0));
-  g.before = std::move(before);
+  g.before = std::move(collected.before_launch);
 }
 
 void Graph::launch() {

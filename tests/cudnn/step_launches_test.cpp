@@ -30,7 +30,7 @@ struct NarrowResNet18 : nn::Module {
 
 }  // namespace
 
-TEST_CASE("step: ResNet-18 in f16 launches fewer than 130 kernels of our own" * cuda_case()) {
+TEST_CASE("step: ResNet-18 in f16 launches fewer than 116 kernels of our own" * cuda_case()) {
   manual_seed(3);
   NarrowResNet18 net;
   CHECK(net.parameters().size() == 62);
@@ -55,6 +55,6 @@ TEST_CASE("step: ResNet-18 in f16 launches fewer than 130 kernels of our own" * 
   }
   const uint64_t launches = cuda::counters().launches - before.launches;
   MESSAGE("launches per step: ", launches);
-  CHECK(launches < 130);
+  CHECK(launches < 116);  // with the additions that batch norm makes
   CHECK(cuda::counters().synchronizations == before.synchronizations);
 }

@@ -18,6 +18,7 @@
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/optim/adam.h"
+#include "lathe/optim/clip_grad.h"
 #include "lathe/optim/ema.h"
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/rmsprop.h"
@@ -297,6 +298,73 @@ TEST_CASE("half copies: a captured step that writes the weights by itself" * cud
         if (s == 2) t.x.add_(t.loss() * 1e-3);
       },
       true);
+}
+
+TEST_CASE("half copies: a forward pass in the other half type between launches" * cuda_case()) {
+  compare_captured([](Trained& t, int s) {
+    if (s % 2 == 0) return;  // at 3, what 1 has read is two launches old
+    const NoGrad off;
+    const Autocast scope(kGpu, kBF16);
+    t.x.add_(square(t.net(t.x)).to(kF32).sum() * 1e-3);
+  });
+}
+
+TEST_CASE("half copies: a graph that is held while launches go on" * cuda_case()) {
+  std::vector<Tensor> held;
+  compare_captured([&](Trained& t, int s) {
+    if (s == 0) return;
+    if (s == 1) held.push_back(t.loss());  // holds the copy: the next one gets other memory
+    const NoGrad off;
+    if (s == 1) t.net.first.weight.mul_(1.25);
+    t.x.add_(t.loss() * 1e-3);
+  });
+}
+
+TEST_CASE("half copies: an update that is captured alone" * cuda_case()) {
+  Trained casts(kSgd, false), keeps(kSgd, true);
+  std::vector<cuda::Graph> graphs;
+  for (Trained* t : {&casts, &keeps}) {
+    t->optimizer->set_capturable();
+    t->step();
+    t->loss().backward();
+    cuda::Graph& graph = graphs.emplace_back(kGpu);
+    if (t == &keeps) {  // the next backward pass would leave its gradients elsewhere
+      CHECK_THROWS_WITH_AS(graph.capture([&] { t->optimizer->step(); }),
+                           doctest::Contains("Capture the backward pass too, or call grad()"),
+                           StateError);
+    }
+    for (const Tensor& p : t->net.parameters()) CHECK(p.grad().dtype() == kF32);
+    graph.capture([&] { t->optimizer->step(); });
+  }
+  for (int s = 0; s < 4; ++s) {
+    for (const size_t which : {0, 1}) {
+      Trained& t = which == 0 ? casts : keeps;
+      graphs[which].launch();
+      t.optimizer->zero_grad({.set_to_none = false});
+      if (s == 1) {  // another copy takes the place of the one that the graph writes
+        const NoGrad off;
+        const Autocast scope(kGpu, kBF16);
+        t.x.add_(square(t.net(t.x)).to(kF32).sum() * 1e-3);
+      }
+      t.loss().backward();
+    }
+    CHECK(keeps.state() == casts.state());
+  }
+}
+
+TEST_CASE("half copies: a backward pass that is captured alone" * cuda_case()) {
+  Trained casts(kSgd, false), keeps(kSgd, true);
+  for (Trained* t : {&casts, &keeps}) {
+    for (int s = 0; s < 2; ++s) t->step();
+    cuda::Graph graph(kGpu);
+    graph.capture([&] { t->loss().backward(); });
+    for (int s = 0; s < 4; ++s) {
+      graph.launch();
+      if (s % 2 == 0) optim::clip_grad_norm_(t->net.parameters(), 0.5);
+      t->optimizer->step();
+    }
+  }
+  CHECK(keeps.state() == casts.state());
 }
 
 TEST_CASE("half copies: nothing changes on the CPU") {

@@ -34,7 +34,6 @@ cuda::Graph recorded(const std::function<void()>& step, optim::Optimizer& optimi
                      Device device) {
   optimizer.set_capturable();
   for (int i = 0; i < 2; ++i) step();
-  optimizer.zero_grad();
   cuda::empty_cache();  // of those steps: the graph has memory of its own
   profile::reset_memory_peak(device);
   cuda::Graph graph(device);
@@ -49,7 +48,8 @@ void print_profile(const Output& out, const Settings& settings, Device device,
   const DType dtype = settings.amp == "off" ? kF32 : settings.amp == "bf16" ? kBF16 : kF16;
   const Roofline peaks = measure_roofline(
       settings, dtype,
-      {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device});
+      lasting(settings.seconds,
+              {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device}));
   profile::Profiler profiler({.profile_memory = true});
   for (int64_t i = 0; i < kSteps; ++i) {
     step();
@@ -116,11 +116,11 @@ ExitCode run_bench_step(const Invocation& call) {
   const RandomBatch made = random_batch(settings, shape, device, batch);
   if (settings.check_determinism) return check_step(out, settings, *model, made);
   const std::function<void()> step = [&] {
-    optimizer.zero_grad();
     const Tensor loss = cross_entropy(scores_of(*model, made.x, settings), made.y);
     scaler.scale(loss).backward();
     scaler.step(optimizer, {.fused = true});
     scaler.update();
+    optimizer.zero_grad();
   };
   std::optional<cuda::Graph> graph;
   profile::reset_memory_peak(device);
