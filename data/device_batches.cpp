@@ -89,10 +89,12 @@ class DeviceStream final : public BatchStream<Batch> {
   void move_and_transform(Batch& batch) {
     if (options_.resident) {
       const auto count = static_cast<int64_t>(batch.indices.size());
-      // From pageable memory the driver would copy it twice, and may wait for the GPU.
-      const Tensor pinned = from_blob(batch.indices.data(), {count}, kI64).pin_memory();
-      const Tensor index = empty({count}, {.dtype = kI64, .device = device_});
-      copy_values_async(index, pinned);
+      Tensor index = from_blob(batch.indices.data(), {count}, kI64);
+      if (device_.is_cuda()) {  // from pageable memory the driver would copy it twice, and may wait
+        const Tensor pinned = index.pin_memory();
+        index = empty({count}, {.dtype = kI64, .device = device_});
+        copy_values_async(index, pinned);
+      }
       batch.x = index_select(options_.resident->images(), 0, index);
       batch.y = index_select(options_.resident->labels(), 0, index);
     } else if (device_.is_cuda()) {

@@ -325,5 +325,18 @@ TEST_CASE("loader: prefetch on the CPU gives the loader's batches") {
   CHECK(count == 3);
 }
 
+TEST_CASE("loader: prefetch takes resident images on the CPU") {
+  const StoredImages images({1, 2, 2, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {2, 1, 0}},
+                            {"a", "b", "c"}, {0.5}, {0.25}, {});
+  DataLoader loader(images, {.batch_size = 2});
+  const auto resident = std::make_shared<ResidentImages>(images, kCPU);
+  std::vector<int64_t> labels;
+  for (auto& batch : prefetch(loader, kCPU, {.resident = resident})) {
+    for (const int64_t label : batch.y.to_vector<int64_t>()) labels.push_back(label);
+    CHECK(batch.x.dtype() == kU8);  // as they are stored: there is no transform
+  }
+  CHECK(labels == std::vector<int64_t>{2, 1, 0});
+}
+
 }  // namespace
 }  // namespace lathe::data
