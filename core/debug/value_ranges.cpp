@@ -148,17 +148,21 @@ std::string ValueRanges::table() const {
   }
   std::string out = aligned(lines);
   if (const double scale = largest_loss_scale(all); scale > 0) {
-    out += concat("A loss scale of up to 2^", std::ilogb(scale),
-                  " leaves every gradient finite in f16.\n");
+    out += concat("Gradients 2^", std::ilogb(scale), " times as large would be finite in f16.\n");
   }
   return out;
 }
 
 double largest_loss_scale(const std::vector<LayerRange>& rows) {
   double largest = 0;
-  for (const LayerRange& row : rows) largest = std::max(largest, row.gradient.max_abs());
+  for (const LayerRange& row : rows) {
+    if (row.gradient.not_finite > 0) return 0;
+    largest = std::max(largest, row.gradient.max_abs());
+  }
   if (largest == 0) return 0;
-  double scale = std::exp2(std::floor(std::log2(kToInfinity / largest)));
+  constexpr double kMost = 0x1p1023;  // of the powers of two
+  double scale = std::exp2(std::floor(std::log2(kToInfinity) - std::log2(largest)));
+  scale = std::min(scale, kMost);
   while (scale * largest >= kToInfinity) scale /= 2;
   return scale;
 }

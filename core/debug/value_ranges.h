@@ -40,10 +40,10 @@ struct LayerRange {
   ValueRange gradient;  // of the gradients of these, as they come to its backward pass
 };
 
-/// While it lives, the ops that its thread calls and autograd records are looked at, and the
-/// backward passes through them. With a loss scale gradients are those of the scaled loss, which
-/// are what a half type has to hold. Each result and each gradient is read on the host. Ops that
-/// are captured into a graph are not looked at.
+/// While it lives, the ops that its thread calls and autograd records are looked at, and the first
+/// backward pass through each of them. With a loss scale gradients are those of the scaled loss,
+/// which are what a half type has to hold. Each result and each gradient is read on the host. Ops
+/// that are captured into a graph are not looked at.
 class LATHE_API ValueRanges {
  public:
   [[nodiscard]] ValueRanges();
@@ -54,8 +54,8 @@ class LATHE_API ValueRanges {
 
   /// In the order of the first calls.
   std::vector<LayerRange> rows() const;
-  /// The same as text, two lines for a row: y its output, dy its gradient. Then the largest loss
-  /// scale, a power of two, at which f16 holds every gradient that was seen.
+  /// The same as text, two lines for a row: y its output, dy its gradient. Then how many times as
+  /// large the gradients may be before f16 makes one infinite, a power of two.
   std::string table() const;
 
  private:
@@ -64,7 +64,7 @@ class LATHE_API ValueRanges {
 };
 
 /// The largest power of two by which the gradients of `rows` can be multiplied and stay finite in
-/// f16.   → 0 without a gradient that is not 0
+/// f16: their loss scale may grow by that.   → 0 if all are 0, or if one is not finite already
 LATHE_API double largest_loss_scale(const std::vector<LayerRange>& rows);
 
 }  // namespace lathe::debug

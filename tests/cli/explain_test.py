@@ -66,7 +66,7 @@ def test_ranges_say_what_f16_cannot_hold(folder):
     assert relus and all(row["output_min"] == 0 < row["output_zeros"] for row in relus)
     assert done["largest_loss_scale"] == 2 ** 15 and done["event"] == "done", "with a gradient of 1, 2 ** 16 would be infinite"
     text = expect(lathe("explain", *SMALL, "--ranges"), 0).stdout
-    assert re.search(r"\nCifarResNet.conv1 +conv2d +y +-\d", text) and "A loss scale of up to 2^15 leaves" in text, text
+    assert re.search(r"\nCifarResNet.conv1 +conv2d +y +-\d", text) and "Gradients 2^15 times as large would be finite in f16." in text, text
     assert max(map(len, text.splitlines())) <= 130, text
     # A step with a far too high learning rate makes weights whose scores f16 cannot hold.
     expect(lathe("train", "--dataset", "synthetic", "--synthetic-size", 20, *SMALL, "--max-steps", 1, "--lr", 1e6, "--freeze", "backbone", "--quiet", "--run-dir", "a"), 0)
