@@ -111,6 +111,14 @@ void check_keys(const Json& json) {
   }
 }
 
+/// Parsing needs no stack for what is nested, but writing it in a message does.
+bool check_depth(int depth, Json::parse_event_t, const Json&) {
+  constexpr int kMostDeep = 16;
+  LATHE_CHECK(DataError, depth <= kMostDeep, "GPU description: is nested more than ", kMostDeep,
+              " deep");
+  return true;
+}
+
 GpuDescription description_of(const Json& json) {
   LATHE_CHECK(DataError, json.is_object(), "GPU description: is not a JSON object");
   check_keys(json);
@@ -135,7 +143,7 @@ std::span<const std::string_view> known_gpus() {
 
 GpuDescription parse_gpu_description(std::string_view json) {
   try {
-    return description_of(Json::parse(json));
+    return description_of(Json::parse(json, check_depth));
   } catch (const Json::parse_error& error) {
     LATHE_FAIL(DataError, "GPU description: is not valid JSON at its byte ", error.byte);
   } catch (const Json::exception&) {  // a number that is too large, a text that is not UTF-8

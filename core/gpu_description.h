@@ -28,7 +28,8 @@ LATHE_API GpuDescription gpu_description(const std::string& name_or_path);
 
 /// A description from its text: a JSON object with all the keys that cuDNN needs. Others may stand
 /// beside them.
-/// throws: DataError naming the key that is missing or has a wrong value.
+/// throws: DataError naming the key that is missing or has a wrong value, or saying that it is no
+/// JSON, is nested too deep, or holds a value that cannot be read.
 LATHE_API GpuDescription parse_gpu_description(std::string_view json);
 
 }  // namespace lathe

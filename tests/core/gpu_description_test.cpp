@@ -87,6 +87,14 @@ TEST_CASE("GPU descriptions: damage is named") {
     CHECK_THROWS_WITH_AS(parse_gpu_description(row.text), doctest::Contains(row.message.c_str()),
                          DataError);
   }
+  const std::string deep = std::string(500'000, '[') + "7" + std::string(500'000, ']');
+  const std::string nested[] = {
+      with(good, "\"warpSize\":32", "\"warpSize\":" + deep),
+      with(good, "\"deviceName\"", "\"new\":" + deep + ",\"deviceName\"")};
+  for (const std::string& text : nested) {
+    CHECK_THROWS_WITH_AS(parse_gpu_description(text),
+                         doctest::Contains("is nested more than 16 deep"), DataError);
+  }
   for (size_t size = 0; size < good.size(); size += 7) {
     CHECK_THROWS_AS(parse_gpu_description(good.substr(0, size)), DataError);
   }
