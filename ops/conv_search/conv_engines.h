@@ -67,10 +67,11 @@ class ConvEngines {
   /// Returns the bytes of workspace that it needs, now exact.
   virtual int64_t prepare(const ConvEngine& engine) = 0;
 
-  /// Runs a prepared engine `runs` times, on the call's stream and with copies of its inputs, with
-  /// outputs and workspace of its own, and waits for it. Returns the milliseconds of one run on the
-  /// device, the mean, without the time that the host takes to start it. A run does not find its
-  /// tensors in a cache because the run before left them there.
+  /// Runs a prepared engine `runs` times, on the call's stream, with outputs and workspace of its
+  /// own, and waits for it. Returns the milliseconds of one run on the device, the mean, without
+  /// the time that the host takes to start it. The inputs are the call's. Where a run would find
+  /// them in a cache because the run before left them there, copies of them take turns, as far as
+  /// there is memory.
   virtual double time_ms(const ConvEngine& engine, int runs) = 0;
 
   /// Queues the engine on the call's inputs and outputs; first prepares it if this thread has not.

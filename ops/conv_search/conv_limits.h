@@ -10,8 +10,9 @@ struct ConvLimits {
   // How many settings of one engine are timed per key. A heuristic may begin with 16 of one engine
   // while the fastest is another.
   int64_t per_engine = 4;
-  // Time of the measured runs alone. Loading, warming up and making plans do not count.
-  // After it no further candidate is tried, and the choice is not written to the file.
+  // Time of the measured runs alone: loading, plans, and the run before each measurement do not
+  // count. After it no further candidate is tried, and the choice is not written to the file. The
+  // fastest are then measured again for as long at most.
   double ms = 5000;
 };
 

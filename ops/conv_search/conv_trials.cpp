@@ -211,6 +211,7 @@ class Chooser {
   /// Among dozens of candidates one may only seem fast. So the first trials, sorted by time, are
   /// timed again: by turns, so that what disturbs one disturbs all.
   void time_fastest_again() {
+    const double before_ms = measured_ms_;
     const auto close = [&](const ConvTrial& trial) {
       return trial.outcome == ConvOutcome::kTimed && trial.ms <= kClearlySlower * best_ms_;
     };
@@ -223,6 +224,7 @@ class Chooser {
       for (size_t at = 0; at < fastest.size(); ++at) {
         ConvTrial& trial = fastest[at];
         if (trial.outcome != ConvOutcome::kTimed) continue;
+        if (limits_.ms > 0 && measured_ms_ - before_ms >= limits_.ms) break;
         attempt(trial, [&] { ms[at].push_back(measure(trial.candidate.engine)); });
       }
     }
