@@ -7,23 +7,14 @@
 #include <cstdlib>
 
 #include "lathe/core/thread_pool.h"
+#include "quiet_listener.h"
 
 namespace {
 
 // Counts cases as the summary wants them: skipped are those that decline to run (no device), with
 // their reason; a case that a filter left out is not counted at all.
-struct CountingListener : doctest::IReporter {
-  explicit CountingListener(const doctest::ContextOptions&) {}
-
-  void test_case_start(const doctest::TestCaseData&) override {}
-  void test_case_reenter(const doctest::TestCaseData&) override {}
-  void test_case_exception(const doctest::TestCaseException&) override {}
-  void subcase_start(const doctest::SubcaseSignature&) override {}
-  void subcase_end() override {}
-  void log_assert(const doctest::AssertData&) override {}
-  void log_message(const doctest::MessageData&) override {}
-  void report_query(const doctest::QueryData&) override {}
-  void test_run_start() override {}
+struct CountingListener : lathe::test::QuietListener {
+  using QuietListener::QuietListener;
 
   void test_case_end(const doctest::CurrentTestCaseStats& stats) override {
     ++(stats.testCaseSuccess ? passed : failed);

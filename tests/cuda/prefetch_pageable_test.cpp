@@ -7,14 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "../cuda_case.h"
 #include "lathe/data/device_batches.h"
 #include "lathe/lathe.h"
 #include "lathe/tests/emulation/cuda_runtime_emulation.h"
 
 using namespace lathe;
 
-TEST_CASE("prefetch: batches of resident images copy nothing from pageable memory") {
-  if (!cuda_is_available()) return;
+TEST_CASE("prefetch: batches of resident images copy nothing from pageable memory" *
+          test::cuda_case()) {
   const Device gpu(DeviceType::kCUDA);
   data::ImageSet set{3, 8, 8, std::vector<uint8_t>(40 * 3 * 8 * 8, 7), {}};
   for (int i = 0; i < 40; ++i) set.labels.push_back(static_cast<uint8_t>(i % 10));

@@ -108,7 +108,8 @@ void count_plans(const ConvKey& key, cudnnBackendHeurMode_t mode, const cudnn::D
 
 }  // namespace
 
-TEST_SUITE_BEGIN("cudnn plans" * doctest::skip(!can_plan()));
+TEST_SUITE_BEGIN("cudnn plans" * doctest::skip(!can_plan()) *
+                 doctest::description("no cuDNN 9.8 or later"));
 
 TEST_CASE("cudnn plans: every convolution has an engine that passes our filters, on every GPU") {
   for (const std::string_view name : known_gpus()) {

@@ -143,7 +143,11 @@ LATHE_NO_TSAN void check_access(uintptr_t at, size_t bytes, bool writes, bool ra
   const bool before = pause_watch();
   const auto shared = reinterpret_cast<uintptr_t>(g_block->shared.at(0));
   if (at - shared < SharedMemory::kRoomBytes) {
-    if (raced) check_shared(at - shared, bytes, writes, at);
+    if (raced) {
+      check_shared(at - shared, bytes, writes, at);
+    } else if (part_at(at - shared, bytes) == nullptr) {
+      stop_access(at, bytes, writes, "shared memory beyond its variables");
+    }
   } else if (!g_arguments.holds(at, bytes) && !g_pointers.holds(at, bytes)) {
     bool known = false;
     for (const MemoryRange& range : g_recent) known = known || range.holds(at, bytes);

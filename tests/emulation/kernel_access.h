@@ -4,13 +4,14 @@
 //   back; memory of another thread; an address that is no multiple of what the type needs (only
 //   where g++ compiles).
 // - StateError: shared memory that another thread wrote, or read before this one writes, since the
-//   last barrier of both (of the block, or of their warp); with Watch::kUnwritten also shared
+//   last barrier of both (of the block, or of their warp; here a shuffle is one, which it is not on a
+//   GPU); with Watch::kUnwritten also shared
 //   memory that the block has not written. A kernel may load such a value if it makes nothing of
 //   it, as some do for elements beyond an edge; it is NaN in every case.
 // Page-locked memory of the host may be used, constants of the program may be read.
 //
 // The compiler announces the accesses of sources that lathe_watch_accesses() in sources.cmake
-// names. It does not announce those of the library's other sources, of which some inline functions
+// names: clang those of 1, 2, 4, 8 and 16 bytes, without copies of whole structures. It does not announce those of the library's other sources, of which some inline functions
 // may be compiled into kernels.
 #pragma once
 

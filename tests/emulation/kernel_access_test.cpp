@@ -87,6 +87,18 @@ __global__ void lanes_kernel(int* out, bool with_barrier) {
   out[threadIdx.x] = room[threadIdx.x ^ 1];
 }
 
+/// All lanes read what one of them writes again, with barriers of the warp between.
+__global__ void counting_lane_kernel(int* out) {
+  LATHE_SHARED(int, count);
+  if (threadIdx.x == 0) count = 1;
+  __syncwarp();
+  const int seen = count;
+  __syncwarp();
+  if (threadIdx.x == 0) count += seen;
+  __syncwarp();
+  out[threadIdx.x] = count;
+}
+
 __global__ void unwritten_kernel(float* out) {
   LATHE_SHARED(float[33], room);
   room[threadIdx.x] = 1.f;
@@ -163,8 +175,9 @@ TEST_CASE("emulation: an access beyond a block of device memory, or of one that 
             "reads 4 bytes at 0x40: memory of the host"));
 }
 
-TEST_CASE("emulation: a load of four numbers from where one may be") {
-  if (!LATHE_ALIGNMENT_IS_WATCHED) return;  // UndefinedBehaviorSanitizer would end the program
+TEST_CASE("emulation: a load of four numbers from where one may be" *
+          doctest::skip(!LATHE_ALIGNMENT_IS_WATCHED) *
+          doctest::description("UndefinedBehaviorSanitizer would end the program")) {
   const Taken from(80), to(16);
   CHECK(fault_of(four_kernel, dim3(1), dim3(4), to.as<float>(), from.as<float>() + 4) == "");
   const std::string fault =
@@ -182,6 +195,7 @@ TEST_CASE(
     CHECK(fault_of(reverse_kernel, dim3(2), dim3(64), out.as<int>(), true) == "");
     CHECK(fault_of(twice_kernel, dim3(2), dim3(64), out.as<int>(), true) == "");
     CHECK(fault_of(lanes_kernel, dim3(2), dim3(32), out.as<int>(), true) == "");
+    CHECK(fault_of(counting_lane_kernel, dim3(1), dim3(32), out.as<int>()) == "");
     const std::string fault = fault_of(reverse_kernel, dim3(2), dim3(64), out.as<int>(), false);
     CHECK(has(fault, "reverse_kernel"));
     CHECK(has(fault, "no barrier is between the two"));

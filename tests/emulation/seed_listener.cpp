@@ -4,24 +4,18 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "../quiet_listener.h"
 #include "schedule.h"
 
 namespace {
 
-struct SeedListener : doctest::IReporter {
-  explicit SeedListener(const doctest::ContextOptions&) {}
+struct SeedListener : lathe::test::QuietListener {
+  using QuietListener::QuietListener;
 
-  void test_case_start(const doctest::TestCaseData&) override {}
-  void test_case_reenter(const doctest::TestCaseData&) override {}
-  void test_case_exception(const doctest::TestCaseException&) override {}
-  void subcase_start(const doctest::SubcaseSignature&) override {}
-  void subcase_end() override {}
-  void log_assert(const doctest::AssertData&) override {}
-  void log_message(const doctest::MessageData&) override {}
-  void report_query(const doctest::QueryData&) override {}
-  void test_run_start() override {}
-  void test_case_skipped(const doctest::TestCaseData&) override {}
-  void test_run_end(const doctest::TestRunStats&) override {}
+  // From the seed on, so that the case runs in that order also without those before it.
+  void test_case_start(const doctest::TestCaseData&) override {
+    lathe::emulation::set_schedule(lathe::emulation::schedule());
+  }
 
   void test_case_end(const doctest::CurrentTestCaseStats& stats) override {
     if (stats.testCaseSuccess) return;

@@ -31,7 +31,11 @@ SharedShadow::Finding SharedShadow::read(size_t offset, size_t bytes, const Visi
       if (!is_ordered(byte.write, visitor)) return {Fault::kRace, byte.write.thread - 1, true};
     }
     const Visit now{visitor.thread + 1, visitor.block_barriers, visitor.warp_barriers};
-    const bool first = byte.read.thread == 0 || byte.read.block_barriers != now.block_barriers;
+    // After a barrier of the warp that alone has read it, nobody else's reading matters.
+    const bool passed = !byte.many_warps && warp_of(byte.read.thread) == warp_of(now.thread) &&
+                        byte.read.warp_barriers < now.warp_barriers;
+    const bool first =
+        byte.read.thread == 0 || passed || byte.read.block_barriers != now.block_barriers;
     byte.many_threads = !first && (byte.many_threads || byte.read.thread != now.thread);
     byte.many_warps =
         !first && (byte.many_warps || warp_of(byte.read.thread) != warp_of(now.thread));

@@ -33,7 +33,7 @@ class SharedShadow {
   };
   struct Byte {
     Visit write, read;          // the last ones
-    bool many_threads = false;  // more than one has read since the barrier
+    bool many_threads = false;  // more than one has read since the last barrier
     bool many_warps = false;
   };
   static bool is_ordered(const Visit& before, const Visitor& now);

@@ -1,4 +1,5 @@
-// See stack_switch.h. The registers are those that a call preserves: System V ABI, AMD64, 3.2.1.
+// See stack_switch.h. The registers are those that a call preserves (System V ABI, AMD64, 3.2.1),
+// but for the rounding modes, which no kernel changes.
 #include "stack_switch.h"
 
 #include <cstdint>

@@ -138,12 +138,15 @@ void Parser::read_instruction(std::string_view statement) {
   if (name == "bra" || name == "bra.uni") {
     read_branch(i, rest);
   } else if (name == "ret" || name == "ret.uni" || name == "exit") {
+    if (name == "exit" && !is_kernel_) fail("exit in a function");
     i.control = Control::kReturn;
   } else if (name == "call" || name == "call.uni") {
     read_call(i, rest);
   } else if (name == "bar.sync" && rest == "0" && i.guard == -1) {
     i.control = Control::kBarrier;
   } else {
+    if (i.guard != -1 && (name.starts_with("shfl.") || name.starts_with("vote.")))
+      fail("a guarded " + name);
     if (name.starts_with("ld.") || name.starts_with("st.") || name.starts_with("atom.")) {
       read_memory(i, name, operands);
     } else if (name.starts_with("mov.b") && rest.find('{') != rest.npos) {
