@@ -286,8 +286,7 @@ def counts(tree):
     yield "docs/formats.md", "the % `torch.*Storage`", len(re.findall(r'{"torch \w+Storage"', tree.texts["core/formats/pth.cpp"]))
     yield "docs/formats.md", "graph of opset %,", first("nn/onnx_graph.cpp", r"kOpset = (\d+)")
     yield "docs/guarantees.md", "at most % dimensions", first("core/shape.h", r"kMaxDims = (\d+)")
-    yield "docs/cli.md", "at the start and every % steps", first("tools/cli/training/trainer.cpp",
-                                                                 r"kStepsBetweenSnapshots = (\d+)")
+    yield "docs/cli.md", "at the start and every % steps", first("tools/cli/training/saves.h", r"kStepsBetweenCandidates = (\d+)")
     yield "ops/README.md", "At most % settings of one engine", first("ops/conv_search/conv_limits.h", r"per_engine = (\d+)")
     yield "ops/README.md", "after % seconds of timed runs", first("ops/conv_search/conv_limits.h", r"double ms = (\d+)000")
     yield "ops/README.md", "beyond % choices", first("ops/conv_search/conv_cache_file.h", r"size_t choices = (\d+)")

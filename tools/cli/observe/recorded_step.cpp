@@ -9,6 +9,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/format.h"
 #include "lathe/core/generator.h"
+#include "lathe/core/printable.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
@@ -80,9 +81,14 @@ RecordedStep record_step(Settings& settings) {
   manual_seed(static_cast<uint64_t>(settings.seed));
   const Batch batch =
       reads_data ? batch_of_dataset(settings, device) : synthetic_batch(settings, device);
+  if (!settings.weights.empty()) {
+    if (!settings.image_size) settings.image_size = batch.x.shape()[2];
+    choose_stem(settings, settings.weights);
+  }
   const auto model = make_model(settings, batch.shape);
   if (!settings.weights.empty()) {
-    for (const std::string& line : load_weights(*model, settings.weights)) write_stderr_line(line);
+    for (const std::string& line : load_weights(*model, settings.weights))
+      write_stderr_line(printable(line));  // names of the file
   }
   place_model(*model, device, settings);
   model->train();

@@ -54,6 +54,12 @@ int64_t count(const Json& row, const char* name) {
   return value >= 0 && value < 9e15 ? static_cast<int64_t>(value) : 0;
 }
 
+/// A size in bytes; not a number if none can be so large.
+double size_in_bytes(const Json& row, const char* name) {
+  const double value = number(row, name);
+  return value >= 0 && value < 9e15 ? value : std::numeric_limits<double>::quiet_NaN();
+}
+
 std::string word(const Json& row, const char* name) {
   const auto at = row.find(name);
   return at != row.end() && at->is_string() ? at->get<std::string>() : "";
@@ -63,7 +69,7 @@ std::array<double, profile::kMemoryTags> memory_of_tag(const Json& row) {
   std::array<double, profile::kMemoryTags> out;
   for (int t = 0; t < profile::kMemoryTags; ++t) {
     const std::string column = memory_column(static_cast<profile::MemoryTag>(t));
-    out[static_cast<size_t>(t)] = number(row, column.c_str());
+    out[static_cast<size_t>(t)] = size_in_bytes(row, column.c_str());
   }
   return out;
 }
@@ -88,7 +94,7 @@ void read_metrics(RunFiles& run) {
                            .images_per_second = number(row, "images_per_second"),
                            .loss_scale = number(row, "loss_scale"),
                            .skipped_steps = number(row, "skipped_steps"),
-                           .memory = number(row, "memory_peak_bytes"),
+                           .memory = size_in_bytes(row, "memory_peak_bytes"),
                            .memory_of_tag = memory_of_tag(row),
                            .time = word(row, "time")});
   }

@@ -12,6 +12,7 @@
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/random_batch.h"
+#include "lathe/tools/cli/training/saves.h"
 
 namespace lathe::cli {
 namespace {
@@ -38,9 +39,9 @@ class NoSearch {
   const bool before_ = cudnn::benchmark();
 };
 
-/// Copies of the state in host memory: of the good state, of two that are written, and, from the
-/// 50th step on, of a candidate (saves.h).
-int64_t copies_of_state(int64_t steps) { return steps > 50 ? 4 : 3; }
+/// Copies of the state in host memory: of the good state, of two that are written, and, in a long
+/// run, of a candidate (saves.h).
+int64_t copies_of_state(int64_t steps) { return steps > kStepsBetweenCandidates ? 4 : 3; }
 
 }  // namespace
 

@@ -27,9 +27,9 @@ void RunMemory::begin_part() {
   profile::reset_memory_peak(device_);
 }
 
-profile::MemoryUse RunMemory::part() const {
+profile::MemoryUse RunMemory::part(bool steps) const {
   profile::MemoryUse out = profile::memory_use(device_);
-  if (out.peak < graph_.peak) {
+  if (steps && out.peak < graph_.peak) {
     out.peak = graph_.peak;
     out.at_peak = graph_.at_peak;
   }

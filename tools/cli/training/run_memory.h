@@ -23,11 +23,11 @@ class RunMemory {
 
   /// A part of the run begins: the steps of a row, or an evaluation.
   void begin_part();
-  /// What the part holds so far, at its peak and now.
-  profile::MemoryUse part() const;
+  /// What the part holds so far, at its peak and now. `steps`: it is one of steps.
+  profile::MemoryUse part(bool steps) const;
   /// Steps from now on launch a CUDA graph, whose memory was allocated in the present part. A
-  /// launch allocates nothing, so each part has that peak if its own is lower.
-  void part_is_graph() { graph_ = part(); }
+  /// launch allocates nothing, so each part of steps has that peak if its own is lower.
+  void part_is_graph() { graph_ = part(true); }
   /// Bytes at the highest peak since this was made.
   int64_t peak() const;
 

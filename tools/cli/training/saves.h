@@ -10,6 +10,7 @@
 //              writes the good state in its place.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -21,6 +22,10 @@
 #include "lathe/tools/cli/training/snapshot.h"
 
 namespace lathe::cli {
+
+/// Steps between copies of the state. A copy takes about a hundredth of a step on a CPU and some
+/// milliseconds from a GPU; this seldom it costs nothing.
+inline constexpr int64_t kStepsBetweenCandidates = 50;
 
 /// The run folder cannot be written, so there is nowhere to save to.
 class SaveError : public CommandError {

@@ -16,13 +16,6 @@
 #include "lathe/tools/cli/training/loss_scale.h"
 
 namespace lathe::cli {
-namespace {
-
-// Steps between copies of the state. A copy takes about a hundredth of a step on a CPU and some
-// milliseconds from a GPU; this seldom it costs nothing.
-constexpr int64_t kStepsBetweenSnapshots = 50;
-
-}  // namespace
 
 Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
     : settings_(parts.settings),
@@ -170,7 +163,7 @@ void Trainer::after_step() {
 
 // One batch. Its gradients add up until update(), unless a graph does the whole step at once.
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
-  const bool snapshot = step_ % kStepsBetweenSnapshots == 0 && step_ > 0 && micro_batches_ == 0;
+  const bool snapshot = step_ % kStepsBetweenCandidates == 0 && step_ > 0 && micro_batches_ == 0;
   if (snapshot) {
     const debug::AllowSync copies_the_state;
     saves_->take_candidate();
@@ -345,7 +338,7 @@ Row Trainer::add_row(Metrics metrics) {
   metrics.time = time_text(std::chrono::system_clock::now());
   metrics.loss_scale = scaler_.enabled() ? scale.scale : 0;
   metrics.skipped_steps = skipped_before_ + scale.skipped;
-  metrics.memory = memory_.part();
+  metrics.memory = memory_.part(metrics.split == "train");
   Row row = metrics_row(metrics);
   metrics_->add(row);
   if (events_) events_->add(metrics);
