@@ -178,14 +178,6 @@ Frame frame_of(void* return_address) {
   return frame;
 }
 
-std::optional<Frame> user_frame(std::span<void* const> stack) {
-  for (void* const address : stack) {
-    Frame frame = frame_of(address);
-    if (!frame.is_of_library()) return frame;
-  }
-  return std::nullopt;
-}
-
 std::string user_call(std::span<void* const> stack) { return call_place(stack, "").call; }
 
 CallPlace call_place(std::span<void* const> stack, std::string layer) {

@@ -2,7 +2,6 @@
 // reads them.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,9 +27,6 @@ struct LATHE_API Frame {
 /// throws: std::bad_alloc.
 LATHE_API Frame frame_of(void* return_address);
 
-/// The innermost frame that is not of this library: the call that a user wrote.
-LATHE_API std::optional<Frame> user_frame(std::span<void* const> stack);
-
 /// The same as text:
 /// "train.cpp:42 (train(lathe::Tensor const&))", "train(lathe::Tensor const&)",
 /// "train + 0x1234" without names, or "" if the stack has none.
@@ -43,6 +39,7 @@ struct CallPlace {
   std::string file;   // its full path; empty without debug information or libdw
   int line = 0;
 };
+/// The innermost frame that is not of this library. If the stack has none, only `layer` is set.
 LATHE_API CallPlace call_place(std::span<void* const> stack, std::string layer);
 
 /// How files and lines are found: "libdw.so.1", or "" if that library is not installed. It is
