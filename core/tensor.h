@@ -140,7 +140,9 @@ class LATHE_API Tensor {
   const Tensor& requires_grad_(bool value = true) const;
   /// True if no recorded op made this tensor.
   bool is_leaf() const;
-  /// The accumulated gradient; undefined if there is none.
+  /// The accumulated gradient; undefined if there is none. On a GPU the first call after a backward
+  /// pass may cast it (Optimizer::set_half_copies).
+  /// throws: OutOfMemoryError, CudaError.
   Tensor grad() const;
   /// Replaces the gradient; an undefined `grad` removes it.
   /// throws: ShapeError, DTypeError, DeviceError if it does not match this tensor.
