@@ -3,8 +3,10 @@
 
     tips_test.py LATHE [--sanitized]
 """
+import gzip
 import json
 import signal
+import struct
 import time
 
 from driver import check_shown, expect, expect_one_line, lathe, main, start
@@ -40,6 +42,17 @@ def test_the_table_names_its_sources(folder):
     assert "x  " in worker and worker.endswith("1.2x [1]"), worker
     assert any(line.startswith("[1] ") for line in lines) and "capture: does not apply, needs a GPU" in lines
     assert all(len(line) <= 80 for line in lines if "[" in line and not line.startswith("[")), text
+
+
+def test_a_tip_that_needs_other_files_does_not_apply(folder):
+    """As with Debian's package of Fashion-MNIST, which is compressed."""
+    for part, count in (("train", 40), ("t10k", 8)):
+        for kind, header, size in (("images-idx3", struct.pack(">4i", 0x803, count, 28, 28), 28 * 28), ("labels-idx1", struct.pack(">2i", 0x801, count), 1)):
+            (folder / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(header + bytes(count * size)))
+    job = ["--dataset", "fashion-mnist", "--data-root", folder, "--model", "resnet8", "--batch-size", 8, "--device", "cpu"]
+    text = expect(lathe("bench", "tips", *job, "--seconds", 1), 0).stdout
+    assert "data in RAM: does not apply, " in text and "is compressed, so its images cannot be read one by one" in text, text
+    assert any(line.startswith("a worker ") for line in text.splitlines()), text
 
 
 def test_mistakes_and_a_stop(folder):

@@ -43,6 +43,21 @@ class Bench {
     return seconds() + round <= kLonger * *settings_.seconds;
   }
 
+  /// Why a side of the tip has no data; "" if both have. A compressed file cannot be read image by
+  /// image.
+  std::string lacks_data(const Tip& tip) {
+    for (const TipSide* const side : {&tip.without, &tip.with}) {
+      Settings changed = settings_;
+      if (side->change) side->change(changed);
+      try {
+        data_for(changed);
+      } catch (const DataError& e) {
+        return e.message();
+      }
+    }
+    return "";
+  }
+
   /// Time without the tip over time with it. `swapped`: the tip comes first.
   double ratio_of(const Tip& tip, bool swapped, int64_t windows_left) {
     const TipSide &first = swapped ? tip.with : tip.without,
@@ -172,7 +187,7 @@ ExitCode run_bench_tips(const Invocation& call) {
                           *make_empty_model(settings, {.classes = data.images->classes(),
                                                        .in_channels = data.images->channels()}))
                           .empty();
-  const std::vector<Tip> tips =
+  std::vector<Tip> tips =
       all_tips(settings, machine_facts(device), cpu::fast_conv2d_info().bf16, norms);
   out.sentence(
       formatted("{} on {}, batch {}, on {} with {} threads; {:.0f} s, in pairs of windows "
@@ -180,6 +195,11 @@ ExitCode run_bench_tips(const Invocation& call) {
                 *settings.model, *settings.dataset, *settings.batch_size, concat(device),
                 *settings.threads, *settings.seconds));
   Bench bench(settings, data);
+  for (Tip& tip : tips) {
+    if (!tip.not_here.empty()) continue;
+    tip.not_here = bench.lacks_data(tip);
+    if (!tip.not_here.empty()) tip.without = tip.with = {};
+  }
   const auto ratios = measure(bench, tips);
   print(tips, ratios, out);
   out.row(Row()
