@@ -63,11 +63,10 @@ struct Ema {
     return p;
   }
 };
-// What makes the rule of step t: on the host or, for a rule that depends on t (kCountsSteps), on
-// the device if only the device knows t.
+
+// What makes the rule of step t, on the host or on the device.
 template <class R>
 struct Always {
-  static constexpr bool kCountsSteps = false;
   using Rule = R;
   Rule rule;
   LATHE_HD Rule at(int64_t) const { return rule; }
@@ -75,7 +74,6 @@ struct Always {
 };
 template <class C>
 struct MakeSgd {
-  static constexpr bool kCountsSteps = true;
   using Rule = SgdMomentum<C>;
   SgdMath<C> math;
   LATHE_HD Rule at(int64_t t) const { return {math, t == 1}; }
@@ -83,7 +81,6 @@ struct MakeSgd {
 };
 template <class C>
 struct MakeEma {
-  static constexpr bool kCountsSteps = true;
   using Rule = Ema<C>;
   EmaNumbers o;
   LATHE_HD Rule at(int64_t n) const { return {EmaMath<C>::at_update(n, o.decay, o.warm_up)}; }
@@ -91,7 +88,6 @@ struct MakeEma {
 };
 template <class T, class Make>
 struct MakeWithMaster {
-  static constexpr bool kCountsSteps = Make::kCountsSteps;
   using Rule = WithMaster<T, typename Make::Rule>;
   Make make;
   LATHE_HD Rule at(int64_t t) const { return {make.at(t)}; }
@@ -99,7 +95,6 @@ struct MakeWithMaster {
 };
 template <class C, template <class> class R>
 struct MakeAdam {
-  static constexpr bool kCountsSteps = true;
   using Rule = R<C>;
   AdamOptions o;
   bool decoupled;
@@ -116,8 +111,8 @@ struct Touches<Ema<C>> {
 
 namespace {
 
-// An item's arrays are: parameter, gradient, buffers, half copy or null, and in the second kernel
-// the count.
+// An item's arrays are: parameter, gradient, buffers, half copy or null, and the parameter's count
+// of updates, this one included, or null.
 //
 // One block per chunk of 4096 elements of one parameter; the table in the kernel's parameters says
 // which. Memory bound: 2 sizeof(T) + sizeof(gradient) + 2 kBuffers sizeof(C) bytes per element, and
@@ -125,32 +120,22 @@ namespace {
 // SGD with momentum, half gradient and copy: 20), meant to reach 90 % of the copy bandwidth for a
 // network of more than 10^7 parameters: every byte is touched once, in whole 16-byte words. Small
 // networks are bound by the launch.
-template <class T, class Rule>
-__global__ void __launch_bounds__(kChunkThreads)
-    update_kernel(ArrayTable<3 + Rule::kBuffers> table, Rule rule, Gate gate,
-                  const double* grad_factors, HalfSide half) {
-  if (!gate.open()) return;
-  const Chunk chunk = chunk_of_block(table);
-  const auto& item = table.item[chunk.item];
-  half.copy = item.array[2 + Rule::kBuffers];
-  update_chunk<T>(item, chunk, rule, GradFactor<ComputeType<T>>::of(grad_factors), half);
-}
-
-// The same for a step whose number, and perhaps learning rate, only the device knows: the last
-// array of an item is the parameter's count of updates, this one included. One thread makes the
-// rule for its block (Adam: two powers in double, about a microsecond, while other blocks move
-// memory).
+//
+// The host makes the rule of a step whose number it knows. Where there is a count, only the device
+// knows the number, and perhaps the learning rate: one thread makes the rule for its block (Adam:
+// two powers in double, about a microsecond, while other blocks move memory).
 template <class T, class Make, class Rule = typename Make::Rule>
 __global__ void __launch_bounds__(kChunkThreads)
-    counted_update_kernel(ArrayTable<4 + Rule::kBuffers> table, Make make, Gate gate,
-                          const double* grad_factors, const double* lr, HalfSide half) {
+    update_kernel(ArrayTable<4 + Rule::kBuffers> table, Make make, Rule known, Gate gate,
+                  const double* grad_factors, const double* lr, HalfSide half) {
   LATHE_SHARED(Rule, rule);
   if (!gate.open_for_block()) return;
   const Chunk chunk = chunk_of_block(table);
   const auto& item = table.item[chunk.item];
   if (threadIdx.x == 0) {
+    const auto* const count = static_cast<const int64_t*>(item.array[3 + Rule::kBuffers]);
     if (lr != nullptr) make.set_lr(*lr);
-    rule = make.at(*static_cast<const int64_t*>(item.array[3 + Rule::kBuffers]));
+    rule = count != nullptr ? make.at(*count) : known;
   }
   __syncthreads();
   const Rule own = rule;  // in registers: ptxas spills while it reloads a rule of this size
@@ -158,45 +143,33 @@ __global__ void __launch_bounds__(kChunkThreads)
   update_chunk<T>(item, chunk, own, GradFactor<ComputeType<T>>::of(grad_factors), half);
 }
 
-/// Calls launch_table(table) with the arrays of all items; each item has kExtra more, which are
-/// null.
-template <int kBuffers, int kExtra, class Launch>
-void for_each_update_table(std::span<const UpdateItem> items, Launch&& launch_table) {
-  constexpr int kArrays = 3 + kBuffers + kExtra;
-  for_each_table<kArrays>(
-      items.size(),
-      [&](size_t i) {
-        ArrayItem<kArrays> entry{items[i].n, {items[i].param, const_cast<void*>(items[i].grad)}};
-        int at = 2;
-        for (void* buffer : items[i].buffers) {
-          if (buffer != nullptr && at < 2 + kBuffers) entry.array[at++] = buffer;
-        }
-        if (items[i].master != nullptr) entry.array[at] = items[i].master;
-        entry.array[2 + kBuffers] = items[i].copy;
-        if constexpr (kExtra > 0) entry.array[kArrays - 1] = items[i].count;
-        return entry;
-      },
-      launch_table);
+/// The arrays of an item, as update_kernel wants them.
+template <int kBuffers>
+ArrayItem<4 + kBuffers> arrays_of(const UpdateItem& item) {
+  ArrayItem<4 + kBuffers> entry{item.n, {item.param, const_cast<void*>(item.grad)}};
+  int at = 2;
+  for (void* buffer : item.buffers) {
+    if (buffer != nullptr && at < 2 + kBuffers) entry.array[at++] = buffer;
+  }
+  if (item.master != nullptr) entry.array[at] = item.master;
+  entry.array[2 + kBuffers] = item.copy;
+  entry.array[3 + kBuffers] = item.count;
+  return entry;
 }
 
 template <class T, class Make>
 void run_rule(std::span<const UpdateItem> items, const Make& make) {
-  using Rule = typename Make::Rule;
+  constexpr int kBuffers = Make::Rule::kBuffers;
   const UpdateItem& front = items.front();
-  const Stream stream = current_stream(front.device);
   const HalfSide half{.grad = front.half_grad, .copy_type = front.half_copy};
-  if (front.lr != nullptr || (Make::kCountsSteps && front.count != nullptr)) {
-    return for_each_update_table<Rule::kBuffers, 1>(items, [&](const auto& table) {
-      launch(counted_update_kernel<T, Make>, dim3(table.blocks), dim3(kChunkThreads), 0, stream,
-             table, make, gate_of(front), front.grad_factors, front.lr, half);
-      LATHE_CUDA_CHECK(cudaGetLastError());
-    });
-  }
-  for_each_update_table<Rule::kBuffers, 0>(items, [&](const auto& table) {
-    launch(update_kernel<T, Rule>, dim3(table.blocks), dim3(kChunkThreads), 0, stream, table,
-           make.at(front.step), gate_of(front), front.grad_factors, half);
-    LATHE_CUDA_CHECK(cudaGetLastError());
-  });
+  for_each_table<4 + kBuffers>(
+      items.size(), [&](size_t i) { return arrays_of<kBuffers>(items[i]); },
+      [&](const auto& table) {
+        launch(update_kernel<T, Make>, dim3(table.blocks), dim3(kChunkThreads), 0,
+               current_stream(front.device), table, make, make.at(front.step), gate_of(front),
+               front.grad_factors, front.lr, half);
+        LATHE_CUDA_CHECK(cudaGetLastError());
+      });
 }
 
 /// Updates items of one kind. `make.at(t)` is the rule of step t.

@@ -36,7 +36,7 @@ Count = collections.namedtuple("Count", "launches instructions accesses bytes wi
 
 # What a training step's time outside the libraries goes to. In each, some instance moves 16 bytes at once: batch norm; optimiser
 # and what comes before it; casts, copies and pointwise operations; reductions; random numbers.
-WIDE = ["stats_kernel", "train_kernel", "apply_kernel", "sums_kernel", "input_kernel", "update_kernel", "counted_update_kernel",
+WIDE = ["stats_kernel", "train_kernel", "apply_kernel", "sums_kernel", "input_kernel", "update_kernel",
         "layer_step_kernel", "norm_parts_kernel", "unscale_kernel", "pointwise_packet_kernel", "reduce_rows_kernel",
         "dropout_kernel", "random_kernel"]
 
