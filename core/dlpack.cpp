@@ -59,7 +59,7 @@ Managed* exported(const Tensor& tensor) {
   return &keep.release()->managed;
 }
 
-DType dtype_of(const DLDataType& type) {
+DType dtype_of_dlpack(const DLDataType& type) {
   for (const TypeCode& known : kTypeCodes) {
     if (type.lanes == 1 && type.code == known.code && type.bits == 8 * size_of(known.dtype)) {
       return known.dtype;
@@ -97,7 +97,7 @@ int64_t span_of(const Shape& shape, const Strides& strides) {
 template <class Managed>
 Tensor imported(Managed* managed, bool read_only) {
   const DLTensor& from = managed->dl_tensor;
-  const DType dtype = dtype_of(from.dtype);
+  const DType dtype = dtype_of_dlpack(from.dtype);
   const Device device = device_of(from.device);
   LATHE_CHECK(ValueError, from.ndim >= 0 && from.ndim <= kMaxDims, "from_dlpack: ", from.ndim,
               " dimensions are not between 0 and ", kMaxDims);

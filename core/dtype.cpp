@@ -8,20 +8,20 @@
 namespace lathe {
 
 namespace {
-constexpr std::string_view kNames[kNumDTypes] = {"bool", "u8",  "i8",   "i16", "i32",
-                                                 "i64",  "f16", "bf16", "f32", "f64"};
+constexpr std::string_view kDTypeNames[kNumDTypes] = {"bool", "u8",  "i8",   "i16", "i32",
+                                                      "i64",  "f16", "bf16", "f32", "f64"};
 constexpr std::string_view kLongNames[kNumDTypes] = {"bool",    "uint8",  "int8",    "int16",
                                                      "int32",   "int64",  "float16", "bfloat16",
                                                      "float32", "float64"};
 std::atomic<DType> g_default_dtype{DType::kF32};
 }  // namespace
 
-std::string_view name_of(DType dtype) { return kNames[static_cast<int>(dtype)]; }
+std::string_view name_of(DType dtype) { return kDTypeNames[static_cast<int>(dtype)]; }
 void append_text(std::string& out, DType dtype) { out.append(name_of(dtype)); }
 
 DType dtype_from_name(std::string_view name) {
   for (int i = 0; i < kNumDTypes; ++i) {
-    if (name == kNames[i] || name == kLongNames[i]) return static_cast<DType>(i);
+    if (name == kDTypeNames[i] || name == kLongNames[i]) return static_cast<DType>(i);
   }
   LATHE_FAIL(ValueError, "dtype: no dtype is called \"", name, "\"");
 }

@@ -29,7 +29,7 @@ bool continues(const LoopDim& outer, const LoopDim& inner, int operands) {
   return true;
 }
 
-constexpr int64_t kLimit = int64_t{1} << 31;
+constexpr int64_t kIndexLimit = int64_t{1} << 31;
 
 /// How far dimension d moves the operand that it moves most; at least its size.
 int64_t reach_of(const LoopNest& nest, int d) {
@@ -103,12 +103,12 @@ LoopNest make_nest(const Shape& shape, const StridedOperand* operands, int count
 }
 
 bool fits_32_bits(const LoopNest& nest) {
-  if (nest.numel() >= kLimit) return false;
+  if (nest.numel() >= kIndexLimit) return false;
   for (int k = 0; k < nest.operands; ++k) {
     int64_t last = 0;
     for (int d = 0; d < nest.ndim; ++d)
       last += (nest.dims[d].size - 1) * std::abs(nest.dims[d].step[k]);
-    if (last >= kLimit) return false;
+    if (last >= kIndexLimit) return false;
   }
   return true;
 }

@@ -37,13 +37,13 @@ bool is_shown(uint32_t code_point) {
 }
 
 void append_escaped(std::string& out, uint32_t code_point) {
-  constexpr std::string_view kNamed = "\n\r\t", kNames = "nrt";
+  constexpr std::string_view kNamed = "\n\r\t", kLetters = "nrt";
   if (code_point >= 0x7f) {
     out += "\\u";
     append_hex(out, code_point, 4);
   } else if (const size_t named = kNamed.find(static_cast<char>(code_point));
              named != std::string_view::npos) {
-    out += {'\\', kNames[named]};
+    out += {'\\', kLetters[named]};
   } else {
     out += "\\x";
     append_hex(out, code_point, 2);

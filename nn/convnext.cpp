@@ -12,13 +12,13 @@ namespace lathe::nn {
 
 namespace {
 
-struct Stage {
+struct ConvNeXtStage {
   int64_t channels, blocks;
 };
-constexpr Stage kTiny[] = {{96, 3}, {192, 3}, {384, 9}, {768, 3}};
+constexpr ConvNeXtStage kTiny[] = {{96, 3}, {192, 3}, {384, 9}, {768, 3}};
 constexpr double kBlocks = 18;
-constexpr int64_t kSmallest = 32;  // strides of 4, 2, 2 and 2
-constexpr NormOptions kNorm{.eps = 1e-6};
+constexpr int64_t kSmallestImage = 32;  // strides of 4, 2, 2 and 2
+constexpr NormOptions kConvNeXtNorm{.eps = 1e-6};
 
 class Permute final : public Module {
  public:
@@ -51,7 +51,7 @@ ConvNeXtBlock::ConvNeXtBlock(int64_t channels, double scale, double depth)
   block.add<Conv2d>(channels, channels,
                     Conv2dOptions{.kernel = 7, .pad = 3, .groups = channels, .init = false});
   block.add<Permute>(Dims{0, 2, 3, 1});
-  block.add<LayerNorm>(channels, kNorm);
+  block.add<LayerNorm>(channels, kConvNeXtNorm);
   block.add<Linear>(channels, 4 * channels, LinearOptions{.init = false});
   block.add<GELU>();
   block.add<Linear>(4 * channels, channels, LinearOptions{.init = false});
@@ -67,12 +67,12 @@ ConvNeXt::ConvNeXt(const ConvNeXtOptions& options) {
   int64_t in = kTiny[0].channels, number = 0;
   auto& stem = features.add<Sequential>();
   stem.add<Conv2d>(options.in_channels, in, patches(4));
-  stem.add<LayerNorm2d>(in, kNorm);
+  stem.add<LayerNorm2d>(in, kConvNeXtNorm);
   init_layers(stem);
-  for (const Stage& stage : kTiny) {
+  for (const ConvNeXtStage& stage : kTiny) {
     if (stage.channels != in) {
       auto& down = features.add<Sequential>();
-      down.add<LayerNorm2d>(in, kNorm);
+      down.add<LayerNorm2d>(in, kConvNeXtNorm);
       down.add<Conv2d>(in, stage.channels, patches(2));
       init_layers(down);
       in = stage.channels;
@@ -84,16 +84,16 @@ ConvNeXt::ConvNeXt(const ConvNeXtOptions& options) {
           options.stochastic_depth * static_cast<double>(number) / (kBlocks - 1));
     }
   }
-  classifier.add<LayerNorm2d>(in, kNorm);
+  classifier.add<LayerNorm2d>(in, kConvNeXtNorm);
   classifier.add<Flatten>();
   classifier.add<Linear>(in, options.classes, LinearOptions{.init = false});
   init_layers(classifier);
 }
 
 Tensor ConvNeXt::forward(const Tensor& x) {
-  LATHE_CHECK(ShapeError, x.ndim() == 4 && x.dim(2) >= kSmallest && x.dim(3) >= kSmallest,
-              "ConvNeXt: images need at least ", kSmallest, " x ", kSmallest, " pixels (x: ", x,
-              ")");
+  LATHE_CHECK(ShapeError, x.ndim() == 4 && x.dim(2) >= kSmallestImage && x.dim(3) >= kSmallestImage,
+              "ConvNeXt: images need at least ", kSmallestImage, " x ", kSmallestImage,
+              " pixels (x: ", x, ")");
   return classifier(mean(features(x), {2, 3}, {.keepdim = true}));
 }
 

@@ -14,14 +14,14 @@ namespace lathe::nn {
 
 namespace {
 
-struct Stage {
+struct MBConvStage {
   int64_t expand, kernel, stride, channels, blocks;
 };
 /// Table 1 of the paper.
-constexpr Stage kStages[] = {{1, 3, 1, 16, 1}, {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2},
-                             {6, 3, 2, 80, 3}, {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4},
-                             {6, 3, 1, 320, 1}};
-constexpr int64_t kFirst = 32, kLast = 1280, kBlocks = 16;
+constexpr MBConvStage kB0[] = {{1, 3, 1, 16, 1}, {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2},
+                               {6, 3, 2, 80, 3}, {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4},
+                               {6, 3, 1, 320, 1}};
+constexpr int64_t kStemChannels = 32, kHeadChannels = 1280, kB0Blocks = 16;
 
 }  // namespace
 
@@ -47,12 +47,12 @@ Tensor MBConv::forward(const Tensor& x) {
 
 EfficientNet::EfficientNet(const EfficientNetOptions& options) {
   Conv2dNormActivationOptions how{.stride = 2, .activation = ConvActivation::kSiLU, .init = false};
-  features.add<Conv2dNormActivation>(options.in_channels, kFirst, how);
-  int64_t in = kFirst, number = 0;
-  for (const Stage& stage : kStages) {
+  features.add<Conv2dNormActivation>(options.in_channels, kStemChannels, how);
+  int64_t in = kStemChannels, number = 0;
+  for (const MBConvStage& stage : kB0) {
     auto& blocks = features.add<Sequential>();
     for (int64_t i = 0; i < stage.blocks; ++i, ++number) {
-      const double share = static_cast<double>(number) / kBlocks;
+      const double share = static_cast<double>(number) / kB0Blocks;
       blocks.add<MBConv>(MBConvLayout{.in = in,
                                       .out = stage.channels,
                                       .kernel = stage.kernel,
@@ -64,9 +64,10 @@ EfficientNet::EfficientNet(const EfficientNetOptions& options) {
     }
   }
   how = {.kernel = 1, .activation = ConvActivation::kSiLU, .init = false};
-  features.add<Conv2dNormActivation>(in, kLast, how);
+  features.add<Conv2dNormActivation>(in, kHeadChannels, how);
   classifier.add<Dropout>(options.dropout);
-  const Linear& head = classifier.add<Linear>(kLast, options.classes, LinearOptions{.init = false});
+  const Linear& head =
+      classifier.add<Linear>(kHeadChannels, options.classes, LinearOptions{.init = false});
   const double bound = 1 / std::sqrt(static_cast<double>(options.classes));
   init::uniform_(head.weight, -bound, bound);
   init::zeros_(head.bias);

@@ -55,7 +55,7 @@ class ConditionalNormal {
   double low_, high_, first_, last_;
 };
 
-void check_floating(const char* name, const Tensor& w) {
+void check_floating_weight(const char* name, const Tensor& w) {
   LATHE_CHECK(DTypeError, is_floating(w.dtype()), name, ": expected a floating dtype (w: ", w, ")");
 }
 
@@ -63,7 +63,7 @@ void check_floating(const char* name, const Tensor& w) {
 
 const Tensor& trunc_normal_(const Tensor& w, const TruncNormalOptions& o) {
   const NoGrad off;
-  check_floating("trunc_normal_", w);
+  check_floating_weight("trunc_normal_", w);
   LATHE_CHECK(ValueError, o.std > 0 && o.low < o.high,
               "trunc_normal_: expected std > 0 and low < high, got std ", o.std, ", low ", o.low,
               ", high ", o.high);
@@ -92,7 +92,7 @@ const Tensor& trunc_normal_(const Tensor& w, const TruncNormalOptions& o) {
 
 const Tensor& orthogonal_(const Tensor& w, const OrthogonalOptions& o) {
   const NoGrad off;
-  check_floating("orthogonal_", w);
+  check_floating_weight("orthogonal_", w);
   LATHE_CHECK(ShapeError, w.ndim() >= 2, "orthogonal_: expected at least 2 dimensions (w: ", w,
               ")");
   if (w.numel() == 0 || Skip::on()) return w;

@@ -12,13 +12,13 @@ namespace lathe::nn {
 
 namespace {
 
-struct Stage {
+struct InvertedStage {
   int64_t expand, channels, blocks, stride;
 };
 /// Table 2 of the paper.
-constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
-                             {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
-constexpr int64_t kFirst = 32, kLast = 1280;
+constexpr InvertedStage kV2[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
+                                 {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+constexpr int64_t kStemWidth = 32, kHeadWidth = 1280;
 
 }  // namespace
 
@@ -47,10 +47,10 @@ Tensor InvertedResidual::forward(const Tensor& x) {
 MobileNetV2::MobileNetV2(const MobileNetV2Options& options) {
   constexpr auto kReLU6 = ConvActivation::kReLU6;
   features.add<Conv2dNormActivation>(
-      options.in_channels, kFirst,
+      options.in_channels, kStemWidth,
       Conv2dNormActivationOptions{.stride = 2, .activation = kReLU6, .init = false});
-  int64_t in = kFirst;
-  for (const Stage& stage : kStages) {
+  int64_t in = kStemWidth;
+  for (const InvertedStage& stage : kV2) {
     for (int64_t i = 0; i < stage.blocks; ++i) {
       const int64_t stride = i == 0 ? stage.stride : 1;
       features.add<InvertedResidual>(in, stage.channels, stride, stage.expand, false);
@@ -58,9 +58,11 @@ MobileNetV2::MobileNetV2(const MobileNetV2Options& options) {
     }
   }
   features.add<Conv2dNormActivation>(
-      in, kLast, Conv2dNormActivationOptions{.kernel = 1, .activation = kReLU6, .init = false});
+      in, kHeadWidth,
+      Conv2dNormActivationOptions{.kernel = 1, .activation = kReLU6, .init = false});
   classifier.add<Dropout>(options.dropout);
-  const Linear& head = classifier.add<Linear>(kLast, options.classes, LinearOptions{.init = false});
+  const Linear& head =
+      classifier.add<Linear>(kHeadWidth, options.classes, LinearOptions{.init = false});
   init::normal_(head.weight, 0, 0.01);
   init::zeros_(head.bias);
   init_convolutions(features);

@@ -51,11 +51,11 @@ void append_equal(AxisMap& map, int64_t begin, int64_t count, double weight, int
 }
 
 /// One averaging window: [start, stop) with the padding, [begin, end) without.
-struct Extent {
+struct PoolExtent {
   int64_t start, stop, begin, end;
 };
 
-Extent extent_of(int64_t in, const Window1d& w, int64_t i) {
+PoolExtent pool_extent_of(int64_t in, const Window1d& w, int64_t i) {
   const int64_t start = i * w.stride - w.pad, last = in + w.pad;
   const int64_t stop = start > last - w.kernel ? last : start + w.kernel;
   const int64_t begin = std::max<int64_t>(start, 0);
@@ -78,12 +78,12 @@ AxisMap average_map(int64_t in, const Window1d& w, bool count_pad) {
   const int64_t out = pooled_size(in, w);
   CheckedSize taps = 0;
   for (int64_t i = 0; i < out; ++i) {
-    const Extent e = extent_of(in, w, i);
+    const PoolExtent e = pool_extent_of(in, w, i);
     taps += e.end - e.begin;
   }
   AxisMap map = with_room(in, out, taps);
   for (int64_t i = 0; i < out; ++i) {
-    const Extent e = extent_of(in, w, i);
+    const PoolExtent e = pool_extent_of(in, w, i);
     append_equal(map, e.begin, e.end - e.begin, 1.0,
                  count_pad ? e.stop - e.start : std::min(e.stop, in) - e.begin);
   }

@@ -8,16 +8,13 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
 
 namespace lathe {
-
-static void check_floating(const char* op, const Tensor& x) {
-  LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": expected a floating dtype (x: ", x, ")");
-}
 
 /// x^p of x >= 0, without the infinite or undefined slope at 0.
 static Tensor power(const Tensor& x, double p) {

@@ -33,7 +33,7 @@ Tensor checked(const char* op, const Tensor& index, const Tensor& x, int dim) {
   return wide;
 }
 
-void check_source(const char* op, const Tensor& x, const Tensor& source) {
+void check_added(const char* op, const Tensor& x, const Tensor& source) {
   LATHE_CHECK(DTypeError, source.dtype() == x.dtype(), op, ": source must have x's dtype (x: ", x,
               ", source: ", source, ")");
   LATHE_CHECK(DTypeError, x.dtype() != kBool, op, ": not defined for bool (x: ", x, ")");
@@ -168,7 +168,7 @@ Tensor index_add(const Tensor& x_in, int64_t dim_in, const Tensor& index_in,
   const Tensor source = at_least_1d(source_in);
   const int dim = wrap_dim("index_add", dim_in, x.ndim());
   check_vector("index_add", index);
-  check_source("index_add", x, source);
+  check_added("index_add", x, source);
   LATHE_CHECK(
       ShapeError,
       source.ndim() == x.ndim() && source.shape() == with_size(x.shape(), dim, index.numel()),
@@ -195,7 +195,7 @@ Tensor scatter_add(const Tensor& x_in, int64_t dim_in, const Tensor& index_in,
   Tensor source = at_least_1d(source_in);
   const int dim = wrap_dim("scatter_add", dim_in, x.ndim());
   check_places("scatter_add", x, dim, index);
-  check_source("scatter_add", x, source);
+  check_added("scatter_add", x, source);
   bool covers = source.ndim() == index.ndim();
   for (int d = 0; covers && d < index.ndim(); ++d) {
     covers = source.shape()[d] >= index.shape()[d];

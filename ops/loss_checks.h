@@ -18,4 +18,10 @@ inline void check_loss_shapes(const char* op, const Tensor& x, const Tensor& y) 
               ": x and y must have one shape; losses do not broadcast (x: ", x, ", y: ", y, ")");
 }
 
+/// throws: as the two above.
+inline void check_loss_pair(const char* op, const Tensor& x, const Tensor& y) {
+  check_loss_dtypes(op, x, y);
+  check_loss_shapes(op, x, y);
+}
+
 }  // namespace lathe

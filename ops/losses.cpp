@@ -18,22 +18,17 @@
 
 namespace lathe {
 
-static void check_pair(const char* op, const Tensor& x, const Tensor& y) {
-  check_loss_dtypes(op, x, y);
-  check_loss_shapes(op, x, y);
-}
-
 Tensor mse_loss(const Tensor& x_in, const Tensor& y_in, const LossOptions& opt) {
   const profile::OpRange range("mse_loss", {x_in, y_in});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
-  check_pair("mse_loss", x, y);
+  check_loss_pair("mse_loss", x, y);
   return reduce_losses(square(sub(x, y)), opt.reduction);
 }
 
 Tensor l1_loss(const Tensor& x_in, const Tensor& y_in, const LossOptions& opt) {
   const profile::OpRange range("l1_loss", {x_in, y_in});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
-  check_pair("l1_loss", x, y);
+  check_loss_pair("l1_loss", x, y);
   return reduce_losses(abs(sub(x, y)), opt.reduction);
 }
 
@@ -43,7 +38,7 @@ Tensor smooth_l1_loss(const Tensor& x_in, const Tensor& y_in, const SmoothL1Opti
               opt.beta);
   if (opt.beta == 0) return l1_loss(x_in, y_in, {opt.reduction});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
-  check_pair("smooth_l1_loss", x, y);
+  check_loss_pair("smooth_l1_loss", x, y);
   // Each branch sees 0 where the other one applies, so that neither an infinite difference nor the
   // corner of abs reaches its gradients. NaN takes the branch of the square.
   const Tensor u = sub(x, y), d = abs(u), far = ge(d.detach(), opt.beta);
@@ -55,7 +50,7 @@ Tensor smooth_l1_loss(const Tensor& x_in, const Tensor& y_in, const SmoothL1Opti
 Tensor bce_with_logits(const Tensor& x_in, const Tensor& y_in, const BceOptions& opt) {
   const profile::OpRange range("bce_with_logits", {x_in, y_in});
   const auto [x_cast, y_cast] = amp::cast(amp::kFloat, x_in, y_in);
-  check_pair("bce_with_logits", x_cast, y_cast);
+  check_loss_pair("bce_with_logits", x_cast, y_cast);
   const DType wide = promote_types(x_cast.dtype(), y_cast.dtype());
   const Tensor x = cast(x_cast, wide), y = cast(y_cast, wide);
   // -log s(x) = softplus(-x) and -log(1 - s(x)) = x + softplus(-x). Above the threshold softplus
@@ -81,7 +76,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& y, const 
 Tensor huber_loss(const Tensor& x, const Tensor& y, const HuberOptions& opt) {
   const profile::OpRange range("huber_loss", {x, y});
   LATHE_CHECK(ValueError, opt.delta > 0, "huber_loss: delta must be positive, got ", opt.delta);
-  check_pair("huber_loss", x, y);
+  check_loss_pair("huber_loss", x, y);
   return mul(smooth_l1_loss(x, y, {.beta = opt.delta, .reduction = opt.reduction}), opt.delta);
 }
 
@@ -115,7 +110,7 @@ Tensor binary_cross_entropy(const Tensor& x_in, const Tensor& y_in,
                             const BinaryCrossEntropyOptions& opt) {
   const profile::OpRange range("binary_cross_entropy", {x_in, y_in});
   const auto [x_cast, y_cast] = amp::cast(amp::kFloat, x_in, y_in);
-  check_pair("binary_cross_entropy", x_cast, y_cast);
+  check_loss_pair("binary_cross_entropy", x_cast, y_cast);
   const DType dtype = promote_types(x_cast.dtype(), y_cast.dtype());
   // Half types are widened around all steps: 1e-12 is 0 in f16.
   const Tensor x = cast(x_cast, compute_dtype(dtype)), y = cast(y_cast, compute_dtype(dtype));
@@ -133,7 +128,7 @@ Tensor binary_cross_entropy(const Tensor& x_in, const Tensor& y_in,
 Tensor kl_div(const Tensor& x_in, const Tensor& y_in, const KlDivOptions& opt) {
   const profile::OpRange range("kl_div", {x_in, y_in});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
-  check_pair("kl_div", x, y);
+  check_loss_pair("kl_div", x, y);
   Tensor loss;
   if (opt.log_target) {
     loss = mul(exp(y), sub(y, x));
@@ -149,7 +144,7 @@ Tensor kl_div(const Tensor& x_in, const Tensor& y_in, const KlDivOptions& opt) {
 Tensor poisson_nll_loss(const Tensor& x_in, const Tensor& y_in, const PoissonNllOptions& opt) {
   const profile::OpRange range("poisson_nll_loss", {x_in, y_in});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
-  check_pair("poisson_nll_loss", x, y);
+  check_loss_pair("poisson_nll_loss", x, y);
   Tensor loss = opt.log_input ? sub(exp(x), mul(y, x)) : sub(x, mul(y, log(add(x, opt.eps))));
   if (opt.full) {
     const Tensor large = gt(y.detach(), 1), t = where(large, y, 1);
@@ -163,7 +158,7 @@ Tensor gaussian_nll_loss(const Tensor& x_in, const Tensor& y_in, const Tensor& v
                          const GaussianNllOptions& opt) {
   const profile::OpRange range("gaussian_nll_loss", {x_in, y_in, var_in});
   const auto [x, y, var] = amp::cast(amp::kFloat, x_in, y_in, var_in);
-  check_pair("gaussian_nll_loss", x, y);
+  check_loss_pair("gaussian_nll_loss", x, y);
   check_loss_dtypes("gaussian_nll_loss", x, var);
   Shape per_row = x.shape();
   if (x.ndim() > 0) per_row[x.ndim() - 1] = 1;

@@ -16,11 +16,6 @@ namespace lathe {
 
 static Tensor above_zero(const Tensor& x) { return clamp(x, {.low = 0}); }
 
-static void check_pair(const char* op, const Tensor& x1, const Tensor& x2) {
-  check_loss_dtypes(op, x1, x2);
-  check_loss_shapes(op, x1, x2);
-}
-
 /// x1 x2 / sqrt((|x1|^2 + eps) (|x2|^2 + eps)) of rows, in f32 for half types, where eps is 0.
 static Tensor cosine_of_rows(const Tensor& x1_in, const Tensor& x2_in) {
   constexpr double eps = 1e-12;
@@ -34,7 +29,7 @@ Tensor cosine_embedding_loss(const Tensor& x1_in, const Tensor& x2_in, const Ten
                              const CosineEmbeddingOptions& opt) {
   const profile::OpRange range("cosine_embedding_loss", {x1_in, x2_in, y});
   const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
-  check_pair("cosine_embedding_loss", x1, x2);
+  check_loss_pair("cosine_embedding_loss", x1, x2);
   LATHE_CHECK(ShapeError,
               (x1.ndim() == 1 || x1.ndim() == 2) && y.ndim() == x1.ndim() - 1 &&
                   (y.ndim() == 0 || y.dim(0) == x1.dim(0)),
@@ -60,7 +55,7 @@ Tensor margin_ranking_loss(const Tensor& x1_in, const Tensor& x2_in, const Tenso
                            const MarginRankingOptions& opt) {
   const profile::OpRange range("margin_ranking_loss", {x1_in, x2_in, y});
   const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
-  check_pair("margin_ranking_loss", x1, x2);
+  check_loss_pair("margin_ranking_loss", x1, x2);
   check_loss_shapes("margin_ranking_loss", x1, y);
   const Tensor lead = mul(y.detach(), sub(x1, x2));
   return reduce_losses(above_zero(sub(opt.margin, lead)), opt.reduction);
@@ -69,8 +64,8 @@ Tensor margin_ranking_loss(const Tensor& x1_in, const Tensor& x2_in, const Tenso
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginOptions& opt) {
   const profile::OpRange range("triplet_margin_loss", {anchor, positive, negative});
-  check_pair("triplet_margin_loss", anchor, positive);
-  check_pair("triplet_margin_loss", anchor, negative);
+  check_loss_pair("triplet_margin_loss", anchor, positive);
+  check_loss_pair("triplet_margin_loss", anchor, negative);
   const PairwiseDistanceOptions by{.p = opt.p, .eps = opt.eps};
   Tensor apart = pairwise_distance(anchor, negative, by);
   if (opt.swap) apart = minimum(apart, pairwise_distance(positive, negative, by));

@@ -128,7 +128,7 @@ void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p,
   }
 }
 
-constexpr int64_t kTask = 16384;  // the least number of elements for one task
+constexpr int64_t kPoolTask = 16384;  // the least number of elements for one task
 
 /// Windows and the plane that they index: a row-major plane, or all channels of an NHWC sample.
 struct Planes {
@@ -141,7 +141,7 @@ struct Planes {
       count *= inner;
       inner = 1;
     }
-    grain = std::max<int64_t>(1, kTask / std::max<int64_t>(1, plane_size * inner));
+    grain = std::max<int64_t>(1, kPoolTask / std::max<int64_t>(1, plane_size * inner));
   }
   int64_t count, inner, windows_size, plane_size, grain;
 };
@@ -160,8 +160,8 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
   visit_float(x.dtype(), "max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
     const int64_t inner = planes.inner, row = cols.out * inner;
-    const int64_t work = row * std::min(rows.kernel * cols.kernel, kTask);
-    parallel_for(planes.count * rows.out, std::max<int64_t>(1, kTask / work),
+    const int64_t work = row * std::min(rows.kernel * cols.kernel, kPoolTask);
+    parallel_for(planes.count * rows.out, std::max<int64_t>(1, kPoolTask / work),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t item = begin; item < end; ++item) {
                      const T* plane = x.data<T>() + item / rows.out * planes.plane_size * inner;

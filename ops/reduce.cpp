@@ -12,6 +12,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/strided_adjoint.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
@@ -60,10 +61,6 @@ Tensor run(ReduceOp op, const Tensor& x, const Extent& e, DType dtype, int64_t c
   const Tensor kept = alias(y, e.kept, contiguous_strides(e.kept), 0);
   LATHE_DISPATCH(x.device(), reduce(op, kept, x, correction));
   return y;
-}
-
-void check_floating(const char* op, const Tensor& x) {
-  LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": expected a floating dtype (x: ", x, ")");
 }
 
 /// t with 1 in place of 0: for divisors that are 0 only where their dividend is 0 too.

@@ -23,7 +23,7 @@ void add_row(S* sum, const T* x, S weight, int64_t n, bool first) {
 }
 
 template <class T, class S>
-void run(T* y, const T* x, int64_t planes, int64_t inner, const PlaneMap& map) {
+void resample_planes(T* y, const T* x, int64_t planes, int64_t inner, const PlaneMap& map) {
   const int64_t height = map.rows.out(), width = map.columns.out();
   const int64_t in_row = map.columns.in * inner, in_plane = map.rows.in * in_row;
   const int64_t out_row = width * inner;
@@ -72,8 +72,8 @@ void resample(const Tensor& y, const Tensor& x, const PlaneMap& map) {
   const bool nhwc = !x.is_contiguous();
   visit_float(x.dtype(), "resample", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run<T, ComputeType<T>>(y.data<T>(), x.data<T>(), nhwc ? x.dim(0) : x.dim(0) * x.dim(1),
-                           nhwc ? x.dim(1) : 1, map);
+    resample_planes<T, ComputeType<T>>(
+        y.data<T>(), x.data<T>(), nhwc ? x.dim(0) : x.dim(0) * x.dim(1), nhwc ? x.dim(1) : 1, map);
   });
 }
 

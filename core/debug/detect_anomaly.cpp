@@ -35,7 +35,7 @@ bool writes_given_values(std::string_view op) {
   return std::find(std::begin(kGiven), std::end(kGiven), op) != std::end(kGiven);
 }
 
-std::string number_text(double value) {
+std::string bad_number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-infinity" : "infinity";
   return concat(value);
@@ -58,7 +58,7 @@ std::string inside_text(const Anomaly& anomaly) {
 
 [[noreturn]] void fail_forward(const Anomaly& anomaly, const std::string& inputs) {
   fail_with(concat("anomaly: ", anomaly.op, anomaly.came_in ? " passed on " : " made ",
-                   number_text(anomaly.bad.value), " at ", anomaly.bad.index, " of its result ",
+                   bad_number_text(anomaly.bad.value), " at ", anomaly.bad.index, " of its result ",
                    anomaly.dtype, anomaly.shape, inside_text(anomaly),
                    anomaly.call.empty() ? "" : concat(", called at ", anomaly.call), inputs),
             anomaly);
@@ -67,7 +67,7 @@ std::string inside_text(const Anomaly& anomaly) {
 [[noreturn]] void fail_backward(const Anomaly& anomaly, bool known) {
   fail_with(
       concat("anomaly: the backward of ", anomaly.op, anomaly.came_in ? " passed on " : " made ",
-             number_text(anomaly.bad.value), " at ", anomaly.bad.index,
+             bad_number_text(anomaly.bad.value), " at ", anomaly.bad.index,
              " of the gradient of its input ", anomaly.input, " ", anomaly.dtype, anomaly.shape,
              inside_text(anomaly),
              anomaly.came_in ? "; the gradient that came in held one already" : "",
@@ -187,7 +187,7 @@ class DetectAnomaly::Watch final : public profile::Watcher {
     const bool in_place = writes_first_input(op);
     if (in_place && held_.bad) {
       anomaly.came_in = std::isinf(anomaly.bad.value) || held_.nan;
-      text = concat("; input 0 ", op.inputs[0], " held ", number_text(held_.bad->value), " at ",
+      text = concat("; input 0 ", op.inputs[0], " held ", bad_number_text(held_.bad->value), " at ",
                     held_.bad->index, " before");
     }
     for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -196,7 +196,7 @@ class DetectAnomaly::Watch final : public profile::Watcher {
       if (in_place && x.shares_storage(op.inputs[0])) continue;  // overwritten
       if (const auto bad = look(x, true)) {
         if (std::isinf(anomaly.bad.value) || look(x, false)) anomaly.came_in = true;
-        text += concat("; input ", i, " ", x, " holds ", number_text(bad->value), " at ",
+        text += concat("; input ", i, " ", x, " holds ", bad_number_text(bad->value), " at ",
                        bad->index, " already");
       } else if (x.shape() == anomaly.shape && can_be_read(x)) {
         text += concat("; input ", i, " ", x, " is ", value_at(x, anomaly.bad.index), " there");

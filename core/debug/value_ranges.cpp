@@ -23,7 +23,7 @@ namespace {
 constexpr double kToZero = 0x1p-25, kToInfinity = 65520;
 
 /// "-3.12", "1.2e-05": three digits, the same in every locale.
-std::string number_text(double value) {
+std::string three_digits(double value) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 3);
   return {text, end.ptr};
@@ -61,7 +61,7 @@ std::string aligned(const std::vector<Cells>& rows) {
 
 Cells cells_of(std::string layer, std::string op, std::string of, const ValueRange& r) {
   const int64_t all = r.finite + r.not_finite;
-  const auto number = [&](double value) { return r.finite > 0 ? number_text(value) : "-"; };
+  const auto number = [&](double value) { return r.finite > 0 ? three_digits(value) : "-"; };
   return {std::move(layer),
           std::move(op),
           std::move(of),

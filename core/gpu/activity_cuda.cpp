@@ -22,7 +22,7 @@ namespace lathe::cuda {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{4} << 20;
-constexpr std::align_val_t kAlignment{8};
+constexpr std::align_val_t kBufferAlignment{8};
 constexpr CUpti_ActivityKind kKinds[] = {
     CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
     CUPTI_ACTIVITY_KIND_RUNTIME,
@@ -112,7 +112,7 @@ void take(State& to, const CUpti_Activity* record) {
 }
 
 void CUPTIAPI give_buffer(uint8_t** buffer, size_t* bytes, size_t* most_records) {
-  *buffer = static_cast<uint8_t*>(::operator new(kBufferBytes, kAlignment, std::nothrow));
+  *buffer = static_cast<uint8_t*>(::operator new(kBufferBytes, kBufferAlignment, std::nothrow));
   *bytes = *buffer == nullptr ? 0 : kBufferBytes;
   *most_records = 0;  // as many as fit
 }
@@ -126,7 +126,7 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t f
       take(state(), record);
   } catch (...) {  // no memory: what follows in this buffer is missing
   }
-  ::operator delete(buffer, kAlignment);
+  ::operator delete(buffer, kBufferAlignment);
 }
 
 uint64_t CUPTIAPI timestamp() { return static_cast<uint64_t>(clock_ns.load()()); }

@@ -23,7 +23,7 @@ constexpr std::string_view kCategories[] = {"op",   "view", "backward", "optimiz
                                             "data", "copy", "sync",     "gpu"};
 
 /// A JSON string. printable() leaves neither controls nor invalid UTF-8.
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : printable(text)) {
     if (c == '"' || c == '\\') out += '\\';
@@ -86,8 +86,8 @@ class Writer {
   int64_t since_begin(int64_t ns) const { return ns - recording_.begin_ns; }
 
   void name_thread(const ThreadRecords& thread) {
-    event(concat("\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":", process_,
-                 ",\"tid\":", thread.thread, ",\"args\":{\"name\":", quoted(thread.name), "}"));
+    event(concat("\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":", process_, ",\"tid\":",
+                 thread.thread, ",\"args\":{\"name\":", json_string(thread.name), "}"));
   }
 
   void name_devices() {
@@ -102,13 +102,13 @@ class Writer {
     const auto add = [&](std::string_view key, const std::string& value) {
       text += concat(text.empty() ? "" : ",", "\"", key, "\":", value);
     };
-    if (!record.inputs.empty()) add("inputs", quoted(inputs_text(record.inputs)));
+    if (!record.inputs.empty()) add("inputs", json_string(inputs_text(record.inputs)));
     if (record.flops > 0) add("flops", concat(record.flops));
     if (record.bytes > 0) add("bytes", concat(record.bytes));
     if (record.sequence > 0) add("sequence", concat(record.sequence));
     if (record.memory.host != 0) add("host bytes taken", concat(record.memory.host));
     if (record.memory.device != 0) add("device bytes taken", concat(record.memory.device));
-    if (!record.stack.empty()) add("source", quoted(source_of(record.stack)));
+    if (!record.stack.empty()) add("source", json_string(source_of(record.stack)));
     return text;
   }
 
@@ -119,7 +119,7 @@ class Writer {
   }
 
   void add(const ThreadRecords& thread, const Record& record) {
-    const std::string name = quoted(display_name(record));
+    const std::string name = json_string(display_name(record));
     event(concat("\"ph\":\"X\",\"name\":", name, ",\"cat\":\"",
                  kCategories[static_cast<size_t>(record.kind)], "\",\"pid\":", process_,
                  ",\"tid\":", thread.thread, ",\"ts\":", us_text(since_begin(record.begin_ns)),
@@ -163,7 +163,7 @@ class Writer {
     const uint64_t row =
         kAboveThreads * static_cast<uint64_t>(activity.device + 1) + activity.stream;
     device_rows_.try_emplace(row, concat("GPU ", activity.device, ", stream ", activity.stream));
-    event(concat("\"ph\":\"X\",\"name\":", quoted(activity.name), ",\"cat\":\"gpu\",\"pid\":",
+    event(concat("\"ph\":\"X\",\"name\":", json_string(activity.name), ",\"cat\":\"gpu\",\"pid\":",
                  process_, ",\"tid\":", row, ",\"ts\":", us_text(since_begin(activity.begin_ns)),
                  ",\"dur\":", us_text(activity.end_ns - activity.begin_ns), ",\"args\":{}"));
     const auto from = range_of_id_.find(activity.range);

@@ -11,16 +11,16 @@
 namespace lathe::data {
 namespace {
 
-constexpr size_t kChunk = size_t{1} << 20;
+constexpr size_t kReadAtOnce = size_t{1} << 20;
 
 /// What is wrong with the file's content; empty if it is right.
 std::string difference(const DatasetFile& file, const std::filesystem::path& path) {
   const auto stream = open_stream(path);
-  std::vector<char> buffer(kChunk);
+  std::vector<char> buffer(kReadAtOnce);
   Md5 md5;
   int64_t bytes = 0;
-  for (size_t count = kChunk; count == kChunk && bytes <= file.bytes;) {
-    count = stream->read(buffer.data(), kChunk);
+  for (size_t count = kReadAtOnce; count == kReadAtOnce && bytes <= file.bytes;) {
+    count = stream->read(buffer.data(), kReadAtOnce);
     md5.update(buffer.data(), count);
     bytes += static_cast<int64_t>(count);
   }

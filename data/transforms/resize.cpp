@@ -17,7 +17,7 @@ namespace lathe::data {
 namespace {
 
 constexpr int64_t kLanes = 16;   // rows that are weighted together
-constexpr int64_t kPixels = 64;  // of a row, worked on at once
+constexpr int64_t kAtOnce = 64;  // of a row, worked on at once
 
 // --- along the rows ------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ inline __attribute__((always_inline)) Tile transposed(const Tile& a) {
   return interleaved(interleaved(interleaved(interleaved(a))));
 }
 
-inline Lanes load(const uint8_t* from) {
+inline Lanes load_lanes(const uint8_t* from) {
   Lanes v;
   std::memcpy(&v, from, kLanes);
   return v;
@@ -61,11 +61,11 @@ void rows_to_columns(const uint8_t* const (&rows)[kLanes], int64_t pixels, uint8
     Tile tile;
     for (int64_t k = 0; k < kLanes; ++k) {
       if (count == kLanes) [[likely]] {
-        tile.row[k] = load(rows[k] + at);
+        tile.row[k] = load_lanes(rows[k] + at);
       } else {
         uint8_t narrow[kLanes] = {};
         std::memcpy(narrow, rows[k], static_cast<size_t>(count));
-        tile.row[k] = load(narrow);
+        tile.row[k] = load_lanes(narrow);
       }
     }
     tile = transposed(tile);
@@ -79,7 +79,7 @@ void columns_to_rows(const uint8_t* columns, int64_t pixels, uint8_t* rows, int6
     const int64_t at = std::max<int64_t>(0, std::min(x, pixels - kLanes));
     const int64_t length = std::min(pixels, kLanes);
     Tile tile = {};
-    for (int64_t k = 0; k < length; ++k) tile.row[k] = load(columns + (at + k) * kLanes);
+    for (int64_t k = 0; k < length; ++k) tile.row[k] = load_lanes(columns + (at + k) * kLanes);
     tile = transposed(tile);
     for (int64_t k = 0; k < count; ++k) {
       if (length == kLanes) [[likely]] {
@@ -132,13 +132,13 @@ void resize_rows(const ImageView& in, const ResizeAxis& axis, bool flipped, uint
 LATHE_CLONES void weigh_two_short(uint8_t* __restrict__ out, const uint8_t* __restrict__ a,
                                   const uint8_t* __restrict__ b,
                                   const int16_t* __restrict__ weights, int64_t n) {
-  for (int64_t x = 0; x < n; x += kPixels) {
-    const int64_t at = std::min(x, n - kPixels);
-    int16_t difference[kPixels], product[kPixels];
-    for (int64_t k = 0; k < kPixels; ++k)
+  for (int64_t x = 0; x < n; x += kAtOnce) {
+    const int64_t at = std::min(x, n - kAtOnce);
+    int16_t difference[kAtOnce], product[kAtOnce];
+    for (int64_t k = 0; k < kAtOnce; ++k)
       difference[k] = static_cast<int16_t>(a[at + k] - b[at + k]);
-    for (int64_t k = 0; k < kPixels; ++k) product[k] = short_product(difference[k], weights[k]);
-    for (int64_t k = 0; k < kPixels; ++k)
+    for (int64_t k = 0; k < kAtOnce; ++k) product[k] = short_product(difference[k], weights[k]);
+    for (int64_t k = 0; k < kAtOnce; ++k)
       out[at + k] = static_cast<uint8_t>(b[at + k] + product[k]);
   }
 }
@@ -154,14 +154,14 @@ LATHE_CLONES void weigh_two(uint8_t* __restrict__ out, const uint8_t* __restrict
 
 LATHE_CLONES void weigh_rows(uint8_t* __restrict__ out, const uint8_t* __restrict__ in,
                              int64_t row_bytes, const int32_t* weights, int64_t count, int64_t n) {
-  for (int64_t x = 0; x < n; x += kPixels) {
-    int32_t sum[kPixels] = {};
-    const int64_t length = std::min(kPixels, n - x);
+  for (int64_t x = 0; x < n; x += kAtOnce) {
+    int32_t sum[kAtOnce] = {};
+    const int64_t length = std::min(kAtOnce, n - x);
     for (int64_t t = 0; t < count; ++t) {
       const uint8_t* from = in + t * row_bytes + x;
       const int32_t w = weights[t];
-      if (length == kPixels) [[likely]] {
-        for (int64_t k = 0; k < kPixels; ++k) sum[k] += from[k] * w;
+      if (length == kAtOnce) [[likely]] {
+        for (int64_t k = 0; k < kAtOnce; ++k) sum[k] += from[k] * w;
       } else {
         for (int64_t k = 0; k < length; ++k) sum[k] += from[k] * w;
       }
@@ -171,7 +171,7 @@ LATHE_CLONES void weigh_rows(uint8_t* __restrict__ out, const uint8_t* __restric
 }
 
 void resize_columns(const ImageView& in, const ResizeAxis& axis, uint8_t* out) {
-  int16_t lanes[kPixels];
+  int16_t lanes[kAtOnce];
   for (int64_t c = 0; c < in.channels; ++c) {
     for (int64_t y = 0; y < axis.out; ++y, out += in.width) {
       const uint8_t* from = in.row(c, axis.first[static_cast<size_t>(y)]);
@@ -183,8 +183,8 @@ void resize_columns(const ImageView& in, const ResizeAxis& axis, uint8_t* out) {
         const uint8_t* next = from + in.row_bytes;
         const int16_t weight =
             axis.short_weights.empty() ? int16_t{0} : axis.short_weights[static_cast<size_t>(y)];
-        if (weight != 0 && in.width >= kPixels) {
-          std::fill_n(lanes, kPixels, weight);
+        if (weight != 0 && in.width >= kAtOnce) {
+          std::fill_n(lanes, kAtOnce, weight);
           weigh_two_short(out, from, next, lanes, in.width);
         } else {
           weigh_two(out, from, next, weights[0], weights[0] + weights[1] - kWeightOne, in.width);

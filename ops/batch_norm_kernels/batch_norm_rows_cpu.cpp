@@ -9,11 +9,11 @@ namespace lathe::cpu {
 
 namespace {
 
-constexpr int kLanes = 32;  // partial sums along a row, to hide the latency of an addition
-constexpr int kGroup = 4;   // rows that are summed together before they reach the column's total
+constexpr int kPartials = 32;  // partial sums along a row, to hide the latency of an addition
+constexpr int kGroup = 4;      // rows that are summed together before they reach the column's total
 
 /// acc[0] = sum of all lanes, as a balanced tree.
-template <int kCount = kLanes, class S>
+template <int kCount = kPartials, class S>
 [[gnu::always_inline]] inline S fold(S* acc) {
   if constexpr (kCount > 1) {
     for (int j = 0; j < kCount / 2; ++j) acc[j] += acc[j + kCount / 2];
@@ -25,10 +25,10 @@ template <int kCount = kLanes, class S>
 /// The sum over i of term(i); term is cheap and free of branches.
 template <class S, class Term>
 [[gnu::always_inline]] inline S row_sum(int64_t width, Term term) {
-  S acc[kLanes] = {};
+  S acc[kPartials] = {};
   int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) {
-    for (int j = 0; j < kLanes; ++j) acc[j] += term(i + j);
+  for (; i + kPartials <= width; i += kPartials) {
+    for (int j = 0; j < kPartials; ++j) acc[j] += term(i + j);
   }
   for (int j = 0; i < width; ++i, ++j) acc[j] += term(i);
   return fold(acc);
@@ -146,7 +146,7 @@ template <BatchNormForm kForm, bool kWriteG, class S, class T>
   for (int64_t r = 0; r < shape.rows; ++r) {
     const S mean = p.mean[r], scale = p.scale[r], bias = p.bias[r];
     const int64_t at = r * width;
-    S acc_g[kLanes] = {}, acc_gt[kLanes] = {};
+    S acc_g[kPartials] = {}, acc_gt[kPartials] = {};
     const auto step = [&](int64_t i, int j) __attribute__((always_inline)) {
       const S t = wide<S>(x[at + i]) - mean;
       const S g = passed<kForm>(wide<S>(dy[at + i]), t, scale, bias, y, at + i);
@@ -155,8 +155,8 @@ template <BatchNormForm kForm, bool kWriteG, class S, class T>
       acc_gt[j] += g * t;
     };
     int64_t i = 0;
-    for (; i + kLanes <= width; i += kLanes) {
-      for (int j = 0; j < kLanes; ++j) step(i + j, j);
+    for (; i + kPartials <= width; i += kPartials) {
+      for (int j = 0; j < kPartials; ++j) step(i + j, j);
     }
     for (int j = 0; i < width; ++i, ++j) step(i, j);
     sum_g[r] += fold(acc_g);

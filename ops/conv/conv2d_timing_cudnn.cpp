@@ -11,7 +11,7 @@ namespace lathe::cuda {
 
 namespace {
 
-constexpr int64_t kAlignment = 256;  // of each copy of a tensor: what the allocator gives
+constexpr int64_t kCopyAlignment = 256;  // of each copy of a tensor: what the allocator gives
 
 int64_t l2_bytes(Device device) {
   int bytes = 0;
@@ -31,7 +31,7 @@ std::vector<int64_t> bytes_of(const Conv2dOperands& operands) {
 /// Of one copy of all tensors.
 int64_t bytes_of_copy(const std::vector<int64_t>& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}, [](int64_t sum, int64_t more) {
-    return sum + round_up(more, kAlignment);
+    return sum + round_up(more, kCopyAlignment);
   });
 }
 
@@ -93,7 +93,7 @@ void Conv2dTimingCopies::copy_all(ConvPass pass, const Conv2dOperands& operands,
     for (int64_t n = 0; n < count; ++n) {
       copies_[static_cast<size_t>(n)].get()[i].second = first + n * whole + begin;
     }
-    begin += round_up(bytes[i], kAlignment);
+    begin += round_up(bytes[i], kCopyAlignment);
   }
   for (int64_t done = 1; done < count; done *= 2) {
     queue_copy(first + done * whole, first, std::min(done, count - done) * whole, device);

@@ -10,7 +10,8 @@ namespace {
 
 /// Ops for which wider vectors pay, as in unary_cpu.cpp.
 template <class F>
-constexpr bool kIsWide = std::is_same_v<F, math::GeluGrad> || std::is_same_v<F, math::GeluTanhGrad>;
+constexpr bool kHasWideGrad =
+    std::is_same_v<F, math::GeluGrad> || std::is_same_v<F, math::GeluTanhGrad>;
 
 template <class F>
 LATHE_CLONES void wide_row(float* out, const float* a, const float* b, int64_t n, F f) {
@@ -27,7 +28,7 @@ void binary_row(const StridedRow& row, F f) {
   const T* b = row.at<T>(2);
   const int64_t n = row.size;
   if (row.dense<Out>(0) && row.dense<T>(1) && row.dense<T>(2)) {
-    if constexpr (kIsWide<F> && std::is_same_v<T, float>) return wide_row(out, a, b, n, f);
+    if constexpr (kHasWideGrad<F> && std::is_same_v<T, float>) return wide_row(out, a, b, n, f);
     for (int64_t i = 0; i < n; ++i) store(out[i], C(a[i]), C(b[i]));
   } else if (row.dense<Out>(0) && row.dense<T>(1) && row.step[2] == 0) {
     const C same = C(*b);

@@ -13,8 +13,8 @@ constexpr bool kIsOneOf = (std::is_same_v<F, Fs> || ...);
 
 /// Ops of a few dozen instructions without branches or calls, for which wider vectors pay.
 template <class F>
-constexpr bool kIsWide = kIsOneOf<F, math::Sigmoid, math::Silu, math::Exp, math::Tanh, math::Erf,
-                                  math::Gelu, math::GeluTanh>;
+constexpr bool kHasWideRow = kIsOneOf<F, math::Sigmoid, math::Silu, math::Exp, math::Tanh,
+                                      math::Erf, math::Gelu, math::GeluTanh>;
 
 template <class T, class F>
 LATHE_CLONES void wide_row(T* out, const T* x, int64_t n, F f) {
@@ -26,7 +26,7 @@ template <class Out, class T, class F>
 void unary_row(const StridedRow& row, F f) {
   using C = ComputeType<T>;
   if (row.dense<Out>(0) && row.dense<T>(1)) {
-    if constexpr (kIsWide<F> && std::is_same_v<T, float> && std::is_same_v<Out, float>) {
+    if constexpr (kHasWideRow<F> && std::is_same_v<T, float> && std::is_same_v<Out, float>) {
       return wide_row(row.at<T>(0), row.at<T>(1), row.size, f);
     }
     Out* out = row.at<Out>(0);

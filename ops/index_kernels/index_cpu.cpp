@@ -15,11 +15,11 @@ namespace lathe::cpu {
 
 namespace {
 
-constexpr int64_t kTask = 16384;   // the least number of elements for one task
-constexpr int64_t kColumns = 256;  // of a slice: those that one task adds up
+constexpr int64_t kCopyTask = 16384;  // the least number of elements for one task
+constexpr int64_t kColumns = 256;     // of a slice: those that one task adds up
 
 int64_t tasks_of(int64_t elements) {
-  return std::max<int64_t>(1, kTask / std::max<int64_t>(1, elements));
+  return std::max<int64_t>(1, kCopyTask / std::max<int64_t>(1, elements));
 }
 
 /// Calls f(line start in index, in a, in b) for every line of index along dim.

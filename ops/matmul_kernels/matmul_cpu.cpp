@@ -106,7 +106,7 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) 
   }
 }
 
-Tensor rounded(const Tensor& y, DType dtype) {
+Tensor rounded_product(const Tensor& y, DType dtype) {
   if (y.dtype() == dtype) return y;
   Tensor half = empty(y.shape(), {.dtype = dtype});
   copy_values(half, y);
@@ -127,7 +127,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const DType dtype = compute_dtype(a.dtype());
   Tensor y = empty(shape, {.dtype = dtype});
   multiply(y, prepared(a, dtype), prepared(b, dtype), GemmMode::kWrite);
-  return rounded(y, a.dtype());
+  return rounded_product(y, a.dtype());
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
@@ -137,7 +137,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   if (bias.defined()) copy_values(y, bias);
   multiply(y, prepared(x, dtype), prepared(transposed, dtype),
            bias.defined() ? GemmMode::kAdd : GemmMode::kWrite);
-  return rounded(y, x.dtype());
+  return rounded_product(y, x.dtype());
 }
 
 LinearParamGrads linear_param_grads(const Tensor& dy, const Tensor& x) {

@@ -14,7 +14,7 @@ namespace lathe::cuda {
 
 namespace {
 
-constexpr uintptr_t kAlignment = 16;  // bytes, of MatmulAddresses
+constexpr uintptr_t kPointerAlignment = 16;  // bytes, of MatmulAddresses
 
 cudaDataType_t data_type(DType dtype) {
   switch (dtype) {
@@ -102,7 +102,7 @@ void MatmulPlan::describe(const MatmulKey& key) {
   set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
   if (key.kept_ld != 0) set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.kept_ld);
   // The heuristic reads no memory; the addresses only tell it the alignment that it may rely on.
-  void* const aligned = reinterpret_cast<void*>(kAlignment);
+  void* const aligned = reinterpret_cast<void*>(kPointerAlignment);
   tell({key.bias || key.epilogue == MatmulEpilogue::kRightSums ? aligned : nullptr,
         key.kept_ld != 0 ? aligned : nullptr});
   left_ = make_layout(key, key.left, key.rows, key.terms);

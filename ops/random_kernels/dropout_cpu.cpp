@@ -25,9 +25,9 @@ LATHE_CLONES void random_words(uint32_t* __restrict__ words, uint64_t seed, uint
 }
 
 template <class T>
-LATHE_CLONES void choose(T* __restrict__ y, const T* __restrict__ x,
-                         const uint32_t* __restrict__ words, math::Dropout<ComputeType<T>> drop,
-                         int64_t n) {
+LATHE_CLONES void choose_kept(T* __restrict__ y, const T* __restrict__ x,
+                              const uint32_t* __restrict__ words,
+                              math::Dropout<ComputeType<T>> drop, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = T(drop(ComputeType<T>(x[i]), words[i]));
 }
 
@@ -56,7 +56,7 @@ void cpu::dropout(const Tensor& y, const Tensor& x, double p, double scale,
                       count = std::min(4 * kBlockCounters, n - first);
         const uint64_t counter = start.offset + static_cast<uint64_t>(b * kBlockCounters);
         random_words(words, start.seed, counter, (count + 3) / 4);
-        choose(out + first, in + first, words, drop, count);
+        choose_kept(out + first, in + first, words, drop, count);
       }
     });
   });

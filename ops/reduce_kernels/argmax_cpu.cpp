@@ -52,7 +52,8 @@ void find_in_columns(const T* x, int64_t n, int64_t inner, ComputeType<T>* value
 }
 
 template <class Op, class T>
-void run(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t n, int64_t inner) {
+void find_extremes(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t n,
+                   int64_t inner) {
   using A = ComputeType<T>;
   T* out = values.defined() ? static_cast<T*>(values.raw_data()) : nullptr;
   int64_t* at = indices.data<int64_t>();
@@ -84,9 +85,9 @@ void cpu::extreme(bool largest, const Tensor& values, const Tensor& indices, con
     using T = typename decltype(tag)::type;
     using A = ComputeType<T>;
     if (largest) {
-      run<reduce_math::Max<A>, T>(values, indices, x, n, inner);
+      find_extremes<reduce_math::Max<A>, T>(values, indices, x, n, inner);
     } else {
-      run<reduce_math::Min<A>, T>(values, indices, x, n, inner);
+      find_extremes<reduce_math::Min<A>, T>(values, indices, x, n, inner);
     }
   });
 }

@@ -26,7 +26,7 @@ std::string csv_field(int64_t value) { return std::to_string(value); }
 std::string csv_field(double value) { return std::isfinite(value) ? number_text(value) : ""; }
 
 template <class F>
-std::string joined(const Row& row, F field) {
+std::string joined_fields(const Row& row, F field) {
   std::string line;
   for (const auto& entry : row.values()) {
     if (&entry != row.values().data()) line += ',';
@@ -53,11 +53,11 @@ std::string to_json(const Row& row, int indent) {
 }
 
 std::string csv_header(const Row& row) {
-  return joined(row, [](const auto& entry) { return csv_field(entry.first); });
+  return joined_fields(row, [](const auto& entry) { return csv_field(entry.first); });
 }
 
 std::string csv_line(const Row& row) {
-  return joined(row, [](const auto& entry) {
+  return joined_fields(row, [](const auto& entry) {
     return std::visit([](const auto& v) { return csv_field(v); }, entry.second);
   });
 }

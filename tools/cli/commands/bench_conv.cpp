@@ -21,7 +21,7 @@ namespace lathe::cli {
 namespace {
 
 /// What is the same for all layers: device, settings, peaks.
-struct Bench {
+struct ConvBench {
   const Output& out;
   const Settings& settings;
   Device device;
@@ -41,7 +41,7 @@ struct Total {
   double seconds = 0, least_seconds = 0, operations = 0;
 };
 
-void time_pass(const Bench& bench, const ConvLayer& layer, const char* pass, Total& total,
+void time_pass(const ConvBench& bench, const ConvLayer& layer, const char* pass, Total& total,
                const std::function<void()>& f) {
   const Conv2dGeometry& g = layer.sizes;
   conv_search().clear();  // afterwards it knows this pass alone, or nothing
@@ -74,7 +74,7 @@ void time_pass(const Bench& bench, const ConvLayer& layer, const char* pass, Tot
                            operations / timing.median / 1e9, 100 * least / timing.median, engine));
 }
 
-void time_layer(const Bench& bench, const ConvLayer& layer, Total& total) {
+void time_layer(const ConvBench& bench, const ConvLayer& layer, Total& total) {
   const Conv2dGeometry& g = layer.sizes;
   const auto random = [&](const Shape& shape) {
     const Tensor t = randn(shape, {.device = bench.device}).to(bench.dtype);
@@ -111,8 +111,8 @@ ExitCode run_bench_conv(const Invocation& call) {
   const TimingOptions timing =
       lasting(settings.seconds,
               {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device});
-  const Bench bench{out,   settings, device,
-                    dtype, timing,   measure_roofline(settings, dtype, timing)};
+  const ConvBench bench{out,   settings, device,
+                        dtype, timing,   measure_roofline(settings, dtype, timing)};
   const Roofline& peaks = bench.roofline;
   out.text(formatted("{} batch {} {} {} on {}, {} threads; roofline {:.1f} GFLOP/s, {:.1f} GB/s",
                      *settings.model, batch, settings.dtype, settings.layout, concat(device),

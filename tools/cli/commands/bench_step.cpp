@@ -44,14 +44,14 @@ cuda::Graph recorded(const std::function<void()>& step, optim::Optimizer& optimi
 /// The table of ops of some steps, with their shares of the device's peaks.
 void print_profile(const Output& out, const Settings& settings, Device device,
                    const std::function<void()>& step) {
-  constexpr int64_t kSteps = 5;
+  constexpr int64_t kProfiledSteps = 5;
   const DType dtype = settings.amp == "off" ? kF32 : settings.amp == "bf16" ? kBF16 : kF16;
   const Roofline peaks = measure_roofline(
       settings, dtype,
       lasting(settings.seconds,
               {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device}));
   profile::Profiler profiler({.profile_memory = true});
-  for (int64_t i = 0; i < kSteps; ++i) {
+  for (int64_t i = 0; i < kProfiledSteps; ++i) {
     step();
     profiler.step();
   }
@@ -73,7 +73,7 @@ void print_profile(const Output& out, const Settings& settings, Device device,
                 .add("bound", std::string(profile::bound_of(average, limits))));
   }
   out.text(averages.table({.peaks = limits}));
-  out.text(formatted("{} steps; peaks {:.1f} GFLOP/s, {:.1f} GB/s", kSteps,
+  out.text(formatted("{} steps; peaks {:.1f} GFLOP/s, {:.1f} GB/s", kProfiledSteps,
                      peaks.operations_per_second / 1e9, peaks.bytes_per_second / 1e9));
 }
 

@@ -28,7 +28,7 @@
 namespace lathe::cli {
 namespace {
 
-constexpr int kPlotHeight = 16, kBesidePlot = 11;  // columns of numbers at its left
+constexpr int kPlotLines = 16, kBesidePlot = 11;  // columns of numbers at its left
 
 // Calls f(x, y) with the batches of the training set, epoch after epoch, until it returns false.
 template <class F>
@@ -96,7 +96,7 @@ void print(const LrRange& range, const Settings& settings, const Output& out) {
   for (size_t i = 0; i < range.points().size(); ++i)
     out.row(lr_range_row(range.points()[i], static_cast<int64_t>(i)));
   out.row(result);
-  if (const std::string plot = lr_plot(range, help_width() - kBesidePlot, kPlotHeight);
+  if (const std::string plot = lr_plot(range, help_width() - kBesidePlot, kPlotLines);
       !plot.empty())
     out.text(plot);
   const char* const end = range.diverged() ? "it diverged" : "it did not diverge";

@@ -21,7 +21,7 @@ namespace {
 // A smaller number of threads is suggested if it reaches this part of the fastest.
 constexpr double kGoodEnough = 0.95;
 
-struct Trial {
+struct WorkersTrial {
   int64_t workers;
   double images_per_second;
 };
@@ -36,8 +36,8 @@ std::vector<int64_t> counts_to_try() {
 }
 
 // Times the loader that training on `device` has.
-Trial time_workers(const std::shared_ptr<data::ImageDataset>& images, Settings settings,
-                   Device device, int64_t workers) {
+WorkersTrial time_workers(const std::shared_ptr<data::ImageDataset>& images, Settings settings,
+                          Device device, int64_t workers) {
   settings.workers = workers;
   Input input = make_input(images, settings, device, true);
   data::DataLoader& loader = input.loader;
@@ -74,12 +74,12 @@ ExitCode run_find_workers(const Invocation& call) {
   const Device device = prepare_compute(settings);
   const auto images = open_dataset(settings, Part::kTrain, true);
   const auto transform = images->transform();  // each trial takes it out of `images`
-  std::vector<Trial> trials;
+  std::vector<WorkersTrial> trials;
   out.sentence(formatted("{} ({}), batch {}, {} processors", *settings.dataset, *settings.augment,
                          *settings.batch_size, usable_cpus()));
   for (const int64_t workers : counts_to_try()) {
     images->set_transform(transform);
-    const Trial trial = trials.emplace_back(time_workers(images, settings, device, workers));
+    const WorkersTrial trial = trials.emplace_back(time_workers(images, settings, device, workers));
     out.row(Row()
                 .add("event", "trial")
                 .add("workers", trial.workers)
@@ -90,13 +90,13 @@ ExitCode run_find_workers(const Invocation& call) {
   Log log(settings.quiet);
   BrokenFiles broken({images.get()}, log);
   broken.report();
-  const auto slower = [](const Trial& a, const Trial& b) {
+  const auto slower = [](const WorkersTrial& a, const WorkersTrial& b) {
     return a.images_per_second < b.images_per_second;
   };
   const double best = std::max_element(trials.begin(), trials.end(), slower)->images_per_second;
-  const Trial chosen = *std::find_if(trials.begin(), trials.end(), [&](const Trial& trial) {
-    return trial.images_per_second >= kGoodEnough * best;
-  });
+  const WorkersTrial chosen = *std::find_if(
+      trials.begin(), trials.end(),
+      [&](const WorkersTrial& trial) { return trial.images_per_second >= kGoodEnough * best; });
   out.row(Row()
               .add("event", "done")
               .add("workers", chosen.workers)

@@ -12,18 +12,18 @@
 namespace lathe::cli {
 namespace {
 
-constexpr double kGiB = 1 << 30;
+constexpr double kGibibyte = 1 << 30;
 
 std::string gpu_text(const cuda::DeviceInfo& gpu) {
   std::string text = formatted("{}  sm_{}{}  {:.1f} of {:.1f} GiB free", gpu.name, gpu.major,
-                               gpu.minor, static_cast<double>(gpu.free_bytes) / kGiB,
-                               static_cast<double>(gpu.total_bytes) / kGiB);
+                               gpu.minor, static_cast<double>(gpu.free_bytes) / kGibibyte,
+                               static_cast<double>(gpu.total_bytes) / kGibibyte);
   if (gpu.uuid.empty()) return text;  // NVML is missing
   text += formatted("  {}  util {} %  {} C  {} MHz", gpu.uuid, gpu.utilization_percent,
                     gpu.temperature_c, gpu.clock_mhz);
   for (const auto& process : gpu.processes) {
     text += formatted("\n{:<12}   process {}: {:.1f} GiB", "", process.id,
-                      static_cast<double>(process.bytes) / kGiB);
+                      static_cast<double>(process.bytes) / kGibibyte);
   }
   return text;
 }

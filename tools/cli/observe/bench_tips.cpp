@@ -102,7 +102,7 @@ class Bench {
 };
 
 /// The ratios of each tip that applies, in as many rounds as the time allows.
-std::vector<std::vector<double>> measure(Bench& bench, const std::vector<Tip>& tips) {
+std::vector<std::vector<double>> measure_tips(Bench& bench, const std::vector<Tip>& tips) {
   std::vector<std::vector<double>> ratios(tips.size());
   const auto apply =
       std::ranges::count_if(tips, [](const Tip& tip) { return tip.not_here.empty(); });
@@ -200,7 +200,7 @@ ExitCode run_bench_tips(const Invocation& call) {
     tip.not_here = bench.lacks_data(tip);
     if (!tip.not_here.empty()) tip.without = tip.with = {};
   }
-  const auto ratios = measure(bench, tips);
+  const auto ratios = measure_tips(bench, tips);
   print(tips, ratios, out);
   out.row(Row()
               .add("event", "done")

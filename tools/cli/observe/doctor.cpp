@@ -25,7 +25,7 @@ namespace lathe::cli {
 namespace {
 
 constexpr int64_t kSecondsForFixes = 90;  // a fix that would take longer is not timed
-constexpr int kRounds = 3;                // of steps without and with a fix
+constexpr int kFixRounds = 3;             // of steps without and with a fix
 
 /// Why the GPU that the configuration asks for is not here; "" if it is, or a CPU will do.
 std::string missing_gpu(Settings settings) {
@@ -124,7 +124,7 @@ double gain_of(const Settings& settings, const Settings& mended, const TrialData
                int64_t steps, Clock::time_point end) {
   const TrialData other = settings.data_cache == mended.data_cache ? data : open_trial_data(mended);
   std::vector<double> before, after;
-  for (int i = 0; i < kRounds && (i == 0 || Clock::now() < end); ++i) {
+  for (int i = 0; i < kFixRounds && (i == 0 || Clock::now() < end); ++i) {
     before.push_back(try_training(settings, data, {.steps = steps}).per_step());
     after.push_back(try_training(mended, other, {.steps = steps}).per_step());
   }

@@ -19,9 +19,9 @@ using autograd::RecordedNode;
 using autograd::SavedTensor;
 
 constexpr size_t kMostColumns = 64;  // of a line of a box
-constexpr double kCharacter = 7.3, kLineHeight = 16, kPadding = 10, kMargin = 24, kTop = 56;
+constexpr double kCharacter = 7.3, kLineHeight = 16, kPadding = 10, kMargin = 24, kHeadHeight = 56;
 
-constexpr std::string_view kStyle =
+constexpr std::string_view kGraphStyle =
     "<style>.graph{color:#222;background:#fff;font:12px ui-monospace,monospace}"
     ".graph text{fill:currentColor;white-space:pre}.graph .title{font-weight:bold}"
     ".graph rect{stroke:currentColor;stroke-opacity:.6;fill:#0072b2}"
@@ -178,7 +178,7 @@ std::string svg_of(const GraphPicture& picture) {
   const GraphLayout layout = lay_out(sizes, picture.lines);
   const auto title_width = kCharacter * static_cast<double>(columns_of(printable(picture.title)));
   const double width = std::max(layout.width, title_width) + 2 * kMargin;
-  const double height = layout.height + kTop + kMargin;
+  const double height = layout.height + kHeadHeight + kMargin;
   std::string out = formatted(
       "{0}width=\"{1:.0f}\" height=\"{2:.0f}\" viewBox=\"0 0 {1:.0f} {2:.0f}\" role=\"img\" "
       "aria-label=\"{3}\"><title>{3}</title>{4}<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" "
@@ -186,8 +186,8 @@ std::string svg_of(const GraphPicture& picture) {
       "<path d=\"M0 0L8 4L0 8Z\"/></marker></defs>\n"
       "<text class=\"title\" x=\"{5}\" y=\"28\">{3}</text>\n"
       "<g transform=\"translate({6:.0f} {7})\">\n",
-      kGraphSvgBegin, width, height, markup_text(picture.title), kStyle, kMargin,
-      (width - layout.width) / 2, kTop);
+      kGraphSvgBegin, width, height, markup_text(picture.title), kGraphStyle, kMargin,
+      (width - layout.width) / 2, kHeadHeight);
   for (const std::vector<Place>& line : layout.lines)
     out += formatted("<path class=\"line\" marker-end=\"url(#tip)\" d=\"{}\"/>\n", path_of(line));
   for (size_t i = 0; i < picture.boxes.size(); ++i)

@@ -9,7 +9,7 @@
 namespace lathe::cli {
 namespace {
 
-constexpr std::string_view kStyle = R"(
+constexpr std::string_view kPageStyle = R"(
 :root { color-scheme: light dark; --page: #fff; --text: #1c1c1c; --soft: #595959; --line: #d5d5d5; --shade: #f3f3f3; }
 @media (prefers-color-scheme: dark) {
   :root { --page: #181818; --text: #e4e4e4; --soft: #a8a8a8; --line: #444; --shade: #262626; }
@@ -86,7 +86,7 @@ std::string html_page(std::string_view title, std::string_view body) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'; img-src data:\">\n<link rel=\"icon\" href=\"data:,\">\n"
       "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
-      kPageBegin, markup_text(title), kStyle, body);
+      kPageBegin, markup_text(title), kPageStyle, body);
 }
 
 }  // namespace lathe::cli

@@ -56,11 +56,11 @@ ChartLine line_of(const RunFiles& run, std::string_view split, const Value& valu
   return line;
 }
 
-bool is_drawn(const ChartLine& line) {
+bool has_points(const ChartLine& line) {
   return std::ranges::any_of(line.points, [](const ChartPoint& p) { return std::isfinite(p.y); });
 }
 
-bool has_value(const LineChart& picture) { return std::ranges::any_of(picture.lines, is_drawn); }
+bool has_value(const LineChart& picture) { return std::ranges::any_of(picture.lines, has_points); }
 
 /// A chart over the steps with a line per run and split. "" if there is nothing to draw.
 std::string chart(const std::vector<const RunFiles*>& runs, const std::string& title,
@@ -71,7 +71,7 @@ std::string chart(const std::vector<const RunFiles*>& runs, const std::string& t
       const std::string name =
           runs.size() == 1 ? split : run->name() + (split.empty() ? "" : " " + split);
       ChartLine line = line_of(*run, split, value, name);
-      if (is_drawn(line)) picture.lines.push_back(std::move(line));
+      if (has_points(line)) picture.lines.push_back(std::move(line));
     }
   }
   return picture.lines.empty() ? "" : svg_of(picture);

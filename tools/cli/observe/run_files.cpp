@@ -21,9 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostBytes = int64_t{1} << 30;  // of metrics.jsonl: three million rows
+constexpr int64_t kMostMetricsBytes = int64_t{1} << 30;  // of metrics.jsonl: three million rows
 constexpr size_t kLogLines = 20;
-constexpr const char* kRunFiles[] = {"config.toml", "env.json", "metrics.jsonl", "log.txt"};
+constexpr const char* kReadFiles[] = {"config.toml", "env.json", "metrics.jsonl", "log.txt"};
 
 /// The text of a file of the run. If it cannot be read: "", and a remark.
 std::string text_of(RunFiles& run, const char* name) {
@@ -36,7 +36,7 @@ std::string text_of(RunFiles& run, const char* name) {
   try {
     // A pipe or a device would be waited for.
     LATHE_CHECK(FileError, fs::is_regular_file(path, error), path.string(), ": is no regular file");
-    return read_file(path.string(), kMostBytes);
+    return read_file(path.string(), kMostMetricsBytes);
   } catch (const FileError& e) {
     run.remarks.push_back(formatted("{} cannot be read: {}.", name, e.message()));
     return "";
@@ -182,7 +182,7 @@ RunFiles read_run_files(const fs::path& folder) {
     throw UsageError(formatted("{}: is no folder{}{}", folder.string(), error ? ": " : "",
                                error ? error.message() : ""));
   const bool any = std::ranges::any_of(
-      kRunFiles, [&](const char* name) { return fs::exists(folder / name, error); });
+      kReadFiles, [&](const char* name) { return fs::exists(folder / name, error); });
   if (!any)
     throw UsageError(
         formatted("{}: holds no run (none of config.toml, env.json, metrics.jsonl, log.txt)",

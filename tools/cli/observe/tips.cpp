@@ -64,57 +64,58 @@ void add_biases(nn::Module& model) {
 }
 
 void add_data_tips(std::vector<Tip>& tips, const Settings& job, const MachineFacts& machine) {
-  using S = Settings;
+  using Field = Settings;
   const bool resident = job.data_cache == "gpu";
   const std::string here = "the images are on the GPU";
   const int64_t many = machine.processors;
   tips.push_back(only_if(!resident, here,
-                         tip_of("a worker", &S::workers, int64_t{0}, "--workers 0", int64_t{1},
+                         tip_of("a worker", &Field::workers, int64_t{0}, "--workers 0", int64_t{1},
                                 "--workers 1", "1.2x", kCollections)));
   tips.push_back(only_if(!resident && many > 1, resident ? here : "one processor",
-                         tip_of("more workers", &S::workers, int64_t{1}, "--workers 1", many,
+                         tip_of("more workers", &Field::workers, int64_t{1}, "--workers 1", many,
                                 formatted("--workers {}", many), "tune it", kGuide)));
-  tips.push_back(only_if(!resident, here,
-                         tip_of("prefetch", &S::prefetch_factor, int64_t{1}, "--prefetch-factor 1",
-                                int64_t{4}, "--prefetch-factor 4", "no figure", kCollections)));
+  tips.push_back(
+      only_if(!resident, here,
+              tip_of("prefetch", &Field::prefetch_factor, int64_t{1}, "--prefetch-factor 1",
+                     int64_t{4}, "--prefetch-factor 4", "no figure", kCollections)));
   tips.push_back(only_if(machine.gpu && !resident, machine.gpu ? here : kNeedsGpu,
-                         tip_of("pinned memory", &S::pin_memory, false, "--no-pin-memory", true,
+                         tip_of("pinned memory", &Field::pin_memory, false, "--no-pin-memory", true,
                                 "--pin-memory", "1.22x", kCollections)));
   const bool resizes = job.dataset == "packed";
   tips.push_back(only_if(!resizes, "a packed file is read by the system's page cache",
-                         tip_of("data in RAM", &S::data_cache, "none", "--data-cache none", "ram",
-                                "--data-cache ram", "no figure", kCollections)));
+                         tip_of("data in RAM", &Field::data_cache, "none", "--data-cache none",
+                                "ram", "--data-cache ram", "no figure", kCollections)));
   tips.push_back(only_if(machine.gpu && job.dataset != "synthetic" && job.dataset != "folder",
                          machine.gpu ? "images that are made or have many sizes" : kNeedsGpu,
-                         tip_of("data on the GPU", &S::data_cache, "ram", "--data-cache ram", "gpu",
-                                "--data-cache gpu", "no transfer", kCollections)));
+                         tip_of("data on the GPU", &Field::data_cache, "ram", "--data-cache ram",
+                                "gpu", "--data-cache gpu", "no transfer", kCollections)));
 }
 
 void add_compute_tips(std::vector<Tip>& tips, const MachineFacts& machine, bool fast_halves) {
-  using S = Settings;
+  using Field = Settings;
   if (machine.gpu) {
-    tips.push_back(tip_of("algorithm search", &S::cudnn_benchmark, false, "--no-cudnn-benchmark",
-                          true, "--cudnn-benchmark", "faster", kGuide));
+    tips.push_back(tip_of("algorithm search", &Field::cudnn_benchmark, false,
+                          "--no-cudnn-benchmark", true, "--cudnn-benchmark", "faster", kGuide));
   } else {
-    tips.push_back(tip_of("fast algorithms", &S::conv_exact, true, "--conv-exact", false,
+    tips.push_back(tip_of("fast algorithms", &Field::conv_exact, true, "--conv-exact", false,
                           "--no-conv-exact", "faster", kGuide));
   }
   tips.push_back(only_if(machine.gpu || fast_halves, "this processor has no products of bf16",
-                         tip_of("AMP (bf16)", &S::amp, "off", "--amp off", "bf16", "--amp bf16",
+                         tip_of("AMP (bf16)", &Field::amp, "off", "--amp off", "bf16", "--amp bf16",
                                 "2x at least", kCollections)));
   tips.push_back(
       only_if(machine.gpu, kNeedsGpu,
-              tip_of("TF32", &S::tf32, false, "--no-tf32", true, "--tf32", "faster", kGuide)));
-  tips.push_back(tip_of("channels-last", &S::layout, "nchw", "--layout nchw", "nhwc",
+              tip_of("TF32", &Field::tf32, false, "--no-tf32", true, "--tf32", "faster", kGuide)));
+  tips.push_back(tip_of("channels-last", &Field::layout, "nchw", "--layout nchw", "nhwc",
                         "--layout nhwc", "1.22x", kFormats));
   tips.push_back(only_if(machine.gpu, kNeedsGpu,
-                         tip_of("capture", &S::capture, false, "--no-capture", true, "--capture",
-                                "small steps", kGuide)));
+                         tip_of("capture", &Field::capture, false, "--no-capture", true,
+                                "--capture", "small steps", kGuide)));
 }
 
 void add_step_tips(std::vector<Tip>& tips, const Settings& job, bool norms) {
-  using S = Settings;
-  const auto one_by_one = set(&S::capture, false);  // a graph has its gradients inside
+  using Field = Settings;
+  const auto one_by_one = set(&Field::capture, false);  // a graph has its gradients inside
   tips.push_back(
       {.name = "set_to_none",
        .without = {.says = "gradients filled with zeros",
@@ -150,7 +151,7 @@ void add_step_tips(std::vector<Tip>& tips, const Settings& job, bool norms) {
                     }},
        .claim = "memory only",
        .source = kAccumulation}));
-  tips.push_back(tip_of("debug scopes off", &S::detect_anomaly, true, "--detect-anomaly", false,
+  tips.push_back(tip_of("debug scopes off", &Field::detect_anomaly, true, "--detect-anomaly", false,
                         "--no-detect-anomaly", "faster", kGuide));
 }
 

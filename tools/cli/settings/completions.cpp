@@ -18,7 +18,7 @@ std::string replaced(std::string_view text, char what, std::string_view by) {
 }
 
 // 'It is a text' for a shell.
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
   return formatted("'{}'", replaced(text, '\'', "'\\''"));
 }
 
@@ -60,13 +60,14 @@ std::vector<std::string_view> first_words_of_two(std::span<const Command> comman
 
 std::string bash_script(std::span<const Command> commands) {
   const std::string names = words_after(commands, "");
-  std::string groups = formatted("    help) words={} ;;\n", quoted(names)), values, flags;
+  std::string groups = formatted("    help) words={} ;;\n", shell_quoted(names)), values, flags;
   for (const std::string_view word : first_words_of_two(commands)) {
-    groups += formatted("    {}) words={} ;;\n", word, quoted(words_after(commands, word)));
+    groups += formatted("    {}) words={} ;;\n", word, shell_quoted(words_after(commands, word)));
   }
   for (const Setting& setting : all_settings()) {
     if (setting.choices.empty()) continue;
-    values += formatted("    --{}) words={} ;;\n", setting.key, quoted(spaced(setting.choices)));
+    values +=
+        formatted("    --{}) words={} ;;\n", setting.key, shell_quoted(spaced(setting.choices)));
   }
   for (const Command& command : commands) {
     std::string all = "--help --config";
@@ -74,8 +75,8 @@ std::string bash_script(std::span<const Command> commands) {
       all += formatted(" --{}", setting->key);
       if (setting->is_switch()) all += formatted(" --no-{}", setting->key);
     }
-    flags += formatted("    {}) words={} plain={} ;;\n", quoted(command.name), quoted(all),
-                       quoted(spaced(command.known_words)));
+    flags += formatted("    {}) words={} plain={} ;;\n", shell_quoted(command.name),
+                       shell_quoted(all), shell_quoted(spaced(command.known_words)));
   }
   return formatted(R"(# Completes lathe in bash: source <(lathe completion bash)
 _lathe() {{
@@ -110,7 +111,7 @@ _lathe() {{
 }}
 complete -o filenames -F _lathe lathe
 )",
-                   quoted(names + " help"), groups, values, flags);
+                   shell_quoted(names + " help"), groups, values, flags);
 }
 
 // In a description of _arguments a colon and brackets mean something else.
@@ -121,24 +122,24 @@ std::string zsh_text(std::string_view text) {
 std::string zsh_flag(const Setting& setting) {
   const std::string help = zsh_text(setting.help);
   if (setting.is_switch()) {
-    return formatted(" {} {}", quoted(formatted("--{}[{}]", setting.key, help)),
-                     quoted(formatted("--no-{}[{}]", setting.key, help)));
+    return formatted(" {} {}", shell_quoted(formatted("--{}[{}]", setting.key, help)),
+                     shell_quoted(formatted("--no-{}[{}]", setting.key, help)));
   }
   const std::string how =
       setting.choices.empty() ? "_files" : formatted("({})", spaced(setting.choices));
   // Without a text between the colons the value would be one that may be missing.
   const std::string_view what = setting.unit.empty() ? setting.key : setting.unit;
-  return " " + quoted(formatted("--{}=[{}]:{}:{}", setting.key, help, zsh_text(what), how));
+  return " " + shell_quoted(formatted("--{}=[{}]:{}:{}", setting.key, help, zsh_text(what), how));
 }
 
 std::string zsh_script(std::span<const Command> commands) {
   std::string cases;
   for (const Command& command : commands) {
-    cases += formatted("    {})\n      _arguments", quoted(command.name));
+    cases += formatted("    {})\n      _arguments", shell_quoted(command.name));
     for (const Setting* setting : settings_of(command)) cases += zsh_flag(*setting);
     cases += " '--config=[config file]:FILE:_files' '--help[flags]'";
     if (!command.known_words.empty()) {
-      cases += " " + quoted(formatted("*:word:({})", spaced(command.known_words)));
+      cases += " " + shell_quoted(formatted("*:word:({})", spaced(command.known_words)));
     } else if (command.max_words > 0) {
       cases += " '*:file:_files'";
     }
@@ -183,36 +184,36 @@ fi
 
 std::string fish_flag(const Setting& setting, std::string_view when) {
   const std::string begin = formatted("complete -c lathe -n {} -l", when),
-                    help = formatted("-d {}", quoted(setting.help));
+                    help = formatted("-d {}", shell_quoted(setting.help));
   if (setting.is_switch())
     return formatted("{0} {1} {2}\n{0} no-{1} {2}\n", begin, setting.key, help);
   if (setting.choices.empty()) return formatted("{} {} -r -F {}\n", begin, setting.key, help);
   // The values in a line of their own, or each would have the flag's description.
   return formatted("{0} {1} -x {2}\n{0} {1} -x -a {3}\n", begin, setting.key, help,
-                   quoted(spaced(setting.choices)));
+                   shell_quoted(spaced(setting.choices)));
 }
 
 std::string fish_script(std::span<const Command> commands) {
   const std::string names = words_after(commands, "");
   std::string out = "# Completes lathe in fish: lathe completion fish | source\n";
-  out +=
-      formatted("complete -c lathe -n __fish_use_subcommand -f -a {}\n", quoted(names + " help"));
+  out += formatted("complete -c lathe -n __fish_use_subcommand -f -a {}\n",
+                   shell_quoted(names + " help"));
   const auto add_words = [&](std::string_view word, const std::string& words) {
     out += formatted(
         "complete -c lathe -n '__fish_seen_subcommand_from {}; and not "
         "__fish_seen_subcommand_from {}' -f -a {}\n",
-        word, words, quoted(words));
+        word, words, shell_quoted(words));
   };
   add_words("help", names);
   for (const std::string_view word : first_words_of_two(commands))
     add_words(word, words_after(commands, word));
   for (const Command& command : commands) {
     const std::string when =
-        quoted("__fish_seen_subcommand_from " +
-               replaced(command.name, ' ', "; and __fish_seen_subcommand_from "));
+        shell_quoted("__fish_seen_subcommand_from " +
+                     replaced(command.name, ' ', "; and __fish_seen_subcommand_from "));
     if (command.max_words == 0 || !command.known_words.empty())
       out += formatted("complete -c lathe -n {} -f -a {}\n", when,
-                       quoted(spaced(command.known_words)));
+                       shell_quoted(spaced(command.known_words)));
     out += formatted("complete -c lathe -n {} -s h -l help -d 'Flags'\n", when);
     out += formatted("complete -c lathe -n {} -l config -r -F -d 'Config file'\n", when);
     for (const Setting* setting : settings_of(command)) out += fish_flag(*setting, when);

@@ -11,7 +11,7 @@
 namespace lathe::cli {
 namespace {
 
-constexpr int kNarrowest = 60, kWidest = 100;
+constexpr int kNarrowestHelp = 60, kWidest = 100;
 constexpr size_t kColumn = 26;  // where the meanings begin
 
 // "  --lr NUMBER              What it means", with the meaning below where the flag is long.
@@ -46,7 +46,7 @@ std::string flag_of(const Setting& setting) {
 
 int help_width() {
   const int width = terminal_width(STDOUT_FILENO);
-  return width > 0 ? std::clamp(width, kNarrowest, kWidest) : kWidest;
+  return width > 0 ? std::clamp(width, kNarrowestHelp, kWidest) : kWidest;
 }
 
 std::string overview(std::span<const Command> commands, std::string_view prefix, int width) {

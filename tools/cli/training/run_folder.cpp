@@ -60,7 +60,7 @@ void claim(const std::string& folder) {
 }
 
 /// The first complete line of a file, "" if there is none.
-std::string first_line(const std::string& path) {
+std::string first_line_of_file(const std::string& path) {
   const std::string text = read_file(path, INT64_MAX);
   const size_t newline = text.find('\n');
   return newline == std::string::npos ? "" : text.substr(0, newline);
@@ -147,7 +147,7 @@ void MetricsFiles::close_files() {
 }
 
 void MetricsFiles::begin_csv(const Row& columns) {
-  std::string header = first_line(csv_path_);
+  std::string header = first_line_of_file(csv_path_);
   if (header.empty()) {  // a new file, or one whose header a kill left incomplete
     cut_lines(csv_, csv_path_, 0);
     header = csv_header(columns);

@@ -43,9 +43,9 @@ Settings of_trial(Settings settings) {
 }
 
 /// Looks at the clock after each step.
-class Clock {
+class StepClock {
  public:
-  Clock(const TrialOptions& options, Input& input, nn::Module& model)
+  StepClock(const TrialOptions& options, Input& input, nn::Module& model)
       : options_(options), input_(input), model_(model) {
     if (options_.warm_up == 0) begin();
   }
@@ -144,7 +144,7 @@ TrialTimes try_training(const Settings& asked, const TrialData& data, const Tria
   const ScratchFolder folder("trial");
   const Output out(false);
   Log log(true);
-  Clock clock(options, input, *model);
+  StepClock clock(options, input, *model);
   Trainer trainer({.settings = settings,
                    .model = *model,
                    .schedule = *lr,
@@ -170,7 +170,7 @@ TrialTimes try_evaluation(const Settings& asked, const TrialData& data, const Tr
   const auto model = start_of(settings, data, options);
   place_model(*model, device, settings);
   model->eval();
-  Clock clock(options, input, *model);
+  StepClock clock(options, input, *model);
   std::optional<NoGrad> no_grad;
   if (!gradients) no_grad.emplace();
   for (int64_t step = 0; StopRequests::asked() == 0;) {
