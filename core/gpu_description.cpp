@@ -43,6 +43,23 @@ constexpr Known kKnown[] = {
      2'520'000, 10'501'000},
 };
 
+/// The peaks of the known GPUs, in their order: tensor cores with halves and with TF32, f32 without
+/// tensor cores, memory.
+constexpr GpuPeaks kPeaks[] = {
+    {989.4e12, 494.7e12, 66.9e12, 4.8e12},   // H200 SXM
+    {989.4e12, 494.7e12, 66.9e12, 3.35e12},  // H100 SXM
+    {312e12, 156e12, 19.5e12, 2.039e12},     // A100 SXM, 80 GB
+    {121e12, 60.5e12, 30.3e12, 0.3e12},      // L4
+    {165.2e12, 82.6e12, 82.6e12, 1.008e12},  // GeForce RTX 4090
+};
+static_assert(std::size(kPeaks) == std::size(kKnown));
+
+/// Of the known GPU with this device name; {}: there is none.
+GpuPeaks peaks_of(const std::string& device) {
+  const auto known = std::ranges::find(kKnown, device, &Known::device);
+  return known == std::end(kKnown) ? GpuPeaks{} : kPeaks[known - std::begin(kKnown)];
+}
+
 Json json_of(const Known& gpu) {
   return {{"deviceVer", gpu.version},
           {"multiProcessorCount", gpu.multiprocessors},
@@ -123,10 +140,14 @@ GpuDescription description_of(const Json& json) {
   LATHE_CHECK(DataError, json.is_object(), "GPU description: is not a JSON object");
   check_keys(json);
   const auto version = static_cast<int>(number_in(json, "deviceVer", 100, 9990));
-  return {.name = json["deviceName"].get<std::string>(),
+  const auto name = json["deviceName"].get<std::string>();
+  return {.name = name,
           .major = version / 100,
           .minor = version % 100 / 10,
           .multiprocessors = static_cast<int>(number_in(json, "multiProcessorCount", 1, 100'000)),
+          .memory_bytes = number_in(json, "totalGlobalMem", 0, INT64_MAX),
+          .l2_bytes = number_in(json, "l2CacheSize", 0, INT64_MAX),
+          .peaks = peaks_of(name),
           .json = json.dump()};
 }
 

@@ -2,6 +2,7 @@
 // (gpu/cudnn_described.h). In every build.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,10 +11,18 @@
 
 namespace lathe {
 
+/// What the data sheet promises, in operations and bytes per second; 0: not known. A multiplication
+/// with addition is 2 operations; sums of halves are f32, without sparsity.
+struct GpuPeaks {
+  double half_flops = 0, tf32_flops = 0, f32_flops = 0, bytes = 0;
+};
+
 struct GpuDescription {
   std::string name;          // "NVIDIA H200"
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
+  int64_t memory_bytes = 0, l2_bytes = 0;
+  GpuPeaks peaks = {};  // of a known GPU, or of a file that names one as its device
   std::string json;  // the whole description, in the form that cuDNN 9.8 and later reads and writes
 };
 

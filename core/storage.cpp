@@ -9,6 +9,7 @@
 #include "lathe/core/profile/live_memory.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/core/profile/watch.h"
 
 namespace lathe {
 
@@ -31,6 +32,8 @@ Storage::Storage(int64_t bytes, Device device, bool pinned)
   profile::detail::count_memory(bytes, device, pinned, tag());
   profile::note_memory(bytes, device);
   profile::note_alive(*this);
+  if (profile::watched()) [[unlikely]]
+    profile::detail::watch_memory(*this, true);
 }
 
 Storage::Storage(void* data, int64_t bytes, Device device, std::function<void()> release)
@@ -39,6 +42,8 @@ Storage::Storage(void* data, int64_t bytes, Device device, std::function<void()>
 Storage::~Storage() {
   if (allocator_ != nullptr) {
     profile::note_gone(*this);
+    if (profile::watched()) [[unlikely]]
+      profile::detail::watch_memory(*this, false);
     profile::detail::count_memory(-bytes_, device_, pinned_, tag());
     allocator_->deallocate(data_, static_cast<size_t>(bytes_));
     profile::note_memory(-bytes_, device_);

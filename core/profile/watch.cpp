@@ -152,6 +152,10 @@ void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor&
   tell(thread(), [&](Watcher& watcher) { watcher.gradient(op, number, input, gradient, dy); });
 }
 
+void watch_memory(const Storage& storage, bool taken) noexcept {
+  tell_later([&](Watcher& watcher) { watcher.memory(storage, taken); });
+}
+
 void watch_wait(const char* what) {
   if (meant_waits > 0) return;
   tell(thread(), [&](Watcher& watcher) { watcher.wait(what); });

@@ -46,6 +46,8 @@ class LATHE_API Watcher {
   virtual void backward(uint64_t) {}
   /// The closure of node `number` of `op` computed `gradient` of its input `input` from `dy`.
   virtual void gradient(const char*, uint64_t, size_t, const Tensor&, const Tensors&) {}
+  /// Memory of a tensor on the CPU or a GPU was taken, or is about to be given back.
+  virtual void memory(const Storage&, bool /*taken*/) {}
   /// The host is about to wait for a GPU, and no MeantWait says that it should. This function may
   /// throw through the wait.
   virtual void wait(const char*) {}
@@ -102,6 +104,7 @@ LATHE_API void watch_connected(uint64_t number, std::span<const Input> inputs,
 LATHE_API void watch_backward(uint64_t number) noexcept;
 LATHE_API void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
                               const Tensors& dy);
+LATHE_API void watch_memory(const Storage& storage, bool taken) noexcept;
 LATHE_API void watch_wait(const char* what);
 LATHE_API void drop_call(uint64_t node) noexcept;
 LATHE_API void raise_found();

@@ -69,6 +69,12 @@ constexpr Command kCommands[] = {
      .example = "lathe find-batch --model resnet50",
      .takes = kFindBatch,
      .run = run_find_batch},
+    {.name = "plan",
+     .help =
+         "Every launch of a training step on a GPU that need not be there: bytes, operations, time",
+     .example = "lathe plan --gpu h200 --model resnet18 --batch-size 512 --amp fp16",
+     .takes = kPlan,
+     .run = run_plan},
     {.name = "summary",
      .help = "Layers, shapes, parameters and multiply-adds of a model",
      .example = "lathe summary --model resnet50",

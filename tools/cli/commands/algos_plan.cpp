@@ -13,19 +13,11 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/settings/described_gpu.h"
 #include "lathe/tools/cli/training/compute.h"
 
 namespace lathe::cli {
 namespace {
-
-GpuDescription described_gpu(const std::string& gpu) try {
-  if (gpu.empty()) throw UsageError("algos plan: no GPU is named; give --gpu h200, say, or a file");
-  return gpu_description(gpu);
-} catch (const ValueError& e) {
-  throw UsageError("--gpu: " + e.message());
-} catch (const FileError& e) {
-  throw CommandError(ExitCode::kData, e.message());
-}
 
 /// As a training step on a GPU has them.
 void apply(const Settings& settings) {
@@ -107,7 +99,7 @@ void plan_pass(Plans& plans, const ConvLayer& layer, ConvPass pass) {
 ExitCode run_algos_plan(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
-  const GpuDescription gpu = described_gpu(settings.gpu);
+  const GpuDescription gpu = described_gpu("algos plan", settings.gpu);
   const Conv2dPlanner planner(gpu);
   apply(settings);
   if (!settings.model) settings.model = "resnet18";

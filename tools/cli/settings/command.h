@@ -38,6 +38,7 @@ ExitCode run_report(const Invocation&);
 ExitCode run_watch(const Invocation&);
 ExitCode run_doctor(const Invocation&);
 ExitCode run_bench_tips(const Invocation&);
+ExitCode run_plan(const Invocation&);
 ExitCode run_summary(const Invocation&);
 ExitCode run_explain(const Invocation&);
 ExitCode run_graph(const Invocation&);

@@ -163,6 +163,7 @@ enum Takes : unsigned {
   kDoctor = 1 << 23,
   kTips = 1 << 24,
   kAlgosPlan = 1 << 25,
+  kPlan = 1 << 26,
 };
 
 struct Setting {

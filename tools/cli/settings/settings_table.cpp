@@ -16,16 +16,17 @@ constexpr unsigned kLook = kEval | kReport;  // commands that evaluate a run
 constexpr unsigned kLoading = kBenchLoader | kFindWorkers;
 constexpr unsigned kStepViews = kExplain | kGraph;
 constexpr unsigned kSteps = kTrain | kFind;  // commands that make training steps
-constexpr unsigned kModels =
-    kSteps | kLook | kPredict | kSummary | kBenchStep | kBenchConv | kStepViews | kAlgosPlan;
+constexpr unsigned kModels = kSteps | kLook | kPredict | kSummary | kBenchStep | kBenchConv |
+                             kStepViews | kAlgosPlan | kPlan;
 constexpr unsigned kData = kTrain | kFindLr | kLook | kPredict | kLoading;
 constexpr unsigned kImages = kData | kDataPrepare | kStepViews;
 constexpr unsigned kCompute =
     kSteps | kLook | kPredict | kBenchStep | kBenchOp | kBenchConv | kStepViews;
-constexpr unsigned kSynthetic = kBenchStep | kBenchConv | kFindBatch | kStepViews | kAlgosPlan;
+constexpr unsigned kSynthetic =
+    kBenchStep | kBenchConv | kFindBatch | kStepViews | kAlgosPlan | kPlan;
 constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
                            kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt | kFindBatch |
-                           kWatch | kAlgosPlan;
+                           kWatch | kAlgosPlan | kPlan;
 constexpr double kMaxThreads = 1024;
 
 // clang-format off
@@ -126,7 +127,7 @@ constexpr Setting kSettings[] = {
    .help = "Passes over the training images"},
   {.key = "max-steps", .group = "Optimisation", .target = &S::max_steps, .takes = kTrain, .unit = "N", .max = 1e15,
    .help = "Stop after N steps; 0: after the last epoch"},
-  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchConv | kStepViews | kAlgosPlan, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
+  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchConv | kStepViews | kAlgosPlan | kPlan, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
    .help = "Images in a step"},
   {.key = "accumulate", .group = "Optimisation", .target = &S::accumulate, .takes = kTrain | kFindLr, .unit = "N", .min = 1, .max = 1e6,
    .help = "Batches whose gradients are averaged before a step"},
@@ -142,7 +143,7 @@ constexpr Setting kSettings[] = {
   {.key = "svg", .group = "Range test", .target = &S::svg, .takes = kFindLr, .unit = "FILE",
    .help = "Write the curve as a picture"},
 
-  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep | kStepViews | kAlgosPlan, .choices = "off|fp16|bf16",
+  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep | kStepViews | kAlgosPlan | kPlan, .choices = "off|fp16|bf16",
    .help = "Convolutions and matrix products in a half type; parameters, sums and losses stay f32"},
   {.key = "loss-scale", .group = "Precision", .target = &S::loss_scale, .takes = kTrain | kFindLr, .unit = "dynamic|NUMBER",
    .help = "Of --amp fp16: adapts itself to overflows, or is fixed"},
@@ -161,7 +162,7 @@ constexpr Setting kSettings[] = {
    .help = "Order of images in memory"},
   {.key = "dtype", .group = "Speed", .target = &S::dtype, .takes = kBenchConv, .choices = "f32|f16|bf16",
    .help = "Of the numbers to compute with"},
-  {.key = "tf32", .group = "Speed", .target = &S::tf32, .takes = kCompute | kAlgosPlan, .automatic = "on a GPU",
+  {.key = "tf32", .group = "Speed", .target = &S::tf32, .takes = kCompute | kAlgosPlan | kPlan, .automatic = "on a GPU",
    .help = "f32 products on a GPU may be rounded to TF32, which tensor cores multiply faster"},
   {.key = "deterministic", .group = "Speed", .target = &S::deterministic, .takes = kCompute | kAlgosPlan,
    .help = "The same bits in every run on the same GPU: slower, nothing is timed"},
@@ -173,12 +174,12 @@ constexpr Setting kSettings[] = {
    .help = "Memory that one convolution on a GPU may use beside its tensors"},
   {.key = "algo-cache", .group = "Speed", .target = &S::algo_cache, .takes = kCompute | kAlgos, .unit = "FILE",
    .help = "Keeps what --cudnn-benchmark found, so that the next start times nothing"},
-  {.key = "gpu", .group = "Speed", .target = &S::gpu, .takes = kAlgosPlan, .unit = "NAME|FILE",
+  {.key = "gpu", .group = "Speed", .target = &S::gpu, .takes = kAlgosPlan | kPlan, .unit = "NAME|FILE",
    .help = "A GPU that need not be there: h200, h100, a100, l4, rtx4090, or a file that describes one as JSON"},
-  {.key = "peak-gflops", .group = "Speed", .target = &S::peak_gflops, .takes = kBenchConv | kBenchStep, .unit = "NUMBER",
-   .help = "1e9 operations per second that the device can do; 0: measured, by a matrix product"},
-  {.key = "peak-gbytes", .group = "Speed", .target = &S::peak_gbytes, .takes = kBenchConv | kBenchStep, .unit = "NUMBER",
-   .help = "1e9 bytes per second that its memory can move; 0: measured, by a copy"},
+  {.key = "peak-gflops", .group = "Speed", .target = &S::peak_gflops, .takes = kBenchConv | kBenchStep | kPlan, .unit = "NUMBER",
+   .help = "1e9 operations per second that the device can do; 0: measured, by a matrix product; of plan the data sheet's"},
+  {.key = "peak-gbytes", .group = "Speed", .target = &S::peak_gbytes, .takes = kBenchConv | kBenchStep | kPlan, .unit = "NUMBER",
+   .help = "1e9 bytes per second that its memory can move; 0: measured, by a copy; of plan the data sheet's"},
 
   {.key = "memory-limit", .group = "Speed", .target = &S::memory_limit, .takes = kFindBatch, .unit = "MIB", .max = 1 << 30,
    .help = "Memory that may be used; 0: on a CPU 90 % of what is available, on a GPU all"},

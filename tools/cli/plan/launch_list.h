@@ -1,0 +1,53 @@
+// The launches of a step on a GPU: one table from ops to the kernels and library calls of the CUDA
+// backend. It knows the kernels of the ops in our models by name; for any other op it supposes one
+// launch that reads the inputs and writes the results once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/core/dtype.h"
+#include "lathe/tools/cli/plan/step_recording.h"
+
+namespace lathe::cli {
+
+enum class LaunchKind : uint8_t {
+  kConvolution,
+  kMatmul,
+  kBatchNormForward,
+  kBatchNormBackward,
+  kElementwise,
+  kPooling,
+  kReduction,
+  kLoss,
+  kOptimizer,
+};
+inline constexpr int kLaunchKinds = 9;
+
+/// "convolutions", "batch norm, forward", …
+std::string_view name_of(LaunchKind kind);
+
+struct Launch {
+  std::string op;      // "conv2d", "batch_norm_relu backward"
+  std::string layer;   // "layer1.0.conv1"
+  std::string kernel;  // "stats_kernel"; of a library "cuDNN", "cuBLASLt"
+  LaunchKind kind = LaunchKind::kElementwise;
+  bool library = false;  // not one of our own kernels
+  DType dtype = DType::kF32;
+  bool tf32 = false;  // of a library with f32: products may be rounded
+  double read_bytes = 0, written_bytes = 0, flops = 0;
+  // Of the bytes read those that the launch before has read or written too: what of them the L2
+  // cache still holds need not come from memory.
+  double again_bytes = 0;
+  // The bytes that are not needed for what the step computes: copies that only pad or reorder.
+  double extra_bytes = 0;
+
+  double bytes() const { return read_bytes + written_bytes; }
+};
+
+/// The launches of the recording's last step on a GPU under these settings, in order.
+std::vector<Launch> launches_of(const StepRecording& recording, const Settings& settings);
+
+}  // namespace lathe::cli

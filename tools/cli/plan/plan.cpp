@@ -1,0 +1,163 @@
+// lathe plan: every launch of a training step on a GPU that need not be there, with its bytes,
+// operations and predicted time.
+#include <algorithm>
+
+#include "lathe/core/math_mode.h"
+#include "lathe/core/printable.h"
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/plan/gpu_model.h"
+#include "lathe/tools/cli/plan/launch_list.h"
+#include "lathe/tools/cli/plan/step_ledger.h"
+#include "lathe/tools/cli/plan/step_recording.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/settings/described_gpu.h"
+#include "lathe/tools/cli/training/compute.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr int64_t kSmall = 2, kLarge = 3;  // the batches that run on the CPU
+
+/// The GPU with its rates, of the data sheet or of the flags.
+GpuDescription planned_gpu(const Settings& settings) {
+  GpuDescription gpu = described_gpu("plan", settings.gpu);
+  if (settings.peak_gflops > 0) {
+    const double flops = 1e9 * settings.peak_gflops;
+    gpu.peaks.half_flops = gpu.peaks.tf32_flops = gpu.peaks.f32_flops = flops;
+  }
+  if (settings.peak_gbytes > 0) gpu.peaks.bytes = 1e9 * settings.peak_gbytes;
+  if (gpu.peaks.f32_flops == 0 || gpu.peaks.bytes == 0) {
+    throw UsageError(
+        formatted("plan: no data sheet of {} is known; give --peak-gflops and --peak-gbytes",
+                  printable(gpu.name)));
+  }
+  return gpu;
+}
+
+SmallStep small_step(const StepRecording& recording, const Settings& settings) {
+  return {recording.batch, launches_of(recording, settings)};
+}
+
+/// The times of a step's ends, in seconds.
+struct Range {
+  double fast = 0, slow = 0;
+};
+
+Range range_of(const Launch& launch, const GpuDescription& gpu) {
+  return {seconds_of(launch, gpu, kFast), seconds_of(launch, gpu, kSlow)};
+}
+
+void print_launch(const Output& out, const Launch& launch, const GpuDescription& gpu) {
+  const Range time = range_of(launch, gpu);
+  out.row(Row()
+              .add("launch", launch.kernel)
+              .add("op", launch.op)
+              .add("layer", launch.layer)
+              .add("kind", std::string(name_of(launch.kind)))
+              .add("library", launch.library)
+              .add("read_bytes", launch.read_bytes)
+              .add("written_bytes", launch.written_bytes)
+              .add("extra_bytes", launch.extra_bytes)
+              .add("flops", launch.flops)
+              .add("seconds_fast", time.fast)
+              .add("seconds_slow", time.slow));
+  out.text(formatted("{:<28} {:<24} {:<24} {:>9.2f} {:>9.2f} {:>9.2f} {:>7.1f} {:>7.1f}", launch.op,
+                     launch.layer, launch.kernel, launch.read_bytes / 1e6,
+                     launch.written_bytes / 1e6, launch.flops / 1e9, 1e6 * time.fast,
+                     1e6 * time.slow));
+}
+
+void print_kinds(const Output& out, const std::vector<Launch>& launches,
+                 const GpuDescription& gpu) {
+  out.text("");
+  out.text(formatted("{:<24} {:>8} {:>10} {:>10} {:>7} {:>7}", "kind", "launches", "MB", "GFLOP",
+                     "ms fast", "slow"));
+  for (int k = 0; k < kLaunchKinds; ++k) {
+    const auto kind = static_cast<LaunchKind>(k);
+    const KindSum sum = sum_of(launches, kind);
+    if (sum.launches == 0) continue;
+    Range time;
+    for (const Launch& launch : launches) {
+      if (launch.kind != kind) continue;
+      time.fast += range_of(launch, gpu).fast;
+      time.slow += range_of(launch, gpu).slow;
+    }
+    out.row(Row()
+                .add("kind", std::string(name_of(kind)))
+                .add("launches", sum.launches)
+                .add("bytes", sum.bytes)
+                .add("extra_bytes", sum.extra_bytes)
+                .add("flops", sum.flops)
+                .add("seconds_fast", time.fast)
+                .add("seconds_slow", time.slow));
+    out.text(formatted("{:<24} {:>8} {:>10.1f} {:>10.1f} {:>7.2f} {:>7.2f}", name_of(kind),
+                       sum.launches, sum.bytes / 1e6, sum.flops / 1e9, 1e3 * time.fast,
+                       1e3 * time.slow));
+  }
+}
+
+}  // namespace
+
+ExitCode run_plan(const Invocation& call) {
+  Settings settings = call.settings;
+  const Output out(settings.json);
+  const GpuDescription gpu = planned_gpu(settings);
+  settings.device = "cpu";
+  prepare_compute(settings);
+  set_tf32(settings.tf32.value_or(true));  // as on a GPU
+  if (!settings.model) settings.model = "resnet18";
+  const int64_t batch = settings.batch_size.value_or(128);
+  const int64_t side = settings.image_size.value_or(32);
+  const StepRecording small = record_small_step(settings, kSmall),
+                      large = record_small_step(settings, kLarge);
+  const std::vector<Launch> launches =
+      launches_at(batch, small_step(small, settings), small_step(large, settings));
+
+  out.text(formatted("{} batch {} amp {} {} {} x {} on {}, predicted without one", *settings.model,
+                     batch, settings.amp, settings.layout, side, side, printable(gpu.name)));
+  for (const std::string& line : assumptions(gpu)) out.sentence(line);
+  out.text("");
+  out.text(formatted("{:<28} {:<24} {:<24} {:>9} {:>9} {:>9} {:>7} {:>7}", "op", "layer", "launch",
+                     "MB read", "written", "GFLOP", "us fast", "slow"));
+  for (const Launch& launch : launches) print_launch(out, launch, gpu);
+  print_kinds(out, launches, gpu);
+
+  const Range time{seconds_of(launches, gpu, kFast), seconds_of(launches, gpu, kSlow)};
+  const auto images = static_cast<double>(batch);
+  KindSum light;  // batch norm and what is element-wise
+  for (const LaunchKind kind :
+       {LaunchKind::kBatchNormForward, LaunchKind::kBatchNormBackward, LaunchKind::kElementwise}) {
+    light.bytes += sum_of(launches, kind).bytes;
+    light.extra_bytes += sum_of(launches, kind).extra_bytes;
+  }
+  const auto own = std::ranges::count(launches, false, &Launch::library);
+  out.row(Row()
+              .add("plan", *settings.model)
+              .add("gpu", gpu.name)
+              .add("batch_size", batch)
+              .add("image_size", side)
+              .add("amp", settings.amp)
+              .add("launches", static_cast<int64_t>(launches.size()))
+              .add("own_launches", static_cast<int64_t>(own))
+              .add("memory_bound_bytes", light.bytes)
+              .add("memory_bound_extra_bytes", light.extra_bytes)
+              .add("seconds_fast", time.fast)
+              .add("seconds_slow", time.slow)
+              .add("images_per_second_low", images / time.slow)
+              .add("images_per_second_high", images / time.fast));
+  out.text("");
+  out.sentence(formatted(
+      "batch norm and element-wise: {:.0f} MB, {:.0f} of them only to pad channels: {:.3f} times "
+      "what these kernels need",
+      light.bytes / 1e6, light.extra_bytes / 1e6,
+      light.bytes / std::max(light.bytes - light.extra_bytes, 1.0)));
+  out.text(
+      formatted("{} launches, {} of them our own: {:.2f} to {:.2f} ms per step, {:.0f} to "
+                "{:.0f} img/s",
+                launches.size(), own, 1e3 * time.fast, 1e3 * time.slow, images / time.slow,
+                images / time.fast));
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli

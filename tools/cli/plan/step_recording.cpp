@@ -1,0 +1,133 @@
+// A watcher of ops and memory over a few small steps. Contract: step_recording.h.
+#include "lathe/tools/cli/plan/step_recording.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "lathe/autograd/meta.h"
+#include "lathe/autograd/node.h"
+#include "lathe/core/generator.h"
+#include "lathe/core/profile/watch.h"
+#include "lathe/core/storage.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/optim/grad_scaler.h"
+#include "lathe/optim/sgd.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/loss_scale.h"
+#include "lathe/tools/cli/training/random_batch.h"
+
+namespace lathe::cli {
+namespace {
+
+using profile::Kind;
+
+TensorNote note_of(const Tensor& t) {
+  const Storage* const memory = t.impl().storage.get();
+  return {.dtype = t.dtype(),
+          .shape = t.shape(),
+          .bytes = std::min(t.bytes(), memory->bytes()),
+          .parameter = t.requires_grad() && t.is_leaf(),
+          .block = memory};
+}
+
+class StepWatcher final : public profile::Watcher {
+ public:
+  explicit StepWatcher(StepRecording& to) : to_(to) {}
+
+  void begins() override {
+    const auto open = open_ops();
+    stack_.resize(open.size() - 1, -1);
+    OpNote op{.name = open.back().name,
+              .kind = open.back().kind,
+              .parent = stack_.empty() ? -1 : stack_.back(),
+              .layer = layer()};
+    for (const Tensor& t : open.back().inputs) {
+      if (t.defined()) op.inputs.push_back(note_of(t));
+    }
+    if (op.parent >= 0 && op.kind != Kind::kView) at(op.parent).has_inner = true;
+    stack_.push_back(static_cast<int>(to_.ops.size()));
+    to_.ops.push_back(std::move(op));
+  }
+
+  void output(const Tensor& y) override {
+    if (const int op = innermost(); op >= 0 && y.defined()) at(op).outputs.push_back(note_of(y));
+  }
+
+  void node(const char* name, uint64_t number) override {
+    const int op = innermost();
+    if (op < 0) return;
+    // An op may record several nodes; the one of its name counts.
+    if (at(op).node == 0 || at(op).name == name) at(op).node = number;
+    to_.op_of_node[number] = op;
+  }
+
+  void connected(uint64_t, std::span<const profile::Input> inputs,
+                 std::span<const profile::Input>) override {
+    for (const profile::Input& input : inputs) {
+      if (!input.tensor->defined() || !input.tensor->requires_grad()) continue;
+      const autograd::Edge edge = autograd::gradient_edge(*input.tensor);
+      if (edge.node) ++to_.uses_of_node[edge.node->number];
+    }
+  }
+
+  void backward(uint64_t number) override {
+    const int op = innermost();
+    if (op < 0) return;
+    at(op).node = number;
+    const auto made = to_.op_of_node.find(number);
+    if (made != to_.op_of_node.end()) at(op).layer = at(made->second).layer;
+  }
+
+  void gradient(const char*, uint64_t, size_t, const Tensor& dx, const Tensors&) override {
+    if (const int op = innermost(); op >= 0) at(op).outputs.push_back(note_of(dx));
+  }
+
+  void memory(const Storage& storage, bool taken) override {
+    if (taken) blocks_[&storage] = next_block_++;
+    const auto block = blocks_.find(&storage);
+    if (block == blocks_.end()) return;  // it was there before
+    to_.memory.push_back({block->second, storage.bytes(), taken, innermost()});
+    if (!taken) blocks_.erase(block);
+  }
+
+  /// The innermost open range; -1: there is none.
+  int innermost() {
+    stack_.resize(std::min(stack_.size(), open_ops().size()));
+    return stack_.empty() ? -1 : stack_.back();
+  }
+
+ private:
+  OpNote& at(int op) { return to_.ops[static_cast<size_t>(op)]; }
+
+  StepRecording& to_;
+  std::vector<int> stack_;  // the open ranges
+  std::unordered_map<const Storage*, int64_t> blocks_;
+  int64_t next_block_ = 0;
+};
+
+}  // namespace
+
+StepRecording record_small_step(const Settings& settings, int64_t batch) {
+  StepRecording recording{.batch = batch};
+  StepWatcher watcher(recording);
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
+  const auto model = make_model(settings, shape);
+  model->train();
+  optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
+  optim::GradScaler scaler(scaler_options(settings));
+  const RandomBatch made = random_batch(settings, shape, kCPU, batch);
+  for (int step = 0; step < 3; ++step) {
+    recording.first_op = static_cast<int>(recording.ops.size());
+    recording.first_memory = recording.memory.size();
+    const Tensor loss = cross_entropy(scores_of(*model, made.x, settings), made.y);
+    scaler.scale(loss).backward();
+    scaler.step(optimizer, {.fused = true});
+    scaler.update();
+    optimizer.zero_grad();
+  }
+  return recording;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,60 @@
+// StepRecording: what a small training step does on the CPU, op by op, with the memory that it
+// takes. Everything in it grows with the batch in a straight line, so two of them foretell a step
+// of any batch (step_ledger.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lathe/core/dtype.h"
+#include "lathe/core/profile/kind.h"
+#include "lathe/core/shape.h"
+#include "lathe/tools/cli/settings/settings.h"
+
+namespace lathe::cli {
+
+struct TensorNote {
+  DType dtype = DType::kF32;
+  Shape shape;
+  int64_t bytes = 0;            // of its values, each place in memory once
+  bool parameter = false;       // a leaf that requires grad
+  const void* block = nullptr;  // its memory; of tensors of one op, whether they share it
+};
+
+/// A range of an op, of the gradient of one, or of the optimiser.
+struct OpNote {
+  std::string name;
+  profile::Kind kind = profile::Kind::kOp;
+  int parent = -1;         // the range around it; -1: none
+  std::string layer;       // "ResNet.layer1.0.conv1"; of a gradient that of its op
+  bool has_inner = false;  // other ops than views ran inside it
+  uint64_t node = 0;       // the autograd node that it recorded, or whose gradient it is; 0: none
+  std::vector<TensorNote> inputs = {}, outputs = {};  // of a gradient only outputs: its results
+};
+
+/// Memory that was taken or given back.
+struct MemoryNote {
+  int64_t block = 0;  // counts from 0; giving back names the same
+  int64_t bytes = 0;
+  bool taken = false;
+  int op = -1;  // the innermost range then
+};
+
+struct StepRecording {
+  int64_t batch = 0;
+  std::vector<OpNote> ops;  // in the order of their begins; parents come before what is inside them
+  int first_op = 0;         // of the last step; those before made the model and earlier steps
+  std::unordered_map<uint64_t, int> op_of_node;    // the op that recorded a node
+  std::unordered_map<uint64_t, int> uses_of_node;  // how many gradients come to a node
+  std::vector<MemoryNote> memory;                  // since before the model was made
+  size_t first_memory = 0;                         // of the last step
+};
+
+/// Makes the model of --model and runs three steps on `batch` random images on the CPU, as `lathe
+/// bench step` does: forward, loss, backward, update by SGD with momentum, under --amp.
+/// throws: UsageError for a model that cannot be made.
+StepRecording record_small_step(const Settings& settings, int64_t batch);
+
+}  // namespace lathe::cli
