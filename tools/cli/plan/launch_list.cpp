@@ -20,9 +20,9 @@ constexpr std::array<std::string_view, kLaunchKinds> kNames = {
 
 double bytes_of(const std::vector<TensorNote>& tensors) {
   double sum = 0;
-  std::unordered_set<const void*> seen;
+  std::unordered_set<int64_t> seen;
   for (const TensorNote& t : tensors) {
-    if (seen.insert(t.block).second) sum += static_cast<double>(t.bytes);
+    if (t.block < 0 || seen.insert(t.block).second) sum += static_cast<double>(t.bytes);
   }
   return sum;
 }
@@ -67,11 +67,6 @@ class Launches {
     op_ = &op_at(i);
     if (!skips && !first) add();
     return next;
-  }
-
-  bool is_weight_cast(const OpNote& op) const {
-    return op.name == "cast" && op.kind == Kind::kOp && !op.inputs.empty() &&
-           op.inputs[0].parameter && op.inputs[0].dtype == kF32;
   }
 
   /// What only the CPU does: casts of weights, which half copies replace (autograd/half_copy.h),
@@ -311,7 +306,7 @@ class Launches {
 
   /// How many numbers the parameters hold: those with half copies, and the others.
   std::pair<double, double> parameters() const {
-    std::unordered_set<const void*> seen;
+    std::unordered_set<int64_t> seen;
     double halves = 0, wide = 0;
     for (size_t i = static_cast<size_t>(step_.first_op); i < step_.ops.size(); ++i) {
       const OpNote& op = step_.ops[i];

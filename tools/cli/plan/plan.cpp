@@ -1,6 +1,7 @@
 // lathe plan: every launch of a training step on a GPU that need not be there, with its bytes,
 // operations and predicted time.
 #include <algorithm>
+#include <optional>
 
 #include "lathe/core/math_mode.h"
 #include "lathe/core/printable.h"
@@ -8,6 +9,7 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/plan/gpu_model.h"
 #include "lathe/tools/cli/plan/launch_list.h"
+#include "lathe/tools/cli/plan/memory_plan.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
 #include "lathe/tools/cli/plan/step_recording.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -97,6 +99,70 @@ void print_kinds(const Output& out, const std::vector<Launch>& launches,
   }
 }
 
+void print_step(const Output& out, const Settings& settings, const GpuDescription& gpu,
+                const std::vector<Launch>& launches, int64_t batch) {
+  const Range time{seconds_of(launches, gpu, kFast), seconds_of(launches, gpu, kSlow)};
+  const auto images = static_cast<double>(batch);
+  KindSum light;  // batch norm and what is element-wise
+  for (const LaunchKind kind :
+       {LaunchKind::kBatchNormForward, LaunchKind::kBatchNormBackward, LaunchKind::kElementwise}) {
+    light.bytes += sum_of(launches, kind).bytes;
+    light.extra_bytes += sum_of(launches, kind).extra_bytes;
+  }
+  const auto own = std::ranges::count(launches, false, &Launch::library);
+  out.row(Row()
+              .add("plan", *settings.model)
+              .add("gpu", gpu.name)
+              .add("batch_size", batch)
+              .add("image_size", settings.image_size.value_or(32))
+              .add("amp", settings.amp)
+              .add("launches", static_cast<int64_t>(launches.size()))
+              .add("own_launches", static_cast<int64_t>(own))
+              .add("memory_bound_bytes", light.bytes)
+              .add("memory_bound_extra_bytes", light.extra_bytes)
+              .add("seconds_fast", time.fast)
+              .add("seconds_slow", time.slow)
+              .add("images_per_second_low", images / time.slow)
+              .add("images_per_second_high", images / time.fast));
+  out.text("");
+  out.sentence(formatted(
+      "batch norm and element-wise: {:.0f} MB, {:.0f} of them only to pad channels: {:.3f} times "
+      "what these kernels need",
+      light.bytes / 1e6, light.extra_bytes / 1e6,
+      light.bytes / std::max(light.bytes - light.extra_bytes, 1.0)));
+  out.text(
+      formatted("{} launches, {} of them our own: {:.2f} to {:.2f} ms per step, {:.0f} to "
+                "{:.0f} img/s",
+                launches.size(), own, 1e3 * time.fast, 1e3 * time.slow, images / time.slow,
+                images / time.fast));
+}
+
+/// Driver, context and libraries take memory too.
+constexpr int64_t kContextBytes = int64_t{1} << 30;
+
+void print_memory(const Output& out, const GpuDescription& gpu, const MemoryScript& script,
+                  int64_t batch) {
+  const int64_t room = std::max<int64_t>(gpu.memory_bytes - kContextBytes, 0);
+  const std::optional<PlannedMemory> memory = replay(script, batch, room);
+  const int64_t largest = largest_batch(script, room);
+  Row row;
+  row.add("memory_bytes", room).add("fits", memory.has_value()).add("largest_batch", largest);
+  if (memory) {
+    row.add("peak_allocated_bytes", memory->peak_allocated);
+    row.add("reserved_bytes", memory->reserved);
+  }
+  out.row(row);
+  const auto text = [](int64_t bytes) { return readable_bytes(static_cast<uint64_t>(bytes)); };
+  out.sentence(
+      formatted("{}; largest batch {} in {}, which leaves {} to the driver. Without workspaces of "
+                "cuDNN, which "
+                "`lathe algos plan` names",
+                memory ? formatted("memory: peak {}, reserved {}", text(memory->peak_allocated),
+                                   text(memory->reserved))
+                       : "memory: does not fit",
+                largest, text(room), text(kContextBytes)));
+}
+
 }  // namespace
 
 ExitCode run_plan(const Invocation& call) {
@@ -123,40 +189,8 @@ ExitCode run_plan(const Invocation& call) {
   for (const Launch& launch : launches) print_launch(out, launch, gpu);
   print_kinds(out, launches, gpu);
 
-  const Range time{seconds_of(launches, gpu, kFast), seconds_of(launches, gpu, kSlow)};
-  const auto images = static_cast<double>(batch);
-  KindSum light;  // batch norm and what is element-wise
-  for (const LaunchKind kind :
-       {LaunchKind::kBatchNormForward, LaunchKind::kBatchNormBackward, LaunchKind::kElementwise}) {
-    light.bytes += sum_of(launches, kind).bytes;
-    light.extra_bytes += sum_of(launches, kind).extra_bytes;
-  }
-  const auto own = std::ranges::count(launches, false, &Launch::library);
-  out.row(Row()
-              .add("plan", *settings.model)
-              .add("gpu", gpu.name)
-              .add("batch_size", batch)
-              .add("image_size", side)
-              .add("amp", settings.amp)
-              .add("launches", static_cast<int64_t>(launches.size()))
-              .add("own_launches", static_cast<int64_t>(own))
-              .add("memory_bound_bytes", light.bytes)
-              .add("memory_bound_extra_bytes", light.extra_bytes)
-              .add("seconds_fast", time.fast)
-              .add("seconds_slow", time.slow)
-              .add("images_per_second_low", images / time.slow)
-              .add("images_per_second_high", images / time.fast));
-  out.text("");
-  out.sentence(formatted(
-      "batch norm and element-wise: {:.0f} MB, {:.0f} of them only to pad channels: {:.3f} times "
-      "what these kernels need",
-      light.bytes / 1e6, light.extra_bytes / 1e6,
-      light.bytes / std::max(light.bytes - light.extra_bytes, 1.0)));
-  out.text(
-      formatted("{} launches, {} of them our own: {:.2f} to {:.2f} ms per step, {:.0f} to "
-                "{:.0f} img/s",
-                launches.size(), own, 1e3 * time.fast, 1e3 * time.slow, images / time.slow,
-                images / time.fast));
+  print_step(out, settings, gpu, launches, batch);
+  print_memory(out, gpu, memory_script(small, large), batch);
   return ExitCode::kDone;
 }
 

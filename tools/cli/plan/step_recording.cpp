@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/node.h"
@@ -22,18 +23,19 @@ namespace {
 
 using profile::Kind;
 
-TensorNote note_of(const Tensor& t) {
-  const Storage* const memory = t.impl().storage.get();
-  return {.dtype = t.dtype(),
-          .shape = t.shape(),
-          .bytes = std::min(t.bytes(), memory->bytes()),
-          .parameter = t.requires_grad() && t.is_leaf(),
-          .block = memory};
-}
-
 class StepWatcher final : public profile::Watcher {
  public:
   explicit StepWatcher(StepRecording& to) : to_(to) {}
+
+  TensorNote note_of(const Tensor& t) const {
+    const Storage* const memory = t.impl().storage.get();
+    const auto block = blocks_.find(memory);
+    return {.dtype = t.dtype(),
+            .shape = t.shape(),
+            .bytes = std::min(t.bytes(), memory->bytes()),
+            .parameter = t.requires_grad() && t.is_leaf(),
+            .block = block == blocks_.end() ? -1 : block->second};
+  }
 
   void begins() override {
     const auto open = open_ops();
@@ -62,12 +64,16 @@ class StepWatcher final : public profile::Watcher {
     to_.op_of_node[number] = op;
   }
 
-  void connected(uint64_t, std::span<const profile::Input> inputs,
+  void connected(uint64_t number, std::span<const profile::Input> inputs,
                  std::span<const profile::Input>) override {
+    std::vector<uint64_t>& edges = edges_[number];
     for (const profile::Input& input : inputs) {
+      edges.push_back(0);
       if (!input.tensor->defined() || !input.tensor->requires_grad()) continue;
       const autograd::Edge edge = autograd::gradient_edge(*input.tensor);
-      if (edge.node) ++to_.uses_of_node[edge.node->number];
+      if (!edge.node) continue;
+      edges.back() = edge.node->number;
+      ++to_.uses_of_node[edge.node->number];
     }
   }
 
@@ -79,8 +85,14 @@ class StepWatcher final : public profile::Watcher {
     if (made != to_.op_of_node.end()) at(op).layer = at(made->second).layer;
   }
 
-  void gradient(const char*, uint64_t, size_t, const Tensor& dx, const Tensors&) override {
-    if (const int op = innermost(); op >= 0) at(op).outputs.push_back(note_of(dx));
+  void gradient(const char*, uint64_t number, size_t input, const Tensor& dx,
+                const Tensors&) override {
+    const TensorNote note = note_of(dx);
+    if (const int op = innermost(); op >= 0) at(op).outputs.push_back(note);
+    const auto edges = edges_.find(number);
+    if (edges == edges_.end() || input >= edges->second.size()) return;
+    const uint64_t to = edges->second[input];
+    if (to != 0 && arrived_[to]++ == 1) to_.second_gradients[note.block] = to;
   }
 
   void memory(const Storage& storage, bool taken) override {
@@ -103,10 +115,18 @@ class StepWatcher final : public profile::Watcher {
   StepRecording& to_;
   std::vector<int> stack_;  // the open ranges
   std::unordered_map<const Storage*, int64_t> blocks_;
+  std::unordered_map<uint64_t, std::vector<uint64_t>>
+      edges_;                                  // of a node: those of its inputs, or 0
+  std::unordered_map<uint64_t, int> arrived_;  // gradients at a node
   int64_t next_block_ = 0;
 };
 
 }  // namespace
+
+bool is_weight_cast(const OpNote& op) {
+  return op.name == "cast" && op.kind == Kind::kOp && !op.inputs.empty() &&
+         op.inputs[0].parameter && op.inputs[0].dtype == kF32;
+}
 
 StepRecording record_small_step(const Settings& settings, int64_t batch) {
   StepRecording recording{.batch = batch};
@@ -118,9 +138,10 @@ StepRecording record_small_step(const Settings& settings, int64_t batch) {
   optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
   optim::GradScaler scaler(scaler_options(settings));
   const RandomBatch made = random_batch(settings, shape, kCPU, batch);
+  recording.steps_begin = recording.memory.size();
   for (int step = 0; step < 3; ++step) {
     recording.first_op = static_cast<int>(recording.ops.size());
-    recording.first_memory = recording.memory.size();
+    recording.last_step = recording.memory.size();
     const Tensor loss = cross_entropy(scores_of(*model, made.x, settings), made.y);
     scaler.scale(loss).backward();
     scaler.step(optimizer, {.fused = true});

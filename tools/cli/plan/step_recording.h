@@ -18,9 +18,9 @@ namespace lathe::cli {
 struct TensorNote {
   DType dtype = DType::kF32;
   Shape shape;
-  int64_t bytes = 0;            // of its values, each place in memory once
-  bool parameter = false;       // a leaf that requires grad
-  const void* block = nullptr;  // its memory; of tensors of one op, whether they share it
+  int64_t bytes = 0;       // of its values, each place in memory once
+  bool parameter = false;  // a leaf that requires grad
+  int64_t block = -1;      // its memory, as in MemoryNote; -1: older than the recording
 };
 
 /// A range of an op, of the gradient of one, or of the optimiser.
@@ -48,9 +48,15 @@ struct StepRecording {
   int first_op = 0;         // of the last step; those before made the model and earlier steps
   std::unordered_map<uint64_t, int> op_of_node;    // the op that recorded a node
   std::unordered_map<uint64_t, int> uses_of_node;  // how many gradients come to a node
-  std::vector<MemoryNote> memory;                  // since before the model was made
-  size_t first_memory = 0;                         // of the last step
+  /// Blocks of gradients that came to a node which had one already: the node's number.
+  std::unordered_map<int64_t, uint64_t> second_gradients;
+  std::vector<MemoryNote> memory;         // since before the model was made
+  size_t steps_begin = 0, last_step = 0;  // in `memory`
 };
+
+/// True for the cast of an f32 parameter by Autocast, which half copies (autograd/half_copy.h)
+/// replace on a GPU.
+bool is_weight_cast(const OpNote& op);
 
 /// Makes the model of --model and runs three steps on `batch` random images on the CPU, as `lathe
 /// bench step` does: forward, loss, backward, update by SGD with momentum, under --amp.

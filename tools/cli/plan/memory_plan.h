@@ -1,0 +1,44 @@
+// The memory of a step on a GPU: what two small steps took and gave back on the CPU, at any batch,
+// replayed on the allocator itself (core/memory/block_pool.h) over addresses that nothing touches.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lathe/tools/cli/plan/step_recording.h"
+
+namespace lathe::cli {
+
+/// Takes a block, or gives it back. Its bytes lie on a line over the batch.
+struct MemoryStep {
+  int64_t block = 0;
+  bool taken = false;
+  int64_t bytes = 0, bytes_per_image = 0;  // for no image, and for each
+};
+
+/// What a process does with a GPU's memory, from the model's weights to the end of the third step.
+struct MemoryScript {
+  std::vector<MemoryStep> steps;
+  size_t last_step = 0;  // where the third step begins
+};
+
+/// What a step takes and gives back on a GPU, where half copies stay (autograd/half_copy.h),
+/// gradients of weights stay half, and batch norm gets two gradients that the CPU would add. What
+/// the CPU's kernels use within an op is left out. So are the workspaces of cuDNN and cuBLASLt.
+/// throws: StateError if the two recordings do not take the same blocks.
+MemoryScript memory_script(const StepRecording& a, const StepRecording& b);
+
+struct PlannedMemory {
+  int64_t peak_allocated = 0;  // of the third step, the allocator's rounding included
+  int64_t reserved = 0;        // what the allocator then holds of the GPU
+};
+
+/// The script at `batch` on a GPU with so much memory.   → none if it does not suffice
+std::optional<PlannedMemory> replay(const MemoryScript& script, int64_t batch,
+                                    int64_t memory_bytes);
+
+/// The most images that suffice, 0 if not even one does.
+int64_t largest_batch(const MemoryScript& script, int64_t memory_bytes);
+
+}  // namespace lathe::cli
