@@ -68,7 +68,7 @@ struct QueuedKernel {
     for (const size_t begin : begins) arguments.push_back(&bytes[begin]);
     void* const* const pointers = arguments.data();
     std::optional<WatchedLaunch> watched;
-    if constexpr (kHasCuda) watched.emplace(bytes, arguments);
+    if constexpr (kHasCuda) watched.emplace(kernel.address, bytes, arguments);
     run_grid(kernel.address, grid, block, shared_bytes,
              [&] { kernel.call(kernel.address, pointers); });
   }

@@ -6,6 +6,7 @@
 #include <link.h>
 
 #include <array>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -37,6 +38,7 @@ MemoryRange g_arguments, g_pointers;
 // What was used last: few kernels use more.
 std::array<MemoryRange, 6> g_recent;
 size_t g_next_recent = 0;
+TrafficLog* g_traffic = nullptr;
 
 /// Of the program and its libraries: constants that kernels read are there.
 const std::vector<MemoryRange>& loaded_segments() {
@@ -152,6 +154,7 @@ LATHE_NO_TSAN void check_access(uintptr_t at, size_t bytes, bool writes, bool ra
     bool known = false;
     for (const MemoryRange& range : g_recent) known = known || range.holds(at, bytes);
     if (!known) check_elsewhere(at, bytes, writes);
+    if (g_traffic != nullptr) g_traffic->note(at, bytes, writes);
   }
   resume_watch(before);
 }
@@ -191,15 +194,45 @@ MemoryRange range_of(const void* begin, size_t bytes) {
 
 }  // namespace
 
-WatchedLaunch::WatchedLaunch(std::span<const std::byte> arguments,
+WatchedLaunch::WatchedLaunch(void (*kernel)(), std::span<const std::byte> arguments,
                              std::span<void* const> pointers) {
+  if (g_traffic != nullptr) g_traffic->begin(kernel);
   g_watches = kCompilerAnnounces && watch() != Watch::kNothing;
   g_finds_unwritten = watch() == Watch::kUnwritten;
   g_arguments = range_of(arguments.data(), arguments.size_bytes());
   g_pointers = range_of(pointers.data(), pointers.size_bytes());
   g_recent = {};
 }
-WatchedLaunch::~WatchedLaunch() { g_watches = false; }
+WatchedLaunch::~WatchedLaunch() {
+  g_watches = false;
+  if (g_traffic != nullptr) g_traffic->end();
+}
+
+TrafficLog::TrafficLog() { g_traffic = this; }
+TrafficLog::~TrafficLog() { g_traffic = nullptr; }
+
+void TrafficLog::note(uintptr_t at, size_t bytes, bool writes) {
+  for (uintptr_t sector = at / kSectorBytes; sector <= (at + bytes - 1) / kSectorBytes; ++sector) {
+    const uintptr_t page = sector * kSectorBytes / kPageBytes, bit = sector % 128;
+    if (last_ == nullptr || page != last_page_) {
+      last_ = &pages_[page];  // elements of this map do not move
+      last_page_ = page;
+    }
+    (writes ? last_->written : last_->read)[bit / 64] |= uint64_t{1} << bit % 64;
+  }
+}
+
+void TrafficLog::end() {
+  const auto bytes = [](const std::array<uint64_t, 2>& bits) {
+    return static_cast<int64_t>(kSectorBytes) * (std::popcount(bits[0]) + std::popcount(bits[1]));
+  };
+  for (const auto& [number, page] : pages_) {
+    launches_.back().read_bytes += bytes(page.read);
+    launches_.back().written_bytes += bytes(page.written);
+  }
+  pages_.clear();
+  last_ = nullptr;
+}
 
 Watch set_watch(Watch wanted) { return std::exchange(watch(), wanted); }
 

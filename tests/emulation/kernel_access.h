@@ -15,9 +15,12 @@
 // may be compiled into kernels.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <unordered_map>
+#include <vector>
 
 #include "cuda_emulation.h"
 
@@ -31,11 +34,47 @@ Watch set_watch(Watch wanted);
 /// A launch on device memory whose kernels are watched, as long as it lives.
 class WatchedLaunch {
  public:
-  /// Where the arguments lie and what points to them: a kernel begins by reading these.
-  WatchedLaunch(std::span<const std::byte> arguments, std::span<void* const> pointers);
+  /// Where the arguments of `kernel` lie and what points to them: it begins by reading these.
+  WatchedLaunch(void (*kernel)(), std::span<const std::byte> arguments,
+                std::span<void* const> pointers);
   ~WatchedLaunch();
   WatchedLaunch(const WatchedLaunch&) = delete;
   WatchedLaunch& operator=(const WatchedLaunch&) = delete;
+};
+
+/// Notes, as long as it lives, how much memory each watched launch reads and writes: distinct
+/// sectors of 32 bytes, the least that a GPU moves. One at a time.
+class TrafficLog {
+ public:
+  static constexpr uintptr_t kSectorBytes = 32;
+  struct Launch {
+    void (*kernel)() = nullptr;
+    int64_t read_bytes = 0, written_bytes = 0;  // of whole sectors
+  };
+
+  TrafficLog();
+  ~TrafficLog();
+  TrafficLog(const TrafficLog&) = delete;
+  TrafficLog& operator=(const TrafficLog&) = delete;
+
+  /// In the order in which they ran.
+  const std::vector<Launch>& launches() const { return launches_; }
+
+  // For the emulation.
+  void begin(void (*kernel)()) { launches_.push_back({kernel}); }
+  void note(uintptr_t at, size_t bytes, bool writes);
+  void end();
+
+ private:
+  struct Page {  // a bit for each of its sectors
+    std::array<uint64_t, 2> read = {}, written = {};
+  };
+  static constexpr uintptr_t kPageBytes = 128 * kSectorBytes;
+
+  std::vector<Launch> launches_;
+  std::unordered_map<uintptr_t, Page> pages_;  // of the launch underway
+  uintptr_t last_page_ = 0;
+  Page* last_ = nullptr;
 };
 
 /// For the switches between threads of a block: whether the one that runs now is watched. Watching

@@ -129,11 +129,17 @@ bool is_weight_cast(const OpNote& op) {
 }
 
 StepRecording record_small_step(const Settings& settings, int64_t batch) {
+  const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
+  return record_small_step(settings, batch, [&] { return make_model(settings, shape); });
+}
+
+StepRecording record_small_step(const Settings& settings, int64_t batch,
+                                FunctionRef<std::unique_ptr<nn::Module>()> make) {
   StepRecording recording{.batch = batch};
   StepWatcher watcher(recording);
   manual_seed(static_cast<uint64_t>(settings.seed));
   const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
-  const auto model = make_model(settings, shape);
+  const std::unique_ptr<nn::Module> model = make();
   model->train();
   optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
   optim::GradScaler scaler(scaler_options(settings));

@@ -4,13 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "lathe/core/dtype.h"
+#include "lathe/core/function_ref.h"
 #include "lathe/core/profile/kind.h"
 #include "lathe/core/shape.h"
+#include "lathe/nn/module.h"
 #include "lathe/tools/cli/settings/settings.h"
 
 namespace lathe::cli {
@@ -62,5 +65,8 @@ bool is_weight_cast(const OpNote& op);
 /// bench step` does: forward, loss, backward, update by SGD with momentum, under --amp.
 /// throws: UsageError for a model that cannot be made.
 StepRecording record_small_step(const Settings& settings, int64_t batch);
+/// The same with a model of one's own.
+StepRecording record_small_step(const Settings& settings, int64_t batch,
+                                FunctionRef<std::unique_ptr<nn::Module>()> make);
 
 }  // namespace lathe::cli

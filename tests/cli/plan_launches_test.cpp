@@ -1,0 +1,122 @@
+// The ledger of `lathe plan`, which is made without a GPU, beside a training step on the emulated
+// one: its launches one by one, what they move, and its memory.
+#include <cmath>
+
+#include "../cuda_case.h"
+#include "../emulation/kernel_access.h"
+#include "../emulation/kernel_name.h"
+#include "lathe/lathe.h"
+#include "lathe/core/profile/memory_use.h"
+#include "lathe/tools/cli/plan/launch_list.h"
+#include "lathe/tools/cli/plan/memory_plan.h"
+#include "lathe/tools/cli/plan/step_ledger.h"
+#include "lathe/tools/cli/plan/step_recording.h"
+
+using namespace lathe;
+using namespace lathe::cli;
+using namespace lathe::test;
+
+namespace {
+
+const Device kGpu(DeviceType::kCUDA);
+constexpr int64_t kBatch = 6;  // not one of those that the plan runs
+
+/// ResNet-18 for CIFAR (nn/resnet.h) with an eighth of the channels: the same launches.
+struct NarrowResNet18 : nn::Module {
+  nn::Conv2d conv1{*this, "conv1", 3, 8, {.kernel = 3, .pad = 1, .bias = false}};
+  nn::BatchNorm2d bn1{*this, "bn1", 8};
+  nn::Sequential blocks{*this, "blocks"};
+  nn::Linear fc{*this, "fc", 64, 10};
+
+  NarrowResNet18() {
+    int64_t in = 8;
+    for (const int64_t out : {8, 16, 32, 64}) {
+      blocks.add<nn::BasicBlock>(in, out, in == out ? 1 : 2, true);
+      blocks.add<nn::BasicBlock>(out, out, 1, true);
+      in = out;
+    }
+  }
+  Tensor forward(const Tensor& x) override { return fc(mean(blocks(bn1.relu(conv1(x))), {2, 3})); }
+};
+
+Settings settings() {
+  Settings s;
+  s.amp = "fp16";
+  s.image_size = 16;
+  return s;
+}
+
+StepRecording recording_of(int64_t batch) {
+  return record_small_step(settings(), batch, [] { return std::make_unique<NarrowResNet18>(); });
+}
+
+struct Moved {
+  std::string kernel;
+  double read = 0, written = 0;
+};
+
+struct RealStep {
+  std::vector<Moved> launches;
+  int64_t peak_allocated = 0;
+};
+
+/// The third step on the emulated GPU, as `lathe bench step --no-capture` makes it.
+RealStep real_step() {
+  manual_seed(3);
+  NarrowResNet18 net;
+  net.to(kGpu).to(kChannelsLast);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
+  optimizer.set_half_copies();
+  optim::GradScaler scaler;
+  const Tensor x = randn({kBatch, 3, 16, 16}).contiguous(kChannelsLast).to(kGpu);
+  const Tensor y = randint(0, 10, {kBatch}).to(kGpu);
+  RealStep result;
+  for (int step = 0; step < 3; ++step) {
+    cuda::synchronize(kGpu);
+    profile::reset_memory_peak(kGpu);
+    emulation::TrafficLog log;
+    Tensor loss;
+    {
+      const Autocast half(kGpu, kF16);
+      loss = cross_entropy(net(x).to(kF32), y);
+    }
+    scaler.scale(loss).backward();
+    scaler.step(optimizer, {.fused = true});
+    scaler.update();
+    optimizer.zero_grad();
+    cuda::synchronize(kGpu);
+    result.launches.clear();
+    for (const emulation::TrafficLog::Launch& launch : log.launches()) {
+      result.launches.push_back({emulation::kernel_name(launch.kernel),
+                                 static_cast<double>(launch.read_bytes),
+                                 static_cast<double>(launch.written_bytes)});
+    }
+    result.peak_allocated = profile::memory_use(kGpu).peak_allocated;
+  }
+  return result;
+}
+
+std::vector<Launch> own_launches() {
+  const SmallStep a{2, launches_of(recording_of(2), settings())},
+      b{3, launches_of(recording_of(3), settings())};
+  std::vector<Launch> own = launches_at(kBatch, a, b);
+  std::erase_if(own, [](const Launch& launch) { return launch.library; });
+  return own;
+}
+
+}  // namespace
+
+TEST_CASE("plan: the launches of ResNet-18 in f16 are those of the emulated GPU" * cuda_case()) {
+  const RealStep real = real_step();
+  const std::vector<Launch> planned = own_launches();
+  for (size_t i = 0; i < std::max(real.launches.size(), planned.size()); ++i) {
+    const Launch none;
+    const Launch& p = i < planned.size() ? planned[i] : none;
+    const Moved r = i < real.launches.size() ? real.launches[i] : Moved{};
+    std::printf("%3zu %-28s %-22s %8.0f %8.0f | %8.0f %8.0f %.110s\n", i, p.op.c_str(), p.kernel.c_str(), p.read_bytes, p.written_bytes, r.read, r.written, r.kernel.c_str());
+  }
+  CHECK(planned.size() == real.launches.size());
+  const StepRecording a = recording_of(2), b = recording_of(3);
+  const auto m = replay(memory_script(a, b), kBatch, 1 << 30);
+  std::printf("peak %ld real %ld\n", m->peak_allocated, real.peak_allocated);
+}

@@ -1,0 +1,158 @@
+// lathe plan: lines through two steps, the roofline, and memory replayed on the allocator.
+#include <doctest/doctest.h>
+
+#include "lathe/core/error.h"
+#include "lathe/core/gpu_description.h"
+#include "lathe/tools/cli/plan/gpu_model.h"
+#include "lathe/tools/cli/plan/launch_list.h"
+#include "lathe/tools/cli/plan/memory_plan.h"
+#include "lathe/tools/cli/plan/step_ledger.h"
+#include "lathe/tools/cli/plan/step_recording.h"
+
+using namespace lathe;
+using namespace lathe::cli;
+
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+Settings small_model(const char* amp) {
+  Settings settings;
+  settings.model = "resnet8";
+  settings.image_size = 8;
+  settings.amp = amp;
+  return settings;
+}
+
+/// A GPU whose kernels reach 1e12 bytes and 1e13 operations per second.
+GpuDescription round_gpu() {
+  GpuDescription gpu = gpu_description("h200");
+  gpu.l2_bytes = 2'000'000;
+  gpu.peaks = {.half_flops = 1e13 / kProductShare,
+               .tf32_flops = 5e12 / kProductShare,
+               .f32_flops = 1e12 / kProductShare,
+               .bytes = 1e12 / kCopyShare};
+  return gpu;
+}
+
+}  // namespace
+
+TEST_CASE("plan: launches lie on the line through two small steps") {
+  Launch a{.op = "relu", .kernel = "pointwise", .read_bytes = 30, .written_bytes = 20, .flops = 4};
+  Launch b = a;
+  b.read_bytes = 40;
+  b.flops = 6;
+  const auto at = launches_at(512, {2, {a}}, {3, {b}});
+  REQUIRE(at.size() == 1);
+  CHECK(at[0].read_bytes == 10 + 10 * 512);
+  CHECK(at[0].written_bytes == 20);
+  CHECK(at[0].flops == 2 * 512);
+  b.kernel = "other";
+  CHECK_THROWS_WITH_AS(launches_at(512, {2, {a}}, {3, {b}}),
+                       doctest::Contains("launch 0 is relu (pointwise)"), StateError);
+  CHECK_THROWS_AS(launches_at(512, {2, {a}}, {3, {}}), StateError);
+}
+
+TEST_CASE("plan: what steps of 2 and 3 images foretell is what a step of 5 does") {
+  for (const char* amp : {"off", "fp16", "bf16"}) {
+    CAPTURE(amp);
+    const Settings settings = small_model(amp);
+    const auto step = [&](int64_t batch) { return record_small_step(settings, batch); };
+    const StepRecording two = step(2), three = step(3), five = step(5);
+    const auto foretold =
+        launches_at(5, {2, launches_of(two, settings)}, {3, launches_of(three, settings)});
+    const auto done = launches_of(five, settings);
+    REQUIRE(foretold.size() == done.size());
+    for (size_t i = 0; i < done.size(); ++i) {
+      CAPTURE(i);
+      CAPTURE(done[i].op);
+      CHECK(foretold[i].op == done[i].op);
+      CHECK(foretold[i].bytes() == doctest::Approx(done[i].bytes()));
+      CHECK(foretold[i].flops == doctest::Approx(done[i].flops));
+    }
+    const auto peak = [](const MemoryScript& script) {
+      const auto memory = replay(script, 5, int64_t{1} << 32);
+      REQUIRE(memory);
+      return memory->peak_allocated;
+    };
+    CHECK(peak(memory_script(two, three)) == peak(memory_script(three, five)));
+  }
+}
+
+TEST_CASE("plan: operations of a step are those of its layers") {
+  // resnet8 at 8 x 8: multiply-adds by hand, from channels, windows and sides.
+  const double stem = 16.0 * 3 * 9 * 64, first = 2 * 16.0 * 16 * 9 * 64,
+               second = (16.0 * 32 + 32 * 32) * 9 * 16, third = (32.0 * 64 + 64 * 64) * 9 * 4;
+  const Settings settings = small_model("off");
+  Settings exact = settings;
+  exact.tf32 = false;
+  exact.layout = "nchw";  // no channels are filled up
+  const auto launches = launches_of(record_small_step(exact, 2), exact);
+  const KindSum sum = sum_of(launches, LaunchKind::kConvolution);
+  const double forward = stem + first + second + third;
+  CHECK(sum.flops == doctest::Approx(2 * 2 * (3 * forward - stem)));  // no gradient of the images
+  CHECK(sum.launches == 3 * 7 - 1);
+}
+
+TEST_CASE("plan: the roofline takes the longer of memory and arithmetic") {
+  const GpuDescription gpu = round_gpu();
+  const Efficiency bare{.share = 1, .floor_seconds = 0, .gap_seconds = 0, .cached = 0};
+  Launch product{.kind = LaunchKind::kMatmul,
+                 .library = true,
+                 .dtype = kF16,
+                 .read_bytes = 3e6,
+                 .written_bytes = 1e6,
+                 .flops = 1e8};
+  CHECK(seconds_of(product, gpu, bare) == doctest::Approx(1e-5));  // 1e8 operations
+  product.flops = 1e7;
+  CHECK(seconds_of(product, gpu, bare) == doctest::Approx(4e-6));  // 4e6 bytes
+  product.dtype = kF32;
+  product.flops = 1e8;
+  CHECK(seconds_of(product, gpu, bare) == doctest::Approx(1e-4));
+  product.tf32 = true;
+  CHECK(seconds_of(product, gpu, bare) == doctest::Approx(2e-5));
+  CHECK(seconds_of(product, gpu, {0.5, 0, 1e-6, 0}) == doctest::Approx(4.1e-5));
+  Launch copy{.read_bytes = 3e6, .written_bytes = 1e6, .again_bytes = 3e6};
+  CHECK(seconds_of(copy, gpu, {1, 2e-6, 1e-6, 0}) == doctest::Approx(7e-6));
+  CHECK(seconds_of(copy, gpu, {1, 2e-6, 1e-6, 0.5}) == doctest::Approx(6e-6));  // 1e6 were held
+  product.flops = product.read_bytes = product.written_bytes = 0;
+  CHECK(seconds_of(product, gpu, {1, 2e-6, 1e-6, 0}) == doctest::Approx(5e-6));
+  CHECK(seconds_of({copy, product}, gpu, {1, 2e-6, 1e-6, 0}) == doctest::Approx(1.2e-5));
+}
+
+TEST_CASE("plan: memory is what the allocator takes for the batch") {
+  // 20 MiB that stay, and in each step 10 MiB per image beside 10 MiB that come and go.
+  const MemoryScript script{.steps = {{0, true, 20 * kMiB, 0},
+                                      {1, true, 0, 10 * kMiB},
+                                      {1, false, 0, 10 * kMiB},
+                                      {2, true, 0, 10 * kMiB},
+                                      {3, true, 10 * kMiB, 0},
+                                      {3, false, 10 * kMiB, 0},
+                                      {2, false, 0, 10 * kMiB}},
+                            .last_step = 3};
+  const auto two = replay(script, 2, 100 * kMiB);
+  REQUIRE(two);
+  CHECK(two->peak_allocated == (20 + 20 + 10) * kMiB);
+  CHECK(two->reserved == (20 + 20 + 10) * kMiB);
+  CHECK(replay(script, 7, 100 * kMiB));
+  CHECK_FALSE(replay(script, 8, 100 * kMiB));
+  CHECK(largest_batch(script, 100 * kMiB) == 7);
+  CHECK(largest_batch(script, 10 * kMiB) == 0);
+}
+
+TEST_CASE("plan: half copies and half gradients are in the memory") {
+  const auto peak = [](const char* amp) {
+    const Settings settings = small_model(amp);
+    const auto memory =
+        replay(memory_script(record_small_step(settings, 2), record_small_step(settings, 3)), 1,
+               int64_t{1} << 32);
+    REQUIRE(memory);
+    return memory->peak_allocated;
+  };
+  // At batch 1 the parameters count: 4 bytes each for weight, momentum and gradient; with halves 2
+  // for the copy and 2 for the gradient in place of 4 for that.
+  const int64_t weights = 75290;
+  CHECK(peak("off") > 12 * weights);
+  CHECK(peak("fp16") > 12 * weights);
+  CHECK(peak("fp16") < peak("off") + 2 * weights);
+}
