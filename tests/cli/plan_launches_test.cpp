@@ -1,12 +1,14 @@
 // The ledger of `lathe plan`, which is made without a GPU, beside a training step on the emulated
 // one: its launches one by one, what they move, and its memory.
-#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "../cuda_case.h"
 #include "../emulation/kernel_access.h"
 #include "../emulation/kernel_name.h"
-#include "lathe/lathe.h"
 #include "lathe/core/profile/memory_use.h"
+#include "lathe/lathe.h"
 #include "lathe/tools/cli/plan/launch_list.h"
 #include "lathe/tools/cli/plan/memory_plan.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
@@ -19,7 +21,7 @@ using namespace lathe::test;
 namespace {
 
 const Device kGpu(DeviceType::kCUDA);
-constexpr int64_t kBatch = 6;  // not one of those that the plan runs
+constexpr int64_t kBatch = 16;  // not one of those that the plan runs
 
 /// ResNet-18 for CIFAR (nn/resnet.h) with an eighth of the channels: the same launches.
 struct NarrowResNet18 : nn::Module {
@@ -104,19 +106,45 @@ std::vector<Launch> own_launches() {
   return own;
 }
 
+/// What a kernel reads and writes besides its tensors, at most: numbers of channels, partial sums.
+constexpr double kBeside = 2048;
+
 }  // namespace
 
 TEST_CASE("plan: the launches of ResNet-18 in f16 are those of the emulated GPU" * cuda_case()) {
   const RealStep real = real_step();
   const std::vector<Launch> planned = own_launches();
-  for (size_t i = 0; i < std::max(real.launches.size(), planned.size()); ++i) {
-    const Launch none;
-    const Launch& p = i < planned.size() ? planned[i] : none;
-    const Moved r = i < real.launches.size() ? real.launches[i] : Moved{};
-    std::printf("%3zu %-28s %-22s %8.0f %8.0f | %8.0f %8.0f %.110s\n", i, p.op.c_str(), p.kernel.c_str(), p.read_bytes, p.written_bytes, r.read, r.written, r.kernel.c_str());
+  REQUIRE(planned.size() == real.launches.size());
+  double moved = 0, needed = 0;  // by batch norm and element-wise work
+  for (size_t i = 0; i < planned.size(); ++i) {
+    const Launch& plan = planned[i];
+    const Moved& launch = real.launches[i];
+    CAPTURE(i);
+    CAPTURE(plan.op);
+    CAPTURE(launch.kernel);
+    const bool named = plan.kind != LaunchKind::kReduction;  // those have several kernels
+    CHECK((!named || launch.kernel.find(plan.kernel) != std::string::npos));
+    CHECK(launch.read + 4 >= plan.read_bytes);  // a number may come as an argument
+    CHECK(launch.read <= 1.02 * plan.read_bytes + kBeside);
+    // g++ does not announce the copies of structures by which an update writes its buffers.
+    const bool seen = plan.kernel != "update_kernel";
+    CHECK(launch.written >= (seen ? 1 : 0.5) * plan.written_bytes);
+    CHECK(launch.written <= 1.02 * plan.written_bytes + kBeside);
+    if (plan.kind == LaunchKind::kBatchNormForward || plan.kind == LaunchKind::kBatchNormBackward ||
+        plan.kind == LaunchKind::kElementwise) {
+      moved += launch.read + launch.written;
+      needed += plan.bytes() - plan.extra_bytes;
+    }
   }
-  CHECK(planned.size() == real.launches.size());
-  const StepRecording a = recording_of(2), b = recording_of(3);
-  const auto m = replay(memory_script(a, b), kBatch, 1 << 30);
-  std::printf("peak %ld real %ld\n", m->peak_allocated, real.peak_allocated);
+  MESSAGE("launches: ", planned.size(), ", bytes per byte needed: ", moved / needed);
+  CHECK(moved < 1.3 * needed);  // 1.01 with 64 channels and more images
+}
+
+TEST_CASE("plan: the memory of ResNet-18 in f16 is that of the emulated GPU" * cuda_case()) {
+  const RealStep real = real_step();
+  const auto planned = replay(memory_script(recording_of(2), recording_of(3)), kBatch, 1 << 30);
+  REQUIRE(planned);
+  MESSAGE("peak: planned ", planned->peak_allocated, ", of the emulated GPU ", real.peak_allocated);
+  CHECK(static_cast<double>(planned->peak_allocated) ==
+        doctest::Approx(static_cast<double>(real.peak_allocated)).epsilon(0.05));
 }

@@ -59,7 +59,9 @@ class Launches {
   /// Adds the launches of op i, after those of the ops inside it.   → the next op behind them
   int visit(int i) {
     op_ = &op_at(i);
-    const bool skips = is_skipped(), first = op_->name == "cross_entropy";
+    const bool skips = is_skipped(),
+               first = op_->kind == Kind::kOp &&
+                       is_one_of(op_->name, {"cross_entropy", "backward pass"});
     skipped_[static_cast<size_t>(i)] = skips;
     if (!skips && first) add();
     int next = i + 1;
@@ -74,6 +76,9 @@ class Launches {
   bool is_skipped() const {
     if (op_->parent >= step_.first_op) {
       const OpNote& outer = op_at(op_->parent);
+      // On a GPU one call gives the gradients of a linear layer's weight and bias.
+      if (outer.kind == Kind::kBackward && outer.name == "linear" && op_->name == "sum")
+        return true;
       if (skipped_[static_cast<size_t>(op_->parent)] || outer.kind == Kind::kOptimizer ||
           outer.name == "GradScaler.update")
         return true;
@@ -122,6 +127,10 @@ class Launches {
     if (op_->name.starts_with("batch_norm")) return add_batch_norm();
     if (op_->name == "linear") return add_product(2);
     if (op_->name == "cross_entropy") return add_loss();
+    if (op_->name == "backward pass") {
+      put(LaunchKind::kElementwise, "pointwise", 0, 4);  // the gradient of the loss, 1
+      return;
+    }
     if (op_->name == "GradScaler.update") {
       put(LaunchKind::kOptimizer, "update_loss_scale_kernel", 40, 40);
       return;
@@ -149,12 +158,13 @@ class Launches {
     return bytes_of(op_->outputs) + more;
   }
 
-  /// Two launches where channels are filled up: zeros beside the values, and the values.
+  /// Two launches where channels are filled up: zeros beside the values, and the values. Each
+  /// writes parts of all sectors of the filled-up tensor.
   void add_padding(const Shape& from, const Shape& to, DType dtype) {
     if (from == to) return;
     const double old = size_of(dtype, from), all = size_of(dtype, to);
-    put(LaunchKind::kElementwise, "pointwise", 0, all - old).extra_bytes = all - old;
-    put(LaunchKind::kElementwise, "pointwise", old, old).extra_bytes = 2 * old;
+    put(LaunchKind::kElementwise, "pointwise", 0, all).extra_bytes = all;
+    put(LaunchKind::kElementwise, "pointwise", old, all).extra_bytes = old + all;
   }
 
   DType half_or(DType dtype) const {
@@ -203,7 +213,7 @@ class Launches {
     const Conv2dGeometry g = padded(dx.shape, w.shape, dy.shape, dy.dtype);
     add_cudnn(g, dy.dtype, size_of(dy.dtype, g.y_shape()) + size_of(dy.dtype, g.w_shape()),
               size_of(dy.dtype, g.x_shape()));
-    if (g.x_shape() != dx.shape) add_cut(size_of(dy.dtype, dx.shape));
+    add_cut(g.x_shape(), dx);
   }
 
   void add_weight_grad() {
@@ -213,12 +223,14 @@ class Launches {
     add_padding(x.shape, g.x_shape(), dy.dtype);
     add_cudnn(g, dy.dtype, size_of(dy.dtype, g.y_shape()) + size_of(dy.dtype, g.x_shape()),
               size_of(dy.dtype, g.w_shape()));
-    if (g.w_shape() != dw.shape) add_cut(size_of(dy.dtype, dw.shape));
+    add_cut(g.w_shape(), dw);
   }
 
-  /// The part of a padded result that is wanted.
-  void add_cut(double bytes) {
-    put(LaunchKind::kElementwise, "pointwise", bytes, bytes).extra_bytes = 2 * bytes;
+  /// The part of a filled-up result that is wanted.
+  void add_cut(const Shape& from, const TensorNote& to) {
+    if (from == to.shape) return;
+    const double all = size_of(to.dtype, from), part = size_of(to.dtype, to.shape);
+    put(LaunchKind::kElementwise, "pointwise", all, part).extra_bytes = all + part;
   }
 
   void add_batch_norm() {
@@ -242,14 +254,15 @@ class Launches {
       const double read = 2 * x + (adds ? 0 : second);
       put(LaunchKind::kBatchNormBackward, "input_kernel", read, x).again_bytes = read;
     } else if (op_->name == "cross_entropy") {
-      const double in = bytes_of(made->inputs);
-      put(LaunchKind::kLoss, "cross_entropy_backward_kernel", in,
+      const double rows = 4 * size_of(kF32, made->inputs.back().shape);
+      put(LaunchKind::kLoss, "backward_kernel", bytes_of(made->inputs) + rows,
           static_cast<double>(made->inputs[0].bytes));
     } else if (!op_->has_inner && op_->name == "max_pool2d") {
       put(LaunchKind::kPooling, "max_pool2d_scatter", y + size_of(kI32, made->outputs[0].shape),
           static_cast<double>(made->inputs[0].bytes));
-    } else if (!op_->has_inner && !op_->outputs.empty() && op_->name != "cast" && y > 0 &&
-               kind_of(op_->name) != LaunchKind::kElementwise) {
+    } else if (!op_->has_inner && !op_->outputs.empty() && y > 0 &&
+               kind_of(op_->name) != LaunchKind::kElementwise &&
+               !is_one_of(op_->name, {"sum", "mean", "linear"})) {
       put(kind_of(op_->name), op_->name, y, bytes_of(op_->outputs));
     }
     if (op_->name == "linear") add_linear_gradients(*made);
@@ -269,14 +282,12 @@ class Launches {
                2 * terms * static_cast<double>(numel_of(y.shape)), y.dtype);
   }
 
+  /// Those of the weight and the bias, in one call.
   void add_linear_gradients(const OpNote& made) {
     const TensorNote &x = made.inputs[0], &w = made.inputs[1], &y = made.outputs[0];
     const double products = 2 * static_cast<double>(numel_of(y.shape) * w.shape[1]);
     add_cublas(static_cast<double>(x.bytes + y.bytes), size_of(y.dtype, w.shape), products,
                y.dtype);
-    if (made.inputs.size() > 2)
-      put(LaunchKind::kReduction, "sum", static_cast<double>(y.bytes),
-          size_of(y.dtype, made.inputs[2].shape));
   }
 
   void add_cublas(double read, double written, double flops, DType dtype) {
@@ -287,8 +298,10 @@ class Launches {
   }
 
   void add_loss() {
-    const double rows = 4 * size_of(kF32, op_->inputs.back().shape);
-    put(LaunchKind::kLoss, "cross_entropy_forward_kernel", bytes_of(op_->inputs), rows);
+    const TensorNote& target = op_->inputs.back();
+    put(LaunchKind::kLoss, "range_check_kernel", static_cast<double>(target.bytes), 0);
+    put(LaunchKind::kLoss, "forward_kernel", bytes_of(op_->inputs),
+        4 * size_of(kF32, target.shape));
   }
 
   /// SGD with momentum over all parameters, in a launch for those with half gradients and one for
@@ -296,8 +309,8 @@ class Launches {
   void add_optimizer() {
     const auto [halves, wide] = parameters();
     if (settings_.amp == "fp16") {
-      if (halves > 0) put(LaunchKind::kOptimizer, "norm_parts_kernel", 2 * halves, 0);
       if (wide > 0) put(LaunchKind::kOptimizer, "norm_parts_kernel", 4 * wide, 0);
+      if (halves > 0) put(LaunchKind::kOptimizer, "norm_parts_kernel", 2 * halves, 0);
       put(LaunchKind::kOptimizer, "begin_step_kernel", 0, 0);
     }
     if (halves > 0) put(LaunchKind::kOptimizer, "update_kernel", 10 * halves, 10 * halves);

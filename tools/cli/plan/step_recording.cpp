@@ -141,14 +141,20 @@ StepRecording record_small_step(const Settings& settings, int64_t batch,
   const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
   const std::unique_ptr<nn::Module> model = make();
   model->train();
-  optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
-  optim::GradScaler scaler(scaler_options(settings));
+  optim::SGD optimizer(model->parameters(), {.lr = 1e-8, .momentum = 0.9, .weight_decay = 5e-4});
+  // No step may be skipped, as one with infinite gradients would be: a scale of 1, and bf16, which
+  // has f16's size and f32's range.
+  optim::GradScalerOptions scaling = scaler_options(settings);
+  scaling.init_scale = scaling.min_scale = 1;
+  optim::GradScaler scaler(scaling);
+  Settings wide = settings;
+  if (wide.amp == "fp16") wide.amp = "bf16";
   const RandomBatch made = random_batch(settings, shape, kCPU, batch);
   recording.steps_begin = recording.memory.size();
   for (int step = 0; step < 3; ++step) {
     recording.first_op = static_cast<int>(recording.ops.size());
     recording.last_step = recording.memory.size();
-    const Tensor loss = cross_entropy(scores_of(*model, made.x, settings), made.y);
+    const Tensor loss = cross_entropy(scores_of(*model, made.x, wide), made.y);
     scaler.scale(loss).backward();
     scaler.step(optimizer, {.fused = true});
     scaler.update();
