@@ -16,10 +16,10 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-Settings small_model(const char* amp) {
+Settings small_model(const char* amp, const std::string& model = "resnet8", int64_t side = 8) {
   Settings settings;
-  settings.model = "resnet8";
-  settings.image_size = 8;
+  settings.model = model;
+  settings.image_size = side;
   settings.amp = amp;
   return settings;
 }
@@ -92,6 +92,17 @@ TEST_CASE("plan: operations of a step are those of its layers") {
   const double forward = stem + first + second + third;
   CHECK(sum.flops == doctest::Approx(2 * 2 * (3 * forward - stem)));  // no gradient of the images
   CHECK(sum.launches == 3 * 7 - 1);
+}
+
+TEST_CASE("plan: operations of a transformer are those of its products") {
+  const Settings settings = small_model("off", "vit_s_16", 32);
+  const auto launches = launches_of(record_small_step(settings, 2), settings);
+  // 4 patches and the class token, 384 wide: query, key, value, output, the two layers behind them,
+  // and attention.
+  const double tokens = 5, width = 384;
+  const double layer = tokens * width * (4 * width + 2 * 4 * width) + 2 * tokens * tokens * width;
+  const double products = 3 * 2 * 2 * (12 * layer + 10 * width);
+  CHECK(sum_of(launches, LaunchKind::kMatmul).flops == doctest::Approx(products).epsilon(1e-3));
 }
 
 TEST_CASE("plan: the roofline takes the longer of memory and arithmetic") {

@@ -119,13 +119,14 @@ class Launches {
   }
 
   void add() {
+    if (op_->wraps) return;
     if (op_->kind == Kind::kOptimizer) return add_optimizer();
     if (op_->kind == Kind::kBackward) return add_backward();
-    if (op_->name == "conv2d") return add_convolution(0, 1, op_->outputs);
+    if (op_->name == "conv2d") return add_convolution();
     if (op_->name == "conv2d_input_grad") return add_input_grad();
     if (op_->name == "conv2d_weight_grad") return add_weight_grad();
     if (op_->name.starts_with("batch_norm")) return add_batch_norm();
-    if (op_->name == "linear") return add_product(2);
+    if (op_->name == "linear") return add_product();
     if (op_->name == "cross_entropy") return add_loss();
     if (op_->name == "backward pass") {
       put(LaunchKind::kElementwise, "pointwise", 0, 4);  // the gradient of the loss, 1
@@ -136,7 +137,7 @@ class Launches {
       return;
     }
     if (op_->has_inner || op_->outputs.empty()) return;
-    if (kind_of(op_->name) == LaunchKind::kMatmul) return add_product(1);
+    if (kind_of(op_->name) == LaunchKind::kMatmul) return add_product();
     if (is_view()) return;
     const LaunchKind kind = kind_of(op_->name);
     put(kind, kind == LaunchKind::kElementwise ? "pointwise" : op_->name, bytes_of(op_->inputs),
@@ -195,12 +196,11 @@ class Launches {
     launch.flops = g.flops();
   }
 
-  void add_convolution(size_t x_at, size_t w_at, const std::vector<TensorNote>& y) {
-    if (y.empty() || op_->inputs.size() <= w_at) return;
-    const Shape &x = op_->inputs[x_at].shape, &w = op_->inputs[w_at].shape;
-    if (x.size() != 4) return;
-    const DType dtype = half_or(op_->inputs[x_at].dtype);
-    const Conv2dGeometry g = padded(x, w, y[0].shape, dtype);
+  void add_convolution() {
+    if (op_->outputs.empty() || op_->inputs[0].shape.size() != 4) return;
+    const Shape &x = op_->inputs[0].shape, &w = op_->inputs[1].shape;
+    const DType dtype = half_or(op_->inputs[0].dtype);
+    const Conv2dGeometry g = padded(x, w, op_->outputs[0].shape, dtype);
     add_padding(x, g.x_shape(), dtype);
     add_padding(w, g.w_shape(), dtype);
     add_cudnn(g, dtype, size_of(dtype, g.x_shape()) + size_of(dtype, g.w_shape()),
@@ -268,12 +268,12 @@ class Launches {
     if (op_->name == "linear") add_linear_gradients(*made);
   }
 
-  /// A matrix product by cuBLASLt: 2 operations per term; `w_dim`: the terms of a result are the
-  /// second input's dimension 1 (a weight [out,in]) or 0.
-  void add_product(int kind) {
-    if (op_->inputs.size() < 2 || op_->outputs.empty()) return;
-    const TensorNote &b = op_->inputs[1], &y = op_->outputs[0];
-    const double terms = static_cast<double>(b.shape[kind == 2 ? b.shape.size() - 1 : 0]);
+  /// A matrix product by cuBLASLt. A result is a sum over the last dimension of the first factor.
+  void add_product() {
+    const size_t first = op_->name == "addmm" ? 1 : 0;
+    if (op_->inputs.size() < first + 2 || op_->outputs.empty()) return;
+    const TensorNote &a = op_->inputs[first], &y = op_->outputs[0];
+    const double terms = a.shape.empty() ? 1 : static_cast<double>(a.shape[a.shape.size() - 1]);
     const double half = settings_.amp == "off" ? 1 : 0.5;  // weights are read as halves
     double read = 0;
     for (const TensorNote& t : op_->inputs)

@@ -48,6 +48,9 @@ class StepWatcher final : public profile::Watcher {
       if (t.defined()) op.inputs.push_back(note_of(t));
     }
     if (op.parent >= 0 && op.kind != Kind::kView) at(op.parent).has_inner = true;
+    if (op.parent >= 0 && op.kind == Kind::kOp && at(op.parent).kind == Kind::kOp &&
+        at(op.parent).name == op.name)
+      at(op.parent).wraps = true;
     stack_.push_back(static_cast<int>(to_.ops.size()));
     to_.ops.push_back(std::move(op));
   }

@@ -33,6 +33,7 @@ struct OpNote {
   int parent = -1;         // the range around it; -1: none
   std::string layer;       // "ResNet.layer1.0.conv1"; of a gradient that of its op
   bool has_inner = false;  // other ops than views ran inside it
+  bool wraps = false;      // one of its name ran inside it, and is what it does
   uint64_t node = 0;       // the autograd node that it recorded, or whose gradient it is; 0: none
   std::vector<TensorNote> inputs = {}, outputs = {};  // of a gradient only outputs: its results
 };
