@@ -112,7 +112,9 @@ constexpr double kBeside = 2048;
 }  // namespace
 
 TEST_CASE("plan: the launches of ResNet-18 in f16 are those of the emulated GPU" * cuda_case()) {
+  const emulation::Watch before = emulation::set_watch(emulation::Watch::kAccesses);
   const RealStep real = real_step();
+  emulation::set_watch(before);
   const std::vector<Launch> planned = own_launches();
   REQUIRE(planned.size() == real.launches.size());
   double moved = 0, needed = 0;  // by batch norm and element-wise work
@@ -124,6 +126,7 @@ TEST_CASE("plan: the launches of ResNet-18 in f16 are those of the emulated GPU"
     CAPTURE(launch.kernel);
     const bool named = plan.kind != LaunchKind::kReduction;  // those have several kernels
     CHECK((!named || launch.kernel.find(plan.kernel) != std::string::npos));
+    if (!emulation::TrafficLog::sees_all()) continue;
     CHECK(launch.read + 4 >= plan.read_bytes);  // a number may come as an argument
     CHECK(launch.read <= 1.02 * plan.read_bytes + kBeside);
     // g++ does not announce the copies of structures by which an update writes its buffers.
@@ -136,6 +139,7 @@ TEST_CASE("plan: the launches of ResNet-18 in f16 are those of the emulated GPU"
       needed += plan.bytes() - plan.extra_bytes;
     }
   }
+  if (!emulation::TrafficLog::sees_all()) return;
   MESSAGE("launches: ", planned.size(), ", bytes per byte needed: ", moved / needed);
   CHECK(moved < 1.3 * needed);  // 1.01 with 64 channels and more images
 }

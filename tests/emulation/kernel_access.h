@@ -52,6 +52,9 @@ class TrafficLog {
     int64_t read_bytes = 0, written_bytes = 0;  // of whole sectors
   };
 
+  /// Whether the compiler announces the accesses of kernels, copies of structures among them.
+  static bool sees_all() noexcept;
+
   TrafficLog();
   ~TrafficLog();
   TrafficLog(const TrafficLog&) = delete;

@@ -125,6 +125,12 @@ __global__ void others_memory_kernel(int* out) {
 
 __global__ void count_kernel(unsigned* count) { atomicAdd(count, 1u); }
 
+/// Thread i reads elements 2 i and 0, and writes element i.
+__global__ void every_other_kernel(float* to, const float* from) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  to[i] = from[2 * i] + from[0];
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("watched kernels" * test::cuda_case());
@@ -157,6 +163,21 @@ TEST_CASE("emulation: page-locked memory of the host, and a kernel that is right
   CHECK(fault_of(add_one_kernel, dim3(3), dim3(4), numbers, device.as<float>(), 10) == "");
   CHECK(numbers[9] == 11.f);
   CHECK(cudaFreeHost(host) == cudaSuccess);
+}
+
+TEST_CASE("emulation: what a launch moves is counted in sectors, each once") {
+  if (!emulation::TrafficLog::sees_all()) return;
+  const emulation::Watch before = emulation::set_watch(emulation::Watch::kAccesses);
+  const Taken from(4096), to(4096);
+  emulation::TrafficLog log;
+  CHECK(fault_of(every_other_kernel, dim3(2), dim3(64), to.as<float>(), from.as<float>()) == "");
+  CHECK(fault_of(every_other_kernel, dim3(1), dim3(3), to.as<float>() + 7, from.as<float>()) == "");
+  emulation::set_watch(before);
+  REQUIRE(log.launches().size() == 2);
+  CHECK(log.launches()[0].read_bytes == 2 * 128 * 4);  // half of each sector
+  CHECK(log.launches()[0].written_bytes == 128 * 4);
+  CHECK(log.launches()[1].read_bytes == 32);     // 12 bytes of one sector
+  CHECK(log.launches()[1].written_bytes == 64);  // 12 bytes in two
 }
 
 TEST_CASE("emulation: an access beyond a block of device memory, or of one that was given back") {
