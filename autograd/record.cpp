@@ -28,7 +28,7 @@ void drop_reference(Node* node) noexcept {
     Node* next = dead;
     dead = next->next_dead;
     if (profile::watched()) [[unlikely]]
-      profile::detail::drop_call(next->number);
+      profile::detail::watch_gone(next->number);
     profile::note_node_gone(next);
     delete next;
   }

@@ -120,13 +120,16 @@ class ValueRanges::Watch final : public profile::Watcher {
     row_of_node_.erase(at);
   }
 
+  void gone(uint64_t number) override { row_of_node_.erase(number); }
+
   const std::vector<LayerRange>& rows() const { return rows_; }
+  size_t waiting() const { return row_of_node_.size(); }
 
  private:
   std::vector<LayerRange> rows_;
   std::map<std::pair<std::string, std::string>, size_t> place_;  // of a layer's op in rows_
-  std::unordered_map<uint64_t, size_t> row_of_node_;             // until its gradient has come
-  std::string op_;  // of the node that is being connected
+  std::unordered_map<uint64_t, size_t> row_of_node_;  // until its gradient has come, or it is gone
+  std::string op_;                                    // of the node that is being connected
 };
 
 ValueRanges::ValueRanges() : watch_(std::make_unique<Watch>()) {}
@@ -136,6 +139,8 @@ std::vector<LayerRange> ValueRanges::rows() const {
   profile::raise_found();
   return watch_->rows();
 }
+
+size_t ValueRanges::waiting() const { return watch_->waiting(); }
 
 std::string ValueRanges::table() const {
   const std::vector<LayerRange> all = rows();

@@ -57,6 +57,9 @@ class LATHE_API ValueRanges {
   /// The same as text, two lines for a row: y its output, dy its gradient. Then how many times as
   /// large the gradients may be before f16 makes one infinite, a power of two.
   std::string table() const;
+  /// Recorded ops whose gradient may still come. Without a backward pass it falls to 0 as soon as
+  /// this thread has released their results.
+  size_t waiting() const;
 
  private:
   class Watch;

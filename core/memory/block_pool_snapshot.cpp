@@ -9,9 +9,9 @@
 //                              "requested"?, "tag"?, "waits_for"?: [stream…]}]}],
 //    "history": [{"event", "address", "bytes", "stream", "tag"?, "time_ns"}],
 //    "history_dropped": 0}
-#include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "lathe/core/hexadecimal.h"
 #include "lathe/core/memory/block_pool.h"
 
 namespace lathe {
@@ -20,11 +20,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string hexadecimal(const void* address) {
-  char buffer[2 + 16];
-  const auto end =
-      std::to_chars(buffer, buffer + sizeof buffer, reinterpret_cast<uintptr_t>(address), 16).ptr;
-  return "0x" + std::string(buffer, end);
+std::string text_of(const void* address) {
+  return hexadecimal(reinterpret_cast<uintptr_t>(address));
 }
 
 const char* name_of(BlockState state) {
@@ -56,14 +53,13 @@ Json describe(const BlockPoolStats& s) {
 }
 
 Json describe(const Block& block) {
-  Json json = {{"address", hexadecimal(block.address)},
-               {"bytes", block.bytes},
-               {"state", name_of(block.state)}};
+  Json json = {
+      {"address", text_of(block.address)}, {"bytes", block.bytes}, {"state", name_of(block.state)}};
   if (block.state != BlockState::kLive && block.state != BlockState::kWaiting) return json;
   json["requested"] = block.requested;
   if (block.tag != nullptr) json["tag"] = block.tag;
   for (const StreamUse* use = block.uses; use != nullptr; use = use->next_of_block)
-    json["waits_for"].push_back(hexadecimal(use->stream));
+    json["waits_for"].push_back(text_of(use->stream));
   return json;
 }
 
@@ -71,9 +67,9 @@ Json describe(const Segment& segment) {
   Json blocks = Json::array();
   for (const Block* block = segment.first; block != nullptr; block = block->next)
     blocks.push_back(describe(*block));
-  return {{"address", hexadecimal(segment.base)},
+  return {{"address", text_of(segment.base)},
           {"bytes", segment.bytes},
-          {"stream", hexadecimal(segment.stream)},
+          {"stream", text_of(segment.stream)},
           {"pool", segment.arena->id},
           {"kind", segment.small ? "small" : "large"},
           {"expandable", segment.expandable},
@@ -82,9 +78,9 @@ Json describe(const Segment& segment) {
 
 Json describe(const PoolEvent& event) {
   Json json = {{"event", name_of(event.kind)},
-               {"address", hexadecimal(event.address)},
+               {"address", text_of(event.address)},
                {"bytes", event.bytes},
-               {"stream", hexadecimal(event.stream)}};
+               {"stream", text_of(event.stream)}};
   if (event.tag != nullptr) json["tag"] = event.tag;
   json["time_ns"] = event.time_ns;
   return json;

@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "lathe/core/format.h"
+#include "lathe/core/hexadecimal.h"
 #include "lathe/core/profile/line_reader.h"
 
 namespace lathe::profile {
@@ -36,16 +37,6 @@ std::string demangled(const std::string& name) {
   return status == 0 && text ? text.get() : name;
 }
 
-std::string hex(uintptr_t value) {
-  std::string digits;
-  do {
-    digits += "0123456789abcdef"[value % 16];
-    value /= 16;
-  } while (value != 0);
-  std::reverse(digits.begin(), digits.end());
-  return "0x" + digits;
-}
-
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 /// "program + 0x1234": the place of an address without a name.
@@ -54,7 +45,7 @@ std::string place_of(void* address) {
   if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
   const auto from = reinterpret_cast<uintptr_t>(address);
   return base_name(info.dli_fname) + " + " +
-         hex(from - reinterpret_cast<uintptr_t>(info.dli_fbase));
+         hexadecimal(from - reinterpret_cast<uintptr_t>(info.dli_fbase));
 }
 
 // --- Note [Stacks like the last one] -------------------------------------------------------------

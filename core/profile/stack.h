@@ -10,8 +10,8 @@
 
 namespace lathe::profile {
 
-/// The return addresses of the calling thread, innermost first, at most `limit`; the first is that
-/// of the caller. Allocates the result and nothing else after the first call.
+/// The return addresses of the calling thread, innermost first, at most `limit` and 127; the first
+/// is that of the caller. Allocates the result and nothing else after the first call.
 LATHE_API std::vector<void*> call_stack(size_t limit = 48);
 
 /// The line of source behind a return address. What is not known is empty or 0.

@@ -26,7 +26,8 @@ Thread& thread() {
   return instance;
 }
 
-constinit thread_local int meant_waits = 0;  // MeantWaits of this thread
+constinit thread_local int meant_waits = 0;    // MeantWaits of this thread
+constinit thread_local int watchers_here = 0;  // for nodes that go after thread() has gone
 
 struct Calls {
   std::mutex mutex;
@@ -66,6 +67,7 @@ void tell_later(const F& f) noexcept {
 
 Watcher::Watcher() {
   thread().watchers.push_back(this);
+  ++watchers_here;
   const std::lock_guard lock(calls().mutex);
   if (++calls().watchers == 1) wanted.fetch_or(kWatched, std::memory_order_relaxed);
 }
@@ -73,6 +75,7 @@ Watcher::Watcher() {
 Watcher::~Watcher() {
   Thread& here = thread();
   std::erase(here.watchers, this);
+  --watchers_here;
   if (here.watchers.empty()) {
     here.open.clear();
     here.found = nullptr;
@@ -161,7 +164,8 @@ void watch_wait(const char* what) {
   tell(thread(), [&](Watcher& watcher) { watcher.wait(what); });
 }
 
-void drop_call(uint64_t node) noexcept {
+void watch_gone(uint64_t node) noexcept {
+  if (watchers_here > 0) tell_later([&](Watcher& watcher) { watcher.gone(node); });
   const std::lock_guard lock(calls().mutex);
   calls().of_node.erase(node);
 }

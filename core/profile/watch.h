@@ -44,6 +44,8 @@ class LATHE_API Watcher {
   virtual void connected(uint64_t, std::span<const Input>, std::span<const Input>) {}
   /// A backward pass has reached node `number`.
   virtual void backward(uint64_t) {}
+  /// Node `number` was released on this thread: no backward pass will reach it any more.
+  virtual void gone(uint64_t) {}
   /// The closure of node `number` of `op` computed `gradient` of its input `input` from `dy`.
   virtual void gradient(const char*, uint64_t, size_t, const Tensor&, const Tensors&) {}
   /// Memory of a tensor on the CPU or a GPU was taken, or is about to be given back.
@@ -106,7 +108,7 @@ LATHE_API void watch_gradient(const char* op, uint64_t number, size_t input, con
                               const Tensors& dy);
 LATHE_API void watch_memory(const Storage& storage, bool taken) noexcept;
 LATHE_API void watch_wait(const char* what);
-LATHE_API void drop_call(uint64_t node) noexcept;
+LATHE_API void watch_gone(uint64_t node) noexcept;
 LATHE_API void raise_found();
 }  // namespace detail
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "lathe/core/error.h"
+#include "lathe/core/hexadecimal.h"
 #include "values.h"
 
 namespace lathe::ptx {
@@ -27,15 +28,6 @@ std::string text_of(Size3 at) { return concat("(", at.x, ",", at.y, ",", at.z, "
 
 Size3 position(unsigned thread, Size3 size) {
   return {thread % size.x, thread / size.x % size.y, thread / (size.x * size.y)};
-}
-
-std::string hex(uint64_t number) {
-  std::string digits;
-  do {
-    digits.insert(digits.begin(), "0123456789abcdef"[number % 16]);
-    number /= 16;
-  } while (number != 0);
-  return "0x" + digits;
 }
 
 constexpr const char* kSpaceNames[] = {"memory", "parameters", "shared memory", "local memory"};
@@ -205,14 +197,15 @@ void Warp::check(const Instruction& i, int lane, uint64_t address, size_t bytes,
   const char* const space = kSpaceNames[static_cast<size_t>(i.space)];
   if (address % bytes != 0) {
     fail(i, lane,
-         concat(does, bytes, " bytes of ", space, " at ", hex(address),
+         concat(does, bytes, " bytes of ", space, " at ", hexadecimal(address),
                 ", which is not a multiple of ", bytes));
   }
   size_t size = launch_->params.size();
   if (i.space == Space::kGeneric) {
     if (launch_->memory->holds(address, bytes)) return;
     fail(i, lane,
-         concat(does, bytes, " bytes at ", hex(address), ": ", launch_->memory->describe(address)));
+         concat(does, bytes, " bytes at ", hexadecimal(address), ": ",
+                launch_->memory->describe(address)));
   }
   if (i.space == Space::kShared) size = shared_->size();
   if (i.space == Space::kLocal) size = launch_->kernel->local_bytes;

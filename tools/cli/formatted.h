@@ -18,6 +18,9 @@ std::string formatted(fmt::format_string<T...> format, T&&... values) {
   return formatted_text(format, fmt::make_format_args(values...));
 }
 
+/// For a cell of a table.
+inline const char* yes_no(bool value) { return value ? "yes" : "no"; }
+
 /// The texts one after the other, with the separator between them.
 template <class Texts>
 std::string joined(const Texts& texts, std::string_view separator) {

@@ -42,6 +42,20 @@ constexpr int kLineOfEvaluation = __LINE__ + 2;
   asm volatile("" : : : "memory");
 }
 
+/// The model below as many further frames, as inside a framework of layers.
+[[gnu::noinline]] Tensor deep(const Net& net, const Tensor& x, int frames) {
+  const Tensor y = frames == 0 ? net.forward(x) : deep(net, x, frames - 1);
+  asm volatile("" : : : "memory");
+  return y;
+}
+
+constexpr int kFrames = 90;
+constexpr int kLineOfDeepEvaluation = __LINE__ + 2;
+[[gnu::noinline]] void evaluate_deep(const Net& net, const Tensor& x) {
+  deep(net, x, kFrames);
+  asm volatile("" : : : "memory");
+}
+
 }  // namespace program
 
 namespace lathe::debug {
@@ -82,6 +96,18 @@ TEST_CASE("unused graph: a program that only evaluates, at the line that all ops
   REQUIRE(places.size() == 1);
   CHECK(places[0].ops == 3);
   if (kLinesAreKnown) CHECK(places[0].line == program::kLineOfEvaluation);
+}
+
+TEST_CASE("unused graph: an evaluation whose model runs below many frames") {
+  const program::Net net;
+  const Tensor x = ones({2});
+  const UnusedGraph scope;
+  sum(program::deep(net, x, program::kFrames)).backward();
+  program::evaluate_deep(net, x);
+  const std::vector<UnusedPlace> places = scope.places();
+  REQUIRE(places.size() == 1);
+  CHECK(places[0].ops == 2);
+  if (kLinesAreKnown) CHECK(places[0].line == program::kLineOfDeepEvaluation);
 }
 
 TEST_CASE("unused graph: nothing to say of training, nor of an evaluation with NoGrad") {

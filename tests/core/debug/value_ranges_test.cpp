@@ -126,6 +126,19 @@ TEST_CASE("value ranges: the table") {
   CHECK(table.find(" \n") == std::string::npos);
 }
 
+TEST_CASE("value ranges: an op that no backward pass reaches is forgotten with its result") {
+  Net net;
+  const ValueRanges ranges;
+  for (int step = 0; step < 3; ++step) {
+    const Tensor y = net(ones({1, 2}));
+    CHECK(ranges.waiting() == 2);  // linear and relu
+    if (step == 1) sum(y).backward();
+  }
+  CHECK(ranges.waiting() == 0);
+  CHECK(row_of(ranges.rows(), "Net", "relu").output.finite == 6);
+  CHECK(row_of(ranges.rows(), "Net", "relu").gradient.finite == 2);
+}
+
 TEST_CASE("value ranges: without gradients, after the scope, and without an op") {
   Net net;
   const Tensor x = ones({1, 2});

@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "lathe/core/hexadecimal.h"
 #include "lathe/lathe.h"
 #include "lathe/tests/core/profile/recorded.h"
 
@@ -129,6 +130,12 @@ namespace lathe::profile {
 namespace {
 
 bool knows_lines() { return !line_reader().empty(); }
+
+TEST_CASE("hexadecimal: no leading zeros, all of 64 bits") {
+  CHECK(hexadecimal(0) == "0x0");
+  CHECK(hexadecimal(31) == "0x1f");
+  CHECK(hexadecimal(~uint64_t{0}) == "0xffffffffffffffff");
+}
 
 TEST_CASE("call_stack: the innermost frame is the caller's") {
   const std::vector<void*> stack = program::here_is_a_call();

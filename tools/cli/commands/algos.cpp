@@ -27,8 +27,6 @@ auto of_file(F f) try {
   throw CommandError(ExitCode::kData, e.message());
 }
 
-const char* yes_no(bool value) { return value ? "yes" : "no"; }
-
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 void print_trial(const Output& out, const ConvKey& key, const ConvChoice& choice, size_t at) {

@@ -36,8 +36,6 @@ struct Plans {
   int64_t passes = 0, without_engine = 0, largest_bytes = 0;
 };
 
-const char* yes_or_no(bool value) { return value ? "yes" : "no"; }
-
 /// The search's choice; one without candidates if no engine can be used, for the reason `why`.
 ConvChoice choice_for(const Conv2dPlanner& planner, const ConvKey& key, std::string& why) {
   const auto none = [&](const Error& e) {
@@ -88,7 +86,7 @@ void plan_pass(Plans& plans, const ConvLayer& layer, ConvPass pass) {
                      ? formatted("{:<24} {:>2} x  {:<16} {:>12}  {:<13}  {:<12}  {:>3} of {:<3} {}",
                                  layer.name, layer.count, concat(pass),
                                  readable_bytes(static_cast<uint64_t>(engine.workspace_bytes)),
-                                 yes_or_no(engine.deterministic), yes_or_no(engine.tensor_cores),
+                                 yes_no(engine.deterministic), yes_no(engine.tensor_cores),
                                  usable, choice.trials.size(), concat(engine.engine))
                      : formatted("{:<24} {:>2} x  {:<16} no engine: {}", layer.name, layer.count,
                                  concat(pass), printable(why.substr(0, why.find('\n')))));
