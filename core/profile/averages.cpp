@@ -5,7 +5,6 @@
 #include <array>
 #include <map>
 #include <tuple>
-#include <unordered_map>
 
 #include "lathe/core/error.h"
 #include "lathe/core/profile/stack.h"
@@ -34,35 +33,12 @@ class Sources {
   std::map<std::vector<void*>, std::string> texts_;
 };
 
-/// Where the ops of a recording were called, by the number of their autograd node.
-class ForwardCalls {
- public:
-  explicit ForwardCalls(const Recording& recording) {
-    for (const ThreadRecords& thread : recording.threads) {
-      for (const Record& record : thread.records) {
-        if (record.sequence != 0 && record.kind != Kind::kBackward && !record.stack.empty())
-          stacks_.emplace(record.sequence, &record.stack);
-      }
-    }
-  }
-
-  /// The stack that tells where a range comes from: of a gradient, that of its op.
-  const std::vector<void*>& stack_of(const Record& record) const {
-    if (record.kind != Kind::kBackward) return record.stack;
-    const auto at = stacks_.find(record.sequence);
-    return at == stacks_.end() ? record.stack : *at->second;
-  }
-
- private:
-  std::unordered_map<uint64_t, const std::vector<void*>*> stacks_;
-};
-
 using Key = std::tuple<std::string, Kind, std::string, std::string>;
 
 class Sums {
  public:
   Sums(const Recording& recording, const GroupOptions& options)
-      : options_(options), has_activities_(recording.has_activities), calls_(recording) {
+      : options_(options), has_activities_(recording.has_activities) {
     for (const ThreadRecords& thread : recording.threads) add(thread.records);
     for (const cuda::DeviceActivity& activity : recording.activities) add(activity);
   }
@@ -72,7 +48,7 @@ class Sums {
  private:
   size_t row_of(const Record& record) {
     const std::string inputs = options_.group_by_shape ? inputs_text(record.inputs) : "";
-    const std::string source = options_.group_by_stack ? sources_.of(calls_.stack_of(record)) : "";
+    const std::string source = options_.group_by_stack ? sources_.of(record.stack) : "";
     Key key{display_name(record), record.kind, inputs, source};
     const auto [at, is_new] = places_.try_emplace(key, rows_.size());
     if (is_new) {
@@ -144,7 +120,6 @@ class Sums {
 
   const GroupOptions options_;
   const bool has_activities_;
-  const ForwardCalls calls_;
   Sources sources_;
   std::map<Key, size_t> places_;
   std::vector<Average> rows_;

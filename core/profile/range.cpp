@@ -32,6 +32,7 @@ int64_t distinct_bytes(const Tensor& t) { return std::min(t.bytes(), t.impl().st
 /// Notes the inputs of an op: shapes if they are wanted, bytes, and the GPU to be measured.
 void note_inputs(OpenRange& range, const Input* inputs, size_t count) {
   const bool shapes = is_wanted(kShapes), moves = range.record.kind != Kind::kView;
+  if (shapes) range.record.inputs.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     const Tensor& t = *inputs[i].tensor;
     if (!t.defined()) continue;
@@ -62,7 +63,8 @@ Opened open_range(Kind kind, const Fill& fill) noexcept {
     range.record.depth = static_cast<uint32_t>(depth);
     range.record.memory = log->taken();
     fill(*log, range);
-    if (is_wanted(kStacks)) range.record.stack = call_stack();
+    if (is_wanted(kStacks) && !(kind == Kind::kBackward && log->has_call(range.record.sequence)))
+      range.record.stack = call_stack();
     if (is_wanted(kActivities)) {
       range.record.id = next_id.fetch_add(1, std::memory_order_relaxed) + 1;
       cuda::push_activity_range(range.record.id);
@@ -175,6 +177,8 @@ void Scope::end() noexcept {
     record.memory = {log->taken().host - record.memory.host,
                      log->taken().device - record.memory.device};
     if (is_wanted(kMemory)) record.in_use = count_in_use({});
+    if (record.sequence != 0 && record.kind != Kind::kBackward && !record.stack.empty())
+      log->note_call(record.sequence);
     void* const end =
         range.device_begin == nullptr ? nullptr : mark(range.device, log->spare_events());
     log->append(std::move(range), end);

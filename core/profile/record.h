@@ -44,7 +44,9 @@ struct Record {
   int device = -1;                                 // the GPU's index
   uint64_t id = 0;                                 // that of its activities; 0: none
   std::vector<Operand> inputs = {};                // with record_shapes
-  std::vector<void*> stack = {};  // with with_stack: return addresses, innermost first
+  // With with_stack: return addresses, innermost first. A gradient has those of its op, if that was
+  // recorded too.
+  std::vector<void*> stack = {};
 };
 
 /// The ranges of one thread in the order in which they ended.

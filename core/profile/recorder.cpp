@@ -106,6 +106,23 @@ static void share_activities(Recording& recording) {
   }
 }
 
+/// Gives each gradient the stack of its op, where that was recorded too.
+static void share_stacks(Recording& recording) {
+  std::unordered_map<uint64_t, const Record*> ops;
+  for (const ThreadRecords& thread : recording.threads) {
+    for (const Record& record : thread.records) {
+      if (record.sequence != 0 && record.kind != Kind::kBackward && !record.stack.empty())
+        ops.emplace(record.sequence, &record);
+    }
+  }
+  for (ThreadRecords& thread : recording.threads) {
+    for (Record& record : thread.records) {
+      const auto at = record.kind == Kind::kBackward ? ops.find(record.sequence) : ops.end();
+      if (at != ops.end()) record.stack = at->second->stack;
+    }
+  }
+}
+
 Recording stop_recording() {
   const uint32_t bits = wanted.fetch_and(kWatched, std::memory_order_acq_rel);
   Recording out;
@@ -122,6 +139,7 @@ Recording stop_recording() {
     out.dropped += log->dropped();
     out.keeps.push_back(log);
   }
+  if ((bits & kStacks) != 0) share_stacks(out);
   if ((bits & kActivities) != 0) {
     out.has_activities = true;
     out.activities = cuda::stop_activities();

@@ -40,6 +40,9 @@ class ThreadLog {
   SpareEvents& spare_events() { return spare_events_; }
   /// The text with a zero at its end; it lives as long as this log. Equal texts share it.
   const char* keep(std::string_view text);
+  /// Says that the range of the op that recorded `node` has a stack, which its gradient will share.
+  void note_call(uint64_t node) { called_.insert(node); }
+  bool has_call(uint64_t node) const { return called_.contains(node); }
   /// Adds a finished range. One beyond the limit, or without memory, is only counted.
   void append(OpenRange&& range, void* device_end) noexcept;
   void drop() noexcept { dropped_.fetch_add(1, std::memory_order_relaxed); }
@@ -71,6 +74,7 @@ class ThreadLog {
   MemoryChange taken_;
   SpareEvents spare_events_;
   std::unordered_set<std::string> texts_;  // its elements keep their place
+  std::unordered_set<uint64_t> called_;
   Chunk* first_;
   Chunk* last_;
   std::atomic<uint64_t> dropped_{0};

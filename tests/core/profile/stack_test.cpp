@@ -233,6 +233,27 @@ TEST_CASE(
         concat("stack_test.cpp:", program::kLineOfRelu, " (program::model(lathe::Tensor const&))"));
 }
 
+TEST_CASE("profiler: a gradient has its op's stack, or its own where the op was not recorded") {
+  const Tensor x = ones({4}).requires_grad_();
+  const Tensor before = program::model(x);
+  Profiler profiler({.with_stack = true});
+  before.backward();
+  program::model(x).backward();
+  profiler.stop();
+  std::vector<std::vector<void*>> gradients, ops;
+  for (const ThreadRecords& thread : profiler.recording().threads) {
+    for (const Record& record : thread.records) {
+      if (record.name != std::string("relu")) continue;
+      (record.kind == Kind::kBackward ? gradients : ops).push_back(record.stack);
+    }
+  }
+  REQUIRE(gradients.size() == 2);
+  REQUIRE(ops.size() == 1);
+  CHECK_FALSE(gradients[0].empty());
+  CHECK(gradients[0] != ops[0]);
+  CHECK(gradients[1] == ops[0]);
+}
+
 TEST_CASE("profiler: a function that a header of the library defines inline is not the place") {
   const Tensor x = ones({1});
   Profiler profiler({.with_stack = true});
