@@ -78,6 +78,13 @@ TEST_CASE("line chart: ticks are round, and powers of ten on a logarithmic axis"
     CHECK_MESSAGE(narrow.find(label) != std::string::npos, label);
 }
 
+TEST_CASE("line chart: a label at the right border is not cut off") {
+  const std::string svg = drawn({{0, 0}, {10'000, 1}});
+  CHECK(svg.find(">10000<") != std::string::npos);
+  CHECK(svg.find("text-anchor=\"end\">10000<") != std::string::npos);
+  CHECK(svg.find("text-anchor=\"middle\">8000<") != std::string::npos);
+}
+
 TEST_CASE("line chart: a long line keeps its peaks and stays short") {
   std::vector<ChartPoint> points;
   for (int i = 0; i < 100'000; ++i) points.push_back({static_cast<double>(i), std::sin(i * 0.01)});

@@ -3,6 +3,7 @@
 
     report_test.py LATHE [--sanitized]
 """
+import collections
 import html.parser
 import json
 import pathlib
@@ -11,6 +12,7 @@ import shutil
 import struct
 import subprocess
 import time
+import zlib
 
 from driver import Skip, expect, expect_one_line, lathe, main, start
 from runs import TINY, crc32c, rows_of, train, write_png
@@ -44,6 +46,35 @@ class Page(html.parser.HTMLParser):
 
     def handle_data(self, data):
         self.text += data
+
+
+def read_png(path):
+    """(width, height, channels) and the colours of all pixels of an 8-bit picture that is not interlaced."""
+    data, at, packed = pathlib.Path(path).read_bytes(), 8, b""
+    while at < len(data):
+        size, kind = struct.unpack(">I4s", data[at:at + 8])
+        if kind == b"IHDR":
+            width, height, depth, colours, *_, interlaced = struct.unpack(">2I5B", data[at + 8:at + 21])
+            assert depth == 8 and colours in (2, 6) and not interlaced, (depth, colours, interlaced)
+        packed += data[at + 8:at + 8 + size] if kind == b"IDAT" else b""
+        at += size + 12
+    channels = 3 if colours == 2 else 4
+    raw, stride, pixels = zlib.decompress(packed), width * channels, []
+    above = bytearray(stride)
+    for y in range(height):
+        row = bytearray(raw[y * (stride + 1) + 1:(y + 1) * (stride + 1)])
+        undo_filter(raw[y * (stride + 1)], row, above, channels)
+        pixels += zip(row[0::channels], row[1::channels], row[2::channels])
+        above = row
+    return (width, height, channels), pixels
+
+
+def undo_filter(kind, row, above, channels):
+    """https://www.w3.org/TR/png/#9Filters"""
+    for i in range(len(row) if kind else 0):
+        left, up, corner = (row[i - channels], above[i], above[i - channels]) if i >= channels else (0, above[i], 0)
+        near = min((left, up, corner), key=lambda value: abs(left + up - corner - value))
+        row[i] = (row[i] + (left, up, (left + up) // 2, near)[kind - 1]) & 255
 
 
 def page_of(path):
@@ -138,15 +169,24 @@ def test_a_browser_shows_it(folder):
         raise Skip("there is no Chromium")
     expect(train("--epochs", 2, "--run-dir", "a", "--quiet"), 0)
     expect(lathe("report", "a"), 0)
-    for width in (1280, 390):
+    for width, dark in ((1280, 0), (390, 1)):
         command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--window-size={width},900",
                    "--user-data-dir=profile", "--log-net-log=net.json", "--enable-logging=stderr", "--dump-dom",
+                   "--hide-scrollbars", f"--blink-settings=preferredColorScheme={1 - dark}", "--screenshot=page.png",
                    pathlib.Path("a/report.html").resolve().as_uri()]
         result = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert result.returncode == 0 and "</html>" in result.stdout, result.stderr
         assert "CONSOLE" not in result.stderr, result.stderr
         asked = re.findall(r'"url":"((?:https?|wss?)://[^"]*)"', pathlib.Path("net.json").read_text())
         assert not [url for url in asked if "report" in url], asked
+        (shown, *_), pixels = read_png("page.png")
+        assert shown == width, shown
+        counts = collections.Counter(pixels)
+        (page, most), = counts.most_common(1)
+        assert page == ((0x18,) * 3 if dark else (255,) * 3) and most > len(pixels) / 2, (page, most)
+        blue = sum(n for (r, g, b), n in counts.items() if b > r + 50)  # lines of the training, thin ones blend with the page
+        orange = sum(n for (r, g, b), n in counts.items() if r > b + 50)  # and of its evaluations
+        assert blue > 200 and orange > 100, (width, blue, orange)
 
 
 def events_of(path):
@@ -225,8 +265,13 @@ def test_watch_shows_a_run_and_ends_with_it(folder):
     assert "a  resnet8 on synthetic: training, last row " in text and "/1000  step " in text and " ETA " in text and "; best " in text, text
     assert re.search(r"\n  memory at the peak [\d.]+ MiB, \w+ [\d.]+ [KM]iB, ", text), text
     watch = start("watch", "a", "--interval", 0.1)
+    expect(lathe("report", "a", "--no-evaluate"), 0)
+    assert "A training goes on in it: this is its state at step " in page_of("a/report.html").text
     process.terminate()
     assert process.wait(60) == 143
+    expect(lathe("report", "a", "--no-evaluate"), 0)
+    remark = re.search(r"It ended before its time, at step \d+ in epoch \d+ of 1000\.", page_of("a/report.html").text)
+    assert remark, page_of("a/report.html").text[:500]
     assert watch.wait(60) == 0 and "no process of this machine trains in it" in watch.stdout.read()
     pathlib.Path("empty").mkdir()
     expect_one_line(lathe("watch", "empty"), 2, "empty: holds no run")

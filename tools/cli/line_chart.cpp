@@ -153,10 +153,12 @@ std::string ticks(const LineChart& chart, const Frame& frame) {
   std::string out;
   for (const double value : frame.x_scale().ticks()) {
     const double x = kLeft + frame.x(value);
+    const bool at_edge = x > kWidth - 2 * kRight;  // its middle there, the text would be cut off
     out += formatted(
-        "<path class=\"grid\" d=\"M{0:.1f} {1}V{2}\"/><text x=\"{0:.1f}\" y=\"{3}\" "
-        "text-anchor=\"middle\">{4:g}</text>",
-        x, kTop, kTop + kPlotHeight, kTop + kPlotHeight + 18, value);
+        "<path class=\"grid\" d=\"M{0:.1f} {1}V{2}\"/><text x=\"{5:.1f}\" y=\"{3}\" "
+        "text-anchor=\"{6}\">{4:g}</text>",
+        x, kTop, kTop + kPlotHeight, kTop + kPlotHeight + 18, value, at_edge ? kWidth - 4 : x,
+        at_edge ? "end" : "middle");
   }
   for (const double value : frame.y_scale().ticks()) {
     const double y = kTop + frame.y(value);
@@ -221,9 +223,10 @@ std::string svg_of(const LineChart& chart) {
   }
   const Frame frame(chart, x, y);
   out += ticks(chart, frame);
-  // An <svg> of its own cuts off what lies outside.
-  out += formatted("<svg x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">", kLeft, kTop, kPlotWidth,
-                   kPlotHeight);
+  // An <svg> of its own cuts off what lies outside, but not half of a line along the border.
+  out +=
+      formatted("<svg x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{3}\" viewBox=\"-2 -2 {2} {3}\">",
+                kLeft - 2, kTop - 2, kPlotWidth + 4, kPlotHeight + 4);
   for (const bool faint : {true, false}) {
     for (size_t i = 0; i < chart.lines.size(); ++i) {
       if (chart.lines[i].faint != faint) continue;

@@ -27,12 +27,13 @@ h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid var(--li
 @media (max-width: 40rem) { .charts svg { font-size: 20px; } }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: var(--soft); }
+caption { text-align: left; color: var(--soft); position: sticky; left: 0; max-width: calc(100vw - 2rem); }
 th, td { white-space: nowrap; padding: .15rem .6rem; text-align: left; border-bottom: 1px solid var(--line); }
 thead th { background: var(--shade); }
+tbody th { position: sticky; left: 0; background: var(--page); }
 .matrix td { text-align: right; }
-.images { display: flex; flex-wrap: wrap; gap: 1rem; padding: 0; list-style: none; }
-.images li { width: 9rem; font-size: .85rem; }
+.images { display: grid; grid-template-columns: repeat(auto-fill, minmax(8rem, 1fr)); gap: 1rem; padding: 0; list-style: none; }
+.images li { font-size: .85rem; }
 .images img { width: 100%; image-rendering: pixelated; background: var(--shade); }
 .remarks { border-left: 4px solid #d55e00; padding: .25rem 1rem; background: var(--shade); }
 pre { overflow-x: auto; background: var(--shade); padding: .5rem; font-size: .8rem; }

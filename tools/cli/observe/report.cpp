@@ -1,5 +1,6 @@
 // lathe report: the page of a run, or of several side by side.
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/observe/html.h"
 #include "lathe/tools/cli/observe/report_page.h"
+#include "lathe/tools/cli/observe/run_view.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -99,12 +101,30 @@ std::optional<ReportEvaluation> try_evaluation(const Invocation& call, RunFiles&
   return std::nullopt;
 }
 
+/// What there is to say of a run that is not at its end, a sentence; "" of others.
+std::string unfinished(const RunFiles& run) {
+  if (run.metrics.empty()) return "";
+  const MetricsPoint& last = run.metrics.back();
+  if (activity_of(run).training)
+    return formatted("A training goes on in it: this is its state at step {}.", last.step);
+  const auto number = [&](const char* key) { return std::atoll(run.setting(key).c_str()); };
+  const int64_t steps = number("max-steps"), epochs = number("epochs");
+  const bool early = number("early-stopping") > 0;
+  if (last.epoch >= epochs || early || (steps > 0 && last.step >= steps)) return "";
+  return formatted("It ended before its time, at step {} in epoch {} of {}.", last.step, last.epoch,
+                   epochs);
+}
+
 }  // namespace
 
 ExitCode run_report(const Invocation& call) {
   const Output out(call.settings.json);
   std::vector<RunFiles> runs;
-  for (const std::string& folder : call.words) runs.push_back(read_run_files(folder));
+  for (const std::string& folder : call.words) {
+    RunFiles& run = runs.emplace_back(read_run_files(folder));
+    if (std::string remark = unfinished(run); !remark.empty())
+      run.remarks.push_back(std::move(remark));
+  }
   const bool one = runs.size() == 1;
   std::string file = call.settings.output;
   if (file.empty()) file = one ? (runs[0].folder / "report.html").string() : "report.html";
@@ -121,7 +141,7 @@ ExitCode run_report(const Invocation& call) {
   size_t remarks = 0;
   for (const RunFiles& run : runs) remarks += run.remarks.size();
   out.text(formatted("{}: {} bytes{}", file, page.size(),
-                     remarks > 0 ? "; it begins with what is missing" : ""));
+                     remarks > 0 ? "; it begins with remarks" : ""));
   Row row;
   row.add("event", "report").add("file", file).add("remarks", static_cast<int64_t>(remarks));
   out.row(row);

@@ -233,7 +233,7 @@ std::string worst_images(const ReportEvaluation& e) {
   for (const WrongImage& w : e.worst) {
     const std::string what = formatted("{} taken for {}", w.label, w.predicted);
     items += formatted(
-        "<li><img src=\"{}\" alt=\"{}\" loading=\"lazy\"><br>{} ({}), loss {:.2f}<br>"
+        "<li><img src=\"{}\" alt=\"{}\" loading=\"lazy\"><br>{}<br>{}, loss {:.2f}<br>"
         "<span class=\"soft\">image {}</span></li>\n",
         png_address(w.png), markup_text(what), markup_text(what), percent(w.probability), w.loss,
         w.index);
