@@ -148,6 +148,16 @@ def test_what_a_gpu_does_by_default(folder):
     assert speed_settings("cpu")["tf32"] == '"auto"', "a config file from a CPU leaves the choice to a GPU"
 
 
+def test_a_training_has_no_hidden_waits(folder):
+    need_gpu()
+    run = ["train", *TINY, "--device", "cuda", "--no-cudnn-benchmark", "--deterministic", "--max-steps", 3, "--log-every", 1]
+    for mode in ("off", "error"):
+        expect(on_gpu(*run, "--sync", mode, "--run-dir", mode), 0)
+    assert losses("off") == losses("error") and len(losses("off")) == 3, (losses("off"), losses("error"))
+    expect(on_gpu(*run, "--amp", "fp16", "--clip-grad-norm", 1, "--ema", 0.9, "--optimizer", "lars", "--save-every", 2, "--tensorboard",
+                  "--sync", "error", "--run-dir", "fp16"), 0)
+
+
 def test_weights_trained_on_the_gpu_serve_the_cpu(folder):
     need_gpu()
     expect(on_gpu("train", *TINY, "--max-steps", 2, "--device", "cuda", "--no-tf32", "--no-cudnn-benchmark", "--run-dir", "a"), 0)
