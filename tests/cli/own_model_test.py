@@ -3,6 +3,8 @@
 
     own_model_test.py OWN_MODEL [--sanitized]
 """
+import json
+
 from driver import expect, expect_one_line, lathe, main
 from runs import rows_of
 
@@ -19,6 +21,13 @@ def test_an_own_model_trains_stops_resumes_and_is_evaluated(folder):
     expect(lathe("eval", "--run-dir", "b"), 0)
     expect(lathe("ckpt", "verify-resume", "--model", "patch_mixer", "--dataset", "synthetic", "--synthetic-size", 20,
                  "--batch-size", 5, "--steps", 4), 0)
+
+
+def test_the_doctor_looks_at_an_own_model(folder):
+    job = ["doctor", "--dataset", "synthetic", "--synthetic-size", 60, "--model", "patch_mixer", "--batch-size", 10, "--steps", 3, "--device", "cpu"]
+    rows = [json.loads(line) for line in expect(lathe(*job, "--detect-anomaly", "--json"), 7).stdout.splitlines()]
+    assert rows[0]["event"] == "steps" and rows[0]["steps"] == 3, rows
+    assert [row["where"] for row in rows if row.get("check") == "debug scopes"] == ["--detect-anomaly"], rows
 
 
 def test_an_own_model_is_a_name_like_the_others(folder):
