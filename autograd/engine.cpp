@@ -18,6 +18,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
 #include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/profile/stack.h"
 #include "lathe/core/profile/watch.h"
 
 namespace lathe {
@@ -211,6 +212,8 @@ class BackwardPass {
 
   /// What follows an op's result, and not the op: hooks, retain_grad(), grad(…, inputs).
   Tensor note_gradient(const Node& node, Tensor dy) {
+    if (node.hooks != nullptr && profile::recording()) [[unlikely]]
+      profile::detail::note_hook();
     dy = run_hooks(node.hooks.get(), std::move(dy));
     if (node.retain_target != nullptr && call_.inputs == nullptr) {
       retained_.push_back({IntrusivePtr<TensorImpl>(node.retain_target), dy});

@@ -45,6 +45,19 @@ void note_inputs(OpenRange& range, const Input* inputs, size_t count) {
   }
 }
 
+/// Notes where the range, the last of the open ones, was called. A gradient has the stack of its op,
+/// and what the library calls for it has, too: recorder.cpp gives it to them.
+void note_stack(ThreadLog& log, OpenRange& range) {
+  const Kind kind = range.record.kind;
+  const size_t depth = range.record.depth;
+  if (kind == Kind::kBackward) {
+    range.lends_stack = log.has_call(range.record.sequence);
+  } else if (depth > 0 && kind != Kind::kUser) {
+    range.lends_stack = log.open()[depth - 1].lends_stack;
+  }
+  if (!range.lends_stack) range.record.stack = call_stack();
+}
+
 /// The recording that a range belongs to (0: none), and its place among the open ranges.
 using Opened = std::tuple<uint64_t, size_t>;
 
@@ -63,8 +76,7 @@ Opened open_range(Kind kind, const Fill& fill) noexcept {
     range.record.depth = static_cast<uint32_t>(depth);
     range.record.memory = log->taken();
     fill(*log, range);
-    if (is_wanted(kStacks) && !(kind == Kind::kBackward && log->has_call(range.record.sequence)))
-      range.record.stack = call_stack();
+    if (is_wanted(kStacks)) note_stack(*log, range);
     if (is_wanted(kActivities)) {
       range.record.id = next_id.fetch_add(1, std::memory_order_relaxed) + 1;
       cuda::push_activity_range(range.record.id);
@@ -204,6 +216,10 @@ void note_node(const char* op, uint64_t sequence) noexcept {
   if (record.kind != Kind::kOp && record.kind != Kind::kView) return;
   // An op may record several nodes; the one of its name counts.
   if (record.sequence == 0 || std::strcmp(record.name, op) == 0) record.sequence = sequence;
+}
+
+void note_hook() noexcept {
+  if (OpenRange* const range = innermost()) range->lends_stack = false;
 }
 
 void note_flops(double count) noexcept {

@@ -106,7 +106,8 @@ static void share_activities(Recording& recording) {
   }
 }
 
-/// Gives each gradient the stack of its op, where that was recorded too.
+/// Gives each gradient the stack of its op, where that was recorded too, and to what was called for
+/// the gradient.
 static void share_stacks(Recording& recording) {
   std::unordered_map<uint64_t, const Record*> ops;
   for (const ThreadRecords& thread : recording.threads) {
@@ -119,6 +120,12 @@ static void share_stacks(Recording& recording) {
     for (Record& record : thread.records) {
       const auto at = record.kind == Kind::kBackward ? ops.find(record.sequence) : ops.end();
       if (at != ops.end()) record.stack = at->second->stack;
+    }
+    const std::vector<int64_t> parents = parents_of(thread.records);
+    for (size_t i = thread.records.size(); i-- > 0;) {  // a parent stands after its children
+      Record& record = thread.records[i];
+      if (record.stack.empty() && parents[i] >= 0)
+        record.stack = thread.records[static_cast<size_t>(parents[i])].stack;
     }
   }
 }

@@ -42,6 +42,12 @@ struct CallPlace {
 /// The innermost frame that is not of this library. If the stack has none, only `layer` is set.
 LATHE_API CallPlace call_place(std::span<void* const> stack, std::string layer);
 
+namespace detail {
+/// Says that the program's own code runs for the gradient of the innermost open range: the ops that
+/// it calls have stacks of their own.
+LATHE_API void note_hook() noexcept;
+}  // namespace detail
+
 /// How files and lines are found: "libdw.so.1", or "" if that library is not installed. It is
 /// loaded when the first frame is looked up.
 LATHE_API std::string line_reader();

@@ -22,6 +22,7 @@ struct OpenRange {
   Device device = {};            // the GPU on which it is measured, if any
   void* device_begin = nullptr;  // its mark
   bool in_tool = false;          // NVIDIA's tools show it, too
+  bool lends_stack = false;      // a gradient, or a part of one, that has the stack of its op
 };
 
 class ThreadLog {

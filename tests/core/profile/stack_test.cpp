@@ -254,6 +254,31 @@ TEST_CASE("profiler: a gradient has its op's stack, or its own where the op was 
   CHECK(gradients[1] == ops[0]);
 }
 
+TEST_CASE("profiler: what makes a gradient has the stack of its op, what a hook calls its own") {
+  const Tensor x = ones({4}).requires_grad_();
+  Profiler profiler({.with_stack = true});
+  const Tensor y = mean(x);
+  const Tensor z = y * 2.0;
+  z.register_hook([](const Tensor& dy) { return exp(dy); });
+  z.backward();
+  profiler.stop();
+  const auto stack_of = [&](std::string_view name, bool gradient) {
+    for (const ThreadRecords& thread : profiler.recording().threads) {
+      for (const Record& record : thread.records)
+        if (record.name == name && (record.kind == Kind::kBackward) == gradient)
+          return record.stack;
+    }
+    FAIL(concat("no range ", name));
+    return std::vector<void*>();
+  };
+  CHECK_FALSE(stack_of("mean", false).empty());
+  CHECK(stack_of("mean", true) == stack_of("mean", false));
+  CHECK(stack_of("expand", false) == stack_of("mean", false));  // inside the gradient of mean
+  CHECK_FALSE(stack_of("exp", false).empty());
+  CHECK(stack_of("exp", false) != stack_of("mul", false));
+  CHECK(stack_of("exp", false).size() > stack_of("mul", false).size());
+}
+
 TEST_CASE("profiler: a function that a header of the library defines inline is not the place") {
   const Tensor x = ones({1});
   Profiler profiler({.with_stack = true});
