@@ -45,8 +45,8 @@ void note_inputs(OpenRange& range, const Input* inputs, size_t count) {
   }
 }
 
-/// Notes where the range, the last of the open ones, was called. A gradient has the stack of its op,
-/// and what the library calls for it has, too: recorder.cpp gives it to them.
+/// Notes where the range, the last of the open ones, was called. A gradient has its op's stack, and
+/// so has what the library calls for the gradient: recorder.cpp gives it to them.
 void note_stack(ThreadLog& log, OpenRange& range) {
   const Kind kind = range.record.kind;
   const size_t depth = range.record.depth;
