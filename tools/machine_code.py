@@ -5,7 +5,7 @@
 
 A row per kernel and architecture, for the worst instance of its template: registers, shared memory, stack (what is spilled lies
 there), the part of an SM's threads that can be there at once, the widest access to global memory, and the instructions per 16 bytes
-of global memory in the loop that moves most of them. The last column says what to look at first.
+of global memory in the loop that moves most of them, the worst of the instances with the widest access. The last column says what to look at first.
 
 The format is nvcc's own and was read from files of nvcc 13.0: fat binaries, in which cubins, ELF files, lie alone or compressed by
 Zstandard; opcodes and sizes of accesses as cuobjdump prints them, compared with it for sm_75 to sm_120.
@@ -179,7 +179,7 @@ def main():
     print(f"{'kernel':<34} sm_ instances registers  shared  stack occupancy widest instructions/16 B  look at")
     for (name, architecture), row in sorted(rows.items()):
         worst = max(row, key=lambda k: (k.stack, -occupancy(k), k.registers))
-        widest = max((hottest(k) for k in row), key=lambda loop: (loop.widest, loop.bytes))
+        widest = max((hottest(k) for k in row), key=lambda loop: (loop.widest, loop.instructions / max(loop.bytes, 1)))
         per16 = f"{16 * widest.instructions / widest.bytes:.0f}" if widest.bytes else "-"
         print(f"{name:<34} {architecture:>3} {len(row):>9} {max(k.registers for k in row):>9} {max(k.shared for k in row):>7} {worst.stack:>6} "
               f"{occupancy(worst):>8.0%}  {widest.widest:>6} {per16:>18}  {advice(worst, widest)}")
