@@ -8,7 +8,7 @@ there), the part of an SM's threads that can be there at once, the widest access
 of global memory in the loop that moves most of them, the worst of the instances with the widest access. The last column says what to look at first.
 
 The format is nvcc's own and was read from files of nvcc 13.0: fat binaries, in which cubins, ELF files, lie alone or compressed by
-Zstandard; opcodes and sizes of accesses as cuobjdump prints them, compared with it for sm_75 to sm_120.
+Zstandard; opcodes and sizes of accesses as cuobjdump prints them, compared with it for sm_90.
 """
 import collections
 import ctypes
@@ -139,20 +139,24 @@ def hottest(kernel):
     return max(loops(kernel.code), key=lambda loop: (loop.widest, loop.bytes), default=Loop(len(kernel.code) // 16, 0, 0))
 
 
-def occupancy(kernel):
-    """The part of an SM's threads that blocks of this kernel can fill."""
+def fits(kernel):
+    """How many blocks fit into an SM, by what limits them."""
     threads, blocks, shared = SM[kernel.architecture]
     warps = -(-kernel.threads // 32)
-    registers = -(-max(kernel.registers, 1) * 32 // 256) * 256 * warps
-    fit = min(threads // (32 * warps), blocks, 65536 // registers, shared // (kernel.shared + 1024))
-    return fit * 32 * warps / threads
+    registers = -(-max(kernel.registers, 1) * 32 // 256) * 256 * warps  # given to warps in units of 256
+    return {"threads": min(threads // (32 * warps), blocks), "registers": 65536 // registers, "shared memory": shared // (kernel.shared + 1024)}
+
+
+def occupancy(kernel):
+    """The part of an SM's threads that blocks of this kernel can fill."""
+    return min(fits(kernel).values()) * -(-kernel.threads // 32) * 32 / SM[kernel.architecture][0]
 
 
 def advice(kernel, loop):
     if kernel.stack:
         return "stack"
     if occupancy(kernel) < 0.5:
-        return "shared memory" if kernel.shared > 32768 else "registers"
+        return min(fits(kernel), key=fits(kernel).get)
     if not loop.bytes:
         return "moves nothing"
     if loop.widest < 16:
