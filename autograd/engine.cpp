@@ -18,7 +18,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
 #include "lathe/core/profile/memory_tag.h"
-#include "lathe/core/profile/stack.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/profile/watch.h"
 
 namespace lathe {
@@ -212,9 +212,10 @@ class BackwardPass {
 
   /// What follows an op's result, and not the op: hooks, retain_grad(), grad(…, inputs).
   Tensor note_gradient(const Node& node, Tensor dy) {
-    if (node.hooks != nullptr && profile::recording()) [[unlikely]]
-      profile::detail::note_hook();
-    dy = run_hooks(node.hooks.get(), std::move(dy));
+    if (node.hooks != nullptr) {
+      const profile::HookScope scope;
+      dy = run_hooks(node.hooks.get(), std::move(dy));
+    }
     if (node.retain_target != nullptr && call_.inputs == nullptr) {
       retained_.push_back({IntrusivePtr<TensorImpl>(node.retain_target), dy});
     }

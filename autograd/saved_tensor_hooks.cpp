@@ -11,6 +11,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
+#include "lathe/core/profile/range.h"
 
 namespace lathe {
 
@@ -72,6 +73,7 @@ void PackedTensor::pack(const Packer& packer) {
 Tensor PackedTensor::get() const {
   const Tensor t = [&] {
     const QuietScope quiet;
+    const profile::HookScope scope;
     return unpack();
   }();
   const auto text = [&] {

@@ -18,7 +18,7 @@ void check_layer(const char* layer, int64_t in, int64_t out, const Pair& kernel,
               " groups do not divide ", in, " input and ", out, " output channels");
 }
 
-int64_t products_per_output(const Tensor& weight) { return weight.numel() / weight.dim(0); }
+int64_t taps_per_channel(const Tensor& weight) { return weight.numel() / weight.dim(0); }
 
 }  // namespace
 
@@ -41,7 +41,7 @@ Tensor Conv2d::forward(const Tensor& x) {
 }
 
 int64_t Conv2d::macs(const Shape&, const Shape& y) const {
-  return numel_of(y) * products_per_output(weight);
+  return numel_of(y) * taps_per_channel(weight);
 }
 
 Conv1d::Conv1d(int64_t in, int64_t out, const Conv1dOptions& o) : options_(o) {
@@ -62,7 +62,7 @@ Tensor Conv1d::forward(const Tensor& x) {
 }
 
 int64_t Conv1d::macs(const Shape&, const Shape& y) const {
-  return numel_of(y) * products_per_output(weight);
+  return numel_of(y) * taps_per_channel(weight);
 }
 
 ConvTranspose2d::ConvTranspose2d(int64_t in, int64_t out, const ConvTranspose2dOptions& o)
@@ -85,7 +85,7 @@ Tensor ConvTranspose2d::forward(const Tensor& x) {
 }
 
 int64_t ConvTranspose2d::macs(const Shape& x, const Shape&) const {
-  return numel_of(x) * products_per_output(weight);
+  return numel_of(x) * taps_per_channel(weight);
 }
 
 }  // namespace lathe::nn

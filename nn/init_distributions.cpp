@@ -6,6 +6,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/init.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/views.h"
@@ -55,15 +56,11 @@ class ConditionalNormal {
   double low_, high_, first_, last_;
 };
 
-void check_floating_weight(const char* name, const Tensor& w) {
-  LATHE_CHECK(DTypeError, is_floating(w.dtype()), name, ": expected a floating dtype (w: ", w, ")");
-}
-
 }  // namespace
 
 const Tensor& trunc_normal_(const Tensor& w, const TruncNormalOptions& o) {
   const NoGrad off;
-  check_floating_weight("trunc_normal_", w);
+  check_floating("trunc_normal_", w);
   LATHE_CHECK(ValueError, o.std > 0 && o.low < o.high,
               "trunc_normal_: expected std > 0 and low < high, got std ", o.std, ", low ", o.low,
               ", high ", o.high);
@@ -92,7 +89,7 @@ const Tensor& trunc_normal_(const Tensor& w, const TruncNormalOptions& o) {
 
 const Tensor& orthogonal_(const Tensor& w, const OrthogonalOptions& o) {
   const NoGrad off;
-  check_floating_weight("orthogonal_", w);
+  check_floating("orthogonal_", w);
   LATHE_CHECK(ShapeError, w.ndim() >= 2, "orthogonal_: expected at least 2 dimensions (w: ", w,
               ")");
   if (w.numel() == 0 || Skip::on()) return w;

@@ -10,6 +10,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/cumsum.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/join.h"
 #include "lathe/ops/nonzero.h"
@@ -50,8 +51,7 @@ Tensor bincount(const Tensor& x, const BincountOptions& opt) {
 
 Tensor histc(const Tensor& x_in, const HistcOptions& opt) {
   const profile::OpRange range("histc", {x_in});
-  LATHE_CHECK(DTypeError, is_floating(x_in.dtype()), "histc: expected a floating dtype (x: ", x_in,
-              ")");
+  check_floating("histc", x_in);
   LATHE_CHECK(ValueError, opt.bins > 0, "histc: bins must be positive, got ", opt.bins);
   const NoGrad off;
   const Tensor x = reshape(cast(x_in, kF64), {x_in.numel()});

@@ -5,6 +5,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/memory_format.h"
 
 namespace lathe {
@@ -26,8 +27,7 @@ Tensor dropout(const Tensor& x, const DropoutOptions& opt) {
   const profile::OpRange range("dropout", {x});
   LATHE_CHECK(ValueError, opt.p >= 0.0 && opt.p <= 1.0, "dropout: p must be in [0, 1], got ",
               opt.p);
-  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "dropout: expected a floating dtype (x: ", x,
-              ")");
+  check_floating("dropout", x);
   if (!opt.train || opt.p == 0.0) return x;
   return drop(x, opt.p, reserve_words(opt.generator, x.device(), x.numel()));
 }

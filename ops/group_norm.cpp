@@ -3,14 +3,14 @@
 
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/lines.h"
 #include "lathe/ops/row_norm.h"
 
 namespace lathe {
 
 static void check_group_norm(const Tensor& x, int64_t groups, const GroupNormOptions& opt) {
-  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "group_norm: expected a floating dtype (x: ", x,
-              ")");
+  check_floating("group_norm", x);
   LATHE_CHECK(ShapeError, x.ndim() >= 2, "group_norm: x must be [N,C,...] (x: ", x, ")");
   LATHE_CHECK(ValueError, groups >= 1, "group_norm: groups must be positive, got ", groups);
   const int64_t channels = x.shape()[1];

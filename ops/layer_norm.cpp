@@ -3,14 +3,14 @@
 
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/row_norm.h"
 
 namespace lathe {
 
 static void check_layer_norm(const Tensor& x, const Shape& normalized,
                              const LayerNormOptions& opt) {
-  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "layer_norm: expected a floating dtype (x: ", x,
-              ")");
+  check_floating("layer_norm", x);
   LATHE_CHECK(ShapeError, !normalized.empty(),
               "layer_norm: at least one dimension must be normalised (x: ", x, ")");
   bool fits = x.ndim() >= normalized.size();

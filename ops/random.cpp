@@ -12,6 +12,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/random_kernels/random_math.h"
 #include "lathe/ops/random_source.h"
 
@@ -123,8 +124,7 @@ Tensor randn_like(const Tensor& like, Generator* generator) {
 const Tensor& uniform_(const Tensor& x, double low, double high, Generator* generator) {
   const profile::OpRange range("uniform_", {x});
   autograd::check_in_place("uniform_", x);
-  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "uniform_: expected a floating dtype (x: ", x,
-              ")");
+  check_floating("uniform_", x);
   LATHE_CHECK(ValueError, low <= high, "uniform_: low ", low, " is above high ", high);
   fill(x, UniformDraw{low, high}, generator);
   x.bump_version();
@@ -134,8 +134,7 @@ const Tensor& uniform_(const Tensor& x, double low, double high, Generator* gene
 const Tensor& normal_(const Tensor& x, double mean, double std, Generator* generator) {
   const profile::OpRange range("normal_", {x});
   autograd::check_in_place("normal_", x);
-  LATHE_CHECK(DTypeError, is_floating(x.dtype()), "normal_: expected a floating dtype (x: ", x,
-              ")");
+  check_floating("normal_", x);
   LATHE_CHECK(ValueError, std >= 0, "normal_: std must not be negative, got ", std);
   fill(x, NormalDraw{mean, std}, generator);
   x.bump_version();

@@ -8,6 +8,7 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/lines.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
@@ -62,7 +63,7 @@ Tensor log_softmax_grad(const Tensor& y, const Tensor& dy, int dim) {
 
 /// Acts 2 and 3.
 Tensor forward(const char* op, bool log, const Tensor& x, int dim) {
-  LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": expected a floating dtype (x: ", x, ")");
+  check_floating(op, x);
   const Lines lines = lines_of(x.shape(), dim);
   Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   LATHE_DISPATCH(x.device(), softmax_forward(log, y, contiguous(x.detach()), lines.n, lines.inner));

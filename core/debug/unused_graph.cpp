@@ -11,13 +11,10 @@
 
 namespace lathe::debug {
 
-// Frames of a stack that are looked at: all that call_stack() can have.
-constexpr size_t kMostFrames = 128;
-
 class UnusedGraph::Watch final : public profile::Watcher {
  public:
   void node(const char* op, uint64_t number) override {
-    const auto at = used_.try_emplace(profile::call_stack(kMostFrames), false).first;
+    const auto at = used_.try_emplace(profile::call_stack(profile::kMostFrames), false).first;
     unused_.try_emplace(number, op, &*at);
   }
 

@@ -37,7 +37,7 @@ class LATHE_API UnusedGraph {
   /// place with the most ops first. Ask when no backward pass is to come. A place is the innermost
   /// line from which no used op was called: of an evaluation the line that calls the model, and not
   /// a line of the model, which training calls too. If no recorded op was used, it is the innermost
-  /// line that all of them have in common. Only the 128 innermost frames of a call are looked at.
+  /// line that all of them have in common. Only the 127 innermost frames of a call are looked at.
   std::vector<UnusedPlace> places() const;
   /// A line for each place; "" if there is none.
   std::string text() const;

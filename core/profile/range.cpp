@@ -189,11 +189,11 @@ void Scope::end() noexcept {
     record.memory = {log->taken().host - record.memory.host,
                      log->taken().device - record.memory.device};
     if (is_wanted(kMemory)) record.in_use = count_in_use({});
-    if (record.sequence != 0 && record.kind != Kind::kBackward && !record.stack.empty())
-      log->note_call(record.sequence);
+    const bool has_stack = !record.stack.empty() || range.lends_stack;
+    const uint64_t node = has_stack && record.kind != Kind::kBackward ? record.sequence : 0;
     void* const end =
         range.device_begin == nullptr ? nullptr : mark(range.device, log->spare_events());
-    log->append(std::move(range), end);
+    if (log->append(std::move(range), end) && node != 0) log->note_call(node);
   } catch (...) {  // thread_log(): only if the recording changed meanwhile
   }
 }
@@ -218,8 +218,9 @@ void note_node(const char* op, uint64_t sequence) noexcept {
   if (record.sequence == 0 || std::strcmp(record.name, op) == 0) record.sequence = sequence;
 }
 
-void note_hook() noexcept {
-  if (OpenRange* const range = innermost()) range->lends_stack = false;
+bool lend_stack(bool lend) noexcept {
+  OpenRange* const range = innermost();
+  return range != nullptr && std::exchange(range->lends_stack, lend);
 }
 
 void note_flops(double count) noexcept {

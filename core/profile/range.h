@@ -124,7 +124,25 @@ LATHE_API void note_node(const char* op, uint64_t sequence) noexcept;
 LATHE_API void note_flops(double count) noexcept;
 LATHE_API void note_bytes(double count) noexcept;
 LATHE_API void note_memory(int64_t bytes, Device device) noexcept;
+/// Whether what is called in the innermost open range has the stack of its op.   → what it was
+LATHE_API bool lend_stack(bool lend) noexcept;
 }  // namespace detail
+
+/// While it is there, the program's own code runs inside a gradient: a hook, for instance. The ops
+/// that it calls have stacks of their own.
+class HookScope {
+ public:
+  HookScope() noexcept : lent_(recording() && detail::lend_stack(false)) {}
+  ~HookScope() {
+    if (lent_) [[unlikely]]
+      detail::lend_stack(true);
+  }
+  HookScope(const HookScope&) = delete;
+  HookScope& operator=(const HookScope&) = delete;
+
+ private:
+  bool lent_;
+};
 
 // What follows adds to the innermost open range of this thread.
 

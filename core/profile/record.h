@@ -45,7 +45,7 @@ struct Record {
   uint64_t id = 0;                                 // that of its activities; 0: none
   std::vector<Operand> inputs = {};                // with record_shapes
   // With with_stack: return addresses, innermost first. A gradient has those of its op, if that was
-  // recorded too, and so have the ops that it is made of.
+  // recorded too. So have the ops that it is made of, if the op ran on the same thread.
   std::vector<void*> stack = {};
 };
 

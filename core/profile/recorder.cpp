@@ -107,25 +107,32 @@ static void share_activities(Recording& recording) {
 }
 
 /// Gives each gradient the stack of its op, where that was recorded too, and to what was called for
-/// the gradient.
+/// the gradient. An op of a gradient may have a gradient itself, so all go in the order of their
+/// begins: a parent before what is inside it, an op before its gradient.
 static void share_stacks(Recording& recording) {
-  std::unordered_map<uint64_t, const Record*> ops;
-  for (const ThreadRecords& thread : recording.threads) {
-    for (const Record& record : thread.records) {
-      if (record.sequence != 0 && record.kind != Kind::kBackward && !record.stack.empty())
-        ops.emplace(record.sequence, &record);
+  struct Begun {
+    Record* record;
+    const Record* parent;
+  };
+  std::vector<Begun> all;
+  for (ThreadRecords& thread : recording.threads) {
+    const std::vector<int64_t> parents = parents_of(thread.records);
+    for (size_t i = 0; i < thread.records.size(); ++i) {
+      const bool inner = parents[i] >= 0;
+      all.push_back(
+          {&thread.records[i], inner ? &thread.records[static_cast<size_t>(parents[i])] : nullptr});
     }
   }
-  for (ThreadRecords& thread : recording.threads) {
-    for (Record& record : thread.records) {
-      const auto at = record.kind == Kind::kBackward ? ops.find(record.sequence) : ops.end();
-      if (at != ops.end()) record.stack = at->second->stack;
-    }
-    const std::vector<int64_t> parents = parents_of(thread.records);
-    for (size_t i = thread.records.size(); i-- > 0;) {  // a parent stands after its children
-      Record& record = thread.records[i];
-      if (record.stack.empty() && parents[i] >= 0)
-        record.stack = thread.records[static_cast<size_t>(parents[i])].stack;
+  std::ranges::sort(
+      all, {}, [](const Begun& at) { return std::pair(at.record->begin_ns, at.record->depth); });
+  std::unordered_map<uint64_t, const Record*> ops;
+  for (const auto& [record, parent] : all) {
+    if (record->kind == Kind::kBackward) {
+      if (const auto at = ops.find(record->sequence); at != ops.end())
+        record->stack = at->second->stack;
+    } else {
+      if (record->stack.empty() && parent != nullptr) record->stack = parent->stack;
+      if (record->sequence != 0 && !record->stack.empty()) ops.emplace(record->sequence, record);
     }
   }
 }

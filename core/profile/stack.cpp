@@ -56,7 +56,7 @@ struct Return {
 };
 
 struct Returns {
-  std::array<Return, 128> all;  // innermost first
+  std::array<Return, kMostFrames + 1> all;  // innermost first
   size_t count;
   bool whole;  // there was room for all of the stack
 };

@@ -10,8 +10,11 @@
 
 namespace lathe::profile {
 
-/// The return addresses of the calling thread, innermost first, at most `limit` and 127; the first
-/// is that of the caller. Allocates the result and nothing else after the first call.
+/// Of a call_stack().
+inline constexpr size_t kMostFrames = 127;
+
+/// The return addresses of the calling thread, innermost first, at most `limit` and kMostFrames.
+/// The first is that of the caller. Allocates the result and nothing else after the first call.
 LATHE_API std::vector<void*> call_stack(size_t limit = 48);
 
 /// The line of source behind a return address. What is not known is empty or 0.
@@ -41,12 +44,6 @@ struct CallPlace {
 };
 /// The innermost frame that is not of this library. If the stack has none, only `layer` is set.
 LATHE_API CallPlace call_place(std::span<void* const> stack, std::string layer);
-
-namespace detail {
-/// Says that the program's own code runs for the gradient of the innermost open range: the ops that
-/// it calls have stacks of their own.
-LATHE_API void note_hook() noexcept;
-}  // namespace detail
 
 /// How files and lines are found: "libdw.so.1", or "" if that library is not installed. It is
 /// loaded when the first frame is looked up.

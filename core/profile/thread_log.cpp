@@ -42,20 +42,21 @@ ThreadLog::Entry* ThreadLog::next_entry() {
   return &chunk->entries[0];
 }
 
-void ThreadLog::append(OpenRange&& range, void* device_end) noexcept {
+bool ThreadLog::append(OpenRange&& range, void* device_end) noexcept {
   try {
     if (Entry* const entry = next_entry()) {
       entry->range = std::move(range);
       entry->device_end = device_end;
       ++count_;
       last_->used.fetch_add(1, std::memory_order_release);
-      return;
+      return true;
     }
   } catch (...) {  // no memory for a chunk
   }
   give_back(range.device, range.device_begin);
   give_back(range.device, device_end);
   drop();
+  return false;
 }
 
 /// Reads the marks of a finished range.

@@ -41,11 +41,12 @@ class ThreadLog {
   SpareEvents& spare_events() { return spare_events_; }
   /// The text with a zero at its end; it lives as long as this log. Equal texts share it.
   const char* keep(std::string_view text);
-  /// Says that the range of the op that recorded `node` has a stack, which its gradient will share.
+  /// Says that the range of the op that recorded `node` has a stack, which its gradient will share:
+  /// its own, or that of the gradient around it.
   void note_call(uint64_t node) { called_.insert(node); }
   bool has_call(uint64_t node) const { return called_.contains(node); }
-  /// Adds a finished range. One beyond the limit, or without memory, is only counted.
-  void append(OpenRange&& range, void* device_end) noexcept;
+  /// Adds a finished range.   → false if the limit or the memory did not allow it: it is counted
+  bool append(OpenRange&& range, void* device_end) noexcept;
   void drop() noexcept { dropped_.fetch_add(1, std::memory_order_relaxed); }
 
   // --- for the recording -------------------------------------------------------------------------

@@ -14,8 +14,8 @@ namespace lathe {
 namespace {
 
 template <class T>
-void sort_rows(T* values, int64_t* indices, const T* x, int64_t lines, int64_t n, int64_t k,
-               int64_t inner, bool descending) {
+void sort_lines(T* values, int64_t* indices, const T* x, int64_t lines, int64_t n, int64_t k,
+                int64_t inner, bool descending) {
   using A = ComputeType<T>;
   using Element = SortElement<A, int64_t>;
   const int64_t grain = std::max<int64_t>(1, kParallelGrain / 8 / n);
@@ -51,8 +51,8 @@ void cpu::sort(const Tensor& values, const Tensor& indices, const Tensor& x, int
   const DType dtype = x.dtype() == kBool ? kU8 : x.dtype();  // false and true are 0 and 1
   visit_number(dtype, "sort", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    sort_rows(static_cast<T*>(values.raw_data()), indices.data<int64_t>(),
-              static_cast<const T*>(x.raw_data()), x.numel() / n, n, k, inner, descending);
+    sort_lines(static_cast<T*>(values.raw_data()), indices.data<int64_t>(),
+               static_cast<const T*>(x.raw_data()), x.numel() / n, n, k, inner, descending);
   });
 }
 

@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   const auto& item = table.item[chunk.item];
   if (threadIdx.x == 0) {
     const auto* const count = static_cast<const int64_t*>(item.array[3 + Rule::kBuffers]);
-    if (lr != nullptr) make.set_lr(*lr);
+    if (lr != nullptr) make.set_lr(*lr);  // there is a count then (update.h)
     rule = count != nullptr ? make.at(*count) : known;
   }
   __syncthreads();
@@ -160,6 +160,10 @@ ArrayItem<4 + kBuffers> arrays_of(const UpdateItem& item) {
 template <class T, class Make>
 void run_rule(std::span<const UpdateItem> items, const Make& make) {
   constexpr int kBuffers = Make::Rule::kBuffers;
+  static_assert(sizeof(ArrayTable<4 + kBuffers>) + sizeof(Make) + sizeof(typename Make::Rule) +
+                        sizeof(Gate) + 2 * sizeof(double*) + sizeof(HalfSide) <=
+                    4096,
+                "the kernel's parameters (limit: 4 KiB)");
   const UpdateItem& front = items.front();
   const HalfSide half{.grad = front.half_grad, .copy_type = front.half_copy};
   for_each_table<4 + kBuffers>(

@@ -270,7 +270,7 @@ def test_watch_shows_a_run_and_ends_with_it(folder):
     process.terminate()
     assert process.wait(60) == 143
     expect(lathe("report", "a", "--no-evaluate"), 0)
-    remark = re.search(r"It ended before its time, at step \d+ in epoch \d+ of 1000\.", page_of("a/report.html").text)
+    remark = re.search(r"no process of this machine trains in it: it came to step \d+ in epoch \d+ of 1000\.", page_of("a/report.html").text)
     assert remark, page_of("a/report.html").text[:500]
     assert watch.wait(60) == 0 and "no process of this machine trains in it" in watch.stdout.read()
     pathlib.Path("empty").mkdir()

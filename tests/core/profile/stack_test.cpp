@@ -254,12 +254,35 @@ TEST_CASE("profiler: a gradient has its op's stack, or its own where the op was 
   CHECK(gradients[1] == ops[0]);
 }
 
+TEST_CASE("profiler: the gradient of a gradient has the stack of the op that it began with") {
+  const Tensor x = ones({4}).requires_grad_();
+  Profiler profiler({.with_stack = true});
+  const Tensor y = sum(exp(x));
+  const Tensor dx = grad({y}, {x}, {.create_graph = true})[0];
+  sum(sqrt(dx)).backward();  // through the product with exp(x) in the gradient of exp
+  profiler.stop();
+  std::vector<void*> stack;
+  int products = 0, gradients = 0;
+  for (const ThreadRecords& thread : profiler.recording().threads) {
+    for (const Record& record : thread.records) {
+      if (std::string_view(record.name) == "exp" && record.kind == Kind::kOp) stack = record.stack;
+    }
+    for (const Record& record : thread.records) {
+      if (std::string_view(record.name) != "mul" || record.stack != stack) continue;
+      ++(record.kind == Kind::kBackward ? gradients : products);
+    }
+  }
+  CHECK_FALSE(stack.empty());
+  CHECK(products >= 1);
+  CHECK(gradients >= 1);
+}
+
 TEST_CASE("profiler: what makes a gradient has the stack of its op, what a hook calls its own") {
   const Tensor x = ones({4}).requires_grad_();
   Profiler profiler({.with_stack = true});
   const Tensor y = mean(x);
+  y.register_hook([](const Tensor& dy) { return exp(dy); });
   const Tensor z = y * 2.0;
-  z.register_hook([](const Tensor& dy) { return exp(dy); });
   z.backward();
   profiler.stop();
   const auto stack_of = [&](std::string_view name, bool gradient) {
@@ -273,7 +296,7 @@ TEST_CASE("profiler: what makes a gradient has the stack of its op, what a hook 
   };
   CHECK_FALSE(stack_of("mean", false).empty());
   CHECK(stack_of("mean", true) == stack_of("mean", false));
-  CHECK(stack_of("expand", false) == stack_of("mean", false));  // inside the gradient of mean
+  CHECK(stack_of("expand", false) == stack_of("mean", false));  // in its gradient, after the hook
   CHECK_FALSE(stack_of("exp", false).empty());
   CHECK(stack_of("exp", false) != stack_of("mul", false));
   CHECK(stack_of("exp", false).size() > stack_of("mul", false).size());

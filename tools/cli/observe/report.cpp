@@ -101,7 +101,8 @@ std::optional<ReportEvaluation> try_evaluation(const Invocation& call, RunFiles&
   return std::nullopt;
 }
 
-/// What there is to say of a run that is not at its end, a sentence; "" of others.
+/// What there is to say of a run that is not at its end, a sentence; "" of others. A run's last row
+/// is that of an evaluation.
 std::string unfinished(const RunFiles& run) {
   if (run.metrics.empty()) return "";
   const MetricsPoint& last = run.metrics.back();
@@ -109,10 +110,13 @@ std::string unfinished(const RunFiles& run) {
     return formatted("A training goes on in it: this is its state at step {}.", last.step);
   const auto number = [&](const char* key) { return std::atoll(run.setting(key).c_str()); };
   const int64_t steps = number("max-steps"), epochs = number("epochs");
-  const bool early = number("early-stopping") > 0;
-  if (last.epoch >= epochs || early || (steps > 0 && last.step >= steps)) return "";
-  return formatted("It ended before its time, at step {} in epoch {} of {}.", last.step, last.epoch,
-                   epochs);
+  const bool may_end_early = number("early-stopping") > 0 || !run.setting("time-limit").empty();
+  const bool is_at_end = last.epoch >= epochs || (steps > 0 && last.step >= steps);
+  if (last.split != "train" && (is_at_end || may_end_early)) return "";
+  return formatted(
+      "It is not at its end, and no process of this machine trains in it: it came to step {} in "
+      "epoch {} of {}.",
+      last.step, last.epoch, epochs);
 }
 
 }  // namespace

@@ -64,58 +64,55 @@ void add_biases(nn::Module& model) {
 }
 
 void add_data_tips(std::vector<Tip>& tips, const Settings& job, const MachineFacts& machine) {
-  using Field = Settings;
   const bool resident = job.data_cache == "gpu";
   const std::string here = "the images are on the GPU";
   const int64_t many = machine.processors;
   tips.push_back(only_if(!resident, here,
-                         tip_of("a worker", &Field::workers, int64_t{0}, "--workers 0", int64_t{1},
-                                "--workers 1", "1.2x", kCollections)));
+                         tip_of("a worker", &Settings::workers, int64_t{0}, "--workers 0",
+                                int64_t{1}, "--workers 1", "1.2x", kCollections)));
   tips.push_back(only_if(!resident && many > 1, resident ? here : "one processor",
-                         tip_of("more workers", &Field::workers, int64_t{1}, "--workers 1", many,
+                         tip_of("more workers", &Settings::workers, int64_t{1}, "--workers 1", many,
                                 formatted("--workers {}", many), "tune it", kGuide)));
   tips.push_back(
       only_if(!resident, here,
-              tip_of("prefetch", &Field::prefetch_factor, int64_t{1}, "--prefetch-factor 1",
+              tip_of("prefetch", &Settings::prefetch_factor, int64_t{1}, "--prefetch-factor 1",
                      int64_t{4}, "--prefetch-factor 4", "no figure", kCollections)));
   tips.push_back(only_if(machine.gpu && !resident, machine.gpu ? here : kNeedsGpu,
-                         tip_of("pinned memory", &Field::pin_memory, false, "--no-pin-memory", true,
-                                "--pin-memory", "1.22x", kCollections)));
+                         tip_of("pinned memory", &Settings::pin_memory, false, "--no-pin-memory",
+                                true, "--pin-memory", "1.22x", kCollections)));
   const bool resizes = job.dataset == "packed";
   tips.push_back(only_if(!resizes, "a packed file is read by the system's page cache",
-                         tip_of("data in RAM", &Field::data_cache, "none", "--data-cache none",
+                         tip_of("data in RAM", &Settings::data_cache, "none", "--data-cache none",
                                 "ram", "--data-cache ram", "no figure", kCollections)));
   tips.push_back(only_if(machine.gpu && job.dataset != "synthetic" && job.dataset != "folder",
                          machine.gpu ? "images that are made or have many sizes" : kNeedsGpu,
-                         tip_of("data on the GPU", &Field::data_cache, "ram", "--data-cache ram",
+                         tip_of("data on the GPU", &Settings::data_cache, "ram", "--data-cache ram",
                                 "gpu", "--data-cache gpu", "no transfer", kCollections)));
 }
 
 void add_compute_tips(std::vector<Tip>& tips, const MachineFacts& machine, bool fast_halves) {
-  using Field = Settings;
   if (machine.gpu) {
-    tips.push_back(tip_of("algorithm search", &Field::cudnn_benchmark, false,
+    tips.push_back(tip_of("algorithm search", &Settings::cudnn_benchmark, false,
                           "--no-cudnn-benchmark", true, "--cudnn-benchmark", "faster", kGuide));
   } else {
-    tips.push_back(tip_of("fast algorithms", &Field::conv_exact, true, "--conv-exact", false,
+    tips.push_back(tip_of("fast algorithms", &Settings::conv_exact, true, "--conv-exact", false,
                           "--no-conv-exact", "faster", kGuide));
   }
   tips.push_back(only_if(machine.gpu || fast_halves, "this processor has no products of bf16",
-                         tip_of("AMP (bf16)", &Field::amp, "off", "--amp off", "bf16", "--amp bf16",
-                                "2x at least", kCollections)));
-  tips.push_back(
-      only_if(machine.gpu, kNeedsGpu,
-              tip_of("TF32", &Field::tf32, false, "--no-tf32", true, "--tf32", "faster", kGuide)));
-  tips.push_back(tip_of("channels-last", &Field::layout, "nchw", "--layout nchw", "nhwc",
+                         tip_of("AMP (bf16)", &Settings::amp, "off", "--amp off", "bf16",
+                                "--amp bf16", "2x at least", kCollections)));
+  tips.push_back(only_if(
+      machine.gpu, kNeedsGpu,
+      tip_of("TF32", &Settings::tf32, false, "--no-tf32", true, "--tf32", "faster", kGuide)));
+  tips.push_back(tip_of("channels-last", &Settings::layout, "nchw", "--layout nchw", "nhwc",
                         "--layout nhwc", "1.22x", kFormats));
   tips.push_back(only_if(machine.gpu, kNeedsGpu,
-                         tip_of("capture", &Field::capture, false, "--no-capture", true,
+                         tip_of("capture", &Settings::capture, false, "--no-capture", true,
                                 "--capture", "small steps", kGuide)));
 }
 
 void add_step_tips(std::vector<Tip>& tips, const Settings& job, bool norms) {
-  using Field = Settings;
-  const auto one_by_one = set(&Field::capture, false);  // a graph has its gradients inside
+  const auto one_by_one = set(&Settings::capture, false);  // a graph has its gradients inside
   tips.push_back(
       {.name = "set_to_none",
        .without = {.says = "gradients filled with zeros",
@@ -151,8 +148,8 @@ void add_step_tips(std::vector<Tip>& tips, const Settings& job, bool norms) {
                     }},
        .claim = "memory only",
        .source = kAccumulation}));
-  tips.push_back(tip_of("debug scopes off", &Field::detect_anomaly, true, "--detect-anomaly", false,
-                        "--no-detect-anomaly", "faster", kGuide));
+  tips.push_back(tip_of("debug scopes off", &Settings::detect_anomaly, true, "--detect-anomaly",
+                        false, "--no-detect-anomaly", "faster", kGuide));
 }
 
 // The probability that k or fewer of n fair coins show heads.
