@@ -27,7 +27,7 @@ Thread& thread() {
 }
 
 constinit thread_local int meant_waits = 0;    // MeantWaits of this thread
-constinit thread_local int watchers_here = 0;  // for nodes that go after thread() has gone
+constinit thread_local int watchers_here = 0;  // for what goes after thread() has gone
 
 struct Calls {
   std::mutex mutex;
@@ -156,6 +156,7 @@ void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor&
 }
 
 void watch_memory(const Storage& storage, bool taken) noexcept {
+  if (watchers_here == 0) return;
   tell_later([&](Watcher& watcher) { watcher.memory(storage, taken); });
 }
 

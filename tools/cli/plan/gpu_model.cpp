@@ -44,16 +44,16 @@ double seconds_of(const std::vector<Launch>& launches, const GpuDescription& gpu
   return sum;
 }
 
-std::vector<std::string> assumptions(const GpuDescription& gpu) {
+std::vector<std::string> assumptions(const GpuDescription& gpu, std::string_view rates) {
   const GpuPeaks& peaks = gpu.peaks;
   const auto set = [](const Efficiency& e) {
     return formatted("{:.0f} % of these rates, {:.1f} us a kernel and {:.2f} us between two",
                      100 * e.share, 1e6 * e.floor_seconds, 1e6 * e.gap_seconds);
   };
   return {formatted("{}: {:.0f} TFLOP/s with halves, {:.0f} with TF32, {:.0f} with f32, memory "
-                    "{:.0f} GB/s (data sheet)",
+                    "{:.0f} GB/s ({})",
                     printable(gpu.name), peaks.half_flops / 1e12, peaks.tf32_flops / 1e12,
-                    peaks.f32_flops / 1e12, peaks.bytes / 1e9),
+                    peaks.f32_flops / 1e12, peaks.bytes / 1e9, rates),
           formatted(
               "fitted to one run of ResNet-18 on an H100 (docs/gpu-results.md): a copy reaches "
               "{:.1f} % of the memory's rate, a matrix product {:.1f} % of the arithmetic's; "

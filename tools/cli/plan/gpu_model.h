@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/core/gpu_description.h"
@@ -30,12 +31,12 @@ inline constexpr double kCopyShare = 0.836, kProductShare = 0.684;
 /// What of a copy's or a matrix product's rate the launches of one kind reach.
 double share_of(LaunchKind kind);
 
-/// throws: UsageError if the GPU's peaks are not known.
+/// All of the GPU's peaks must be known, that is, above 0.
 double seconds_of(const Launch& launch, const GpuDescription& gpu, const Efficiency& efficiency);
 double seconds_of(const std::vector<Launch>& launches, const GpuDescription& gpu,
                   const Efficiency& efficiency);
 
-/// The assumptions in a few lines, for people.
-std::vector<std::string> assumptions(const GpuDescription& gpu);
+/// The assumptions in a few lines, for people. `rates`: where those of the GPU come from.
+std::vector<std::string> assumptions(const GpuDescription& gpu, std::string_view rates);
 
 }  // namespace lathe::cli

@@ -6,7 +6,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lathe/core/math_mode.h"
 #include "lathe/ops/conv/conv2d_key.h"
+#include "lathe/tools/cli/plan/op_notes.h"
 
 namespace lathe::cli {
 namespace {
@@ -18,23 +20,6 @@ constexpr std::array<std::string_view, kLaunchKinds> kNames = {
     "element-wise", "pooling",         "reductions",          "loss",
     "optimiser"};
 
-double bytes_of(const std::vector<TensorNote>& tensors) {
-  double sum = 0;
-  std::unordered_set<int64_t> seen;
-  for (const TensorNote& t : tensors) {
-    if (t.block < 0 || seen.insert(t.block).second) sum += static_cast<double>(t.bytes);
-  }
-  return sum;
-}
-
-double size_of(DType dtype, const Shape& shape) {
-  return static_cast<double>(lathe::size_of(dtype)) * static_cast<double>(numel_of(shape));
-}
-
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 LaunchKind kind_of(const std::string& name) {
   if (name.find("pool") != std::string::npos) return LaunchKind::kPooling;
   if (is_one_of(name, {"sum", "mean", "var", "std", "amax", "amin", "argmax", "norm", "softmax",
@@ -44,10 +29,26 @@ LaunchKind kind_of(const std::string& name) {
   return LaunchKind::kElementwise;
 }
 
+/// tf32() for a scope: what conv2d_padded (ops/conv/conv2d_key.h) asks.
+class Tf32Scope {
+ public:
+  explicit Tf32Scope(bool on) : before_(tf32()) { set_tf32(on); }
+  ~Tf32Scope() { set_tf32(before_); }
+  Tf32Scope(const Tf32Scope&) = delete;
+  Tf32Scope& operator=(const Tf32Scope&) = delete;
+
+ private:
+  const bool before_;
+};
+
 /// Makes the list, op by op.
 class Launches {
  public:
-  Launches(const StepRecording& step, const Settings& settings) : step_(step), settings_(settings) {
+  Launches(const StepRecording& step, const Settings& settings)
+      : step_(step),
+        settings_(settings),
+        tf32_(settings.tf32.value_or(true)),
+        taken_in_(blocks_taken(step)) {
     skipped_.resize(step.ops.size());
     for (int i = step.first_op; i < static_cast<int>(step.ops.size());) i = visit(i);
   }
@@ -63,11 +64,11 @@ class Launches {
                first = op_->kind == Kind::kOp &&
                        is_one_of(op_->name, {"cross_entropy", "backward pass"});
     skipped_[static_cast<size_t>(i)] = skips;
-    if (!skips && first) add();
+    if (!skips && first) add(i, i + 1);
     int next = i + 1;
     while (next < static_cast<int>(step_.ops.size()) && op_at(next).parent == i) next = visit(next);
     op_ = &op_at(i);
-    if (!skips && !first) add();
+    if (!skips && !first) add(i, next);
     return next;
   }
 
@@ -76,14 +77,12 @@ class Launches {
   bool is_skipped() const {
     if (op_->parent >= step_.first_op) {
       const OpNote& outer = op_at(op_->parent);
-      // On a GPU one call gives the gradients of a linear layer's weight and bias.
-      if (outer.kind == Kind::kBackward && outer.name == "linear" && op_->name == "sum")
+      if (outer.kind == Kind::kBackward && op_->name == "sum" && sums_in_product(outer))
         return true;
       if (skipped_[static_cast<size_t>(op_->parent)] || outer.kind == Kind::kOptimizer ||
           outer.name == "GradScaler.update")
         return true;
     }
-    if (op_->kind == Kind::kView) return true;
     if (op_->kind == Kind::kBackward) {
       const OpNote* const made = forward();
       return made != nullptr && is_weight_cast(*made);
@@ -118,15 +117,17 @@ class Launches {
     return list_.emplace_back(std::move(launch));
   }
 
-  void add() {
-    if (op_->wraps) return;
+  /// The launches of op i, whose inner ranges end before `next`.
+  void add(int i, int next) {
+    if (op_->wraps || op_->kind == Kind::kView) return;
     if (op_->kind == Kind::kOptimizer) return add_optimizer();
-    if (op_->kind == Kind::kBackward) return add_backward();
+    if (op_->kind == Kind::kBackward) return add_backward(own_results(step_, taken_in_, i, next));
     if (op_->name == "conv2d") return add_convolution();
     if (op_->name == "conv2d_input_grad") return add_input_grad();
     if (op_->name == "conv2d_weight_grad") return add_weight_grad();
     if (op_->name.starts_with("batch_norm")) return add_batch_norm();
-    if (op_->name == "linear") return add_product();
+    if (op_->name == "linear" && op_->inputs.size() > 1) return add_product();
+    if (is_one_of(op_->name, {"linear", "mlp"})) return add_layers();
     if (op_->name == "cross_entropy") return add_loss();
     if (op_->name == "backward pass") {
       put(LaunchKind::kElementwise, "pointwise", 0, 4);  // the gradient of the loss, 1
@@ -136,34 +137,27 @@ class Launches {
       put(LaunchKind::kOptimizer, "update_loss_scale_kernel", 40, 40);
       return;
     }
-    if (op_->has_inner || op_->outputs.empty()) return;
-    if (kind_of(op_->name) == LaunchKind::kMatmul) return add_product();
-    if (is_view()) return;
+    if (own_results(step_, taken_in_, i, next) == 0 && !is_in_place(step_, i, next)) return;
     const LaunchKind kind = kind_of(op_->name);
+    if (kind == LaunchKind::kMatmul) return add_product();
     put(kind, kind == LaunchKind::kElementwise ? "pointwise" : op_->name, bytes_of(op_->inputs),
         written());
   }
 
-  /// An op that gave its input's memory on.
-  bool is_view() const {
-    return std::ranges::all_of(op_->outputs, [&](const TensorNote& y) {
-      return std::ranges::find(op_->inputs, y.block, &TensorNote::block) != op_->inputs.end();
-    });
-  }
-
   double written() const {
     // A max pool also writes the positions, i32, for its gradient.
-    const double more = op_->name == "max_pool2d"
-                            ? size_of(kI32, op_->outputs.empty() ? Shape{} : op_->outputs[0].shape)
-                            : 0;
-    return bytes_of(op_->outputs) + more;
+    const double more =
+        op_->name == "max_pool2d"
+            ? dense_bytes(kI32, op_->outputs.empty() ? Shape{} : op_->outputs[0].shape)
+            : 0;
+    return bytes_of(op_->outputs.empty() ? op_->inputs : op_->outputs) + more;
   }
 
   /// Two launches where channels are filled up: zeros beside the values, and the values. Each
   /// writes parts of all sectors of the filled-up tensor.
   void add_padding(const Shape& from, const Shape& to, DType dtype) {
     if (from == to) return;
-    const double old = size_of(dtype, from), all = size_of(dtype, to);
+    const double old = dense_bytes(dtype, from), all = dense_bytes(dtype, to);
     put(LaunchKind::kElementwise, "pointwise", 0, all).extra_bytes = all;
     put(LaunchKind::kElementwise, "pointwise", old, all).extra_bytes = old + all;
   }
@@ -196,98 +190,148 @@ class Launches {
     launch.flops = g.flops();
   }
 
+  /// False for an op of the program's own that has the name of a convolution.
+  bool has_convolution() const { return op_->inputs.size() > 1 && !op_->outputs.empty(); }
+
   void add_convolution() {
-    if (op_->outputs.empty() || op_->inputs[0].shape.size() != 4) return;
+    if (!has_convolution() || op_->inputs[0].shape.size() != 4) return;
     const Shape &x = op_->inputs[0].shape, &w = op_->inputs[1].shape;
     const DType dtype = half_or(op_->inputs[0].dtype);
     const Conv2dGeometry g = padded(x, w, op_->outputs[0].shape, dtype);
     add_padding(x, g.x_shape(), dtype);
     add_padding(w, g.w_shape(), dtype);
-    add_cudnn(g, dtype, size_of(dtype, g.x_shape()) + size_of(dtype, g.w_shape()),
-              size_of(dtype, g.y_shape()));
+    add_cudnn(g, dtype, dense_bytes(dtype, g.x_shape()) + dense_bytes(dtype, g.w_shape()),
+              dense_bytes(dtype, g.y_shape()));
   }
 
   void add_input_grad() {
-    if (op_->outputs.empty()) return;
+    if (!has_convolution()) return;
     const TensorNote &dy = op_->inputs[0], &w = op_->inputs[1], &dx = op_->outputs[0];
     const Conv2dGeometry g = padded(dx.shape, w.shape, dy.shape, dy.dtype);
-    add_cudnn(g, dy.dtype, size_of(dy.dtype, g.y_shape()) + size_of(dy.dtype, g.w_shape()),
-              size_of(dy.dtype, g.x_shape()));
+    add_cudnn(g, dy.dtype, dense_bytes(dy.dtype, g.y_shape()) + dense_bytes(dy.dtype, g.w_shape()),
+              dense_bytes(dy.dtype, g.x_shape()));
     add_cut(g.x_shape(), dx);
   }
 
   void add_weight_grad() {
-    if (op_->outputs.empty()) return;
+    if (!has_convolution()) return;
     const TensorNote &dy = op_->inputs[0], &x = op_->inputs[1], &dw = op_->outputs[0];
     const Conv2dGeometry g = padded(x.shape, dw.shape, dy.shape, dy.dtype);
     add_padding(x.shape, g.x_shape(), dy.dtype);
-    add_cudnn(g, dy.dtype, size_of(dy.dtype, g.y_shape()) + size_of(dy.dtype, g.x_shape()),
-              size_of(dy.dtype, g.w_shape()));
+    add_cudnn(g, dy.dtype, dense_bytes(dy.dtype, g.y_shape()) + dense_bytes(dy.dtype, g.x_shape()),
+              dense_bytes(dy.dtype, g.w_shape()));
     add_cut(g.w_shape(), dw);
   }
 
   /// The part of a filled-up result that is wanted.
   void add_cut(const Shape& from, const TensorNote& to) {
     if (from == to.shape) return;
-    const double all = size_of(to.dtype, from), part = size_of(to.dtype, to.shape);
+    const double all = dense_bytes(to.dtype, from), part = dense_bytes(to.dtype, to.shape);
     put(LaunchKind::kElementwise, "pointwise", all, part).extra_bytes = all + part;
   }
 
   void add_batch_norm() {
+    if (op_->inputs.empty()) return;
     const double x = static_cast<double>(op_->inputs[0].bytes);
     const bool adds = op_->name == "batch_norm_add_relu";
     put(LaunchKind::kBatchNormForward, "stats_kernel", x, 0);
     put(LaunchKind::kBatchNormForward, "train_kernel", adds ? 2 * x : x, x).again_bytes = x;
   }
 
-  void add_backward() {
+  /// `own`: the bytes of gradients that no op inside the range computed.
+  void add_backward(double own) {
     const OpNote* const made = forward();
     const int uses = step_.uses_of_node.contains(op_->node) ? step_.uses_of_node.at(op_->node) : 1;
     const bool norm = op_->name.starts_with("batch_norm");
     if (made == nullptr || made->inputs.empty()) return;
     const double y = made->outputs.empty() ? 0 : static_cast<double>(made->outputs[0].bytes);
+    const double x = static_cast<double>(made->inputs[0].bytes);
     for (int i = norm ? 2 : 1; i < uses; ++i) put(LaunchKind::kElementwise, "pointwise", 2 * y, y);
     if (norm) {
       const bool adds = op_->name == "batch_norm_add_relu";
-      const double x = static_cast<double>(made->inputs[0].bytes), second = uses > 1 ? x : 0;
+      const double second = uses > 1 ? x : 0;
       put(LaunchKind::kBatchNormBackward, "sums_kernel", (adds ? 3 : 2) * x + second, adds ? x : 0);
       const double read = 2 * x + (adds ? 0 : second);
       put(LaunchKind::kBatchNormBackward, "input_kernel", read, x).again_bytes = read;
     } else if (op_->name == "cross_entropy") {
-      const double rows = 4 * size_of(kF32, made->inputs.back().shape);
-      put(LaunchKind::kLoss, "backward_kernel", bytes_of(made->inputs) + rows,
-          static_cast<double>(made->inputs[0].bytes));
-    } else if (!op_->has_inner && op_->name == "max_pool2d") {
-      put(LaunchKind::kPooling, "max_pool2d_scatter", y + size_of(kI32, made->outputs[0].shape),
-          static_cast<double>(made->inputs[0].bytes));
-    } else if (!op_->has_inner && !op_->outputs.empty() && y > 0 &&
-               kind_of(op_->name) != LaunchKind::kElementwise &&
-               !is_one_of(op_->name, {"sum", "mean", "linear"})) {
-      put(kind_of(op_->name), op_->name, y, bytes_of(op_->outputs));
+      const double rows = 4 * dense_bytes(kF32, made->inputs.back().shape);
+      put(LaunchKind::kLoss, "backward_kernel", bytes_of(made->inputs) + rows, x);
+    } else if (is_one_of(op_->name, {"linear", "mlp"})) {
+      add_layers_backward(*made);
+    } else if (own > 0) {
+      add_own_gradient(*made, y, own);
     }
-    if (op_->name == "linear") add_linear_gradients(*made);
   }
 
-  /// A matrix product by cuBLASLt. A result is a sum over the last dimension of the first factor.
+  /// Of a gradient that is no op of its own: from dy, which is as large as y, and what the op kept.
+  void add_own_gradient(const OpNote& made, double y, double own) {
+    const LaunchKind kind = kind_of(op_->name);
+    const std::string kernel = kind == LaunchKind::kElementwise ? "pointwise" : op_->name;
+    if (op_->name == "max_pool2d") {
+      put(kind, "max_pool2d_scatter", y + dense_bytes(kI32, made.outputs[0].shape), own);
+    } else if (is_one_of(op_->name, {"layer_norm", "group_norm"})) {
+      put(kind, "input", 2 * y, y);
+      if (op_->gradient_of.size() > 1) put(kind, "params_kernel", 2 * y, 0);
+    } else if (op_->name.ends_with("softmax")) {
+      put(kind, kernel, 2 * y, own);  // y itself and dy
+    } else if (kind == LaunchKind::kPooling ||
+               is_one_of(op_->name, {"dropout", "embedding", "index_select", "gather", "pad"})) {
+      put(kind, kernel, y, own);  // a linear map: dy alone
+    } else {
+      put(kind, kernel, y + bytes_of(made.inputs), own);
+    }
+  }
+
+  /// A matrix product by cuBLASLt, whose factors are read in its dtype: half weights under AMP. A
+  /// result is a sum over the last dimension of the first factor.
   void add_product() {
     const size_t first = op_->name == "addmm" ? 1 : 0;
     if (op_->inputs.size() < first + 2 || op_->outputs.empty()) return;
     const TensorNote &a = op_->inputs[first], &y = op_->outputs[0];
     const double terms = a.shape.empty() ? 1 : static_cast<double>(a.shape[a.shape.size() - 1]);
-    const double half = settings_.amp == "off" ? 1 : 0.5;  // weights are read as halves
     double read = 0;
-    for (const TensorNote& t : op_->inputs)
-      read += static_cast<double>(t.bytes) * (t.parameter ? half : 1);
+    for (size_t i = first; i < op_->inputs.size(); ++i) {
+      const TensorNote& t = op_->inputs[i];
+      read += static_cast<double>(t.bytes) * dense_bytes(y.dtype, {}) / dense_bytes(t.dtype, {});
+    }
     add_cublas(read, static_cast<double>(y.bytes),
                2 * terms * static_cast<double>(numel_of(y.shape)), y.dtype);
   }
 
-  /// Those of the weight and the bias, in one call.
-  void add_linear_gradients(const OpNote& made) {
-    const TensorNote &x = made.inputs[0], &w = made.inputs[1], &y = made.outputs[0];
-    const double products = 2 * static_cast<double>(numel_of(y.shape) * w.shape[1]);
-    add_cublas(static_cast<double>(x.bytes + y.bytes), size_of(y.dtype, w.shape), products,
-               y.dtype);
+  /// Calls f(k, rows, w) for each layer of a linear layer, or of several, from first to last.
+  template <class F>
+  static void for_each_layer(const OpNote& made, const F& f) {
+    if (made.operands.size() < 2 || made.operands[0].shape.size() != 2) return;
+    for (size_t k = 0; 1 + 2 * k < made.operands.size(); ++k) {
+      const Shape& w = made.operands[1 + 2 * k].shape;
+      if (w.size() == 2) f(k, made.operands[0].shape[0], w);
+    }
+  }
+
+  /// Linear layers with activations (ops/mlp.h), which are one op: a product each.
+  void add_layers() {
+    for_each_layer(*op_, [&](size_t, int64_t rows, const Shape& w) {
+      const DType dtype = op_->operands[0].dtype;
+      add_cublas(dense_bytes(dtype, {rows, w[1]}) + dense_bytes(dtype, w),
+                 dense_bytes(dtype, {rows, w[0]}), 2 * static_cast<double>(rows * w[0] * w[1]),
+                 dtype);
+    });
+  }
+
+  /// The gradients of linear layers that are no ops: those of a weight and a bias in one call, and
+  /// those of what is between two layers.
+  void add_layers_backward(const OpNote& made) {
+    const auto needs_below = [&](size_t k) {
+      return std::ranges::any_of(op_->gradient_of, [&](size_t i) { return i <= 2 * k; });
+    };
+    for_each_layer(made, [&](size_t k, int64_t rows, const Shape& w) {
+      const DType dtype = made.operands[0].dtype;
+      const double x = dense_bytes(dtype, {rows, w[1]}), y = dense_bytes(dtype, {rows, w[0]}),
+                   weight = dense_bytes(dtype, w),
+                   flops = 2 * static_cast<double>(rows * w[0] * w[1]);
+      if (is_joint(*op_, k)) add_cublas(x + y, weight, flops, dtype);
+      if (k > 0 && needs_below(k)) add_cublas(y + weight, x, flops, dtype);
+    });
   }
 
   void add_cublas(double read, double written, double flops, DType dtype) {
@@ -298,43 +342,57 @@ class Launches {
   }
 
   void add_loss() {
+    if (op_->inputs.empty()) return;
     const TensorNote& target = op_->inputs.back();
     put(LaunchKind::kLoss, "range_check_kernel", static_cast<double>(target.bytes), 0);
     put(LaunchKind::kLoss, "forward_kernel", bytes_of(op_->inputs),
-        4 * size_of(kF32, target.shape));
+        4 * dense_bytes(kF32, target.shape));
   }
 
-  /// SGD with momentum over all parameters, in a launch for those with half gradients and one for
-  /// the others; with a loss scale it looks at the gradients first, as GradScaler::step({.fused}).
+  /// SGD with momentum over all parameters, in launches for those with half gradients and for the
+  /// others; with a loss scale it looks at the gradients first, as GradScaler::step({.fused}).
   void add_optimizer() {
     const auto [halves, wide] = parameters();
     if (settings_.amp == "fp16") {
-      if (wide > 0) put(LaunchKind::kOptimizer, "norm_parts_kernel", 4 * wide, 0);
-      if (halves > 0) put(LaunchKind::kOptimizer, "norm_parts_kernel", 2 * halves, 0);
+      add_tables(wide, kGradients, "norm_parts_kernel", 4, 0);
+      add_tables(halves, kGradients, "norm_parts_kernel", 2, 0);
       put(LaunchKind::kOptimizer, "begin_step_kernel", 0, 0);
     }
-    if (halves > 0) put(LaunchKind::kOptimizer, "update_kernel", 10 * halves, 10 * halves);
-    if (wide > 0) put(LaunchKind::kOptimizer, "update_kernel", 12 * wide, 8 * wide);
+    add_tables(halves, kUpdates, "update_kernel", 10, 10);
+    add_tables(wide, kUpdates, "update_kernel", 12, 8);
   }
 
-  /// How many numbers the parameters hold: those with half copies, and the others.
-  std::pair<double, double> parameters() const {
-    std::unordered_set<int64_t> seen;
-    double halves = 0, wide = 0;
+  /// How many gradients, and how many parameters with momentum, one launch takes
+  /// (optim/kernels/array_table.cuh).
+  static constexpr size_t kGradients = 192, kUpdates = 73;
+
+  /// A launch for every `most` parameters: so many bytes for each of their numbers.
+  void add_tables(const std::vector<double>& numbers, size_t most, const char* kernel, double read,
+                  double written) {
+    for (size_t i = 0; i < numbers.size(); i += most) {
+      double sum = 0;
+      for (size_t j = i; j < std::min(i + most, numbers.size()); ++j) sum += numbers[j];
+      put(LaunchKind::kOptimizer, kernel, read * sum, written * sum);
+    }
+  }
+
+  /// How many numbers each parameter holds: those with half copies, and the others.
+  std::pair<std::vector<double>, std::vector<double>> parameters() const {
+    std::unordered_set<int64_t> copied;
     for (size_t i = static_cast<size_t>(step_.first_op); i < step_.ops.size(); ++i) {
-      const OpNote& op = step_.ops[i];
-      const bool half = settings_.amp != "off" &&
-                        (is_weight_cast(op) || is_one_of(op.name, {"conv2d", "linear"}));
-      for (const TensorNote& t : op.inputs) {
-        if (!t.parameter || !seen.insert(t.block).second) continue;
-        (half ? halves : wide) += static_cast<double>(numel_of(t.shape));
-      }
+      if (is_weight_cast(step_.ops[i])) copied.insert(step_.ops[i].inputs[0].block);
+    }
+    std::vector<double> halves, wide;
+    for (const TensorNote& t : step_.parameters) {
+      (copied.contains(t.block) ? halves : wide).push_back(static_cast<double>(numel_of(t.shape)));
     }
     return {halves, wide};
   }
 
   const StepRecording& step_;
   const Settings& settings_;
+  const Tf32Scope tf32_;
+  const BlockOps taken_in_;
   std::vector<bool> skipped_;
   std::vector<Launch> list_;
   const OpNote* op_ = nullptr;

@@ -41,7 +41,7 @@ struct Launch {
   // Of the bytes read those that the launch before has read or written too: what of them the L2
   // cache still holds need not come from memory.
   double again_bytes = 0;
-  // The bytes that are not needed for what the step computes: copies that only pad or reorder.
+  // The bytes of copies that only fill up channels for cuDNN.
   double extra_bytes = 0;
 
   double bytes() const { return read_bytes + written_bytes; }

@@ -1,6 +1,7 @@
 // From the CPU's memory to a GPU's, and the replay. Contract: memory_plan.h.
 #include "lathe/tools/cli/plan/memory_plan.h"
 
+#include <cstdlib>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -26,7 +27,13 @@ class GpuMemory {
     }
   }
 
-  std::vector<MemoryNote> take() { return std::move(result_); }
+  /// Blocks are numbered anew: the numbers in the recording count those that a GPU does not take.
+  std::vector<MemoryNote> take() {
+    std::unordered_map<int64_t, int64_t> number_of;
+    for (MemoryNote& note : result_)
+      note.block = number_of.try_emplace(note.block, std::ssize(number_of)).first->second;
+    return std::move(result_);
+  }
   size_t last_step() const { return last_step_; }
 
  private:
@@ -34,14 +41,15 @@ class GpuMemory {
     return op < 0 ? nullptr : &from_.ops[static_cast<size_t>(op)];
   }
 
-  /// Blocks that are taken and given back directly inside one op, and before the first step those
-  /// that do not stay.
+  /// Blocks that are taken and given back directly inside one op, workspaces of the CPU's library,
+  /// and before the first step those that do not stay.
   void find_scratch() {
     std::unordered_map<int64_t, int> taken_in;
     for (size_t i = 0; i < from_.memory.size(); ++i) {
       const MemoryNote& note = from_.memory[i];
       if (note.taken) {
         taken_in[note.block] = note.op;
+        if (note.workspace) dropped_.insert(note.block);
       } else if (i < from_.steps_begin || (note.op >= 0 && taken_in.contains(note.block) &&
                                            taken_in[note.block] == note.op)) {
         dropped_.insert(note.block);
@@ -155,6 +163,12 @@ class Addresses final : public RawMemory {
   std::map<void*, size_t> sizes_;
 };
 
+/// How much a block grows with an image, rounded up where it does not lie on a line.
+int64_t per_image(int64_t small, int64_t large, int64_t images) {
+  const int64_t growth = images > 0 ? large - small : small - large, count = std::abs(images);
+  return growth > 0 ? (growth + count - 1) / count : growth / count;
+}
+
 }  // namespace
 
 MemoryScript memory_script(const StepRecording& a, const StepRecording& b) {
@@ -168,7 +182,7 @@ MemoryScript memory_script(const StepRecording& a, const StepRecording& b) {
     const MemoryNote &x = small[i], &y = large[i];
     LATHE_CHECK(StateError, x.taken == y.taken && x.block == y.block, "plan: steps of ", a.batch,
                 " and of ", b.batch, " images differ at block ", x.block);
-    const int64_t each = (y.bytes - x.bytes) / (b.batch - a.batch);
+    const int64_t each = per_image(x.bytes, y.bytes, b.batch - a.batch);
     script.steps.push_back({x.block, x.taken, x.bytes - each * a.batch, each});
   }
   return script;
@@ -207,10 +221,10 @@ std::optional<PlannedMemory> replay(const MemoryScript& script, int64_t batch,
 }
 
 int64_t largest_batch(const MemoryScript& script, int64_t memory_bytes) {
-  constexpr int64_t kMost = int64_t{1} << 24;
   int64_t fits = 0, fails = 1;
-  while (fails <= kMost && replay(script, fails, memory_bytes))
+  while (fails <= kMostImages && replay(script, fails, memory_bytes))
     fits = std::exchange(fails, 2 * fails);
+  if (fails > kMostImages) return kMostImages;
   while (fails - fits > 1) {
     const int64_t middle = fits + (fails - fits) / 2;
     (replay(script, middle, memory_bytes) ? fits : fails) = middle;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "lathe/core/math_mode.h"
 #include "lathe/core/printable.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
@@ -35,6 +34,14 @@ GpuDescription planned_gpu(const Settings& settings) {
                   printable(gpu.name)));
   }
   return gpu;
+}
+
+/// Where planned_gpu() has the rates from.
+const char* source_of_rates(const Settings& settings) {
+  const bool flops = settings.peak_gflops > 0, bytes = settings.peak_gbytes > 0;
+  if (flops && bytes) return "given";
+  if (flops) return "the memory's from the data sheet, the others given";
+  return bytes ? "the memory's given, the others from the data sheet" : "data sheet";
 }
 
 SmallStep small_step(const StepRecording& recording, const Settings& settings) {
@@ -153,14 +160,13 @@ void print_memory(const Output& out, const GpuDescription& gpu, const MemoryScri
   }
   out.row(row);
   const auto text = [](int64_t bytes) { return readable_bytes(static_cast<uint64_t>(bytes)); };
-  out.sentence(
-      formatted("{}; largest batch {} in {}, which leaves {} to the driver. Without workspaces of "
-                "cuDNN, which "
-                "`lathe algos plan` names",
-                memory ? formatted("memory: peak {}, reserved {}", text(memory->peak_allocated),
-                                   text(memory->reserved))
-                       : "memory: does not fit",
-                largest, text(room), text(kContextBytes)));
+  out.sentence(formatted(
+      "{}; largest batch {}{} in {}, which leaves {} to the driver. Without workspaces of "
+      "cuDNN, which `lathe algos plan` names",
+      memory ? formatted("memory: peak {}, reserved {}", text(memory->peak_allocated),
+                         text(memory->reserved))
+             : "memory: does not fit",
+      largest, largest == kMostImages ? " or more" : "", text(room), text(kContextBytes)));
 }
 
 }  // namespace
@@ -171,7 +177,6 @@ ExitCode run_plan(const Invocation& call) {
   const GpuDescription gpu = planned_gpu(settings);
   settings.device = "cpu";
   prepare_compute(settings);
-  set_tf32(settings.tf32.value_or(true));  // as on a GPU
   if (!settings.model) settings.model = "resnet18";
   const int64_t batch = settings.batch_size.value_or(128);
   const int64_t side = settings.image_size.value_or(32);
@@ -179,10 +184,11 @@ ExitCode run_plan(const Invocation& call) {
                       large = record_small_step(settings, kLarge);
   const std::vector<Launch> launches =
       launches_at(batch, small_step(small, settings), small_step(large, settings));
+  const MemoryScript script = memory_script(small, large);
 
   out.text(formatted("{} batch {} amp {} {} {} x {} on {}, predicted without one", *settings.model,
                      batch, settings.amp, settings.layout, side, side, printable(gpu.name)));
-  for (const std::string& line : assumptions(gpu)) out.sentence(line);
+  for (const std::string& line : assumptions(gpu, source_of_rates(settings))) out.sentence(line);
   out.text("");
   out.text(formatted("{:<28} {:<24} {:<24} {:>9} {:>9} {:>9} {:>7} {:>7}", "op", "layer", "launch",
                      "MB read", "written", "GFLOP", "us fast", "slow"));
@@ -190,7 +196,7 @@ ExitCode run_plan(const Invocation& call) {
   print_kinds(out, launches, gpu);
 
   print_step(out, settings, gpu, launches, batch);
-  print_memory(out, gpu, memory_script(small, large), batch);
+  print_memory(out, gpu, script, batch);
   return ExitCode::kDone;
 }
 

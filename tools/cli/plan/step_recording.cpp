@@ -47,7 +47,6 @@ class StepWatcher final : public profile::Watcher {
     for (const Tensor& t : open.back().inputs) {
       if (t.defined()) op.inputs.push_back(note_of(t));
     }
-    if (op.parent >= 0 && op.kind != Kind::kView) at(op.parent).has_inner = true;
     if (op.parent >= 0 && op.kind == Kind::kOp && at(op.parent).kind == Kind::kOp &&
         at(op.parent).name == op.name)
       at(op.parent).wraps = true;
@@ -70,8 +69,13 @@ class StepWatcher final : public profile::Watcher {
   void connected(uint64_t number, std::span<const profile::Input> inputs,
                  std::span<const profile::Input>) override {
     std::vector<uint64_t>& edges = edges_[number];
+    const int op = innermost();
+    const bool counts = op >= 0 && at(op).node == number;
+    if (counts) at(op).operands.clear();
     for (const profile::Input& input : inputs) {
       edges.push_back(0);
+      if (counts)
+        at(op).operands.push_back(input.tensor->defined() ? note_of(*input.tensor) : TensorNote{});
       if (!input.tensor->defined() || !input.tensor->requires_grad()) continue;
       const autograd::Edge edge = autograd::gradient_edge(*input.tensor);
       if (!edge.node) continue;
@@ -91,7 +95,10 @@ class StepWatcher final : public profile::Watcher {
   void gradient(const char*, uint64_t number, size_t input, const Tensor& dx,
                 const Tensors&) override {
     const TensorNote note = note_of(dx);
-    if (const int op = innermost(); op >= 0) at(op).outputs.push_back(note);
+    if (const int op = innermost(); op >= 0) {
+      at(op).outputs.push_back(note);
+      at(op).gradient_of.push_back(input);
+    }
     const auto edges = edges_.find(number);
     if (edges == edges_.end() || input >= edges->second.size()) return;
     const uint64_t to = edges->second[input];
@@ -102,7 +109,8 @@ class StepWatcher final : public profile::Watcher {
     if (taken) blocks_[&storage] = next_block_++;
     const auto block = blocks_.find(&storage);
     if (block == blocks_.end()) return;  // it was there before
-    to_.memory.push_back({block->second, storage.bytes(), taken, innermost()});
+    to_.memory.push_back({block->second, storage.bytes(), taken, innermost(),
+                          storage.tag() == profile::MemoryTag::kWorkspace});
     if (!taken) blocks_.erase(block);
   }
 
@@ -144,7 +152,8 @@ StepRecording record_small_step(const Settings& settings, int64_t batch,
   const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
   const std::unique_ptr<nn::Module> model = make();
   model->train();
-  optim::SGD optimizer(model->parameters(), {.lr = 1e-8, .momentum = 0.9, .weight_decay = 5e-4});
+  const Tensors parameters = model->parameters();
+  optim::SGD optimizer(parameters, {.lr = 1e-8, .momentum = 0.9, .weight_decay = 5e-4});
   // No step may be skipped, as one with infinite gradients would be: a scale of 1, and bf16, which
   // has f16's size and f32's range.
   optim::GradScalerOptions scaling = scaler_options(settings);
@@ -159,6 +168,10 @@ StepRecording record_small_step(const Settings& settings, int64_t batch,
     recording.last_step = recording.memory.size();
     const Tensor loss = cross_entropy(scores_of(*model, made.x, wide), made.y);
     scaler.scale(loss).backward();
+    recording.parameters.clear();
+    for (const Tensor& p : parameters) {
+      if (p.grad().defined()) recording.parameters.push_back(watcher.note_of(p));
+    }
     scaler.step(optimizer, {.fused = true});
     scaler.update();
     optimizer.zero_grad();

@@ -30,12 +30,13 @@ struct TensorNote {
 struct OpNote {
   std::string name;
   profile::Kind kind = profile::Kind::kOp;
-  int parent = -1;         // the range around it; -1: none
-  std::string layer;       // "ResNet.layer1.0.conv1"; of a gradient that of its op
-  bool has_inner = false;  // other ops than views ran inside it
-  bool wraps = false;      // one of its name ran inside it, and is what it does
-  uint64_t node = 0;       // the autograd node that it recorded, or whose gradient it is; 0: none
+  int parent = -1;     // the range around it; -1: none
+  std::string layer;   // "ResNet.layer1.0.conv1"; of a gradient that of its op
+  bool wraps = false;  // one of its name ran inside it, and is what it does
+  uint64_t node = 0;   // the autograd node that it recorded, or whose gradient it is; 0: none
   std::vector<TensorNote> inputs = {}, outputs = {};  // of a gradient only outputs: its results
+  std::vector<TensorNote> operands = {};              // inputs of the node, undefined ones too
+  std::vector<size_t> gradient_of = {};               // of a gradient: the inputs that got one
 };
 
 /// Memory that was taken or given back.
@@ -43,7 +44,8 @@ struct MemoryNote {
   int64_t block = 0;  // counts from 0; giving back names the same
   int64_t bytes = 0;
   bool taken = false;
-  int op = -1;  // the innermost range then
+  int op = -1;             // the innermost range then
+  bool workspace = false;  // scratch memory of a library, MemoryTag::kWorkspace
 };
 
 struct StepRecording {
@@ -54,6 +56,7 @@ struct StepRecording {
   std::unordered_map<uint64_t, int> uses_of_node;  // how many gradients come to a node
   /// Blocks of gradients that came to a node which had one already: the node's number.
   std::unordered_map<int64_t, uint64_t> second_gradients;
+  std::vector<TensorNote> parameters;     // that the last step updates
   std::vector<MemoryNote> memory;         // since before the model was made
   size_t steps_begin = 0, last_step = 0;  // in `memory`
 };
