@@ -112,9 +112,8 @@ constexpr double kBeside = 2048;
 }  // namespace
 
 TEST_CASE("plan: the launches of ResNet-18 in f16 are those of the emulated GPU" * cuda_case()) {
-  const emulation::Watch before = emulation::set_watch(emulation::Watch::kAccesses);
+  const emulation::WatchScope watched(emulation::Watch::kAccesses);
   const RealStep real = real_step();
-  emulation::set_watch(before);
   const std::vector<Launch> planned = own_launches();
   REQUIRE(planned.size() == real.launches.size());
   double moved = 0, needed = 0;  // by batch norm and element-wise work
@@ -141,7 +140,7 @@ TEST_CASE("plan: the launches of ResNet-18 in f16 are those of the emulated GPU"
   }
   if (!emulation::TrafficLog::sees_all()) return;
   MESSAGE("launches: ", planned.size(), ", bytes per byte needed: ", moved / needed);
-  CHECK(moved < 1.3 * needed);  // 1.01 with 64 channels and more images
+  CHECK(moved < 1.1 * needed);  // 1.07; 1.01 with 64 channels and more images
 }
 
 TEST_CASE("plan: the memory of ResNet-18 in f16 is that of the emulated GPU" * cuda_case()) {
@@ -149,6 +148,7 @@ TEST_CASE("plan: the memory of ResNet-18 in f16 is that of the emulated GPU" * c
   const auto planned = replay(memory_script(recording_of(2), recording_of(3)), kBatch, 1 << 30);
   REQUIRE(planned);
   MESSAGE("peak: planned ", planned->peak_allocated, ", of the emulated GPU ", real.peak_allocated);
+  // 512 bytes of 3.36 MB: the smallest block of the allocator.
   CHECK(static_cast<double>(planned->peak_allocated) ==
-        doctest::Approx(static_cast<double>(real.peak_allocated)).epsilon(0.05));
+        doctest::Approx(static_cast<double>(real.peak_allocated)).epsilon(0.002));
 }

@@ -86,7 +86,7 @@ int64_t count_of(const std::vector<Launch>& launches, const std::string& kernel)
 
 TEST_CASE("plan: the products of every family of models do the operations that its ops note") {
   struct Family {
-    const char* name;
+    std::string name;
     int64_t side;
   };
   for (const auto& [name, side] :
@@ -110,7 +110,7 @@ TEST_CASE("plan: the products of every family of models do the operations that i
 TEST_CASE("plan: linear layers of every form do the operations that their ops note") {
   using Build = std::function<Net::Forward(Net&)>;
   struct Case {
-    const char* name;
+    std::string name;
     Build build;
     int64_t products;
   };

@@ -219,7 +219,15 @@ bool TrafficLog::sees_all() noexcept {
 TrafficLog::TrafficLog() { g_traffic = this; }
 TrafficLog::~TrafficLog() { g_traffic = nullptr; }
 
+void TrafficLog::begin(void (*kernel)()) {
+  launches_.push_back({kernel});
+  pages_.clear();
+  last_ = nullptr;
+  open_ = true;
+}
+
 void TrafficLog::note(uintptr_t at, size_t bytes, bool writes) {
+  if (!open_) return;
   for (uintptr_t sector = at / kSectorBytes; sector <= (at + bytes - 1) / kSectorBytes; ++sector) {
     const uintptr_t page = sector * kSectorBytes / kPageBytes, bit = sector % 128;
     if (last_ == nullptr || page != last_page_) {
@@ -231,6 +239,7 @@ void TrafficLog::note(uintptr_t at, size_t bytes, bool writes) {
 }
 
 void TrafficLog::end() {
+  if (!std::exchange(open_, false)) return;
   const auto bytes = [](const std::array<uint64_t, 2>& bits) {
     return static_cast<int64_t>(kSectorBytes) * (std::popcount(bits[0]) + std::popcount(bits[1]));
   };
@@ -238,8 +247,6 @@ void TrafficLog::end() {
     launches_.back().read_bytes += bytes(page.read);
     launches_.back().written_bytes += bytes(page.written);
   }
-  pages_.clear();
-  last_ = nullptr;
 }
 
 Watch set_watch(Watch wanted) { return std::exchange(watch(), wanted); }

@@ -31,6 +31,18 @@ enum class Watch { kNothing, kAccesses, kUnwritten };
 /// For the launches to come. → what it was.
 Watch set_watch(Watch wanted);
 
+/// set_watch() for a scope.
+class WatchScope {
+ public:
+  [[nodiscard]] explicit WatchScope(Watch wanted) : before_(set_watch(wanted)) {}
+  ~WatchScope() { set_watch(before_); }
+  WatchScope(const WatchScope&) = delete;
+  WatchScope& operator=(const WatchScope&) = delete;
+
+ private:
+  const Watch before_;
+};
+
 /// A launch on device memory whose kernels are watched, as long as it lives.
 class WatchedLaunch {
  public:
@@ -63,8 +75,8 @@ class TrafficLog {
   /// In the order in which they ran.
   const std::vector<Launch>& launches() const { return launches_; }
 
-  // For the emulation.
-  void begin(void (*kernel)()) { launches_.push_back({kernel}); }
+  // For the emulation. A launch that was underway when the log began is not in it.
+  void begin(void (*kernel)());
   void note(uintptr_t at, size_t bytes, bool writes);
   void end();
 
@@ -75,6 +87,7 @@ class TrafficLog {
   static constexpr uintptr_t kPageBytes = 128 * kSectorBytes;
 
   std::vector<Launch> launches_;
+  bool open_ = false;                          // the last of them is underway
   std::unordered_map<uintptr_t, Page> pages_;  // of the launch underway
   uintptr_t last_page_ = 0;
   Page* last_ = nullptr;

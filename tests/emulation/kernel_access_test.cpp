@@ -167,12 +167,11 @@ TEST_CASE("emulation: page-locked memory of the host, and a kernel that is right
 
 TEST_CASE("emulation: what a launch moves is counted in sectors, each once") {
   if (!emulation::TrafficLog::sees_all()) return;
-  const emulation::Watch before = emulation::set_watch(emulation::Watch::kAccesses);
+  const emulation::WatchScope watched(emulation::Watch::kAccesses);
   const Taken from(4096), to(4096);
   emulation::TrafficLog log;
   CHECK(fault_of(every_other_kernel, dim3(2), dim3(64), to.as<float>(), from.as<float>()) == "");
   CHECK(fault_of(every_other_kernel, dim3(1), dim3(3), to.as<float>() + 7, from.as<float>()) == "");
-  emulation::set_watch(before);
   REQUIRE(log.launches().size() == 2);
   CHECK(log.launches()[0].read_bytes == 2 * 128 * 4);  // half of each sector
   CHECK(log.launches()[0].written_bytes == 128 * 4);
@@ -228,12 +227,24 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("emulation: a launch that began before the log is not in it") {
+  emulation::TrafficLog log;
+  log.note(64, 4, true);
+  log.end();
+  CHECK(log.launches().empty());
+  log.begin(nullptr);
+  log.end();
+  REQUIRE(log.launches().size() == 1);
+  CHECK(log.launches()[0].written_bytes == 0);
+}
+
 TEST_CASE("emulation: shared memory that nobody wrote, and an array that is too short") {
   const Taken out(256);
   CHECK(fault_of(unwritten_kernel, dim3(2), dim3(32), out.as<float>()) == "");
-  const emulation::Watch before = emulation::set_watch(emulation::Watch::kUnwritten);
-  const std::string unwritten = fault_of(unwritten_kernel, dim3(2), dim3(32), out.as<float>());
-  emulation::set_watch(before);
+  const std::string unwritten = [&] {
+    const emulation::WatchScope watched(emulation::Watch::kUnwritten);
+    return fault_of(unwritten_kernel, dim3(2), dim3(32), out.as<float>());
+  }();
   CHECK(has(unwritten, "thread (31,0,0) of block ("));
   CHECK(has(unwritten, "reads room, byte 128: shared memory that its block has not written"));
   CHECK(fault_of(beyond_shared_kernel, dim3(1), dim3(32), out.as<float>(), 32) == "");
