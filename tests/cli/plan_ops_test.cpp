@@ -84,15 +84,16 @@ int64_t count_of(const std::vector<Launch>& launches, const std::string& kernel)
 
 }  // namespace
 
+// VGG's 10^8 weights would take long; its kinds of layers are in the next case.
 TEST_CASE("plan: the products of every family of models do the operations that its ops note") {
   struct Family {
     std::string name;
     int64_t side;
   };
   for (const auto& [name, side] :
-       {Family{"resnet8", 8}, Family{"resnet18", 8}, Family{"resnet50", 8}, Family{"vgg11", 32},
-        Family{"vgg11_bn", 32}, Family{"mobilenet_v2", 32}, Family{"efficientnet_b0", 32},
-        Family{"convnext_tiny", 32}, Family{"vit_s_16", 32}}) {
+       {Family{"resnet8", 8}, Family{"resnet18", 8}, Family{"resnet50", 8},
+        Family{"mobilenet_v2", 32}, Family{"efficientnet_b0", 32}, Family{"convnext_tiny", 32},
+        Family{"vit_s_16", 32}}) {
     for (const char* amp : {"off", "fp16"}) {
       CAPTURE(name);
       CAPTURE(amp);
@@ -107,7 +108,7 @@ TEST_CASE("plan: the products of every family of models do the operations that i
   }
 }
 
-TEST_CASE("plan: linear layers of every form do the operations that their ops note") {
+TEST_CASE("plan: layers of every form do the operations that their ops note") {
   using Build = std::function<Net::Forward(Net&)>;
   struct Case {
     std::string name;
@@ -140,6 +141,17 @@ TEST_CASE("plan: linear layers of every form do the operations that their ops no
          return [=](const Tensor& x) { return (*mlp)(x); };
        },
        8},
+      {"convolutions with a bias",
+       [](Net& net) -> Net::Forward {
+         const Tensor w = net.weight("w", {8, 3, 3, 3}), b = net.weight("b", {8}),
+                      v = net.weight("v", {8, 8, 3, 3}), last = net.weight("last", {10, 128});
+         return [=](const Tensor& x) {
+           const Tensor images = x.view({2, 3, kSide, kSide});
+           const Tensor h = relu(conv2d(images, w, {.bias = b, .pad = 1}));
+           return linear(flatten(max_pool2d(relu(conv2d(h, v, {.pad = 1})), {}), 1), last);
+         };
+       },
+       3},
       {"addmm with factors",
        [](Net& net) -> Net::Forward {
          const Tensor w = net.weight("w", {kFeatures, 10}), b = net.weight("b", {10});
