@@ -82,6 +82,38 @@ int64_t count_of(const std::vector<Launch>& launches, const std::string& kernel)
   return std::ranges::count(launches, kernel, &Launch::kernel);
 }
 
+using Build = std::function<Net::Forward(Net&)>;
+
+Build two_layers(bool frozen_weight, bool frozen_bias) {
+  return [=](Net& net) -> Net::Forward {
+    const Tensor w = net.weight("w", {16, kFeatures}, frozen_weight);
+    const Tensor b = net.weight("b", {16}, frozen_bias), last = net.weight("last", {10, 16});
+    return [=](const Tensor& x) { return linear(linear(x, w, b), last); };
+  };
+}
+Net::Forward activated_layer(Net& net) {
+  const Tensor w = net.weight("w", {10, kFeatures}), b = net.weight("b", {10});
+  return [=](const Tensor& x) { return linear(x, w, b, Activation::kRelu); };
+}
+Net::Forward three_layers_in_one(Net& net) {
+  const auto mlp = std::make_shared<nn::MLP>(kFeatures, std::vector<int64_t>{32, 16, 10});
+  net.adopt(*mlp, "mlp");
+  return [=](const Tensor& x) { return (*mlp)(x); };
+}
+Net::Forward convolutions(Net& net) {
+  const Tensor w = net.weight("w", {8, 3, 3, 3}), b = net.weight("b", {8}),
+               v = net.weight("v", {8, 8, 3, 3}), last = net.weight("last", {10, 128});
+  return [=](const Tensor& x) {
+    const Tensor images = x.view({2, 3, kSide, kSide});
+    const Tensor h = relu(conv2d(images, w, {.bias = b, .pad = 1}));
+    return linear(flatten(max_pool2d(relu(conv2d(h, v, {.pad = 1})), {}), 1), last);
+  };
+}
+Net::Forward scaled_product(Net& net) {
+  const Tensor w = net.weight("w", {kFeatures, 10}), b = net.weight("b", {10});
+  return [=](const Tensor& x) { return addmm(b, x, w, {.beta = 0.5, .alpha = 2}); };
+}
+
 }  // namespace
 
 // VGG's 10^8 weights would take long; its kinds of layers are in the next case.
@@ -109,56 +141,20 @@ TEST_CASE("plan: the products of every family of models do the operations that i
 }
 
 TEST_CASE("plan: layers of every form do the operations that their ops note") {
-  using Build = std::function<Net::Forward(Net&)>;
   struct Case {
     std::string name;
     Build build;
     int64_t products;
   };
-  const auto layer = [](bool frozen_weight, bool frozen_bias) {
-    return [=](Net& net) -> Net::Forward {
-      const Tensor w = net.weight("w", {16, kFeatures}, frozen_weight);
-      const Tensor b = net.weight("b", {16}, frozen_bias), last = net.weight("last", {10, 16});
-      return [=](const Tensor& x) { return linear(linear(x, w, b), last); };
-    };
-  };
-  // The images need no gradient, so the first layer has two products at most, the last three.
-  const Case cases[] = {
-      {"weight and bias", layer(false, false), 5},
-      {"frozen weight", layer(true, false), 4},
-      {"frozen bias", layer(false, true), 5},
-      {"frozen layer", layer(true, true), 3},
-      {"activation",
-       [](Net& net) -> Net::Forward {
-         const Tensor w = net.weight("w", {10, kFeatures}), b = net.weight("b", {10});
-         return [=](const Tensor& x) { return linear(x, w, b, Activation::kRelu); };
-       },
-       2},
-      {"mlp",
-       [](Net& net) -> Net::Forward {
-         auto mlp = std::make_shared<nn::MLP>(kFeatures, std::vector<int64_t>{32, 16, 10});
-         net.adopt(*mlp, "mlp");
-         return [=](const Tensor& x) { return (*mlp)(x); };
-       },
-       8},
-      {"convolutions with a bias",
-       [](Net& net) -> Net::Forward {
-         const Tensor w = net.weight("w", {8, 3, 3, 3}), b = net.weight("b", {8}),
-                      v = net.weight("v", {8, 8, 3, 3}), last = net.weight("last", {10, 128});
-         return [=](const Tensor& x) {
-           const Tensor images = x.view({2, 3, kSide, kSide});
-           const Tensor h = relu(conv2d(images, w, {.bias = b, .pad = 1}));
-           return linear(flatten(max_pool2d(relu(conv2d(h, v, {.pad = 1})), {}), 1), last);
-         };
-       },
-       3},
-      {"addmm with factors",
-       [](Net& net) -> Net::Forward {
-         const Tensor w = net.weight("w", {kFeatures, 10}), b = net.weight("b", {10});
-         return [=](const Tensor& x) { return addmm(b, x, w, {.beta = 0.5, .alpha = 2}); };
-       },
-       2},
-  };
+  // The images need no gradient, so the first layer has two products at most, the others three.
+  const Case cases[] = {{"weight and bias", two_layers(false, false), 5},
+                        {"frozen weight", two_layers(true, false), 4},
+                        {"frozen bias", two_layers(false, true), 5},
+                        {"frozen layer", two_layers(true, true), 3},
+                        {"activation", activated_layer, 2},
+                        {"mlp", three_layers_in_one, 8},
+                        {"convolutions with a bias", convolutions, 3},
+                        {"addmm with factors", scaled_product, 2}};
   for (const Case& c : cases) {
     for (const char* amp : {"off", "fp16"}) {
       CAPTURE(c.name);
