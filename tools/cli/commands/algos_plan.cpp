@@ -86,8 +86,8 @@ void plan_pass(Plans& plans, const ConvLayer& layer, ConvPass pass) {
                      ? formatted("{:<24} {:>2} x  {:<16} {:>12}  {:<13}  {:<12}  {:>3} of {:<3} {}",
                                  layer.name, layer.count, concat(pass),
                                  readable_bytes(static_cast<uint64_t>(engine.workspace_bytes)),
-                                 yes_no(engine.deterministic), yes_no(engine.tensor_cores),
-                                 usable, choice.trials.size(), concat(engine.engine))
+                                 yes_no(engine.deterministic), yes_no(engine.tensor_cores), usable,
+                                 choice.trials.size(), concat(engine.engine))
                      : formatted("{:<24} {:>2} x  {:<16} no engine: {}", layer.name, layer.count,
                                  concat(pass), printable(why.substr(0, why.find('\n')))));
 }
