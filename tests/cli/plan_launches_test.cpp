@@ -46,7 +46,8 @@ struct RealStep {
 };
 
 /// The third step on the emulated GPU, as `lathe bench step --no-capture` makes it.
-RealStep real_step() {
+RealStep make_real_step() {
+  const emulation::WatchScope watched(emulation::Watch::kAccesses);
   manual_seed(3);
   NarrowResNet18 net;
   net.to(kGpu).to(kChannelsLast);
@@ -81,6 +82,12 @@ RealStep real_step() {
   return result;
 }
 
+/// Made once for all cases: under AddressSanitizer it takes half a minute.
+const RealStep& real_step() {
+  static const RealStep step = make_real_step();
+  return step;
+}
+
 std::vector<Launch> own_launches() {
   const SmallStep a{2, launches_of(recording_of(2), settings())},
       b{3, launches_of(recording_of(3), settings())};
@@ -95,8 +102,7 @@ constexpr double kBeside = 2048;
 }  // namespace
 
 TEST_CASE("plan: the launches of ResNet-18 in f16 are those of the emulated GPU" * cuda_case()) {
-  const emulation::WatchScope watched(emulation::Watch::kAccesses);
-  const RealStep real = real_step();
+  const RealStep& real = real_step();
   const std::vector<Launch> planned = own_launches();
   REQUIRE(planned.size() == real.launches.size());
   double moved = 0, needed = 0;  // by batch norm and element-wise work
@@ -127,7 +133,7 @@ TEST_CASE("plan: the launches of ResNet-18 in f16 are those of the emulated GPU"
 }
 
 TEST_CASE("plan: the memory of ResNet-18 in f16 is that of the emulated GPU" * cuda_case()) {
-  const RealStep real = real_step();
+  const RealStep& real = real_step();
   const auto planned = replay(memory_script(recording_of(2), recording_of(3)), kBatch, 1 << 30);
   REQUIRE(planned);
   MESSAGE("peak: planned ", planned->peak_allocated, ", of the emulated GPU ", real.peak_allocated);

@@ -105,7 +105,7 @@ TEST_CASE("glu, prelu: values") {
 TEST_CASE("activations: gradients agree with finite differences, twice") {
   manual_seed(12);
   // Between the corners at -3, -1, 0, 1, 3 and 6.
-  const Tensor x = f64_in({3, 4}, 0.2, 0.8) * tensor({1.0, -1.0, 1.0, -1.0}, kF64);
+  const Tensor x = f64_in({2, 4}, 0.2, 0.8) * tensor({1.0, -1.0, 1.0, -1.0}, kF64);
   const Tensor beyond = x + tensor({6.1, -3.9, 0.0, 1.2}, kF64);
   // clang-format off
   const GradientCase cases[] = {
@@ -117,7 +117,7 @@ TEST_CASE("activations: gradients agree with finite differences, twice") {
       {"selu", [](In in) { return selu(in[0]); }, {x}},
       {"softsign", [](In in) { return softsign(in[0]); }, {x}},
       {"logsigmoid", [](In in) { return logsigmoid(in[0]); }, {x}},
-      {"glu", [](In in) { return glu(in[0], 1); }, {f64({3, 4})}},
+      {"glu", [](In in) { return glu(in[0], 1); }, {f64({2, 4})}},
       {"prelu", [](In in) { return prelu(in[0], in[1]); }, {x, f64({4})}},
       {"prelu of one", [](In in) { return prelu(in[0], in[1]); }, {x, f64({1})}},
   };
