@@ -152,7 +152,11 @@ include("${PROJECT_SOURCE_DIR}/tests/emulation/sources.cmake")
 function(lathe_cuda_flags target)
   set_target_properties(${target} PROPERTIES
     CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_VISIBILITY_PRESET hidden)
-  string(JOIN "," host_flags -Wall -Wextra -Wshadow -ffp-contract=off "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+  set(path_maps ${LATHE_PATH_MAPS})
+  if(CMAKE_CUDA_COMPILER_LAUNCHER MATCHES "ccache" AND NOT "$ENV{CCACHE_BASEDIR}" STREQUAL "")
+    set(path_maps ${LATHE_RELATIVE_PATH_MAPS})  # of nvcc's flags for the host ccache does not know which are paths
+  endif()
+  string(JOIN "," host_flags -Wall -Wextra -Wshadow -ffp-contract=off ${path_maps})
   set(flags --fmad=false --expt-relaxed-constexpr -Xfatbin=-compress-all "-Xcompiler=${host_flags}")
   if(LATHE_WERROR)  # a kernel that spills registers is an error, too (tools/kernel_report.py)
     list(APPEND flags --Werror=all-warnings -Xptxas=--warn-on-spills)

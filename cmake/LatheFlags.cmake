@@ -41,9 +41,16 @@ if(NOT PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION
   message(STATUS "lathe: CMAKE_BUILD_TYPE is not set; Lathe itself is compiled with -O3, your own targets as you say")
 endif()
 
+# Error messages name ops/conv2d.cpp and not the machine's directories. tools/build.sh lets ccache call the compiler with paths
+# relative to the build folder, so that another clone finds the same objects in the cache.
+cmake_path(RELATIVE_PATH PROJECT_SOURCE_DIR BASE_DIRECTORY "${CMAKE_BINARY_DIR}" OUTPUT_VARIABLE source_from_build)
+file(RELATIVE_PATH include_from_build "${CMAKE_BINARY_DIR}" "${PROJECT_BINARY_DIR}/include")
+set(LATHE_RELATIVE_PATH_MAPS "-fmacro-prefix-map=${source_from_build}/=" "-fmacro-prefix-map=${include_from_build}/lathe/=")
+set(LATHE_PATH_MAPS "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" "-fmacro-prefix-map=${PROJECT_BINARY_DIR}/include/lathe/="
+                    ${LATHE_RELATIVE_PATH_MAPS})
+
 # lathe_target_flags(target [COLD]): flags for the library, the command and the tests alike.
-#   -ffp-contract=off   a*b+c rounds twice on the host, as our CUDA code does, so that both sides agree to the bit;
-#   -fmacro-prefix-map  error messages name ops/conv2d.cpp and not the machine's directories.
+#   -ffp-contract=off   a*b+c rounds twice on the host, as our CUDA code does, so that both sides agree to the bit.
 # COLD is code that runs briefly: -O1 in a release build, a quarter less to compile than -O3. Sanitizers triple its compile
 # time when it is optimised, so there it is not.
 function(lathe_target_flags target)
@@ -53,7 +60,7 @@ function(lathe_target_flags target)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   # Options structs are written {.stride = 2}: what is not named keeps its default, on purpose.
   set(flags -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -ffp-contract=off
-      "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" "-fmacro-prefix-map=${PROJECT_BINARY_DIR}/include/lathe/=")
+      ${LATHE_PATH_MAPS})
   if(LATHE_HAS_MARCH)
     list(APPEND flags "-march=${LATHE_MARCH}")
   endif()
