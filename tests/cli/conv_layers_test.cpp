@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "lathe/nn/resnet.h"
+#include "lathe/tools/cli/commands/roofline.h"
 
 namespace lathe::cli {
 namespace {
@@ -40,6 +41,22 @@ TEST_CASE("conv layers: operations, bytes and the roofline of one problem") {
   CHECK(conv_bytes(g, kF32) == 2 * conv_bytes(g, kF16));
   CHECK(Roofline{1e3, 1e9}.seconds(g, kF32) == conv_operations(g) / 1e3);
   CHECK(Roofline{1e9, 1e3}.seconds(g, kF32) == conv_bytes(g, kF32) / 1e3);
+}
+
+TEST_CASE("conv layers: the roofline's chart has the roof, and a dot for each pass") {
+  // A roof of 100 GFLOP/s that begins at 10 operations per byte.
+  const std::string svg =
+      roofline_svg("t", {100e9, 10e9},
+                   {{"forward", 20e9, 1e9, 0.5}, {"forward", 2e9, 1e9, 1}, {"dw", 5e9, 1e9, 1}});
+  const auto count = [&](const std::string& part) {
+    size_t n = 0;
+    for (size_t at = svg.find(part); at != std::string::npos; at = svg.find(part, at + 1)) ++n;
+    return n;
+  };
+  CHECK(count("class=\"line\"") == 1);
+  CHECK(count("class=\"line dots\"") == 2);
+  CHECK(count("h0") == 3);
+  CHECK(count("> forward") == 1);
 }
 
 }  // namespace

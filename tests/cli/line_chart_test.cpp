@@ -43,6 +43,13 @@ TEST_CASE("line chart: points stand where the axes put them") {
         "M0.0 156.0L640.0 0.0");
 }
 
+TEST_CASE("line chart: dots stand alone") {
+  const std::string svg =
+      svg_of({.title = "t", .lines = {{.name = "a", .points = {{0, 0}, {10, 1}}, .dots = true}}});
+  CHECK(svg.find("class=\"line dots\"") != std::string::npos);
+  CHECK(svg.find("d=\"M0.0 312.0h0M640.0 0.0h0\"") != std::string::npos);
+}
+
 TEST_CASE("line chart: what has no place interrupts the line") {
   CHECK(path_in(drawn({{0, 0}, {1, kNan}, {2, 1}, {3, kInf}, {4, 0}})) ==
         "M0.0 312.0M320.0 0.0M640.0 312.0");

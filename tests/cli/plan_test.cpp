@@ -153,6 +153,9 @@ TEST_CASE("plan: memory is what the allocator takes for the batch") {
   REQUIRE(two);
   CHECK(two->peak_allocated == (20 + 20 + 10) * kMiB);
   CHECK(two->reserved == (20 + 20 + 10) * kMiB);
+  const std::vector<int64_t> curve = memory_over_step(script, 2, 100 * kMiB);
+  CHECK(curve == std::vector<int64_t>{40 * kMiB, 50 * kMiB});
+  CHECK(memory_over_step(script, 8, 100 * kMiB).empty());
   CHECK(replay(script, 7, 100 * kMiB));
   CHECK_FALSE(replay(script, 8, 100 * kMiB));
   CHECK(largest_batch(script, 100 * kMiB) == 7);

@@ -50,6 +50,15 @@ def test_faster_memory_and_a_batch_that_does_not_fit(folder):
     assert not memory["fits"] and "peak_allocated_bytes" not in memory and 0 < memory["largest_batch"] < 1000000, memory
 
 
+def test_a_picture_of_the_memory(folder):
+    expect(lathe("plan", "--gpu", "h200", *SMALL, "--svg", "m.svg"), 0)
+    svg = pathlib.Path("m.svg").read_text()
+    assert svg.startswith('<svg xmlns="http://www.w3.org/2000/svg" class="chart"') and ">peak " in svg and "resnet8, batch 64" in svg, svg[:500]
+    expect(lathe("plan", "--gpu", "h200", *SMALL, "--svg", "m.svg"), 0)  # an earlier picture is replaced
+    pathlib.Path("mine.svg").write_text("<svg/>")
+    expect_one_line(lathe("plan", "--gpu", "h200", *SMALL, "--svg", "mine.svg"), 2, "--svg mine.svg: is there and does not begin with")
+
+
 def test_mistakes_are_named_in_one_line(folder):
     expect_one_line(lathe("plan"), 2, "plan: no GPU is named; give --gpu h200, say, or a file")
     expect_one_line(lathe("plan", "--gpu", "h300"), 2, 'no GPU is called "h300"')

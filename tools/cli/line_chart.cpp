@@ -25,7 +25,8 @@ constexpr std::string_view kStyle =
     "<style>.chart{color:#222;background:#fff;font:13px sans-serif}.chart text{fill:currentColor}"
     ".chart .grid{stroke:currentColor;stroke-opacity:.15}.chart .axis{stroke:currentColor}"
     ".chart .line{fill:none;stroke-width:2;stroke-linejoin:round}.chart .faint{stroke-opacity:.35;"
-    "stroke-width:1}.chart .mark{stroke:currentColor;stroke-dasharray:5 4}"
+    "stroke-width:1}.chart .dots{stroke-width:8;stroke-linecap:round;stroke-opacity:.7}.chart "
+    ".mark{stroke:currentColor;stroke-dasharray:5 4}"
     "@media (prefers-color-scheme:dark){.chart{color:#ddd;background:#181818}}</style>";
 
 /// Maps values of one axis to 0 … 1.
@@ -144,7 +145,8 @@ std::string path_of(const LineChart& chart, const ChartLine& line, const Frame& 
     // Far outside is as good as at the edge; numbers stay short.
     const double y = std::clamp(frame.y(p.y), -kPlotHeight, 2 * kPlotHeight);
     if (drawn) path += formatted("{}{:.1f} {:.1f}", open ? "L" : "M", frame.x(p.x), y);
-    open = drawn;
+    if (drawn && line.dots) path += "h0";
+    open = drawn && !line.dots;
   }
   return path;
 }
@@ -230,8 +232,9 @@ std::string svg_of(const LineChart& chart) {
   for (const bool faint : {true, false}) {
     for (size_t i = 0; i < chart.lines.size(); ++i) {
       if (chart.lines[i].faint != faint) continue;
-      out += formatted("<path class=\"line{}\" stroke=\"{}\" d=\"{}\"/>", faint ? " faint" : "",
-                       kColours[i % kColours.size()], path_of(chart, chart.lines[i], frame));
+      out += formatted("<path class=\"line{}{}\" stroke=\"{}\" d=\"{}\"/>", faint ? " faint" : "",
+                       chart.lines[i].dots ? " dots" : "", kColours[i % kColours.size()],
+                       path_of(chart, chart.lines[i], frame));
     }
   }
   out += marks(chart, frame) + "</svg>";

@@ -1,5 +1,5 @@
-// Line charts as SVG, for the curve of find-lr and other curves over steps. The text refers to
-// nothing outside of itself and has no script.
+// Line charts as SVG, for the curve of find-lr, curves over steps, and dots beside a curve. The
+// text refers to nothing outside of itself and has no script.
 #pragma once
 
 #include <optional>
@@ -17,6 +17,7 @@ struct ChartLine {
   std::string name;
   std::vector<ChartPoint> points = {};  // x does not fall
   bool faint = false;                   // drawn behind the others, in a lighter colour
+  bool dots = false;                    // the points are drawn, and no line between them
 };
 
 /// A vertical line with a text.

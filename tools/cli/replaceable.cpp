@@ -1,4 +1,4 @@
-// check_replaceable().
+// check_replaceable() and check_picture().
 #include "lathe/tools/cli/replaceable.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "lathe/core/file.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/line_chart.h"
 
 namespace lathe::cli {
 
@@ -22,6 +23,12 @@ void check_replaceable(std::string_view flag, const std::string& path, std::stri
       formatted("{} {}: is there and does not begin with \"{}\", so it is something else; "
                 "expected a new file",
                 flag, path, beginning));
+}
+
+void check_picture(const std::string& path) {
+  if (path.empty()) return;
+  check_replaceable("--svg", path, kChartBegin);
+  const AtomicFile writable(path);
 }
 
 }  // namespace lathe::cli

@@ -1,4 +1,5 @@
-// check_replaceable(): which existing files a result may replace.
+// check_replaceable(): which existing files a result may replace. check_picture(): the same for a
+// chart.
 #pragma once
 
 #include <string>
@@ -11,5 +12,9 @@ namespace lathe::cli {
 /// does.
 /// throws: UsageError for any other file, which would be lost.
 void check_replaceable(std::string_view flag, const std::string& path, std::string_view beginning);
+
+/// Call before the work whose chart (line_chart.h) `--svg` is to write. Does nothing for "".
+/// throws: UsageError as above; FileError if the file cannot be written.
+void check_picture(const std::string& path);
 
 }  // namespace lathe::cli

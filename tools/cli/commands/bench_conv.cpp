@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv_search/conv_search.h"
@@ -14,6 +15,7 @@
 #include "lathe/tools/cli/commands/roofline.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
 
@@ -39,6 +41,7 @@ std::string engine_of_last() {
 
 struct Total {
   double seconds = 0, least_seconds = 0, operations = 0;
+  std::vector<RooflineDot> dots = {};
 };
 
 void time_pass(const ConvBench& bench, const ConvLayer& layer, const char* pass, Total& total,
@@ -52,6 +55,7 @@ void time_pass(const ConvBench& bench, const ConvLayer& layer, const char* pass,
   total.seconds += count * timing.median;
   total.least_seconds += count * least;
   total.operations += count * operations;
+  total.dots.push_back({pass, operations, conv_bytes(g, bench.dtype), timing.median});
   Row row;
   row.add("bench", "conv")
       .add("layer", layer.name)
@@ -99,6 +103,7 @@ void time_layer(const ConvBench& bench, const ConvLayer& layer, Total& total) {
 ExitCode run_bench_conv(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
+  check_picture(settings.svg);
   const Device device = prepare_compute(settings);
   if (!settings.model) settings.model = "resnet18";
   const int64_t batch = settings.batch_size.value_or(128), side = settings.image_size.value_or(32);
@@ -133,6 +138,11 @@ ExitCode run_bench_conv(const Invocation& call) {
   out.text(formatted("{:<47} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} %", "all layers of a step",
                      1e3 * total.seconds, total.operations / total.seconds / 1e9,
                      100 * total.least_seconds / total.seconds));
+  if (!settings.svg.empty()) {
+    const std::string title =
+        formatted("{} on {}: convolutions and the roofline", *settings.model, concat(device));
+    write_file_atomic(settings.svg, roofline_svg(title, peaks, total.dots));
+  }
   return ExitCode::kDone;
 }
 

@@ -133,10 +133,7 @@ void check_outputs(const Settings& settings) {
     check_replaceable("--csv", settings.csv, csv_header(lr_range_row({}, 0)) + "\n");
     const AtomicFile writable(settings.csv);
   }
-  if (!settings.svg.empty()) {
-    check_replaceable("--svg", settings.svg, kChartBegin);
-    const AtomicFile writable(settings.svg);
-  }
+  check_picture(settings.svg);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
-// Measures the peaks of a device.
+// Measures the peaks of a device, and draws them.
 #include "lathe/tools/cli/commands/roofline.h"
+
+#include <algorithm>
 
 #include "lathe/core/copy.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/random.h"
+#include "lathe/tools/cli/line_chart.h"
 
 namespace lathe::cli {
 
@@ -25,6 +28,32 @@ Roofline measure_roofline(const Settings& settings, DType dtype, const TimingOpt
         2 * static_cast<double>(bytes) / measure([&] { copy_values(to, from); }, timing).low;
   }
   return peaks;
+}
+
+std::string roofline_svg(const std::string& title, const Roofline& roof,
+                         const std::vector<RooflineDot>& dots) {
+  const double ridge = roof.operations_per_second / roof.bytes_per_second;
+  double low = ridge / 4, high = ridge * 4;  // operations per byte
+  std::vector<ChartLine> lines(1);
+  for (const RooflineDot& dot : dots) {
+    const double intensity = dot.operations / dot.bytes;
+    low = std::min(low, intensity / 2);
+    high = std::max(high, intensity * 2);
+    auto line = std::ranges::find(lines, dot.pass, &ChartLine::name);
+    if (line == lines.end())
+      line = lines.insert(line, {.name = dot.pass, .points = {}, .faint = false, .dots = true});
+    line->points.push_back({intensity, dot.operations / dot.seconds / 1e9});
+  }
+  for (size_t i = 1; i < lines.size(); ++i) std::ranges::sort(lines[i].points, {}, &ChartPoint::x);
+  const auto gflops = [&](double intensity) {
+    return std::min(roof.operations_per_second, roof.bytes_per_second * intensity) / 1e9;
+  };
+  lines[0] = {.name = "roofline",
+              .points = {{low, gflops(low)}, {ridge, gflops(ridge)}, {high, gflops(high)}}};
+  return svg_of({.title = title,
+                 .x = {.label = "operations per byte", .logarithmic = true},
+                 .y = {.label = "GFLOP/s", .logarithmic = true},
+                 .lines = std::move(lines)});
 }
 
 }  // namespace lathe::cli

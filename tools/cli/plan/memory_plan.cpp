@@ -188,8 +188,13 @@ MemoryScript memory_script(const StepRecording& a, const StepRecording& b) {
   return script;
 }
 
-std::optional<PlannedMemory> replay(const MemoryScript& script, int64_t batch,
-                                    int64_t memory_bytes) {
+namespace {
+
+/// Runs the script on a pool. Calls each(pool) after every step of the last training step.
+/// → whether the memory sufficed, and what the pool then says
+template <class F>
+std::optional<BlockPoolStats> run_script(const MemoryScript& script, int64_t batch,
+                                         int64_t memory_bytes, const F& each) {
   Addresses memory(static_cast<size_t>(memory_bytes));
   BlockPool pool(memory, {.name = "planned memory"});
   std::unordered_map<int64_t, void*> blocks;
@@ -211,13 +216,34 @@ std::optional<PlannedMemory> replay(const MemoryScript& script, int64_t batch,
         pool.deallocate(at->second);
         blocks.erase(at);
       }
+      if (i >= script.last_step) each(pool);
     }
   } catch (const OutOfMemoryError&) {
     return std::nullopt;
   }
-  const BlockPoolStats stats = pool.stats();
-  return PlannedMemory{static_cast<int64_t>(stats.allocated_bytes.peak),
-                       static_cast<int64_t>(stats.reserved_bytes.current)};
+  return pool.stats();
+}
+
+}  // namespace
+
+std::optional<PlannedMemory> replay(const MemoryScript& script, int64_t batch,
+                                    int64_t memory_bytes) {
+  const auto stats = run_script(script, batch, memory_bytes, [](const BlockPool&) {});
+  if (!stats) return std::nullopt;
+  return PlannedMemory{static_cast<int64_t>(stats->allocated_bytes.peak),
+                       static_cast<int64_t>(stats->reserved_bytes.current)};
+}
+
+std::vector<int64_t> memory_over_step(const MemoryScript& script, int64_t batch,
+                                      int64_t memory_bytes) {
+  std::vector<int64_t> bytes;
+  const auto stats = run_script(script, batch, memory_bytes, [&](const BlockPool& pool) {
+    bytes.push_back(static_cast<int64_t>(pool.stats().allocated_bytes.current));
+  });
+  if (!stats) return {};
+  while (!bytes.empty() && !script.steps[script.last_step + bytes.size() - 1].taken)
+    bytes.pop_back();
+  return bytes;
 }
 
 int64_t largest_batch(const MemoryScript& script, int64_t memory_bytes) {

@@ -44,6 +44,12 @@ std::optional<PlannedMemory> replay(const MemoryScript& script, int64_t batch,
 /// What largest_batch() tries at most.
 inline constexpr int64_t kMostImages = int64_t{1} << 24;
 
+/// What the allocator has given out after each block that the third step takes or gives back, to
+/// the last one that it takes (behind which the recorded process ends): bytes at `batch` on a GPU
+/// with so much memory. Empty if it does not suffice.
+std::vector<int64_t> memory_over_step(const MemoryScript& script, int64_t batch,
+                                      int64_t memory_bytes);
+
 /// The most images that fit, 0 if not even one does. kMostImages stands for that many or more.
 int64_t largest_batch(const MemoryScript& script, int64_t memory_bytes);
 

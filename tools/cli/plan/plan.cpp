@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <optional>
 
+#include "lathe/core/file.h"
 #include "lathe/core/printable.h"
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/plan/gpu_model.h"
 #include "lathe/tools/cli/plan/launch_list.h"
 #include "lathe/tools/cli/plan/memory_plan.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
 #include "lathe/tools/cli/plan/step_recording.h"
+#include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -147,9 +150,35 @@ void print_step(const Output& out, const Settings& settings, const GpuDescriptio
 /// Driver, context and libraries take memory too.
 constexpr int64_t kContextBytes = int64_t{1} << 30;
 
+/// The memory that is there for the process: without driver and context.
+int64_t room_of(const GpuDescription& gpu) {
+  return std::max<int64_t>(gpu.memory_bytes - kContextBytes, 0);
+}
+
+/// A chart of the memory over one step, with a mark at its peak.
+std::string memory_svg(const GpuDescription& gpu, const MemoryScript& script,
+                       const Settings& settings, int64_t batch) {
+  const std::vector<int64_t> bytes = memory_over_step(script, batch, room_of(gpu));
+  LineChart chart{.title = formatted("Memory over a training step: {}, batch {}, amp {}",
+                                     *settings.model, batch, settings.amp),
+                  .x = {.label = "blocks taken and given back"},
+                  .y = {.label = "MiB", .low = 0.0},
+                  .lines = {{.name = "allocated"}}};
+  for (size_t i = 0; i < bytes.size(); ++i)
+    chart.lines[0].points.push_back(
+        {static_cast<double>(i), static_cast<double>(bytes[i]) / (1 << 20)});
+  const auto peak = std::ranges::max_element(bytes);
+  if (peak != bytes.end()) {
+    chart.y.high = 1.1 * static_cast<double>(*peak) / (1 << 20);  // the mark's text has room
+    chart.marks.push_back({static_cast<double>(peak - bytes.begin()),
+                           formatted("peak {}", readable_bytes(static_cast<uint64_t>(*peak)))});
+  }
+  return svg_of(chart);
+}
+
 void print_memory(const Output& out, const GpuDescription& gpu, const MemoryScript& script,
                   int64_t batch) {
-  const int64_t room = std::max<int64_t>(gpu.memory_bytes - kContextBytes, 0);
+  const int64_t room = room_of(gpu);
   const std::optional<PlannedMemory> memory = replay(script, batch, room);
   const int64_t largest = largest_batch(script, room);
   Row row;
@@ -175,6 +204,7 @@ ExitCode run_plan(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   const GpuDescription gpu = planned_gpu(settings);
+  check_picture(settings.svg);
   settings.device = "cpu";
   prepare_compute(settings);
   if (!settings.model) settings.model = "resnet18";
@@ -197,6 +227,8 @@ ExitCode run_plan(const Invocation& call) {
 
   print_step(out, settings, gpu, launches, batch);
   print_memory(out, gpu, script, batch);
+  if (!settings.svg.empty())
+    write_file_atomic(settings.svg, memory_svg(gpu, script, settings, batch));
   return ExitCode::kDone;
 }
 

@@ -140,8 +140,6 @@ constexpr Setting kSettings[] = {
    .help = "Steps from --min-lr to --max-lr"},
   {.key = "csv", .group = "Range test", .target = &S::csv, .takes = kFindLr, .unit = "FILE",
    .help = "Write the steps as CSV: step, lr, loss, smoothed_loss"},
-  {.key = "svg", .group = "Range test", .target = &S::svg, .takes = kFindLr, .unit = "FILE",
-   .help = "Write the curve as a picture"},
 
   {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep | kStepViews | kAlgosPlan | kPlan, .choices = "off|fp16|bf16",
    .help = "Convolutions and matrix products in a half type; parameters, sums and losses stay f32"},
@@ -241,6 +239,8 @@ constexpr Setting kSettings[] = {
    .help = "Also write the metrics, and at each evaluation histograms of parameters and gradients, for TensorBoard"},
   {.key = "output", .group = "Output", .target = &S::output, .takes = kReport | kGraph, .unit = "FILE",
    .help = "Of report the page to write, otherwise report.html in the run's folder, of several runs in the working directory; of graph FILE.svg or FILE.dot"},
+  {.key = "svg", .group = "Output", .target = &S::svg, .takes = kFindLr | kBenchConv | kPlan, .unit = "FILE",
+   .help = "Write a picture: of find-lr the curve, of bench conv the roofline, of plan the memory over the step"},
   {.key = "evaluate", .group = "Output", .target = &S::evaluate, .takes = kReport,
    .help = "Of one run: evaluate it, for the confusion matrix and the worst mistakes"},
   {.key = "interval", .group = "Output", .target = &S::interval, .takes = kWatch, .unit = "SECONDS", .min = 0.1, .max = 86400,
