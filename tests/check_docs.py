@@ -16,8 +16,12 @@ Names stand in backquotes. A name is looked for in all sources, scripts and CMak
 - a number in parentheses behind a flag is its default;
 - a path in a comment of the sources that begins with a folder of the tree is there.
 
+A page of docs/contributing adds something: the words of its blocks of code, and the paths that a line with "new file"
+names, count as there.
+
 Tables that list all of something list all of it: commands, exit codes, fuzz targets, stages of CI, rooms, options.
 """
+import copy
 import fnmatch
 import pathlib
 import re
@@ -63,6 +67,17 @@ class Tree:
     def has_file(self, name):
         name = re.sub(r"<\w+>", "*", name)
         return any(fnmatch.fnmatchcase(file.rpartition("/")[2], name) for file in self.files)
+
+
+def with_additions(tree, page):
+    """The tree as it is when the page has been followed."""
+    there = copy.copy(tree)
+    blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", page, re.S | re.M)
+    there.words = tree.words | set(re.findall(r"[A-Za-z_]\w*", "".join(blocks)))
+    new = [path for line in page.splitlines() if "new file" in line for path in re.findall(r"`([\w/]+\.\w+)`", line)]
+    there.files = sorted({*tree.files, *new})
+    there.texts = {**tree.texts, "": "".join(blocks)}
+    return there
 
 
 class Command:
@@ -215,7 +230,7 @@ def faults_of_defaults(command, text):
 
 
 def faults_of_links(tree, text, folder):
-    for target in re.findall(r"\]\(([^):]+)\)", text):
+    for target in re.findall(r"\]\(([^):]+)\)", prose_of(text)):
         path, _, heading = target.partition("#")
         page = (tree.root / folder / path) if path else None
         if page and not page.exists():
@@ -228,6 +243,8 @@ def faults_of_links(tree, text, folder):
 
 def faults_of_page(tree, command, name, text):
     folder = name.rpartition("/")[0]
+    if folder == "docs/contributing":
+        tree = with_additions(tree, text)
     yield from faults_of_links(tree, text, folder)
     yield from faults_of_spans(tree, command, text, folder)
     yield from faults_of_places(tree, text)
@@ -337,6 +354,10 @@ def self_test(tree, command):
         assert seen(text + "\n"), f"not seen: {text}"
     for text in right:
         assert not seen(text + "\n"), seen(text + "\n")
+    page = "New file `ops/zz_none.h`: `ZzNone`.\n```cpp\nstruct ZzNone;\n```\n`ops/zz_none.h`\n"
+    assert not list(faults_of_page(tree, command, "docs/contributing/op.md", page.replace("New", "A new")))
+    assert list(faults_of_page(tree, command, "docs/contributing/op.md", page))
+    assert list(faults_of_page(tree, command, "docs/op.md", page.replace("New", "A new")))
     comment = lambda path: list(faults_of_comments(tree, "x.h", f"int x;  // see {path}.\n"))
     assert comment("core/zz_none.h") and not comment("core/tensor.h") and not comment("torch/zz_none.py")
     assert fault_of_count("all twelve parsers", "all % parsers", 13) and fault_of_count("", "all % parsers", 13)
@@ -348,7 +369,7 @@ def main():
     tree = Tree(pathlib.Path(sys.argv[1]).resolve())
     command = Command(tree)
     self_test(tree, command)
-    names = ["README.md", *sorted(name for name in tree.files if re.fullmatch(r"docs/[\w-]+\.md|\w+/README\.md", name))]
+    names = ["README.md", *sorted(name for name in tree.files if re.fullmatch(r"docs/(?:[\w-]+/)?[\w-]+\.md|\w+/README\.md", name))]
     pages = {name: (tree.root / name).read_text(encoding="utf-8") for name in names}
     faults = [f"{name}: {fault}" for name, text in pages.items() for fault in faults_of_page(tree, command, name, text)]
     faults += [fault for name, text in tree.texts.items() for fault in faults_of_comments(tree, name, text)]
