@@ -48,12 +48,20 @@ std::string roofline_svg(const std::string& title, const Roofline& roof,
   const auto gflops = [&](double intensity) {
     return std::min(roof.operations_per_second, roof.bytes_per_second * intensity) / 1e9;
   };
+  double slowest = gflops(low), fastest = gflops(high);
+  for (const ChartLine& line : lines) {
+    for (const ChartPoint& dot : line.points) {
+      slowest = std::min(slowest, dot.y);
+      fastest = std::max(fastest, dot.y);
+    }
+  }
   lines[0] = {.name = "roofline",
               .points = {{low, gflops(low)}, {ridge, gflops(ridge)}, {high, gflops(high)}}};
-  return svg_of({.title = title,
-                 .x = {.label = "operations per byte", .logarithmic = true},
-                 .y = {.label = "GFLOP/s", .logarithmic = true},
-                 .lines = std::move(lines)});
+  return svg_of(
+      {.title = title,
+       .x = {.label = "operations per byte", .logarithmic = true},
+       .y = {.label = "GFLOP/s", .logarithmic = true, .low = slowest / 1.5, .high = fastest * 1.5},
+       .lines = std::move(lines)});
 }
 
 }  // namespace lathe::cli
