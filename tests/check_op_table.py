@@ -8,9 +8,9 @@
 - Every test that a row names exists and mentions the function.
 - An op with gradients is a GradientCase in one of those tests, for second gradients one that is checked twice.
 - "emulated" stands where ops/ or a room of it lists a CUDA kernel, <op>_cuda.cu, and nowhere else.
-- An element-wise op of one operand has a value case of its name in elementwise_test.cpp. If its functor calls a function of
-  libm, which a GPU rounds in another way, its error stands in ulps_of() of tests/cuda/unary_test.cpp. Its name stands in the
-  enumeration before those of the tests that return bool, where that test's loop ends.
+- An element-wise op has a case of its name in a test of values: of one operand, in the table of elementwise_test.cpp. If its
+  functor calls a function of libm, which a GPU rounds in another way, its error stands in ulps_of() of tests/cuda/unary_test.cpp
+  or binary_test.cpp. UnaryOp ends with the tests that return bool, where the loop of unary_test.cpp ends.
 - The op has its line in op_table_test.cpp, which compares the columns amp and cpu with what the op does.
 """
 import pathlib
@@ -114,35 +114,51 @@ def problems_of_row(row, root, cuda_words, umbrella, measured):
             yield f"{function}: no line in tests/ops/op_table_test.cpp"
 
 
-EXACT = "fabs|floor|ceil|nearbyint|trunc|sqrt"  # rounded alike everywhere
+EXACT = "fabs|floor|ceil|nearbyint|trunc|sqrt|fmod|copysign"  # rounded alike everywhere
 
 
-def problems_of_values(rows, values):
-    """Element-wise ops of one operand whose values nobody compares with a formula."""
+def problems_of_values(rows, read):
+    """Element-wise ops whose values nobody compares with a formula. `read(word)` is the text of a test in tests/ops/."""
     for row in rows:
-        if row["header"] == "unary.h" and row["grad"]:
-            yield from (f"{name}: no case in tests/ops/elementwise_test.cpp begins with its name"
-                        for name in row["functions"] if not re.search(rf'"{name}[":]', values))
+        if row["header"] not in ("unary.h", "binary.h") or not row["grad"]:
+            continue
+        tests = [word.strip() for word in row["test"].split(",")]
+        values = "".join(read(word) for word in tests if "/" not in word and not word.endswith("_gradients"))
+        for name in row["functions"]:
+            case = rf'\{{"{name}"' if row["header"] == "unary.h" else rf'"[^"\n]*\b{name}\b[^"\n]*"'
+            if not name.endswith("_grad") and not re.search(case, values):
+                yield f"{name}: no test of values of its row has a case of its name: {row['test']}"
 
 
-def problems_of_libm(functors, enumeration, ulps):
-    """Functors of libm's functions without an error on a GPU, and names that the GPU's test does not reach."""
+def problems_of_libm(kind, functors, ulps):
+    """Functors of libm's functions without an error on a GPU."""
     for name, body in re.findall(r"^struct (\w+) *\{(.*?)^(?=struct|//|template|\})", functors, re.S | re.M):
-        if re.search(rf"std::(?!{EXACT}|is_|numeric)\w+\(|\bfast_\w+\(", body) and f"UnaryOp::k{name}:" not in ulps:
-            yield f"k{name}: its functor calls a function of libm, but ulps_of() in tests/cuda/unary_test.cpp has no case for it"
+        if re.search(rf"std::(?!(?:{EXACT})\(|is_|numeric)\w+\(|\bfast_\w+\(", body) and f"{kind}Op::k{name}:" not in ulps:
+            yield f"k{name}: its functor calls a function of libm, but ulps_of() in tests/cuda/{kind.lower()}_test.cpp has no case for it"
+
+
+def problems_of_order(enumeration):
+    """Names that the GPU's test does not reach."""
     if not re.search(r"kIsFinite,\s*\}", enumeration):
         yield "UnaryOp: kIsFinite is not the last, where the loop of tests/cuda/unary_test.cpp ends"
 
 
 def self_test():
     """The checks of element-wise ops must see each kind of fault."""
-    rows = [{"header": "unary.h", "grad": "x", "functions": ["cbrt"]}]
-    assert list(problems_of_values(rows, '{"sqrt", sqrt')) and not list(problems_of_values(rows, '{"cbrt", cbrt'))
+    def row(header):
+        return [{"header": header, "grad": "x", "functions": ["cbrt"], "test": "values, values_gradients, cuda/values"}]
+
+    texts = {"values": '{"sqrt", sqrt', "values_gradients": '{"cbrt", cbrt'}
+    assert list(problems_of_values(row("unary.h"), texts.get)) and list(problems_of_values(row("binary.h"), texts.get))
+    texts["values"] = 'TEST_CASE("cbrt, sqrt: values")'
+    assert list(problems_of_values(row("unary.h"), texts.get)) and not list(problems_of_values(row("binary.h"), texts.get))
+    texts["values"] = '{"cbrt", cbrt'
+    assert not list(problems_of_values(row("unary.h"), texts.get))
     functors = "struct Cbrt { T operator()(T x) const { return std::%s(x); } };\n// end\n"
-    last = "kIsFinite,\n};"
-    assert list(problems_of_libm(functors % "cbrt", last, "")) and not list(problems_of_libm(functors % "sqrt", last, ""))
-    assert not list(problems_of_libm(functors % "cbrt", last, "case UnaryOp::kCbrt: return 1;"))
-    assert list(problems_of_libm("", "kIsFinite,\n  kCbrt,\n};", ""))
+    assert list(problems_of_libm("Unary", functors % "cbrt", "")) and not list(problems_of_libm("Unary", functors % "sqrt", ""))
+    assert not list(problems_of_libm("Unary", functors % "cbrt", "case UnaryOp::kCbrt: return 1;"))
+    assert list(problems_of_libm("Binary", functors % "cbrt", "case UnaryOp::kCbrt: return 1;"))
+    assert list(problems_of_order("kIsFinite,\n  kCbrt,\n};")) and not list(problems_of_order("kIsFinite,\n};"))
 
 
 def main():
@@ -167,8 +183,10 @@ def main():
             problems += [f"{name} of ops/{word}.h has no row" for name in sorted(missing)]
     for row in table.rows:
         problems += problems_of_row(row, root, cuda_words, read("lathe.h"), measured)
-    problems += problems_of_values(table.rows, read("tests/ops/elementwise_test.cpp"))
-    problems += problems_of_libm(read("ops/elementwise_kernels/unary_math.h"), read("ops/unary.h"), read("tests/cuda/unary_test.cpp"))
+    problems += problems_of_values(table.rows, lambda word: read(f"tests/ops/{word}_test.cpp"))
+    for kind in ("Unary", "Binary"):
+        problems += problems_of_libm(kind, read(f"ops/elementwise_kernels/{kind.lower()}_math.h"), read(f"tests/cuda/{kind.lower()}_test.cpp"))
+    problems += problems_of_order(read("ops/unary.h"))
 
     for problem in problems:
         print(problem)
