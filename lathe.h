@@ -165,4 +165,7 @@
 #  include "lathe/data/transforms/mix.h"
 #  include "lathe/data/transforms/transforms.h"
 
+#  include "lathe/distributed/group_options.h"
+#  include "lathe/distributed/process_group.h"
+
 #endif  // C++20

@@ -13,9 +13,11 @@ set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
+list(APPEND _private_headers distributed/backend.h distributed/control.h distributed/control_client.h
+     distributed/control_server.h distributed/group_state.h distributed/socket.h)  # some name nlohmann-json
 list(REMOVE_ITEM _private_headers core/gpu/launch.h)  # programs start kernels of their own through it, too
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
-install(DIRECTORY core autograd ops nn optim data DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
+install(DIRECTORY core autograd ops nn optim data distributed DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
         FILES_MATCHING PATTERN "*.h" ${_private_headers})
 if(LATHE_BUILD_CLI)
   if(BUILD_SHARED_LIBS)  # so the build folder is laid out as the installed one
@@ -65,6 +67,9 @@ else()
   endif()
   if(LATHE_HAS_PNG)
     string(APPEND LATHE_PC_LIBS " -lpng")
+  endif()
+  if(LATHE_HAS_DISTRIBUTED)
+    string(APPEND LATHE_PC_LIBS " -lgloo")
   endif()
   string(APPEND LATHE_PC_LIBS " -ldl -pthread")
 endif()

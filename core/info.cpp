@@ -97,7 +97,8 @@ BuildInfo build_info() {
                         {"zlib", LATHE_INFO_ZLIB},
                         {"libcurl", LATHE_INFO_CURL},
                         {"libjpeg-turbo", LATHE_INFO_JPEG},
-                        {"libpng", LATHE_INFO_PNG}}};
+                        {"libpng", LATHE_INFO_PNG},
+                        {"Gloo", LATHE_INFO_GLOO}}};
 }
 
 }  // namespace lathe

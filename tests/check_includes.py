@@ -15,7 +15,7 @@ CONVOLUTION = {"ops/conv", "ops/conv_search"}
 OPS_ROOMS = CONVOLUTION | {"ops/batch_norm_kernels", "ops/elementwise_kernels", "ops/index_kernels", "ops/matmul_kernels",
                            "ops/random_kernels", "ops/reduce_kernels", "ops/row_kernels"}
 OPS = RECORD | {"ops"}
-LIBRARY = OPS | {"core/debug", "core/memory", "core/formats", "nn", "optim", "data", "data/images", "data/transforms"} | CONVOLUTION
+LIBRARY = OPS | {"core/debug", "core/memory", "core/formats", "nn", "optim", "data", "data/images", "data/transforms", "distributed"} | CONVOLUTION
 
 # room: the rooms that it may include, apart from itself. A folder's root is a room: "core" is what lies in core/ itself.
 MAY_INCLUDE = {
@@ -42,6 +42,8 @@ MAY_INCLUDE = {
     "data": OPS | {"core/formats", "data/images", "data/transforms"},
     "data/transforms": OPS | KERNELS | {"data", "ops/reduce_kernels"},
     "data/images": OPS | {"core/formats", "data", "data/transforms"},
+    # What ranks exchange are tensors, gradients, layers and parts of an epoch: so it stands on all of these.
+    "distributed": OPS | {"nn", "optim", "data"},
     "tools/bench": LIBRARY,
     "tools/cli": LIBRARY | {"tools/cli/settings"},
     "tools/cli/settings": LIBRARY | {"tools/cli"},

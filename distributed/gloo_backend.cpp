@@ -1,0 +1,159 @@
+// The collectives, through Gloo over TCP. The only file that knows Gloo.
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "lathe/core/visit.h"
+#include "lathe/distributed/backend.h"
+
+namespace lathe::distributed {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+std::string to_hex(const std::vector<char>& bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    text += kDigits[(c >> 4) & 15];
+    text += kDigits[c & 15];
+  }
+  return text;
+}
+
+std::vector<char> from_hex(const std::string& text) {
+  std::vector<char> bytes;
+  for (size_t i = 0; i + 1 < text.size(); i += 2)
+    bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  return bytes;
+}
+
+/// What Gloo asks of a store, answered by rank 0 over the control connection.
+class Store final : public gloo::rendezvous::Store {
+ public:
+  explicit Store(const KeyValueStore& values) : values_(values) {}
+  void set(const std::string& key, const std::vector<char>& data) override {
+    values_.set("gloo/" + key, to_hex(data));
+  }
+  std::vector<char> get(const std::string& key) override {
+    return from_hex(values_.get("gloo/" + key));
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) values_.get("gloo/" + key);
+  }
+  void wait(const std::vector<std::string>& keys, const milliseconds&) override { wait(keys); }
+
+ private:
+  const KeyValueStore& values_;
+};
+
+/// c = a op b, element by element.
+template <class T>
+void reduce(ReduceOp op, void* c, const void* a, const void* b, size_t n) {
+  using C = ComputeType<T>;
+  T* const out = static_cast<T*>(c);
+  const T* const x = static_cast<const T*>(a);
+  const T* const y = static_cast<const T*>(b);
+  const auto all = [&](auto f) {
+    for (size_t i = 0; i < n; ++i)
+      out[i] = static_cast<T>(f(static_cast<C>(x[i]), static_cast<C>(y[i])));
+  };
+  // NaN on either side gives NaN, so that all ranks notice it.
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage: return all([](C p, C q) { return static_cast<C>(p + q); });
+    case ReduceOp::kProduct: return all([](C p, C q) { return static_cast<C>(p * q); });
+    case ReduceOp::kMin: return all([](C p, C q) { return p < q || p != p ? p : q; });
+    case ReduceOp::kMax: return all([](C p, C q) { return p > q || p != p ? p : q; });
+  }
+}
+
+class GlooBackend final : public Backend {
+ public:
+  GlooBackend(int rank, int world_size, const std::string& address, int64_t limit_ms,
+              const KeyValueStore& store) {
+    gloo::transport::tcp::attr place(address.c_str());
+    std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(place);
+    auto context = std::make_shared<gloo::rendezvous::Context>(rank, world_size);
+    context->setTimeout(milliseconds(limit_ms));
+    Store answers(store);
+    context->connectFullMesh(answers, device);
+    context_ = context;
+  }
+
+  void all_reduce(void* data, size_t count, DType dtype, ReduceOp op) override {
+    gloo::AllreduceOptions options(context_);
+    visit_number(dtype, "all_reduce_", [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      options.setReduceFunction(
+          [op](void* c, const void* a, const void* b, size_t n) { reduce<T>(op, c, a, b, n); });
+      options.setOutput(static_cast<T*>(data), count);
+    });
+    options.setTag(next_tag_++);
+    gloo::allreduce(options);
+  }
+
+  void broadcast(void* data, size_t bytes, int root) override {
+    gloo::BroadcastOptions options(context_);
+    options.setOutput(static_cast<char*>(data), bytes);
+    options.setRoot(root);
+    options.setTag(next_tag_++);
+    gloo::broadcast(options);
+  }
+
+  void all_gather(void* out, const void* in, size_t bytes) override {
+    gloo::AllgatherOptions options(context_);
+    options.setInput(const_cast<char*>(static_cast<const char*>(in)), bytes);
+    options.setOutput(static_cast<char*>(out), bytes * static_cast<size_t>(context_->size));
+    options.setTag(next_tag_++);
+    gloo::allgather(options);
+  }
+
+  void barrier() override {
+    gloo::BarrierOptions options(context_);
+    options.setTag(next_tag_++);
+    gloo::barrier(options);
+  }
+
+  // Gloo closes all connections when a wait on any buffer times out, and so wakes who waits.
+  void abort() noexcept override {
+    try {
+      const std::lock_guard lock(aborting_);
+      char byte = 0;
+      const auto buffer = context_->createUnboundBuffer(&byte, 1);
+      buffer->waitRecv(milliseconds(0));
+    } catch (const std::exception&) {  // the timeout
+    }
+  }
+
+ private:
+  std::shared_ptr<gloo::Context> context_;
+  uint32_t next_tag_ = 0;
+  std::mutex aborting_;
+};
+
+}  // namespace
+
+bool is_available() noexcept { return true; }
+
+std::unique_ptr<Backend> make_backend(int rank, int world_size, const std::string& address,
+                                      int64_t limit_ms, const KeyValueStore& store) {
+  try {
+    return std::make_unique<GlooBackend>(rank, world_size, address, limit_ms, store);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    LATHE_FAIL(DistributedError, "process group: rank ", rank,
+               " cannot connect to the others from ", address, ": ", error.what());
+  }
+}
+
+}  // namespace lathe::distributed

@@ -1,0 +1,218 @@
+// GroupState: joining, the thread that runs calls in order, and failures.
+#include "lathe/distributed/group_state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lathe/core/format.h"
+#include "lathe/core/profile/range.h"
+#include "lathe/core/write_signals.h"
+
+namespace lathe::distributed::detail {
+
+namespace {
+
+constexpr size_t kTextsKept = 64;  // how far a rank may be ahead of another that fails
+constexpr size_t kTextCompared = 256;
+
+/// A world of one process.
+class OneRank final : public Backend {
+ public:
+  void all_reduce(void*, size_t, DType, ReduceOp) override {}
+  void broadcast(void*, size_t, int) override {}
+  void all_gather(void* out, const void* in, size_t bytes) override { std::memcpy(out, in, bytes); }
+  void barrier() override {}
+  void abort() noexcept override {}
+};
+
+}  // namespace
+
+GroupState::GroupState(const GroupOptions& options) : options_(options), limits_(options) {
+  check(options);
+  if (options.world_size == 1) {
+    backend_ = std::make_unique<OneRank>();
+    hosts_ = {""};
+    return;
+  }
+  if (!is_available())  // throws, before anybody waits
+    make_backend(0, static_cast<int>(options.world_size), "", 0, {});
+  if (options.rank == 0) {
+    const HostPort place = place_to_listen(options);
+    Descriptor listener = listen_on(place);
+    publish_place(options, {place.host, local_end(listener.get()).port});
+    server_ = std::make_unique<ControlServer>(std::move(listener), options);
+  }
+  client_ = std::make_unique<ControlClient>(
+      options, ControlClient::Callbacks{[this] { return report(); },
+                                        [this](const Failure& failure) { set_failure(failure); }});
+  hosts_ = client_->hosts();
+  const std::string address =
+      options.address.empty() ? client_->local_address() : address_of_interface(options.address);
+  connect(address);
+  thread_ = std::thread([this] { run_calls(); });
+}
+
+void GroupState::connect(const std::string& address) {
+  const WriteSignals no_pipe_signal;  // for Gloo's thread too, which begins here and writes
+  try {
+    std::unique_ptr<Backend> backend = make_backend(
+        static_cast<int>(options_.rank), static_cast<int>(options_.world_size), address,
+        limits_.call.count(),
+        {[this](const std::string& key, const std::string& value) { client_->set(key, value); },
+         [this](const std::string& key) { return client_->get(key); }});
+    const std::lock_guard lock(mutex_);
+    backend_ = std::move(backend);
+  } catch (const Error& error) {
+    bool is_known;
+    {
+      const std::lock_guard lock(mutex_);
+      is_known = failure_.has_value();
+    }
+    if (!is_known)
+      client_->fail(concat(name_of(options_.rank, hosts_[static_cast<size_t>(options_.rank)]),
+                           " failed: ", error.message()),
+                    options_.rank);
+    throw;
+  }
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw_failure();
+}
+
+GroupState::~GroupState() { leave(); }
+
+void GroupState::leave() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  client_.reset();
+  server_.reset();
+}
+
+std::shared_ptr<Call> GroupState::start(Call made) {
+  auto call = std::make_shared<Call>(std::move(made));
+  std::unique_lock lock(mutex_);
+  if (failure_) throw_failure();
+  call->number = ++calls_;
+  texts_.push_back(call->text);
+  if (texts_.size() > kTextsKept) texts_.pop_front();
+  if (options_.world_size == 1) {
+    lock.unlock();
+    call->run(*backend_);
+    call->done = true;
+  } else {
+    call->group = shared_from_this();
+    queue_.push_back(call);
+    changed_.notify_all();
+  }
+  return call;
+}
+
+void GroupState::run_calls() {
+  const WriteSignals no_pipe_signal;  // Gloo writes to connections that may be closed
+  while (true) {
+    std::shared_ptr<Call> call;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return leaving_ || failure_ || !queue_.empty(); });
+      if (failure_ || queue_.empty()) return;
+      call = queue_.front();
+    }
+    try {
+      run(*call);
+    } catch (const std::exception& error) {
+      bool is_known;
+      {
+        const std::lock_guard lock(mutex_);
+        is_known = failure_.has_value();
+      }
+      if (!is_known) set_failure(client_->cause_of(call->number, call->text));
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    call->done = true;
+    call->run = {};
+    queue_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+void GroupState::run(Call& call) {
+  const profile::Range range(call.name);
+  if (options_.debug) compare(call);
+  call.run(*backend_);
+}
+
+void GroupState::compare(const Call& call) {
+  const auto n = static_cast<size_t>(options_.world_size);
+  std::string own = call.text.substr(0, kTextCompared - 1);
+  own.resize(kTextCompared);
+  std::string all(n * kTextCompared, '\0');
+  backend_->all_gather(all.data(), own.data(), kTextCompared);
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < n; ++rank) texts.emplace_back(all.c_str() + rank * kTextCompared);
+  const std::optional<Disagreement> odd = find_disagreement(texts);
+  if (!odd) return;
+  const std::string text = odd->text(call.number, hosts_[static_cast<size_t>(odd->rank)]);
+  client_->fail(text, odd->rank);
+  set_failure({text, odd->rank});
+  throw_failure();
+}
+
+void GroupState::wait(Call& call) {
+  std::function<void()> finish;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return call.done || failure_; });
+    if (!call.done) throw_failure();
+    std::swap(finish, call.finish);
+    call.group = nullptr;
+  }
+  if (finish) finish();
+}
+
+bool GroupState::is_done(const Call& call) const {
+  const std::lock_guard lock(mutex_);
+  return call.done || failure_;
+}
+
+void GroupState::set_failure(const Failure& failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = failure;
+    changed_.notify_all();
+    if (!backend_) return;
+  }
+  backend_->abort();
+}
+
+void GroupState::throw_failure() const {
+  const auto rank = static_cast<size_t>(failure_->rank);
+  throw DistributedError("process group: " + failure_->text, here(__FILE__, __LINE__),
+                         failure_->rank, rank < hosts_.size() ? hosts_[rank] : "");
+}
+
+std::pair<int64_t, std::vector<std::string>> GroupState::report() const {
+  const std::lock_guard lock(mutex_);
+  return {calls_, {texts_.begin(), texts_.end()}};
+}
+
+void GroupState::abort(const std::string& reason) noexcept {
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!client_ || failure_) return;
+    }
+    const int64_t rank = options_.rank;
+    const std::string text =
+        concat(name_of(rank, hosts_[static_cast<size_t>(rank)]), " failed: ", reason);
+    client_->fail(text, rank);
+    set_failure({text, rank});
+  } catch (const std::exception&) {  // out of memory: the connection breaks when the process ends
+  }
+}
+
+}  // namespace lathe::distributed::detail

@@ -1,0 +1,76 @@
+// GroupState: what a ProcessGroup and its calls share: connections, the thread that runs calls, and
+// why the group failed. Used by process_group.cpp.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lathe/distributed/backend.h"
+#include "lathe/distributed/control_client.h"
+#include "lathe/distributed/control_server.h"
+
+namespace lathe::distributed::detail {
+
+/// One call of a ProcessGroup.
+struct Call {
+  std::string text;                   // "all_reduce_(sum) f32[3]", what debug mode compares
+  const char* name = "";              // "all_reduce_"
+  std::function<void(Backend&)> run;  // on the group's thread
+  std::function<void()> finish = {};  // on the thread that waits: copies results to their place
+  int64_t number = 0;                 // from 1
+  bool done = false;
+  std::shared_ptr<GroupState> group = nullptr;  // until it is done
+};
+
+class GroupState : public std::enable_shared_from_this<GroupState> {
+ public:
+  explicit GroupState(const GroupOptions& options);
+  ~GroupState();
+
+  const GroupOptions& options() const { return options_; }
+  const std::vector<std::string>& hosts() const { return hosts_; }
+
+  /// Queues a call.
+  std::shared_ptr<Call> start(Call call);
+  void wait(Call& call);
+  bool is_done(const Call& call) const;
+  void abort(const std::string& reason) noexcept;
+  /// Runs what is queued, and leaves.
+  void leave() noexcept;
+
+ private:
+  void connect(const std::string& address);
+  void run_calls();
+  void run(Call& call);
+  void compare(const Call& call);
+  void set_failure(const Failure& failure);
+  [[noreturn]] void throw_failure() const;
+  std::pair<int64_t, std::vector<std::string>> report() const;
+
+  const GroupOptions options_;
+  const Limits limits_;
+  std::vector<std::string> hosts_;
+  std::unique_ptr<ControlServer> server_;  // on rank 0
+  std::unique_ptr<ControlClient> client_;
+  std::unique_ptr<Backend> backend_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::condition_variable changed_;
+  std::deque<std::shared_ptr<Call>> queue_;
+  std::deque<std::string> texts_;  // of the last calls
+  int64_t calls_ = 0;
+  bool leaving_ = false;
+  std::optional<Failure> failure_;
+  std::thread thread_;
+};
+
+}  // namespace lathe::distributed::detail

@@ -1,0 +1,68 @@
+// Where ranks meet: an address that all know, or a file that all see.
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <fstream>
+#include <memory>
+
+#include "lathe/core/file.h"
+#include "lathe/distributed/control_client.h"
+#include "lathe/distributed/error.h"
+
+namespace lathe::distributed {
+
+namespace {
+
+constexpr std::string_view kTcp = "tcp://", kFile = "file://";
+
+std::string file_of(const GroupOptions& options) { return options.rendezvous.substr(kFile.size()); }
+bool is_file(const GroupOptions& options) { return options.rendezvous.starts_with(kFile); }
+
+HostPort tcp_place(const GroupOptions& options) {
+  return parse_host_port(options.rendezvous.substr(kTcp.size()), "process group: rendezvous");
+}
+
+}  // namespace
+
+std::string address_of_interface(const std::string& name) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return name;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
+  std::string found;
+  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || name != at->ifa_name) continue;
+    const int family = at->ifa_addr->sa_family;
+    if (family != AF_INET && (family != AF_INET6 || !found.empty())) continue;
+    const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    char host[NI_MAXHOST] = "";
+    getnameinfo(at->ifa_addr, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+    found = host;
+    if (family == AF_INET) break;
+  }
+  return found.empty() ? name : found;
+}
+
+HostPort place_to_listen(const GroupOptions& options) {
+  if (!is_file(options)) return tcp_place(options);
+  return {options.address.empty() ? "127.0.0.1" : address_of_interface(options.address), 0};
+}
+
+void publish_place(const GroupOptions& options, const HostPort& place) {
+  if (!is_file(options)) return;
+  write_file_atomic(file_of(options), place.text() + "\n");
+}
+
+std::optional<HostPort> find_place(const GroupOptions& options) {
+  if (!is_file(options)) return tcp_place(options);
+  std::ifstream in(file_of(options));
+  std::string line;
+  if (!std::getline(in, line)) return std::nullopt;
+  try {
+    return parse_host_port(line, "process group: rendezvous file");
+  } catch (const ValueError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace lathe::distributed

@@ -1,0 +1,209 @@
+// ProcessGroup: checks of each call, tensors that need a copy, and what the calls compute.
+#include "lathe/distributed/process_group.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "lathe/core/copy.h"
+#include "lathe/core/format.h"
+#include "lathe/core/visit.h"
+#include "lathe/distributed/group_state.h"
+
+namespace lathe::distributed {
+
+using detail::Call;
+
+namespace {
+
+const char* text_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return "sum";
+    case ReduceOp::kAverage: return "average";
+    case ReduceOp::kMin: return "min";
+    case ReduceOp::kMax: return "max";
+    case ReduceOp::kProduct: break;
+  }
+  return "product";
+}
+
+void check_reduction(const char* name, const Tensor& t, ReduceOp op) {
+  LATHE_CHECK(DTypeError, t.dtype() != kBool, name, ": not defined for bool (t: ", t, ")");
+  LATHE_CHECK(DTypeError, op != ReduceOp::kAverage || is_floating(t.dtype()), name,
+              ": the average of integers is none (t: ", t, ")");
+}
+
+void check_writable(const char* name, const Tensor& t) {
+  LATHE_CHECK(ValueError, !has_overlap(t), name, ": the tensor to write overlaps itself (t: ", t,
+              ")");
+}
+
+bool is_plain(const Tensor& t) { return t.device().is_cpu() && t.is_contiguous(); }
+
+/// `t`, or a contiguous copy of it in host memory.
+Tensor plain(const Tensor& t) {
+  if (is_plain(t)) return t;
+  Tensor copy = empty(t.shape(), {.dtype = t.dtype()});
+  copy_values(copy, t);
+  return copy;
+}
+
+/// Memory for what is written to `t`: its own, or plain memory that `finish` copies to it.
+Tensor plain_target(const Tensor& t, Call& call) {
+  if (is_plain(t)) return t;
+  Tensor target = empty(t.shape(), {.dtype = t.dtype()});
+  call.finish = [t, target] { copy_values(t, target); };
+  return target;
+}
+
+size_t bytes_of(const Tensor& t) { return static_cast<size_t>(t.numel()) * size_of(t.dtype()); }
+
+void divide(const Tensor& t, int64_t by) {
+  visit_float(t.dtype(), "all_reduce_", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = ComputeType<T>;
+    T* const data = t.data<T>();
+    for (int64_t i = 0; i < t.numel(); ++i)
+      data[i] = static_cast<T>(static_cast<C>(data[i]) / static_cast<C>(by));
+  });
+}
+
+void reduce_all(Backend& backend, const Tensor& t, ReduceOp op, int64_t world_size) {
+  if (t.numel() == 0) return;
+  backend.all_reduce(t.raw_data(), static_cast<size_t>(t.numel()), t.dtype(), op);
+  if (op == ReduceOp::kAverage) divide(t, world_size);
+}
+
+/// The shape [n, …].
+Shape stacked(int64_t n, const Shape& shape) {
+  std::vector<int64_t> sizes = {n};
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  return Shape(sizes);
+}
+
+void check_stacked(const char* name, const Tensor& all, const Tensor& one, int64_t world_size) {
+  LATHE_CHECK(ShapeError,
+              all.shape() == stacked(world_size, one.shape()) && all.dtype() == one.dtype(), name,
+              ": expected ", one.dtype(), stacked(world_size, one.shape()), " for ", world_size,
+              " ranks (it is: ", all, ", of one rank: ", one, ")");
+}
+
+}  // namespace
+
+void Work::wait() {
+  if (!call_) return;
+  const std::shared_ptr<detail::GroupState> group = call_->group;
+  if (group) {
+    group->wait(*call_);
+  } else if (call_->finish) {
+    std::exchange(call_->finish, {})();
+  }
+}
+
+bool Work::done() const {
+  const std::shared_ptr<detail::GroupState> group = call_ ? call_->group : nullptr;
+  return !group || group->is_done(*call_);
+}
+
+ProcessGroup::ProcessGroup(const GroupOptions& options)
+    : state_(std::make_shared<detail::GroupState>(options)),
+      exceptions_(std::uncaught_exceptions()) {}
+
+ProcessGroup::~ProcessGroup() {
+  if (std::uncaught_exceptions() > exceptions_) abort("it left because of an exception");
+  state_->leave();
+}
+
+int64_t ProcessGroup::rank() const { return state_->options().rank; }
+int64_t ProcessGroup::world_size() const { return state_->options().world_size; }
+const GroupOptions& ProcessGroup::options() const { return state_->options(); }
+
+const std::string& ProcessGroup::host(int64_t rank) const {
+  LATHE_CHECK(IndexError, rank >= 0 && rank < world_size(), "process group: there is no rank ",
+              rank, " in a world of ", world_size());
+  return state_->hosts()[static_cast<size_t>(rank)];
+}
+
+Work ProcessGroup::all_reduce_(const Tensor& t, ReduceOp op) {
+  check_reduction("all_reduce_", t, op);
+  check_writable("all_reduce_", t);
+  Call call{concat("all_reduce_(", text_of(op), ") ", t.dtype(), t.shape()), "all_reduce_", {}};
+  const Tensor target = plain_target(t, call);
+  if (!is_plain(t)) copy_values(target, t);
+  call.run = [target, op, n = world_size()](Backend& backend) {
+    reduce_all(backend, target, op, n);
+  };
+  t.bump_version();
+  return Work(state_->start(std::move(call)));
+}
+
+Work ProcessGroup::broadcast_(const Tensor& t, int64_t root) {
+  host(root);  // checks it
+  check_writable("broadcast_", t);
+  Call call{concat("broadcast_(from ", root, ") ", t.dtype(), t.shape()), "broadcast_", {}};
+  const Tensor target = plain_target(t, call);
+  if (!is_plain(t) && rank() == root) copy_values(target, t);
+  call.run = [target, root](Backend& backend) {
+    if (target.numel() > 0)
+      backend.broadcast(target.raw_data(), bytes_of(target), static_cast<int>(root));
+  };
+  t.bump_version();
+  return Work(state_->start(std::move(call)));
+}
+
+Work ProcessGroup::all_gather_(const Tensor& out, const Tensor& in) {
+  check_stacked("all_gather_", out, in, world_size());
+  check_writable("all_gather_", out);
+  Call call{concat("all_gather_ ", in.dtype(), in.shape()), "all_gather_", {}};
+  call.run = [target = plain_target(out, call), from = plain(in)](Backend& backend) {
+    if (from.numel() > 0) backend.all_gather(target.raw_data(), from.raw_data(), bytes_of(from));
+  };
+  out.bump_version();
+  return Work(state_->start(std::move(call)));
+}
+
+Work ProcessGroup::reduce_scatter_(const Tensor& out, const Tensor& in, ReduceOp op) {
+  check_reduction("reduce_scatter_", out, op);
+  check_stacked("reduce_scatter_", in, out, world_size());
+  check_writable("reduce_scatter_", out);
+  Call call{concat("reduce_scatter_(", text_of(op), ") ", out.dtype(), out.shape()),
+            "reduce_scatter_",
+            {}};
+  const Tensor all = empty(in.shape(), {.dtype = in.dtype()});
+  copy_values(all, in);  // the reduction writes it
+  const Tensor own = all.select(0, rank());
+  call.run = [all, own, target = plain_target(out, call), op, n = world_size()](Backend& backend) {
+    reduce_all(backend, all, op, n);
+    copy_values(target, own);
+  };
+  out.bump_version();
+  return Work(state_->start(std::move(call)));
+}
+
+Work ProcessGroup::barrier() {
+  return Work(state_->start({"barrier", "barrier", [](Backend& backend) { backend.barrier(); }}));
+}
+
+std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) {
+  const Tensor size = empty({}, {.dtype = kI64}), sizes = empty({world_size()}, {.dtype = kI64});
+  fill_values(size, static_cast<int64_t>(text.size()));
+  all_gather_(sizes, size).wait();
+  const std::vector<int64_t> lengths = sizes.to_vector<int64_t>();
+  const int64_t longest = *std::ranges::max_element(lengths);
+  const Tensor own = empty({longest}, {.dtype = kU8}),
+               all = empty({world_size(), longest}, {.dtype = kU8});
+  fill_values(own, 0);
+  std::copy(text.begin(), text.end(), static_cast<char*>(own.raw_data()));
+  all_gather_(all, own).wait();
+  std::vector<std::string> texts;
+  const char* at = static_cast<const char*>(all.raw_data());
+  for (const int64_t length : lengths) {
+    texts.emplace_back(at, static_cast<size_t>(length));
+    at += longest;
+  }
+  return texts;
+}
+
+void ProcessGroup::abort(const std::string& reason) noexcept { state_->abort(reason); }
+
+}  // namespace lathe::distributed

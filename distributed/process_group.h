@@ -1,0 +1,110 @@
+// ProcessGroup: processes that compute together, and what they exchange.
+//
+// process_group.cpp: the calls, their order and the thread that runs them; gloo_backend.cpp: the
+// collectives, which are Gloo's; rendezvous.h: how ranks find each other and how each learns that
+// another one failed. Rank 0 runs control_server.cpp, every rank control_client.cpp.
+//
+// Note [A rank that fails]
+// Collectives alone notice a lost rank late, and never say why. So besides the connections on which
+// data travels, every rank keeps one to rank 0. A rank that ends sends its reason, or the
+// connection breaks. A rank that is stopped or cut off is silent. A rank that computes for ever
+// still answers, with the number of calls that it has made. So whatever happens, all other ranks
+// get one sentence that names the rank, its host and the cause, within the timeout.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lathe/core/tensor.h"
+#include "lathe/distributed/error.h"
+#include "lathe/distributed/group_options.h"
+
+namespace lathe::distributed {
+
+enum class ReduceOp : uint8_t { kSum, kAverage, kMin, kMax, kProduct };
+
+/// True if this build can join processes: with Gloo (-DLATHE_DISTRIBUTED). A world of one process
+/// needs none.
+LATHE_API bool is_available() noexcept;
+
+namespace detail {
+struct Call;
+class GroupState;
+}  // namespace detail
+
+/// A call that is under way. Copies are handles of the same call.
+class LATHE_API Work {
+ public:
+  Work() = default;  // a call that is over
+  explicit Work(std::shared_ptr<detail::Call> call) : call_(std::move(call)) {}
+
+  /// Waits for the call. Only afterwards its tensors may be read, written or given another shape.
+  /// throws: DistributedError, which names the rank that failed; every later call on the group
+  /// throws it too.
+  void wait();
+  /// True if wait() would not wait.
+  bool done() const;
+
+ private:
+  std::shared_ptr<detail::Call> call_;
+};
+
+/// A group of `world_size` processes. Each one makes the same calls in the same order; they run one
+/// after another on a thread of the group, while the caller goes on. Every rank gets the same bits,
+/// the same ones in every run.
+///
+/// Tensors may have any strides. Those on a GPU travel through host memory, and the call then waits
+/// for the GPU. f16 and bf16 sums are rounded after each addition.
+///
+/// A process that leaves without an exception does not disturb the others until they call again.
+/// Whoever leaves because of an exception tells them at once.
+class LATHE_API ProcessGroup {
+ public:
+  /// Joins the group and returns when all ranks have.
+  /// throws: ValueError for options out of range; DistributedError if a rank is missing after the
+  /// timeout, joins twice, has another world size or version of Lathe, or does not know the token;
+  /// if rank 0 cannot listen there, or cannot be reached; or if this build holds no Gloo and there
+  /// is more than one rank.
+  explicit ProcessGroup(const GroupOptions& options);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  int64_t rank() const;
+  int64_t world_size() const;
+  const GroupOptions& options() const;
+  /// The name of the machine of `rank`.
+  const std::string& host(int64_t rank) const;
+
+  // Each of these returns at once. They write their first argument, when the call runs.
+  // throws: DTypeError for a reduction of bool, and for kAverage of integers; ShapeError;
+  // IndexError for a root that is no rank; ValueError for a tensor to write that overlaps itself;
+  // DistributedError if the group has failed.
+
+  /// t = the reduction of t over all ranks. kAverage: floating dtypes only.
+  Work all_reduce_(const Tensor& t, ReduceOp op = ReduceOp::kSum);
+  /// t = t of rank `root`.
+  Work broadcast_(const Tensor& t, int64_t root = 0);
+  /// out[r] = in of rank r: out is [world_size, …in].
+  Work all_gather_(const Tensor& out, const Tensor& in);
+  /// out = the reduction of in[rank] over all ranks: in is [world_size, …out]. Gloo reduces all of
+  /// it on every rank.
+  Work reduce_scatter_(const Tensor& out, const Tensor& in, ReduceOp op = ReduceOp::kSum);
+  /// Is over when all ranks have called it.
+  Work barrier();
+
+  /// The text of every rank, in order. Waits.
+  std::vector<std::string> all_gather_text(const std::string& text);
+
+  /// Ends the group on all ranks, with this rank as the cause: their calls throw `reason`. What an
+  /// error handler calls before the process ends.
+  void abort(const std::string& reason) noexcept;
+
+ private:
+  std::shared_ptr<detail::GroupState> state_;
+  int exceptions_;  // in flight when the group was made
+};
+
+}  // namespace lathe::distributed

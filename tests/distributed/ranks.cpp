@@ -1,0 +1,102 @@
+// Ranks: processes made by fork(), their results through pipes.
+#include "ranks.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "lathe/core/error.h"
+#include "lathe/core/thread_pool.h"
+
+namespace lathe::test {
+
+namespace {
+
+std::string result_of(const Ranks::Body& body, const distributed::GroupOptions& options) {
+  try {
+    return body(options);
+  } catch (const Error& error) {
+    return "error: " + error.message();
+  } catch (const std::exception& error) {
+    return std::string("error: ") + error.what();
+  }
+}
+
+}  // namespace
+
+Ranks::Ranks(int n, double timeout_seconds, const Body& body) {
+  std::string pattern = (std::filesystem::temp_directory_path() / "lathe-ranks-XXXXXX").string();
+  folder_ = mkdtemp(pattern.data());
+  for (int rank = 0; rank < n; ++rank) {
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+    const pid_t pid = fork();
+    if (pid == 0) {
+      alarm(120);  // a child outlives no test
+      set_num_threads(1);
+      distributed::GroupOptions options;
+      options.rank = options.local_rank = rank;
+      options.world_size = options.local_world_size = n;
+      options.rendezvous = "file://" + folder_ + "/place";
+      options.token = "test";
+      options.timeout_seconds = timeout_seconds;
+      const std::string text = result_of(body, options);
+      [[maybe_unused]] const auto written = write(ends[1], text.data(), text.size());
+      _exit(0);
+    }
+    close(ends[1]);
+    children_.push_back({pid, ends[0]});
+  }
+}
+
+Ranks::~Ranks() {
+  for (const Child& child : children_) {
+    if (child.pid > 0) {
+      kill(child.pid, SIGKILL);
+      waitpid(child.pid, nullptr, 0);
+    }
+    close(child.pipe);
+  }
+  std::filesystem::remove_all(folder_);
+}
+
+void Ranks::signal(int rank, int number) const {
+  kill(children_.at(static_cast<size_t>(rank)).pid, number);
+}
+
+std::string Ranks::result(int rank) {
+  Child& child = children_.at(static_cast<size_t>(rank));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!child.has_result) {
+    pollfd entry = {child.pipe, POLLIN, 0};
+    if (std::chrono::steady_clock::now() > deadline) return "no result within a minute";
+    if (poll(&entry, 1, 1000) <= 0) continue;
+    char bytes[4096];
+    const ssize_t count = read(child.pipe, bytes, sizeof bytes);
+    if (count > 0) {
+      child.result.append(bytes, static_cast<size_t>(count));
+    } else {
+      child.has_result = true;
+      if (!child.result.empty()) continue;
+      int status = 0;
+      waitpid(child.pid, &status, 0);
+      child.pid = 0;
+      child.result = "killed by signal " + std::to_string(WTERMSIG(status));
+    }
+  }
+  return child.result;
+}
+
+std::vector<std::string> Ranks::results() {
+  std::vector<std::string> out;
+  for (size_t rank = 0; rank < children_.size(); ++rank)
+    out.push_back(result(static_cast<int>(rank)));
+  return out;
+}
+
+}  // namespace lathe::test

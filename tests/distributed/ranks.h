@@ -1,0 +1,41 @@
+// Ranks: several processes that each run the same function as one rank of a world, for tests.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lathe/distributed/group_options.h"
+
+namespace lathe::test {
+
+/// Starts `n` children of this process. Each calls body(options) with its rank; what that returns,
+/// or "error: " and the message of what it throws, is its result. They meet through a file.
+class Ranks {
+ public:
+  using Body = std::function<std::string(distributed::GroupOptions options)>;
+  Ranks(int n, double timeout_seconds, const Body& body);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  void signal(int rank, int number) const;
+  /// Waits for the result of one rank, for at most a minute; "killed by signal 9" if it ended without.
+  std::string result(int rank);
+  /// The results of all.
+  std::vector<std::string> results();
+
+ private:
+  struct Child {
+    pid_t pid = 0;
+    int pipe = -1;
+    bool has_result = false;
+    std::string result = {};
+  };
+  std::string folder_;
+  std::vector<Child> children_;
+};
+
+}  // namespace lathe::test
