@@ -167,5 +167,6 @@
 
 #  include "lathe/distributed/group_options.h"
 #  include "lathe/distributed/process_group.h"
+#  include "lathe/distributed/replicate.h"
 
 #endif  // C++20

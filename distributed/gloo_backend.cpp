@@ -57,7 +57,7 @@ class Store final : public gloo::rendezvous::Store {
 
 /// c = a op b, element by element.
 template <class T>
-void reduce(ReduceOp op, void* c, const void* a, const void* b, size_t n) {
+void reduce(Reduce op, void* c, const void* a, const void* b, size_t n) {
   using C = ComputeType<T>;
   T* const out = static_cast<T*>(c);
   const T* const x = static_cast<const T*>(a);
@@ -68,11 +68,11 @@ void reduce(ReduceOp op, void* c, const void* a, const void* b, size_t n) {
   };
   // NaN on either side gives NaN, so that all ranks notice it.
   switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage: return all([](C p, C q) { return static_cast<C>(p + q); });
-    case ReduceOp::kProduct: return all([](C p, C q) { return static_cast<C>(p * q); });
-    case ReduceOp::kMin: return all([](C p, C q) { return p < q || p != p ? p : q; });
-    case ReduceOp::kMax: return all([](C p, C q) { return p > q || p != p ? p : q; });
+    case Reduce::kSum:
+    case Reduce::kAverage: return all([](C p, C q) { return static_cast<C>(p + q); });
+    case Reduce::kProduct: return all([](C p, C q) { return static_cast<C>(p * q); });
+    case Reduce::kMin: return all([](C p, C q) { return p < q || p != p ? p : q; });
+    case Reduce::kMax: return all([](C p, C q) { return p > q || p != p ? p : q; });
   }
 }
 
@@ -89,7 +89,7 @@ class GlooBackend final : public Backend {
     context_ = context;
   }
 
-  void all_reduce(void* data, size_t count, DType dtype, ReduceOp op) override {
+  void all_reduce(void* data, size_t count, DType dtype, Reduce op) override {
     gloo::AllreduceOptions options(context_);
     visit_number(dtype, "all_reduce_", [&](auto tag) {
       using T = typename decltype(tag)::type;

@@ -18,7 +18,7 @@ constexpr size_t kTextCompared = 256;
 /// A world of one process.
 class OneRank final : public Backend {
  public:
-  void all_reduce(void*, size_t, DType, ReduceOp) override {}
+  void all_reduce(void*, size_t, DType, Reduce) override {}
   void broadcast(void*, size_t, int) override {}
   void all_gather(void* out, const void* in, size_t bytes) override { std::memcpy(out, in, bytes); }
   void barrier() override {}

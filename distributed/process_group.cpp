@@ -16,20 +16,20 @@ using detail::Call;
 
 namespace {
 
-const char* text_of(ReduceOp op) {
+const char* text_of(Reduce op) {
   switch (op) {
-    case ReduceOp::kSum: return "sum";
-    case ReduceOp::kAverage: return "average";
-    case ReduceOp::kMin: return "min";
-    case ReduceOp::kMax: return "max";
-    case ReduceOp::kProduct: break;
+    case Reduce::kSum: return "sum";
+    case Reduce::kAverage: return "average";
+    case Reduce::kMin: return "min";
+    case Reduce::kMax: return "max";
+    case Reduce::kProduct: break;
   }
   return "product";
 }
 
-void check_reduction(const char* name, const Tensor& t, ReduceOp op) {
+void check_reduction(const char* name, const Tensor& t, Reduce op) {
   LATHE_CHECK(DTypeError, t.dtype() != kBool, name, ": not defined for bool (t: ", t, ")");
-  LATHE_CHECK(DTypeError, op != ReduceOp::kAverage || is_floating(t.dtype()), name,
+  LATHE_CHECK(DTypeError, op != Reduce::kAverage || is_floating(t.dtype()), name,
               ": the average of integers is none (t: ", t, ")");
 }
 
@@ -68,10 +68,10 @@ void divide(const Tensor& t, int64_t by) {
   });
 }
 
-void reduce_all(Backend& backend, const Tensor& t, ReduceOp op, int64_t world_size) {
+void reduce_all(Backend& backend, const Tensor& t, Reduce op, int64_t world_size) {
   if (t.numel() == 0) return;
   backend.all_reduce(t.raw_data(), static_cast<size_t>(t.numel()), t.dtype(), op);
-  if (op == ReduceOp::kAverage) divide(t, world_size);
+  if (op == Reduce::kAverage) divide(t, world_size);
 }
 
 /// The shape [n, …].
@@ -124,7 +124,7 @@ const std::string& ProcessGroup::host(int64_t rank) const {
   return state_->hosts()[static_cast<size_t>(rank)];
 }
 
-Work ProcessGroup::all_reduce_(const Tensor& t, ReduceOp op) {
+Work ProcessGroup::all_reduce_(const Tensor& t, Reduce op) {
   check_reduction("all_reduce_", t, op);
   check_writable("all_reduce_", t);
   Call call{concat("all_reduce_(", text_of(op), ") ", t.dtype(), t.shape()), "all_reduce_", {}};
@@ -162,7 +162,7 @@ Work ProcessGroup::all_gather_(const Tensor& out, const Tensor& in) {
   return Work(state_->start(std::move(call)));
 }
 
-Work ProcessGroup::reduce_scatter_(const Tensor& out, const Tensor& in, ReduceOp op) {
+Work ProcessGroup::reduce_scatter_(const Tensor& out, const Tensor& in, Reduce op) {
   check_reduction("reduce_scatter_", out, op);
   check_stacked("reduce_scatter_", in, out, world_size());
   check_writable("reduce_scatter_", out);

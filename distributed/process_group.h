@@ -23,7 +23,7 @@
 
 namespace lathe::distributed {
 
-enum class ReduceOp : uint8_t { kSum, kAverage, kMin, kMax, kProduct };
+enum class Reduce : uint8_t { kSum, kAverage, kMin, kMax, kProduct };
 
 /// True if this build can join processes: with Gloo (-DLATHE_DISTRIBUTED). A world of one process
 /// needs none.
@@ -84,14 +84,14 @@ class LATHE_API ProcessGroup {
   // DistributedError if the group has failed.
 
   /// t = the reduction of t over all ranks. kAverage: floating dtypes only.
-  Work all_reduce_(const Tensor& t, ReduceOp op = ReduceOp::kSum);
+  Work all_reduce_(const Tensor& t, Reduce op = Reduce::kSum);
   /// t = t of rank `root`.
   Work broadcast_(const Tensor& t, int64_t root = 0);
   /// out[r] = in of rank r: out is [world_size, …in].
   Work all_gather_(const Tensor& out, const Tensor& in);
   /// out = the reduction of in[rank] over all ranks: in is [world_size, …out]. Gloo reduces all of
   /// it on every rank.
-  Work reduce_scatter_(const Tensor& out, const Tensor& in, ReduceOp op = ReduceOp::kSum);
+  Work reduce_scatter_(const Tensor& out, const Tensor& in, Reduce op = Reduce::kSum);
   /// Is over when all ranks have called it.
   Work barrier();
 

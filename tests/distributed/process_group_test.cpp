@@ -39,8 +39,7 @@ TEST_CASE("all_reduce_ gives every rank the reduction over all of them") {
     Ranks ranks(n, 30, [](const GroupOptions& options) {
       ProcessGroup group(options);
       std::string out;
-      for (const ReduceOp op :
-           {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
+      for (const Reduce op : {Reduce::kSum, Reduce::kMin, Reduce::kMax, Reduce::kProduct}) {
         for (const DType dtype : {kF16, kBF16, kF32, kF64, kU8, kI8, kI16, kI32, kI64}) {
           const Tensor t = tensor({double(group.rank() + 1), 1.0}).to(dtype);
           group.all_reduce_(t, op).wait();
@@ -74,7 +73,7 @@ TEST_CASE("the other collectives") {
     group.all_gather_(all, part).wait();
     out += text_of<float>(all) + "; ";
     const Tensor average = multiples(1, group.rank(), kF64);
-    group.all_reduce_(average, ReduceOp::kAverage).wait();
+    group.all_reduce_(average, Reduce::kAverage).wait();
     out += text_of<double>(average) + "; ";
     group.barrier().wait();
     for (const std::string& text :

@@ -1,0 +1,49 @@
+// replicate(): comparing what models hold, and sending rank 0's values.
+#include "lathe/distributed/replicate.h"
+
+#include <sstream>
+
+#include "lathe/core/format.h"
+#include "lathe/distributed/control.h"
+
+namespace lathe::distributed {
+
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Compares what the ranks have with what rank 0 has, line by line.
+void check_same(const ProcessGroup& group, const std::vector<std::string>& texts) {
+  const std::vector<std::string> expected = lines_of(texts[0]);
+  for (size_t i = 1; i < texts.size(); ++i) {
+    if (texts[i] == texts[0]) continue;
+    const std::vector<std::string> found = lines_of(texts[i]);
+    size_t at = 0;
+    while (at < found.size() && at < expected.size() && found[at] == expected[at]) ++at;
+    const auto entry = [&](const auto& lines) { return at < lines.size() ? lines[at] : "no more"; };
+    const auto rank = static_cast<int64_t>(i);
+    throw DistributedError(concat("replicate: the models differ: ", name_of(rank, group.host(rank)),
+                                  " has ", entry(found), " where rank 0 has ", entry(expected)),
+                           here(__FILE__, __LINE__), rank, group.host(rank));
+  }
+}
+
+}  // namespace
+
+void replicate(ProcessGroup& group, nn::Module& model) {
+  const StateDict state = model.state_dict();
+  std::string own;
+  for (const auto& [name, tensor] : state)
+    own += concat(name, " ", tensor.dtype(), tensor.shape(), "\n");
+  check_same(group, group.all_gather_text(own));
+  std::vector<Work> calls;
+  for (const auto& [name, tensor] : state) calls.push_back(group.broadcast_(tensor));
+  for (Work& call : calls) call.wait();
+}
+
+}  // namespace lathe::distributed
