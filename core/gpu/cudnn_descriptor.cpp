@@ -26,6 +26,8 @@ TypeInfo info_of(cudnnBackendDescriptorType_t type) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
       return {"a convolution backward filter", true};
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: return {"a pointwise operation", true};
+    case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR: return {"statistics of channels", true};
+    case CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR: return {"a batch norm backward", true};
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: return {"an operation graph", true};
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: return {"a heuristic"};
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR: return {"an engine"};

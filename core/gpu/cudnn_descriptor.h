@@ -28,6 +28,7 @@ template <> inline constexpr auto attribute_type<double> = CUDNN_TYPE_DOUBLE;
 template <> inline constexpr auto attribute_type<void*> = CUDNN_TYPE_VOID_PTR;
 template <> inline constexpr auto attribute_type<cudnnConvolutionMode_t> = CUDNN_TYPE_CONVOLUTION_MODE;
 template <> inline constexpr auto attribute_type<cudnnPointwiseMode_t> = CUDNN_TYPE_POINTWISE_MODE;
+template <> inline constexpr auto attribute_type<cudnnGenStatsMode_t> = CUDNN_TYPE_GENSTATS_MODE;
 template <> inline constexpr auto attribute_type<cudnnBackendHeurMode_t> = CUDNN_TYPE_HEUR_MODE;
 template <> inline constexpr auto attribute_type<cudnnBackendKnobType_t> = CUDNN_TYPE_KNOB_TYPE;
 template <> inline constexpr auto attribute_type<cudnnBackendNumericalNote_t> = CUDNN_TYPE_NUMERICAL_NOTE;

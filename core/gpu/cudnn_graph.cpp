@@ -91,16 +91,76 @@ void OperationGraph::convolution_backward_filter(const ConvolutionSpec& conv, co
   add_operation(op);
 }
 
-void OperationGraph::add(const Descriptor& a, const Descriptor& b, const Descriptor& y) {
+// An operation of a function that is computed in f32; its tensors are set by the caller.
+Descriptor& OperationGraph::pointwise(cudnnPointwiseMode_t mode) {
   Descriptor& function = add_part(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
+  function.set(CUDNN_ATTR_POINTWISE_MODE, mode);
   function.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
   function.finalize();
   Descriptor& op = add_part(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function);
+  return op;
+}
+
+void OperationGraph::binary(cudnnPointwiseMode_t mode, const Descriptor& a, const Descriptor& b,
+                            const Descriptor& y) {
+  Descriptor& op = pointwise(mode);
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, a);
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  add_operation(op);
+}
+
+void OperationGraph::add(const Descriptor& a, const Descriptor& b, const Descriptor& y) {
+  binary(CUDNN_POINTWISE_ADD, a, b, y);
+}
+void OperationGraph::subtract(const Descriptor& a, const Descriptor& b, const Descriptor& y) {
+  binary(CUDNN_POINTWISE_SUB, a, b, y);
+}
+void OperationGraph::multiply(const Descriptor& a, const Descriptor& b, const Descriptor& y) {
+  binary(CUDNN_POINTWISE_MUL, a, b, y);
+}
+
+void OperationGraph::relu(const Descriptor& x, const Descriptor& y) {
+  Descriptor& op = pointwise(CUDNN_POINTWISE_RELU_FWD);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  add_operation(op);
+}
+
+void OperationGraph::relu_backward(const Descriptor& dy, const Descriptor& x,
+                                   const Descriptor& dx) {
+  Descriptor& op = pointwise(CUDNN_POINTWISE_RELU_BWD);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, dy);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, dx);
+  add_operation(op);
+}
+
+void OperationGraph::statistics(const Descriptor& x, const Descriptor& sum,
+                                const Descriptor& square_sum) {
+  Descriptor& op = add_part(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
+  op.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM);
+  op.set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT);
+  op.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, x);
+  op.set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sum);
+  op.set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, square_sum);
+  add_operation(op);
+}
+
+void OperationGraph::batch_norm_backward(const BatchNormBackward& t) {
+  Descriptor& op = add_part(CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC, CUDNN_DATA_FLOAT);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC, t.x);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC, t.dy);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, t.mean);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC, t.invstd);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC, t.scale);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC, t.dscale);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC, t.dbias);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC, t.dy_factor);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, t.x_factor);
+  op.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS, t.constant);
   add_operation(op);
 }
 

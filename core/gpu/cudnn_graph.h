@@ -30,6 +30,15 @@ struct ConvolutionSpec {
   DType compute = kF32;  // of the sums
 };
 
+/// The tensors of cuDNN's "batch norm backward weights". x and dy are [N,C,H,W], all others
+/// [1,C,1,1] in f32. With h = (x - mean) * invstd and sums over each channel:
+///   dscale = sum(dy * h),  dbias = sum(dy)
+/// and the gradient in x is dy_factor * dy + x_factor * x + constant.
+struct BatchNormBackward {
+  const Descriptor &x, &dy, &mean, &invstd, &scale;                    // read
+  const Descriptor &dscale, &dbias, &dy_factor, &x_factor, &constant;  // written
+};
+
 /// Built in this order: tensors, operations on them, finalize(). A convolution's number of groups
 /// is the ratio of its tensor's channels to its filter's.
 /// throws: ShapeError with cuDNN's reason if sizes do not fit; what check() throws.
@@ -47,8 +56,18 @@ class OperationGraph {
   /// dw: the gradient of the same in w
   void convolution_backward_filter(const ConvolutionSpec& conv, const Descriptor& x,
                                    const Descriptor& dw, const Descriptor& dy);
-  /// y = a + b in f32, b broadcast
+  /// y = a + b, a - b or a * b in f32, b broadcast
   void add(const Descriptor& a, const Descriptor& b, const Descriptor& y);
+  void subtract(const Descriptor& a, const Descriptor& b, const Descriptor& y);
+  void multiply(const Descriptor& a, const Descriptor& b, const Descriptor& y);
+  /// y = max(x, 0)
+  void relu(const Descriptor& x, const Descriptor& y);
+  /// dx = dy where x > 0, else 0
+  void relu_backward(const Descriptor& dy, const Descriptor& x, const Descriptor& dx);
+  /// The sums of x and of x * x over each channel, [1,C,1,1], in f32
+  void statistics(const Descriptor& x, const Descriptor& sum, const Descriptor& square_sum);
+  /// Batch norm's gradients but for its last pass over memory.
+  void batch_norm_backward(const BatchNormBackward& tensors);
 
   /// cuDNN 9.19 needs no handle; older versions need that of the device.
   void finalize(cudnnHandle_t handle = nullptr);
@@ -58,6 +77,9 @@ class OperationGraph {
  private:
   Descriptor& add_part(cudnnBackendDescriptorType_t type);
   const Descriptor& convolution(const ConvolutionSpec& spec);
+  Descriptor& pointwise(cudnnPointwiseMode_t mode);
+  void binary(cudnnPointwiseMode_t mode, const Descriptor& a, const Descriptor& b,
+              const Descriptor& y);
   void add_operation(Descriptor& operation);
 
   std::deque<Descriptor> parts_;  // a deque, so that they do not move

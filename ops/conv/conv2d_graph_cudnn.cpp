@@ -2,6 +2,8 @@
 // after the forward pass. Contracts: conv2d_graph_cudnn.h.
 #include "lathe/ops/conv/conv2d_graph_cudnn.h"
 
+#include "lathe/ops/conv/conv2d_fused_graph_cudnn.h"
+
 namespace lathe::cuda {
 
 using cudnn::Descriptor;
@@ -58,6 +60,11 @@ OperationGraph conv2d_graph(const ConvKey& key, cudnnHandle_t handle) {
                                     .dilation = pair(key.dilation),
                                     .compute = key.compute};
   OperationGraph graph;
+  if (key.fusion != ConvFusion::kNone) {
+    add_fused(graph, key, conv);
+    graph.finalize(handle);
+    return graph;
+  }
   const Descriptor& x = add_tensor(graph, kUidX, key.x);
   const Descriptor& w = add_tensor(graph, kUidW, key.w);
   const Descriptor& y = add_tensor(graph, kUidY, key.y);

@@ -12,10 +12,11 @@
 
 namespace lathe::cuda {
 
-enum Conv2dUid : int64_t { kUidX = 1, kUidW, kUidY, kUidBias, kUidSum };
+enum Conv2dUid : int64_t { kUidX = 1, kUidW, kUidY, kUidBias, kUidSum, kUidsOfFusions };
 
-/// The graph of the key's convolution, finalized. Without a handle it can be inspected but not
-/// computed. Its tensors have the uids above.
+/// The graph of the key's convolution and of what is fused with it (conv2d_fused_graph_cudnn.h),
+/// finalized. Without a handle it can be inspected but not computed. Its tensors have the uids
+/// above.
 /// throws: ShapeError with cuDNN's reason.
 cudnn::OperationGraph conv2d_graph(const ConvKey& key, cudnnHandle_t handle = nullptr);
 

@@ -12,7 +12,10 @@ namespace lathe {
 namespace {
 
 constexpr std::string_view kPasses[] = {"forward", "backward_input", "backward_weight"};
-constexpr std::string_view kFused[] = {"none", "bias"};  // with the convolution, in one kernel
+// With the convolution, in one kernel: what each ConvFusion is called, and a bias.
+constexpr std::string_view kFused[] = {
+    "none", "statistics", "norm_relu", "relu_norm", "add_relu_norm", "add_relu_two_norms", "bias"};
+static_assert(std::size(kFused) == kConvFusions + 1);
 constexpr std::string_view kModes[] = {"heuristic", "benchmark", "deterministic"};
 constexpr std::string_view kSwitch[] = {"no", "yes"};
 constexpr std::string_view kDigits = "0123456789abcdef";
@@ -124,6 +127,7 @@ size_t ConvKeyHash::operator()(const ConvKey& key) const noexcept {
   add(hash, key.w);
   add(hash, key.y);
   add(hash, key.bias);
+  hash.add(static_cast<int64_t>(key.fusion));
   for (size_t i = 0; i < 2; ++i) {
     hash.add(key.stride[i]);
     hash.add(key.pad[i]);
@@ -134,6 +138,9 @@ size_t ConvKeyHash::operator()(const ConvKey& key) const noexcept {
 }
 
 void append_text(std::string& out, ConvPass pass) { out += kPasses[static_cast<size_t>(pass)]; }
+void append_text(std::string& out, ConvFusion fusion) {
+  out += kFused[static_cast<size_t>(fusion)];
+}
 void append_text(std::string& out, ConvMode mode) { out += kModes[static_cast<size_t>(mode)]; }
 
 void append_text(std::string& out, const ConvTensor& tensor) {
@@ -150,11 +157,12 @@ void append_text(std::string& out, const ConvTensor& tensor) {
 
 void append_text(std::string& out, const ConvKey& key) {
   // With a new field of ConvKey or ConvMachine this does not compile until the text has it too.
-  const auto& [pass, mode, x, w, y, bias, compute, stride, pad, dilation, groups, tf32, workspace,
-               machine] = key;
+  const auto& [pass, mode, x, w, y, bias, fusion, compute, stride, pad, dilation, groups, tf32,
+               workspace, machine] = key;
   const auto& [device, major, minor, multiprocessors, library, runtime, driver] = *machine;
-  out += concat(pass, " ", kFused[bias != ConvTensor{}], " ", mode, " x=", x, " w=", w, " y=", y,
-                " bias=", bias, " residual=- compute=", compute);
+  const auto fused = bias != ConvTensor{} ? size_t{kConvFusions} : static_cast<size_t>(fusion);
+  out += concat(pass, " ", kFused[fused], " ", mode, " x=", x, " w=", w, " y=", y, " bias=", bias,
+                " residual=- compute=", compute);
   const auto sizes = [&](std::string_view name, const std::array<int64_t, 2>& values) {
     out += name;
     append_sizes(out, values);
@@ -177,7 +185,9 @@ ConvKey parse_conv_key(std::string_view text) {
   ConvKey key;
   key.pass = in.one_of<ConvPass>(kPasses, " ");
   in.expect(" ");
-  in.one_of<int>(kFused, " ");  // that it fits the bias shows below
+  const int fused = in.one_of<int>(kFused, " ");
+  // That it fits the bias shows below.
+  if (fused < kConvFusions) key.fusion = static_cast<ConvFusion>(fused);
   in.expect(" ");
   key.mode = in.one_of<ConvMode>(kModes, " ");
   const auto after = [&](std::string_view name) -> WordReader& {

@@ -74,6 +74,7 @@ struct ConvKey {
   ConvMode mode = ConvMode::kHeuristic;
   ConvTensor x, w, y;                                              // or their gradients: dx, dw, dy
   ConvTensor bias;                                                 // added by the same kernel
+  ConvFusion fusion = ConvFusion::kNone;                           // never with a bias
   DType compute = kF32;                                            // the dtype of sums
   std::array<int64_t, 2> stride{1, 1}, pad{0, 0}, dilation{1, 1};  // {rows, columns}
   int64_t groups = 1;
@@ -96,11 +97,12 @@ struct LATHE_API ConvKeyHash {
 ///   residual=- compute=f32 stride=[1,1] pad=[1,1] dilation=[1,1] groups=1 tf32=no
 ///   workspace=1073741824 device="NVIDIA H200" sm=9.0 multiprocessors=132 library="cudnn 9.19.0"
 ///   runtime="13.0" driver="13.0"
-/// The second word is `bias` if there is one. `residual=-` says nothing; earlier versions could
-/// have had a tensor there.
+/// The second word is `bias` if there is one, else the fusion's (conv_pass.h). `residual=-` says
+/// nothing; earlier versions could have had a tensor there.
 LATHE_API void append_text(std::string& out, const ConvKey& key);
 LATHE_API void append_text(std::string& out, const ConvTensor& tensor);
 LATHE_API void append_text(std::string& out, ConvPass pass);
+LATHE_API void append_text(std::string& out, ConvFusion fusion);
 LATHE_API void append_text(std::string& out, ConvMode mode);
 
 /// The key with exactly this text.

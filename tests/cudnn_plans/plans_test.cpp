@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../cudnn/conv_keys.h"
+#include "can_plan.h"
 #include "lathe/core/error.h"
 #include "lathe/core/gpu/cudnn_described.h"
 #include "lathe/core/math_mode.h"
@@ -19,16 +20,6 @@ using namespace lathe;
 using namespace lathe::test;
 
 namespace {
-
-/// True if there is a cuDNN that can plan for described GPUs.
-bool can_plan() {
-  try {
-    cudnn::device_properties(gpu_description("h200"));
-    return true;
-  } catch (const NoCudaError&) {
-    return false;
-  }
-}
 
 struct Precision {
   const char* name;

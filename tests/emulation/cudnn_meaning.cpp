@@ -2,6 +2,8 @@
 #include "cudnn_meaning.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "cudnn_emulation.h"
@@ -63,6 +65,10 @@ const std::vector<CudnnEngine>& all_engines() {
          .notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
          .knob = CUDNN_KNOB_TYPE_TILE_SIZE,
          .rounding = CudnnRounding::kTf32},
+        {.index = 8,
+         .notes = {},
+         .knob = CUDNN_KNOB_TYPE_TILE_SIZE,
+         .rounding = CudnnRounding::kHalf},
         {.index = 9, .notes = {}, .knob = CUDNN_KNOB_TYPE_TILE_SIZE}};
     for (int64_t i = 0; i < kOthers; ++i) {
       engines->push_back({.index = kFirstOther + i, .notes = {}});
@@ -92,17 +98,87 @@ CudnnTensor tensor_of(const CudnnObject& o) {
           "a dimension is not positive");
   return t;
 }
+namespace {
+
+CudnnStep pointwise_step(const CudnnObject& o) {
+  const CudnnObject& function =
+      part_of(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  const auto mode = value_of<cudnnPointwiseMode_t>(function, CUDNN_ATTR_POINTWISE_MODE);
+  CudnnStep step{.kind = CudnnStep::kAdd,
+                 .x = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC)};
+  switch (mode) {
+    case CUDNN_POINTWISE_ADD: break;
+    case CUDNN_POINTWISE_MUL: step.kind = CudnnStep::kMultiply; break;
+    case CUDNN_POINTWISE_SUB: step.kind = CudnnStep::kSubtract; break;
+    case CUDNN_POINTWISE_RELU_FWD:
+      step.kind = CudnnStep::kRelu;
+      step.y = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+      return step;
+    case CUDNN_POINTWISE_RELU_BWD:
+      step.kind = CudnnStep::kReluBackward;
+      step.w = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC);
+      step.y = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC);
+      return step;
+  }
+  step.w = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+  step.y = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+  return step;
+}
+
+CudnnStep norm_backward_step(const CudnnObject& o) {
+  const auto part = [&](cudnnBackendAttributeName_t name) { return tensor_part(o, name); };
+  return {.kind = CudnnStep::kNormBackward,
+          .x = part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC),
+          .w = part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC),
+          .read = {part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC),
+                   part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC),
+                   part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC)},
+          .written = {part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC),
+                      part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC),
+                      part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC),
+                      part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC),
+                      part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS)}};
+}
+
+/// The fused patterns of training for which engine 8 exists: their steps by initials.
+bool is_training_pattern(const CudnnProgram& program) {
+  std::string steps;
+  for (const CudnnStep& step : program.steps) {
+    steps += std::string_view("FDWasmrbSN")[static_cast<size_t>(step.kind)];
+  }
+  const CudnnStep& conv = program.convolution();
+  const bool small = conv.w.dims[2] <= 5, unstrided = conv.stride[0] == 1 && conv.stride[1] == 1;
+  if (steps == "DsmmabN") return true;
+  if (steps == "DasmmaabN" || steps == "DasmmasmmaabNN") return small && unstrided;
+  return small && (steps == "FS" || steps == "marFS" || steps == "marW");
+}
+
+/// What engine 8 takes: halves in NHWC, channels in groups of 16 bytes; numbers per channel are f16
+/// before a convolution and f32 elsewhere.
+bool suits_fused_engine(const CudnnProgram& program) {
+  if (program.convolution().x.dims[1] != program.convolution().w.dims[1]) return false;  // groups
+  for (const CudnnTensor& t : program.tensors()) {
+    const bool per_channel = t.dims[0] == 1 && t.dims[2] == 1 && t.dims[3] == 1;
+    if (per_channel && t.dtype == CUDNN_DATA_FLOAT) continue;
+    const bool suits = t.dtype == CUDNN_DATA_HALF && t.dims[1] % 8 == 0 && t.strides[1] == 1;
+    if (!suits || t.alignment < 16) return false;
+  }
+  const CudnnStep& first = program.steps.front();
+  return first.kind != CudnnStep::kMultiply || first.w.dtype == CUDNN_DATA_HALF;
+}
+
+}  // namespace
+
 CudnnStep step_of(const CudnnObject& o) {
-  if (o.type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
-    const CudnnObject& function = part_of(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
-                                          CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    require(
-        value_of<cudnnPointwiseMode_t>(function, CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_ADD,
-        CUDNN_STATUS_NOT_SUPPORTED, "the one pointwise function is a sum here");
-    return {.kind = CudnnStep::kAdd,
-            .x = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
-            .w = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC),
-            .y = tensor_part(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC)};
+  switch (o.type) {
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: return pointwise_step(o);
+    case CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR: return norm_backward_step(o);
+    case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
+      return {.kind = CudnnStep::kStatistics,
+              .x = tensor_part(o, CUDNN_ATTR_OPERATION_GENSTATS_XDESC),
+              .written = {tensor_part(o, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC),
+                          tensor_part(o, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC)}};
+    default: break;
   }
   const ConvolutionNames names = names_of(o.type);
   const CudnnObject& how = part_of(o, names.how, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -124,7 +200,8 @@ CudnnProgram program_of(const CudnnObject& graph) {
     require(o.finalized, CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "an operation is not finalized");
     program.steps.push_back(step_of(o));
   }
-  require(!program.steps.empty(), CUDNN_STATUS_BAD_PARAM, "the graph has no operation");
+  require(std::ranges::any_of(program.steps, &CudnnStep::is_convolution), CUDNN_STATUS_BAD_PARAM,
+          "the graph has no convolution");
   return program;
 }
 
@@ -143,7 +220,7 @@ CudnnConfig config_of(const CudnnObject& o) {
   CudnnConfig config{&engine_of(engine), program_of(graph), 0};
   config.program.rounding = config.engine->rounding;
   config.workspace_bytes =
-      config.engine->workspace_per_element * config.program.steps.back().output().numel();
+      config.engine->workspace_per_element * config.program.convolution().outputs()[0].numel();
   require(config.engine->index != 7 || suits_tensor_cores(config.program),
           CUDNN_STATUS_NOT_SUPPORTED, "channels come in groups of 16 bytes");
   for (void* knob : values_of<void*>(o, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)) {
@@ -163,6 +240,15 @@ std::vector<CudnnGuess> guesses_of(const CudnnObject& heuristic) {
           CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN, "no engine fuses these operations");
   const bool many = cudnn_probe().offers_many;
   std::vector<CudnnGuess> guesses;
+  const bool adds_bias = program.steps.size() == 2 && program.steps[1].kind == CudnnStep::kAdd;
+  if (program.steps.size() > 1 && !adds_bias) {
+    const auto mode = value_of<cudnnBackendHeurMode_t>(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE);
+    if (mode != CUDNN_HEUR_MODE_FALLBACK && is_training_pattern(program) &&
+        suits_fused_engine(program)) {
+      guesses = {{8, 2}, {8, 1}};
+    }
+    return guesses;
+  }
   switch (value_of<cudnnBackendHeurMode_t>(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE)) {
     case CUDNN_HEUR_MODE_A:
       for (int64_t i = 0; many && i < kSettings; ++i) guesses.push_back({9, i});

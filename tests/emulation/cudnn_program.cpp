@@ -59,6 +59,7 @@ float rounded(float value, CudnnRounding how) {
   switch (how) {
     case CudnnRounding::kNone: return value;
     case CudnnRounding::kBfloat16: return static_cast<float>(BFloat16(value));
+    case CudnnRounding::kHalf: return static_cast<float>(Half(value));
     case CudnnRounding::kTf32: break;
   }
   uint32_t bits = 0;
@@ -95,67 +96,183 @@ void for_each_product(const CudnnStep& s, F&& f) {
           }
 }
 
-Values compute(const CudnnStep& s, const Values& x, const Values& w, const Values& y) {
-  std::vector<double> sums(static_cast<size_t>(s.output().numel()));
+/// f(index in x, index in t) for every element of x, to which t broadcasts.
+template <class F>
+void for_each_pair(const CudnnTensor& x, CudnnTensor t, F&& f) {
+  int64_t step = 1;
+  for (size_t d = 4; d-- > 0;) {
+    const int64_t size = t.dims[d];
+    t.strides[d] = size == 1 ? 0 : step;
+    step *= size;
+  }
+  t.dims = x.dims;
+  for_each_element(t, [&](size_t i, int64_t at) { f(i, static_cast<size_t>(at)); });
+}
+
+Values convolve(const CudnnStep& s, const Values& a, const Values& b) {
+  std::vector<double> sums(static_cast<size_t>(s.outputs()[0].numel()));
   switch (s.kind) {
     case CudnnStep::kForward:
-      for_each_product(s, [&](size_t i, size_t j, size_t o) { sums[o] += double(x[i]) * w[j]; });
+      for_each_product(s, [&](size_t i, size_t j, size_t o) { sums[o] += double(a[i]) * b[j]; });
       break;
     case CudnnStep::kBackwardData:
-      for_each_product(s, [&](size_t i, size_t j, size_t o) { sums[i] += double(y[o]) * w[j]; });
+      for_each_product(s, [&](size_t i, size_t j, size_t o) { sums[i] += double(b[o]) * a[j]; });
       break;
-    case CudnnStep::kBackwardFilter:
-      for_each_product(s, [&](size_t i, size_t j, size_t o) { sums[j] += double(x[i]) * y[o]; });
-      break;
-    case CudnnStep::kAdd: {
-      CudnnTensor b = s.w;  // w broadcasts to x
-      int64_t step = 1;
-      for (size_t d = 4; d-- > 0; step *= s.w.dims[d]) b.strides[d] = s.w.dims[d] == 1 ? 0 : step;
-      b.dims = s.x.dims;
-      for_each_element(b, [&](size_t i, int64_t at) { sums[i] = x[i] + w[size_t(at)]; });
-      break;
-    }
+    default:
+      for_each_product(s, [&](size_t i, size_t j, size_t o) { sums[j] += double(a[i]) * b[o]; });
   }
   return {sums.begin(), sums.end()};
 }
 
+Values pointwise(const CudnnStep& s, const Values& x, const Values& w) {
+  Values y(x.size());
+  switch (s.kind) {
+    case CudnnStep::kAdd:
+      for_each_pair(s.x, s.w, [&](size_t i, size_t j) { y[i] = x[i] + w[j]; });
+      break;
+    case CudnnStep::kSubtract:
+      for_each_pair(s.x, s.w, [&](size_t i, size_t j) { y[i] = x[i] - w[j]; });
+      break;
+    case CudnnStep::kMultiply:
+      for_each_pair(s.x, s.w, [&](size_t i, size_t j) { y[i] = x[i] * w[j]; });
+      break;
+    case CudnnStep::kReluBackward:
+      for_each_pair(s.x, s.w, [&](size_t i, size_t j) { y[i] = x[i] > 0 ? w[j] : 0; });
+      break;
+    default:
+      for (size_t i = 0; i < x.size(); ++i) y[i] = x[i] < 0 ? 0 : x[i];
+  }
+  return y;
+}
+
+/// The sum of f(i) over the elements i of each channel, in f32 as the library's kernels have it:
+/// first in rows, then over these.
+template <class F>
+Values channel_sums(const CudnnTensor& x, F&& f) {
+  const auto [N, C, H, W] = x.dims;
+  Values sums(static_cast<size_t>(C));
+  size_t i = 0;
+  for (int64_t n = 0; n < N; ++n)
+    for (auto& sum : sums)
+      for (int64_t h = 0; h < H; ++h) {
+        float row = 0;
+        for (int64_t w = 0; w < W; ++w) row += f(i++);
+        sum += row;
+      }
+  return sums;
+}
+
+std::vector<Values> statistics(const CudnnStep& s, const Values& x) {
+  return {channel_sums(s.x, [&](size_t i) { return x[i]; }),
+          channel_sums(s.x, [&](size_t i) { return x[i] * x[i]; })};
+}
+
+std::vector<Values> norm_backward(const CudnnStep& s, const std::vector<Values>& in) {
+  const Values &x = in[0], &dy = in[1], &mean = in[2], &invstd = in[3], &scale = in[4];
+  const auto plane = static_cast<size_t>(s.x.dims[2] * s.x.dims[3]);
+  const auto channels = static_cast<size_t>(s.x.dims[1]);
+  const float count = static_cast<float>(x.size() / channels);
+  Values dbias = channel_sums(s.x, [&](size_t i) { return dy[i]; });
+  Values dscale = channel_sums(s.x, [&](size_t i) {
+    const size_t c = i / plane % channels;
+    return dy[i] * (x[i] - mean[c]) * invstd[c];
+  });
+  Values dy_factor(channels), x_factor(channels), constant(channels);
+  for (size_t c = 0; c < channels; ++c) {
+    dy_factor[c] = scale[c] * invstd[c];
+    x_factor[c] = -scale[c] * invstd[c] * invstd[c] * dscale[c] / count;
+    constant[c] = -dy_factor[c] * dbias[c] / count - x_factor[c] * mean[c];
+  }
+  return {dscale, dbias, dy_factor, x_factor, constant};
+}
+
+std::vector<Values> compute(const CudnnStep& s, const std::vector<Values>& in) {
+  if (s.is_convolution()) return {convolve(s, in[0], in[1])};
+  if (s.kind == CudnnStep::kStatistics) return statistics(s, in[0]);
+  if (s.kind == CudnnStep::kNormBackward) return norm_backward(s, in);
+  return {pointwise(s, in[0], s.kind == CudnnStep::kRelu ? in[0] : in[1])};
+}
+
 }  // namespace
+
+std::vector<CudnnTensor> CudnnStep::inputs() const {
+  switch (kind) {
+    case kBackwardData: return {w, y};
+    case kBackwardFilter: return {x, y};
+    case kRelu:
+    case kStatistics: return {x};
+    case kNormBackward: {
+      std::vector<CudnnTensor> all{x, w};
+      all.insert(all.end(), read.begin(), read.end());
+      return all;
+    }
+    default: return {x, w};
+  }
+}
+
+std::vector<CudnnTensor> CudnnStep::outputs() const {
+  switch (kind) {
+    case kBackwardData: return {x};
+    case kBackwardFilter: return {w};
+    case kStatistics:
+    case kNormBackward: return written;
+    default: return {y};
+  }
+}
+
+const CudnnStep& CudnnProgram::convolution() const {
+  return *std::ranges::find_if(steps, &CudnnStep::is_convolution);
+}
 
 std::vector<CudnnTensor> CudnnProgram::tensors() const {
   std::vector<CudnnTensor> all;
+  const auto add = [&](const CudnnTensor& t) {
+    const bool known = std::ranges::find(all, t.uid, &CudnnTensor::uid) != all.end();
+    if (!t.is_virtual && !known) all.push_back(t);
+  };
   for (const CudnnStep& step : steps) {
-    for (const CudnnTensor* t : {&step.x, &step.w, &step.y}) {
-      const bool known = std::ranges::find(all, t->uid, &CudnnTensor::uid) != all.end();
-      if (!t->is_virtual && !known) all.push_back(*t);
-    }
+    std::ranges::for_each(step.inputs(), add);
+    std::ranges::for_each(step.outputs(), add);
   }
   return all;
 }
 
 void CudnnProgram::run(const std::map<int64_t, void*>& memory) const {
   std::map<int64_t, Values> values;
-  const auto get = [&](const CudnnTensor& t, const CudnnStep& step) -> Values {
-    if (t.uid == step.output().uid) return {};
-    const auto made = values.find(t.uid);
-    Values v = made != values.end() ? made->second : read(t, memory.at(t.uid));
-    if (step.is_convolution()) {
+  for (const CudnnStep& step : steps) {
+    std::vector<Values> in;
+    for (const CudnnTensor& t : step.inputs()) {
+      const auto made = values.find(t.uid);
+      Values& v = in.emplace_back(made != values.end() ? made->second : read(t, memory.at(t.uid)));
+      if (!step.is_convolution()) continue;
       for (float& value : v) value = rounded(value, rounding);
     }
-    return v;
-  };
-  for (const CudnnStep& step : steps) {
-    Values result = compute(step, get(step.x, step), get(step.w, step), get(step.y, step));
-    if (!step.output().is_virtual) {
-      write(step.output(), memory.at(step.output().uid), result);
+    std::vector<Values> out = compute(step, in);
+    const std::vector<CudnnTensor> outputs = step.outputs();
+    for (size_t k = 0; k < out.size(); ++k) {
+      if (!outputs[k].is_virtual) write(outputs[k], memory.at(outputs[k].uid), out[k]);
+      values[outputs[k].uid] = std::move(out[k]);
     }
-    values[step.output().uid] = std::move(result);
   }
 }
 
+/// The reason why a step that is no convolution does not fit together; "" if it does.
+static const char* channel_shape_problem(const CudnnStep& s) {
+  const auto per_channel = [&](const CudnnTensor& t) {
+    return t.dims == std::array<int64_t, 4>{1, s.x.dims[1], 1, 1};
+  };
+  if (!std::ranges::all_of(s.read, per_channel) || !std::ranges::all_of(s.written, per_channel)) {
+    return "there is not one number per channel";
+  }
+  const bool pair = s.kind == CudnnStep::kNormBackward;
+  return pair && s.x.dims != s.w.dims ? "x and dy have different sizes" : "";
+}
+
 const char* cudnn_shape_problem(const CudnnStep& s) {
+  if (s.kind >= CudnnStep::kStatistics) return channel_shape_problem(s);
   if (!s.is_convolution()) {
     if (s.x.dims != s.y.dims) return "a pointwise operation changes no sizes";
-    for (size_t d = 0; d < 4; ++d) {
+    for (size_t d = 0; s.kind != CudnnStep::kRelu && d < 4; ++d) {
       if (s.w.dims[d] != 1 && s.w.dims[d] != s.x.dims[d]) return "b does not broadcast to x";
     }
     return "";

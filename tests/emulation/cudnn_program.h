@@ -20,25 +20,42 @@ struct CudnnTensor {
   int64_t numel() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
 
-/// y = x * w, dx = y * w, dw = x * y, or y = x + w.
+/// A step of a graph. Convolutions: y = x * w, dx = y * w, dw = x * y. Pointwise, with w broadcast:
+/// y = x + w, x - w, x * w; y = max(x, 0); y = w where x > 0. The others are described at their
+/// names.
 struct CudnnStep {
-  enum Kind { kForward, kBackwardData, kBackwardFilter, kAdd } kind = kForward;
+  enum Kind {
+    kForward,
+    kBackwardData,
+    kBackwardFilter,
+    kAdd,
+    kSubtract,
+    kMultiply,
+    kRelu,
+    kReluBackward,
+    kStatistics,    // written: the sums of x and of x * x over each channel
+    kNormBackward,  // w is dy; read: mean, invstd, scale; written: dscale, dbias, dy's factor, x's
+                    // factor, constant
+  } kind = kForward;
   CudnnTensor x, w, y;
   std::array<int64_t, 2> stride{}, pad{}, dilation{};
+  std::vector<CudnnTensor> read = {}, written = {};  // beside x, w and y
 
-  const CudnnTensor& output() const {
-    return kind == kBackwardData ? x : kind == kBackwardFilter ? w : y;
-  }
   bool is_convolution() const { return kind <= kBackwardFilter; }
+  /// In the order in which the names above say what they are.
+  std::vector<CudnnTensor> inputs() const;
+  std::vector<CudnnTensor> outputs() const;
 };
 
 /// What an engine does to the factors of its products before it multiplies them.
-enum class CudnnRounding { kNone, kTf32, kBfloat16 };
+enum class CudnnRounding { kNone, kTf32, kBfloat16, kHalf };
 
 struct CudnnProgram {
   std::vector<CudnnStep> steps;
   CudnnRounding rounding = CudnnRounding::kNone;
 
+  /// The convolution's step.
+  const CudnnStep& convolution() const;
   /// Those that have memory.
   std::vector<CudnnTensor> tensors() const;
   /// Computes in f32, reading and writing where `memory` says that a uid's tensor is.

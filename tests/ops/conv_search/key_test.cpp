@@ -30,6 +30,8 @@ const std::vector<Change>& changes() {
     std::vector<Change> all = {
         {"pass", [](ConvKey& k) { k.pass = ConvPass::kForward; }},
         {"pass 2", [](ConvKey& k) { k.pass = ConvPass::kBackwardInput; }},
+        {"fusion", [](ConvKey& k) { k.fusion = ConvFusion::kNormRelu; }},
+        {"fusion 2", [](ConvKey& k) { k.fusion = ConvFusion::kAddReluTwoNorms; }},
         {"mode", [](ConvKey& k) { k.mode = ConvMode::kHeuristic; }},
         {"deterministic", [](ConvKey& k) { k.mode = ConvMode::kDeterministic; }},
         {"compute", [](ConvKey& k) { k.compute = kF16; }},
