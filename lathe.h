@@ -52,6 +52,7 @@
 #  include "lathe/ops/activations.h"
 #  include "lathe/ops/argmax.h"
 #  include "lathe/ops/batch_norm.h"
+#  include "lathe/ops/batch_norm_conv2d.h"
 #  include "lathe/ops/binary.h"
 #  include "lathe/ops/cast.h"
 #  include "lathe/ops/conv1d.h"

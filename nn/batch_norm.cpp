@@ -2,6 +2,7 @@
 #include "lathe/nn/batch_norm.h"
 
 #include "lathe/ops/batch_norm.h"
+#include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe::nn {
@@ -43,10 +44,31 @@ Tensor BatchNorm::forward(const Tensor& x) {
   });
 }
 
-Tensor BatchNorm::relu(const Tensor& x) {
+Tensor BatchNorm::relu_now(const Tensor& x) {
   return with_hooks(x, [&](const Tensor& in) {
     return normalize(in, [&](const lathe::BatchNormOptions& how) {
       return batch_norm_relu(in, weight, bias, running_mean, running_var, how);
+    });
+  });
+}
+
+NormRelu BatchNorm::relu(const Tensor& x) {
+  // What the fused op takes; it looks at the rest itself.
+  const bool may_wait = is_training() && x.defined() && x.device().is_cuda() && x.dtype() == kF16 &&
+                        x.ndim() == 4 && !has_hooks() && options_.momentum && weight.defined() &&
+                        running_mean.defined();
+  return {*this, x, may_wait ? Tensor() : relu_now(x)};
+}
+
+NormRelu::operator Tensor() const {
+  if (!value_.defined()) value_ = norm_->relu_now(x_);
+  return value_;
+}
+
+Tensor BatchNorm::relu_conv2d(const Tensor& x, const Tensor& w, const lathe::Conv2dOptions& conv) {
+  return with_hooks(x, [&](const Tensor& in) {
+    return normalize(in, [&](const lathe::BatchNormOptions& how) {
+      return batch_norm_relu_conv2d(in, {weight, bias, running_mean, running_var}, w, how, conv);
     });
   });
 }

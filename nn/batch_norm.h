@@ -5,6 +5,10 @@
 
 #include "lathe/nn/module.h"
 
+namespace lathe {
+struct Conv2dOptions;  // ops/conv2d.h
+}
+
 namespace lathe::nn {
 
 struct BatchNormOptions {
@@ -12,6 +16,29 @@ struct BatchNormOptions {
   std::optional<double> momentum = 0.1;  // weight of the new value; absent: cumulative average
   bool affine = true;                    // false: no weight and bias
   bool track_running_stats = true;       // false: uses batch statistics in evaluation, too
+};
+
+class BatchNorm;
+
+/// What BatchNorm::relu returns: its values, as a Tensor when they are asked for. Given straight to
+/// a Conv2d, conv(norm.relu(x)), the layers can become one op (ops/batch_norm_conv2d.h), which
+/// never writes the values down. Where that cannot be, they are computed at once.
+class LATHE_API NormRelu {
+ public:
+  operator Tensor() const;
+
+  /// For Conv2d. None if the values are there already.
+  BatchNorm* norm() const { return value_.defined() ? nullptr : norm_; }
+  const Tensor& input() const { return x_; }
+
+ private:
+  friend BatchNorm;
+  NormRelu(BatchNorm& norm, const Tensor& x, const Tensor& value)
+      : norm_(&norm), x_(x), value_(value) {}
+
+  BatchNorm* norm_;
+  Tensor x_;
+  mutable Tensor value_;
 };
 
 /// What BatchNorm1d and BatchNorm2d share. Parameters: weight [C] = 1 and bias [C] = 0. Buffers:
@@ -22,8 +49,10 @@ class LATHE_API BatchNorm : public Module {
   Tensor forward(const Tensor& x) final;
   /// relu(forward(x)) and relu(forward(x) + residual) as one op each. This module's hooks run
   /// before and after it.
-  Tensor relu(const Tensor& x);
+  [[nodiscard]] NormRelu relu(const Tensor& x);
   Tensor add_relu(const Tensor& x, const Tensor& residual);
+  /// conv2d(relu(forward(x)), w, conv), where relu() has left its values to the convolution.
+  Tensor relu_conv2d(const Tensor& x, const Tensor& w, const lathe::Conv2dOptions& conv);
   const BatchNormOptions& options() const { return options_; }
 
   Parameter weight, bias;
@@ -37,8 +66,10 @@ class LATHE_API BatchNorm : public Module {
   DType dtype_for(DType asked) const override { return is_half(asked) ? kF32 : asked; }
 
  private:
+  friend NormRelu;
   template <class Op>
   Tensor normalize(const Tensor& x, Op&& op);
+  Tensor relu_now(const Tensor& x);
 
   BatchNormOptions options_;
 };

@@ -31,13 +31,22 @@ Conv2d::Conv2d(int64_t in, int64_t out, const Conv2dOptions& o) : options_(o) {
   if (o.bias) bias = parameter("bias", init::uniform_fan_in({out}, fan_in));
 }
 
-Tensor Conv2d::forward(const Tensor& x) {
-  return conv2d(x, weight,
-                {.bias = bias,
-                 .stride = options_.stride,
-                 .pad = options_.pad,
-                 .dilation = options_.dilation,
-                 .groups = options_.groups});
+lathe::Conv2dOptions Conv2d::op_options() const {
+  return {.bias = bias,
+          .stride = options_.stride,
+          .pad = options_.pad,
+          .dilation = options_.dilation,
+          .groups = options_.groups};
+}
+
+Tensor Conv2d::forward(const Tensor& x) { return conv2d(x, weight, op_options()); }
+
+Tensor Conv2d::operator()(NormRelu&& x) {
+  BatchNorm* const norm = has_hooks() ? nullptr : x.norm();
+  if (norm == nullptr) return (*this)(Tensor(x));
+  Tensor y;
+  call([&] { y = norm->relu_conv2d(x.input(), weight, op_options()); });
+  return y;
 }
 
 int64_t Conv2d::macs(const Shape&, const Shape& y) const {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "lathe/core/pair.h"
+#include "lathe/nn/batch_norm.h"
 #include "lathe/nn/module.h"
+#include "lathe/ops/conv2d.h"
 
 namespace lathe::nn {
 
@@ -32,12 +34,17 @@ class LATHE_API Conv2d final : public Module {
   }
 
   Tensor forward(const Tensor& x) override;
+  using Module::operator();
+  /// The same for conv(norm.relu(x)), where norm and convolution can be one op (NormRelu).
+  Tensor operator()(NormRelu&& x);
   int64_t macs(const Shape& x, const Shape& y) const override;
   const Conv2dOptions& options() const { return options_; }
 
   Parameter weight, bias;
 
  private:
+  lathe::Conv2dOptions op_options() const;
+
   Conv2dOptions options_;
 };
 

@@ -22,6 +22,47 @@ using autograd::Needs;
 using autograd::record;
 using autograd::Saved;
 
+// With t = x - mean, s = 1/sqrt(var + eps), h = t s, g = dy where the relu passed it, and means
+// over each channel:
+//   dweight = sum(g h),  dbias = sum(g),  dx = weight s (g - mean(g) - h mean(g h))
+// Without batch statistics mean and s are constants, and dx = weight s g.
+Tensors batch_norm_gradients(const BatchNormCall& call, double eps, const Tensor& dy_in,
+                             const Tensor& y) {
+  Dims others;
+  Shape per_channel = Dims::filled(call.x.ndim(), 1);
+  per_channel[1] = call.x.dim(1);
+  for (int d = 0; d < call.x.ndim(); ++d) {
+    if (d != 1) others.push_back(d);
+  }
+  const auto spread = [&](const Tensor& t) { return reshape(t, per_channel); };
+  const auto channel_mean = [&](const Tensor& t) { return mean(t, others, {.keepdim = true}); };
+
+  const Tensor x = cast(call.x, call.mean.dtype()), dy = cast(dy_in, call.mean.dtype());
+  Tensor t, s;
+  if (call.batch_stats) {
+    t = sub(x, channel_mean(x));
+    s = rsqrt(add(channel_mean(square(t)), eps));
+  } else {
+    t = sub(x, spread(call.mean));
+    s = spread(call.invstd);
+  }
+  const Tensor h = mul(t, s);
+  const Tensor scale = call.weight.defined() ? mul(s, spread(call.weight)) : s;
+
+  Tensor g = dy;
+  if (call.form == BatchNormForm::kRelu) {
+    const Tensor scaled = mul(t, scale);
+    g = relu_grad(dy, call.bias.defined() ? add(scaled, spread(call.bias)) : scaled);
+  } else if (call.form == BatchNormForm::kAddRelu) {
+    g = relu_grad(dy, cast(y, dy.dtype()));
+  }
+  const Tensor gh = mul(g, h);
+  const Tensor dx = call.batch_stats
+                        ? mul(scale, sub(sub(g, channel_mean(g)), mul(h, channel_mean(gh))))
+                        : mul(scale, g);
+  return {cast(dx, call.x.dtype()), cast(g, call.x.dtype()), sum(gh, others), sum(g, others)};
+}
+
 namespace {
 
 /// The tensors of one call, named.
@@ -86,48 +127,6 @@ int64_t moving_count(const char* op, const Inputs& in, bool batch_stats,
   return count;
 }
 
-/// The gradients of {x, residual, weight, bias} in ops, so that they have gradients themselves.
-/// With t = x - mean, s = 1/sqrt(var + eps), h = t s, g = dy where the relu passed it, and means
-/// over each channel:
-///   dweight = sum(g h),  dbias = sum(g),  dx = weight s (g - mean(g) - h mean(g h))
-/// Without batch statistics mean and s are constants, and dx = weight s g.
-Tensors gradients_in_ops(const BatchNormCall& call, double eps, const Tensor& dy_in,
-                         const Tensor& y) {
-  Dims others;
-  Shape per_channel = Dims::filled(call.x.ndim(), 1);
-  per_channel[1] = call.x.dim(1);
-  for (int d = 0; d < call.x.ndim(); ++d) {
-    if (d != 1) others.push_back(d);
-  }
-  const auto spread = [&](const Tensor& t) { return reshape(t, per_channel); };
-  const auto channel_mean = [&](const Tensor& t) { return mean(t, others, {.keepdim = true}); };
-
-  const Tensor x = cast(call.x, call.mean.dtype()), dy = cast(dy_in, call.mean.dtype());
-  Tensor t, s;
-  if (call.batch_stats) {
-    t = sub(x, channel_mean(x));
-    s = rsqrt(add(channel_mean(square(t)), eps));
-  } else {
-    t = sub(x, spread(call.mean));
-    s = spread(call.invstd);
-  }
-  const Tensor h = mul(t, s);
-  const Tensor scale = call.weight.defined() ? mul(s, spread(call.weight)) : s;
-
-  Tensor g = dy;
-  if (call.form == BatchNormForm::kRelu) {
-    const Tensor scaled = mul(t, scale);
-    g = relu_grad(dy, call.bias.defined() ? add(scaled, spread(call.bias)) : scaled);
-  } else if (call.form == BatchNormForm::kAddRelu) {
-    g = relu_grad(dy, cast(y, dy.dtype()));
-  }
-  const Tensor gh = mul(g, h);
-  const Tensor dx = call.batch_stats
-                        ? mul(scale, sub(sub(g, channel_mean(g)), mul(h, channel_mean(gh))))
-                        : mul(scale, g);
-  return {cast(dx, call.x.dtype()), cast(g, call.x.dtype()), sum(gh, others), sum(g, others)};
-}
-
 Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
                  const BatchNormOptions& opt) {
   check(op, in, opt);
@@ -164,7 +163,7 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
           eps = opt.eps](const Tensors& parts, const Needs& need) {
            const BatchNormCall c{form,         x.get(),    mean,       invstd,
                                  weight.get(), bias.get(), batch_stats};
-           if (grad_enabled()) return gradients_in_ops(c, eps, parts.front(), y.get());
+           if (grad_enabled()) return batch_norm_gradients(c, eps, parts.front(), y.get());
            BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
            const Tensor dy = contiguous(parts.front(), format);
            if (parts.size() > 1) grads.second_dy = contiguous(parts[1], format);

@@ -86,6 +86,22 @@ struct BatchNormGrads {
   Tensor second_dy = {};  // on a GPU, if defined: the gradient of y is dy + second_dy, added in f32
 };
 
+/// The gradients of {x, residual, weight, bias}, made of ops, so that they have gradients
+/// themselves. y is read for kAddRelu only.
+Tensors batch_norm_gradients(const BatchNormCall& call, double eps, const Tensor& dy,
+                             const Tensor& y);
+
+/// A normalisation as a factor and a summand per channel, [C] in x's dtype: scale * x + shift.
+struct BatchNormCoefficients {
+  Tensor scale, shift;
+};
+
+/// What is left of a gradient when the sums are known: dx = g_factor * g + x_factor * x + constant.
+/// g and x are dense in the same order; the others are [C] of the statistics' dtype.
+struct BatchNormCombined {
+  Tensor g, x, g_factor, x_factor, constant;
+};
+
 namespace cpu {
 BatchNormStats batch_norm_stats(const Tensor& x, double eps);
 /// running = (1 - momentum) * running + momentum * batch. `count` is the number of values per
@@ -110,6 +126,10 @@ Tensor batch_norm_invstd(const Tensor& var, double eps);
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
 void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,
                          const Tensor& y);
+/// As batch_norm_train, but for y itself: two launches, and x is read once.
+BatchNormCoefficients batch_norm_coefficients(BatchNormCall& call, double eps,
+                                              const BatchNormRunning& running);
+Tensor batch_norm_combine(const BatchNormCombined& in);
 }  // namespace cuda
 
 }  // namespace lathe

@@ -175,6 +175,37 @@ __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
   });
 }
 
+// dx = g_factor * g + x_factor * x + constant. Threads as ChannelLayout says. Memory bound:
+// 3 * sizeof(T) bytes per element; meant to reach the copy bandwidth.
+template <class L>
+__global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
+    combine_kernel(typename L::T* __restrict__ dx, const typename L::T* __restrict__ g,
+                   const typename L::T* __restrict__ x, const typename L::S* g_factors,
+                   const typename L::S* x_factors, const typename L::S* constants, L layout) {
+  using S = typename L::S;
+  S g_factor[L::kChannels], x_factor[L::kChannels], constant[L::kChannels];
+  const int64_t group = layout.group();
+  for (int q = 0; q < L::kChannels; ++q) {
+    const int64_t c = group < layout.groups ? group * L::kChannels + q : 0;
+    g_factor[q] = g_factors[c];
+    x_factor[q] = x_factors[c];
+    constant[q] = constants[c];
+  }
+  layout.template each<2, true>([&]<int kTurn>(const int64_t(&offsets)[kTurn]) {
+    typename L::Pack gs[kTurn], xs[kTurn];
+    load_packets<L>(gs, g, offsets);
+    load_packets<L>(xs, x, offsets);
+    unrolled<kTurn>([&](auto u) {
+      for (int v = 0; v < L::kV; ++v) {
+        const int q = L::kPlanes ? 0 : v;
+        const S linear = x_factor[q] * static_cast<S>(xs[u].v[v]) + constant[q];
+        gs[u].v[v] = static_cast<typename L::T>(g_factor[q] * static_cast<S>(gs[u].v[v]) + linear);
+      }
+      store_packet(dx + offsets[u], gs[u]);
+    });
+  });
+}
+
 /// Both passes, with the layout that all tensors allow.
 template <class L>
 void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCall& call,
@@ -231,6 +262,24 @@ void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const
     with_layout<T>(call.x, kTile, {&dy, &grads.second_dy, &y, &grads.dx, &grads.dresidual},
                    [&](const auto& layout) { run_passes(layout, grads, call, dy, y, sums); });
   });
+}
+
+Tensor batch_norm_combine(const BatchNormCombined& in) {
+  const Tensor dx = empty_like(in.x);
+  if (dx.numel() == 0) return dx;
+  visit_float(in.x.dtype(), "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    constexpr unsigned kTile = 128;
+    with_layout<T>(in.x, kTile, {&in.g, &dx}, [&](const auto& layout) {
+      using L = std::remove_cvref_t<decltype(layout)>;
+      using S = typename L::S;
+      launch(combine_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(dx.device()),
+             dx.data<T>(), in.g.data<T>(), in.x.data<T>(), in.g_factor.template data<S>(),
+             in.x_factor.template data<S>(), in.constant.template data<S>(), layout);
+      LATHE_CUDA_CHECK(cudaGetLastError());
+    });
+  });
+  return dx;
 }
 
 }  // namespace lathe::cuda

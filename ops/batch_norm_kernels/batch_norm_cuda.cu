@@ -229,6 +229,22 @@ __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
   apply<L>(in, join_stats(layout, stats, params), layout);
 }
 
+// The statistics of the batch and, from them, scale and shift per channel in x's dtype. One block
+// per tile of channels. Latency bound.
+template <class L>
+__global__ void __launch_bounds__(L::kBlock)
+    coefficients_kernel(typename L::T* scale, typename L::T* shift, BatchStats<typename L::S> stats,
+                        ChannelParams<typename L::S> params, L layout) {
+  const OwnParams<L> own = join_stats(layout, stats, params);
+  const int64_t group = layout.group();
+  if (threadIdx.x >= layout.width || group >= layout.groups) return;
+  for (int q = 0; q < L::kChannels; ++q) {
+    const int64_t c = group * L::kChannels + q;
+    scale[c] = static_cast<typename L::T>(own.scale[q]);
+    shift[c] = static_cast<typename L::T>(own.bias[q] - own.mean[q] * own.scale[q]);
+  }
+}
+
 template <class S>
 __global__ void invstd_kernel(S* invstd, const S* var, int64_t var_stride, double eps,
                               int64_t channels) {
@@ -262,40 +278,69 @@ Running<S> running_of(const BatchNormRunning& running, double count) {
 
 }  // namespace
 
-Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
-                        const BatchNormRunning& running) {
+/// Queues the kernel of the moments, then calls f(layout, stats) for the one that joins them.
+/// `others` are what that reads or writes beside x.
+template <class F>
+static void with_stats(BatchNormCall& call, double eps, const BatchNormRunning& running,
+                       std::initializer_list<const Tensor*> others, F f) {
   const Tensor& x = call.x;
   const int64_t channels = x.dim(1);
-  const TensorOptions options{.dtype = x.dtype() == kF64 ? kF64 : kF32, .device = x.device()};
-  call.mean = empty({channels}, options);
-  call.invstd = empty({channels}, options);
-  Tensor y = empty_like(x);
-  if (channels == 0) return y;
-  const Stream stream = current_stream(x.device());
   const double count = static_cast<double>(x.numel() / channels);
   visit_float(x.dtype(), "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    with_layout<T>(x, forward_tile(x), {&y, &residual}, [&](const auto& layout) {
+    with_layout<T>(x, forward_tile(x), others, [&](const auto& layout) {
       using L = std::remove_cvref_t<decltype(layout)>;
       using S = typename L::S;
       const Tensor room = room_for_parts(layout, x);
       auto* const parts = static_cast<ChannelPair<S>*>(room.raw_data());
-      launch(stats_kernel<L>, layout.grid(), dim3(L::kBlock), 0, stream, parts, x.data<T>(),
-             layout);
+      launch(stats_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(x.device()), parts,
+             x.data<T>(), layout);
       LATHE_CUDA_CHECK(cudaGetLastError());
       const double share = count > 0 ? 1 / count : 0;
-      const BatchStats<S> stats{parts,
-                                share,
-                                eps,
-                                call.mean.data<S>(),
-                                call.invstd.data<S>(),
-                                running_of<S>(running, count)};
-      launch(train_kernel<L>, layout.grid(), dim3(L::kBlock), 0, stream,
-             apply_tensors<T>(y, call, residual), stats, ChannelParams<S>(call), layout);
+      f(layout, BatchStats<S>{parts, share, eps, call.mean.data<S>(), call.invstd.data<S>(),
+                              running_of<S>(running, count)});
       LATHE_CUDA_CHECK(cudaGetLastError());
     });
   });
+}
+
+/// Makes room for the statistics that a call computes.
+static void make_stats(BatchNormCall& call) {
+  const TensorOptions options{.dtype = call.x.dtype() == kF64 ? kF64 : kF32,
+                              .device = call.x.device()};
+  call.mean = empty({call.x.dim(1)}, options);
+  call.invstd = empty({call.x.dim(1)}, options);
+}
+
+Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
+                        const BatchNormRunning& running) {
+  make_stats(call);
+  Tensor y = empty_like(call.x);
+  if (call.x.dim(1) == 0) return y;
+  with_stats(call, eps, running, {&y, &residual}, [&](const auto& layout, const auto& stats) {
+    using L = std::remove_cvref_t<decltype(layout)>;
+    launch(train_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(y.device()),
+           apply_tensors<typename L::T>(y, call, residual), stats,
+           ChannelParams<typename L::S>(call), layout);
+  });
   return y;
+}
+
+BatchNormCoefficients batch_norm_coefficients(BatchNormCall& call, double eps,
+                                              const BatchNormRunning& running) {
+  make_stats(call);
+  const TensorOptions options{.dtype = call.x.dtype(), .device = call.x.device()};
+  const BatchNormCoefficients result{empty({call.x.dim(1)}, options),
+                                     empty({call.x.dim(1)}, options)};
+  if (call.x.dim(1) == 0) return result;
+  with_stats(call, eps, running, {}, [&](const auto& layout, const auto& stats) {
+    using L = std::remove_cvref_t<decltype(layout)>;
+    using T = typename L::T;
+    launch(coefficients_kernel<L>, dim3(layout.grid().x), dim3(L::kBlock), 0,
+           current_stream(call.x.device()), result.scale.template data<T>(),
+           result.shift.template data<T>(), stats, ChannelParams<typename L::S>(call), layout);
+  });
+  return result;
 }
 
 Tensor batch_norm_invstd(const Tensor& var, double eps) {

@@ -92,19 +92,6 @@ const SharedMachine& machine_of(Device device) {
                                    .driver = installed.driver});
 }
 
-ConvKey key_of(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
-               const Conv2dOperands& operands) {
-  ConvKey key = conv2d_key(pass, g, format, operands.x.dtype());
-  key.x.alignment = alignment_of(operands.x.raw_data());
-  key.w.alignment = alignment_of(operands.w.raw_data());
-  key.y.alignment = alignment_of(operands.y.raw_data());
-  if (const Tensor& bias = operands.bias; bias.defined()) {
-    key.bias = conv2d_tensor({1, g.K, 1, 1}, format, bias.dtype(), alignment_of(bias.raw_data()));
-  }
-  key.machine = machine_of(operands.x.device());
-  return key;
-}
-
 /// Free bytes of the device; nothing if an earlier error has ended all work on it.
 std::optional<size_t> driver_memory(Device device) {
   const DeviceScope on(device);
@@ -137,7 +124,7 @@ void warn_of(const ConvKey& key, const Error& e) {
 bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
          const Conv2dOperands& operands) {
   const Device device = operands.x.device();
-  const ConvKey key = key_of(pass, g, format, operands);
+  const ConvKey key = conv2d_key_of(pass, g, format, operands);
   Conv2dPrepared& prepared = conv2d_prepared(key, device);
   if (prepared.backoff.skips()) return false;
   for (bool first = true;; first = false) {
@@ -170,6 +157,19 @@ bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
 }
 
 }  // namespace
+
+ConvKey conv2d_key_of(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
+                      const Conv2dOperands& operands) {
+  ConvKey key = conv2d_key(pass, g, format, operands.x.dtype());
+  key.x.alignment = alignment_of(operands.x.raw_data());
+  key.w.alignment = alignment_of(operands.w.raw_data());
+  key.y.alignment = alignment_of(operands.y.raw_data());
+  if (const Tensor& bias = operands.bias; bias.defined()) {
+    key.bias = conv2d_tensor({1, g.K, 1, 1}, format, bias.dtype(), alignment_of(bias.raw_data()));
+  }
+  key.machine = machine_of(operands.x.device());
+  return key;
+}
 
 Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                       const Tensor& bias) {

@@ -14,6 +14,7 @@
 #include "lathe/core/gpu/workspace.h"
 #include "lathe/core/tensor.h"
 #include "lathe/ops/backoff.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv/conv2d_graph_cudnn.h"
 #include "lathe/ops/conv_search/conv_engines.h"
 #include "lathe/ops/conv_search/conv_key.h"
@@ -21,14 +22,26 @@
 
 namespace lathe::cuda {
 
+/// A tensor of a fused graph beside x, w and y (FusedUid).
+struct FusedOperand {
+  int64_t uid = 0;
+  Tensor tensor;
+  bool is_written = false;
+};
+
 /// The tensors of one call, dense in the key's order. Which of x, w and y is written depends on the
 /// pass.
 struct Conv2dOperands {
-  Tensor x, w, y;  // or their gradients
-  Tensor bias;     // undefined where the key has none
+  Tensor x, w, y;                        // or their gradients
+  Tensor bias = {};                      // undefined where the key has none
+  std::vector<FusedOperand> fused = {};  // none where the key has no fusion
 };
 
 Conv2dUid conv2d_output_uid(ConvPass pass);
+
+/// The key of a call with these operands, on their device.
+ConvKey conv2d_key_of(ConvPass pass, const Conv2dGeometry& sizes, MemoryFormat format,
+                      const Conv2dOperands& operands);
 
 /// The uid and address of each tensor of a call, without an allocation.
 class Conv2dBindings {
@@ -37,7 +50,9 @@ class Conv2dBindings {
   std::span<cudnn::Binding> get() { return {tensors_.data(), count_}; }
 
  private:
-  std::array<cudnn::Binding, 4> tensors_;
+  static constexpr size_t kMost = 24;  // with two norms
+
+  std::array<cudnn::Binding, kMost> tensors_;
   size_t count_ = 0;
 };
 
@@ -47,9 +62,10 @@ struct Conv2dPrepared {
   using Plans = std::vector<std::pair<ConvEngine, cudnn::ExecutionPlan>>;
 
   std::shared_ptr<const cudnn::OperationGraph> graph;  // made by the first Conv2dEngines
-  Plans plans;      // after an execution only the plan that was executed
-  ConvMemo memo;    // of conv_search()
-  Backoff backoff;  // from cuDNN, where it could not compute the key
+  Plans plans;           // after an execution only the plan that was executed
+  ConvMemo memo;         // of conv_search()
+  Backoff backoff;       // from cuDNN, where it could not compute the key
+  double split_ms = -1;  // with a fusion: the time without it (conv2d_fused_cudnn.h); < 0: unknown
 };
 
 /// This thread's entry for the key. Once it exists it is found without lock or allocation. The
@@ -71,8 +87,7 @@ class Conv2dTimingCopies {
   std::span<const cudnn::Binding> next();
 
  private:
-  void copy_all(ConvPass pass, const Conv2dOperands& operands, const std::vector<int64_t>& bytes,
-                int64_t count);
+  void copy_all(ConvPass pass, const Conv2dOperands& operands, int64_t count);
 
   std::optional<Workspace> memory_;
   std::vector<Conv2dBindings> copies_;

@@ -1,6 +1,6 @@
 // Conv2dTimingCopies: what timed runs of a convolution read and write. Contract: conv2d_cudnn.h.
 #include <algorithm>
-#include <numeric>
+#include <vector>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda_backend.h"
@@ -19,20 +19,31 @@ int64_t l2_bytes(Device device) {
   return bytes;
 }
 
-/// Of each tensor that exists.
-std::vector<int64_t> bytes_of(const Conv2dOperands& operands) {
-  std::vector<int64_t> bytes;
-  for (const Tensor* t : {&operands.x, &operands.w, &operands.y, &operands.bias}) {
-    if (t->defined()) bytes.push_back(t->bytes());
+struct TimedTensor {
+  int64_t bytes;
+  bool is_written;
+};
+
+/// All tensors of a call, in the order of their bindings.
+std::vector<TimedTensor> tensors_of(ConvPass pass, const Conv2dOperands& operands) {
+  const Conv2dUid output = conv2d_output_uid(pass);
+  std::vector<TimedTensor> all{{operands.x.bytes(), output == kUidX},
+                               {operands.w.bytes(), output == kUidW},
+                               {operands.y.bytes(), output == kUidY}};
+  if (operands.bias.defined()) all.push_back({operands.bias.bytes(), false});
+  for (const FusedOperand& more : operands.fused) {
+    all.push_back({more.tensor.bytes(), more.is_written});
   }
-  return bytes;
+  return all;
 }
 
-/// Of one copy of all tensors.
-int64_t bytes_of_copy(const std::vector<int64_t>& bytes) {
-  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}, [](int64_t sum, int64_t more) {
-    return sum + round_up(more, kCopyAlignment);
-  });
+/// Of one copy of the tensors.
+int64_t bytes_of_copy(const std::vector<TimedTensor>& tensors, bool only_written = false) {
+  int64_t sum = 0;
+  for (const TimedTensor& t : tensors) {
+    if (!only_written || t.is_written) sum += round_up(t.bytes, kCopyAlignment);
+  }
+  return sum;
 }
 
 void queue_copy(void* to, const void* from, int64_t bytes, Device device) {
@@ -59,41 +70,48 @@ Conv2dBindings::Conv2dBindings(const Conv2dOperands& operands) {
   bind(kUidW, operands.w);
   bind(kUidY, operands.y);
   bind(kUidBias, operands.bias);
+  for (const FusedOperand& more : operands.fused) {
+    tensors_.at(count_++) = {more.uid, more.tensor.raw_data()};
+  }
 }
 
 Conv2dTimingCopies::Conv2dTimingCopies(ConvPass pass, const Conv2dOperands& operands) {
   const Device device = operands.x.device();
-  const std::vector<int64_t> bytes = bytes_of(operands);
-  const int64_t whole = bytes_of_copy(bytes);
+  const std::vector<TimedTensor> tensors = tensors_of(pass, operands);
+  const int64_t whole = bytes_of_copy(tensors);
   const int64_t count = ceil_div(2 * l2_bytes(device), whole);
   if (count > 1) {
     try {
       memory_.emplace(count * whole, device);
-      copy_all(pass, operands, bytes, count);
+      copy_all(pass, operands, count);
       return;
-    } catch (const OutOfMemoryError&) {  // then only the output is apart
+    } catch (const OutOfMemoryError&) {  // then only what is written is apart
     }
   }
-  const std::span<cudnn::Binding> tensors = copies_.emplace_back(operands).get();
-  const auto output = std::ranges::find(tensors, conv2d_output_uid(pass), &cudnn::Binding::first);
-  memory_.emplace(bytes[static_cast<size_t>(output - tensors.begin())], device);
-  output->second = memory_->get();
+  const std::span<cudnn::Binding> bindings = copies_.emplace_back(operands).get();
+  memory_.emplace(bytes_of_copy(tensors, true), device);
+  auto* room = static_cast<char*>(memory_->get());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].is_written) continue;
+    bindings[i].second = room;
+    room += round_up(tensors[i].bytes, kCopyAlignment);
+  }
 }
 
-void Conv2dTimingCopies::copy_all(ConvPass pass, const Conv2dOperands& operands,
-                                  const std::vector<int64_t>& bytes, int64_t count) {
+void Conv2dTimingCopies::copy_all(ConvPass pass, const Conv2dOperands& operands, int64_t count) {
   const Device device = operands.x.device();
-  const int64_t whole = bytes_of_copy(bytes);
+  const std::vector<TimedTensor> tensors = tensors_of(pass, operands);
+  const int64_t whole = bytes_of_copy(tensors);
   auto* const first = static_cast<char*>(memory_->get());
   copies_.assign(static_cast<size_t>(count), Conv2dBindings(operands));
   int64_t begin = 0;  // of a tensor in each copy
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const auto [uid, address] = copies_[0].get()[i];
-    if (uid != conv2d_output_uid(pass)) queue_copy(first + begin, address, bytes[i], device);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const void* const address = copies_[0].get()[i].second;
+    if (!tensors[i].is_written) queue_copy(first + begin, address, tensors[i].bytes, device);
     for (int64_t n = 0; n < count; ++n) {
       copies_[static_cast<size_t>(n)].get()[i].second = first + n * whole + begin;
     }
-    begin += round_up(bytes[i], kCopyAlignment);
+    begin += round_up(tensors[i].bytes, kCopyAlignment);
   }
   for (int64_t done = 1; done < count; done *= 2) {
     queue_copy(first + done * whole, first, std::min(done, count - done) * whole, device);

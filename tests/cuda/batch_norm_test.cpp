@@ -226,6 +226,34 @@ TEST_CASE("batch_norm kernels: every form, layout and size") {
   }
 }
 
+TEST_CASE("batch_norm kernels: scale and shift, and a gradient from sums that are known") {
+  for (const Case& c : kCases) {
+    if (numel_of(c.x) == 0) continue;
+    for (const DType dtype : {kF32, kF16, kF64}) {
+      INFO(c.x, " ", dtype);
+      const Inputs in = inputs_of(BatchNormForm::kRelu, c, dtype, true, true);
+      BatchNormCall call = on_device(in).call;
+      const auto [scale, shift] = cuda::batch_norm_coefficients(call, kEps, {{}, {}, 0, {}});
+      const double tol = dtype == kF16 ? tolerance_of(kF16) : kDeviceTolerance;
+      const Tensor want = in.call.weight * in.call.invstd;
+      check("scale", scale, cast(want, dtype), tol);
+      check("shift", shift, cast(in.call.bias - in.call.mean * want, dtype), tol);
+      check("mean", call.mean, in.call.mean, tolerance_of(want.dtype()));
+      check("invstd", call.invstd, in.call.invstd, tolerance_of(want.dtype()));
+
+      Shape per_channel = Dims::filled(static_cast<int>(c.x.size()), 1);
+      per_channel[1] = c.x[1];
+      const auto wide = [&](const Tensor& t) { return cast(t, kF64); };
+      const auto spread = [&](const Tensor& t) { return wide(reshape(t, per_channel)); };
+      const Tensor a = in.call.weight, b = in.call.bias, k = in.call.mean;
+      const Tensor sum = spread(a) * wide(in.dy) + spread(b) * wide(in.call.x) + spread(k);
+      const Tensor dx = cuda::batch_norm_combine(
+          {on_device(in.dy), on_device(in.call.x), on_device(a), on_device(b), on_device(k)});
+      check("dx", dx, cast(sum, dtype).contiguous(c.x.size() == 4 ? c.format : kContiguous), tol);
+    }
+  }
+}
+
 TEST_CASE("batch_norm kernels: every dtype, without parameters, with constant statistics") {
   for (const DType dtype : {kF16, kBF16, kF64}) {
     compare(BatchNormForm::kRelu, kCases[0], dtype);

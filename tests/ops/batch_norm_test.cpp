@@ -5,6 +5,7 @@
 #include "lathe/autograd/engine.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/reduce.h"
 
@@ -184,6 +185,10 @@ TEST_CASE("batch_norm: gradients agree with finite differences, twice") {
                      return batch_norm(in[0], in[1], in[2], beside(in, mean), beside(in, var));
                    },
                    {f64({2, 3, 2}), w, b}});
+  const auto conv = [&](const Tensors& in) {
+    return batch_norm_relu_conv2d(in[0], {in[1], in[2], {}, {}}, in[3], train, {.pad = 1});
+  };
+  check_gradients({"batch_norm_relu_conv2d", conv, {f64({2, 3, 2, 2}), w, b, f64({2, 3, 3, 3})}});
   check_gradients({"batch_norm_relu eval",
                    [&](const Tensors& in) {
                      return batch_norm_relu(in[0], in[1], in[2], beside(in, mean), beside(in, var));

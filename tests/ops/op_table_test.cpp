@@ -282,6 +282,7 @@ const Row kRows[] = {
        return resample("test", x, std::make_shared<const PlaneMap>(PlaneMap{map, map})); }},
     {"batch_norm", [](T x) { return batch_norm(x, stats(x), stats(x), stats(x), stats(x)); }},
     {"batch_norm_relu", [](T x) { return batch_norm_relu(x, stats(x), stats(x), stats(x), stats(x)); }},
+    {"batch_norm_relu_conv2d", [](T x) { return batch_norm_relu_conv2d(x, {stats(x), stats(x), {}, {}}, x); }},
     {"batch_norm_add_relu", [](T x) { return batch_norm_add_relu(x, x, stats(x), stats(x), stats(x), stats(x)); }},
     {"layer_norm", [](T x) { return layer_norm(x, {3}); }},
     {"group_norm", [](T x) { return group_norm(x, 2); }},

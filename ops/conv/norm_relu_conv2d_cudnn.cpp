@@ -1,0 +1,204 @@
+// Batch norm, relu and convolution as one op on a GPU, over the fused patterns of cuDNN
+// (conv2d_fused_cudnn.h). Contract: ops/batch_norm_conv2d.h.
+//
+// Forward: a kernel of our own reads x for its statistics; another turns them into scale and shift;
+// cuDNN convolves relu(scale * x + shift). Backward: the weight gradient reads x in the same way,
+// and the input gradient's kernel goes on through the relu to batch norm's sums; then a kernel of
+// our own computes dx.
+#include <algorithm>
+#include <utility>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/record.h"
+#include "lathe/core/alignment.h"
+#include "lathe/core/profile/range.h"
+#include "lathe/ops/batch_norm_conv2d.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/conv/conv2d_fused_cudnn.h"
+#include "lathe/ops/conv/conv2d_fused_graph_cudnn.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_key.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/memory_format.h"
+
+namespace lathe::cuda {
+
+using autograd::Needs;
+using autograd::Saved;
+
+namespace {
+
+constexpr MemoryFormat kFormat = kChannelsLast;
+
+/// A call with what its forward pass computes for its backward pass.
+struct Fused {
+  Conv2dGeometry g;
+  BatchNormCall norm;  // with x and the statistics
+  BatchNormCoefficients coefficients;
+  Tensor w;
+  Conv2dOptions conv;
+};
+
+bool is_dense_half(const Tensor& t, int64_t largest_filter) {
+  return t.defined() && t.ndim() == 4 && t.dtype() == kF16 && t.numel() > 0 && t.dim(1) % 8 == 0 &&
+         t.is_contiguous(kFormat) && alignment_of(t.raw_data()) >= 16 &&
+         std::max(t.dim(2), t.dim(3)) <= largest_filter;
+}
+
+bool is_channel_vector(const Tensor& t, const Tensor& x) {
+  return t.defined() && t.shape() == Shape{x.dim(1)} && t.dtype() == kF32 && t.is_contiguous() &&
+         t.device() == x.device() && alignment_of(t.raw_data()) >= 16;
+}
+
+ConvKey key_of(ConvPass pass, ConvFusion fusion, const Fused& call,
+               const Conv2dOperands& operands) {
+  ConvKey key = conv2d_key_of(pass, call.g, kFormat, operands);
+  key.fusion = fusion;
+  return key;
+}
+
+Tensor channel_room(int64_t channels, const Tensor& like) {
+  return empty({channels}, {.dtype = kF32, .device = like.device()});
+}
+
+/// relu(norm(x)) in memory.
+Tensor normalized(const Fused& call) { return cuda::batch_norm_forward(call.norm, {}); }
+
+/// What cuDNN reads in place of that.
+std::vector<FusedOperand> coefficients_of(const Fused& call) {
+  return {{kUidScale, call.coefficients.scale}, {kUidShift, call.coefficients.shift}};
+}
+
+/// The statistics, which move the running ones, and y. Memory is there before they move: what the
+/// split way would take is held until then, so that a call that fails has not changed them.
+Tensor forward(Fused& call, double eps, const BatchNormRunning& running) {
+  const Tensor y = empty_in(kFormat, call.g.y_shape(), kF16, call.w.device());
+  const Tensor sum = channel_room(call.g.K, y), square_sum = channel_room(call.g.K, y);
+  {
+    const Tensor z_room = empty_like(call.norm.x), y_room = empty_like(y);
+    call.coefficients = cuda::batch_norm_coefficients(call.norm, eps, running);
+  }
+  Conv2dOperands operands{.x = call.norm.x, .w = call.w, .y = y, .fused = coefficients_of(call)};
+  operands.fused.push_back({kUidStatSum, sum, true});
+  operands.fused.push_back({kUidStatSquareSum, square_sum, true});
+  Tensor split;
+  const bool fused =
+      conv2d_run_fused(key_of(ConvPass::kForward, ConvFusion::kNormRelu, call, operands), operands,
+                       [&] { split = conv2d_forward(call.g, normalized(call), call.w, {}); });
+  return fused ? y : split;
+}
+
+Tensor backward_weight(const Fused& call, const Tensor& dy) {
+  const Tensor dw = empty_in(kFormat, call.g.w_shape(), kF16, dy.device());
+  const Conv2dOperands operands{.x = call.norm.x, .w = dw, .y = dy, .fused = coefficients_of(call)};
+  Tensor split;
+  const bool fused = conv2d_run_fused(
+      key_of(ConvPass::kBackwardWeight, ConvFusion::kNormRelu, call, operands), operands,
+      [&] { split = conv2d_backward_weight(call.g, dy, normalized(call), kFormat); });
+  return fused ? dw : split;
+}
+
+/// Gradients of {x, weight, bias} of the norm.
+Tensors backward_norm(const Fused& call, const Tensor& dy) {
+  const Tensor& x = call.norm.x;
+  const auto room = [&] { return channel_room(call.g.C, x); };
+  const Tensor g = empty_in(kFormat, x.shape(), kF16, x.device());
+  const Tensor dweight = room(), dbias = room(), g_factor = room(), x_factor = room(),
+               constant = room();
+  const Conv2dOperands operands{.x = g,
+                                .w = call.w,
+                                .y = dy,
+                                .fused = {{kUidNormX, x},
+                                          {kUidMean, call.norm.mean},
+                                          {kUidInvstd, call.norm.invstd},
+                                          {kUidWeight, call.norm.weight},
+                                          {kUidNormBias, call.norm.bias},
+                                          {kUidDweight, dweight, true},
+                                          {kUidDbias, dbias, true},
+                                          {kUidGradFactor, g_factor, true},
+                                          {kUidXFactor, x_factor, true},
+                                          {kUidConstant, constant, true}}};
+  BatchNormGrads split{true, false, true, {}, {}, {}, {}};
+  const bool fused = conv2d_run_fused(
+      key_of(ConvPass::kBackwardInput, ConvFusion::kReluNorm, call, operands), operands, [&] {
+        const Tensor dz = conv2d_backward_input(call.g, dy, call.w);
+        cuda::batch_norm_backward(split, call.norm, dz, {});
+      });
+  if (!fused) return {split.dx, split.dweight, split.dbias};
+  return {cuda::batch_norm_combine({g, x, g_factor, x_factor, constant}), dweight, dbias};
+}
+
+/// The gradients of {x, weight, bias, w} in ops, so that they have gradients themselves.
+Tensors gradients_in_ops(const Fused& call, double eps, const Tensor& dy) {
+  const Tensor z = batch_norm_relu(call.norm.x, call.norm.weight, call.norm.bias, {}, {},
+                                   {.training = true, .eps = eps});
+  const Tensor dz = conv2d_input_grad(dy, call.w, z.shape(), call.conv);
+  const Tensor dw = conv2d_weight_grad(dy, z, call.w.shape(), call.conv, memory_format_of(call.w));
+  const Tensors norm = batch_norm_gradients(call.norm, eps, dz, {});
+  return {norm[0], norm[2], norm[3], dw};
+}
+
+}  // namespace
+
+bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call) {
+  const auto& [x, w, tensors, norm, conv] = call;
+  const bool suits = cudnn::enabled() && norm.training && !inference_enabled() &&
+                     is_dense_half(x, INT64_MAX) && is_dense_half(w, 5) && w.dim(0) % 8 == 0 &&
+                     w.dim(1) == x.dim(1) && w.device() == x.device() && conv.groups == 1 &&
+                     !conv.bias.defined() && x.numel() / x.dim(1) > 1 &&
+                     is_channel_vector(tensors.weight, x) && is_channel_vector(tensors.bias, x) &&
+                     is_channel_vector(tensors.running_mean, x) &&
+                     is_channel_vector(tensors.running_var, x);
+  const Tensor& n = norm.num_batches;
+  const bool counts =
+      !n.defined() || (n.dtype() == kI64 && n.ndim() == 0 && n.device() == x.device());
+  if (!suits || !counts || !(norm.momentum >= 0 && norm.momentum <= 1) || !(norm.eps >= 0)) {
+    return false;
+  }
+  const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), conv);
+  if (g.is_trivial()) return false;
+  const Conv2dOperands like{.x = x, .w = w, .y = w};  // only the addresses' alignment counts
+  ConvKey key = conv2d_key_of(ConvPass::kForward, g, kFormat, like);
+  key.fusion = ConvFusion::kNormRelu;
+  key.x.alignment = key.w.alignment = key.y.alignment = 16;
+  return conv2d_takes_fused(key, x.device());
+}
+
+Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
+  const auto& [weight, bias, running_mean, running_var] = in.tensors;
+  autograd::check_in_place("batch_norm_relu_conv2d", running_mean);
+  autograd::check_in_place("batch_norm_relu_conv2d", running_var);
+  Fused call{conv2d_geometry("batch_norm_relu_conv2d", in.x.shape(), in.w.shape(), in.conv),
+             {BatchNormForm::kRelu, in.x, {}, {}, weight, bias, true},
+             {},
+             in.w,
+             in.conv};
+  profile::note_flops([&] { return call.g.flops(); });
+  Tensor y = forward(call, in.norm.eps,
+                     {running_mean, running_var, in.norm.momentum, in.norm.num_batches});
+  call.norm.x = call.norm.weight = call.norm.bias = call.w = {};  // these are saved with versions
+  autograd::record("batch_norm_relu_conv2d", y, {in.x, weight, bias, in.w},
+                   [x = Saved(in.x), weight = Saved(weight), bias = Saved(bias), w = Saved(in.w),
+                    call, eps = in.norm.eps](const Tensor& dy_in, const Needs& need) {
+                     Fused saved = call;
+                     saved.norm.x = x.get();
+                     saved.norm.weight = weight.get();
+                     saved.norm.bias = bias.get();
+                     saved.w = w.get();
+                     if (grad_enabled()) return gradients_in_ops(saved, eps, dy_in);
+                     const Tensor dy = contiguous(dy_in, kFormat);
+                     Tensors grads(4);  // undefined if not needed
+                     if (need[0] || need[1] || need[2]) {
+                       Tensors norm = backward_norm(saved, dy);
+                       std::move(norm.begin(), norm.end(), grads.begin());
+                     }
+                     if (need[3]) grads[3] = backward_weight(saved, dy);
+                     return grads;
+                   });
+  running_mean.bump_version();
+  running_var.bump_version();
+  if (in.norm.num_batches.defined()) in.norm.num_batches.bump_version();
+  return y;
+}
+
+}  // namespace lathe::cuda

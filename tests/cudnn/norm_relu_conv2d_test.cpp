@@ -1,0 +1,382 @@
+// Batch norm, relu and convolution as one op, over the emulated cuDNN: values and gradients of the
+// fused and the split way against f64, how one of them is chosen, and what falls back.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <vector>
+
+#include "../narrow_resnet18.h"
+#include "cudnn_problem.h"
+#include "lathe/autograd/autocast.h"
+#include "lathe/ops/batch_norm_conv2d.h"
+
+using namespace lathe;
+using namespace lathe::test;
+using emulation::cudnn_probe;
+
+namespace {
+
+constexpr int64_t kFused = 8, kSplit = -1;  // engines
+
+/// Lists one engine, which wins, and the split way behind it.
+class OnlyEngine final : public ConvEngines {
+ public:
+  explicit OnlyEngine(ConvCandidate only) : only_(std::move(only)) {}
+  std::vector<ConvCandidate> candidates(ConvHeuristic) override {
+    return {only_, {.engine = {kSplit, {}}}};
+  }
+  int64_t prepare(const ConvEngine&) override { return only_.workspace_bytes; }
+  double time_ms(const ConvEngine& e, int) override { return e == only_.engine ? 1 : 2; }
+  void execute(const ConvEngine&) override {}
+  int64_t available_bytes() override { return 1 << 30; }
+  bool capturing() override { return false; }
+
+ private:
+  ConvCandidate only_;
+};
+
+using Choices = decltype(conv_search().choices());
+
+/// Those of fused keys among what the search knows.
+Choices fused_choices() {
+  Choices known = conv_search().choices();
+  std::erase_if(known, [](const auto& c) { return c.first.fusion == ConvFusion::kNone; });
+  return known;
+}
+
+/// From now on these keys, which were searched, take this engine. Keys without a fusion that are
+/// known keep theirs.
+void choose(const Choices& searched, int64_t engine) {
+  const Choices known = conv_search().choices();
+  conv_search().clear();
+  for (const auto& [key, choice] : known) {
+    if (key.fusion != ConvFusion::kNone) continue;
+    OnlyEngine same(choice->candidate());
+    conv_search().run(key, same);
+  }
+  for (const auto& [key, choice] : searched) {
+    const auto at = std::ranges::find_if(choice->trials, [&](const ConvTrial& trial) {
+      return trial.candidate.engine.index == engine;
+    });
+    REQUIRE(at != choice->trials.end());
+    OnlyEngine only(at->candidate);
+    conv_search().run(key, only);
+  }
+}
+
+/// How many of the latest executions were by the fused engine.
+int64_t fused_executions() {
+  return std::ranges::count(cudnn_probe().executions, kFused, &emulation::CudnnExecution::engine);
+}
+
+struct Layer {
+  std::string name;
+  Shape x, w;
+  Pair stride, pad;
+};
+// The second convolutions of ResNet-18's blocks with an eighth of their channels; and of deeper
+// networks' blocks.
+const Layer kLayers[] = {
+    {"layer1", {2, 8, 16, 16}, {8, 8, 3, 3}, 1, 1},
+    {"layer2", {2, 16, 8, 8}, {16, 16, 3, 3}, 1, 1},
+    {"layer3", {2, 32, 5, 5}, {32, 32, 3, 3}, 1, 1},
+    {"layer4", {2, 64, 4, 4}, {64, 64, 3, 3}, 1, 1},
+    {"3x3, stride 2", {2, 16, 9, 9}, {24, 16, 3, 3}, 2, 1},
+    {"1x1", {3, 16, 5, 5}, {32, 16, 1, 1}, 1, 0},
+};
+
+/// The tensors of a layer: on the GPU as training has them, on the CPU the same values in f64.
+struct Problem {
+  Tensor x, w, weight, bias, mean, var, dy;
+
+  Tensors leaves() const { return {x, weight, bias, w}; }
+  Problem in_f64() const {
+    const auto wide = [](const Tensor& t) { return cast(t.detach().cpu(), kF64).clone(); };
+    return {wide(x), wide(w), wide(weight), wide(bias), wide(mean), wide(var), wide(dy)};
+  }
+};
+
+Problem problem_of(const Layer& layer) {
+  const auto half = [](const Tensor& t) {
+    return cast(t, kF16).contiguous(kChannelsLast).to(kGpu);
+  };
+  const int64_t channels = layer.x[1];
+  const double fan = static_cast<double>(numel_of(layer.w) / layer.w[0]);
+  const Conv2dGeometry g =
+      geometry_of({"", layer.x, layer.w, {.stride = layer.stride, .pad = layer.pad}});
+  const Tensor shift = randn({1, channels, 1, 1});
+  return {half(randn(layer.x) * 1.5 + shift),
+          half(randn(layer.w) * std::sqrt(2 / fan)),
+          (rand({channels}) + 0.5).to(kGpu),
+          (randn({channels}) * 0.3).to(kGpu),
+          zeros({channels}).to(kGpu),
+          ones({channels}).to(kGpu),
+          half(randn(g.y_shape()))};
+}
+
+/// y, the running statistics, and the gradients of x, weight, bias and w.
+Tensors run(const Layer& layer, const Problem& p) {
+  for (const Tensor& t : p.leaves()) {
+    t.requires_grad_();
+    t.set_grad({});
+  }
+  const Tensor mean = p.mean.clone(), var = p.var.clone();
+  const Tensor y =
+      batch_norm_relu_conv2d(p.x, {p.weight, p.bias, mean, var}, p.w, {.training = true},
+                             {.stride = layer.stride, .pad = layer.pad});
+  sum(cast(y, p.weight.dtype()) * cast(p.dy, p.weight.dtype())).backward();
+  Tensors all{y.detach(), mean, var};
+  for (const Tensor& t : p.leaves()) all.push_back(t.grad().clone());
+  return all;
+}
+constexpr const char* kNames[] = {"y", "mean", "var", "dx", "dweight", "dbias", "dw"};
+
+double error_of(const Tensor& got, const Tensor& want) {
+  const Tensor wide = cast(got.cpu(), kF64);
+  const double scale = max(abs(want)).item<double>();
+  return max(abs(wide - want)).item<double>() / scale;
+}
+
+}  // namespace
+
+TEST_CASE("norm relu conv2d: fused and split agree with f64 in every layer, forward and back") {
+  CudnnFixture f;
+  cudnn::set_benchmark(true);
+  manual_seed(1);
+  for (const Layer& layer : kLayers) {
+    INFO(layer.name);
+    const Problem p = problem_of(layer);
+    const Tensors want = run(layer, p.in_f64());
+    run(layer, p);  // searches, and takes what was fastest
+    const Choices searched = fused_choices();
+    for (const int64_t engine : {kFused, kSplit}) {
+      choose(searched, engine);
+      cudnn_probe().executions.clear();
+      const Tensors got = run(layer, p);
+      CHECK(fused_executions() == (engine == kFused ? 3 : 0));
+      std::string text;
+      for (size_t i = 0; i < got.size(); ++i) {
+        INFO(std::string(kNames[i]), " ", engine);
+        const double error = error_of(got[i], want[i]);
+        text += concat(" ", kNames[i], " ", error);
+        // Results in f16 have 2^-11 = 5e-4; fused, factors and summands of the normalisation are
+        // rounded too.
+        CHECK(error < (engine == kFused ? 2e-3 : 1e-3));
+      }
+      MESSAGE(layer.name, std::string(engine == kFused ? ", fused:" : ", split:"), text);
+    }
+    conv_search().clear();
+  }
+}
+
+TEST_CASE("norm relu conv2d: each pass takes its own choice, whatever the others take") {
+  CudnnFixture f;
+  cudnn::set_benchmark(true);
+  const Layer layer{"mixed", {2, 8, 7, 7}, {16, 8, 3, 3}, 1, 1};
+  const Problem p = problem_of(layer);
+  const Tensors want = run(layer, p.in_f64());
+  run(layer, p);
+  const Choices searched = fused_choices();
+  for (const auto& alone : searched) {
+    if (alone.first.pass == ConvPass::kForward) continue;  // split, it is two ops
+    Choices others = searched;
+    std::erase_if(others, [&](const auto& c) { return c.first == alone.first; });
+    choose(others, kFused);
+    OnlyEngine split({.engine = {kSplit, {}}});
+    conv_search().run(alone.first, split);
+    cudnn_probe().executions.clear();
+    const Tensors got = run(layer, p);
+    CHECK(fused_executions() == 2);
+    for (size_t i = 0; i < got.size(); ++i) CHECK(error_of(got[i], want[i]) < 4e-3);
+  }
+}
+
+TEST_CASE("norm relu conv2d: a choice is kept in the file, and the split way can be one") {
+  CudnnFixture f;
+  cudnn::set_benchmark(true);
+  const std::string path =
+      concat(std::filesystem::temp_directory_path().string(), "/lathe_fused_", getpid(), ".json");
+  conv_search().set_file(path);
+  const Layer layer{"kept", {2, 8, 6, 6}, {8, 8, 3, 3}, 1, 1};
+  const Problem p = problem_of(layer);
+  run(layer, p);
+  const Choices searched = fused_choices();
+  CHECK(searched.size() == 3);
+  conv_search().clear();
+  conv_search().set_file(path);  // reads it again
+  const auto before = conv_search().stats();
+  for (const auto& [key, choice] : searched) {
+    OnlyEngine none({.engine = {77, {}}});
+    conv_search().run(key, none);
+    CHECK(conv_search().find(key)->candidate().engine == choice->candidate().engine);
+    CHECK(std::ranges::any_of(choice->trials, [](const ConvTrial& trial) {
+      return trial.candidate.engine.index == kSplit && trial.outcome == ConvOutcome::kTimed;
+    }));
+  }
+  CHECK(conv_search().stats().from_file == before.from_file + 3);
+  conv_search().set_file("");
+  std::filesystem::remove(path);
+  std::filesystem::remove(path + ".lock");
+}
+
+TEST_CASE("norm relu conv2d: two ops with their bits where it may not or cannot be one") {
+  CudnnFixture f;
+  const Layer layer{"apart", {2, 8, 5, 5}, {8, 8, 3, 3}, 1, 1};
+  const Problem p = problem_of(layer);
+  const auto apart = [&](const Problem& q) {
+    return conv2d(
+        batch_norm_relu(q.x, q.weight, q.bias, q.mean.clone(), q.var.clone(), {.training = true}),
+        q.w, {.pad = 1});
+  };
+  const auto check = [&](const Problem& q) {
+    cudnn_probe().executions.clear();
+    const Tensor y = batch_norm_relu_conv2d(q.x, {q.weight, q.bias, q.mean.clone(), q.var.clone()},
+                                            q.w, {.training = true}, {.pad = 1});
+    CHECK(fused_executions() == 0);
+    CHECK(difference(y.cpu(), apart(q).cpu(), 0) == "");
+  };
+  check(p);  // heuristic mode: nothing is timed
+  cudnn::set_benchmark(true);
+  set_deterministic(true);
+  check(p);
+  set_deterministic(false);
+  cudnn_probe().fuses = false;  // a library without the patterns
+  check(p);
+  cudnn_probe().fuses = true;
+  Problem rows = p;
+  rows.x = p.x.contiguous();
+  check(rows);
+  Problem wide = p;
+  wide.x = cast(p.x, kF32);
+  wide.w = cast(p.w, kF32);
+  check(wide);
+}
+
+TEST_CASE("norm relu conv2d: an engine that fails is given up, and nothing but speed is lost") {
+  CudnnFixture f;
+  cudnn::set_benchmark(true);
+  const Layer layer{"failing", {2, 8, 9, 9}, {8, 8, 3, 3}, 1, 1};
+  const Problem p = problem_of(layer);
+  const Tensors want = run(layer, p.in_f64());
+  run(layer, p);
+  choose(fused_choices(), kFused);
+  cudnn_probe().failing = {kFused};
+  const Tensors got = run(layer, p);
+  CHECK(f.logged.find("is given up") != std::string::npos);
+  for (size_t i = 0; i < got.size(); ++i) CHECK(error_of(got[i], want[i]) < 4e-3);
+}
+
+TEST_CASE("norm relu conv2d: out of memory anywhere, it works or has changed no statistics") {
+  CudnnFixture f;
+  cudnn::set_benchmark(true);
+  const Layer layer{"memory", {2, 8, 5, 7}, {8, 8, 3, 3}, 1, 1};
+  const Problem p = problem_of(layer);
+  const Tensors want = run(layer, p.in_f64());
+  run(layer, p);
+  const Choices searched = fused_choices();
+  const NoGrad off;
+  const auto forward = [&](const Tensor& mean, const Tensor& var) {
+    return batch_norm_relu_conv2d(p.x, {p.weight, p.bias, mean, var}, p.w, {.training = true},
+                                  {.pad = 1});
+  };
+  int failed = 0;
+  for (int64_t n = 1;; ++n) {
+    choose(searched, kFused);
+    const Tensor mean = p.mean.clone(), var = p.var.clone();
+    cuda::allocation_fault().count();
+    const ArmedFault armed(cuda::allocation_fault(), n);
+    Tensor y;
+    try {
+      y = forward(mean, var);
+    } catch (const OutOfMemoryError&) {
+      ++failed;
+    }
+    const bool all = cuda::allocation_fault().calls() < n;
+    cuda::allocation_fault().disarm();
+    if (y.defined()) {
+      CHECK(error_of(y, want[0]) < 2e-3);
+      CHECK(error_of(mean, want[1]) < 1e-6);
+    } else {
+      CHECK(difference(mean.cpu(), p.mean.cpu(), 0) == "");
+      CHECK(difference(var.cpu(), p.var.cpu(), 0) == "");
+    }
+    if (all) break;
+  }
+  CHECK(failed > 5);
+}
+
+TEST_CASE("norm relu conv2d: gradients of gradients are those of the two ops") {
+  CudnnFixture f;
+  cudnn::set_benchmark(true);
+  const Layer layer{"twice", {2, 8, 4, 4}, {8, 8, 3, 3}, 1, 1};
+  const Problem p = problem_of(layer);
+  run(layer, p);
+  choose(fused_choices(), kFused);
+  const auto second = [&](bool one_op) {
+    for (const Tensor& t : p.leaves()) t.set_grad({});
+    const Tensor mean = p.mean.clone(), var = p.var.clone();
+    const Tensor y =
+        one_op ? batch_norm_relu_conv2d(p.x, {p.weight, p.bias, mean, var}, p.w, {.training = true},
+                                        {.pad = 1})
+               : conv2d(batch_norm_relu(p.x, p.weight, p.bias, mean, var, {.training = true}), p.w,
+                        {.pad = 1});
+    const Tensors first =
+        grad({lathe::mean(square(cast(y, kF32)))}, {p.x, p.w}, {.create_graph = true});
+    (sum(square(cast(first[0], kF32))) + sum(square(cast(first[1], kF32)))).backward();
+    Tensors all;
+    for (const Tensor& t : p.leaves()) all.push_back(t.grad().cpu().clone());
+    return all;
+  };
+  const Tensors a = second(true), b = second(false);
+  for (size_t i = 0; i < a.size(); ++i) CHECK(error_of(a[i], cast(b[i], kF64)) < 1e-2);
+}
+
+TEST_CASE("norm relu conv2d: nn finds it in a ResNet, whose gradients are as good as before") {
+  CudnnFixture f;
+  cudnn::set_benchmark(true);
+  manual_seed(3);
+  NarrowResNet18 net, wide;
+  wide.load_state_dict(net.state_dict());
+  wide.to(kF64);
+  net.to(kChannelsLast).to(kGpu);
+  const Tensor x = randn({4, 3, 16, 16});
+  const Tensor y = tensor({1, 3, 0, 7}).to(kI64);
+  cross_entropy(wide(cast(x, kF64)), y).backward();
+  const Tensor x_gpu = x.contiguous(kChannelsLast).to(kGpu), y_gpu = y.to(kGpu);
+  const auto step = [&] {
+    net.zero_grad();
+    cudnn_probe().executions.clear();
+    Tensor loss;
+    {
+      const Autocast half(kGpu, kF16);
+      loss = cross_entropy(net(x_gpu).to(kF32), y_gpu);
+    }
+    (loss * 256).backward();
+  };
+  /// Of all gradients together, against f64: of a net this deep no single number is exact in f16.
+  const auto error = [&] {
+    double difference = 0, size = 0;
+    const Tensors got = net.parameters(), want = wide.parameters();
+    for (size_t i = 0; i < got.size(); ++i) {
+      const Tensor g = cast(got[i].grad().cpu(), kF64) / 256, w = want[i].grad();
+      difference += sum(square(g - w)).item<double>();
+      size += sum(square(w)).item<double>();
+    }
+    return std::sqrt(difference / size);
+  };
+  step();
+  const Choices searched = fused_choices();
+  CHECK(searched.size() == 12);  // three passes in four stages: the two blocks of one are alike
+  choose(searched, kSplit);
+  step();
+  CHECK(fused_executions() == 0);
+  const double split = error();
+  choose(searched, kFused);
+  step();
+  CHECK(fused_executions() == 24);
+  const double fused = error();
+  MESSAGE("error of all gradients, split: ", split, ", fused: ", fused);
+  CHECK(fused < 1.5 * split);
+}
