@@ -5,6 +5,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/gpu_description.h"
+#include "lathe/tools/cli/plan/fused_launches.h"
 #include "lathe/tools/cli/plan/gpu_model.h"
 #include "lathe/tools/cli/plan/launch_list.h"
 #include "lathe/tools/cli/plan/memory_plan.h"
@@ -53,6 +54,52 @@ TEST_CASE("plan: launches lie on the line through two small steps") {
   CHECK_THROWS_WITH_AS(launches_at(512, {2, {a}}, {3, {b}}),
                        doctest::Contains("launch 0 is relu (pointwise)"), StateError);
   CHECK_THROWS_AS(launches_at(512, {2, {a}}, {3, {}}), StateError);
+}
+
+TEST_CASE("plan: fused layers lose the pass that applies a norm and the one for its sums") {
+  const auto launch = [](const char* op, const char* layer, const char* kernel, double read,
+                         double written) {
+    Launch l{.op = op, .layer = layer, .kernel = kernel};
+    l.library = l.fuses = l.kernel == "cuDNN";
+    l.read_bytes = read;
+    l.written_bytes = written;
+    return l;
+  };
+  std::vector<Launch> step = {launch("batch_norm_relu", "a.bn1", "stats_kernel", 8, 0),
+                              launch("batch_norm_relu", "a.bn1", "train_kernel", 8, 8),
+                              launch("conv2d", "a.conv2", "cuDNN", 9, 4),
+                              launch("conv2d_input_grad", "a.conv2", "cuDNN", 5, 8),
+                              launch("conv2d_weight_grad", "a.conv2", "cuDNN", 12, 1),
+                              launch("batch_norm_relu backward", "a.bn1", "sums_kernel", 16, 0),
+                              launch("batch_norm_relu backward", "a.bn1", "input_kernel", 16, 8)};
+  const FusedStep fused = with_fused_layers(step);
+  CHECK(fused.layers == 1);
+  REQUIRE(fused.launches.size() == 6);
+  const char* const kernels[] = {"stats_kernel", "coefficients_kernel", "cuDNN", "cuDNN",
+                                 "cuDNN",        "combine_kernel"};
+  const double bytes[] = {8, 0, 13, 21, 13, 24};
+  for (size_t i = 0; i < 6; ++i) {
+    CHECK(fused.launches[i].kernel == kernels[i]);
+    CHECK(fused.launches[i].bytes() == bytes[i]);
+  }
+  step[2].fuses = false;  // such a convolution that cuDNN has no pattern for
+  CHECK(with_fused_layers(step).layers == 0);
+  step[2].fuses = true;
+  step[2].layer = "b.conv1";  // of another module, which takes a tensor
+  CHECK(with_fused_layers(step).layers == 0);
+}
+
+TEST_CASE("plan: what nn fuses in ResNets") {
+  const auto layers = [](const char* amp, const char* model, const char* layout = "nhwc") {
+    Settings settings = small_model(amp, model, 32);
+    settings.layout = layout;
+    return with_fused_layers(launches_of(record_small_step(settings, 2), settings)).layers;
+  };
+  CHECK(layers("fp16", "resnet8") == 3);
+  CHECK(layers("fp16", "resnet18") == 8);
+  CHECK(layers("bf16", "resnet8") == 0);
+  CHECK(layers("off", "resnet8") == 0);
+  CHECK(layers("fp16", "resnet8", "nchw") == 0);
 }
 
 TEST_CASE("plan: what steps of 2 and 3 images foretell is what a step of 5 does") {

@@ -188,7 +188,11 @@ class Launches {
     launch.library = true;
     launch.dtype = dtype;
     launch.flops = g.flops();
+    launch.fuses = dtype == kF16 && settings_.layout == "nhwc" && g.groups == 1 && g.C % 8 == 0 &&
+                   g.K % 8 == 0 && std::max(g.R, g.S) <= 5 && !has_bias();
   }
+
+  bool has_bias() const { return op_->name == "conv2d" && op_->inputs.size() > 2; }
 
   /// False for an op of the program's own that has the name of a convolution.
   bool has_convolution() const { return op_->inputs.size() > 1 && !op_->outputs.empty(); }

@@ -8,6 +8,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/plan/fused_launches.h"
 #include "lathe/tools/cli/plan/gpu_model.h"
 #include "lathe/tools/cli/plan/launch_list.h"
 #include "lathe/tools/cli/plan/memory_plan.h"
@@ -147,6 +148,33 @@ void print_step(const Output& out, const Settings& settings, const GpuDescriptio
                 images / time.fast));
 }
 
+/// The same step where `--cudnn-benchmark` finds cuDNN's fused kernels to be the fastest.
+void print_fused(const Output& out, const GpuDescription& gpu, const std::vector<Launch>& launches,
+                 int64_t batch) {
+  const FusedStep fused = with_fused_layers(launches);
+  if (fused.layers == 0) return;
+  const Range time{seconds_of(fused.launches, gpu, kFast), seconds_of(fused.launches, gpu, kSlow)};
+  double bytes = 0;
+  for (const Launch& launch : fused.launches) bytes += launch.bytes();
+  const auto images = static_cast<double>(batch);
+  const auto own = std::ranges::count(fused.launches, false, &Launch::library);
+  out.row(Row()
+              .add("fused_layers", fused.layers)
+              .add("launches", static_cast<int64_t>(fused.launches.size()))
+              .add("own_launches", static_cast<int64_t>(own))
+              .add("bytes", bytes)
+              .add("seconds_fast", time.fast)
+              .add("seconds_slow", time.slow)
+              .add("images_per_second_low", images / time.slow)
+              .add("images_per_second_high", images / time.fast));
+  out.sentence(formatted(
+      "with batch norm, relu and convolution fused in {} layers, if cuDNN's fused kernels are as "
+      "fast as its plain ones: {} launches, {} of them our own, {:.0f} MB: {:.2f} to {:.2f} ms per "
+      "step, {:.0f} to {:.0f} img/s",
+      fused.layers, fused.launches.size(), own, bytes / 1e6, 1e3 * time.fast, 1e3 * time.slow,
+      images / time.slow, images / time.fast));
+}
+
 /// Driver, context and libraries take memory too.
 constexpr int64_t kContextBytes = int64_t{1} << 30;
 
@@ -226,6 +254,7 @@ ExitCode run_plan(const Invocation& call) {
   print_kinds(out, launches, gpu);
 
   print_step(out, settings, gpu, launches, batch);
+  print_fused(out, gpu, launches, batch);
   print_memory(out, gpu, script, batch);
   if (!settings.svg.empty())
     write_file_atomic(settings.svg, memory_svg(gpu, script, settings, batch));

@@ -1,0 +1,62 @@
+// Pairs of layers that fuse, and their launches. Contract: fused_launches.h.
+#include "lathe/tools/cli/plan/fused_launches.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace lathe::cli {
+namespace {
+
+/// "layer1.0" of "layer1.0.bn1"
+std::string_view module_of(std::string_view layer) {
+  return layer.substr(0, std::min(layer.rfind('.'), layer.size()));
+}
+
+bool is_of_one_module(const Launch& norm, const Launch& convolution) {
+  const bool inner = norm.layer.find('.') != std::string::npos;
+  return inner && module_of(norm.layer) == module_of(convolution.layer);
+}
+
+/// Norm by convolution and convolution by norm: the layers that fuse.
+using Pairs = std::map<std::string, std::string>;
+
+Pairs pairs_of(const std::vector<Launch>& launches) {
+  Pairs pairs;
+  for (size_t i = 0; i + 1 < launches.size(); ++i) {
+    const Launch &norm = launches[i], &next = launches[i + 1];
+    const bool fuses = norm.op == "batch_norm_relu" && norm.kernel == "train_kernel" &&
+                       next.op == "conv2d" && next.fuses && is_of_one_module(norm, next);
+    if (fuses) pairs[norm.layer] = next.layer;
+  }
+  return pairs;
+}
+
+}  // namespace
+
+FusedStep with_fused_layers(const std::vector<Launch>& launches) {
+  const Pairs pairs = pairs_of(launches);
+  FusedStep step{.layers = static_cast<int64_t>(pairs.size())};
+  const auto is_fused_convolution = [&](const std::string& layer) {
+    return std::ranges::any_of(pairs, [&](const auto& pair) { return pair.second == layer; });
+  };
+  for (Launch launch : launches) {
+    const bool norm = pairs.contains(launch.layer);
+    if (norm && launch.op == "batch_norm_relu" && launch.kernel == "train_kernel") {
+      launch.kernel = "coefficients_kernel";
+      launch.read_bytes = launch.written_bytes = launch.again_bytes = 0;
+    }
+    if (norm && launch.op == "batch_norm_relu backward") {
+      if (launch.kernel == "sums_kernel") continue;
+      launch.kernel = "combine_kernel";
+    }
+    if (launch.op == "conv2d_input_grad" && launch.library && is_fused_convolution(launch.layer)) {
+      launch.read_bytes += launch.written_bytes;  // what was normalised
+    }
+    step.launches.push_back(std::move(launch));
+  }
+  return step;
+}
+
+}  // namespace lathe::cli
