@@ -12,6 +12,13 @@ struct HalfCopy;  // half_copy.cpp
 
 namespace lathe::autograd {
 
+/// What set_companion() keeps, and of which values.
+struct Companion {
+  Tensor tensor;
+  const Storage* storage = nullptr;
+  uint32_t version = 0;
+};
+
 struct Meta {
   NodePtr grad_fn;             // the op that made this tensor; null: a leaf
   Tensor grad;                 // accumulated by backward(); half where half_copy.h says so
@@ -20,6 +27,7 @@ struct Meta {
   // the view's own history was made.
   uint32_t history = 0;
   std::unique_ptr<Hooks> hooks;              // of a leaf
+  Companion companion;                       // companion.h
   std::shared_ptr<amp::HalfCopy> half_copy;  // of a leaf whose optimiser keeps one
 };
 

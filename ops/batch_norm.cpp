@@ -2,6 +2,7 @@
 // batch_norm.h.
 #include "lathe/ops/batch_norm.h"
 
+#include "lathe/autograd/companion.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
@@ -139,6 +140,7 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
   BatchNormCall call{form, x, {}, {}, in.weight, in.bias, batch_stats};
   Tensor y;
   if (batch_stats) {
+    call.sums = autograd::companion_of(in.x);
     BatchNormRunning running{{}, {}, opt.momentum, opt.num_batches};
     if (count > 0) {
       running.mean = in.running_mean;

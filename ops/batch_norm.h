@@ -70,6 +70,10 @@ struct BatchNormCall {
   Tensor mean, invstd;  // [C], the statistics in use
   Tensor weight, bias;  // [C] or undefined
   bool batch_stats;     // mean and invstd depend on x
+  // On a GPU, f32 [2,C], or undefined: the sums of x and of x * x over each channel, which the
+  // convolution that made x has left. The variance from them loses digits where |mean| is much
+  // larger than the standard deviation: relatively about (mean / deviation)^2 / 10^7.
+  Tensor sums = {};
 };
 
 /// The running statistics that a training call moves; mean and var undefined: none.

@@ -23,6 +23,8 @@ struct BatchNormTensors {
 ///   - norm.training, and neither set_deterministic() nor inference
 ///   - cudnn::set_benchmark() is on, and the search found a fused kernel to be the fastest for
 ///     these sizes. The other passes are then chosen in the same way, each for itself.
+/// The fused kernel also leaves the sums that a batch norm needs of its result, as conv2d's can
+/// (autograd/companion.h, BatchNormCall::sums).
 /// Fused, the normalised values are computed with scale and shift rounded to f16. Per value this
 /// adds an error of at most |x| |scale| / 2048 + |shift| / 2048, where scale = weight / sqrt(var +
 /// eps) and shift = bias - mean scale. So it needs |mean| to be not much larger than the standard

@@ -2,7 +2,10 @@
 // both of its arguments, and each one's gradients are the other two. Contracts: conv2d.h.
 #include "lathe/ops/conv2d.h"
 
+#include "lathe/autograd/companion.h"
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/record.h"
+#include "lathe/core/device_scope.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
@@ -35,6 +38,19 @@ static Tensor weight_grad_like(const Tensor& w, const Tensor& dy, const Tensor& 
   return conv2d_weight_grad(dy, x, w.shape(), opt, memory_format_of(w));
 }
 
+/// The values. A convolution that is trained and has no bias is likely to have a batch norm behind
+/// it, for which a GPU's kernel can leave sums.
+static Tensor forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w, const Tensor& bias,
+                      Tensor& sums) {
+  if constexpr (kHasCuda) {
+    if (x.device().is_cuda() && !bias.defined() && grad_enabled()) {
+      const cuda::DeviceScope on(x.device(), "conv2d_forward(g, x, w, bias)");
+      return cuda::conv2d_forward_with_sums(g, x, w, sums);
+    }
+  }
+  return LATHE_DISPATCH(x.device(), conv2d_forward(g, x, w, bias));
+}
+
 Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) {
   if (x_in.ndim() == 3) return squeeze(conv2d(unsqueeze(x_in, 0), w_in, opt), 0);
   const profile::OpRange range("conv2d", {x_in, w_in, opt.bias});
@@ -43,7 +59,8 @@ Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) 
   const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), opt);
   check_conv_bias("conv2d", bias, w, g.K);
   profile::note_flops([&] { return g.flops(); });
-  Tensor y = LATHE_DISPATCH(x.device(), conv2d_forward(g, x, w, bias));
+  Tensor sums;
+  Tensor y = forward(g, x, w, bias, sums);
 
   const auto gradient = [x = Saved(x), w = Saved(w), opt = without_bias(opt)](const Tensor& dy,
                                                                               const Needs& need) {
@@ -58,6 +75,7 @@ Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) 
   } else {
     record("conv2d", y, {x, w}, gradient);
   }
+  if (sums.defined()) autograd::set_companion(y, sums);
   return y;
 }
 

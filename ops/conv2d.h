@@ -26,6 +26,9 @@ struct Conv2dOptions {
 /// dtypes: f16, bf16, f32, f64; sums are kept in f32 or wider. On a GPU f64 is computed by our own
 /// kernels, never by cuDNN.
 /// grad: x, w, bias (twice); w's gradient lies in w's order.   amp: half.
+/// On a GPU in f16, without a bias and where a gradient is recorded, the kernel may also leave the
+/// sums that a batch norm needs of y: if cudnn::set_benchmark() is on and the search finds that
+/// faster than a pass over y of their own.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, f32 3x3 kernels may run as Winograd
 /// F(4x4,3x3) (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact.
@@ -70,6 +73,10 @@ Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const T
 namespace cuda {
 Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                       const Tensor& bias);
+/// conv2d_forward without a bias. Where the search finds that fastest, y's kernel also leaves the
+/// sums that batch norm needs of y (BatchNormCall::sums); else `sums` stays undefined.
+Tensor conv2d_forward_with_sums(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
+                                Tensor& sums);
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w);
 Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x,
                               MemoryFormat w_format = kContiguous);

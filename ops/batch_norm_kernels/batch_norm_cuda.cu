@@ -245,6 +245,28 @@ __global__ void __launch_bounds__(L::kBlock)
   }
 }
 
+// The same from sums that are known; scale and shift may be null. One thread per channel. Latency
+// bound.
+template <class T, class S>
+__global__ void finalize_kernel(T* scale, T* shift, S* means, S* invstds, const float* sums,
+                                double share, double eps, ChannelParams<S> params,
+                                Running<S> running, int64_t channels) {
+  const int64_t c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  if (c >= channels) return;
+  const bool moves = running.mean != nullptr;
+  const ChannelValues<S> values(params, running, c, moves);
+  const double mean = sums[c] * share, spread = sums[channels + c] * share - mean * mean;
+  const S own_mean = static_cast<S>(mean), var = static_cast<S>(spread < 0 ? 0 : spread);
+  const S invstd = math::batch_norm_invstd(var, eps);
+  means[c] = own_mean;
+  invstds[c] = invstd;
+  if (moves) values.move(running, c, own_mean, var);
+  if (scale == nullptr) return;
+  const S factor = values.weight * invstd;
+  scale[c] = static_cast<T>(factor);
+  shift[c] = static_cast<T>(values.bias - own_mean * factor);
+}
+
 template <class S>
 __global__ void invstd_kernel(S* invstd, const S* var, int64_t var_stride, double eps,
                               int64_t channels) {
@@ -312,11 +334,48 @@ static void make_stats(BatchNormCall& call) {
   call.invstd = empty({call.x.dim(1)}, options);
 }
 
+/// The statistics from call.sums. Scale and shift are written if they are there.
+static void finalize(BatchNormCall& call, double eps, const BatchNormRunning& running,
+                     const BatchNormCoefficients& result) {
+  const Tensor& x = call.x;
+  const int64_t channels = x.dim(1);
+  const double count = static_cast<double>(x.numel() / channels);
+  const dim3 grid(static_cast<unsigned>(ceil_div(channels, kPointwiseBlock)));
+  visit_float(x.dtype(), "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using S = ComputeType<T>;
+    const auto data = [](const Tensor& t) { return t.defined() ? t.data<T>() : nullptr; };
+    launch(finalize_kernel<T, S>, grid, dim3(kPointwiseBlock), 0, current_stream(x.device()),
+           data(result.scale), data(result.shift), call.mean.data<S>(), call.invstd.data<S>(),
+           static_cast<const float*>(call.sums.raw_data()), count > 0 ? 1 / count : 0, eps,
+           ChannelParams<S>(call), running_of<S>(running, count), channels);
+    LATHE_CUDA_CHECK(cudaGetLastError());
+  });
+}
+
+static void apply_stats(const Tensor& y, const BatchNormCall& call, const Tensor& residual) {
+  if (call.x.numel() == 0) return;
+  visit_float(call.x.dtype(), "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_layout<T>(call.x, forward_tile(call.x), {&y, &residual}, [&](const auto& layout) {
+      using L = std::remove_cvref_t<decltype(layout)>;
+      launch(apply_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(y.device()),
+             apply_tensors<T>(y, call, residual), ChannelParams<typename L::S>(call), layout);
+      LATHE_CUDA_CHECK(cudaGetLastError());
+    });
+  });
+}
+
 Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
                         const BatchNormRunning& running) {
   make_stats(call);
   Tensor y = empty_like(call.x);
   if (call.x.dim(1) == 0) return y;
+  if (call.sums.defined()) {
+    finalize(call, eps, running, {});
+    apply_stats(y, call, residual);
+    return y;
+  }
   with_stats(call, eps, running, {&y, &residual}, [&](const auto& layout, const auto& stats) {
     using L = std::remove_cvref_t<decltype(layout)>;
     launch(train_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(y.device()),
@@ -333,6 +392,10 @@ BatchNormCoefficients batch_norm_coefficients(BatchNormCall& call, double eps,
   const BatchNormCoefficients result{empty({call.x.dim(1)}, options),
                                      empty({call.x.dim(1)}, options)};
   if (call.x.dim(1) == 0) return result;
+  if (call.sums.defined()) {
+    finalize(call, eps, running, result);
+    return result;
+  }
   with_stats(call, eps, running, {}, [&](const auto& layout, const auto& stats) {
     using L = std::remove_cvref_t<decltype(layout)>;
     using T = typename L::T;
@@ -358,16 +421,7 @@ Tensor batch_norm_invstd(const Tensor& var, double eps) {
 
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual) {
   Tensor y = empty_like(call.x);
-  if (call.x.numel() == 0) return y;
-  visit_float(call.x.dtype(), "batch_norm", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    with_layout<T>(call.x, forward_tile(call.x), {&y, &residual}, [&](const auto& layout) {
-      using L = std::remove_cvref_t<decltype(layout)>;
-      launch(apply_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(y.device()),
-             apply_tensors<T>(y, call, residual), ChannelParams<typename L::S>(call), layout);
-      LATHE_CUDA_CHECK(cudaGetLastError());
-    });
-  });
+  apply_stats(y, call, residual);
   return y;
 }
 

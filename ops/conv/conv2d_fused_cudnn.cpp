@@ -4,9 +4,12 @@
 
 #include <limits>
 
+#include "lathe/core/alignment.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/gpu/launch.h"
+#include "lathe/core/math_mode.h"
 #include "lathe/core/profile/watch.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
 
 namespace lathe::cuda {
 
@@ -87,21 +90,28 @@ double time_split(FunctionRef<void()> split, Device device) {
 
 }  // namespace
 
-bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands,
-                      FunctionRef<void()> split) {
+bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands, FunctionRef<void()> split,
+                      FunctionRef<void()> timed) {
   const Device device = operands.x.device();
   Conv2dPrepared& prepared = conv2d_prepared(key, device);
   FusedEngines engines(key, operands, prepared, split);
   if (prepared.split_ms < 0 && key.mode == ConvMode::kBenchmark && !engines.capturing()) {
-    prepared.split_ms = conv_search().find(key) ? 0 : time_split(split, device);
+    prepared.split_ms = conv_search().find(key) ? 0 : time_split(timed, device);
   }
   conv_search().run(key, engines, prepared.memo);
   return !engines.was_split();
 }
 
+bool conv2d_may_fuse() { return cudnn::enabled() && cudnn::benchmark() && !deterministic(); }
+
+bool conv2d_suits_fused(const Tensor& t) {
+  return t.defined() && t.ndim() == 4 && t.dtype() == kF16 && t.numel() > 0 && t.dim(1) % 8 == 0 &&
+         t.is_contiguous(kChannelsLast) && alignment_of(t.raw_data()) >= 16;
+}
+
 bool conv2d_takes_fused(const ConvKey& key, Device device) {
   if (const auto known = conv_search().find(key)) return !is_split(known->candidate().engine);
-  return key.mode == ConvMode::kBenchmark && !is_capturing(current_stream(device));
+  return !is_capturing(current_stream(device));
 }
 
 }  // namespace lathe::cuda

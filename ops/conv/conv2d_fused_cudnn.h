@@ -15,9 +15,23 @@ inline constexpr int64_t kSplitEngine = -1;
 /// split  computes the same without fusion. It is a candidate like the others, and the first where
 ///        nothing is timed: nothing says yet that a fused kernel is faster. In mode kBenchmark it
 ///        is timed on the call's own tensors, which favours it for small layers.
+/// timed  what is timed in the place of `split`: it with what has to follow it, if a fused kernel
+///        saves that too
 /// throws: what `split` throws, if that is the last candidate.
-bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands,
-                      FunctionRef<void()> split);
+bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands, FunctionRef<void()> split,
+                      FunctionRef<void()> timed);
+inline bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands,
+                             FunctionRef<void()> split) {
+  return conv2d_run_fused(key, operands, split, split);
+}
+
+/// False where the settings alone say that nothing is fused: only in mode kBenchmark is it known
+/// what is faster.
+bool conv2d_may_fuse();
+
+/// True for a tensor that cuDNN's fused engines can read: f16, dense in NHWC, whole groups of 8
+/// channels, well aligned, not empty.
+bool conv2d_suits_fused(const Tensor& t);
 
 /// True if conv2d_run_fused() would take one of cuDNN's engines, or would have to try them first.
 bool conv2d_takes_fused(const ConvKey& key, Device device);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lathe/autograd/companion.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/alignment.h"
@@ -18,7 +19,6 @@
 #include "lathe/ops/conv/conv2d_fused_graph_cudnn.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv/conv2d_key.h"
-#include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/ops/memory_format.h"
 
 namespace lathe::cuda {
@@ -38,12 +38,6 @@ struct Fused {
   Tensor w;
   Conv2dOptions conv;
 };
-
-bool is_dense_half(const Tensor& t, int64_t largest_filter) {
-  return t.defined() && t.ndim() == 4 && t.dtype() == kF16 && t.numel() > 0 && t.dim(1) % 8 == 0 &&
-         t.is_contiguous(kFormat) && alignment_of(t.raw_data()) >= 16 &&
-         std::max(t.dim(2), t.dim(3)) <= largest_filter;
-}
 
 bool is_channel_vector(const Tensor& t, const Tensor& x) {
   return t.defined() && t.shape() == Shape{x.dim(1)} && t.dtype() == kF32 && t.is_contiguous() &&
@@ -69,23 +63,44 @@ std::vector<FusedOperand> coefficients_of(const Fused& call) {
   return {{kUidScale, call.coefficients.scale}, {kUidShift, call.coefficients.shift}};
 }
 
+/// Room for the sums that a kernel leaves of y, as BatchNormCall has them.
+Tensor sums_room(const Conv2dGeometry& g, Device device) {
+  return empty({2, g.K}, {.dtype = kF32, .device = device});
+}
+
+void add_sums(Conv2dOperands& operands, const Tensor& sums) {
+  const int64_t channels = sums.dim(1);
+  operands.fused.push_back({kUidStatSum, alias(sums, {channels}, {1}, 0), true});
+  operands.fused.push_back({kUidStatSquareSum, alias(sums, {channels}, {1}, channels), true});
+}
+
+/// The pass over y that its sums save.
+void read_statistics(const Tensor& y) {
+  BatchNormCall norm{BatchNormForm::kPlain, y, {}, {}, {}, {}, true};
+  cuda::batch_norm_coefficients(norm, 0, {});
+}
+
 /// The statistics, which move the running ones, and y. Memory is there before they move: what the
 /// split way would take is held until then, so that a call that fails has not changed them.
-Tensor forward(Fused& call, double eps, const BatchNormRunning& running) {
+Tensor forward(Fused& call, double eps, const BatchNormRunning& running, Tensor& sums) {
   const Tensor y = empty_in(kFormat, call.g.y_shape(), kF16, call.w.device());
-  const Tensor sum = channel_room(call.g.K, y), square_sum = channel_room(call.g.K, y);
+  const Tensor room = sums_room(call.g, y.device());
   {
     const Tensor z_room = empty_like(call.norm.x), y_room = empty_like(y);
     call.coefficients = cuda::batch_norm_coefficients(call.norm, eps, running);
   }
   Conv2dOperands operands{.x = call.norm.x, .w = call.w, .y = y, .fused = coefficients_of(call)};
-  operands.fused.push_back({kUidStatSum, sum, true});
-  operands.fused.push_back({kUidStatSquareSum, square_sum, true});
+  add_sums(operands, room);
   Tensor split;
-  const bool fused =
-      conv2d_run_fused(key_of(ConvPass::kForward, ConvFusion::kNormRelu, call, operands), operands,
-                       [&] { split = conv2d_forward(call.g, normalized(call), call.w, {}); });
-  return fused ? y : split;
+  const auto apart = [&] { split = conv2d_forward(call.g, normalized(call), call.w, {}); };
+  const ConvKey key = key_of(ConvPass::kForward, ConvFusion::kNormRelu, call, operands);
+  if (!conv2d_run_fused(key, operands, apart, [&] {
+        apart();
+        read_statistics(split);
+      }))
+    return split;
+  sums = room;
+  return y;
 }
 
 Tensor backward_weight(const Fused& call, const Tensor& dy) {
@@ -142,13 +157,13 @@ Tensors gradients_in_ops(const Fused& call, double eps, const Tensor& dy) {
 
 bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call) {
   const auto& [x, w, tensors, norm, conv] = call;
-  const bool suits = cudnn::enabled() && norm.training && !inference_enabled() &&
-                     is_dense_half(x, INT64_MAX) && is_dense_half(w, 5) && w.dim(0) % 8 == 0 &&
-                     w.dim(1) == x.dim(1) && w.device() == x.device() && conv.groups == 1 &&
-                     !conv.bias.defined() && x.numel() / x.dim(1) > 1 &&
-                     is_channel_vector(tensors.weight, x) && is_channel_vector(tensors.bias, x) &&
-                     is_channel_vector(tensors.running_mean, x) &&
-                     is_channel_vector(tensors.running_var, x);
+  const bool suits =
+      conv2d_may_fuse() && norm.training && !inference_enabled() && conv2d_suits_fused(x) &&
+      conv2d_suits_fused(w) && w.dim(2) <= 5 && w.dim(3) <= 5 && w.dim(0) % 8 == 0 &&
+      w.dim(1) == x.dim(1) && w.device() == x.device() && conv.groups == 1 &&
+      !conv.bias.defined() && x.numel() / x.dim(1) > 1 && is_channel_vector(tensors.weight, x) &&
+      is_channel_vector(tensors.bias, x) && is_channel_vector(tensors.running_mean, x) &&
+      is_channel_vector(tensors.running_var, x);
   const Tensor& n = norm.num_batches;
   const bool counts =
       !n.defined() || (n.dtype() == kI64 && n.ndim() == 0 && n.device() == x.device());
@@ -160,7 +175,7 @@ bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call) {
   const Conv2dOperands like{.x = x, .w = w, .y = w};  // only the addresses' alignment counts
   ConvKey key = conv2d_key_of(ConvPass::kForward, g, kFormat, like);
   key.fusion = ConvFusion::kNormRelu;
-  key.x.alignment = key.w.alignment = key.y.alignment = 16;
+  key.y.alignment = 16;
   return conv2d_takes_fused(key, x.device());
 }
 
@@ -174,8 +189,11 @@ Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
              in.w,
              in.conv};
   profile::note_flops([&] { return call.g.flops(); });
+  call.norm.sums = autograd::companion_of(in.x);
+  Tensor sums;
   Tensor y = forward(call, in.norm.eps,
-                     {running_mean, running_var, in.norm.momentum, in.norm.num_batches});
+                     {running_mean, running_var, in.norm.momentum, in.norm.num_batches}, sums);
+  call.norm.sums = {};
   call.norm.x = call.norm.weight = call.norm.bias = call.w = {};  // these are saved with versions
   autograd::record("batch_norm_relu_conv2d", y, {in.x, weight, bias, in.w},
                    [x = Saved(in.x), weight = Saved(weight), bias = Saved(bias), w = Saved(in.w),
@@ -195,10 +213,37 @@ Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
                      if (need[3]) grads[3] = backward_weight(saved, dy);
                      return grads;
                    });
+  if (sums.defined()) autograd::set_companion(y, sums);
   running_mean.bump_version();
   running_var.bump_version();
   if (in.norm.num_batches.defined()) in.norm.num_batches.bump_version();
   return y;
+}
+
+Tensor conv2d_forward_with_sums(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
+                                Tensor& sums) {
+  const auto plain = [&] { return conv2d_forward(g, x, w, {}); };
+  if (!conv2d_may_fuse() || !conv2d_suits_fused(x) || !conv2d_suits_fused(w) || g.groups != 1 ||
+      g.K % 8 != 0 || std::max(g.R, g.S) > 5 || g.is_trivial())
+    return plain();
+  Conv2dOperands operands{.x = x, .w = w, .y = w};  // of y only the alignment counts here
+  ConvKey key = conv2d_key_of(ConvPass::kForward, g, kFormat, operands);
+  key.fusion = ConvFusion::kStatistics;
+  key.y.alignment = 16;
+  if (!conv2d_takes_fused(key, x.device())) return plain();
+  operands.y = empty_in(kFormat, g.y_shape(), kF16, x.device());
+  const Tensor room = sums_room(g, x.device());
+  add_sums(operands, room);
+  Tensor split;
+  const bool fused = conv2d_run_fused(
+      key, operands, [&] { split = plain(); },
+      [&] {
+        split = plain();
+        read_statistics(split);
+      });
+  if (!fused) return split;
+  sums = room;
+  return operands.y;
 }
 
 }  // namespace lathe::cuda

@@ -7,6 +7,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/join.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
@@ -241,15 +242,30 @@ TEST_CASE("batch_norm kernels: scale and shift, and a gradient from sums that ar
       check("mean", call.mean, in.call.mean, tolerance_of(want.dtype()));
       check("invstd", call.invstd, in.call.invstd, tolerance_of(want.dtype()));
 
+      BatchNormCall summed = on_device(in).call;
+      Dims others;
+      for (int d = 0; d < in.call.x.ndim(); ++d) {
+        if (d != 1) others.push_back(d);
+      }
+      const Tensor exact = cast(in.call.x, kF64);
+      const Tensor sums = stack({sum(exact, others), sum(square(exact), others)}, 0);
+      summed.sums = on_device(cast(sums, kF32));
+      const auto from_sums = cuda::batch_norm_coefficients(summed, kEps, {{}, {}, 0, {}});
+      check("mean of sums", summed.mean, in.call.mean, tolerance_of(kF32));
+      check("invstd of sums", summed.invstd, in.call.invstd, 1e-3);
+      check("scale of sums", from_sums.scale, cast(want, dtype), 2e-3);
+      check("y of sums", cuda::batch_norm_train(summed, {}, kEps, {{}, {}, 0, {}}), in.y, 1e-2);
+
       Shape per_channel = Dims::filled(static_cast<int>(c.x.size()), 1);
       per_channel[1] = c.x[1];
       const auto wide = [&](const Tensor& t) { return cast(t, kF64); };
       const auto spread = [&](const Tensor& t) { return wide(reshape(t, per_channel)); };
       const Tensor a = in.call.weight, b = in.call.bias, k = in.call.mean;
-      const Tensor sum = spread(a) * wide(in.dy) + spread(b) * wide(in.call.x) + spread(k);
+      const Tensor linear = spread(a) * wide(in.dy) + spread(b) * wide(in.call.x) + spread(k);
       const Tensor dx = cuda::batch_norm_combine(
           {on_device(in.dy), on_device(in.call.x), on_device(a), on_device(b), on_device(k)});
-      check("dx", dx, cast(sum, dtype).contiguous(c.x.size() == 4 ? c.format : kContiguous), tol);
+      check("dx", dx, cast(linear, dtype).contiguous(c.x.size() == 4 ? c.format : kContiguous),
+            tol);
     }
   }
 }

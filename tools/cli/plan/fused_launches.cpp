@@ -35,18 +35,34 @@ Pairs pairs_of(const std::vector<Launch>& launches) {
 
 }  // namespace
 
-FusedStep with_fused_layers(const std::vector<Launch>& launches) {
+FusedStep fused_step(const std::vector<Launch>& launches) {
   const Pairs pairs = pairs_of(launches);
   FusedStep step{.layers = static_cast<int64_t>(pairs.size())};
   const auto is_fused_convolution = [&](const std::string& layer) {
     return std::ranges::any_of(pairs, [&](const auto& pair) { return pair.second == layer; });
   };
-  for (Launch launch : launches) {
+  const auto add_small = [&](Launch launch, const char* kernel) {  // numbers per channel only
+    launch.kernel = kernel;
+    launch.read_bytes = launch.written_bytes = launch.again_bytes = 0;
+    step.launches.push_back(std::move(launch));
+  };
+  bool has_sums = false;  // of the norm that comes next
+  for (size_t i = 0; i < launches.size(); ++i) {
+    Launch launch = launches[i];
     const bool norm = pairs.contains(launch.layer);
-    if (norm && launch.op == "batch_norm_relu" && launch.kernel == "train_kernel") {
-      launch.kernel = "coefficients_kernel";
-      launch.read_bytes = launch.written_bytes = launch.again_bytes = 0;
+    if (launch.kernel == "stats_kernel") {
+      has_sums = i > 0 && launches[i - 1].op == "conv2d" && launches[i - 1].fuses;
+      step.sums += has_sums;
+      if (has_sums) {
+        add_small(std::move(launch), "finalize_kernel");
+        continue;
+      }
     }
+    if (launch.kernel == "train_kernel" && norm) {
+      if (!has_sums) add_small(std::move(launch), "coefficients_kernel");
+      continue;
+    }
+    if (launch.kernel == "train_kernel" && has_sums) launch.kernel = "apply_kernel";
     if (norm && launch.op == "batch_norm_relu backward") {
       if (launch.kernel == "sums_kernel") continue;
       launch.kernel = "combine_kernel";

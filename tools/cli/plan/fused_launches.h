@@ -9,16 +9,18 @@
 
 namespace lathe::cli {
 
-/// A step's launches with those layers fused for which cuDNN has kernels.
+/// A step's launches with what cuDNN can fuse.
 struct FusedStep {
   std::vector<Launch> launches;
-  int64_t layers = 0;  // that are fused
+  int64_t layers = 0;  // norm, relu and convolution as one op
+  int64_t sums = 0;    // convolutions that leave the sums for the norm behind them
 };
 
 /// Fuses every norm with relu whose result a convolution of the same module takes at once, which is
-/// what nn finds in a ResNet. Forward, the pass over memory that applies the norm goes; backward,
-/// the input gradient reads the norm's input too, and the pass for the sums goes. The arithmetic is
-/// that of the convolution alone.
-FusedStep with_fused_layers(const std::vector<Launch>& launches);
+/// what nn finds in a ResNet, and lets every convolution that cuDNN has a kernel for leave the sums
+/// that a norm behind it needs. Forward, the passes over memory that sum up and that apply the norm
+/// go; backward, the input gradient reads the norm's input too, and the pass for the sums goes. The
+/// arithmetic is that of the convolution alone.
+FusedStep fused_step(const std::vector<Launch>& launches);
 
 }  // namespace lathe::cli

@@ -188,11 +188,7 @@ class Launches {
     launch.library = true;
     launch.dtype = dtype;
     launch.flops = g.flops();
-    launch.fuses = dtype == kF16 && settings_.layout == "nhwc" && g.groups == 1 && g.C % 8 == 0 &&
-                   g.K % 8 == 0 && std::max(g.R, g.S) <= 5 && !has_bias();
   }
-
-  bool has_bias() const { return op_->name == "conv2d" && op_->inputs.size() > 2; }
 
   /// False for an op of the program's own that has the name of a convolution.
   bool has_convolution() const { return op_->inputs.size() > 1 && !op_->outputs.empty(); }
@@ -206,6 +202,9 @@ class Launches {
     add_padding(w, g.w_shape(), dtype);
     add_cudnn(g, dtype, dense_bytes(dtype, g.x_shape()) + dense_bytes(dtype, g.w_shape()),
               dense_bytes(dtype, g.y_shape()));
+    const bool has_bias = op_->inputs.size() > 2;
+    list_.back().fuses = dtype == kF16 && settings_.layout == "nhwc" && g.groups == 1 &&
+                         x[1] % 8 == 0 && w[0] % 8 == 0 && std::max(g.R, g.S) <= 5 && !has_bias;
   }
 
   void add_input_grad() {

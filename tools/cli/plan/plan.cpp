@@ -151,8 +151,8 @@ void print_step(const Output& out, const Settings& settings, const GpuDescriptio
 /// The same step where `--cudnn-benchmark` finds cuDNN's fused kernels to be the fastest.
 void print_fused(const Output& out, const GpuDescription& gpu, const std::vector<Launch>& launches,
                  int64_t batch) {
-  const FusedStep fused = with_fused_layers(launches);
-  if (fused.layers == 0) return;
+  const FusedStep fused = fused_step(launches);
+  if (fused.layers + fused.sums == 0) return;
   const Range time{seconds_of(fused.launches, gpu, kFast), seconds_of(fused.launches, gpu, kSlow)};
   double bytes = 0;
   for (const Launch& launch : fused.launches) bytes += launch.bytes();
@@ -160,6 +160,7 @@ void print_fused(const Output& out, const GpuDescription& gpu, const std::vector
   const auto own = std::ranges::count(fused.launches, false, &Launch::library);
   out.row(Row()
               .add("fused_layers", fused.layers)
+              .add("sums_by_convolutions", fused.sums)
               .add("launches", static_cast<int64_t>(fused.launches.size()))
               .add("own_launches", static_cast<int64_t>(own))
               .add("bytes", bytes)
@@ -168,11 +169,12 @@ void print_fused(const Output& out, const GpuDescription& gpu, const std::vector
               .add("images_per_second_low", images / time.slow)
               .add("images_per_second_high", images / time.fast));
   out.sentence(formatted(
-      "with batch norm, relu and convolution fused in {} layers, if cuDNN's fused kernels are as "
-      "fast as its plain ones: {} launches, {} of them our own, {:.0f} MB: {:.2f} to {:.2f} ms per "
-      "step, {:.0f} to {:.0f} img/s",
-      fused.layers, fused.launches.size(), own, bytes / 1e6, 1e3 * time.fast, 1e3 * time.slow,
-      images / time.slow, images / time.fast));
+      "with batch norm, relu and convolution fused in {} layers and sums for batch norm left by {} "
+      "convolutions, if cuDNN's fused kernels are as fast as its plain ones: {} launches, {} of "
+      "them "
+      "our own, {:.0f} MB: {:.2f} to {:.2f} ms per step, {:.0f} to {:.0f} img/s",
+      fused.layers, fused.sums, fused.launches.size(), own, bytes / 1e6, 1e3 * time.fast,
+      1e3 * time.slow, images / time.slow, images / time.fast));
 }
 
 /// Driver, context and libraries take memory too.
