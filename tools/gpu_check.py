@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
-"""Everything that only a machine with a GPU can show: tests, sanitizer, benchmarks, PyTorch beside them. One report.
+"""Everything that only a machine with a GPU can show, in the order of what it teaches, for a machine that is there for minutes.
 
-    gpu_check.py [--out FOLDER] [--programs FOLDER] [--seconds N] [PART...]
+    tools/gpu_pack.sh build/release gpu-pack.tar.xz       (where Lathe is built)
+    tools/gpu_check.py --programs gpu-pack.tar.xz         (on the machine with the GPU, in the same tree)
 
-Parts, in this order if none is named:
-    probe      driver, libraries, `lathe info`, how cuDNN describes the GPU
-    tests      every test program, each source file in a process of its own, so that a fault in one leaves the others whole
-    bench      `lathe bench step`, `conv` and `kernels`, in fp16
-    times      the kernels of a step (needs the recorder that gpu_pack.sh builds)
-    compare    compare_torch.py with PyTorch eager and as a CUDA graph; `compile` adds torch.compile's modes
-    sanitizer  the kernel tests under compute-sanitizer's four tools
-    train      an epoch of CIFAR-10, where $LATHE_DATA_ROOT holds it
-`compile` is a part too, for it takes minutes: name it.
+    gpu_check.py [--out FOLDER] [--programs ARCHIVE|FOLDER] [--seconds N] [--model NAME] [--batches A,B] [STEP...]
 
-Without --programs the tree is built in build/gpu first; --programs names what tools/gpu_pack.sh packed, unpacked. No step begins
-after --seconds. Whatever is known is written at once: log.txt grows line by line, report.md and report.json after each step, so
-a run that is cut off has lost nothing. Ends with the line "N passed, N failed, N skipped".
+The second line is the whole of the first ten minutes: it makes the steps in this order, each within its budget of seconds.
+{steps}
+`train` wants CIFAR-10 in $LATHE_DATA_ROOT. A step that needs more time than is left is not begun, and a shorter one after it is. At
+the end of report.md stands the command for what was left: the next ten minutes.
+
+Without --programs the tree is built in build/gpu first, without warnings as errors. --programs takes what gpu_pack.sh packed: stripped
+programs that need none of the machine's packages; cuDNN and cuBLAS come from its CUDA toolkit or from PyTorch's wheels.
+
+The results are in --out (default: $OUT, or build/gpu-check): report.md and report.json, replaced after each step; running.txt, the
+output of the step under way; rest.tar.gz, the output of all others. So a run that is ended at any moment has lost nothing that was
+finished. No step runs beyond --seconds (570). Ends with the line "N passed, N failed, N skipped".
 """
 import argparse
 import concurrent.futures
+import ctypes
 import glob
 import json
 import os
@@ -28,16 +30,45 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 
+from gpu_report import Report
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PARTS = ("probe", "tests", "bench", "times", "compare", "sanitizer", "train")
+BENCH = ROOT / "tools/bench"
+# Name: budget in seconds, the least time with which it is begun, what it does; A and B are the two of --batches.
+STEPS = {
+    "probe": (25, 5, "driver, libraries, how cuDNN describes the GPU (JSON for `lathe plan --gpu`)"),
+    "smoke": (45, 10, "five steps of `lathe train`, a step of a graph"),
+    "conv": (75, 20, "`lathe bench conv --dtype f16`: every convolution of a step against the roofline"),
+    "step-A": (90, 45, "`lathe bench step --amp fp16` in turns with PyTorch, eager and as a CUDA graph"),
+    "step-B": (75, 40, "the same with the smaller batch"),
+    "tables": (45, 15, "the kernels of our steps by CUPTI (PyTorch's come with step-A and step-B)"),
+    "kernels": (45, 15, "`lathe bench kernels`: bandwidths next to a copy's"),
+    "tests": (100, 30, "every test program, each source file in a process of its own"),
+    "losses": (50, 20, "50 steps against PyTorch's losses"),
+    "sanitizer": (60, 25, "memcheck and racecheck on the kernels of a training step"),
+    "ncu": (50, 20, "Nsight Compute on the hot kernels"),
+    "autotune-A": (240, 170, "step-A against torch.compile's max-autotune, which takes three minutes to compile"),
+    "autotune-B": (240, 170, "the same with the smaller batch"),
+    "train": (300, 60, "an epoch of CIFAR-10"),
+}
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped\s*$", re.MULTILINE)
 # These read files of the tree in which they were built.
 NEED_THE_TREE = ("cache_file_test.cpp", "shared_library_test.cpp", "op_table_test.cpp")
-# Under a sanitizer a kernel takes a hundred times as long: these files launch each kind of kernel at least once.
-SANITIZED = ("binary", "unary", "copy", "reduce", "batch_norm", "update", "softmax", "pool2d", "check_grads", "conv2d")
+# Under a sanitizer a kernel takes a hundred times as long: these launch the kernels of a training step.
+SANITIZED = ("batch_norm", "update", "check_grads", "copy", "binary", "softmax", "reduce")
+HOT = "stats_kernel|train_kernel|sums_kernel|input_kernel|update_kernel"
+NCU_METRICS = ("dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active,"
+               "sm__inst_executed.avg.per_cycle_active,launch__registers_per_thread,gpu__time_duration.sum")
+SKIPPED = "skipped"
+
+
+def description():
+    names = max(len(name) for name in STEPS)
+    return __doc__.format(steps="\n".join(f"    {name:<{names}} {budget:>4} s  {what}" for name, (budget, _, what) in STEPS.items()))
 
 
 def library_folders(programs):
@@ -45,95 +76,177 @@ def library_folders(programs):
     found = []
     for site in [p for p in sys.path if p.endswith("-packages")]:
         found += sorted(glob.glob(f"{site}/nvidia/*/lib"))
-    for cuda in (os.environ.get("CUDA_PATH", "/usr/local/cuda"),):
-        found += [f"{cuda}/lib64", f"{cuda}/extras/CUPTI/lib64"]
+    cuda = os.environ.get("CUDA_PATH", "/usr/local/cuda")
+    found += [f"{cuda}/lib64", f"{cuda}/extras/CUPTI/lib64"]
     return [p for p in found if os.path.isdir(p)] + ([str(programs / "lib")] if programs else [])
 
 
+def tool(name):
+    """The path of one of NVIDIA's tools, or None."""
+    places = [f"{os.environ.get('CUDA_PATH', '/usr/local/cuda')}/bin/{name}", *sorted(glob.glob(f"/opt/nvidia/*/*/{name}"))]
+    return shutil.which(name) or next((p for p in places if os.access(p, os.X_OK)), None)
+
+
+LIBC, SELF = ctypes.CDLL(None), os.getpid()
+
+
+def die_with_parent():
+    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != SELF:  # it died before that
+        os._exit(1)
+
+
+def run(command, limit, env, output):
+    """(exit code, output); 124 when it was ended, with all its children, after `limit` seconds. The output is also appended to the
+    file `output`, as it comes."""
+    with open(output, "ab") as file:
+        begin = file.tell()
+        try:
+            process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                                       env=env, start_new_session=True, preexec_fn=die_with_parent)
+        except OSError as error:
+            file.write(f"{error}\n".encode())
+            return 127, str(error)
+        try:
+            status = process.wait(timeout=max(limit, 0.1))
+        except subprocess.TimeoutExpired:
+            status = 124
+        finally:
+            try:  # what it left running, too
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        process.wait()
+    with open(output, "rb") as file:
+        file.seek(begin)
+        return status, file.read().decode(errors="replace")
+
+
 class Check:
-    def __init__(self, options):
-        self.out = options.out
-        self.out.mkdir(parents=True, exist_ok=True)
+    def __init__(self, options, command):
+        self.options, self.command = options, command
         self.end = time.monotonic() + options.seconds
-        self.log = open(self.out / "log.txt", "w", errors="replace")
-        self.report = {"date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), "steps": [], "tests": {}, "rows": []}
-        self.totals = [0, 0, 0]
-        self.build, self.packed = ROOT / "build/gpu", options.programs is not None
-        self.lathe = options.programs / "lathe" if options.programs else self.build / "bin/lathe"
-        self.tests = sorted(options.programs.glob("tests/test_*")) if options.programs else []
-        self.recorder = options.programs / "lib/librecord_kernels.so" if options.programs else None
+        self.packed = options.programs is not None
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="gpu-check-scratch-"))
+        programs = options.programs
+        if programs is not None and programs.is_file():
+            programs = self.scratch / "programs"
+            programs.mkdir()
+            subprocess.run(["tar", "-xf", options.programs, "-C", programs], check=True)
+        self.build = ROOT / "build/gpu"
+        self.lathe = programs / "lathe" if programs else self.build / "bin/lathe"
+        self.tests = sorted(programs.glob("tests/test_*")) if programs else []
+        self.recorder = programs / "lib/librecord_kernels.so" if programs else None
         old = os.environ.get("LD_LIBRARY_PATH")
-        self.env = {**os.environ, "PYTHONUNBUFFERED": "1",
-                    "LD_LIBRARY_PATH": ":".join(library_folders(options.programs) + ([old] if old else []))}
+        self.env = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
+                    "LATHE_ALGO_CACHE": str(self.scratch / "algos.json"),
+                    "LD_LIBRARY_PATH": ":".join(library_folders(programs) + ([old] if old else []))}
+        commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], text=True, capture_output=True).stdout.strip()
+        if programs and (programs / "commit").exists():
+            commit = (programs / "commit").read_text().strip()
+        self.report = Report(options.out, {"commit": commit, "command": command})
+        self.totals, self.entry, self.step_end = [0, 0, 0], None, self.end
 
-    def step(self, name, *command, limit=120, **env):
-        """Runs a command, notes it in the report, and returns (exit code, output). None, "" when the time is over."""
+    def step(self, name, action):
+        """One step: `action()` within its budget. What it finds is in the report, whether it ends well or not."""
+        budget, least, _ = STEPS.get(name, (3600, 0, ""))
         left = self.end - time.monotonic()
-        if left < 5:
-            self.note(name, 0, None)
-            return None, ""
-        self.say(f"=== {name}: {' '.join(map(str, command))}")
+        if left < min(least, budget):
+            self.report.data["left"].append(name)
+            self.report.write()
+            print(f"{name}: not begun, needs {least} s of {left:.0f}", flush=True)
+            return False
         begin = time.monotonic()
-        status, text = run(command, min(limit, left), {**self.env, **{k: str(v) for k, v in env.items()}})
-        self.say(text)
-        self.note(name, time.monotonic() - begin, status)
-        return status, text
-
-    def say(self, text):
-        self.log.write(text.rstrip("\n") + "\n")
-        self.log.flush()
-
-    def note(self, name, seconds, status):
-        result = "not begun: the time is over" if status is None else "ok" if status == 0 else f"FAILED, exit code {status}"
-        self.report["steps"].append({"step": name, "seconds": round(seconds, 1), "result": result})
-        print(f"{name}: {result}, {seconds:.1f} s", flush=True)
-        if status:
+        self.step_end = begin + min(budget, left)
+        self.entry = self.report.begin(name, min(budget, left))
+        result = action() or "ok"
+        broken = [c for c in self.entry["commands"] if c["exit_code"] != 0]
+        if broken and result == "ok":
+            result = "FAILED: " + ", ".join(f"{c['name']} {'out of time' if c['exit_code'] == 124 else c['exit_code']}" for c in broken)
+        if result.startswith("FAILED"):
             self.totals[1] += 1
-        self.write()
+        elif result.startswith(SKIPPED):
+            self.totals[2] += 1
+        self.report.end(self.entry, time.monotonic() - begin, result)
+        print(f"{name}: {result}, {time.monotonic() - begin:.1f} s", flush=True)
+        return not result.startswith("FAILED")
+
+    def call(self, name, *command, limit=3600, may_fail=False, **env):
+        """Runs a command of the step under way and notes it. Returns its output."""
+        begin = time.monotonic()
+        with open(self.report.running, "a") as file:
+            file.write(f"=== {name}: {' '.join(map(str, command))}\n")
+        env = {**self.env, **{key: str(value) for key, value in env.items()}}
+        status, text = run(command, min(limit, self.step_end - begin), env, self.report.running)
+        self.entry["commands"].append({"name": name, "seconds": round(time.monotonic() - begin, 1), "exit_code": 0 if may_fail else status})
+        return text
 
     def rows(self, text):
         """Keeps the lines of `text` that are JSON objects."""
-        found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-        self.report["rows"] += found
-        self.write()
+        found = []
+        for line in text.splitlines():
+            if line.startswith("{") and line.endswith("}"):
+                try:
+                    found.append(json.loads(line))
+                except ValueError:
+                    pass
+        self.report.data["rows"] += found
+        self.report.write()
         return found
 
-    def write(self):
-        (self.out / "report.json").write_text(json.dumps(self.report, indent=1) + "\n")
-        (self.out / "report.md").write_text("\n".join(markdown(self.report)) + "\n")
+    def bench(self, *arguments, **options):
+        name = " ".join(str(word) for word in arguments if not str(word).startswith("--"))
+        self.rows(self.call(f"bench {name}", self.lathe, "bench", *arguments, "--device", "cuda", "--json", **options))
 
-    # The parts.
+    # The steps.
 
     def probe(self):
-        self.step("nvidia-smi", "nvidia-smi")
-        self.report["info"] = self.step("info", self.lathe, "info", limit=60)[1]
-        self.report["cudnn_device"] = self.step("cudnn-device", sys.executable, ROOT / "tools/bench/cudnn_device.py", limit=60)[1]
-        self.step("first-step", self.lathe, "train", "--device", "cuda", "--dataset", "synthetic", "--synthetic-size", "256",
-                  "--model", "resnet8", "--max-steps", "5", "--log-every", "1", "--run-dir", self.out / "first", limit=90)
-        shutil.rmtree(self.out / "first", ignore_errors=True)
+        smi = self.call("nvidia-smi", "nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit",
+                        "--format=csv,noheader", limit=10, may_fail=True)
+        info = self.call("info", self.lathe, "info", limit=15)
+        self.report.data["texts"]["lathe info"] = info
+        gpu = re.search(r"cuda:0.*", info)
+        self.report.data["gpu"] = smi.strip().splitlines()[0] if "," in smi else gpu.group(0) if gpu else None
+        # Kept as it is: `lathe plan --gpu FILE` and the tests of plans read it.
+        device = self.call("cudnn-device", sys.executable, BENCH / "cudnn_device.py", limit=15)
+        self.report.data["texts"]["cuDNN's description of the GPU"] = device
 
-    def build_tree(self):
-        """Builds with the toolkit of the machine, or else with one made of NVIDIA's wheels; cuDNN may be a wheel either way."""
-        toolkit, prefix = [], ROOT / "build/cuda-toolkit"
-        has_nvcc = os.environ.get("CUDACXX") or shutil.which("nvcc") or os.access(
-            pathlib.Path(os.environ.get("CUDA_PATH", "/usr/local/cuda")) / "bin/nvcc", os.X_OK)
-        if not has_nvcc and self.step("toolkit", sys.executable, ROOT / "tools/cuda_from_wheels.py", prefix)[0] == 0:
-            toolkit = [f"-DCMAKE_CUDA_COMPILER={prefix}/bin/nvcc", f"-DCUDAToolkit_ROOT={prefix}"]
-        elif has_nvcc and "CUDNN_ROOT" not in self.env:
-            wheels = [p for site in sys.path for p in glob.glob(f"{site}/nvidia/cudnn")]
-            self.env |= {"CUDNN_ROOT": wheels[0]} if wheels else {}
-        if self.step("configure", "cmake", "-S", ROOT, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                     "-DLATHE_CUDA=ON", *toolkit, limit=300)[0] != 0:
-            return False
-        built = self.step("build", "cmake", "--build", self.build, "--parallel", os.cpu_count(), limit=3600)[0] == 0
-        self.tests = sorted(p for p in self.build.glob("tests/**/test_*") if p.is_file() and os.access(p, os.X_OK))
-        return built
+    def smoke(self):
+        self.call("train", self.lathe, "train", "--device", "cuda", "--dataset", "synthetic", "--synthetic-size", 256, "--model", "resnet8",
+                  "--max-steps", 5, "--log-every", 1, "--amp", "fp16", "--eval-every", 0, "--run-dir", self.scratch / "smoke", limit=40)
+        self.bench("step", "--model", "resnet8", "--batch-size", 64, "--amp", "fp16", "--seconds", 0.5, limit=30)
+
+    def conv(self):
+        self.bench("conv", "--model", self.options.model, "--dtype", "f16", "--batch-size", self.options.batches[0])
+
+    def compare(self, batch, variants):
+        if "graph" in variants:
+            for capture in ("--capture", "--no-capture"):
+                self.bench("step", "--model", self.options.model, "--batch-size", batch, "--amp", "fp16", capture, "--seconds", 2, limit=30)
+        self.rows(self.call(f"compare {variants}", sys.executable, BENCH / "compare_torch.py", "--device", "cuda", "--lathe", self.lathe,
+                            "--model", self.options.model, "--batch", batch, "--amp", "fp16", "--variants", variants, "--rounds", 5,
+                            "--seconds", 1, "--json"))
+
+    def tables(self):
+        """Ours; PyTorch's are in what `step-A` and `step-B` found."""
+        if not self.recorder or not self.recorder.exists():
+            return f"{SKIPPED}: no recorder, which wants CUPTI"
+        for batch in self.options.batches:
+            records = self.report.rest / f"kernels-{batch}.txt"
+            self.call(f"record {batch}", self.lathe, "bench", "step", "--device", "cuda", "--model", self.options.model, "--batch-size",
+                      batch, "--amp", "fp16", "--no-capture", "--seconds", 1, CUDA_INJECTION64_PATH=self.recorder, RECORD_KERNELS=records)
+            for row in self.rows(self.call(f"table {batch}", sys.executable, BENCH / "kernel_times.py", records, "--json")):
+                row.update(kernels_of="Lathe", batch=batch)
+        return None
+
+    def kernels(self):
+        self.bench("kernels")
 
     def test(self):
         """One process for each source file, several at a time."""
-        jobs = []
+        listed, jobs = self.report.running.with_suffix(".list"), []
         for program in self.tests:
-            status, text = run([program, "-r=xml", "-ltc"], 60, self.env)
+            status, text = run([program, "-r=xml", "-ltc"], 20, self.env, listed)
             try:
                 files = {case.get("filename") for case in ElementTree.fromstring(text).iter("TestCase")}
             except ElementTree.ParseError:
@@ -141,145 +254,148 @@ class Check:
                 files = {"*"}
             jobs += [(program, name) for name in sorted(files)
                      if not (self.packed and pathlib.Path(name).name in NEED_THE_TREE)]
-        begin = time.monotonic()
+        listed.unlink(missing_ok=True)
+        jobs.sort(key=lambda job: job[0].name not in ("test_cuda", "test_cudnn", "test_cublas"))  # a GPU's first
         env = {**self.env, "LATHE_TEST_THREADS": "4", "OMP_NUM_THREADS": "4"}
 
-        def job(program, name):
-            left = self.end - time.monotonic()
-            return (None, "") if left < 5 else run([program, f"-sf={name}"], min(200, left), env)
+        def one(number, program, name):
+            left = self.step_end - time.monotonic()
+            if left < 2:
+                return None, ""
+            return run([program, f"-sf={name}"], left, env, self.report.rest / f"test-{number}.txt")
 
-        failed = 0
+        failed, left = 0, 0
         with concurrent.futures.ThreadPoolExecutor(max(2, (os.cpu_count() or 4) // 2)) as pool:
-            running = {pool.submit(job, *j): j for j in jobs}
+            running = {pool.submit(one, number, *job): (number, *job) for number, job in enumerate(jobs)}
             for done in concurrent.futures.as_completed(running):
-                program, name = running[done]
+                number, program, name = running[done]
                 status, text = done.result()
-                label = f"{program.name} {pathlib.Path(name).name}"
+                if status is None:
+                    left += 1
+                    continue
                 counts = list(map(int, COUNTS.findall(text)[-1])) if COUNTS.search(text) else [0, 0, 0]
                 if status and counts[1] == 0:
                     counts[1] = 1
-                self.report["tests"][label] = {"exit_code": status, "counts": counts}
+                label = f"{program.name} {pathlib.Path(name).name}"
+                self.report.data["tests"][label] = {"exit_code": status, "counts": counts}
                 self.totals = [a + b for a, b in zip(self.totals, counts)]
                 if status != 0:
                     failed += 1
                     self.say(f"=== FAILED {label}, exit code {status}\n{text[-6000:]}")
                     print(f"FAILED {label}: {counts}", flush=True)
-                self.write()
-        self.report["steps"].append({"step": "tests", "seconds": round(time.monotonic() - begin, 1),
-                                     "result": f"{failed} of {len(jobs)} files failed"})
-        print(f"tests: {self.totals}, {failed} of {len(jobs)} files failed, {time.monotonic() - begin:.0f} s", flush=True)
-        script = ROOT / "tests/cli/device_test.py"
-        text = self.step("device-test", sys.executable, script, self.lathe, limit=200)[1]
+                (self.report.rest / f"test-{number}.txt").unlink(missing_ok=True)
+                self.report.write()
+        text = self.call("device_test", sys.executable, ROOT / "tests/cli/device_test.py", self.lathe)
         if COUNTS.search(text):
             self.totals = [a + int(b) for a, b in zip(self.totals, COUNTS.findall(text)[-1])]
-        self.write()
+        unfinished = f", {left} not begun" if left else ""
+        return f"{'FAILED: ' if failed else ''}{failed} of {len(jobs)} files failed{unfinished}" if jobs else f"{SKIPPED}: no test programs"
 
-    def bench(self):
-        for batch, capture in [(batch, capture) for batch in (512, 128) for capture in ("--capture", "--no-capture")]:
-            _, text = self.step(f"bench-step-{batch}{capture}", self.lathe, "bench", "step", "--device", "cuda", "--model", "resnet18",
-                                "--batch-size", batch, "--amp", "fp16", capture, "--json", limit=90)
-            self.rows(text)
-        self.rows(self.step("bench-conv", self.lathe, "bench", "conv", "--device", "cuda", "--model", "resnet18", "--dtype", "f16",
-                            "--batch-size", 512, "--json", limit=120)[1])
-        self.rows(self.step("bench-kernels", self.lathe, "bench", "kernels", "--device", "cuda", "--json", limit=120)[1])
+    def say(self, text):
+        with open(self.report.running, "a", errors="replace") as file:
+            file.write(text.rstrip("\n") + "\n")
 
-    def times(self):
-        for batch in (512, 128):
-            records = pathlib.Path("/tmp") / f"lathe-records-{batch}.txt"
-            self.step(f"record-{batch}", self.lathe, "bench", "step", "--device", "cuda", "--model", "resnet18", "--batch-size", batch,
-                      "--amp", "fp16", limit=90, CUDA_INJECTION64_PATH=self.recorder, RECORD_KERNELS=records)
-            self.step(f"times-{batch}", sys.executable, ROOT / "tools/bench/kernel_times.py", records)
-
-    def compare(self, variants="eager,graph", batches=(512, 128), limit=150):
-        for batch in batches:
-            _, text = self.step(f"compare-{variants}-{batch}", sys.executable, ROOT / "tools/bench/compare_torch.py", "--device", "cuda",
-                                "--lathe", self.lathe, "--model", "resnet18", "--batch", batch, "--amp", "fp16", "--variants", variants,
-                                "--rounds", 5, "--seconds", 1, "--json", limit=limit)
-            self.rows(text)
+    def losses(self):
+        self.rows(self.call("losses", sys.executable, BENCH / "compare_losses.py", "--device", "cuda", "--lathe", self.lathe, "--model",
+                            self.options.model, "--batch", self.options.batches[1], "--amp", "fp16", "--json"))
 
     def sanitizer(self):
-        tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-        program = next((p for p in self.tests if p.name == "test_cuda"), None)
-        if not os.path.exists(tool) or program is None:
-            self.say("compute-sanitizer or test_cuda is not here: the sanitizer's checks are skipped")
-            return
+        program, sanitizer = next((p for p in self.tests if p.name == "test_cuda"), None), tool("compute-sanitizer")
+        if not sanitizer or not program:
+            return f"{SKIPPED}: {'no test_cuda' if sanitizer else 'compute-sanitizer is not here'}"
         files = ",".join(f"*/tests/cuda/{name}_test.cpp" for name in SANITIZED)
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            for check in ("memcheck", "racecheck", "initcheck", "synccheck"):
-                pool.submit(self.step, f"sanitizer-{check}", tool, "--tool", check, "--error-exitcode", 9, program, f"-sf={files}",
-                            limit=200, LATHE_NO_CACHE=1)
+        for check in ("memcheck", "racecheck"):
+            text = self.call(check, sanitizer, "--tool", check, "--error-exitcode", 9, program, f"-sf={files}",
+                             limit=STEPS["sanitizer"][0] / 2, LATHE_NO_CACHE=1)
+            said = [line for line in text.splitlines() if "SUMMARY" in line or COUNTS.match(line)]
+            self.report.data["texts"][check] = "\n".join(said)
+        return None
+
+    def ncu(self):
+        profiler = tool("ncu")
+        if not profiler:
+            return f"{SKIPPED}: ncu is not here"
+        text = self.call("ncu", profiler, "--clock-control", "none", "--metrics", NCU_METRICS, "--kernel-name", f"regex:{HOT}",
+                         "--launch-skip", 120, "--launch-count", 30, "--csv", self.lathe, "bench", "step", "--device", "cuda", "--model",
+                         self.options.model, "--batch-size", self.options.batches[0], "--amp", "fp16", "--no-capture", "--seconds", 0.2)
+        self.report.data["texts"]["ncu"] = "\n".join(line for line in text.splitlines() if line.startswith('"'))[-4000:]
+        return None
 
     def train(self):
-        if os.environ.get("LATHE_DATA_ROOT"):
-            self.step("train", self.lathe, "train", "--device", "cuda", "--dataset", "cifar10", "--model", "resnet18", "--amp", "fp16",
-                      "--epochs", 1, "--run-dir", self.out / "run", limit=300)
+        if not os.environ.get("LATHE_DATA_ROOT"):
+            return f"{SKIPPED}: $LATHE_DATA_ROOT names no data"
+        text = self.call("train", self.lathe, "train", "--device", "cuda", "--dataset", "cifar10", "--model", self.options.model,
+                         "--amp", "fp16", "--epochs", 1, "--run-dir", self.scratch / "run")
+        self.report.data["texts"]["lathe train"] = text[-2000:]
+        return None
 
+    def build_tree(self):
+        """Builds with the toolkit of the machine, or else with one made of NVIDIA's wheels; cuDNN may be a wheel either way."""
+        toolkit, prefix = [], ROOT / "build/cuda-toolkit"
+        has_nvcc = os.environ.get("CUDACXX") or tool("nvcc")
+        if not has_nvcc:
+            self.call("toolkit", sys.executable, ROOT / "tools/cuda_from_wheels.py", prefix)
+            toolkit = [f"-DCMAKE_CUDA_COMPILER={prefix}/bin/nvcc", f"-DCUDAToolkit_ROOT={prefix}"]
+        elif "CUDNN_ROOT" not in self.env:
+            wheels = [p for site in sys.path for p in glob.glob(f"{site}/nvidia/cudnn")]
+            self.env |= {"CUDNN_ROOT": wheels[0]} if wheels else {}
+        self.call("configure", "cmake", "-S", ROOT, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DLATHE_CUDA=ON",
+                  "-DLATHE_WERROR=OFF", *toolkit)
+        self.call("build", "cmake", "--build", self.build, "--parallel", os.cpu_count())
+        self.recorder, cuda = self.build / "librecord_kernels.so", os.environ.get("CUDA_PATH", "/usr/local/cuda")
+        self.call("recorder", "g++", "-std=c++20", "-O2", "-shared", "-fPIC", f"-I{cuda}/include", f"-I{cuda}/extras/CUPTI/include",
+                  BENCH / "record_kernels.cpp", "-o", self.recorder, *(f"-L{p}" for p in library_folders(None)), "-lcupti", may_fail=True)
+        self.tests = sorted(p for p in self.build.glob("tests/**/test_*") if p.is_file() and os.access(p, os.X_OK))
 
-def run(command, limit, env):
-    """(exit code, output); 124 when it was ended, with all its children, after `limit` seconds."""
-    try:
-        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   errors="replace", env=env, start_new_session=True)
-    except OSError as e:
-        return 127, str(e)
-    try:
-        return_text = process.communicate(timeout=limit)[0]
-        return process.returncode, return_text
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return 124, process.communicate()[0] + f"\nended after {limit:.0f} s"
+    def make(self, names):
+        a, b = self.options.batches
+        actions = {"probe": self.probe, "smoke": self.smoke, "conv": self.conv, "step-A": lambda: self.compare(a, "eager,graph"),
+                   "step-B": lambda: self.compare(b, "eager,graph"), "tables": self.tables, "kernels": self.kernels, "tests": self.test,
+                   "losses": self.losses, "sanitizer": self.sanitizer, "ncu": self.ncu,
+                   "autotune-A": lambda: self.compare(a, "max-autotune"), "autotune-B": lambda: self.compare(b, "max-autotune"),
+                   "train": self.train}
+        if self.packed or self.step("build", self.build_tree):
+            for name in names:
+                self.step(name, actions[name])
+        print("{} passed, {} failed, {} skipped".format(*self.totals), flush=True)
+        self.clean()
+        return 1 if self.totals[1] else 0
 
+    def stop(self):
+        """Ends at once. The programs under way end with this process."""
+        if self.entry and self.entry["seconds"] is None:
+            self.entry["result"] = "ended by a signal"
+            self.report.write()
+        self.clean()
+        os._exit(143)
 
-def markdown(report):
-    lines = [f"# GPU check, {report['date']}", "", "```", report.get("info", "").rstrip(), "```", "", "| step | seconds | result |",
-             "|---|---|---|"]
-    lines += [f"| {s['step']} | {s['seconds']:.0f} | {s['result']} |" for s in report["steps"]]
-    failed = {name: t for name, t in report["tests"].items() if t["exit_code"] != 0}
-    if report["tests"]:
-        sums = [sum(t["counts"][i] for t in report["tests"].values()) for i in range(3)]
-        lines += ["", f"Test programs: {sums[0]} passed, {sums[1]} failed, {sums[2]} skipped."]
-        lines += [f"- {name}: exit code {t['exit_code']}, {t['counts'][1]} failed" for name, t in sorted(failed.items())]
-    of = {kind: [row for row in report["rows"] if row.get("bench") == kind] for kind in ("step", "conv", "kernels")}
-    if of["step"]:
-        lines += ["", "| model | batch | amp | one graph | images/s | ms per step |", "|---|---|---|---|---|---|"]
-        for row in of["step"]:
-            lines.append(f"| {row['model']} | {row['batch_size']} | {row['amp']} | {row['capture']} | {row['images_per_second']:.0f} "
-                         f"| {1e3 * row['batch_size'] / row['images_per_second']:.2f} |")
-    if of["kernels"]:
-        lines += ["", "| kernel | dtype | GB/s | of a copy |", "|---|---|---|---|"]
-        for row in of["kernels"]:
-            lines.append(f"| {row['kernel']} | {row['dtype']} | {row['bytes_per_second'] / 1e9:.0f} | {100 * row['of_copy']:.0f} % |")
-    compared = [row for row in report["rows"] if "best_of_torch" in row]
-    if compared:
-        lines += ["", "| model | image | batch | amp | ours, images/s | best PyTorch | ratio | to eager |",
-                  "|---|---|---|---|---|---|---|---|"]
-        for row in compared:
-            rates, best = row["images_per_second"], row["best_of_torch"]
-            eager = "" if row["ratio_to_eager"] is None else f"{row['ratio_to_eager']:.2f}"
-            lines.append(f"| {row['model']} | {row['image_size']} | {row['batch']} | {row['amp']} | {rates['ours']:.0f} "
-                         f"| {best} {rates[best]:.0f} | {row['ratio']:.2f} | {eager} |")
-    return lines
+    def clean(self):
+        self.report.running.unlink(missing_ok=True)
+        self.report.close()
+        shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/gpu-check")
+    parser = argparse.ArgumentParser(description=description(), formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, default=os.environ.get("OUT") or ROOT / "build/gpu-check")
     parser.add_argument("--programs", type=pathlib.Path)
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("--seconds", type=float, default=570)
+    parser.add_argument("--model", default="resnet18")
+    parser.add_argument("--batches", default="512,128")
+    parser.add_argument("steps", nargs="*", metavar="STEP")
     options = parser.parse_args()
-    if unknown := set(options.parts) - {*PARTS, "compile"}:
-        parser.error(f"no such part: {' '.join(sorted(unknown))}")
-    check = Check(options)
-    if options.programs is None and not check.build_tree():
-        sys.exit("0 passed, 1 failed, 0 skipped")
-    parts = options.parts or PARTS
-    actions = {"probe": check.probe, "tests": check.test, "bench": check.bench, "times": check.times, "compare": check.compare,
-               "compile": lambda: check.compare("compile,max-autotune", limit=400), "sanitizer": check.sanitizer, "train": check.train}
-    for part in parts:
-        actions[part]()
-    print("{} passed, {} failed, {} skipped".format(*check.totals))
-    sys.exit(1 if check.totals[1] else 0)
+    if unknown := set(options.steps) - set(STEPS):
+        parser.error(f"no such step: {' '.join(sorted(unknown))}")
+    if not re.fullmatch(r"\d+,\d+", options.batches):
+        parser.error(f"--batches: expected two numbers, such as 512,128, got {options.batches}")
+    if options.programs and not options.programs.exists():
+        parser.error(f"--programs: there is no {options.programs}")
+    options.out, options.batches = pathlib.Path(options.out), [int(n) for n in options.batches.split(",")]
+    words = sys.argv[1:len(sys.argv) - len(options.steps)]
+    check = Check(options, " ".join(["tools/gpu_check.py", *words]))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: check.stop())
+    sys.exit(check.make(options.steps or STEPS))
 
 
 if __name__ == "__main__":

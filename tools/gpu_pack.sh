@@ -14,6 +14,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 mkdir -p "$folder/lib" "$folder/tests"
+git -C "$root" describe --always --dirty >"$folder/commit" 2>/dev/null || true
 strip -o "$folder/lathe" "$build/bin/lathe"
 for program in "$build"/tests/*/test_* "$build"/tests/*/*/test_*; do
   name=$(basename "$program")

@@ -22,7 +22,7 @@ def worker(args):
             print(step.window(args.seconds), flush=True)
         elif line.strip() == "kernels":
             rows = step.kernels()
-            print(json.dumps({"by_kind_ms": by_kind(rows), "slowest": rows[:15]}), flush=True)
+            print(json.dumps({"by_kind_ms": by_kind(rows), "slowest": rows[:40]}), flush=True)
         elif line.strip() == "memory":
             print(step.peak_reserved_bytes(), flush=True)
 
