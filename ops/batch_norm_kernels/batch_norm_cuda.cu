@@ -113,13 +113,19 @@ struct ChannelValues {
         bias(params.bias[c]),
         running_mean(moves ? running.mean[c * running.mean_stride] : S(0)),
         running_var(moves ? running.var[c * running.var_stride] : S(0)),
-        num_batches(moves && running.num_batches != nullptr ? *running.num_batches : 0) {}
+        num_batches(counts(running, c) && moves ? *running.num_batches : 0) {}
 
   __device__ void move(const Running<S>& to, int64_t c, S mean, S var) const {
     const double keep = 1 - to.momentum;
     to.mean[c * to.mean_stride] = static_cast<S>(keep * running_mean + to.momentum * mean);
     to.var[c * to.var_stride] = static_cast<S>(keep * running_var + to.momentum * to.unbias * var);
-    if (c == 0 && to.num_batches != nullptr) *to.num_batches = num_batches + 1;
+    if (counts(to, c)) *to.num_batches = num_batches + 1;
+  }
+
+ private:
+  /// Of one channel alone: the others' threads must not read what its thread writes.
+  __device__ static bool counts(const Running<S>& running, int64_t c) {
+    return c == 0 && running.num_batches != nullptr;
   }
 };
 
