@@ -98,7 +98,7 @@ const SharedLayout::Part* part_at(size_t offset, size_t bytes) {
   });
 }
 
-void check_shared(size_t offset, size_t bytes, bool writes, uintptr_t at) {
+void check_shared(size_t offset, size_t bytes, bool writes, bool atomic, uintptr_t at) {
   const SharedLayout::Part* const part = part_at(offset, bytes);
   if (part == nullptr) stop_access(at, bytes, writes, "shared memory beyond its variables");
   const Fiber& fiber = g_block->fibers[g_block->current];
@@ -106,7 +106,7 @@ void check_shared(size_t offset, size_t bytes, bool writes, uintptr_t at) {
                         fiber.warp_barriers};
   SharedShadow& shadow = g_block->shadow;
   const auto found =
-      writes ? shadow.write(offset, bytes, visitor) : shadow.read(offset, bytes, visitor);
+      writes ? shadow.write(offset, bytes, visitor, atomic) : shadow.read(offset, bytes, visitor);
   const bool is_fault = found.fault == SharedShadow::Fault::kRace ||
                         (found.fault == SharedShadow::Fault::kNeverWritten && g_finds_unwritten);
   if (is_fault) stop_shared(*part, offset, writes, found);
@@ -136,20 +136,14 @@ void check_elsewhere(uintptr_t at, size_t bytes, bool writes) {
                                    : unusable_memory_text(reinterpret_cast<const void*>(at)));
 }
 
-/// `raced`: whether other threads' accesses to shared memory matter, as they do not for an atomic
-/// operation.
-LATHE_NO_TSAN void check_access(uintptr_t at, size_t bytes, bool writes, bool raced = true) {
+LATHE_NO_TSAN void check_access(uintptr_t at, size_t bytes, bool writes, bool atomic = false) {
   if (!t_watched) return;
   const auto stack = reinterpret_cast<uintptr_t>(g_block->fibers[g_block->current].stack.get());
   if (at - stack < kStackBytes) return;
   const bool before = pause_watch();
   const auto shared = reinterpret_cast<uintptr_t>(g_block->shared.at(0));
   if (at - shared < SharedMemory::kRoomBytes) {
-    if (raced) {
-      check_shared(at - shared, bytes, writes, at);
-    } else if (part_at(at - shared, bytes) == nullptr) {
-      stop_access(at, bytes, writes, "shared memory beyond its variables");
-    }
+    check_shared(at - shared, bytes, writes, atomic, at);
   } else if (!g_arguments.holds(at, bytes) && !g_pointers.holds(at, bytes)) {
     bool known = false;
     for (const MemoryRange& range : g_recent) known = known || range.holds(at, bytes);
@@ -260,7 +254,7 @@ LATHE_NO_TSAN bool pause_watch() noexcept {
 LATHE_NO_TSAN void resume_watch(bool watched) noexcept { t_watched = watched; }
 
 LATHE_NO_TSAN void before_atomic(const void* address, size_t bytes) noexcept {
-  check_access(reinterpret_cast<uintptr_t>(address), bytes, true, false);
+  check_access(reinterpret_cast<uintptr_t>(address), bytes, true, true);
   give_way();
 }
 

@@ -99,6 +99,17 @@ __global__ void counting_lane_kernel(int* out) {
   out[threadIdx.x] = count;
 }
 
+/// All threads count in one number. Thread 0 sets it before, and all read it after.
+__global__ void tally_kernel(unsigned* out, bool first_barrier, bool last_barrier) {
+  LATHE_SHARED(unsigned, count);
+  if (threadIdx.x == 0) count = 0;
+  if (first_barrier) __syncthreads();
+  atomicAdd(&count, 1u);
+  atomicAdd(&count, 1u);
+  if (last_barrier) __syncthreads();
+  out[threadIdx.x] = count;
+}
+
 __global__ void unwritten_kernel(float* out) {
   LATHE_SHARED(float[33], room);
   room[threadIdx.x] = 1.f;
@@ -224,6 +235,20 @@ TEST_CASE(
     CHECK(has(twice, "no barrier is between the two"));
     CHECK(has(fault_of(lanes_kernel, dim3(2), dim3(32), out.as<int>(), false),
               "no barrier is between the two"));
+  }
+}
+
+TEST_CASE("emulation: atomic operations on shared memory race with all but each other") {
+  const Taken out(256);
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const emulation::ScheduleScope scope({.seed = seed});
+    const auto tally = [&](bool first, bool last) {
+      return fault_of(tally_kernel, dim3(2), dim3(64), out.as<unsigned>(), first, last);
+    };
+    CHECK(tally(true, true) == "");
+    CHECK(has(tally(false, true), "no barrier is between the two"));
+    CHECK(has(tally(true, false), "no barrier is between the two"));
+    CHECK(has(tally(true, false), "tally_kernel"));
   }
 }
 

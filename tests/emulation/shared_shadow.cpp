@@ -44,11 +44,13 @@ SharedShadow::Finding SharedShadow::read(size_t offset, size_t bytes, const Visi
   return {written ? Fault::kNone : Fault::kNeverWritten};
 }
 
-SharedShadow::Finding SharedShadow::write(size_t offset, size_t bytes, const Visitor& visitor) {
+SharedShadow::Finding SharedShadow::write(size_t offset, size_t bytes, const Visitor& visitor,
+                                          bool atomic) {
   Byte* const at = bytes_at(offset, bytes);
   for (size_t i = 0; i < bytes; ++i) {
     Byte& byte = at[i];
-    if (byte.write.thread != 0 && !is_ordered(byte.write, visitor)) {
+    const bool both_atomic = atomic && byte.atomic;
+    if (byte.write.thread != 0 && !both_atomic && !is_ordered(byte.write, visitor)) {
       return {Fault::kRace, byte.write.thread - 1, true};
     }
     Visit reader = byte.read;
@@ -61,6 +63,7 @@ SharedShadow::Finding SharedShadow::write(size_t offset, size_t bytes, const Vis
       if (!ordered) return {Fault::kRace, reader.thread - 1, false};
     }
     byte.write = {visitor.thread + 1, visitor.block_barriers, visitor.warp_barriers};
+    byte.atomic = atomic;
   }
   return {};
 }

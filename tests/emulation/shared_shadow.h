@@ -22,7 +22,8 @@ class SharedShadow {
   };
   /// An access of the bytes from `offset` on, which is noted.
   Finding read(size_t offset, size_t bytes, const Visitor& visitor);
-  Finding write(size_t offset, size_t bytes, const Visitor& visitor);
+  /// `atomic`: does not race with other atomic operations.
+  Finding write(size_t offset, size_t bytes, const Visitor& visitor, bool atomic = false);
   /// Nobody has written or read anything.
   void clear();
 
@@ -33,6 +34,7 @@ class SharedShadow {
   };
   struct Byte {
     Visit write, read;          // the last ones
+    bool atomic = false;        // the last write
     bool many_threads = false;  // more than one has read since the last barrier
     bool many_warps = false;
   };
