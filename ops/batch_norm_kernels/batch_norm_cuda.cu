@@ -97,7 +97,7 @@ struct Running {
   S *mean, *var;
   int64_t mean_stride, var_stride;
   double momentum, unbias;  // unbias: factor of the variance
-  int64_t* num_batches;
+  unsigned long long* num_batches;
 };
 
 /// What a thread that finishes channel c reads of it. Read before the sums are known: in a training
@@ -105,27 +105,21 @@ struct Running {
 template <class S>
 struct ChannelValues {
   S weight, bias, running_mean, running_var;
-  int64_t num_batches;
 
   __device__ ChannelValues(const ChannelParams<S>& params, const Running<S>& running, int64_t c,
                            bool moves)
       : weight(params.weight[c]),
         bias(params.bias[c]),
         running_mean(moves ? running.mean[c * running.mean_stride] : S(0)),
-        running_var(moves ? running.var[c * running.var_stride] : S(0)),
-        num_batches(counts(running, c) && moves ? *running.num_batches : 0) {}
+        running_var(moves ? running.var[c * running.var_stride] : S(0)) {}
 
+  /// Channel 0 counts the batch, atomically: so its thread waits for no number, and no other thread
+  /// reads the one that it writes.
   __device__ void move(const Running<S>& to, int64_t c, S mean, S var) const {
     const double keep = 1 - to.momentum;
     to.mean[c * to.mean_stride] = static_cast<S>(keep * running_mean + to.momentum * mean);
     to.var[c * to.var_stride] = static_cast<S>(keep * running_var + to.momentum * to.unbias * var);
-    if (counts(to, c)) *to.num_batches = num_batches + 1;
-  }
-
- private:
-  /// Of one channel alone: the others' threads must not read what its thread writes.
-  __device__ static bool counts(const Running<S>& running, int64_t c) {
-    return c == 0 && running.num_batches != nullptr;
+    if (c == 0 && to.num_batches != nullptr) atomicAdd(to.num_batches, 1ull);
   }
 };
 
@@ -293,8 +287,8 @@ ApplyTensors<T> apply_tensors(const Tensor& y, const BatchNormCall& call, const 
 template <class S>
 Running<S> running_of(const BatchNormRunning& running, double count) {
   if (!running.mean.defined()) return {};
-  int64_t* const counter =
-      running.num_batches.defined() ? running.num_batches.data<int64_t>() : nullptr;
+  auto* const counter = static_cast<unsigned long long*>(
+      running.num_batches.defined() ? running.num_batches.raw_data() : nullptr);
   return {running.mean.data<S>(),
           running.var.data<S>(),
           running.mean.stride(0),
