@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -198,6 +199,17 @@ class Pool {
 
 std::atomic<Pool*> current_pool{nullptr};
 
+// What launchers set, so that several processes share a machine's processors. OpenMP allows a list,
+// of which the first number counts for us.
+int initial_threads() {
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  if (text == nullptr) return usable_cpus();
+  char* end = nullptr;
+  const long count = std::strtol(text, &end, 10);
+  const bool good = end != text && (*end == '\0' || *end == ',') && count >= 1 && count <= 1024;
+  return good ? static_cast<int>(count) : usable_cpus();
+}
+
 // In the child of a fork the workers are gone, and a lock may be locked for ever. So the child gets
 // a new pool, and the old one is left as it is.
 void renew_pool_after_fork() { current_pool.store(new Pool(current_pool.load()->threads())); }
@@ -206,7 +218,7 @@ void renew_pool_after_fork() { current_pool.store(new Pool(current_pool.load()->
 // only sleep.
 Pool& pool() {
   static const bool ready = [] {
-    current_pool.store(new Pool(usable_cpus()));
+    current_pool.store(new Pool(initial_threads()));
     pthread_atfork(nullptr, nullptr, renew_pool_after_fork);
     return true;
   }();

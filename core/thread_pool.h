@@ -21,7 +21,8 @@ namespace lathe {
 /// How many processors this process may run on (its affinity mask); at least 1.
 LATHE_API int usable_cpus() noexcept;
 
-/// The number of threads of a parallel loop, the caller included. Initially usable_cpus().
+/// The number of threads of a parallel loop, the caller included. Initially the first number of the
+/// variable OMP_NUM_THREADS if it is from 1 to 1024, else usable_cpus().
 LATHE_API int num_threads() noexcept;
 
 /// Sets that number. Waits for a loop that another thread is running.

@@ -23,6 +23,7 @@ Tables that list all of something list all of it: commands, exit codes, fuzz tar
 """
 import copy
 import fnmatch
+import itertools
 import pathlib
 import re
 import sys
@@ -110,6 +111,9 @@ class Command:
     def fault(self, words):
         """What is wrong with a call: its words, without `lathe`."""
         name = next((n for n in (" ".join(words[:2]), words[0] if words else "") if n in self.commands), None)
+        program = r"(\./\S+|PROGRAM)$"  # the flags behind it are its own
+        if name == "launch":
+            words = list(itertools.takewhile(lambda word: not re.match(program, word), words))
         for flag in (re.match(FLAG, word) for word in words):
             if flag and not self.knows(flag[0]):
                 return f"there is no {flag[0]}"

@@ -50,6 +50,7 @@ MAY_INCLUDE = {
     "tools/cli/training": LIBRARY | {"tools/cli", "tools/cli/settings"},
     "tools/cli/observe": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
     "tools/cli/plan": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
+    "tools/cli/launch": LIBRARY | {"tools/cli", "tools/cli/settings"},
     "tools/cli/commands": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
 }
 FOLDERS = sorted({room.partition("/")[0] for room in MAY_INCLUDE})

@@ -23,6 +23,14 @@ constexpr Command kSome[] = {
      .min_words = 1,
      .max_words = 1,
      .run = nullptr},
+    {.name = "launch",
+     .help = "Launch",
+     .takes = kLaunch,
+     .words = "a program",
+     .min_words = 1,
+     .max_words = SIZE_MAX,
+     .runs_program = true,
+     .run = nullptr},
 };
 
 CommandLine parse(std::vector<std::string> arguments) {
@@ -44,6 +52,23 @@ TEST_CASE("command line: --flag value and --flag=value, switches and their oppos
   CHECK_FALSE(parse({"train", "--conv-exact=false"}).invocation.settings.conv_exact);
   CHECK(parse({"train", "--epochs", "1", "--epochs", "2"}).invocation.settings.epochs ==
         2);  // the last one wins
+}
+
+TEST_CASE("command line: what follows a program is the program's") {
+  const std::vector<std::string> words = {"prog", "-n", "3", "--help", "", "--", "x"};
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
+           {"-n", "2"}, {"-n=2"}, {"--ranks", "2"}, {"-n", "2", "--"}}) {
+    std::vector<std::string> arguments = {"launch"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    const CommandLine line = parse(arguments);
+    REQUIRE(line.command == &kSome[3]);
+    CHECK(line.invocation.settings.ranks == 2);
+    CHECK(line.invocation.words == words);
+  }
+  CHECK(parse({"launch", "--help", "prog"}).command == nullptr);
+  CHECK_THROWS_WITH_AS(parse({"launch", "-n", "2"}), "expected a program", UsageError);
+  CHECK_THROWS_AS(parse({"train", "-n", "2"}), UsageError);  // a letter of other commands
 }
 
 TEST_CASE("command line: a switch may have a value, true or false") {

@@ -28,6 +28,8 @@ struct Command {
   size_t min_words = 0, max_words = 0;
   // --run-dir is a finished run; its config.toml is read unless --config is given.
   bool reads_run = false;
+  // The words are a program and its arguments: whatever follows the first word is the program's.
+  bool runs_program = false;
   ExitCode (*run)(const Invocation&);
 };
 
@@ -62,6 +64,7 @@ ExitCode run_ckpt_show(const Invocation&);
 ExitCode run_ckpt_diff(const Invocation&);
 ExitCode run_ckpt_convert(const Invocation&);
 ExitCode run_ckpt_verify_resume(const Invocation&);
+ExitCode run_launch(const Invocation&);
 ExitCode run_completion(const Invocation&);
 ExitCode run_man(const Invocation&);
 

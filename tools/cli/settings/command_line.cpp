@@ -87,7 +87,7 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
 // does not take the second word as the value.
 class Flags {
  public:
-  explicit Flags(const Command& command) {
+  explicit Flags(const Command& command) : runs_program_(command.runs_program) {
     for (const Setting& setting : all_settings()) {
       if ((setting.takes & command.takes) != 0) add(setting);
     }
@@ -103,6 +103,10 @@ class Flags {
         break;
       }
       if (argument.size() < 2 || argument[0] != '-') {
+        if (runs_program_) {
+          words_.assign(arguments.begin() + static_cast<std::ptrdiff_t>(at), arguments.end());
+          break;
+        }
         words_.push_back(argument);
       } else if (take_flag(argument, at + 1 < arguments.size() ? &arguments[at + 1] : nullptr)) {
         ++at;
@@ -128,13 +132,17 @@ class Flags {
     } else {
       units_[key] = setting.unit.empty() ? setting.choices : setting.unit;
     }
+    if (setting.letter != 0) letters_[formatted("-{}", setting.letter)] = key;
   }
 
   /// Reads "--lr=0.1", or "--lr" before `next`.   → whether it took `next`
   bool take_flag(const std::string& argument, const std::string* next) {
     const size_t sign = std::min(argument.find('='), argument.size());
     const std::string flag = argument.substr(0, sign);
-    const std::string key = flag.starts_with("--") ? flag.substr(2) : "";
+    const auto letter = letters_.find(flag);
+    const std::string key = letter != letters_.end() ? letter->second
+                            : flag.starts_with("--") ? flag.substr(2)
+                                                     : "";
     std::optional<std::string> value;
     if (sign < argument.size()) value = argument.substr(sign + 1);
     if (const auto found = switches_.find(key); found != switches_.end()) {
@@ -169,14 +177,19 @@ class Flags {
     throw UsageError(formatted("{}: unknown flag{}", flag, suggestion(word, keys, "--")));
   }
 
-  std::map<std::string, std::string, std::less<>> units_;  // of flags that have a value
+  bool runs_program_;
+  std::map<std::string, std::string, std::less<>> units_;    // of flags that have a value
+  std::map<std::string, std::string, std::less<>> letters_;  // "-n" → key
   std::map<std::string, std::pair<std::string, bool>, std::less<>> switches_;  // key, value
   std::map<std::string, std::string, std::less<>> values_;                     // key → text
   std::vector<std::string> words_;
 };
 
-bool asks_for_help(const std::vector<std::string>& arguments) {
-  const auto end = std::ranges::find(arguments, "--");
+bool asks_for_help(const std::vector<std::string>& arguments, const Command& command) {
+  const auto is_end = [&](const std::string& argument) {
+    return argument == "--" || (command.runs_program && !argument.starts_with('-'));
+  };
+  const auto end = std::ranges::find_if(arguments, is_end);
   return std::any_of(arguments.begin(), end, [](const std::string& argument) {
     return argument == "--help" || argument == "-h";
   });
@@ -199,7 +212,7 @@ void check_words(const std::vector<std::string>& words, const Command& command) 
     const std::string& word = words[command.max_words];
     throw UsageError(formatted("unexpected argument \"{}\"{}", word, hint_for(word, command)));
   }
-  if (std::find(words.begin(), words.end(), "") != words.end())
+  if (!command.runs_program && std::find(words.begin(), words.end(), "") != words.end())
     throw UsageError(formatted("expected {}, got \"\"", command.words));
 }
 
@@ -225,7 +238,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
       return {nullptr, {}, overview(commands, first, help_width())};
     fail_unknown_command(arguments, commands);
   }
-  if (asks_for_help(arguments)) return {nullptr, {}, help_text(*command, help_width())};
+  if (asks_for_help(arguments, *command)) return {nullptr, {}, help_text(*command, help_width())};
   Flags flags(*command);
   flags.parse(arguments);
   check_words(flags.words(), *command);

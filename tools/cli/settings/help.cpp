@@ -41,7 +41,9 @@ std::string meaning_of(const Setting& setting, const Settings& defaults) {
 
 std::string flag_of(const Setting& setting) {
   if (setting.is_switch()) return formatted("--[no-]{}", setting.key);
-  return formatted("--{} {}", setting.key, setting.unit.empty() ? setting.choices : setting.unit);
+  const std::string letter = setting.letter == 0 ? "" : formatted("-{}, ", setting.letter);
+  return formatted("{}--{} {}", letter, setting.key,
+                   setting.unit.empty() ? setting.choices : setting.unit);
 }
 
 int help_width() {

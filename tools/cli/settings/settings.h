@@ -126,6 +126,13 @@ struct Settings {
   std::string sync = "off";
   bool check_determinism = false;
   bool ranges = false;
+  // launch
+  int64_t ranks = 1;
+  int64_t nodes = 1;
+  int64_t node_rank = 0;
+  std::string rendezvous;
+  int64_t max_restarts = 0;
+  std::string log_dir;
   // output
   std::string progress = "auto";
   bool json = false;
@@ -164,6 +171,7 @@ enum Takes : unsigned {
   kTips = 1 << 24,
   kAlgosPlan = 1 << 25,
   kPlan = 1 << 26,
+  kLaunch = 1 << 27,
 };
 
 struct Setting {
@@ -183,6 +191,7 @@ struct Setting {
   double min = 0, max = 1e300;      // of a number
   std::string_view automatic = {};  // what "auto" means, for --help
   std::string_view help;
+  char letter = 0;  // 'n': -n is the flag, too
 
   bool is_switch() const {
     return std::holds_alternative<bool Settings::*>(target) ||

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""`lathe launch`: what the ranks are given, what comes of their output and ends, signals and restarts.
+
+    launch_test.py LATHE [--sanitized]
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+from driver import LATHE, expect, expect_one_line, lathe, main, start
+
+
+def ranks(count, script, *flags, **options):
+    return lathe("launch", "-n", count, *flags, "sh", "-c", script, **options)
+
+
+def lines(result):
+    return sorted(result.stdout.splitlines())
+
+
+def wait_for(condition):
+    """For a minute at most."""
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("not within a minute")
+
+
+def is_alive(pid):
+    """Whether the process runs; a zombie does not."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_ranks_get_the_variables_of_a_group(_):
+    script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $LATHE_RESTARTS $LATHE_RENDEZVOUS $LATHE_JOB_TOKEN"
+    found = lines(expect(ranks(3, script), 0))
+    for rank, line in enumerate(found):
+        match = re.fullmatch(rf"\[{rank}\] {rank} 3 {rank} 3 0 (file:///\S+) ([0-9a-f]{{32}})", line)
+        assert match, line
+    assert len({line.split()[-1] for line in found}) == 1, found  # one token for all
+    assert not pathlib.Path(found[0].split()[-2][len("file://"):]).parent.exists()  # the job's folder is gone
+    again = lines(expect(ranks(3, script), 0))
+    assert again[0].split()[-1] != found[0].split()[-1]  # a job of its own
+
+
+def test_one_of_two_machines(_):
+    script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $LATHE_RENDEZVOUS ${LATHE_JOB_TOKEN-none}"
+    flags = ["--nodes", 2, "--node-rank", 1, "--rendezvous", "tcp://node7:29500"]
+    assert lines(expect(ranks(2, script, *flags), 0)) == ["[2] 2 4 0 2 tcp://node7:29500 none",
+                                                          "[3] 3 4 1 2 tcp://node7:29500 none"]
+    found = lines(expect(ranks(2, script, *flags, env={"LATHE_JOB_TOKEN": "abc"}), 0))
+    assert [line.split()[-1] for line in found] == ["abc", "abc"]
+
+
+def test_the_processors_are_shared(_):
+    result = expect(lathe("launch", "-n", 1, LATHE, "bench", "op", "relu", "--seconds", "0.01", "--json",
+                          env={"OMP_NUM_THREADS": "3", "LATHE_THREADS": ""}), 0)
+    assert json.loads(result.stdout.splitlines()[0])["threads"] == 3, result.stdout
+    cpus = len(os.sched_getaffinity(0))
+    for count in (2, cpus + 1):
+        found = lines(expect(ranks(count, "echo $OMP_NUM_THREADS", env={"OMP_NUM_THREADS": ""}), 0))
+        assert {line.split()[1] for line in found} == {str(max(1, cpus // count))}, found
+    found = lines(expect(ranks(2, "echo $OMP_NUM_THREADS", env={"OMP_NUM_THREADS": "5"}), 0))
+    assert {line.split()[1] for line in found} == {"5"}, found
+
+
+def test_the_program_gets_its_flags_and_empty_arguments(_):
+    result = expect(lathe("launch", "-n", 1, "sh", "-c", 'printf "<%s>" "$@"', "me", "--ranks", "9", "", "--help"), 0)
+    assert result.stdout == "<--ranks><9><><--help>\n", result.stdout
+    expect(lathe("launch", "--", "sh", "-c", "exit 0"), 0)
+
+
+def test_lines_of_ranks_do_not_mix(_):
+    many = "i=0; while [ $i -lt 300 ]; do printf aaaaaaaaaaaaaaaaaaaa; printf 'bbbb\\n'; i=$((i+1)); done"
+    found = lines(expect(ranks(3, many), 0))
+    assert len(found) == 900 and {line[4:] for line in found} == {"a" * 20 + "bbbb"}
+    # No line end at the end of the stream; and a line longer than what is held back.
+    result = expect(lathe("launch", "sh", "-c", "head -c 150000 /dev/zero | tr '\\0' x"), 0)
+    assert result.stdout.replace("\n", "") == "x" * 150000
+    assert max(map(len, result.stdout.splitlines())) <= 65536
+
+
+def test_stdout_and_stderr_stay_apart_and_logs_keep_both(folder):
+    result = expect(ranks(2, "echo out; echo err >&2; printf '\\033[31m\\n'", "--log-dir", "logs/new"), 0)
+    assert lines(result) == ["[0] \\x1b[31m", "[0] out", "[1] \\x1b[31m", "[1] out"], result.stdout
+    assert sorted(result.stderr.splitlines()) == ["[0] err", "[1] err"]
+    for rank in range(2):
+        log = (folder / f"logs/new/rank-{rank}.log").read_text()
+        assert sorted(log.splitlines()) == ["\033[31m", "err", "out"], log
+    expect(ranks(2, "echo more", "--log-dir", "logs/new"), 0)  # a job that goes on
+    assert (folder / "logs/new/rank-1.log").read_text().endswith("more\n")
+
+
+def test_a_rank_that_fails_ends_all(_):
+    begin = time.monotonic()
+    result = ranks(3, 'if [ $RANK = 1 ]; then echo "the disk is full" >&2; exit 3; fi; exec sleep 100')
+    expect(result, 3)
+    assert re.search(r"^lathe: launch: rank 1 \(process \d+\) ended with exit code 3; its last line on stderr: the disk is full$",
+                     result.stderr, re.M), result.stderr
+    assert time.monotonic() - begin < 60
+    result = expect(ranks(2, "if [ $RANK = 1 ]; then kill -9 $$; fi; exec sleep 100"), 137)
+    assert re.search(r"rank 1 \(process \d+\) was ended by signal 9 \(Killed\)$", result.stderr, re.M), result.stderr
+
+
+def test_a_rank_that_does_not_listen_is_killed(_):
+    result = ranks(2, "if [ $RANK = 1 ]; then exit 4; fi; trap '' TERM; while :; do sleep 0.1; done")
+    expect(result, 4, "rank 1 ")
+
+
+def test_what_a_rank_leaves_behind_is_ended(_):
+    result = expect(ranks(2, "sleep 100 & echo $!"), 0)  # they hold the pipes
+    for line in lines(result):
+        wait_for(lambda: not is_alive(line.split()[1]))
+
+
+def test_restarts(folder):
+    script = "echo $LATHE_RESTARTS; if [ $RANK-$LATHE_RESTARTS = 1-0 ]; then exit 9; fi; [ $LATHE_RESTARTS = 2 ] || exit 7"
+    result = expect(ranks(2, script, "--max-restarts", 2), 0, "all ranks start again, 1 of 2 restarts", "2 of 2 restarts")
+    assert {line.split()[1] for line in lines(result)} == {"0", "1", "2"}
+    expect(ranks(2, "exit 5", "--max-restarts", 1), 5, "1 of 1 restarts")
+    places = lines(expect(ranks(1, "echo $LATHE_RENDEZVOUS $LATHE_JOB_TOKEN; exit $((1 - LATHE_RESTARTS))",
+                                "--max-restarts", 1), 0))
+    assert len(set(places)) == 2, places  # a rank of the first attempt cannot meet those of the second
+
+
+def test_signals_reach_every_rank_once(_):
+    script = ("trap 'echo saved' USR1; trap 'echo stop; exit 130' INT; echo ready; "
+              "while :; do sleep 0.05; done")
+    process = start("launch", "-n", 2, "--max-restarts", 5, "sh", "-c", script)
+    seen = [process.stdout.readline() for _ in range(2)]
+    process.send_signal(signal.SIGUSR1)
+    seen += [process.stdout.readline() for _ in range(2)]
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, (process.returncode, errors)
+    seen = sorted(seen + rest.splitlines(keepends=True))
+    assert seen == sorted(f"[{rank}] {word}\n" for rank in (0, 1) for word in ("ready", "saved", "stop")), seen
+    assert errors == "lathe: launch: stopped by Ctrl-C\n", errors  # and no restart
+
+
+def test_a_second_request_to_stop_kills(_):
+    process = start("launch", "-n", 2, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    for _ in range(2):
+        process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+
+
+def test_a_launcher_that_is_killed_takes_its_ranks_along(_):
+    process = start("launch", "-n", 2, "sh", "-c", "echo $$; exec sleep 100")
+    pids = [process.stdout.readline().split()[1] for _ in range(2)]
+    process.kill()
+    for pid in pids:
+        wait_for(lambda: not is_alive(pid))
+
+
+def test_a_closed_stdout_ends_the_ranks(_):
+    process = start("launch", "-n", 2, "sh", "-c", "echo $$ >&2; while :; do echo more; sleep 0.01; done")
+    pids = [process.stderr.readline().split()[1] for _ in range(2)]
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert process.wait(timeout=60) == 1 and "stdout" in errors, errors
+    for pid in pids:
+        wait_for(lambda: not is_alive(pid))
+
+
+def test_bad_settings_start_nothing(folder):
+    touch = ["sh", "-c", "touch started"]
+    for flags, text in (
+            (["-n", 0], "--ranks: expected 1 to 4096, got 0"),
+            (["-n"], "-n"),
+            (["-m", 2], "-m: unknown flag"),
+            (["--nodes", 2], "needs --rendezvous"),
+            (["--nodes", 2, "--node-rank", 2, "--rendezvous", "tcp://a:1"], "--node-rank: must be from 0 to 1"),
+            (["--rendezvous", "node7:29500"], "--rendezvous: must be tcp://HOST:PORT or file:///PATH"),
+            (["--max-restarts", -1], "--max-restarts")):
+        expect_one_line(lathe("launch", *flags, *(touch if flags != ["-n"] else [])), 2, text)
+    expect_one_line(lathe("launch"), 2, "expected a program and its arguments")
+    expect_one_line(lathe("launch", "train"), 2, "lathe train runs in one process")
+    expect_one_line(lathe("launch", "-n", 2, "no-such-program"), 2, "no-such-program cannot be started: No such file")
+    expect_one_line(lathe("launch", "-n", 2, "/etc/passwd"), 2, "Permission denied")
+    expect_one_line(lathe("launch", "-n", 2, ""), 2, "cannot be started")
+    expect_one_line(lathe("launch", "--log-dir", "/dev/null/x", *touch), 1)
+    assert not (folder / "started").exists()
+
+
+if __name__ == "__main__":
+    main(globals())

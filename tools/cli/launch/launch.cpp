@@ -1,0 +1,145 @@
+// `lathe launch`: starts the ranks of a job on this machine, and starts them again when one fails.
+// world.h has their life; distributed/group_options.h reads the variables that they get.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <random>
+
+#include "lathe/core/printable.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/launch/world.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/signals.h"
+
+namespace lathe::cli {
+namespace {
+
+/// A folder for this job, which only this user can enter.
+class JobFolder {
+ public:
+  JobFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lathe-launch-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) {
+      throw CommandError(ExitCode::kError,
+                         formatted("launch: {} cannot be made: {}", pattern, std::strerror(errno)));
+    }
+    path_ = pattern;
+  }
+  ~JobFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  JobFolder(const JobFolder&) = delete;
+  JobFolder& operator=(const JobFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// 128 random bits.
+std::string new_token() {
+  std::random_device random;
+  std::string out;
+  for (int i = 0; i < 4; ++i) out += formatted("{:08x}", random());
+  return out;
+}
+
+std::string variable(const char* name) {
+  const char* const value = ::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+void check(const Settings& s, const std::string& program) {
+  if (program == "train") {
+    throw UsageError(
+        "launch: lathe train runs in one process; launch starts programs that join a process "
+        "group (lathe/distributed/process_group.h)");
+  }
+  if (s.node_rank >= s.nodes) {
+    throw UsageError(formatted("--node-rank: must be from 0 to {}, one less than --nodes, got {}",
+                               s.nodes - 1, s.node_rank));
+  }
+  if (s.nodes > 1 && s.rendezvous.empty()) {
+    throw UsageError(
+        formatted("--nodes {}: needs --rendezvous, where ranks of several machines meet: "
+                  "tcp://HOST:PORT or file:///PATH",
+                  s.nodes));
+  }
+  const bool known = s.rendezvous.empty() || s.rendezvous.starts_with("tcp://") ||
+                     s.rendezvous.starts_with("file:///");
+  if (!known) {
+    throw UsageError(formatted("--rendezvous: must be tcp://HOST:PORT or file:///PATH, got \"{}\"",
+                               s.rendezvous));
+  }
+}
+
+/// Where the ranks of one attempt meet and what proves that they belong to it. Both differ from
+/// those of the attempt before, of which a rank may still live elsewhere.
+class Meeting {
+ public:
+  explicit Meeting(const Settings& settings)
+      : place_(settings.rendezvous.empty() ? formatted("file://{}/place", folder_.path())
+                                           : settings.rendezvous),
+        token_(variable("LATHE_JOB_TOKEN")) {
+    if (token_.empty() && settings.nodes == 1) token_ = new_token();
+  }
+
+  std::vector<std::pair<std::string, std::string>> variables(int64_t restart) const {
+    const std::string suffix = restart == 0 ? "" : formatted(".{}", restart);
+    const bool is_file = place_.starts_with("file://");
+    std::vector<std::pair<std::string, std::string>> out = {
+        {"LATHE_RENDEZVOUS", is_file ? place_ + suffix : place_},
+        {"LATHE_RESTARTS", std::to_string(restart)}};
+    if (!(token_ + suffix).empty()) out.emplace_back("LATHE_JOB_TOKEN", token_ + suffix);
+    return out;
+  }
+
+ private:
+  JobFolder folder_;
+  std::string place_, token_;
+};
+
+/// The processors are shared by the ranks, unless someone has said how many threads each has.
+void share_processors(WorldOptions& world) {
+  if (!variable("OMP_NUM_THREADS").empty() || world.ranks == 1) return;
+  const int64_t threads = std::max<int64_t>(1, usable_cpus() / world.ranks);
+  world.variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
+}
+
+ExitCode stopped(int signal) {
+  write_stderr_line(formatted("lathe: launch: stopped by {}", name_of_signal(signal)));
+  return exit_code_of_signal(signal);
+}
+
+}  // namespace
+
+ExitCode run_launch(const Invocation& call) {
+  const Settings& s = call.settings;
+  check(s, call.words[0]);
+  const Meeting meeting(s);
+  WorldOptions world = {.program = call.words,
+                        .ranks = s.ranks,
+                        .first_rank = s.node_rank * s.ranks,
+                        .world_size = s.nodes * s.ranks,
+                        .log_dir = s.log_dir};
+  for (int64_t restart = 0;; ++restart) {
+    world.variables = meeting.variables(restart);
+    share_processors(world);
+    const WorldEnd end = run_world(world);
+    if (!end.failure) return ExitCode::kDone;
+    if (end.asked != 0) return stopped(end.asked);
+    write_stderr_line(formatted("lathe: launch: {}", printable(end.failure->text())));
+    if (restart == s.max_restarts) return static_cast<ExitCode>(end.failure->end.exit_code());
+    write_stderr_line(formatted("lathe: launch: all ranks start again, {} of {} restarts",
+                                restart + 1, s.max_restarts));
+  }
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,227 @@
+// World: one loop that waits for output, ends and signals. Contract: world.h.
+#include "lathe/tools/cli/launch/world.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+
+#include "lathe/core/printable.h"
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/launch/rank_output.h"
+#include "lathe/tools/cli/output.h"
+
+namespace lathe::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kUntilTerm{3}, kUntilKill{10};
+constexpr size_t kQuoted = 500;  // of a rank's last line
+
+/// Signals that arrive as something to read instead of interrupting.
+class Signals {
+ public:
+  Signals() {
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+      sigaddset(&wanted, number);
+    }
+    sigprocmask(SIG_BLOCK, &wanted, &before_);
+    descriptor_ = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+  ~Signals() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  /// The next one that has arrived, or 0.
+  int next() const {
+    signalfd_siginfo info;
+    return ::read(descriptor_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
+                                                                  : 0;
+  }
+
+ private:
+  sigset_t before_;
+  int descriptor_ = -1;
+};
+
+/// A file that is closed with its rank.
+class LogFile {
+ public:
+  explicit LogFile(int descriptor) : descriptor_(descriptor) {}
+  LogFile(LogFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  ~LogFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+struct Rank {
+  int64_t number;
+  LogFile log;
+  RankOutput out, err;
+  ChildProcess process;
+  bool seen_to_end = false;
+
+  /// Takes what can be read now. Closes streams that have ended.
+  void read_output() {
+    read_stream(process.standard_output(), out);
+    read_stream(process.standard_error(), err);
+  }
+
+ private:
+  void read_stream(int descriptor, RankOutput& to) {
+    if (descriptor < 0) return;
+    char bytes[1 << 16];
+    for (;;) {
+      const ssize_t count = ::read(descriptor, bytes, sizeof bytes);
+      if (count > 0) to.add({bytes, static_cast<size_t>(count)});
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) return;
+      if (count <= 0) break;
+    }
+    to.end();
+    process.close_output(descriptor);
+  }
+};
+
+class World {
+ public:
+  explicit World(const WorldOptions& options) : options_(options) {
+    if (!options.log_dir.empty()) std::filesystem::create_directories(options.log_dir);
+    ranks_.reserve(static_cast<size_t>(options.ranks));
+    for (int64_t local = 0; local < options.ranks; ++local) ranks_.push_back(start(local));
+  }
+
+  WorldEnd run() {
+    while (std::ranges::any_of(ranks_, [](const Rank& r) { return !r.seen_to_end; })) {
+      wait();
+      while (const int number = signals_.next()) take(number);
+      for (Rank& rank : ranks_) rank.read_output();
+      look_for_ends();
+      act_on_deadlines();
+    }
+    return end_;
+  }
+
+ private:
+  Rank start(int64_t local) const {
+    const int64_t number = options_.first_rank + local;
+    auto variables = options_.variables;
+    const auto add = [&](const char* name, int64_t value) {
+      variables.emplace_back(name, std::to_string(value));
+    };
+    add("RANK", number);
+    add("WORLD_SIZE", options_.world_size);
+    add("LOCAL_RANK", local);
+    add("LOCAL_WORLD_SIZE", options_.ranks);
+    const std::string prefix = options_.world_size > 1 ? formatted("[{}] ", number) : std::string();
+    LogFile log(options_.log_dir.empty()
+                    ? -1
+                    : open_to_append(formatted("{}/rank-{}.log", options_.log_dir, number)));
+    const int file = log.descriptor();
+    return {.number = number,
+            .log = std::move(log),
+            .out = {RankOutput::To::kStdout, prefix, file},
+            .err = {RankOutput::To::kStderr, prefix, file},
+            .process = {options_.program, variables}};
+  }
+
+  /// Until something has happened, or a deadline has passed.
+  void wait() const {
+    std::vector<pollfd> entries = {{signals_.descriptor(), POLLIN, 0}};
+    for (const Rank& rank : ranks_) {
+      for (const int stream : {rank.process.standard_output(), rank.process.standard_error()}) {
+        if (stream >= 0) entries.push_back({stream, POLLIN, 0});
+      }
+    }
+    int milliseconds = -1;
+    if (deadline_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
+      milliseconds = static_cast<int>(std::max<int64_t>(0, left.count()));
+    }
+    ::poll(entries.data(), entries.size(), milliseconds);
+  }
+
+  void take(int number) {
+    if (number == SIGCHLD) return;
+    if (number == SIGUSR1) {  // a message: it would end what a rank has started
+      for (const Rank& rank : ranks_) rank.process.signal(number);
+      return;
+    }
+    to_all(end_.asked != 0 ? SIGKILL : number);
+    if (end_.asked == 0) end_.asked = number;
+  }
+
+  void to_all(int number) const {
+    for (const Rank& rank : ranks_) rank.process.signal_all(number);
+  }
+
+  /// Of ranks that ended at the same moment, one that a signal ended is the cause: it had no time
+  /// to tell the others why.
+  void look_for_ends() {
+    const bool had_failed = end_.failure.has_value();
+    for (Rank& rank : ranks_) {
+      if (rank.seen_to_end || rank.process.look()) continue;
+      rank.read_output();
+      finish(rank);
+      const ProcessEnd& end = rank.process.end();
+      if (end.good() || had_failed) continue;
+      if (!end_.failure || (end.signal != 0 && end_.failure->end.signal == 0)) {
+        end_.failure = RankFailure{rank.number, rank.process.pid(), end, rank.err.last_line()};
+      }
+    }
+    if (end_.failure && !had_failed) deadline_ = Clock::now() + kUntilTerm;
+  }
+
+  /// A rank's output ends with it, even if a program that it started holds the pipes open.
+  static void finish(Rank& rank) {
+    rank.out.end();
+    rank.err.end();
+    rank.process.close_output(rank.process.standard_output());
+    rank.process.close_output(rank.process.standard_error());
+    rank.seen_to_end = true;
+  }
+
+  void act_on_deadlines() {
+    if (!deadline_ || Clock::now() < *deadline_) return;
+    to_all(asked_to_end_ ? SIGKILL : SIGTERM);
+    deadline_ = Clock::now() + kUntilKill;
+    asked_to_end_ = true;
+  }
+
+  const WorldOptions& options_;
+  Signals signals_;
+  std::vector<Rank> ranks_;
+  WorldEnd end_;
+  std::optional<Clock::time_point> deadline_;  // for the ranks that outlive a failure
+  bool asked_to_end_ = false;                  // by SIGTERM
+};
+
+}  // namespace
+
+std::string RankFailure::text() const {
+  std::string out = formatted("rank {} (process {}) {}", rank, pid, end.text());
+  if (!last_line.empty()) {
+    out += formatted("; its last line on stderr: {}", last_line.substr(0, kQuoted));
+  }
+  return out;
+}
+
+WorldEnd run_world(const WorldOptions& options) { return World(options).run(); }
+
+}  // namespace lathe::cli

@@ -1,0 +1,49 @@
+// World: the ranks of one machine, from their start until all have ended.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lathe/tools/cli/launch/child_process.h"
+
+namespace lathe::cli {
+
+/// What all ranks of this machine are started with.
+struct WorldOptions {
+  std::vector<std::string> program;  // with its arguments
+  int64_t ranks = 1;                 // on this machine
+  int64_t first_rank = 0, world_size = 1;
+  std::string log_dir;                                              // "": no logs
+  std::vector<std::pair<std::string, std::string>> variables = {};  // the same for every rank
+};
+
+/// Why a world ended before its work was done.
+struct RankFailure {
+  int64_t rank = 0;
+  pid_t pid = 0;
+  ProcessEnd end;
+  std::string last_line;  // of its stderr
+
+  /// "rank 2 (process 4711) was ended by signal 9 (Killed)", and what it said last.
+  std::string text() const;
+};
+
+struct WorldEnd {
+  std::optional<RankFailure> failure = {};  // the first one; absent if all ranks ended well
+  int asked = 0;                            // the signal that asked to stop, or 0
+};
+
+/// Starts the ranks, passes their output on, and signals to them. Returns when all have ended.
+///
+/// When a rank ends badly, the others learn it from their process group and may say what they lost;
+/// those that still run 3 s later get SIGTERM, and 10 s after that SIGKILL. SIGINT, SIGTERM, SIGHUP
+/// and SIGUSR1 go to all ranks, once each; a second request to stop kills them. SIGUSR1 does not go
+/// to what the ranks have started.
+/// throws: UsageError if the program cannot be started; CommandError (kError), after killing the
+/// ranks, if stdout or a log cannot be written; FileError for a log that cannot be opened.
+WorldEnd run_world(const WorldOptions& options);
+
+}  // namespace lathe::cli
