@@ -15,6 +15,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
 #include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/conv/conv2d_primitive_dnnl.h"
 #include "lathe/ops/conv/conv2d_strips_dnnl.h"
@@ -36,6 +37,7 @@ dnnl::memory memory_of(const Layout& layout, const Tensor& t) {
 Tensor packed(const Conv2dPort& port, const Tensor& t) {
   Tensor copy = scratch(port.wanted);
   dnnl::memory from = memory_of(port.user, t), to = memory_of(port.wanted, copy);
+  const profile::Range range("reorder");
   port.reorder->execute(dnnl_stream(), from, to);
   return copy;
 }
@@ -135,6 +137,7 @@ class Run {
     made_.primitive.execute(dnnl_stream(), arguments_);
     if (port.reorder) {
       dnnl::memory from = memory_of(port.wanted, result), to = memory_of(port.user, t);
+      const profile::Range range("reorder");
       port.reorder->execute(dnnl_stream(), from, to);
     }
     dnnl_stream().wait();

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "lathe/core/ceil_div.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/conv2d_primitive_dnnl.h"
 
@@ -43,6 +44,7 @@ Tensor empty_nhwc(const Shape& shape, DType dtype) {
 }
 
 Tensor strips_of(const Tensor& images, const Tensor& strips, int64_t pitch) {
+  const profile::Range range("reorder");
   for_rows(images, strips, pitch, [](const char* image, char* strip, size_t row, size_t gap) {
     if (image != nullptr) {
       std::memcpy(strip, image, row);
@@ -55,6 +57,7 @@ Tensor strips_of(const Tensor& images, const Tensor& strips, int64_t pitch) {
 }
 
 void take(const Tensor& images, const Tensor& strips, int64_t pitch) {
+  const profile::Range range("reorder");
   for_rows(images, strips, pitch, [](char* image, const char* strip, size_t row, size_t) {
     if (image != nullptr) std::memcpy(image, strip, row);
   });

@@ -72,6 +72,25 @@ def test_bench_step_prints_rows_for_programs(folder):
     assert conv["calls"] > 0 and conv["operations"] > 0 and 0 < conv["of_peak"] and conv["self_cpu_seconds"] > 0, conv
 
 
+def test_bench_step_prints_layers(folder):
+    command = ["bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--seconds", 0.3, "--layers"]
+    result = expect(lathe(*command, "--json", "--peak-gflops", 50, "--peak-gbytes", 10), 0)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    layers = [row for row in rows if row["bench"] == "layers"]
+    assert sum(row["count"] for row in layers if row["pass"] == "forward") == 7, layers
+    first = next(row for row in layers if row["layer"] == "layer1.0.conv1")
+    operations = 2 * 2 * 16 * 16 * 16 * 16 * 9
+    assert first["x"] == "[2,16,16,16]" and abs(first["roofline_seconds"] - operations / 50e9) < 1e-12, first
+    least = first["count"] * first["roofline_seconds"]
+    assert abs(first["of_roofline"] * first["seconds"] - least) < 1e-6 * least, first
+    assert 0 <= first["reorder_seconds"] < first["seconds"], first
+    parts = {row["part"]: row for row in rows if row["bench"] == "part"}
+    assert abs(sum(row["share"] for row in parts.values()) - 1) < 1e-9, parts
+    assert parts["convolution"]["seconds"] > 0 and parts["batch norm"]["seconds"] > 0, parts
+    text = expect(lathe(*command), 0).stdout
+    assert "roofline" in text and "layer1.0.conv1" in text and "sum of gradients" in text, text
+
+
 def test_bench_step_says_who_holds_the_memory(folder):
     command = ["bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--seconds", 0.3]
     row = json.loads(expect(lathe(*command, "--json"), 0).stdout)

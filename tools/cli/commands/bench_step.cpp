@@ -17,7 +17,10 @@
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/commands/conv_layers.h"
 #include "lathe/tools/cli/commands/roofline.h"
+#include "lathe/tools/cli/commands/step_layers.h"
+#include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -41,15 +44,23 @@ cuda::Graph recorded(const std::function<void()>& step, optim::Optimizer& optimi
   return graph;
 }
 
-/// The table of ops of some steps, with their shares of the device's peaks.
-void print_profile(const Output& out, const Settings& settings, Device device,
-                   const std::function<void()>& step) {
-  constexpr int64_t kProfiledSteps = 5;
-  const DType dtype = settings.amp == "off" ? kF32 : settings.amp == "bf16" ? kBF16 : kF16;
-  const Roofline peaks = measure_roofline(
+constexpr int64_t kProfiledSteps = 5;
+
+DType computed_dtype(const Settings& settings) {
+  return settings.amp == "off" ? kF32 : settings.amp == "bf16" ? kBF16 : kF16;
+}
+
+Roofline measured_peaks(const Settings& settings, DType dtype, Device device) {
+  return measure_roofline(
       settings, dtype,
       lasting(settings.seconds,
               {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device}));
+}
+
+/// The table of ops of some steps, with their shares of the device's peaks.
+void print_profile(const Output& out, const Settings& settings, Device device,
+                   const std::function<void()>& step) {
+  const Roofline peaks = measured_peaks(settings, computed_dtype(settings), device);
   profile::Profiler profiler({.profile_memory = true});
   for (int64_t i = 0; i < kProfiledSteps; ++i) {
     step();
@@ -75,6 +86,58 @@ void print_profile(const Output& out, const Settings& settings, Device device,
   out.text(averages.table({.peaks = limits}));
   out.text(formatted("{} steps; peaks {:.1f} GFLOP/s, {:.1f} GB/s", kProfiledSteps,
                      peaks.operations_per_second / 1e9, peaks.bytes_per_second / 1e9));
+}
+
+/// The table of convolutions, and the shares of everything. Times are those of one step, all calls
+/// of a row together.
+void print_layers(const Output& out, const Settings& settings, nn::Module& model,
+                  const RandomBatch& batch, const std::function<void()>& step) {
+  const DType dtype = computed_dtype(settings);
+  const Roofline peaks = measured_peaks(settings, dtype, batch.x.device());
+  const std::vector<ConvLayer> layers = conv_layers(model, batch.x.shape());
+  profile::Profiler profiler({.record_shapes = true, .device_times = false});
+  for (int64_t i = 0; i < kProfiledSteps; ++i) {
+    step();
+    profiler.step();
+  }
+  profiler.stop();
+  const StepTimes times = step_times(profiler.recording(), layers);
+  constexpr double kSteps = kProfiledSteps;
+  out.text(formatted("roofline {:.1f} GFLOP/s, {:.1f} GB/s", peaks.operations_per_second / 1e9,
+                     peaks.bytes_per_second / 1e9));
+  out.text(formatted("{:<23} {:>5}  {:<16} {:>13} {:>18} {:>8} {:>8}", "layer", "count", "pass",
+                     "time", "rate", "roofline", "reorder"));
+  for (const LayerTime& time : times.layers) {
+    const Conv2dGeometry& g = time.layer->sizes;
+    const auto calls = static_cast<double>(time.calls);
+    const double rate = calls * conv_operations(g) / time.seconds;
+    const double of_roofline = calls * peaks.seconds(g, dtype) / time.seconds;
+    out.row(Row()
+                .add("bench", "layers")
+                .add("layer", time.layer->name)
+                .add("count", time.count)
+                .add("pass", name_of(time.pass))
+                .add("x", concat(g.x_shape()))
+                .add("w", concat(g.w_shape()))
+                .add("seconds", time.seconds / kSteps)
+                .add("reorder_seconds", time.reorder_seconds / kSteps)
+                .add("roofline_seconds", peaks.seconds(g, dtype))
+                .add("operations_per_second", rate)
+                .add("of_roofline", of_roofline));
+    out.text(formatted("{:<24} {:>2} x  {:<16} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} % {:6.1f} %",
+                       time.layer->name, time.count, name_of(time.pass),
+                       1e3 * time.seconds / kSteps, rate / 1e9, 100 * of_roofline,
+                       100 * time.reorder_seconds / time.seconds));
+  }
+  for (const StepPart& part : times.parts) {
+    out.row(Row()
+                .add("bench", "part")
+                .add("part", part.name)
+                .add("seconds", part.seconds / kSteps)
+                .add("share", part.seconds / times.seconds));
+    out.text(formatted("{:<47} {:10.3f} ms {:33.1f} %", part.name, 1e3 * part.seconds / kSteps,
+                       100 * part.seconds / times.seconds));
+  }
 }
 
 /// Forward and backward twice from the same weights and random numbers.
@@ -104,6 +167,11 @@ ExitCode run_bench_step(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   const Device device = prepare_compute(settings);
+  if (settings.layers && !device.is_cpu()) {
+    throw UsageError(
+        formatted("--layers is for a CPU, not {}; use --profile --no-capture, or lathe bench conv",
+                  concat(device)));
+  }
   if (!settings.model) settings.model = "resnet18";
   const int64_t batch = settings.batch_size.value_or(128);
   const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
@@ -151,6 +219,7 @@ ExitCode run_bench_step(const Invocation& call) {
                      1e3 * timing.low, 1e3 * timing.high));
   out.text(memory.text());
   if (settings.profile) print_profile(out, settings, device, step);
+  if (settings.layers) print_layers(out, settings, *model, made, step);
   return ExitCode::kDone;
 }
 

@@ -7,6 +7,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/random.h"
+#include "lathe/tools/cli/commands/arithmetic_peak.h"
 #include "lathe/tools/cli/line_chart.h"
 
 namespace lathe::cli {
@@ -20,6 +21,10 @@ Roofline measure_roofline(const Settings& settings, DType dtype, const TimingOpt
     const auto side = static_cast<double>(n);
     peaks.operations_per_second =
         2 * side * side * side / measure([&] { matmul(a, b); }, timing).low;
+    if (device.is_cpu() && dtype == kF32) {
+      peaks.operations_per_second =
+          std::max(peaks.operations_per_second, measure_arithmetic_peak(timing));
+    }
   }
   if (peaks.bytes_per_second == 0) {
     const int64_t bytes = int64_t{device.is_cuda() ? 512 : 64} << 20;

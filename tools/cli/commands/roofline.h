@@ -13,8 +13,8 @@
 namespace lathe::cli {
 
 /// The given peaks (--peak-gflops, --peak-gbytes), or else those that a large matrix product and a
-/// copy beyond every cache reach. The faster of several runs counts, because a peak is what is
-/// possible.
+/// copy beyond every cache reach. For f32 on a CPU arithmetic between registers counts, too
+/// (arithmetic_peak.h). The faster of several runs counts, because a peak is what is possible.
 Roofline measure_roofline(const Settings& settings, DType dtype, const TimingOptions& timing);
 
 /// A measured pass of a convolution: where it stands below the roof.

@@ -125,6 +125,7 @@ struct Settings {
   bool detect_anomaly = false;
   std::string sync = "off";
   bool check_determinism = false;
+  bool layers = false;
   bool ranges = false;
   // launch
   int64_t ranks = 1;

@@ -232,6 +232,8 @@ constexpr Setting kSettings[] = {
    .help = "Name each place of a step where the host waits for the GPU unasked; on a CPU there is none"},
   {.key = "check-determinism", .group = "Run", .target = &S::check_determinism, .takes = kBenchStep,
    .help = "Run the step twice from one state instead, and name the first op whose output differs"},
+  {.key = "layers", .group = "Run", .target = &S::layers, .takes = kBenchStep,
+   .help = "On a CPU also each convolution's passes beside the least time that they need, and the shares of all work"},
   {.key = "ranges", .group = "Run", .target = &S::ranges, .takes = kExplain,
    .help = "Instead a table of the values of each op and of their gradients, and of what f16 cannot hold of them"},
 
