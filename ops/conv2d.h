@@ -1,7 +1,7 @@
 // 2-d convolution. Here: contracts. conv2d.cpp: checks and gradients. conv/conv2d_cpu.cpp: dtypes
-// and layouts on the CPU, over conv2d_dnnl.cpp (oneDNN) or conv2d_eigen.cpp (without it) and
-// conv2d_im2col_cpu.cpp (f64, portable f32). conv/conv2d_cudnn.cpp and conv/conv2d_cuda.cu: GPUs.
-// conv/conv2d_geometry.h: the shape rules.
+// and layouts on the CPU, over conv2d_winograd_cpu.cpp (3x3, f32, NHWC), conv2d_dnnl.cpp (oneDNN)
+// or conv2d_eigen.cpp (without it) and conv2d_im2col_cpu.cpp (f64, portable f32).
+// conv/conv2d_cudnn.cpp and conv/conv2d_cuda.cu: GPUs. conv/conv2d_geometry.h: the shape rules.
 #pragma once
 
 #include "lathe/core/pair.h"
@@ -31,7 +31,7 @@ struct Conv2dOptions {
 /// faster than a pass over y of their own.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, f32 3x3 kernels may run as Winograd
-/// F(4x4,3x3) (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact.
+/// (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact.
 LATHE_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt = {});
 
 /// The adjoint in x: the gradient of sum(conv2d(x, w) * dy) with respect to an x of shape
@@ -55,10 +55,11 @@ struct Conv2dGeometry;
 
 namespace cpu {
 /// true: f32 convolutions add up the products themselves. false, the default: 3x3 kernels with
-/// stride 1 and 64 channels or more on both sides may run as Winograd (conv2d_primitive_dnnl.cpp
-/// chooses), up to twice as fast. Winograd's error is larger: at most 5e-6 of the largest element
-/// where direct sums have 2e-6, measured against f64 with 64 to 512 channels
-/// (docs/performance.md). For the whole process; affects later calls.
+/// stride 1 may run as Winograd, up to 3.5 times as fast: NHWC images with 16 channels or more on
+/// both sides by our own (conv/conv2d_winograd_cpu.h chooses), row-major ones with 64 or more by
+/// oneDNN 2. Winograd's error is larger: at most 5e-6 of the largest element where direct sums have
+/// 2e-6, measured against f64 with 64 to 512 channels (docs/performance.md). For the whole process;
+/// affects later calls.
 /// Either way the weights of parameters are packed once for inference: code that writes them
 /// through Tensor::data() must call bump_version().
 LATHE_API void set_conv_exact(bool exact) noexcept;

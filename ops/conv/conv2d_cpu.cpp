@@ -5,6 +5,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/conv2d_winograd_cpu.h"
 #include "lathe/ops/conv2d.h"
 
 namespace lathe::cpu {
@@ -27,6 +28,13 @@ static DType arithmetic_of(const Tensor& t) {
   return fast_conv2d_takes(t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
 }
 
+/// The tile of our own Winograd where that computes the pass.
+static std::optional<WinogradTile> winograd_for(const Conv2dGeometry& g, MemoryFormat format,
+                                                DType dtype) {
+  if (format != kChannelsLast || dtype != kF32 || conv_exact()) return {};
+  return winograd_pays(g);
+}
+
 /// The result, rounded to the dtype of the arguments.
 static Tensor rounded(const Tensor& result, DType dtype) {
   if (result.dtype() == dtype) return result;
@@ -46,6 +54,8 @@ Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x_in, const Tensor&
   if (g.is_trivial()) {
     fill_values(y, 0);
     if (bias.defined()) copy_values(y, alias(bias, {g.K, 1, 1}, {1, 0, 0}, bias.offset()));
+  } else if (const auto tile = winograd_for(g, format, dtype)) {
+    winograd_forward(g, *tile, y, x, w, bias);
   } else if (fast_conv2d_takes(dtype)) {
     fast_conv2d_forward(g, y, x, w, bias);
   } else {
@@ -62,6 +72,8 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
   const Tensor dx = empty_in(format, g.x_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dx, 0);
+  } else if (const auto tile = winograd_for(g, format, dtype)) {
+    winograd_backward_input(g, *tile, dx, dy, w);
   } else if (fast_conv2d_takes(dtype)) {
     fast_conv2d_backward_input(g, dx, dy, w);
   } else {
@@ -78,6 +90,8 @@ Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, cons
   const Tensor dw = empty_in(w_format, g.w_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dw, 0);
+  } else if (const auto tile = winograd_for(g, format, dtype)) {
+    winograd_backward_weight(g, *tile, dw, dy, x);
   } else if (fast_conv2d_takes(dtype)) {
     fast_conv2d_backward_weight(g, dw, dy, x);
   } else {

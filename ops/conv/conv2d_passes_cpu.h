@@ -13,7 +13,7 @@ namespace lathe::cpu {
 struct FastConv2dInfo {
   std::string library;    // "oneDNN 3.7.2", the one that was loaded; empty in a build without it
   std::string problem;    // why it cannot be loaded; convolutions then throw this
-  bool winograd = false;  // 3x3 kernels may run as Winograd; oneDNN 3 has none for x86
+  bool winograd = false;  // it has Winograd, for row-major images; oneDNN 3 has none for x86
   bool bf16 = false;      // fast_conv2d_takes(kBF16)
 };
 LATHE_API FastConv2dInfo fast_conv2d_info();

@@ -3,16 +3,20 @@
 //
 // The algorithm (measured with AVX-512, batches of 32 to 128, oneDNN 2.6 and 3.7;
 // docs/performance.md):
-// - Winograd F(4x4,3x3) for 3x3 kernels with stride 1 from 64 channels on: 1.2 to 1.9 times as fast
-//   as direct, reorders included. It works on blocks of 16 channels, so x and y are reordered. With
-//   32 channels both take the same time, with 16 Winograd takes twice as long. oneDNN 2 has it for
-//   AVX-512, oneDNN 3 for no x86 processor.
+// - Winograd F(4x4,3x3) for 3x3 kernels with stride 1 from 64 channels and 16 tiles on: 1.2 to 1.9
+//   times as fast as direct, reorders included. It works on blocks of 16 channels, so x and y are
+//   reordered. With 32 channels both take the same time, with 16 Winograd takes twice as long; with
+//   one image of 512 channels it takes six times as long. oneDNN 2 has it for AVX-512, oneDNN 3 for
+//   no x86 processor. NHWC images rarely come here: our own Winograd computes them
+//   (conv2d_winograd_cpu.h).
 // - Direct otherwise, and always for bf16, which has no other: in place on NHWC tensors, on
 //   reordered blocks for row-major ones.
 #include <array>
 #include <utility>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/ops/conv/conv2d_primitive_dnnl.h"
+#include "lathe/ops/conv/conv2d_winograd_cpu.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/lru_cache.h"
 
@@ -109,10 +113,11 @@ Conv2dPrimitive make_primitive(ConvPass pass, algorithm how, const Layouts& user
           make_port(user.y, d.diff_dst_desc(), Flow::kIn), d.scratchpad_desc()};
 }
 
-bool winograd_pays(const Conv2dGeometry& g) {
-  constexpr int64_t kMinChannels = 64;
-  return g.R == 3 && g.S == 3 && g.stride == Pair(1) && g.dilation == Pair(1) && g.groups == 1 &&
-         !(g.pad > 1) && g.C >= kMinChannels && g.K >= kMinChannels;
+bool dnnl_winograd_pays(const Conv2dGeometry& g) {
+  constexpr int64_t kMinChannels = 64, kMinTiles = 16;
+  const int64_t tiles = g.N * ceil_div(g.P, int64_t{4}) * ceil_div(g.Q, int64_t{4});
+  return winograd_takes(g) && !(g.pad > 1) && g.C >= kMinChannels && g.K >= kMinChannels &&
+         tiles >= kMinTiles;
 }
 
 /// False where oneDNN's direct kernels for NHWC are slower than those for blocks: forward with
@@ -165,7 +170,7 @@ Conv2dPrimitive make_primitive(const Request& r) {
   const Layouts user = layouts(r.g, type, r.nhwc ? Tag::nhwc : Tag::nchw, filters, r.has_bias);
   const Layouts free = layouts(r.g, type, Tag::any, Tag::any, r.has_bias);
   const Filter filter(r.g);
-  if (!r.exact && !r.bf16 && winograd_pays(r.g) && dnnl_has_winograd()) {
+  if (!r.exact && !r.bf16 && dnnl_winograd_pays(r.g) && dnnl_has_winograd()) {
     try {
       return make_primitive(r.pass, algorithm::convolution_winograd, user, free, filter);
     } catch (const dnnl::error& e) {  // not available for these sizes

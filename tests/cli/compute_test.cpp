@@ -12,10 +12,10 @@ const cpu::FastConv2dInfo kVersion3 = {.library = "oneDNN 3.7.2", .bf16 = true};
 
 TEST_CASE("convolution_text: says what the library can do and what it lacks") {
   CHECK(convolution_text(kVersion2) == "oneDNN 2.6.3: direct, Winograd, bf16");
-  CHECK(convolution_text(kVersion3) == "oneDNN 3.7.2: direct, bf16; no Winograd");
+  CHECK(convolution_text(kVersion3) == "oneDNN 3.7.2: direct, bf16; Winograd for NHWC only");
   CHECK(convolution_text({.library = "oneDNN", .problem = "it cannot be loaded"}) ==
         "it cannot be loaded");
-  CHECK(convolution_text({.library = "oneDNN 3.7.2"}) == "oneDNN 3.7.2: direct; no Winograd");
+  CHECK(convolution_text({.library = "oneDNN 3.7.2"}) == "oneDNN 3.7.2: direct; Winograd for NHWC only");
   CHECK(convolution_text(kWithout).find("Eigen, because this build is without oneDNN") == 0);
 }
 

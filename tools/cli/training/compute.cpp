@@ -47,7 +47,7 @@ std::string convolution_text(const cpu::FastConv2dInfo& fast) {
   if (!fast.problem.empty()) return fast.problem;
   if (fast.library.empty()) return formatted("Eigen, because {}", kWithoutOneDnn);
   return formatted("{}: direct{}{}{}", fast.library, fast.winograd ? ", Winograd" : "",
-                   fast.bf16 ? ", bf16" : "", fast.winograd ? "" : "; no Winograd");
+                   fast.bf16 ? ", bf16" : "", fast.winograd ? "" : "; Winograd for NHWC only");
 }
 
 std::string convolution_remark(const cpu::FastConv2dInfo& fast, Device device) {

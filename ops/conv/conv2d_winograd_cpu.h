@@ -1,0 +1,45 @@
+// 3x3 convolutions with stride 1 by Winograd, f32 and NHWC, without reorders.
+//
+// A block of tiles goes through input transform, products and output transform while it is in the
+// second-level cache:
+//   V[s] = B' d B  [tiles, in]    for each of the 36 positions s of F(4x4,3x3); of F(2x2,3x3): 16
+//   M[s] = V[s] U[s]  [tiles, out],  U = G g G' of the filters, 64 in and 64 out at a time
+//   y    = A' M A + bias
+// The input gradient is the convolution of dy with the filters turned by 180 degrees. The weight
+// gradient is P[s] = V[s]' (A dy A')[s], summed over the tiles; dw = G' P G. The matrices and the
+// choice of their points: winograd_vector.h.
+//
+// Results have the same bits for any number of threads: no sum is divided among them but that of
+// the weight gradient, whose parts depend on the sizes alone.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lathe/ops/conv/conv2d_geometry.h"
+
+namespace lathe::cpu {
+
+/// Outputs along each side of a tile: F(2x2,3x3) or F(4x4,3x3).
+enum class WinogradTile : uint8_t { k2, k4 };
+
+/// True for what the passes below compute: 3x3, stride 1, no dilation, one group. Any padding.
+bool winograd_takes(const Conv2dGeometry& g);
+
+/// The tile with which Winograd is faster than direct convolution in all three passes, if there is
+/// one: from 16 channels and 16 tiles on, measured against oneDNN with AVX-512 and AVX2
+/// (docs/performance.md). Below that the transforms of filters cost more than Winograd saves.
+/// F(2x2,3x3) where F(4x4,3x3) would compute as many products, for outputs that nobody wants: 5x5,
+/// 6x6 and 2x2 images.
+std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g);
+
+/// x, y and their gradients: f32, NHWC. w and dw: f32, dense in any order. bias: dense or
+/// undefined. No size is trivial.
+void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
+                      const Tensor& w, const Tensor& bias);
+void winograd_backward_input(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dx,
+                             const Tensor& dy, const Tensor& w);
+void winograd_backward_weight(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dw,
+                              const Tensor& dy, const Tensor& x);
+
+}  // namespace lathe::cpu

@@ -1,0 +1,68 @@
+// The inner loops of Winograd convolution, compiled once per instruction set: winograd_base.cpp for
+// the build's baseline and, on x86-64, winograd_avx2.cpp and winograd_avx512.cpp, all from
+// winograd_vector.h. conv2d_winograd_cpu.cpp calls them.
+#pragma once
+
+#include <cstdint>
+
+namespace lathe::cpu {
+
+/// A matrix for each of the `positions` of a transformed tile: element (i, j) of position s at
+/// data[s * position_step + i * row_step + j]. What i and j are is said where it is used.
+struct WinogradMatrices {
+  float* data;
+  int64_t position_step, row_step;
+};
+
+/// Where a filter's taps lie: w[out, in, r, s] at data[out * out_step + in * in_step + tap[3*r+s]].
+struct WinogradFilters {
+  const float* data;
+  int64_t out_step, in_step;
+  int64_t tap[9];
+};
+
+/// A product of matrices of one position: c[rows, cols] = a[rows, depth] * b[depth, cols], or +=.
+/// Element (i, j) of a at a[i * a_row + j * a_col]; b and c have rows of neighbouring elements.
+/// Rows are computed in groups, so a and c have memory for rows up to a multiple of kWinogradRows;
+/// columns in whole vectors, so b and c have memory for columns up to a multiple of `lanes`.
+struct WinogradProduct {
+  float* c;
+  const float *a, *b;
+  int64_t c_row, a_row, a_col, b_row;
+  int64_t rows, depth, cols;
+  bool add;
+  const float* next_b;  // the b of the next product, to be fetched into the cache meanwhile
+};
+inline constexpr int64_t kWinogradRows = 24;
+
+/// The loops for one tile size. Tensors are read and written by tables of pointers, one per pixel
+/// of a tile, each to the first of `channels` neighbouring channels. Every transform computes whole
+/// vectors, so its matrices have memory for channels up to a multiple of `lanes`; tensors are
+/// touched at their channels only.
+struct WinogradKernels {
+  int64_t lanes;
+
+  /// v[., channels] of one tile = B' d B, d [tile, tile] pixels. v's data points at the tile's row.
+  void (*input)(const WinogradMatrices& v, const float* const* d, int64_t channels);
+  /// v[., channels] of one tile = A dy A', dy [out, out] pixels.
+  void (*output_grad)(const WinogradMatrices& v, const float* const* dy, int64_t channels);
+  /// y [out, out] pixels = A' m A + bias. bias: [channels] or null.
+  void (*output)(float* const* y, const WinogradMatrices& m, int64_t channels, const float* bias);
+  /// u[in, out] = G g G' of filters [outs, ins].
+  void (*filters)(const WinogradMatrices& u, const WinogradFilters& g, int64_t ins, int64_t outs);
+  /// dw[tap, in, out] = G' p G of p[in, out], at dw + tap * tap_step + in * in_step + out.
+  void (*filters_grad)(float* dw, int64_t tap_step, int64_t in_step, const WinogradMatrices& p,
+                       int64_t ins, int64_t outs);
+  void (*product)(const WinogradProduct& p);
+};
+
+/// F(4x4,3x3) and F(2x2,3x3) of one instruction set.
+struct WinogradKernelSet {
+  WinogradKernels f4, f2;
+};
+
+WinogradKernelSet winograd_kernels_base();
+WinogradKernelSet winograd_kernels_avx2();
+WinogradKernelSet winograd_kernels_avx512();
+
+}  // namespace lathe::cpu

@@ -1,0 +1,157 @@
+// Winograd convolution against f64, whose passes are matrix products (conv2d_im2col_cpu.cpp): all
+// passes, both tiles, awkward sizes, numbers of threads; and which sizes it is chosen for.
+#include "lathe/ops/conv/conv2d_winograd_cpu.h"
+
+#include <doctest/doctest.h>
+
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/conv2d.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/random.h"
+#include "relative_error.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+struct WinogradCase {
+  const char* name;
+  Shape x;
+  int64_t out;
+  Pair pad;
+};
+
+const WinogradCase kCases[] = {
+    {"ResNet stage 1", {3, 64, 16, 16}, 64, 1},
+    {"several blocks of channels", {2, 130, 8, 8}, 200, 1},
+    {"ResNet stage 4", {9, 256, 4, 4}, 256, 1},
+    {"no whole tile", {1, 16, 7, 5}, 16, 1},
+    {"no whole vector", {2, 17, 9, 10}, 33, 1},
+    {"one channel", {2, 1, 6, 6}, 1, 1},
+    {"one pixel", {3, 5, 1, 1}, 4, 1},
+    {"one row", {1, 3, 1, 19}, 2, 1},
+    {"unpadded", {2, 20, 11, 10}, 24, 0},
+    {"one output", {2, 8, 3, 3}, 8, 0},
+    {"wide padding", {1, 4, 5, 6}, 3, {2, 4}},
+    {"padding on one side only", {1, 4, 6, 5}, 3, {0, 1}},
+    {"more than one block of tiles", {13, 16, 24, 20}, 8, 1},
+};
+
+struct Passes {
+  Tensor y, dx, dw;
+};
+
+/// All three passes, with the filters and their gradient in `format`.
+Passes by_winograd(const WinogradCase& c, cpu::WinogradTile tile, MemoryFormat format,
+                   const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& dy) {
+  const auto g = conv2d_geometry("test", x.shape(), w.shape(), {.pad = c.pad});
+  const auto nan = [](MemoryFormat order, const Shape& shape) {  // every element must be written
+    return full(shape, NAN, {.dtype = kF32}).contiguous(order);
+  };
+  const Passes p{nan(kChannelsLast, g.y_shape()), nan(kChannelsLast, g.x_shape()),
+                 nan(format, g.w_shape())};
+  const Tensor filters = w.contiguous(format);
+  cpu::winograd_forward(g, tile, p.y, x, filters, bias);
+  cpu::winograd_backward_input(g, tile, p.dx, dy, filters);
+  cpu::winograd_backward_weight(g, tile, p.dw, dy, x);
+  return p;
+}
+
+struct Operands {
+  Tensor x, w, bias, dy;
+};
+
+Operands operands_of(const WinogradCase& c) {
+  manual_seed(5);
+  const Shape w{c.out, c.x[1], 3, 3};
+  const auto g = conv2d_geometry("test", c.x, w, {.pad = c.pad});
+  return {randn(c.x).contiguous(kChannelsLast), randn(w), randn({c.out}),
+          randn(g.y_shape()).contiguous(kChannelsLast)};
+}
+
+class ThreadsScope {
+ public:
+  explicit ThreadsScope(int threads) : before_(num_threads()) { set_num_threads(threads); }
+  ~ThreadsScope() { set_num_threads(before_); }
+
+ private:
+  const int before_;
+};
+
+}  // namespace
+
+TEST_CASE("winograd: all passes agree with f64") {
+  for (const WinogradCase& c : kCases) {
+    CAPTURE(c.name);
+    const auto [x, w, bias, dy] = operands_of(c);
+    const Conv2dOptions opt{.pad = c.pad};
+    const Tensor x64 = cast(x, kF64), w64 = cast(w, kF64), dy64 = cast(dy, kF64);
+    const Tensor y64 = conv2d(x64, w64, {.bias = cast(bias, kF64), .pad = c.pad});
+    const Tensor dx64 = conv2d_input_grad(dy64, w64, x.shape(), opt);
+    const Tensor dw64 = conv2d_weight_grad(dy64, x64, w.shape(), opt);
+    for (const auto tile : {cpu::WinogradTile::k4, cpu::WinogradTile::k2}) {
+      // Twice what 512 channels give with normal values (docs/performance.md). Direct sums: 2e-6.
+      const double bound = tile == cpu::WinogradTile::k4 ? 1e-5 : 2e-6;
+      CAPTURE(bound);
+      for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
+        const Passes p = by_winograd(c, tile, format, x, w, bias, dy);
+        CHECK(relative_error(p.y, y64) <= bound);
+        CHECK(relative_error(p.dx, dx64) <= bound);
+        CHECK(relative_error(p.dw, dw64) <= bound);
+      }
+    }
+  }
+}
+
+TEST_CASE("winograd: any number of threads gives the same bits") {
+  for (const WinogradCase& c : kCases) {
+    CAPTURE(c.name);
+    const auto [x, w, bias, dy] = operands_of(c);
+    const auto values = [&](int threads) {
+      const ThreadsScope scope(threads);
+      const Passes p = by_winograd(c, cpu::WinogradTile::k4, kContiguous, x, w, bias, dy);
+      return std::vector{p.y.to_vector<float>(), p.dx.to_vector<float>(), p.dw.to_vector<float>()};
+    };
+    const auto one = values(1);
+    CHECK(values(2) == one);
+    CHECK(values(7) == one);
+  }
+}
+
+TEST_CASE("winograd: taken for 3x3 kernels of stride 1 with enough channels and tiles") {
+  using cpu::winograd_pays;
+  using Tile = std::optional<cpu::WinogradTile>;
+  const auto choice = [](const Shape& x, const Shape& w, const Conv2dOptions& opt) {
+    return winograd_pays(conv2d_geometry("test", x, w, opt));
+  };
+  const Tile k4 = cpu::WinogradTile::k4, k2 = cpu::WinogradTile::k2, none;
+  CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.pad = 1}) == k4);
+  CHECK(choice({1, 16, 16, 16}, {32, 16, 3, 3}, {}) == k4);
+  CHECK(choice({16, 512, 4, 4}, {512, 512, 3, 3}, {.pad = 1}) == k4);
+  CHECK(choice({16, 64, 6, 6}, {64, 64, 3, 3}, {.pad = 1}) == k2);       // as many products
+  CHECK(choice({15, 512, 4, 4}, {512, 512, 3, 3}, {.pad = 1}) == none);  // 15 tiles
+  CHECK(choice({64, 64, 1, 9}, {64, 64, 3, 3}, {.pad = 1}) == none);     // mostly padding
+  CHECK(choice({64, 8, 32, 32}, {64, 8, 3, 3}, {.pad = 1}) == none);     // the transforms dominate
+  CHECK(choice({64, 17, 32, 32}, {64, 17, 3, 3}, {.pad = 1}) == none);   // and their last vectors
+  CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.stride = 2, .pad = 1}) == none);
+  CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.dilation = 2}) == none);
+  CHECK(choice({64, 64, 32, 32}, {64, 32, 3, 3}, {.groups = 2}) == none);
+  CHECK(choice({64, 64, 32, 32}, {64, 64, 1, 1}, {}) == none);
+}
+
+TEST_CASE("winograd: conv2d uses it for NHWC tensors and views of any order, unless exact") {
+  manual_seed(6);
+  const Tensor all = randn({4, 32, 10, 24});  // row-major; the view below is neither order
+  const Tensor view = all.contiguous(kChannelsLast).slice(3, 2, 22), w = randn({16, 32, 3, 3});
+  const Tensor x = view.contiguous(kChannelsLast);
+  const auto g = conv2d_geometry("test", x.shape(), w.shape(), {.pad = 1});
+  const Tensor expected = empty_in(kChannelsLast, g.y_shape(), kF32, kCPU);
+  cpu::winograd_forward(g, cpu::winograd_pays(g).value(), expected, x, w, {});
+  CHECK(conv2d(x, w, {.pad = 1}).to_vector<float>() == expected.to_vector<float>());
+  CHECK(relative_error(conv2d(view, w, {.pad = 1}), expected) <= 1e-5);
+  cpu::set_conv_exact(true);
+  CHECK(conv2d(x, w, {.pad = 1}).to_vector<float>() != expected.to_vector<float>());
+  cpu::set_conv_exact(false);
+}
