@@ -89,6 +89,12 @@ void GroupState::leave() noexcept {
   if (thread_.joinable()) thread_.join();
   client_.reset();
   server_.reset();
+  std::deque<std::shared_ptr<Call>> failed;  // each one holds this object
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(failed, queue_);
+  }
+  backend_.reset();
 }
 
 std::shared_ptr<Call> GroupState::start(Call made) {
@@ -98,12 +104,13 @@ std::shared_ptr<Call> GroupState::start(Call made) {
   call->number = ++calls_;
   texts_.push_back(call->text);
   if (texts_.size() > kTextsKept) texts_.pop_front();
+  call->group = shared_from_this();
   if (options_.world_size == 1) {
     lock.unlock();
     call->run(*backend_);
+    call->run = {};
     call->done = true;
   } else {
-    call->group = shared_from_this();
     queue_.push_back(call);
     changed_.notify_all();
   }
@@ -162,15 +169,15 @@ void GroupState::compare(const Call& call) {
 }
 
 void GroupState::wait(Call& call) {
-  std::function<void()> finish;
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return call.done || failure_; });
     if (!call.done) throw_failure();
-    std::swap(finish, call.finish);
-    call.group = nullptr;
   }
-  if (finish) finish();
+  const std::lock_guard lock(finishing_);  // a copy of the handle may be waited for, too
+  if (!call.finish) return;
+  call.finish();
+  call.finish = {};
 }
 
 bool GroupState::is_done(const Call& call) const {

@@ -28,7 +28,7 @@ struct Call {
   std::function<void()> finish = {};  // on the thread that waits: copies results to their place
   int64_t number = 0;                 // from 1
   bool done = false;
-  std::shared_ptr<GroupState> group = nullptr;  // until it is done
+  std::shared_ptr<GroupState> group = nullptr;
 };
 
 class GroupState : public std::enable_shared_from_this<GroupState> {
@@ -44,7 +44,7 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
   void wait(Call& call);
   bool is_done(const Call& call) const;
   void abort(const std::string& reason) noexcept;
-  /// Runs what is queued, and leaves.
+  /// Runs what is queued, leaves, and closes all connections.
   void leave() noexcept;
 
  private:
@@ -59,9 +59,7 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
   const GroupOptions options_;
   const Limits limits_;
   std::vector<std::string> hosts_;
-  std::unique_ptr<ControlServer> server_;  // on rank 0
-  std::unique_ptr<ControlClient> client_;
-  std::unique_ptr<Backend> backend_;
+  std::mutex finishing_;  // held while results are copied to their place
 
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
@@ -70,6 +68,11 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
   int64_t calls_ = 0;
   bool leaving_ = false;
   std::optional<Failure> failure_;
+
+  // After all that the client's thread uses, and the client after what it aborts.
+  std::unique_ptr<ControlServer> server_;  // on rank 0
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ControlClient> client_;
   std::thread thread_;
 };
 

@@ -91,19 +91,10 @@ void check_stacked(const char* name, const Tensor& all, const Tensor& one, int64
 }  // namespace
 
 void Work::wait() {
-  if (!call_) return;
-  const std::shared_ptr<detail::GroupState> group = call_->group;
-  if (group) {
-    group->wait(*call_);
-  } else if (call_->finish) {
-    std::exchange(call_->finish, {})();
-  }
+  if (call_) call_->group->wait(*call_);
 }
 
-bool Work::done() const {
-  const std::shared_ptr<detail::GroupState> group = call_ ? call_->group : nullptr;
-  return !group || group->is_done(*call_);
-}
+bool Work::done() const { return !call_ || call_->group->is_done(*call_); }
 
 ProcessGroup::ProcessGroup(const GroupOptions& options)
     : state_(std::make_shared<detail::GroupState>(options)),

@@ -3,9 +3,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
+#include "lathe/core/format.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/distributed/process_group.h"
 #include "lathe/ops/creation.h"
@@ -37,7 +40,34 @@ void check_told(Ranks& ranks, int n, int odd, const std::string& expected) {
   }
 }
 
+/// How many files are open and threads run in this process.
+std::string open_things() {
+  const auto count = [](const char* folder) {
+    return std::ranges::distance(std::filesystem::directory_iterator(folder),
+                                 std::filesystem::directory_iterator());
+  };
+  return concat(count("/proc/self/fd"), " files, ", count("/proc/self/task"), " threads");
+}
+
 }  // namespace
+
+TEST_CASE("a group that failed gives back its connections and threads") {
+  Ranks ranks(2, 60, [](const GroupOptions& options) -> std::string {
+    const std::string before = open_things();
+    std::string told;
+    try {
+      ProcessGroup group(options);
+      reduce_once(group);
+      if (options.rank == 1) group.abort("no more");
+      reduce_for_ever(group);
+    } catch (const DistributedError& error) {
+      told = error.message();
+    }
+    const std::string after = open_things();
+    return after == before ? told : concat(before, " before, ", after, " after");
+  });
+  check_told(ranks, 2, -1, "failed: no more");
+}
 
 TEST_CASE("a rank that ends is named at once, with the reason if it gave one") {
   for (const int odd : {0, 2}) {
