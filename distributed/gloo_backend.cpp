@@ -55,6 +55,15 @@ class Store final : public gloo::rendezvous::Store {
   const KeyValueStore& values_;
 };
 
+/// Integers as u64, because unsigned overflow wraps and signed is undefined; floats as they are.
+template <class T>
+auto wrapping(T x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return x;
+  else
+    return static_cast<uint64_t>(x);
+}
+
 /// c = a op b, element by element.
 template <class T>
 void reduce(Reduce op, void* c, const void* a, const void* b, size_t n) {
@@ -69,8 +78,10 @@ void reduce(Reduce op, void* c, const void* a, const void* b, size_t n) {
   // NaN on either side gives NaN, so that all ranks notice it.
   switch (op) {
     case Reduce::kSum:
-    case Reduce::kAverage: return all([](C p, C q) { return static_cast<C>(p + q); });
-    case Reduce::kProduct: return all([](C p, C q) { return static_cast<C>(p * q); });
+    case Reduce::kAverage:
+      return all([](C p, C q) { return static_cast<C>(wrapping(p) + wrapping(q)); });
+    case Reduce::kProduct:
+      return all([](C p, C q) { return static_cast<C>(wrapping(p) * wrapping(q)); });
     case Reduce::kMin: return all([](C p, C q) { return p < q || p != p ? p : q; });
     case Reduce::kMax: return all([](C p, C q) { return p > q || p != p ? p : q; });
   }
