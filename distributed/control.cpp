@@ -19,6 +19,7 @@ Limits::Limits(const GroupOptions& options) {
   join = part(0.9);
   call = part(0.75);
   silence = part(0.75);
+  stranger = std::min(silence, milliseconds(10'000));
   beat = std::min(part(0.1), milliseconds(5000));
   verdict = std::min(part(0.1), milliseconds(1000));
 }

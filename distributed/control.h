@@ -33,11 +33,12 @@ struct Failure {
 /// The time limits, all parts of GroupOptions::timeout_seconds.
 struct Limits {
   explicit Limits(const GroupOptions& options);
-  std::chrono::milliseconds join;     // for all ranks to join, as rank 0 counts
-  std::chrono::milliseconds call;     // for one collective
-  std::chrono::milliseconds silence;  // of a rank that is taken for stopped
-  std::chrono::milliseconds beat;     // between two signs of life
-  std::chrono::milliseconds verdict;  // for finding the cause of a failed call
+  std::chrono::milliseconds join;      // for all ranks to join, as rank 0 counts
+  std::chrono::milliseconds call;      // for one collective
+  std::chrono::milliseconds silence;   // of a rank that is taken for stopped
+  std::chrono::milliseconds stranger;  // for a connection to show that it belongs here
+  std::chrono::milliseconds beat;      // between two signs of life
+  std::chrono::milliseconds verdict;   // for finding the cause of a failed call
 };
 
 /// What only one who knows the token can make of `text`: as HMAC (RFC 2104), on the hexadecimal

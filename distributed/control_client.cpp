@@ -232,9 +232,16 @@ std::string ControlClient::get(const std::string& key) {
     lines_->send(to_line({{"get", key}}));
   }
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return failure_.has_value() || values_.contains(key); });
+  changed_.wait_for(lock, limits_.call,
+                    [&] { return failure_.has_value() || values_.contains(key) || closed_; });
   if (failure_) give_up(failure_->text, failure_->rank);
-  return values_[key];
+  const auto value = values_.find(key);
+  if (value != values_.end()) return value->second;
+  give_up(closed_ ? concat(name_of(0, host_of(0)), " has left the group before ",
+                           name_of(options_.rank, host_of(options_.rank)),
+                           " was connected to all others")
+                  : concat("no rank has said \"", key, "\" within ", seconds_text(limits_.call)),
+          closed_ ? 0 : -1);
 }
 
 Failure ControlClient::cause_of(int64_t call, const std::string& text) {

@@ -40,7 +40,8 @@ class ControlClient {
 
   void set(const std::string& key, const std::string& value);
   /// Waits until some rank has set it.
-  /// throws: DistributedError if the group fails.
+  /// throws: DistributedError if the group fails, if rank 0 has left, or if that takes longer than
+  /// a call may.
   std::string get(const std::string& key);
 
   /// Why call number `call` failed here. Waits for rank 0's verdict, not longer than it may take.
@@ -85,7 +86,8 @@ class ControlClient {
 };
 
 /// The address that rank 0 listens on: for a file the one of options.address or the loopback one.
-/// A port of 0 is a free one.
+/// The port for a file is a free one.
+/// throws: ValueError for an address that is none, or has port 0.
 HostPort place_to_listen(const GroupOptions& options);
 /// Writes where rank 0 listens into the file of the options, if they name one.
 /// throws: FileError.

@@ -13,7 +13,8 @@ namespace lathe::distributed {
 
 namespace {
 
-constexpr size_t kMostStrangers = 256;  // connections that have not shown that they belong here
+// Connections that have not shown that they belong here.
+constexpr size_t kMostStrangers = 256, kLongestOfStrangers = 4096;
 
 }  // namespace
 
@@ -32,6 +33,7 @@ ControlServer::~ControlServer() {
 
 void ControlServer::run() {
   while (!stop_) poll_once();
+  for (const auto& peer : peers_) read_from(*peer);  // why rank 0 leaves may be on its way
   send_to_all({{"left", 0}});
 }
 
@@ -57,6 +59,7 @@ void ControlServer::accept_peers() {
     if (static_cast<size_t>(strangers) >= kMostStrangers) continue;
     const std::string from = far_end(socket.get()).text();
     Peer& peer = *peers_.emplace_back(std::make_unique<Peer>(std::move(socket)));
+    peer.lines.limit(kLongestOfStrangers);
     peer.from = from;
     peer.nonce = random_nonce();
     peer.lines.send(to_line({{"nonce", peer.nonce}}));
@@ -67,7 +70,7 @@ void ControlServer::read_from(Peer& peer) {
   const bool open = peer.lines.receive();
   std::string line;
   while (!peer.closed && peer.lines.next(line)) {
-    peer.heard = Clock::now();
+    if (peer.rank >= 0) peer.heard = Clock::now();
     handle(peer, parse_message(line));
   }
   if (!open && !peer.closed) peer_closed(peer);
@@ -100,8 +103,8 @@ void ControlServer::handle(Peer& peer, const nlohmann::json& message) {
 }
 
 void ControlServer::refuse(Peer& peer, const nlohmann::json& hello, const std::string& why) {
-  refused_.push_back(concat("a process at ", peer.from, " that called itself rank ",
-                            integer_of(hello, "hello", -1), " was refused, because ", why));
+  last_refused_ = concat("a process at ", peer.from, " that called itself rank ",
+                         integer_of(hello, "hello", -1), " was refused, because ", why);
   peer.lines.send(to_line({{"refused", why}}));
   peer.closed = true;
   say_who_is_missing();
@@ -134,6 +137,8 @@ void ControlServer::let_in(Peer& peer, const nlohmann::json& hello) {
     return fail(rank, concat("rank ", rank, " was started twice: as process ", member.pid, " on ",
                              member.host, " and as process ", pid, " on ", host));
   peer.rank = rank;
+  peer.heard = Clock::now();
+  peer.lines.limit(Lines::kLongest);
   member = {host, pid, true, false};
   ++joined_;
   if (!all_joined()) return say_who_is_missing();

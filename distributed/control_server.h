@@ -74,7 +74,7 @@ class ControlServer {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Member> members_;  // by rank
   int64_t joined_ = 0;
-  std::vector<std::string> refused_;  // who was not let in, and why
+  std::string last_refused_;  // who was not let in, and why
   std::map<std::string, std::string> values_;
   std::vector<std::pair<int64_t, std::string>> waiting_gets_;  // rank, key
   std::vector<Trouble> trouble_;                               // none or one

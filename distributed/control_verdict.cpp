@@ -39,7 +39,7 @@ std::string ControlServer::missing_text(const std::string& when) const {
   text = concat(missing == 1 ? "rank " : "ranks ", text);
   if (missing > 8) text += concat(" and ", missing - 8, " more");
   text += concat(missing == 1 ? " has" : " have", " not joined", when);
-  if (!refused_.empty()) text += "; " + refused_.back();
+  if (!last_refused_.empty()) text += "; " + last_refused_;
   return text;
 }
 
@@ -51,7 +51,8 @@ void ControlServer::check_time() {
     fail(first - members_.begin(), missing_text(concat(" within ", seconds_text(limits_.join))));
   }
   for (const auto& peer : peers_) {
-    if (now - peer->heard <= limits_.silence || peer->closed) continue;
+    const auto limit = peer->rank < 0 ? limits_.stranger : limits_.silence;
+    if (now - peer->heard <= limit || peer->closed) continue;
     if (peer->rank < 0) {
       peer->closed = true;
     } else if (!members_[static_cast<size_t>(peer->rank)].left) {

@@ -20,7 +20,11 @@ std::string file_of(const GroupOptions& options) { return options.rendezvous.sub
 bool is_file(const GroupOptions& options) { return options.rendezvous.starts_with(kFile); }
 
 HostPort tcp_place(const GroupOptions& options) {
-  return parse_host_port(options.rendezvous.substr(kTcp.size()), "process group: rendezvous");
+  const HostPort place =
+      parse_host_port(options.rendezvous.substr(kTcp.size()), "process group: rendezvous");
+  LATHE_CHECK(ValueError, place.port > 0, "process group: rendezvous needs a port that all ranks ",
+              "know, or a file, got \"", options.rendezvous, "\"");
+  return place;
 }
 
 }  // namespace

@@ -21,8 +21,6 @@ namespace lathe::distributed {
 
 namespace {
 
-constexpr size_t kLongestLine = size_t{1} << 20;  // a rank's addresses take some kB per 1,000 ranks
-
 struct FreeAddresses {
   void operator()(addrinfo* list) const { freeaddrinfo(list); }
 };
@@ -169,17 +167,20 @@ bool Lines::receive() {
   while (true) {
     const ssize_t count = recv(socket_.get(), bytes, sizeof bytes, 0);
     if (count > 0) received_.append(bytes, static_cast<size_t>(count));
-    if (received_.size() > kLongestLine) return false;
+    if (received_.size() - begin_ > longest_) return false;
     if (count == 0) return false;
     if (count < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
   }
 }
 
 bool Lines::next(std::string& line) {
-  const size_t end = received_.find('\n');
-  if (end == std::string::npos) return false;
-  line.assign(received_, 0, end);
-  received_.erase(0, end + 1);
+  const size_t end = received_.find('\n', begin_);
+  if (end == std::string::npos) {
+    received_.erase(0, std::exchange(begin_, 0));
+    return false;
+  }
+  line.assign(received_, begin_, end - begin_);
+  begin_ = end + 1;
   return true;
 }
 

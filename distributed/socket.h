@@ -61,7 +61,12 @@ struct WakePipe {
 /// Lines over a connected socket, which becomes non-blocking.
 class Lines {
  public:
+  static constexpr size_t kLongest = size_t{1} << 20;  // a rank's addresses: kB per 1,000 ranks
+
   explicit Lines(Descriptor socket);
+
+  /// How many bytes may wait to be read as lines.
+  void limit(size_t bytes) { longest_ = bytes; }
 
   /// Reads what has arrived. False if the connection is over or sends lines that are too long.
   bool receive();
@@ -75,6 +80,8 @@ class Lines {
  private:
   Descriptor socket_;
   std::string received_;
+  size_t begin_ = 0;  // of the next line in it
+  size_t longest_ = kLongest;
 };
 
 }  // namespace lathe::distributed
