@@ -61,8 +61,14 @@ NormRelu BatchNorm::relu(const Tensor& x) {
 }
 
 NormRelu::operator Tensor() const {
-  if (!value_.defined()) value_ = norm_->relu_now(x_);
+  if (!value_.defined()) value_ = norm_->relu_now(input());
   return value_;
+}
+
+const Tensor& NormRelu::input() const {
+  LATHE_CHECK(StateError, x_.version() == version_, "BatchNorm::relu: x was modified by an ",
+              "in-place operation before its values were computed (x: ", x_, ")");
+  return x_;
 }
 
 Tensor BatchNorm::relu_conv2d(const Tensor& x, const Tensor& w, const lathe::Conv2dOptions& conv) {

@@ -22,22 +22,25 @@ class BatchNorm;
 
 /// What BatchNorm::relu returns: its values, as a Tensor when they are asked for. Given straight to
 /// a Conv2d, conv(norm.relu(x)), the layers can become one op (ops/batch_norm_conv2d.h), which
-/// never writes the values down. Where that cannot be, they are computed at once.
+/// never writes the values down. Where that cannot be, they are computed at once. x must not be
+/// written in between, and the norm must still be there.
+/// throws: StateError if x was written before the values were asked for.
 class LATHE_API NormRelu {
  public:
   operator Tensor() const;
 
   /// For Conv2d. None if the values are there already.
   BatchNorm* norm() const { return value_.defined() ? nullptr : norm_; }
-  const Tensor& input() const { return x_; }
+  const Tensor& input() const;
 
  private:
   friend BatchNorm;
   NormRelu(BatchNorm& norm, const Tensor& x, const Tensor& value)
-      : norm_(&norm), x_(x), value_(value) {}
+      : norm_(&norm), x_(x), version_(x.version()), value_(value) {}
 
   BatchNorm* norm_;
   Tensor x_;
+  uint32_t version_;  // of x
   mutable Tensor value_;
 };
 
