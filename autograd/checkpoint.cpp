@@ -70,7 +70,9 @@ class CheckpointNode final : public Node {
       : Node("checkpoint"),
         f_(std::move(f)),
         inputs_(std::move(inputs)),
-        surroundings_(std::move(surroundings)) {}
+        surroundings_(std::move(surroundings)) {
+    computed_again = true;
+  }
 
   void set_outputs(const Tensors& ys) {
     for (const Tensor& y : ys) texts_.push_back(concat(y));

@@ -5,15 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <mutex>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 
 #include "lathe/autograd/accumulate.h"
+#include "lathe/autograd/arrival.h"
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/half_copy.h"
+#include "lathe/autograd/leaf_listener.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
@@ -58,63 +59,6 @@ Tensor run_hooks(const Hooks* hooks, Tensor gradient) {
   return gradient;
 }
 
-/// True if `t` is the only handle to its memory, so that it can be kept without a copy.
-bool is_sole_owner(const Tensor& t) {
-  return t.impl().use_count() == 1 && t.impl().storage->use_count() == 1;
-}
-
-/// A gradient before it becomes part of a tensor's grad(): of a leaf, or of an op's result with
-/// retain_grad(). prepare() does all that can fail, commit() changes grad(). Both need the locks.
-/// prepare() may widen grad(), which changes no value.
-struct Arrival {
-  IntrusivePtr<TensorImpl> tensor;
-  Tensor gradient;
-  Tensor new_grad = {};  // will replace grad(); undefined: the gradient is added to it in place
-
-  void prepare(bool create_graph) {
-    Tensor& grad = tensor->meta->grad;
-    if (grad.defined()) {
-      amp::widen(grad, tensor->dtype);
-      gradient = amp::widened(gradient, tensor->dtype);
-      // In place, grad() stays the same tensor, and its holders see the sum.
-      const bool in_place = !create_graph && !grad.requires_grad() && !has_overlap(grad);
-      if (!in_place) new_grad = accumulate(grad, gradient);
-    } else if ((create_graph && gradient.requires_grad()) || is_sole_owner(gradient)) {
-      new_grad = std::move(gradient);
-    } else {  // this memory has another owner (add passes one dy to both inputs): keep a copy
-      new_grad = empty_like(gradient);
-      copy_values(new_grad, gradient);
-      gradient = Tensor();
-    }
-    if (new_grad.defined() && new_grad.dtype() != tensor->dtype) amp::half_gradient_arrives(tensor);
-  }
-
-  void commit() {
-    Tensor& grad = tensor->meta->grad;
-    if (new_grad.defined()) {
-      std::swap(grad, new_grad);  // the old one is released after the locks
-    } else {
-      accumulate_(grad, gradient);  // allocates nothing
-    }
-  }
-};
-
-/// Holds the leaf_mutex of every arrival. All threads take them in the same order.
-class GradLocks {
- public:
-  explicit GradLocks(const std::vector<Arrival>& arrivals) {
-    std::vector<std::mutex*> mutexes;
-    for (const Arrival& a : arrivals) mutexes.push_back(&leaf_mutex(a.tensor.get()));
-    std::ranges::sort(mutexes, std::less<>());
-    const auto repeated = std::ranges::unique(mutexes);
-    mutexes.erase(repeated.begin(), repeated.end());
-    for (std::mutex* mutex : mutexes) locks_.emplace_back(*mutex);
-  }
-
- private:
-  std::vector<std::unique_lock<std::mutex>> locks_;
-};
-
 class BackwardPass {
  public:
   explicit BackwardPass(const BackwardCall& call) : call_(call) {}
@@ -124,21 +68,55 @@ class BackwardPass {
     // Closures compute in the dtypes that the forward pass chose.
     const Autocast cpu_off(kCPU, kF16, false), cuda_off(DeviceType::kCUDA, kF16, false);
     watch_inputs();
+    try {
+      walk();
+      finish();
+    } catch (const std::exception& error) {
+      if (listening_) listening_->fail(error.what());
+      throw;
+    }
+    return std::move(captured_);
+  }
+
+ private:
+  void walk() {
+    if (call_.inputs == nullptr && any_listeners()) listen_from(call_.outputs);
     for (size_t i = 0; i < call_.outputs.size(); ++i) {
       deliver(gradient_edge(call_.outputs[i]), call_.gradients[i]);
     }
     while (!queue_.empty()) {
+      if (listening_) complete_leaves(queue_.top().first);
       const auto at = pending_.find(queue_.top().second);
       Pending next = std::move(at->second);
       queue_.pop();
       pending_.erase(at);
       run_node(*next.node, next);
     }
-    finish();
-    return std::move(captured_);
+    if (listening_) complete_leaves(0);
   }
 
- private:
+  void listen_from(const Tensors& outputs) {
+    listening_.emplace(call_.create_graph, call_.only);
+    for (const Tensor& output : outputs) listening_->follow(gradient_edge(output));
+    listening_->announce();
+  }
+
+  /// Tells listeners of the leaves to which no node leads from `next` on.
+  void complete_leaves(uint64_t next) {
+    listening_->complete(next, [this](TensorImpl* tensor, LeafListener& listener, size_t number) {
+      const auto at = leaf_at_.find(tensor);
+      if (at == leaf_at_.end()) {
+        listener.complete(number, Tensor());
+        return;
+      }
+      Arrival& leaf = leaves_[at->second];
+      leaf.gradient = amp::widened(leaf.gradient, tensor->dtype);
+      call_hooks(leaf);
+      leaf.taken = listener.complete(number, leaf.gradient);
+      if (leaf.taken) leaf.gradient = Tensor();
+    });
+  }
+
   struct Pending {
     NodePtr node;
     Tensor gradient;  // of its output
@@ -234,11 +212,16 @@ class BackwardPass {
     if (pending.second.defined()) dy.push_back(std::move(pending.second));
     LATHE_CHECK(StateError, !node.released, "backward: the graph through ", node.name,
                 " was freed by an earlier backward pass; give that one retain_graph");
-    const auto deliver_to = [this](const Edge& edge, const Tensor& g) { deliver(edge, g); };
+    const auto deliver_to = [this](const Edge& edge, const Tensor& g) {
+      if (listening_) listening_->follow(edge);
+      deliver(edge, g);
+    };
     if (leaves_half(node)) {
       deliver(node.edges[0], dy[0]);
     } else if (!node.expand(dy, deliver_to)) {
       run_op(node, dy);
+    } else if (listening_) {
+      listening_->announce();
     }
     std::ranges::fill(dy, Tensor());
     single_.resize(1);
@@ -292,17 +275,27 @@ class BackwardPass {
     });
   }
 
+  static void call_hooks(Arrival& leaf) {
+    if (std::exchange(leaf.hooked, true)) return;
+    const Hooks* const hooks = leaf.tensor->meta->hooks.get();
+    if (hooks != nullptr) leaf.gradient = amp::widened(leaf.gradient, leaf.tensor->dtype);
+    leaf.gradient = run_hooks(hooks, std::move(leaf.gradient));
+  }
+
   /// Ends the pass: does first everything that can fail, and then changes grad() of all tensors.
   void finish() {
     if (call_.only != nullptr) keep_only(*call_.only);
     for (Arrival& leaf : leaves_) {
-      const Hooks* const hooks = leaf.tensor->meta->hooks.get();
-      if (hooks != nullptr) leaf.gradient = amp::widened(leaf.gradient, leaf.tensor->dtype);
-      leaf.gradient = run_hooks(hooks, std::move(leaf.gradient));
+      call_hooks(leaf);
       if (call_.inputs != nullptr) capture(leaf.tensor.get(), leaf.gradient);
     }
     if (call_.inputs != nullptr) return;
     std::vector<Arrival>& all = leaves_;
+    if (listening_) {
+      std::erase_if(all, [](const Arrival& leaf) { return leaf.taken; });
+      for (const LeafListener::NewGrad& n : listening_->end())
+        all.push_back({.tensor = n.leaf.handle(), .gradient = n.grad, .is_grad = true});
+    }
     all.insert(all.end(), retained_.begin(), retained_.end());
     retained_.clear();
     const GradLocks locks(all);
@@ -319,6 +312,7 @@ class BackwardPass {
   std::vector<Arrival> retained_;
   std::unordered_multimap<const void*, size_t> watched_;  // node or leaf → index into captured_
   Tensors captured_;
+  std::optional<Listening> listening_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "lathe/autograd/leaf_listener.h"
 #include "lathe/autograd/node.h"
 
 namespace lathe::amp {
@@ -27,6 +28,7 @@ struct Meta {
   // the view's own history was made.
   uint32_t history = 0;
   std::unique_ptr<Hooks> hooks;              // of a leaf
+  std::unique_ptr<LeafLink> link;            // of a leaf with a listener
   Companion companion;                       // companion.h
   std::shared_ptr<amp::HalfCopy> half_copy;  // of a leaf whose optimiser keeps one
 };

@@ -75,6 +75,7 @@ class LATHE_API Node : public RefCounted {
   bool released = false;
   bool takes_parts = false;  // run() also takes two gradients of its one output, to add them itself
   bool reusable = false;     // saves nothing: a backward pass need not release it
+  bool computed_again = false;          // expand() returns true
   TensorImpl* retain_target = nullptr;  // of retain_grad(): cleared when that tensor goes
   std::unique_ptr<Hooks> hooks;         // called with the output's gradient, before run()
   Shape shape;                          // of the output, so of dy
