@@ -166,6 +166,7 @@
 #  include "lathe/data/transforms/mix.h"
 #  include "lathe/data/transforms/transforms.h"
 
+#  include "lathe/distributed/data_parallel.h"
 #  include "lathe/distributed/group_options.h"
 #  include "lathe/distributed/process_group.h"
 #  include "lathe/distributed/replicate.h"

@@ -13,8 +13,9 @@ set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
-list(APPEND _private_headers distributed/backend.h distributed/control.h distributed/control_client.h
-     distributed/control_server.h distributed/group_state.h distributed/socket.h)  # some name nlohmann-json
+list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h
+     distributed/control_client.h distributed/control_server.h distributed/group_state.h distributed/reducer.h
+     distributed/socket.h)  # some name nlohmann-json
 list(REMOVE_ITEM _private_headers core/gpu/launch.h)  # programs start kernels of their own through it, too
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
 install(DIRECTORY core autograd ops nn optim data distributed DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"

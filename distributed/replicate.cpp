@@ -1,6 +1,7 @@
 // replicate(): comparing what models hold, and sending rank 0's values.
 #include "lathe/distributed/replicate.h"
 
+#include <set>
 #include <sstream>
 
 #include "lathe/core/format.h"
@@ -17,8 +18,16 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Compares what the ranks have with what rank 0 has, line by line.
-void check_same(const ProcessGroup& group, const std::vector<std::string>& texts) {
+}  // namespace
+
+void wait_until_all_know(ProcessGroup& group) {
+  try {
+    group.barrier().wait();
+  } catch (const DistributedError&) {  // a rank has thrown already: so all were here
+  }
+}
+
+void check_same(ProcessGroup& group, const char* what, const std::vector<std::string>& texts) {
   const std::vector<std::string> expected = lines_of(texts[0]);
   for (size_t i = 1; i < texts.size(); ++i) {
     if (texts[i] == texts[0]) continue;
@@ -27,20 +36,24 @@ void check_same(const ProcessGroup& group, const std::vector<std::string>& texts
     while (at < found.size() && at < expected.size() && found[at] == expected[at]) ++at;
     const auto entry = [&](const auto& lines) { return at < lines.size() ? lines[at] : "no more"; };
     const auto rank = static_cast<int64_t>(i);
-    throw DistributedError(concat("replicate: the models differ: ", name_of(rank, group.host(rank)),
-                                  " has ", entry(found), " where rank 0 has ", entry(expected)),
+    wait_until_all_know(group);
+    throw DistributedError(concat(what, " differ: ", name_of(rank, group.host(rank)), " has ",
+                                  entry(found), " where rank 0 has ", entry(expected)),
                            here(__FILE__, __LINE__), rank, group.host(rank));
   }
 }
 
-}  // namespace
-
 void replicate(ProcessGroup& group, nn::Module& model) {
   const StateDict state = model.state_dict();
+  std::set<std::string> frozen;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (!parameter.requires_grad()) frozen.insert(name);
+  }
   std::string own;
   for (const auto& [name, tensor] : state)
-    own += concat(name, " ", tensor.dtype(), tensor.shape(), "\n");
-  check_same(group, group.all_gather_text(own));
+    own += concat(name, " ", tensor.dtype(), tensor.shape(),
+                  frozen.contains(name) ? " (frozen)" : "", "\n");
+  check_same(group, "replicate: the models", group.all_gather_text(own));
   std::vector<Work> calls;
   for (const auto& [name, tensor] : state) calls.push_back(group.broadcast_(tensor));
   for (Work& call : calls) call.wait();

@@ -29,6 +29,9 @@ std::string reduce_for_ever(ProcessGroup& group) {
   while (true) reduce_once(group);
 }
 
+/// Lets the others join first: who comes after a refusal finds nobody.
+void come_late() { std::this_thread::sleep_for(std::chrono::seconds(2)); }
+
 /// What ranks 0 to n-1 are told, apart from `odd`.
 void check_told(Ranks& ranks, int n, int odd, const std::string& expected) {
   for (int rank = 0; rank < n; ++rank) {
@@ -161,12 +164,18 @@ TEST_CASE("who does not belong to the job does not join") {
     return "joined";
   });
   Ranks other_world(3, 60, [](GroupOptions options) -> std::string {
-    if (options.rank == 2) options.world_size = 4;
+    if (options.rank == 2) {
+      come_late();
+      options.world_size = 4;
+    }
     ProcessGroup group(options);
     return "joined";
   });
   Ranks twice(3, 60, [](GroupOptions options) -> std::string {
-    if (options.rank == 2) options.rank = 1;
+    if (options.rank == 2) {
+      come_late();
+      options.rank = 1;
+    }
     ProcessGroup group(options);
     return "joined";
   });
