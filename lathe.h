@@ -170,5 +170,6 @@
 #  include "lathe/distributed/group_options.h"
 #  include "lathe/distributed/process_group.h"
 #  include "lathe/distributed/replicate.h"
+#  include "lathe/distributed/sync_batch_norm.h"
 
 #endif  // C++20

@@ -3,7 +3,9 @@
 
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/batch_norm_conv2d.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/unary.h"
 
 namespace lathe::nn {
 
@@ -40,6 +42,7 @@ Tensor BatchNorm::normalize(const Tensor& x, Op&& op) {
 
 Tensor BatchNorm::forward(const Tensor& x) {
   return normalize(x, [&](const lathe::BatchNormOptions& how) {
+    if (is_synced()) return synced(x, how);
     return batch_norm(x, weight, bias, running_mean, running_var, how);
   });
 }
@@ -47,6 +50,7 @@ Tensor BatchNorm::forward(const Tensor& x) {
 Tensor BatchNorm::relu_now(const Tensor& x) {
   return with_hooks(x, [&](const Tensor& in) {
     return normalize(in, [&](const lathe::BatchNormOptions& how) {
+      if (is_synced()) return lathe::relu(synced(in, how));
       return batch_norm_relu(in, weight, bias, running_mean, running_var, how);
     });
   });
@@ -55,8 +59,8 @@ Tensor BatchNorm::relu_now(const Tensor& x) {
 NormRelu BatchNorm::relu(const Tensor& x) {
   // What the fused op takes; it looks at the rest itself.
   const bool may_wait = is_training() && x.defined() && x.device().is_cuda() && x.dtype() == kF16 &&
-                        x.ndim() == 4 && !has_hooks() && options_.momentum && weight.defined() &&
-                        running_mean.defined();
+                        x.ndim() == 4 && !has_hooks() && !sum_ && options_.momentum &&
+                        weight.defined() && running_mean.defined();
   return {*this, x, may_wait ? Tensor() : relu_now(x)};
 }
 
@@ -82,6 +86,7 @@ Tensor BatchNorm::relu_conv2d(const Tensor& x, const Tensor& w, const lathe::Con
 Tensor BatchNorm::add_relu(const Tensor& x, const Tensor& residual) {
   return with_hooks(x, [&](const Tensor& in) {
     return normalize(in, [&](const lathe::BatchNormOptions& how) {
+      if (is_synced()) return lathe::relu(synced(in, how) + residual);
       return batch_norm_add_relu(in, residual, weight, bias, running_mean, running_var, how);
     });
   });

@@ -1,13 +1,17 @@
-// Batch normalisation layers; see ops/batch_norm.h for the formula.
+// Batch normalisation layers; see ops/batch_norm.h for the formula. batch_norm.cpp; and
+// batch_norm_synced.cpp, where several processes share their statistics.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "lathe/nn/module.h"
 
 namespace lathe {
-struct Conv2dOptions;  // ops/conv2d.h
-}
+struct Conv2dOptions;     // ops/conv2d.h
+struct BatchNormOptions;  // ops/batch_norm.h
+}  // namespace lathe
 
 namespace lathe::nn {
 
@@ -58,6 +62,11 @@ class LATHE_API BatchNorm : public Module {
   Tensor relu_conv2d(const Tensor& x, const Tensor& w, const lathe::Conv2dOptions& conv);
   const BatchNormOptions& options() const { return options_; }
 
+  /// In training, `sum` gives the sum of a tensor over all processes that normalise together, with
+  /// its gradient; the statistics are then those of all their values. An empty function: of this
+  /// process's values alone. See distributed/sync_batch_norm.h.
+  void set_sum_over_ranks(std::function<Tensor(const Tensor&)> sum) { sum_ = std::move(sum); }
+
   Parameter weight, bias;
   Tensor running_mean, running_var, num_batches_tracked;
 
@@ -73,8 +82,13 @@ class LATHE_API BatchNorm : public Module {
   template <class Op>
   Tensor normalize(const Tensor& x, Op&& op);
   Tensor relu_now(const Tensor& x);
+  bool is_synced() const { return sum_ && is_training(); }
+  Tensor synced(const Tensor& x, const lathe::BatchNormOptions& how);
+  void move_running(const Tensor& mean, const Tensor& var, double count,
+                    const lathe::BatchNormOptions& how);
 
   BatchNormOptions options_;
+  std::function<Tensor(const Tensor&)> sum_;
 };
 
 /// [N,C] or [N,C,L].
