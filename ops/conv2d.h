@@ -57,7 +57,7 @@ namespace cpu {
 /// true: f32 convolutions add up the products themselves. false, the default: 3x3 kernels with
 /// stride 1 may run as Winograd, up to 3.5 times as fast: NHWC images with 16 channels or more on
 /// both sides by our own (conv/conv2d_winograd_cpu.h chooses), row-major ones with 64 or more by
-/// oneDNN 2. Winograd's error is larger: at most 5e-6 of the largest element where direct sums have
+/// oneDNN 2. Winograd's error is larger: at most 6e-6 of the largest element where direct sums have
 /// 2e-6, measured against f64 with 64 to 512 channels (docs/performance.md). For the whole process;
 /// affects later calls.
 /// Either way the weights of parameters are packed once for inference: code that writes them
