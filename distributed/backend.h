@@ -19,6 +19,11 @@ struct KeyValueStore {
   std::function<std::string(const std::string& key)> get;  // waits for the value
 };
 
+/// How many bytes the elements of t take.
+inline size_t bytes_of(const Tensor& t) {
+  return static_cast<size_t>(t.numel()) * size_of(t.dtype());
+}
+
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
+#include "lathe/distributed/backend.h"
 
 namespace lathe::distributed {
 
 namespace {
 
 constexpr int64_t kAligned = 64;  // elements between the beginnings of gradients: cache lines
-
-int64_t bytes_of(const Tensor& t) { return t.numel() * static_cast<int64_t>(size_of(t.dtype())); }
 
 bool travel_together(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.device() == b.device();
@@ -27,14 +27,14 @@ Bucket::Bucket(const Tensors& parameters, std::vector<size_t> members)
   for (const size_t member : members_) {
     parameters_.push_back(parameters[member]);
     offsets_.push_back(at);
-    at += (parameters[member].numel() + kAligned - 1) / kAligned * kAligned;
+    at += round_up(parameters[member].numel(), kAligned);
   }
   offsets_.push_back(at);
 }
 
 int64_t Bucket::bytes() const {
   int64_t sum = 0;
-  for (const Tensor& p : parameters_) sum += bytes_of(p);
+  for (const Tensor& p : parameters_) sum += static_cast<int64_t>(bytes_of(p));
   return sum;
 }
 
@@ -71,7 +71,7 @@ std::vector<Bucket> make_buckets(const Tensors& parameters, const std::vector<si
         open, [&](const Open& o) { return travel_together(parameters[o.members.front()], p); });
     if (mine == open.end()) mine = open.insert(open.end(), Open{});
     mine->members.push_back(order[at]);
-    mine->bytes += bytes_of(p);
+    mine->bytes += static_cast<int64_t>(bytes_of(p));
     mine->last = at;
     if (mine->bytes < (closed.empty() ? first_bytes : bytes)) continue;
     closed.push_back(std::move(*mine));

@@ -56,8 +56,6 @@ Tensor plain_target(const Tensor& t, Call& call) {
   return target;
 }
 
-size_t bytes_of(const Tensor& t) { return static_cast<size_t>(t.numel()) * size_of(t.dtype()); }
-
 void divide(const Tensor& t, int64_t by) {
   visit_float(t.dtype(), "all_reduce_", [&](auto tag) {
     using T = typename decltype(tag)::type;
