@@ -167,7 +167,8 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
                                  weight.get(), bias.get(), batch_stats};
            if (grad_enabled()) return batch_norm_gradients(c, eps, parts.front(), y.get());
            BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
-           const Tensor dy = contiguous(parts.front(), format);
+           const Tensor& given = parts.front();
+           const Tensor dy = given.device().is_cuda() ? given : contiguous(given, format);
            if (parts.size() > 1) grads.second_dy = contiguous(parts[1], format);
            LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, y.get()));
            return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};

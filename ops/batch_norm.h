@@ -63,7 +63,7 @@ struct BatchNormStats {
 };
 
 /// Everything that one normalisation reads. x, residual, dy and y are all dense in the same order:
-/// row-major or NHWC.
+/// row-major or NHWC. On a GPU, dy may have any strides.
 struct BatchNormCall {
   BatchNormForm form;
   Tensor x;

@@ -39,6 +39,13 @@ namespace lathe {
 /// occupancy on every GPU.
 inline constexpr unsigned kPointwiseBlock = 256;
 
+/// Of the GPU itself, for grids that fill it once. Costs no wait, during a capture neither.
+inline int multiprocessors(Device device) {
+  int count = 0;
+  LATHE_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index));
+  return count;
+}
+
 struct LaunchSize {
   dim3 grid, block;
 };

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "lathe/core/config.h"
+#include "lathe/core/half.h"
 
 namespace lathe::cuda {
 
@@ -34,6 +36,38 @@ LATHE_HD void store_packet(T* to, const Packet<T, V>& packet) {
   }
 #endif
   *reinterpret_cast<Packet<T, V>*>(to) = packet;
+}
+
+/// The numbers, rounded to T. Halves are rounded two by an instruction.
+template <class T, int V, class S>
+LATHE_HD Packet<T, V> rounded(const S (&values)[V]) {
+  Packet<T, V> packet;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr bool kPairs = std::is_same_v<S, float> && sizeof(T) == 2 && V % 2 == 0;
+#else
+  constexpr bool kPairs = false;
+#endif
+  if constexpr (kPairs) {
+    unsigned words[V / 2];
+    for (int i = 0; i < V / 2; ++i) {
+      const S low = values[2 * i], high = values[2 * i + 1];
+      if constexpr (std::is_same_v<T, Half>) {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(words[i]) : "f"(high), "f"(low));
+      } else {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(words[i]) : "f"(high), "f"(low));
+      }
+    }
+    __builtin_memcpy(&packet, words, sizeof(packet));
+  } else {
+    for (int v = 0; v < V; ++v) packet.v[v] = static_cast<T>(values[v]);
+  }
+  return packet;
+}
+
+/// Stores the numbers, rounded to T, as a packet.
+template <class T, int V, class S>
+LATHE_HD void store_rounded(T* to, const S (&values)[V]) {
+  store_packet(to, rounded<T>(values));
 }
 
 }  // namespace lathe::cuda

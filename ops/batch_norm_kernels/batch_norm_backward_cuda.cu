@@ -4,6 +4,8 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"
 #include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/memory_format.h"
 
 namespace lathe::cuda {
 
@@ -26,21 +28,37 @@ struct GradSums {
 /// dy + second unless that is null: where two ops used y, their gradients are added here.
 template <class T>
 struct GradInputs {
-  BatchNormForm form;
+  bool per_image = false;     // dy has one number per image and channel, the same for all pixels
+  Divider<uint32_t> image{};  // of an offset in packets, then: the image's number
   const T *dy, *second, *x, *y;
 };
 
 /// The packets of one turn: t = x - mean and g = the gradient where the form passes it.
-template <class L, int kTurn>
+template <class L, BatchNormForm kForm, int kTurn>
 struct GradTurn {
   using S = typename L::S;
   typename L::Pack dy[kTurn], second[kTurn], x[kTurn], y[kTurn];
 
-  __device__ GradTurn(const GradInputs<typename L::T>& in, const int64_t (&offsets)[kTurn]) {
-    load_packets<L>(dy, in.dy, offsets);
+  __device__ GradTurn(const L& layout, const GradInputs<typename L::T>& in,
+                      const int64_t (&offsets)[kTurn]) {
+    load_gradient(layout, in, offsets);
     load_packets<L>(x, in.x, offsets);
     if (in.second != nullptr) load_packets<L>(second, in.second, offsets);
-    if (in.form == BatchNormForm::kAddRelu) load_packets<L>(y, in.y, offsets);
+    if constexpr (kForm == BatchNormForm::kAddRelu) load_packets<L>(y, in.y, offsets);
+  }
+  __device__ void load_gradient(const L& layout, const GradInputs<typename L::T>& in,
+                                const int64_t (&offsets)[kTurn]) {
+    if constexpr (kForm == BatchNormForm::kAddRelu && !L::kPlanes) {
+      if (in.per_image) {
+        int64_t places[kTurn];
+        unrolled<kTurn>([&](auto u) {
+          const auto packet = static_cast<uint32_t>(offsets[u] / L::kV);
+          places[u] = in.image.quotient(packet) * layout.channels + layout.group() * L::kV;
+        });
+        return load_packets<L>(dy, in.dy, places);
+      }
+    }
+    load_packets<L>(dy, in.dy, offsets);
   }
   __device__ S t(const OwnParams<L>& own, int u, int v) const {
     return static_cast<S>(x[u].v[v]) - own.mean[L::kPlanes ? 0 : v];
@@ -50,37 +68,40 @@ struct GradTurn {
     const int q = L::kPlanes ? 0 : v;
     S d = static_cast<S>(dy[u].v[v]);
     if (in.second != nullptr) d += static_cast<S>(second[u].v[v]);
-    if (in.form == BatchNormForm::kPlain) return d;
-    const S passes = in.form == BatchNormForm::kAddRelu
-                         ? static_cast<S>(y[u].v[v])
-                         : math::batch_norm_affine(t, own.scale[q], own.bias[q]);
-    return math::batch_norm_passed(d, passes);
+    if constexpr (kForm == BatchNormForm::kAddRelu) {
+      return math::batch_norm_passed(d, static_cast<S>(y[u].v[v]));
+    } else if constexpr (kForm == BatchNormForm::kRelu) {
+      return math::batch_norm_passed(d, math::batch_norm_affine(t, own.scale[q], own.bias[q]));
+    } else {
+      return d;
+    }
   }
 };
 
 // parts[chunk][channel] = sums over a chunk of packets; g is also written if g_out is not null.
 // Threads as ChannelLayout says. Memory bound: 2 * sizeof(T) bytes per element (kAddRelu 3, and 1
 // more each for a second gradient and to write g).
-template <class L>
+template <class L, BatchNormForm kForm>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     sums_kernel(ChannelPair<typename L::S>* parts, typename L::T* __restrict__ g_out,
                 GradInputs<typename L::T> in, ChannelParams<typename L::S> params, L layout) {
   using S = typename L::S;
-  using T = typename L::T;
   const OwnParams<L> own(layout, params);
   GradSums<S, L::kChannels> total = {};
   layout.template each<2, false>([&]<int kTurn>(const int64_t(&offsets)[kTurn]) {
-    const GradTurn<L, kTurn> turn(in, offsets);
+    const GradTurn<L, kForm, kTurn> turn(layout, in, offsets);
     unrolled<kTurn>([&](auto u) {
-      typename L::Pack passed;
+      S passed[L::kV];
       for (int v = 0; v < L::kV; ++v) {
         const int q = L::kPlanes ? 0 : v;
         const S t = turn.t(own, u, v), g = turn.g(in, own, t, u, v);
         total.g[q] += g;
-        total.gt[q] += g * t;
-        passed.v[v] = static_cast<T>(g);
+        total.gt[q] = math::batch_norm_multiply_add(g, t, total.gt[q]);
+        passed[v] = g;
       }
-      if (g_out != nullptr) store_packet(g_out + offsets[u], passed);
+      if constexpr (kForm == BatchNormForm::kAddRelu) {  // the others have no residual
+        if (g_out != nullptr) store_rounded(g_out + offsets[u], passed);
+      }
     });
   });
   total = block_reduce_columns<L::kBlock>(total, Join{}, layout.width);
@@ -152,25 +173,23 @@ __global__ void __launch_bounds__(L::kBlock)
 // cache holds the last of what the sums have just read. Threads as ChannelLayout says. Memory
 // bound: 3 * sizeof(T) bytes per element (kAddRelu and a second gradient one more each, unless g is
 // in memory already); meant to reach the copy bandwidth.
-template <class L>
+template <class L, BatchNormForm kForm>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     input_kernel(typename L::T* __restrict__ dx, GradInputs<typename L::T> in,
                  GradParts<typename L::S> grads, ChannelParams<typename L::S> params, L layout) {
   using S = typename L::S;
-  using T = typename L::T;
   const OwnParams<L> own(layout, params);  // first, so that their reads overlap with the join
   const OwnSlopes<L> slopes = join_sums(layout, grads, params);
   layout.template each<2, true>([&]<int kTurn>(const int64_t(&offsets)[kTurn]) {
-    const GradTurn<L, kTurn> turn(in, offsets);
+    const GradTurn<L, kForm, kTurn> turn(layout, in, offsets);
     unrolled<kTurn>([&](auto u) {
-      typename L::Pack result;
+      S result[L::kV];
       for (int v = 0; v < L::kV; ++v) {
         const int q = L::kPlanes ? 0 : v;
         const S t = turn.t(own, u, v), g = turn.g(in, own, t, u, v);
-        result.v[v] = static_cast<T>(
-            math::batch_norm_grad(g, t, own.scale[q], slopes.slope[q], slopes.offset[q]));
+        result[v] = math::batch_norm_grad(g, t, own.scale[q], slopes.slope[q], slopes.offset[q]);
       }
-      store_packet(dx + offsets[u], result);
+      store_rounded(dx + offsets[u], result);
     });
   });
 }
@@ -206,6 +225,12 @@ __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
   });
 }
 
+/// True for the gradient of a mean over the pixels: [N, C] dense, expanded.
+bool is_per_image(const Tensor& dy) {
+  return dy.ndim() == 4 && dy.numel() > 0 && dy.dim(2) * dy.dim(3) > 1 && dy.stride(2) == 0 &&
+         dy.stride(3) == 0 && dy.stride(1) == 1 && dy.stride(0) == dy.dim(1);
+}
+
 /// Both passes, with the layout that all tensors allow.
 template <class L>
 void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCall& call,
@@ -216,7 +241,15 @@ void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCal
   const ChannelParams<S> params(call);
   const auto data = [](const Tensor& t) { return t.defined() ? t.data<S>() : nullptr; };
   const auto of_type = [](const Tensor& t) { return t.defined() ? t.data<T>() : nullptr; };
-  GradInputs<T> in{call.form, dy.data<T>(), of_type(grads.second_dy), call.x.data<T>(), of_type(y)};
+  BatchNormForm form = call.form;
+  GradInputs<T> in{.dy = dy.data<T>(),
+                   .second = of_type(grads.second_dy),
+                   .x = call.x.data<T>(),
+                   .y = of_type(y)};
+  if (is_per_image(dy)) {
+    in.per_image = true;
+    in.image = Divider<uint32_t>(dy.dim(2) * dy.dim(3) * layout.channels / L::kV);
+  }
   const double count = static_cast<double>(call.x.numel() / layout.channels);
   GradParts<S> parts{nullptr, count > 0 ? 1 / count : 0, call.batch_stats, data(grads.dweight),
                      data(grads.dbias)};
@@ -225,16 +258,23 @@ void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCal
     room = room_for_parts(layout, call.x);
     auto* const pairs = static_cast<ChannelPair<S>*>(room.raw_data());
     parts.parts = pairs;
-    launch(sums_kernel<L>, layout.grid(), dim3(L::kBlock), 0, stream, pairs,
-           of_type(grads.dresidual), in, params, layout);
+    with_form(form, [&](auto known) {
+      launch(sums_kernel<L, known()>, layout.grid(), dim3(L::kBlock), 0, stream, pairs,
+             of_type(grads.dresidual), in, params, layout);
+    });
     LATHE_CUDA_CHECK(cudaGetLastError());
   }
   if (grads.dresidual.defined()) {  // g is already in memory, so no mask is needed any more
-    in = {BatchNormForm::kPlain, grads.dresidual.data<T>(), nullptr, in.x, nullptr};
+    form = BatchNormForm::kPlain;
+    in.per_image = false;
+    in.dy = grads.dresidual.data<T>();
+    in.second = in.y = nullptr;
   }
   if (grads.want_x) {
-    launch(input_kernel<L>, layout.grid(), dim3(L::kBlock), 0, stream, grads.dx.data<T>(), in,
-           parts, params, layout);
+    with_form(form, [&](auto known) {
+      launch(input_kernel<L, known()>, layout.grid(), dim3(L::kBlock), 0, stream,
+             grads.dx.data<T>(), in, parts, params, layout);
+    });
   } else if (grads.want_params) {
     launch(params_kernel<L>, dim3(layout.grid().x), dim3(L::kBlock), 0, stream, parts, params,
            layout);
@@ -242,11 +282,20 @@ void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCal
   LATHE_CUDA_CHECK(cudaGetLastError());
 }
 
+/// Where the sums write the gradient for the residual, only they read dy. That of the last block of
+/// a ResNet need not be in memory for each pixel, then.
+bool reads_expanded(const BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy) {
+  return is_per_image(dy) && call.form == BatchNormForm::kAddRelu && grads.want_residual &&
+         !call.x.is_contiguous() && dy.numel() < INT32_MAX;
+}
+
 }  // namespace
 
-void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,
+void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy_in,
                          const Tensor& y) {
   const int64_t channels = call.x.dim(1);
+  const Tensor dy =
+      reads_expanded(grads, call, dy_in) ? dy_in : contiguous(dy_in, memory_format_of(call.x));
   const DType wide = call.x.dtype() == kF64 ? kF64 : kF32;
   if (grads.want_x) grads.dx = empty_like(call.x);
   if (grads.want_residual) grads.dresidual = empty_like(call.x);

@@ -46,7 +46,7 @@ struct Deviations {
       const int q = L::kPlanes ? 0 : v;
       const S d = static_cast<S>(packet.v[v]) - first[q];
       sum[q] += d;
-      squares[q] += d * d;
+      squares[q] = math::batch_norm_multiply_add(d, d, squares[q]);
     }
   }
   __device__ MomentsPack<S, L::kChannels> moments(int64_t count) const {
@@ -180,7 +180,6 @@ __device__ OwnParams<L> join_stats(const L& layout, const BatchStats<typename L:
 
 template <class T>
 struct ApplyTensors {
-  BatchNormForm form;
   T* __restrict__ y;
   const T* __restrict__ x;
   const T* __restrict__ residual;  // null unless the form adds one
@@ -189,24 +188,26 @@ struct ApplyTensors {
 /// y = form(t * scale + bias [+ residual]), from the last packet to the first: the statistics have
 /// just read x from the first to the last, so the cache holds the last; and the next op finds the
 /// first of y there.
-template <class L>
+template <class L, BatchNormForm kForm>
 __device__ void apply(const ApplyTensors<typename L::T>& in, const OwnParams<L>& own,
                       const L& layout) {
   using S = typename L::S;
+  constexpr bool kAdds = kForm == BatchNormForm::kAddRelu;
   layout.template each<4, true>([&]<int kTurn>(const int64_t(&offsets)[kTurn]) {
-    typename L::Pack packets[kTurn], added[kTurn];
+    typename L::Pack packets[kTurn];
+    [[maybe_unused]] typename L::Pack added[kTurn];
     load_packets<L>(packets, in.x, offsets);
-    if (in.form == BatchNormForm::kAddRelu) load_packets<L>(added, in.residual, offsets);
+    if constexpr (kAdds) load_packets<L>(added, in.residual, offsets);
     unrolled<kTurn>([&](auto u) {
+      S values[L::kV];
       for (int v = 0; v < L::kV; ++v) {
         const int q = L::kPlanes ? 0 : v;
         const S t = static_cast<S>(packets[u].v[v]) - own.mean[q];
-        S value = math::batch_norm_affine(t, own.scale[q], own.bias[q]);
-        if (in.form == BatchNormForm::kAddRelu) value += static_cast<S>(added[u].v[v]);
-        if (in.form != BatchNormForm::kPlain) value = math::batch_norm_relu(value);
-        packets[u].v[v] = static_cast<typename L::T>(value);
+        values[v] = math::batch_norm_affine(t, own.scale[q], own.bias[q]);
+        if constexpr (kAdds) values[v] += static_cast<S>(added[u].v[v]);
+        if constexpr (kForm != BatchNormForm::kPlain) values[v] = math::batch_norm_relu(values[v]);
       }
-      store_packet(in.y + offsets[u], packets[u]);
+      store_rounded(in.y + offsets[u], values);
     });
   });
 }
@@ -214,19 +215,19 @@ __device__ void apply(const ApplyTensors<typename L::T>& in, const OwnParams<L>&
 // Normalises with given statistics. Threads as ChannelLayout says: each keeps its channels' numbers
 // in registers. Memory bound: 2 * sizeof(T) bytes per element, 3 with a residual; meant to reach
 // the copy bandwidth, because all accesses are 16 bytes and nothing is read twice.
-template <class L>
+template <class L, BatchNormForm kForm>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     apply_kernel(ApplyTensors<typename L::T> in, ChannelParams<typename L::S> params, L layout) {
-  apply<L>(in, OwnParams<L>(layout, params), layout);
+  apply<L, kForm>(in, OwnParams<L>(layout, params), layout);
 }
 
 // The same with the statistics of the batch, which it joins first: 1 to 2 µs, which large tensors
 // hide.
-template <class L>
+template <class L, BatchNormForm kForm>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     train_kernel(ApplyTensors<typename L::T> in, BatchStats<typename L::S> stats,
                  ChannelParams<typename L::S> params, L layout) {
-  apply<L>(in, join_stats(layout, stats, params), layout);
+  apply<L, kForm>(in, join_stats(layout, stats, params), layout);
 }
 
 // The statistics of the batch and, from them, scale and shift per channel in x's dtype. One block
@@ -280,8 +281,7 @@ unsigned forward_tile(const Tensor& x) { return x.numel() < (int64_t{1} << 24) ?
 
 template <class T>
 ApplyTensors<T> apply_tensors(const Tensor& y, const BatchNormCall& call, const Tensor& residual) {
-  return {call.form, y.data<T>(), call.x.data<T>(),
-          residual.defined() ? residual.data<T>() : nullptr};
+  return {y.data<T>(), call.x.data<T>(), residual.defined() ? residual.data<T>() : nullptr};
 }
 
 template <class S>
@@ -359,8 +359,11 @@ static void apply_stats(const Tensor& y, const BatchNormCall& call, const Tensor
     using T = typename decltype(tag)::type;
     with_layout<T>(call.x, forward_tile(call.x), {&y, &residual}, [&](const auto& layout) {
       using L = std::remove_cvref_t<decltype(layout)>;
-      launch(apply_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(y.device()),
-             apply_tensors<T>(y, call, residual), ChannelParams<typename L::S>(call), layout);
+      with_form(call.form, [&](auto form) {
+        launch(apply_kernel<L, form()>, layout.grid(), dim3(L::kBlock), 0,
+               current_stream(y.device()), apply_tensors<T>(y, call, residual),
+               ChannelParams<typename L::S>(call), layout);
+      });
       LATHE_CUDA_CHECK(cudaGetLastError());
     });
   });
@@ -378,9 +381,11 @@ Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
   }
   with_stats(call, eps, running, {&y, &residual}, [&](const auto& layout, const auto& stats) {
     using L = std::remove_cvref_t<decltype(layout)>;
-    launch(train_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(y.device()),
-           apply_tensors<typename L::T>(y, call, residual), stats,
-           ChannelParams<typename L::S>(call), layout);
+    with_form(call.form, [&](auto form) {
+      launch(train_kernel<L, form()>, layout.grid(), dim3(L::kBlock), 0, current_stream(y.device()),
+             apply_tensors<typename L::T>(y, call, residual), stats,
+             ChannelParams<typename L::S>(call), layout);
+    });
   });
   return y;
 }

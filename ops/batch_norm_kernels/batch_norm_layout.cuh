@@ -25,8 +25,10 @@ __device__ void unrolled(F f) {
   (std::make_integer_sequence<int, kCount>());
 }
 
-/// Which thread reads what. One wave of blocks of 16 warps fills an H100/H200: few warps, each with
-/// many packets in flight, read faster than many warps with few, and leave fewer partial results.
+/// Which thread reads what. Each multiprocessor gets one block of 16 warps (kPlanes: two of 8): few
+/// warps, each with many packets in flight, read as fast as many warps with few, and leave fewer
+/// partial results, all of which every block of the second kernel joins. With 64 registers a second
+/// block would fit, but then twice as many blocks join twice as many results (docs/gpu-results.md).
 ///   kPlanes false, [M, C] (NHWC and 2-d): a thread owns kV neighbouring channels, neighbouring
 ///     threads own neighbouring channels, and a packet is a thread's channels of one pixel.
 ///   kPlanes true, [N, C, plane]: a block owns one channel, and a packet is kV neighbouring pixels.
@@ -63,7 +65,7 @@ struct ChannelLayout {
     groups = channels / kChannels;
     const unsigned widest = tile_bytes / static_cast<unsigned>(sizeof(T)) / kChannels;
     width = kPlanes ? 1 : std::min(power_above(std::max<int64_t>(groups, 1)), widest);
-    const int64_t wave = 132 * int64_t{kBlocksPerProcessor};
+    const int64_t wave = int64_t{multiprocessors(x.device())} * kBlocksPerProcessor;
     chunks = std::clamp<int64_t>(std::min(wave / tiles(), ceil_div(packets, rows())), 1, 65535);
     turns = packets / (chunks * rows());
     rest = packets - turns * chunks * rows();
@@ -107,10 +109,19 @@ struct ChannelLayout {
   template <int kTurn, bool kBackwards, class F>
   __device__ void each(F f) const {
     if (group() >= groups) return;
-    const int64_t pass = chunks * rows(), step = kBackwards ? -pass : pass;
-    int64_t left = turns + (row() < rest ? 1 : 0);
-    int64_t i = kBackwards ? row() + (left - 1) * pass : row();
+    const int64_t pass = chunks * rows();
+    int left = static_cast<int>(turns) + (row() < rest ? 1 : 0);
+    const int64_t begin = kBackwards ? row() + (left - 1) * pass : row();
+    // [M, C]: i is an offset already, so that a turn is one addition.
+    int64_t i = kPlanes ? begin : at(group(), begin);
+    const int64_t step = (kBackwards ? -pass : pass) * (kPlanes ? 1 : channels);
+#ifdef __CUDA_ARCH__
+#  pragma unroll 1
+#endif
     for (; left >= kTurn; left -= kTurn, i += kTurn * step) turn<kTurn>(i, step, f);
+#ifdef __CUDA_ARCH__
+#  pragma unroll 1
+#endif
     for (; left > 0; --left, i += step) turn<1>(i, step, f);
   }
 
@@ -118,7 +129,8 @@ struct ChannelLayout {
   template <int kTurn, class F>
   __device__ void turn(int64_t i, int64_t step, F& f) const {
     int64_t offsets[kTurn];
-    unrolled<kTurn>([&](auto u) { offsets[u] = at(group(), i + u * step); });
+    unrolled<kTurn>(
+        [&](auto u) { offsets[u] = kPlanes ? at(group(), i + u * step) : i + u * step; });
     f(offsets);
   }
 };
@@ -191,6 +203,19 @@ Tensor room_for_parts(const L& layout, const Tensor& x) {
   using Pair = ChannelPair<typename L::S>;
   const int64_t bytes = layout.chunks * layout.channels * static_cast<int64_t>(sizeof(Pair));
   return empty({bytes}, {.dtype = kU8, .device = x.device()});
+}
+
+/// f(form) with the form as a compile-time constant: what the others read takes no registers.
+template <class F>
+void with_form(BatchNormForm form, F f) {
+  switch (form) {
+    case BatchNormForm::kPlain:
+      return f(std::integral_constant<BatchNormForm, BatchNormForm::kPlain>());
+    case BatchNormForm::kRelu:
+      return f(std::integral_constant<BatchNormForm, BatchNormForm::kRelu>());
+    case BatchNormForm::kAddRelu:
+      return f(std::integral_constant<BatchNormForm, BatchNormForm::kAddRelu>());
+  }
 }
 
 /// One number per channel, or `absent` for all.

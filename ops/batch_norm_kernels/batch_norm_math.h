@@ -8,9 +8,19 @@
 
 namespace lathe::math {
 
+/// a * b + c; on a GPU rounded once, which is one instruction instead of two.
+template <class S>
+[[gnu::always_inline]] LATHE_HD inline S batch_norm_multiply_add(S a, S b, S c) {
+#ifdef __CUDA_ARCH__
+  return fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 template <class S>
 [[gnu::always_inline]] LATHE_HD inline S batch_norm_affine(S t, S scale, S bias) {
-  return t * scale + bias;
+  return batch_norm_multiply_add(t, scale, bias);
 }
 
 /// 1 / sqrt(var + eps), computed in f64.
@@ -36,7 +46,8 @@ template <class S>
 /// are 0, and t has no influence, even where it is NaN or infinite.
 template <class S>
 [[gnu::always_inline]] LATHE_HD inline S batch_norm_grad(S g, S t, S scale, S slope, S offset) {
-  return scale * g - (slope == S(0) ? S(0) : slope * t) - offset;
+  const S rest = slope == S(0) ? S(0) : slope * t;
+  return batch_norm_multiply_add(scale, g, -rest) - offset;
 }
 
 }  // namespace lathe::math

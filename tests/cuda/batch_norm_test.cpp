@@ -171,6 +171,38 @@ TEST_CASE("batch_norm kernels: the gradient may come in two parts") {
   }
 }
 
+TEST_CASE("batch_norm kernels: the gradient of a mean over the pixels is read as it is") {
+  const Case cases[] = {{{3, 64, 4, 4}, kChannelsLast},  // packets
+                        {{2, 7, 3, 5}, kChannelsLast},   // no packets
+                        {{2, 8, 4, 4}, kContiguous},     // row-major: written out before
+                        {{2, 8, 1, 1}, kChannelsLast}};
+  for (const BatchNormForm form : {BatchNormForm::kPlain, BatchNormForm::kAddRelu}) {
+    for (const Case& c : cases) {
+      for (const DType dtype : {kF32, kF16}) {
+        Inputs in = inputs_of(form, c, dtype, true, true);
+        const Tensor pooled = cast(randn({c.x[0], c.x[1]}), dtype);
+        in.dy = expand(reshape(pooled, {c.x[0], c.x[1], 1, 1}), c.x).contiguous(c.format);
+        const Inputs device = on_device(in);
+        const Tensor dy = expand(reshape(moved(pooled), {c.x[0], c.x[1], 1, 1}), c.x);
+        const bool add = form == BatchNormForm::kAddRelu;
+        for (const bool residual : {false, add}) {
+          BatchNormGrads a{true, residual, true, {}, {}, {}, {}}, b = a, d = a;
+          cuda::batch_norm_backward(a, device.call, device.dy, add ? device.y : Tensor());
+          cpu::batch_norm_backward(d, in.call, in.dy, add ? in.y : Tensor());
+          const uint64_t launches = cuda::counters().launches;
+          cuda::batch_norm_backward(b, device.call, dy, add ? device.y : Tensor());
+          const bool reads = residual && c.format == kChannelsLast && c.x[2] > 1;
+          CHECK(cuda::counters().launches - launches == (reads || c.x[2] == 1 ? 2 : 3));
+          check("dx", b.dx, on_host(a.dx), 0);
+          check("dresidual", b.dresidual, residual ? on_host(a.dresidual) : Tensor(), 0);
+          check("dweight", b.dweight, on_host(a.dweight), 0);
+          check("dx", b.dx, d.dx, tolerance_of(dtype));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("batch_norm: an output that two ops use has its gradients added by its own kernel" *
           cuda_case()) {
   const Tensor x = randn({2, 8, 3, 3}), weight = rand({8}) + 0.5, bias = randn({8});

@@ -159,6 +159,16 @@ void add_real(Table& table, const std::string& real) {
   table["cvt.rpi" + types] = to_whole<Real, Up>;
 }
 
+/// Two numbers into one register; the first operand becomes the upper half.
+template <auto kOne>
+void convert_pair(Warp& warp, const Instruction& i, uint32_t lanes) {
+  const uint64_t *a = warp.read(i, 1, lanes), *b = warp.read(i, 2, lanes);
+  uint64_t* d = warp.write(i, 0, lanes);
+  each(lanes, [&](int l) {
+    d[l] = uint64_t{kOne(as<float>(a[l]))} << 16 | uint64_t{kOne(as<float>(b[l]))};
+  });
+}
+
 }  // namespace
 
 void add_conversions(Table& table) {
@@ -176,6 +186,8 @@ void add_conversions(Table& table) {
   table["cvt.rn.f16.f32"] = convert<half_of, uint16_t, float>;
   table["cvt.f32.f16"] = convert<float_of_half_result, float, uint16_t>;
   table["cvt.rn.bf16.f32"] = convert<bfloat_of, uint16_t, float>;
+  table["cvt.rn.f16x2.f32"] = convert_pair<half_of>;
+  table["cvt.rn.bf16x2.f32"] = convert_pair<bfloat_of>;
   table["cvt.f32.bf16"] = convert<float_of_bfloat, float, uint16_t>;
   table["cvt.sat.f32.f32"] = convert<clamp_to_one, float, float>;
 }

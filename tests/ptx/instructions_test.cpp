@@ -138,6 +138,9 @@ const Case kFloatCases[] = {
     {"cvt.rn.bf16.f32 D, A;", 0x3f808000, 0, 0, 0x3f80},
     {"cvt.rn.bf16.f32 D, A;", 0x3f818000, 0, 0, 0x3f82},
     {"cvt.rn.bf16.f32 D, A;", f(kNan), 0, 0, 0x7fff},
+    {"cvt.rn.f16x2.f32 D, A, B;", f(65520), f(1), 0, 0x7c003c00},
+    {"cvt.rn.f16x2.f32 D, A, B;", f(-2), f(kNan), 0, 0xc0007fff},
+    {"cvt.rn.bf16x2.f32 D, A, B;", 0x3f818000, 0x3f808000, 0, 0x3f823f80},
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ class Launches {
   /// Adds the launches of op i, after those of the ops inside it.   → the next op behind them
   int visit(int i) {
     op_ = &op_at(i);
-    const bool skips = is_skipped(),
+    const bool skips = is_skipped() || is_expanded_gradient(step_, i),
                first = op_->kind == Kind::kOp &&
                        is_one_of(op_->name, {"cross_entropy", "backward pass"});
     skipped_[static_cast<size_t>(i)] = skips;
@@ -121,7 +121,7 @@ class Launches {
   void add(int i, int next) {
     if (op_->wraps || op_->kind == Kind::kView) return;
     if (op_->kind == Kind::kOptimizer) return add_optimizer();
-    if (op_->kind == Kind::kBackward) return add_backward(own_results(step_, taken_in_, i, next));
+    if (op_->kind == Kind::kBackward) return add_backward(i, next);
     if (op_->name == "conv2d") return add_convolution();
     if (op_->name == "conv2d_input_grad") return add_input_grad();
     if (op_->name == "conv2d_weight_grad") return add_weight_grad();
@@ -241,19 +241,21 @@ class Launches {
     put(LaunchKind::kBatchNormForward, "train_kernel", adds ? 2 * x : x, x).again_bytes = x;
   }
 
-  /// `own`: the bytes of gradients that no op inside the range computed.
-  void add_backward(double own) {
+  void add_backward(int i, int next) {
+    const double own = own_results(step_, taken_in_, i, next);  // that no op inside computed
     const OpNote* const made = forward();
     const int uses = step_.uses_of_node.contains(op_->node) ? step_.uses_of_node.at(op_->node) : 1;
     const bool norm = op_->name.starts_with("batch_norm");
     if (made == nullptr || made->inputs.empty()) return;
     const double y = made->outputs.empty() ? 0 : static_cast<double>(made->outputs[0].bytes);
     const double x = static_cast<double>(made->inputs[0].bytes);
-    for (int i = norm ? 2 : 1; i < uses; ++i) put(LaunchKind::kElementwise, "pointwise", 2 * y, y);
+    for (int use = norm ? 2 : 1; use < uses; ++use)
+      put(LaunchKind::kElementwise, "pointwise", 2 * y, y);
     if (norm) {
       const bool adds = op_->name == "batch_norm_add_relu";
       const double second = uses > 1 ? x : 0;
-      put(LaunchKind::kBatchNormBackward, "sums_kernel", (adds ? 3 : 2) * x + second, adds ? x : 0);
+      put(LaunchKind::kBatchNormBackward, "sums_kernel",
+          (adds ? 2 : 1) * x + gradient_bytes(i, next, x) + second, adds ? x : 0);
       const double read = 2 * x + (adds ? 0 : second);
       put(LaunchKind::kBatchNormBackward, "input_kernel", read, x).again_bytes = read;
     } else if (op_->name == "cross_entropy") {
@@ -264,6 +266,14 @@ class Launches {
     } else if (own > 0) {
       add_own_gradient(*made, y, own);
     }
+  }
+
+  /// What batch norm's backward, op i, reads of its first gradient, of which `dense` values count.
+  double gradient_bytes(int i, int next, double dense) const {
+    for (int j = i + 1; j < next; ++j) {
+      if (is_expanded_gradient(step_, j)) return static_cast<double>(op_at(j).inputs[0].bytes);
+    }
+    return dense;
   }
 
   /// Of a gradient that is no op of its own: from dy, which is as large as y, and what the op kept.

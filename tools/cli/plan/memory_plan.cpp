@@ -9,6 +9,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/memory/block_pool.h"
+#include "lathe/tools/cli/plan/op_notes.h"
 
 namespace lathe::cli {
 namespace {
@@ -42,14 +43,15 @@ class GpuMemory {
   }
 
   /// Blocks that are taken and given back directly inside one op, workspaces of the CPU's library,
-  /// and before the first step those that do not stay.
+  /// gradients that only the CPU writes out, and before the first step those that do not stay.
   void find_scratch() {
     std::unordered_map<int64_t, int> taken_in;
     for (size_t i = 0; i < from_.memory.size(); ++i) {
       const MemoryNote& note = from_.memory[i];
       if (note.taken) {
         taken_in[note.block] = note.op;
-        if (note.workspace) dropped_.insert(note.block);
+        if (note.workspace || (note.op >= 0 && is_expanded_gradient(from_, note.op)))
+          dropped_.insert(note.block);
       } else if (i < from_.steps_begin || (note.op >= 0 && taken_in.contains(note.block) &&
                                            taken_in[note.block] == note.op)) {
         dropped_.insert(note.block);

@@ -76,6 +76,19 @@ double own_results(const StepRecording& step, const BlockOps& taken_in, int i, i
   return bytes_of(own);
 }
 
+bool is_expanded_gradient(const StepRecording& step, int i) {
+  const OpNote& op = op_at(step, i);
+  if (!step.channels_last || op.name != "contiguous" || op.parent < 0 || op.inputs.empty())
+    return false;
+  const OpNote& outer = op_at(step, op.parent);
+  const TensorNote& dy = op.inputs[0];
+  const bool wants_residual =
+      std::ranges::find(outer.gradient_of, size_t{1}) != outer.gradient_of.end();
+  return outer.kind == Kind::kBackward && outer.name == "batch_norm_add_relu" && wants_residual &&
+         dy.shape.size() == 4 && dy.shape[2] * dy.shape[3] > 1 &&
+         static_cast<double>(dy.bytes) == dense_bytes(dy.dtype, {dy.shape[0], dy.shape[1]});
+}
+
 bool is_in_place(const StepRecording& step, int i, int next) {
   const OpNote& op = op_at(step, i);
   if (op.kind != Kind::kOp || !op.name.ends_with('_') || op.inputs.empty()) return false;

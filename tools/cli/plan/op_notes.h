@@ -33,6 +33,10 @@ BlockOps blocks_taken(const StepRecording& step);
 /// ops inside it end before `next`.
 double own_results(const StepRecording& step, const BlockOps& taken_in, int i, int next);
 
+/// True if op i writes out a gradient that is the same for all pixels of an image, that of a mean,
+/// which batch norm's kernels read as it is on a GPU.
+bool is_expanded_gradient(const StepRecording& step, int i);
+
 /// True for an op that writes over its first input itself.
 bool is_in_place(const StepRecording& step, int i, int next);
 

@@ -146,7 +146,7 @@ StepRecording record_small_step(const Settings& settings, int64_t batch) {
 
 StepRecording record_small_step(const Settings& settings, int64_t batch,
                                 FunctionRef<std::unique_ptr<nn::Module>()> make) {
-  StepRecording recording{.batch = batch};
+  StepRecording recording{.batch = batch, .channels_last = settings.layout == "nhwc"};
   StepWatcher watcher(recording);
   manual_seed(static_cast<uint64_t>(settings.seed));
   const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};

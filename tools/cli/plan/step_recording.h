@@ -50,6 +50,7 @@ struct MemoryNote {
 
 struct StepRecording {
   int64_t batch = 0;
+  bool channels_last = false;  // --layout nhwc
   std::vector<OpNote> ops;  // in the order of their begins; parents come before what is inside them
   int first_op = 0;         // of the last step; those before made the model and earlier steps
   std::unordered_map<uint64_t, int> op_of_node;    // the op that recorded a node
