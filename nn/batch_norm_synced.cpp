@@ -1,6 +1,7 @@
 // Batch normalisation whose statistics are those of several processes. It is made of ops, so its
 // gradients are theirs: the gradient of a sum over ranks is the sum of the ranks' gradients.
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/visit.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/binary.h"
