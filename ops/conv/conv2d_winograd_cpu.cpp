@@ -1,32 +1,18 @@
-// Blocks, threads and memory of Winograd convolution. Contracts: conv2d_winograd_cpu.h; the loops
-// inside: winograd_kernels.h.
+// Outputs of Winograd convolution and the input's gradient: blocks, threads and memory. Contracts:
+// conv2d_winograd_cpu.h; the filters' gradient: conv2d_winograd_grad_cpu.cpp.
 #include "lathe/ops/conv/conv2d_winograd_cpu.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "lathe/core/ceil_div.h"
 #include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/ops/conv/winograd_kernels.h"
+#include "lathe/ops/conv/winograd_tiles.h"
 
 namespace lathe::cpu {
 
-namespace {
+namespace winograd {
 
-constexpr int64_t kMaxPositions = 36;
-
-// What is multiplied at a time, measured on a processor with 2 MiB of second-level cache per core
-// (Intel Sapphire Rapids). V, M and the U in use take 1.5 MiB of it.
-constexpr int64_t kBlock = 64;              // channels
-constexpr int64_t kOutBlocks = 2;           // blocks of outputs that one input transform serves
-constexpr int64_t kTileMatrices = 36 * 48;  // tiles times positions; more where all of U is in the
-constexpr int64_t kTileMatricesFar = 36 * 72;  // third-level cache, since each block reads all of U
-constexpr int64_t kNearChannels = 128;
-constexpr int64_t kGradTileMatrices = 36 * 32;  // of the weight gradient
-
-/// The best kernels for this processor.
 const WinogradKernelSet& kernel_set() {
   static const WinogradKernelSet best = [] {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -44,104 +30,30 @@ const WinogradKernelSet& kernel_set() {
   return best;
 }
 
-/// A batch of NHWC images.
-template <class T>
-struct Images {
-  T* data;
-  int64_t rows, cols, channels;
-
-  T* pixel(int64_t image, int64_t row, int64_t col, int64_t channel) const {
-    return data + ((image * rows + row) * cols + col) * channels + channel;
-  }
-};
-
-/// What lies outside the images: reads as 0, takes what nobody reads.
-alignas(64) constexpr float kZeros[kBlock] = {};
-
-/// The tiles of a batch, in the order of the outputs.
-struct Tiles {
-  const WinogradKernels& kernels;
-  int64_t out, edge;     // outputs and inputs along each side of a tile
-  int64_t down, across;  // tiles per image
-  int64_t count;         // of all images
-  Pair pad;
-
-  Tiles(WinogradTile tile, int64_t images, int64_t rows, int64_t cols, Pair padding)
-      : kernels(tile == WinogradTile::k4 ? kernel_set().f4 : kernel_set().f2),
-        out(tile == WinogradTile::k4 ? 4 : 2),
-        edge(out + 2),
-        down(ceil_div(rows, out)),
-        across(ceil_div(cols, out)),
-        count(images * down * across),
-        pad(padding) {}
-
-  int64_t positions() const { return edge * edge; }
-
-  /// One pointer for each pixel of a square of tile `index` with `side` pixels: to its first
-  /// channel, or to `outside`.
-  template <class T>
-  std::array<T*, kMaxPositions> pixels(const Images<T>& images, int64_t index, int64_t channel,
-                                       int64_t side, Pair before, T* outside) const {
-    std::array<T*, kMaxPositions> table;
-    const int64_t image = index / (down * across);
-    const int64_t row = index / across % down * out - before.rows;
-    const int64_t col = index % across * out - before.cols;
-    T** to = table.data();
-    for (int64_t i = row; i < row + side; ++i) {
-      const bool row_inside = i >= 0 && i < images.rows;
-      for (int64_t j = col; j < col + side; ++j) {
-        const bool inside = row_inside && j >= 0 && j < images.cols;
-        *to++ = inside ? images.pixel(image, i, j, channel) : outside;
-      }
-    }
-    return table;
-  }
-  std::array<const float*, kMaxPositions> inputs(const Images<const float>& x, int64_t index,
-                                                 int64_t channel) const {
-    return pixels(x, index, channel, edge, pad, static_cast<const float*>(kZeros));
-  }
-  template <class T>
-  std::array<T*, kMaxPositions> outputs(const Images<T>& y, int64_t index, int64_t channel,
-                                        T* outside) const {
-    return pixels(y, index, channel, out, 0, outside);
-  }
-};
-
-/// Matrices of `rows` rows and `cols` columns for each position, in memory that the caller has.
-struct MatrixSpace {
-  int64_t row_step, position_step, floats;
-
-  /// A row more than whole cache lines apart, positions fall into different sets of the cache.
-  MatrixSpace(int64_t positions, int64_t rows, int64_t cols, int64_t lanes)
-      : row_step(round_up(cols, lanes)),
-        position_step(round_up(rows, kWinogradRows) * row_step + 16),
-        floats(positions * position_step + kWinogradRows) {
-    floats = round_up(floats, int64_t{16});
-  }
-  WinogradMatrices at(float* data) const { return {data, position_step, row_step}; }
-};
-
-WinogradMatrices row_of(WinogradMatrices m, int64_t row) {
-  m.data += row * m.row_step;
-  return m;
-}
-
 Tensor scratch(int64_t floats) {
   const profile::MemoryTagScope workspace(profile::MemoryTag::kWorkspace);
   return empty({floats}, {.dtype = kF32});
 }
 
-WinogradFilters filters_at(const WinogradFilters& w, int64_t out, int64_t in) {
-  WinogradFilters at = w;
-  at.data += out * w.out_step + in * w.in_step;
-  return at;
-}
-
-/// The filters of w [K,C,3,3] as those of y from x.
 WinogradFilters filters_of(const Tensor& w) {
   WinogradFilters f{w.data<float>(), w.stride(0), w.stride(1), {}};
   for (int64_t tap = 0; tap < 9; ++tap) f.tap[tap] = tap / 3 * w.stride(2) + tap % 3 * w.stride(3);
   return f;
+}
+
+namespace {
+
+// What is multiplied at a time, measured on a processor with 2 MiB of second-level cache per core
+// (Intel Sapphire Rapids). V, M and the U in use take 1.5 MiB of it.
+constexpr int64_t kOutBlocks = 2;           // blocks of outputs that one input transform serves
+constexpr int64_t kTileMatrices = 36 * 48;  // tiles times positions; more where all of U is in the
+constexpr int64_t kTileMatricesFar = 36 * 72;  // third-level cache, since each block reads all of U
+constexpr int64_t kNearChannels = 128;
+
+WinogradFilters filters_at(const WinogradFilters& w, int64_t out, int64_t in) {
+  WinogradFilters at = w;
+  at.data += out * w.out_step + in * w.in_step;
+  return at;
 }
 
 /// The same as those of dx from dy: turned, from K to C channels.
@@ -292,127 +204,9 @@ class Convolution {
   float* u_ = nullptr;
 };
 
-/// The gradient of the filters from x and dy.
-class WeightGradient {
- public:
-  WeightGradient(const Tiles& tiles, const Images<const float>& x, const Images<const float>& dy)
-      : tiles_(tiles),
-        x_(x),
-        dy_(dy),
-        in_blocks_(ceil_div(x.channels, kBlock)),
-        out_blocks_(ceil_div(dy.channels, kBlock)),
-        parts_(ceil_div(tiles.count, std::max(part_tiles(), ceil_div(tiles.count, max_parts())))),
-        v_space_(tiles.positions(), block_tiles(), std::min(x.channels, kBlock), lanes()),
-        d_space_(tiles.positions(), block_tiles(), std::min(dy.channels, kBlock), lanes()),
-        p_space_(tiles.positions(), std::min(x.channels, kBlock), std::min(dy.channels, kBlock),
-                 lanes()) {}
-
-  void run(const Tensor& dw) {
-    const int64_t blocks = in_blocks_ * out_blocks_;
-    const Tensor memory = scratch(parts_ * part_floats());
-    float* const parts = memory.data<float>();
-    parallel_for(parts_ * blocks, 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        run_part(i / blocks, i % blocks / out_blocks_, i % out_blocks_,
-                 parts + i / blocks * part_floats());
-      }
-    });
-    add_parts(dw, parts);
-  }
-
- private:
-  int64_t lanes() const { return tiles_.kernels.lanes; }
-  int64_t ins(int64_t block) const { return std::min(kBlock, x_.channels - block * kBlock); }
-  int64_t outs(int64_t block) const { return std::min(kBlock, dy_.channels - block * kBlock); }
-  int64_t block_tiles() const { return kGradTileMatrices / tiles_.positions(); }
-  /// The sums of one part: [tap, in, out].
-  int64_t part_floats() const { return 9 * x_.channels * dy_.channels; }
-  /// Tiles that are worth a part of their own, and the most parts: about 16 pieces of work.
-  int64_t part_tiles() const { return 4 * block_tiles(); }
-  int64_t max_parts() const { return ceil_div(int64_t{16}, in_blocks_ * out_blocks_); }
-
-  void run_part(int64_t part, int64_t in, int64_t out, float* sums) const {
-    const int64_t size = ceil_div(tiles_.count, parts_);
-    const int64_t end = std::min((part + 1) * size, tiles_.count);
-    const Tensor memory = scratch(v_space_.floats + d_space_.floats + p_space_.floats);
-    float* const v = memory.data<float>();
-    float* const d = v + v_space_.floats;
-    float* const p = d + d_space_.floats;
-    for (int64_t first = part * size; first < end; first += block_tiles()) {
-      const int64_t count = std::min(block_tiles(), end - first);
-      for (int64_t i = 0; i < count; ++i) {
-        const auto x = tiles_.inputs(x_, first + i, in * kBlock);
-        tiles_.kernels.input(row_of(v_space_.at(v), i), x.data(), ins(in));
-        const auto dy = tiles_.outputs(dy_, first + i, out * kBlock, &kZeros[0]);
-        tiles_.kernels.output_grad(row_of(d_space_.at(d), i), dy.data(), outs(out));
-      }
-      multiply(p, v, d, count, in, out, first > part * size);
-    }
-    tiles_.kernels.filters_grad(sums + in * kBlock * dy_.channels + out * kBlock,
-                                x_.channels * dy_.channels, dy_.channels, p_space_.at(p), ins(in),
-                                outs(out));
-  }
-
-  void multiply(float* p, const float* v, const float* d, int64_t count, int64_t in, int64_t out,
-                bool add) const {
-    WinogradProduct product{.c = p,
-                            .a = v,
-                            .b = d,
-                            .c_row = p_space_.row_step,
-                            .a_row = 1,
-                            .a_col = v_space_.row_step,
-                            .b_row = d_space_.row_step,
-                            .rows = ins(in),
-                            .depth = count,
-                            .cols = outs(out),
-                            .add = add,
-                            .next_b = d};
-    for (int64_t s = 0; s < tiles_.positions(); ++s) {
-      product.next_b += d_space_.position_step;
-      tiles_.kernels.product(product);
-      product.c += p_space_.position_step;
-      product.a += v_space_.position_step;
-      product.b += d_space_.position_step;
-    }
-  }
-
-  /// dw = the sum of the parts, in their order. A square of filters at a time, because the parts
-  /// have neighbouring outputs side by side and dw has neighbouring taps or inputs.
-  void add_parts(const Tensor& dw, const float* parts) const {
-    constexpr int64_t kSide = 16;
-    const int64_t C = x_.channels, K = dy_.channels;
-    const WinogradFilters f = filters_of(dw);
-    float* const to = dw.data<float>();
-    parallel_for(ceil_div(C, kSide) * ceil_div(K, kSide), 4, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        const int64_t c0 = i % ceil_div(C, kSide) * kSide, k0 = i / ceil_div(C, kSide) * kSide;
-        const int64_t ins = std::min(kSide, C - c0), outs = std::min(kSide, K - k0);
-        float sum[kSide][9][kSide] = {};
-        for (int64_t part = 0; part < parts_; ++part) {
-          for (int64_t c = 0; c < ins; ++c) {
-            for (int64_t tap = 0; tap < 9; ++tap) {
-              const float* from = parts + part * part_floats() + (tap * C + c0 + c) * K + k0;
-              for (int64_t k = 0; k < outs; ++k) sum[c][tap][k] += from[k];
-            }
-          }
-        }
-        for (int64_t k = 0; k < outs; ++k) {
-          for (int64_t c = 0; c < ins; ++c) {
-            float* const filter = to + (k0 + k) * f.out_step + (c0 + c) * f.in_step;
-            for (int64_t tap = 0; tap < 9; ++tap) filter[f.tap[tap]] = sum[c][tap][k];
-          }
-        }
-      }
-    });
-  }
-
-  const Tiles& tiles_;
-  const Images<const float> x_, dy_;
-  const int64_t in_blocks_, out_blocks_, parts_;
-  const MatrixSpace v_space_, d_space_, p_space_;
-};
-
 }  // namespace
+
+}  // namespace winograd
 
 bool winograd_takes(const Conv2dGeometry& g) {
   return g.R == 3 && g.S == 3 && g.stride == Pair(1) && g.dilation == Pair(1) && g.groups == 1;
@@ -433,25 +227,18 @@ std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g) {
 
 void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
                       const Tensor& w, const Tensor& bias) {
-  const Tiles tiles(tile, g.N, g.P, g.Q, g.pad);
-  Convolution(tiles, {x.data<float>(), g.H, g.W, g.C}, {y.data<float>(), g.P, g.Q, g.K},
-              filters_of(w), bias.defined() ? bias.data<float>() : nullptr)
+  const winograd::Tiles tiles(tile, g.N, g.P, g.Q, g.pad);
+  winograd::Convolution(tiles, {x.data<float>(), g.H, g.W, g.C}, {y.data<float>(), g.P, g.Q, g.K},
+                        winograd::filters_of(w), bias.defined() ? bias.data<float>() : nullptr)
       .run();
 }
 
 void winograd_backward_input(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dx,
                              const Tensor& dy, const Tensor& w) {
-  const Tiles tiles(tile, g.N, g.H, g.W, {2 - g.pad.rows, 2 - g.pad.cols});
-  Convolution(tiles, {dy.data<float>(), g.P, g.Q, g.K}, {dx.data<float>(), g.H, g.W, g.C},
-              turned(filters_of(w)), nullptr)
+  const winograd::Tiles tiles(tile, g.N, g.H, g.W, {2 - g.pad.rows, 2 - g.pad.cols});
+  winograd::Convolution(tiles, {dy.data<float>(), g.P, g.Q, g.K}, {dx.data<float>(), g.H, g.W, g.C},
+                        winograd::turned(winograd::filters_of(w)), nullptr)
       .run();
-}
-
-void winograd_backward_weight(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dw,
-                              const Tensor& dy, const Tensor& x) {
-  const Tiles tiles(tile, g.N, g.P, g.Q, g.pad);
-  WeightGradient(tiles, {x.data<float>(), g.H, g.W, g.C}, {dy.data<float>(), g.P, g.Q, g.K})
-      .run(dw);
 }
 
 }  // namespace lathe::cpu

@@ -1,0 +1,150 @@
+// The gradient of Winograd convolution's filters: parts of the tiles, and their sum. Contract:
+// conv2d_winograd_cpu.h.
+#include <algorithm>
+
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/conv/conv2d_winograd_cpu.h"
+#include "lathe/ops/conv/winograd_tiles.h"
+
+namespace lathe::cpu {
+
+namespace winograd {
+
+namespace {
+
+constexpr int64_t kGradTileMatrices =
+    36 * 32;  // tiles times positions that are multiplied at a time
+
+/// The gradient of the filters from x and dy.
+class WeightGradient {
+ public:
+  WeightGradient(const Tiles& tiles, const Images<const float>& x, const Images<const float>& dy)
+      : tiles_(tiles),
+        x_(x),
+        dy_(dy),
+        in_blocks_(ceil_div(x.channels, kBlock)),
+        out_blocks_(ceil_div(dy.channels, kBlock)),
+        parts_(ceil_div(tiles.count, std::max(part_tiles(), ceil_div(tiles.count, max_parts())))),
+        v_space_(tiles.positions(), block_tiles(), std::min(x.channels, kBlock), lanes()),
+        d_space_(tiles.positions(), block_tiles(), std::min(dy.channels, kBlock), lanes()),
+        p_space_(tiles.positions(), std::min(x.channels, kBlock), std::min(dy.channels, kBlock),
+                 lanes()) {}
+
+  void run(const Tensor& dw) {
+    const int64_t blocks = in_blocks_ * out_blocks_;
+    const Tensor memory = scratch(parts_ * part_floats());
+    float* const parts = memory.data<float>();
+    parallel_for(parts_ * blocks, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        run_part(i / blocks, i % blocks / out_blocks_, i % out_blocks_,
+                 parts + i / blocks * part_floats());
+      }
+    });
+    add_parts(dw, parts);
+  }
+
+ private:
+  int64_t lanes() const { return tiles_.kernels.lanes; }
+  int64_t ins(int64_t block) const { return std::min(kBlock, x_.channels - block * kBlock); }
+  int64_t outs(int64_t block) const { return std::min(kBlock, dy_.channels - block * kBlock); }
+  int64_t block_tiles() const { return kGradTileMatrices / tiles_.positions(); }
+  /// The sums of one part: [tap, in, out].
+  int64_t part_floats() const { return 9 * x_.channels * dy_.channels; }
+  /// Tiles that are worth a part of their own, and the most parts: about 16 pieces of work.
+  int64_t part_tiles() const { return 4 * block_tiles(); }
+  int64_t max_parts() const { return ceil_div(int64_t{16}, in_blocks_ * out_blocks_); }
+
+  void run_part(int64_t part, int64_t in, int64_t out, float* sums) const {
+    const int64_t size = ceil_div(tiles_.count, parts_);
+    const int64_t end = std::min((part + 1) * size, tiles_.count);
+    const Tensor memory = scratch(v_space_.floats + d_space_.floats + p_space_.floats);
+    float* const v = memory.data<float>();
+    float* const d = v + v_space_.floats;
+    float* const p = d + d_space_.floats;
+    for (int64_t first = part * size; first < end; first += block_tiles()) {
+      const int64_t count = std::min(block_tiles(), end - first);
+      for (int64_t i = 0; i < count; ++i) {
+        const auto x = tiles_.inputs(x_, first + i, in * kBlock);
+        tiles_.kernels.input(row_of(v_space_.at(v), i), x.data(), ins(in));
+        const auto dy = tiles_.outputs(dy_, first + i, out * kBlock, &kZeros[0]);
+        tiles_.kernels.output_grad(row_of(d_space_.at(d), i), dy.data(), outs(out));
+      }
+      multiply(p, v, d, count, in, out, first > part * size);
+    }
+    tiles_.kernels.filters_grad(sums + in * kBlock * dy_.channels + out * kBlock,
+                                x_.channels * dy_.channels, dy_.channels, p_space_.at(p), ins(in),
+                                outs(out));
+  }
+
+  void multiply(float* p, const float* v, const float* d, int64_t count, int64_t in, int64_t out,
+                bool add) const {
+    WinogradProduct product{.c = p,
+                            .a = v,
+                            .b = d,
+                            .c_row = p_space_.row_step,
+                            .a_row = 1,
+                            .a_col = v_space_.row_step,
+                            .b_row = d_space_.row_step,
+                            .rows = ins(in),
+                            .depth = count,
+                            .cols = outs(out),
+                            .add = add,
+                            .next_b = d};
+    for (int64_t s = 0; s < tiles_.positions(); ++s) {
+      product.next_b += d_space_.position_step;
+      tiles_.kernels.product(product);
+      product.c += p_space_.position_step;
+      product.a += v_space_.position_step;
+      product.b += d_space_.position_step;
+    }
+  }
+
+  /// dw = the sum of the parts, in their order. A square of filters at a time, because the parts
+  /// have neighbouring outputs side by side and dw has neighbouring taps or inputs.
+  void add_parts(const Tensor& dw, const float* parts) const {
+    constexpr int64_t kSide = 16;
+    const int64_t C = x_.channels, K = dy_.channels;
+    const WinogradFilters f = filters_of(dw);
+    float* const to = dw.data<float>();
+    parallel_for(ceil_div(C, kSide) * ceil_div(K, kSide), 4, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        const int64_t c0 = i % ceil_div(C, kSide) * kSide, k0 = i / ceil_div(C, kSide) * kSide;
+        const int64_t ins = std::min(kSide, C - c0), outs = std::min(kSide, K - k0);
+        float sum[kSide][9][kSide] = {};
+        for (int64_t part = 0; part < parts_; ++part) {
+          for (int64_t c = 0; c < ins; ++c) {
+            for (int64_t tap = 0; tap < 9; ++tap) {
+              const float* from = parts + part * part_floats() + (tap * C + c0 + c) * K + k0;
+              for (int64_t k = 0; k < outs; ++k) sum[c][tap][k] += from[k];
+            }
+          }
+        }
+        for (int64_t k = 0; k < outs; ++k) {
+          for (int64_t c = 0; c < ins; ++c) {
+            float* const filter = to + (k0 + k) * f.out_step + (c0 + c) * f.in_step;
+            for (int64_t tap = 0; tap < 9; ++tap) filter[f.tap[tap]] = sum[c][tap][k];
+          }
+        }
+      }
+    });
+  }
+
+  const Tiles& tiles_;
+  const Images<const float> x_, dy_;
+  const int64_t in_blocks_, out_blocks_, parts_;
+  const MatrixSpace v_space_, d_space_, p_space_;
+};
+
+}  // namespace
+
+}  // namespace winograd
+
+void winograd_backward_weight(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dw,
+                              const Tensor& dy, const Tensor& x) {
+  const winograd::Tiles tiles(tile, g.N, g.P, g.Q, g.pad);
+  winograd::WeightGradient(tiles, {x.data<float>(), g.H, g.W, g.C},
+                           {dy.data<float>(), g.P, g.Q, g.K})
+      .run(dw);
+}
+
+}  // namespace lathe::cpu
