@@ -8,16 +8,12 @@
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/half_copy.h"
 #include "lathe/autograd/meta.h"
+#include "lathe/autograd/sole_owner.h"
 #include "lathe/core/copy.h"
 
 namespace lathe::autograd {
 
 namespace {
-
-/// True if `t` is the only handle to its memory, so that it can be kept without a copy.
-bool is_sole_owner(const Tensor& t) {
-  return t.impl().use_count() == 1 && t.impl().storage->use_count() == 1;
-}
 
 }  // namespace
 

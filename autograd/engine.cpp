@@ -158,13 +158,14 @@ class BackwardPass {
     }
   }
 
-  /// On a GPU an op that takes parts reads two where it would have read their sum, and nobody has
-  /// to write that. On the CPU adding in place costs less.
+  /// An op that takes parts reads two where it would have read their sum, and nobody has to write
+  /// that. The latest is left to it, so that the order of additions is the usual one.
   void add_part(Pending& pending, const Tensor& gradient) const {
-    const bool leaves_it = pending.node->takes_parts && pending.node->device.is_cuda() &&
-                           pending.gradient.defined() && !pending.second.defined() &&
-                           !call_.create_graph;
-    add_to(leaves_it ? pending.second : pending.gradient, gradient);
+    const bool leaves_it =
+        pending.node->takes_parts && pending.gradient.defined() && !call_.create_graph;
+    if (!leaves_it) return add_to(pending.gradient, gradient);
+    if (pending.second.defined()) add_to(pending.gradient, std::exchange(pending.second, Tensor()));
+    pending.second = gradient;
   }
 
   /// True if somebody besides the op sees the gradient of its output.
@@ -232,9 +233,12 @@ class BackwardPass {
   }
 
   void run_op(Node& node, Tensors& dy) {
+    Tensors shown;  // a second handle: the op writes into no dy that a watcher is to see
+    if (profile::watched()) [[unlikely]]
+      shown = dy;
     const Tensors gradients = node.run(dy, Needs(node.edges));
     if (profile::watched()) [[unlikely]]
-      show_watchers(node, dy, gradients);
+      show_watchers(node, shown, gradients);
     std::ranges::fill(dy, Tensor());  // a gradient that is dy itself has one owner from here on
     for (size_t i = 0; i < node.edges.size() && i < gradients.size(); ++i) {
       if (!node.edges[i].wanted() || !gradients[i].defined()) continue;

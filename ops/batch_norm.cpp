@@ -5,6 +5,7 @@
 #include "lathe/autograd/companion.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/record.h"
+#include "lathe/autograd/sole_owner.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/profile/range.h"
@@ -167,7 +168,13 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
                                  weight.get(), bias.get(), batch_stats};
            if (grad_enabled()) return batch_norm_gradients(c, eps, parts.front(), y.get());
            BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
+           // Whoever gets dx is to find it in the order of x.
+           const auto is_free = [&](const Tensor& part) {
+             return autograd::is_sole_owner(part) && part.strides() == c.x.strides();
+           };
            const Tensor& given = parts.front();
+           grads.dy_is_free = is_free(given);
+           grads.second_is_free = parts.size() > 1 && is_free(parts[1]);
            const Tensor dy = given.device().is_cuda() ? given : contiguous(given, format);
            if (parts.size() > 1) grads.second_dy = contiguous(parts[1], format);
            LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, y.get()));

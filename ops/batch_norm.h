@@ -87,7 +87,10 @@ struct BatchNormRunning {
 struct BatchNormGrads {
   bool want_x, want_residual, want_params;
   Tensor dx, dresidual, dweight, dbias;
-  Tensor second_dy = {};  // on a GPU, if defined: the gradient of y is dy + second_dy, added in f32
+  Tensor second_dy = {};  // if defined: the gradient of y is dy + second_dy, added in f32 (or f64)
+  // Nobody reads dy, or second_dy, any more: results may be in their memory. The GPU's kernels
+  // leave them alone.
+  bool dy_is_free = false, second_is_free = false;
 };
 
 /// The gradients of {x, residual, weight, bias}, made of ops, so that they have gradients

@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/record.h"
+#include "lathe/autograd/sole_owner.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
@@ -356,8 +357,7 @@ Tensor pow(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, c
 namespace autograd {
 
 Tensor accumulate(Tensor sum, const Tensor& gradient) {
-  const bool sole = sum.impl().use_count() == 1 && sum.impl().storage->use_count() == 1;
-  if (!sole || grad_enabled()) return add(sum, gradient);
+  if (!is_sole_owner(sum) || grad_enabled()) return add(sum, gradient);
   accumulate_(sum, gradient);
   return sum;
 }

@@ -14,12 +14,45 @@ namespace lathe::cpu {
 
 namespace {
 
+/// A part of n values joins the `before` earlier ones: mean += d * share,
+/// m2 += m2_part + d^2 * weight, where share = n / (before + n) and weight = before * share.
+template <class S>
+LATHE_CLONES void merge_part(double* __restrict__ mean, double* __restrict__ m2,
+                             const S* __restrict__ part_mean, const S* __restrict__ part_m2,
+                             int64_t channels, double share, double weight) {
+  for (int64_t k = 0; k < channels; ++k) {
+    const double d = part_mean[k] - mean[k];
+    mean[k] += d * share;
+    m2[k] += part_m2[k] + d * d * weight;
+  }
+}
+
+/// Mean and variance of the channels [begin, end) from those of the parts, [parts, C].
+template <class S>
+void merge(const Tiles& tiles, const S* means, const S* squares, const BatchNormStats& out,
+           int64_t begin, int64_t end) {
+  const int64_t channels = end - begin;
+  std::vector<double> mean(static_cast<size_t>(channels)), m2(mean.size());
+  double total = 0;
+  for (int64_t part = 0; part < tiles.parts(); ++part) {
+    const double n = static_cast<double>(tiles.part_size(part)), before = total;
+    total += n;
+    const double share = n / total;
+    const int64_t at = part * tiles.channels() + begin;
+    merge_part(mean.data(), m2.data(), means + at, squares + at, channels, share, before * share);
+  }
+  for (int64_t k = 0; k < channels; ++k) {
+    out.mean.data<S>()[begin + k] = static_cast<S>(mean[k]);
+    out.var.data<S>()[begin + k] = static_cast<S>(total > 0 ? m2[k] / total : 0);
+  }
+}
+
 template <class T, class S>
 void stats(const BatchNormStats& out, const Tensor& x) {
   const Tiles tiles(x);
   const int64_t c = tiles.channels(), columns = c * tiles.repeat();
-  // Mean and squared deviations of each part, [parts, C].
-  std::vector<S> means(static_cast<size_t>(tiles.parts() * c)), squares(means.size());
+  const Tensor all_means = part_numbers<S>(tiles), all_squares = part_numbers<S>(tiles);
+  S *const means = all_means.data<S>(), *const squares = all_squares.data<S>();  // deviations
   parallel_for(tiles.count(), kTilesPerTask, [&](int64_t begin, int64_t end) {
     TileBuffer<T> buffer(kTile + columns);
     std::vector<S> sum(static_cast<size_t>(columns)), mean(static_cast<size_t>(columns));
@@ -36,7 +69,9 @@ void stats(const BatchNormStats& out, const Tensor& x) {
       });
       fold_repeats(tiles, sum.data());
       for (int64_t k = 0; k < shown; ++k) means[to + k] = sum[k] * scale;
-      for (int64_t k = 0; k < shown * tiles.repeat(); ++k) mean[k] = sum[k % shown] * scale;
+      for (int64_t from = 0; from < shown * tiles.repeat(); from += shown) {
+        for (int64_t k = 0; k < shown; ++k) mean[from + k] = means[to + k];
+      }
 
       std::fill(sum.begin(), sum.end(), S(0));
       for_parts(tile, [&](const TileShape& shape, int64_t start) {
@@ -46,25 +81,8 @@ void stats(const BatchNormStats& out, const Tensor& x) {
       for (int64_t k = 0; k < shown; ++k) squares[to + k] = sum[k];
     }
   });
-  // Merge, part by part: mean += d * n/total,  m2 += m2_part + d^2 * n * before/total.
-  std::vector<double> mean(static_cast<size_t>(c)), m2(static_cast<size_t>(c));
-  double total = 0;
-  for (int64_t part = 0; part < tiles.parts(); ++part) {
-    const double n = static_cast<double>(tiles.part_size(part)), before = total;
-    total += n;
-    const double share = n / total, weight = before * share;
-    const S* part_means = means.data() + part * c;
-    const S* part_squares = squares.data() + part * c;
-    for (int64_t k = 0; k < c; ++k) {
-      const double d = part_means[k] - mean[k];
-      mean[k] += d * share;
-      m2[k] += part_squares[k] + d * d * weight;
-    }
-  }
-  for (int64_t k = 0; k < c; ++k) {
-    out.mean.data<S>()[k] = static_cast<S>(mean[k]);
-    out.var.data<S>()[k] = static_cast<S>(total > 0 ? m2[k] / total : 0);
-  }
+  for_channels(tiles,
+               [&](int64_t begin, int64_t end) { merge(tiles, means, squares, out, begin, end); });
 }
 
 template <class T, class S>
@@ -87,8 +105,6 @@ void forward(const Tensor& y, const BatchNormCall& call, const Tensor& residual)
     }
   });
 }
-
-/// The dtype of statistics and parameters for an input: f32, or f64 for f64.
 
 }  // namespace
 

@@ -5,6 +5,15 @@
 
 #include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
 
+// Before a loop that may write an element which it has read: no later round reads it. Clang, which
+// does not know the pragma, compares the addresses at run time. (A macro, because a pragma in a
+// condition of the preprocessor would be five lines at each loop.)
+#if defined(__GNUC__) && !defined(__clang__)
+#  define LATHE_IVDEP _Pragma("GCC ivdep")
+#else
+#  define LATHE_IVDEP
+#endif
+
 namespace lathe::cpu {
 
 namespace {
@@ -102,24 +111,43 @@ template <BatchNormForm kForm, class S, class T>
   return dy;
 }
 
-template <BatchNormForm kForm, bool kWriteG, class S, class T>
+/// What a sum of gradients reads: dy [+ second], x, and for kAddRelu y.
+template <class T>
+struct GradRows {
+  const T *dy, *second, *x, *y;
+};
+
+/// What becomes of g beside its sums: nothing; it is written to g_out; g of dy + second is.
+enum class KeepG : uint8_t { kNo, kOfDy, kOfSum };
+
+// g_out may be dy or second: the loops read an element before they write it and never later, which
+// the compiler is told by LATHE_IVDEP, because `restrict` would be untrue.
+template <BatchNormForm kForm, KeepG kKeep, class S, class T>
+[[gnu::always_inline]] inline S masked(const GradRows<T>& in, T* g_out, int64_t at, S t, S scale,
+                                       S bias) {
+  S dy = wide<S>(in.dy[at]);
+  if constexpr (kKeep == KeepG::kOfSum) dy += wide<S>(in.second[at]);
+  const S g = passed<kForm>(dy, t, scale, bias, in.y, at);
+  if constexpr (kKeep != KeepG::kNo) g_out[at] = static_cast<T>(g);
+  return g;
+}
+
+template <BatchNormForm kForm, KeepG kKeep, class S, class T>
 [[gnu::always_inline]] inline void sum_grads_columns(const TileShape& shape, S* __restrict__ sum_g,
-                                                     S* __restrict__ sum_gt, T* __restrict__ g_out,
-                                                     const T* __restrict__ dy,
-                                                     const T* __restrict__ x,
-                                                     const T* __restrict__ y,
+                                                     S* __restrict__ sum_gt, T* g_out,
+                                                     const GradRows<T>& in,
                                                      const TileParams<S>& p) {
   const int64_t width = shape.width;
   const auto step = [&](int64_t at, int64_t i, S & gt) __attribute__((always_inline)) {
-    const S t = wide<S>(x[at + i]) - p.mean[i];
-    const S g = passed<kForm>(wide<S>(dy[at + i]), t, p.scale[i], p.bias[i], y, at + i);
-    if constexpr (kWriteG) g_out[at + i] = static_cast<T>(g);
+    const S t = wide<S>(in.x[at + i]) - p.mean[i];
+    const S g = masked<kForm, kKeep>(in, g_out, at + i, t, p.scale[i], p.bias[i]);
     gt = g * t;
     return g;
   };
   int64_t r = 0;
   for (; r + kGroup <= shape.rows; r += kGroup) {
     const int64_t at = r * width;
+    LATHE_IVDEP
     for (int64_t i = 0; i < width; ++i) {
       S t0, t1, t2, t3;
       const S g0 = step(at, i, t0), g1 = step(at + width, i, t1);
@@ -129,6 +157,7 @@ template <BatchNormForm kForm, bool kWriteG, class S, class T>
     }
   }
   for (; r < shape.rows; ++r) {
+    LATHE_IVDEP
     for (int64_t i = 0; i < width; ++i) {
       S t;
       sum_g[i] += step(r * width, i, t);
@@ -137,25 +166,24 @@ template <BatchNormForm kForm, bool kWriteG, class S, class T>
   }
 }
 
-template <BatchNormForm kForm, bool kWriteG, class S, class T>
+template <BatchNormForm kForm, KeepG kKeep, class S, class T>
 [[gnu::always_inline]] inline void sum_grads_rows(const TileShape& shape, S* __restrict__ sum_g,
-                                                  S* __restrict__ sum_gt, T* __restrict__ g_out,
-                                                  const T* __restrict__ dy, const T* __restrict__ x,
-                                                  const T* __restrict__ y, const TileParams<S>& p) {
+                                                  S* __restrict__ sum_gt, T* g_out,
+                                                  const GradRows<T>& in, const TileParams<S>& p) {
   const int64_t width = shape.width;
   for (int64_t r = 0; r < shape.rows; ++r) {
     const S mean = p.mean[r], scale = p.scale[r], bias = p.bias[r];
     const int64_t at = r * width;
     S acc_g[kPartials] = {}, acc_gt[kPartials] = {};
     const auto step = [&](int64_t i, int j) __attribute__((always_inline)) {
-      const S t = wide<S>(x[at + i]) - mean;
-      const S g = passed<kForm>(wide<S>(dy[at + i]), t, scale, bias, y, at + i);
-      if constexpr (kWriteG) g_out[at + i] = static_cast<T>(g);
+      const S t = wide<S>(in.x[at + i]) - mean;
+      const S g = masked<kForm, kKeep>(in, g_out, at + i, t, scale, bias);
       acc_g[j] += g;
       acc_gt[j] += g * t;
     };
     int64_t i = 0;
     for (; i + kPartials <= width; i += kPartials) {
+      LATHE_IVDEP
       for (int j = 0; j < kPartials; ++j) step(i + j, j);
     }
     for (int j = 0; i < width; ++i, ++j) step(i, j);
@@ -164,23 +192,23 @@ template <BatchNormForm kForm, bool kWriteG, class S, class T>
   }
 }
 
-template <BatchNormForm kForm, bool kWriteG, class S, class T>
+template <BatchNormForm kForm, KeepG kKeep, class S, class T>
 [[gnu::always_inline]] inline void sum_grads(const TileShape& shape, S* __restrict__ sum_g,
-                                             S* __restrict__ sum_gt, T* __restrict__ g_out,
-                                             const T* __restrict__ dy, const T* __restrict__ x,
-                                             const T* __restrict__ y, const TileParams<S>& p) {
+                                             S* __restrict__ sum_gt, T* g_out,
+                                             const GradRows<T>& in, const TileParams<S>& p) {
   if (shape.channels == ChannelAlong::kColumns) {
-    sum_grads_columns<kForm, kWriteG>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+    sum_grads_columns<kForm, kKeep>(shape, sum_g, sum_gt, g_out, in, p);
   } else {
-    sum_grads_rows<kForm, kWriteG>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+    sum_grads_rows<kForm, kKeep>(shape, sum_g, sum_gt, g_out, in, p);
   }
 }
 
 template <BatchNormForm kForm, class S, class T, class P>
-[[gnu::always_inline]] inline void grad_input_row(int64_t width, T* __restrict__ dx,
-                                                  const T* __restrict__ dy, const T* __restrict__ x,
+[[gnu::always_inline]] inline void grad_input_row(int64_t width, T* dx, const T* dy, const T* x,
                                                   const T* __restrict__ y, P mean, P scale, P bias,
                                                   P slope, P offset) {
+  // dx may be dy or x.
+  LATHE_IVDEP
   for (int64_t i = 0; i < width; ++i) {
     const S t = wide<S>(x[i]) - mean[i];
     const S g = passed<kForm>(wide<S>(dy[i]), t, scale[i], bias[i], y, i);
@@ -189,9 +217,8 @@ template <BatchNormForm kForm, class S, class T, class P>
 }
 
 template <BatchNormForm kForm, class S, class T>
-[[gnu::always_inline]] inline void grad_input_rows(const TileShape& shape, T* __restrict__ dx,
-                                                   const T* __restrict__ dy,
-                                                   const T* __restrict__ x, const T* __restrict__ y,
+[[gnu::always_inline]] inline void grad_input_rows(const TileShape& shape, T* dx, const T* dy,
+                                                   const T* x, const T* __restrict__ y,
                                                    const TileParams<S>& p) {
   for (int64_t r = 0; r < shape.rows; ++r) {
     const int64_t at = r * shape.width;
@@ -273,23 +300,34 @@ LATHE_CLONES void TileLoops<T>::apply(const TileShape& shape, BatchNormForm form
 template <class T>
 LATHE_CLONES void TileLoops<T>::grad_sums(const TileShape& shape, BatchNormForm form,
                                           S* __restrict__ sum_g, S* __restrict__ sum_gt,
-                                          T* __restrict__ g_out, const T* __restrict__ dy,
-                                          const T* __restrict__ x, const T* __restrict__ y,
+                                          const T* dy, const T* x, const T* y,
                                           const TileParams<S>& p) {
+  T* const no_g = nullptr;
   with_form(
       form, [&](auto f) __attribute__((always_inline)) {
-        if constexpr (f.value == BatchNormForm::kAddRelu) {
-          if (g_out != nullptr)
-            return sum_grads<f.value, true>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
-        }
-        sum_grads<f.value, false>(shape, sum_g, sum_gt, g_out, dy, x, y, p);
+        sum_grads<f.value, KeepG::kNo>(shape, sum_g, sum_gt, no_g, {dy, nullptr, x, y}, p);
       });
 }
 
 template <class T>
-LATHE_CLONES void TileLoops<T>::grad_input(const TileShape& shape, BatchNormForm form,
-                                           T* __restrict__ dx, const T* __restrict__ dy,
-                                           const T* __restrict__ x, const T* __restrict__ y,
+LATHE_CLONES void TileLoops<T>::grad_sums_kept(const TileShape& shape, BatchNormForm form,
+                                               S* __restrict__ sum_g, S* __restrict__ sum_gt,
+                                               T* g_out, const T* dy, const T* second, const T* x,
+                                               const T* y, const TileParams<S>& p) {
+  const GradRows<T> in{dy, second, x, y};
+  with_form(
+      form, [&](auto f) __attribute__((always_inline)) {
+        if (second == nullptr) {
+          sum_grads<f.value, KeepG::kOfDy>(shape, sum_g, sum_gt, g_out, in, p);
+        } else {
+          sum_grads<f.value, KeepG::kOfSum>(shape, sum_g, sum_gt, g_out, in, p);
+        }
+      });
+}
+
+template <class T>
+LATHE_CLONES void TileLoops<T>::grad_input(const TileShape& shape, BatchNormForm form, T* dx,
+                                           const T* dy, const T* x, const T* y,
                                            const TileParams<S>& p) {
   with_form(
       form, [&](auto f) __attribute__((always_inline)) {

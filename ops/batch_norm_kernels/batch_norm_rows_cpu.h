@@ -46,10 +46,15 @@ struct TileLoops {
                     const TileParams<S>& p);
 
   /// sum_g[c] += sum of g and sum_gt[c] += sum of g * t, where g = dy where form passes it, else 0.
-  /// kAddRelu reads its mask from y and writes g, the gradient of its residual, to g_out (which may
-  /// be dy) unless that is null. kRelu computes its mask.
-  static void grad_sums(const TileShape& shape, BatchNormForm form, S* sum_g, S* sum_gt, T* g_out,
+  /// kAddRelu reads its mask from y. kRelu computes its mask.
+  static void grad_sums(const TileShape& shape, BatchNormForm form, S* sum_g, S* sum_gt,
                         const T* dy, const T* x, const T* y, const TileParams<S>& p);
+
+  /// The same of dy + second, or of dy where second is null, and writes g to g_out, which may be dy
+  /// or second. The sums are those of g before it is rounded to T.
+  static void grad_sums_kept(const TileShape& shape, BatchNormForm form, S* sum_g, S* sum_gt,
+                             T* g_out, const T* dy, const T* second, const T* x, const T* y,
+                             const TileParams<S>& p);
 
   /// dx = scale * g - slope * t - offset, with g as above; dx may be dy or x.
   static void grad_input(const TileShape& shape, BatchNormForm form, T* dx, const T* dy, const T* x,

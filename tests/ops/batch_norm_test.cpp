@@ -5,8 +5,10 @@
 #include "lathe/autograd/engine.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 
 using namespace lathe;
@@ -263,6 +265,96 @@ TEST_CASE("batch_norm: a large mean costs no digits of the variance") {
   batch_norm(x, {}, {}, mean, var, {.training = true, .momentum = 1.0});
   const Tensor exact = lathe::var(cast(x, kF64), {0, 2, 3});
   CHECK(difference(var, exact, 1e-5) == "");
+}
+
+TEST_CASE(
+    "batch_norm kernels: a gradient in two parts, and results in the memory of the gradient") {
+  for (const BatchNormForm form :
+       {BatchNormForm::kPlain, BatchNormForm::kRelu, BatchNormForm::kAddRelu}) {
+    for (const Case& c : kCases) {
+      for (const DType dtype : {kF32, kF16, kBF16, kF64}) {
+        CAPTURE(static_cast<int>(form));
+        CAPTURE(concat(dtype, c.x, c.format == kChannelsLast ? " NHWC" : ""));
+        const bool add = form == BatchNormForm::kAddRelu;
+        const Tensor residual = add ? make(c, dtype) : Tensor(), dy = make(c, dtype),
+                     part = make(c, dtype);
+        const DType params = compute_dtype(dtype);
+        BatchNormCall call{form,
+                           make(c, dtype),
+                           {},
+                           {},
+                           cast(rand({c.x[1]}) + 0.5, params),
+                           cast(randn({c.x[1]}), params),
+                           true};
+        const Tensor y = cpu::batch_norm_train(call, residual, kEps, {});
+        for (const bool in_parts : {false, true}) {
+          BatchNormGrads want{true, add, true, {}, {}, {}, {}};
+          const Tensor whole = in_parts ? dy + part : dy;
+          cpu::batch_norm_backward(want, call, whole, add ? y : Tensor());
+          for (const bool free : {false, true}) {
+            CAPTURE(in_parts);
+            CAPTURE(free);
+            const Tensor first = dy.clone(), second = part.clone();
+            BatchNormGrads got{true, add, true, {}, {}, {}, {}};
+            if (in_parts) got.second_dy = second;
+            got.dy_is_free = got.second_is_free = free;
+            cpu::batch_norm_backward(got, call, first, add ? y : Tensor());
+            // Half: the sum of both parts is rounded when it is written, not before it is added up.
+            const double tol = is_half(dtype) && in_parts ? tolerance_of(dtype) : 0;
+            CHECK(difference(got.dx, want.dx, tol) == "");
+            if (add) CHECK(difference(got.dresidual, want.dresidual, tol) == "");
+            CHECK(difference(got.dweight, want.dweight, tol) == "");
+            CHECK(difference(got.dbias, want.dbias, tol) == "");
+            if (numel_of(c.x) == 0) continue;
+            CHECK((add ? got.dresidual : got.dx).shares_storage(first) == free);
+            if (add) CHECK(got.dx.shares_storage(second) == (free && in_parts));
+            if (free) continue;
+            CHECK(difference(first, dy, 0) == "");
+            CHECK(difference(second, part, 0) == "");
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "batch_norm: an output of two ops has the gradients of one, and nobody's gradient changes") {
+  const Tensor x = randn({4, 8, 5, 5}).contiguous(kChannelsLast), other = randn_like(x);
+  const Tensor weight = rand({8}) + 0.5, bias = randn({8}), dy = randn_like(x), kept = dy.clone();
+  enum class Seen { kNo, kHook, kRetained, kAsked };
+  // Through a view the engine adds the gradients up before batch norm sees them.
+  const auto run = [&](Seen seen, int uses, bool through_view) {
+    const auto leaf = [](const Tensor& t) { return t.clone().requires_grad_(); };
+    const Tensor a = leaf(x), r = leaf(other), w = leaf(weight), b = leaf(bias);
+    const Tensor y = batch_norm_add_relu(a, r, w, b, {}, {}, {.training = true});
+    Tensors found;
+    if (seen == Seen::kHook) {
+      y.register_hook([&](const Tensor& g) {
+        found.push_back(g);
+        return Tensor();
+      });
+    }
+    if (seen == Seen::kRetained) y.retain_grad();
+    const Tensor v = through_view ? y.view(y.shape()) : y;
+    Tensor out = uses == 1 ? v : v * 3.0;  // 1: the caller's own dy is what batch norm gets
+    for (int i = 1; i < uses; ++i) out = out + square(v + double(i));
+    if (seen == Seen::kAsked) return grad({out}, {a, r, w, b, y}, {.grad_outputs = {dy}});
+    out.backward(dy);
+    if (seen == Seen::kRetained) found.push_back(y.grad());
+    found.insert(found.end(), {a.grad(), r.grad(), w.grad(), b.grad()});
+    return found;
+  };
+  for (const Seen seen : {Seen::kNo, Seen::kHook, Seen::kRetained, Seen::kAsked}) {
+    for (const int uses : {1, 2, 3}) {
+      CAPTURE(static_cast<int>(seen));
+      CAPTURE(uses);
+      const Tensors got = run(seen, uses, false), want = run(seen, uses, true);
+      REQUIRE(got.size() == want.size());
+      for (size_t i = 0; i < got.size(); ++i) CHECK(difference(got[i], want[i], 0) == "");
+      CHECK(difference(dy, kept, 0) == "");
+    }
+  }
 }
 
 TEST_CASE("batch_norm: the number of threads changes no bit") {
