@@ -22,9 +22,10 @@ void Saves::begin(int64_t step) {
   good_step_ = step;
 }
 
-void Saves::take_candidate() { candidate_.take(present_()); }
+void Saves::take_candidate() { candidate_.begin(present_()); }
 
 void Saves::accept_candidate(int64_t step) {
+  candidate_.finish();
   std::swap(good_, candidate_);
   good_step_ = step;
 }

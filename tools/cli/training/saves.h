@@ -23,8 +23,8 @@
 
 namespace lathe::cli {
 
-/// Steps between copies of the state. A copy takes about a hundredth of a step on a CPU and some
-/// milliseconds from a GPU; this seldom it costs nothing.
+/// Steps between copies of the state. A copy takes about a hundredth of a step on a CPU. From a GPU
+/// it takes some milliseconds, beside the step that follows. This seldom it costs nothing.
 inline constexpr int64_t kStepsBetweenCandidates = 50;
 
 /// The run folder cannot be written, so there is nowhere to save to.
@@ -42,9 +42,9 @@ class Saves {
   // --- which state is good ----
   /// The present state is good. Call before the first step.
   void begin(int64_t step);
-  /// Copies the present state.
+  /// Begins to copy the present state. Training may change it at once.
   void take_candidate();
-  /// The loss of the candidate is finite: it is the good state now.
+  /// The loss of the candidate is finite: once it is copied, it is the good state.
   void accept_candidate(int64_t step);
   /// All losses of the steps before `step` are finite.
   void losses_are_finite(int64_t step) { finite_until_ = step; }
@@ -52,8 +52,8 @@ class Saves {
   void loss_is_bad() { good_on_disk_ = -1; }
 
   // --- what is written ----
-  // throws: SaveError if the folder cannot be written; save(), and begin() and take_candidate()
-  // above, also OutOfMemoryError and CudaError, from the copy.
+  // throws: SaveError if the folder cannot be written; save(), and begin(), take_candidate() and
+  // accept_candidate() above, also OutOfMemoryError and CudaError, from the copy.
   /// Saves the present state as `name`: "last" or "best". `averages`: its weights are not those
   /// that training continues with. Does nothing for "last" after seal_last().
   void save(std::string_view name, int64_t step, bool averages = false);

@@ -183,7 +183,10 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
     const double value = step.loss.item<double>();
     if (!std::isfinite(value)) fail_diverged("train", value);
   }
-  if (snapshot) saves_->accept_candidate(step_);
+  if (snapshot) {
+    const debug::AllowSync waits_for_the_copy;
+    saves_->accept_candidate(step_);
+  }
   if (!updated_) scaler_.scale(step.loss).backward();
   window_.add(step.scores, step.y, step.loss);
   window_images_ += x.dim(0);

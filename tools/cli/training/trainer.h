@@ -17,7 +17,8 @@
 // decides what may overwrite what (saves.h).
 // The peaks of the device's memory begin again with each row of metrics (run_memory.h).
 // Host memory: at most four copies of the state (Snapshot), two in Saves and two in
-// CheckpointWriter. While one is written, one tensor at a time exists once more, row-major.
+// CheckpointWriter. While one is written, one tensor at a time exists once more, row-major. A GPU
+// holds one more copy for some milliseconds in every 50 steps, where it has room for it.
 #pragma once
 
 #include <algorithm>

@@ -1,0 +1,112 @@
+// A snapshot that goes to the host while the GPU computes: what waits for what, on the emulated GPU,
+// whose queues run as late as they may.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "../cuda_case.h"
+#include "../emulation/schedule.h"
+#include "lathe/core/cuda.h"
+#include "lathe/core/error.h"
+#include "lathe/core/stream.h"
+#include "lathe/ops/creation.h"
+#include "lathe/tests/cli/saved_number.h"
+#include "lathe/tools/cli/training/snapshot.h"
+
+using namespace lathe;
+using namespace lathe::cli;
+using lathe::test::Number;
+
+namespace {
+
+const Device kGpu(DeviceType::kCUDA);
+
+Checkpoint state_of(Number& number) { return collect_checkpoint({{"model", number}}); }
+
+std::vector<float> values(const Snapshot& snapshot) {
+  return snapshot.checkpoint().tensors.at("value").to_vector<float>();
+}
+
+std::vector<float> all(float value) { return std::vector<float>(24, value); }
+
+}  // namespace
+
+TEST_CASE("snapshot: while it is copied, the GPU computes, and the host goes on" *
+          lathe::test::cuda_case()) {
+  const emulation::ScheduleScope late({.seed = 1});
+  Number number;
+  number.value = full({2, 3, 4}, 1, {.device = kGpu});
+  Snapshot snapshot;
+  snapshot.begin(state_of(number));
+  snapshot.finish();
+  CHECK(values(snapshot) == all(1));
+  number.value.fill_(2.0);
+  cuda::synchronize(kGpu);
+
+  const uint64_t waits = cuda::counters().synchronizations;
+  snapshot.begin(state_of(number));
+  CHECK(cuda::counters().synchronizations == waits);
+  number.value.fill_(3.0);  // the next step
+  synchronize(current_stream(kGpu));
+  CHECK(number.value.cpu().to_vector<float>() == all(3));
+  CHECK(values(snapshot) == all(1));  // that step has run, and did not wait for the copy
+  snapshot.finish();
+  CHECK(values(snapshot) == all(2));
+  CHECK(snapshot.checkpoint().tensors.at("value").is_pinned());
+}
+
+TEST_CASE("snapshot: whenever the copies run, it has the values from its begin" *
+          lathe::test::cuda_case()) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const emulation::ScheduleScope scope({.seed = seed, .early = 3});
+    Number number;
+    number.value = full({2, 3, 4}, 0, {.device = kGpu});
+    Snapshot good, candidate;
+    for (int step = 1; step <= 4; ++step) {
+      number.value.fill_(static_cast<double>(step));
+      candidate.begin(state_of(number));
+      number.value.fill_(-1.0);
+      const Tensor reuses_memory = full({2, 3, 4}, -2, {.device = kGpu});
+      candidate.finish();
+      std::swap(good, candidate);
+      CHECK(values(good) == all(static_cast<float>(step)));
+      if (step > 1) CHECK(values(candidate) == all(static_cast<float>(step - 1)));
+    }
+  }
+}
+
+TEST_CASE("snapshot: one that is begun again or dropped was complete before" *
+          lathe::test::cuda_case()) {
+  Number number;
+  number.value = full({2, 3, 4}, 1, {.device = kGpu});
+  Snapshot snapshot;
+  snapshot.begin(state_of(number));
+  number.value.fill_(2.0);
+  snapshot.begin(state_of(number));
+  number.value.fill_(3.0);
+  snapshot.take(state_of(number));
+  CHECK(values(snapshot) == all(3));
+  {
+    Snapshot dropped;
+    dropped.begin(state_of(number));
+  }
+  cuda::synchronize(kGpu);
+  CHECK(values(snapshot) == all(3));
+}
+
+TEST_CASE("snapshot: without memory on the GPU for the values, it waits as take() does" *
+          lathe::test::cuda_case()) {
+  Number number;
+  number.value = full({2, 3, 4}, 1, {.device = kGpu});
+  cuda::synchronize(kGpu);
+  cuda::empty_cache();
+  const uint64_t waits = cuda::counters().synchronizations;
+  Snapshot snapshot;
+  {
+    const ArmedFault full_gpu(cuda::allocation_fault(), 1, FaultPoint::kForever);
+    snapshot.begin(state_of(number));
+  }
+  CHECK(cuda::counters().synchronizations > waits);
+  CHECK(values(snapshot) == all(1));
+  snapshot.finish();
+}
