@@ -22,7 +22,9 @@ Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settin
   if (device.is_cpu() || (!images->has_one_size() && !resident))
     return {make_loader(images, settings, training), device};
 
+  const DType half = settings.amp == "bf16" ? kBF16 : kF16;
   data::PrefetchOptions prefetch{.transform = images->transform(),
+                                 .dtype = settings.amp == "off" ? kF32 : half,
                                  .format = settings.layout == "nhwc" ? kChannelsLast : kContiguous};
   images->set_transform({});
   if (resident) {

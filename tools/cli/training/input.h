@@ -18,9 +18,9 @@ struct Input {
 };
 
 /// On a CPU the loader's workers transform the images. A GPU gets bytes and transforms them itself,
-/// with the same results, in the layout that the model needs; with --data-cache gpu the images are
-/// on the GPU from the start. In these cases the transform is taken out of `images`. Images of many
-/// sizes are always transformed by the workers.
+/// with the same results, in the layout that the model needs and, with --amp, rounded to its half
+/// type; with --data-cache gpu the images are on the GPU from the start. In these cases the
+/// transform is taken out of `images`. Images of many sizes are always transformed by the workers.
 /// throws: UsageError for a data cache that is not possible; CommandError (kData), DataError if its
 /// images cannot be read.
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
