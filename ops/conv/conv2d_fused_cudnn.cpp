@@ -95,9 +95,9 @@ bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands, Functi
   const Device device = operands.x.device();
   Conv2dPrepared& prepared = conv2d_prepared(key, device);
   FusedEngines engines(key, operands, prepared, split);
-  if (prepared.split_ms < 0 && key.mode == ConvMode::kBenchmark && !engines.capturing()) {
-    prepared.split_ms = conv_search().find(key) ? 0 : time_split(timed, device);
-  }
+  if (prepared.split_ms < 0 && key.mode == ConvMode::kBenchmark && !engines.capturing() &&
+      !conv_search().find(key))
+    prepared.split_ms = time_split(timed, device);
   conv_search().run(key, engines, prepared.memo);
   return !engines.was_split();
 }
