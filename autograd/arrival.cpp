@@ -13,10 +13,6 @@
 
 namespace lathe::autograd {
 
-namespace {
-
-}  // namespace
-
 void Arrival::prepare(bool create_graph) {
   Tensor& grad = tensor->meta->grad;
   if (is_grad) {
