@@ -15,7 +15,8 @@ TEST_CASE("convolution_text: says what the library can do and what it lacks") {
   CHECK(convolution_text(kVersion3) == "oneDNN 3.7.2: direct, bf16; Winograd for NHWC only");
   CHECK(convolution_text({.library = "oneDNN", .problem = "it cannot be loaded"}) ==
         "it cannot be loaded");
-  CHECK(convolution_text({.library = "oneDNN 3.7.2"}) == "oneDNN 3.7.2: direct; Winograd for NHWC only");
+  CHECK(convolution_text({.library = "oneDNN 3.7.2"}) ==
+        "oneDNN 3.7.2: direct; Winograd for NHWC only");
   CHECK(convolution_text(kWithout).find("Eigen, because this build is without oneDNN") == 0);
 }
 
