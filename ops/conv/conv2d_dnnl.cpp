@@ -37,7 +37,7 @@ dnnl::memory memory_of(const Layout& layout, const Tensor& t) {
 Tensor packed(const Conv2dPort& port, const Tensor& t) {
   Tensor copy = scratch(port.wanted);
   dnnl::memory from = memory_of(port.user, t), to = memory_of(port.wanted, copy);
-  const profile::Range range("reorder");
+  const profile::DeviceRange range("reorder", kCPU);
   port.reorder->execute(dnnl_stream(), from, to);
   return copy;
 }
@@ -137,7 +137,7 @@ class Run {
     made_.primitive.execute(dnnl_stream(), arguments_);
     if (port.reorder) {
       dnnl::memory from = memory_of(port.wanted, result), to = memory_of(port.user, t);
-      const profile::Range range("reorder");
+      const profile::DeviceRange range("reorder", kCPU);
       port.reorder->execute(dnnl_stream(), from, to);
     }
     dnnl_stream().wait();

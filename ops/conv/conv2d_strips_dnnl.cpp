@@ -44,7 +44,7 @@ Tensor empty_nhwc(const Shape& shape, DType dtype) {
 }
 
 Tensor strips_of(const Tensor& images, const Tensor& strips, int64_t pitch) {
-  const profile::Range range("reorder");
+  const profile::DeviceRange range("reorder", kCPU);
   for_rows(images, strips, pitch, [](const char* image, char* strip, size_t row, size_t gap) {
     if (image != nullptr) {
       std::memcpy(strip, image, row);
@@ -57,7 +57,7 @@ Tensor strips_of(const Tensor& images, const Tensor& strips, int64_t pitch) {
 }
 
 void take(const Tensor& images, const Tensor& strips, int64_t pitch) {
-  const profile::Range range("reorder");
+  const profile::DeviceRange range("reorder", kCPU);
   for_rows(images, strips, pitch, [](char* image, const char* strip, size_t row, size_t) {
     if (image != nullptr) std::memcpy(image, strip, row);
   });

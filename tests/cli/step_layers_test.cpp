@@ -63,11 +63,11 @@ TEST_CASE("step times: every nanosecond of a known recording is in the right row
   profile::Recording recording;
   recording.threads.push_back(
       {.records = {
-           range("reorder", Kind::kUser, 2, 110, 130),
+           range("reorder", Kind::kOp, 2, 110, 130),
            call("conv2d", 1, 100, 200, x, w, x),
            call("conv2d", 1, 200, 230, large, w, x),
            range("batch_norm_relu", Kind::kOp, 1, 230, 270),
-           range("reorder", Kind::kUser, 4, 301, 304),
+           range("reorder", Kind::kOp, 4, 301, 304),
            call("conv2d_input_grad", 3, 300, 350, x, w, x),
            call("conv2d_input_grad", 3, 350, 357, x, w, large),
            call("conv2d_weight_grad", 3, 357, 370, x, x, w),

@@ -300,11 +300,13 @@ TEST_CASE(
             got.dy_is_free = got.second_is_free = free;
             cpu::batch_norm_backward(got, call, first, add ? y : Tensor());
             // Half: the sum of both parts is rounded when it is written, not before it is added up.
+            // So the sums differ by m roundings, whose sum grows with the root of m.
             const double tol = is_half(dtype) && in_parts ? tolerance_of(dtype) : 0;
+            const double m = static_cast<double>(numel_of(c.x)) / static_cast<double>(c.x[1]);
             CHECK(difference(got.dx, want.dx, tol) == "");
             if (add) CHECK(difference(got.dresidual, want.dresidual, tol) == "");
-            CHECK(difference(got.dweight, want.dweight, tol) == "");
-            CHECK(difference(got.dbias, want.dbias, tol) == "");
+            CHECK(difference(got.dweight, want.dweight, tol * std::sqrt(m)) == "");
+            CHECK(difference(got.dbias, want.dbias, tol * std::sqrt(m)) == "");
             if (numel_of(c.x) == 0) continue;
             CHECK((add ? got.dresidual : got.dx).shares_storage(first) == free);
             if (add) CHECK(got.dx.shares_storage(second) == (free && in_parts));
