@@ -73,10 +73,16 @@ DistributedSampler::DistributedSampler(int64_t n, int64_t rank, int64_t world_si
   LATHE_CHECK(ValueError, world_size >= 1 && rank >= 0 && rank < world_size,
               "DistributedSampler: rank must be in [0, world_size), got rank ", rank, " of ",
               world_size);
+  LATHE_CHECK(
+      ValueError, options.pad || !options.drop_last,
+      "DistributedSampler: drop_last cuts, and pad = false cuts nothing; set one of the two");
+  LATHE_CHECK(ValueError, options.pad || n >= world_size, "DistributedSampler: ", n,
+              " samples without padding leave some of ", world_size, " ranks none");
 }
 
 int64_t DistributedSampler::size() const {
-  return options_.drop_last ? n_ / world_size_ : ceil_div(n_, world_size_);
+  if (options_.drop_last) return n_ / world_size_;
+  return ceil_div(options_.pad ? n_ : n_ - rank_, world_size_);
 }
 
 std::vector<int64_t> DistributedSampler::order(uint64_t seed, int64_t epoch) const {

@@ -69,15 +69,21 @@ class LATHE_API SubsetRandomSampler final : public Sampler {
 
 /// Part `rank` of `world_size` equal parts of an epoch: every world_size-th index from `rank` on.
 /// The parts are disjoint and have the same size: to divide evenly, the order is extended by its
-/// own beginning or, with drop_last, cut.
+/// own beginning or, with drop_last, cut. With pad = false nothing is added or cut: every sample is
+/// in one part, and the first n % world_size parts have one more than the others. That is for
+/// evaluation, where counts are added up; in training all ranks must run as many steps.
+/// The order depends on seed and epoch only. So batches of b samples on w ranks are together the
+/// batches of b · w samples in one process, whatever w is, but for what is added at the end.
 /// ref: PyTorch's DistributedSampler.
 class LATHE_API DistributedSampler final : public Sampler {
  public:
   struct Options {
     bool shuffle = true;
     bool drop_last = false;
+    bool pad = true;
   };
-  /// throws: ValueError unless 0 <= rank < world_size and n >= 1.
+  /// throws: ValueError unless 0 <= rank < world_size and n >= 1; without `pad` also for n below
+  /// world_size and for drop_last.
   DistributedSampler(int64_t n, int64_t rank, int64_t world_size)
       : DistributedSampler(n, rank, world_size, Options{}) {}
   DistributedSampler(int64_t n, int64_t rank, int64_t world_size, Options options);

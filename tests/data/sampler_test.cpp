@@ -105,6 +105,38 @@ TEST_CASE("sampler: SubsetRandomSampler shuffles its indices anew in every epoch
   CHECK(orders.size() > 10);  // 360 different ones are possible
 }
 
+TEST_CASE(
+    "sampler: any number of ranks has the same global batches, and without padding all once") {
+  const int64_t n = 50, batch = 12;
+  const std::vector<int64_t> all = RandomSampler(n).order(3, 4);
+  for (const int64_t world : {1, 2, 3, 4}) {
+    std::vector<std::vector<int64_t>> batches(static_cast<size_t>(n / batch));
+    std::vector<int64_t> evaluated;
+    for (int64_t rank = 0; rank < world; ++rank) {
+      const std::vector<int64_t> part = DistributedSampler(n, rank, world).order(3, 4);
+      for (size_t k = 0; k < batches.size(); ++k) {
+        const auto first = part.begin() + static_cast<int64_t>(k) * (batch / world);
+        batches[k].insert(batches[k].end(), first, first + batch / world);
+      }
+      const DistributedSampler whole(n, rank, world, {.pad = false});
+      const std::vector<int64_t> own = whole.order(3, 4);
+      CHECK(whole.size() == static_cast<int64_t>(own.size()));
+      evaluated.insert(evaluated.end(), own.begin(), own.end());
+    }
+    for (size_t k = 0; k < batches.size(); ++k) {
+      std::vector<int64_t> expected(all.begin() + static_cast<int64_t>(k) * batch,
+                                    all.begin() + static_cast<int64_t>(k + 1) * batch);
+      std::ranges::sort(expected);
+      std::ranges::sort(batches[k]);
+      CHECK(batches[k] == expected);
+    }
+    std::ranges::sort(evaluated);
+    CHECK(evaluated == SequentialSampler(n).order(0, 0));
+  }
+  CHECK_THROWS_AS(DistributedSampler(3, 0, 4, {.pad = false}), ValueError);
+  CHECK_THROWS_AS(DistributedSampler(9, 0, 4, {.drop_last = true, .pad = false}), ValueError);
+}
+
 TEST_CASE("sampler: the parts of DistributedSampler make the epoch, filled up or cut") {
   for (const int64_t n : {1, 7, 8, 100})
     for (const int64_t world : {1, 3, 8})
