@@ -7,6 +7,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
+#include "lathe/ops/memory_format.h"
 
 namespace lathe::cli {
 namespace {
