@@ -75,11 +75,17 @@ class GpuMemory {
     }
   }
 
-  /// The end of the backward range of a node: the index behind its last inner range.
-  int end_of_backward(uint64_t node, int after) const {
-    int i = after + 1;
+  /// The end of the backward range of a node, which `op` lies in or before: the index behind its
+  /// last inner range.
+  int end_of_backward(uint64_t node, int op) const {
+    const auto is_range = [&](int i) {
+      return op_at(i)->kind == Kind::kBackward && op_at(i)->node == node;
+    };
     const int count = static_cast<int>(from_.ops.size());
-    while (i < count && (op_at(i)->kind != Kind::kBackward || op_at(i)->node != node)) ++i;
+    int i = op;
+    while (i >= 0 && !is_range(i)) i = op_at(i)->parent;
+    if (i < 0) i = op + 1;
+    while (i < count && !is_range(i)) ++i;
     const int begin = i++;
     while (i < count && op_at(i)->parent >= begin) ++i;
     return i;

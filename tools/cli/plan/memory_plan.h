@@ -25,10 +25,10 @@ struct MemoryScript {
 };
 
 /// What a step takes and gives back on a GPU, where half copies stay (autograd/half_copy.h),
-/// gradients of weights stay half, and batch norm gets two gradients that the CPU would add. All
-/// that is used within an op is left out: what the CPU's kernels and library take, and what the
-/// GPU's would, which are workspaces of cuDNN and cuBLASLt, copies with filled-up channels (of 512
-/// fp16 images at 224 x 224: 411 MB) and partial sums.
+/// gradients of weights stay half, and batch norm gets two gradients, which are added up before the
+/// watcher of the recording sees them. All that is used within an op is left out: what the CPU's
+/// kernels and library take, and what the GPU's would, which are workspaces of cuDNN and cuBLASLt,
+/// copies with filled-up channels (of 512 fp16 images at 224 x 224: 411 MB) and partial sums.
 /// throws: StateError if the two recordings do not take the same blocks.
 MemoryScript memory_script(const StepRecording& a, const StepRecording& b);
 
