@@ -370,18 +370,16 @@ def test_progress_lines_are_plain_where_there_is_no_terminal(folder):
 def test_a_terminal_gets_a_bar_and_no_color_is_respected(folder):
     def on_terminal(run, **env):
         primary, secondary = os.openpty()
-        process = subprocess.Popen([LATHE, "train", *map(str, TINY), "--epochs", "2", "--run-dir", run], stdout=subprocess.DEVNULL,
-                                   stderr=secondary, env=environment(TERM="xterm", **env))
+        command = [LATHE, "train", *map(str, TINY), "--epochs", "2", "--run-dir", run]
+        command += [] if SANITIZED else ["--synthetic-size", "5000"]  # an epoch takes longer than the 100 ms between bars
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=secondary, env=environment(TERM="xterm", **env))
         os.close(secondary)
         seen = b""
         while True:
             try:
-                chunk = os.read(primary, 4096)
-            except OSError:
+                seen += os.read(primary, 4096)
+            except OSError:  # the other end is closed
                 break
-            if not chunk:
-                break
-            seen += chunk
         os.close(primary)
         assert process.wait(timeout=60) == 0
         return seen
