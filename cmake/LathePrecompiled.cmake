@@ -3,11 +3,16 @@
 # A missing #include goes unnoticed with them: tests/check_precompiled.py finds it.
 option(LATHE_PCH "Precompile what most sources of the library and the command include" OFF)
 
-# ccache could hand out a precompiled header that another checkout made, and that names the headers there; it saves more than
-# they do.
+# ccache alone could hand out a precompiled header that another checkout made, and that names the headers there.
+# tools/ccache.sh sees to it.
 set(LATHE_PRECOMPILES ON)
-if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
   set(LATHE_PRECOMPILES OFF)
+endif()
+# CMake also names the header's source with its whole path, for other tools. It is in the precompiled header, and ccache would
+# take the path for a difference between two checkouts.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
 endif()
 
 # With g++ 12, headers of the standard library that come precompiled are no system headers any more: it warns of them,

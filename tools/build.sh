@@ -13,7 +13,7 @@ done
 [ $# -eq 0 ] || shift
 
 if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ] && command -v ccache >/dev/null; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+  export CMAKE_CXX_COMPILER_LAUNCHER=$root/tools/ccache.sh CMAKE_CUDA_COMPILER_LAUNCHER=ccache
   # Another clone finds the same objects: paths count from the clone, and debug information may name another clone's folder.
   export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=1
 fi
