@@ -58,12 +58,12 @@ TEST_CASE("training step: no wait for the GPU, and no memory from the driver onc
   nn::CifarResNet net = nn::resnet8();
   net.to(gpu);
   optim::SGD optimizer(net.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4});
-  const Tensor images = randn({4, 3, 8, 8}).contiguous(kChannelsLast).pin_memory();
-  const Tensor labels = tensor({1, 3, 0, 7}).to(kI64).pin_memory();
+  const Tensor images = randn({2, 3, 8, 8}).contiguous(kChannelsLast).pin_memory();
+  const Tensor labels = tensor({1, 3}).to(kI64).pin_memory();
   const ScoreTally tally = make_score_tally(gpu);
 
   cuda::Counters warm;
-  constexpr int kWarm = 2, kSteps = 5;
+  constexpr int kWarm = 2, kSteps = 4;
   for (int step = 0; step < kSteps; ++step) {
     if (step == kWarm) warm = cuda::counters();
     const Tensor x = empty_strided(images.shape(), images.strides(), kF32, gpu);
@@ -82,5 +82,5 @@ TEST_CASE("training step: no wait for the GPU, and no memory from the driver onc
   CHECK(after.synchronizations == warm.synchronizations);
   CHECK(after.driver_allocations == warm.driver_allocations);
   CHECK(after.launches > warm.launches);
-  CHECK(tally.counts.cpu().to_vector<int64_t>()[0] == 4 * kSteps);
+  CHECK(tally.counts.cpu().to_vector<int64_t>()[0] == 2 * kSteps);
 }

@@ -117,14 +117,17 @@ struct Seen {
   int64_t top, left, height, width;
 };
 
-/// The crop that a draw took, read from a nearest result so large that every row and column shows.
+/// The crop that a draw took, read from a nearest result so large that every row and column shows:
+/// no image here has a side above 96.
 Seen crop_of(const RandomResizedCropOptions& options, int64_t height, int64_t width, Key key) {
+  constexpr int64_t kSide = 96, kPlane = kSide * kSide;
+  REQUIRE(std::max(height, width) <= kSide);
   RandomResizedCropOptions nearest = options;
   nearest.interpolation = Interpolation::kNearest;
-  const auto got =
-      applied(random_resized_crop(256, nearest), map_image(height, width), {2, height, width}, key);
-  const auto rows = std::minmax_element(got.begin(), got.begin() + 65536);
-  const auto columns = std::minmax_element(got.begin() + 65536, got.end());
+  const auto got = applied(random_resized_crop(kSide, nearest), map_image(height, width),
+                           {2, height, width}, key);
+  const auto rows = std::minmax_element(got.begin(), got.begin() + kPlane);
+  const auto columns = std::minmax_element(got.begin() + kPlane, got.end());
   return {*rows.first, *columns.first, *rows.second - *rows.first + 1,
           *columns.second - *columns.first + 1};
 }
