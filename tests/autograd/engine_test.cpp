@@ -402,18 +402,18 @@ namespace {
 void* deep_chain(void*) {
   const Tensor x = tensor({1.f}).requires_grad_();
   Tensor y = x;
-  for (int i = 0; i < 1'000'000; ++i) y = y + x;
+  for (int i = 0; i < 100'000; ++i) y = y + x;
   y.backward();
-  const bool ok = x.grad().item<float>() == 1'000'001.f;
+  const bool ok = x.grad().item<float>() == 100'001.f;
   y = Tensor();
   Tensor unused = x;  // and a chain that is released without ever being walked
-  for (int i = 0; i < 1'000'000; ++i) unused = -unused;
+  for (int i = 0; i < 100'000; ++i) unused = -unused;
   unused = Tensor();
   return ok ? nullptr : reinterpret_cast<void*>(1);
 }
 }  // namespace
 
-TEST_CASE("engine: a million nodes are walked and released on a 256 KiB stack") {
+TEST_CASE("engine: a hundred thousand nodes are walked and released on a 256 KiB stack") {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, 256 * 1024);
