@@ -119,9 +119,10 @@ bool ControlClient::try_to_connect(Clock::time_point deadline) {
         return false;
       }
     }
-    problem_ = "the process that listens there is no Lathe";
+    if (!open) problem_ = "the process that listens there is no Lathe";
     if (!open) return false;
   }
+  problem_ = "a process listens there but does not answer: it is stopped, or is no Lathe";
   return false;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "lathe/core/format.h"
 #include "lathe/core/version.h"
@@ -15,6 +16,7 @@ namespace {
 
 // Connections that have not shown that they belong here.
 constexpr size_t kMostStrangers = 256, kLongestOfStrangers = 4096;
+constexpr auto kBetweenAccepts = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -39,6 +41,7 @@ void ControlServer::run() {
 
 void ControlServer::poll_once() {
   std::vector<pollfd> entries = {{wake_.read_end.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+  if (Clock::now() < next_accept_) entries[1].events = 0;
   for (const auto& peer : peers_) entries.push_back({peer->lines.socket(), POLLIN, 0});
   const int64_t wait_ms = std::clamp<int64_t>(limits_.verdict.count() / 2, 1, 100);
   poll(entries.data(), entries.size(), static_cast<int>(wait_ms));
@@ -54,7 +57,13 @@ void ControlServer::poll_once() {
 void ControlServer::accept_peers() {
   while (true) {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid()) return;
+    if (!socket.valid()) {
+      const bool nobody_waits = errno == EAGAIN || errno == EWOULDBLOCK;
+      // Who waits stays in the queue, and poll() would return at once for ever.
+      if (!nobody_waits && errno != EINTR && errno != ECONNABORTED)
+        next_accept_ = Clock::now() + kBetweenAccepts;
+      return;
+    }
     const auto strangers = std::ranges::count(peers_, int64_t{-1}, [](auto& p) { return p->rank; });
     if (static_cast<size_t>(strangers) >= kMostStrangers) continue;
     const std::string from = far_end(socket.get()).text();

@@ -81,6 +81,7 @@ class ControlServer {
   std::string failed_;                                         // the message that ended the group
   const Clock::time_point begin_ = Clock::now();
   Clock::time_point next_beat_ = begin_;
+  Clock::time_point next_accept_ = begin_;  // later where there are no descriptors left
   std::atomic<bool> stop_ = false;
   std::thread thread_;  // last: it uses all of the above
 };

@@ -126,6 +126,7 @@ void GroupState::run_calls() {
       changed_.wait(lock, [&] { return leaving_ || failure_ || !queue_.empty(); });
       if (failure_ || queue_.empty()) return;
       call = queue_.front();
+      call->running = true;
     }
     try {
       run(*call);
@@ -134,12 +135,15 @@ void GroupState::run_calls() {
       {
         const std::lock_guard lock(mutex_);
         is_known = failure_.has_value();
+        call->running = false;
+        changed_.notify_all();
       }
       if (!is_known) set_failure(client_->cause_of(call->number, call->text));
       return;
     }
     const std::lock_guard lock(mutex_);
     call->done = true;
+    call->running = false;
     call->run = {};
     queue_.pop_front();
     changed_.notify_all();
@@ -171,7 +175,7 @@ void GroupState::compare(const Call& call) {
 void GroupState::wait(Call& call) {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return call.done || failure_; });
+    changed_.wait(lock, [&] { return is_over(call); });
     if (!call.done) throw_failure();
   }
   const std::lock_guard lock(finishing_);  // a copy of the handle may be waited for, too
@@ -182,7 +186,7 @@ void GroupState::wait(Call& call) {
 
 bool GroupState::is_done(const Call& call) const {
   const std::lock_guard lock(mutex_);
-  return call.done || failure_;
+  return is_over(call);
 }
 
 void GroupState::set_failure(const Failure& failure) {

@@ -28,6 +28,7 @@ struct Call {
   std::function<void()> finish = {};  // on the thread that waits: copies results to their place
   int64_t number = 0;                 // from 1
   bool done = false;
+  bool running = false;  // its tensors may be written now
   std::shared_ptr<GroupState> group = nullptr;
 };
 
@@ -43,6 +44,7 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
   std::shared_ptr<Call> start(Call call);
   void wait(Call& call);
   bool is_done(const Call& call) const;
+  bool is_over(const Call& call) const { return call.done || (failure_ && !call.running); }
   void abort(const std::string& reason) noexcept;
   /// Runs what is queued, leaves, and closes all connections.
   void leave() noexcept;

@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/format.h"
 #include "lathe/core/visit.h"
@@ -33,9 +34,14 @@ void check_reduction(const char* name, const Tensor& t, Reduce op) {
               ": the average of integers is none (t: ", t, ")");
 }
 
-void check_writable(const char* name, const Tensor& t) {
-  LATHE_CHECK(ValueError, !has_overlap(t), name, ": the tensor to write overlaps itself (t: ", t,
-              ")");
+/// A collective has no gradient. So what autograd would have to record may be written only where
+/// nothing is recorded, as by any in-place op.
+void check_writable(const char* name, const Tensor& out, const Tensor& in) {
+  autograd::check_in_place(name, out);
+  LATHE_CHECK(StateError, !autograd::wants_record_in_place(out, {in}), name,
+              ": has no gradient, so tensors that require one are exchanged only under NoGrad "
+              "(written: ",
+              out, ", read: ", in, ")");
 }
 
 bool is_plain(const Tensor& t) { return t.device().is_cpu() && t.is_contiguous(); }
@@ -113,22 +119,27 @@ const std::string& ProcessGroup::host(int64_t rank) const {
   return state_->hosts()[static_cast<size_t>(rank)];
 }
 
+Work ProcessGroup::start(const Tensor& written, Call call) {
+  Work work(state_->start(std::move(call)));
+  written.bump_version();  // not if the call was refused
+  return work;
+}
+
 Work ProcessGroup::all_reduce_(const Tensor& t, Reduce op) {
   check_reduction("all_reduce_", t, op);
-  check_writable("all_reduce_", t);
+  check_writable("all_reduce_", t, t);
   Call call{concat("all_reduce_(", text_of(op), ") ", t.dtype(), t.shape()), "all_reduce_", {}};
   const Tensor target = plain_target(t, call);
   if (!is_plain(t)) copy_values(target, t);
   call.run = [target, op, n = world_size()](Backend& backend) {
     reduce_all(backend, target, op, n);
   };
-  t.bump_version();
-  return Work(state_->start(std::move(call)));
+  return start(t, std::move(call));
 }
 
 Work ProcessGroup::broadcast_(const Tensor& t, int64_t root) {
   host(root);  // checks it
-  check_writable("broadcast_", t);
+  check_writable("broadcast_", t, t);
   Call call{concat("broadcast_(from ", root, ") ", t.dtype(), t.shape()), "broadcast_", {}};
   const Tensor target = plain_target(t, call);
   if (!is_plain(t) && rank() == root) copy_values(target, t);
@@ -136,25 +147,23 @@ Work ProcessGroup::broadcast_(const Tensor& t, int64_t root) {
     if (target.numel() > 0)
       backend.broadcast(target.raw_data(), bytes_of(target), static_cast<int>(root));
   };
-  t.bump_version();
-  return Work(state_->start(std::move(call)));
+  return start(t, std::move(call));
 }
 
 Work ProcessGroup::all_gather_(const Tensor& out, const Tensor& in) {
   check_stacked("all_gather_", out, in, world_size());
-  check_writable("all_gather_", out);
+  check_writable("all_gather_", out, in);
   Call call{concat("all_gather_ ", in.dtype(), in.shape()), "all_gather_", {}};
   call.run = [target = plain_target(out, call), from = plain(in)](Backend& backend) {
     if (from.numel() > 0) backend.all_gather(target.raw_data(), from.raw_data(), bytes_of(from));
   };
-  out.bump_version();
-  return Work(state_->start(std::move(call)));
+  return start(out, std::move(call));
 }
 
 Work ProcessGroup::reduce_scatter_(const Tensor& out, const Tensor& in, Reduce op) {
   check_reduction("reduce_scatter_", out, op);
   check_stacked("reduce_scatter_", in, out, world_size());
-  check_writable("reduce_scatter_", out);
+  check_writable("reduce_scatter_", out, in);
   Call call{concat("reduce_scatter_(", text_of(op), ") ", out.dtype(), out.shape()),
             "reduce_scatter_",
             {}};
@@ -165,8 +174,7 @@ Work ProcessGroup::reduce_scatter_(const Tensor& out, const Tensor& in, Reduce o
     reduce_all(backend, all, op, n);
     copy_values(target, own);
   };
-  out.bump_version();
-  return Work(state_->start(std::move(call)));
+  return start(out, std::move(call));
 }
 
 Work ProcessGroup::barrier() {

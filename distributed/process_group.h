@@ -42,7 +42,7 @@ class LATHE_API Work {
 
   /// Waits for the call. Only afterwards its tensors may be read, written or given another shape.
   /// throws: DistributedError, which names the rank that failed; every later call on the group
-  /// throws it too.
+  /// throws it too. The call then writes no more, but may have written a part.
   void wait();
   /// True if wait() would not wait.
   bool done() const;
@@ -81,7 +81,9 @@ class LATHE_API ProcessGroup {
   // Each of these returns at once. They write their first argument, when the call runs.
   // throws: DTypeError for a reduction of bool, and for kAverage of integers; ShapeError;
   // IndexError for a root that is no rank; ValueError for a tensor to write that overlaps itself;
-  // DistributedError if the group has failed.
+  // StateError, unless under NoGrad, for a tensor that requires grad, since nothing is recorded
+  // (sync_batch_norm.h has one that does); DistributedError if the group has failed. Then nothing
+  // has changed.
 
   /// t = the reduction of t over all ranks. kAverage: floating dtypes only.
   Work all_reduce_(const Tensor& t, Reduce op = Reduce::kSum);
@@ -103,6 +105,8 @@ class LATHE_API ProcessGroup {
   void abort(const std::string& reason) noexcept;
 
  private:
+  Work start(const Tensor& written, detail::Call call);
+
   std::shared_ptr<detail::GroupState> state_;
   int exceptions_;  // in flight when the group was made
 };

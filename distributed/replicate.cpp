@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
 #include "lathe/distributed/control.h"
 
@@ -55,6 +56,7 @@ void replicate(ProcessGroup& group, nn::Module& model) {
                   frozen.contains(name) ? " (frozen)" : "", "\n");
   check_same(group, "replicate: the models", group.all_gather_text(own));
   std::vector<Work> calls;
+  const NoGrad off;
   for (const auto& [name, tensor] : state) calls.push_back(group.broadcast_(tensor));
   for (Work& call : calls) call.wait();
 }

@@ -4,7 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
@@ -35,8 +39,9 @@ Tensor multiples(int64_t n, int64_t rank, DType dtype) {
 }  // namespace
 
 TEST_CASE("all_reduce_ gives every rank the reduction over all of them") {
+  std::vector<std::unique_ptr<Ranks>> runs;  // at the same time: ranks mostly wait for each other
   for (const int n : {1, 2, 3, 4}) {
-    Ranks ranks(n, 30, [](const GroupOptions& options) {
+    runs.push_back(std::make_unique<Ranks>(n, 60, [](const GroupOptions& options) {
       ProcessGroup group(options);
       std::string out;
       for (const Reduce op : {Reduce::kSum, Reduce::kMin, Reduce::kMax, Reduce::kProduct}) {
@@ -47,19 +52,21 @@ TEST_CASE("all_reduce_ gives every rank the reduction over all of them") {
         }
       }
       return out;
-    });
+    }));
+  }
+  for (const int n : {1, 2, 3, 4}) {
     const int sum = n * (n + 1) / 2, product = n == 4 ? 24 : n == 3 ? 6 : n;
     std::string expected;
     for (const std::string& text :
          {concat(sum, " ", n), std::string("1 1"), concat(n, " 1"), concat(product, " 1")}) {
       for (int dtype = 0; dtype < 9; ++dtype) expected += text + ";";
     }
-    check_all(ranks.results(), expected);
+    check_all(runs[static_cast<size_t>(n - 1)]->results(), expected);
   }
 }
 
 TEST_CASE("the other collectives") {
-  Ranks ranks(3, 30, [](const GroupOptions& options) {
+  Ranks ranks(3, 60, [](const GroupOptions& options) {
     ProcessGroup group(options);
     std::string out;
     const Tensor t = multiples(2, group.rank(), kF32);
@@ -85,7 +92,7 @@ TEST_CASE("the other collectives") {
 }
 
 TEST_CASE("tensors of any strides and of no elements, and calls that overlap") {
-  Ranks ranks(2, 30, [](const GroupOptions& options) {
+  Ranks ranks(2, 60, [](const GroupOptions& options) {
     ProcessGroup group(options);
     const Tensor base = zeros({2, 3});
     const Tensor column = base.select(1, 1);
@@ -114,9 +121,62 @@ TEST_CASE("tensors of any strides and of no elements, and calls that overlap") {
   check_all(ranks.results(), "0 3 0 0 3 0 written; right");
 }
 
+TEST_CASE("a collective is refused where autograd would have to record it, and changes nothing") {
+  ProcessGroup group({});
+  const Tensor leaf = ones({2}).requires_grad_(), result = leaf * 2, plain = ones({2});
+  const Tensor stacked = ones({1, 2});
+  const int64_t version = leaf.version(), of_result = result.version();
+  CHECK_THROWS_WITH_AS(group.all_reduce_(leaf),
+                       doctest::Contains("all_reduce_: a leaf that requires grad"), StateError);
+  CHECK_THROWS_WITH_AS(group.broadcast_(leaf.slice(0, 0, 1)),
+                       doctest::Contains("broadcast_: a view of a leaf that requires grad"),
+                       StateError);
+  CHECK_THROWS_WITH_AS(group.all_reduce_(result), doctest::Contains("all_reduce_: has no gradient"),
+                       StateError);
+  CHECK_THROWS_WITH_AS(group.all_gather_(stacked, leaf),
+                       doctest::Contains("all_gather_: has no gradient"), StateError);
+  CHECK_THROWS_WITH_AS(group.reduce_scatter_(plain, leaf.reshape({1, 2})),
+                       doctest::Contains("reduce_scatter_: has no gradient"), StateError);
+  CHECK(leaf.version() == version);
+  CHECK(result.version() == of_result);
+  group.all_gather_(stacked, leaf.detach()).wait();
+  const NoGrad off;
+  group.all_reduce_(leaf).wait();
+  group.broadcast_(result).wait();
+  CHECK(leaf.version() > version);
+}
+
+TEST_CASE("a call that a failed group refuses leaves the tensor's version") {
+  Ranks ranks(2, 60, [](const GroupOptions& options) -> std::string {
+    ProcessGroup group(options);
+    group.barrier().wait();
+    if (options.rank == 1) group.abort("no more");
+    const Tensor t = ones({2}), all = ones({2, 2});
+    std::string refused;
+    try {
+      while (true) group.barrier().wait();
+    } catch (const DistributedError&) {
+      const int64_t before = t.version(), of_all = all.version();
+      const auto refuses = [&](auto call) {
+        try {
+          call();
+        } catch (const DistributedError&) {
+          refused += t.version() == before && all.version() == of_all ? "refused " : "written ";
+        }
+      };
+      refuses([&] { group.all_reduce_(t); });
+      refuses([&] { group.broadcast_(t); });
+      refuses([&] { group.all_gather_(all, t); });
+      refuses([&] { group.reduce_scatter_(t, all); });
+    }
+    return refused;
+  });
+  check_all(ranks.results(), "refused refused refused refused ");
+}
+
 TEST_CASE("f32 sums have the same bits on all ranks and in every run") {
   const auto run = [] {
-    Ranks ranks(4, 30, [](const GroupOptions& options) {
+    Ranks ranks(4, 60, [](const GroupOptions& options) {
       ProcessGroup group(options);
       const Tensor t = (arange(10'000, {.dtype = kF64}) * (0.1 + static_cast<double>(group.rank())))
                            .sin()
