@@ -59,9 +59,9 @@ std::string train(const GroupOptions& options) {
 }  // namespace
 
 TEST_CASE("data parallel: clipping, loss scale and EMA are those of one process") {
-  const std::string alone = Ranks(1, 30, train).result(0);
+  const std::string alone = Ranks(1, 60, train).result(0);
   for (const int n : {2, 4}) {
-    const std::vector<std::string> results = Ranks(n, 30, train).results();
+    const std::vector<std::string> results = Ranks(n, 60, train).results();
     for (const std::string& result : results) CHECK(result == results[0]);
     INFO(results[0]);
     CHECK(farthest(numbers_of(results[0]), numbers_of(alone)) <=
@@ -88,10 +88,10 @@ TEST_CASE("data parallel: metrics are sums over ranks, every sample counted once
     group.all_reduce_(sums).wait();
     return values_of({sums.select(0, 0) / sums.select(0, 1), sums});
   };
-  const std::vector<double> alone = numbers_of(Ranks(1, 30, evaluate).result(0));
+  const std::vector<double> alone = numbers_of(Ranks(1, 60, evaluate).result(0));
   CHECK(alone.at(2) == 15);
   for (const int n : {2, 4}) {
-    const std::vector<std::string> results = Ranks(n, 30, evaluate).results();
+    const std::vector<std::string> results = Ranks(n, 60, evaluate).results();
     for (const std::string& result : results) CHECK(farthest(numbers_of(result), alone) <= 1e-12);
   }
 }
