@@ -101,18 +101,21 @@ def test_stdout_and_stderr_stay_apart_and_logs_keep_both(folder):
 
 def test_a_rank_that_fails_ends_all(_):
     begin = time.monotonic()
-    result = ranks(3, 'if [ $RANK = 1 ]; then echo "the disk is full" >&2; exit 3; fi; exec sleep 100')
+    result = ranks(3, 'if [ $RANK = 1 ]; then echo "the disk is full" >&2; exit 3; fi; exec sleep 100', "--grace", 0.3)
     expect(result, 3)
     assert re.search(r"^lathe: launch: rank 1 \(process \d+\) ended with exit code 3; its last line on stderr: the disk is full$",
                      result.stderr, re.M), result.stderr
-    assert time.monotonic() - begin < 60
-    result = expect(ranks(2, "if [ $RANK = 1 ]; then kill -9 $$; fi; exec sleep 100"), 137)
+    assert time.monotonic() - begin < 90  # of the 100 that the others would take
+    result = expect(ranks(2, "if [ $RANK = 1 ]; then kill -9 $$; fi; exec sleep 100", "--grace", 0.3), 137)
     assert re.search(r"rank 1 \(process \d+\) was ended by signal 9 \(Killed\)$", result.stderr, re.M), result.stderr
 
 
 def test_a_rank_that_does_not_listen_is_killed(_):
-    result = ranks(2, "if [ $RANK = 1 ]; then exit 4; fi; trap '' TERM; while :; do sleep 0.1; done")
+    # The trap is set before the other one fails, which waits for a file.
+    result = ranks(2, "if [ $RANK = 1 ]; then while [ ! -e here ]; do sleep 0.01; done; exit 4; fi; "
+                      "trap 'echo asked' TERM; touch here; while :; do sleep 0.05; done", "--grace", 0.3)
     expect(result, 4, "rank 1 ")
+    assert "[0] asked\n" in result.stdout, result.stdout  # SIGTERM first
 
 
 def test_what_a_rank_leaves_behind_is_ended(_):
@@ -185,7 +188,7 @@ def test_bad_settings_start_nothing(folder):
             (["--nodes", 2], "needs --rendezvous"),
             (["--nodes", 2, "--node-rank", 2, "--rendezvous", "tcp://a:1"], "--node-rank: must be from 0 to 1"),
             (["--rendezvous", "node7:29500"], "--rendezvous: must be tcp://HOST:PORT or file:///PATH"),
-            (["--max-restarts", -1], "--max-restarts")):
+            (["--max-restarts", -1], "--max-restarts"), (["--grace", -1], "--grace")):
         expect_one_line(lathe("launch", *flags, *(touch if flags != ["-n"] else [])), 2, text)
     expect_one_line(lathe("launch"), 2, "expected a program and its arguments")
     expect_one_line(lathe("launch", "train"), 2, "lathe train runs in one process")

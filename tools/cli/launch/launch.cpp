@@ -128,7 +128,8 @@ ExitCode run_launch(const Invocation& call) {
                         .ranks = s.ranks,
                         .first_rank = s.node_rank * s.ranks,
                         .world_size = s.nodes * s.ranks,
-                        .log_dir = s.log_dir};
+                        .log_dir = s.log_dir,
+                        .grace_seconds = s.grace};
   for (int64_t restart = 0;; ++restart) {
     world.variables = meeting.variables(restart);
     share_processors(world);

@@ -21,8 +21,8 @@ namespace lathe::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kUntilTerm{3}, kUntilKill{10};
-constexpr size_t kQuoted = 500;  // of a rank's last line
+constexpr double kUntilTerm = 3;  // seconds in which ranks may say what they lost
+constexpr size_t kQuoted = 500;   // of a rank's last line
 
 /// Signals that arrive as something to read instead of interrupting.
 class Signals {
@@ -157,6 +157,11 @@ class World {
     ::poll(entries.data(), entries.size(), milliseconds);
   }
 
+  static Clock::time_point after(double seconds) {
+    return Clock::now() +
+           std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+
   void take(int number) {
     if (number == SIGCHLD) return;
     if (number == SIGUSR1) {  // a message: it would end what a rank has started
@@ -185,7 +190,8 @@ class World {
         end_.failure = RankFailure{rank.number, rank.process.pid(), end, rank.err.last_line()};
       }
     }
-    if (end_.failure && !had_failed) deadline_ = Clock::now() + kUntilTerm;
+    if (end_.failure && !had_failed)
+      deadline_ = after(std::min(kUntilTerm, options_.grace_seconds));
   }
 
   /// A rank's output ends with it, even if a program that it started holds the pipes open.
@@ -200,7 +206,7 @@ class World {
   void act_on_deadlines() {
     if (!deadline_ || Clock::now() < *deadline_) return;
     to_all(asked_to_end_ ? SIGKILL : SIGTERM);
-    deadline_ = Clock::now() + kUntilKill;
+    deadline_ = after(options_.grace_seconds);
     asked_to_end_ = true;
   }
 

@@ -16,7 +16,8 @@ struct WorldOptions {
   std::vector<std::string> program;  // with its arguments
   int64_t ranks = 1;                 // on this machine
   int64_t first_rank = 0, world_size = 1;
-  std::string log_dir;                                              // "": no logs
+  std::string log_dir;        // "": no logs
+  double grace_seconds = 10;  // from SIGTERM, after a rank has failed, to SIGKILL
   std::vector<std::pair<std::string, std::string>> variables = {};  // the same for every rank
 };
 
@@ -39,9 +40,9 @@ struct WorldEnd {
 /// Starts the ranks, passes their output on, and signals to them. Returns when all have ended.
 ///
 /// When a rank ends badly, the others learn it from their process group and may say what they lost;
-/// those that still run 3 s later get SIGTERM, and 10 s after that SIGKILL. SIGINT, SIGTERM, SIGHUP
-/// and SIGUSR1 go to all ranks, once each; a second request to stop kills them. SIGUSR1 does not go
-/// to what the ranks have started.
+/// those that still run 3 s later, or grace_seconds if that is less, get SIGTERM, and grace_seconds
+/// after that SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks, once each; a second
+/// request to stop kills them. SIGUSR1 does not go to what the ranks have started.
 /// throws: UsageError if the program cannot be started; CommandError (kError), after killing the
 /// ranks, if stdout or a log cannot be written; FileError for a log that cannot be opened.
 WorldEnd run_world(const WorldOptions& options);

@@ -133,6 +133,7 @@ struct Settings {
   int64_t node_rank = 0;
   std::string rendezvous;
   int64_t max_restarts = 0;
+  double grace = 10;
   std::string log_dir;
   // output
   std::string progress = "auto";

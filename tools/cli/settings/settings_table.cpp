@@ -249,6 +249,8 @@ constexpr Setting kSettings[] = {
    .help = "Where ranks meet: tcp://HOST:PORT on the machine of rank 0, or file:///PATH that all see; otherwise, on one machine, a file of its own"},
   {.key = "max-restarts", .group = "Launch", .target = &S::max_restarts, .takes = kLaunch, .unit = "N", .max = 1e6,
    .help = "How often all ranks are started again after one has failed"},
+  {.key = "grace", .group = "Launch", .target = &S::grace, .takes = kLaunch, .unit = "SECONDS", .max = 86'400,
+   .help = "How long a rank may take to end after SIGTERM, when another one has failed, before it is killed"},
   {.key = "log-dir", .group = "Launch", .target = &S::log_dir, .takes = kLaunch, .unit = "DIR",
    .help = "Keep what each rank prints in DIR/rank-0.log, DIR/rank-1.log and so on"},
 
