@@ -145,6 +145,7 @@
 #  include "lathe/optim/scheduler.h"
 #  include "lathe/optim/scheduler_chain.h"
 #  include "lathe/optim/sgd.h"
+#  include "lathe/optim/state_shares.h"
 
 #  include "lathe/data/collate_loader.h"
 #  include "lathe/data/data_loader.h"
@@ -171,5 +172,6 @@
 #  include "lathe/distributed/process_group.h"
 #  include "lathe/distributed/replicate.h"
 #  include "lathe/distributed/sync_batch_norm.h"
+#  include "lathe/distributed/zero_redundancy.h"
 
 #endif  // C++20

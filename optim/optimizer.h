@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "lathe/core/state_dict.h"
 #include "lathe/core/tensor.h"
 #include "lathe/optim/kernels/update.h"
+#include "lathe/optim/state_shares.h"
 
 namespace lathe::optim {
 
@@ -126,6 +128,15 @@ class LATHE_API Optimizer {
   /// throws: ValueError listing what is missing, unexpected or of another shape.
   void load_state_dict(const StateDict& state);
 
+  /// From now on this process keeps only its own share of the state: step() updates the parameters
+  /// that are its own and then exchanges values, state_dict() gathers the state of all processes,
+  /// load_state_dict() takes the own part. So all processes must call these three together. State
+  /// that other processes keep is released. What a ZeroRedundancyOptimizer calls.
+  /// throws: StateError if the state is shared already.
+  void share_state(std::shared_ptr<StateShares> shares);
+  /// Bytes of the state that this process keeps.
+  int64_t state_bytes() const;
+
  protected:
   struct HyperParameter {
     std::string_view name;  // a literal
@@ -214,11 +225,19 @@ class LATHE_API Optimizer {
   void follow_device(Group& group) const;
   void set_hyper(Group& group, HyperParameters hyper);
   bool needs(size_t buffer, const Slot& slot, const Group& group) const;
+  // The layer-wise rules have no kernels for halves beside f32.
+  bool reads_halves(const Tensor& param) const {
+    return param.device().is_cuda() && !measures_norms();
+  }
+  Tensor gradient_of(const Tensor& param, const Tensor& dense) const;
   Prepared prepare(const Slot& slot, const Group& group) const;
   void check_options(const StepOptions& options) const;
   UpdateItem make_item(const Prepared& p, const Slot& slot, const Group& group) const;
   void use_device_state(UpdateItem& item, size_t g, size_t s, const Tensor& found_inf,
                         Pending& out) const;
+  bool is_own(size_t number) const { return !shares_ || shares_->is_own(number); }
+  Tensor step_own(const StepOptions& options);
+  StateDict own_state() const;
   void gather_group(size_t g, size_t number, const Tensor& found_inf, Pending& out);
   Pending gather(const Tensor& found_inf);
   Tensor check_gradients(const StepOptions& options, Pending& pending) const;
@@ -228,6 +247,7 @@ class LATHE_API Optimizer {
   std::vector<BufferName> buffer_names_;  // the last one is master_param
   std::vector<Group> groups_;
   bool capturable_ = false;
+  std::shared_ptr<StateShares> shares_;  // null: this process keeps all state
 };
 
 }  // namespace lathe::optim

@@ -77,13 +77,21 @@ StateDict Optimizer::state_dict() const {
     for (const HyperParameter& h : groups_[g].hyper)
       out.add_number(concat(prefix, h.name), h.value);
   }
+  const StateDict own = own_state();
+  out.add_all("", shares_ ? shares_->gather(own) : own);
+  return out;
+}
+
+/// The state.… entries of what this process updates.
+StateDict Optimizer::own_state() const {
+  StateDict out;
   size_t number = 0;
   for (const Group& group : groups_) {
     const std::vector<int64_t> steps = steps_of(group);
-    for (size_t s = 0; s < group.slots.size(); ++s) {
+    for (size_t s = 0; s < group.slots.size(); ++s, ++number) {
       const Slot& slot = group.slots[s];
-      const std::string prefix = concat("state.", number++, ".");
-      if (steps[s] == 0) continue;
+      if (steps[s] == 0 || !is_own(number)) continue;
+      const std::string prefix = concat("state.", number, ".");
       out.add_number(prefix + "step", steps[s]);
       for (size_t b = 0; b < slot.buffers.size(); ++b) {
         if (slot.buffers[b].defined())
@@ -92,6 +100,29 @@ StateDict Optimizer::state_dict() const {
     }
   }
   return out;
+}
+
+void Optimizer::share_state(std::shared_ptr<StateShares> shares) {
+  LATHE_CHECK(StateError, !shares_, name_, ": its state is shared among processes already");
+  shares_ = std::move(shares);
+  size_t number = 0;
+  for (Group& group : groups_) {
+    for (Slot& slot : group.slots) {
+      if (is_own(number++)) continue;
+      slot.step = 0;
+      slot.buffers.assign(buffer_names_.size(), Tensor());
+    }
+  }
+}
+
+int64_t Optimizer::state_bytes() const {
+  int64_t sum = 0;
+  for (const Group& group : groups_) {
+    for (const Slot& slot : group.slots) {
+      for (const Tensor& buffer : slot.buffers) sum += buffer.defined() ? buffer.bytes() : 0;
+    }
+  }
+  return sum;
 }
 
 void Optimizer::load_state_dict(const StateDict& state) {
@@ -115,6 +146,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
     for (HyperParameter& h : group.hyper) h.value = reader.number(concat(prefix, h.name));
 
     for (Slot& slot : group.slots) {
+      const bool own = is_own(number);
       const std::string slot_prefix = concat("state.", number++, ".");
       slot.step = 0;
       slot.buffers.assign(buffer_names_.size(), Tensor());
@@ -130,12 +162,14 @@ void Optimizer::load_state_dict(const StateDict& state) {
           reader.complain(name, " is ", *buffer, " but the parameter is ", slot.param);
           continue;
         }
+        if (!own) continue;
         const DType dtype = slot.param.dtype() == kF64 ? kF64 : kF32;
         slot.buffers[b] = buffer_names_[b].one_number
                               ? empty({}, {.dtype = dtype, .device = slot.param.device()})
                               : empty_like(slot.param, dtype);
         copy_values(slot.buffers[b], *buffer);
       }
+      if (!own) slot.step = 0;
     }
   }
   reader.finish(name_);

@@ -1,6 +1,7 @@
 // Optimizer::step(): first everything that can fail, then the updates (kernels/update.h).
 #include <algorithm>
 #include <cmath>
+#include <exception>
 
 #include "lathe/autograd/half_copy.h"
 #include "lathe/core/copy.h"
@@ -30,6 +31,9 @@ Tensor in_order_of(const Tensor& like, const Tensor& t) {
   copy_values(out, t);
   return out;
 }
+
+/// The parameter itself if it is dense, else memory that is.
+Tensor in_dense_order(const Tensor& param) { return is_dense(param) ? param : empty_like(param); }
 
 /// Memory for the norms of all items, shared out among them.
 Tensor make_scratch(std::span<UpdateItem> items) {
@@ -76,18 +80,18 @@ bool Optimizer::needs(size_t buffer, const Slot& slot, const Group& group) const
   return only_if.empty() || group.hyper(only_if) != 0;
 }
 
+/// The parameter's gradient in the order of `dense`; half where the update reads it so.
+Tensor Optimizer::gradient_of(const Tensor& param, const Tensor& dense) const {
+  return in_order_of(dense, reads_halves(param) ? amp::arrived_grad(param) : param.grad());
+}
+
 Optimizer::Prepared Optimizer::prepare(const Slot& slot, const Group& group) const {
   Prepared out;
-  out.param = slot.param;
-  if (!is_dense(slot.param)) {
-    out.param = empty_like(slot.param);
-    copy_values(out.param, slot.param);
-  }
-  // The layer-wise rules have no kernels for halves beside f32.
-  const bool halves = slot.param.device().is_cuda() && !measures_norms();
-  const Tensor grad = halves ? amp::arrived_grad(slot.param) : slot.param.grad();
-  if (halves && out.param.is_same(slot.param)) out.half_copy = amp::half_copy_to_write(out.param);
-  out.grad = in_order_of(out.param, grad);
+  out.param = in_dense_order(slot.param);
+  if (!out.param.is_same(slot.param)) copy_values(out.param, slot.param);
+  if (reads_halves(slot.param) && out.param.is_same(slot.param))
+    out.half_copy = amp::half_copy_to_write(out.param);
+  out.grad = gradient_of(slot.param, out.param);
   out.buffers.resize(slot.buffers.size());
   for (size_t b = 0; b < slot.buffers.size(); ++b) {
     const bool one_number = buffer_names_[b].one_number;
@@ -149,6 +153,7 @@ void Optimizer::check_options(const StepOptions& o) const {
 
 /// Everything that a step will change, made ready.
 struct Optimizer::Pending {
+  Tensors grads;  // of all parameters that have one, also of those that another process updates
   std::vector<std::pair<Slot*, Prepared>> ready;
   std::vector<UpdateItem> items;  // of all groups, one after another
   std::vector<size_t> ends;       // of each group's items
@@ -214,6 +219,10 @@ void Optimizer::gather_group(size_t g, size_t number, const Tensor& found_inf, P
   for (size_t s = 0; s < group.slots.size(); ++s) {
     Slot& slot = group.slots[s];
     if (!amp::arrived_grad(slot.param).defined()) continue;
+    if (!is_own(number + s)) {
+      out.grads.push_back(gradient_of(slot.param, in_dense_order(slot.param)));
+      continue;
+    }
     for (size_t b = 0; b < slot.buffers.size(); ++b) {
       if (slot.buffers[b].defined()) check_buffer_fits(slot, b, number + s);
     }
@@ -227,6 +236,7 @@ void Optimizer::gather_group(size_t g, size_t number, const Tensor& found_inf, P
                 " (found_inf: ", found_inf, ", parameter: ", slot.param, ")");
     if (item.device.is_cuda()) use_device_state(item, g, s, found_inf, out);
     out.items.push_back(item);
+    out.grads.push_back(p.grad);
     out.ready.emplace_back(&slot, std::move(p));
   }
   out.ends.push_back(out.items.size());
@@ -249,23 +259,22 @@ Optimizer::Pending Optimizer::gather(const Tensor& found_inf) {
 /// Scale, overflow and total norm of the gradients, for the update to use.   → the norm
 Tensor Optimizer::check_gradients(const StepOptions& o, Pending& pending) const {
   const bool any_f64 =
-      std::ranges::any_of(pending.items, [](const UpdateItem& item) { return item.dtype == kF64; });
-  const Device device = pending.items.empty() ? o.found_inf.defined() ? o.found_inf.device() : kCPU
-                                              : pending.items.front().device;
-  for (const UpdateItem& item : pending.items) {
-    LATHE_CHECK(DeviceError, item.device == device, name_,
+      std::ranges::any_of(pending.grads, [](const Tensor& grad) { return grad.dtype() == kF64; });
+  const Device device = pending.grads.empty() ? o.found_inf.defined() ? o.found_inf.device() : kCPU
+                                              : pending.grads.front().device();
+  for (const Tensor& grad : pending.grads) {
+    LATHE_CHECK(DeviceError, grad.device() == device, name_,
                 ": gradients on several devices cannot be clipped or unscaled together (", device,
-                ", ", item.device, ")");
+                ", ", grad.device(), ")");
   }
   LATHE_CHECK(DeviceError, !o.grad_scale.defined() || o.grad_scale.device() == device, name_,
               ": grad_scale is on another device than the parameters (grad_scale: ", o.grad_scale,
               ", parameters on ", device, ")");
-  GradCheck check{.grads = {},
+  GradCheck check{.grads = pending.grads,
                   .scale = o.grad_scale,
                   .max_norm = o.max_grad_norm,
                   .found_inf = o.found_inf,
                   .factors = empty({2}, {.dtype = kF64, .device = device})};
-  for (const auto& [slot, p] : pending.ready) check.grads.push_back(p.grad);
   if (o.max_grad_norm > 0) {
     check.total = empty({}, {.dtype = any_f64 ? kF64 : kF32, .device = device});
   }
@@ -286,8 +295,20 @@ static double bytes_of_update(const Tensor& param, const Tensor& grad, const Ten
 
 Tensor Optimizer::step(const StepOptions& options) {
   const profile::OpRange range(name_, {}, profile::Kind::kOptimizer);
-  const profile::MemoryTagScope state(profile::MemoryTag::kOptimizer);
   check_options(options);
+  if (!shares_) return step_own(options);
+  try {
+    Tensor total = step_own(options);
+    shares_->exchange();
+    return total;
+  } catch (const std::exception& error) {
+    shares_->failed(error.what());
+    throw;
+  }
+}
+
+Tensor Optimizer::step_own(const StepOptions& options) {
+  const profile::MemoryTagScope state(profile::MemoryTag::kOptimizer);
   const auto is_skipped = [&] {
     const Tensor& flag = options.found_inf;
     return flag.defined() && flag.device().is_cpu() && flag.item<float>() != 0;

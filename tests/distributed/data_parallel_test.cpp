@@ -111,6 +111,40 @@ TEST_CASE("data parallel: 1, 2 and 4 ranks have the gradients of one process, an
   }
 }
 
+TEST_CASE("data parallel: buckets follow the order in which gradients came on rank 0") {
+  struct Three : nn::Module {
+    nn::Parameter a = parameter("a", zeros({1})), b = parameter("b", zeros({2})),
+                  c = parameter("c", zeros({3}));
+    Tensor forward(const Tensor& x) override { return x; }
+  };
+  Ranks ranks(2, 60, [](const GroupOptions& options) {
+    ProcessGroup group(options);
+    Three net;
+    DistributedDataParallel parallel(group, net, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+    std::string out;
+    for (int step = 0; step < 3; ++step) {
+      for (const int64_t bytes : parallel.bucket_bytes()) out += concat(bytes, " ");
+      net.zero_grad();
+      // The last sum that is made has the first gradient: c b a on rank 1, a c b on rank 0.
+      const bool first = options.rank == 0;
+      const Tensor one = first ? net.b.sum() * 2 : net.a.sum();
+      const Tensor two = first ? net.c.sum() * 3 : net.b.sum() * 4;
+      const Tensor three = first ? net.a.sum() * 5 : net.c.sum() * 7;
+      (one + two + three).backward();
+      for (const Tensor& grad : grads_of(net)) out += values_of({grad});
+      out += "; ";
+    }
+    return out;
+  });
+  ProcessGroup alone({});
+  Net net(8);
+  CHECK(DistributedDataParallel(alone, net, {.first_bucket_bytes = 1, .bucket_bytes = 1000})
+            .bucket_bytes() == std::vector<int64_t>{24, 8 * (24 + 8 + 48)});
+  const std::string gradients = "3 3 3 5 5 5 ; ";
+  for (const std::string& result : ranks.results())
+    CHECK(result == "12 8 4 " + gradients + "4 12 8 " + gradients + "4 12 8 " + gradients);
+}
+
 TEST_CASE("data parallel: no_sync adds up, and the next pass averages the sums") {
   const std::vector<double> expected = numbers_of(expected_gradients());
   for (const int n : {1, 2}) {
@@ -156,6 +190,9 @@ TEST_CASE("data parallel: gradients lie in buckets, and one that is held keeps i
         step(7);
         require(held.to_vector<double>() == before, "a held gradient changed");
         step(1);
+        const void* const memory = net.a.weight.grad().raw_data();
+        step(1);
+        require(net.a.weight.grad().raw_data() == memory, "new memory, though nobody held it");
       });
   CHECK(farthest(found, numbers_of(expected_gradients())) <= 1e-12);
 }
@@ -221,7 +258,7 @@ TEST_CASE("data parallel: a loss that does not depend on a parameter, on one ran
     how.find_unused_parameters = true;
     DistributedDataParallel parallel(group, net, how);
     std::string out;
-    for (int step = 0; step < 2; ++step) {
+    for (int step = 0; step < 3; ++step) {  // the third one has the second one's memory
       net.zero_grad();
       (options.rank == 1 ? net.a.weight.sum() : (net.a.weight * 3 + net.b.weight.sum()).sum())
           .backward();
@@ -232,7 +269,28 @@ TEST_CASE("data parallel: a loss that does not depend on a parameter, on one ran
     }
     return out;
   });
-  for (const std::string& result : found.results()) CHECK(result == "2 24 none; 2 24 none; ");
+  for (const std::string& result : found.results())
+    CHECK(result == "2 24 none; 2 24 none; 2 24 none; ");
+}
+
+TEST_CASE("data parallel: sums of no_sync are averaged by a pass that does not need them") {
+  Ranks ranks(2, 60, [](const GroupOptions& options) {
+    ProcessGroup group(options);
+    Net net(8);
+    DistributedDataParallel parallel(group, net, {.find_unused_parameters = true});
+    {
+      const auto accumulate = parallel.no_sync();
+      (net.a.weight.sum() * static_cast<double>(options.rank + 1)).backward();
+    }
+    require(
+        net.a.weight.grad().sum().item<double>() == 48.0 * static_cast<double>(options.rank + 1),
+        "no_sync() averaged");
+    net.b.weight.sum().backward();
+    return concat(net.a.weight.grad().sum().item<double>(), " ",
+                  net.b.weight.grad().sum().item<double>(), " ",
+                  net.a.bias.grad().defined() ? "a gradient" : "none");
+  });
+  for (const std::string& result : ranks.results()) CHECK(result == "72 24 none");
 }
 
 TEST_CASE("data parallel: models and options that differ are named on all ranks") {
