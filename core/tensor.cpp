@@ -89,6 +89,8 @@ int64_t Tensor::item_integer() const {
 }
 
 void Tensor::copy_out(void* out, DType dtype) const {
+  if (profile::watched()) [[unlikely]]
+    profile::detail::watch_read(*this);
   const Tensor host = from_blob(out, shape(), dtype);
   copy_values(host, *this);
 }

@@ -2,6 +2,7 @@
 #include "lathe/ops/activations.h"
 
 #include "lathe/autograd/record.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
@@ -41,6 +42,7 @@ Tensor hard_sigmoid_of(const Tensor& x) {
 
 Tensor hardtanh(const Tensor& x, double low, double high) {
   const profile::OpRange range("hardtanh", {x});
+  profile::note_arguments(low, high);
   LATHE_CHECK(ValueError, low <= high, "hardtanh: low ", low, " is above high ", high);
   return open_clamp("hardtanh", is_floating(x.dtype()) ? x : cast(x, default_dtype()), low, high);
 }
@@ -84,6 +86,7 @@ Tensor logsigmoid(const Tensor& x) {
 
 Tensor glu(const Tensor& x, int64_t dim_in) {
   const profile::OpRange range("glu", {x});
+  profile::note_arguments(dim_in);
   LATHE_CHECK(IndexError, x.ndim() > 0, "glu: a 0-d tensor has no halves (x: ", x, ")");
   const int dim = wrap_dim("glu", dim_in, x.ndim());
   LATHE_CHECK(ShapeError, x.dim(dim) % 2 == 0, "glu: dimension ", dim, " has the odd size ",

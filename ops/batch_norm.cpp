@@ -8,6 +8,7 @@
 #include "lathe/autograd/sole_owner.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
@@ -197,6 +198,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
                   const BatchNormOptions& options) {
   const profile::OpRange range("batch_norm", {x, weight, bias, running_mean, running_var});
+  profile::note_arguments(options);
   return normalize("batch_norm", BatchNormForm::kPlain,
                    {x, Tensor(), weight, bias, running_mean, running_var}, options);
 }
@@ -205,6 +207,7 @@ Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias
                        const Tensor& running_mean, const Tensor& running_var,
                        const BatchNormOptions& options) {
   const profile::OpRange range("batch_norm_relu", {x, weight, bias, running_mean, running_var});
+  profile::note_arguments(options);
   return normalize("batch_norm_relu", BatchNormForm::kRelu,
                    {x, Tensor(), weight, bias, running_mean, running_var}, options);
 }
@@ -214,6 +217,7 @@ Tensor batch_norm_add_relu(const Tensor& x, const Tensor& residual, const Tensor
                            const Tensor& running_var, const BatchNormOptions& options) {
   const profile::OpRange range("batch_norm_add_relu",
                                {x, residual, weight, bias, running_mean, running_var});
+  profile::note_arguments(options);
   LATHE_CHECK(ValueError, residual.defined(), "batch_norm_add_relu: residual is undefined (x: ", x,
               ")");
   return normalize("batch_norm_add_relu", BatchNormForm::kAddRelu,

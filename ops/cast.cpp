@@ -5,6 +5,7 @@
 #include "lathe/autograd/half_copy.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/memory_format.h"
@@ -23,6 +24,7 @@ static void record_cast(const Tensor& y, const Tensor& x) {
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   const profile::OpRange range("cast", {x});
+  profile::note_arguments(dtype);
   Tensor y = empty_like(x, dtype);
   copy_values(y, x);
   record_cast(y, x);
@@ -32,6 +34,7 @@ Tensor cast(const Tensor& x, DType dtype) {
 Tensor amp::cast_to_read(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   const profile::OpRange range("cast", {x});
+  profile::note_arguments(dtype);
   Tensor y = half_copy(x, dtype);
   if (!y.defined()) copy_values(y = empty_like(x, dtype), x);
   record_cast(y, x);
@@ -65,6 +68,7 @@ Tensor contiguous(const Tensor& x, MemoryFormat format) {
     return x.strides() == strides ? x : as_strided(x, x.shape(), strides, x.offset());
   }
   const profile::OpRange range("contiguous", {x});
+  profile::note_arguments(format);
   return copy_as("contiguous", x, empty_strided(x.shape(), strides, x.dtype(), x.device()));
 }
 

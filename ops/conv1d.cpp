@@ -1,6 +1,7 @@
 // 1-d convolution as a conv2d of one row, which brings the gradients. Contract: conv1d.h.
 #include "lathe/ops/conv1d.h"
 
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
@@ -23,6 +24,7 @@ static void check(const Tensor& x, const Tensor& w, const Tensor& bias, const Co
 Tensor conv1d(const Tensor& x_in, const Tensor& w_in, const Conv1dOptions& opt) {
   if (x_in.ndim() == 2) return squeeze(conv1d(unsqueeze(x_in, 0), w_in, opt), 0);
   const profile::OpRange range("conv1d", {x_in, w_in, opt.bias});
+  profile::note_arguments(opt);
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
   check(x, w, bias, opt);
   const Tensor y = conv2d(unsqueeze(x, 2), unsqueeze(w, 2),

@@ -7,6 +7,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
@@ -54,6 +55,7 @@ static Tensor forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
 Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) {
   if (x_in.ndim() == 3) return squeeze(conv2d(unsqueeze(x_in, 0), w_in, opt), 0);
   const profile::OpRange range("conv2d", {x_in, w_in, opt.bias});
+  profile::note_arguments(opt);
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
   check_operands("conv2d", OperandDType::kFloating, "x", x, "w", w);
   const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), opt);

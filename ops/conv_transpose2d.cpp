@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lathe/core/checked_size.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -44,6 +45,7 @@ Tensor conv_transpose2d(const Tensor& x_in, const Tensor& w_in, const ConvTransp
     return squeeze(conv_transpose2d(unsqueeze(x_in, 0), w_in, opt), 0);
   }
   const profile::OpRange range("conv_transpose2d", {x_in, w_in, opt.bias});
+  profile::note_arguments(opt);
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
   check_operands("conv_transpose2d", OperandDType::kFloating, "x", x, "w", w);
   LATHE_CHECK(ShapeError, x.ndim() == 4 && w.ndim() == 4 && w.dim(2) > 0 && w.dim(3) > 0,

@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/cast.h"
@@ -27,6 +28,7 @@ static Tensor running_sum(const Tensor& x, int dim, bool reverse) {
 
 Tensor cumsum(const Tensor& x_in, int64_t dim) {
   const profile::OpRange range("cumsum", {x_in});
+  profile::note_arguments(dim);
   const Tensor x = amp::cast(amp::kFloat, x_in);
   return running_sum(x, wrap_dim("cumsum", dim, x.ndim()), false);
 }

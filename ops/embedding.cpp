@@ -1,6 +1,7 @@
 // embedding and one_hot: made of other ops. Contracts: embedding.h.
 #include "lathe/ops/embedding.h"
 
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -30,6 +31,7 @@ void check_dtype(const char* op, const Tensor& index) {
 
 Tensor embedding(const Tensor& weight, const Tensor& index, const EmbeddingOptions& options) {
   const profile::OpRange range("embedding", {weight, index});
+  profile::note_arguments(options);
   check_dtype("embedding", index);
   LATHE_CHECK(ShapeError, weight.ndim() == 2, "embedding: weight must be [V,E] (weight: ", weight,
               ")");

@@ -1,6 +1,7 @@
 // Group normalisation: checks, then row_norm (row_norm.h). Contract: group_norm.h.
 #include "lathe/ops/group_norm.h"
 
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/floating_check.h"
@@ -29,6 +30,7 @@ static void check_group_norm(const Tensor& x, int64_t groups, const GroupNormOpt
 
 Tensor group_norm(const Tensor& x_in, int64_t groups, const GroupNormOptions& opt) {
   const profile::OpRange range("group_norm", {x_in});
+  profile::note_arguments(groups, opt);
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_group_norm(x, groups, opt);
   const Lines lines = lines_of(x.shape(), 1);

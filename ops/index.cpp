@@ -8,6 +8,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -151,6 +152,7 @@ Tensor count_from_front(const char* op, const Tensor& index, int64_t size) {
 
 Tensor index_select(const Tensor& x_in, int64_t dim_in, const Tensor& index_in) {
   const profile::OpRange range("index_select", {x_in, index_in});
+  profile::note_arguments(dim_in);
   const Tensor x = at_least_1d(x_in), index = at_least_1d(index_in);
   const int dim = wrap_dim("index_select", dim_in, x.ndim());
   check_vector("index_select", index);
@@ -182,6 +184,7 @@ Tensor index_add(const Tensor& x_in, int64_t dim_in, const Tensor& index_in,
 
 Tensor gather(const Tensor& x_in, int64_t dim_in, const Tensor& index_in) {
   const profile::OpRange range("gather", {x_in, index_in});
+  profile::note_arguments(dim_in);
   const Tensor x = at_least_1d(x_in), index = at_least_1d(index_in);
   const int dim = wrap_dim("gather", dim_in, x.ndim());
   check_places("gather", x, dim, index);

@@ -4,6 +4,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/memory_format.h"
@@ -63,6 +64,7 @@ bool is_channels_last(const Tensors& parts) {
 
 Tensor cat(const Tensors& parts, int64_t dim_in) {
   const profile::OpRange range("cat", parts);
+  profile::note_arguments(dim_in);
   LATHE_CHECK(ValueError, !parts.empty(), "cat: there is nothing to join");
   const Tensor& model = model_of(parts);
   LATHE_CHECK(ShapeError, model.ndim() > 0, "cat: a 0-d tensor has no dimension to join along (",
@@ -109,6 +111,7 @@ Tensor cat(const Tensors& parts, int64_t dim_in) {
 
 Tensor stack(const Tensors& parts, int64_t dim_in) {
   const profile::OpRange range("stack", parts);
+  profile::note_arguments(dim_in);
   LATHE_CHECK(ValueError, !parts.empty(), "stack: there is nothing to join");
   const Tensor& model = parts.front();
   const int dim = wrap_dim("stack", dim_in, model.ndim() + 1);

@@ -1,6 +1,7 @@
 // Layer normalisation: checks, then row_norm (row_norm.h). Contract: layer_norm.h.
 #include "lathe/ops/layer_norm.h"
 
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/floating_check.h"
@@ -32,6 +33,7 @@ static void check_layer_norm(const Tensor& x, const Shape& normalized,
 
 Tensor layer_norm(const Tensor& x_in, const Shape& normalized, const LayerNormOptions& opt) {
   const profile::OpRange range("layer_norm", {x_in});
+  profile::note_arguments(normalized, opt);
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_layer_norm(x, normalized, opt);
   const int64_t n = numel_of(normalized);

@@ -6,6 +6,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -149,6 +150,7 @@ Tensors gradients_in_ops(const Kept& kept, const Tensor& dy, const Needs& need) 
 Tensor run(const char* op, const Tensor& x_in, const std::vector<MlpLayer>& layers_in,
            const MlpOptions& options) {
   const profile::OpRange range(op, {x_in});
+  profile::note_arguments(layers_in, options);
   const Tensor x = amp::cast(amp::kHalf, x_in);
   std::vector<MlpLayer> layers;
   for (const MlpLayer& layer : layers_in) {

@@ -5,6 +5,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -59,6 +60,7 @@ Tensor crop(const Tensor& x, const Dims& before, const Dims& after) {
 
 Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value) {
   const profile::OpRange range("pad", {x});
+  profile::note_arguments(amounts, value);
   LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()), "pad: ", value,
               " does not fit ", x.dtype(), " (x: ", x, ")");
   const Borders b = check_borders(x, amounts);
@@ -96,6 +98,7 @@ static Tensor sources_of(const Tensor& at, int64_t n, PadMode mode) {
 
 Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode) {
   const profile::OpRange range("pad", {x});
+  profile::note_arguments(amounts, mode);
   const Borders b = check_borders(x, amounts);
   Tensor y = x;
   for (int d = 0; d < x.ndim(); ++d) {

@@ -7,6 +7,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/memory_format.h"
@@ -116,6 +117,7 @@ ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt, bool wanted)
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
   if (x.ndim() == 3) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);
   const profile::OpRange range("max_pool2d", {x});
+  profile::note_arguments(options);
   return pool_max(x, options, false).values;
 }
 
@@ -132,6 +134,7 @@ ValuesAndIndices max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions
 Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& opt) {
   if (x.ndim() == 3) return squeeze(avg_pool2d(unsqueeze(x, 0), opt), 0);
   const profile::OpRange range("avg_pool2d", {x});
+  profile::note_arguments(opt);
   const char* const op = "avg_pool2d";
   check_planes(op, x);
   const Pair stride = check_window(op, opt.kernel, opt.stride, opt.pad, 1);
@@ -153,6 +156,7 @@ Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& opt) {
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair out) {
   if (x.ndim() == 3) return squeeze(adaptive_avg_pool2d(unsqueeze(x, 0), out), 0);
   const profile::OpRange range("adaptive_avg_pool2d", {x});
+  profile::note_arguments(out);
   check_planes("adaptive_avg_pool2d", x);
   LATHE_CHECK(ValueError, out > 0, "adaptive_avg_pool2d: out must be positive, got ", out);
   return resample("adaptive_avg_pool2d", x, out, [&] {

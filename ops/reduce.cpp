@@ -6,6 +6,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
@@ -78,6 +79,7 @@ Tensor sum_in(const Tensor& x, const Extent& e) {
 Tensor sum(const Tensor& x) { return sum(x, {}); }
 Tensor sum(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
   const profile::OpRange range("sum", {x_in});
+  profile::note_arguments(dims, opt);
   const Tensor x = amp::cast(amp::kFloat, x_in);
   return sum_in(x, extent_of("sum", x, dims, opt.keepdim));
 }
@@ -101,6 +103,7 @@ Tensor sum_to_shape(const Tensor& g, const Shape& shape) {
 Tensor mean(const Tensor& x) { return mean(x, {}); }
 Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions opt) {
   const profile::OpRange range("mean", {x});
+  profile::note_arguments(dims, opt);
   check_floating("mean", x);
   const Extent e = extent_of("mean", x, dims, opt.keepdim);
   Tensor y = run(ReduceOp::kMean, x, e, x.dtype());
@@ -136,6 +139,7 @@ static Tensor product_of_others(const Tensor& x) {
 Tensor prod(const Tensor& x) { return prod(x, {}); }
 Tensor prod(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
   const profile::OpRange range("prod", {x_in});
+  profile::note_arguments(dims, opt);
   const Tensor x = amp::cast(amp::kFloat, x_in);
   const Extent e = extent_of("prod", x, dims, opt.keepdim);
   Tensor y = run(ReduceOp::kProd, x, e, is_floating(x.dtype()) ? x.dtype() : kI64);
@@ -159,6 +163,7 @@ Tensor prod(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
 static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims& dims,
                       ReduceOptions opt) {
   const profile::OpRange range(name, {x});
+  profile::note_arguments(dims, opt);
   const Extent e = extent_of(name, x, dims, opt.keepdim);
   LATHE_CHECK(ShapeError, e.count > 0, name, ": a reduced dimension has no elements (x: ", x, ")");
   Tensor y = run(op, x, e, x.dtype());
@@ -187,6 +192,7 @@ Tensor min(const Tensor& x) { return extreme("min", ReduceOp::kAmin, x, {}, {});
 static Tensor truth(const char* name, ReduceOp op, const Tensor& x, const Dims& dims,
                     bool keepdim) {
   const profile::OpRange range(name, {x});
+  profile::note_arguments(dims, keepdim);
   Tensor y = run(op, x, extent_of(name, x, dims, keepdim), kBool);
   profile::note_output(y);
   return y;
@@ -216,6 +222,7 @@ static Tensor centred(const Tensor& x, const Extent& e) {
 
 Tensor var(const Tensor& x, const Dims& dims, VarOptions opt) {
   const profile::OpRange range("var", {x});
+  profile::note_arguments(dims, opt);
   check_floating("var", x);
   const Extent e = extent_of("var", x, dims, opt.keepdim);
   const int64_t correction = correction_of(opt);
@@ -229,6 +236,7 @@ Tensor var(const Tensor& x, const Dims& dims, VarOptions opt) {
 
 Tensor std(const Tensor& x, const Dims& dims, VarOptions opt) {
   const profile::OpRange range("std", {x});
+  profile::note_arguments(dims, opt);
   check_floating("std", x);
   const Extent e = extent_of("std", x, dims, opt.keepdim);
   const int64_t correction = correction_of(opt);
@@ -244,6 +252,7 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions opt) {
 
 Tensor norm(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
   const profile::OpRange range("norm", {x_in});
+  profile::note_arguments(dims, opt);
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_floating("norm", x);
   const Extent e = extent_of("norm", x, dims, opt.keepdim);
@@ -266,6 +275,7 @@ static Tensor finite_below(const Tensor& y) {
 
 Tensor logsumexp(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
   const profile::OpRange range("logsumexp", {x_in});
+  profile::note_arguments(dims, opt);
   const Tensor x = amp::cast(amp::kFloat, x_in);
   check_floating("logsumexp", x);
   const Extent e = extent_of("logsumexp", x, dims, opt.keepdim);

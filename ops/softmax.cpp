@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -74,6 +75,7 @@ Tensor forward(const char* op, bool log, const Tensor& x, int dim) {
 
 Tensor softmax(const Tensor& x_in, int64_t dim_in) {
   const profile::OpRange range("softmax", {x_in});
+  profile::note_arguments(dim_in);
   const Tensor x = amp::cast(amp::kFloat, x_in);
   const int dim = wrap_dim("softmax", dim_in, x.ndim());
   Tensor y = forward("softmax", false, x, dim);
@@ -85,6 +87,7 @@ Tensor softmax(const Tensor& x_in, int64_t dim_in) {
 
 Tensor log_softmax(const Tensor& x_in, int64_t dim_in) {
   const profile::OpRange range("log_softmax", {x_in});
+  profile::note_arguments(dim_in);
   const Tensor x = amp::cast(amp::kFloat, x_in);
   const int dim = wrap_dim("log_softmax", dim_in, x.ndim());
   Tensor y = forward("log_softmax", true, x, dim);

@@ -1,6 +1,7 @@
 // tril and triu, made of `where` and a mask for the matrix. Contracts: triangle.h.
 #include "lathe/ops/triangle.h"
 
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
@@ -18,11 +19,13 @@ static Tensor diagonals(const char* op, const Tensor& x) {
 
 Tensor tril(const Tensor& x, int64_t diagonal) {
   const profile::OpRange range("tril", {x});
+  profile::note_arguments(diagonal);
   return where(le(diagonals("tril", x), diagonal), x, false);
 }
 
 Tensor triu(const Tensor& x, int64_t diagonal) {
   const profile::OpRange range("triu", {x});
+  profile::note_arguments(diagonal);
   return where(ge(diagonals("triu", x), diagonal), x, false);
 }
 

@@ -9,6 +9,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -36,11 +37,13 @@ Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, d
 /// The same, and half types to f32 under autocast.
 Tensor ranged(const Tensor& x) { return floating(amp::cast(amp::kFloat, x)); }
 
-/// An op whose gradient is written with its input: dx = gradient(dy, x).
-template <class G>
+/// An op whose gradient is written with its input: dx = gradient(dy, x). `arguments` are those of
+/// the op beside x.
+template <class G, class... A>
 Tensor from_input(const char* name, UnaryOp op, const Tensor& x, G gradient,
-                  UnaryParams params = {}) {
+                  UnaryParams params = {}, const A&... arguments) {
   const profile::OpRange range(name, {x});
+  if constexpr (sizeof...(A) > 0) profile::note_arguments(arguments...);
   Tensor y = run(op, x, params);
   record(name, y, {x}, [x = Saved(x), gradient](const Tensor& dy, const Needs&) {
     return Tensors{gradient(dy, x.get())};
@@ -148,7 +151,7 @@ Tensor leaky_relu(const Tensor& x, double slope) {
     const Tensor positive = mask(gt(v, 0), dy);
     return mul(dy, add(mul(positive, 1 - slope), slope));
   };
-  return from_input("leaky_relu", UnaryOp::kLeakyRelu, floating(x), gradient, {.a = slope});
+  return from_input("leaky_relu", UnaryOp::kLeakyRelu, floating(x), gradient, {.a = slope}, slope);
 }
 
 Tensor elu(const Tensor& x, double alpha) {
@@ -158,14 +161,14 @@ Tensor elu(const Tensor& x, double alpha) {
     const Tensor slope = mul(exp(clamp(v, {.high = 0})), alpha);
     return mul(dy, add(positive, mul(sub(1, positive), slope)));
   };
-  return from_input("elu", UnaryOp::kElu, floating(x), gradient, {.a = alpha});
+  return from_input("elu", UnaryOp::kElu, floating(x), gradient, {.a = alpha}, alpha);
 }
 
 Tensor gelu(const Tensor& x, const GeluOptions& options) {
   if (options.tanh_approximation) {
-    return from_input("gelu", UnaryOp::kGeluTanh, floating(x), gelu_tanh_grad);
+    return from_input("gelu", UnaryOp::kGeluTanh, floating(x), gelu_tanh_grad, {}, options);
   }
-  return from_input("gelu", UnaryOp::kGelu, floating(x), gelu_grad);
+  return from_input("gelu", UnaryOp::kGelu, floating(x), gelu_grad, {}, options);
 }
 
 Tensor softplus(const Tensor& x, const SoftplusOptions& options) {
@@ -176,7 +179,7 @@ Tensor softplus(const Tensor& x, const SoftplusOptions& options) {
     return mul(dy, add(linear, mul(sub(1, linear), s)));
   };
   return from_input("softplus", UnaryOp::kSoftplus, floating(x), gradient,
-                    {.a = options.beta, .b = options.threshold});
+                    {.a = options.beta, .b = options.threshold}, options);
 }
 
 Tensor clamp(const Tensor& x_in, const ClampOptions& options) {
@@ -194,7 +197,7 @@ Tensor clamp(const Tensor& x_in, const ClampOptions& options) {
   const auto gradient = [low, high](const Tensor& dy, const Tensor& v) {
     return where(logical_and(ge(v, low), le(v, high)), dy, 0);
   };
-  return from_input("clamp", UnaryOp::kClamp, x, gradient, {.a = low, .b = high});
+  return from_input("clamp", UnaryOp::kClamp, x, gradient, {.a = low, .b = high}, low, high);
 }
 
 Tensor clamp(const Tensor& x_in, const Tensor& low_in, const Tensor& high_in) {

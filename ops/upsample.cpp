@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/resample.h"
 
@@ -32,6 +33,7 @@ int64_t scaled(const Tensor& x, int64_t in, double scale) {
 
 Tensor upsample(const Tensor& x, const UpsampleOptions& opt) {
   const profile::OpRange range("upsample", {x});
+  profile::note_arguments(opt);
   LATHE_CHECK(ShapeError, x.ndim() == 4 && x.dim(2) > 0 && x.dim(3) > 0,
               "upsample: x must be [N,C,H,W] with H and W above 0 (x: ", x, ")");
   const Factors scale = opt.scale;

@@ -7,6 +7,7 @@
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/checked_size.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/ops/cast.h"
@@ -130,6 +131,7 @@ Tensor view_as(const char* op, const Tensor& x, const Shape& shape, const Stride
 
 Tensor view(const Tensor& x, const Shape& wanted) {
   const profile::OpRange range("view", {x}, profile::Kind::kView);
+  profile::note_arguments(wanted);
   const Shape shape = complete_shape("view", x, wanted);
   const auto strides = view_strides(x, shape);
   LATHE_CHECK(ShapeError, strides.has_value(), "view: strides ", x.strides(), " cannot show ",
@@ -139,6 +141,7 @@ Tensor view(const Tensor& x, const Shape& wanted) {
 
 Tensor reshape(const Tensor& x, const Shape& wanted) {
   const profile::OpRange range("reshape", {x}, profile::Kind::kView);
+  profile::note_arguments(wanted);
   const Shape shape = complete_shape("reshape", x, wanted);
   if (shape == x.shape()) return x;
   if (const auto strides = view_strides(x, shape)) return view_as("reshape", x, shape, *strides);
@@ -147,6 +150,7 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
 
 Tensor flatten(const Tensor& x, int64_t first_in, int64_t last_in) {
   const profile::OpRange range("flatten", {x}, profile::Kind::kView);
+  profile::note_arguments(first_in, last_in);
   const int first = wrap_dim("flatten", first_in, x.ndim());
   const int last = wrap_dim("flatten", last_in, x.ndim());
   LATHE_CHECK(IndexError, first <= last, "flatten: dimension ", first_in, " comes after ", last_in,
@@ -179,6 +183,7 @@ Tensor squeeze(const Tensor& x) {
 
 Tensor squeeze(const Tensor& x, int64_t dim_in) {
   const profile::OpRange range("squeeze", {x}, profile::Kind::kView);
+  profile::note_arguments(dim_in);
   const int dim = wrap_dim("squeeze", dim_in, x.ndim());
   Shape shape = x.shape();
   Strides strides = x.strides();
@@ -191,6 +196,7 @@ Tensor squeeze(const Tensor& x, int64_t dim_in) {
 
 Tensor unsqueeze(const Tensor& x, int64_t dim_in) {
   const profile::OpRange range("unsqueeze", {x}, profile::Kind::kView);
+  profile::note_arguments(dim_in);
   const int dim = wrap_dim("unsqueeze", dim_in, x.ndim() + 1);
   Shape shape = x.shape();
   Strides strides = x.strides();
@@ -201,6 +207,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim_in) {
 
 Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
   const profile::OpRange range("transpose", {x}, profile::Kind::kView);
+  profile::note_arguments(a, b);
   Dims order;
   for (int d = 0; d < x.ndim(); ++d) order.push_back(d);
   const int i = wrap_dim("transpose", a, x.ndim()), j = wrap_dim("transpose", b, x.ndim());
@@ -210,6 +217,7 @@ Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
 
 Tensor permute(const Tensor& x, const Dims& order_in) {
   const profile::OpRange range("permute", {x}, profile::Kind::kView);
+  profile::note_arguments(order_in);
   LATHE_CHECK(ShapeError, order_in.size() == x.ndim(), "permute: ", order_in,
               " does not name all dimensions once (x: ", x, ")");
   dim_mask("permute", order_in, x.ndim());  // range and repetition
@@ -229,6 +237,7 @@ Tensor permute(const Tensor& x, const Dims& order_in) {
 
 Tensor expand(const Tensor& x, const Shape& wanted) {
   const profile::OpRange range("expand", {x}, profile::Kind::kView);
+  profile::note_arguments(wanted);
   LATHE_CHECK(ShapeError, wanted.size() >= x.ndim(), "expand: ", wanted,
               " has fewer dimensions than x (x: ", x, ")");
   Shape shape = wanted;
@@ -248,6 +257,7 @@ Tensor expand(const Tensor& x, const Shape& wanted) {
 
 Tensor select(const Tensor& x, int64_t dim_in, int64_t index) {
   const profile::OpRange range("select", {x}, profile::Kind::kView);
+  profile::note_arguments(dim_in, index);
   LATHE_CHECK(IndexError, x.ndim() > 0,
               "select: a 0-d tensor has no dimension to select from (x: ", x, ")");
   const int dim = wrap_dim("select", dim_in, x.ndim());
@@ -259,6 +269,7 @@ Tensor select(const Tensor& x, int64_t dim_in, int64_t index) {
 
 Tensor narrow(const Tensor& x, int64_t dim_in, int64_t start, int64_t length) {
   const profile::OpRange range("narrow", {x}, profile::Kind::kView);
+  profile::note_arguments(dim_in, start, length);
   LATHE_CHECK(IndexError, x.ndim() > 0, "narrow: a 0-d tensor has no dimension (x: ", x, ")");
   const int dim = wrap_dim("narrow", dim_in, x.ndim());
   const int64_t size = x.shape()[dim];
@@ -271,6 +282,7 @@ Tensor narrow(const Tensor& x, int64_t dim_in, int64_t start, int64_t length) {
 
 Tensor slice(const Tensor& x, int64_t dim_in, int64_t start, int64_t stop, int64_t step) {
   const profile::OpRange range("slice", {x}, profile::Kind::kView);
+  profile::note_arguments(dim_in, start, stop, step);
   LATHE_CHECK(IndexError, x.ndim() > 0, "slice: a 0-d tensor has no dimension (x: ", x, ")");
   LATHE_CHECK(ValueError, step > 0, "slice: step must be positive, got ", step);
   const int dim = wrap_dim("slice", dim_in, x.ndim());

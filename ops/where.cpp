@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/inplace.h"
@@ -70,6 +71,7 @@ Tensor where(const Tensor& cond, Scalar a, const Tensor& b) {
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   const profile::OpRange range("masked_fill", {x, mask});
+  profile::note_arguments(value);
   check_condition("masked_fill", "mask", mask);
   LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()),
               "masked_fill: ", value, " does not fit ", x.dtype(), " (x: ", x, ")");

@@ -129,8 +129,13 @@ bool open_watched(Kind kind, const char* name, std::span<const Input> inputs) no
 void close_watched() noexcept {
   Thread& here = thread();
   if (here.open.empty()) return;  // its watcher went before it
+  tell_later([](Watcher& watcher) { watcher.ends(); });
   if (here.open.size() == 1) tell_later([](Watcher& watcher) { watcher.outermost_ends(); });
   here.open.pop_back();
+}
+
+void watch_arguments(std::span<const Argument> arguments) noexcept {
+  if (watched()) tell_later([&](Watcher& watcher) { watcher.arguments(arguments); });
 }
 
 void watch_output(const Tensor& y) noexcept {
@@ -158,6 +163,10 @@ void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor&
 void watch_memory(const Storage& storage, bool taken) noexcept {
   if (watchers_here == 0) return;
   tell_later([&](Watcher& watcher) { watcher.memory(storage, taken); });
+}
+
+void watch_read(const Tensor& t) {
+  tell(thread(), [&](Watcher& watcher) { watcher.read(t); });
 }
 
 void watch_wait(const char* what) {

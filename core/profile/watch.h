@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lathe/core/config.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/kind.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/tensor.h"
@@ -34,8 +35,12 @@ class LATHE_API Watcher {
 
   /// A range began; it is the last of open_ops().
   virtual void begins() {}
+  /// The op of the last of open_ops() was called with these beside its tensors (arguments.h).
+  virtual void arguments(std::span<const Argument>) {}
   /// An op inside the ranges of open_ops() computed y.
   virtual void output(const Tensor&) {}
+  /// The last of open_ops() ends.
+  virtual void ends() {}
   /// The outermost range ended; it is still in open_ops().
   virtual void outermost_ends() {}
   /// The op recorded autograd node `number`. Keeps where it was called: keep_call().
@@ -50,6 +55,9 @@ class LATHE_API Watcher {
   virtual void gradient(const char*, uint64_t, size_t, const Tensor&, const Tensors&) {}
   /// Memory of a tensor on the CPU or a GPU was taken, or is about to be given back.
   virtual void memory(const Storage&, bool /*taken*/) {}
+  /// The program is about to read values of this tensor: item(), to_vector(). This function may
+  /// throw through the call.
+  virtual void read(const Tensor&) {}
   /// The host is about to wait for a GPU, and no MeantWait says that it should. This function may
   /// throw through the wait.
   virtual void wait(const char*) {}
@@ -107,6 +115,7 @@ LATHE_API void watch_backward(uint64_t number) noexcept;
 LATHE_API void watch_gradient(const char* op, uint64_t number, size_t input, const Tensor& gradient,
                               const Tensors& dy);
 LATHE_API void watch_memory(const Storage& storage, bool taken) noexcept;
+LATHE_API void watch_read(const Tensor& t);
 LATHE_API void watch_wait(const char* what);
 LATHE_API void watch_gone(uint64_t node) noexcept;
 LATHE_API void raise_found();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/live_memory.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/profiler.h"
@@ -44,6 +45,7 @@ TEST_CASE("profiler: while it is off, a range takes no memory and no lock") {
       note_node("planted", 1);
       note_memory(1, x.device());
       note_flops([] { return 1; });
+      note_arguments(1, x);
       before_wait("planted");
       raise_found();
     }
