@@ -131,6 +131,10 @@
 #  include "lathe/nn/summary.h"
 #  include "lathe/nn/weights.h"
 
+#  include "lathe/graph/graph.h"
+#  include "lathe/graph/passes.h"
+#  include "lathe/graph/trace.h"
+
 #  include "lathe/optim/adam.h"
 #  include "lathe/optim/clip_grad.h"
 #  include "lathe/optim/ema.h"

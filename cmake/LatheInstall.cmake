@@ -13,12 +13,13 @@ set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
+list(APPEND _private_headers graph/op_arguments.h graph/op_table.h graph/tracer.h)
 list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h
      distributed/control_client.h distributed/control_server.h distributed/group_state.h distributed/reducer.h
      distributed/socket.h)  # some name nlohmann-json
 list(REMOVE_ITEM _private_headers core/gpu/launch.h)  # programs start kernels of their own through it, too
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
-install(DIRECTORY core autograd ops nn optim data distributed DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
+install(DIRECTORY core autograd ops nn graph optim data distributed DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
         FILES_MATCHING PATTERN "*.h" ${_private_headers})
 if(LATHE_BUILD_CLI)
   if(BUILD_SHARED_LIBS)  # so the build folder is laid out as the installed one

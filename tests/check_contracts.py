@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ["core", "autograd", "ops", "nn", "optim", "data", "distributed", "tools"]
+FOLDERS = ["core", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "tools"]
 HEADERS, SOURCES = {".h", ".cuh"}, {".h", ".cuh", ".cpp", ".cu"}
 COLUMNS = 100
 KEYWORD = r"(?:dtypes|grad|amp|throws|ref):"

@@ -15,7 +15,7 @@ CONVOLUTION = {"ops/conv", "ops/conv_search"}
 OPS_ROOMS = CONVOLUTION | {"ops/batch_norm_kernels", "ops/elementwise_kernels", "ops/index_kernels", "ops/matmul_kernels",
                            "ops/random_kernels", "ops/reduce_kernels", "ops/row_kernels"}
 OPS = RECORD | {"ops"}
-LIBRARY = OPS | {"core/debug", "core/memory", "core/formats", "nn", "optim", "data", "data/images", "data/transforms", "distributed"} | CONVOLUTION
+LIBRARY = OPS | {"core/debug", "core/memory", "core/formats", "nn", "graph", "optim", "data", "data/images", "data/transforms", "distributed"} | CONVOLUTION
 
 # room: the rooms that it may include, apart from itself. A folder's root is a room: "core" is what lies in core/ itself.
 MAY_INCLUDE = {
@@ -37,6 +37,7 @@ MAY_INCLUDE = {
     "ops/matmul_kernels": OPS | KERNELS,
     "ops/conv": OPS | KERNELS | {"ops/conv_search", "ops/matmul_kernels"},
     "nn": OPS | {"core/formats"},
+    "graph": OPS | {"nn", "core/formats"},
     "optim": OPS | {"nn", "optim/kernels"},
     "optim/kernels": OPS | KERNELS | {"optim", "ops/reduce_kernels"},
     "data": OPS | {"core/formats", "data/images", "data/transforms"},

@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ["core", "autograd", "ops", "nn", "optim", "data", "distributed", "tools", "tests", "examples"]
+FOLDERS = ["core", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "tools", "tests", "examples"]
 SUFFIX = re.compile(r"_(cpu|dnnl|eigen|cuda|cudnn|cublas|curand|fuzz)$")
 
 

@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ("core", "autograd", "data", "nn", "ops", "optim", "tools/cli")
+FOLDERS = ("core", "autograd", "data", "graph", "nn", "ops", "optim", "tools/cli")
 SOURCES = {".h", ".cpp"}
 
 # Headers, any of which is enough: names of namespace std.

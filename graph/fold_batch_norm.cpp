@@ -1,0 +1,165 @@
+// fold_batch_norm: convolution, then batch norm in inference mode → convolution.
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lathe/core/format.h"
+#include "lathe/graph/op_table.h"
+#include "lathe/graph/passes.h"
+#include "lathe/ops/creation.h"
+
+namespace lathe::jit {
+
+namespace {
+
+constexpr int kNone = -1;
+
+/// The node's attribute of this name.
+const Attribute& attribute(const Node& node, std::string_view name) {
+  size_t i = 0;
+  while (node.op->attributes[i].name != name) ++i;
+  return node.attributes[i];
+}
+
+/// The inputs of any of the three forms of batch norm.
+struct Norm {
+  explicit Norm(const Node& node)
+      : residual(node.inputs.size() == 6 ? node.inputs[1] : kNone),
+        weight(node.inputs[node.inputs.size() - 4]),
+        bias(node.inputs[node.inputs.size() - 3]),
+        mean(node.inputs[node.inputs.size() - 2]),
+        var(node.inputs[node.inputs.size() - 1]),
+        relu(node.op->name != "batch_norm"),
+        eps(std::get<double>(attribute(node, "eps"))) {}
+
+  int residual, weight, bias, mean, var;
+  bool relu;
+  double eps;
+};
+
+class Folding {
+ public:
+  explicit Folding(Graph& graph) : graph_(graph), uses_(count_uses(graph)) {}
+
+  void run() {
+    std::vector<Node> nodes = std::exchange(graph_.nodes, {});
+    for (Node& node : nodes) {
+      Node* const conv = convolution_before(node);
+      if (conv == nullptr) {
+        made_by_.resize(graph_.values.size(), kNone);
+        made_by_[static_cast<size_t>(node.output)] = static_cast<int>(graph_.nodes.size());
+        graph_.nodes.push_back(std::move(node));
+      } else {
+        fold(Node(*conv), node);
+      }
+    }
+  }
+
+ private:
+  Type type(int value) const { return graph_.values[static_cast<size_t>(value)].type; }
+
+  /// The convolution that goes into this node, or null.
+  Node* convolution_before(const Node& node) {
+    if (!node.op->name.starts_with("batch_norm")) return nullptr;
+    const Norm norm(node);
+    const auto x = static_cast<size_t>(node.inputs[0]);
+    if (std::get<bool>(attribute(node, "training")) || norm.mean == kNone) return nullptr;
+    if (x >= made_by_.size() || made_by_[x] == kNone || uses_[x] != 1) return nullptr;
+    Node& conv = graph_.nodes[static_cast<size_t>(made_by_[x])];
+    const bool fits =
+        conv.op->name == "conv2d" && type(conv.inputs[1]).dtype == type(norm.var).dtype;
+    return fits ? &conv : nullptr;
+  }
+
+  int constant(DType dtype, double value) {
+    return graph_.add({fresh_name(graph_, base_ + ".eps"),
+                       Origin::kConstant,
+                       {dtype, {}},
+                       full({}, value, {.dtype = dtype})});
+  }
+
+  /// A new node with a result of this type; its name has `suffix` behind that of the convolution.
+  int call(const char* op, std::vector<int> inputs, Type result, const char* suffix,
+           std::vector<std::string> names = {}, std::vector<Attribute> attributes = {}) {
+    const int output =
+        graph_.add({fresh_name(graph_, base_ + suffix), Origin::kNode, std::move(result), {}});
+    graph_.nodes.push_back(
+        {find_op(op, names), std::move(inputs), std::move(attributes), output, place_});
+    return output;
+  }
+
+  /// weight / sqrt(var + eps).
+  int scale_of(const Norm& norm) {
+    const Type channels = type(norm.var);
+    const int moved = call("add", {norm.var, constant(channels.dtype, norm.eps)}, channels, ".var");
+    const int inverse = call("rsqrt", {moved}, channels, ".invstd");
+    return norm.weight == kNone ? inverse : call("mul", {inverse, norm.weight}, channels, ".scale");
+  }
+
+  /// (b - mean) * scale + bias.
+  int bias_of(const Norm& norm, int b, int scale) {
+    const Type channels = type(norm.mean);
+    const int shift = b == kNone ? call("neg", {norm.mean}, channels, ".shift")
+                                 : call("sub", {b, norm.mean}, channels, ".shift");
+    const int scaled = call("mul", {shift, scale}, channels, ".shift_scaled");
+    return norm.bias == kNone ? scaled : call("add", {scaled, norm.bias}, channels, ".bias");
+  }
+
+  /// The nodes in place of `conv`, which is removed, and of `node`.
+  void fold(Node conv, const Node& node) {
+    const Norm norm(node);
+    graph_.nodes[static_cast<size_t>(made_by_[static_cast<size_t>(conv.output)])].op = nullptr;
+    std::erase_if(graph_.nodes, [](const Node& n) { return n.op == nullptr; });
+    base_ = graph_.values[static_cast<size_t>(conv.output)].name;
+    place_ = conv.place;
+
+    const Type filters = type(conv.inputs[1]);
+    const Size channels = filters.shape[0];
+    const int scale = scale_of(norm);
+    const std::vector<Size> column = {channels, {0, 1}, {0, 1}, {0, 1}};
+    const int factors =
+        call("reshape", {scale}, {filters.dtype, column}, ".factors", {"shape"}, {column});
+    const int weight = call("mul", {conv.inputs[1], factors}, filters, ".weight");
+    const int bias = bias_of(norm, conv.inputs[2], scale);
+    conv.inputs[1] = weight;
+    conv.inputs[2] = bias;
+
+    int last = norm.relu ? conv.output : node.output;
+    conv.output = last;
+    graph_.nodes.push_back(std::move(conv));
+    place_ = node.place;
+    if (norm.residual != kNone) {
+      last = call("add", {last, norm.residual}, type(last), ".sum");
+    }
+    if (norm.relu) {
+      graph_.nodes.push_back({find_op("relu", {}), {last}, {}, node.output, place_});
+    }
+    note_makers();
+  }
+
+  void note_makers() {
+    made_by_.assign(graph_.values.size(), kNone);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      made_by_[static_cast<size_t>(graph_.nodes[n].output)] = static_cast<int>(n);
+    }
+  }
+
+  Graph& graph_;
+  std::vector<int> uses_;
+  std::vector<int> made_by_;  // value → its node in graph_.nodes
+  std::string base_, place_;  // of the convolution
+};
+
+}  // namespace
+
+void fold_batch_norm(Graph& graph) { Folding(graph).run(); }
+
+void optimize_for_inference(Graph& graph) {
+  fold_batch_norm(graph);
+  fold_constants(graph);
+  merge_common_subexpressions(graph);
+  remove_dead_code(graph);
+}
+
+}  // namespace lathe::jit

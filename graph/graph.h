@@ -1,0 +1,135 @@
+// Graph: a program of ops on tensors as data: it is traced (trace.h), rewritten (passes.h), run,
+// printed and read again. graph.cpp: construction and checks; print.cpp and parse.cpp: the text;
+// run.cpp: execution. The namespace is jit, LibTorch's name for the same.
+//
+//   lathe graph 1
+//   input %x: f32[N,3,32,32]
+//   param @conv.weight: f32[16,3,3,3]
+//   %0: f32[N,16,32,32] = conv2d(%x, @conv.weight, none, stride=[1,1], pad=[1,1], dilation=[1,1],
+//   groups=1)  # Net.conv                                            (one line in the text)
+//   %1: f32[N,16,32,32] = relu(%0)  # Net
+//   output %1
+//
+// N is the size of the batch; a size may be a multiple of it, as in 4*N.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/core/state_dict.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe::jit {
+
+struct Op;  // op_table.h
+
+/// An integer that may depend on the size of the batch: of_batch * N + fixed; one of the two is 0.
+struct Size {
+  int64_t of_batch = 0, fixed = 0;
+
+  bool operator==(const Size&) const = default;
+};
+
+/// What is known about a value before the program runs.
+struct Type {
+  DType dtype = DType::kF32;
+  std::vector<Size> shape = {};
+
+  bool operator==(const Type&) const = default;
+};
+
+/// Where a value comes from.
+enum class Origin : uint8_t {
+  kInput,
+  kParameter,  // a named tensor that training changes
+  kBuffer,     // a named tensor that training does not change by gradients
+  kConstant,   // a tensor that the program itself made, always with the same values
+  kNode,
+};
+
+struct Value {
+  std::string name;  // without % or @
+  Origin origin = Origin::kNode;
+  Type type = {};
+  Tensor tensor = {};  // of a parameter, buffer or constant; undefined until it is bound
+};
+
+/// One attribute of a node: an argument of its op that is no tensor. Words are in quotes in text.
+using Attribute = std::variant<bool, Size, double, std::vector<Size>, std::string>;
+
+/// A call of an op, with one result.
+struct Node {
+  const Op* op = nullptr;
+  std::vector<int> inputs = {};            // numbers of values; -1 where a tensor is undefined
+  std::vector<Attribute> attributes = {};  // in the order of op->attributes
+  int output = -1;                         // the number of its value
+  std::string place = {};                  // the layer that made the call, "Net.conv1"
+};
+
+/// Numbers of values are indices into `values`; a pass may leave values that nothing uses.
+class LATHE_API Graph {
+ public:
+  std::vector<Value> values;
+  std::vector<int> inputs, outputs;
+  std::vector<Node> nodes;  // in an order in which they can run
+
+  /// Adds a value; returns its number.
+  int add(Value value);
+
+  /// The program's results for these inputs, by the same ops, with their gradients. Sizes of the
+  /// batch other than the traced one are welcome where the types have N.
+  /// throws: ShapeError, DTypeError if an input does not have its type, or a result does not;
+  /// StateError while a parameter, buffer or constant is not bound; what the ops throw.
+  Tensors run(const Tensors& inputs) const;
+  /// The same for one input and one output.
+  /// throws: StateError if there are other numbers of them.
+  Tensor operator()(const Tensor& x) const;
+
+  /// The parameters, buffers and constants, by name. They share their values with the graph.
+  StateDict state() const;
+  /// Gives the parameters, buffers and constants their tensors; all or nothing. Entries of other
+  /// names are ignored.
+  /// throws: ValueError if one is missing; ShapeError or DTypeError if one does not have its type.
+  void bind(const StateDict& state);
+
+  /// Moves the parameters, buffers and constants. Those that the graph shares with a model stay
+  /// there, too.
+  /// throws: NoCudaError.
+  void to(Device device);
+
+  /// The program as text; parse() reads it. Constants of one element have their value in it,
+  /// other tensors have only their names.
+  std::string text() const;
+  /// text() on a stream, standard output for instance.
+  void print(std::ostream& out) const;
+  /// A picture in Graphviz' language: `dot -Tsvg`.
+  std::string dot() const;
+};
+
+/// The graph of a text, whose parameters and buffers are not bound. Everything is checked: each
+/// value is defined once and before its use, each op is known and has its inputs and attributes.
+/// Takes memory in proportion to the text.
+/// throws: DataError that names `name` and the line.
+LATHE_API Graph parse(std::string_view text, std::string_view name = "graph");
+
+/// `wanted`, or if a value has this name, `wanted` with "_" behind it, as often as needed.
+LATHE_API std::string fresh_name(const Graph& graph, std::string wanted);
+
+/// The type of a tensor, with fixed sizes.
+LATHE_API Type type_of(const Tensor& t);
+
+/// "f32[N,3,32,32]".
+LATHE_API std::string to_text(const Type& type);
+/// "[1,4*N]", "0.5", "\"reflect\"".
+LATHE_API std::string to_text(const Attribute& attribute);
+
+/// What the numbers of values in `graph` are used for: how often each is an input of a node or an
+/// output of the graph.
+LATHE_API std::vector<int> count_uses(const Graph& graph);
+
+}  // namespace lathe::jit

@@ -1,0 +1,48 @@
+// The ops that a graph can hold: what they are called with, and how to call them. op_table.cpp and
+// op_table_*.cpp: one line per op; op_arguments.h: how arguments become attributes.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/core/profile/arguments.h"
+#include "lathe/core/tensor.h"
+#include "lathe/graph/graph.h"
+
+namespace lathe::jit {
+
+/// What an attribute of an op may be: the alternatives of Attribute, and `kMaybeInteger`, where the
+/// word "none" says that there is no number.
+enum class AttributeKind : uint8_t { kBool, kInteger, kReal, kList, kWord, kMaybeInteger, kNumber };
+
+struct AttributeName {
+  std::string name;
+  AttributeKind kind;
+};
+
+/// One op, or one overload of an op: then the names are equal and the attributes differ.
+struct Op {
+  std::string name;
+  int inputs;          // tensors that its profile::OpRange lists; -1: any number
+  int option_tensors;  // further inputs: the tensors in its options, a bias for instance; -1: any
+  std::vector<AttributeName> attributes;
+
+  /// Arguments → attributes, and the tensors in them. False if the call is of another overload.
+  std::function<bool(std::span<const profile::Argument>, std::vector<Attribute>&, Tensors&)> read;
+  /// Calls the op with attributes in which every Size is fixed.
+  /// throws: what the op throws; ValueError for a word that it does not know.
+  std::function<Tensor(const Tensors& inputs, const std::vector<Attribute>&)> call;
+
+  /// True if a node of this op can have this many inputs.
+  bool takes(size_t count) const;
+};
+
+/// The overloads of an op; none if graphs cannot hold it.
+std::span<const Op> find_ops(std::string_view name);
+/// The overload with these attributes, by name; null if there is none.
+const Op* find_op(std::string_view name, std::span<const std::string> attributes);
+
+}  // namespace lathe::jit

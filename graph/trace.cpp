@@ -1,0 +1,163 @@
+// trace: two runs of a program under a Tracer, and the graph that both have in common.
+#include "lathe/graph/trace.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/format.h"
+#include "lathe/core/formats/tensor_bytes.h"
+#include "lathe/graph/op_table.h"
+#include "lathe/graph/tracer.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/join.h"
+#include "lathe/ops/rearrange.h"
+#include "lathe/ops/views.h"
+
+namespace lathe::jit {
+
+namespace {
+
+using Program = std::function<Tensors(const Tensors&)>;
+
+Graph record(const Program& f, const Tensors& inputs, const nn::Module* module) {
+  Tracer tracer;
+  if (module != nullptr) {
+    for (const auto& [name, t] : module->named_parameters())
+      tracer.add(name, Origin::kParameter, t);
+    for (const auto& [name, t] : module->named_buffers()) tracer.add(name, Origin::kBuffer, t);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    tracer.add(inputs.size() == 1 ? "x" : concat("x", i), Origin::kInput, inputs[i]);
+  }
+  return tracer.finish(f(inputs));
+}
+
+Tensor reversed(const Tensor& x) {
+  if (x.ndim() == 0) return clone(x);
+  Dims all;
+  for (int d = 0; d < x.ndim(); ++d) all.push_back(d);
+  return flip(x, all);
+}
+
+/// Other values than x has: x backwards, or, for another batch, its first row backwards before it.
+Tensor varied(const Tensor& x, bool one_more) {
+  return one_more ? cat({reversed(narrow(x, 0, 0, 1)), x}, 0) : reversed(x);
+}
+
+/// Two graphs of the same program, for batches of `first` and `second`: is each number of one of
+/// them the same in the other, or a multiple of the batch?
+class Comparison {
+ public:
+  Comparison(const Graph& other, int64_t first, int64_t second)
+      : other_(other), first_(first), second_(second) {}
+
+  Graph merged(Graph graph) const {
+    const size_t nodes = std::min(graph.nodes.size(), other_.nodes.size());
+    for (size_t n = 0; n < nodes; ++n) compare(graph.nodes[n], other_.nodes[n]);
+    if (graph.nodes.size() != other_.nodes.size() || graph.outputs != other_.outputs) {
+      const Graph& longer = graph.nodes.size() > nodes ? graph : other_;
+      differs(longer.nodes.size() > nodes
+                  ? concat("only one of the two runs calls ", called(longer.nodes[nodes]))
+                  : "they return other tensors");
+    }
+    for (size_t i = 0; i < graph.values.size(); ++i) compare(graph.values[i], other_.values[i]);
+    return graph;
+  }
+
+ private:
+  static std::string called(const Node& node) {
+    return node.place.empty() ? node.op->name : concat(node.op->name, " of ", node.place);
+  }
+
+  [[noreturn]] void differs(const std::string& how) const {
+    const std::string other = first_ == second_ ? "other values" : "another batch";
+    const std::string hint =
+        first_ == second_ ? "" : "; with dynamic_batch = false a graph is made for one batch";
+    LATHE_FAIL(TraceError, "trace: the program is not the same for ", other, ": ", how, hint);
+  }
+
+  void compare(Node& a, const Node& b) const {
+    if (a.op != b.op || a.inputs != b.inputs || a.output != b.output) {
+      differs(concat(called(a), " in one run, ", called(b), " in the other, or of other tensors"));
+    }
+    bool same = a.attributes.size() == b.attributes.size();
+    size_t i = 0;
+    for (; same && i < a.attributes.size(); ++i) same = compare(a.attributes[i], b.attributes[i]);
+    if (!same) differs(concat("an argument of ", called(a), " (", attribute_name(a, i), ")"));
+  }
+
+  static std::string attribute_name(const Node& node, size_t after) {
+    return after > 0 && after <= node.op->attributes.size() ? node.op->attributes[after - 1].name
+                                                            : "their number";
+  }
+
+  bool compare(Attribute& a, const Attribute& b) const {
+    if (a.index() != b.index()) return false;
+    if (auto* const size = std::get_if<Size>(&a)) return compare(*size, std::get<Size>(b));
+    if (auto* const list = std::get_if<std::vector<Size>>(&a)) {
+      return compare(*list, std::get<std::vector<Size>>(b));
+    }
+    return a == b;
+  }
+
+  bool compare(std::vector<Size>& a, const std::vector<Size>& b) const {
+    bool same = a.size() == b.size();
+    for (size_t i = 0; same && i < a.size(); ++i) same = compare(a[i], b[i]);
+    return same;
+  }
+
+  bool compare(Size& a, const Size& b) const {
+    if (a == b) return true;
+    if (first_ == second_) return false;
+    const int64_t more = b.fixed - a.fixed;  // for one more row
+    if (more <= 0 || a.fixed != more * first_ || b.fixed != more * second_) return false;
+    a = {more, 0};
+    return true;
+  }
+
+  void compare(Value& a, const Value& b) const {
+    const std::string name = a.origin == Origin::kNode ? "%" + a.name : a.name;
+    if (a.origin != b.origin || a.type.dtype != b.type.dtype) differs(concat("value ", name));
+    if (a.origin == Origin::kConstant) {
+      const bool same =
+          a.type == b.type && bytes_of(dense_on_cpu(a.tensor)) == bytes_of(dense_on_cpu(b.tensor));
+      if (!same) {
+        differs(concat("a tensor that no traced op made has other values or another shape (",
+                       a.tensor, ", ", b.tensor, ")"));
+      }
+    } else if (!compare(a.type.shape, b.type.shape)) {
+      differs(concat("the shape of ", name, " is ", to_text(a.type), " and ", to_text(b.type)));
+    }
+  }
+
+  const Graph& other_;
+  int64_t first_, second_;
+};
+
+}  // namespace
+
+Graph trace(const std::function<Tensors(const Tensors&)>& f, const Tensors& examples,
+            const TraceOptions& options) {
+  LATHE_CHECK(ValueError, !examples.empty(), "trace: there is no example");
+  for (const Tensor& x : examples) {
+    LATHE_CHECK(ValueError, x.defined(), "trace: an example is an undefined tensor");
+  }
+  const bool dynamic = options.dynamic_batch && examples[0].ndim() > 0 && examples[0].dim(0) > 0;
+  const int64_t batch = dynamic ? examples[0].dim(0) : 0;
+  const NoGrad off;
+  Tensors others;
+  for (const Tensor& x : examples) {
+    others.push_back(varied(x, dynamic && x.ndim() > 0 && x.dim(0) == batch));
+  }
+  Graph graph = record(f, examples, options.module);
+  const Graph other = record(f, others, options.module);
+  return Comparison(other, batch, dynamic ? batch + 1 : batch).merged(std::move(graph));
+}
+
+Graph trace(nn::Module& module, const Tensor& example, TraceOptions options) {
+  options.module = &module;
+  return trace([&](const Tensors& x) { return Tensors{module(x[0])}; }, {example}, options);
+}
+
+}  // namespace lathe::jit

@@ -1,0 +1,192 @@
+// Tracer: from a watched range to a node.
+#include "lathe/graph/tracer.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "lathe/core/format.h"
+#include "lathe/core/profile/stack.h"
+#include "lathe/graph/op_table.h"
+#include "lathe/graph/trace.h"
+
+namespace lathe::jit {
+
+namespace {
+
+bool is_random(std::string_view op) {
+  constexpr std::string_view kRandom[] = {"dropout", "bernoulli", "uniform_", "normal_",
+                                          "multinomial"};
+  return std::find(std::begin(kRandom), std::end(kRandom), op) != std::end(kRandom);
+}
+
+/// Why an op that reads traced tensors cannot be part of a graph.
+std::string refusal(std::string_view op) {
+  if (is_random(op)) return concat(op, " draws random numbers, which a graph does not hold");
+  if (op.ends_with('_')) return concat(op, " writes into a tensor, which a graph does not hold");
+  return concat("graphs do not hold the op ", op);
+}
+
+bool same_place(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.offset() == b.offset() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+
+/// A module's path as a comment of one line.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+void Tracer::add(std::string name, Origin origin, const Tensor& t) {
+  LATHE_CHECK(ValueError, t.defined(), "trace: \"", name, "\" is an undefined tensor");
+  const int number = add_value(std::move(name), origin, t);
+  if (origin == Origin::kInput) {
+    graph_.inputs.push_back(number);
+  } else {
+    graph_.values.back().tensor = t;
+  }
+}
+
+int Tracer::add_value(std::string name, Origin origin, const Tensor& t) {
+  const int number = graph_.add({std::move(name), origin, type_of(t), {}});
+  known_.push_back({t, t.version()});
+  numbers_.insert_or_assign(t.handle().get(), number);
+  in_storage_.emplace(t.impl().storage.get(), number);
+  return number;
+}
+
+void Tracer::fail(const std::string& what) {
+  const profile::CallPlace place = profile::call_place(profile::call_stack(), layer());
+  std::string where = place.layer;
+  if (!place.call.empty()) where += concat(where.empty() ? "" : ", ", place.call);
+  failure_ = std::make_exception_ptr(
+      TraceError(concat("trace: ", what, where.empty() ? "" : concat(" (at ", where, ")"))));
+  call_.reset();
+  std::rethrow_exception(failure_);
+}
+
+/// The number of a value that was seen, or -1.
+int Tracer::known_number(const Tensor& t) const {
+  if (const auto at = numbers_.find(t.handle().get()); at != numbers_.end()) return at->second;
+  const auto [first, last] = in_storage_.equal_range(t.impl().storage.get());
+  for (auto at = first; at != last; ++at) {
+    if (same_place(known_[static_cast<size_t>(at->second)].tensor, t)) return at->second;
+  }
+  return -1;
+}
+
+/// True if t depends on an input or a named tensor.
+bool Tracer::is_traced(const Tensor& t) const {
+  if (!t.defined()) return false;
+  const int number = known_number(t);
+  if (number >= 0) {
+    return graph_.values[static_cast<size_t>(number)].origin != Origin::kConstant;
+  }
+  return in_storage_.contains(t.impl().storage.get());
+}
+
+void Tracer::check_unwritten(int number) {
+  const Known& known = known_[static_cast<size_t>(number)];
+  if (known.tensor.version() == known.version) return;
+  const Value& value = graph_.values[static_cast<size_t>(number)];
+  const bool named = value.origin == Origin::kParameter || value.origin == Origin::kBuffer;
+  fail(concat("the program writes into ", named ? value.name : "a tensor", " (", known.tensor,
+              "); a graph has no writes in place, and a model has to be in eval() mode"));
+}
+
+int Tracer::number_of(const Tensor& t) {
+  if (!t.defined()) return -1;
+  int number = known_number(t);
+  if (number < 0) {
+    if (in_storage_.contains(t.impl().storage.get())) {
+      fail(concat("a view of a traced tensor was made in a way that was not seen (", t, ")"));
+    }
+    number = add_value(concat("c", constants_++), Origin::kConstant, t);
+    graph_.values.back().tensor = t;
+  } else if (numbers_.emplace(t.handle().get(), number).second) {
+    aliases_.push_back(t);
+  }
+  check_unwritten(number);
+  return number;
+}
+
+void Tracer::begins() {
+  if (failure_ || call_) return;
+  if (!find_ops(open_ops().back().name).empty()) call_ = Call{open_ops().size()};
+}
+
+void Tracer::arguments(std::span<const profile::Argument> arguments) {
+  if (failure_ || !call_ || open_ops().size() != call_->depth) return;
+  for (const Op& op : find_ops(open_ops().back().name)) {
+    call_->attributes.clear();
+    call_->option_tensors.clear();
+    if (!op.read(arguments, call_->attributes, call_->option_tensors)) continue;
+    call_->op = &op;
+    return;
+  }
+}
+
+void Tracer::output(const Tensor& y) {
+  if (failure_) return;
+  if (call_) {
+    call_->result = y;
+    return;
+  }
+  for (const profile::WatchedOp& op : open_ops()) {
+    if (std::none_of(op.inputs.begin(), op.inputs.end(),
+                     [&](const Tensor& t) { return is_traced(t); })) {
+      continue;
+    }
+    fail(refusal(open_ops().back().name));
+  }
+}
+
+void Tracer::ends() {
+  if (failure_ || !call_ || open_ops().size() != call_->depth) return;
+  finish_call(open_ops().back());
+  call_.reset();
+}
+
+void Tracer::finish_call(const profile::WatchedOp& op) {
+  const Tensor y = std::exchange(call_->result, {});
+  if (!y.defined()) return;  // the op threw, or returned its input
+  if (call_->op == nullptr) {
+    for (const Op& overload : find_ops(op.name)) {
+      if (overload.read({}, call_->attributes, call_->option_tensors)) call_->op = &overload;
+    }
+  }
+  if (call_->op == nullptr) fail(concat("graphs do not hold this form of the op ", op.name));
+
+  Node node{.op = call_->op, .attributes = std::move(call_->attributes)};
+  const size_t count =
+      node.op->inputs < 0 ? op.inputs.size() : static_cast<size_t>(node.op->inputs);
+  if (op.inputs.size() < count) fail(concat("graphs do not hold this form of the op ", op.name));
+  for (size_t i = 0; i < count; ++i) node.inputs.push_back(number_of(op.inputs[i]));
+  for (const Tensor& t : call_->option_tensors) node.inputs.push_back(number_of(t));
+  if (known_number(y) >= 0 && numbers_.contains(y.handle().get())) return;  // returned as it is
+  node.place = one_line(layer());
+  node.output = add_value(std::to_string(results_++), Origin::kNode, y);
+  graph_.nodes.push_back(std::move(node));
+}
+
+void Tracer::read(const Tensor& t) {
+  if (failure_ || call_) return;  // a check inside an op reads, too
+  if (is_traced(t)) fail(concat("the program reads values on the host (", t, ")"));
+}
+
+Graph Tracer::finish(const Tensors& outputs) {
+  if (failure_) std::rethrow_exception(failure_);
+  for (const Tensor& t : outputs) {
+    LATHE_CHECK(TraceError, t.defined(), "trace: the program returned an undefined tensor");
+    graph_.outputs.push_back(number_of(t));
+  }
+  for (size_t i = 0; i < known_.size(); ++i) check_unwritten(static_cast<int>(i));
+  return std::move(graph_);
+}
+
+}  // namespace lathe::jit

@@ -1,0 +1,64 @@
+// Tracer: watches the ops of one run of a program and writes them down. Internal: use trace.h.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lathe/core/profile/watch.h"
+#include "lathe/graph/graph.h"
+
+namespace lathe::jit {
+
+/// An op of op_table.h is one node; an op that is not there is not seen itself, but those that it
+/// calls are. A tensor is known by its identity, or by its place in memory (after detach()); one
+/// that no traced op made is a constant.
+class Tracer final : public profile::Watcher {
+ public:
+  /// Names a parameter or buffer, or an input.
+  void add(std::string name, Origin origin, const Tensor& t);
+  /// The graph that ends in these tensors.
+  /// throws: TraceError, also for what was found earlier.
+  Graph finish(const Tensors& outputs);
+
+ private:
+  struct Call {  // the described op that is open
+    size_t depth;
+    const Op* op = nullptr;
+    std::vector<Attribute> attributes = {};
+    Tensors option_tensors = {};
+    Tensor result = {};
+  };
+  struct Known {  // of the value with the same number
+    Tensor tensor;
+    uint32_t version;
+  };
+
+  void begins() override;
+  void arguments(std::span<const profile::Argument> arguments) override;
+  void output(const Tensor& y) override;
+  void ends() override;
+  void read(const Tensor& t) override;
+
+  [[noreturn]] void fail(const std::string& what);
+  int add_value(std::string name, Origin origin, const Tensor& t);
+  int number_of(const Tensor& t);
+  int known_number(const Tensor& t) const;
+  bool is_traced(const Tensor& t) const;
+  void check_unwritten(int number);
+  void finish_call(const profile::WatchedOp& op);
+
+  Graph graph_;
+  std::vector<Known> known_;
+  std::unordered_map<const TensorImpl*, int> numbers_;
+  std::unordered_multimap<const Storage*, int> in_storage_;
+  Tensors aliases_;  // keeps the keys of numbers_ alive
+  std::optional<Call> call_;
+  std::exception_ptr failure_;
+  int constants_ = 0, results_ = 0;
+};
+
+}  // namespace lathe::jit

@@ -1,0 +1,91 @@
+// A traced model gives the bits of the model itself, for the traced batch and for others, and
+// after a way through text.
+#include "lathe/nn/models.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/generator.h"
+#include "lathe/graph/trace.h"
+#include "lathe/nn/attention.h"
+#include "lathe/nn/mlp.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/isclose.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/reduce.h"
+
+using namespace lathe;
+
+namespace {
+
+/// Statistics that are not those of a new model, so that no normalisation is the identity.
+void move_statistics(nn::Module& model) {
+  for (auto& [name, t] : model.named_buffers()) {
+    if (name.ends_with("running_mean")) t.normal_(0, 0.1);
+    if (name.ends_with("running_var")) t.uniform_(0.5, 1.5);
+  }
+}
+
+void check_traced(nn::Module& model, const Tensor& x, const Tensor& other) {
+  const NoGrad off;
+  model.eval();
+  move_statistics(model);
+  const jit::Graph graph = jit::trace(model, x);
+  CHECK(equal(graph(x), model(x)));
+  CHECK(equal(graph(other), model(other)));
+
+  jit::Graph read = jit::parse(graph.text());
+  CHECK(read.text() == graph.text());
+  read.bind(graph.state());
+  CHECK(equal(read(other), model(other)));
+}
+
+}  // namespace
+
+TEST_CASE("graph: a traced model has the model's bits") {
+  struct Case {
+    const char* model;
+    int64_t image_size;
+  };
+  const Case cases[] = {
+      {"resnet8", 16},         {"resnet18", 32},      {"resnet50", 32}, {"mobilenet_v2", 32},
+      {"efficientnet_b0", 32}, {"convnext_tiny", 32}, {"vit_s_16", 32},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.model);
+    manual_seed(1);
+    const auto model = nn::make_model(c.model, {.classes = 7, .image_size = c.image_size});
+    check_traced(*model, randn({2, 3, c.image_size, c.image_size}),
+                 randn({3, 3, c.image_size, c.image_size}));
+  }
+}
+
+TEST_CASE("graph: an MLP and attention") {
+  manual_seed(2);
+  nn::MLP mlp(4, {8, 8, 3}, {.activation = Activation::kGelu});
+  check_traced(mlp, randn({2, 4}), randn({5, 4}));
+
+  struct Attended : nn::Module {
+    nn::MultiheadAttention attention{*this, "attention", 8, 2};
+    Tensor forward(const Tensor& x) override { return attention(x); }
+  };
+  Attended attended;
+  check_traced(attended, randn({2, 3, 8}), randn({4, 3, 8}));
+}
+
+TEST_CASE("graph: gradients flow through a graph") {
+  manual_seed(3);
+  nn::MLP mlp(4, {8, 3});
+  const Tensor x = randn({2, 4});
+  const jit::Graph graph = jit::trace(mlp, x);
+  mlp(x).square().sum().backward();
+  Tensors expected;
+  for (const Tensor& p : mlp.parameters()) expected.push_back(p.grad());
+  mlp.zero_grad();
+  graph(x).square().sum().backward();
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK(equal(mlp.parameters()[i].grad(), expected[i]));
+  }
+}
