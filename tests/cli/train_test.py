@@ -27,8 +27,7 @@ def check_memory(row):
     assert 4 * 75290 <= row["memory_peak_weights"] < 1.1 * 4 * 75290, row
     if row["split"] == "train":  # the results of conv1 and bn1, and more
         assert row["memory_peak_activations"] > 2 * 4 * 50 * 16 * 16 * 16, row
-        # The first step makes the momentum when its own peak is over. Later steps exceed that peak unless the loader holds
-        # two batches less than it did, which a busy machine can bring about; so the first row may have none.
+        # The first step makes it after its own peak, which later ones exceed unless the loader holds two batches less then.
         assert row["memory_peak_optimiser_state"] >= 4 * 75290 or row["step"] == 5, row
     else:
         assert row["memory_peak_activations"] == row["memory_peak_gradients"] == 0 and row["memory_peak_other"] > 4 * 50 * 16 * 16 * 16, row
