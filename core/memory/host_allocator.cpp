@@ -1,11 +1,18 @@
-// The host allocator: the lists and counters of each thread, the shared lists, and the statistics.
+// The host allocator: the lists and counters of each thread, the shared lists, the pool of large
+// blocks, and the statistics.
 #include "lathe/core/memory/host_allocator.h"
 
 #include <algorithm>
+#include <mutex>
+#include <new>
+#include <utility>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/error.h"
+#include "lathe/core/memory/block_pool.h"
 #include "lathe/core/memory/cache_setting.h"
+#include "lathe/core/memory/host_range.h"
 #include "lathe/core/memory/system_memory.h"
 
 namespace lathe {
@@ -14,6 +21,8 @@ namespace {
 
 constexpr size_t kSmallBytes = 4096;  // blocks up to here go through the thread's own lists
 constexpr int kSmallClasses = size_class_of(kSmallBytes) + 1;
+constexpr size_t kListBytes = 1 << 20;  // blocks up to here stay whole, in lists by size
+constexpr int kListClasses = size_class_of(kListBytes) + 1;
 constexpr size_t kSlabBytes = 64 << 10;        // small blocks are cut from slabs of this size
 constexpr size_t kThreadListBytes = 32 << 10;  // the most bytes in one list of one thread, and
 constexpr size_t kThreadListBlocks = 128;      // the most blocks
@@ -23,6 +32,23 @@ constexpr int64_t kPendingBytes = 16 << 10;  // a thread adds to allocated_bytes
 // The most blocks of a class that a thread keeps. Half as many move at a time.
 constexpr size_t thread_capacity(int size_class) {
   return std::min(kThreadListBlocks, kThreadListBytes / size_class_bytes(size_class));
+}
+
+// The size of a block as it is counted.
+constexpr size_t counted_bytes(size_t bytes) {
+  if (bytes > kListBytes) return round_up(bytes, system_memory::kPage);
+  return size_class_bytes(size_class_of(bytes));
+}
+
+BlockPoolOptions pool_options() {
+  return {.name = "host memory",
+          .alignment = system_memory::kPage,
+          .small_request = 64 << 10,  // a rest up to here stays with its block
+          .small_segment = system_memory::kHugePage,
+          .large_segment = system_memory::kHugePage,
+          .own_segment = system_memory::kHugePage,
+          .segment_step = system_memory::kHugePage,
+          .expandable = true};
 }
 
 #if defined(LATHE_ASAN) || defined(LATHE_TSAN)
@@ -136,7 +162,25 @@ void ThreadLists::finish() noexcept {
 
 HostAllocator::HostAllocator()
     : caches_(cache_is_wanted(kCacheByDefault)),
-      cache_limit_bytes_(system_memory::physical_bytes() / 2) {}
+      cache_limit_bytes_(system_memory::physical_bytes() / 2) {
+  if (!caches_) return;
+  const auto take = [this](size_t bytes) {
+    if (!add_reserved(bytes)) return false;
+    pool_reserved_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    system_allocations_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  };
+  const auto give = [this](size_t bytes) {
+    pool_reserved_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    reserved_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  };
+  range_ = new HostRange(take, give);
+  pool_ = new BlockPool(*range_, pool_options());
+  pool_->add_oom_callback([this](size_t) {
+    const std::lock_guard lock(mutex_);
+    return release_lists();
+  });
+}
 
 // Never destroyed: static objects of the program may free tensors after our own statics would be
 // gone.
@@ -161,25 +205,48 @@ void* HostAllocator::allocate(size_t bytes) {
 }
 
 void* HostAllocator::allocate_cached(size_t bytes) {
-  const int size_class = size_class_of(bytes);
-  const size_t size = size_class_bytes(size_class);
   void* block = nullptr;
   if (bytes <= kSmallBytes) {
-    block = thread_lists.allocate(size_class);
+    block = thread_lists.allocate(size_class_of(bytes));
+  } else if (bytes <= kListBytes) {
+    block = allocate_from_list(size_class_of(bytes));
   } else {
-    {
-      const std::lock_guard lock(mutex_);
-      block = lists_[size_class].pop(size);
-      if (block != nullptr) large_cached_bytes_ -= size;
-    }
-    if (block == nullptr) block = reserve(size);
+    block = allocate_large(counted_bytes(bytes));
   }
-  if (block != nullptr) thread_lists.count(static_cast<int64_t>(size));
+  if (block != nullptr) thread_lists.count(static_cast<int64_t>(counted_bytes(bytes)));
+  return block;
+}
+
+void* HostAllocator::allocate_from_list(int size_class) {
+  const size_t size = size_class_bytes(size_class);
+  {
+    const std::lock_guard lock(mutex_);
+    if (void* block = lists_[size_class].pop(size)) {
+      listed_bytes_ -= size;
+      return block;
+    }
+  }
+  return reserve(size);
+}
+
+// Null if the pool has none: the caller says what this allocator holds, which is more than the
+// pool knows.
+void* HostAllocator::allocate_large(size_t bytes) {
+  void* block = nullptr;
+  try {
+    block = pool_->allocate(bytes, nullptr);
+  } catch (const OutOfMemoryError&) {
+    return nullptr;
+  } catch (const std::bad_alloc&) {  // what the pool notes about a block
+    return nullptr;
+  }
+  system_memory::unpoison(block, bytes);
+  pool_live_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   return block;
 }
 
 void* HostAllocator::allocate_uncached(size_t bytes) {
-  const size_t size = size_class_bytes(size_class_of(bytes));  // counted as with a cache
+  const size_t size = counted_bytes(bytes);  // as with a cache
   if (!add_reserved(size)) return nullptr;
   void* block = system_memory::allocate_plain(std::max<size_t>(bytes, 1));
   if (block == nullptr) {
@@ -192,20 +259,35 @@ void* HostAllocator::allocate_uncached(size_t bytes) {
 }
 
 void HostAllocator::deallocate(void* block, size_t bytes) noexcept {
-  const int size_class = size_class_of(bytes);
-  const size_t size = size_class_bytes(size_class);
+  const size_t size = counted_bytes(bytes);
   thread_lists.count(-static_cast<int64_t>(size));
   if (!caches_) {
     system_memory::release_plain(block);
     reserved_bytes_.fetch_sub(size, std::memory_order_relaxed);
-  } else if (bytes <= kSmallBytes) {
-    thread_lists.deallocate(block, size_class);
-  } else {
-    const std::lock_guard lock(mutex_);
-    lists_[size_class].push(block, size);
-    large_cached_bytes_ += size;
-    if (large_cached_bytes_ > cache_limit_bytes_) release_large_lists();
+    return;
   }
+  const int size_class = size_class_of(bytes);
+  if (bytes <= kSmallBytes) return thread_lists.deallocate(block, size_class);
+  if (bytes > kListBytes) {
+    system_memory::poison(block, size);
+    pool_live_bytes_.fetch_sub(size, std::memory_order_relaxed);
+    pool_->deallocate(block);
+  }
+  std::unique_lock lock(mutex_);
+  if (bytes <= kListBytes) {
+    lists_[size_class].push(block, size);
+    listed_bytes_ += size;
+  }
+  const bool is_over = is_over_cache_limit();
+  lock.unlock();
+  if (is_over) empty_cache();
+}
+
+bool HostAllocator::is_over_cache_limit() const {
+  const size_t reserved = pool_reserved_bytes_.load(std::memory_order_relaxed);
+  const size_t live = pool_live_bytes_.load(std::memory_order_relaxed);
+  const size_t cached = listed_bytes_ + (reserved > live ? reserved - live : 0);
+  return cached > cache_limit_bytes_;
 }
 
 // Moves up to `count` blocks, and at least one, from the shared list to a thread's. False: no
@@ -261,20 +343,27 @@ void HostAllocator::add_allocated(int64_t bytes) {
   }
 }
 
-void HostAllocator::release_large_lists() noexcept {
-  for (int c = kSmallClasses; c < kSizeClasses; ++c) {
+// True if there was something to release.
+bool HostAllocator::release_lists() noexcept {
+  for (int c = kSmallClasses; c < kListClasses; ++c) {
     const size_t size = size_class_bytes(c);
     while (void* block = lists_[c].pop(size)) {
       system_memory::release(block, size);
       reserved_bytes_.fetch_sub(size, std::memory_order_relaxed);
     }
   }
-  large_cached_bytes_ = 0;
+  return std::exchange(listed_bytes_, 0) > 0;
 }
 
 void HostAllocator::empty_cache() noexcept {
+  if (pool_ != nullptr) {
+    try {
+      pool_->empty_cache();
+    } catch (const std::bad_alloc&) {  // for cutting a free block: the rest stays cached
+    }
+  }
   const std::lock_guard lock(mutex_);
-  release_large_lists();
+  release_lists();
 }
 
 void HostAllocator::set_limit(size_t bytes) {
@@ -282,9 +371,11 @@ void HostAllocator::set_limit(size_t bytes) {
 }
 
 void HostAllocator::set_cache_limit(size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   cache_limit_bytes_ = bytes;
-  if (large_cached_bytes_ > bytes) release_large_lists();
+  const bool is_over = is_over_cache_limit();
+  lock.unlock();
+  if (is_over) empty_cache();
 }
 
 MemoryStats HostAllocator::stats() const {

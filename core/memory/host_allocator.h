@@ -1,11 +1,15 @@
-// The allocator of CPU tensors: keeps freed blocks for the next tensor of about the same size.
+// The allocator of CPU tensors: keeps freed blocks for the next tensors.
 //
-// - Every size is rounded up to a class (size_class.h), which adds at most a quarter.
+// - Sizes up to 1 MiB are rounded up to a class (size_class.h), which adds at most a quarter.
 // - Up to 4 KiB: each thread has short free lists of its own, which exchange blocks with shared
 //   lists in batches. A block that another thread frees joins that thread's list. This memory (cut
 //   from 64 KiB slabs) never returns to the system.
-// - Above 4 KiB: one shared list per class, under a lock. When these lists hold more than the cache
-//   limit, or the system refuses memory, all their blocks are returned to the system.
+// - Up to 1 MiB: one shared list per class, under a lock.
+// - Above 1 MiB: blocks are cut from one range of addresses and join again when they are freed
+//   (block_pool.h over host_range.h). A training's large tensors have many sizes, and what one has
+//   freed serves any other. Sizes are rounded up to a page, memory is taken in steps of 2 MiB.
+// - When what is cached above 4 KiB exceeds the cache limit, or the system refuses memory, all of
+//   it is returned to the system.
 // - LATHE_NO_CACHE=1 in the environment at the first allocation switches to plain aligned_alloc and
 //   free, so that memory checkers see every allocation. LATHE_NO_CACHE=0 keeps the cache in
 //   sanitizer builds, where the default is no cache.
@@ -23,6 +27,8 @@
 
 namespace lathe {
 
+class BlockPool;
+class HostRange;
 struct ThreadLists;
 
 /// What an allocator holds. Sizes are those of whole blocks, rounding included.
@@ -31,7 +37,7 @@ struct MemoryStats {
   size_t peak_allocated_bytes = 0;  // since the last reset_peak(); exact to 16 KiB per thread
   size_t reserved_bytes = 0;        // taken from the system
   uint64_t allocations = 0;         // calls of allocate() that succeeded
-  uint64_t system_allocations = 0;  // blocks taken from the system
+  uint64_t system_allocations = 0;  // times that memory was taken from the system
 
   size_t cached_bytes() const {
     return reserved_bytes > allocated_bytes ? reserved_bytes - allocated_bytes : 0;
@@ -72,13 +78,16 @@ class LATHE_API HostAllocator final : public Allocator {
   HostAllocator();
 
   void* allocate_cached(size_t bytes);
+  void* allocate_from_list(int size_class);
+  void* allocate_large(size_t bytes);
   void* allocate_uncached(size_t bytes);
   bool refill(FreeList& list, int size_class, size_t count);
   void take_back(FreeList& list, int size_class, size_t count) noexcept;
   void* reserve(size_t bytes);
   bool add_reserved(size_t bytes);
+  bool is_over_cache_limit() const;  // under mutex_
   void add_allocated(int64_t bytes);
-  void release_large_lists() noexcept;  // under mutex_
+  bool release_lists() noexcept;  // under mutex_
   [[noreturn]] void throw_out_of_memory(size_t bytes) const;
 
   const bool caches_;
@@ -86,10 +95,17 @@ class LATHE_API HostAllocator final : public Allocator {
 
   mutable std::mutex mutex_;  // guards what follows
   FreeList lists_[kSizeClasses];
-  size_t large_cached_bytes_ = 0;
+  size_t listed_bytes_ = 0;  // in blocks above 4 KiB
   size_t cache_limit_bytes_;
   ThreadLists* threads_ = nullptr;  // of living threads, linked
   uint64_t allocations_ = 0;        // of threads that have ended
+
+  // The blocks above 1 MiB, if caches_. The pool has a lock of its own, under which it asks the
+  // range for memory; mutex_ is not held then.
+  HostRange* range_ = nullptr;
+  BlockPool* pool_ = nullptr;
+  std::atomic<size_t> pool_reserved_bytes_{0};
+  std::atomic<size_t> pool_live_bytes_{0};
 
   // Not guarded. Threads add their pending bytes to allocated_bytes_ from time to time.
   std::atomic<size_t> limit_bytes_{0};

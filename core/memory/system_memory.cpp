@@ -2,6 +2,7 @@
 #include "lathe/core/memory/system_memory.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -17,13 +18,11 @@ namespace lathe::system_memory {
 
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
-
 // Mapped directly, so that it returns to the system as soon as it is released (malloc may keep it).
 // Aligned to a huge page: the first writes to a new tensor cost one page fault per 2 MiB, not 512.
-void* map(size_t bytes) noexcept {
+void* map(size_t bytes, int protection, int more_flags) noexcept {
   const size_t mapped = bytes + kHugePage;
-  void* start = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* start = mmap(nullptr, mapped, protection, MAP_PRIVATE | MAP_ANONYMOUS | more_flags, -1, 0);
   if (start == MAP_FAILED) return nullptr;
   const auto address = reinterpret_cast<uintptr_t>(start);
   const uintptr_t aligned = round_up(address, kHugePage);
@@ -39,7 +38,7 @@ void* map(size_t bytes) noexcept {
 
 void* allocate(size_t bytes) noexcept {
   if (bytes < kMapBytes) return allocate_plain(bytes);
-  return fault().hit() ? nullptr : map(round_up(bytes, kPage));
+  return fault().hit() ? nullptr : map(round_up(bytes, kPage), PROT_READ | PROT_WRITE, 0);
 }
 
 void release(void* block, size_t bytes) noexcept {
@@ -54,6 +53,26 @@ void* allocate_plain(size_t bytes) noexcept {
 }
 
 void release_plain(void* block) noexcept { std::free(block); }
+
+void* reserve(size_t bytes) noexcept { return map(bytes, PROT_NONE, MAP_NORESERVE); }
+
+void unreserve(void* base, size_t bytes) noexcept { munmap(base, bytes); }
+
+bool commit(void* address, size_t bytes) noexcept {
+  return !fault().hit() && mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+// A new mapping in its place: unlike MADV_DONTNEED it is no longer counted as memory that the
+// process may use.
+void decommit(void* address, size_t bytes) noexcept {
+  mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  madvise(address, bytes, MADV_HUGEPAGE);
+}
+
+bool addresses_are_limited() noexcept {
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+}
 
 FaultPoint& fault() noexcept {
   static constinit FaultPoint point;

@@ -11,6 +11,7 @@ namespace lathe::system_memory {
 
 inline constexpr size_t kAlignment = 64;  // a cache line, the widest vector register
 inline constexpr size_t kPage = 4096;     // blocks from this size on are page aligned
+inline constexpr size_t kHugePage = size_t{2} << 20;
 // Blocks from this size on are mapped, on huge pages if possible.
 inline constexpr size_t kMapBytes = size_t{4} << 20;
 
@@ -22,7 +23,20 @@ void release(void* block, size_t bytes) noexcept;
 void* allocate_plain(size_t bytes) noexcept;
 void release_plain(void* block) noexcept;
 
-/// When armed, makes the n-th allocation of either kind fail.
+/// Addresses whose memory comes and goes: a range of them without memory, or null. It begins at a
+/// multiple of kHugePage.
+void* reserve(size_t bytes) noexcept;
+void unreserve(void* base, size_t bytes) noexcept;
+
+/// Gives a part of such a range memory that is 0, or takes it away. Addresses and sizes are
+/// multiples of a page. False: nothing changed.
+bool commit(void* address, size_t bytes) noexcept;
+void decommit(void* address, size_t bytes) noexcept;
+
+/// True if the process may use only so many addresses (RLIMIT_AS): then they are not for reserving.
+bool addresses_are_limited() noexcept;
+
+/// When armed, makes the n-th call of allocate(), allocate_plain() or commit() fail.
 FaultPoint& fault() noexcept;
 
 /// Physical memory of the machine in bytes.

@@ -4,7 +4,10 @@
 #include "lathe/core/memory/host_allocator.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
@@ -14,6 +17,8 @@
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/memory/block_pool.h"
+#include "lathe/core/memory/host_range.h"
 #include "lathe/core/memory/system_memory.h"
 
 namespace lathe {
@@ -117,17 +122,82 @@ TEST_CASE(
   HostAllocator& host = host_allocator();
   const Clean clean;
   const size_t base = host.stats().reserved_bytes;
-  host.set_limit(base + (3 << 20));
-  void* first = host.allocate(2 << 20);
+  host.set_limit(base + (5 << 20));  // memory is taken in steps of 2 MiB
+  void* first = host.allocate(4 << 20);
   const MemoryStats before = host.stats();
   CHECK_THROWS_WITH_AS(host.allocate(2 << 20),
                        doctest::Contains("host memory: cannot allocate 2 MiB (allocated: "),
                        OutOfMemoryError);
   CHECK(host.stats().allocated_bytes == before.allocated_bytes);
   CHECK(host.stats().reserved_bytes == before.reserved_bytes);
-  host.deallocate(first, 2 << 20);  // cached now: the next size fits only if the cache gives it up
-  void* second = host.allocate(3 << 20);
-  host.deallocate(second, 3 << 20);
+  host.deallocate(first, 4 << 20);  // cached now: small blocks fit only if the cache gives it up
+  std::vector<void*> others;
+  for (int i = 0; i < 4; ++i) others.push_back(host.allocate(1 << 20));
+  for (void* block : others) host.deallocate(block, 1 << 20);
+  void* second = host.allocate(4 << 20);  // and the other way round
+  host.deallocate(second, 4 << 20);
+}
+
+TEST_CASE(
+    "host allocator: a large block serves smaller ones, and what they leave is joined again") {
+  if (!kCaches) return;
+  HostAllocator& host = host_allocator();
+  const Clean clean;
+  void* whole = host.allocate(40 << 20);
+  host.deallocate(whole, 40 << 20);
+  const uint64_t taken = host.stats().system_allocations;
+  const size_t sizes[] = {3 << 20, (5 << 20) + 4097, 14 << 20, (9 << 20) - 1, 8 << 20};
+  std::vector<std::pair<void*, size_t>> parts;
+  for (const size_t bytes : sizes) {
+    void* block = host.allocate(bytes);
+    CHECK(reinterpret_cast<uintptr_t>(block) % 4096 == 0);
+    std::memset(block, static_cast<int>(parts.size()) + 1, bytes);
+    parts.emplace_back(block, bytes);
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto* bytes = static_cast<const unsigned char*>(parts[i].first);
+    CHECK(bytes[0] == i + 1);
+    CHECK(bytes[parts[i].second - 1] == i + 1);
+  }
+  for (const size_t i : {1, 3, 0, 4, 2}) host.deallocate(parts[i].first, parts[i].second);
+  CHECK(host.allocate(40 << 20) == whole);
+  CHECK(host.stats().system_allocations == taken);
+  host.deallocate(whole, 40 << 20);
+  const size_t reserved = host.stats().reserved_bytes;
+  host.empty_cache();
+  CHECK(host.stats().reserved_bytes + (40 << 20) <= reserved);
+}
+
+TEST_CASE(
+    "host allocator: addresses that are limited are not reserved, and blocks split all the same") {
+  if (!kCaches) return;
+  std::atomic<size_t> taken{0};
+  const auto take = [&](size_t bytes) {
+    taken += bytes;
+    return true;
+  };
+  rlimit old{};
+  REQUIRE(getrlimit(RLIMIT_AS, &old) == 0);
+  rlimit few = old;
+  few.rlim_cur = std::min<rlim_t>(old.rlim_max, rlim_t{1} << 46);
+  REQUIRE(setrlimit(RLIMIT_AS, &few) == 0);
+  HostRange range(take, [&](size_t bytes) { taken -= bytes; });
+  REQUIRE(setrlimit(RLIMIT_AS, &old) == 0);
+  CHECK(range.virtual_memory() == nullptr);
+  {
+    BlockPool pool(range, {.alignment = 4096, .expandable = true});
+    void* whole = pool.allocate(30 << 20, nullptr);
+    CHECK(taken == 30 << 20);
+    pool.deallocate(whole);
+    void* part = pool.allocate(12 << 20, nullptr);
+    void* other = pool.allocate(18 << 20, nullptr);
+    CHECK(part == whole);
+    CHECK(taken == 30 << 20);
+    std::memset(other, 1, 18 << 20);
+    pool.deallocate(part);
+    pool.deallocate(other);
+  }
+  CHECK(taken == 0);
 }
 
 TEST_CASE("host allocator: sizes beyond any address space are out of memory") {
