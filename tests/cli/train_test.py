@@ -12,7 +12,7 @@ import resource
 import struct
 import subprocess
 
-from driver import LATHE, SANITIZED, Skip, environment, expect, expect_one_line, lathe, main, start
+from driver import LATHE, SANITIZED, Skip, environment, expect, expect_one_line, lathe, main, same_on_any_processor, start
 from runs import SIZE, TINY, rows_of, safetensors_header, train, write_png
 
 
@@ -273,6 +273,7 @@ def test_a_missed_target_exits_7(folder):
     expect(train("--max-steps", 1, "--target-acc", 0.001, "--run-dir", "b"), 0)
 
 
+@same_on_any_processor
 def test_time_limit_evaluates_and_saves(folder):
     expect(train("--epochs", 100000, "--time-limit", 1, "--run-dir", "a"), 0, "time limit")
     assert rows_of("a", "val") and safetensors_header("a/last.safetensors")
@@ -322,6 +323,7 @@ def test_an_overflow_skips_the_step_and_halves_the_scale(folder):
     expect_one_line(train("--amp", "fp16", "--init-scale", 0), 2, "--init-scale")
 
 
+@same_on_any_processor
 def test_a_run_whose_every_step_was_skipped_exits_6(folder):
     half = ["--amp", "fp16", "--loss-scale", "1e30"]
     why = "every step (3 of 3) was skipped, for its gradients were inf or nan with --loss-scale 1e30: nothing was learned"
@@ -369,6 +371,7 @@ def test_progress_lines_are_plain_where_there_is_no_terminal(folder):
     assert quiet.stderr == "" and quiet.stdout.count("\n") == 1
 
 
+@same_on_any_processor
 def test_a_terminal_gets_a_bar_and_no_color_is_respected(folder):
     def on_terminal(run, **env):
         primary, secondary = os.openpty()
@@ -429,6 +432,7 @@ def test_other_commands(folder):
     assert json.loads(expect(lathe("bench", "loader", "--synthetic-size", 500, "--seconds", 0.5, "--json"), 0).stdout)["images_per_second"] > 0
 
 
+@same_on_any_processor
 def test_find_workers_suggests_the_fewest_that_are_nearly_the_fastest(folder):
     rows = [json.loads(line) for line in
             expect(lathe("find-workers", "--batch-size", 16, "--synthetic-size", 500, "--json"), 0).stdout.splitlines()]
@@ -439,6 +443,7 @@ def test_find_workers_suggests_the_fewest_that_are_nearly_the_fastest(folder):
     assert all(trials[workers] < 0.95 * max(trials.values()) for workers in trials if workers < chosen)
 
 
+@same_on_any_processor
 def test_find_workers_counts_the_images_of_short_batches(folder):
     def rate(batch_size):
         flags = ["--dataset", "synthetic", "--synthetic-size", 8, "--batch-size", batch_size, "--json"]
