@@ -6,14 +6,13 @@
 
 #include "../cuda_case.h"
 #include "../emulation/kernel_access.h"
-#include "../emulation/kernel_name.h"
 #include "../narrow_resnet18.h"
-#include "lathe/core/profile/memory_use.h"
 #include "lathe/lathe.h"
 #include "lathe/tools/cli/plan/launch_list.h"
 #include "lathe/tools/cli/plan/memory_plan.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
 #include "lathe/tools/cli/plan/step_recording.h"
+#include "real_step.h"
 
 using namespace lathe;
 using namespace lathe::cli;
@@ -21,7 +20,6 @@ using namespace lathe::test;
 
 namespace {
 
-const Device kGpu(DeviceType::kCUDA);
 constexpr int64_t kBatch = 16;  // not one of those that the plan runs
 
 Settings settings() {
@@ -35,56 +33,13 @@ StepRecording recording_of(int64_t batch) {
   return record_small_step(settings(), batch, [] { return std::make_unique<NarrowResNet18>(); });
 }
 
-struct Moved {
-  std::string kernel;
-  double read = 0, written = 0;
-};
-
-struct RealStep {
-  std::vector<Moved> launches;
-  int64_t peak_allocated = 0;
-};
-
-/// The third step on the emulated GPU, as `lathe bench step --no-capture` makes it.
-RealStep make_real_step() {
-  const emulation::WatchScope watched(emulation::Watch::kAccesses);
-  manual_seed(3);
-  NarrowResNet18 net;
-  net.to(kGpu).to(kChannelsLast);
-  optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
-  optimizer.set_half_copies();
-  optim::GradScaler scaler;
-  const Tensor x = randn({kBatch, 3, 16, 16}).contiguous(kChannelsLast).to(kGpu);
-  const Tensor y = randint(0, 10, {kBatch}).to(kGpu);
-  RealStep result;
-  for (int step = 0; step < 3; ++step) {
-    cuda::synchronize(kGpu);
-    profile::reset_memory_peak(kGpu);
-    emulation::TrafficLog log;
-    Tensor loss;
-    {
-      const Autocast half(kGpu, kF16);
-      loss = cross_entropy(net(x).to(kF32), y);
-    }
-    scaler.scale(loss).backward();
-    scaler.step(optimizer, {.fused = true});
-    scaler.update();
-    optimizer.zero_grad();
-    cuda::synchronize(kGpu);
-    result.launches.clear();
-    for (const emulation::TrafficLog::Launch& launch : log.launches()) {
-      result.launches.push_back({emulation::kernel_name(launch.kernel),
-                                 static_cast<double>(launch.read_bytes),
-                                 static_cast<double>(launch.written_bytes)});
-    }
-    result.peak_allocated = profile::memory_use(kGpu).peak_allocated;
-  }
-  return result;
-}
-
 /// Made once for all cases: under AddressSanitizer it takes half a minute.
 const RealStep& real_step() {
-  static const RealStep step = make_real_step();
+  static const RealStep step = [] {
+    manual_seed(3);
+    NarrowResNet18 net;
+    return make_real_step(net, settings(), kBatch);
+  }();
   return step;
 }
 

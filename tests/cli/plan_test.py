@@ -35,6 +35,16 @@ def test_plan_lists_every_launch(folder):
     assert [(row["read_bytes"], row["written_bytes"]) for row in norm] == [(x, 0), (x, x)], norm
 
 
+def test_the_optimiser_is_chosen(folder):
+    def numbers(*arguments):
+        rows = rows_of("--gpu", "h200", *SMALL, *arguments)
+        update, = [row for row in rows if row.get("launch") == "update_kernel"]
+        return update["read_bytes"] / 75290, rows[-1]["peak_allocated_bytes"]
+    momentum, plain, adam = numbers(), numbers("--momentum", 0), numbers("--optimizer", "adamw")
+    assert (momentum[0], plain[0], adam[0]) == (12, 8, 16)  # 75,290 parameters: value, gradient, buffers
+    assert plain[1] < momentum[1] < adam[1]
+
+
 def test_plan_says_what_it_assumes(folder):
     text = expect(lathe("plan", "--gpu", "h100", *SMALL), 0).stdout
     for part in ("predicted without one", "data sheet", "fitted to one run of ResNet-18 on an H100", "img/s", "largest batch"):

@@ -9,6 +9,7 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/ops/conv/conv2d_key.h"
 #include "lathe/tools/cli/plan/op_notes.h"
+#include "lathe/tools/cli/plan/optimizer_launches.h"
 
 namespace lathe::cli {
 namespace {
@@ -85,9 +86,9 @@ class Launches {
     }
     if (op_->kind == Kind::kBackward) {
       const OpNote* const made = forward();
-      return made != nullptr && is_weight_cast(*made);
+      return made != nullptr && is_replaced_cast(step_, *made);
     }
-    return is_weight_cast(*op_);
+    return is_replaced_cast(step_, *op_);
   }
 
   /// The op whose gradient this is.
@@ -362,44 +363,9 @@ class Launches {
         4 * dense_bytes(kF32, target.shape));
   }
 
-  /// SGD with momentum over all parameters, in launches for those with half gradients and for the
-  /// others; with a loss scale it looks at the gradients first, as GradScaler::step({.fused}).
   void add_optimizer() {
-    const auto [halves, wide] = parameters();
-    if (settings_.amp == "fp16") {
-      add_tables(wide, kGradients, "norm_parts_kernel", 4, 0);
-      add_tables(halves, kGradients, "norm_parts_kernel", 2, 0);
-      put(LaunchKind::kOptimizer, "begin_step_kernel", 0, 0);
-    }
-    add_tables(halves, kUpdates, "update_kernel", 10, 10);
-    add_tables(wide, kUpdates, "update_kernel", 12, 8);
-  }
-
-  /// How many gradients, and how many parameters with momentum, one launch takes
-  /// (optim/kernels/array_table.cuh).
-  static constexpr size_t kGradients = 192, kUpdates = 73;
-
-  /// A launch for every `most` parameters: so many bytes for each of their numbers.
-  void add_tables(const std::vector<double>& numbers, size_t most, const char* kernel, double read,
-                  double written) {
-    for (size_t i = 0; i < numbers.size(); i += most) {
-      double sum = 0;
-      for (size_t j = i; j < std::min(i + most, numbers.size()); ++j) sum += numbers[j];
-      put(LaunchKind::kOptimizer, kernel, read * sum, written * sum);
-    }
-  }
-
-  /// How many numbers each parameter holds: those with half copies, and the others.
-  std::pair<std::vector<double>, std::vector<double>> parameters() const {
-    std::unordered_set<int64_t> copied;
-    for (size_t i = static_cast<size_t>(step_.first_op); i < step_.ops.size(); ++i) {
-      if (is_weight_cast(step_.ops[i])) copied.insert(step_.ops[i].inputs[0].block);
-    }
-    std::vector<double> halves, wide;
-    for (const TensorNote& t : step_.parameters) {
-      (copied.contains(t.block) ? halves : wide).push_back(static_cast<double>(numel_of(t.shape)));
-    }
-    return {halves, wide};
+    for (const OptimizerLaunch& launch : optimizer_launches(step_, settings_))
+      put(LaunchKind::kOptimizer, launch.kernel, launch.read_bytes, launch.written_bytes);
   }
 
   const StepRecording& step_;

@@ -67,7 +67,7 @@ class GpuMemory {
           outer->kind != Kind::kBackward || op.inputs.empty() || op.outputs.empty())
         continue;
       const auto made = from_.op_of_node.find(outer->node);
-      if (made != from_.op_of_node.end() && is_weight_cast(*op_at(made->second))) {
+      if (made != from_.op_of_node.end() && is_replaced_cast(from_, *op_at(made->second))) {
         half_of_[op.outputs[0].block] = op.inputs[0].block;
         dropped_.insert(op.inputs[0].block);  // its own giving back, not its taking
         kept_half_.insert(op.inputs[0].block);
@@ -101,7 +101,7 @@ class GpuMemory {
   void add(const MemoryNote& note, bool before_steps) {
     if (note.op >= 0) give_back_delayed(note.op);
     const OpNote* const op = op_at(note.op);
-    if (note.taken && op != nullptr && is_weight_cast(*op)) copies_.insert(note.block);
+    if (note.taken && op != nullptr && is_replaced_cast(from_, *op)) copies_.insert(note.block);
     if (copies_.contains(note.block)) {  // the first step's copies stay, later ones are not made
       if (note.taken && copied_.insert(op->inputs[0].block).second) result_.push_back(note);
       return;

@@ -127,6 +127,7 @@ void print_step(const Output& out, const Settings& settings, const GpuDescriptio
               .add("batch_size", batch)
               .add("image_size", settings.image_size.value_or(32))
               .add("amp", settings.amp)
+              .add("optimizer", settings.optimizer)
               .add("launches", static_cast<int64_t>(launches.size()))
               .add("own_launches", static_cast<int64_t>(own))
               .add("memory_bound_bytes", light.bytes)
@@ -246,8 +247,9 @@ ExitCode run_plan(const Invocation& call) {
       launches_at(batch, small_step(small, settings), small_step(large, settings));
   const MemoryScript script = memory_script(small, large);
 
-  out.text(formatted("{} batch {} amp {} {} {} x {} on {}, predicted without one", *settings.model,
-                     batch, settings.amp, settings.layout, side, side, printable(gpu.name)));
+  out.text(formatted("{} batch {} amp {} {} {} x {} {} on {}, predicted without one",
+                     *settings.model, batch, settings.amp, settings.layout, side, side,
+                     settings.optimizer, printable(gpu.name)));
   for (const std::string& line : assumptions(gpu, source_of_rates(settings))) out.sentence(line);
   out.text("");
   out.text(formatted("{:<28} {:<24} {:<24} {:>9} {:>9} {:>9} {:>7} {:>7}", "op", "layer", "launch",

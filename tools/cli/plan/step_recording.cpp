@@ -13,9 +13,11 @@
 #include "lathe/core/storage.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/grad_scaler.h"
-#include "lathe/optim/sgd.h"
+#include "lathe/optim/optimizer.h"
+#include "lathe/tools/cli/plan/op_notes.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/loss_scale.h"
+#include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/random_batch.h"
 
 namespace lathe::cli {
@@ -134,8 +136,8 @@ class StepWatcher final : public profile::Watcher {
 
 }  // namespace
 
-bool is_weight_cast(const OpNote& op) {
-  return op.name == "cast" && op.kind == Kind::kOp && !op.inputs.empty() &&
+bool is_replaced_cast(const StepRecording& step, const OpNote& op) {
+  return step.half_copies && op.name == "cast" && op.kind == Kind::kOp && !op.inputs.empty() &&
          op.inputs[0].parameter && op.inputs[0].dtype == kF32;
 }
 
@@ -147,19 +149,21 @@ StepRecording record_small_step(const Settings& settings, int64_t batch) {
 StepRecording record_small_step(const Settings& settings, int64_t batch,
                                 FunctionRef<std::unique_ptr<nn::Module>()> make) {
   StepRecording recording{.batch = batch, .channels_last = settings.layout == "nhwc"};
+  recording.half_copies = !is_one_of(settings.optimizer, {"lars", "lamb", "novograd"});
   StepWatcher watcher(recording);
   manual_seed(static_cast<uint64_t>(settings.seed));
   const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
   const std::unique_ptr<nn::Module> model = make();
   model->train();
-  const Tensors parameters = model->parameters();
-  optim::SGD optimizer(parameters, {.lr = 1e-8, .momentum = 0.9, .weight_decay = 5e-4});
+  Settings wide = settings;
+  wide.lr = 1e-8;
+  wide.weight_decay = 5e-4;
+  const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(wide, *model);
   // No step may be skipped, as one with infinite gradients would be: a scale of 1, and bf16, which
   // has f16's size and f32's range.
   optim::GradScalerOptions scaling = scaler_options(settings);
   scaling.init_scale = scaling.min_scale = 1;
   optim::GradScaler scaler(scaling);
-  Settings wide = settings;
   if (wide.amp == "fp16") wide.amp = "bf16";
   const RandomBatch made = random_batch(settings, shape, kCPU, batch);
   recording.steps_begin = recording.memory.size();
@@ -169,12 +173,15 @@ StepRecording record_small_step(const Settings& settings, int64_t batch,
     const Tensor loss = cross_entropy(scores_of(*model, made.x, wide), made.y);
     scaler.scale(loss).backward();
     recording.parameters.clear();
-    for (const Tensor& p : parameters) {
-      if (p.grad().defined()) recording.parameters.push_back(watcher.note_of(p));
+    for (size_t g = 0; g < optimizer->num_groups(); ++g) {
+      auto& notes = recording.parameters.emplace_back();
+      for (const Tensor& p : optimizer->params(g)) {
+        if (p.grad().defined()) notes.push_back(watcher.note_of(p));
+      }
     }
-    scaler.step(optimizer, {.fused = true});
+    scaler.step(*optimizer, {.max_grad_norm = settings.clip_grad_norm, .fused = true});
     scaler.update();
-    optimizer.zero_grad();
+    optimizer->zero_grad();
   }
   return recording;
 }

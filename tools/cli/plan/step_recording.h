@@ -57,17 +57,19 @@ struct StepRecording {
   std::unordered_map<uint64_t, int> uses_of_node;  // how many gradients come to a node
   /// Blocks of gradients that came to a node which had one already: the node's number.
   std::unordered_map<int64_t, uint64_t> second_gradients;
-  std::vector<TensorNote> parameters;     // that the last step updates
+  /// What the last step updates, by groups of the optimiser.
+  std::vector<std::vector<TensorNote>> parameters;
+  bool half_copies = true;                // the optimiser keeps them on a GPU
   std::vector<MemoryNote> memory;         // since before the model was made
   size_t steps_begin = 0, last_step = 0;  // in `memory`
 };
 
-/// True for the cast of an f32 parameter by Autocast, which half copies (autograd/half_copy.h)
-/// replace on a GPU.
-bool is_weight_cast(const OpNote& op);
+/// True for the cast of an f32 parameter by Autocast which half copies (autograd/half_copy.h)
+/// replace on a GPU: not with optimisers that measure norms, which keep none.
+bool is_replaced_cast(const StepRecording& step, const OpNote& op);
 
 /// Makes the model of --model and runs three steps on `batch` random images on the CPU, as `lathe
-/// bench step` does: forward, loss, backward, update by SGD with momentum, under --amp.
+/// bench step` does: forward, loss, backward, update by --optimizer, under --amp.
 /// throws: UsageError for a model that cannot be made.
 StepRecording record_small_step(const Settings& settings, int64_t batch);
 /// The same with a model of one's own.

@@ -1,0 +1,114 @@
+// The launches of each --optimizer in the ledger of `lathe plan`, beside those of the emulated GPU.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../cuda_case.h"
+#include "../emulation/kernel_access.h"
+#include "lathe/lathe.h"
+#include "lathe/tools/cli/plan/launch_list.h"
+#include "lathe/tools/cli/plan/memory_plan.h"
+#include "lathe/tools/cli/plan/step_ledger.h"
+#include "lathe/tools/cli/plan/step_recording.h"
+#include "real_step.h"
+
+using namespace lathe;
+using namespace lathe::cli;
+using namespace lathe::test;
+
+namespace {
+
+constexpr int64_t kBatch = 4;
+
+/// A convolution with its norm and a classifier, then more layers, so that tables run over.
+struct Net final : nn::Module {
+  nn::Conv2d conv{*this, "conv", 3, 8, {.kernel = 3, .pad = 1, .bias = false}};
+  nn::BatchNorm2d norm{*this, "norm", 8};
+  nn::Linear out{*this, "out", 8, 10};
+  nn::Sequential rest{*this, "rest"};
+
+  explicit Net(int layers) {
+    for (int i = 0; i < layers; ++i) rest.add<nn::Linear>(10, 10);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = out(mean(norm.relu(conv(x)), {2, 3}));
+    return rest.size() == 0 ? y : rest(y);
+  }
+};
+
+struct Case {
+  std::string optimizer, amp = "fp16";
+  double momentum = 0.9, clip = 0;
+  bool no_decay_norm = false;
+  int layers = 0;
+};
+
+Settings settings_of(const Case& c) {
+  Settings s;
+  s.optimizer = c.optimizer;
+  s.amp = c.amp;
+  s.momentum = c.momentum;
+  s.clip_grad_norm = c.clip;
+  s.no_decay_norm = c.no_decay_norm;
+  s.image_size = 4;
+  s.tf32 = false;  // as the library's own choice
+  return s;
+}
+
+SmallStep planned(const Case& c, int64_t batch) {
+  const Settings s = settings_of(c);
+  return {
+      batch,
+      launches_of(record_small_step(s, batch, [&] { return std::make_unique<Net>(c.layers); }), s)};
+}
+
+/// What a kernel reads and writes besides its tensors, at most: partial sums, counts.
+double beside(const Case& c) { return 2048 + 64 * (5 + 2 * c.layers); }
+
+/// Compares the own launches one by one, by name and bytes.
+void check_case(const Case& c) {
+  CAPTURE(c.optimizer);
+  CAPTURE(c.amp);
+  CAPTURE(c.momentum);
+  CAPTURE(c.clip);
+  CAPTURE(c.layers);
+  Net net(c.layers);
+  const RealStep real = make_real_step(net, settings_of(c), kBatch);
+  std::vector<Launch> plan = launches_at(kBatch, planned(c, 2), planned(c, 3));
+  std::erase_if(plan, [](const Launch& launch) { return launch.library; });
+  REQUIRE(plan.size() == real.launches.size());
+  for (size_t i = 0; i < plan.size(); ++i) {
+    const Launch& launch = plan[i];
+    const Moved& moved = real.launches[i];
+    CAPTURE(i);
+    CAPTURE(launch.op);
+    CAPTURE(moved.kernel);
+    CAPTURE(moved.read);
+    CAPTURE(moved.written);
+    if (launch.kind != LaunchKind::kReduction)
+      CHECK(moved.kernel.find(launch.kernel) != std::string::npos);
+    if (launch.kind != LaunchKind::kOptimizer || !emulation::TrafficLog::sees_all()) continue;
+    CHECK(moved.read + 4 >= launch.read_bytes);
+    CHECK(moved.read <= 1.02 * launch.read_bytes + beside(c));
+    // Not from below: g++ does not announce the copies of structures by which an update writes.
+    CHECK(moved.written <= 1.02 * launch.written_bytes + beside(c));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("plan: the launches of each optimiser are those of the emulated GPU" * cuda_case()) {
+  for (const char* const name : {"sgd", "adam", "adamw", "rmsprop", "lars", "lamb", "novograd"})
+    check_case({.optimizer = name});
+  for (const char* const name : {"sgd", "rmsprop"})
+    check_case({.optimizer = name, .momentum = 0, .no_decay_norm = true});
+  for (const char* const name : {"adam", "lamb"})
+    check_case({.optimizer = name, .amp = "off", .clip = 1});
+  check_case({.optimizer = "lars", .amp = "off"});
+}
+
+TEST_CASE("plan: an optimiser's launches where tables of parameters run over" * cuda_case()) {
+  for (const char* const name : {"sgd", "lamb"})
+    check_case({.optimizer = name, .layers = 225});  // 453 parameters
+}
