@@ -15,11 +15,11 @@ namespace {
 
 constexpr int64_t kAligned = 64;  // elements between the beginnings of gradients: cache lines
 
+}  // namespace
+
 bool travel_together(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.device() == b.device();
 }
-
-}  // namespace
 
 Bucket::Bucket(const Tensors& parameters, std::vector<size_t> members)
     : members_(std::move(members)) {

@@ -8,6 +8,9 @@
 
 namespace lathe::distributed {
 
+/// Whether the two fit into one piece of memory.
+bool travel_together(const Tensor& a, const Tensor& b);
+
 /// The gradients of some parameters of one dtype and device, one after another in one piece of
 /// memory, and behind them a mark for each.
 class Bucket {

@@ -12,6 +12,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/format.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/distributed/buckets.h"
 #include "lathe/distributed/control.h"
 #include "lathe/distributed/replicate.h"
 
@@ -48,10 +49,6 @@ std::string text_of(const optim::Optimizer& optimizer) {
                     p.requires_grad() ? "" : " (frozen)", "\n");
   }
   return out;
-}
-
-bool travel_together(const Tensor& a, const Tensor& b) {
-  return a.dtype() == b.dtype() && a.device() == b.device();
 }
 
 /// Parameters of one owner that travel as one tensor, or a large one by itself.
@@ -144,7 +141,7 @@ class ZeroRedundancyOptimizer::Shares final : public optim::StateShares {
     for (const auto& [name, tensor] : own) {
       const Shape& shape = tensor.shape();
       list.push_back({name, static_cast<int>(tensor.dtype()),
-                      std::vector<int64_t>(shape.begin(), shape.end())});
+                      std::vector<int64_t>(shape.begin(), shape.end()), tensor.device().is_cuda()});
     }
     std::vector<nlohmann::json> lists;
     for (const std::string& text : group.all_gather_text(list.dump()))
@@ -160,10 +157,11 @@ class ZeroRedundancyOptimizer::Shares final : public optim::StateShares {
         const auto name = entry[0].get<std::string>();
         if (!name.starts_with(prefix)) break;
         const auto dtype = static_cast<DType>(entry[1].get<int>());
-        const Tensor tensor =
-            owners_[number] == rank_
-                ? own.at(name)
-                : empty(Shape(entry[2].get<std::vector<int64_t>>()), {.dtype = dtype});
+        const Device device = entry[3].get<bool>() ? params_[number].device() : kCPU;
+        const Tensor tensor = owners_[number] == rank_
+                                  ? own.at(name)
+                                  : empty(Shape(entry[2].get<std::vector<int64_t>>()),
+                                          {.dtype = dtype, .device = device});
         calls.push_back(group.broadcast_(tensor, owners_[number]));
         out.add(name, tensor);
       }
