@@ -106,6 +106,30 @@ endif()
 
 lathe_cuda_20()
 
+# NCCL, for LATHE_DISTRIBUTED on GPUs: sets LATHE_HAS_NCCL and LATHE_NCCL_NOTE. Its header is needed here, the library when
+# several ranks compute on GPUs.
+set(LATHE_NCCL_VERSION 2.14)  # has communicators that do not block
+set(LATHE_HAS_NCCL OFF)
+if(NOT LATHE_NCCL)
+  set(LATHE_NCCL_NOTE "LATHE_NCCL=OFF")
+elseif(NOT LATHE_HAS_DISTRIBUTED OR NOT LATHE_HAS_CUDA)
+  set(LATHE_NCCL_NOTE "needs CUDA and LATHE_DISTRIBUTED")
+elseif(LATHE_CUDA STREQUAL "EMULATE")
+  set(LATHE_HAS_NCCL ON)
+  set(LATHE_NCCL_NOTE "LATHE_CUDA=EMULATE: ranks with emulated GPUs, for tests")
+else()
+  find_package(NCCL ${LATHE_NCCL_VERSION} QUIET)
+  if(NCCL_FOUND)
+    set(LATHE_HAS_NCCL ON)
+    set(LATHE_NCCL_NOTE "found ${NCCL_VERSION}")
+  else()
+    set(LATHE_NCCL_NOTE "not found in ${LATHE_NCCL_VERSION} or later: install libnccl-dev, or nvidia-nccl-cu${CUDAToolkit_VERSION_MAJOR} with pip, or set NCCL_ROOT")
+  endif()
+endif()
+if(NOT LATHE_HAS_NCCL AND LATHE_NCCL AND NOT LATHE_NCCL STREQUAL "AUTO")
+  message(FATAL_ERROR "lathe: LATHE_NCCL=ON, but NCCL: ${LATHE_NCCL_NOTE}")
+endif()
+
 # Headers that are not installed, beside *.cuh: of our own kernels, and of calls of cuBLAS and cuDNN.
 set(LATHE_KERNEL_HEADERS
   core/gpu/device_fault.h
@@ -129,6 +153,7 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/gpu/cudnn_retired.h
   core/gpu/cupti_functions.h
   core/gpu/curand_functions.h
+  core/gpu/nccl_functions.h
   core/gpu/shared_library.h
   core/gpu/virtual_memory_cuda.h
   ops/conv/conv2d_cudnn.h

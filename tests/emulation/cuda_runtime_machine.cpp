@@ -2,7 +2,9 @@
 #include "cuda_runtime_machine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include "device_failure.h"
@@ -104,6 +106,11 @@ void submit(StreamState& stream, std::function<void()> run, std::vector<MemoryUs
   }
 }
 
+void submit_when(StreamState& stream, std::function<bool()> ready, std::function<void()> run) {
+  stream.queue.push_back(
+      {.run = std::move(run), .record = {}, .wait = {}, .ready = std::move(ready)});
+}
+
 cudaError_t capture_problem(cudaStream_t stream) {
   std::optional<CaptureState>& capture = machine().capture;
   if (!capture || stream != nullptr) return cudaSuccess;
@@ -145,11 +152,17 @@ std::shared_ptr<EventState> find_event(cudaEvent_t event) {
 void make_context() { machine().contexts[static_cast<size_t>(this_thread().device)] = true; }
 bool has_context(int device) { return machine().contexts[static_cast<size_t>(device)]; }
 
-void run_next(StreamState& stream) {
+bool run_next(StreamState& stream) {
   const bool outer = std::exchange(machine().running, true);
   Operation operation = std::move(stream.queue.front());
   stream.queue.pop_front();
-  if (operation.wait) complete(*operation.wait, operation.number);
+  const bool lost = machine().error || machine().failed;
+  if ((operation.wait && !complete(*operation.wait, operation.number)) ||
+      (operation.ready && !lost && !operation.ready())) {
+    stream.queue.push_front(std::move(operation));
+    machine().running = outer;
+    return false;
+  }
   if (operation.run && !machine().error && !machine().failed) {
     try {
       operation.run();
@@ -162,6 +175,7 @@ void run_next(StreamState& stream) {
     operation.record->time = std::chrono::steady_clock::now();
   }
   machine().running = outer;
+  return true;
 }
 
 void run_early() {
@@ -185,21 +199,34 @@ void run_early() {
   }
 }
 
-void complete(EventState& event, uint64_t number) {
+bool complete(EventState& event, uint64_t number) {
   while (event.completed < number && event.stream != nullptr && !event.stream->queue.empty()) {
-    run_next(*event.stream);
+    if (!run_next(*event.stream)) return false;
   }
+  return true;
+}
+
+void let_others_call() {
+  const int calls = this_thread().calls;
+  for (int i = 0; i < calls; ++i) machine().mutex.unlock();
+  std::this_thread::sleep_for(std::chrono::microseconds(100));
+  for (int i = 0; i < calls; ++i) machine().mutex.lock();
 }
 
 void drain(StreamState& stream) {
   const DeviceAccess access;
-  while (!stream.queue.empty()) run_next(stream);
+  while (!stream.queue.empty()) {
+    if (!run_next(stream)) let_others_call();
+  }
 }
 
+// Streams may come and go when a drain gives way; a dead one's state stays.
 void drain_all() {
-  for (const auto& stream : machine().default_streams) drain(*stream);
-  for (const auto& [handle, stream] : machine().streams) drain(*stream);
-  for (const auto& stream : machine().orphaned) drain(*stream);
+  std::vector<StreamState*> all;
+  for (const auto& stream : machine().default_streams) all.push_back(stream.get());
+  for (const auto& [handle, stream] : machine().streams) all.push_back(stream.get());
+  for (StreamState* stream : all) drain(*stream);
+  for (size_t i = 0; i < machine().orphaned.size(); ++i) drain(*machine().orphaned[i]);
 }
 
 cudaError_t waited() {

@@ -29,11 +29,13 @@ struct EventState {
   std::chrono::steady_clock::time_point time;
 };
 
-/// One entry of a stream's queue: work, an event to complete, or an event to wait for.
+/// One entry of a stream's queue: work, an event to complete, or an event to wait for. Work that other
+/// processes take part in runs when `ready` says so; until then it holds up its stream.
 struct Operation {
   std::function<void()> run;
   std::shared_ptr<EventState> record, wait;
   uint64_t number = 0;  // of the event's recording
+  std::function<bool()> ready = {};
 };
 
 struct StreamState {
@@ -99,6 +101,7 @@ struct ThreadState {
   int device = 0;
   cudaError_t last_error = cudaSuccess;
   cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+  int calls = 0;  // how often this thread holds the lock
 };
 ThreadState& this_thread();
 
@@ -111,9 +114,13 @@ void run_early();
 /// Entered by every call: the lock on the machine.
 struct Call {
   Call() : lock(machine().mutex) {
+    ++this_thread().calls;
     ++runtime_probe().calls;
     run_early();
   }
+  ~Call() { --this_thread().calls; }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
   std::lock_guard<std::recursive_mutex> lock;
 };
 
@@ -128,6 +135,9 @@ cudaError_t result(cudaError_t error);
 
 /// Queues work, or notes it in the graph if the stream is being captured.
 void submit(StreamState& stream, std::function<void()> run, std::vector<MemoryUse> uses = {});
+/// The same for work that waits until `ready` is true, which is asked while the memory of devices can
+/// be touched. Not for a stream that is being captured.
+void submit_when(StreamState& stream, std::function<bool()> ready, std::function<void()> run);
 /// Whether what the stream is given is noted in a graph.
 bool is_recorded(const StreamState& stream);
 
@@ -152,9 +162,13 @@ StreamState* find_stream(cudaStream_t stream);
 std::shared_ptr<EventState> find_event(cudaEvent_t event);
 
 /// Runs the next operation of a stream, and first whatever it has to wait for. Under DeviceAccess.
-void run_next(StreamState& stream);
-/// Runs what comes before the event's n-th recording, and the recording. Under DeviceAccess.
-void complete(EventState& event, uint64_t number);
+/// False: something is not ready(), and that operation has not run.
+bool run_next(StreamState& stream);
+/// Runs what comes before the event's n-th recording, and the recording. Under DeviceAccess. False as
+/// above.
+bool complete(EventState& event, uint64_t number);
+/// Lets other threads call for a moment, within a call that waits for what is not ready.
+void let_others_call();
 
 /// Run everything that is queued.
 void drain(StreamState& stream);

@@ -253,7 +253,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
   {
     const DeviceAccess access;
-    complete(*state, state->recorded);
+    while (!complete(*state, state->recorded)) let_others_call();
   }
   return waited();
 }

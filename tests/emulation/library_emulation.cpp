@@ -1,8 +1,9 @@
-// The loader of the emulated GPU: its "files" are the emulated cuDNN and cuBLASLt, which the
-// program holds. LATHE_EMULATED_LIBRARIES names those that are installed, with spaces between; all
+// The loader of the emulated GPU: its "files" are the emulated cuDNN, cuBLASLt and NCCL, which
+// the program holds. LATHE_EMULATED_LIBRARIES names those that are installed, with spaces between; all
 // of them if it is not set.
 #include <cublasLt.h>
 #include <cudnn.h>
+#include <nccl.h>
 
 #include <cstdlib>
 #include <map>
@@ -72,6 +73,26 @@ const Table& cublas_table() {
   return table;
 }
 
+const Table& nccl_table() {
+  static const Table table = {
+      LATHE_EMULATED(ncclGetUniqueId),    LATHE_EMULATED(ncclCommInitRankConfig),
+      LATHE_EMULATED(ncclCommFinalize),   LATHE_EMULATED(ncclCommDestroy),
+      LATHE_EMULATED(ncclCommAbort),      LATHE_EMULATED(ncclCommGetAsyncError),
+      LATHE_EMULATED(ncclGetErrorString), LATHE_EMULATED(ncclGetLastError),
+      LATHE_EMULATED(ncclAllReduce),      LATHE_EMULATED(ncclBroadcast),
+      LATHE_EMULATED(ncclAllGather),      LATHE_EMULATED(ncclReduceScatter),
+  };
+  return table;
+}
+
+/// Null: there is no such file.
+const Table* table_of(const std::string& file) {
+  if (file == concat("libcudnn.so.", CUDNN_MAJOR)) return &cudnn_table();
+  if (file == concat("libcublasLt.so.", CUBLAS_VER_MAJOR)) return &cublas_table();
+  if (file == concat("libnccl.so.", NCCL_MAJOR)) return &nccl_table();
+  return nullptr;
+}
+
 bool is_installed(const std::string& file) {
   const char* const list = std::getenv("LATHE_EMULATED_LIBRARIES");
   if (list == nullptr) return true;
@@ -87,10 +108,7 @@ class EmulatedLoader final : public LibraryLoader {
   void* find_loaded(const std::string&) override { return nullptr; }
   void* open(const std::string& file, std::string& problem) override {
     if (file.front() == '/') return nullptr;
-    const Table* const table = file == concat("libcudnn.so.", CUDNN_MAJOR) ? &cudnn_table()
-                               : file == concat("libcublasLt.so.", CUBLAS_VER_MAJOR)
-                                   ? &cublas_table()
-                                   : nullptr;
+    const Table* const table = table_of(file);
     if (table != nullptr && is_installed(file)) return const_cast<Table*>(table);
     problem = concat(file, ": cannot open shared object file: No such file or directory");
     return nullptr;
@@ -101,6 +119,7 @@ class EmulatedLoader final : public LibraryLoader {
     return found == table.end() ? nullptr : found->second;
   }
   std::string path_of(void* library) override {
+    if (library == &nccl_table()) return "/emulated/nccl";
     return library == &cudnn_table() ? "/emulated/cudnn" : "/emulated/cublasLt";
   }
 };

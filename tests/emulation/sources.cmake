@@ -36,12 +36,14 @@ function(lathe_watch_accesses)
     set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS "${LATHE_WATCH_FLAGS}")
   endif()
 endfunction()
-# And of its cuDNN and cuBLAS, in builds that have the backend. Their headers, and the driver's, are in these folders.
+# And of its cuDNN, cuBLAS and NCCL, in builds that have the backend. Their headers, and the driver's, are in these folders.
 set(LATHE_LIBRARY_EMULATION_DIRS
-  "${CMAKE_CURRENT_LIST_DIR}/cublas" "${CMAKE_CURRENT_LIST_DIR}/cudnn" "${CMAKE_CURRENT_LIST_DIR}/driver")
+  "${CMAKE_CURRENT_LIST_DIR}/cublas" "${CMAKE_CURRENT_LIST_DIR}/cudnn" "${CMAKE_CURRENT_LIST_DIR}/driver"
+  "${CMAKE_CURRENT_LIST_DIR}/nccl")
 set(LATHE_LIBRARY_EMULATION_SOURCES
   "${CMAKE_CURRENT_LIST_DIR}/cublas_emulation.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/cudnn_emulation.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/cudnn_meaning.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/cudnn_program.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/library_emulation.cpp")
+  "${CMAKE_CURRENT_LIST_DIR}/library_emulation.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/nccl_emulation.cpp")
