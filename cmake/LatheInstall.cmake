@@ -15,7 +15,8 @@ install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
 list(APPEND _private_headers graph/op_arguments.h graph/op_table.h graph/tracer.h)
 list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h
-     distributed/control_client.h distributed/control_server.h distributed/group_state.h distributed/reducer.h
+     distributed/control_client.h distributed/control_server.h distributed/device_backend.h distributed/device_calls.h
+     distributed/group_state.h distributed/hex.h distributed/reducer.h
      distributed/socket.h)  # some name nlohmann-json
 list(REMOVE_ITEM _private_headers core/gpu/launch.h)  # programs start kernels of their own through it, too
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")

@@ -245,6 +245,11 @@ std::string ControlClient::get(const std::string& key) {
           closed_ ? 0 : -1);
 }
 
+bool ControlClient::somebody_left() const {
+  const std::lock_guard lock(mutex_);
+  return !left_.empty();
+}
+
 Failure ControlClient::cause_of(int64_t call, const std::string& text) {
   {
     const std::lock_guard sending(sending_);

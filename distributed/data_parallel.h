@@ -20,7 +20,8 @@
 // bucket; one that exists gets its values in place. No bucket is written while anybody holds a
 // gradient in it: a tensor that was grad() keeps its values.
 // Behind its gradients a bucket carries a mark for each, which says whether this rank had one. So
-// all ranks know after the reduction that one of them had none, and throw the same error.
+// all ranks know after the reduction that one of them had none, and throw the same error. Marks on
+// a GPU, over NCCL, are looked at in the next pass, so that the host does not wait for this one.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +67,8 @@ class LATHE_API DistributedDataParallel {
   /// broadcast_buffers(), then the model. backward() of what is computed from the result, or from
   /// the model called in any other way, gives every parameter the average gradient of all ranks.
   /// That pass throws StateError if the loss does not depend on a parameter on some rank: on all
-  /// ranks, naming both, and no grad() changes (not with find_unused_parameters). It also throws
+  /// ranks, naming both, and no grad() changes (not with find_unused_parameters). Over NCCL it is
+  /// the next pass that throws, for gradients that the first one changed. A pass also throws
   /// StateError with create_graph, which grad() may have; and DistributedError if a rank failed.
   Tensor operator()(const Tensor& x);
 

@@ -12,29 +12,13 @@
 
 #include "lathe/core/visit.h"
 #include "lathe/distributed/backend.h"
+#include "lathe/distributed/hex.h"
 
 namespace lathe::distributed {
 
 namespace {
 
 using std::chrono::milliseconds;
-
-std::string to_hex(const std::vector<char>& bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const char c : bytes) {
-    text += kDigits[(c >> 4) & 15];
-    text += kDigits[c & 15];
-  }
-  return text;
-}
-
-std::vector<char> from_hex(const std::string& text) {
-  std::vector<char> bytes;
-  for (size_t i = 0; i + 1 < text.size(); i += 2)
-    bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
-  return bytes;
-}
 
 /// What Gloo asks of a store, answered by rank 0 over the control connection.
 class Store final : public gloo::rendezvous::Store {

@@ -87,6 +87,7 @@ void GroupState::leave() noexcept {
     changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
+  leave_device();
   client_.reset();
   server_.reset();
   std::deque<std::shared_ptr<Call>> failed;  // each one holds this object
@@ -95,6 +96,7 @@ void GroupState::leave() noexcept {
     std::swap(failed, queue_);
   }
   backend_.reset();
+  device_backend_.reset();
 }
 
 std::shared_ptr<Call> GroupState::start(Call made) {
@@ -138,7 +140,10 @@ void GroupState::run_calls() {
         call->running = false;
         changed_.notify_all();
       }
-      if (!is_known) set_failure(client_->cause_of(call->number, call->text));
+      std::string text = call->text;
+      if (dynamic_cast<const DeviceBackendError*>(&error) != nullptr)
+        text += concat(" (", error.what(), ")");
+      if (!is_known) set_failure(client_->cause_of(call->number, text));
       return;
     }
     const std::lock_guard lock(mutex_);
@@ -152,7 +157,7 @@ void GroupState::run_calls() {
 
 void GroupState::run(Call& call) {
   const profile::Range range(call.name);
-  if (options_.debug) compare(call);
+  if (options_.debug && !call.reached) compare(call);
   call.run(*backend_);
 }
 
@@ -175,9 +180,10 @@ void GroupState::compare(const Call& call) {
 void GroupState::wait(Call& call) {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return is_over(call); });
-    if (!call.done) throw_failure();
+    changed_.wait(lock, [&] { return call.reached || is_over(call); });
+    if (!call.done && failure_) throw_failure();
   }
+  if (call.reached) call.reached->block(current_stream(call.device));
   const std::lock_guard lock(finishing_);  // a copy of the handle may be waited for, too
   if (!call.finish) return;
   call.finish();
@@ -190,14 +196,47 @@ bool GroupState::is_done(const Call& call) const {
 }
 
 void GroupState::set_failure(const Failure& failure) {
+  DeviceBackend* on_gpu = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
     failure_ = failure;
     changed_.notify_all();
     if (!backend_) return;
+    on_gpu = device_backend_.get();
   }
   backend_->abort();
+  if (on_gpu != nullptr) on_gpu->abort();
+}
+
+std::vector<std::string> GroupState::all_gather_text(const std::string& text) {
+  const auto n = static_cast<size_t>(options_.world_size);
+  const auto gather = [&](const std::string& own) {
+    struct Memory {
+      std::string own, all;
+    };
+    const auto memory = std::make_shared<Memory>();  // a call may outlive the wait for it
+    *memory = {own, std::string(n * own.size(), '\0')};
+    const auto call =
+        start({concat("all_gather_text of ", own.size(), " bytes"), "all_gather_text",
+               [memory](Backend& backend) {
+                 backend.all_gather(memory->all.data(), memory->own.data(), memory->own.size());
+               }});
+    wait(*call);
+    return memory->all;
+  };
+  const auto own_length = static_cast<int64_t>(text.size());
+  std::vector<int64_t> lengths(n);
+  const std::string sizes = gather({reinterpret_cast<const char*>(&own_length), sizeof own_length});
+  std::memcpy(lengths.data(), sizes.data(), sizes.size());
+  const auto longest = static_cast<size_t>(*std::ranges::max_element(lengths));
+  std::string own = text;
+  own.resize(longest);
+  const std::string all = longest > 0 ? gather(own) : "";
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < n; ++rank)
+    texts.push_back(all.substr(rank * longest, static_cast<size_t>(lengths[rank])));
+  return texts;
 }
 
 void GroupState::throw_failure() const {

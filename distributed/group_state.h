@@ -1,5 +1,6 @@
 // GroupState: what a ProcessGroup and its calls share: connections, the thread that runs calls, and
 // why the group failed. Used by process_group.cpp.
+// Calls on GPUs: device_group.cpp.
 #pragma once
 
 #include <condition_variable>
@@ -14,9 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/core/stream.h"
 #include "lathe/distributed/backend.h"
 #include "lathe/distributed/control_client.h"
 #include "lathe/distributed/control_server.h"
+#include "lathe/distributed/device_backend.h"
 
 namespace lathe::distributed::detail {
 
@@ -27,6 +30,9 @@ struct Call {
   std::function<void(Backend&)> run;  // on the group's thread
   std::function<void()> finish = {};  // on the thread that waits: copies results to their place
   int64_t number = 0;                 // from 1
+  // Of a call that is queued on a GPU; there `run` only watches it.
+  std::shared_ptr<Event> reached = nullptr;
+  Device device = {};
   bool done = false;
   bool running = false;  // its tensors may be written now
   std::shared_ptr<GroupState> group = nullptr;
@@ -42,15 +48,27 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
 
   /// Queues a call.
   std::shared_ptr<Call> start(Call call);
+  /// The same for one that `launch` queues on the backend's stream, behind what the current stream
+  /// has to do so far.
+  std::shared_ptr<Call> start(Call call, DeviceBackend& backend,
+                              const std::function<void(DeviceBackend&)>& launch);
   void wait(Call& call);
   bool is_done(const Call& call) const;
   bool is_over(const Call& call) const { return call.done || (failure_ && !call.running); }
   void abort(const std::string& reason) noexcept;
+  /// The backend for tensors on the device; null: they travel through host memory. The first
+  /// question about a GPU is one to all ranks, and connects them. Waits. In device_group.cpp.
+  /// throws: DistributedError if two ranks have the same GPU; DeviceError for a second GPU.
+  DeviceBackend* backend_for(Device device);
+  /// The text of every rank, in order. Waits.
+  std::vector<std::string> all_gather_text(const std::string& text);
   /// Runs what is queued, leaves, and closes all connections.
   void leave() noexcept;
 
  private:
   void connect(const std::string& address);
+  void connect_device(Device device);
+  void leave_device() noexcept;
   void run_calls();
   void run(Call& call);
   void compare(const Call& call);
@@ -61,7 +79,9 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
   const GroupOptions options_;
   const Limits limits_;
   std::vector<std::string> hosts_;
-  std::mutex finishing_;  // held while results are copied to their place
+  bool asked_for_device_ = false;
+  std::string device_problem_;  // why this group has no place on GPUs, for every later call
+  std::mutex finishing_;        // held while results are copied to their place
 
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
@@ -74,6 +94,7 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
   // After all that the client's thread uses, and the client after what it aborts.
   std::unique_ptr<ControlServer> server_;  // on rank 0
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<DeviceBackend> device_backend_;
   std::unique_ptr<ControlClient> client_;
   std::thread thread_;
 };

@@ -9,6 +9,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/format.h"
 #include "lathe/core/visit.h"
+#include "lathe/distributed/device_calls.h"
 #include "lathe/distributed/group_state.h"
 
 namespace lathe::distributed {
@@ -129,6 +130,8 @@ Work ProcessGroup::all_reduce_(const Tensor& t, Reduce op) {
   check_reduction("all_reduce_", t, op);
   check_writable("all_reduce_", t, t);
   Call call{concat("all_reduce_(", text_of(op), ") ", t.dtype(), t.shape()), "all_reduce_", {}};
+  if (DeviceBackend* const gpu = state_->backend_for(t.device()))
+    return detail::all_reduce_on(*gpu, *state_, std::move(call), t, op);
   const Tensor target = plain_target(t, call);
   if (!is_plain(t)) copy_values(target, t);
   call.run = [target, op, n = world_size()](Backend& backend) {
@@ -141,6 +144,8 @@ Work ProcessGroup::broadcast_(const Tensor& t, int64_t root) {
   host(root);  // checks it
   check_writable("broadcast_", t, t);
   Call call{concat("broadcast_(from ", root, ") ", t.dtype(), t.shape()), "broadcast_", {}};
+  if (DeviceBackend* const gpu = state_->backend_for(t.device()))
+    return detail::broadcast_on(*gpu, *state_, std::move(call), t, root);
   const Tensor target = plain_target(t, call);
   if (!is_plain(t) && rank() == root) copy_values(target, t);
   call.run = [target, root](Backend& backend) {
@@ -154,6 +159,8 @@ Work ProcessGroup::all_gather_(const Tensor& out, const Tensor& in) {
   check_stacked("all_gather_", out, in, world_size());
   check_writable("all_gather_", out, in);
   Call call{concat("all_gather_ ", in.dtype(), in.shape()), "all_gather_", {}};
+  if (DeviceBackend* const gpu = state_->backend_for(out.device()))
+    return detail::all_gather_on(*gpu, *state_, std::move(call), out, in);
   call.run = [target = plain_target(out, call), from = plain(in)](Backend& backend) {
     if (from.numel() > 0) backend.all_gather(target.raw_data(), from.raw_data(), bytes_of(from));
   };
@@ -167,6 +174,8 @@ Work ProcessGroup::reduce_scatter_(const Tensor& out, const Tensor& in, Reduce o
   Call call{concat("reduce_scatter_(", text_of(op), ") ", out.dtype(), out.shape()),
             "reduce_scatter_",
             {}};
+  if (DeviceBackend* const gpu = state_->backend_for(out.device()))
+    return detail::reduce_scatter_on(*gpu, *state_, std::move(call), out, in, op);
   const Tensor all = empty(in.shape(), {.dtype = in.dtype()});
   copy_values(all, in);  // the reduction writes it
   const Tensor own = all.select(0, rank());
@@ -182,24 +191,10 @@ Work ProcessGroup::barrier() {
 }
 
 std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) {
-  const Tensor size = empty({}, {.dtype = kI64}), sizes = empty({world_size()}, {.dtype = kI64});
-  fill_values(size, static_cast<int64_t>(text.size()));
-  all_gather_(sizes, size).wait();
-  const std::vector<int64_t> lengths = sizes.to_vector<int64_t>();
-  const int64_t longest = *std::ranges::max_element(lengths);
-  const Tensor own = empty({longest}, {.dtype = kU8}),
-               all = empty({world_size(), longest}, {.dtype = kU8});
-  fill_values(own, 0);
-  std::copy(text.begin(), text.end(), static_cast<char*>(own.raw_data()));
-  all_gather_(all, own).wait();
-  std::vector<std::string> texts;
-  const char* at = static_cast<const char*>(all.raw_data());
-  for (const int64_t length : lengths) {
-    texts.emplace_back(at, static_cast<size_t>(length));
-    at += longest;
-  }
-  return texts;
+  return state_->all_gather_text(text);
 }
+
+bool ProcessGroup::queues_on(Device device) { return state_->backend_for(device) != nullptr; }
 
 void ProcessGroup::abort(const std::string& reason) noexcept { state_->abort(reason); }
 

@@ -1,8 +1,9 @@
 // ProcessGroup: processes that compute together, and what they exchange.
 //
 // process_group.cpp: the calls, their order and the thread that runs them; gloo_backend.cpp: the
-// collectives, which are Gloo's; rendezvous.h: how ranks find each other and how each learns that
-// another one failed. Rank 0 runs control_server.cpp, every rank control_client.cpp.
+// collectives on host memory, which are Gloo's; nccl_backend.cpp: those on GPUs, which are NCCL's;
+// device_group.cpp, Note [Calls on a GPU]; place.cpp: how ranks find each other. Rank 0 runs
+// control_server.cpp, every rank control_client.cpp: so each learns that another one failed.
 //
 // Note [A rank that fails]
 // Collectives alone notice a lost rank late, and never say why. So besides the connections on which
@@ -40,11 +41,12 @@ class LATHE_API Work {
   Work() = default;  // a call that is over
   explicit Work(std::shared_ptr<detail::Call> call) : call_(std::move(call)) {}
 
-  /// Waits for the call. Only afterwards its tensors may be read, written or given another shape.
+  /// Waits for the call; of tensors on a GPU, over NCCL, the current stream waits and the host goes
+  /// on. Only afterwards its tensors may be read, written or given another shape.
   /// throws: DistributedError, which names the rank that failed; every later call on the group
   /// throws it too. The call then writes no more, but may have written a part.
   void wait();
-  /// True if wait() would not wait.
+  /// True if wait() would not wait, nor the stream.
   bool done() const;
 
  private:
@@ -55,8 +57,14 @@ class LATHE_API Work {
 /// after another on a thread of the group, while the caller goes on. Every rank gets the same bits,
 /// the same ones in every run.
 ///
-/// Tensors may have any strides. Those on a GPU travel through host memory, and the call then waits
-/// for the GPU. f16 and bf16 sums are rounded after each addition.
+/// Tensors may have any strides. f16 and bf16 sums are rounded after each addition.
+///
+/// Tensors on a GPU go over NCCL if all ranks have it. Each rank has a GPU of its own, always the
+/// same one; the first call for it connects all ranks. A call is queued behind the work of the
+/// current stream, runs on a stream of the group, and waits for no host. It cannot be part of a
+/// graph. After a failure the tensors that calls on GPUs wrote hold anything. kMin and kMax may
+/// lose a NaN there. Without NCCL these tensors travel through host memory, and the call waits for
+/// the GPU.
 ///
 /// A process that leaves without an exception does not disturb the others until they call again.
 /// Whoever leaves because of an exception tells them at once.
@@ -82,8 +90,8 @@ class LATHE_API ProcessGroup {
   // throws: DTypeError for a reduction of bool, and for kAverage of integers; ShapeError;
   // IndexError for a root that is no rank; ValueError for a tensor to write that overlaps itself;
   // StateError, unless under NoGrad, for a tensor that requires grad, since nothing is recorded
-  // (sync_batch_norm.h has one that does); DistributedError if the group has failed. Then nothing
-  // has changed.
+  // (sync_batch_norm.h has one that does), and in a capture of a GPU's stream; DistributedError if
+  // the group has failed, or if two ranks call for the same GPU. Then nothing has changed.
 
   /// t = the reduction of t over all ranks. kAverage: floating dtypes only.
   Work all_reduce_(const Tensor& t, Reduce op = Reduce::kSum);
@@ -94,7 +102,11 @@ class LATHE_API ProcessGroup {
   /// out = the reduction of in[rank] over all ranks: in is [world_size, …out]. Gloo reduces all of
   /// it on every rank.
   Work reduce_scatter_(const Tensor& out, const Tensor& in, Reduce op = Reduce::kSum);
-  /// Is over when all ranks have called it.
+  /// True if calls on tensors of `device` are queued there and no host waits. All ranks must ask,
+  /// or call, together: the first question about a GPU connects them, and waits.
+  /// throws: as a call does.
+  bool queues_on(Device device);
+  /// Is over when all ranks have called it, and what they called before is over.
   Work barrier();
 
   /// The text of every rank, in order. Waits.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "lathe/autograd/accumulate.h"
 #include "lathe/core/copy.h"
@@ -26,6 +27,8 @@ Reducer::Reducer(ProcessGroup& group, const nn::Module::Named<Tensor>& parameter
   std::vector<size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), size_t{0});
   set_order(order);
+  for (const Tensor& p : parameters_)
+    queues_ = queues_ || (p.device().is_cuda() && group.queues_on(p.device()));
   size_t at = 0;
   try {
     for (; at < parameters_.size(); ++at) autograd::listen(parameters_[at], *this, at);
@@ -117,7 +120,11 @@ void Reducer::mark(const Bucket& bucket) const {
     const bool used = !unused || parameters_[number].grad().defined();
     marks.push_back((options_.find_unused_parameters ? used : unused) ? 1 : 0);
   }
-  copy_values(bucket.marks(), tensor(marks));
+  const auto set = std::ranges::count(marks, 1.0);
+  if (set == 0 || set == std::ranges::ssize(marks))  // no copy, which a GPU would be waited for
+    fill_values(bucket.marks(), marks[0]);
+  else
+    copy_values(bucket.marks(), tensor(marks));
 }
 
 void Reducer::reduce_complete_buckets() {
@@ -139,13 +146,70 @@ void Reducer::reduce(const Bucket& bucket) {
   travels_.push_back({shared, group_.all_reduce_(shared)});
 }
 
-/// Waits for a bucket's averages. → its marks
-std::vector<double> Reducer::collect(size_t bucket) {
+/// Waits for a bucket's averages.
+void Reducer::collect(size_t bucket) {
   Travel& travel = travels_[bucket];
   travel.work.wait();
   const Tensor& memory = buckets_[bucket].memory();
   if (!travel.memory.is_same(memory)) copy_values(memory, travel.memory);
-  return buckets_[bucket].marks().to(kF64).to_vector<double>();
+}
+
+/// Whether nobody needs the marks now.
+bool Reducer::is_late(const Bucket& bucket) const {
+  return queues_ && bucket.memory().device().is_cuda() && !options_.find_unused_parameters;
+}
+
+std::vector<double> Reducer::marks_of(const Bucket& bucket) const {
+  return bucket.marks().to(kF64).to_vector<double>();
+}
+
+Reducer::LateMarks Reducer::keep_marks(const std::vector<const Bucket*>& buckets) const {
+  LateMarks out;
+  int64_t count = 0;
+  for (const Bucket* bucket : buckets) count += bucket->marks().numel();
+  if (count == 0) return out;
+  const Device device = buckets[0]->memory().device();
+  out.marks = empty({count}, {.dtype = kF32, .device = device});
+  int64_t at = 0;
+  for (const Bucket* bucket : buckets) {
+    const Tensor marks = bucket->marks();
+    copy_values(out.marks.slice(0, at, at + marks.numel()), marks);
+    at += marks.numel();
+  }
+  out.summed.emplace(device).record(current_stream(device));
+  out.states = states_;
+  return out;
+}
+
+std::vector<double> Reducer::read(const LateMarks& late) {
+  if (!late.marks.defined()) return {};
+  if (!reading_) reading_.emplace(late.marks.device());
+  const StreamScope on(*reading_);
+  late.summed->block(*reading_);
+  const Tensor here = late.marks.to(kCPU);  // waits for this stream, not for the pass that runs
+  return here.to(kF64).to_vector<double>();
+}
+
+/// Whether a parameter had no gradient on some rank: of the buckets whose marks are here in this
+/// pass, of the others in the pass before, so that the host does not wait for what a GPU does now.
+/// Then states_ are those of that pass.
+bool Reducer::find_missing() {
+  const auto any = [](const std::vector<double>& marks) {
+    return std::ranges::any_of(marks, [](double mark) { return mark != 0; });
+  };
+  bool missing = false;
+  std::vector<const Bucket*> late;
+  for (const Bucket& bucket : buckets_) {
+    if (is_late(bucket))
+      late.push_back(&bucket);
+    else
+      missing = any(marks_of(bucket)) || missing;
+  }
+  LateMarks before = std::exchange(late_, keep_marks(late));
+  if (!any(read(before))) return missing;
+  states_ = std::move(before.states);
+  late_ = {};  // the same error once
+  return true;
 }
 
 std::vector<autograd::LeafListener::NewGrad> Reducer::end() {
@@ -156,12 +220,11 @@ std::vector<autograd::LeafListener::NewGrad> Reducer::end() {
   if (!alone()) {
     reduce_complete_buckets();
     const profile::Range range("wait for gradients of all ranks");
-    missing = false;
     for (size_t b = 0; b < buckets_.size(); ++b) {
-      const std::vector<double> marks = collect(b);
-      missing = missing || std::ranges::any_of(marks, [](double mark) { return mark != 0; });
-      append_new_grads(grads, buckets_[b], marks);
+      collect(b);
+      append_new_grads(grads, buckets_[b]);
     }
+    missing = !options_.find_unused_parameters && find_missing();
   }
   if (missing && !options_.find_unused_parameters) throw_unused();
   travels_.clear();
@@ -170,8 +233,9 @@ std::vector<autograd::LeafListener::NewGrad> Reducer::end() {
   return grads;
 }
 
-void Reducer::append_new_grads(std::vector<NewGrad>& out, const Bucket& bucket,
-                               const std::vector<double>& marks) const {
+void Reducer::append_new_grads(std::vector<NewGrad>& out, const Bucket& bucket) const {
+  const std::vector<double> marks =
+      options_.find_unused_parameters ? marks_of(bucket) : std::vector<double>();
   for (size_t k = 0; k < bucket.members().size(); ++k) {
     if (options_.find_unused_parameters && marks[k] == 0) continue;
     out.push_back({parameters_[bucket.members()[k]], bucket.gradient(k)});

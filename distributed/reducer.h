@@ -2,10 +2,12 @@
 // data_parallel.h, Note [Gradients that travel during the backward pass].
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lathe/autograd/leaf_listener.h"
+#include "lathe/core/stream.h"
 #include "lathe/distributed/buckets.h"
 #include "lathe/distributed/data_parallel.h"
 
@@ -32,6 +34,12 @@ class Reducer final : public autograd::LeafListener {
   struct Place {
     size_t bucket, at;
   };
+  // Marks of a pass that stayed on a GPU, and what this rank did then.
+  struct LateMarks {
+    Tensor marks;  // all of them; undefined: there are none
+    std::optional<Event> summed;
+    std::vector<State> states;
+  };
 
   void set_order(const std::vector<size_t>& order);
   void check_fits(size_t number) const;
@@ -39,9 +47,13 @@ class Reducer final : public autograd::LeafListener {
   void reduce_complete_buckets();
   void reduce(const Bucket& bucket);
   void mark(const Bucket& bucket) const;
-  std::vector<double> collect(size_t bucket);
-  void append_new_grads(std::vector<NewGrad>& out, const Bucket& bucket,
-                        const std::vector<double>& marks) const;
+  void collect(size_t bucket);
+  bool is_late(const Bucket& bucket) const;
+  std::vector<double> marks_of(const Bucket& bucket) const;
+  LateMarks keep_marks(const std::vector<const Bucket*>& buckets) const;
+  std::vector<double> read(const LateMarks& late);
+  bool find_missing();
+  void append_new_grads(std::vector<NewGrad>& out, const Bucket& bucket) const;
   void learn_order();
   [[noreturn]] void throw_unused();
   bool alone() const { return group_.world_size() == 1; }
@@ -64,6 +76,10 @@ class Reducer final : public autograd::LeafListener {
   };
   std::vector<Travel> travels_;  // of the buckets so far, in order
   std::vector<size_t> arrived_;  // until the order is learnt
+
+  LateMarks late_;                      // of the pass before
+  std::optional<OwnedStream> reading_;  // waits for nothing but what it reads
+  bool queues_ = false;  // buckets on a GPU are reduced there, and the host does not wait
   bool learnt_ = false;
 };
 

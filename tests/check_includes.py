@@ -43,8 +43,9 @@ MAY_INCLUDE = {
     "data": OPS | {"core/formats", "data/images", "data/transforms"},
     "data/transforms": OPS | KERNELS | {"data", "ops/reduce_kernels"},
     "data/images": OPS | {"core/formats", "data", "data/transforms"},
-    # What ranks exchange are tensors, gradients, layers and parts of an epoch: so it stands on all of these.
-    "distributed": OPS | {"nn", "optim", "data"},
+    # What ranks exchange are tensors, gradients, layers and parts of an epoch: so it stands on all of these. NCCL is opened as
+    # the libraries of kernels are.
+    "distributed": OPS | KERNELS | {"nn", "optim", "data"},
     "tools/bench": LIBRARY,
     "tools/cli": LIBRARY | {"tools/cli/settings"},
     "tools/cli/settings": LIBRARY | {"tools/cli"},

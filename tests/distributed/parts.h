@@ -12,25 +12,32 @@
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/copy.h"
 #include "lathe/core/generator.h"
 #include "lathe/nn/linear.h"
 #include "lathe/nn/module.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/unary.h"
+#include "ranks.h"
 
 namespace lathe::test {
 
 struct Net : nn::Module {
-  explicit Net(int64_t width) : a(*this, "a", 6, width), b(*this, "b", width, 3) { to(kF64); }
+  explicit Net(int64_t width) : a(*this, "a", 6, width), b(*this, "b", width, 3) {
+    to(kF64);
+    to(device());
+  }
   Tensor forward(const Tensor& x) override { return b(relu(a(x))); }
   nn::Linear a, b;
 };
 
-/// Weights that are the same in every call.
+/// Weights that are the same in every call, on every device.
 inline void set_weights(const nn::Module& net) {
   manual_seed(1);
   const NoGrad off;
-  for (const Tensor& p : net.parameters()) p.normal_(0, 0.5);
+  for (const Tensor& p : net.parameters())
+    copy_values(p, randn(p.shape(), {.dtype = p.dtype()}) * 0.5);
 }
 
 /// Part `rank` of a batch of 16 that is the same for any number of ranks.
@@ -38,7 +45,8 @@ inline std::pair<Tensor, Tensor> part_of_batch(int64_t rank, int64_t world_size)
   manual_seed(5);
   const Tensor x = randn({16, 6}, {.dtype = kF64}), y = randn({16, 3}, {.dtype = kF64});
   const int64_t part = 16 / world_size, first = part * rank;
-  return {x.slice(0, first, first + part), y.slice(0, first, first + part)};
+  return {x.slice(0, first, first + part).to(device()),
+          y.slice(0, first, first + part).to(device())};
 }
 
 /// Every value of the tensors, in 17 digits.

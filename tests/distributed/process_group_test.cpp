@@ -33,7 +33,9 @@ void check_all(std::vector<std::string> results, const std::string& expected) {
 
 /// 1·(rank+1), 2·(rank+1), …
 Tensor multiples(int64_t n, int64_t rank, DType dtype) {
-  return ((arange(n, {.dtype = kF64}) + 1.0) * static_cast<double>(rank + 1)).to(dtype);
+  return ((arange(n, {.dtype = kF64}) + 1.0) * static_cast<double>(rank + 1))
+      .to(dtype)
+      .to(test::device());
 }
 
 }  // namespace
@@ -46,7 +48,7 @@ TEST_CASE("all_reduce_ gives every rank the reduction over all of them") {
       std::string out;
       for (const Reduce op : {Reduce::kSum, Reduce::kMin, Reduce::kMax, Reduce::kProduct}) {
         for (const DType dtype : {kF16, kBF16, kF32, kF64, kU8, kI8, kI16, kI32, kI64}) {
-          const Tensor t = tensor({double(group.rank() + 1), 1.0}).to(dtype);
+          const Tensor t = tensor({double(group.rank() + 1), 1.0}).to(dtype).to(test::device());
           group.all_reduce_(t, op).wait();
           out += text_of<double>(t.to(kF64)) + ";";
         }
@@ -72,10 +74,12 @@ TEST_CASE("the other collectives") {
     const Tensor t = multiples(2, group.rank(), kF32);
     group.broadcast_(t, 2).wait();
     out += text_of<float>(t) + "; ";
-    const Tensor all = zeros({3, 2});
+    const Tensor all = zeros({3, 2}, {.device = test::device()});
     group.all_gather_(all, multiples(2, group.rank(), kF32)).wait();
     out += text_of<float>(all) + "; ";
-    const Tensor part = zeros({2});  // rank r gets the sum over ranks k of row r, (k + 1) * row
+    const Tensor part = zeros(
+        {2},
+        {.device = test::device()});  // rank r gets the sum over ranks k of row r, (k + 1) * row
     group.reduce_scatter_(part, multiples(6, group.rank(), kF32).reshape({3, 2})).wait();
     group.all_gather_(all, part).wait();
     out += text_of<float>(all) + "; ";
@@ -94,17 +98,17 @@ TEST_CASE("the other collectives") {
 TEST_CASE("tensors of any strides and of no elements, and calls that overlap") {
   Ranks ranks(2, 60, [](const GroupOptions& options) {
     ProcessGroup group(options);
-    const Tensor base = zeros({2, 3});
+    const Tensor base = zeros({2, 3}, {.device = test::device()});
     const Tensor column = base.select(1, 1);
     column.fill_(static_cast<double>(group.rank() + 1));
     const int64_t before = column.version();
     group.all_reduce_(column).wait();
-    group.all_reduce_(zeros({0})).wait();
+    group.all_reduce_(zeros({0}, {.device = test::device()})).wait();
     std::string out = concat(text_of<float>(base), column.version() > before ? " written; " : "; ");
     std::vector<Tensor> tensors;
     std::vector<Work> calls;
     for (int i = 0; i < 20; ++i) {
-      tensors.push_back(full({100'000}, static_cast<double>(i)));
+      tensors.push_back(full({100'000}, static_cast<double>(i), {.device = test::device()}));
       calls.push_back(group.all_reduce_(tensors.back()));
     }
     for (Work& call : calls) call.wait();
@@ -180,7 +184,8 @@ TEST_CASE("f32 sums have the same bits on all ranks and in every run") {
       ProcessGroup group(options);
       const Tensor t = (arange(10'000, {.dtype = kF64}) * (0.1 + static_cast<double>(group.rank())))
                            .sin()
-                           .to(kF32);
+                           .to(kF32)
+                           .to(test::device());
       group.all_reduce_(t).wait();
       uint64_t hash = 1469598103934665603u;
       for (const float value : t.to_vector<float>())

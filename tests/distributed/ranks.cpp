@@ -17,6 +17,14 @@ namespace lathe::test {
 
 namespace {
 
+Device g_device;  // of this process, which is one rank
+
+void choose_device(int rank) {
+  if (!on_gpus()) return;
+  setenv("LATHE_EMULATED_DEVICES", "4", 0);
+  g_device = Device(DeviceType::kCUDA, static_cast<int8_t>(rank));
+}
+
 std::string result_of(const Ranks::Body& body, const distributed::GroupOptions& options) {
   try {
     return body(options);
@@ -29,6 +37,12 @@ std::string result_of(const Ranks::Body& body, const distributed::GroupOptions& 
 
 }  // namespace
 
+Device device() { return g_device; }
+bool on_gpus() {
+  const char* const wanted = getenv("LATHE_TEST_DEVICE");
+  return wanted != nullptr && std::string(wanted) == "cuda";
+}
+
 Ranks::Ranks(int n, double timeout_seconds, const Body& body) {
   std::string pattern = (std::filesystem::temp_directory_path() / "lathe-ranks-XXXXXX").string();
   folder_ = mkdtemp(pattern.data());
@@ -39,6 +53,8 @@ Ranks::Ranks(int n, double timeout_seconds, const Body& body) {
     if (pid == 0) {
       alarm(120);  // a child outlives no test
       set_num_threads(1);
+      setenv("TMPDIR", folder_.c_str(), 1);  // goes with the folder, however the rank ends
+      choose_device(rank);
       distributed::GroupOptions options;
       options.rank = options.local_rank = rank;
       options.world_size = options.local_world_size = n;

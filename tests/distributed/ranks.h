@@ -7,9 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "lathe/core/device.h"
 #include "lathe/distributed/group_options.h"
 
 namespace lathe::test {
+
+/// Where a rank's tensors are: on the GPU with its number if LATHE_TEST_DEVICE is "cuda", which runs
+/// the cases again over NCCL; otherwise, and outside a rank, on the CPU.
+Device device();
+/// Whether this is such a run.
+bool on_gpus();
+/// " on a GPU" in such a run: how the texts of calls end.
+inline const char* where() { return on_gpus() ? " on a GPU" : ""; }
 
 /// Starts `n` children of this process. Each calls body(options) with its rank; what that returns,
 /// or "error: " and the message of what it throws, is its result. They meet through a file.

@@ -26,7 +26,10 @@ namespace {
 
 /// All ways in which a batch norm is called, [N,6] → [N,3].
 struct Normed : nn::Module {
-  Normed() { to(kF64); }
+  Normed() {
+    to(kF64);
+    to(device());
+  }
   Tensor forward(const Tensor& x) override {
     const Tensor h = first(a(x)), image = h.reshape({x.dim(0), 2, 2, 2});
     const Tensor k = second.relu(image);
@@ -89,6 +92,7 @@ TEST_CASE("sync batch norm: second derivatives, one value per rank, evaluation")
       ProcessGroup group(options);
       nn::BatchNorm1d norm(6);
       norm.to(kF64);
+      norm.to(device());
       set_weights(norm);
       convert_sync_batch_norm(group, norm);
       const auto [all, y] = part_of_batch(0, 1);
@@ -101,7 +105,8 @@ TEST_CASE("sync batch norm: second derivatives, one value per rank, evaluation")
       norm.eval();
       std::string out;
       for (const Tensor& part_of : {dx, ddx, norm(x)}) {
-        const Tensor whole = zeros({group.world_size(), part, 6}, {.dtype = kF64});
+        const Tensor whole =
+            zeros({group.world_size(), part, 6}, {.dtype = kF64, .device = device()});
         group.all_gather_(whole, part_of.detach()).wait();
         out += values_of({whole});
       }

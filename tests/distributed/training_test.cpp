@@ -79,7 +79,8 @@ TEST_CASE("data parallel: metrics are sums over ranks, every sample counted once
     const auto [x, y] = part_of_batch(0, 1);
     const data::DistributedSampler mine(15, group.rank(), group.world_size(),
                                         {.shuffle = false, .pad = false});
-    const Tensor sums = zeros({2}, {.dtype = kF64});  // of the losses, and how many
+    const Tensor sums =
+        zeros({2}, {.dtype = kF64, .device = device()});  // of the losses, and how many
     for (const int64_t i : mine.order(0, 0)) {
       const NoGrad off;
       sums.select(0, 0).add_(square(net(x.slice(0, i, i + 1)) - y.slice(0, i, i + 1)).mean());

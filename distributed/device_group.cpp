@@ -1,0 +1,143 @@
+// GroupState: calls that are queued on a GPU. The others: group_state.cpp.
+//
+// Note [Calls on a GPU]
+// The caller's thread queues the collective on the backend's stream, between two events: it waits
+// for what the current stream had to do, and Work::wait() makes the current stream wait for it. The
+// host goes on. The group's thread watches the second event, in the order of the calls. So a call
+// that takes too long fails as one on host memory does, and the same verdict names the rank.
+#include <algorithm>
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/format.h"
+#include "lathe/core/log.h"
+#include "lathe/distributed/control.h"
+#include "lathe/distributed/group_state.h"
+
+namespace lathe::distributed::detail {
+
+std::shared_ptr<Call> GroupState::start(Call call, DeviceBackend& backend,
+                                        const std::function<void(DeviceBackend&)>& launch) {
+  const Device device = backend.device();
+  const Stream compute = current_stream(device), line = backend.stream();
+  LATHE_CHECK(StateError, !cuda::is_capturing(compute), call.name,
+              ": a collective over NCCL cannot be recorded into a graph; run the step without "
+              "capture");
+  if (options_.debug) {
+    const auto compared = start(Call{call.text, call.name, [](Backend&) {}});
+    wait(*compared);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw_failure();
+  }
+  call.device = device;
+  try {
+    Event ready(device);
+    ready.record(compute);
+    ready.block(line);
+    launch(backend);
+    auto reached = std::make_shared<Event>(device);
+    reached->record(line);
+    call.run = [this, &backend, reached](Backend&) {
+      backend.watch(*reached, [this] { return client_->somebody_left(); });
+    };
+    call.reached = std::move(reached);
+  } catch (const std::exception&) {  // fails where all calls do, and is judged there
+    call.run = [error = std::current_exception()](Backend&) { std::rethrow_exception(error); };
+  }
+  return start(std::move(call));
+}
+
+namespace {
+
+/// Whether all ranks can have a backend; what stands against it otherwise.
+struct Answers {
+  std::string problem;    // of the first rank that has one
+  std::string collision;  // of ranks that use the same GPU
+  int64_t second = -1;    // the last one of these
+  std::string id;         // of the communicator, from rank 0
+};
+
+Answers judge(const std::vector<std::string>& texts, const std::vector<std::string>& hosts) {
+  Answers out;
+  std::vector<std::string> gpus;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    const nlohmann::json answer = parse_message(texts[rank]);
+    const std::string name = name_of(static_cast<int64_t>(rank), hosts[rank]);
+    const std::string problem = text_of(answer, "problem");
+    if (!problem.empty() && out.problem.empty()) out.problem = concat(name, ": ", problem);
+    if (rank == 0) out.id = text_of(answer, "id");
+    gpus.push_back(hosts[rank] + " " + text_of(answer, "gpu"));
+    const auto same = static_cast<size_t>(std::ranges::find(gpus, gpus.back()) - gpus.begin());
+    if (!problem.empty() || same == rank || !out.collision.empty()) continue;
+    out.second = static_cast<int64_t>(rank);
+    out.collision = concat(name_of(static_cast<int64_t>(same), hosts[same]), " and ", name,
+                           " use the same GPU, ", text_of(answer, "device"),
+                           "; NCCL needs one for each rank: start as many ranks as there are GPUs");
+  }
+  return out;
+}
+
+}  // namespace
+
+DeviceBackend* GroupState::backend_for(Device device) {
+  if (!device.is_cuda() || options_.world_size == 1) return nullptr;
+  if (!asked_for_device_) connect_device(device);
+  if (!device_problem_.empty()) throw DistributedError(device_problem_, here(__FILE__, __LINE__));
+  if (!device_backend_) return nullptr;
+  LATHE_CHECK(DeviceError, device_backend_->device() == device, "process group: its calls are on ",
+              device_backend_->device(), ", not on ", device);
+  return device_backend_.get();
+}
+
+void GroupState::connect_device(Device device) {
+  nlohmann::json own = {{"problem", device_backend_problem(device)}, {"device", concat(device)}};
+  if (text_of(own, "problem").empty()) {
+    own["gpu"] = identity_of(device);
+    if (options_.rank == 0) own["id"] = make_communicator_id();
+  }
+  const Answers all = judge(all_gather_text(to_line(own)), hosts_);
+  asked_for_device_ = true;
+  if (!all.problem.empty()) {
+    warn_once("process group: GPUs", concat("process group: tensors on GPUs travel through host "
+                                            "memory, because of ",
+                                            all.problem));
+    return;
+  }
+  if (!all.collision.empty()) {
+    device_problem_ = "process group: " + all.collision;
+    try {
+      wait(*start(Call{"barrier", "barrier", [](Backend& backend) { backend.barrier(); }}));
+    } catch (const DistributedError&) {  // a rank has thrown already: so all know
+    }
+    return;
+  }
+  auto made =
+      make_device_backend(static_cast<int>(options_.rank), static_cast<int>(options_.world_size),
+                          device, limits_.call.count(), all.id);
+  DeviceBackend* const backend = made.get();
+  {
+    const std::lock_guard lock(mutex_);  // a failure from now on aborts it
+    device_backend_ = std::move(made);
+    if (failure_) throw_failure();
+  }
+  wait(*start(
+      Call{"connection of GPUs", "connect GPUs", [backend](Backend&) { backend->connect(); }}));
+}
+
+void GroupState::leave_device() noexcept {
+  if (!device_backend_) return;
+  bool failed;
+  {
+    const std::lock_guard lock(mutex_);
+    failed = failure_.has_value();
+  }
+  if (failed)
+    device_backend_->abort();
+  else
+    device_backend_->leave();
+}
+
+}  // namespace lathe::distributed::detail
