@@ -165,6 +165,8 @@ bool Op::takes(size_t count) const {
   return count == least + static_cast<size_t>(option_tensors);
 }
 
+std::span<const Op> all_ops() { return table(); }
+
 std::span<const Op> find_ops(std::string_view name) {
   const std::vector<Op>& ops = table();
   const auto first = std::lower_bound(ops.begin(), ops.end(), name,

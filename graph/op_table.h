@@ -40,6 +40,8 @@ struct Op {
   bool takes(size_t count) const;
 };
 
+/// All of them, sorted by name.
+LATHE_API std::span<const Op> all_ops();
 /// The overloads of an op; none if graphs cannot hold it.
 std::span<const Op> find_ops(std::string_view name);
 /// The overload with these attributes, by name; null if there is none.

@@ -106,6 +106,9 @@ int Tracer::number_of(const Tensor& t) {
     if (in_storage_.contains(t.impl().storage.get())) {
       fail(concat("a view of a traced tensor was made in a way that was not seen (", t, ")"));
     }
+    if (taken_inside_.contains(t.impl().storage.get())) {
+      fail(concat("the result of an op was not seen (", t, ")"));
+    }
     number = add_value(concat("c", constants_++), Origin::kConstant, t);
     graph_.values.back().tensor = t;
   } else if (numbers_.emplace(t.handle().get(), number).second) {
@@ -172,6 +175,14 @@ void Tracer::finish_call(const profile::WatchedOp& op) {
   node.place = one_line(layer());
   node.output = add_value(std::to_string(results_++), Origin::kNode, y);
   graph_.nodes.push_back(std::move(node));
+}
+
+void Tracer::memory(const Storage& storage, bool taken) {
+  if (!taken) {
+    taken_inside_.erase(&storage);
+  } else if (call_) {
+    taken_inside_.insert(&storage);
+  }
 }
 
 void Tracer::read(const Tensor& t) {

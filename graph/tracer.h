@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "lathe/core/profile/watch.h"
@@ -41,6 +42,7 @@ class Tracer final : public profile::Watcher {
   void arguments(std::span<const profile::Argument> arguments) override;
   void output(const Tensor& y) override;
   void ends() override;
+  void memory(const Storage& storage, bool taken) override;
   void read(const Tensor& t) override;
 
   [[noreturn]] void fail(const std::string& what);
@@ -55,7 +57,8 @@ class Tracer final : public profile::Watcher {
   std::vector<Known> known_;
   std::unordered_map<const TensorImpl*, int> numbers_;
   std::unordered_multimap<const Storage*, int> in_storage_;
-  Tensors aliases_;  // keeps the keys of numbers_ alive
+  Tensors aliases_;                                  // keeps the keys of numbers_ alive
+  std::unordered_set<const Storage*> taken_inside_;  // by described ops
   std::optional<Call> call_;
   std::exception_ptr failure_;
   int constants_ = 0, results_ = 0;

@@ -147,7 +147,7 @@ TEST_CASE("passes: batch norm goes into the convolution before it") {
 }
 
 TEST_CASE("passes: an optimised model computes the same within rounding") {
-  for (const char* const name : {"resnet8", "resnet18", "mobilenet_v2", "vit_s_16"}) {
+  for (const char* const name : {"resnet8", "mobilenet_v2"}) {
     CAPTURE(name);
     manual_seed(4);
     const auto model = nn::make_model(name, {.classes = 5, .image_size = 32});

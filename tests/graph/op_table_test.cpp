@@ -1,0 +1,172 @@
+// The table of ops: a graph that calls every op of it is run under the tracer, and the trace is the
+// same graph. So each op hands over its arguments, and each is called with them.
+#include "lathe/graph/op_table.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lathe/core/format.h"
+#include "lathe/core/generator.h"
+#include "lathe/graph/trace.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/isclose.h"
+#include "lathe/ops/random.h"
+
+using namespace lathe;
+
+namespace {
+
+const std::string kX = "f32[2,3,4,4]";
+
+/// A program that grows line by line.
+struct Program {
+  std::string lines = "const @c0: f32[] = 2.0\n";
+  std::set<std::string> ops;
+  int count = 0;
+
+  /// Adds a call of this result.  → its name
+  std::string operator()(const std::string& type, const std::string& call) {
+    const std::string name = concat("%", count++);
+    lines += concat(name, ": ", type, " = ", call, "\n");
+    ops.insert(call.substr(0, call.find('(')));
+    return name;
+  }
+  /// Ops of x0, or of x0 and x1, with results of their shape.
+  void all(const std::string& type, const std::string& operands,
+           const std::vector<const char*>& names) {
+    for (const char* const name : names) (*this)(type, concat(name, "(", operands, ")"));
+  }
+};
+
+void add_pointwise(Program& p) {
+  p.all(kX, "%x0",
+        {"neg",     "abs",        "square", "sign", "floor", "ceil",     "round",     "trunc",
+         "exp",     "expm1",      "exp2",   "log",  "log1p", "log2",     "log10",     "sqrt",
+         "rsqrt",   "reciprocal", "sin",    "cos",  "tan",   "asin",     "acos",      "atan",
+         "sinh",    "cosh",       "tanh",   "erf",  "relu",  "silu",     "relu6",     "hardsigmoid",
+         "sigmoid", "hardswish",  "mish",   "selu", "clone", "softsign", "logsigmoid"});
+  p.all(kX, "%x0, %x1",
+        {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "hypot",
+         "atan2"});
+  p.all("bool[2,3,4,4]", "%x0", {"isnan", "isinf", "isfinite", "logical_not"});
+  p.all("bool[2,3,4,4]", "%x0, %x1",
+        {"eq", "ne", "lt", "le", "gt", "logical_and", "logical_or", "logical_xor"});
+  const std::string mask = p("bool[2,3,4,4]", "ge(%x0, %x1)");
+  p(kX, "prelu(%x0, %x2)");
+  p(kX, "leaky_relu(%x0, slope=0.1)");
+  p(kX, "elu(%x0, alpha=1.5)");
+  p(kX, "gelu(%x0, tanh_approximation=true)");
+  p(kX, "softplus(%x0, beta=2.0, threshold=20.0)");
+  p(kX, "clamp(%x0, low=0.25, high=1)");
+  p(kX, "hardtanh(%x0, low=-0.5, high=0.5)");
+  p("f32[2,3,4,2]", "glu(%x0, dim=-1)");
+  p(kX, "where(" + mask + ", %x0, %x1)");
+  p(kX, "masked_fill(%x0, " + mask + ", value=0.5)");
+  p(kX, "masked_fill(%x0, " + mask + ", @c0)");
+  p("bool[3,4,4]", "any(" + mask + ", dims=[0], keepdim=false)");
+  p("bool[1,3,4,4]", "all(" + mask + ", dims=[0], keepdim=true)");
+}
+
+void add_views(Program& p) {
+  p("f32[6,16]", "view(%x0, shape=[6,16])");
+  p("f32[2,48]", "reshape(%x0, shape=[2,-1])");
+  p("f32[2,3,16]", "flatten(%x0, first=2, last=-1)");
+  const std::string one = p("f32[1,2,3,4,4]", "unsqueeze(%x0, dim=0)");
+  p(kX, "squeeze(" + one + ")");
+  p(kX, "squeeze(" + one + ", dim=0)");
+  p("f32[5,2,3,4,4]", "expand(" + one + ", shape=[5,2,3,4,4])");
+  p("f32[2,4,3,4]", "transpose(%x0, a=1, b=2)");
+  const std::string moved = p("f32[2,4,4,3]", "permute(%x0, order=[0,2,3,1])");
+  p("f32[2,4,4,3]", "contiguous(" + moved + ", format=\"contiguous\")");
+  p("f32[2,2,4,4]", "narrow(%x0, dim=1, start=1, length=2)");
+  p("f32[2,3,2,4]", "slice(%x0, dim=2, start=0, stop=4, step=2)");
+  p("f32[2,6,4,4]", "cat(%x0, %x1, dim=1)");
+  p("f32[2,2,3,4,4]", "stack(%x0, %x1, dim=0)");
+  p("f32[2,3,4,6]", "pad(%x0, amounts=[1,1], value=0)");
+  p("f32[2,3,4,6]", "pad(%x0, amounts=[1,1], mode=\"reflect\")");
+  p(kX, "tril(%x0, diagonal=0)");
+  p(kX, "triu(%x0, diagonal=1)");
+  p("f64[2,3,4,4]", "cast(%x0, dtype=\"f64\")");
+}
+
+void add_sums(Program& p) {
+  for (const char* const op : {"sum", "mean", "prod", "norm", "logsumexp", "amax", "amin"}) {
+    p("f32[2,1,4,1]", concat(op, "(%x0, dims=[1,3], keepdim=true)"));
+  }
+  p("f32[]", "max(%x0, dims=[], keepdim=false)");
+  p("f32[]", "min(%x0, dims=[], keepdim=false)");
+  p("f32[2,4,4]", "var(%x0, dims=[1], unbiased=true, keepdim=false, correction=\"none\")");
+  p("f32[2,4,4]", "std(%x0, dims=[1], unbiased=false, keepdim=false, correction=2)");
+  for (const char* const op : {"cumsum", "softmax", "log_softmax"}) {
+    p(kX, concat(op, "(%x0, dim=1)"));
+  }
+}
+
+void add_layers(Program& p) {
+  const std::string geometry = "stride=[1,1], pad=[1,1], dilation=[1,1], groups=1)";
+  p(kX, "matmul(%x0, %x1)");
+  const std::string left = p("f32[3,4,4]", "select(%x0, dim=0, index=0)");
+  p("f32[3,4,4]", "bmm(" + left + ", " + left + ")");
+  p("f32[2,3,4,5]", "linear(%x0, %x3, none)");
+  p("f32[2,3,4,5]", "linear(%x0, %x3, none, activation=\"gelu\", activate_last=true)");
+  p("f32[2,3,4,5]", "mlp(%x0, %x3, none, activation=\"relu\", activate_last=false)");
+  p("f32[3,4]", "embedding(%x3, %x4, padding_index=1)");
+  p("f32[2,3,3,4]", "index_select(%x0, %x4, dim=2)");
+  const std::string places = p("i64[2,3,4,4]", "cast(%x0, dtype=\"i64\")");
+  p(kX, "gather(%x0, " + places + ", dim=1)");
+  p("f32[2,4,4,4]", "conv2d(%x0, %x5, none, " + geometry);
+  const std::string line = p("f32[2,3,4]", "select(%x0, dim=3, index=1)");
+  const std::string taps = p("f32[4,3,3]", "select(%x5, dim=3, index=1)");
+  p("f32[2,4,4]",
+    concat("conv1d(", line, ", ", taps, ", none, stride=1, pad=1, dilation=1, groups=1)"));
+  const std::string turned = p("f32[3,4,3,3]", "transpose(%x5, a=0, b=1)");
+  p("f32[2,4,4,4]", "conv_transpose2d(%x0, " + turned +
+                        ", none, stride=[1,1], pad=[1,1], output_pad=[0,0], dilation=[1,1], "
+                        "groups=1)");
+  const std::string window = "kernel=[2,2], stride=[0,0], pad=[0,0], ";
+  p("f32[2,3,2,2]", "max_pool2d(%x0, " + window + "dilation=[1,1], ceil_mode=false)");
+  p("f32[2,3,2,2]", "avg_pool2d(%x0, " + window +
+                        "ceil_mode=true, count_include_pad=false, divisor_override=\"none\")");
+  p("f32[2,3,1,2]", "adaptive_avg_pool2d(%x0, size=[1,2])");
+  p("f32[2,3,8,8]",
+    "upsample(%x0, size=[0,0], scale_rows=2.0, scale_columns=2.0, mode=\"bilinear\", "
+    "align_corners=true)");
+  const std::string norm = "%x2, %x2, %x2, %x2, training=false, eps=0.001)";
+  p(kX, "batch_norm(%x0, " + norm);
+  p(kX, "batch_norm_relu(%x0, " + norm);
+  p(kX, "batch_norm_add_relu(%x0, %x1, " + norm);
+  p(kX, "layer_norm(%x0, none, none, normalized=[4], eps=1e-06)");
+  p(kX, "group_norm(%x0, %x2, none, groups=3, eps=1e-05)");
+}
+
+}  // namespace
+
+TEST_CASE("op table: the trace of a graph that calls every op is this graph") {
+  Program program;
+  add_pointwise(program);
+  add_views(program);
+  add_sums(program);
+  add_layers(program);
+  for (const jit::Op& op : jit::all_ops()) CHECK_MESSAGE(program.ops.contains(op.name), op.name);
+
+  const std::string text =
+      "lathe graph 1\n"
+      "input %x0: f32[2,3,4,4]\n"
+      "input %x1: f32[2,3,4,4]\n"
+      "input %x2: f32[3]\n"
+      "input %x3: f32[5,4]\n"
+      "input %x4: i64[3]\n"
+      "input %x5: f32[4,3,3,3]\n" +
+      program.lines + concat("output %", program.count - 1, "\n");
+  const jit::Graph graph = jit::parse(text);
+  manual_seed(6);
+  const auto f = [&](const Tensors& x) { return graph.run(x); };
+  const Tensors inputs = {rand({2, 3, 4, 4}), rand({2, 3, 4, 4}), rand({3}),
+                          rand({5, 4}),       arange(3),          rand({4, 3, 3, 3})};
+  const jit::Graph traced = jit::trace(f, inputs, {.dynamic_batch = false});
+  CHECK(traced.text() == text);
+  CHECK(equal(traced.run(inputs)[0], graph.run(inputs)[0]));
+}
