@@ -131,6 +131,7 @@
 #  include "lathe/nn/summary.h"
 #  include "lathe/nn/weights.h"
 
+#  include "lathe/graph/file.h"
 #  include "lathe/graph/graph.h"
 #  include "lathe/graph/passes.h"
 #  include "lathe/graph/trace.h"

@@ -77,6 +77,7 @@ function(lathe_harden_parsers target)
     data/images/record_images.cpp
     data/images/tar.cpp
     data/images/verify.cpp
+    graph/file.cpp
     graph/parse.cpp
     nn/checkpoint.cpp
     nn/weights.cpp

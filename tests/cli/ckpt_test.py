@@ -47,6 +47,10 @@ def test_ckpt_commands(folder):
     graph = pathlib.Path("w.onnx").read_bytes()
     assert b"resnet8" in graph and b"layer3.0.bn2.running_var" in graph
     expect_one_line(lathe("ckpt", "convert", "w.safetensors", "v.onnx"), 2, "w.safetensors: only a checkpoint of a run")
+    expect_one_line(lathe("ckpt", "convert", "w.safetensors", "v.lathe"), 2, "w.safetensors: only a checkpoint of a run")
+    expect(lathe("ckpt", "convert", "two.safetensors", "w.lathe"), 0)
+    shutil.copy("w.safetensors", "weights.lathe")
+    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "weights.lathe"), 2, "weights.lathe holds something else than a graph")
     expect_one_line(lathe("ckpt", "show", "missing"), 3, "missing")
     pathlib.Path("p.pack").write_bytes(b"\x89LPK\r\n\x1a\n" + bytes(56))
     expect_one_line(lathe("ckpt", "show", "p.pack"), 3, "p.pack: is a packed file of images")
@@ -62,7 +66,7 @@ def test_ckpt_commands(folder):
     pathlib.Path("damaged.safetensors").write_bytes(damaged)
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "damaged.safetensors"), 2, "damaged.safetensors may be a checkpoint")
     assert pathlib.Path("damaged.safetensors").read_bytes() == damaged
-    for to in ("w.safetensors", "w.npz", "w.onnx"):  # weights are
+    for to in ("w.safetensors", "w.npz", "w.onnx", "w.lathe"):  # weights are
         expect(lathe("ckpt", "convert", "a/last.safetensors", to), 0)
     expect_one_line(lathe("ckpt", "show"), 2, "one file")
 

@@ -74,6 +74,12 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     expect(lathe("ckpt", "convert", "alone.safetensors", "w.onnx"), 0)
     onnx = pathlib.Path("w.onnx").read_bytes()
     assert b"lathe.class_names" in onnx and b"lathe.image_mean" in onnx and b"0.485,0.456,0.406" in onnx
+    # A graph needs no --model, and gives the model's bits.
+    expect(lathe("ckpt", "convert", "alone.safetensors", "g.lathe"), 0)
+    metadata = safetensors_header("g.lathe")["__metadata__"]
+    assert metadata["lathe.graph"].startswith("lathe graph 1\ninput %x: f32[N,3,16,16]\n") and metadata["lathe.model"] == "resnet8"
+    graph = expect(lathe("predict", "--weights", "g.lathe", "pictures", "--format", "json", "--batch-size", 5), 0)
+    assert graph.stdout == result.stdout
 
 
 def test_a_list_on_stdin_and_files_that_are_none(folder):

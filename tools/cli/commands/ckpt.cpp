@@ -5,12 +5,17 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 
 #include "lathe/core/error.h"
+#include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/printable.h"
 #include "lathe/data/images/packed_file.h"
+#include "lathe/graph/file.h"
+#include "lathe/graph/trace.h"
 #include "lathe/nn/onnx.h"
+#include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
@@ -38,6 +43,11 @@ Checkpoint open_file(const std::string& path) {
   return reading_data([&] { return read_tensor_file(path); });
 }
 
+bool is_graph_file(const std::string& path) {
+  return tensor_file_format(path) == TensorFileFormat::kSafetensors &&
+         safetensors::read_metadata(path).contains(jit::kGraphKey);
+}
+
 // Why the weights must not replace the existing file of that name; "" if nothing would be lost.
 std::string reason_to_keep(const std::string& path) {
   std::error_code error;
@@ -47,6 +57,8 @@ std::string reason_to_keep(const std::string& path) {
   try {
     if (path.ends_with(".onnx"))
       return nn::is_saved_onnx(path) ? "" : "holds something else than an ONNX model of lathe";
+    if (path.ends_with(".lathe"))
+      return is_graph_file(path) ? "" : "holds something else than a graph";
     const auto wanted = safetensors ? TensorFileFormat::kSafetensors : TensorFileFormat::kNpz;
     const TensorFileFormat format = tensor_file_format(path);
     if (safetensors || format == wanted) {
@@ -116,14 +128,19 @@ StateDict weights_in(const Checkpoint& file) {
   return checkpoint_parts(file.metadata).empty() ? file.tensors : checkpoint_section(file, "model");
 }
 
-// The model that a run trained, as an ONNX graph. The file says which model it is.
-void write_onnx(const std::string& to, const Checkpoint& file, const std::string& from) {
+// The model that a run trained, and what it takes.
+struct TrainedModel {
+  std::string name;
+  std::unique_ptr<nn::Module> model;
+  Shape input;  // of one image
+};
+
+// The file says which model it is; `what` needs that.
+TrainedModel trained_model(const Checkpoint& file, const std::string& from, const char* what) {
   const auto config = file.metadata.find(kConfigKey);
   if (config == file.metadata.end())
-    throw UsageError(
-        formatted("{}: only a checkpoint of a run says which model it is; ONNX "
-                  "needs that",
-                  from));
+    throw UsageError(formatted(
+        "{}: only a checkpoint of a run says which model it is; {} needs that", from, what));
   SettingSources run;
   run.saved_config = config->second;
   run.saved_name = from;
@@ -132,13 +149,26 @@ void write_onnx(const std::string& to, const Checkpoint& file, const std::string
   const StateDict weights = weights_in(file);
   const ModelShape shape =
       shape_of_weights(weights, [&](const ModelShape& s) { return make_empty_model(settings, s); });
-  const auto model = make_empty_model(settings, shape);
-  model->load_state_dict(weights);
+  TrainedModel out{*settings.model, make_empty_model(settings, shape), {}};
+  out.model->load_state_dict(weights);
   const int64_t side = *settings.image_size;
-  nn::save_onnx(*model, to,
-                {.input = {1, shape.in_channels, side, side},
-                 .name = *settings.model,
-                 .metadata = input_entries(file.metadata)});
+  out.input = {1, shape.in_channels, side, side};
+  return out;
+}
+
+void write_onnx(const std::string& to, const Checkpoint& file, const std::string& from) {
+  const TrainedModel trained = trained_model(file, from, "ONNX");
+  nn::save_onnx(
+      *trained.model, to,
+      {.input = trained.input, .name = trained.name, .metadata = input_entries(file.metadata)});
+}
+
+void write_graph(const std::string& to, const Checkpoint& file, const std::string& from) {
+  const TrainedModel trained = trained_model(file, from, "a graph");
+  trained.model->eval();
+  safetensors::Metadata about = input_entries(file.metadata);
+  about.emplace("lathe.model", trained.name);
+  jit::save(jit::trace(*trained.model, rand(trained.input)), to, about);
 }
 
 }  // namespace
@@ -219,14 +249,17 @@ ExitCode run_ckpt_convert(const Invocation& call) {
   const Output out(call.settings.json);
   const std::string &from = call.words[0], &to = call.words[1];
   const bool npz = to.ends_with(".npz"), onnx = to.ends_with(".onnx");
-  if (!npz && !onnx && !to.ends_with(".safetensors"))
+  const bool graph = to.ends_with(".lathe");
+  if (!npz && !onnx && !graph && !to.ends_with(".safetensors"))
     throw UsageError(
-        formatted("{}: expected a name that ends with .safetensors, .npz or .onnx", to));
+        formatted("{}: expected a name that ends with .safetensors, .npz, .onnx or .lathe", to));
   refuse_to_lose(from, to);
   const Checkpoint file = open_file(from);
   const StateDict weights = weights_in(file);
   if (onnx) {
     write_onnx(to, file, from);
+  } else if (graph) {
+    write_graph(to, file, from);
   } else {
     safetensors::Metadata about;  // without the keys that make it a checkpoint
     for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {

@@ -17,6 +17,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/image_files.h"
 #include "lathe/data/images/image_folder.h"
+#include "lathe/graph/file.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/commands/predict_files.h"
 #include "lathe/tools/cli/formatted.h"
@@ -159,6 +160,22 @@ struct Loaded {
   std::unique_ptr<nn::Module> model;
 };
 
+// A graph in the place of a model.
+class GraphModel final : public nn::Module {
+ public:
+  explicit GraphModel(jit::Graph graph) : graph_(std::move(graph)) {}
+  Tensor forward(const Tensor& x) override { return graph_(x); }
+
+ private:
+  jit::Graph graph_;
+};
+
+std::unique_ptr<nn::Module> load_graph(const std::string& file, Device device) {
+  jit::Graph graph = reading_data([&] { return jit::load(file); });
+  graph.to(device);
+  return std::make_unique<GraphModel>(std::move(graph));
+}
+
 Loaded load(const Invocation& call) {
   const std::string file = weights_of(call.settings);
   const safetensors::Metadata metadata = reading_data([&] {
@@ -177,6 +194,11 @@ Loaded load(const Invocation& call) {
   if (!settings.model) throw UsageError(formatted("{} does not say its --model", file));
   if (!settings.dataset) settings.dataset = "folder";
   complete(settings, {.usable_cpus = usable_cpus()});
+  if (metadata.contains(jit::kGraphKey)) {
+    out.device = prepare_compute(settings);
+    out.model = load_graph(file, out.device);
+    return out;
+  }
   choose_stem(settings, file);
   out.device = prepare_compute(settings);
   out.model =
