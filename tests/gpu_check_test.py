@@ -124,6 +124,19 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual([step["result"] for step in report["steps"]], ["FAILED: bench kernels 3", "ok"])
         self.assertEqual(len(report["rows"]), 2, "what it printed before it failed counts")
 
+    def test_an_exception_ends_its_step_and_not_the_run(self):
+        """Two programs print rows that lack what the report shows."""
+        for name, text in (("kernel_times", '{"kernels": []}'), ("compare_losses", '{"losses_agree": true}')):
+            self.put(f"tools/bench/{name}.py", SCRIPT.format(name=name, text=text))
+        status, text, report = self.finish(self.start("--seconds", "1000", "tables", "losses", "kernels"))
+        self.assertEqual((status, text.splitlines()[-1]), (1, "0 passed, 2 failed, 0 skipped"))
+        self.assertEqual([step["result"] for step in report["steps"]], ["FAILED: KeyError: 'busy_us'", "FAILED: KeyError: 'steps'", "ok"])
+        self.assertEqual([row["bench"] for row in report["rows"]], ["kernels"])
+        self.assertIn("| losses | 0 | 50 | FAILED: KeyError: 'steps' |", (self.out / "report.md").read_text())
+        with tarfile.open(self.out / "rest.tar.gz") as archive:
+            said = archive.extractfile("gpu-check/losses.txt").read().decode()
+        self.assertTrue(said.startswith("=== losses: ") and said.rstrip().endswith("KeyError: 'steps'"), said)
+
     def test_what_there_is_no_time_for_is_left_and_named(self):
         status, text, report = self.finish(self.start("--seconds", "24", "autotune-A", "smoke", "step-A"))
         self.assertEqual(status, 0, text)

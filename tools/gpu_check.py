@@ -32,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import xml.etree.ElementTree as ElementTree
 
 from gpu_report import Report
@@ -148,7 +149,8 @@ class Check:
         self.totals, self.entry, self.step_end = [0, 0, 0], None, self.end
 
     def step(self, name, action):
-        """One step: `action()` within its budget. What it finds is in the report, whether it ends well or not."""
+        """One step: `action()` within its budget. What it finds is in the report, whether it ends well or not. An exception ends the
+        step and not the run: it is the step's result, and its traceback ends the step's output."""
         budget, least, _ = STEPS.get(name, (3600, 0, ""))
         left = self.end - time.monotonic()
         if left < min(least, budget):
@@ -159,7 +161,11 @@ class Check:
         begin = time.monotonic()
         self.step_end = begin + min(budget, left)
         self.entry = self.report.begin(name, min(budget, left))
-        result = action() or "ok"
+        try:
+            result = action() or "ok"
+        except Exception as error:  # output that nobody foresaw, say: the other steps still teach something
+            self.say(traceback.format_exc())
+            result = f"FAILED: {traceback.format_exception_only(error)[-1].strip()}"
         broken = [c for c in self.entry["commands"] if c["exit_code"] != 0]
         if broken and result == "ok":
             result = "FAILED: " + ", ".join(f"{c['name']} {'out of time' if c['exit_code'] == 124 else c['exit_code']}" for c in broken)
@@ -181,18 +187,16 @@ class Check:
         self.entry["commands"].append({"name": name, "seconds": round(time.monotonic() - begin, 1), "exit_code": 0 if may_fail else status})
         return text
 
-    def rows(self, text):
-        """Keeps the lines of `text` that are JSON objects."""
+    def rows(self, text, **more):
+        """Keeps the lines of `text` that are JSON objects, each with `more`."""
         found = []
         for line in text.splitlines():
             if line.startswith("{") and line.endswith("}"):
                 try:
-                    found.append(json.loads(line))
+                    found.append(json.loads(line) | more)
                 except ValueError:
                     pass
-        self.report.data["rows"] += found
-        self.report.write()
-        return found
+        self.report.add(found)
 
     def bench(self, *arguments, **options):
         name = " ".join(str(word) for word in arguments if not str(word).startswith("--"))
@@ -235,8 +239,8 @@ class Check:
             records = self.report.rest / f"kernels-{batch}.txt"
             self.call(f"record {batch}", self.lathe, "bench", "step", "--device", "cuda", "--model", self.options.model, "--batch-size",
                       batch, "--amp", "fp16", "--no-capture", "--seconds", 1, CUDA_INJECTION64_PATH=self.recorder, RECORD_KERNELS=records)
-            for row in self.rows(self.call(f"table {batch}", sys.executable, BENCH / "kernel_times.py", records, "--json")):
-                row.update(kernels_of="Lathe", batch=batch)
+            self.rows(self.call(f"table {batch}", sys.executable, BENCH / "kernel_times.py", records, "--json"), kernels_of="Lathe",
+                      batch=batch)
         return None
 
     def kernels(self):

@@ -37,6 +37,13 @@ class Report:
             shutil.copy(self.running, self.rest / f"{entry['step']}.txt")
         self.pack()
 
+    def add(self, rows):
+        """Keeps these rows. If report.md cannot show them, because a key is missing, that is an error, and none is kept: the report
+        must be written after every later step."""
+        markdown({**self.data, "rows": rows})
+        self.data["rows"] += rows
+        self.write()
+
     def write(self):
         replace(self.out / "report.json", json.dumps(self.data, indent=1) + "\n")
         replace(self.out / "report.md", "\n".join(markdown(self.data)) + "\n")
