@@ -185,6 +185,31 @@ TEST_CASE("emulated streams: a wait between two streams that is missing shows un
   }
 }
 
+// Planted: the event is recorded again, on a stream with nothing to do, before the wait is served.
+TEST_CASE("emulated streams: a wait is for what the event had recorded when it was queued") {
+  const emulation::ScheduleScope late({.early = 0});
+  const cudaStream_t first = new_stream(), second = new_stream(), idle = new_stream();
+  cudaEvent_t event = nullptr;
+  REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+  CHECK(cudaStreamWaitEvent(second, event, 0) == cudaSuccess);  // for nothing
+  int written = 0, read = 0;
+  emulation::enqueue_kernel(first, [&] { written = 7; });
+  CHECK(cudaEventRecord(event, first) == cudaSuccess);
+  CHECK(cudaStreamWaitEvent(second, event, 0) == cudaSuccess);
+  emulation::enqueue_kernel(second, [&] { read = written; });
+  CHECK(cudaEventRecord(event, idle) == cudaSuccess);
+  SUBCASE("recorded again") {}
+  SUBCASE("and its stream destroyed") { CHECK(cudaStreamDestroy(first) == cudaSuccess); }
+  SUBCASE("and the event destroyed") { CHECK(cudaEventDestroy(event) == cudaSuccess); }
+  CHECK(cudaStreamSynchronize(second) == cudaSuccess);
+  CHECK(read == 7);
+  cudaEventDestroy(event);
+  cudaStreamDestroy(first);
+  CHECK(cudaStreamDestroy(second) == cudaSuccess);
+  CHECK(cudaStreamDestroy(idle) == cudaSuccess);
+  cudaGetLastError();
+}
+
 TEST_CASE("emulated streams: work runs before anybody waits, in the order of its stream") {
   const emulation::ScheduleScope scope({.seed = 1, .early = 2});
   const cudaStream_t stream = new_stream();

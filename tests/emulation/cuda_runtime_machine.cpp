@@ -157,7 +157,7 @@ bool run_next(StreamState& stream) {
   Operation operation = std::move(stream.queue.front());
   stream.queue.pop_front();
   const bool lost = machine().error || machine().failed;
-  if ((operation.wait && !complete(*operation.wait, operation.number)) ||
+  if ((operation.wait && !complete(*operation.wait)) ||
       (operation.ready && !lost && !operation.ready())) {
     stream.queue.push_front(std::move(operation));
     machine().running = outer;
@@ -171,7 +171,7 @@ bool run_next(StreamState& stream) {
     }
   }
   if (operation.record) {
-    operation.record->completed = std::max(operation.record->completed, operation.number);
+    operation.record->done = true;
     operation.record->time = std::chrono::steady_clock::now();
   }
   machine().running = outer;
@@ -199,9 +199,9 @@ void run_early() {
   }
 }
 
-bool complete(EventState& event, uint64_t number) {
-  while (event.completed < number && event.stream != nullptr && !event.stream->queue.empty()) {
-    if (!run_next(*event.stream)) return false;
+bool complete(EventRecord& record) {
+  while (!record.done && !record.stream->queue.empty()) {
+    if (!run_next(*record.stream)) return false;
   }
   return true;
 }

@@ -23,18 +23,22 @@
 
 namespace lathe::emulation {
 
-struct EventState {
-  StreamState* stream = nullptr;         // where it was recorded last
-  uint64_t recorded = 0, completed = 0;  // how often; queued and done
+/// One call of cudaEventRecord: what waits for the event until the next one waits for this.
+struct EventRecord {
+  StreamState* stream = nullptr;  // where it is queued
+  bool done = false;
   std::chrono::steady_clock::time_point time;
+};
+
+struct EventState {
+  std::shared_ptr<EventRecord> last;  // null before the first: nothing to wait for
 };
 
 /// One entry of a stream's queue: work, an event to complete, or an event to wait for. Work that other
 /// processes take part in runs when `ready` says so; until then it holds up its stream.
 struct Operation {
   std::function<void()> run;
-  std::shared_ptr<EventState> record, wait;
-  uint64_t number = 0;  // of the event's recording
+  std::shared_ptr<EventRecord> record, wait;
   std::function<bool()> ready = {};
 };
 
@@ -164,9 +168,8 @@ std::shared_ptr<EventState> find_event(cudaEvent_t event);
 /// Runs the next operation of a stream, and first whatever it has to wait for. Under DeviceAccess.
 /// False: something is not ready(), and that operation has not run.
 bool run_next(StreamState& stream);
-/// Runs what comes before the event's n-th recording, and the recording. Under DeviceAccess. False as
-/// above.
-bool complete(EventState& event, uint64_t number);
+/// Runs what is queued before it on its stream, and the record. Under DeviceAccess. False as above.
+bool complete(EventRecord& record);
 /// Lets other threads call for a moment, within a call that waits for what is not ready.
 void let_others_call();
 

@@ -148,8 +148,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   rest->device = stream->device;
   rest->number = stream->number;
   rest->queue.swap(stream->queue);
-  for (const auto& [handle, event] : machine().events) {
-    if (event->stream == stream) event->stream = rest.get();
+  for (const Operation& operation : rest->queue) {
+    if (operation.record) operation.record->stream = rest.get();
   }
   machine().orphaned.push_back(std::move(rest));
   machine().handles.push_back(std::move(at->second));
@@ -181,11 +181,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   const Call call;
   if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
-  const std::shared_ptr<EventState> waited_for = find_event(event);
-  if (state == nullptr || waited_for == nullptr) return result(cudaErrorInvalidResourceHandle);
+  const std::shared_ptr<EventState> awaited = find_event(event);
+  if (state == nullptr || awaited == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (machine().capture && is_captured(stream)) return result(kStreamCaptureUnsupported);
-  state->queue.push_back(
-      {.run = {}, .record = {}, .wait = waited_for, .number = waited_for->recorded});
+  if (awaited->last) state->queue.push_back({.run = {}, .record = {}, .wait = awaited->last});
   return cudaSuccess;
 }
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
@@ -227,9 +226,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::shared_ptr<EventState> recorded = find_event(event);
   if (state == nullptr || recorded == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (machine().capture && is_captured(stream)) return result(kStreamCaptureUnsupported);
-  recorded->stream = state;
-  state->queue.push_back(
-      {.run = {}, .record = recorded, .wait = {}, .number = ++recorded->recorded});
+  recorded->last = std::make_shared<EventRecord>(EventRecord{.stream = state});
+  state->queue.push_back({.run = {}, .record = recorded->last, .wait = {}});
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -240,9 +238,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (machine().capture ? capture_refuses() : machine().captured != nullptr) {
     return result(kStreamCaptureUnsupported);
   }
-  if (state->completed >= state->recorded) return cudaSuccess;
+  if (!state->last || state->last->done) return cudaSuccess;
   const DeviceAccess access;  // whoever asks again and again gets on
-  if (state->stream != nullptr && !state->stream->queue.empty()) run_next(*state->stream);
+  if (!state->last->stream->queue.empty()) run_next(*state->last->stream);
   return cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -253,7 +251,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
   {
     const DeviceAccess access;
-    while (!complete(*state, state->recorded)) let_others_call();
+    if (const auto last = state->last) {
+      while (!complete(*last)) let_others_call();
+    }
   }
   return waited();
 }
@@ -261,7 +261,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
   const Call call;
   const std::shared_ptr<EventState> a = find_event(from), b = find_event(to);
   if (a == nullptr || b == nullptr) return result(cudaErrorInvalidResourceHandle);
-  if (a->completed < a->recorded || b->completed < b->recorded) return cudaErrorNotReady;
-  *milliseconds = std::chrono::duration<float, std::milli>(b->time - a->time).count();
+  if (!a->last || !b->last) return result(cudaErrorInvalidResourceHandle);
+  if (!a->last->done || !b->last->done) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(b->last->time - a->last->time).count();
   return cudaSuccess;
 }
