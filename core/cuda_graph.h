@@ -24,7 +24,12 @@ namespace lathe::cuda {
 /// that `step` reads, and results are read from the tensors that it left. These keep their values
 /// until the next launch. What the host computed while recording is a constant of the graph:
 /// learning rates, sizes, branches. An optimiser follows its learning rate and counts its steps
-/// after set_capturable(). Random numbers cannot be drawn.
+/// after set_capturable().
+///
+/// Random numbers that a launch draws on its GPU are those that the step would draw if it ran
+/// instead: each launch takes them from the generators where these are then, and moves them on.
+/// A capture moves none. While it lasts, other threads draw nothing from the same generators. A
+/// generator of your own must live as long as the graph is launched.
 ///
 /// Memory that the recorded work takes comes from a pool of the graph's own, which lives as long as
 /// the graph. Other tensors that it reads or writes must live as long as the graph is launched.
@@ -44,8 +49,8 @@ class LATHE_API Graph {
   /// meaningful values.
   /// throws: StateError if the graph is not empty, if another capture is underway, with
   /// LATHE_NO_CACHE=1, or if `work` waits for the GPU (item(), a copy to or from the host,
-  /// synchronize()) or draws random numbers; OutOfMemoryError; CudaError; any other error of
-  /// `work`.
+  /// synchronize()), draws numbers of cuRAND, or seeds a generator or sets it back to before its
+  /// first draw in the graph; OutOfMemoryError; CudaError; any other error of `work`.
   void capture(const std::function<void()>& work);
 
   /// Queues the recorded work on the current stream, behind what is queued there.

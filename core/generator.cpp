@@ -9,6 +9,7 @@
 
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/error.h"
+#include "lathe/core/random_start.h"
 #include "lathe/core/random_state.h"
 
 namespace lathe {
@@ -58,12 +59,26 @@ Generator& default_generator(Device device) {
   return all.cuda.try_emplace(device.index, all.seed).first->second;
 }
 
-Generator::State reserve_words(Generator* generator, Device device, int64_t words) {
-  LATHE_CHECK(StateError, device.is_cpu() || !cuda::is_capturing(current_stream(device)),
-              "random numbers cannot be drawn on ", device,
-              " while its work is recorded into a graph: each launch would draw them again");
+RandomStart::operator Generator::State() const {
+  LATHE_CHECK(StateError, !base_.defined(),
+              "random numbers of the CPU or of cuRAND cannot be drawn in a CUDA graph: where they "
+              "start is set by each launch, in the memory of ",
+              base_.device());
+  return start_;
+}
+
+PhiloxStart RandomStart::in_kernel() const {
+  const void* const base = base_.defined() ? base_.raw_data() : nullptr;
+  return {start_.seed, start_.offset, static_cast<const Generator::State*>(base)};
+}
+
+RandomStart reserve_words(Generator* generator, Device device, int64_t words) {
   Generator& source = generator != nullptr ? *generator : default_generator(device);
-  return source.reserve(Generator::counters_for(words));
+  const uint64_t counters = Generator::counters_for(words);
+  if (device.is_cuda() && cuda::is_capturing(current_stream(device))) {
+    return cuda::reserve_in_capture(source, device, counters);
+  }
+  return source.reserve(counters);
 }
 
 void manual_seed(uint64_t seed) {

@@ -1,5 +1,6 @@
-// Generators of random numbers: a seed and an offset. The bits come from core/philox.h. The state
-// of all default generators, for checkpoints, is in core/random_state.h.
+// Generators of random numbers: a seed and an offset. The bits come from core/philox.h. What ops
+// hand to their kernels is in core/random_start.h. The state of all default generators, for
+// checkpoints, is in core/random_state.h.
 #pragma once
 
 #include <cstdint>
@@ -58,12 +59,6 @@ inline constexpr uint64_t kDefaultSeed = 0;
 /// The generator that random calls on `device` use when none is given. One per device; it lives
 /// until the process ends.
 LATHE_API Generator& default_generator(Device device = kCPU);
-
-/// Counters for a random op on `device` that needs `words` words, of `generator` or, if that is
-/// null, of the device's default one.
-/// throws: StateError while the device's work is recorded into a graph, each launch of which would
-/// draw the same numbers again.
-LATHE_API Generator::State reserve_words(Generator* generator, Device device, int64_t words);
 
 /// Seeds the default generators of all devices, also of devices that are first used later.
 LATHE_API void manual_seed(uint64_t seed);

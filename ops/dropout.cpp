@@ -13,7 +13,7 @@ namespace lathe {
 using autograd::Needs;
 
 /// The map is linear and symmetric: its gradient is the same map with the same random numbers.
-static Tensor drop(const Tensor& x, double p, Generator::State start) {
+static Tensor drop(const Tensor& x, double p, const RandomStart& start) {
   const Tensor y = empty_in(memory_format_of(x), x.shape(), x.dtype(), x.device());
   const double scale = p < 1.0 ? 1.0 / (1.0 - p) : 0.0;
   LATHE_DISPATCH(x.device(), dropout(y, x, p, scale, start));

@@ -2,7 +2,7 @@
 // random_kernels/dropout_cpu.cpp, dropout_cuda.cu: kernels.
 #pragma once
 
-#include "lathe/core/generator.h"
+#include "lathe/core/random_start.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {
@@ -31,7 +31,7 @@ namespace cpu {
 void dropout(const Tensor& y, const Tensor& x, double p, double scale, Generator::State start);
 }  // namespace cpu
 namespace cuda {
-void dropout(const Tensor& y, const Tensor& x, double p, double scale, Generator::State start);
+void dropout(const Tensor& y, const Tensor& x, double p, double scale, const RandomStart& start);
 }  // namespace cuda
 
 }  // namespace lathe

@@ -43,7 +43,7 @@ void fill(const Tensor& out, const Draw& draw, Generator* generator) {
                                reserve_words(generator, out.device(), curand_words(out)));
     }
   }
-  const Generator::State start = reserve_words(generator, out.device(), out.numel());
+  const RandomStart start = reserve_words(generator, out.device(), out.numel());
   LATHE_DISPATCH(out.device(), fill_random(out, draw, start));
 }
 
@@ -77,7 +77,7 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
   const Tensor out = empty(shape, complete);
   const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   const int64_t words_each = math::is_wide_span(span) ? 2 : 1;
-  const Generator::State start = reserve_words(generator, out.device(), words_each * out.numel());
+  const RandomStart start = reserve_words(generator, out.device(), words_each * out.numel());
   LATHE_DISPATCH(out.device(), fill_random(out, IntegerDraw{low, span}, start));
   profile::note_output(out);
   return out;

@@ -6,7 +6,7 @@
 
 #include <variant>
 
-#include "lathe/core/generator.h"
+#include "lathe/core/random_start.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {
@@ -63,7 +63,7 @@ namespace cpu {
 void fill_random(const Tensor& out, const RandomDraw& draw, Generator::State start);
 }
 namespace cuda {
-void fill_random(const Tensor& out, const RandomDraw& draw, Generator::State start);
+void fill_random(const Tensor& out, const RandomDraw& draw, const RandomStart& start);
 }
 
 }  // namespace lathe

@@ -5,6 +5,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/random_start.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {
@@ -55,6 +56,7 @@ void synchronize_stream(Stream) {}
 void record_stream(void*, Device, Stream) {}
 bool is_capturing(Stream) { return false; }
 bool capture_underway(Device) { return false; }
+RandomStart reserve_in_capture(Generator&, Device, uint64_t) { throw_no_cuda("cuda::Graph"); }
 
 void before_each_launch(std::function<void()>) {}
 void at_end_of_capture(std::function<void()>) {}

@@ -6,6 +6,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/device_scope.h"
+#include "lathe/core/gpu/graph_draws.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/memory_cuda.h"
 #include "lathe/core/gpu/relaxed_capture.h"
@@ -25,8 +26,10 @@ using HostWork = std::vector<std::function<void()>>;
 
 /// What a capture collects beside the GPU's work.
 struct Collected {
+  const Stream outside;  // where the capture was begun
   uint64_t number = 0;
-  HostWork before_launch, at_end;
+  GraphDraws draws = {};
+  HostWork before_launch = {}, at_end = {};
 };
 constinit thread_local Collected* t_collected = nullptr;  // by the capture that this thread makes
 
@@ -35,17 +38,23 @@ uint64_t next_capture() {
   return ++last;
 }
 
-/// { Collects scope(collected); … }: before_each_launch() and at_end_of_capture() add to it.
+/// { Collects scope(collected); … }: before_each_launch(), at_end_of_capture() and random draws add
+/// to it. At the end generators are where they were: nothing has run.
 class Collects {
  public:
-  explicit Collects(Collected& collected) : outer_(std::exchange(t_collected, &collected)) {
+  explicit Collects(Collected& collected)
+      : collected_(collected), outer_(std::exchange(t_collected, &collected)) {
     collected.number = next_capture();
   }
-  ~Collects() { t_collected = outer_; }
+  ~Collects() {
+    t_collected = outer_;
+    collected_.draws.rewind();
+  }
   Collects(const Collects&) = delete;
   Collects& operator=(const Collects&) = delete;
 
  private:
+  const Collected& collected_;
   Collected* outer_;  // a capture on another GPU
 };
 
@@ -76,9 +85,11 @@ struct Graph::Impl {
   bool has_pool = false;
   cudaGraphExec_t executable = nullptr;
   size_t nodes = 0;
-  HostWork before;  // each launch
+  HostWork before;   // each launch
+  GraphDraws draws;  // of each launch
   bool launched = false;
-  Event done;  // of the last launch
+  Stream last;  // of the launches
+  Event done;   // of the last launch
 };
 
 Graph::Impl::~Impl() {
@@ -116,6 +127,14 @@ void at_end_of_capture(std::function<void()> work) {
   if (t_collected != nullptr) t_collected->at_end.push_back(std::move(work));
 }
 
+RandomStart reserve_in_capture(Generator& generator, Device device, uint64_t counters) {
+  LATHE_CHECK(
+      StateError, t_collected != nullptr && t_collected->outside.device == device,
+      "random numbers cannot be drawn on ", device,
+      " while its work is captured by others than the innermost cuda::Graph of this thread");
+  return t_collected->draws.reserve(generator, counters, t_collected->outside);
+}
+
 uint64_t capture_number() noexcept { return t_collected == nullptr ? 0 : t_collected->number; }
 
 Graph::Graph(Device device) : impl_(std::make_unique<Impl>(device)) {}
@@ -137,14 +156,16 @@ void Graph::capture(const std::function<void()>& work) {
       g.pool, g.id, [stream](StreamHandle asking) { return asking == stream; }, stream);
   if (std::exchange(g.has_pool, true)) g.pool.release_pool(g.id);  // a user from before
   Recording recording;
-  Collected collected;
+  Collected collected{.outside = current_stream(g.device)};
   {
     const Collects scope(collected);
     g.record(work, recording);
+    collected.draws.finish();
   }
   LATHE_CUDA_CHECK(cudaGraphGetNodes(recording.graph, nullptr, &g.nodes));
   LATHE_CUDA_CHECK(cudaGraphInstantiate(&g.executable, recording.graph, 0));
   g.before = std::move(collected.before_launch);
+  g.draws = std::move(collected.draws);
 }
 
 void Graph::launch() {
@@ -153,11 +174,15 @@ void Graph::launch() {
   const DeviceScope on(g.device);
   const profile::DeviceRange range("CUDA graph launch", g.device);
   const Stream stream = current_stream(g.device);
+  // What comes before the graph writes memory that the launch before may still read.
+  if (g.launched && !(stream == g.last)) g.done.block(stream);
   for (const std::function<void()>& work : g.before) work();
+  g.draws.start_launch(stream);
   LATHE_CUDA_CHECK(cudaGraphLaunch(g.executable, static_cast<cudaStream_t>(stream.native)));
   detail::count_launch();
   g.done.record(stream);
   g.launched = true;
+  g.last = stream;
 }
 
 size_t Graph::size() const noexcept { return impl_->executable == nullptr ? 0 : impl_->nodes; }

@@ -15,10 +15,11 @@ namespace {
 // Half types have half the bytes and are bound by the instructions.
 template <class T>
 __global__ void dropout_kernel(T* __restrict__ y, const T* __restrict__ x,
-                               math::Dropout<ComputeType<T>> drop, Generator::State start,
-                               bool packed, int64_t n) {
+                               math::Dropout<ComputeType<T>> drop, PhiloxStart origin, bool packed,
+                               int64_t n) {
   using C = ComputeType<T>;
   using Four = cuda::Packet<T, 4>;
+  const Generator::State start = origin.state();
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; 4 * c < n; c += step) {
     const Philox4x32 bits = philox4x32_10(start.seed, start.offset + static_cast<uint64_t>(c), 0);
@@ -37,9 +38,10 @@ __global__ void dropout_kernel(T* __restrict__ y, const T* __restrict__ x,
 // neighbouring threads' elements are neighbours.
 template <class T>
 __global__ void dropout_strided_kernel(T* __restrict__ y, const T* __restrict__ x,
-                                       math::Dropout<ComputeType<T>> drop, Generator::State start,
+                                       math::Dropout<ComputeType<T>> drop, PhiloxStart origin,
                                        cuda::CounterLoop<2> loop) {
   using C = ComputeType<T>;
+  const Generator::State start = origin.state();
   const uint32_t step = gridDim.x * blockDim.x;
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < loop.counters; i += step) {
     const auto at = loop.index(i);
@@ -56,7 +58,7 @@ __global__ void dropout_strided_kernel(T* __restrict__ y, const T* __restrict__ 
 /// For row-major tensors.
 template <class T>
 void drop_rows(const Tensor& y, const Tensor& x, math::Dropout<ComputeType<T>> drop,
-               Generator::State start) {
+               PhiloxStart start) {
   const int64_t n = x.numel();
   T* const out = y.data<T>();
   const T* const in = x.data<T>();
@@ -69,8 +71,9 @@ void drop_rows(const Tensor& y, const Tensor& x, math::Dropout<ComputeType<T>> d
 }  // namespace
 
 void cuda::dropout(const Tensor& y, const Tensor& x, double p, double scale,
-                   Generator::State start) {
+                   const RandomStart& origin) {
   if (x.numel() == 0) return;
+  const PhiloxStart start = origin.in_kernel();
   visit_float(x.dtype(), "dropout", [&](auto tag) {
     using T = typename decltype(tag)::type;
     const math::Dropout<ComputeType<T>> drop{static_cast<float>(p),

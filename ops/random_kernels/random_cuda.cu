@@ -15,9 +15,10 @@ namespace {
 // to reach 80 % of the write bandwidth. Half types are bound by arithmetic, as are normals, which
 // need a logarithm, a sine and a cosine.
 template <class T, class Make>
-__global__ void random_kernel(T* __restrict__ out, Make make, Generator::State start, bool packed,
+__global__ void random_kernel(T* __restrict__ out, Make make, PhiloxStart origin, bool packed,
                               int64_t n) {
   constexpr int kValues = Make::kValues;
+  const Generator::State start = origin.state();
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; c * kValues < n; c += step) {
     Packet<T, kValues> values;
@@ -34,8 +35,9 @@ __global__ void random_kernel(T* __restrict__ out, Make make, Generator::State s
 // The same for tensors that are not row-major: a counter's values are loop.step apart, but
 // neighbouring threads' values are neighbours.
 template <class T, class Make>
-__global__ void random_strided_kernel(T* __restrict__ out, Make make, Generator::State start,
+__global__ void random_strided_kernel(T* __restrict__ out, Make make, PhiloxStart origin,
                                       CounterLoop<1> loop) {
+  const Generator::State start = origin.state();
   const uint32_t step = gridDim.x * blockDim.x;
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < loop.counters; i += step) {
     const auto at = loop.index(i);
@@ -49,7 +51,7 @@ __global__ void random_strided_kernel(T* __restrict__ out, Make make, Generator:
 
 /// Fills a row-major tensor; others through a row-major copy.
 template <class T, class Make>
-void fill_rows(const Tensor& out, Generator::State start, Make make) {
+void fill_rows(const Tensor& out, PhiloxStart start, Make make) {
   const int64_t n = out.numel();
   if (n == 0) return;
   const bool direct = out.is_contiguous();
@@ -66,7 +68,7 @@ void fill_rows(const Tensor& out, Generator::State start, Make make) {
 
 /// Fills any tensor, in one pass where its layout allows.
 template <class T, class Make>
-void fill(const Tensor& out, Generator::State start, Make make) {
+void fill(const Tensor& out, PhiloxStart start, Make make) {
   const auto fill_part = [&](const CounterLoop<1>& loop) {
     const auto [grid, threads] = launch_1d(loop.counters);
     launch(random_strided_kernel<T, Make>, grid, threads, 0, current_stream(out.device()),
@@ -80,7 +82,8 @@ void fill(const Tensor& out, Generator::State start, Make make) {
 
 }  // namespace
 
-void fill_random(const Tensor& out, const RandomDraw& draw, Generator::State start) {
+void fill_random(const Tensor& out, const RandomDraw& draw, const RandomStart& origin) {
+  const PhiloxStart start = origin.in_kernel();
   math::visit_random(draw, out.dtype(),
                      [&]<class T>(TypeTag<T>, auto make) { fill<T>(out, start, make); });
 }

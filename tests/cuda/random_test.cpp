@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include "lathe/core/gpu/graph_draws.h"
 #include "lathe/ops/dropout.h"
+#include "lathe/ops/memory_format.h"
 #include "libm_error.h"
 #include "on_device.h"
 
@@ -71,6 +73,24 @@ TEST_CASE("random kernels: integers equal the CPU's, of narrow and of wide spans
     for (const auto& range : ranges) compare_draw(zeros({77}, {.dtype = dtype}), 0, range);
   }
   compare_draw(zeros({7, 9}, {.dtype = kI64}).t(), 0, IntegerDraw{0, 100});
+}
+
+TEST_CASE("random kernels: a start in the GPU's memory, as in a graph, gives the same numbers") {
+  const Tensor base = empty({2}, {.dtype = kI64, .device = on_device(zeros({1})).device()});
+  cuda::set_random_base(base, {kStart.seed, kStart.offset - 5}, current_stream(base.device()));
+  const RandomStart in_memory(base, 5);
+  for (const Tensor& like : {zeros({1025}), zeros({2, 5, 6, 4}).contiguous(kChannelsLast)}) {
+    compare(like, 0, [&](const Tensor& out, bool device) {
+      device ? cuda::fill_random(out, UniformDraw{0, 1}, in_memory)
+             : cpu::fill_random(out, UniformDraw{0, 1}, kStart);
+    });
+    const Tensor x = randn(like.shape()).contiguous(memory_format_of(like));
+    compare(like, 0, [&](const Tensor& y, bool device) {
+      device ? cuda::dropout(y, on_device(x), 0.5, 2, in_memory)
+             : cpu::dropout(y, x, 0.5, 2, kStart);
+    });
+  }
+  CHECK_THROWS_AS(cpu::fill_random(zeros({3}), UniformDraw{0, 1}, in_memory), StateError);
 }
 
 TEST_CASE("dropout kernel: drops what the CPU drops and scales the rest alike") {
