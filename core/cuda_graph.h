@@ -33,6 +33,7 @@ namespace lathe::cuda {
 ///
 /// Memory that the recorded work takes comes from a pool of the graph's own, which lives as long as
 /// the graph. Other tensors that it reads or writes must live as long as the graph is launched.
+/// Graphs of which one runs at a time can share a pool: with_pool_of().
 /// ref: NVIDIA CUDA Programming Guide, "CUDA Graphs", "Stream Capture".
 class LATHE_API Graph {
  public:
@@ -42,6 +43,12 @@ class LATHE_API Graph {
   ~Graph();
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
+
+  /// An empty graph that takes its memory from the pool of `other`. Steps of two kinds, of which
+  /// one runs at a time, then need the memory of the larger one, and not of both. A launch of
+  /// either waits for the launch before, of both. It may overwrite what the other has left, but
+  /// not tensors that lived when it was captured.
+  static Graph with_pool_of(const Graph& other);
 
   /// Records what `work` queues on this thread's current stream. The host's part of `work` runs;
   /// nothing runs on the GPU. Other threads go on as ever.
@@ -62,6 +69,7 @@ class LATHE_API Graph {
 
  private:
   struct Impl;
+  explicit Graph(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -66,6 +66,7 @@ Graph::Graph(Device) { throw_no_cuda("cuda::Graph"); }
 Graph::~Graph() = default;
 Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph Graph::with_pool_of(const Graph&) { throw_no_cuda("cuda::Graph"); }
 void Graph::capture(const std::function<void()>&) { throw_no_cuda("cuda::Graph"); }
 void Graph::launch() { throw_no_cuda("cuda::Graph"); }
 size_t Graph::size() const noexcept { return 0; }

@@ -1,5 +1,6 @@
 // cuda::Graph over the graphs of the CUDA runtime. Contract: core/cuda_graph.h.
 #include <atomic>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -66,39 +67,55 @@ struct Recording {
   }
 };
 
+/// What graphs with one pool have in common. A segment of the pool serves one stream.
+struct Memory {
+  explicit Memory(Device gpu) : stream(gpu), pool(block_pool(gpu)), id(next_pool()), done(gpu) {}
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory();
+
+  const OwnedStream stream;  // of the captures: the default stream cannot be captured
+  BlockPool& pool;
+  const BlockPool::PoolId id;
+  bool has_pool = false;
+  bool launched = false;
+  Stream last;  // where the last launch was queued
+  Event done;   // after the last launch
+};
+
+Memory::~Memory() {
+  try {
+    if (has_pool) pool.release_pool(id);
+  } catch (const Error&) {  // of memory; it stays with the process
+  }
+}
+
 }  // namespace
 
 struct Graph::Impl {
-  explicit Impl(Device gpu)
-      : device(gpu), stream(gpu), pool(block_pool(gpu)), id(next_pool()), done(gpu) {}
+  explicit Impl(Device gpu) : device(gpu), memory(std::make_shared<Memory>(gpu)) {}
+  Impl(Device gpu, std::shared_ptr<Memory> shared) : device(gpu), memory(std::move(shared)) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl();
 
-  cudaStream_t native() const { return static_cast<cudaStream_t>(stream.get().native); }
+  cudaStream_t native() const { return static_cast<cudaStream_t>(memory->stream.get().native); }
   void record(const std::function<void()>& work, Recording& recording) const;
 
   const Device device;
-  const OwnedStream stream;  // of the capture: the default stream cannot be captured
-  BlockPool& pool;
-  const BlockPool::PoolId id;
-  bool has_pool = false;
+  const std::shared_ptr<Memory> memory;
   cudaGraphExec_t executable = nullptr;
   size_t nodes = 0;
   HostWork before;   // each launch
   GraphDraws draws;  // of each launch
-  bool launched = false;
-  Stream last;  // of the launches
-  Event done;   // of the last launch
 };
 
 Graph::Impl::~Impl() {
   try {
     const DeviceScope on(device);
     const RelaxedCapture relaxed;  // another graph may be in the making
-    if (launched) done.synchronize();
+    if (memory->launched) memory->done.synchronize();
     if (executable != nullptr) cudaGraphExecDestroy(executable);
-    if (has_pool) pool.release_pool(id);
   } catch (const Error&) {  // a GPU that failed: nothing runs there any more
   }
 }
@@ -108,7 +125,7 @@ void Graph::Impl::record(const std::function<void()>& work, Recording& recording
   // Thread-local: other threads, such as a loader's, may wait and allocate meanwhile.
   LATHE_CUDA_CHECK(cudaStreamBeginCapture(native(), cudaStreamCaptureModeThreadLocal));
   try {
-    const StreamScope on(stream);
+    const StreamScope on(memory->stream);
     work();
     for (size_t i = 0; i < t_collected->at_end.size(); ++i) t_collected->at_end[i]();
   } catch (...) {
@@ -138,23 +155,29 @@ RandomStart reserve_in_capture(Generator& generator, Device device, uint64_t cou
 uint64_t capture_number() noexcept { return t_collected == nullptr ? 0 : t_collected->number; }
 
 Graph::Graph(Device device) : impl_(std::make_unique<Impl>(device)) {}
+Graph::Graph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Graph::~Graph() = default;
 Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
 
+Graph Graph::with_pool_of(const Graph& other) {
+  return Graph(std::make_unique<Impl>(other.impl_->device, other.impl_->memory));
+}
+
 void Graph::capture(const std::function<void()>& work) {
   Impl& g = *impl_;
+  Memory& m = *g.memory;
   LATHE_CHECK(StateError, g.executable == nullptr,
               "cuda::Graph: capture() a second time; make another graph");
-  LATHE_CHECK(StateError, g.pool.options().cache,
+  LATHE_CHECK(StateError, m.pool.options().cache,
               "cuda::Graph: with LATHE_NO_CACHE=1 memory does not stay with a graph");
   LATHE_CHECK(StateError, !capture_underway(g.device),
               "cuda::Graph: capture() within another capture on ", g.device);
   const DeviceScope on(g.device);
-  const StreamHandle stream = g.stream.get().native;
+  const StreamHandle stream = m.stream.get().native;
   const PrivatePoolScope memory(
-      g.pool, g.id, [stream](StreamHandle asking) { return asking == stream; }, stream);
-  if (std::exchange(g.has_pool, true)) g.pool.release_pool(g.id);  // a user from before
+      m.pool, m.id, [stream](StreamHandle asking) { return asking == stream; }, stream);
+  if (std::exchange(m.has_pool, true)) m.pool.release_pool(m.id);  // a user from before
   Recording recording;
   Collected collected{.outside = current_stream(g.device)};
   {
@@ -174,15 +197,16 @@ void Graph::launch() {
   const DeviceScope on(g.device);
   const profile::DeviceRange range("CUDA graph launch", g.device);
   const Stream stream = current_stream(g.device);
+  Memory& m = *g.memory;
   // What comes before the graph writes memory that the launch before may still read.
-  if (g.launched && !(stream == g.last)) g.done.block(stream);
+  if (m.launched && !(stream == m.last)) m.done.block(stream);
   for (const std::function<void()>& work : g.before) work();
   g.draws.start_launch(stream);
   LATHE_CUDA_CHECK(cudaGraphLaunch(g.executable, static_cast<cudaStream_t>(stream.native)));
   detail::count_launch();
-  g.done.record(stream);
-  g.launched = true;
-  g.last = stream;
+  m.done.record(stream);
+  m.launched = true;
+  m.last = stream;
 }
 
 size_t Graph::size() const noexcept { return impl_->executable == nullptr ? 0 : impl_->nodes; }

@@ -79,7 +79,7 @@ def test_a_captured_step_keeps_the_bits(folder):
     need_gpu()
     run = ["train", *TALKING, "--synthetic-size", 20, "--epochs", 2, "--log-every", 1, "--device", "cuda", "--deterministic",
            "--ema", 0.9, "--clip-grad-norm", 1, "--scheduler", "cosine", "--warmup-epochs", 1]
-    for amp in (["--amp", "fp16", "--init-scale", 2.0 ** 19], ["--amp", "off"]):
+    for amp in (["--amp", "fp16", "--init-scale", 2.0 ** 19], ["--amp", "off", "--accumulate", 2, "--epochs", 4]):
         name = amp[1]
         expect(on_gpu(*run, *amp, "--no-capture", "--quiet", "--run-dir", f"{name}-queued"), 0)
         result = on_gpu(*run, *amp, "--run-dir", f"{name}-captured")

@@ -2,10 +2,13 @@
 // an error that changes nothing.
 #include <doctest/doctest.h>
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "../cuda_case.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/cuda.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/binary.h"
@@ -70,6 +73,43 @@ TEST_CASE("cuda graph: its memory is nobody else's as long as it lives" * test::
     for (const Tensor& other : others) CHECK(values(other) == std::vector<float>(1000, 99));
   }
   CHECK(cuda::memory_allocated() == before);
+}
+
+TEST_CASE("cuda graph: graphs with one pool need the memory of one, and take turns" *
+          test::cuda_case()) {
+  const Tensor x = full({1000}, 1.0, {.device = kGpu});
+  const Tensor out[] = {empty_like(x), empty_like(x)};
+  Tensor kept;
+  const auto work = [&](int i) {
+    Tensor y = add(x, static_cast<double>(i));
+    if (i == 0) kept = mul(y, 7.0);
+    copy_values(out[i], mul(mul(y, 2.0), 3.0));
+  };
+  cuda::empty_cache();
+  std::optional<cuda::Graph> first(std::in_place, kGpu);
+  first->capture([&] { work(0); });
+  const size_t reserved = cuda::memory_reserved();
+  cuda::Graph second = cuda::Graph::with_pool_of(*first);
+  CHECK(second.size() == 0);
+  second.capture([&] { work(1); });
+  CHECK(cuda::memory_reserved() == reserved);
+  const OwnedStream streams[] = {OwnedStream(kGpu), OwnedStream(kGpu)};
+  cuda::synchronize(kGpu);  // these streams wait for no other
+  for (int i = 0; i < 10; ++i) {
+    const StreamScope on(streams[i % 2]);
+    i % 2 == 0 ? first->launch() : second.launch();
+  }
+  cuda::synchronize(kGpu);
+  CHECK(values(out[0]) == std::vector<float>(1000, 6));
+  CHECK(values(out[1]) == std::vector<float>(1000, 12));
+  CHECK(values(kept) == std::vector<float>(1000, 7));  // it lived when the second was captured
+  first.reset();
+  const Tensor other = full({1000}, 99.0, {.device = kGpu});
+  fill_values(x, 2.0);
+  second.launch();
+  CHECK(values(out[1]) == std::vector<float>(1000, 18));
+  CHECK(values(kept) == std::vector<float>(1000, 7));
+  CHECK(values(other) == std::vector<float>(1000, 99));
 }
 
 TEST_CASE("cuda graph: what waits for the GPU cannot be recorded" * test::cuda_case()) {

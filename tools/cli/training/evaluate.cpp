@@ -16,17 +16,26 @@ constexpr int64_t kBatchesBetweenReads = 20;  // of a GPU's sums, for the progre
 }
 
 Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
-                    Progress& progress, const BatchObserver& observer) {
+                    Progress& progress, const BatchObserver& observer, StepGraphs* graphs) {
   const auto begin = std::chrono::steady_clock::now();
   const bool was_training = model.is_training();
   model.eval();
   const NoGrad no_grad;
   Evaluation result{Tally(classes)};
+  const StepGraphs::Work forward = [&](StepTensors& step) {
+    step.scores = scores_of(model, step.x, settings);
+    step.loss = cross_entropy(step.scores, step.y);
+  };
   ProgressState state{.label = "eval", .total = input.loader.size()};
   for (auto& [x, y] : input.batches()) {
-    const Tensor scores = scores_of(model, x, settings);
-    result.tally.add(scores, y, cross_entropy(scores, y));
-    if (observer) observer(scores, y);
+    StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
+    if (graphs != nullptr && graphs->takes(x, y, {.evaluation = true}, forward)) {
+      step = graphs->launch(x, y);
+    } else {
+      forward(step);
+    }
+    result.tally.add(step.scores, step.y, step.loss);
+    if (observer) observer(step.scores, step.y);
     result.seconds = seconds_since(begin);
     result.complete = StopRequests::asked() == 0;
     if (!result.complete) break;

@@ -7,6 +7,7 @@
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/progress.h"
+#include "lathe/tools/cli/training/step_graphs.h"
 #include "lathe/tools/cli/training/tally.h"
 
 namespace lathe::cli {
@@ -22,8 +23,10 @@ using BatchObserver = std::function<void(const Tensor& scores, const Tensor& lab
 
 /// One pass in evaluation mode without gradients; afterwards the model's mode is as before, that of
 /// frozen batch norms too, so call Frozen::hold() again. What a sample contributes depends neither
-/// on the batch size nor on the workers.
+/// on the batch size nor on the workers. With `graphs` batches are launched as a CUDA graph where
+/// these take them.
 Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
-                    Progress& progress, const BatchObserver& observer = {});
+                    Progress& progress, const BatchObserver& observer = {},
+                    StepGraphs* graphs = nullptr);
 
 }  // namespace lathe::cli

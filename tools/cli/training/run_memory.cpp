@@ -29,9 +29,10 @@ void RunMemory::begin_part() {
 
 profile::MemoryUse RunMemory::part(bool steps) const {
   profile::MemoryUse out = profile::memory_use(device_);
-  if (steps && out.peak < graph_.peak) {
-    out.peak = graph_.peak;
-    out.at_peak = graph_.at_peak;
+  const profile::MemoryUse& graph = steps ? steps_graph_ : evaluation_graph_;
+  if (out.peak < graph.peak) {
+    out.peak = graph.peak;
+    out.at_peak = graph.at_peak;
   }
   return out;
 }

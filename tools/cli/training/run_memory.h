@@ -25,15 +25,17 @@ class RunMemory {
   void begin_part();
   /// What the part holds so far, at its peak and now. `steps`: it is one of steps.
   profile::MemoryUse part(bool steps) const;
-  /// Steps from now on launch a CUDA graph, whose memory was allocated in the present part. A
-  /// launch allocates nothing, so each part of steps has that peak if its own is lower.
-  void part_is_graph() { graph_ = part(true); }
+  /// Steps, or evaluations, launch a CUDA graph from now on, whose memory was allocated in the
+  /// present part. A launch allocates nothing, so each such part has that peak if its own is lower.
+  void part_is_graph(bool steps) { graph_of(steps) = part(steps); }
   /// Bytes at the highest peak since this was made.
   int64_t peak() const;
 
  private:
+  profile::MemoryUse& graph_of(bool steps) { return steps ? steps_graph_ : evaluation_graph_; }
+
   Device device_;
-  profile::MemoryUse graph_ = {};
+  profile::MemoryUse steps_graph_ = {}, evaluation_graph_ = {};
   int64_t before_ = 0;  // the highest peak of the parts that have ended
 };
 

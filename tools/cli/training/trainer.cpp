@@ -31,9 +31,10 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       total_steps_(total_steps) {
   if (settings_.ema > 0)
     ema_.emplace(parts_.model, optim::EMAOptions{.decay = settings_.ema, .warm_up = true});
-  if (parts_.train.device.is_cuda() && settings_.capture && settings_.accumulate == 1 &&
-      !wants_single_ops(settings_)) {
-    graph_.emplace();
+  if (parts_.train.device.is_cuda() && settings_.capture && !wants_single_ops(settings_)) {
+    Tensors state = parameters_;
+    for (const auto& [name, buffer] : parts_.model.named_buffers()) state.push_back(buffer);
+    graphs_.emplace(std::move(state));
     optimizer_.set_capturable();
     if (ema_) ema_->set_capturable();
   }
@@ -129,11 +130,10 @@ void Trainer::train_batches() {
   parts_.frozen.hold();
   parts_.train.loader.set_epoch(epoch_ - 1, batch_);
   batch_began_ = Clock::now();
-  const int64_t batches = parts_.train.loader.size();
   DebugScopes scopes(settings_, parts_.train.device, scaler_.enabled());
   for (auto& [x, y] : parts_.train.batches()) {
     step_batch(x, y);
-    if (micro_batches_ == settings_.accumulate || batch_ + micro_batches_ == batches) update();
+    if (ends_update(micro_batches_)) update();
     const debug::AllowSync between_steps;
     const double took = seconds_since(batch_began_);
     batch_began_ = Clock::now();
@@ -161,7 +161,12 @@ void Trainer::after_step() {
   }
 }
 
-// One batch. Its gradients add up until update(), unless a graph does the whole step at once.
+bool Trainer::ends_update(int64_t micro_batches) const {
+  return micro_batches == settings_.accumulate ||
+         batch_ + micro_batches == parts_.train.loader.size();
+}
+
+// One batch. Its gradients add up until update(), which a graph may have done with the batch.
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   const bool snapshot = step_ % kStepsBetweenCandidates == 0 && step_ > 0 && micro_batches_ == 0;
   if (snapshot) {
@@ -171,9 +176,9 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   inside_step_ = true;
   if (window_.count() == 0) memory_.begin_part();
   StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
-  updated_ = runs_as_graph(x, y);
-  if (updated_) {
-    step = graph_->launch(x, y);
+  const bool launched = runs_as_graph(x, y);
+  if (launched) {
+    step = graphs_->launch(x, y);
   } else {
     forward(step);
   }
@@ -187,30 +192,10 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
     const debug::AllowSync waits_for_the_copy;
     saves_->accept_candidate(step_);
   }
-  if (!updated_) scaler_.scale(step.loss).backward();
+  if (!launched) scaler_.scale(step.loss).backward();
   window_.add(step.scores, step.y, step.loss);
   window_images_ += x.dim(0);
   ++micro_batches_;
-}
-
-// Whether the step of this batch is launched as a CUDA graph. Says so once if that cannot be done.
-bool Trainer::runs_as_graph(const Tensor& x, const Tensor& y) {
-  if (!graph_) return false;
-  const bool takes = graph_->takes(x, y, [this](StepTensors& step) {
-    memory_.begin_part();
-    forward(step);
-    scaler_.scale(step.loss).backward();
-    apply_gradients(false);
-    optimizer_.zero_grad();
-    memory_.part_is_graph();
-  });
-  if (graph_->problem().empty()) return takes;
-  scaler_.abandon_step();
-  optimizer_.zero_grad();
-  parts_.log.line(
-      formatted("steps are queued kernel by kernel, not as one CUDA graph: {}", graph_->problem()));
-  graph_.reset();
-  return false;
 }
 
 void Trainer::forward(StepTensors& step) {
@@ -218,6 +203,13 @@ void Trainer::forward(StepTensors& step) {
   step.scores = scores_of(parts_.model, step.x, settings_);
   step.loss = cross_entropy(step.scores, step.y, {.label_smoothing = settings_.label_smoothing});
   scope.check();
+}
+
+void Trainer::average_gradients(int64_t micro_batches) {
+  if (micro_batches == 1) return;
+  for (const Tensor& p : parameters_) {
+    if (p.grad().defined()) p.grad().mul_(1.0 / static_cast<double>(micro_batches));
+  }
 }
 
 // From gradients to new weights. Gradients that are logged next are unscaled and clipped in memory.
@@ -245,16 +237,12 @@ void Trainer::update() {
     if (updated_) {
       scaler_.after_launch();
     } else {
-      if (micro_batches_ > 1) {
-        for (const Tensor& p : parameters_) {
-          if (p.grad().defined()) p.grad().mul_(1.0 / static_cast<double>(micro_batches_));
-        }
-      }
+      average_gradients(micro_batches_);
       const bool logged = logs_gradients();
       apply_gradients(logged);
       if (logged) log_gradients();
-      optimizer_.zero_grad();
     }
+    optimizer_.zero_grad();
   } catch (const optim::LossScaleError& e) {  // these steps were skipped, so the weights are good
     const debug::AllowSync the_end;
     save("last");
@@ -280,7 +268,12 @@ void Trainer::evaluate_now() {
   memory_.begin_part();
   std::optional<optim::EMA::Applied> averaged;
   if (ema_) averaged.emplace(*ema_);
-  const Evaluation result = evaluate(parts_.model, parts_.test, settings_, 0, progress_);
+  const Evaluation result = evaluate(parts_.model, parts_.test, settings_, 0, progress_, {},
+                                     graphs_ ? &*graphs_ : nullptr);
+  if (graphs_) {
+    memory_.part_is_graph(false);
+    say_not_recorded("evaluations are");
+  }
   if (!result.complete) return;
   const Tally& tally = result.tally;
   if (!std::isfinite(tally.loss())) fail_diverged("val", tally.loss());

@@ -15,6 +15,7 @@
 // Only if the folder cannot be written is nothing saved; the old file is still complete then. What
 // is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Saves
 // decides what may overwrite what (saves.h).
+// On a GPU steps and evaluations are launched as CUDA graphs (trainer_graphs.cpp).
 // The peaks of the device's memory begin again with each row of metrics (run_memory.h).
 // Host memory: at most four copies of the state (Snapshot), two in Saves and two in
 // CheckpointWriter. While one is written, one tensor at a time exists once more, row-major. A GPU
@@ -46,7 +47,7 @@
 #include "lathe/tools/cli/training/run_memory.h"
 #include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/saves.h"
-#include "lathe/tools/cli/training/step_graph.h"
+#include "lathe/tools/cli/training/step_graphs.h"
 
 namespace lathe::cli {
 
@@ -115,8 +116,14 @@ class Trainer {
   void train_epoch();
   void train_batches();
   void step_batch(const Tensor& x, const Tensor& y);
+  bool ends_update(int64_t micro_batches) const;
   bool runs_as_graph(const Tensor& x, const Tensor& y);
+  void record_step(StepTensors& step, const StepKind& kind);
+  void abandon_recording(const StepKind& kind);
+  void use_recorded_gradients();
+  void say_not_recorded(const char* what);
   void forward(StepTensors& step);
+  void average_gradients(int64_t micro_batches);
   void apply_gradients(bool logged);
   bool logs_gradients() const;
   void log_gradients();
@@ -155,8 +162,11 @@ class Trainer {
   optim::GradScaler scaler_;       // for --amp fp16; otherwise disabled
   std::optional<optim::EMA> ema_;  // for --ema
   Tensors parameters_;
-  std::optional<StepGraph> graph_;  // unless steps are queued kernel by kernel
-  std::filesystem::path folder_;    // empty before open(), as are the next two
+  std::optional<StepGraphs> graphs_;  // unless steps are queued kernel by kernel
+  Tensors gradients_;                 // what graphs add gradients up in, of parameters_
+  Shape first_batch_;                 // of the graph that makes them
+  bool gradients_in_graph_ = false;   // those of the present update are there
+  std::filesystem::path folder_;      // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
   std::optional<EventLog> events_;     // for --tensorboard
   std::optional<Saves> saves_;         // which state is good, and what may overwrite what
@@ -171,7 +181,7 @@ class Trainer {
   bool epoch_open_ = false;     // the epoch has begun and not ended
   int64_t micro_batches_ = 0;   // since the last update
   bool inside_step_ = false;    // a batch was seen that no update has used yet
-  bool updated_ = false;        // its gradients have changed the weights: a graph does it all
+  bool updated_ = false;        // a graph has updated the weights too
   bool told_to_pause_ = false;  // by after_step
   int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run before resume()
   Tally window_, epoch_tally_;

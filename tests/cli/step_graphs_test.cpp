@@ -1,0 +1,139 @@
+// StepGraphs: which batches are launched, and what happens if a step cannot be recorded.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "../cuda_case.h"
+#include "lathe/core/cuda.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/tools/cli/training/step_graphs.h"
+
+using namespace lathe;
+
+namespace {
+
+const Device kGpu(DeviceType::kCUDA);
+
+/// Batch i has n images and only the value i.
+cli::StepTensors batch(int64_t n, double i) {
+  return {.x = full({n, 3}, i, {.device = kGpu}),
+          .y = full({n}, i, {.dtype = kI64, .device = kGpu}),
+          .scores = {},
+          .loss = {}};
+}
+
+}  // namespace
+
+TEST_CASE("step graphs: two batches of a shape are the caller's, the third is recorded" *
+          test::cuda_case()) {
+  const Tensor weight = zeros({}, {.device = kGpu});
+  int called = 0;
+  const cli::StepGraphs::Work work = [&](cli::StepTensors& step) {
+    ++called;
+    step.scores = mul(step.x, 2.0);
+    step.loss = sum(step.scores);
+    weight.add_(step.loss);
+  };
+  cli::StepGraphs graphs({});
+  std::vector<bool> launched;
+  double expected = 0;
+  for (const auto& [n, i] : std::vector<std::pair<int64_t, double>>{
+           {4, 1}, {2, 2}, {4, 3}, {4, 4}, {2, 5}, {4, 6}, {2, 7}, {4, 8}}) {
+    const cli::StepTensors in = batch(n, i);
+    launched.push_back(graphs.takes(in.x, in.y, {}, work));
+    if (!launched.back()) continue;
+    const cli::StepTensors& out = graphs.launch(in.x, in.y);
+    const double loss = 2.0 * 3.0 * static_cast<double>(n) * i;
+    expected += loss;
+    CHECK(out.loss.item<double>() == loss);
+    CHECK(out.y.to(kCPU).to_vector<int64_t>() ==
+          std::vector<int64_t>(static_cast<size_t>(n), static_cast<int64_t>(i)));
+    CHECK(weight.item<double>() == expected);
+  }
+  CHECK(launched == std::vector<bool>{false, false, false, true, false, true, true, true});
+  CHECK(called == 2);
+  CHECK_FALSE(graphs.has_problem());
+}
+
+TEST_CASE("step graphs: a step that cannot be recorded is left to the caller for good" *
+          test::cuda_case()) {
+  int called = 0;
+  const cli::StepGraphs::Work work = [&](cli::StepTensors& step) {
+    ++called;
+    step.scores = mul(step.x, sum(step.x).item<double>());
+    step.loss = sum(step.scores);
+  };
+  cli::StepGraphs graphs({});
+  for (int i = 0; i < 5; ++i) {
+    const cli::StepTensors in = batch(4, i);
+    CHECK_FALSE(graphs.takes(in.x, in.y, {}, work));
+    CHECK(graphs.has_problem() == (i == 2));
+    const std::string problem = graphs.take_problem();
+    if (i == 2) CHECK(problem.find("the host cannot wait") != std::string::npos);
+  }
+  CHECK(called == 1);
+}
+
+TEST_CASE("step graphs: kinds of steps have graphs of their own, in one pool" * test::cuda_case()) {
+  const cli::StepGraphs::Work twice = [](cli::StepTensors& step) {
+    step.scores = mul(add(step.x, 0.0), 2.0);
+    step.loss = sum(step.scores);
+  };
+  const cli::StepGraphs::Work thrice = [](cli::StepTensors& step) {
+    step.scores = mul(add(step.x, 0.0), 3.0);
+    step.loss = sum(step.scores);
+  };
+  const cli::StepKind evaluation{.evaluation = true};
+  cli::StepGraphs graphs({});
+  size_t reserved = 0;
+  for (int i = 0; i < 6; ++i) {
+    const cli::StepTensors in = batch(400, i);
+    for (const bool evaluates : {false, true}) {
+      const bool takes = evaluates ? graphs.takes(in.x, in.y, evaluation, thrice)
+                                   : graphs.takes(in.x, in.y, {}, twice);
+      CHECK(takes == (i >= 2));
+      if (!takes) continue;
+      CHECK(graphs.launch(in.x, in.y).loss.item<double>() == (evaluates ? 3 : 2) * 1200.0 * i);
+      if (i == 2 && !evaluates) reserved = cuda::memory_reserved();
+      if (i == 2 && evaluates) CHECK(cuda::memory_reserved() == reserved);
+    }
+  }
+}
+
+TEST_CASE("step graphs: one is not launched while the state has other memory" * test::cuda_case()) {
+  const Tensor weight = full({}, 2.0, {.device = kGpu});
+  const Tensor other = full({}, 5.0, {.device = kGpu});
+  const cli::StepGraphs::Work work = [&](cli::StepTensors& step) {
+    step.scores = mul(step.x, weight);
+    step.loss = sum(step.scores);
+  };
+  cli::StepGraphs graphs({weight});
+  const cli::StepTensors in = batch(4, 1);
+  for (int i = 0; i < 2; ++i) CHECK_FALSE(graphs.takes(in.x, in.y, {}, work));
+  CHECK(graphs.takes(in.x, in.y, {}, work));
+  const Tensor own = weight.detach();
+  weight.set_data(other);
+  CHECK_FALSE(graphs.takes(in.x, in.y, {}, work));
+  weight.set_data(own);
+  CHECK(graphs.takes(in.x, in.y, {}, work));
+  CHECK(graphs.launch(in.x, in.y).loss.item<double>() == 24);
+}
+
+TEST_CASE("step graphs: there is a limit to their number" * test::cuda_case()) {
+  const cli::StepGraphs::Work work = [](cli::StepTensors& step) {
+    step.scores = mul(step.x, 2.0);
+    step.loss = sum(step.scores);
+  };
+  cli::StepGraphs graphs({});
+  const auto takes = [&](int64_t n) {
+    const cli::StepTensors in = batch(n, 1);
+    return graphs.takes(in.x, in.y, {}, work);
+  };
+  constexpr auto kMost = static_cast<int64_t>(cli::StepGraphs::kMostGraphs);
+  for (int round = 0; round < 3; ++round) {
+    for (int64_t n = 1; n <= kMost + 1; ++n) CHECK(takes(n) == (round == 2 && n <= kMost));
+  }
+}

@@ -1,0 +1,207 @@
+// Training as CUDA graphs: steps, parts of steps, last batches and evaluations beside the same
+// queued kernel by kernel; what a launch costs the host; and what happens if recording fails.
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "../cuda_case.h"
+#include "lathe/core/cuda.h"
+#include "lathe/core/error.h"
+#include "lathe/core/fault.h"
+#include "lathe/core/generator.h"
+#include "lathe/core/gpu/memory_cuda.h"
+#include "lathe/core/memory/block_pool.h"
+#include "lathe/nn/activation.h"
+#include "lathe/nn/batch_norm.h"
+#include "lathe/nn/dropout.h"
+#include "lathe/tests/cli/small_run.h"
+#include "lathe/tests/emulation/cuda_runtime_emulation.h"
+
+using namespace lathe;
+using lathe::test::Run;
+
+namespace {
+
+using Bytes = std::map<std::string, std::vector<std::byte>>;
+
+/// A training with dropout and batch norm of 26 images in batches of 4: seven batches an epoch, the
+/// last one of two images.
+struct Training {
+  int64_t steps = 42, epochs = 6;
+  int64_t accumulate = 1;
+  int64_t eval_every = 2;
+  bool half = false, capture = true;
+  int64_t pause_after = 0;
+  std::function<void(int64_t step)> after_step = {};
+
+  /// The run, continued from what `paused` has saved unless that is null.
+  void operator()(Run& run, const Run* paused = nullptr) const {
+    manual_seed(7);
+    run.train.loader = data::DataLoader(lathe::test::images(26, -1), {.batch_size = 4});
+    run.test.loader = data::DataLoader(lathe::test::images(10, -1), {.batch_size = 4});
+    run.model.add<nn::Flatten>();
+    run.model.add<nn::Linear>(4, 8);
+    run.model.add<nn::BatchNorm1d>(8);
+    run.model.add<nn::ReLU>();
+    run.model.add<nn::Dropout>(0.3);
+    run.model.add<nn::Linear>(8, 2);
+    run.to(Device(DeviceType::kCUDA));
+    cli::Settings& s = run.settings;
+    s.epochs = epochs;
+    s.accumulate = accumulate;
+    s.capture = capture;
+    s.stop_after = pause_after;
+    s.clip_grad_norm = 1;
+    s.ema = 0.9;
+    s.eval_every = eval_every;
+    if (half) s.amp = "fp16";
+    s.init_scale = 0x1p18;
+    s.growth_interval = 6;  // again and again to where gradients overflow
+    optim::SGD optimizer(run.model.parameters(), {.lr = 0.1, .momentum = 0.9});
+    optim::LambdaLR schedule(
+        optimizer, [](int64_t step) { return 1 / (1 + 0.02 * static_cast<double>(step)); });
+    cli::Trainer trainer({.settings = s,
+                          .model = run.model,
+                          .schedule = schedule,
+                          .train = run.train,
+                          .test = run.test,
+                          .out = run.out,
+                          .log = run.log,
+                          .after_step =
+                              [&](int64_t step) {
+                                if (after_step) after_step(step);
+                                return true;
+                              }},
+                         steps);
+    if (paused != nullptr) {
+      const std::string last = (paused->folder.path() / "last.safetensors").string();
+      CHECK(trainer.resume(read_checkpoint(last), last, {}) > 0);
+    }
+    trainer.open(run.folder.path(), false);
+    trainer.run();
+  }
+
+  Bytes saved() const {
+    Run run;
+    (*this)(run);
+    return bytes_of(run);
+  }
+
+  static Bytes bytes_of(const Run& run) {
+    Bytes out;
+    for (const auto& [name, t] : run.saved().tensors) {
+      if (name == "trainer.metrics_rows") continue;  // of the folder, which is new after a resume
+      const auto* const begin = static_cast<const std::byte*>(t.raw_data());
+      out[name].assign(begin, begin + t.bytes());
+    }
+    return out;
+  }
+};
+
+/// Names of the tensors that differ.
+std::string differences(const Bytes& a, const Bytes& b) {
+  std::string out;
+  CHECK(a.size() == b.size());
+  for (const auto& [name, bytes] : a) {
+    const auto other = b.find(name);
+    if (other == b.end() || other->second != bytes) out += name + " ";
+  }
+  return out;
+}
+
+/// What the host does in each step, as counters say.
+std::vector<cuda::Counters> counters_of_steps(Training training) {
+  std::vector<cuda::Counters> out;
+  training.after_step = [&](int64_t) { out.push_back(cuda::counters()); };
+  training.saved();
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("trainer graphs: 200 steps have the bits of steps that are queued kernel by kernel" *
+          test::cuda_case()) {
+  Training training{.steps = 200, .epochs = 29, .half = true, .pause_after = 101};
+  Run paused, resumed;
+  training(paused);
+  training.pause_after = 0;
+  training(resumed, &paused);
+  training.capture = false;
+  CHECK(differences(training.saved(), Training::bytes_of(resumed)) == "");
+}
+
+TEST_CASE("trainer graphs: so do steps of several batches, and a last one of fewer" *
+          test::cuda_case()) {
+  for (const int64_t accumulate : {2, 4}) {
+    CAPTURE(accumulate);
+    Training training{.steps = 16, .epochs = 8, .accumulate = accumulate, .half = accumulate == 2};
+    const Bytes captured = training.saved();
+    training.capture = false;
+    CHECK(differences(training.saved(), captured) == "");
+  }
+}
+
+TEST_CASE("trainer graphs: a captured step has few launches, no waits and no allocations" *
+          test::cuda_case()) {
+  for (const int64_t accumulate : {1, 2}) {
+    CAPTURE(accumulate);
+    const auto steps = counters_of_steps({.accumulate = accumulate, .half = true});
+    size_t looked_at = 0;
+    for (size_t i = 1; i < steps.size(); ++i) {
+      const size_t in_epoch = i % (accumulate == 1 ? 7 : 4);
+      if (i < 21 || in_epoch == 0) continue;  // the first of an epoch may follow an evaluation
+      ++looked_at;
+      CAPTURE(i);
+      // For each batch the copies of its images and labels, where its random numbers start, the
+      // graph, and the sums of the metrics; for the step the learning rate.
+      CHECK(steps[i].launches - steps[i - 1].launches <= 5 * static_cast<uint64_t>(accumulate) + 1);
+      CHECK(steps[i].synchronizations == steps[i - 1].synchronizations);
+      CHECK(steps[i].driver_allocations == steps[i - 1].driver_allocations);
+    }
+    CHECK(looked_at >= 3);
+  }
+}
+
+// Sampled: every call in turn would take minutes.
+TEST_CASE("trainer graphs: whatever fails while steps are recorded, the numbers are the same" *
+          test::cuda_case()) {
+  const Training training{.steps = 8, .epochs = 2, .accumulate = 2, .eval_every = 1, .half = true};
+  const Bytes expected = training.saved();
+  struct {
+    std::string what;
+    FaultPoint& point;
+    int64_t samples;
+  } const faults[] = {{"call of a graph", emulation::runtime_probe().graph_fault, 10},
+                      {"call of the driver for memory", emulation::runtime_probe().malloc_fault, 3},
+                      {"allocation", cuda::block_pool(Device(DeviceType::kCUDA)).fault(), 8}};
+  for (const auto& [what, point, samples] : faults) {
+    CAPTURE(what);
+    cuda::empty_cache();
+    point.count();
+    training.saved();
+    point.disarm();
+    const int64_t calls = point.calls();
+    CHECK(calls >= samples);
+    int done = 0;
+    for (int64_t i = 0; i < samples; ++i) {
+      const int64_t n = 1 + i * (calls - 1) / (samples - 1);
+      CAPTURE(n);
+      cuda::empty_cache();
+      Run run;
+      try {
+        const ArmedFault armed(point, n);
+        training(run);
+      } catch (const Error&) {  // outside of a capture
+        continue;
+      }
+      ++done;
+      CHECK(differences(Training::bytes_of(run), expected) == "");
+    }
+    CHECK(done > 0);
+  }
+}

@@ -1,0 +1,86 @@
+// StepGraphs: what a training does with its batches on a GPU, as CUDA graphs. Trainer decides what
+// a batch is for (trainer_graphs.cpp).
+#pragma once
+
+#include <functional>
+#include <list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/cuda_graph.h"
+#include "lathe/core/tensor.h"
+
+namespace lathe::cli {
+
+/// What a step reads and leaves.
+struct StepTensors {
+  Tensor x, y;          // the batch
+  Tensor scores, loss;  // of it
+};
+
+/// What is done with a batch.
+struct StepKind {
+  bool evaluation = false;  // only scores and loss
+  bool adds = false;        // its gradients are added to those of earlier batches
+  int64_t updates = 0;  // above 0: the weights are updated with the gradients of so many batches
+  bool operator==(const StepKind&) const = default;
+};
+
+/// One graph for each kind of step and shape of batch. Two batches of each are left to the caller,
+/// whose steps make what stays: optimisers' memory and the choice of algorithms. The third is
+/// recorded. From then on such batches are copied into the graph and launched.
+///
+/// The graphs share one pool of memory (Graph::with_pool_of), so a launch may overwrite what one of
+/// another kind has left. It does not overwrite tensors that lived when it was recorded.
+class StepGraphs {
+ public:
+  /// The device work of a whole step, from its x and y on. It sets scores and loss.
+  using Work = std::function<void(StepTensors&)>;
+
+  /// `state`  what the work reads and writes from step to step, such as weights. While one of these
+  ///          tensors has other memory than when a graph was recorded, that graph is not launched.
+  explicit StepGraphs(Tensors state) : state_(std::move(state)) {}
+
+  /// True if launch() takes this batch. Records `work` first if it is time for that. If that fails,
+  /// batches of the kind and shape are left to the caller from then on, and take_problem() says
+  /// why; `work` has been called in part then, and nothing has run on the GPU. There are at most
+  /// kMostGraphs; other batches are left to the caller.
+  bool takes(const Tensor& x, const Tensor& y, const StepKind& kind, const Work& work);
+
+  /// Copies the batch that takes() has seen, and launches its step. The results keep their values
+  /// until the next launch.
+  const StepTensors& launch(const Tensor& x, const Tensor& y);
+
+  /// Whether take_problem() has something to say.
+  bool has_problem() const { return !problem_.empty(); }
+  /// Why a step could not be recorded, once; "" if there is nothing new.
+  std::string take_problem() { return std::exchange(problem_, {}); }
+
+  static constexpr size_t kMostGraphs = 8;
+
+ private:
+  struct Entry {
+    StepKind kind;
+    Shape x, y;
+    int eager = 0;  // batches that the caller ran
+    bool fails = false;
+    std::vector<const void*> memory;  // of state_
+    StepTensors tensors;
+    std::optional<cuda::Graph> graph;  // after tensors: its memory is theirs
+  };
+
+  Entry* entry_of(const StepKind& kind, const Shape& x, const Shape& y);
+  void record(Entry& entry, const Tensor& x, const Tensor& y, const Work& work);
+  void make_inputs(Entry& entry, const Tensor& x, const Tensor& y) const;
+  std::vector<const void*> memory_now() const;
+
+  const Tensors state_;
+  std::list<Entry> entries_;
+  Entry* taken_ = nullptr;           // by takes(), for launch()
+  std::optional<cuda::Graph> pool_;  // empty: its pool is that of the graphs
+  std::string problem_;
+};
+
+}  // namespace lathe::cli

@@ -1,0 +1,79 @@
+// Trainer: which steps are launched as CUDA graphs, and what these leave.
+//
+// Note [Graphs of a training]
+// A batch that is an update by itself is one graph, from its images to new weights. With
+// --accumulate the batches of an update are a graph each: the first makes the gradients, the next
+// ones add to them, and the last one updates the weights too. They hand the gradients on in tensors
+// that the first one's recording made (gradients_): while they live, no other graph gets their
+// memory. An update whose first batch was not launched is computed kernel by kernel. One whose
+// first batch was launched can go on either way: what is queued kernel by kernel adds to the same
+// tensors, in place.
+#include <utility>
+
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/training/trainer.h"
+
+namespace lathe::cli {
+
+// Whether this batch is launched as a CUDA graph. Says so if one cannot be recorded.
+bool Trainer::runs_as_graph(const Tensor& x, const Tensor& y) {
+  updated_ = false;
+  if (!graphs_) return false;
+  const int64_t batches = micro_batches_ + 1;
+  const StepKind kind{.adds = batches > 1, .updates = ends_update(batches) ? batches : 0};
+  const bool makes_gradients = !kind.adds && kind.updates == 0;
+  if (kind.adds && !gradients_in_graph_) return false;
+  if (!kind.adds) gradients_in_graph_ = false;
+  if (makes_gradients && !gradients_.empty() && !(x.shape() == first_batch_)) return false;
+  const bool takes =
+      graphs_->takes(x, y, kind, [&](StepTensors& step) { record_step(step, kind); });
+  if (!takes) {
+    if (graphs_->has_problem()) abandon_recording(kind);
+    return false;
+  }
+  if (makes_gradients) {
+    first_batch_ = x.shape();
+    use_recorded_gradients();
+  }
+  updated_ = kind.updates > 0;
+  return true;
+}
+
+// Within a capture.
+void Trainer::record_step(StepTensors& step, const StepKind& kind) {
+  memory_.begin_part();
+  forward(step);
+  scaler_.scale(step.loss).backward();
+  if (kind.updates > 0) {
+    average_gradients(kind.updates);
+    apply_gradients(false);
+    optimizer_.zero_grad();
+  }
+  memory_.part_is_graph(true);
+}
+
+// The batch is computed kernel by kernel, with what was there before the recording.
+void Trainer::abandon_recording(const StepKind& kind) {
+  scaler_.abandon_step();
+  optimizer_.zero_grad();
+  if (kind.adds) use_recorded_gradients();
+  say_not_recorded("steps are");
+}
+
+// What the first graph of an update leaves are the parameters' gradients, now that it is recorded,
+// and at each of its launches.
+void Trainer::use_recorded_gradients() {
+  if (gradients_.empty()) {
+    for (const Tensor& p : parameters_) gradients_.push_back(p.grad());
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].set_grad(gradients_[i]);
+  gradients_in_graph_ = true;
+}
+
+void Trainer::say_not_recorded(const char* what) {
+  const std::string problem = graphs_->take_problem();
+  if (problem.empty()) return;
+  parts_.log.line(formatted("{} queued kernel by kernel, not as a CUDA graph: {}", what, problem));
+}
+
+}  // namespace lathe::cli
