@@ -293,4 +293,16 @@ def test_a_folder_of_another_layout_is_told_the_wanted_one(folder):
     fails_with("nowhere", "nowhere: No such file or directory")
 
 
+def test_missing_and_truncated_data_exit_3(folder):
+    expect_one_line(lathe("train", "--dataset", "cifar10", "--model", "resnet8", "--data-root", folder), 3, "CIFAR-10 not found", str(folder), "lathe data fetch cifar10")
+    expect(lathe("train", "--data-root", folder), 3, "lathe data fetch cifar10", "--dataset synthetic")
+    for number in range(1, 6):
+        (folder / f"data_batch_{number}.bin").write_bytes(bytes(3073 * 10))
+    (folder / "test_batch.bin").write_bytes(bytes(1000))
+    result = lathe("train", "--dataset", "cifar10", "--model", "resnet8", "--data-root", folder, "--quiet")
+    expect_one_line(result, 3, "data_batch_1.bin: has 30730 bytes")
+    expect_one_line(lathe("data", "verify", "cifar10", "--data-root", folder), 7, "CIFAR-10")
+    expect_one_line(lathe("data", "verify", "cifar11"), 2, "did you mean cifar10?")
+
+
 main(globals())

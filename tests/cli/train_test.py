@@ -201,18 +201,6 @@ def test_a_device_that_is_not_there_exits_4(folder):
     expect_one_line(train("--device", "cuda:99"), 4, "--device cuda:99")
 
 
-def test_missing_and_truncated_data_exit_3(folder):
-    expect_one_line(lathe("train", "--dataset", "cifar10", "--model", "resnet8", "--data-root", folder), 3, "CIFAR-10 not found", str(folder), "lathe data fetch cifar10")
-    expect(lathe("train", "--data-root", folder), 3, "lathe data fetch cifar10", "--dataset synthetic")
-    for number in range(1, 6):
-        (folder / f"data_batch_{number}.bin").write_bytes(bytes(3073 * 10))
-    (folder / "test_batch.bin").write_bytes(bytes(1000))
-    result = lathe("train", "--dataset", "cifar10", "--model", "resnet8", "--data-root", folder, "--quiet")
-    expect_one_line(result, 3, "data_batch_1.bin: has 30730 bytes")
-    expect_one_line(lathe("data", "verify", "cifar10", "--data-root", folder), 7, "CIFAR-10")
-    expect_one_line(lathe("data", "verify", "cifar11"), 2, "did you mean cifar10?")
-
-
 def test_a_data_set_that_cannot_be_fetched_exits_3(folder):
     nowhere = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9", "ALL_PROXY": "http://127.0.0.1:9"}
     (folder / "root").mkdir()

@@ -10,11 +10,9 @@
 #include "lathe/autograd/checkpoint.h"
 #include "lathe/autograd/engine.h"
 #include "lathe/core/hash.h"
-#include "lathe/nn/batch_norm.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/losses.h"
-#include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/optim/sgd.h"
 #include "parts.h"
@@ -365,43 +363,6 @@ TEST_CASE("data parallel: parts of different sizes, weighted") {
   CHECK(parallel.loss_weight(5) == 1);
   CHECK_THROWS_WITH_AS(parallel.loss_weight(0), doctest::Contains("no rank has any sample"),
                        ValueError);
-}
-
-TEST_CASE("data parallel: each training forward begins with the buffers of rank 0") {
-  struct Normed : nn::Module {
-    nn::Linear a{*this, "a", 6, 3};
-    nn::BatchNorm1d norm{*this, "norm", 3};
-    Normed() { to(device()); }
-    Tensor forward(const Tensor& x) override { return norm(a(x)); }
-  };
-  for (const bool broadcast : {true, false}) {
-    Ranks ranks(2, 60, [broadcast](const GroupOptions& options) {
-      ProcessGroup group(options);
-      Normed net;
-      DistributedDataParallel parallel(group, net, {.broadcast_buffers = broadcast});
-      const Tensor x =
-          (full({4, 6}, static_cast<double>(options.rank + 1)) + randn({4, 6})).to(device());
-      parallel(x);
-      parallel.broadcast_buffers();
-      std::string out;
-      for (const auto& [name, buffer] : net.named_buffers()) out += values_of({buffer}) + ";";
-      if (options.rank == 1) {  // which would wait for rank 0
-        const auto accumulate = parallel.no_sync();
-        parallel.broadcast_buffers();
-      }
-      if (options.rank == 1) {
-        const NoGrad off;
-        parallel.broadcast_buffers();
-      }
-      net.eval();
-      if (options.rank == 1) parallel.broadcast_buffers();
-      if (options.rank == 0) parallel(x);  // no rank waits for another one
-      return out;
-    });
-    const std::vector<std::string> results = ranks.results();
-    CHECK((results[0] == results[1]) == broadcast);
-    CHECK(results[0].ends_with(";1 ;"));  // num_batches_tracked
-  }
 }
 
 TEST_CASE("data parallel: gradients that travel as halves") {

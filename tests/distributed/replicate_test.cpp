@@ -1,4 +1,4 @@
-// replicate(), and a step of training whose batch is divided among ranks.
+// replicate(), a step of training whose batch is divided among ranks, and buffers of rank 0.
 #include "lathe/distributed/replicate.h"
 
 #include <doctest/doctest.h>
@@ -8,7 +8,12 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/hash.h"
+#include "lathe/distributed/data_parallel.h"
+#include "lathe/nn/batch_norm.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/creation.h"
 #include "lathe/ops/losses.h"
+#include "lathe/ops/random.h"
 #include "lathe/optim/sgd.h"
 #include "parts.h"
 #include "ranks.h"
@@ -79,5 +84,42 @@ TEST_CASE("models that differ are named, and the group goes on") {
     CHECK(result.find("replicate: the models differ: rank 2 (") == 0);
     CHECK(result.find(") has a.weight f64[9,6] where rank 0 has a.weight f64[8,6]") !=
           std::string::npos);
+  }
+}
+
+TEST_CASE("data parallel: each training forward begins with the buffers of rank 0") {
+  struct Normed : nn::Module {
+    nn::Linear a{*this, "a", 6, 3};
+    nn::BatchNorm1d norm{*this, "norm", 3};
+    Normed() { to(device()); }
+    Tensor forward(const Tensor& x) override { return norm(a(x)); }
+  };
+  for (const bool broadcast : {true, false}) {
+    Ranks ranks(2, 60, [broadcast](const GroupOptions& options) {
+      ProcessGroup group(options);
+      Normed net;
+      DistributedDataParallel parallel(group, net, {.broadcast_buffers = broadcast});
+      const Tensor x =
+          (full({4, 6}, static_cast<double>(options.rank + 1)) + randn({4, 6})).to(device());
+      parallel(x);
+      parallel.broadcast_buffers();
+      std::string out;
+      for (const auto& [name, buffer] : net.named_buffers()) out += values_of({buffer}) + ";";
+      if (options.rank == 1) {  // which would wait for rank 0
+        const auto accumulate = parallel.no_sync();
+        parallel.broadcast_buffers();
+      }
+      if (options.rank == 1) {
+        const NoGrad off;
+        parallel.broadcast_buffers();
+      }
+      net.eval();
+      if (options.rank == 1) parallel.broadcast_buffers();
+      if (options.rank == 0) parallel(x);  // no rank waits for another one
+      return out;
+    });
+    const std::vector<std::string> results = ranks.results();
+    CHECK((results[0] == results[1]) == broadcast);
+    CHECK(results[0].ends_with(";1 ;"));  // num_batches_tracked
   }
 }
