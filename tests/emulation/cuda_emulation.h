@@ -148,7 +148,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffu,
 
 // The compiler does not announce what these access: before_atomic() does.
 #if defined(__clang__)
-#  define LATHE_ATOMIC __attribute__((no_sanitize("coverage")))
+#  define LATHE_ATOMIC __attribute__((no_sanitize("coverage"), noinline))  // else in its caller
 #else
 #  define LATHE_ATOMIC __attribute__((no_sanitize("kernel-address")))
 #endif

@@ -9,6 +9,7 @@
 
 #include "device_failure.h"
 #include "device_ranges.h"
+#include "kernel_access.h"
 #include "schedule.h"
 
 namespace lathe::emulation {
@@ -97,11 +98,63 @@ bool is_recorded(const StreamState& stream) {
   return machine().capture && machine().captured == &stream;
 }
 
+uint64_t work_stream(const StreamState& stream) {
+  return stream.number > 0 ? stream.number : ~static_cast<uint64_t>(stream.device);
+}
+
+std::shared_ptr<EventRecord> record(StreamState& stream) {
+  auto made = std::make_shared<EventRecord>();
+  made->stream = &stream;
+  made->after = stream.after;
+  stream.queue.push_back({.run = {}, .record = made, .wait = {}});
+  return made;
+}
+
+void wait_for(StreamState& stream, std::shared_ptr<EventRecord> record) {
+  stream.after.join(record->after);
+  stream.queue.push_back({.run = {}, .record = {}, .wait = std::move(record)});
+}
+
+namespace {
+
+/// The legacy stream and those that are not non-blocking wait for each other.
+void wait_for_blocking_streams(StreamState& stream) {
+  Machine& m = machine();
+  StreamState& legacy = *m.default_streams[static_cast<size_t>(stream.device)];
+  const auto wait = [&stream](StreamState& other) {
+    stream.after.join(other.after);
+    if (!other.queue.empty()) wait_for(stream, record(other));
+  };
+  if (stream.blocking) wait(legacy);
+  if (&stream != &legacy) return;
+  for (const auto& [handle, other] : m.streams) {
+    if (other->blocking && other->device == stream.device) wait(*other);
+  }
+}
+
+/// Numbers new work of the stream.
+Work number_work(StreamState& stream) {
+  Machine& m = machine();
+  stream.after.join(m.known_done);
+  Work work{work_stream(stream), ++m.work_made, stream.after};
+  stream.after.of_stream[work.stream] = work.number;
+  return work;
+}
+
+}  // namespace
+
 void submit(StreamState& stream, std::function<void()> run, std::vector<MemoryUse> uses) {
   if (is_recorded(stream)) {
     for (MemoryUse& use : uses) use.birth = birth_at(use.memory);
     machine().capture->graph->nodes.push_back({std::move(run), std::move(uses)});
   } else {
+    wait_for_blocking_streams(stream);
+    if (finds_races()) {
+      run = [run = std::move(run), work = number_work(stream)] {
+        const WorkScope scope(work);
+        run();
+      };
+    }
     stream.queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
   }
 }
@@ -218,15 +271,18 @@ void drain(StreamState& stream) {
   while (!stream.queue.empty()) {
     if (!run_next(stream)) let_others_call();
   }
+  machine().known_done.join(stream.after);
 }
 
 // Streams may come and go when a drain gives way; a dead one's state stays.
 void drain_all() {
+  const uint64_t given = machine().work_made;  // more may come when a drain gives way
   std::vector<StreamState*> all;
   for (const auto& stream : machine().default_streams) all.push_back(stream.get());
   for (const auto& [handle, stream] : machine().streams) all.push_back(stream.get());
   for (StreamState* stream : all) drain(*stream);
   for (size_t i = 0; i < machine().orphaned.size(); ++i) drain(*machine().orphaned[i]);
+  machine().known_done.join({.all = given, .of_stream = {}});
 }
 
 cudaError_t waited() {

@@ -20,6 +20,7 @@
 
 #include "cuda_runtime_emulation.h"
 #include "device_arena.h"
+#include "work_order.h"
 
 namespace lathe::emulation {
 
@@ -28,6 +29,7 @@ struct EventRecord {
   StreamState* stream = nullptr;  // where it is queued
   bool done = false;
   std::chrono::steady_clock::time_point time;
+  WorkSet after;  // what comes before it
 };
 
 struct EventState {
@@ -47,6 +49,7 @@ struct StreamState {
   uint64_t number = 0;    // of its creation; 0: a default stream
   bool blocking = false;  // waits for the legacy stream, and that for it
   std::deque<Operation> queue;
+  WorkSet after;  // what comes before anything that it will be given
 };
 
 /// Memory that recorded work was given.
@@ -92,7 +95,8 @@ struct Machine {
   std::exception_ptr error;        // thrown by a kernel, until somebody waits
   bool failed = false;             // for good; see device_failure.h
   bool running = false;            // queued work is underway
-  uint64_t streams_made = 0, blocks_made = 0;
+  uint64_t streams_made = 0, blocks_made = 0, work_made = 0;
+  WorkSet known_done;               // what the host has waited for, on any thread
   std::vector<bool> contexts;       // of each device, whether it has one
   StreamState* captured = nullptr;  // of pretend_capture() or cudaStreamBeginCapture
   std::vector<std::function<void()>> captured_kernels;  // of pretend_capture()
@@ -136,6 +140,13 @@ struct DeviceAccess {
 
 /// `error`, after cudaGetLastError was told of it.
 cudaError_t result(cudaError_t error);
+
+/// The number by which a WorkSet knows the stream.
+uint64_t work_stream(const StreamState& stream);
+/// Queues a record of what the stream has been given so far.
+std::shared_ptr<EventRecord> record(StreamState& stream);
+/// What the stream is given from now on waits for it.
+void wait_for(StreamState& stream, std::shared_ptr<EventRecord> record);
 
 /// Queues work, or notes it in the graph if the stream is being captured.
 void submit(StreamState& stream, std::function<void()> run, std::vector<MemoryUse> uses = {});

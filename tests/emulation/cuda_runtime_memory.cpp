@@ -27,6 +27,12 @@ bool is_pinned(const void* memory) {
   return p < at->first + at->second.bytes;
 }
 
+void move_bytes(void* to, const void* from, size_t bytes) {
+  note_access(from, bytes, false);
+  note_access(to, bytes, true);
+  std::memmove(to, from, bytes);
+}
+
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                  StreamState& stream) {
   const bool to_device = on_device(to, bytes), from_device = on_device(from, bytes);
@@ -37,14 +43,14 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
   }
   const auto enqueue = [&stream](std::function<void()> run) { submit(stream, std::move(run)); };
   if (is_recorded(stream)) {  // pageable memory too: at each launch
-    submit(stream, [to, from, bytes] { std::memmove(to, from, bytes); },
-           {{.memory = to}, {.memory = from}});
+    submit(stream, [=] { move_bytes(to, from, bytes); }, {{.memory = to}, {.memory = from}});
     return cudaSuccess;
   }
   if (to_device && !from_device && !is_pinned(from)) {  // pageable memory is read at once
     ++runtime_probe().pageable_copies;
     const auto* first = static_cast<const unsigned char*>(from);
     enqueue([to, bytes = std::vector<unsigned char>(first, first + bytes)] {
+      note_access(to, bytes.size(), true);
       std::memcpy(to, bytes.data(), bytes.size());
     });
     return cudaSuccess;
@@ -52,7 +58,7 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
   if (from_device && !to_device && copy_fault().hit()) {
     enqueue([] { machine().failed = true; });
   } else {
-    enqueue([to, from, bytes] { std::memmove(to, from, bytes); });
+    enqueue([=] { move_bytes(to, from, bytes); });
   }
   if (!to_device && !is_pinned(to)) {  // pageable memory is written before the call returns
     drain(stream);
@@ -208,5 +214,8 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t byt
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   const Call call;
   if (!on_device(memory, bytes)) return result(cudaErrorInvalidValue);
-  return enqueue_kernel(stream, [=] { std::memset(memory, value, bytes); });
+  return enqueue_kernel(stream, [=] {
+    note_access(memory, bytes, true);
+    std::memset(memory, value, bytes);
+  });
 }

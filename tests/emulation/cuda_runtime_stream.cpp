@@ -135,6 +135,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   state->device = this_thread().device;
   state->number = ++machine().streams_made;
   state->blocking = (flags & cudaStreamNonBlocking) == 0;
+  state->after = {};
   *stream = state.get();
   machine().streams.emplace(*stream, std::move(state));
   ++runtime_probe().streams;
@@ -148,6 +149,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   rest->device = stream->device;
   rest->number = stream->number;
   rest->queue.swap(stream->queue);
+  rest->after = stream->after;
   for (const Operation& operation : rest->queue) {
     if (operation.record) operation.record->stream = rest.get();
   }
@@ -172,7 +174,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   StreamState* state = find_stream(stream);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (is_captured(stream)) return refuse(stream);
-  if (state->queue.empty()) return cudaSuccess;
+  if (state->queue.empty()) {
+    machine().known_done.join(state->after);
+    return cudaSuccess;
+  }
   const DeviceAccess access;  // whoever asks again and again gets on
   run_next(*state);
   return cudaErrorNotReady;
@@ -184,7 +189,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   const std::shared_ptr<EventState> awaited = find_event(event);
   if (state == nullptr || awaited == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (machine().capture && is_captured(stream)) return result(kStreamCaptureUnsupported);
-  if (awaited->last) state->queue.push_back({.run = {}, .record = {}, .wait = awaited->last});
+  if (awaited->last) wait_for(*state, awaited->last);
   return cudaSuccess;
 }
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
@@ -226,8 +231,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::shared_ptr<EventState> recorded = find_event(event);
   if (state == nullptr || recorded == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (machine().capture && is_captured(stream)) return result(kStreamCaptureUnsupported);
-  recorded->last = std::make_shared<EventRecord>(EventRecord{.stream = state});
-  state->queue.push_back({.run = {}, .record = recorded->last, .wait = {}});
+  recorded->last = record(*state);
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -238,7 +242,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (machine().capture ? capture_refuses() : machine().captured != nullptr) {
     return result(kStreamCaptureUnsupported);
   }
-  if (!state->last || state->last->done) return cudaSuccess;
+  if (!state->last || state->last->done) {
+    if (state->last) machine().known_done.join(state->last->after);
+    return cudaSuccess;
+  }
   const DeviceAccess access;  // whoever asks again and again gets on
   if (!state->last->stream->queue.empty()) run_next(*state->last->stream);
   return cudaErrorNotReady;
@@ -249,11 +256,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::shared_ptr<EventState> state = find_event(event);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
-  {
+  if (const auto last = state->last) {
     const DeviceAccess access;
-    if (const auto last = state->last) {
-      while (!complete(*last)) let_others_call();
-    }
+    while (!complete(*last)) let_others_call();
+    machine().known_done.join(last->after);
   }
   return waited();
 }

@@ -303,6 +303,7 @@ LATHE_NO_TSAN void give_way() noexcept {
 }
 
 LATHE_NO_TSAN void fence() noexcept {
+  note_fence();
   static char order;
   release(&order);
   acquire(&order);

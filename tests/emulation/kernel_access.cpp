@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "emulated_block.h"
+#include "kernel_name.h"
 #include "lathe/core/error.h"
+#include "memory_shadow.h"
 
 namespace lathe::emulation {
 namespace {
@@ -39,6 +41,12 @@ MemoryRange g_arguments, g_pointers;
 std::array<MemoryRange, 6> g_recent;
 size_t g_next_recent = 0;
 TrafficLog* g_traffic = nullptr;
+const Work* g_work = nullptr;  // that runs now; null: nobody numbered it
+bool g_notes_memory = false;   // of the launch underway
+MemoryShadow& memory_shadow() {
+  static auto* const shadow = new MemoryShadow;  // static objects may give memory back after main
+  return *shadow;
+}
 
 /// Of the program and its libraries: constants that kernels read are there.
 const std::vector<MemoryRange>& loaded_segments() {
@@ -59,6 +67,11 @@ const std::vector<MemoryRange>& loaded_segments() {
     return found;
   }();
   return segments;
+}
+
+/// "stream 2", by the order in which streams were made, or "the default stream".
+std::string stream_text(uint64_t stream) {
+  return stream >> 63 != 0 ? std::string("the default stream") : concat("stream ", stream);
 }
 
 std::string hex(uintptr_t number) {
@@ -112,6 +125,47 @@ void check_shared(size_t offset, size_t bytes, bool writes, bool atomic, uintptr
   if (is_fault) stop_shared(*part, offset, writes, found);
 }
 
+uint32_t number_of_block() {
+  const Position& at = g_block->fibers[g_block->current].position;
+  return (at.block.z * at.grid_size.y + at.block.y) * at.grid_size.x + at.block.x;
+}
+
+/// "thread 3 of block 7 of KERNEL, stream 2"; streams are numbered as they are made.
+std::string text_of(const MemoryShadow::Finding& other) {
+  const std::string who =
+      other.kernel == nullptr
+          ? std::string("a copy")
+          : concat("thread ", other.thread, " of block ", other.block,
+                   other.same_work ? std::string() : concat(" of ", kernel_name(other.kernel)));
+  if (other.same_work) return who;
+  return concat(who, " on ", stream_text(other.stream));
+}
+
+std::string race_text(uintptr_t at, size_t bytes, bool writes, const MemoryShadow::Finding& other) {
+  const MemoryRange block = usable_memory(reinterpret_cast<const void*>(at));
+  return concat(writes ? " writes " : " reads ", bytes, " bytes at ", hex(at), ", byte ",
+                at - block.begin, " of a block of ", block.end - block.begin, ": ", text_of(other),
+                other.writes ? " wrote" : " read", " them, and nothing orders the two");
+}
+
+void check_race(uintptr_t at, size_t bytes, bool writes, bool atomic) {
+  const Fiber& fiber = g_block->fibers[g_block->current];
+  const uint32_t block = number_of_block();
+  const auto found = memory_shadow().access(
+      at, bytes, writes, atomic,
+      {block, static_cast<uint16_t>(g_block->current), static_cast<uint16_t>(fiber.block_barriers),
+       static_cast<uint16_t>(fiber.warp_barriers)});
+  if (!found) {
+    if (atomic) memory_shadow().atomic(block, at);
+    return;
+  }
+  stop_thread([=, other = *found] {
+    const std::string mine =
+        other.same_work ? std::string() : concat(" on ", stream_text(g_work->stream));
+    LATHE_FAIL(StateError, "kernel: ", thread_text(), mine, race_text(at, bytes, writes, other));
+  });
+}
+
 bool on_another_stack(uintptr_t at) {
   for (const Fiber& fiber : std::span(g_block->fibers, g_block->count)) {
     if (at - reinterpret_cast<uintptr_t>(fiber.stack.get()) < kStackBytes) return true;
@@ -149,6 +203,7 @@ LATHE_NO_TSAN void check_access(uintptr_t at, size_t bytes, bool writes, bool at
     for (const MemoryRange& range : g_recent) known = known || range.holds(at, bytes);
     if (!known) check_elsewhere(at, bytes, writes);
     if (g_traffic != nullptr) g_traffic->note(at, bytes, writes);
+    if (g_notes_memory) check_race(at, bytes, writes, atomic);
   }
   resume_watch(before);
 }
@@ -193,12 +248,14 @@ WatchedLaunch::WatchedLaunch(void (*kernel)(), std::span<const std::byte> argume
   if (g_traffic != nullptr) g_traffic->begin(kernel);
   g_watches = kCompilerAnnounces && watch() != Watch::kNothing;
   g_finds_unwritten = watch() == Watch::kUnwritten;
+  g_notes_memory = g_watches && finds_races() && g_work != nullptr;
+  if (g_notes_memory) memory_shadow().begin(*g_work, kernel);
   g_arguments = range_of(arguments.data(), arguments.size_bytes());
   g_pointers = range_of(pointers.data(), pointers.size_bytes());
   g_recent = {};
 }
 WatchedLaunch::~WatchedLaunch() {
-  g_watches = false;
+  g_watches = g_notes_memory = false;
   if (g_traffic != nullptr) g_traffic->end();
 }
 
@@ -243,7 +300,31 @@ void TrafficLog::end() {
   }
 }
 
-Watch set_watch(Watch wanted) { return std::exchange(watch(), wanted); }
+Watch set_watch(Watch wanted) {
+  if (finds_races() != (wanted == Watch::kRaces)) memory_shadow().clear();
+  return std::exchange(watch(), wanted);
+}
+
+bool finds_races() noexcept { return kCompilerAnnounces && watch() == Watch::kRaces; }
+WorkScope::WorkScope(const Work& work) { g_work = &work; }
+WorkScope::~WorkScope() { g_work = nullptr; }
+
+LATHE_NO_TSAN void note_fence() noexcept {
+  if (!t_watched || !g_notes_memory) return;
+  const bool before = pause_watch();
+  memory_shadow().fence(number_of_block());
+  resume_watch(before);
+}
+
+void note_access(const void* memory, size_t bytes, bool writes) {
+  if (!finds_races() || g_work == nullptr) return;
+  const auto at = reinterpret_cast<uintptr_t>(memory);
+  memory_shadow().begin(*g_work, nullptr);
+  const auto found = memory_shadow().access(at, bytes, writes, false, {});
+  if (!found) return;
+  LATHE_FAIL(StateError, "a copy on ", stream_text(g_work->stream),
+             race_text(at, bytes, writes, *found));
+}
 
 LATHE_NO_TSAN void watch_kernel(bool runs) noexcept { t_watched = runs && g_watches; }
 LATHE_NO_TSAN bool pause_watch() noexcept {
@@ -254,8 +335,8 @@ LATHE_NO_TSAN bool pause_watch() noexcept {
 LATHE_NO_TSAN void resume_watch(bool watched) noexcept { t_watched = watched; }
 
 LATHE_NO_TSAN void before_atomic(const void* address, size_t bytes) noexcept {
+  give_way();  // first: what is noted is the order in which they happen
   check_access(reinterpret_cast<uintptr_t>(address), bytes, true, true);
-  give_way();
 }
 
 }  // namespace lathe::emulation

@@ -8,11 +8,16 @@
 //   GPU); with Watch::kUnwritten also shared
 //   memory that the block has not written. A kernel may load such a value if it makes nothing of
 //   it, as some do for elements beyond an edge; it is NaN in every case.
+// - StateError, with Watch::kRaces: device memory that another thread of the launch, or other work,
+//   wrote or read, and nothing orders the two (memory_shadow.h). Of cuDNN's and cuBLAS's work
+//   nothing is known.
 // Page-locked memory of the host may be used, constants of the program may be read.
 //
 // The compiler announces the accesses of sources that lathe_watch_accesses() in sources.cmake
-// names: clang those of 1, 2, 4, 8 and 16 bytes, without copies of whole structures. It does not announce those of the library's other sources, of which some inline functions
-// may be compiled into kernels.
+// names: clang those of 1, 2, 4, 8 and 16 bytes, without copies of whole structures; g++ all, but
+// no store to where the same few instructions have loaded from (x += 1 is a load). It does not
+// announce those of the library's other sources, of which some inline functions may be compiled
+// into kernels.
 #pragma once
 
 #include <array>
@@ -23,11 +28,13 @@
 #include <vector>
 
 #include "cuda_emulation.h"
+#include "work_order.h"
 
 namespace lathe::emulation {
 
-/// How much is looked at. LATHE_EMULATED_WATCH=0, 1 (if it is not set) or 2.
-enum class Watch { kNothing, kAccesses, kUnwritten };
+/// How much is looked at. LATHE_EMULATED_WATCH=0, 1 (if it is not set), 2 or 3; both of the last
+/// look at accesses too.
+enum class Watch { kNothing, kAccesses, kUnwritten, kRaces };
 /// For the launches to come. → what it was.
 Watch set_watch(Watch wanted);
 
@@ -53,6 +60,21 @@ class WatchedLaunch {
   WatchedLaunch(const WatchedLaunch&) = delete;
   WatchedLaunch& operator=(const WatchedLaunch&) = delete;
 };
+
+/// Whether work has to be numbered as it is queued: Watch::kRaces.
+bool finds_races() noexcept;
+/// While it lives, this work runs.
+class WorkScope {
+ public:
+  explicit WorkScope(const Work& work);
+  ~WorkScope();
+  WorkScope(const WorkScope&) = delete;
+  WorkScope& operator=(const WorkScope&) = delete;
+};
+/// The thread that runs now makes a fence.
+void note_fence() noexcept;
+/// Of a copy, or of bytes that are set.   throws: StateError if it races with other work.
+void note_access(const void* memory, size_t bytes, bool writes);
 
 /// Notes, as long as it lives, how much memory each watched launch reads and writes: distinct
 /// sectors of 32 bytes, the least that a GPU moves. One at a time.

@@ -13,6 +13,7 @@ set(LATHE_EMULATION_SOURCES
   "${CMAKE_CURRENT_LIST_DIR}/kernel_access.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/kernel_name.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/launch_limits.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/memory_shadow.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/schedule.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/shared_memory.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/shared_shadow.cpp"
