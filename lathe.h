@@ -7,6 +7,7 @@
 #else
 
 #  include "lathe/core/cuda.h"
+#  include "lathe/core/cuda_capture.h"
 #  include "lathe/core/debug/detect_anomaly.h"
 #  include "lathe/core/debug/determinism.h"
 #  include "lathe/core/debug/sync_check.h"

@@ -116,6 +116,28 @@ void training() {
         {{"model", model}, {"optimizer", opt}, {"scheduler", schedule}, {"loader", loader}});
   }
 }
+// [graphs]
+void captured_step() {
+  if (!lathe::cuda_is_available()) return;
+  Classifier model;
+  model.to("cuda");
+  optim::SGD opt(model.parameters(), {.lr = 0.1});
+  opt.set_capturable();  // its learning rate and count of steps are read in the GPU's memory
+  auto step = lathe::cuda::capture(
+      [&](const lathe::Tensors& in) {
+        Tensor loss = lathe::cross_entropy(model(in[0]), in[1]);
+        loss.backward();
+        opt.step();
+        opt.zero_grad();
+        return lathe::Tensors{loss};
+      },
+      {.state = model.parameters()});
+  Tensor labels = lathe::zeros({8}, {.dtype = lathe::kI64, .device = "cuda"});
+  for (int i = 0; i < 5; ++i) {  // two calls run the step, the third records it
+    Tensor images = lathe::randn({8, 3, 16, 16}, {.device = "cuda"});
+    std::cout << step({images, labels})[0] << '\n';
+  }
+}
 // [errors]
 void errors() {
   try {
@@ -133,6 +155,7 @@ int main() {
   custom_function();
   models();
   training();
+  captured_step();
   errors();
   for (const char* file : {"classifier.safetensors", "last.safetensors"})
     std::filesystem::remove(file);

@@ -88,9 +88,11 @@ bool is_capturing(Stream stream) {
 }
 
 void refuse_in_capture(const char* op, Stream stream) {
-  LATHE_CHECK(StateError, !is_capturing(stream), op,
-              ": the host cannot wait for the GPU while its work is recorded into a graph, because "
-              "nothing runs until the graph is launched");
+  if (!is_capturing(stream)) return;
+  profile::before_wait(op);  // who watches for waits knows the program's op and line
+  LATHE_FAIL(StateError, op,
+             ": the host cannot wait for the GPU while its work is recorded into a graph, because "
+             "nothing runs until the graph is launched");
 }
 
 void synchronize(Device device) {

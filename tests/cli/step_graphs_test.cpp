@@ -72,7 +72,7 @@ TEST_CASE("step graphs: a step that cannot be recorded is left to the caller for
     CHECK_FALSE(graphs.takes(in.x, in.y, {}, work));
     CHECK(graphs.has_problem() == (i == 2));
     const std::string problem = graphs.take_problem();
-    if (i == 2) CHECK(problem.find("the host cannot wait") != std::string::npos);
+    if (i == 2) CHECK(problem.find("item: the host waits for the GPU") != std::string::npos);
   }
   CHECK(called == 1);
 }

@@ -5,6 +5,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
+#include "lathe/core/debug/sync_check.h"
 #include "lathe/core/error.h"
 
 namespace lathe::cli {
@@ -64,7 +65,10 @@ void StepGraphs::record(Entry& entry, const Tensor& x, const Tensor& y, const Wo
   if (!pool_) pool_.emplace(x.device());
   cuda::Graph graph = cuda::Graph::with_pool_of(*pool_);
   make_inputs(entry, x, y);
-  graph.capture([&] { work(entry.tensors); });
+  graph.capture([&] {
+    const debug::SyncCheck check(debug::SyncMode::kError);  // says which op waits, and where
+    work(entry.tensors);
+  });
   // Without their history, whose memory the graph can give to others.
   entry.tensors.scores = entry.tensors.scores.detach();
   entry.tensors.loss = entry.tensors.loss.detach();
