@@ -54,6 +54,26 @@ class Clones(unittest.TestCase):
         self.assertEqual(self.compile_in("second", "inline int value() { return 3; }\n"), (3, 1))
         self.assertEqual(self.compile_in("third", "inline int value() { return 5; }\n"), (5, 1))
 
+    def sum_after(self, folder, then=""):
+        """Whether there is a checksum when a compiler's stand-in has made a header and done what `then` says."""
+        folder = self.folder / folder
+        folder.mkdir()
+        header, made = folder / "header.h", folder / "x.gch"
+        header.write_text("int x;\n")
+        os.utime(header, (1, 1))
+        (folder / "x.gch.sum").write_text("of an earlier header")
+        compiler = folder / "compiler"
+        compiler.write_text(f"#!/bin/sh\n: > '{made}'\nprintf 'x.pch: %s \\\n %s\n' '{header}' '{header}' > '{folder}/x.d'\n{then}\n")
+        compiler.chmod(0o755)
+        done = subprocess.run([LAUNCHER, compiler, "-x", "c++-header", "-MF", folder / "x.d", "-o", made, "-c", "x.cxx"], cwd=folder)
+        return done.returncode, (folder / "x.gch.sum").exists()
+
+    def test_there_is_no_checksum_of_other_files_than_the_compiler_read(self):
+        self.assertEqual(self.sum_after("quiet"), (0, True))
+        self.assertEqual(self.sum_after("saved", then="sleep 0.05; echo 'int y;' > header.h"), (0, False))
+        self.assertEqual(self.sum_after("a name with spaces"), (0, False))
+        self.assertEqual(self.sum_after("failed", then="exit 3"), (3, False))
+
 
 if __name__ == "__main__":
     program = unittest.main(argv=sys.argv[:1], exit=False)

@@ -16,8 +16,7 @@ is_header() {
 }
 is_header "$@" || exec ccache "$@"
 
-"$@"
-output='' dependencies=''
+command=("$@") output='' dependencies=''
 while [ $# -gt 1 ]; do
   case $1 in
     -o) output=$2 ;;
@@ -25,8 +24,25 @@ while [ $# -gt 1 ]; do
   esac
   shift
 done
-# "target: file file \". All but the target, and but CMake's own files, which name the others with the clone's path.
+# A checksum of other files than the header is made of would hand out wrong objects, to other clones too. Where there is
+# none ccache reads the precompiled header itself: so the old one goes first, and there is no new one in doubt.
 rm -f "$output.sum"
-if files=$(tr -s ' \\\n' '\n' <"$dependencies" | grep -v -e ':$' -e cmake_pch -e '^$'); then
-  sum=$(xargs -d '\n' cat <<<"$files" | sha256sum) && echo "$sum" >"$output.sum"
+begin=$output.begin
+touch "$begin"
+"${command[@]}"
+
+# Whether a file was written after the compiler began, which may have read it before.
+is_changed() {
+  local file
+  while IFS= read -r file; do
+    [ ! "$file" -nt "$begin" ] || return 0
+  done <<<"$files"
+  return 1
+}
+# "target: file file \". All but the target, and but CMake's own files, which name the others with the clone's path. Names
+# with spaces are not found whole, and then there is no checksum.
+if files=$(tr -s ' \\\n' '\n' <"$dependencies" | grep -v -e ':$' -e cmake_pch -e '^$') &&
+  sum=$(xargs -d '\n' cat <<<"$files" 2>/dev/null | sha256sum) && ! is_changed; then
+  echo "$sum" >"$output.sum"
 fi
+rm -f "$begin"
