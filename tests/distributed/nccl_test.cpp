@@ -134,8 +134,9 @@ TEST_CASE("nccl: memory that a call uses is not handed out before the call is ov
 }
 
 TEST_CASE("nccl: a call that fails, hangs or is reported ends the group on all ranks") {
-  const auto with = [](FaultPoint& point) {
-    return [&point](const GroupOptions& options) -> std::string {
+  const auto with = [](FaultPoint& point, bool debug = false) {
+    return [&point, debug](GroupOptions options) -> std::string {
+      options.debug = debug;
       const Device device = gpu(options.rank);
       if (options.rank == 1) point.fail_at(3);
       std::string told;
@@ -155,8 +156,9 @@ TEST_CASE("nccl: a call that fails, hangs or is reported ends the group on all r
   };
   emulation::NcclProbe& probe = emulation::nccl_probe();
   const std::string call = ", all_reduce_(sum) f32[10] on a GPU (NCCL: ";
-  check_all(3, 60, with(probe.call_fault),
-            call + "ncclAllReduce: unhandled system error (a socket was closed (by a test)))");
+  for (const bool debug : {false, true})
+    check_all(3, 60, with(probe.call_fault, debug),
+              call + "ncclAllReduce: unhandled system error (a socket was closed (by a test)))");
   check_all(3, 60, with(probe.async_fault), call + "a collective: remote process exited");
   check_all(2, 2, with(probe.hang_fault), call + "a collective: is not over in time)");
 }
