@@ -95,8 +95,12 @@ DeviceBackend* GroupState::backend_for(Device device) {
 void GroupState::connect_device(Device device) {
   nlohmann::json own = {{"problem", device_backend_problem(device)}, {"device", concat(device)}};
   if (text_of(own, "problem").empty()) {
-    own["gpu"] = identity_of(device);
-    if (options_.rank == 0) own["id"] = make_communicator_id();
+    try {
+      own["gpu"] = identity_of(device);
+      if (options_.rank == 0) own["id"] = make_communicator_id();
+    } catch (const Error& error) {  // the others wait for this rank's answer
+      own["problem"] = error.message();
+    }
   }
   const Answers all = judge(all_gather_text(to_line(own)), hosts_);
   asked_for_device_ = true;

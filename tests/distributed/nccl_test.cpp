@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
+#include <filesystem>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -173,17 +174,31 @@ TEST_CASE("nccl: ranks that share a GPU are named, and a rank without NCCL") {
         return "no error";
       },
       "use the same GPU, cuda:0; NCCL needs one for each rank");
+  const auto by_way_of_the_host = [](const GroupOptions& options) -> std::string {
+    const Device device = gpu(options.rank);
+    ProcessGroup group(options);
+    require(!group.queues_on(device), "one rank has no NCCL");
+    const Tensor t = ones({2}, {.device = device});
+    group.all_reduce_(t).wait();
+    return concat(t.sum().item<double>());
+  };
   check_all(
       2, 60,
-      [](const GroupOptions& options) -> std::string {
+      [&](const GroupOptions& options) -> std::string {
         if (options.rank == 1)
           setenv("LATHE_EMULATED_LIBRARIES", "libcudnn.so.9 libcublasLt.so.13", 1);
-        const Device device = gpu(options.rank);
-        ProcessGroup group(options);
-        require(!group.queues_on(device), "one rank has no NCCL");
-        const Tensor t = ones({2}, {.device = device});
-        group.all_reduce_(t).wait();
-        return concat(t.sum().item<double>());
+        return by_way_of_the_host(options);
+      },
+      "4");
+  check_all(
+      2, 60,
+      [&](const GroupOptions& options) -> std::string {
+        if (options.rank == 0) {  // a folder whose name makes no communicator's id
+          const auto folder = std::filesystem::temp_directory_path() / std::string(200, 'x');
+          std::filesystem::create_directory(folder);
+          setenv("TMPDIR", folder.c_str(), 1);
+        }
+        return by_way_of_the_host(options);
       },
       "4");
 }
