@@ -62,7 +62,9 @@ std::vector<Parcel> parcels_of(const Tensors& params, const std::vector<int64_t>
   std::vector<Parcel> out;
   for (size_t i = 0; i < params.size(); ++i) {
     const Tensor& p = params[i];
-    if (!p.requires_grad() || p.numel() == 0) continue;
+    const bool is_updated =
+        p.requires_grad() || p.grad().defined();  // a frozen one with a gradient
+    if (!is_updated || p.numel() == 0) continue;
     const auto fits = [&](const Parcel& parcel) {
       const Tensor& first = parcel.params.front();
       return parcel.owner == owners[i] && travel_together(first, p) &&

@@ -171,6 +171,21 @@ TEST_CASE("zero redundancy: a rank keeps its share of the state, and no more") {
     CHECK(result == concat(8 * 2800, " ", 8 * 700, " ", 8 * 700, ": 1 0 3 3 2 2 3 1"));
 }
 
+TEST_CASE(
+    "zero redundancy: a frozen parameter whose gradient is still there changes on all ranks") {
+  Ranks ranks(2, 60, [](const GroupOptions& options) {
+    ProcessGroup group(options);
+    const Tensors params = {ones({3}).requires_grad_(), ones({2}).requires_grad_()};
+    optim::SGD sgd(params, {.lr = 0.5});
+    const ZeroRedundancyOptimizer zero(group, sgd);
+    for (const Tensor& p : params) p.set_grad(ones_like(p));
+    for (const Tensor& p : params) p.requires_grad_(false);
+    sgd.step();
+    return test::values_of(params);
+  });
+  for (const std::string& result : ranks.results()) CHECK(result == "0.5 0.5 0.5 0.5 0.5 ");
+}
+
 TEST_CASE("zero redundancy: a state saved by some ranks is continued by others") {
   const std::string folder =
       (std::filesystem::temp_directory_path() / concat("lathe-zero-", getpid(), ".")).string();
