@@ -149,7 +149,6 @@ class ZeroRedundancyOptimizer::Shares final : public optim::StateShares {
     for (const std::string& text : group.all_gather_text(list.dump()))
       lists.push_back(nlohmann::json::parse(text));
     StateDict out;
-    std::vector<Work> calls;
     std::vector<size_t> next(lists.size());
     for (size_t number = 0; number < owners_.size(); ++number) {
       const auto rank = static_cast<size_t>(owners_[number]);
@@ -164,11 +163,11 @@ class ZeroRedundancyOptimizer::Shares final : public optim::StateShares {
                                   ? own.at(name)
                                   : empty(Shape(entry[2].get<std::vector<int64_t>>()),
                                           {.dtype = dtype, .device = device});
-        calls.push_back(group.broadcast_(tensor, owners_[number]));
-        out.add(name, tensor);
+        group.broadcast_(tensor, owners_[number]).wait();
+        // One at a time: a GPU has no place for the state of all ranks.
+        out.add(name, owners_[number] == rank_ ? tensor : tensor.to(kCPU));
       }
     }
-    for (Work& call : calls) call.wait();
     return out;
   }
 
