@@ -62,11 +62,14 @@ class LATHE_API Work {
 /// Tensors on a GPU go over NCCL if all ranks have it. Each rank has a GPU of its own, always the
 /// same one; the first call for it connects all ranks. A call is queued behind the work of the
 /// current stream, runs on a stream of the group, and waits for no host. It cannot be part of a
-/// graph. After a failure the tensors that calls on GPUs wrote hold anything. kMin and kMax may
-/// lose a NaN there. Without NCCL these tensors travel through host memory, and the call waits for
-/// the GPU.
+/// graph. NCCL may connect some ranks only in the first calls, which then wait for them. After a
+/// failure the tensors that calls on GPUs wrote hold anything, and so does what was computed from
+/// them; barrier().wait() throws if it is so. kMin and kMax may lose a NaN there. Without NCCL
+/// these tensors travel through host memory, and the call waits for the GPU.
 ///
 /// A process that leaves without an exception does not disturb the others until they call again.
+/// Over NCCL it may: what it sent in a broadcast is lost for a rank that is seconds behind. There
+/// all ranks wait for a barrier() before they leave.
 /// Whoever leaves because of an exception tells them at once.
 class LATHE_API ProcessGroup {
  public:
