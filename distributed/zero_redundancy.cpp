@@ -41,9 +41,11 @@ std::vector<int64_t> divide(const Tensors& params, int64_t world_size) {
 /// What all ranks must have alike, a line each.
 std::string text_of(const optim::Optimizer& optimizer) {
   std::string out = concat("the optimiser ", optimizer.name(), "\n");
+  for (const auto& [name, value] : optimizer.state_dict()) {
+    if (name.starts_with("group.")) out += concat(name, " ", value.item<double>(), "\n");
+  }
   size_t number = 0;
   for (size_t g = 0; g < optimizer.num_groups(); ++g) {
-    out += concat("group ", g, " with lr ", optimizer.lr(g), "\n");
     for (const Tensor& p : optimizer.params(g))
       out += concat("parameter ", number++, " ", p.dtype(), p.shape(),
                     p.requires_grad() ? "" : " (frozen)", "\n");

@@ -211,21 +211,27 @@ TEST_CASE("zero redundancy: a state saved by some ranks is continued by others")
 TEST_CASE("zero redundancy: what is refused") {
   Ranks differ(2, 60, [](const GroupOptions& options) -> std::string {
     ProcessGroup group(options);
-    Net net(options.rank == 1 ? 9 : 8);
-    optim::SGD sgd(net.parameters(), {.lr = 0.1});
-    std::string told = "no error";
-    try {
-      const ZeroRedundancyOptimizer zero(group, sgd);
-    } catch (const DistributedError& error) {
-      told = error.message();
-    }
-    group.barrier().wait();
+    std::string told;
+    const auto divide = [&](int64_t width, double momentum) {
+      Net net(width);
+      optim::SGD sgd(net.parameters(), {.lr = 0.1, .momentum = momentum});
+      try {
+        const ZeroRedundancyOptimizer zero(group, sgd);
+      } catch (const DistributedError& error) {
+        told += error.message();
+      }
+      group.barrier().wait();
+    };
+    divide(options.rank == 1 ? 9 : 8, 0.5);
+    divide(8, options.rank == 1 ? 0.25 : 0.5);
     return told;
   });
   for (const std::string& result : differ.results()) {
     INFO(result);
     CHECK(result.find("the optimisers differ: rank 1 (") != std::string::npos);
     CHECK(result.find("has parameter 0 f64[9,6] where rank 0 has parameter 0 f64[8,6]") !=
+          std::string::npos);
+    CHECK(result.find("has group.0.momentum 0.25 where rank 0 has group.0.momentum 0.5") !=
           std::string::npos);
   }
   Ranks fails(2, 60, [](const GroupOptions& options) -> std::string {
