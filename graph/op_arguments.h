@@ -14,6 +14,7 @@
 #include "lathe/core/pair.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/ops/batch_norm.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/conv1d.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_transpose2d.h"
@@ -65,6 +66,9 @@ inline constexpr std::initializer_list<const char*> kWords<Activation> = {"relu"
 template <>
 inline constexpr std::initializer_list<const char*> kWords<PadMode> = {"reflect", "replicate",
                                                                        "circular"};
+template <>
+inline constexpr std::initializer_list<const char*> kWords<RoundingMode> = {"none", "trunc",
+                                                                            "floor"};
 template <>
 inline constexpr std::initializer_list<const char*> kWords<UpsampleMode> = {
     "nearest", "nearest_exact", "bilinear", "bicubic"};

@@ -67,6 +67,7 @@ void add_pointwise(std::vector<Op>& ops) {
   add2("eq", binary<eq>), add2("ne", binary<ne>), add2("lt", binary<lt>), add2("le", binary<le>), add2("gt", binary<gt>), add2("ge", binary<ge>);
   add2("logical_and", binary<logical_and>), add2("logical_or", binary<logical_or>), add2("logical_xor", binary<logical_xor>);
 
+  ops.push_back(make_op("div", 2, {"rounding_mode"}, +[](Ts t, const RoundingMode& mode) { return div(t[0], t[1], {.rounding_mode = mode}); }));
   ops.push_back(make_op("leaky_relu", 1, {"slope"}, +[](Ts t, Real slope) { return leaky_relu(t[0], slope); }));
   ops.push_back(make_op("elu", 1, {"alpha"}, +[](Ts t, Real alpha) { return elu(t[0], alpha); }));
   ops.push_back(make_op("gelu", 1, {}, +[](Ts t, const GeluOptions& o) { return gelu(t[0], o); }));

@@ -125,6 +125,7 @@ void Tracer::begins() {
 
 void Tracer::arguments(std::span<const profile::Argument> arguments) {
   if (failure_ || !call_ || open_ops().size() != call_->depth) return;
+  call_->has_arguments = true;
   for (const Op& op : find_ops(open_ops().back().name)) {
     call_->attributes.clear();
     call_->option_tensors.clear();
@@ -158,7 +159,7 @@ void Tracer::ends() {
 void Tracer::finish_call(const profile::WatchedOp& op) {
   const Tensor y = std::exchange(call_->result, {});
   if (!y.defined()) return;  // the op threw, or returned its input
-  if (call_->op == nullptr) {
+  if (call_->op == nullptr && !call_->has_arguments) {
     for (const Op& overload : find_ops(op.name)) {
       if (overload.read({}, call_->attributes, call_->option_tensors)) call_->op = &overload;
     }

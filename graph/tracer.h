@@ -31,6 +31,7 @@ class Tracer final : public profile::Watcher {
     const Op* op = nullptr;
     std::vector<Attribute> attributes = {};
     Tensors option_tensors = {};
+    bool has_arguments = false;  // it said what they are
     Tensor result = {};
   };
   struct Known {  // of the value with the same number

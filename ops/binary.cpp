@@ -6,6 +6,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/autograd/sole_owner.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
@@ -85,12 +86,14 @@ void check_divisor(const char* what, const Tensor& b) {
               argmax(zero).item<int64_t>(), " of b (b: ", b, ")");
 }
 
-Tensor rounded_quotient(const Tensor& a_in, const Tensor& b_in, BinaryOp op) {
+Tensor rounded_quotient(const Tensor& a_in, const Tensor& b_in, RoundingMode mode) {
   const profile::OpRange range("div", {a_in, b_in});
+  profile::note_arguments(mode);
   const auto [a, b] = prepare("div", a_in, b_in);
   LATHE_CHECK(DTypeError, a.dtype() != kBool,
               "div: a rounded quotient is not defined for bool (a: ", a_in, ", b: ", b_in, ")");
   check_divisor("div: integer division by 0", b.detach());
+  const BinaryOp op = mode == RoundingMode::kFloor ? BinaryOp::kDivFloor : BinaryOp::kDivTrunc;
   Tensor y = run("div", op, a, b, a.dtype());
   record("div", y, {a, b},
          [as = a.shape(), bs = b.shape()](const Tensor& dy, const autograd::Needs& need) {
@@ -213,12 +216,8 @@ Tensor div(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor div(const Tensor& a, const Tensor& b, DivOptions options) {
-  switch (options.rounding_mode) {
-    case RoundingMode::kTrunc: return rounded_quotient(a, b, BinaryOp::kDivTrunc);
-    case RoundingMode::kFloor: return rounded_quotient(a, b, BinaryOp::kDivFloor);
-    case RoundingMode::kNone: break;
-  }
-  return div(a, b);
+  if (options.rounding_mode == RoundingMode::kNone) return div(a, b);
+  return rounded_quotient(a, b, options.rounding_mode);
 }
 Tensor div(const Tensor& a, Scalar b, DivOptions options) {
   const auto by = [options](const Tensor& t, const Tensor& n) { return div(t, n, options); };

@@ -56,6 +56,7 @@ void add_pointwise(Program& p) {
         {"eq", "ne", "lt", "le", "gt", "logical_and", "logical_or", "logical_xor"});
   const std::string mask = p("bool[2,3,4,4]", "ge(%x0, %x1)");
   p(kX, "prelu(%x0, %x2)");
+  p(kX, "div(%x0, %x1, rounding_mode=\"floor\")");
   p(kX, "leaky_relu(%x0, slope=0.1)");
   p(kX, "elu(%x0, alpha=1.5)");
   p(kX, "gelu(%x0, tanh_approximation=true)");
