@@ -64,11 +64,13 @@ class Folding {
     if (!node.op->name.starts_with("batch_norm")) return nullptr;
     const Norm norm(node);
     const auto x = static_cast<size_t>(node.inputs[0]);
-    if (std::get<bool>(attribute(node, "training")) || norm.mean == kNone) return nullptr;
+    if (std::get<bool>(attribute(node, "training"))) return nullptr;
+    if (norm.mean == kNone || norm.var == kNone) return nullptr;
     if (x >= made_by_.size() || made_by_[x] == kNone || uses_[x] != 1) return nullptr;
     Node& conv = graph_.nodes[static_cast<size_t>(made_by_[x])];
-    const bool fits =
-        conv.op->name == "conv2d" && type(conv.inputs[1]).dtype == type(norm.var).dtype;
+    if (conv.op->name != "conv2d" || conv.inputs[1] == kNone) return nullptr;
+    const Type filters = type(conv.inputs[1]);
+    const bool fits = filters.shape.size() == 4 && filters.dtype == type(norm.var).dtype;
     return fits ? &conv : nullptr;
   }
 

@@ -132,13 +132,16 @@ TEST_CASE("passes: batch norm goes into the convolution before it") {
         "%1: f32[N,4,8,8] = relu(%0.sum)  # Net.bn\n"
         "output %1\n");
 
-  // Somebody else reads the convolution, it is training, or there are no running statistics.
+  // Somebody else reads the convolution, it is training, there are no running statistics, or a file
+  // has only one of them, which no call takes.
   for (const char* const line :
        {"%1: f32[N,4,8,8] = batch_norm(%0, @g, @b, @m, @v, training=false, eps=1e-05)\n"
         "output %0, %1\n",
         "%1: f32[N,4,8,8] = batch_norm(%0, @g, @b, @m, @v, training=true, eps=1e-05)\n"
         "output %1\n",
         "%1: f32[N,4,8,8] = batch_norm(%0, @g, @b, none, none, training=false, eps=1e-05)\n"
+        "output %1\n",
+        "%1: f32[N,4,8,8] = batch_norm(%0, @g, @b, @m, none, training=false, eps=1e-05)\n"
         "output %1\n"}) {
     const auto nothing = [](jit::Graph&) {};
     CHECK(after(jit::fold_batch_norm, kNorm + std::string(line)) ==
