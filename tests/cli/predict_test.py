@@ -80,6 +80,11 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     assert metadata["lathe.graph"].startswith("lathe graph 1\ninput %x: f32[N,3,16,16]\n") and metadata["lathe.model"] == "resnet8"
     graph = expect(lathe("predict", "--weights", "g.lathe", "pictures", "--format", "json", "--batch-size", 5), 0)
     assert graph.stdout == result.stdout
+    header, data = safetensors_header("g.lathe"), pathlib.Path("g.lathe").read_bytes()
+    header["__metadata__"]["lathe.class_names"] = json.dumps([*CLASSES, "a fourth"])
+    text = json.dumps(header).encode()
+    pathlib.Path("more.lathe").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + struct.unpack("<Q", data[:8])[0]:])
+    expect_one_line(lathe("predict", "--weights", "more.lathe", "pictures"), 3, "more.lathe: the graph's result must be [", ",4], images and classes (got: f32[")
 
 
 def test_a_list_on_stdin_and_files_that_are_none(folder):

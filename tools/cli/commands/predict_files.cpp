@@ -11,6 +11,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
+#include "lathe/core/format.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/printable.h"
@@ -160,20 +161,31 @@ struct Loaded {
   std::unique_ptr<nn::Module> model;
 };
 
-// A graph in the place of a model.
+// A graph in the place of a model. Nothing but this says that its scores are of these classes.
 class GraphModel final : public nn::Module {
  public:
-  explicit GraphModel(jit::Graph graph) : graph_(std::move(graph)) {}
-  Tensor forward(const Tensor& x) override { return graph_(x); }
+  GraphModel(jit::Graph graph, std::string file, int64_t classes)
+      : graph_(std::move(graph)), file_(std::move(file)), classes_(classes) {}
+
+  Tensor forward(const Tensor& x) override {
+    Tensor y = graph_(x);
+    if (!(y.shape() == Shape{x.dim(0), classes_}))
+      throw CommandError(ExitCode::kData,
+                         concat(file_, ": the graph's result must be [", x.dim(0), ",", classes_,
+                                "], images and classes (got: ", y, ")"));
+    return y;
+  }
 
  private:
   jit::Graph graph_;
+  std::string file_;
+  int64_t classes_;
 };
 
-std::unique_ptr<nn::Module> load_graph(const std::string& file, Device device) {
+std::unique_ptr<nn::Module> load_graph(const std::string& file, Device device, size_t classes) {
   jit::Graph graph = reading_data([&] { return jit::load(file); });
   graph.to(device);
-  return std::make_unique<GraphModel>(std::move(graph));
+  return std::make_unique<GraphModel>(std::move(graph), file, static_cast<int64_t>(classes));
 }
 
 Loaded load(const Invocation& call) {
@@ -196,7 +208,7 @@ Loaded load(const Invocation& call) {
   complete(settings, {.usable_cpus = usable_cpus()});
   if (metadata.contains(jit::kGraphKey)) {
     out.device = prepare_compute(settings);
-    out.model = load_graph(file, out.device);
+    out.model = load_graph(file, out.device, out.input.class_names.size());
     return out;
   }
   choose_stem(settings, file);
