@@ -109,7 +109,8 @@ int Tracer::number_of(const Tensor& t) {
     if (taken_inside_.contains(t.impl().storage.get())) {
       fail(concat("the result of an op was not seen (", t, ")"));
     }
-    number = add_value(concat("c", constants_++), Origin::kConstant, t);
+    std::string name = fresh_name(graph_, concat("c", constants_++));
+    number = add_value(std::move(name), Origin::kConstant, t);
     graph_.values.back().tensor = t;
   } else if (numbers_.emplace(t.handle().get(), number).second) {
     aliases_.push_back(t);

@@ -44,6 +44,11 @@ struct Net : nn::Module {
   Tensor forward(const Tensor& x) override { return dropout(relu(bn(fc(x)))); }
 };
 
+struct Shifted : nn::Module {
+  nn::Parameter c0 = parameter("c0", ones({3}));
+  Tensor forward(const Tensor& x) override { return mul(add(x, c0), 2); }
+};
+
 }  // namespace
 
 TEST_CASE("trace: the text of a small model") {
@@ -63,6 +68,14 @@ TEST_CASE("trace: the text of a small model") {
         "training=false, eps=1e-05)  # Net.bn\n"
         "%2: f32[N,2] = relu(%1)  # Net\n"
         "output %2\n");
+}
+
+TEST_CASE("trace: a constant does not take the name of a parameter") {
+  Shifted model;
+  const jit::Graph graph = jit::trace(model, example());
+  CHECK(graph.text().find("const @c0_: f32[] = 2.0\n") != std::string::npos);
+  CHECK(jit::parse(graph.text()).text() == graph.text());
+  CHECK(graph.state().size() == 2);
 }
 
 TEST_CASE("trace: numbers are constants, multiples of the batch are sizes") {
