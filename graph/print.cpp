@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <system_error>
 
 #include "lathe/core/format.h"
@@ -20,13 +21,20 @@ std::string shortest(T value) {
   return {buffer.data(), error == std::errc() ? end : buffer.data()};
 }
 
+/// The number in a text of shortest(). Unlike strtod() it does not ask the locale for the point.
+double number_in(const std::string& text) {
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
 /// With a point, an exponent or letters in it, so that it is no integer.
 std::string real_text(double value) {
   const auto narrow = static_cast<float>(value);
   std::string text = shortest(value);
   if (static_cast<double>(narrow) == value) {  // the shorter text, if it means the same
     const std::string short_text = shortest(narrow);
-    if (std::strtod(short_text.c_str(), nullptr) == value) text = short_text;
+    if (number_in(short_text) == value) text = short_text;
   }
   return text.find_first_of(".enfa") == std::string::npos ? text + ".0" : text;
 }
@@ -60,7 +68,7 @@ std::optional<std::string> inline_value(const Tensor& t) {
   if (t.dtype() != kF32) return real_text(real);
   // The text of an f32 need not be that of the same number as f64.
   const std::string text = shortest(static_cast<float>(real));
-  const auto read = static_cast<float>(std::strtod(text.c_str(), nullptr));
+  const auto read = static_cast<float>(number_in(text));
   if (read != static_cast<float>(real)) return real_text(real);
   return text.find_first_of(".enfa") == std::string::npos ? text + ".0" : text;
 }
