@@ -113,7 +113,7 @@ def test_a_rank_that_fails_ends_all(_):
 def test_a_rank_that_does_not_listen_is_killed(_):
     # The trap is set before the other one fails, which waits for a file.
     result = ranks(2, "if [ $RANK = 1 ]; then while [ ! -e here ]; do sleep 0.01; done; exit 4; fi; "
-                      "trap 'echo asked' TERM; touch here; while :; do sleep 0.05; done", "--grace", 0.3)
+                      "trap 'echo asked' TERM; touch here; while :; do sleep 0.05; done", "--grace", 2)
     expect(result, 4, "rank 1 ")
     assert "[0] asked\n" in result.stdout, result.stdout  # SIGTERM first
 
