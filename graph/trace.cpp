@@ -9,7 +9,9 @@
 #include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/tracer.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/isclose.h"
 #include "lathe/ops/join.h"
 #include "lathe/ops/rearrange.h"
 #include "lathe/ops/views.h"
@@ -33,11 +35,13 @@ Graph record(const Program& f, const Tensors& inputs, const nn::Module* module) 
   return tracer.finish(f(inputs));
 }
 
+/// x backwards. Where that is x again, as of zeros(), floats get larger by 1; an integer may be an
+/// index, and stays.
 Tensor reversed(const Tensor& x) {
-  if (x.ndim() == 0) return clone(x);
   Dims all;
   for (int d = 0; d < x.ndim(); ++d) all.push_back(d);
-  return flip(x, all);
+  const Tensor y = all.empty() ? clone(x) : flip(x, all);
+  return is_floating(x.dtype()) && equal(y, x) ? add(y, 1) : y;
 }
 
 /// Other values than x has: x backwards, or, for another batch, its first row backwards before it.

@@ -136,6 +136,14 @@ TEST_CASE("trace: what a graph cannot hold") {
   check_refused([](const Tensor& x) { return mul(x, static_cast<double>(x.dim(0))); },
                 "with dynamic_batch = false");
   check_refused([](const Tensor&) { return Tensor(); }, "undefined tensor");
+  const auto reads_memory = [](const Tensors& x) {
+    return Tensors{mul(x[0], static_cast<double>(x[0].data<float>()[0]))};
+  };
+  for (const Shape& shape : {Shape{}, Shape{2, 3}}) {  // of values that are all alike
+    CHECK_THROWS_WITH_AS(jit::trace(reads_memory, {zeros(shape)}, {.dynamic_batch = false}),
+                         Contains("a tensor that no traced op made has other values"),
+                         jit::TraceError);
+  }
   CHECK_THROWS_AS(jit::trace([](const Tensors& x) { return x; }, {}), ValueError);
 }
 
