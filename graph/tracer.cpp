@@ -90,6 +90,11 @@ bool Tracer::is_traced(const Tensor& t) const {
   return in_storage_.contains(t.impl().storage.get());
 }
 
+bool Tracer::reads_traced(const profile::WatchedOp& op) const {
+  return std::any_of(op.inputs.begin(), op.inputs.end(),
+                     [&](const Tensor& t) { return is_traced(t); });
+}
+
 void Tracer::check_unwritten(int number) {
   const Known& known = known_[static_cast<size_t>(number)];
   if (known.tensor.version() == known.version) return;
@@ -143,16 +148,18 @@ void Tracer::output(const Tensor& y) {
     return;
   }
   for (const profile::WatchedOp& op : open_ops()) {
-    if (std::none_of(op.inputs.begin(), op.inputs.end(),
-                     [&](const Tensor& t) { return is_traced(t); })) {
-      continue;
-    }
-    fail(refusal(open_ops().back().name));
+    if (reads_traced(op)) fail(refusal(open_ops().back().name));
   }
 }
 
 void Tracer::ends() {
-  if (failure_ || !call_ || open_ops().size() != call_->depth) return;
+  if (failure_) return;
+  if (!call_) {  // copy_() writes a tensor that need not be traced, and names no output
+    const profile::WatchedOp& op = open_ops().back();
+    if (std::string_view(op.name).ends_with('_') && reads_traced(op)) fail(refusal(op.name));
+    return;
+  }
+  if (open_ops().size() != call_->depth) return;
   finish_call(open_ops().back());
   call_.reset();
 }

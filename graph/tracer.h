@@ -51,6 +51,7 @@ class Tracer final : public profile::Watcher {
   int number_of(const Tensor& t);
   int known_number(const Tensor& t) const;
   bool is_traced(const Tensor& t) const;
+  bool reads_traced(const profile::WatchedOp& op) const;
   void check_unwritten(int number);
   void finish_call(const profile::WatchedOp& op);
 

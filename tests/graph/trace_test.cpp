@@ -132,6 +132,13 @@ TEST_CASE("trace: what a graph cannot hold") {
         return neg(y);
       },
       "writes into a tensor");
+  check_refused(
+      [](const Tensor& x) {
+        const Tensor y = zeros({3});
+        copy_(y, select(x, 0, 0));
+        return x + y;
+      },
+      "copy_ writes into a tensor");
   check_refused([](const Tensor& x) { return x + zeros({x.dim(0), 1}); }, "another shape");
   check_refused([](const Tensor& x) { return mul(x, static_cast<double>(x.dim(0))); },
                 "with dynamic_batch = false");
