@@ -7,6 +7,7 @@
 // that takes too long fails as one on host memory does, and the same verdict names the rank.
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/cuda_backend.h"
@@ -118,9 +119,18 @@ void GroupState::connect_device(Device device) {
     }
     return;
   }
-  auto made =
-      make_device_backend(static_cast<int>(options_.rank), static_cast<int>(options_.world_size),
-                          device, limits_.call.count(), all.id);
+  std::unique_ptr<DeviceBackend> made;
+  try {
+    made =
+        make_device_backend(static_cast<int>(options_.rank), static_cast<int>(options_.world_size),
+                            device, limits_.call.count(), all.id);
+  } catch (const Error& error) {  // the others meet over NCCL, and would wait for this rank
+    abort(error.message());
+    throw;
+  } catch (const std::exception& error) {
+    abort(error.what());
+    throw;
+  }
   DeviceBackend* const backend = made.get();
   {
     const std::lock_guard lock(mutex_);  // a failure from now on aborts it

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../cuda_case.h"
+#include "lathe/core/cuda.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/format.h"
 #include "lathe/distributed/device_backend.h"
@@ -20,6 +21,7 @@
 #include "patience.h"
 #include "ranks.h"
 #ifdef LATHE_CUDA_EMULATED
+#  include "lathe/tests/emulation/device_failure.h"
 #  include "lathe/tests/emulation/nccl_emulation.h"
 #endif
 
@@ -208,6 +210,35 @@ TEST_CASE("nccl: ranks that share a GPU are named, and a rank without NCCL") {
         return by_way_of_the_host(options);
       },
       "4");
+}
+
+TEST_CASE("nccl: a rank whose GPU has failed before it is connected ends the group") {
+  check_all(
+      2, 60,
+      [](const GroupOptions& options) -> std::string {
+        const Device device = gpu(options.rank);
+        ProcessGroup group(options);
+        if (options.rank == 1) {
+          emulation::kernel_fault().fail_at(1);
+          const Tensor lost = ones({2}, {.device = device});
+          try {
+            cuda::synchronize(device);
+          } catch (const CudaError&) {  // and every call after it
+          }
+          try {
+            group.queues_on(device);
+          } catch (const CudaError&) {  // its own reason; then what all are told
+          }
+        }
+        try {
+          group.queues_on(device);
+          group.barrier().wait();
+        } catch (const DistributedError& error) {
+          return error.message();
+        }
+        return "no error";
+      },
+      ") failed: cudaStreamCreateWithFlags(");
 }
 
 TEST_CASE("nccl: a capture of the stream is refused, and another GPU") {
