@@ -12,7 +12,9 @@ namespace lathe::distributed::detail {
 
 namespace {
 
-constexpr size_t kTextsKept = 64;  // how far a rank may be ahead of another that fails
+// How far a rank may be ahead of another that fails: over NCCL, and in a step with divided state,
+// it queues many calls and waits for none. The report of all is shorter than Lines::kLongest.
+constexpr size_t kTextsKept = 1024;
 constexpr size_t kTextCompared = 256;
 
 /// A world of one process.

@@ -163,7 +163,12 @@ TEST_CASE(
         options.debug = debug;
         ProcessGroup group(options);
         reduce_once(group);
-        group.all_reduce_(zeros({options.rank == 1 ? 3 : 4}, {.device = device()})).wait();
+        const Tensor t = zeros({options.rank == 1 ? 3 : 4}, {.device = device()}),
+                     next = zeros({2}, {.device = device()});
+        Work odd = group.all_reduce_(t);
+        for (int i = 0; i < 100 && !debug; ++i)
+          group.all_reduce_(next);  // far ahead of the failure
+        odd.wait();
         group.barrier().wait();
         return "no error";
       };
