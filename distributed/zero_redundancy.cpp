@@ -10,8 +10,10 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/format.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/core/stream.h"
 #include "lathe/distributed/buckets.h"
 #include "lathe/distributed/control.h"
 #include "lathe/distributed/replicate.h"
@@ -104,6 +106,19 @@ class ZeroRedundancyOptimizer::Shares final : public optim::StateShares {
   bool is_own(size_t number) const override {
     open();  // so that a step fails before it has changed anything
     return owners_[number] == rank_;
+  }
+
+  void check_can_exchange() const override {
+    if (open().world_size() == 1) return;
+    Device asked = kCPU;
+    for (const Tensor& p : params_) {
+      if (p.device() == asked) continue;
+      asked = p.device();
+      LATHE_CHECK(StateError, !asked.is_cuda() || !cuda::is_capturing(current_stream(asked)),
+                  "ZeroRedundancyOptimizer: a step whose state is divided among ",
+                  group_->world_size(), " ranks cannot be recorded into a graph on ", asked,
+                  "; run the step without capture");
+    }
   }
 
   void exchange() override {

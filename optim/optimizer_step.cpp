@@ -297,6 +297,7 @@ Tensor Optimizer::step(const StepOptions& options) {
   const profile::OpRange range(name_, {}, profile::Kind::kOptimizer);
   check_options(options);
   if (!shares_) return step_own(options);
+  shares_->check_can_exchange();  // outside of what ends the group: nothing has changed
   try {
     Tensor total = step_own(options);
     shares_->exchange();

@@ -14,6 +14,9 @@ class LATHE_API StateShares {
   virtual ~StateShares() = default;
   /// True if this process keeps the state of that parameter, and updates it.
   virtual bool is_own(size_t number) const = 0;
+  /// Before an update. All processes must have the same answer.
+  /// throws: StateError if exchange() cannot be called now, as in a capture of a GPU's stream.
+  virtual void check_can_exchange() const = 0;
   /// After an update: gives all processes the new values of all parameters.
   virtual void exchange() = 0;
   /// The state.… entries of all processes, ordered as those of one, from those of this process.
