@@ -188,9 +188,9 @@ class ZeroRedundancyOptimizer::Shares final : public optim::StateShares {
     return out;
   }
 
-  void failed(const char* reason) noexcept override {
+  void failed(const char* call, const char* reason) noexcept override {
     try {
-      if (group_ != nullptr) group_->abort(concat("its optimiser's step failed: ", reason));
+      if (group_ != nullptr) group_->abort(concat("its optimiser's ", call, " failed: ", reason));
     } catch (const std::exception&) {  // out of memory: the others notice when this rank is silent
     }
   }

@@ -237,6 +237,7 @@ class LATHE_API Optimizer {
                         Pending& out) const;
   bool is_own(size_t number) const { return !shares_ || shares_->is_own(number); }
   Tensor step_own(const StepOptions& options);
+  StateDict all_state() const;
   StateDict own_state() const;
   void gather_group(size_t g, size_t number, const Tensor& found_inf, Pending& out);
   Pending gather(const Tensor& found_inf);

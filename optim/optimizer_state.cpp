@@ -1,5 +1,6 @@
 // Optimizer::state_dict() and load_state_dict(): everything is checked before anything changes.
 #include <cmath>
+#include <exception>
 #include <unordered_set>
 
 #include "lathe/core/copy.h"
@@ -69,6 +70,16 @@ class StateReader {
 }  // namespace
 
 StateDict Optimizer::state_dict() const {
+  if (!shares_) return all_state();
+  try {
+    return all_state();
+  } catch (const std::exception& error) {  // the others may wait for this process in gather()
+    shares_->failed("state_dict()", error.what());
+    throw;
+  }
+}
+
+StateDict Optimizer::all_state() const {
   StateDict out;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::string prefix = concat("group.", g, ".");

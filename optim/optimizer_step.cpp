@@ -303,7 +303,7 @@ Tensor Optimizer::step(const StepOptions& options) {
     shares_->exchange();
     return total;
   } catch (const std::exception& error) {
-    shares_->failed(error.what());
+    shares_->failed("step", error.what());
     throw;
   }
 }

@@ -21,8 +21,8 @@ class LATHE_API StateShares {
   virtual void exchange() = 0;
   /// The state.… entries of all processes, ordered as those of one, from those of this process.
   virtual StateDict gather(const StateDict& own) const = 0;
-  /// The step of this process failed; it will not call exchange().
-  virtual void failed(const char* reason) noexcept = 0;
+  /// `call` of this process, "step" or "state_dict()", failed; it will not call what was to follow.
+  virtual void failed(const char* call, const char* reason) noexcept = 0;
 };
 
 }  // namespace lathe::optim

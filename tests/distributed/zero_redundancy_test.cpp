@@ -14,8 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/core/fault.h"
 #include "lathe/core/format.h"
 #include "lathe/core/formats/npz.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/distributed/data_parallel.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
@@ -255,6 +257,31 @@ TEST_CASE("zero redundancy: what is refused") {
   INFO(fails.result(0));
   CHECK(fails.result(0).find("rank 1 (") != std::string::npos);
   CHECK(fails.result(0).find("failed: its optimiser's step failed: ") != std::string::npos);
+
+  Ranks no_memory(2, 60, [](const GroupOptions& options) -> std::string {
+    ProcessGroup group(options);
+    Net net(8);
+    optim::SGD sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+    const ZeroRedundancyOptimizer zero(group, sgd);
+    if (options.rank == 1) {
+      const ArmedFault fault(host_allocator().fault(), 1);
+      try {
+        sgd.state_dict();
+      } catch (const OutOfMemoryError&) {  // then rank 1, too, is told what the others are
+      }
+    }
+    try {
+      sgd.state_dict();
+    } catch (const DistributedError& error) {
+      return error.message();
+    }
+    return "no error";
+  });
+  for (const std::string& result : no_memory.results()) {
+    INFO(result);
+    CHECK(result.find("rank 1 (") != std::string::npos);
+    CHECK(result.find("failed: its optimiser's state_dict() failed: ") != std::string::npos);
+  }
 
   ProcessGroup alone({});
   Net net(8);
