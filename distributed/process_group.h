@@ -54,8 +54,8 @@ class LATHE_API Work {
 };
 
 /// A group of `world_size` processes. Each one makes the same calls in the same order; they run one
-/// after another on a thread of the group, while the caller goes on. Every rank gets the same bits,
-/// the same ones in every run.
+/// after another on a thread of the group, while the caller goes on. Over Gloo every rank gets the
+/// same bits, the same ones in every run. NCCL promises nothing from run to run.
 ///
 /// Tensors may have any strides. f16 and bf16 sums are rounded after each addition.
 ///
