@@ -6,7 +6,7 @@ option(LATHE_PCH "Precompile what most sources of the library and the command in
 # ccache alone could hand out a precompiled header that another checkout made, and that names the headers there.
 # tools/ccache.sh sees to it.
 set(LATHE_PRECOMPILES ON)
-if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache" AND NOT CMAKE_CXX_COMPILER_LAUNCHER MATCHES "tools/ccache\\.sh$")
   set(LATHE_PRECOMPILES OFF)
 endif()
 # CMake also names the header's source with its whole path, for other tools. It is in the precompiled header, and ccache would

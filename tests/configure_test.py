@@ -230,6 +230,17 @@ def test_revision_is_that_of_the_sources(options, folder):
     assert revision_of(options, root / "vendored")[0] == ""  # of somebody else's repository
 
 
+def test_only_the_own_launcher_precompiles_through_ccache(options, folder):
+    script = folder / "script.cmake"
+    script.write_text(f'include("{options.source}/cmake/LathePrecompiled.cmake")\nmessage(STATUS "<${{LATHE_PRECOMPILES}}>")\n')
+    expected = {"": "ON", "distcc": "ON", f"{options.source}/tools/ccache.sh": "ON", "ccache": "OFF", "/usr/bin/ccache": "OFF", "sccache": "OFF",
+                "ccache;--config-path=x": "OFF", "/usr/bin/env;ccache;distcc": "OFF"}
+    for launcher, answer in expected.items():
+        text = subprocess.run([options.cmake, f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}", "-P", script], text=True, check=True,
+                              stdout=subprocess.PIPE).stdout
+        assert f"<{answer}>" in text, (launcher, text)
+
+
 def flags_in_a_project(options, folder, *settings):
     """How a project that holds lathe compiles core/tensor.cpp, and what its configure step says."""
     project = folder / "project"
