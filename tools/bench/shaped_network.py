@@ -47,14 +47,17 @@ class Network(threading.Thread):
     def __init__(self, count, delay, rate, loss):
         super().__init__(daemon=True)
         self.delay, self.rate, self.loss, self.count = delay, rate, loss, count
-        self.tuns, self.free, self.done = [], [0.0] * count, False
+        self.tuns, self.names, self.free, self.done = [], [], [0.0] * count, False
         self.random = random.Random(1)
-        for i in range(count):
-            tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-            fcntl.ioctl(tun, SET_DEVICE, struct.pack("16sH22x", b"lathe-tun%d" % i, TUN | NO_INFO))
-            self.tuns.append(tun)
+
+    def build(self):
+        """Makes them. close() also removes what there is of them when this has failed."""
+        for i in range(self.count):
+            self.tuns.append(os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK))
+            fcntl.ioctl(self.tuns[i], SET_DEVICE, struct.pack("16sH22x", b"lathe-tun%d" % i, TUN | NO_INFO))
             name = f"lathe-{i}"
             ip("netns", "add", name)
+            self.names.append(name)
             ip("link", "set", f"lathe-tun{i}", "netns", name)
             inside = ["-n", name]
             ip(*inside, "addr", "add", f"10.77.0.{i + 1}/24", "dev", f"lathe-tun{i}")
@@ -93,11 +96,12 @@ class Network(threading.Thread):
 
     def close(self):
         self.done = True
-        self.join()
+        if self.is_alive():
+            self.join()
         for tun in self.tuns:
             os.close(tun)
-        for i in range(self.count):
-            ip("netns", "delete", f"lathe-{i}")
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name])  # one that stays is said, and the others go
 
 
 def run_in(name, *words, **options):
@@ -169,8 +173,9 @@ def main():
             ledger.write_text(LEDGER, encoding="utf-8")
         for count in map(int, args.ranks.split(",")):
             network = Network(count, args.delay_ms / 1e3, args.rate_mbit * 1e6 / 8, args.loss)
-            network.start()
             try:
+                network.build()
+                network.start()
                 latency, rate = measure_link((args.bucket_kib << 10) // count // 2 if args.loss else 4 << 20, 30 if args.loss else 4)
                 found = run_ranks(program, count, ledger, args)
             finally:
