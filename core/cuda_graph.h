@@ -61,7 +61,7 @@ class LATHE_API Graph {
   void capture(const std::function<void()>& work);
 
   /// Queues the recorded work on the current stream, behind what is queued there.
-  /// throws: StateError for an empty graph; CudaError.
+  /// throws: StateError for an empty graph; CudaError. Then no generator has moved.
   void launch();
 
   /// Kernels, copies and fills in the graph; 0 if it is empty.

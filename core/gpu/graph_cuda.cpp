@@ -201,8 +201,14 @@ void Graph::launch() {
   // What comes before the graph writes memory that the launch before may still read.
   if (m.launched && !(stream == m.last)) m.done.block(stream);
   for (const std::function<void()>& work : g.before) work();
-  g.draws.start_launch(stream);
-  LATHE_CUDA_CHECK(cudaGraphLaunch(g.executable, static_cast<cudaStream_t>(stream.native)));
+  const std::vector<Generator::State> states = g.draws.states();
+  try {
+    g.draws.start_launch(stream);
+    LATHE_CUDA_CHECK(cudaGraphLaunch(g.executable, static_cast<cudaStream_t>(stream.native)));
+  } catch (...) {  // nothing has run
+    g.draws.set_states(states);
+    throw;
+  }
   detail::count_launch();
   m.done.record(stream);
   m.launched = true;

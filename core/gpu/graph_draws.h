@@ -28,6 +28,9 @@ class GraphDraws {
   /// Takes the numbers of a launch from the generators, and queues on `stream` what tells the
   /// graph where they start.
   void start_launch(Stream stream) const;
+  /// Where the generators are: for set_states(), if a launch comes to nothing.
+  std::vector<Generator::State> states() const;
+  void set_states(const std::vector<Generator::State>& states) const;
 
  private:
   struct Source {

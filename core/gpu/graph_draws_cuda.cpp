@@ -45,4 +45,14 @@ void GraphDraws::start_launch(Stream stream) const {
     set_random_base(source.base, source.generator->reserve(source.counters), stream);
 }
 
+std::vector<Generator::State> GraphDraws::states() const {
+  std::vector<Generator::State> out;
+  for (const Source& source : sources_) out.push_back(source.generator->state());
+  return out;
+}
+
+void GraphDraws::set_states(const std::vector<Generator::State>& states) const {
+  for (size_t i = 0; i < sources_.size(); ++i) sources_[i].generator->set_state(states[i]);
+}
+
 }  // namespace lathe::cuda

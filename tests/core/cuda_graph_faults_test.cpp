@@ -5,9 +5,12 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/cuda_graph.h"
+#include "lathe/core/fault.h"
+#include "lathe/core/generator.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/random.h"
 
 using namespace lathe;
 
@@ -43,4 +46,27 @@ TEST_CASE("cuda graph: each of its calls may fail, and so may each allocation of
     CHECK(run() == expected);
   }
   CHECK(graphs == 0);
+}
+
+TEST_CASE(
+    "cuda graph: a launch that fails moves no generator, and the next one draws its numbers") {
+  if (!cuda_is_available()) return;
+  const Device gpu(DeviceType::kCUDA);
+  Generator first(7), second(8), other(7);
+  const Tensor x = zeros({8}, {.device = gpu}), y = zeros({8}, {.device = gpu});
+  cuda::Graph graph(gpu);
+  graph.capture([&] {
+    uniform_(x, 0, 1, &first);
+    uniform_(y, 0, 1, &second);
+  });
+  {
+    const ArmedFault fault(emulation::runtime_probe().graph_fault, 1);
+    CHECK_THROWS_AS(graph.launch(), CudaError);
+  }
+  CHECK(first.state() == Generator::State{7, 0});
+  CHECK(second.state() == Generator::State{8, 0});
+  graph.launch();
+  uniform_(y, 0, 1, &other);
+  CHECK(x.to(kCPU).to_vector<float>() == y.to(kCPU).to_vector<float>());
+  CHECK(first.state() == other.state());
 }
