@@ -59,7 +59,8 @@ std::string identity_of(Device device);
 /// What the ranks of one communicator have in common, as text: rank 0 makes it.
 std::string make_communicator_id();
 /// `limit_ms` is that of each call.
-/// throws: CudaError, NoCudaError.
+/// throws: CudaError; NoCudaError; DistributedError for an id that make_communicator_id() did not
+/// make.
 std::unique_ptr<DeviceBackend> make_device_backend(int rank, int world_size, Device device,
                                                    int64_t limit_ms, const std::string& id);
 

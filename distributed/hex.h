@@ -4,26 +4,35 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "lathe/distributed/error.h"
 
 namespace lathe::distributed {
 
+inline constexpr std::string_view kHexDigits = "0123456789abcdef";
+
 /// Two lower-case digits per byte.
 inline std::string to_hex(std::span<const char> bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (const char c : bytes) {
-    text += kDigits[(c >> 4) & 15];
-    text += kDigits[c & 15];
+    const auto byte = static_cast<unsigned char>(c);
+    text += kHexDigits[byte >> 4];
+    text += kHexDigits[byte & 15];
   }
   return text;
 }
 
-/// throws: std::invalid_argument for what to_hex did not make.
-inline std::vector<char> from_hex(const std::string& text) {
+/// throws: DistributedError for what to_hex did not make.
+inline std::vector<char> from_hex(std::string_view text) {
+  LATHE_CHECK(DistributedError,
+              text.size() % 2 == 0 && text.find_first_not_of(kHexDigits) == text.npos,
+              "process group: expected two digits of 0 to f for each byte, got \"", text, "\"");
   std::vector<char> bytes;
-  for (size_t i = 0; i + 1 < text.size(); i += 2)
-    bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  for (size_t i = 0; i < text.size(); i += 2)
+    bytes.push_back(
+        static_cast<char>(16 * kHexDigits.find(text[i]) + kHexDigits.find(text[i + 1])));
   return bytes;
 }
 

@@ -247,7 +247,7 @@ std::unique_ptr<DeviceBackend> make_device_backend(int rank, int world_size, Dev
                                                    int64_t limit_ms, const std::string& id) {
   ncclUniqueId made = {};
   const std::vector<char> bytes = from_hex(id);
-  LATHE_CHECK(ValueError, bytes.size() == sizeof made.internal, "process group: \"", id,
+  LATHE_CHECK(DistributedError, bytes.size() == sizeof made.internal, "process group: \"", id,
               "\" is no communicator's");
   std::ranges::copy(bytes, made.internal);
   return std::make_unique<NcclBackend>(rank, world_size, device, limit_ms, made);

@@ -20,6 +20,7 @@
 #include "lathe/distributed/control_client.h"
 #include "lathe/distributed/control_server.h"
 #include "lathe/distributed/error.h"
+#include "lathe/distributed/hex.h"
 #include "lathe/distributed/process_group.h"
 #include "patience.h"
 #include "ranks.h"
@@ -84,6 +85,17 @@ Descriptor stranger(const HostPort& place) {
 }
 
 }  // namespace
+
+TEST_CASE("bytes travel as pairs of hexadecimal digits, and what is none is refused") {
+  const std::vector<char> bytes = {0, 1, 127, static_cast<char>(0x80), static_cast<char>(0xff)};
+  CHECK(to_hex(bytes) == "00017f80ff");
+  CHECK(from_hex("00017f80ff") == bytes);
+  CHECK(from_hex("").empty());
+  for (const char* const text : {"0", "00017", "0g", "g0", "1 ", " 1", "-1", "+1", "0x", "0F"}) {
+    CAPTURE(text);
+    CHECK_THROWS_AS(from_hex(text), DistributedError);
+  }
+}
 
 TEST_CASE("a value that no rank leaves is not waited for longer than a call may take") {
   with_patience([](double factor) -> std::string {
