@@ -47,6 +47,9 @@ def check_bad_input():
     for words, text, expected in ((["--between", "8"], None, "expected LATENCY,RATE"), ([], "{}\n", "is not what lathe plan --json prints")):
         result = scaling(*words, text=text)
         assert result.returncode == 1 and expected in result.stderr, result.stderr
+    for words in (["--ring", "2"], ["--link", "1,1"], ["--ring", "0", "--link", "1,1"]):
+        result = scaling("--ledger", "unread", *words)
+        assert result.returncode == 2 and "error: --ledger needs --ring N" in result.stderr, result.stderr
 
 
 check_table()

@@ -166,6 +166,8 @@ def main():
     parser.add_argument("--first-kib", type=int, default=1 << 10)
     args = parser.parse_args()
     if args.ledger:
+        if args.ring is None or args.ring < 1 or args.link is None:
+            parser.error("--ledger needs --ring N, of at least 1, and --link MS,MB/S")
         predict_probe(args)
     else:
         print_table(args)

@@ -63,8 +63,10 @@ struct Model : lathe::nn::Module {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count < 3) {
-    std::fputs("usage: scaling_probe LEDGER STEPS [FIRST_KIB BUCKET_KIB]\n", stderr);
+  const int steps = count < 3 ? 0 : std::atoi(words[2]);
+  if (steps < 1) {
+    std::fputs("usage: scaling_probe LEDGER STEPS [FIRST_KIB BUCKET_KIB], with 1 step or more\n",
+               stderr);
     return 2;
   }
   std::vector<Part> ledger;
@@ -83,7 +85,7 @@ int main(int count, char** words) {
   const Tensor x = lathe::ones({1});
   std::vector<double> times;
   bool right = true;
-  for (int step = 0; step < std::atoi(words[2]) + 2; ++step) {
+  for (int step = 0; step < steps + 2; ++step) {
     model.zero_grad();
     group.barrier().wait();
     const auto begin = Clock::now();
