@@ -47,8 +47,8 @@ class DeviceBackend {
   /// Makes what is queued end, and the call that runs now and all later ones throw. From any
   /// thread, any number of times. What the calls have written is undefined.
   virtual void abort() noexcept = 0;
-  /// Leaves in good order when all calls are over. Waits for the others to leave too, but not for
-  /// long.
+  /// Leaves in good order when all calls are over, and waits for that, but not for long. NCCL does
+  /// not promise to wait until the others leave too; the emulated one does.
   virtual void leave() noexcept = 0;
 };
 

@@ -28,7 +28,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLeaving{2000};  // how long others are waited for when a rank leaves
+constexpr milliseconds kLeaving{2000};  // how long calls may take to end when a rank leaves
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -153,7 +153,7 @@ class NcclBackend final : public DeviceBackend {
       const std::lock_guard lock(mutex_);
       ended_ = true;
       if (comm_ != nullptr) nccl_.ncclCommDestroy(std::exchange(comm_, nullptr));
-    } catch (const std::exception&) {  // some rank does not leave, or has failed
+    } catch (const std::exception&) {  // calls do not end, or a rank has failed
       abort();
     }
   }
