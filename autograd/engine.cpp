@@ -171,7 +171,7 @@ class BackwardPass {
   /// True if somebody besides the op sees the gradient of its output.
   bool is_seen(const Node& node) const {
     return node.hooks != nullptr || node.retain_target != nullptr || watched_.contains(&node) ||
-           profile::watched();
+           profile::gradients_watched();
   }
 
   /// Gradients that stayed half are added up in the leaf's dtype.
@@ -186,7 +186,7 @@ class BackwardPass {
   bool leaves_half(const Node& node) const {
     return node.reusable && node.edges.size() == 1 && node.edges[0].leaf && is_half(node.dtype) &&
            amp::takes_half_gradient(*node.edges[0].leaf) && call_.inputs == nullptr &&
-           !call_.create_graph && !profile::watched();
+           !call_.create_graph && !profile::gradients_watched();
   }
 
   /// What follows an op's result, and not the op: hooks, retain_grad(), grad(…, inputs).
@@ -234,10 +234,12 @@ class BackwardPass {
 
   void run_op(Node& node, Tensors& dy) {
     Tensors shown;  // a second handle: the op writes into no dy that a watcher is to see
-    if (profile::watched()) [[unlikely]]
+    if (profile::gradients_watched()) [[unlikely]]
       shown = dy;
     const Tensors gradients = node.run(dy, Needs(node.edges));
     if (profile::watched()) [[unlikely]]
+      profile::raise_found();
+    if (profile::gradients_watched()) [[unlikely]]
       show_watchers(node, shown, gradients);
     std::ranges::fill(dy, Tensor());  // a gradient that is dy itself has one owner from here on
     for (size_t i = 0; i < node.edges.size() && i < gradients.size(); ++i) {
@@ -248,7 +250,6 @@ class BackwardPass {
   }
 
   static void show_watchers(const Node& node, const Tensors& dy, const Tensors& gradients) {
-    profile::raise_found();
     for (size_t i = 0; i < node.edges.size() && i < gradients.size(); ++i) {
       if (node.edges[i].wanted() && gradients[i].defined())
         profile::detail::watch_gradient(node.name, node.number, i, gradients[i], dy);

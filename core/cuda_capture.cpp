@@ -21,6 +21,8 @@ namespace {
 /// knows neither.
 class RefusesWaits final : public profile::Watcher {
  public:
+  RefusesWaits() : Watcher(Gradients::kIgnore) {}
+
   void node(const char*, uint64_t) override {}  // a wait is where the program waits
 
   void wait(const char* why) override {

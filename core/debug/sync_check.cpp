@@ -10,7 +10,7 @@ namespace lathe::debug {
 
 class SyncCheck::Watch final : public profile::Watcher {
  public:
-  explicit Watch(SyncMode mode) : mode_(mode) {}
+  explicit Watch(SyncMode mode) : Watcher(Gradients::kIgnore), mode_(mode) {}
 
   void node(const char*, uint64_t) override {}  // a wait is where the program waits
 

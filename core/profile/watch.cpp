@@ -32,7 +32,7 @@ constinit thread_local int watchers_here = 0;  // for what goes after thread() h
 struct Calls {
   std::mutex mutex;
   std::unordered_map<uint64_t, NodeCall> of_node;
-  int64_t watchers = 0;  // of all threads
+  int64_t watchers = 0, of_gradients = 0;  // of all threads
 };
 // Never destroyed: nodes may go after static objects.
 Calls& calls() {
@@ -65,11 +65,13 @@ void tell_later(const F& f) noexcept {
 
 }  // namespace
 
-Watcher::Watcher() {
+Watcher::Watcher(Gradients gradients) : gradients_(gradients) {
   thread().watchers.push_back(this);
   ++watchers_here;
   const std::lock_guard lock(calls().mutex);
   if (++calls().watchers == 1) wanted.fetch_or(kWatched, std::memory_order_relaxed);
+  if (gradients == Gradients::kWatch && ++calls().of_gradients == 1)
+    wanted.fetch_or(kGradientsWatched, std::memory_order_relaxed);
 }
 
 Watcher::~Watcher() {
@@ -81,6 +83,8 @@ Watcher::~Watcher() {
     here.found = nullptr;
   }
   const std::lock_guard lock(calls().mutex);
+  if (gradients_ == Gradients::kWatch && --calls().of_gradients == 0)
+    wanted.fetch_and(~kGradientsWatched, std::memory_order_relaxed);
   if (--calls().watchers > 0) return;
   wanted.fetch_and(~kWatched, std::memory_order_relaxed);
   calls().of_node.clear();

@@ -3,6 +3,7 @@
 // throw what a watcher found (raise_found()) loads the flag once more.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,11 @@
 namespace lathe::profile {
 
 inline bool watched() noexcept { return (wanted.load(std::memory_order_relaxed) & kWatched) != 0; }
+/// Gradients that somebody looks at are made whole before. A backward pass may otherwise leave two
+/// halves of a sum to an op that adds them up with fewer roundings.
+inline bool gradients_watched() noexcept {
+  return (wanted.load(std::memory_order_relaxed) & kGradientsWatched) != 0;
+}
 
 /// A range that is open on a thread with a watcher. A Range of the program's own is none.
 struct WatchedOp {
@@ -51,7 +57,7 @@ class LATHE_API Watcher {
   virtual void backward(uint64_t) {}
   /// Node `number` was released on this thread: no backward pass will reach it any more.
   virtual void gone(uint64_t) {}
-  /// The closure of node `number` of `op` computed `gradient` of its input `input` from `dy`.
+  /// Unless it asked not to be told: the closure of node `number` of `op` computed `gradient` of its input `input` from `dy`.
   virtual void gradient(const char*, uint64_t, size_t, const Tensor&, const Tensors&) {}
   /// Memory of a tensor on the CPU or a GPU was taken, or is about to be given back.
   virtual void memory(const Storage&, bool /*taken*/) {}
@@ -63,8 +69,11 @@ class LATHE_API Watcher {
   virtual void wait(const char*) {}
 
  protected:
+  /// What a watcher is not told of stays as it is without watchers, to the bit.
+  enum class Gradients : uint8_t { kWatch, kIgnore };
+
   /// Begins to watch the calling thread.
-  Watcher();
+  explicit Watcher(Gradients gradients = Gradients::kWatch);
   /// On the same thread.
   ~Watcher();
 
@@ -72,6 +81,9 @@ class LATHE_API Watcher {
   static std::span<const WatchedOp> open_ops() noexcept;
   /// The path of the innermost layer whose forward pass runs on this thread: "Net.conv1", or "".
   static const std::string& layer() noexcept;
+
+ private:
+  const Gradients gradients_;
 };
 
 /// Says to the watchers of this thread that a layer's forward pass runs.

@@ -31,8 +31,8 @@ __global__ void count_kernel(unsigned* count, bool atomically) {
 
 /// Counts its runs in a number that each thread looks at. Planted where each reads it for itself,
 /// while thread 0 counts.
-__global__ void turns_kernel(int* turns, int* seen, bool by_one_thread) {
-  LATHE_SHARED(int, turn);
+__global__ void turns_kernel(unsigned* turns, unsigned* seen, bool by_one_thread) {
+  LATHE_SHARED(unsigned, turn);
   if (threadIdx.x == 0) turn = *turns;
   __syncthreads();
   seen[threadIdx.x] = by_one_thread ? turn : *turns;
@@ -40,10 +40,10 @@ __global__ void turns_kernel(int* turns, int* seen, bool by_one_thread) {
 }
 
 /// The last block that arrives adds up what all have written.
-__global__ void join_kernel(int* sum, int* parts, unsigned* arrived, bool with_fence) {
+__global__ void join_kernel(unsigned* sum, unsigned* parts, unsigned* arrived, bool with_fence) {
   LATHE_SHARED(bool, last);
   if (threadIdx.x == 0) {
-    parts[blockIdx.x] = static_cast<int>(blockIdx.x);
+    parts[blockIdx.x] = blockIdx.x;
     if (with_fence) __threadfence();
     last = atomicAdd(arrived, 1u) == gridDim.x - 1;
   }
@@ -58,7 +58,10 @@ __global__ void bytes_kernel(unsigned char* bytes) {
   bytes[blockIdx.x * blockDim.x + threadIdx.x] = static_cast<unsigned char>(threadIdx.x);
 }
 
-__global__ void double_kernel(int* to, const int* from) { to[threadIdx.x] = 2 * from[threadIdx.x]; }
+// Unsigned: what is not written yet may be any number.
+__global__ void double_kernel(unsigned* to, const unsigned* from) {
+  to[threadIdx.x] = 2 * from[threadIdx.x];
+}
 
 class Queue {
  public:
@@ -76,7 +79,7 @@ class Queue {
 
 void twice(const Taken& to, const Taken& from, cudaStream_t stream) {
   launch(double_kernel, dim3(1), dim3(32), 0, Stream{stream, Device(DeviceType::kCUDA)},
-         to.as<int>(), from.as<const int>());
+         to.as<unsigned>(), from.as<const unsigned>());
 }
 
 void copy(const Taken& to, const Taken& from, cudaStream_t stream) {
@@ -128,9 +131,10 @@ TEST_CASE("races: a number that each thread reads for itself, and one of them wr
   const WatchScope watched(Watch::kRaces);
   const Taken turns(4), seen(64 * 4);
   for_each_order([&] {
-    CHECK(fault_of(turns_kernel, dim3(1), dim3(64), turns.as<int>(), seen.as<int>(), true) == "");
+    CHECK(fault_of(turns_kernel, dim3(1), dim3(64), turns.as<unsigned>(), seen.as<unsigned>(),
+                   true) == "");
     const std::string fault =
-        fault_of(turns_kernel, dim3(1), dim3(64), turns.as<int>(), seen.as<int>(), false);
+        fault_of(turns_kernel, dim3(1), dim3(64), turns.as<unsigned>(), seen.as<unsigned>(), false);
     CHECK(has(fault, "turns_kernel"));
     CHECK(has(fault, "block (0,0,0)"));
     CHECK(has(fault, "byte 0 of a block of 4: thread "));
@@ -144,8 +148,8 @@ TEST_CASE("races: a block reads what others wrote before their fence, and the fe
   for_each_order([&] {
     for (const bool with_fence : {true, false}) {
       LATHE_CUDA_CHECK(cudaMemsetAsync(arrived.as<void>(), 0, 4, nullptr));
-      const std::string fault = fault_of(join_kernel, dim3(5), dim3(32), sum.as<int>(),
-                                         parts.as<int>(), arrived.as<unsigned>(), with_fence);
+      const std::string fault = fault_of(join_kernel, dim3(5), dim3(32), sum.as<unsigned>(),
+                                         parts.as<unsigned>(), arrived.as<unsigned>(), with_fence);
       CHECK((with_fence ? fault.empty() : has(fault, "thread (1,0,0) of block (")));
       if (!with_fence) CHECK(has(fault, " reads 4 bytes at 0x"));
     }
