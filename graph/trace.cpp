@@ -44,10 +44,13 @@ Tensor reversed(const Tensor& x) {
   return is_floating(x.dtype()) && equal(y, x) ? add(y, 1) : y;
 }
 
-/// Other values than x has: x backwards, or, for another batch, its first row backwards before it.
-Tensor varied(const Tensor& x, bool one_more) {
-  return one_more ? cat({reversed(narrow(x, 0, 0, 1)), x}, 0) : reversed(x);
+/// Other values than x has: x backwards, or, for a larger batch, its first row backwards and x twice.
+Tensor varied(const Tensor& x, bool larger) {
+  return larger ? cat({reversed(narrow(x, 0, 0, 1)), x, x}, 0) : reversed(x);
 }
+
+/// More than twice as large: of 2 and 3 rows, each half has 1, and seems not to depend on them.
+int64_t larger_batch(int64_t batch) { return 2 * batch + 1; }
 
 /// Two graphs of the same program, for batches of `first` and `second`: is each number of one of
 /// them the same in the other, or a multiple of the batch?
@@ -85,15 +88,15 @@ class Comparison {
     if (a.op != b.op || a.inputs != b.inputs || a.output != b.output) {
       differs(concat(called(a), " in one run, ", called(b), " in the other, or of other tensors"));
     }
-    bool same = a.attributes.size() == b.attributes.size();
-    size_t i = 0;
-    for (; same && i < a.attributes.size(); ++i) same = compare(a.attributes[i], b.attributes[i]);
-    if (!same) differs(concat("an argument of ", called(a), " (", attribute_name(a, i), ")"));
-  }
-
-  static std::string attribute_name(const Node& node, size_t after) {
-    return after > 0 && after <= node.op->attributes.size() ? node.op->attributes[after - 1].name
-                                                            : "their number";
+    if (a.attributes.size() != b.attributes.size()) {
+      differs(concat("the number of arguments of ", called(a)));
+    }
+    for (size_t i = 0; i < a.attributes.size(); ++i) {
+      const std::string before = to_text(a.attributes[i]);
+      if (compare(a.attributes[i], b.attributes[i])) continue;
+      differs(concat(a.op->attributes[i].name, ", an argument of ", called(a), ", is ", before,
+                     " and ", to_text(b.attributes[i])));
+    }
   }
 
   bool compare(Attribute& a, const Attribute& b) const {
@@ -114,9 +117,11 @@ class Comparison {
   bool compare(Size& a, const Size& b) const {
     if (a == b) return true;
     if (first_ == second_) return false;
-    const int64_t more = b.fixed - a.fixed;  // for one more row
-    if (more <= 0 || a.fixed != more * first_ || b.fixed != more * second_) return false;
-    a = {more, 0};
+    const int64_t more = b.fixed - a.fixed, rows = second_ - first_;
+    if (more <= 0 || more % rows != 0) return false;
+    const int64_t per_row = more / rows;
+    if (a.fixed != per_row * first_ || b.fixed != per_row * second_) return false;
+    a = {per_row, 0};
     return true;
   }
 
@@ -156,7 +161,7 @@ Graph trace(const std::function<Tensors(const Tensors&)>& f, const Tensors& exam
   }
   Graph graph = record(f, examples, options.module);
   const Graph other = record(f, others, options.module);
-  return Comparison(other, batch, dynamic ? batch + 1 : batch).merged(std::move(graph));
+  return Comparison(other, batch, dynamic ? larger_batch(batch) : batch).merged(std::move(graph));
 }
 
 Graph trace(nn::Module& module, const Tensor& example, TraceOptions options) {

@@ -142,6 +142,8 @@ TEST_CASE("trace: what a graph cannot hold") {
   check_refused([](const Tensor& x) { return x + zeros({x.dim(0), 1}); }, "another shape");
   check_refused([](const Tensor& x) { return mul(x, static_cast<double>(x.dim(0))); },
                 "with dynamic_batch = false");
+  check_refused([](const Tensor& x) { return narrow(x, 0, 0, x.dim(0) / 2); },
+                "length, an argument of narrow, is 1 and 2");  // of 2 and 5 rows
   check_refused([](const Tensor&) { return Tensor(); }, "undefined tensor");
   const auto reads_memory = [](const Tensors& x) {
     return Tensors{mul(x[0], static_cast<double>(x[0].data<float>()[0]))};
