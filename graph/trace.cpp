@@ -68,6 +68,9 @@ class Comparison {
                   ? concat("only one of the two runs calls ", called(longer.nodes[nodes]))
                   : "they return other tensors");
     }
+    if (graph.values.size() != other_.values.size()) {
+      differs(concat("they use ", graph.values.size(), " and ", other_.values.size(), " tensors"));
+    }
     for (size_t i = 0; i < graph.values.size(); ++i) compare(graph.values[i], other_.values[i]);
     return graph;
   }
