@@ -44,7 +44,7 @@ Tensor reversed(const Tensor& x) {
   return is_floating(x.dtype()) && equal(y, x) ? add(y, 1) : y;
 }
 
-/// Other values than x has: x backwards, or, for a larger batch, its first row backwards and x twice.
+/// Other values than x has: x backwards; for a larger batch its first row backwards, and x twice.
 Tensor varied(const Tensor& x, bool larger) {
   return larger ? cat({reversed(narrow(x, 0, 0, 1)), x, x}, 0) : reversed(x);
 }

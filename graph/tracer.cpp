@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lathe/autograd/autocast.h"
 #include "lathe/core/format.h"
 #include "lathe/core/profile/stack.h"
 #include "lathe/graph/op_table.h"
@@ -126,7 +127,14 @@ int Tracer::number_of(const Tensor& t) {
 
 void Tracer::begins() {
   if (failure_ || call_) return;
-  if (!find_ops(open_ops().back().name).empty()) call_ = Call{open_ops().size()};
+  if (find_ops(open_ops().back().name).empty()) return;
+  const Device gpu(DeviceType::kCUDA);
+  if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(gpu)) {
+    fail(
+        concat("Autocast is on, which casts inside of ", open_ops().back().name,
+               " where a graph does not see it; trace without it, and run the graph in its scope"));
+  }
+  call_ = Call{open_ops().size()};
 }
 
 void Tracer::arguments(std::span<const profile::Argument> arguments) {

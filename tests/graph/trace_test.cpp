@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "lathe/autograd/autocast.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/linear.h"
@@ -16,6 +17,7 @@
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/losses.h"
+#include "lathe/ops/matmul.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/sort.h"
@@ -162,6 +164,21 @@ TEST_CASE("trace: a model in training mode is refused with the layer's name") {
   CHECK_THROWS_WITH_AS(jit::trace(net, example()), Contains("eval()"), jit::TraceError);
   net.bn.eval();
   CHECK_THROWS_WITH_AS(jit::trace(net, example()), Contains("Net.dropout"), jit::TraceError);
+}
+
+TEST_CASE("trace: casts of Autocast are refused") {
+  const auto f = [](const Tensors& x) {
+    const Autocast half(kCPU, kBF16);
+    return Tensors{matmul(x[0], ones({3, 2}))};
+  };
+  CHECK_THROWS_WITH_AS(jit::trace(f, {example()}), Contains("Autocast is on"), jit::TraceError);
+  const auto sums = [](const Tensor& x) { return add(x, x); };
+  {
+    const Autocast half(kCPU, kBF16);
+    CHECK_THROWS_WITH_AS(traced(sums), Contains("inside of add"), jit::TraceError);
+    const Autocast off(kCPU, kBF16, false);
+    CHECK(traced(sums).nodes.size() == 1);
+  }
 }
 
 TEST_CASE("trace: a graph for one batch") {
