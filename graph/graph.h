@@ -117,6 +117,9 @@ class LATHE_API Graph {
 /// throws: DataError that names `name` and the line.
 LATHE_API Graph parse(std::string_view text, std::string_view name = "graph");
 
+/// True for a name that a value can have in a text: letters, digits, "_", ".", "-" and "/".
+LATHE_API bool is_name(std::string_view text);
+
 /// `wanted`, or if a value has this name, `wanted` with "_" behind it, as often as needed.
 LATHE_API std::string fresh_name(const Graph& graph, std::string wanted);
 

@@ -21,6 +21,13 @@ bool is_name_character(char c) {
          c == '.' || c == '-' || c == '/';
 }
 
+/// The length of the name that `text` begins with.
+size_t name_length(std::string_view text) {
+  size_t length = 0;
+  while (length < text.size() && is_name_character(text[length])) ++length;
+  return length;
+}
+
 class Parser {
  public:
   Parser(std::string_view text, std::string_view name) : text_(text), name_(name) {}
@@ -66,8 +73,7 @@ class Parser {
   }
 
   std::string_view name() {
-    size_t length = 0;
-    while (length < rest_.size() && is_name_character(rest_[length])) ++length;
+    const size_t length = name_length(rest_);
     if (length == 0) wrong_here("expected a name");
     const std::string_view found = rest_.substr(0, length);
     rest_.remove_prefix(length);
@@ -307,6 +313,8 @@ class Parser {
 };
 
 }  // namespace
+
+bool is_name(std::string_view text) { return !text.empty() && name_length(text) == text.size(); }
 
 Graph parse(std::string_view text, std::string_view name) { return Parser(text, name).graph(); }
 

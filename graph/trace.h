@@ -35,7 +35,8 @@ struct TraceOptions {
 /// throws: TraceError if the program reads values of a traced tensor on the host (item(),
 /// to_vector()), draws random numbers, writes into a traced tensor, calls an op that graphs do not
 /// hold (op_table.h), calls an op where Autocast is on, takes another way for other values or another batch, or returns a tensor that
-/// depends on its input in a way that was not seen. A model in training mode does several of these:
+/// depends on its input in a way that was not seen; for a module with a name that the text cannot
+/// hold (is_name()). A model in training mode does several of these:
 /// call eval() first. ValueError without examples; what `f` throws.
 LATHE_API Graph trace(const std::function<Tensors(const Tensors&)>& f, const Tensors& examples,
                       const TraceOptions& options = {});

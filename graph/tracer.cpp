@@ -7,6 +7,7 @@
 
 #include "lathe/autograd/autocast.h"
 #include "lathe/core/format.h"
+#include "lathe/core/printable.h"
 #include "lathe/core/profile/stack.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/trace.h"
@@ -45,6 +46,8 @@ std::string one_line(std::string text) {
 
 void Tracer::add(std::string name, Origin origin, const Tensor& t) {
   LATHE_CHECK(ValueError, t.defined(), "trace: \"", name, "\" is an undefined tensor");
+  LATHE_CHECK(TraceError, is_name(name), "trace: a graph's text cannot hold the name \"",
+              printable(name), "\"; a name has letters, digits, _, ., - and /");
   const int number = add_value(std::move(name), origin, t);
   if (origin == Origin::kInput) {
     graph_.inputs.push_back(number);

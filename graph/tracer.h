@@ -20,6 +20,7 @@ namespace lathe::jit {
 class Tracer final : public profile::Watcher {
  public:
   /// Names a parameter or buffer, or an input.
+  /// throws: TraceError for a name that the text cannot hold; ValueError for an undefined tensor.
   void add(std::string name, Origin origin, const Tensor& t);
   /// The graph that ends in these tensors.
   /// throws: TraceError, also for what was found earlier.

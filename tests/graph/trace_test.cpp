@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -78,6 +79,21 @@ TEST_CASE("trace: a constant does not take the name of a parameter") {
   CHECK(graph.text().find("const @c0_: f32[] = 2.0\n") != std::string::npos);
   CHECK(jit::parse(graph.text()).text() == graph.text());
   CHECK(graph.state().size() == 2);
+}
+
+TEST_CASE("trace: a name that the text cannot hold is refused") {
+  struct OneName : nn::Module {
+    explicit OneName(const std::string& name) : w(parameter(name, ones({3}))) {}
+    Tensor forward(const Tensor& x) override { return add(x, w); }
+    nn::Parameter w;
+  };
+  for (const char* name : {"a weight", "w:0", "w\nv"}) {
+    OneName model(name);
+    CHECK_THROWS_WITH_AS(jit::trace(model, example()), Contains("cannot hold the name"),
+                         jit::TraceError);
+  }
+  OneName model("w-0/1_a");
+  CHECK(jit::parse(jit::trace(model, example()).text()).values.size() == 3);
 }
 
 TEST_CASE("trace: numbers are constants, multiples of the batch are sizes") {
