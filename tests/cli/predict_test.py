@@ -80,6 +80,7 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     assert metadata["lathe.graph"].startswith("lathe graph 1\ninput %x: f32[N,3,16,16]\n") and metadata["lathe.model"] == "resnet8"
     graph = expect(lathe("predict", "--weights", "g.lathe", "pictures", "--format", "json", "--batch-size", 5), 0)
     assert graph.stdout == result.stdout
+    expect_one_line(lathe("predict", "--weights", "g.lathe", "--amp", "bf16", "pictures"), 2, "g.lathe is a graph", "--amp bf16")
     header, data = safetensors_header("g.lathe"), pathlib.Path("g.lathe").read_bytes()
     header["__metadata__"]["lathe.class_names"] = json.dumps([*CLASSES, "a fourth"])
     text = json.dumps(header).encode()

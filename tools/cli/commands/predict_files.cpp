@@ -207,6 +207,11 @@ Loaded load(const Invocation& call) {
   if (!settings.dataset) settings.dataset = "folder";
   complete(settings, {.usable_cpus = usable_cpus()});
   if (metadata.contains(jit::kGraphKey)) {
+    if (settings.amp != "off")
+      throw UsageError(
+          formatted("{} is a graph, which runs in the types that it names: leave out "
+                    "--amp {}",
+                    file, settings.amp));
     out.device = prepare_compute(settings);
     out.model = load_graph(file, out.device, out.input.class_names.size());
     return out;
