@@ -65,7 +65,11 @@ bool commit(void* address, size_t bytes) noexcept {
 // A new mapping in its place: unlike MADV_DONTNEED it is no longer counted as memory that the
 // process may use.
 void decommit(void* address, size_t bytes) noexcept {
-  mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  if (mmap(address, bytes, PROT_NONE, kFlags, -1, 0) == MAP_FAILED) {  // too many mappings
+    madvise(address, bytes, MADV_DONTNEED);
+    return;
+  }
   madvise(address, bytes, MADV_HUGEPAGE);
 }
 
