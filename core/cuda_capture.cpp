@@ -76,10 +76,12 @@ void CapturedStep::Impl::check_inputs(const Tensors& given) const {
               given.size(), " inputs, and ", like.size(), " at the first call");
   for (size_t i = 0; i < given.size(); ++i) {
     const Tensor& now = given[i];
-    const Tensor& first = like.empty() ? now : like[i];
+    const Tensor& first = like.empty() ? given.front() : like[i];
     LATHE_CHECK(DeviceError, now.device().is_cuda() && now.device() == first.device(),
-                "captured step: input ", i, " must be on the GPU of the first call (got: ", now,
-                ", at the first call: ", first, ")");
+                "captured step: input ", i, " must be on the GPU of ",
+                like.empty() ? "the first input" : "the first call", " (got: ", now,
+                ", there: ", first, ")");
+    if (like.empty()) continue;
     LATHE_CHECK(DTypeError, now.dtype() == first.dtype(), "captured step: input ", i,
                 " has another dtype (got: ", now, ", at the first call: ", first, ")");
     LATHE_CHECK(ShapeError, now.shape() == first.shape(), "captured step: input ", i,
