@@ -12,6 +12,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/profile/stack.h"
 #include "lathe/core/profile/watch.h"
+#include "lathe/core/stream.h"
 
 namespace lathe::cuda {
 
@@ -51,7 +52,9 @@ struct CapturedStep::Impl {
   Tensors inputs;                   // of the graph
   Tensors outputs;                  // of the last call
   std::vector<const void*> memory;  // of the state
-  std::optional<Graph> graph;       // after the tensors: its memory is theirs
+  std::optional<Event> done;        // after the last launch
+  bool launched = false;
+  std::optional<Graph> graph;  // after the tensors: its memory is theirs
 };
 
 CapturedStep::CapturedStep(Step step, const CaptureOptions& options)
@@ -116,6 +119,7 @@ void CapturedStep::Impl::record(const Tensors& given) {
   for (const Tensor& t : options.state) memory.push_back(t.raw_data());
   inputs = std::move(made);
   outputs = std::move(results);
+  done.emplace(given.front().device());
   graph.emplace(std::move(fresh));
 }
 
@@ -133,8 +137,13 @@ const Tensors& CapturedStep::operator()(const Tensors& inputs) {
     c.record(inputs);
     c.like = c.inputs;  // and lets go of the first ones
   }
+  const Stream stream = current_stream(inputs.front().device());
+  // The launch before may still read what is overwritten here, and launch() waits for it too late.
+  if (c.launched) c.done->block(stream);
   for (size_t i = 0; i < inputs.size(); ++i) copy_values(c.inputs[i], inputs[i]);
   c.graph->launch();
+  c.done->record(stream);
+  c.launched = true;
   return c.outputs;
 }
 

@@ -33,7 +33,8 @@ class LATHE_API CapturedStep {
   CapturedStep& operator=(CapturedStep&&) noexcept;
 
   /// One step. The inputs are copied into those that the graph reads; so they may be other tensors
-  /// each time, of the same shapes and dtypes on the same GPU. The outputs of a launch have no
+  /// each time, of the same shapes and dtypes on the same GPU. Calls may be made on different
+  /// streams: each waits on the GPU for the launch before. The outputs of a launch have no
   /// history of autograd; they are the same tensors each time, and keep their values until the
   /// next call.
   /// throws: ValueError without inputs, or for another number of inputs than at the first call;

@@ -12,6 +12,7 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 #include "lathe/core/generator.h"
+#include "lathe/core/stream.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/dropout.h"
@@ -110,6 +111,29 @@ TEST_CASE("cuda capture: state with other memory than when it was recorded is an
   b.set_data(own);
   fill_values(b, 5.0);
   CHECK(values(step({x})[0]) == std::vector<float>(4, 10));
+}
+
+TEST_CASE("cuda capture: a call on another stream does not overwrite what is still read" *
+          test::cuda_case()) {
+  const Tensor total = zeros({1 << 16}, {.device = kGpu});
+  cuda::CapturedStep step = cuda::capture(
+      [&](const Tensors& in) {
+        Tensor y = mul(total, 0.0);
+        for (int i = 0; i < 50; ++i) y = add(y, 0.0);  // so that the input is read late
+        total.add_(add(in[0], y));
+        return Tensors{};
+      },
+      {.eager_calls = 0, .state = {total}});
+  std::vector<Tensor> inputs;
+  for (int i = 0; i < 6; ++i) inputs.push_back(gpu({1 << 16}, i));
+  cuda::synchronize(kGpu);
+  const OwnedStream streams[] = {OwnedStream(kGpu), OwnedStream(kGpu)};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const StreamScope on(streams[i % 2]);
+    step({inputs[i]});
+  }
+  cuda::synchronize(kGpu);
+  CHECK(values(total) == std::vector<float>(1 << 16, 15));
 }
 
 TEST_CASE("cuda capture: a step that waits for the GPU is an error that names the op" *
