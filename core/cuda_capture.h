@@ -44,7 +44,9 @@ class LATHE_API CapturedStep {
   /// In the call that records: StateError where the step waits for the GPU, as item() does, with
   /// the op, the layer and the line of the program; what Graph::capture() throws; any error of the
   /// step. Then nothing has run on the GPU, tensors that the step made or changed
-  /// hold no meaningful values, and the next call records again.
+  /// hold no meaningful values, and the next call records again. Gradients are such tensors: before
+  /// the next call, remove them (zero_grad()), and set back what else the step keeps from call to
+  /// call.
   const Tensors& operator()(const Tensors& inputs);
 
   /// Whether calls launch a graph.
