@@ -55,6 +55,7 @@ TEST_CASE("step graphs: two batches of a shape are the caller's, the third is re
   }
   CHECK(launched == std::vector<bool>{false, false, false, true, false, true, true, true});
   CHECK(called == 2);
+  CHECK(graphs.recorded() == 2);
   CHECK_FALSE(graphs.has_problem());
 }
 
@@ -71,6 +72,7 @@ TEST_CASE("step graphs: a step that cannot be recorded is left to the caller for
     const cli::StepTensors in = batch(4, i);
     CHECK_FALSE(graphs.takes(in.x, in.y, {}, work));
     CHECK(graphs.has_problem() == (i == 2));
+    CHECK(graphs.recorded() == 0);
     const std::string problem = graphs.take_problem();
     if (i == 2) CHECK(problem.find("item: the host waits for the GPU") != std::string::npos);
   }

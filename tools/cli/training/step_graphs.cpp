@@ -74,6 +74,7 @@ void StepGraphs::record(Entry& entry, const Tensor& x, const Tensor& y, const Wo
   entry.tensors.loss = entry.tensors.loss.detach();
   entry.memory = memory_now();
   entry.graph.emplace(std::move(graph));
+  ++recorded_;
 }
 
 const StepTensors& StepGraphs::launch(const Tensor& x, const Tensor& y) {

@@ -53,6 +53,8 @@ class StepGraphs {
   /// until the next launch.
   const StepTensors& launch(const Tensor& x, const Tensor& y);
 
+  /// How many steps have been recorded.
+  size_t recorded() const { return recorded_; }
   /// Whether take_problem() has something to say.
   bool has_problem() const { return !problem_.empty(); }
   /// Why a step could not be recorded, once; "" if there is nothing new.
@@ -78,6 +80,7 @@ class StepGraphs {
 
   const Tensors state_;
   std::list<Entry> entries_;
+  size_t recorded_ = 0;
   Entry* taken_ = nullptr;           // by takes(), for launch()
   std::optional<cuda::Graph> pool_;  // empty: its pool is that of the graphs
   std::string problem_;

@@ -268,10 +268,11 @@ void Trainer::evaluate_now() {
   memory_.begin_part();
   std::optional<optim::EMA::Applied> averaged;
   if (ema_) averaged.emplace(*ema_);
+  const size_t recorded = graphs_ ? graphs_->recorded() : 0;
   const Evaluation result = evaluate(parts_.model, parts_.test, settings_, 0, progress_, {},
                                      graphs_ ? &*graphs_ : nullptr);
   if (graphs_) {
-    memory_.part_is_graph(false);
+    if (graphs_->recorded() > recorded) memory_.part_is_graph(false);
     say_not_recorded("evaluations are");
   }
   if (!result.complete) return;
