@@ -111,10 +111,10 @@ class LATHE_API Graph {
   std::string dot() const;
 };
 
-/// The graph of a text, whose parameters and buffers are not bound. Checked are that
-/// each value is defined once and before its use, and that each op is known, with as many inputs
-/// and with attributes of the right kinds. The values of attributes (the words, too), and whether
-/// an input may be missing, are checked by the op when the graph runs. Takes memory in proportion to the text.
+/// The graph of a text, whose parameters and buffers are not bound. Checked are that each value is
+/// defined once and before its use, and that each op is known, with as many inputs and with
+/// attributes of the right kinds. The values of attributes (words, too), and whether an input may
+/// be missing, are checked by the op when the graph runs. Takes memory in proportion to the text.
 /// throws: DataError that names `name` and the line.
 LATHE_API Graph parse(std::string_view text, std::string_view name = "graph");
 
