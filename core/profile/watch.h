@@ -57,8 +57,8 @@ class LATHE_API Watcher {
   virtual void backward(uint64_t) {}
   /// Node `number` was released on this thread: no backward pass will reach it any more.
   virtual void gone(uint64_t) {}
-  /// Unless it asked not to be told: the closure of node `number` of `op` computed `gradient` of its
-  /// input `input` from `dy`.
+  /// The closure of node `number` of `op` computed `gradient` of its input `input` from `dy`. With
+  /// Gradients::kIgnore nobody sees to it that this is called.
   virtual void gradient(const char*, uint64_t, size_t, const Tensor&, const Tensors&) {}
   /// Memory of a tensor on the CPU or a GPU was taken, or is about to be given back.
   virtual void memory(const Storage&, bool /*taken*/) {}
