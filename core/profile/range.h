@@ -34,9 +34,8 @@ enum Wanted : uint32_t {
   kMemory = 8,
   kDeviceTimes = 16,
   kNvtx = 32,
-  kActivities = 64,         // what the GPU says itself; then without kDeviceTimes
-  kWatched = 128,           // a thread has a watcher
-  kGradientsWatched = 256,  // a thread has one that is told of gradients
+  kActivities = 64,  // what the GPU says itself; then without kDeviceTimes
+  kWatched = 128,    // a thread has a watcher
 };
 LATHE_API extern constinit std::atomic<uint32_t> wanted;
 

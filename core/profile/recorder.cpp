@@ -138,7 +138,7 @@ static void share_stacks(Recording& recording) {
 }
 
 Recording stop_recording() {
-  const uint32_t bits = wanted.fetch_and(kWatched | kGradientsWatched, std::memory_order_acq_rel);
+  const uint32_t bits = wanted.fetch_and(kWatched, std::memory_order_acq_rel);
   Recording out;
   std::vector<std::shared_ptr<ThreadLog>> logs;
   {

@@ -32,7 +32,7 @@ constinit thread_local int watchers_here = 0;  // for what goes after thread() h
 struct Calls {
   std::mutex mutex;
   std::unordered_map<uint64_t, NodeCall> of_node;
-  int64_t watchers = 0, of_gradients = 0;  // of all threads
+  int64_t watchers = 0;  // of all threads
 };
 // Never destroyed: nodes may go after static objects.
 Calls& calls() {
@@ -65,16 +65,18 @@ void tell_later(const F& f) noexcept {
 
 }  // namespace
 
+constinit std::atomic<int64_t> gradient_watchers = 0;
+
 Watcher::Watcher(Gradients gradients) : gradients_(gradients) {
+  if (gradients_ == Gradients::kWatch) gradient_watchers.fetch_add(1, std::memory_order_relaxed);
   thread().watchers.push_back(this);
   ++watchers_here;
   const std::lock_guard lock(calls().mutex);
   if (++calls().watchers == 1) wanted.fetch_or(kWatched, std::memory_order_relaxed);
-  if (gradients == Gradients::kWatch && ++calls().of_gradients == 1)
-    wanted.fetch_or(kGradientsWatched, std::memory_order_relaxed);
 }
 
 Watcher::~Watcher() {
+  if (gradients_ == Gradients::kWatch) gradient_watchers.fetch_sub(1, std::memory_order_relaxed);
   Thread& here = thread();
   std::erase(here.watchers, this);
   --watchers_here;
@@ -83,8 +85,6 @@ Watcher::~Watcher() {
     here.found = nullptr;
   }
   const std::lock_guard lock(calls().mutex);
-  if (gradients_ == Gradients::kWatch && --calls().of_gradients == 0)
-    wanted.fetch_and(~kGradientsWatched, std::memory_order_relaxed);
   if (--calls().watchers > 0) return;
   wanted.fetch_and(~kWatched, std::memory_order_relaxed);
   calls().of_node.clear();

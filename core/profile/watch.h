@@ -3,6 +3,7 @@
 // throw what a watcher found (raise_found()) loads the flag once more.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,10 +19,13 @@
 namespace lathe::profile {
 
 inline bool watched() noexcept { return (wanted.load(std::memory_order_relaxed) & kWatched) != 0; }
+
+/// Watchers of all threads that are told of gradients.
+LATHE_API extern constinit std::atomic<int64_t> gradient_watchers;
 /// Gradients that somebody looks at are made whole before. A backward pass may otherwise leave two
 /// halves of a sum to an op that adds them up with fewer roundings.
 inline bool gradients_watched() noexcept {
-  return (wanted.load(std::memory_order_relaxed) & kGradientsWatched) != 0;
+  return gradient_watchers.load(std::memory_order_relaxed) != 0;
 }
 
 /// A range that is open on a thread with a watcher. A Range of the program's own is none.
