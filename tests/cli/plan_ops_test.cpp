@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "lathe/core/profile/profiler.h"
 #include "lathe/lathe.h"
 #include "lathe/tools/cli/plan/launch_list.h"
+#include "lathe/tools/cli/plan/optimizer_launches.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
 #include "lathe/tools/cli/plan/step_recording.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -276,6 +278,36 @@ TEST_CASE("plan: the optimiser takes as many parameters in a launch as its table
   CHECK(updates(75, "off", "update_kernel") == std::vector<double>{20 * (w + 720), 400});
   CHECK(updates(75, "fp16", "update_kernel") == std::vector<double>{20 * w, 20 * 730, 20 * 10});
   CHECK(updates(75, "fp16", "norm_parts_kernel") == std::vector<double>{4 * 740, 2 * w});
+}
+
+TEST_CASE("plan: where tables of parameters and of counts run over, there are more launches") {
+  StepRecording step;
+  step.parameters = {std::vector<TensorNote>(1000, {.shape = {5000}}),
+                     std::vector<TensorNote>(10, {.shape = {3}})};
+  const auto launches = [&](const char* optimizer, const char* amp, double clip = 0) {
+    Settings settings = exact(amp, 8);
+    settings.optimizer = optimizer;
+    settings.clip_grad_norm = clip;
+    std::map<std::string, int> out;
+    for (const OptimizerLaunch& launch : optimizer_launches(step, settings)) ++out[launch.kernel];
+    return out;
+  };
+  using Counts = std::map<std::string, int>;
+  // 4 KiB of arguments: 192 gradients, 448 counts, 73 parameters with one buffer, 64 with two.
+  CHECK(launches("sgd", "off") == Counts{{"update_kernel", 14 + 1}});
+  CHECK(launches("adam", "off", 1) ==
+        Counts{{"norm_parts_kernel", 6}, {"begin_step_kernel", 1}, {"update_kernel", 16 + 1}});
+  CHECK(launches("lamb", "fp16") == Counts{{"norm_parts_kernel", 6},
+                                           {"begin_step_kernel", 1},
+                                           {"count_step_kernel", 2 + 1},
+                                           {"layer_norms_kernel", 16 + 1},
+                                           {"layer_step_kernel", 16 + 1}});
+  double sums = 0;
+  Settings settings = exact("off", 8);
+  settings.optimizer = "novograd";
+  for (const OptimizerLaunch& launch : optimizer_launches(step, settings))
+    if (launch.kernel == "layer_rates_kernel") sums += launch.read_bytes;
+  CHECK(sums == 16 * (1000 * 2 + 10));  // two chunks of 4,096 numbers, or one
 }
 
 TEST_CASE("plan: whether channels are filled up is what the settings say, not the process") {

@@ -21,27 +21,19 @@ namespace {
 
 constexpr int64_t kBatch = 4;
 
-/// A convolution with its norm and a classifier, then more layers, so that tables run over.
+/// A convolution with its norm and a classifier.
 struct Net final : nn::Module {
   nn::Conv2d conv{*this, "conv", 3, 8, {.kernel = 3, .pad = 1, .bias = false}};
   nn::BatchNorm2d norm{*this, "norm", 8};
   nn::Linear out{*this, "out", 8, 10};
-  nn::Sequential rest{*this, "rest"};
 
-  explicit Net(int layers) {
-    for (int i = 0; i < layers; ++i) rest.add<nn::Linear>(10, 10);
-  }
-  Tensor forward(const Tensor& x) override {
-    const Tensor y = out(mean(norm.relu(conv(x)), {2, 3}));
-    return rest.size() == 0 ? y : rest(y);
-  }
+  Tensor forward(const Tensor& x) override { return out(mean(norm.relu(conv(x)), {2, 3})); }
 };
 
 struct Case {
   std::string optimizer, amp = "fp16";
   double momentum = 0.9, clip = 0;
   bool no_decay_norm = false;
-  int layers = 0;
 };
 
 Settings settings_of(const Case& c) {
@@ -58,13 +50,12 @@ Settings settings_of(const Case& c) {
 
 SmallStep planned(const Case& c, int64_t batch) {
   const Settings s = settings_of(c);
-  return {
-      batch,
-      launches_of(record_small_step(s, batch, [&] { return std::make_unique<Net>(c.layers); }), s)};
+  return {batch,
+          launches_of(record_small_step(s, batch, [&] { return std::make_unique<Net>(); }), s)};
 }
 
 /// What a kernel reads and writes besides its tensors, at most: partial sums, counts.
-double beside(const Case& c) { return 2048 + 64 * (5 + 2 * c.layers); }
+constexpr double kBeside = 2400;
 
 /// Compares the own launches one by one, by name and bytes.
 void check_case(const Case& c) {
@@ -72,8 +63,7 @@ void check_case(const Case& c) {
   CAPTURE(c.amp);
   CAPTURE(c.momentum);
   CAPTURE(c.clip);
-  CAPTURE(c.layers);
-  Net net(c.layers);
+  Net net;
   const RealStep real = make_real_step(net, settings_of(c), kBatch);
   std::vector<Launch> plan = launches_at(kBatch, planned(c, 2), planned(c, 3));
   std::erase_if(plan, [](const Launch& launch) { return launch.library; });
@@ -90,25 +80,18 @@ void check_case(const Case& c) {
       CHECK(moved.kernel.find(launch.kernel) != std::string::npos);
     if (launch.kind != LaunchKind::kOptimizer || !emulation::TrafficLog::sees_all()) continue;
     CHECK(moved.read + 4 >= launch.read_bytes);
-    CHECK(moved.read <= 1.02 * launch.read_bytes + beside(c));
+    CHECK(moved.read <= 1.02 * launch.read_bytes + kBeside);
     // Not from below: g++ does not announce the copies of structures by which an update writes.
-    CHECK(moved.written <= 1.02 * launch.written_bytes + beside(c));
+    CHECK(moved.written <= 1.02 * launch.written_bytes + kBeside);
   }
 }
 
 }  // namespace
 
 TEST_CASE("plan: the launches of each optimiser are those of the emulated GPU" * cuda_case()) {
-  for (const char* const name : {"sgd", "adam", "adamw", "rmsprop", "lars", "lamb", "novograd"})
+  for (const char* const name : {"sgd", "adamw", "rmsprop", "lars", "lamb", "novograd"})
     check_case({.optimizer = name});
-  for (const char* const name : {"sgd", "rmsprop"})
-    check_case({.optimizer = name, .momentum = 0, .no_decay_norm = true});
-  for (const char* const name : {"adam", "lamb"})
-    check_case({.optimizer = name, .amp = "off", .clip = 1});
-  check_case({.optimizer = "lars", .amp = "off"});
-}
-
-TEST_CASE("plan: an optimiser's launches where tables of parameters run over" * cuda_case()) {
-  for (const char* const name : {"sgd", "lamb"})
-    check_case({.optimizer = name, .layers = 225});  // 453 parameters
+  check_case({.optimizer = "sgd", .momentum = 0, .no_decay_norm = true});
+  check_case({.optimizer = "rmsprop", .amp = "off", .momentum = 0});
+  check_case({.optimizer = "adam", .amp = "off", .clip = 1});
 }
