@@ -37,6 +37,7 @@ const WinogradCase kCases[] = {
     {"wide padding", {1, 4, 5, 6}, 3, {2, 4}},
     {"padding on one side only", {1, 4, 6, 5}, 3, {0, 1}},
     {"more than one block of tiles", {13, 16, 24, 20}, 8, 1},
+    {"several blocks of tiles and of channels", {6, 72, 24, 20}, 136, 1},
 };
 
 struct Passes {
