@@ -153,8 +153,8 @@ class GpuCheck(unittest.TestCase):
         self.assertGone(int(text.split()[1]))
 
     def test_a_signal_is_noted(self):
-        process = self.start("--seconds", "1000")
-        self.wait_for(lambda: len(self.began()) > 4)
+        process = self.start("--seconds", "1000", FAKE_SLEEP="20")  # in a step, and not between two
+        self.wait_for(lambda: self.began())
         process.terminate()
         status, _, report = self.finish(process)
         self.assertEqual(status, 143)
