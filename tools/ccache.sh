@@ -28,6 +28,7 @@ done
 # none ccache reads the precompiled header itself: so the old one goes first, and there is no new one in doubt.
 rm -f "$output.sum"
 begin=$output.begin
+trap 'rm -f "$begin"' EXIT  # also when the compiler fails
 touch "$begin"
 "${command[@]}"
 
@@ -45,4 +46,3 @@ if files=$(tr -s ' \\\n' '\n' <"$dependencies" | grep -v -e ':$' -e cmake_pch -e
   sum=$(xargs -d '\n' cat <<<"$files" 2>/dev/null | sha256sum) && ! is_changed; then
   echo "$sum" >"$output.sum"
 fi
-rm -f "$begin"

@@ -1,5 +1,4 @@
 // The launches of each --optimizer in the ledger of `lathe plan`, beside those of the emulated GPU.
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,7 +7,6 @@
 #include "../emulation/kernel_access.h"
 #include "lathe/lathe.h"
 #include "lathe/tools/cli/plan/launch_list.h"
-#include "lathe/tools/cli/plan/memory_plan.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
 #include "lathe/tools/cli/plan/step_recording.h"
 #include "real_step.h"
