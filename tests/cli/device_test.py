@@ -213,4 +213,38 @@ def test_without_a_gpu(folder):
     assert known["cuda"] == "off" or known["cuDNN"] == known["cuBLASLt"] == "not loaded", known
 
 
+PLAN = ["plan", "--gpu", "h200", "--model", "resnet8", "--image-size", 4, "--batch-size", 2]
+
+
+def test_a_plan_has_a_measured_column(folder):
+    need_gpu()
+    for amp in ("off", "fp16"):
+        rows = [json.loads(line) for line in expect(on_gpu(*PLAN, "--amp", amp, "--json"), 0).stdout.splitlines()]
+        launches, (step,) = [row for row in rows if "launch" in row], [row for row in rows if "measured" in row]
+        timed = [row for row in launches if "op_seconds_measured" in row]
+        assert step["measured"] == "cuda:0" and step["gpu"] == gpus()[0]["name"] and step["seconds"] > 0, step
+        assert abs(step["images_per_second"] * step["seconds"] / 2 - 1) < 1e-9, step
+        total = sum(row["op_seconds_measured"] for row in timed)
+        assert total > 0 and abs(total + step["seconds_beside_no_launch"] - step["seconds_of_ops"]) < 1e-9, step
+        assert all(row["op_seconds_measured"] >= 0 for row in timed), timed
+        ops = {row["op"] for row in timed}
+        assert {"conv2d", "batch_norm_relu", "conv2d_input_grad", "conv2d_weight_grad", "batch_norm_relu backward"} <= ops, (amp, ops)
+        assert all(row["launch"] not in ("train_kernel", "input_kernel") for row in timed), "not an op's first launch"
+
+
+def test_a_plan_for_people_says_what_was_measured(folder):
+    need_gpu()
+    text = expect(on_gpu(*PLAN), 0).stdout.replace("\n", " ")
+    assert "slow   op took" in text and "measured on cuda:0 (" in text and "stand at no launch above" in text, text
+    text = expect(on_gpu(*PLAN, "--device", "cpu"), 0).stdout
+    assert "op took" not in text and "measured on" not in text, text
+
+
+def test_a_plan_of_a_batch_that_this_gpu_has_no_memory_for(folder):
+    need_gpu(emulated=True)
+    text = expect(on_gpu(*PLAN, memory=1 << 20), 0).stdout
+    assert "not measured on cuda:0 (" in text and "out of memory" in text and "largest batch" in text, text
+    assert "op took" not in text, text
+
+
 main(globals())

@@ -1,13 +1,22 @@
-// lathe plan: lines through two steps, the roofline, and memory replayed on the allocator.
+// lathe plan: lines through two steps, the roofline, measured times beside launches, and memory
+// replayed on the allocator.
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/format.h"
 #include "lathe/core/gpu_description.h"
+#include "lathe/core/profile/record.h"
 #include "lathe/tools/cli/plan/fused_launches.h"
 #include "lathe/tools/cli/plan/gpu_model.h"
 #include "lathe/tools/cli/plan/launch_list.h"
+#include "lathe/tools/cli/plan/measured_step.h"
 #include "lathe/tools/cli/plan/memory_plan.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
 #include "lathe/tools/cli/plan/step_recording.h"
@@ -193,6 +202,65 @@ TEST_CASE("plan: the roofline takes the longer of memory and arithmetic") {
   product.flops = product.read_bytes = product.written_bytes = 0;
   CHECK(seconds_of(product, gpu, {1, 2e-6, 1e-6, 0}) == doctest::Approx(5e-6));
   CHECK(seconds_of({copy, product}, gpu, {1, 2e-6, 1e-6, 0}) == doctest::Approx(1.2e-5));
+}
+
+TEST_CASE("plan: the time of an op is the GPU's, without that of ops inside it") {
+  using profile::Kind;
+  const auto record = [](const char* name, Kind kind, uint32_t depth, int64_t begin, int64_t end,
+                         int64_t device_ns) {
+    profile::Record r;
+    r.name = name;
+    r.kind = kind;
+    r.depth = depth;
+    r.begin_ns = begin;
+    r.end_ns = end;
+    r.device_ns = device_ns;
+    return r;
+  };
+  // In the order of their ends, which is not that of their begins.
+  profile::ThreadRecords thread;
+  thread.records = {
+      record("relu", Kind::kOp, 1, 1, 2, 500),
+      record("conv2d_input_grad", Kind::kOp, 4, 5, 6, 300),
+      record("hook", Kind::kUser, 3, 4, 7, -1),  // not measured: has no time of its own
+      record("conv2d", Kind::kBackward, 2, 3, 8, 1000),
+      record("backward pass", Kind::kOp, 1, 3, 9, -1),
+      record("view", Kind::kView, 1, 10, 11, 10),
+      record("sum", Kind::kOp, 2, 13, 14, 40),
+      record("sum", Kind::kOp, 1, 12, 15, 60),
+      record("add", Kind::kOp, 3, 18, 19, 50),
+      record("SGD", Kind::kOptimizer, 2, 17, 20, 200),
+      record("GradScaler", Kind::kOptimizer, 1, 16, 21, -1),
+      record("empty", Kind::kOp, 1, 22, 23, 0),
+      record("step", Kind::kUser, 0, 0, 24, -1)};
+  profile::Recording recording;
+  recording.threads.push_back(thread);
+  const auto text = [&] {
+    std::string all;
+    for (const MeasuredOp& op : measured_ops(recording))
+      all += concat(op.op, "=", std::llround(1e9 * op.seconds), " ");
+    return all;
+  };
+  CHECK(text() ==
+        "relu=500 conv2d backward=700 conv2d_input_grad=300 sum=60 GradScaler=200 empty=0 ");
+  recording.has_activities = true;  // then it is that of each range itself
+  CHECK(text() ==
+        "relu=500 conv2d backward=1000 conv2d_input_grad=300 sum=100 GradScaler=250 empty=0 ");
+}
+
+TEST_CASE("plan: a measured time stands at the first launch of its op") {
+  const std::vector<Launch> launches = {
+      {.number = 1, .op = "batch_norm"}, {.number = 1, .op = "batch_norm"},
+      {.number = 2, .op = "relu"},       {.number = 3, .op = "batch_norm"},
+      {.number = 4, .op = "batch_norm"}, {.number = 4, .op = "batch_norm"}};
+  using Times = std::vector<std::optional<double>>;
+  const Times times =
+      times_beside(launches, {{"batch_norm", 5}, {"batch_norm", 7}, {"add", 9}, {"batch_norm", 8}});
+  CHECK((times == Times{5.0, std::nullopt, std::nullopt, 7.0, 8.0, std::nullopt}));
+  // With one more or fewer, nobody knows which is which.
+  CHECK((times_beside(launches, {{"batch_norm", 5}, {"batch_norm", 7}, {"relu", 2}}) ==
+         Times{std::nullopt, std::nullopt, 2.0, std::nullopt, std::nullopt, std::nullopt}));
+  CHECK((times_beside(launches, {}) == Times(launches.size())));
 }
 
 TEST_CASE("plan: memory is what the allocator takes for the batch") {

@@ -8,7 +8,8 @@ import pathlib
 
 from driver import expect, expect_one_line, lathe, main
 
-SMALL = ["--model", "resnet8", "--image-size", 8, "--batch-size", 64]
+MODEL = ["--model", "resnet8", "--image-size", 8, "--device", "cpu"]  # what a GPU adds: device_test.py
+SMALL = [*MODEL, "--batch-size", 64]
 
 
 def rows_of(*arguments):
@@ -53,10 +54,10 @@ def test_plan_says_what_it_assumes(folder):
 
 def test_faster_memory_and_a_batch_that_does_not_fit(folder):
     def seconds(*arguments):
-        return [row for row in rows_of(*arguments, *SMALL[:4], "--batch-size", 4096) if "plan" in row][0]["seconds_fast"]
+        return [row for row in rows_of(*arguments, *MODEL, "--batch-size", 4096) if "plan" in row][0]["seconds_fast"]
     assert seconds("--gpu", "h200") < seconds("--gpu", "h100") < seconds("--gpu", "l4")
     assert seconds("--gpu", "l4", "--peak-gbytes", 4800, "--peak-gflops", 989400) < seconds("--gpu", "l4")
-    memory = rows_of("--gpu", "l4", *SMALL[:4], "--batch-size", 1000000)[-1]
+    memory = rows_of("--gpu", "l4", *MODEL, "--batch-size", 1000000)[-1]
     assert not memory["fits"] and "peak_allocated_bytes" not in memory and 0 < memory["largest_batch"] < 1000000, memory
 
 

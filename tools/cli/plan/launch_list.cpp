@@ -105,7 +105,8 @@ class Launches {
   }
 
   Launch& put(LaunchKind kind, std::string kernel, double read, double written) {
-    Launch launch{.op = op_->kind == Kind::kBackward ? op_->name + " backward" : op_->name,
+    Launch launch{.number = static_cast<int>(op_ - step_.ops.data()),
+                  .op = op_->kind == Kind::kBackward ? op_->name + " backward" : op_->name,
                   .layer = layer(),
                   .kernel = std::move(kernel),
                   .kind = kind,

@@ -30,6 +30,7 @@ inline constexpr int kLaunchKinds = 9;
 std::string_view name_of(LaunchKind kind);
 
 struct Launch {
+  int number = 0;      // of its op in the step: launches of one op have the same
   std::string op;      // "conv2d", "batch_norm_relu backward"
   std::string layer;   // "layer1.0.conv1"
   std::string kernel;  // "stats_kernel"; of a library "cuDNN", "cuBLASLt"

@@ -2,8 +2,13 @@
 // operations and predicted time.
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "lathe/core/cuda.h"
+#include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/format.h"
 #include "lathe/core/printable.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/line_chart.h"
@@ -11,6 +16,7 @@
 #include "lathe/tools/cli/plan/fused_launches.h"
 #include "lathe/tools/cli/plan/gpu_model.h"
 #include "lathe/tools/cli/plan/launch_list.h"
+#include "lathe/tools/cli/plan/measured_step.h"
 #include "lathe/tools/cli/plan/memory_plan.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
 #include "lathe/tools/cli/plan/step_recording.h"
@@ -61,24 +67,28 @@ Range range_of(const Launch& launch, const GpuDescription& gpu) {
   return {seconds_of(launch, gpu, kFast), seconds_of(launch, gpu, kSlow)};
 }
 
-void print_launch(const Output& out, const Launch& launch, const GpuDescription& gpu) {
+/// `measured`: what its op took on the GPU that is there, if that is known and stands here.
+void print_launch(const Output& out, const Launch& launch, const GpuDescription& gpu,
+                  std::optional<double> measured) {
   const Range time = range_of(launch, gpu);
-  out.row(Row()
-              .add("launch", launch.kernel)
-              .add("op", launch.op)
-              .add("layer", launch.layer)
-              .add("kind", std::string(name_of(launch.kind)))
-              .add("library", launch.library)
-              .add("read_bytes", launch.read_bytes)
-              .add("written_bytes", launch.written_bytes)
-              .add("extra_bytes", launch.extra_bytes)
-              .add("flops", launch.flops)
-              .add("seconds_fast", time.fast)
-              .add("seconds_slow", time.slow));
-  out.text(formatted("{:<28} {:<24} {:<24} {:>9.2f} {:>9.2f} {:>9.2f} {:>7.1f} {:>7.1f}", launch.op,
-                     launch.layer, launch.kernel, launch.read_bytes / 1e6,
+  Row row;
+  row.add("launch", launch.kernel)
+      .add("op", launch.op)
+      .add("layer", launch.layer)
+      .add("kind", std::string(name_of(launch.kind)))
+      .add("library", launch.library)
+      .add("read_bytes", launch.read_bytes)
+      .add("written_bytes", launch.written_bytes)
+      .add("extra_bytes", launch.extra_bytes)
+      .add("flops", launch.flops)
+      .add("seconds_fast", time.fast)
+      .add("seconds_slow", time.slow);
+  if (measured) row.add("op_seconds_measured", *measured);
+  out.row(row);
+  out.text(formatted("{:<28} {:<24} {:<24} {:>9.2f} {:>9.2f} {:>9.2f} {:>7.1f} {:>7.1f}{}",
+                     launch.op, launch.layer, launch.kernel, launch.read_bytes / 1e6,
                      launch.written_bytes / 1e6, launch.flops / 1e9, 1e6 * time.fast,
-                     1e6 * time.slow));
+                     1e6 * time.slow, measured ? formatted(" {:>9.1f}", 1e6 * *measured) : ""));
 }
 
 void print_kinds(const Output& out, const std::vector<Launch>& launches,
@@ -229,6 +239,45 @@ void print_memory(const Output& out, const GpuDescription& gpu, const MemoryScri
       largest, largest == kMostImages ? " or more" : "", text(room), text(kContextBytes)));
 }
 
+/// "cuda:0 (NVIDIA H200)".
+std::string gpu_text(Device gpu) {
+  return formatted("{} ({})", concat(gpu), printable(cuda::device_info(gpu.index).name));
+}
+
+/// The step on the GPU that is there. None if its memory does not suffice, which is then said: the
+/// plan is of another GPU, which may have more.
+std::optional<MeasuredStep> measured_on(const Output& out, const Settings& settings, Device gpu,
+                                        int64_t batch) {
+  try {
+    return measure_step(settings, gpu, batch);
+  } catch (const OutOfMemoryError& error) {
+    out.row(Row().add("measured", concat(gpu)).add("error", error.message()));
+    out.sentence(formatted("not measured on {}: {}", gpu_text(gpu), error.message()));
+    out.text("");
+    return std::nullopt;
+  }
+}
+
+/// The measured step beside the predicted one, and what of it stands at no launch.
+void print_measured(const Output& out, const MeasuredStep& step,
+                    const std::vector<std::optional<double>>& beside, Device gpu, int64_t batch) {
+  double all = 0, placed = 0;
+  for (const MeasuredOp& op : step.ops) all += op.seconds;
+  for (const std::optional<double>& time : beside) placed += time.value_or(0);
+  const double rate = static_cast<double>(batch) / step.seconds;
+  out.row(Row()
+              .add("measured", concat(gpu))
+              .add("gpu", cuda::device_info(gpu.index).name)
+              .add("seconds", step.seconds)
+              .add("images_per_second", rate)
+              .add("seconds_of_ops", all)
+              .add("seconds_beside_no_launch", all - placed));
+  out.sentence(formatted(
+      "measured on {}, kernel by kernel, without a search for convolutions: {:.2f} ms per step, "
+      "{:.0f} img/s; ops {:.2f} ms, of which {:.2f} ms stand at no launch above",
+      gpu_text(gpu), 1e3 * step.seconds, rate, 1e3 * all, 1e3 * (all - placed)));
+}
+
 }  // namespace
 
 ExitCode run_plan(const Invocation& call) {
@@ -236,6 +285,9 @@ ExitCode run_plan(const Invocation& call) {
   const Output out(settings.json);
   const GpuDescription gpu = planned_gpu(settings);
   check_picture(settings.svg);
+  Settings there = settings;  // for the GPU that is there, if one is
+  there.cudnn_benchmark = false;
+  const Device device = prepare_compute(there);
   settings.device = "cpu";
   prepare_compute(settings);
   if (!settings.model) settings.model = "resnet18";
@@ -252,12 +304,22 @@ ExitCode run_plan(const Invocation& call) {
                      settings.optimizer, printable(gpu.name)));
   for (const std::string& line : assumptions(gpu, source_of_rates(settings))) out.sentence(line);
   out.text("");
-  out.text(formatted("{:<28} {:<24} {:<24} {:>9} {:>9} {:>9} {:>7} {:>7}", "op", "layer", "launch",
-                     "MB read", "written", "GFLOP", "us fast", "slow"));
-  for (const Launch& launch : launches) print_launch(out, launch, gpu);
+  std::optional<MeasuredStep> measured;
+  if (device.is_cuda()) {
+    there.model = settings.model;
+    prepare_compute(there);
+    measured = measured_on(out, there, device, batch);
+  }
+  const std::vector<std::optional<double>> beside =
+      times_beside(launches, measured ? measured->ops : std::vector<MeasuredOp>());
+  out.text(formatted("{:<28} {:<24} {:<24} {:>9} {:>9} {:>9} {:>7} {:>7}{}", "op", "layer",
+                     "launch", "MB read", "written", "GFLOP", "us fast", "slow",
+                     measured ? formatted(" {:>9}", "op took") : ""));
+  for (size_t i = 0; i < launches.size(); ++i) print_launch(out, launches[i], gpu, beside[i]);
   print_kinds(out, launches, gpu);
 
   print_step(out, settings, gpu, launches, batch);
+  if (measured) print_measured(out, *measured, beside, device, batch);
   print_fused(out, gpu, launches, batch);
   print_memory(out, gpu, script, batch);
   if (!settings.svg.empty())

@@ -150,7 +150,7 @@ constexpr Setting kSettings[] = {
   {.key = "growth-interval", .group = "Precision", .target = &S::growth_interval, .takes = kTrain | kFindLr, .unit = "STEPS", .min = 1, .max = 1e9,
    .help = "Steps without overflow before the dynamic loss scale doubles"},
 
-  {.key = "device", .group = "Speed", .target = &S::device, .takes = kCompute, .unit = "auto|cpu|cuda:N",
+  {.key = "device", .group = "Speed", .target = &S::device, .takes = kCompute | kPlan, .unit = "auto|cpu|cuda:N",
    .help = "Where to compute"},
   {.key = "threads", .group = "Speed", .target = &S::threads, .takes = kCompute | kGradcheck | kDataPrepare | kDataVerify, .unit = "N", .min = 1, .max = kMaxThreads, .automatic = "all processors",
    .help = "Threads that compute"},
