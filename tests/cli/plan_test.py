@@ -68,6 +68,9 @@ def test_a_picture_of_the_memory(folder):
     expect(lathe("plan", "--gpu", "h200", *SMALL, "--svg", "m.svg"), 0)  # an earlier picture is replaced
     pathlib.Path("mine.svg").write_text("<svg/>")
     expect_one_line(lathe("plan", "--gpu", "h200", *SMALL, "--svg", "mine.svg"), 2, "--svg mine.svg: is there and does not begin with")
+    large = lathe("plan", "--gpu", "h200", *SMALL, "--batch-size", "1000000", "--svg", "large.svg")
+    expect(large, 1)
+    assert "does not fit into the memory of the GPU" in large.stderr and not pathlib.Path("large.svg").exists(), large.stderr
 
 
 def test_mistakes_are_named_in_one_line(folder):

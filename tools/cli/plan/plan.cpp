@@ -197,9 +197,12 @@ int64_t room_of(const GpuDescription& gpu) {
 }
 
 /// A chart of the memory over one step, with a mark at its peak.
+/// throws: ValueError if the step does not fit.
 std::string memory_svg(const GpuDescription& gpu, const MemoryScript& script,
                        const Settings& settings, int64_t batch) {
   const std::vector<int64_t> bytes = memory_over_step(script, batch, room_of(gpu));
+  LATHE_CHECK(ValueError, !bytes.empty(), "--svg: no picture, because a step of batch ", batch,
+              " does not fit into the memory of the GPU; see the largest batch above");
   LineChart chart{.title = formatted("Memory over a training step: {}, batch {}, amp {}",
                                      *settings.model, batch, settings.amp),
                   .x = {.label = "blocks taken and given back"},
