@@ -32,7 +32,8 @@ SM = {75: (1024, 16, 65536), 80: (2048, 32, 167936), 86: (1536, 16, 102400), 87:
       90: (2048, 32, 233472), 100: (2048, 32, 233472), 103: (2048, 32, 233472), 120: (1536, 32, 102400)}
 BLOCK = 256  # threads of kernels without __launch_bounds__
 
-Kernel = collections.namedtuple("Kernel", "symbol architecture registers shared stack threads code")
+# threads: of __launch_bounds__ if it is `bounded`, else BLOCK.
+Kernel = collections.namedtuple("Kernel", "symbol architecture registers shared stack threads code bounded")
 Loop = collections.namedtuple("Loop", "instructions bytes widest")
 
 
@@ -96,7 +97,7 @@ def kernels_in(elf, architecture):
             bounds = [v for a, v in attributes(content.get(f".nv.info.{own}", b"")) if a == THREADS]
             shared = sections.get(f".nv.shared.{own}")
             yield Kernel(own, architecture, of[REGISTERS].get(own, 0), shared[5] if shared else 0, of[STACK].get(own, 0),
-                         bounds[0][0] * bounds[0][1] * bounds[0][2] if bounds else BLOCK, content[name])
+                         bounds[0][0] * bounds[0][1] * bounds[0][2] if bounds else BLOCK, content[name], bool(bounds))
 
 
 def kernels_of(path):

@@ -20,7 +20,8 @@ inline constexpr size_t kMostSharedBytes = size_t{48} << 10;
 /// limits; cudaErrorInvalidValue for more dynamic shared memory than there is. How much static
 /// shared memory a kernel has is known when it runs: then the sum is looked at. Bytes of parameters
 /// are looked at where the launch is compiled: kMostParameterBytes in cuda_runtime_emulation.h.
-/// Registers are not known here: tools/kernel_report.py reads them from the machine code.
+/// Registers are not known here: tests/ptx/executed_test.py holds the blocks that the same tests
+/// launch against the registers in the machine code.
 cudaError_t launch_problem(dim3 grid, dim3 block, size_t dynamic_shared_bytes);
 
 }  // namespace lathe::emulation

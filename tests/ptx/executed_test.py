@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The kernel tests over the compiled kernels, without a GPU; and that every kernel that was compiled is run by one of them.
 
-    executed_test.py [PROGRAM]        PROGRAM: ptx_kernels, in a build with nvcc; without it the test is skipped
+    executed_test.py [PROGRAM LIBRARY]        PROGRAM: ptx_kernels, in a build with nvcc; without it the test is skipped
+                                              LIBRARY: liblathe.a, whose kernels they are
 
 The program says at its end which kernels its PTX holds, and how often each one was launched (LATHE_PTX_REPORT). A kernel
 counts as run if one of its instances did. Each tensor has memory of its own (LATHE_NO_CACHE), so that an access beside it
-is noticed.
+is noticed. A GPU refuses a block whose threads need more registers than an SM has; PTX has no such limit, so the blocks
+that were launched are held against the registers in the machine code.
 """
 import collections
 import os
@@ -19,6 +21,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import kernel_report  # noqa: E402
+import machine_code  # noqa: E402
 
 # Cases that are left out: patterns of doctest's, by reason.
 LEFT_OUT = {
@@ -31,8 +34,9 @@ LEFT_OUT = {
 }
 
 
-# As runtime.cpp writes them: instructions of warps; accesses of threads to global memory, their bytes, and those of the widest.
-Count = collections.namedtuple("Count", "launches instructions accesses bytes widest")
+# As runtime.cpp writes them: threads of the largest block; instructions of warps; accesses of threads to global memory, their bytes,
+# and those of the widest.
+Count = collections.namedtuple("Count", "launches threads instructions accesses bytes widest")
 
 # What a training step's time outside the libraries goes to. In each, some instance moves 16 bytes at once: batch norm; optimiser
 # and what comes before it; casts, copies and pointwise operations; reductions; random numbers.
@@ -53,6 +57,17 @@ def executed(program):
             *numbers, symbol = line.split()
             counts[symbol] = Count(*map(int, numbers))
         return ran.stdout + ran.stderr, ran.returncode, counts
+
+
+def too_large(counts, library):
+    """A line for each instance that was launched in blocks that do not fit into an SM, by registers or __launch_bounds__."""
+    for kernel in machine_code.kernels_of(library):
+        threads = counts[kernel.symbol].threads if kernel.symbol in counts else 0
+        if threads and machine_code.fits(kernel._replace(threads=threads))["registers"] == 0:
+            yield (f"{kernel.symbol} was launched in blocks of {threads} threads with {kernel.registers} registers each, "
+                   f"more than sm_{kernel.architecture} has for a block")
+        if kernel.bounded and threads > kernel.threads:
+            yield f"{kernel.symbol} was launched in blocks of {threads} threads and is compiled for {kernel.threads} at most"
 
 
 def print_table(kernels):
@@ -87,12 +102,14 @@ def main():
     narrow = [name for name in WIDE if max((count.widest for count in kernels.get(name, [])), default=0) < 16]
     for name in narrow:
         print(f"{name} moves 16 bytes at once in no case" if name in kernels else f"{name} is in no object any more: mend WIDE")
+    large = list(too_large(counts, sys.argv[2]))
+    print("\n".join(large))
     launched = [count for count in counts.values() if count.launches > 0]
     print(f"{len(kernels) - len(never)} of {len(kernels)} kernels, {len(launched)} of {len(counts)} instances, "
           f"{sum(count.launches for count in launched)} launches, "
           f"{sum(count.instructions for count in launched) / 1e6:.1f} million instructions of warps, "
           f"{time.monotonic() - begin:.0f} s")
-    if never or narrow or not counts or (status != 0 and failed == 0):
+    if never or narrow or large or not counts or (status != 0 and failed == 0):
         failed += 1
     else:
         passed += 1

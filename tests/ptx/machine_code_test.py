@@ -49,10 +49,11 @@ def test_the_reader():
     back = 0xFFFFFFFC00000947 | 0xF0 << 16  # four instructions back from the next one
     code = b"".join(word.to_bytes(8, "little") for word in (*accesses[0][:2], *accesses[1][:2], *accesses[2][:2], back, 0, *accesses[1][:2]))
     assert machine_code.loops(code) == [machine_code.Loop(4, 40, 16)], machine_code.loops(code)
-    full = machine_code.Kernel("k", 90, 32, 0, 0, 256, b"")
+    full = machine_code.Kernel("k", 90, 32, 0, 0, 256, b"", False)
     assert machine_code.occupancy(full) == 1 and machine_code.occupancy(full._replace(registers=33)) == 0.75
     assert machine_code.occupancy(full._replace(threads=512, registers=65)) == 0.25
     assert machine_code.occupancy(full._replace(shared=100 * 1024)) == 0.25
+    assert [machine_code.fits(full._replace(threads=1024, registers=n))["registers"] for n in (64, 65)] == [1, 0]
 
 
 def faults_in(kernels):

@@ -4,7 +4,9 @@
 // are those of crt/host_runtime.h and cuda_runtime_api.h.
 //
 // With LATHE_PTX_REPORT=FILE a line for each kernel is written when the program ends: how often it
-// was launched, the parts of Work, its symbol (executed_test.py).
+// was launched, the threads of its largest block, the parts of Work, its symbol (executed_test.py).
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -43,6 +45,7 @@ struct Kernel {
 
 struct Count {
   uint64_t launches = 0;
+  uint64_t threads = 0;  // of the largest block
   Work work;
 };
 
@@ -74,8 +77,8 @@ void write_report() {
   }
   for (const auto& [symbol, count] : registry().counts) {
     const Work& work = count.work;
-    for (const uint64_t number :
-         {count.launches, work.instructions, work.accesses, work.bytes, work.widest}) {
+    for (const uint64_t number : {count.launches, count.threads, work.instructions, work.accesses,
+                                  work.bytes, work.widest}) {
       std::fprintf(file, "%llu ", static_cast<unsigned long long>(number));
     }
     std::fprintf(file, "%s\n", symbol.c_str());
@@ -140,6 +143,8 @@ cudaError_t launch_kernel(const LaunchConfig& config, const void* host_function,
     std::memcpy(&launch.params[kernel.param_offsets[k]], arguments[k], kernel.param_sizes[k]);
   }
   Count& count = registry().counts[found->second.symbol];
+  count.threads = std::max<uint64_t>(count.threads,
+                                     uint64_t{launch.block[0]} * launch.block[1] * launch.block[2]);
   return emulation::enqueue_kernel(config.stream, [launch, &module, &count]() mutable {
     const DeviceMemory memory(module);
     launch.memory = &memory;
