@@ -45,6 +45,9 @@ void where_row(const StridedRow& row) {
     if (row.step[2] == 0 && row.dense<T>(3)) {
       return choose(to, by, row.size, same(from_a), each(from_b));
     }
+    if (row.step[2] == 0 && row.step[3] == 0) {  // the gradient of a mean of where()
+      return choose(to, by, row.size, same(from_a), same(from_b));
+    }
   }
   char *out = row.data[0], *cond = row.data[1], *a = row.data[2], *b = row.data[3];
   for (int64_t i = 0; i < row.size; ++i) {
