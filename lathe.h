@@ -132,6 +132,7 @@
 #  include "lathe/nn/summary.h"
 #  include "lathe/nn/weights.h"
 
+#  include "lathe/graph/compile.h"
 #  include "lathe/graph/file.h"
 #  include "lathe/graph/graph.h"
 #  include "lathe/graph/passes.h"

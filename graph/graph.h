@@ -11,6 +11,7 @@
 //   output %1
 //
 // N is the size of the batch; a size may be a multiple of it, as in 4*N.
+// Behind a call its group may stand, as in relu(%0) {2}.
 #pragma once
 
 #include <cstdint>
@@ -69,6 +70,9 @@ struct Node {
   std::vector<Attribute> attributes = {};  // in the order of op->attributes
   int output = -1;                         // the number of its value
   std::string place = {};                  // the layer that made the call, "Net.conv1"
+  // Neighbours of one group other than 0 may run together, tile by tile (fuse_pointwise). The
+  // results do not depend on it.
+  int group = 0;
 };
 
 /// Numbers of values are indices into `values`; a pass may leave values that nothing uses.

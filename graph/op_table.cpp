@@ -142,11 +142,16 @@ void add_layers(std::vector<Op>& ops) {
 }
 // clang-format on
 
+/// Of add_pointwise(): glu halves a dimension; prelu's slopes belong to dimension 1 and are not
+/// broadcast.
+bool is_pointwise(const Op& op) { return op.name != "glu" && op.name != "prelu"; }
+
 /// Sorted by name.
 const std::vector<Op>& table() {
   static const std::vector<Op> ops = [] {
     std::vector<Op> all;
     add_pointwise(all);
+    for (Op& op : all) op.pointwise = is_pointwise(op);
     add_views(all);
     add_sums(all);
     add_layers(all);

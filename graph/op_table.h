@@ -36,6 +36,10 @@ struct Op {
   /// throws: what the op throws; ValueError for a word that it does not know.
   std::function<Tensor(const Tensors& inputs, const std::vector<Attribute>&)> call;
 
+  // Each element of the result depends on the elements at its place of the inputs, which are
+  // broadcast, and on nothing else.
+  bool pointwise = false;
+
   /// True if a node of this op can have this many inputs.
   bool takes(size_t count) const;
 };

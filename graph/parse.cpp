@@ -1,6 +1,7 @@
 // parse: the text of a graph, line by line. Text may come from a file that somebody else made: each
 // number is checked before it is used.
 #include <charconv>
+#include <climits>
 #include <optional>
 #include <system_error>
 #include <unordered_map>
@@ -232,7 +233,7 @@ class Parser {
            std::holds_alternative<bool>(a);
   }
 
-  /// "%name: type = op(inputs, attributes)  # place"
+  /// "%name: type = op(inputs, attributes) {group}  # place"
   void node() {
     expect("%");
     Value value{.name = std::string(name()), .origin = Origin::kNode};
@@ -270,6 +271,12 @@ class Parser {
     }
     if (!node.op->takes(node.inputs.size())) {
       wrong(concat(op, " does not take ", node.inputs.size(), " tensors"));
+    }
+    if (take(" {")) {
+      const int64_t group = integer();
+      if (group < 1 || group > INT_MAX) wrong(concat("a group is from 1 to ", INT_MAX));
+      node.group = static_cast<int>(group);
+      expect("}");
     }
     if (take("  # ")) node.place = std::string(std::exchange(rest_, {}));
     node.output = static_cast<int>(graph_.values.size());

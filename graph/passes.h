@@ -26,6 +26,12 @@ LATHE_API void fold_constants(Graph& graph);
 /// one dtype. Results move by rounding: each product is rounded in another place.
 LATHE_API void fold_batch_norm(Graph& graph);
 
+/// Pointwise nodes of one shape become a group where nothing between them needs their values: they
+/// run tile by tile on the CPU, and what is between them stays in its cache. Nodes that do not
+/// depend on a group move before it. Results keep their bits. Not part of
+/// optimize_for_inference().
+LATHE_API void fuse_pointwise(Graph& graph);
+
 /// fold_batch_norm, fold_constants, merge_common_subexpressions, remove_dead_code.
 LATHE_API void optimize_for_inference(Graph& graph);
 

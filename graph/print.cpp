@@ -143,6 +143,7 @@ std::string Graph::text() const {
     const Value& value = values[static_cast<size_t>(node.output)];
     out += concat(reference(*this, node.output), ": ", to_text(value.type), " = ",
                   call_text(*this, node));
+    if (node.group != 0) out += concat(" {", node.group, "}");
     if (!node.place.empty()) out += "  # " + node.place;
     out += "\n";
   }

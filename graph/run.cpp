@@ -1,10 +1,16 @@
-// Graph::run: each node calls its op; a value is given up after its last use.
+// Graph::run: each node calls its op, or a group of them runs tile by tile; a value is given up
+// after its last use.
+#include <algorithm>
+#include <memory>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "lathe/core/format.h"
 #include "lathe/graph/graph.h"
 #include "lathe/graph/op_table.h"
+#include "lathe/graph/pointwise_run.h"
+#include "lathe/graph/tiles.h"
 
 namespace lathe::jit {
 
@@ -83,52 +89,142 @@ std::vector<int> last_uses(const Graph& graph) {
   return last;
 }
 
+/// One run of a graph: the tensors of the values that are still needed.
+class Run {
+ public:
+  Run(const Graph& graph, const Tensors& given)
+      : graph_(graph), last_(last_uses(graph)), live_(graph.values.size()) {
+    for (size_t i = 0; i < live_.size(); ++i) live_[i] = graph.values[i].tensor;
+    for (size_t i = 0; i < given.size(); ++i) {
+      const auto at = static_cast<size_t>(graph.inputs[i]);
+      batch_.learn(graph.values[at], given[i]);
+      live_[at] = given[i];
+    }
+  }
+
+  Tensors results() {
+    for (size_t n = 0; n < graph_.nodes.size();) {
+      const size_t end = end_of_group(n);
+      if (end - n > 1 && is_worth_tiles(n)) {
+        call_group(n, end);
+        n = end;
+      } else {
+        call(n++);
+      }
+    }
+    Tensors results;
+    for (const int output : graph_.outputs) results.push_back(bound(output));
+    return results;
+  }
+
+ private:
+  const Value& value(int number) const { return graph_.values[static_cast<size_t>(number)]; }
+  Tensor& live(int number) { return live_[static_cast<size_t>(number)]; }
+  int last(int number) const { return last_[static_cast<size_t>(number)]; }
+
+  Tensor bound(int number) {
+    LATHE_CHECK(StateError, live(number).defined(), "graph: @", value(number).name,
+                " has no tensor yet; call bind()");
+    return live(number);
+  }
+
+  void check(const Node& node, const Tensor& y) const {
+    LATHE_CHECK(ShapeError, batch_.fits(value(node.output).type, y), "graph: %",
+                value(node.output).name, " = ", called(node), " must be ",
+                to_text(value(node.output).type), " (got: ", y, ")");
+  }
+
+  void call(size_t n) {
+    const Node& node = graph_.nodes[n];
+    Tensors in;
+    in.reserve(node.inputs.size());
+    for (const int input : node.inputs) in.push_back(input < 0 ? Tensor() : bound(input));
+    for (const int input : node.inputs) {
+      if (input >= 0 && last(input) == static_cast<int>(n)) live(input) = {};
+    }
+    Tensor y = node.op->call(in, batch_.fix(node.attributes));
+    check(node, y);
+    if (last(node.output) != static_cast<int>(n)) live(node.output) = std::move(y);
+  }
+
+  /// Behind the nodes from n on that may run together with it.
+  size_t end_of_group(size_t n) const {
+    const auto joins = [&](const Node& node) {
+      return node.group != 0 && node.group == graph_.nodes[n].group && node.op->pointwise &&
+             value(node.output).type.shape == value(graph_.nodes[n].output).type.shape;
+    };
+    size_t end = n;
+    while (end < graph_.nodes.size() && joins(graph_.nodes[end])) ++end;
+    return std::max(end, n + 1);
+  }
+
+  Shape shape_of(size_t n) const {
+    Shape shape;
+    for (const Size& size : value(graph_.nodes[n].output).type.shape) {
+      shape.push_back(batch_.value_of(size));
+    }
+    return shape;
+  }
+
+  bool is_worth_tiles(size_t n) const { return numel_of(shape_of(n)) >= kLeastTiled; }
+
+  /// Nodes begin … end - 1 as one program.
+  void call_group(size_t begin, size_t end) {
+    auto program = std::make_shared<PointwiseProgram>();
+    program->shape = shape_of(begin);
+    std::unordered_map<int, int> operands;  // value → its number in the program
+    std::vector<int> outside;
+    for (size_t n = begin; n < end; ++n) operands[graph_.nodes[n].output] = -1;
+    for (size_t n = begin; n < end; ++n) {
+      for (const int input : graph_.nodes[n].inputs) {
+        if (input < 0 || !operands.emplace(input, static_cast<int>(outside.size())).second)
+          continue;
+        outside.push_back(input);
+      }
+    }
+    program->inputs = static_cast<int>(outside.size());
+    std::vector<size_t> made;  // the nodes whose values are needed later
+    for (size_t n = begin; n < end; ++n) {
+      const Node& node = graph_.nodes[n];
+      const int step = static_cast<int>(n - begin);
+      operands[node.output] = program->inputs + step;
+      program->steps.push_back(
+          {node.op, {}, batch_.fix(node.attributes), value(node.output).type.dtype});
+      for (const int input : node.inputs) {
+        const int operand = input < 0 ? -1 : operands.at(input);
+        program->steps.back().operands.push_back(operand);
+        if (operand >= program->inputs) {
+          program->steps[static_cast<size_t>(operand - program->inputs)].last = step;
+        }
+      }
+      const int needed = last(node.output);
+      if (needed == -1 || needed >= static_cast<int>(end)) {
+        program->results.push_back(step);
+        made.push_back(n);
+      }
+    }
+    Tensors inputs;
+    for (const int number : outside) inputs.push_back(bound(number));
+    for (const int number : outside) {
+      const int needed = last(number);
+      if (needed != -1 && needed < static_cast<int>(end)) live(number) = {};
+    }
+    const Tensors values = run_pointwise(program, inputs);
+    for (size_t i = 0; i < made.size(); ++i) live(graph_.nodes[made[i]].output) = values[i];
+  }
+
+  const Graph& graph_;
+  Batch batch_;
+  std::vector<int> last_;
+  Tensors live_;
+};
+
 }  // namespace
 
 Tensors Graph::run(const Tensors& given) const {
   LATHE_CHECK(StateError, given.size() == inputs.size(), "graph: it has ", inputs.size(),
               " inputs, got ", given.size());
-  Batch batch;
-  Tensors live(values.size());
-  for (size_t i = 0; i < values.size(); ++i) live[i] = values[i].tensor;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const auto at = static_cast<size_t>(inputs[i]);
-    batch.learn(values[at], given[i]);
-    live[at] = given[i];
-  }
-
-  const std::vector<int> last = last_uses(*this);
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    const Node& node = nodes[n];
-    Tensors in;
-    in.reserve(node.inputs.size());
-    for (const int input : node.inputs) {
-      const Tensor t = input < 0 ? Tensor() : live[static_cast<size_t>(input)];
-      LATHE_CHECK(StateError, input < 0 || t.defined(), "graph: @",
-                  values[static_cast<size_t>(input)].name, " has no tensor yet; call bind()");
-      in.push_back(t);
-    }
-    for (const int input : node.inputs) {
-      if (input >= 0 && last[static_cast<size_t>(input)] == static_cast<int>(n)) {
-        live[static_cast<size_t>(input)] = {};
-      }
-    }
-    Tensor y = node.op->call(in, batch.fix(node.attributes));
-    const Value& value = values[static_cast<size_t>(node.output)];
-    LATHE_CHECK(ShapeError, batch.fits(value.type, y), "graph: %", value.name, " = ", called(node),
-                " must be ", to_text(value.type), " (got: ", y, ")");
-    if (last[static_cast<size_t>(node.output)] != static_cast<int>(n)) {
-      live[static_cast<size_t>(node.output)] = std::move(y);
-    }
-  }
-
-  Tensors results;
-  for (const int output : outputs) {
-    results.push_back(live[static_cast<size_t>(output)]);
-    LATHE_CHECK(StateError, results.back().defined(), "graph: @",
-                values[static_cast<size_t>(output)].name, " has no tensor yet; call bind()");
-  }
-  return results;
+  return Run(*this, given).results();
 }
 
 }  // namespace lathe::jit

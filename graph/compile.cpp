@@ -1,0 +1,195 @@
+// compile: kinds of inputs, and the graph of each. Contract: compile.h.
+#include "lathe/graph/compile.h"
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "lathe/autograd/autocast.h"
+#include "lathe/core/error.h"
+#include "lathe/core/format.h"
+#include "lathe/graph/graph.h"
+#include "lathe/graph/op_table.h"
+#include "lathe/graph/passes.h"
+#include "lathe/graph/trace.h"
+#include "lathe/ops/views.h"
+
+namespace lathe::jit {
+
+namespace {
+
+using Function = std::function<Tensors(const Tensors&)>;
+
+constexpr size_t kMostKinds = 64;  // a function of ever other shapes costs no more memory than this
+
+/// What is known of a kind: its graph, or why there is none.
+struct Entry {
+  std::optional<Graph> graph;
+  std::string reason;
+};
+
+/// The rows of a batch, if it has some.
+std::optional<int64_t> rows_of(const Tensors& inputs) {
+  if (inputs.empty() || inputs[0].ndim() == 0 || inputs[0].dim(0) == 0) return std::nullopt;
+  return inputs[0].dim(0);
+}
+
+bool is_batch(const Tensor& t, std::optional<int64_t> rows) {
+  return rows && t.ndim() > 0 && t.dim(0) == *rows;
+}
+
+/// Dimensions in the order of memory, so that NCHW and NHWC differ.
+std::string order_text(const Tensor& t) {
+  std::string text;
+  for (int d = 0; d < t.ndim(); ++d) {
+    int before = 0;  // how many dimensions have larger strides
+    for (int other = 0; other < t.ndim(); ++other) before += t.strides()[other] > t.strides()[d];
+    text += static_cast<char>('0' + before);
+  }
+  return text;
+}
+
+/// "f32[N,3] cpu 01"; with `rows`, the batch is N.
+std::string kind_of(const Tensors& inputs, std::optional<int64_t> rows) {
+  std::string kind;
+  for (const Tensor& t : inputs) {
+    Type type = type_of(t);
+    if (is_batch(t, rows)) type.shape[0] = {1, 0};
+    kind += concat(kind.empty() ? "" : ", ", to_text(type), " ", t.device(), " ", order_text(t));
+  }
+  return kind;
+}
+
+/// A batch of two rows is traced faster than a large one.
+Tensors few_rows(const Tensors& inputs, int64_t rows) {
+  Tensors few;
+  for (const Tensor& t : inputs) {
+    few.push_back(is_batch(t, rows) ? narrow(t, 0, 0, std::min<int64_t>(rows, 2)) : t);
+  }
+  return few;
+}
+
+Graph fused(Graph graph) {
+  remove_dead_code(graph);
+  fuse_pointwise(graph);
+  return graph;
+}
+
+/// "add, mul and 2 more".
+std::string names_of(const Graph& graph, size_t begin, size_t end) {
+  std::string text;
+  for (size_t n = begin; n < end; ++n) {
+    text += concat(n == begin ? "" : ", ", graph.nodes[n].op->name);
+  }
+  return text;
+}
+
+std::string explained(const Graph& graph) {
+  std::string text;
+  for (size_t n = 0; n < graph.nodes.size();) {
+    const Node& first = graph.nodes[n];
+    size_t end = n + 1;
+    while (first.group != 0 && end < graph.nodes.size() && graph.nodes[end].group == first.group)
+      ++end;
+    const std::string place = first.place.empty() ? "" : concat(" of ", first.place);
+    if (end - n > 1) {
+      text += concat("  together: ", names_of(graph, n, end), place, "\n");
+    } else {
+      const char* why = first.op->pointwise ? "no neighbour of its shape" : "not pointwise";
+      text += concat("  alone: ", first.op->name, place, " (", why, ")\n");
+    }
+    n = end;
+  }
+  return text;
+}
+
+}  // namespace
+
+class CompiledFunction::State {
+ public:
+  State(Function f, const nn::Module* module) : f_(std::move(f)), module_(module) {}
+
+  Tensors call(const Tensors& inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      LATHE_CHECK(ValueError, inputs[i].defined(), "compile: input ", i, " is undefined");
+    }
+    const Entry* const entry = entry_of(inputs);
+    return entry != nullptr && entry->graph ? entry->graph->run(inputs) : f_(inputs);
+  }
+
+  std::string explain() {
+    const std::lock_guard lock(mutex_);
+    std::string text;
+    for (const auto& [kind, entry] : entries_) {
+      text += kind + (entry.graph ? "\n" : concat(": ", entry.reason, "\n"));
+      if (entry.graph) text += explained(*entry.graph);
+    }
+    if (full_) text += concat("more than ", kMostKinds, " kinds of inputs: f itself is called\n");
+    return text;
+  }
+
+ private:
+  /// Null if there are too many kinds. Entries stay where they are, and do not change.
+  const Entry* entry_of(const Tensors& inputs) {
+    if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(Device(DeviceType::kCUDA)))
+      return remember("under Autocast", {{}, "its ops would be cast, which graphs do not hold"});
+    const std::optional<int64_t> rows = rows_of(inputs);
+    const std::string general = kind_of(inputs, rows), exact = kind_of(inputs, std::nullopt);
+    {
+      const std::lock_guard lock(mutex_);
+      for (const std::string& kind : {exact, general}) {
+        const auto found = entries_.find(kind);
+        if (found != entries_.end() && (found->second.graph || kind == exact))
+          return &found->second;
+      }
+      if (entries_.size() >= kMostKinds) {
+        full_ = true;
+        return nullptr;
+      }
+    }
+    if (rows) {
+      if (std::optional<Graph> graph = traced_for_any_batch(inputs, *rows))
+        return remember(general, {std::move(graph), {}});
+    }
+    try {
+      return remember(exact,
+                      {fused(trace(f_, inputs, {.dynamic_batch = false, .module = module_})), {}});
+    } catch (const TraceError& error) {
+      return remember(exact, {{}, error.message()});
+    }
+  }
+
+  std::optional<Graph> traced_for_any_batch(const Tensors& inputs, int64_t rows) const {
+    try {
+      return fused(trace(f_, few_rows(inputs, rows), {.module = module_}));
+    } catch (
+        const Error&) {  // a size that is that of the batch by chance, or a program for one batch
+      return std::nullopt;
+    }
+  }
+
+  const Entry* remember(const std::string& kind, Entry entry) {
+    const std::lock_guard lock(mutex_);
+    return &entries_.emplace(kind, std::move(entry))
+                .first->second;  // the first of two threads' wins
+  }
+
+  Function f_;
+  const nn::Module* module_;
+  std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+  bool full_ = false;
+};
+
+Tensors CompiledFunction::operator()(const Tensors& inputs) const { return state_->call(inputs); }
+
+std::string CompiledFunction::explain() const { return state_->explain(); }
+
+CompiledFunction compile(Function f, const nn::Module* module) {
+  CompiledFunction compiled;
+  compiled.state_ = std::make_shared<CompiledFunction::State>(std::move(f), module);
+  return compiled;
+}
+
+}  // namespace lathe::jit

@@ -1,0 +1,235 @@
+// Pointwise programs: the loop over tiles, forward and backward. Contract: pointwise_run.h.
+#include "lathe/graph/pointwise_run.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "lathe/autograd/autocast.h"
+#include "lathe/autograd/custom_function.h"
+#include "lathe/autograd/engine.h"
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/profile/range.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/graph/op_table.h"
+#include "lathe/graph/tiles.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/views.h"
+
+namespace lathe::jit {
+
+namespace {
+
+using ProgramPtr = std::shared_ptr<const PointwiseProgram>;
+
+/// Calls the steps in turn. take(k, y) gets the value of each.
+template <class Take>
+void call_steps(const PointwiseProgram& program, const Tensors& inputs, const Shape& shape,
+                Take&& take) {
+  Tensors live(program.steps.size());
+  for (size_t k = 0; k < program.steps.size(); ++k) {
+    const PointwiseProgram::Step& step = program.steps[k];
+    Tensors in;
+    in.reserve(step.operands.size());
+    for (const int operand : step.operands) {
+      const int made = operand - program.inputs;
+      in.push_back(operand < 0 ? Tensor()
+                   : made < 0  ? inputs[static_cast<size_t>(operand)]
+                               : live[static_cast<size_t>(made)]);
+    }
+    for (const int operand : step.operands) {  // after the loop: one value may be two operands
+      const auto made = static_cast<size_t>(std::max(operand - program.inputs, 0));
+      if (operand >= program.inputs && program.steps[made].last == static_cast<int>(k))
+        live[made] = {};
+    }
+    Tensor y = step.op->call(in, step.attributes);
+    LATHE_CHECK(ShapeError, y.shape() == shape, "graph: ", step.op->name, " must be ", shape,
+                " here (got: ", y, ")");
+    LATHE_CHECK(DTypeError, y.dtype() == step.dtype, "graph: ", step.op->name, " must be ",
+                step.dtype, " (got: ", y, ")");
+    take(k, y);
+    if (step.last > static_cast<int>(k)) live[k] = std::move(y);
+  }
+}
+
+/// The values of program.results.
+Tensors call(const PointwiseProgram& program, const Tensors& inputs, const Shape& shape) {
+  Tensors values(program.results.size());
+  call_steps(program, inputs, shape, [&](size_t k, const Tensor& y) {
+    for (size_t r = 0; r < values.size(); ++r) {
+      if (program.results[r] == static_cast<int>(k)) values[r] = y;
+    }
+  });
+  return values;
+}
+
+Tensors cut_all(const Tiles& tiles, size_t count, int64_t tile, size_t first = 0) {
+  Tensors cut;
+  for (size_t i = 0; i < count; ++i) cut.push_back(tiles.cut(first + i, tile));
+  return cut;
+}
+
+Tensors forward(const PointwiseProgram& program, const Tensors& inputs, const Tiles& tiles) {
+  Tensors made;
+  for (const int k : program.results) {
+    made.push_back(tiles.make(program.steps[static_cast<size_t>(k)].dtype));
+  }
+  parallel_for(tiles.count(), 1, [&](int64_t begin, int64_t end) {
+    const NoGrad off;
+    for (int64_t tile = begin; tile < end; ++tile) {
+      call_steps(program, cut_all(tiles, inputs.size(), tile), tiles.shape(tile),
+                 [&](size_t k, const Tensor& y) {
+                   for (size_t r = 0; r < made.size(); ++r) {
+                     if (program.results[r] != static_cast<int>(k)) continue;
+                     tiles.part(made[r], tile).copy_(y);
+                   }
+                 });
+    }
+  });
+  for (Tensor& t : made) t = tiles.restore(t);
+  return made;
+}
+
+/// A gradient that is one number for a whole dimension, as that of a mean, with this dimension of
+/// size 1.
+Tensor unexpanded(Tensor t) {
+  for (int d = 0; d < t.ndim(); ++d) {
+    if (t.dim(d) > 1 && t.strides()[d] == 0) t = narrow(t, d, 0, 1);
+  }
+  return t;
+}
+
+/// What the gradients of a program's inputs are computed from.
+struct Pullback {
+  const PointwiseProgram& program;
+  std::vector<bool> wanted;  // by input
+
+  /// dL/d(inputs), undefined where it is not wanted or zero. `inputs` require grad where wanted.
+  Tensors of(const Tensors& inputs, const Tensors& values, const Tensors& dy,
+             bool create_graph) const {
+    Tensors outputs, seeds, leaves, gradients(inputs.size());
+    for (size_t r = 0; r < values.size(); ++r) {
+      if (!dy[r].defined() || !values[r].requires_grad()) continue;
+      outputs.push_back(values[r]);
+      seeds.push_back(dy[r]);
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (wanted[i]) leaves.push_back(inputs[i]);
+    }
+    if (outputs.empty()) return gradients;
+    const Tensors found =
+        lathe::grad(outputs, leaves,
+                    {.grad_outputs = seeds, .create_graph = create_graph, .allow_unused = true});
+    for (size_t i = 0, next = 0; i < inputs.size(); ++i) {
+      if (wanted[i]) gradients[i] = found[next++];
+    }
+    return gradients;
+  }
+
+  /// The inputs as leaves of a graph of their own.
+  Tensors leaves_of(const Tensors& inputs) const {
+    Tensors leaves;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      leaves.push_back(inputs[i].defined() ? inputs[i].detach() : Tensor());
+      if (wanted[i]) leaves.back().requires_grad_();
+    }
+    return leaves;
+  }
+
+  Tensors recorded(const Tensors& inputs, const Shape& shape) const {
+    const EnableGrad on;
+    return call(program, inputs, shape);
+  }
+
+  Tensors whole(const Tensors& inputs, const Tensors& dy, bool create_graph) const {
+    const Tensors used = create_graph ? inputs : leaves_of(inputs);
+    return of(used, recorded(used, program.shape), dy, create_graph);
+  }
+
+  /// The tiles are those of the inputs, and behind them of `dys` gradients of the results.
+  Tensors tiled(const Tensors& inputs, size_t dys, const Tiles& tiles) const {
+    Tensors made(inputs.size());
+    std::vector<Tensors> parts(inputs.size());  // of the inputs that are broadcast, by tile
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!wanted[i]) continue;
+      if (tiles.is_cut(i)) made[i] = tiles.make_operand(i);
+      if (!tiles.is_cut(i)) parts[i].resize(static_cast<size_t>(tiles.count()));
+    }
+    parallel_for(tiles.count(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t tile = begin; tile < end; ++tile) {
+        const NoGrad off;
+        const Tensors leaves = leaves_of(cut_all(tiles, inputs.size(), tile));
+        Tensors seeds = cut_all(tiles, dys, tile, inputs.size());
+        for (Tensor& seed : seeds) {
+          if (seed.defined()) seed = expand(seed, tiles.shape(tile));
+        }
+        const Tensors gradients = of(leaves, recorded(leaves, tiles.shape(tile)), seeds, false);
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          if (!wanted[i]) continue;
+          if (!tiles.is_cut(i)) {
+            parts[i][static_cast<size_t>(tile)] = gradients[i];
+          } else if (gradients[i].defined()) {
+            tiles.part(made[i], tile).copy_(gradients[i]);
+          } else {
+            tiles.part(made[i], tile).zero_();
+          }
+        }
+      }
+    });
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      for (const Tensor& part : parts[i]) {  // in the order of the tiles, whoever computed them
+        if (part.defined()) made[i] = made[i].defined() ? add(made[i], part) : part;
+      }
+      if (made[i].defined()) made[i] = tiles.restore_operand(made[i], i, inputs[i].shape());
+    }
+    return made;
+  }
+};
+
+/// A tiled program as one node of the autograd graph, which saves its inputs only.
+struct FusedPointwise : CustomFunction<FusedPointwise> {
+  struct Context : FunctionContext {
+    ProgramPtr program;
+  };
+
+  static Tensors forward(Context& context, const ProgramPtr& program, const Tensors& inputs,
+                         const Tiles& tiles) {
+    context.program = program;
+    context.save_for_backward(inputs);
+    context.set_materialize_zeros(false);
+    return jit::forward(*program, inputs, tiles);
+  }
+
+  static Tensors backward(Context& context, const Tensors& dy) {
+    const Tensors inputs = context.saved_tensors();
+    Pullback pullback{*context.program, {}};
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      pullback.wanted.push_back(context.needs_input_grad(i));
+    }
+    if (grad_enabled()) return pullback.whole(inputs, dy, true);
+    Tensors operands = inputs;
+    for (const Tensor& t : dy) operands.push_back(t.defined() ? unexpanded(t) : t);
+    const std::optional<Tiles> tiles = Tiles::of(context.program->shape, operands);
+    return tiles ? pullback.tiled(inputs, dy.size(), *tiles) : pullback.whole(inputs, dy, false);
+  }
+};
+
+}  // namespace
+
+Tensors run_pointwise(const ProgramPtr& program, const Tensors& inputs) {
+  if (profile::recording() || amp::autocast_enabled(kCPU))
+    return call(*program, inputs, program->shape);
+  std::optional<Tiles> tiles;
+  {
+    const NoGrad off;
+    tiles = Tiles::of(program->shape, inputs);
+  }
+  if (!tiles) return call(*program, inputs, program->shape);
+  const bool recorded = grad_enabled() && std::ranges::any_of(inputs, [](const Tensor& t) {
+                          return t.defined() && t.requires_grad();
+                        });
+  return recorded ? FusedPointwise::apply(program, inputs, *tiles)
+                  : forward(*program, inputs, *tiles);
+}
+
+}  // namespace lathe::jit

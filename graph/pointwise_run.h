@@ -1,0 +1,39 @@
+// Pointwise ops of one shape, run together: tile by tile (tiles.h), so that what is between them
+// stays in the processor's cache. Each tile goes through the ops of ops/ themselves.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lathe/core/tensor.h"
+#include "lathe/graph/graph.h"
+
+namespace lathe::jit {
+
+struct Op;  // op_table.h
+
+/// Calls of pointwise ops whose values all have one shape.
+struct PointwiseProgram {
+  struct Step {
+    const Op* op;
+    std::vector<int> operands;  // below `inputs` an input, else a step; -1: undefined
+    std::vector<Attribute> attributes;
+    DType dtype;    // of the value
+    int last = -1;  // the last step that reads the value; -1 if none does
+  };
+  Shape shape;  // of every step's value; inputs are broadcast to it
+  int inputs = 0;
+  std::vector<Step> steps;
+  std::vector<int> results;  // steps
+};
+
+/// The results, with the bits of the same calls one after another, and their strides. Where the
+/// inputs cannot be cut into tiles, or something watches ops (profiler, debug scopes, a trace), the
+/// calls are made one after another.
+/// grad: the inputs (twice). The ops are run again, tile by tile. The gradient of an input that is
+/// broadcast is summed in another order.
+/// throws: what the ops throw; ShapeError, DTypeError if a value is not of `shape` and `dtype`.
+Tensors run_pointwise(const std::shared_ptr<const PointwiseProgram>& program,
+                      const Tensors& inputs);
+
+}  // namespace lathe::jit

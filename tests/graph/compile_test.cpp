@@ -1,0 +1,165 @@
+// compile: kinds of inputs, what is traced again, and what is not traced at all.
+#include "lathe/graph/compile.h"
+
+#include <doctest/doctest.h>
+
+#include <thread>
+#include <vector>
+
+#include "lathe/autograd/autocast.h"
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/error.h"
+#include "lathe/nn/linear.h"
+#include "lathe/ops/activations.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/dropout.h"
+#include "lathe/ops/isclose.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
+#include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
+
+using namespace lathe;
+
+namespace {
+
+/// The Huber loss, which counts its calls.
+struct Huber {
+  int* calls;
+
+  Tensors operator()(const Tensors& t) const {
+    ++*calls;
+    const Tensor d = t[0] - t[1], size = d.abs();
+    const Tensor inner = d.square() * 0.5, outer = size - 0.5, is_inner = size < 1;
+    return {where(is_inner, inner, outer).mean()};
+  }
+};
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("compile: a loss with its gradients, traced once for all batches") {
+  int calls = 0;
+  const jit::CompiledFunction loss = jit::compile(Huber{&calls});
+  CHECK(loss.explain().empty());
+  for (const int64_t batch : {40000, 7, 40001}) {
+    const Tensor x = randn({batch, 3}).requires_grad_(), y = randn({batch, 3});
+    const Tensor got = loss({x, y})[0];
+    got.backward();
+    const int traced = calls;
+    const Tensor z = x.detach().requires_grad_(), expected = Huber{&calls}({z, y})[0];
+    calls = traced;
+    expected.backward();
+    CHECK(equal(got, expected));
+    CHECK(equal(x.grad(), z.grad()));
+  }
+  CHECK(calls == 2);
+  CHECK(loss.explain() ==
+        "f32[N,3] cpu 01, f32[N,3] cpu 01\n"
+        "  together: sub, abs, square, mul, sub, lt, where\n"
+        "  alone: mean (not pointwise)\n");
+}
+
+TEST_CASE("compile: another dtype, shape or order in memory is traced anew") {
+  int calls = 0;
+  const jit::CompiledFunction loss = jit::compile(Huber{&calls});
+  const auto call = [&](const Tensor& x) { loss({x, x * 0.5}); };
+  call(randn({4, 3}));
+  CHECK(calls == 2);
+  call(randn({4, 3}, {.dtype = kF64}));
+  CHECK(calls == 4);
+  call(randn({4, 5}));
+  CHECK(calls == 6);
+  call(randn({3, 4}).t());
+  CHECK(calls == 8);
+  call(randn({9, 3}));
+  CHECK(calls == 8);
+  CHECK(count(loss.explain(), "together") == 4);
+}
+
+TEST_CASE("compile: a program for one batch is traced for each") {
+  int calls = 0;
+  const jit::CompiledFunction f = jit::compile([&](const Tensors& t) {
+    ++calls;
+    return Tensors{t[0].dim(0) > 3 ? t[0].exp() : t[0].neg()};
+  });
+  const Tensor small = randn({3}), large = randn({7});
+  CHECK(equal(f({large})[0], large.exp()));
+  CHECK(equal(f({small})[0], small.neg()));
+  const int traced = calls;
+  CHECK(equal(f({large})[0], large.exp()));
+  CHECK(equal(f({small})[0], small.neg()));
+  CHECK(calls == traced);
+}
+
+TEST_CASE("compile: what cannot be traced is called itself, and explained") {
+  const jit::CompiledFunction f =
+      jit::compile([](const Tensors& t) { return Tensors{t[0] * t[0].max().item<float>()}; });
+  const Tensor x = ones({3});
+  CHECK(equal(f({x})[0], x));
+  CHECK(f.explain().find("f32[3] cpu 0: trace: ") == 0);
+
+  const jit::CompiledFunction random =
+      jit::compile([](const Tensors& t) { return Tensors{dropout(t[0], {.p = 0.5})}; });
+  CHECK(!equal(random({ones({100})})[0], random({ones({100})})[0]));
+
+  const Autocast on(kCPU, kBF16);
+  const jit::CompiledFunction cast =
+      jit::compile([](const Tensors& t) { return Tensors{t[0] * 2}; });
+  CHECK(cast({x})[0].defined());
+  CHECK(cast.explain() == "under Autocast: its ops would be cast, which graphs do not hold\n");
+}
+
+TEST_CASE("compile: errors of the function and of its inputs are the caller's") {
+  const jit::CompiledFunction f =
+      jit::compile([](const Tensors& t) { return Tensors{t[0] + t[1]}; });
+  CHECK_THROWS_AS(f({randn({3}), randn({4})}), ShapeError);
+  CHECK_THROWS_AS(f({randn({3}), Tensor()}), ValueError);
+  CHECK(f({randn({3}), randn({3})})[0].defined());
+}
+
+TEST_CASE("compile: a module's parameters are followed, and named") {
+  nn::Linear layer(3, 4);
+  const jit::CompiledFunction f =
+      jit::compile([&](const Tensors& t) { return Tensors{silu(layer(t[0])) * 2}; }, &layer);
+  const Tensor x = randn({5, 3});
+  CHECK(equal(f({x})[0], silu(layer(x)) * 2));
+  {
+    const NoGrad off;
+    layer.named_parameters()[0].second.fill_(0.25);
+  }
+  CHECK(equal(f({x})[0], silu(layer(x)) * 2));
+  f({x})[0].sum().backward();
+  CHECK(layer.named_parameters()[0].second.grad().defined());
+}
+
+TEST_CASE("compile: kinds have a limit") {
+  const jit::CompiledFunction f = jit::compile([](const Tensors& t) { return Tensors{t[0] * 2}; });
+  for (int64_t size = 1; size <= 70; ++size) {
+    const Tensor x = randn({2, size});
+    CHECK(equal(f({x})[0], x * 2));
+  }
+  CHECK(count(f.explain(), "\n") == 2 * 64 + 1);
+}
+
+TEST_CASE("compile: several threads") {
+  const jit::CompiledFunction f =
+      jit::compile([](const Tensors& t) { return Tensors{(t[0] * 2).exp()}; });
+  std::vector<int> right(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < right.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const Tensor x = full({1000 + static_cast<int64_t>(i), 2}, 0.5);
+      for (int k = 0; k < 20; ++k) right[i] += equal(f({x})[0], (x * 2).exp());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const int n : right) CHECK(n == 20);
+}
