@@ -30,6 +30,10 @@ const WinogradKernelSet& kernel_set() {
   return best;
 }
 
+static const WinogradKernels& stride1_kernels(WinogradTile tile) {
+  return tile == WinogradTile::k4 ? kernel_set().f4 : kernel_set().f2;
+}
+
 Tensor scratch(int64_t floats) {
   const profile::MemoryTagScope workspace(profile::MemoryTag::kWorkspace);
   return empty({floats}, {.dtype = kF32});
@@ -41,7 +45,22 @@ WinogradFilters filters_of(const Tensor& w) {
   return f;
 }
 
+Tiles tiles_of(const Conv2dGeometry& g, WinogradTile tile) {
+  return {g.stride == Pair(2) ? kernel_set().strided : stride1_kernels(tile), g.N, g.P, g.Q, g.pad};
+}
+
 namespace {
+
+/// The tiles of dx, from dy. With stride 2 an image's first tile begins with a pixel that the
+/// middle tap reaches: pixel 0 if the padding is odd, the one before it if not.
+Tiles transposed_tiles_of(const Conv2dGeometry& g, WinogradTile tile) {
+  if (g.stride == Pair(1)) {
+    return {stride1_kernels(tile), g.N, g.H, g.W, {2 - g.pad.rows, 2 - g.pad.cols}};
+  }
+  const Pair lead(1 - g.pad.rows % 2, 1 - g.pad.cols % 2);
+  const Pair pad((1 + lead.rows - g.pad.rows) / 2, (1 + lead.cols - g.pad.cols) / 2);
+  return {kernel_set().strided_transpose, g.N, g.H, g.W, pad, lead};
+}
 
 // What is multiplied at a time, measured on a processor with 2 MiB of second-level cache per core
 // (Intel Sapphire Rapids). V, M and the U in use take 1.5 MiB of it.
@@ -80,7 +99,7 @@ class Convolution {
         block_tiles_(ceil_div(tiles.count, tile_blocks_)),
         v_space_(tiles.positions(), block_tiles_, std::min(x.channels, kBlock), lanes()),
         m_space_(tiles.positions(), block_tiles_, std::min(y.channels, kBlock), lanes()),
-        u_space_(tiles.positions(), std::min(x.channels, kBlock), std::min(y.channels, kBlock),
+        u_space_(tiles.filters(), std::min(x.channels, kBlock), std::min(y.channels, kBlock),
                  lanes()) {}
 
   void run() {
@@ -109,15 +128,16 @@ class Convolution {
   static constexpr int64_t kFewBlocks = 2;
 
   int64_t most_tiles() const {
-    return (x_.channels > kNearChannels ? kTileMatricesFar : kTileMatrices) / tiles_.positions();
+    const int64_t matrices = x_.channels > kNearChannels ? kTileMatricesFar : kTileMatrices;
+    return std::max(kWinogradRows, matrices / tiles_.positions());
   }
   int64_t lanes() const { return tiles_.kernels.lanes; }
   int64_t ins(int64_t block) const { return std::min(kBlock, x_.channels - block * kBlock); }
   int64_t outs(int64_t block) const { return std::min(kBlock, y_.channels - block * kBlock); }
 
   void transform_filters(int64_t in, int64_t out, float* u) const {
-    tiles_.kernels.filters(u_space_.at(u), filters_at(filters_, out * kBlock, in * kBlock), ins(in),
-                           outs(out));
+    tiles_.kernels.transform_filters(
+        u_space_.at(u), filters_at(filters_, out * kBlock, in * kBlock), ins(in), outs(out));
   }
 
   /// The outputs of blocks out … last_out-1 for one block of tiles.
@@ -151,7 +171,7 @@ class Convolution {
     const WinogradMatrices matrices = v_space_.at(v);
     for (int64_t i = 0; i < count; ++i) {
       const auto pixels = tiles_.inputs(x_, first + i, in * kBlock);
-      tiles_.kernels.input(row_of(matrices, i), pixels.data(), ins(in));
+      tiles_.kernels.transform_input(row_of(matrices, i), pixels.data(), ins(in));
     }
     // The rows that the products compute beyond these need numbers, because leftovers of other
     // kinds may be denormal, hence slow.
@@ -175,13 +195,13 @@ class Convolution {
                       .cols = outs(out),
                       .add = in > 0,
                       .next_b = u};
-    for (int64_t s = 0; s < tiles_.positions(); ++s) {
-      p.next_b += u_space_.position_step;
+    tiles_.for_positions([&](int64_t position, int64_t filter) {
+      p.c = m + position * m_space_.position_step;
+      p.a = v + position * v_space_.position_step;
+      p.b = u + filter * u_space_.position_step;
+      p.next_b = p.b + u_space_.position_step;
       tiles_.kernels.product(p);
-      p.c += m_space_.position_step;
-      p.a += v_space_.position_step;
-      p.b += u_space_.position_step;
-    }
+    });
   }
 
   void transform_output(float* m, int64_t first, int64_t count, int64_t out) const {
@@ -189,8 +209,8 @@ class Convolution {
     const WinogradMatrices matrices = m_space_.at(m);
     for (int64_t i = 0; i < count; ++i) {
       const auto pixels = tiles_.outputs(y_, first + i, out * kBlock, sink);
-      tiles_.kernels.output(pixels.data(), row_of(matrices, i), outs(out),
-                            bias_ == nullptr ? nullptr : bias_ + out * kBlock);
+      tiles_.kernels.transform_output(pixels.data(), row_of(matrices, i), outs(out),
+                                      bias_ == nullptr ? nullptr : bias_ + out * kBlock);
     }
   }
 
@@ -209,7 +229,8 @@ class Convolution {
 }  // namespace winograd
 
 bool winograd_takes(const Conv2dGeometry& g) {
-  return g.R == 3 && g.S == 3 && g.stride == Pair(1) && g.dilation == Pair(1) && g.groups == 1;
+  return g.R == 3 && g.S == 3 && (g.stride == Pair(1) || g.stride == Pair(2)) &&
+         g.dilation == Pair(1) && g.groups == 1;
 }
 
 std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g) {
@@ -222,12 +243,13 @@ std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g) {
   const int64_t large = ceil_div(g.P, int64_t{4}) * ceil_div(g.Q, int64_t{4});
   const int64_t small = ceil_div(g.P, int64_t{2}) * ceil_div(g.Q, int64_t{2});
   if (g.N * large < kMinTiles) return {};
+  if (g.stride == Pair(2)) return WinogradTile::k4;
   return small * 16 <= large * 36 ? WinogradTile::k2 : WinogradTile::k4;
 }
 
 void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
                       const Tensor& w, const Tensor& bias) {
-  const winograd::Tiles tiles(tile, g.N, g.P, g.Q, g.pad);
+  const winograd::Tiles tiles = winograd::tiles_of(g, tile);
   winograd::Convolution(tiles, {x.data<float>(), g.H, g.W, g.C}, {y.data<float>(), g.P, g.Q, g.K},
                         winograd::filters_of(w), bias.defined() ? bias.data<float>() : nullptr)
       .run();
@@ -235,7 +257,7 @@ void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& 
 
 void winograd_backward_input(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dx,
                              const Tensor& dy, const Tensor& w) {
-  const winograd::Tiles tiles(tile, g.N, g.H, g.W, {2 - g.pad.rows, 2 - g.pad.cols});
+  const winograd::Tiles tiles = winograd::transposed_tiles_of(g, tile);
   winograd::Convolution(tiles, {dy.data<float>(), g.P, g.Q, g.K}, {dx.data<float>(), g.H, g.W, g.C},
                         winograd::turned(winograd::filters_of(w)), nullptr)
       .run();

@@ -1,13 +1,14 @@
-// 3x3 convolutions with stride 1 by Winograd, f32 and NHWC, without reorders.
+// 3x3 convolutions with stride 1 or 2 by Winograd, f32 and NHWC, without reorders.
 //
 // A block of tiles goes through input transform, products and output transform while it is in the
 // second-level cache:
-//   V[s] = B' d B  [tiles, in]    for each of the 36 positions s of F(4x4,3x3); of F(2x2,3x3): 16
+//   V[s] = B' d B  [tiles, in]    for each of the 36 positions s of F(4x4,3x3); of F(2x2,3x3): 16,
+//                                 of stride 2: 81, several of which share a filter U
 //   M[s] = V[s] U[s]  [tiles, out],  U = G g G' of the filters, 64 in and 64 out at a time
 //   y    = A' M A + bias
 // The input gradient is the convolution of dy with the filters turned by 180 degrees. The weight
 // gradient is P[s] = V[s]' (A dy A')[s], summed over the tiles; dw = G' P G. The matrices and the
-// choice of their points: winograd_vector.h.
+// choice of their points: winograd_transforms.h.
 //
 // Results have the same bits for any number of threads: no sum is divided among them but that of
 // the weight gradient, whose parts depend on the sizes alone.
@@ -20,10 +21,10 @@
 
 namespace lathe::cpu {
 
-/// Outputs along each side of a tile: F(2x2,3x3) or F(4x4,3x3).
+/// Outputs along each side of a tile: F(2x2,3x3) or F(4x4,3x3). With stride 2 it is always 4.
 enum class WinogradTile : uint8_t { k2, k4 };
 
-/// True for what the passes below compute: 3x3, stride 1, no dilation, one group. Any padding.
+/// True for what the passes below compute: 3x3, stride 1 or 2, no dilation, one group. Any padding.
 bool winograd_takes(const Conv2dGeometry& g);
 
 /// The tile with which Winograd is faster than direct convolution in all three passes, if there is

@@ -27,7 +27,7 @@ class WeightGradient {
         parts_(ceil_div(tiles.count, std::max(part_tiles(), ceil_div(tiles.count, max_parts())))),
         v_space_(tiles.positions(), block_tiles(), std::min(x.channels, kBlock), lanes()),
         d_space_(tiles.positions(), block_tiles(), std::min(dy.channels, kBlock), lanes()),
-        p_space_(tiles.positions(), std::min(x.channels, kBlock), std::min(dy.channels, kBlock),
+        p_space_(tiles.filters(), std::min(x.channels, kBlock), std::min(dy.channels, kBlock),
                  lanes()) {}
 
   void run(const Tensor& dw) {
@@ -47,7 +47,9 @@ class WeightGradient {
   int64_t lanes() const { return tiles_.kernels.lanes; }
   int64_t ins(int64_t block) const { return std::min(kBlock, x_.channels - block * kBlock); }
   int64_t outs(int64_t block) const { return std::min(kBlock, dy_.channels - block * kBlock); }
-  int64_t block_tiles() const { return kGradTileMatrices / tiles_.positions(); }
+  int64_t block_tiles() const {
+    return std::max(kWinogradRows, kGradTileMatrices / tiles_.positions());
+  }
   /// The sums of one part: [tap, in, out].
   int64_t part_floats() const { return 9 * x_.channels * dy_.channels; }
   /// Tiles that are worth a part of their own, and the most parts: about 16 pieces of work.
@@ -65,15 +67,15 @@ class WeightGradient {
       const int64_t count = std::min(block_tiles(), end - first);
       for (int64_t i = 0; i < count; ++i) {
         const auto x = tiles_.inputs(x_, first + i, in * kBlock);
-        tiles_.kernels.input(row_of(v_space_.at(v), i), x.data(), ins(in));
+        tiles_.kernels.transform_input(row_of(v_space_.at(v), i), x.data(), ins(in));
         const auto dy = tiles_.outputs(dy_, first + i, out * kBlock, &kZeros[0]);
-        tiles_.kernels.output_grad(row_of(d_space_.at(d), i), dy.data(), outs(out));
+        tiles_.kernels.transform_output_grad(row_of(d_space_.at(d), i), dy.data(), outs(out));
       }
       multiply(p, v, d, count, in, out, first > part * size);
     }
-    tiles_.kernels.filters_grad(sums + in * kBlock * dy_.channels + out * kBlock,
-                                x_.channels * dy_.channels, dy_.channels, p_space_.at(p), ins(in),
-                                outs(out));
+    tiles_.kernels.transform_filters_grad(sums + in * kBlock * dy_.channels + out * kBlock,
+                                          x_.channels * dy_.channels, dy_.channels, p_space_.at(p),
+                                          ins(in), outs(out));
   }
 
   void multiply(float* p, const float* v, const float* d, int64_t count, int64_t in, int64_t out,
@@ -90,13 +92,16 @@ class WeightGradient {
                             .cols = outs(out),
                             .add = add,
                             .next_b = d};
-    for (int64_t s = 0; s < tiles_.positions(); ++s) {
-      product.next_b += d_space_.position_step;
+    int64_t summed = -1;  // the last filter that has a sum
+    tiles_.for_positions([&](int64_t position, int64_t filter) {
+      product.c = p + filter * p_space_.position_step;
+      product.a = v + position * v_space_.position_step;
+      product.b = d + position * d_space_.position_step;
+      product.next_b = product.b + d_space_.position_step;
+      product.add = add || filter == summed;
       tiles_.kernels.product(product);
-      product.c += p_space_.position_step;
-      product.a += v_space_.position_step;
-      product.b += d_space_.position_step;
-    }
+      summed = filter;
+    });
   }
 
   /// dw = the sum of the parts, in their order. A square of filters at a time, because the parts
@@ -141,7 +146,7 @@ class WeightGradient {
 
 void winograd_backward_weight(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dw,
                               const Tensor& dy, const Tensor& x) {
-  const winograd::Tiles tiles(tile, g.N, g.P, g.Q, g.pad);
+  const winograd::Tiles tiles = winograd::tiles_of(g, tile);
   winograd::WeightGradient(tiles, {x.data<float>(), g.H, g.W, g.C},
                            {dy.data<float>(), g.P, g.Q, g.K})
       .run(dw);

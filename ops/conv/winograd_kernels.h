@@ -35,30 +35,42 @@ struct WinogradProduct {
 };
 inline constexpr int64_t kWinogradRows = 24;
 
-/// The loops for one tile size. Tensors are read and written by tables of pointers, one per pixel
-/// of a tile, each to the first of `channels` neighbouring channels. Every transform computes whole
-/// vectors, so its matrices have memory for channels up to a multiple of `lanes`; tensors are
+/// The loops for one kind of tile. Tensors are read and written by tables of pointers, one per
+/// pixel of a tile, each to the first of `channels` neighbouring channels. Every transform computes
+/// whole vectors, so its matrices have memory for channels up to a multiple of `lanes`; tensors are
 /// touched at their channels only.
+///
+/// Position (i, j) of a tile is multiplied by filter (min(i, filters - 1), min(j, filters - 1)):
+/// with stride 2 several positions share the last one.
 struct WinogradKernels {
   int64_t lanes;
+  // Along each side of a tile: pixels read, pixels written, positions, filters of them, and pixels
+  // from the first that is read to the first that the next tile reads.
+  int64_t inputs, outputs, positions, filters, step;
 
-  /// v[., channels] of one tile = B' d B, d [tile, tile] pixels. v's data points at the tile's row.
-  void (*input)(const WinogradMatrices& v, const float* const* d, int64_t channels);
-  /// v[., channels] of one tile = A dy A', dy [out, out] pixels.
-  void (*output_grad)(const WinogradMatrices& v, const float* const* dy, int64_t channels);
-  /// y [out, out] pixels = A' m A + bias. bias: [channels] or null.
-  void (*output)(float* const* y, const WinogradMatrices& m, int64_t channels, const float* bias);
+  /// v[., channels] of one tile = B' d B, d [inputs, inputs] pixels. v's data points at the tile's
+  /// row.
+  void (*transform_input)(const WinogradMatrices& v, const float* const* d, int64_t channels);
+  /// v[., channels] of one tile = A dy A', dy [outputs, outputs] pixels.
+  void (*transform_output_grad)(const WinogradMatrices& v, const float* const* dy,
+                                int64_t channels);
+  /// y [outputs, outputs] pixels = A' m A + bias. bias: [channels] or null.
+  void (*transform_output)(float* const* y, const WinogradMatrices& m, int64_t channels,
+                           const float* bias);
   /// u[in, out] = G g G' of filters [outs, ins].
-  void (*filters)(const WinogradMatrices& u, const WinogradFilters& g, int64_t ins, int64_t outs);
+  void (*transform_filters)(const WinogradMatrices& u, const WinogradFilters& g, int64_t ins,
+                            int64_t outs);
   /// dw[tap, in, out] = G' p G of p[in, out], at dw + tap * tap_step + in * in_step + out.
-  void (*filters_grad)(float* dw, int64_t tap_step, int64_t in_step, const WinogradMatrices& p,
-                       int64_t ins, int64_t outs);
+  void (*transform_filters_grad)(float* dw, int64_t tap_step, int64_t in_step,
+                                 const WinogradMatrices& p, int64_t ins, int64_t outs);
   void (*product)(const WinogradProduct& p);
 };
 
-/// F(4x4,3x3) and F(2x2,3x3) of one instruction set.
+/// The tiles of one instruction set.
 struct WinogradKernelSet {
-  WinogradKernels f4, f2;
+  WinogradKernels f4, f2;             // stride 1: F(4x4,3x3) and F(2x2,3x3)
+  WinogradKernels strided;            // stride 2: 4x4 outputs
+  WinogradKernels strided_transpose;  // the input gradient of stride 2: 8x8 pixels of dx from dy
 };
 
 WinogradKernelSet winograd_kernels_base();

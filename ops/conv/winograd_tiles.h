@@ -14,8 +14,8 @@
 
 namespace lathe::cpu::winograd {
 
-inline constexpr int64_t kMaxPositions = 36;
-inline constexpr int64_t kBlock = 64;  // channels that are multiplied at a time
+inline constexpr int64_t kMaxPixels = 81;  // of a tile
+inline constexpr int64_t kBlock = 64;      // channels that are multiplied at a time
 
 /// The best kernels for this processor.
 const WinogradKernelSet& kernel_set();
@@ -37,31 +37,45 @@ alignas(64) inline constexpr float kZeros[kBlock] = {};
 /// The tiles of a batch, in the order of the outputs.
 struct Tiles {
   const WinogradKernels& kernels;
-  int64_t out, edge;     // outputs and inputs along each side of a tile
+  Pair pad, lead;        // pixels of the first tile before the image: of its inputs, its outputs
   int64_t down, across;  // tiles per image
   int64_t count;         // of all images
-  Pair pad;
 
-  Tiles(WinogradTile tile, int64_t images, int64_t rows, int64_t cols, Pair padding)
-      : kernels(tile == WinogradTile::k4 ? kernel_set().f4 : kernel_set().f2),
-        out(tile == WinogradTile::k4 ? 4 : 2),
-        edge(out + 2),
-        down(ceil_div(rows, out)),
-        across(ceil_div(cols, out)),
-        count(images * down * across),
-        pad(padding) {}
+  /// Tiles for outputs of `rows` x `cols` pixels.
+  Tiles(const WinogradKernels& k, int64_t images, int64_t rows, int64_t cols, Pair input_pad,
+        Pair output_lead = 0)
+      : kernels(k),
+        pad(input_pad),
+        lead(output_lead),
+        down(ceil_div(rows + lead.rows, k.outputs)),
+        across(ceil_div(cols + lead.cols, k.outputs)),
+        count(images * down * across) {}
 
-  int64_t positions() const { return edge * edge; }
+  int64_t positions() const { return kernels.positions * kernels.positions; }
+  int64_t filters() const { return kernels.filters * kernels.filters; }
+
+  /// Calls f(position, filter) for each position, those of a filter one after another.
+  template <class F>
+  void for_positions(F f) const {
+    const int64_t filters = kernels.filters, positions = kernels.positions;
+    const auto end = [&](int64_t filter) { return filter + 1 < filters ? filter + 1 : positions; };
+    for (int64_t filter = 0; filter < filters * filters; ++filter) {
+      const int64_t row = filter / filters, col = filter % filters;
+      for (int64_t i = row; i < end(row); ++i) {
+        for (int64_t j = col; j < end(col); ++j) f(i * positions + j, filter);
+      }
+    }
+  }
 
   /// One pointer for each pixel of a square of tile `index` with `side` pixels: to its first
-  /// channel, or to `outside`.
+  /// channel, or to `outside`. Tiles are `step` pixels apart.
   template <class T>
-  std::array<T*, kMaxPositions> pixels(const Images<T>& images, int64_t index, int64_t channel,
-                                       int64_t side, Pair before, T* outside) const {
-    std::array<T*, kMaxPositions> table;
+  std::array<T*, kMaxPixels> pixels(const Images<T>& images, int64_t index, int64_t channel,
+                                    int64_t side, int64_t step, Pair before, T* outside) const {
+    std::array<T*, kMaxPixels> table;
     const int64_t image = index / (down * across);
-    const int64_t row = index / across % down * out - before.rows;
-    const int64_t col = index % across * out - before.cols;
+    const int64_t row = index / across % down * step - before.rows;
+    const int64_t col = index % across * step - before.cols;
     T** to = table.data();
     for (int64_t i = row; i < row + side; ++i) {
       const bool row_inside = i >= 0 && i < images.rows;
@@ -72,16 +86,20 @@ struct Tiles {
     }
     return table;
   }
-  std::array<const float*, kMaxPositions> inputs(const Images<const float>& x, int64_t index,
-                                                 int64_t channel) const {
-    return pixels(x, index, channel, edge, pad, static_cast<const float*>(kZeros));
+  std::array<const float*, kMaxPixels> inputs(const Images<const float>& x, int64_t index,
+                                              int64_t channel) const {
+    return pixels(x, index, channel, kernels.inputs, kernels.step, pad,
+                  static_cast<const float*>(kZeros));
   }
   template <class T>
-  std::array<T*, kMaxPositions> outputs(const Images<T>& y, int64_t index, int64_t channel,
-                                        T* outside) const {
-    return pixels(y, index, channel, out, 0, outside);
+  std::array<T*, kMaxPixels> outputs(const Images<T>& y, int64_t index, int64_t channel,
+                                     T* outside) const {
+    return pixels(y, index, channel, kernels.outputs, kernels.outputs, lead, outside);
   }
 };
+
+/// The tiles of y, from x.
+Tiles tiles_of(const Conv2dGeometry& g, WinogradTile tile);
 
 /// Matrices of `rows` rows and `cols` columns for each position, in memory that the caller has.
 struct MatrixSpace {
