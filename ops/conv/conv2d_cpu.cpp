@@ -5,6 +5,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/conv2d_pointwise_cpu.h"
 #include "lathe/ops/conv/conv2d_winograd_cpu.h"
 #include "lathe/ops/conv2d.h"
 
@@ -35,6 +36,11 @@ static std::optional<WinogradTile> winograd_for(const Conv2dGeometry& g, MemoryF
   return winograd_pays(g);
 }
 
+/// True where our own products compute a 1x1 convolution.
+static bool pointwise_pays(const Conv2dGeometry& g, MemoryFormat format, DType dtype) {
+  return format == kChannelsLast && dtype == kF32 && pointwise_takes(g);
+}
+
 /// The result, rounded to the dtype of the arguments.
 static Tensor rounded(const Tensor& result, DType dtype) {
   if (result.dtype() == dtype) return result;
@@ -56,6 +62,8 @@ Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x_in, const Tensor&
     if (bias.defined()) copy_values(y, alias(bias, {g.K, 1, 1}, {1, 0, 0}, bias.offset()));
   } else if (const auto tile = winograd_for(g, format, dtype)) {
     winograd_forward(g, *tile, y, x, w, bias);
+  } else if (pointwise_pays(g, format, dtype)) {
+    pointwise_forward(g, y, x, w, bias);
   } else if (fast_conv2d_takes(dtype)) {
     fast_conv2d_forward(g, y, x, w, bias);
   } else {
@@ -74,6 +82,8 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
     fill_values(dx, 0);
   } else if (const auto tile = winograd_for(g, format, dtype)) {
     winograd_backward_input(g, *tile, dx, dy, w);
+  } else if (pointwise_pays(g, format, dtype)) {
+    pointwise_backward_input(g, dx, dy, w);
   } else if (fast_conv2d_takes(dtype)) {
     fast_conv2d_backward_input(g, dx, dy, w);
   } else {
@@ -92,6 +102,8 @@ Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, cons
     fill_values(dw, 0);
   } else if (const auto tile = winograd_for(g, format, dtype)) {
     winograd_backward_weight(g, *tile, dw, dy, x);
+  } else if (pointwise_pays(g, format, dtype)) {
+    pointwise_backward_weight(g, dw, dy, x);
   } else if (fast_conv2d_takes(dtype)) {
     fast_conv2d_backward_weight(g, dw, dy, x);
   } else {

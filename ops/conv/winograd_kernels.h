@@ -23,8 +23,9 @@ struct WinogradFilters {
 
 /// A product of matrices of one position: c[rows, cols] = a[rows, depth] * b[depth, cols], or +=.
 /// Element (i, j) of a at a[i * a_row + j * a_col]; b and c have rows of neighbouring elements.
-/// Rows are computed in groups, so a and c have memory for rows up to a multiple of kWinogradRows;
-/// columns in whole vectors, so b and c have memory for columns up to a multiple of `lanes`.
+/// Rows are computed in groups, so a and c have memory for rows up to a multiple of kWinogradRows,
+/// unless rows_only says that they have not; the last rows then take longer. Columns are computed
+/// in whole vectors, so b and c have memory for columns up to a multiple of `lanes`.
 struct WinogradProduct {
   float* c;
   const float *a, *b;
@@ -32,6 +33,7 @@ struct WinogradProduct {
   int64_t rows, depth, cols;
   bool add;
   const float* next_b;  // the b of the next product, to be fetched into the cache meanwhile
+  bool rows_only = false;
 };
 inline constexpr int64_t kWinogradRows = 24;
 

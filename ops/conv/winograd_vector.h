@@ -197,8 +197,12 @@ template <int kRows, int kVectors>
 void product_columns(const WinogradProduct& p, int64_t col) {
   static_assert(kWinogradRows % kRows == 0);
   const int64_t fetch_step = p.b_row * kRows / (p.rows + kRows - 1) + 1;  // together all of next_b
-  for (int64_t row = 0; row < p.rows; row += kRows) {
+  const int64_t rest = p.rows_only ? p.rows % kRows : 0;
+  for (int64_t row = 0; row < p.rows - rest; row += kRows) {
     product_tile<kRows, kVectors>(p, row, col, fetch_step);
+  }
+  for (int64_t row = p.rows - rest; row < p.rows; ++row) {
+    product_tile<1, kVectors>(p, row, col, fetch_step);
   }
 }
 

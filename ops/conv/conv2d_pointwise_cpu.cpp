@@ -1,0 +1,294 @@
+// 1x1 convolutions by our own matrix products: panels, blocks, threads. Contracts:
+// conv2d_pointwise_cpu.h.
+#include "lathe/ops/conv/conv2d_pointwise_cpu.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/conv/winograd_kernels.h"
+#include "lathe/ops/conv/winograd_tiles.h"
+
+namespace lathe::cpu {
+
+namespace {
+
+using winograd::scratch;
+
+// What is multiplied at a time: kDepth x kPanel numbers of the right matrix stay in the first-level
+// cache, kRows of the left one and of the result in the second-level cache.
+constexpr int64_t kPanel = 64, kDepth = 128, kRows = 96;
+constexpr int64_t kTasks = 16;  // pieces of work that are enough for the threads of a few cores
+
+void multiply(const WinogradProduct& p) { winograd::kernel_set().f4.product(p); }
+
+/// Which pixel of x each pixel of y reads.
+struct Pixels {
+  explicit Pixels(const Conv2dGeometry& geometry) : g(geometry) {}
+
+  int64_t count() const { return g.N * g.P * g.Q; }
+  bool are_neighbours() const { return g.stride == Pair(1); }
+  int64_t of_x(int64_t pixel) const {
+    if (are_neighbours()) return pixel;
+    const int64_t row = pixel / g.Q;  // of all images
+    return ((row / g.P * g.H + row % g.P * g.stride.rows) * g.W) + pixel % g.Q * g.stride.cols;
+  }
+
+  const Conv2dGeometry& g;
+};
+
+/// A matrix [depth, cols] in panels of kPanel columns, each with its rows one after another.
+struct Panels {
+  int64_t depth, cols;
+  Tensor memory = scratch(depth * round_up(cols, kPanel));
+
+  int64_t count() const { return ceil_div(cols, kPanel); }
+  int64_t width(int64_t panel) const { return std::min(kPanel, cols - panel * kPanel); }
+  float* at(int64_t panel, int64_t row) const {
+    return memory.data<float>() + (panel * depth + row) * kPanel;
+  }
+};
+
+/// w [K,C] as the right matrix of dx = dy w.
+Panels panels_of(const float* w, int64_t depth, int64_t cols) {
+  const Panels panels{depth, cols};
+  parallel_for(panels.count() * ceil_div(depth, kDepth), 4, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t panel = i % panels.count(), begin = i / panels.count() * kDepth;
+      for (int64_t row = begin; row < std::min(begin + kDepth, depth); ++row) {
+        std::copy_n(w + row * cols + panel * kPanel, panels.width(panel), panels.at(panel, row));
+      }
+    }
+  });
+  return panels;
+}
+
+/// w [K,C] as the right matrix of y = x w'. A square at a time, so that reads and writes of
+/// neighbours are near one another.
+Panels transposed_panels_of(const float* w, int64_t depth, int64_t cols) {
+  constexpr int64_t kSide = 16;
+  const Panels panels{depth, cols};
+  const int64_t across = cols / kSide;
+  parallel_for(across * (depth / kSide), 64, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t col = i % across * kSide, row = i / across * kSide;
+      float* const to = panels.at(col / kPanel, row) + col % kPanel;
+      for (int64_t r = 0; r < kSide; ++r) {
+        for (int64_t c = 0; c < kSide; ++c) to[r * kPanel + c] = w[(col + c) * depth + row + r];
+      }
+    }
+  });
+  return panels;
+}
+
+/// c[rows, panels first … last-1] = a[rows, depth] b, or +=. c's first column is that of panel
+/// `first`.
+void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int64_t rows,
+                   int64_t first, int64_t last, bool add) {
+  for (int64_t begin = 0; begin < b.depth; begin += kDepth) {
+    const int64_t depth = std::min(kDepth, b.depth - begin);
+    for (int64_t panel = first; panel < last; ++panel) {
+      multiply({.c = c + (panel - first) * kPanel,
+                .a = a + begin,
+                .b = b.at(panel, begin),
+                .c_row = c_row,
+                .a_row = b.depth,
+                .a_col = 1,
+                .b_row = kPanel,
+                .rows = rows,
+                .depth = depth,
+                .cols = b.width(panel),
+                .add = add || begin > 0,
+                .next_b = panel + 1 < last ? b.at(panel + 1, begin) : b.at(first, begin + depth),
+                .rows_only = true});
+    }
+  }
+}
+
+/// Calls f(first row, rows, first panel, last panel) for blocks of a product, in parallel.
+template <class F>
+void for_blocks(int64_t rows, int64_t panels, F f) {
+  const int64_t row_blocks = ceil_div(rows, kRows);
+  const int64_t block = round_up(ceil_div(rows, row_blocks), int64_t{6});
+  const int64_t group = ceil_div(panels, std::min(panels, ceil_div(kTasks, row_blocks)));
+  const int64_t groups = ceil_div(panels, group);
+  parallel_for(row_blocks * groups, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / groups * block, panel = i % groups * group;
+      if (row >= rows) continue;
+      f(row, std::min(block, rows - row), panel, std::min(panel + group, panels));
+    }
+  });
+}
+
+/// The gradient of the filters.
+class WeightGradient {
+ public:
+  WeightGradient(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x)
+      : g_(g), pixels_(g), dy_(dy.data<float>()), x_(x.data<float>()) {}
+
+  void run(const Tensor& dw) {
+    const int64_t blocks = k_blocks_ * c_blocks_, size = g_.K * g_.C;
+    float* const result = dw.data<float>();
+    const Tensor memory = parts_ > 1 ? scratch(parts_ * size) : Tensor();
+    float* const parts = parts_ > 1 ? memory.data<float>() : result;
+    parallel_for(parts_ * blocks, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        run_part(i / blocks, i % blocks / c_blocks_, i % c_blocks_, parts + i / blocks * size);
+      }
+    });
+    if (parts_ == 1) return;
+    constexpr int64_t kGrain = 4096;
+    parallel_for(size, kGrain, [&](int64_t first, int64_t last) {
+      std::copy(parts + first, parts + last, result + first);
+      for (int64_t part = 1; part < parts_; ++part) {
+        const float* const from = parts + part * size;
+        for (int64_t i = first; i < last; ++i) result[i] += from[i];
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t kBlock = 256;       // channels on both sides of what a task sums
+  static constexpr int64_t kStep = 96;         // pixels that are multiplied at a time
+  static constexpr int64_t kPartPixels = 384;  // that are worth a part of their own
+  static constexpr int64_t kGap =
+      16;  // between rows, so that they fall into different sets of the cache
+
+  void run_part(int64_t part, int64_t k_block, int64_t c_block, float* dw) const {
+    const int64_t k0 = k_block * kBlock, c0 = c_block * kBlock;
+    const int64_t outs = std::min(kBlock, g_.K - k0), ins = std::min(kBlock, g_.C - c0);
+    const int64_t size = ceil_div(pixels_.count(), parts_);
+    const int64_t end = std::min((part + 1) * size, pixels_.count());
+    const int64_t d_row = outs + kGap, panel_sums = round_up(outs, kWinogradRows) * kPanel;
+    const Panels right{kStep, ins};
+    const Tensor memory = scratch(kStep * d_row + right.count() * panel_sums);
+    float* const d = memory.data<float>();
+    float* const sums = d + kStep * d_row;
+    bool add = false;
+    for (int64_t first = part * size; first < end; first += kStep) {
+      const int64_t count = std::min(kStep, end - first);
+      for (int64_t i = 0; i < count; ++i) {
+        std::copy_n(dy_ + (first + i) * g_.K + k0, outs, d + i * d_row);
+        std::fill_n(d + i * d_row + outs, kGap, 0.f);
+        const float* const from = x_ + pixels_.of_x(first + i) * g_.C + c0;
+        for (int64_t panel = 0; panel < right.count(); ++panel) {
+          std::copy_n(from + panel * kPanel, right.width(panel), right.at(panel, i));
+        }
+      }
+      for (int64_t panel = 0; panel < right.count(); ++panel) {
+        multiply({.c = sums + panel * panel_sums,
+                  .a = d,
+                  .b = right.at(panel, 0),
+                  .c_row = kPanel,
+                  .a_row = 1,
+                  .a_col = d_row,
+                  .b_row = kPanel,
+                  .rows = outs,
+                  .depth = count,
+                  .cols = right.width(panel),
+                  .add = add,
+                  .next_b = right.at(panel, 0)});
+      }
+      add = true;
+    }
+    for (int64_t k = 0; k < outs; ++k) {
+      for (int64_t panel = 0; panel < right.count(); ++panel) {
+        const float* const from = sums + panel * panel_sums + k * kPanel;
+        if (add) {
+          std::copy_n(from, right.width(panel), dw + (k0 + k) * g_.C + c0 + panel * kPanel);
+        } else {
+          std::fill_n(dw + (k0 + k) * g_.C + c0 + panel * kPanel, right.width(panel), 0.f);
+        }
+      }
+    }
+  }
+
+  const Conv2dGeometry& g_;
+  const Pixels pixels_;
+  const float *dy_, *x_;
+  const int64_t k_blocks_ = ceil_div(g_.K, kBlock), c_blocks_ = ceil_div(g_.C, kBlock);
+  const int64_t parts_ =
+      std::min(ceil_div(kTasks, k_blocks_* c_blocks_), ceil_div(pixels_.count(), kPartPixels));
+};
+
+/// The pixels of dx that belong to one of dy: its values, then zeros where the stride skips.
+void write_cell(const Conv2dGeometry& g, float* dx, int64_t pixel, int64_t channel,
+                const float* values, int64_t channels) {
+  const int64_t image = pixel / (g.P * g.Q);
+  const int64_t row = pixel / g.Q % g.P * g.stride.rows, col = pixel % g.Q * g.stride.cols;
+  for (int64_t i = row; i < std::min(row + g.stride.rows, g.H); ++i) {
+    for (int64_t j = col; j < std::min(col + g.stride.cols, g.W); ++j) {
+      float* const to = dx + ((image * g.H + i) * g.W + j) * g.C + channel;
+      if (i == row && j == col) {
+        std::copy_n(values, channels, to);
+      } else {
+        std::fill_n(to, channels, 0.f);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool pointwise_takes(const Conv2dGeometry& g) {
+  constexpr int64_t kChannelStep = 16;  // whole vectors of every instruction set
+  return g.R == 1 && g.S == 1 && g.pad == Pair(0) && g.groups == 1 && g.C % kChannelStep == 0 &&
+         g.K % kChannelStep == 0;
+}
+
+void pointwise_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
+                       const Tensor& bias) {
+  const Pixels pixels(g);
+  const Panels filters = transposed_panels_of(w.data<float>(), g.C, g.K);
+  const float* const add = bias.defined() ? bias.data<float>() : nullptr;
+  for_blocks(pixels.count(), filters.count(),
+             [&](int64_t first, int64_t rows, int64_t panel, int64_t last) {
+               const float* from = x.data<float>() + first * g.C;
+               Tensor packed;
+               if (!pixels.are_neighbours()) {
+                 packed = scratch(rows * g.C);
+                 float* const to = packed.data<float>();
+                 for (int64_t i = 0; i < rows; ++i) {
+                   std::copy_n(x.data<float>() + pixels.of_x(first + i) * g.C, g.C, to + i * g.C);
+                 }
+                 from = to;
+               }
+               float* const to = y.data<float>() + first * g.K + panel * kPanel;
+               const int64_t cols = std::min(last * kPanel, g.K) - panel * kPanel;
+               for (int64_t i = 0; add != nullptr && i < rows; ++i) {
+                 std::copy_n(add + panel * kPanel, cols, to + i * g.K);
+               }
+               multiply_rows(to, g.K, from, filters, rows, panel, last, add != nullptr);
+             });
+}
+
+void pointwise_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
+                              const Tensor& w) {
+  const Pixels pixels(g);
+  const Panels filters = panels_of(w.data<float>(), g.K, g.C);
+  float* const to = dx.data<float>();
+  for_blocks(pixels.count(), filters.count(),
+             [&](int64_t first, int64_t rows, int64_t panel, int64_t last) {
+               const float* const from = dy.data<float>() + first * g.K;
+               const int64_t col = panel * kPanel, cols = std::min(last * kPanel, g.C) - col;
+               if (pixels.are_neighbours()) {
+                 multiply_rows(to + first * g.C + col, g.C, from, filters, rows, panel, last,
+                               false);
+                 return;
+               }
+               const Tensor memory = scratch(rows * cols);
+               float* const values = memory.data<float>();
+               multiply_rows(values, cols, from, filters, rows, panel, last, false);
+               for (int64_t i = 0; i < rows; ++i) {
+                 write_cell(g, to, first + i, col, values + i * cols, cols);
+               }
+             });
+}
+
+void pointwise_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
+                               const Tensor& x) {
+  WeightGradient(g, dy, x).run(dw);
+}
+
+}  // namespace lathe::cpu

@@ -1,0 +1,112 @@
+// 1x1 convolutions by our own products against f64, whose passes are matrix products of another
+// library (conv2d_im2col_cpu.cpp): all passes, strides, ragged blocks, numbers of threads; and which
+// sizes they are chosen for.
+#include "lathe/ops/conv/conv2d_pointwise_cpu.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/conv2d.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/random.h"
+#include "relative_error.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+struct PointwiseCase {
+  const char* name;
+  Shape x;
+  int64_t out;
+  Pair stride = 1;
+};
+
+const PointwiseCase kCases[] = {
+    {"one block", {1, 16, 5, 7}, 16},
+    {"one pixel", {1, 32, 1, 1}, 48},
+    {"ResNet-50, to more channels", {2, 64, 14, 14}, 256},
+    {"several blocks on all sides", {3, 272, 15, 14}, 336},
+    {"no whole panel", {2, 144, 9, 9}, 80},
+    {"stride 2", {2, 64, 14, 14}, 128, 2},
+    {"stride 2, odd sizes", {3, 272, 15, 9}, 80, 2},
+    {"another stride along rows than along columns", {2, 32, 7, 8}, 16, {3, 1}},
+};
+
+struct Operands {
+  Tensor x, w, bias, dy;
+};
+
+Operands operands_of(const PointwiseCase& c) {
+  manual_seed(5);
+  const Shape w{c.out, c.x[1], 1, 1};
+  const auto g = conv2d_geometry("test", c.x, w, {.stride = c.stride});
+  return {randn(c.x).contiguous(kChannelsLast), randn(w), randn({c.out}),
+          randn(g.y_shape()).contiguous(kChannelsLast)};
+}
+
+struct Passes {
+  Tensor y, dx, dw;
+};
+
+Passes by_products(const PointwiseCase& c, const Operands& in) {
+  const auto g = conv2d_geometry("test", c.x, in.w.shape(), {.stride = c.stride});
+  const auto nan = [](const Shape& shape) {  // every element must be written
+    return full(shape, NAN, {.dtype = kF32}).contiguous(kChannelsLast);
+  };
+  const Passes p{nan(g.y_shape()), nan(g.x_shape()), nan(g.w_shape())};
+  cpu::pointwise_forward(g, p.y, in.x, in.w, in.bias);
+  cpu::pointwise_backward_input(g, p.dx, in.dy, in.w);
+  cpu::pointwise_backward_weight(g, p.dw, in.dy, in.x);
+  return p;
+}
+
+class ThreadsScope {
+ public:
+  explicit ThreadsScope(int threads) : before_(num_threads()) { set_num_threads(threads); }
+  ~ThreadsScope() { set_num_threads(before_); }
+
+ private:
+  const int before_;
+};
+
+}  // namespace
+
+TEST_CASE("pointwise: all passes agree with f64") {
+  for (const PointwiseCase& c : kCases) {
+    CAPTURE(c.name);
+    const Operands in = operands_of(c);
+    const Conv2dOptions opt{.stride = c.stride};
+    const Tensor x64 = cast(in.x, kF64), w64 = cast(in.w, kF64), dy64 = cast(in.dy, kF64);
+    const Tensor y64 = conv2d(x64, w64, {.bias = cast(in.bias, kF64), .stride = c.stride});
+    const Passes p = by_products(c, in);
+    constexpr double kBound = 2e-6;  // direct sums of up to 630 normal values
+    CHECK(relative_error(p.y, y64) <= kBound);
+    CHECK(relative_error(p.dx, conv2d_input_grad(dy64, w64, c.x, opt)) <= kBound);
+    CHECK(relative_error(p.dw, conv2d_weight_grad(dy64, x64, in.w.shape(), opt)) <= kBound);
+    const auto g = conv2d_geometry("test", c.x, in.w.shape(), opt);
+    const Tensor unbiased = empty_like(p.y);
+    cpu::pointwise_forward(g, unbiased, in.x, in.w, {});
+    CHECK(relative_error(unbiased, conv2d(x64, w64, opt)) <= kBound);
+  }
+}
+
+TEST_CASE("pointwise: any number of threads gives the same bits") {
+  for (const PointwiseCase& c : kCases) {
+    CAPTURE(c.name);
+    const Operands in = operands_of(c);
+    const auto values = [&](int threads) {
+      const ThreadsScope scope(threads);
+      const Passes p = by_products(c, in);
+      return std::vector{p.y.to_vector<float>(), p.dx.to_vector<float>(), p.dw.to_vector<float>()};
+    };
+    const auto one = values(1);
+    CHECK(values(2) == one);
+    CHECK(values(7) == one);
+  }
+}
