@@ -70,9 +70,9 @@ struct BatchNormCall {
   Tensor mean, invstd;  // [C], the statistics in use
   Tensor weight, bias;  // [C] or undefined
   bool batch_stats;     // mean and invstd depend on x
-  // On a GPU, f32 [2,C], or undefined: the sums of x and of x * x over each channel, which the
-  // convolution that made x has left. The variance from them loses digits where |mean| is much
-  // larger than the standard deviation: relatively about (mean / deviation)^2 / 10^7.
+  // f32 [2,C], or undefined: what the convolution that made x has left for each channel. On a CPU
+  // mean and biased variance, on a GPU the sums of x and of x * x. The variance from those loses
+  // digits where |mean| is much larger than the deviation: about (mean / deviation)^2 / 10^7.
   Tensor sums = {};
 };
 

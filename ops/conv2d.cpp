@@ -11,6 +11,7 @@
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"
@@ -40,11 +41,12 @@ static Tensor weight_grad_like(const Tensor& w, const Tensor& dy, const Tensor& 
 }
 
 /// The values. A convolution that is trained and has no bias is likely to have a batch norm behind
-/// it, for which a GPU's kernel can leave sums.
+/// it, for which the kernel can leave sums (on a CPU mean and variance).
 static Tensor forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w, const Tensor& bias,
                       Tensor& sums) {
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda() && !bias.defined() && grad_enabled()) {
+  if (!bias.defined() && grad_enabled()) {
+    if (x.device() == kCPU) return cpu::conv2d_forward_with_moments(g, x, w, sums);
+    if constexpr (kHasCuda) {
       const cuda::DeviceScope on(x.device(), "conv2d_forward(g, x, w, bias)");
       return cuda::conv2d_forward_with_sums(g, x, w, sums);
     }

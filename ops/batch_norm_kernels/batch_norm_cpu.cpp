@@ -138,9 +138,20 @@ void batch_norm_update_(const BatchNormRunning& running, const BatchNormStats& b
   if (running.num_batches.defined()) ++*running.num_batches.data<int64_t>();
 }
 
+/// As batch_norm_stats, of mean and variance [2,C].
+static BatchNormStats stats_of_moments(const Tensor& moments, double eps) {
+  const int64_t channels = moments.dim(1);
+  BatchNormStats out{alias(moments, {channels}, {1}, moments.offset()),
+                     alias(moments, {channels}, {1}, moments.offset() + channels),
+                     {}};
+  out.invstd = batch_norm_invstd(out.var, eps);
+  return out;
+}
+
 Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
                         const BatchNormRunning& running) {
-  const BatchNormStats batch = batch_norm_stats(call.x, eps);
+  const BatchNormStats batch =
+      call.sums.defined() ? stats_of_moments(call.sums, eps) : batch_norm_stats(call.x, eps);
   call.mean = batch.mean;
   call.invstd = batch.invstd;
   Tensor y = batch_norm_forward(call, residual);

@@ -49,8 +49,9 @@ static Tensor rounded(const Tensor& result, DType dtype) {
   return half;
 }
 
-Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x_in, const Tensor& w_in,
-                      const Tensor& bias_in) {
+/// conv2d_forward; *moments as conv2d_forward_with_moments leaves them, if it is not null.
+static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Tensor& w_in,
+                           const Tensor& bias_in, Tensor* moments) {
   const MemoryFormat format = conv2d_format(x_in);
   const DType dtype = arithmetic_of(x_in);
   const Tensor x = dense(x_in, format, dtype);
@@ -61,15 +62,25 @@ Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x_in, const Tensor&
     fill_values(y, 0);
     if (bias.defined()) copy_values(y, alias(bias, {g.K, 1, 1}, {1, 0, 0}, bias.offset()));
   } else if (const auto tile = winograd_for(g, format, dtype)) {
-    winograd_forward(g, *tile, y, x, w, bias);
+    winograd_forward(g, *tile, y, x, w, bias, moments);
   } else if (pointwise_pays(g, format, dtype)) {
-    pointwise_forward(g, y, x, w, bias);
+    pointwise_forward(g, y, x, w, bias, moments);
   } else if (fast_conv2d_takes(dtype)) {
     fast_conv2d_forward(g, y, x, w, bias);
   } else {
     im2col_forward(g, y, x, w, bias);
   }
   return rounded(y, x_in.dtype());
+}
+
+Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
+                      const Tensor& bias) {
+  return forward_pass(g, x, w, bias, nullptr);
+}
+
+Tensor conv2d_forward_with_moments(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
+                                   Tensor& moments) {
+  return forward_pass(g, x, w, {}, x.dtype() == kF32 ? &moments : nullptr);
 }
 
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& w_in) {

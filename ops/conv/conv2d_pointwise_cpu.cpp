@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/conv/channel_moments_cpu.h"
 #include "lathe/ops/conv/winograd_kernels.h"
 #include "lathe/ops/conv/winograd_tiles.h"
 
@@ -105,20 +107,38 @@ void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int
   }
 }
 
-/// Calls f(first row, rows, first panel, last panel) for blocks of a product, in parallel.
-template <class F>
-void for_blocks(int64_t rows, int64_t panels, F f) {
-  const int64_t row_blocks = ceil_div(rows, kRows);
-  const int64_t block = round_up(ceil_div(rows, row_blocks), int64_t{6});
-  const int64_t group = ceil_div(panels, std::min(panels, ceil_div(kTasks, row_blocks)));
-  const int64_t groups = ceil_div(panels, group);
-  parallel_for(row_blocks * groups, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = i / groups * block, panel = i % groups * group;
-      if (row >= rows) continue;
-      f(row, std::min(block, rows - row), panel, std::min(panel + group, panels));
-    }
-  });
+/// How a product is cut into blocks of rows and groups of panels.
+struct Blocks {
+  int64_t rows, panels;
+  int64_t count = ceil_div(rows, kRows);  // of rows; the last may be empty
+  int64_t size = round_up(ceil_div(rows, count), int64_t{6});
+  int64_t group = ceil_div(panels, std::min(panels, ceil_div(kTasks, count)));
+
+  /// Calls f(first row, rows, first panel, last panel) for each, in parallel.
+  template <class F>
+  void for_each(F f) const {
+    const int64_t groups = ceil_div(panels, group);
+    parallel_for(count * groups, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i / groups * size, panel = i % groups * group;
+        if (row >= rows) continue;
+        f(row, std::min(size, rows - row), panel, std::min(panel + group, panels));
+      }
+    });
+  }
+};
+
+/// The moments of y[rows, panels first … last-1].
+void keep_moments(ChannelMoments& moments, int64_t block, const float* y, int64_t y_row,
+                  int64_t rows, int64_t first, int64_t last) {
+  std::array<const float*, kRows> pixels;
+  for (int64_t panel = first; panel < last; ++panel) {
+    const int64_t channel = panel * kPanel, channels = std::min(kPanel, y_row - channel);
+    for (int64_t i = 0; i < rows; ++i) pixels[size_t(i)] = y + i * y_row + channel;
+    BlockMoments sums;
+    sums.add(pixels.data(), rows, channels);
+    moments.keep(block, channel, channels, sums);
+  }
 }
 
 /// The gradient of the filters.
@@ -238,29 +258,34 @@ bool pointwise_takes(const Conv2dGeometry& g) {
 }
 
 void pointwise_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
-                       const Tensor& bias) {
+                       const Tensor& bias, Tensor* moments) {
   const Pixels pixels(g);
   const Panels filters = transposed_panels_of(w.data<float>(), g.C, g.K);
   const float* const add = bias.defined() ? bias.data<float>() : nullptr;
-  for_blocks(pixels.count(), filters.count(),
-             [&](int64_t first, int64_t rows, int64_t panel, int64_t last) {
-               const float* from = x.data<float>() + first * g.C;
-               Tensor packed;
-               if (!pixels.are_neighbours()) {
-                 packed = scratch(rows * g.C);
-                 float* const to = packed.data<float>();
-                 for (int64_t i = 0; i < rows; ++i) {
-                   std::copy_n(x.data<float>() + pixels.of_x(first + i) * g.C, g.C, to + i * g.C);
-                 }
-                 from = to;
-               }
-               float* const to = y.data<float>() + first * g.K + panel * kPanel;
-               const int64_t cols = std::min(last * kPanel, g.K) - panel * kPanel;
-               for (int64_t i = 0; add != nullptr && i < rows; ++i) {
-                 std::copy_n(add + panel * kPanel, cols, to + i * g.K);
-               }
-               multiply_rows(to, g.K, from, filters, rows, panel, last, add != nullptr);
-             });
+  const Blocks blocks{pixels.count(), filters.count()};
+  std::optional<ChannelMoments> sums;
+  if (moments != nullptr) sums.emplace(blocks.count, g.K);
+  blocks.for_each([&](int64_t first, int64_t rows, int64_t panel, int64_t last) {
+    const float* from = x.data<float>() + first * g.C;
+    Tensor packed;
+    if (!pixels.are_neighbours()) {
+      packed = scratch(rows * g.C);
+      float* const to = packed.data<float>();
+      for (int64_t i = 0; i < rows; ++i) {
+        std::copy_n(x.data<float>() + pixels.of_x(first + i) * g.C, g.C, to + i * g.C);
+      }
+      from = to;
+    }
+    float* const block = y.data<float>() + first * g.K;
+    float* const to = block + panel * kPanel;
+    const int64_t cols = std::min(last * kPanel, g.K) - panel * kPanel;
+    for (int64_t i = 0; add != nullptr && i < rows; ++i) {
+      std::copy_n(add + panel * kPanel, cols, to + i * g.K);
+    }
+    multiply_rows(to, g.K, from, filters, rows, panel, last, add != nullptr);
+    if (sums) keep_moments(*sums, first / blocks.size, block, g.K, rows, panel, last);
+  });
+  if (moments != nullptr) *moments = sums->joined();
 }
 
 void pointwise_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
@@ -268,22 +293,21 @@ void pointwise_backward_input(const Conv2dGeometry& g, const Tensor& dx, const T
   const Pixels pixels(g);
   const Panels filters = panels_of(w.data<float>(), g.K, g.C);
   float* const to = dx.data<float>();
-  for_blocks(pixels.count(), filters.count(),
-             [&](int64_t first, int64_t rows, int64_t panel, int64_t last) {
-               const float* const from = dy.data<float>() + first * g.K;
-               const int64_t col = panel * kPanel, cols = std::min(last * kPanel, g.C) - col;
-               if (pixels.are_neighbours()) {
-                 multiply_rows(to + first * g.C + col, g.C, from, filters, rows, panel, last,
-                               false);
-                 return;
-               }
-               const Tensor memory = scratch(rows * cols);
-               float* const values = memory.data<float>();
-               multiply_rows(values, cols, from, filters, rows, panel, last, false);
-               for (int64_t i = 0; i < rows; ++i) {
-                 write_cell(g, to, first + i, col, values + i * cols, cols);
-               }
-             });
+  const Blocks blocks{pixels.count(), filters.count()};
+  blocks.for_each([&](int64_t first, int64_t rows, int64_t panel, int64_t last) {
+    const float* const from = dy.data<float>() + first * g.K;
+    const int64_t col = panel * kPanel, cols = std::min(last * kPanel, g.C) - col;
+    if (pixels.are_neighbours()) {
+      multiply_rows(to + first * g.C + col, g.C, from, filters, rows, panel, last, false);
+      return;
+    }
+    const Tensor memory = scratch(rows * cols);
+    float* const values = memory.data<float>();
+    multiply_rows(values, cols, from, filters, rows, panel, last, false);
+    for (int64_t i = 0; i < rows; ++i) {
+      write_cell(g, to, first + i, col, values + i * cols, cols);
+    }
+  });
 }
 
 void pointwise_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,

@@ -19,9 +19,10 @@ namespace lathe::cpu {
 bool pointwise_takes(const Conv2dGeometry& g);
 
 /// x, y and their gradients: f32, NHWC. w and dw: f32, dense. bias: dense or undefined. No size is
-/// trivial.
+/// trivial. *moments becomes mean and variance of y's channels, f32 [2,K] (channel_moments_cpu.h),
+/// if it is not null.
 void pointwise_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
-                       const Tensor& bias);
+                       const Tensor& bias, Tensor* moments = nullptr);
 void pointwise_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
                               const Tensor& w);
 void pointwise_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,

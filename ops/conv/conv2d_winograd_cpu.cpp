@@ -3,10 +3,13 @@
 #include "lathe/ops/conv/conv2d_winograd_cpu.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/conv/channel_moments_cpu.h"
 #include "lathe/ops/conv/winograd_tiles.h"
 
 namespace lathe::cpu {
@@ -86,7 +89,7 @@ WinogradFilters turned(WinogradFilters f) {
 class Convolution {
  public:
   Convolution(const Tiles& tiles, const Images<const float>& x, const Images<float>& y,
-              const WinogradFilters& filters, const float* bias)
+              const WinogradFilters& filters, const float* bias, bool want_moments = false)
       : tiles_(tiles),
         x_(x),
         y_(y),
@@ -100,7 +103,12 @@ class Convolution {
         v_space_(tiles.positions(), block_tiles_, std::min(x.channels, kBlock), lanes()),
         m_space_(tiles.positions(), block_tiles_, std::min(y.channels, kBlock), lanes()),
         u_space_(tiles.filters(), std::min(x.channels, kBlock), std::min(y.channels, kBlock),
-                 lanes()) {}
+                 lanes()) {
+    if (want_moments) moments_.emplace(tile_blocks_, y.channels);
+  }
+
+  /// Those of y, if they were wanted.
+  Tensor moments() const { return moments_->joined(); }
 
   void run() {
     const bool keep = tile_blocks_ > kFewBlocks;
@@ -141,7 +149,7 @@ class Convolution {
   }
 
   /// The outputs of blocks out … last_out-1 for one block of tiles.
-  void run_block(int64_t tile_block, int64_t out, int64_t last_out) const {
+  void run_block(int64_t tile_block, int64_t out, int64_t last_out) {
     const int64_t first = tile_block * block_tiles_;
     const int64_t count = std::min(block_tiles_, tiles_.count - first);
     if (count <= 0) return;
@@ -204,14 +212,22 @@ class Convolution {
     });
   }
 
-  void transform_output(float* m, int64_t first, int64_t count, int64_t out) const {
+  void transform_output(float* m, int64_t first, int64_t count, int64_t out) {
     alignas(64) float sink[kBlock];
     const WinogradMatrices matrices = m_space_.at(m);
+    BlockMoments sums;
     for (int64_t i = 0; i < count; ++i) {
       const auto pixels = tiles_.outputs(y_, first + i, out * kBlock, sink);
       tiles_.kernels.transform_output(pixels.data(), row_of(matrices, i), outs(out),
                                       bias_ == nullptr ? nullptr : bias_ + out * kBlock);
+      if (!moments_) continue;
+      std::array<const float*, kMaxPixels> inside;
+      const auto end = std::copy_if(
+          pixels.begin(), pixels.begin() + tiles_.kernels.outputs * tiles_.kernels.outputs,
+          inside.begin(), [&](const float* pixel) { return pixel != sink; });
+      sums.add(inside.data(), end - inside.begin(), outs(out));
     }
+    if (moments_) moments_->keep(first / block_tiles_, out * kBlock, outs(out), sums);
   }
 
   const Tiles& tiles_;
@@ -222,6 +238,7 @@ class Convolution {
   const int64_t in_blocks_, out_blocks_, group_, tile_blocks_, block_tiles_;
   const MatrixSpace v_space_, m_space_, u_space_;
   float* u_ = nullptr;
+  std::optional<ChannelMoments> moments_;
 };
 
 }  // namespace
@@ -248,11 +265,13 @@ std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g) {
 }
 
 void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
-                      const Tensor& w, const Tensor& bias) {
+                      const Tensor& w, const Tensor& bias, Tensor* moments) {
   const winograd::Tiles tiles = winograd::tiles_of(g, tile);
-  winograd::Convolution(tiles, {x.data<float>(), g.H, g.W, g.C}, {y.data<float>(), g.P, g.Q, g.K},
-                        winograd::filters_of(w), bias.defined() ? bias.data<float>() : nullptr)
-      .run();
+  winograd::Convolution convolution(
+      tiles, {x.data<float>(), g.H, g.W, g.C}, {y.data<float>(), g.P, g.Q, g.K},
+      winograd::filters_of(w), bias.defined() ? bias.data<float>() : nullptr, moments != nullptr);
+  convolution.run();
+  if (moments != nullptr) *moments = convolution.moments();
 }
 
 void winograd_backward_input(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dx,

@@ -35,9 +35,10 @@ bool winograd_takes(const Conv2dGeometry& g);
 std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g);
 
 /// x, y and their gradients: f32, NHWC. w and dw: f32, dense in any order. bias: dense or
-/// undefined. No size is trivial.
+/// undefined. No size is trivial. *moments becomes mean and variance of y's channels, f32 [2,K]
+/// (channel_moments_cpu.h), if it is not null.
 void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
-                      const Tensor& w, const Tensor& bias);
+                      const Tensor& w, const Tensor& bias, Tensor* moments = nullptr);
 void winograd_backward_input(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dx,
                              const Tensor& dy, const Tensor& w);
 void winograd_backward_weight(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dw,

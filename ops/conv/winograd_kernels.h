@@ -66,6 +66,10 @@ struct WinogradKernels {
   void (*transform_filters_grad)(float* dw, int64_t tap_step, int64_t in_step,
                                  const WinogradMatrices& p, int64_t ins, int64_t outs);
   void (*product)(const WinogradProduct& p);
+  /// sums[c] += y - shift[c] and squares[c] += (y - shift[c])^2 over `count` pixels, each given by
+  /// its first channel.
+  void (*moments)(float* sums, float* squares, const float* shift, const float* const* y,
+                  int64_t count, int64_t channels);
 };
 
 /// The tiles of one instruction set.

@@ -235,6 +235,32 @@ void product(const WinogradProduct& p) {
   }
 }
 
+// --- what a batch norm wants to know ---------------------------------------------------------
+
+void moments(float* sums, float* squares, const float* shift, const float* const* y, int64_t count,
+             int64_t channels) {
+  for_vectors(channels, [&](int64_t c, auto memory) {
+    const Vec from = memory.load(shift + c);
+    Vec sum[2] = {memory.load(sums + c)}, square[2] = {memory.load(squares + c)};
+    int64_t i = 0;
+    for (; i + 2 <= count; i += 2) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        const Vec d = memory.load(y[i + j] + c) - from;
+        sum[j] += d;
+        square[j] += d * d;
+      }
+    }
+    if (i < count) {
+      const Vec d = memory.load(y[i] + c) - from;
+      sum[0] += d;
+      square[0] += d * d;
+    }
+    memory.store(sums + c, sum[0] + sum[1]);
+    memory.store(squares + c, square[0] + square[1]);
+  });
+}
+
 /// All but the gradient of the filters.
 template <class F>
 constexpr WinogradKernels output_kernels() {
@@ -249,7 +275,8 @@ constexpr WinogradKernels output_kernels() {
           .transform_output = transform_output<F>,
           .transform_filters = transform_filters<F>,
           .transform_filters_grad = nullptr,
-          .product = product};
+          .product = product,
+          .moments = moments};
 }
 
 template <class F>

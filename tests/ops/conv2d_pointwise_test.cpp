@@ -8,11 +8,16 @@
 #include <cmath>
 #include <vector>
 
+#include "lathe/autograd/companion.h"
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/batch_norm.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/inplace.h"
 #include "lathe/ops/random.h"
+#include "moments_error.h"
 #include "relative_error.h"
 
 using namespace lathe;
@@ -51,7 +56,7 @@ Operands operands_of(const PointwiseCase& c) {
 }
 
 struct Passes {
-  Tensor y, dx, dw;
+  Tensor y, dx, dw, moments;
 };
 
 Passes by_products(const PointwiseCase& c, const Operands& in) {
@@ -59,8 +64,8 @@ Passes by_products(const PointwiseCase& c, const Operands& in) {
   const auto nan = [](const Shape& shape) {  // every element must be written
     return full(shape, NAN, {.dtype = kF32}).contiguous(kChannelsLast);
   };
-  const Passes p{nan(g.y_shape()), nan(g.x_shape()), nan(g.w_shape())};
-  cpu::pointwise_forward(g, p.y, in.x, in.w, in.bias);
+  Passes p{nan(g.y_shape()), nan(g.x_shape()), nan(g.w_shape()), {}};
+  cpu::pointwise_forward(g, p.y, in.x, in.w, in.bias, &p.moments);
   cpu::pointwise_backward_input(g, p.dx, in.dy, in.w);
   cpu::pointwise_backward_weight(g, p.dw, in.dy, in.x);
   return p;
@@ -89,6 +94,7 @@ TEST_CASE("pointwise: all passes agree with f64") {
     CHECK(relative_error(p.y, y64) <= kBound);
     CHECK(relative_error(p.dx, conv2d_input_grad(dy64, w64, c.x, opt)) <= kBound);
     CHECK(relative_error(p.dw, conv2d_weight_grad(dy64, x64, in.w.shape(), opt)) <= kBound);
+    CHECK(moments_error(p.moments, p.y) <= 5e-6);  // f32 sums of 96 values each
     const auto g = conv2d_geometry("test", c.x, in.w.shape(), opt);
     const Tensor unbiased = empty_like(p.y);
     cpu::pointwise_forward(g, unbiased, in.x, in.w, {});
@@ -103,10 +109,60 @@ TEST_CASE("pointwise: any number of threads gives the same bits") {
     const auto values = [&](int threads) {
       const ThreadsScope scope(threads);
       const Passes p = by_products(c, in);
-      return std::vector{p.y.to_vector<float>(), p.dx.to_vector<float>(), p.dw.to_vector<float>()};
+      return std::vector{p.y.to_vector<float>(), p.dx.to_vector<float>(), p.dw.to_vector<float>(),
+                         p.moments.to_vector<float>()};
     };
     const auto one = values(1);
     CHECK(values(2) == one);
     CHECK(values(7) == one);
+  }
+}
+
+TEST_CASE("pointwise: conv2d uses it for NHWC tensors of whole vectors, exact or not") {
+  const auto takes = [](const Shape& x, const Shape& w, const Conv2dOptions& opt) {
+    return cpu::pointwise_takes(conv2d_geometry("test", x, w, opt));
+  };
+  CHECK(takes({1, 16, 3, 3}, {32, 16, 1, 1}, {.stride = {2, 1}}));
+  CHECK(!takes({1, 24, 3, 3}, {32, 24, 1, 1}, {}));
+  CHECK(!takes({1, 16, 3, 3}, {24, 16, 1, 1}, {}));
+  CHECK(!takes({1, 16, 3, 3}, {32, 16, 1, 1}, {.pad = 1}));
+  CHECK(!takes({1, 32, 3, 3}, {32, 16, 1, 1}, {.groups = 2}));
+  CHECK(!takes({1, 16, 3, 3}, {32, 16, 3, 3}, {}));
+  const PointwiseCase c{"", {2, 64, 5, 6}, 48};
+  const Operands in = operands_of(c);
+  const auto expected = by_products(c, in).y.to_vector<float>();
+  for (const bool exact : {false, true}) {
+    cpu::set_conv_exact(exact);
+    CHECK(conv2d(in.x, in.w, {.bias = in.bias}).to_vector<float>() == expected);
+  }
+  cpu::set_conv_exact(false);
+}
+
+TEST_CASE("moments: a batch norm behind a convolution normalises by what that has left") {
+  manual_seed(7);
+  const Tensor x = (randn({3, 32, 9, 9}) + 5.0).contiguous(kChannelsLast);
+  for (const int64_t side : {1, 3}) {
+    CAPTURE(side);
+    const Tensor w = randn({48, 32, side, side}).requires_grad_();
+    const Conv2dOptions opt{.pad = side / 2};
+    const Tensor y = conv2d(x, w, opt), plain = y.detach().clone();
+    CHECK(autograd::companion_of(y).defined());
+    CHECK(!autograd::companion_of(plain).defined());
+    const auto norm = [](const Tensor& t) {
+      const Tensor mean = zeros({48}), var = ones({48});
+      const Tensor z = batch_norm(t, {}, {}, mean, var, {.training = true});
+      return Tensors{z, mean, var};
+    };
+    const Tensors got = norm(y), want = norm(plain);
+    for (size_t i = 0; i < got.size(); ++i) {
+      CHECK(relative_error(got[i].detach(), want[i]) <= 1e-5);
+    }
+    // Moments of other values are not taken: y is written, and no gradient is recorded.
+    const NoGrad off;
+    CHECK(!autograd::companion_of(conv2d(x, w, opt)).defined());
+    const Tensor kept = autograd::companion_of(y);
+    mul_(y, 2.0);
+    CHECK(kept.defined());
+    CHECK(!autograd::companion_of(y).defined());
   }
 }

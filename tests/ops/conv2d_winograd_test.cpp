@@ -9,6 +9,7 @@
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
+#include "moments_error.h"
 #include "relative_error.h"
 
 using namespace lathe;
@@ -52,7 +53,7 @@ const WinogradCase kCases[] = {
 };
 
 struct Passes {
-  Tensor y, dx, dw;
+  Tensor y, dx, dw, moments;
 };
 
 /// All three passes, with the filters and their gradient in `format`.
@@ -62,10 +63,12 @@ Passes by_winograd(const WinogradCase& c, cpu::WinogradTile tile, MemoryFormat f
   const auto nan = [](MemoryFormat order, const Shape& shape) {  // every element must be written
     return full(shape, NAN, {.dtype = kF32}).contiguous(order);
   };
-  const Passes p{nan(kChannelsLast, g.y_shape()), nan(kChannelsLast, g.x_shape()),
-                 nan(format, g.w_shape())};
+  Passes p{nan(kChannelsLast, g.y_shape()),
+           nan(kChannelsLast, g.x_shape()),
+           nan(format, g.w_shape()),
+           {}};
   const Tensor filters = w.contiguous(format);
-  cpu::winograd_forward(g, tile, p.y, x, filters, bias);
+  cpu::winograd_forward(g, tile, p.y, x, filters, bias, &p.moments);
   cpu::winograd_backward_input(g, tile, p.dx, dy, filters);
   cpu::winograd_backward_weight(g, tile, p.dw, dy, x);
   return p;
@@ -114,6 +117,7 @@ TEST_CASE("winograd: all passes agree with f64") {
         CHECK(relative_error(p.y, y64) <= bound);
         CHECK(relative_error(p.dx, dx64) <= bound);
         CHECK(relative_error(p.dw, dw64) <= bound);
+        CHECK(moments_error(p.moments, p.y) <= 5e-6);  // f32 sums of up to 1152 values
       }
     }
   }
@@ -126,7 +130,8 @@ TEST_CASE("winograd: any number of threads gives the same bits") {
     const auto values = [&](int threads) {
       const ThreadsScope scope(threads);
       const Passes p = by_winograd(c, cpu::WinogradTile::k4, kContiguous, x, w, bias, dy);
-      return std::vector{p.y.to_vector<float>(), p.dx.to_vector<float>(), p.dw.to_vector<float>()};
+      return std::vector{p.y.to_vector<float>(), p.dx.to_vector<float>(), p.dw.to_vector<float>(),
+                         p.moments.to_vector<float>()};
     };
     const auto one = values(1);
     CHECK(values(2) == one);
