@@ -65,15 +65,15 @@ Panels panels_of(const float* w, int64_t depth, int64_t cols) {
   return panels;
 }
 
-/// w [K,C] as the right matrix of y = x w'. A square at a time, so that reads and writes of
-/// neighbours are near one another.
+/// w [K,C] as the right matrix of y = x w'. A square at a time, one beside the other along w's
+/// rows, which the processor then fetches ahead.
 Panels transposed_panels_of(const float* w, int64_t depth, int64_t cols) {
   constexpr int64_t kSide = 16;
   const Panels panels{depth, cols};
-  const int64_t across = cols / kSide;
-  parallel_for(across * (depth / kSide), 64, [&](int64_t first, int64_t last) {
+  const int64_t down = depth / kSide;
+  parallel_for(down * (cols / kSide), 64, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
-      const int64_t col = i % across * kSide, row = i / across * kSide;
+      const int64_t row = i % down * kSide, col = i / down * kSide;
       float* const to = panels.at(col / kPanel, row) + col % kPanel;
       for (int64_t r = 0; r < kSide; ++r) {
         for (int64_t c = 0; c < kSide; ++c) to[r * kPanel + c] = w[(col + c) * depth + row + r];
@@ -84,12 +84,14 @@ Panels transposed_panels_of(const float* w, int64_t depth, int64_t cols) {
 }
 
 /// c[rows, panels first … last-1] = a[rows, depth] b, or +=. c's first column is that of panel
-/// `first`.
+/// `first`. The rows behind those of a, which are likely to be next, are brought into the cache.
 void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int64_t rows,
                    int64_t first, int64_t last, bool add) {
+  const int64_t share = ceil_div(rows * b.depth, ceil_div(b.depth, kDepth) * (last - first));
+  const float* fetch = a + rows * b.depth;
   for (int64_t begin = 0; begin < b.depth; begin += kDepth) {
     const int64_t depth = std::min(kDepth, b.depth - begin);
-    for (int64_t panel = first; panel < last; ++panel) {
+    for (int64_t panel = first; panel < last; ++panel, fetch += share) {
       multiply({.c = c + (panel - first) * kPanel,
                 .a = a + begin,
                 .b = b.at(panel, begin),
@@ -101,7 +103,8 @@ void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int
                 .depth = depth,
                 .cols = b.width(panel),
                 .add = add || begin > 0,
-                .next_b = panel + 1 < last ? b.at(panel + 1, begin) : b.at(first, begin + depth),
+                .fetch = fetch,
+                .fetch_floats = share,
                 .rows_only = true});
     }
   }
@@ -196,7 +199,14 @@ class WeightGradient {
           std::copy_n(from + panel * kPanel, right.width(panel), right.at(panel, i));
         }
       }
-      for (int64_t panel = 0; panel < right.count(); ++panel) {
+      // The operands of the next step follow in memory, where they are whole rows.
+      const int64_t calls = right.count(), of_x = calls > 1 ? ceil_div(calls * ins, ins + outs) : 0;
+      const float* const next_x = x_ + pixels_.of_x(first) * g_.C + c0 + kStep * g_.C;
+      const float* const next_dy = dy_ + (first + kStep) * g_.K + k0;
+      for (int64_t panel = 0; panel < calls; ++panel) {
+        const bool is_x = panel < of_x;
+        const int64_t share =
+            is_x ? ceil_div(kStep * ins, of_x) : ceil_div(kStep * outs, calls - of_x);
         multiply({.c = sums + panel * panel_sums,
                   .a = d,
                   .b = right.at(panel, 0),
@@ -208,7 +218,8 @@ class WeightGradient {
                   .depth = count,
                   .cols = right.width(panel),
                   .add = add,
-                  .next_b = right.at(panel, 0)});
+                  .fetch = is_x ? next_x + panel * share : next_dy + (panel - of_x) * share,
+                  .fetch_floats = share});
       }
       add = true;
     }

@@ -202,12 +202,13 @@ class Convolution {
                       .depth = ins(in),
                       .cols = outs(out),
                       .add = in > 0,
-                      .next_b = u};
+                      .fetch = u,
+                      .fetch_floats = ins(in) * u_space_.row_step};
     tiles_.for_positions([&](int64_t position, int64_t filter) {
       p.c = m + position * m_space_.position_step;
       p.a = v + position * v_space_.position_step;
       p.b = u + filter * u_space_.position_step;
-      p.next_b = p.b + u_space_.position_step;
+      p.fetch = p.b + u_space_.position_step;
       tiles_.kernels.product(p);
     });
   }
@@ -252,6 +253,8 @@ bool winograd_takes(const Conv2dGeometry& g) {
 
 std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g) {
   constexpr int64_t kMinChannels = 16, kChannelStep = 8, kMinTiles = 16, kMinSide = 2;
+  constexpr int64_t kMinStridedChannels = 32, kMinStridedTiles = 256;
+  constexpr int64_t kMinStridedFilters = 128 * 1024;  // which oneDNN would reorder
   const auto fits = [](int64_t channels) {
     return channels >= kMinChannels && channels % kChannelStep == 0;
   };
@@ -260,7 +263,11 @@ std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g) {
   const int64_t large = ceil_div(g.P, int64_t{4}) * ceil_div(g.Q, int64_t{4});
   const int64_t small = ceil_div(g.P, int64_t{2}) * ceil_div(g.Q, int64_t{2});
   if (g.N * large < kMinTiles) return {};
-  if (g.stride == Pair(2)) return WinogradTile::k4;
+  if (g.stride == Pair(2)) {
+    const bool pays = std::min(g.C, g.K) >= kMinStridedChannels &&
+                      (g.N * large >= kMinStridedTiles || g.C * g.K >= kMinStridedFilters);
+    return pays ? std::optional(WinogradTile::k4) : std::nullopt;
+  }
   return small * 16 <= large * 36 ? WinogradTile::k2 : WinogradTile::k4;
 }
 

@@ -7,7 +7,7 @@
 //   M[s] = V[s] U[s]  [tiles, out],  U = G g G' of the filters, 64 in and 64 out at a time
 //   y    = A' M A + bias
 // The input gradient is the convolution of dy with the filters turned by 180 degrees. The weight
-// gradient is P[s] = V[s]' (A dy A')[s], summed over the tiles; dw = G' P G. The matrices and the
+// gradient is P[s] = (A dy A')[s]' V[s], summed over the tiles; dw = G' P G. The matrices and the
 // choice of their points: winograd_transforms.h.
 //
 // Results have the same bits for any number of threads: no sum is divided among them but that of
@@ -30,6 +30,7 @@ bool winograd_takes(const Conv2dGeometry& g);
 /// The tile with which Winograd is faster than direct convolution in all three passes, if there is
 /// one: from 16 channels and 16 tiles on, measured against oneDNN with AVX-512 and AVX2
 /// (docs/performance.md). Below that the transforms of filters cost more than Winograd saves.
+/// With stride 2 from 32 channels and 256 tiles on, or with large filters, which oneDNN reorders.
 /// F(2x2,3x3) where F(4x4,3x3) would compute as many products, for outputs that nobody wants: 5x5,
 /// 6x6 and 2x2 images.
 std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g);

@@ -1,6 +1,7 @@
 // The gradient of Winograd convolution's filters: parts of the tiles, and their sum. Contract:
 // conv2d_winograd_cpu.h.
 #include <algorithm>
+#include <vector>
 
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/conv2d_winograd_cpu.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr int64_t kGradTileMatrices =
     36 * 32;  // tiles times positions that are multiplied at a time
 
+constexpr int64_t kGrain = 32768;  // floats of the parts that are worth another thread
+
 /// The gradient of the filters from x and dy.
 class WeightGradient {
  public:
@@ -27,12 +30,13 @@ class WeightGradient {
         parts_(ceil_div(tiles.count, std::max(part_tiles(), ceil_div(tiles.count, max_parts())))),
         v_space_(tiles.positions(), block_tiles(), std::min(x.channels, kBlock), lanes()),
         d_space_(tiles.positions(), block_tiles(), std::min(dy.channels, kBlock), lanes()),
-        p_space_(tiles.filters(), std::min(x.channels, kBlock), std::min(dy.channels, kBlock),
+        p_space_(tiles.filters(), std::min(dy.channels, kBlock), std::min(x.channels, kBlock),
                  lanes()) {}
 
   void run(const Tensor& dw) {
     const int64_t blocks = in_blocks_ * out_blocks_;
-    const Tensor memory = scratch(parts_ * part_floats());
+    const bool in_place = parts_ == 1 && dw.is_contiguous(kChannelsLast);
+    const Tensor memory = in_place ? dw : scratch(parts_ * part_floats());
     float* const parts = memory.data<float>();
     parallel_for(parts_ * blocks, 1, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
@@ -40,7 +44,7 @@ class WeightGradient {
                  parts + i / blocks * part_floats());
       }
     });
-    add_parts(dw, parts);
+    if (!in_place) add_parts(dw, parts);
   }
 
  private:
@@ -50,7 +54,7 @@ class WeightGradient {
   int64_t block_tiles() const {
     return std::max(kWinogradRows, kGradTileMatrices / tiles_.positions());
   }
-  /// The sums of one part: [tap, in, out].
+  /// The sums of one part: [out, tap, in].
   int64_t part_floats() const { return 9 * x_.channels * dy_.channels; }
   /// Tiles that are worth a part of their own, and the most parts: about 16 pieces of work.
   int64_t part_tiles() const { return 4 * block_tiles(); }
@@ -73,65 +77,59 @@ class WeightGradient {
       }
       multiply(p, v, d, count, in, out, first > part * size);
     }
-    tiles_.kernels.transform_filters_grad(sums + in * kBlock * dy_.channels + out * kBlock,
-                                          x_.channels * dy_.channels, dy_.channels, p_space_.at(p),
-                                          ins(in), outs(out));
+    tiles_.kernels.transform_filters_grad(sums + out * kBlock * 9 * x_.channels + in * kBlock,
+                                          x_.channels, 9 * x_.channels, p_space_.at(p), outs(out),
+                                          ins(in));
   }
 
   void multiply(float* p, const float* v, const float* d, int64_t count, int64_t in, int64_t out,
                 bool add) const {
     WinogradProduct product{.c = p,
-                            .a = v,
-                            .b = d,
+                            .a = d,
+                            .b = v,
                             .c_row = p_space_.row_step,
                             .a_row = 1,
-                            .a_col = v_space_.row_step,
-                            .b_row = d_space_.row_step,
-                            .rows = ins(in),
+                            .a_col = d_space_.row_step,
+                            .b_row = v_space_.row_step,
+                            .rows = outs(out),
                             .depth = count,
-                            .cols = outs(out),
+                            .cols = ins(in),
                             .add = add,
-                            .next_b = d};
+                            .fetch = v,
+                            .fetch_floats = count * v_space_.row_step};
     int64_t summed = -1;  // the last filter that has a sum
     tiles_.for_positions([&](int64_t position, int64_t filter) {
       product.c = p + filter * p_space_.position_step;
-      product.a = v + position * v_space_.position_step;
-      product.b = d + position * d_space_.position_step;
-      product.next_b = product.b + d_space_.position_step;
+      product.a = d + position * d_space_.position_step;
+      product.b = v + position * v_space_.position_step;
+      product.fetch = product.b + v_space_.position_step;
       product.add = add || filter == summed;
       tiles_.kernels.product(product);
       summed = filter;
     });
   }
 
-  /// dw = the sum of the parts, in their order. A square of filters at a time, because the parts
-  /// have neighbouring outputs side by side and dw has neighbouring taps or inputs.
+  /// dw = the sum of the parts, in their order, a filter at a time.
   void add_parts(const Tensor& dw, const float* parts) const {
-    constexpr int64_t kSide = 16;
-    const int64_t C = x_.channels, K = dy_.channels;
+    const int64_t C = x_.channels, size = 9 * C;
     const WinogradFilters f = filters_of(dw);
     float* const to = dw.data<float>();
-    parallel_for(ceil_div(C, kSide) * ceil_div(K, kSide), 4, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        const int64_t c0 = i % ceil_div(C, kSide) * kSide, k0 = i / ceil_div(C, kSide) * kSide;
-        const int64_t ins = std::min(kSide, C - c0), outs = std::min(kSide, K - k0);
-        float sum[kSide][9][kSide] = {};
-        for (int64_t part = 0; part < parts_; ++part) {
-          for (int64_t c = 0; c < ins; ++c) {
-            for (int64_t tap = 0; tap < 9; ++tap) {
-              const float* from = parts + part * part_floats() + (tap * C + c0 + c) * K + k0;
-              for (int64_t k = 0; k < outs; ++k) sum[c][tap][k] += from[k];
-            }
-          }
-        }
-        for (int64_t k = 0; k < outs; ++k) {
-          for (int64_t c = 0; c < ins; ++c) {
-            float* const filter = to + (k0 + k) * f.out_step + (c0 + c) * f.in_step;
-            for (int64_t tap = 0; tap < 9; ++tap) filter[f.tap[tap]] = sum[c][tap][k];
-          }
-        }
-      }
-    });
+    parallel_for(dy_.channels, std::max(int64_t{1}, kGrain / (size * parts_)),
+                 [&](int64_t first, int64_t last) {
+                   std::vector<float> sum(static_cast<size_t>(size));
+                   for (int64_t k = first; k < last; ++k) {
+                     std::copy_n(parts + k * size, size, sum.data());
+                     for (int64_t part = 1; part < parts_; ++part) {
+                       const float* const from = parts + part * part_floats() + k * size;
+                       for (int64_t i = 0; i < size; ++i) sum[size_t(i)] += from[i];
+                     }
+                     for (int64_t tap = 0; tap < 9; ++tap) {
+                       float* const filter = to + k * f.out_step + f.tap[tap];
+                       const float* const from = sum.data() + tap * C;
+                       for (int64_t c = 0; c < C; ++c) filter[c * f.in_step] = from[c];
+                     }
+                   }
+                 });
   }
 
   const Tiles& tiles_;

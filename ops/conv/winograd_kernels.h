@@ -32,7 +32,8 @@ struct WinogradProduct {
   int64_t c_row, a_row, a_col, b_row;
   int64_t rows, depth, cols;
   bool add;
-  const float* next_b;  // the b of the next product, to be fetched into the cache meanwhile
+  const float* fetch;  // what the next product reads, to be brought into the second-level cache
+  int64_t fetch_floats;
   bool rows_only = false;
 };
 inline constexpr int64_t kWinogradRows = 24;
@@ -62,9 +63,9 @@ struct WinogradKernels {
   /// u[in, out] = G g G' of filters [outs, ins].
   void (*transform_filters)(const WinogradMatrices& u, const WinogradFilters& g, int64_t ins,
                             int64_t outs);
-  /// dw[tap, in, out] = G' p G of p[in, out], at dw + tap * tap_step + in * in_step + out.
-  void (*transform_filters_grad)(float* dw, int64_t tap_step, int64_t in_step,
-                                 const WinogradMatrices& p, int64_t ins, int64_t outs);
+  /// dw[out, tap, in] = G' p G of p[out, in], at dw + tap * tap_step + out * out_step + in.
+  void (*transform_filters_grad)(float* dw, int64_t tap_step, int64_t out_step,
+                                 const WinogradMatrices& p, int64_t outs, int64_t ins);
   void (*product)(const WinogradProduct& p);
   /// sums[c] += y - shift[c] and squares[c] += (y - shift[c])^2 over `count` pixels, each given by
   /// its first channel.

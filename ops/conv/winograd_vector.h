@@ -103,11 +103,29 @@ void transform_output(float* const* y, const WinogradMatrices& m, int64_t channe
   });
 }
 
+/// The same where the filters of neighbouring outputs lie side by side, as do those of the input's
+/// gradient in channels-last order.
+template <class F>
+void transform_neighbours(const WinogradMatrices& u, const WinogradFilters& g, int64_t ins,
+                          int64_t outs) {
+  constexpr int kFilters = F::kFilters;
+  for (int64_t in = 0; in < ins; ++in) {
+    for_vectors(outs, [&](int64_t out, auto memory) {
+      const float* const from = g.data + in * g.in_step + out;
+      float* const to = u.data + in * u.row_step + out;
+      transform_2d<3, kFilters>(
+          F::filter, [&](int i, int j) { return memory.load(from + g.tap[i * 3 + j]); },
+          [&](int i, int j, Vec v) { Whole::store(to + (i * kFilters + j) * u.position_step, v); });
+    });
+  }
+}
+
 /// Several filters are collected before the first is transformed: a vector cannot be read from
 /// elements that were written just before it.
 template <class F>
 void transform_filters(const WinogradMatrices& u, const WinogradFilters& g, int64_t ins,
                        int64_t outs) {
+  if (g.out_step == 1) return transform_neighbours<F>(u, g, ins, outs);
   constexpr int kFilters = F::kFilters, kAtOnce = 8;
   alignas(Vec) float taps[kAtOnce][9][kLanes] = {};
   for (int64_t out = 0; out < outs; out += kLanes) {
@@ -133,19 +151,19 @@ void transform_filters(const WinogradMatrices& u, const WinogradFilters& g, int6
 }
 
 template <class F>
-void transform_filters_grad(float* dw, int64_t tap_step, int64_t in_step, const WinogradMatrices& p,
-                            int64_t ins, int64_t outs) {
+void transform_filters_grad(float* dw, int64_t tap_step, int64_t out_step,
+                            const WinogradMatrices& p, int64_t outs, int64_t ins) {
   constexpr int kFilters = F::kFilters;
-  for (int64_t in = 0; in < ins; ++in) {
-    for_vectors(outs, [&](int64_t out, auto memory) {
+  for (int64_t out = 0; out < outs; ++out) {
+    for_vectors(ins, [&](int64_t in, auto memory) {
       transform_2d<kFilters, 3>(
           F::filter_grad,
           [&](int i, int j) {
-            return Whole::load(p.data + (i * kFilters + j) * p.position_step + in * p.row_step +
-                               out);
+            return Whole::load(p.data + (i * kFilters + j) * p.position_step + out * p.row_step +
+                               in);
           },
           [&](int i, int j, Vec value) {
-            memory.store(dw + (i * 3 + j) * tap_step + in * in_step + out, value);
+            memory.store(dw + (i * 3 + j) * tap_step + out * out_step + in, value);
           });
     });
   }
@@ -162,7 +180,7 @@ template <int kRows, int kVectors>
   const float* a = p.a + row * p.a_row;
   const float* b = p.b + col;
   const int64_t a_row = p.a_row, a_col = p.a_col, b_row = p.b_row, c_row = p.c_row;
-  const float* fetched = p.next_b + row / kRows * p.depth * fetch_step;
+  const float* fetched = p.fetch + row / kRows * p.depth * fetch_step;
   Vec sum[kRows][kVectors] = {};
   if (p.add) {
 #pragma GCC unroll 24
@@ -196,7 +214,8 @@ template <int kRows, int kVectors>
 template <int kRows, int kVectors>
 void product_columns(const WinogradProduct& p, int64_t col) {
   static_assert(kWinogradRows % kRows == 0);
-  const int64_t fetch_step = p.b_row * kRows / (p.rows + kRows - 1) + 1;  // together all of next_b
+  const int64_t steps = (p.rows + kRows - 1) / kRows * p.depth;
+  const int64_t fetch_step = p.fetch_floats / steps + 1;
   const int64_t rest = p.rows_only ? p.rows % kRows : 0;
   for (int64_t row = 0; row < p.rows - rest; row += kRows) {
     product_tile<kRows, kVectors>(p, row, col, fetch_step);

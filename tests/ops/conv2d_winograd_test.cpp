@@ -155,6 +155,9 @@ TEST_CASE("winograd: taken for 3x3 kernels with enough channels and tiles") {
   CHECK(choice({64, 8, 32, 32}, {64, 8, 3, 3}, {.pad = 1}) == none);     // the transforms dominate
   CHECK(choice({64, 17, 32, 32}, {64, 17, 3, 3}, {.pad = 1}) == none);   // and their last vectors
   CHECK(choice({64, 64, 32, 32}, {128, 64, 3, 3}, {.stride = 2, .pad = 1}) == k4);
+  CHECK(choice({15, 128, 32, 32}, {128, 128, 3, 3}, {.stride = 2, .pad = 1}) == none);  // 240 tiles
+  CHECK(choice({16, 256, 8, 8}, {512, 256, 3, 3}, {.stride = 2, .pad = 1}) == k4);  // large filters
+  CHECK(choice({64, 16, 32, 32}, {32, 16, 3, 3}, {.stride = 2, .pad = 1}) == none);
   CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.stride = {2, 1}, .pad = 1}) == none);
   CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.stride = 3, .pad = 1}) == none);
   CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.dilation = 2}) == none);
