@@ -39,8 +39,6 @@ struct Scratch {
   }
 };
 
-bool is_dense(const Geometry& g) { return g.strides == contiguous_strides(g.shape); }
-
 }  // namespace
 
 Geometry dense_geometry(const Shape& shape) { return {shape, contiguous_strides(shape), 0}; }
@@ -75,7 +73,7 @@ Tensor scatter_strided(const Tensor& values, const Geometry& view, const Geometr
     add_piece(add_piece, target, values);
   }
   Tensor y = scratch.look(base);
-  if (!is_dense(base) || y.numel() != scratch.buffer.numel()) {
+  if (has_overlap(y) || y.numel() != scratch.buffer.numel()) {  // else dense in some order
     const Tensor dense = empty_like(y);
     copy_values(dense, y);
     y = dense;
