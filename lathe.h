@@ -70,6 +70,7 @@
 #  include "lathe/ops/dropout.h"
 #  include "lathe/ops/einsum.h"
 #  include "lathe/ops/embedding.h"
+#  include "lathe/ops/fused_conv2d.h"
 #  include "lathe/ops/group_norm.h"
 #  include "lathe/ops/index.h"
 #  include "lathe/ops/indexing.h"

@@ -19,6 +19,7 @@
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_transpose2d.h"
 #include "lathe/ops/embedding.h"
+#include "lathe/ops/fused_conv2d.h"
 #include "lathe/ops/group_norm.h"
 #include "lathe/ops/layer_norm.h"
 #include "lathe/ops/mlp.h"
@@ -34,6 +35,7 @@ namespace lathe::jit {
 
 // clang-format off
 template <class F> void visit(Conv2dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("groups", o.groups); }
+template <class F> void visit(Conv2dEpilogue& o, F&& f) { f("residual", o.residual), f("relu", o.relu); }
 template <class F> void visit(Conv1dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("groups", o.groups); }
 template <class F> void visit(ConvTranspose2dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("output_pad", o.output_pad), f("dilation", o.dilation), f("groups", o.groups); }
 template <class F> void visit(MaxPool2dOptions& o, F&& f) { f("kernel", o.kernel), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("ceil_mode", o.ceil_mode); }

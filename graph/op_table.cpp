@@ -129,6 +129,7 @@ void add_layers(std::vector<Op>& ops) {
   ops.push_back(make_op("gather", 2, {"dim"}, +[](Ts t, Dim dim) { return gather(t[0], dim, t[1]); }));
   ops.push_back(make_op("conv1d", 2, {}, +[](Ts t, const Conv1dOptions& o) { return conv1d(t[0], t[1], o); }));
   ops.push_back(make_op("conv2d", 2, {}, +[](Ts t, const Conv2dOptions& o) { return conv2d(t[0], t[1], o); }));
+  ops.push_back(make_op("fused_conv2d", 2, {}, +[](Ts t, const Conv2dOptions& o, const Conv2dEpilogue& then) { return fused_conv2d(t[0], t[1], o, then); }));
   ops.push_back(make_op("conv_transpose2d", 2, {}, +[](Ts t, const ConvTranspose2dOptions& o) { return conv_transpose2d(t[0], t[1], o); }));
   ops.push_back(make_op("max_pool2d", 1, {}, +[](Ts t, const MaxPool2dOptions& o) { return max_pool2d(t[0], o); }));
   ops.push_back(make_op("avg_pool2d", 1, {}, +[](Ts t, const AvgPool2dOptions& o) { return avg_pool2d(t[0], o); }));

@@ -4,10 +4,12 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/conv/conv2d_epilogue_cpu.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/conv/conv2d_pointwise_cpu.h"
 #include "lathe/ops/conv/conv2d_winograd_cpu.h"
 #include "lathe/ops/conv2d.h"
+#include "lathe/ops/fused_conv2d.h"
 
 namespace lathe::cpu {
 
@@ -49,20 +51,23 @@ static Tensor rounded(const Tensor& result, DType dtype) {
   return half;
 }
 
-/// conv2d_forward; *moments as conv2d_forward_with_moments leaves them, if it is not null.
+/// fused_conv2d_forward; *moments as conv2d_forward_with_moments leaves them, if it is not null.
 static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Tensor& w_in,
-                           const Tensor& bias_in, Tensor* moments) {
+                           const Tensor& bias_in, const Conv2dEpilogue& then, Tensor* moments) {
   const MemoryFormat format = conv2d_format(x_in);
   const DType dtype = arithmetic_of(x_in);
   const Tensor x = dense(x_in, format, dtype);
   const Tensor w = dense(w_in, memory_format_of(w_in), dtype);
   const Tensor bias = dense(bias_in, kContiguous, dtype);
+  const Conv2dEpilogue epilogue{dense(then.residual, format, dtype), then.relu};
   const Tensor y = empty_in(format, g.y_shape(), dtype, kCPU);
+  if (const auto tile = winograd_for(g, format, dtype); tile && !g.is_trivial()) {
+    winograd_forward(g, *tile, y, x, w, bias, epilogue, moments);
+    return rounded(y, x_in.dtype());
+  }
   if (g.is_trivial()) {
     fill_values(y, 0);
     if (bias.defined()) copy_values(y, alias(bias, {g.K, 1, 1}, {1, 0, 0}, bias.offset()));
-  } else if (const auto tile = winograd_for(g, format, dtype)) {
-    winograd_forward(g, *tile, y, x, w, bias, moments);
   } else if (pointwise_pays(g, format, dtype)) {
     pointwise_forward(g, y, x, w, bias, moments);
   } else if (fast_conv2d_takes(dtype)) {
@@ -70,17 +75,23 @@ static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Te
   } else {
     im2col_forward(g, y, x, w, bias);
   }
+  apply_epilogue(y, epilogue);
   return rounded(y, x_in.dtype());
 }
 
 Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                       const Tensor& bias) {
-  return forward_pass(g, x, w, bias, nullptr);
+  return forward_pass(g, x, w, bias, {}, nullptr);
+}
+
+Tensor fused_conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
+                            const Tensor& bias, const Conv2dEpilogue& then) {
+  return forward_pass(g, x, w, bias, then, nullptr);
 }
 
 Tensor conv2d_forward_with_moments(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                                    Tensor& moments) {
-  return forward_pass(g, x, w, {}, x.dtype() == kF32 ? &moments : nullptr);
+  return forward_pass(g, x, w, {}, {}, x.dtype() == kF32 ? &moments : nullptr);
 }
 
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& w_in) {

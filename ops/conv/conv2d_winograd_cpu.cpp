@@ -89,12 +89,14 @@ WinogradFilters turned(WinogradFilters f) {
 class Convolution {
  public:
   Convolution(const Tiles& tiles, const Images<const float>& x, const Images<float>& y,
-              const WinogradFilters& filters, const float* bias, bool want_moments = false)
+              const WinogradFilters& filters, const float* bias = nullptr,
+              const Conv2dEpilogue& then = {}, bool want_moments = false)
       : tiles_(tiles),
         x_(x),
         y_(y),
         filters_(filters),
         bias_(bias),
+        then_(then),
         in_blocks_(ceil_div(x.channels, kBlock)),
         out_blocks_(ceil_div(y.channels, kBlock)),
         group_(std::min(out_blocks_, kOutBlocks)),
@@ -216,11 +218,19 @@ class Convolution {
   void transform_output(float* m, int64_t first, int64_t count, int64_t out) {
     alignas(64) float sink[kBlock];
     const WinogradMatrices matrices = m_space_.at(m);
+    const Images<const float> residual{
+        then_.residual.defined() ? then_.residual.data<float>() : nullptr, y_.rows, y_.cols,
+        y_.channels};
+    std::array<const float*, kMaxPixels> residuals;
+    const WinogradEpilogue then{bias_ == nullptr ? nullptr : bias_ + out * kBlock,
+                                residual.data == nullptr ? nullptr : residuals.data(), then_.relu};
     BlockMoments sums;
     for (int64_t i = 0; i < count; ++i) {
       const auto pixels = tiles_.outputs(y_, first + i, out * kBlock, sink);
-      tiles_.kernels.transform_output(pixels.data(), row_of(matrices, i), outs(out),
-                                      bias_ == nullptr ? nullptr : bias_ + out * kBlock);
+      if (residual.data != nullptr) {
+        residuals = tiles_.outputs(residual, first + i, out * kBlock, kZeros);
+      }
+      tiles_.kernels.transform_output(pixels.data(), row_of(matrices, i), outs(out), then);
       if (!moments_) continue;
       std::array<const float*, kMaxPixels> inside;
       const auto end = std::copy_if(
@@ -236,6 +246,7 @@ class Convolution {
   const Images<float> y_;
   const WinogradFilters filters_;
   const float* const bias_;
+  const Conv2dEpilogue then_;
   const int64_t in_blocks_, out_blocks_, group_, tile_blocks_, block_tiles_;
   const MatrixSpace v_space_, m_space_, u_space_;
   float* u_ = nullptr;
@@ -272,11 +283,13 @@ std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g) {
 }
 
 void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
-                      const Tensor& w, const Tensor& bias, Tensor* moments) {
+                      const Tensor& w, const Tensor& bias, const Conv2dEpilogue& then,
+                      Tensor* moments) {
   const winograd::Tiles tiles = winograd::tiles_of(g, tile);
-  winograd::Convolution convolution(
-      tiles, {x.data<float>(), g.H, g.W, g.C}, {y.data<float>(), g.P, g.Q, g.K},
-      winograd::filters_of(w), bias.defined() ? bias.data<float>() : nullptr, moments != nullptr);
+  winograd::Convolution convolution(tiles, {x.data<float>(), g.H, g.W, g.C},
+                                    {y.data<float>(), g.P, g.Q, g.K}, winograd::filters_of(w),
+                                    bias.defined() ? bias.data<float>() : nullptr, then,
+                                    moments != nullptr);
   convolution.run();
   if (moments != nullptr) *moments = convolution.moments();
 }
@@ -285,7 +298,7 @@ void winograd_backward_input(const Conv2dGeometry& g, WinogradTile tile, const T
                              const Tensor& dy, const Tensor& w) {
   const winograd::Tiles tiles = winograd::transposed_tiles_of(g, tile);
   winograd::Convolution(tiles, {dy.data<float>(), g.P, g.Q, g.K}, {dx.data<float>(), g.H, g.W, g.C},
-                        winograd::turned(winograd::filters_of(w)), nullptr)
+                        winograd::turned(winograd::filters_of(w)))
       .run();
 }
 

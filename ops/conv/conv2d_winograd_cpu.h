@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "lathe/ops/conv/conv2d_geometry.h"
+#include "lathe/ops/fused_conv2d.h"
 
 namespace lathe::cpu {
 
@@ -36,10 +37,12 @@ bool winograd_takes(const Conv2dGeometry& g);
 std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g);
 
 /// x, y and their gradients: f32, NHWC. w and dw: f32, dense in any order. bias: dense or
-/// undefined. No size is trivial. *moments becomes mean and variance of y's channels, f32 [2,K]
-/// (channel_moments_cpu.h), if it is not null.
+/// undefined. `then` is done to each tile as it is written; its residual is f32, NHWC. *moments
+/// becomes mean and variance of y's channels, f32 [2,K] (channel_moments_cpu.h), if it is not null.
+/// No size is trivial.
 void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
-                      const Tensor& w, const Tensor& bias, Tensor* moments = nullptr);
+                      const Tensor& w, const Tensor& bias, const Conv2dEpilogue& then = {},
+                      Tensor* moments = nullptr);
 void winograd_backward_input(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dx,
                              const Tensor& dy, const Tensor& w);
 void winograd_backward_weight(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dw,

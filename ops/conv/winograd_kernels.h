@@ -38,6 +38,13 @@ struct WinogradProduct {
 };
 inline constexpr int64_t kWinogradRows = 24;
 
+/// What is done to a tile of outputs before it is written, in this order.
+struct WinogradEpilogue {
+  const float* bias;             // [channels] or null
+  const float* const* residual;  // a table like that of y, or null
+  bool relu;                     // NaN passes through
+};
+
 /// The loops for one kind of tile. Tensors are read and written by tables of pointers, one per
 /// pixel of a tile, each to the first of `channels` neighbouring channels. Every transform computes
 /// whole vectors, so its matrices have memory for channels up to a multiple of `lanes`; tensors are
@@ -57,9 +64,9 @@ struct WinogradKernels {
   /// v[., channels] of one tile = A dy A', dy [outputs, outputs] pixels.
   void (*transform_output_grad)(const WinogradMatrices& v, const float* const* dy,
                                 int64_t channels);
-  /// y [outputs, outputs] pixels = A' m A + bias. bias: [channels] or null.
+  /// y [outputs, outputs] pixels = A' m A, then the epilogue.
   void (*transform_output)(float* const* y, const WinogradMatrices& m, int64_t channels,
-                           const float* bias);
+                           const WinogradEpilogue& then);
   /// u[in, out] = G g G' of filters [outs, ins].
   void (*transform_filters)(const WinogradMatrices& u, const WinogradFilters& g, int64_t ins,
                             int64_t outs);

@@ -90,16 +90,21 @@ void transform_output_grad(const WinogradMatrices& v, const float* const* dy, in
 
 template <class F>
 void transform_output(float* const* y, const WinogradMatrices& m, int64_t channels,
-                      const float* bias) {
+                      const WinogradEpilogue& then) {
   constexpr int kOut = F::kOut, kPositions = F::kPositions;
   for_vectors(channels, [&](int64_t c, auto memory) {
-    const Vec add = bias != nullptr ? memory.load(bias + c) : Vec{};
+    const Vec add = then.bias != nullptr ? memory.load(then.bias + c) : Vec{};
     transform_2d<kPositions, kOut>(
         F::output,
         [&](int i, int j) {
           return Whole::load(m.data + (i * kPositions + j) * m.position_step + c);
         },
-        [&](int i, int j, Vec value) { memory.store(y[i * kOut + j] + c, value + add); });
+        [&](int i, int j, Vec value) {
+          value += add;
+          if (then.residual != nullptr) value += memory.load(then.residual[i * kOut + j] + c);
+          if (then.relu) value = value < 0.f ? Vec{} : value;
+          memory.store(y[i * kOut + j] + c, value);
+        });
   });
 }
 

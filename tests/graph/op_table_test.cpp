@@ -118,7 +118,9 @@ void add_layers(Program& p) {
   p("f32[2,3,3,4]", "index_select(%x0, %x4, dim=2)");
   const std::string places = p("i64[2,3,4,4]", "cast(%x0, dtype=\"i64\")");
   p(kX, "gather(%x0, " + places + ", dim=1)");
-  p("f32[2,4,4,4]", "conv2d(%x0, %x5, none, " + geometry);
+  const std::string conv = p("f32[2,4,4,4]", "conv2d(%x0, %x5, none, " + geometry);
+  p("f32[2,4,4,4]", "fused_conv2d(%x0, %x5, none, " + conv +
+                        ", stride=[1,1], pad=[1,1], dilation=[1,1], groups=1, relu=true)");
   const std::string line = p("f32[2,3,4]", "select(%x0, dim=3, index=1)");
   const std::string taps = p("f32[4,3,3]", "select(%x5, dim=3, index=1)");
   p("f32[2,4,4]",

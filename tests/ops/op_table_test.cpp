@@ -264,6 +264,7 @@ const Row kRows[] = {
     {"linear", [](T x) { return linear(matrix(x), matrix(x)); }},
     {"mlp", [](T x) { return mlp(matrix(x), {{matrix(x)}, {matrix(x)}}); }},
     {"conv2d", [](T x) { return conv2d(x, x); }},
+    {"fused_conv2d", [](T x) { return fused_conv2d(x, x, {}, {.relu = true}); }},
     {"conv2d_input_grad", [](T x) { return conv2d_input_grad(x, x, {2, 2, 5, 5}); }},
     {"conv2d_weight_grad", [](T x) { return conv2d_weight_grad(x, x, {2, 2, 1, 1}); }},
     {"conv1d", [](T x) { return conv1d(x[0], x[0]); }},
