@@ -60,7 +60,7 @@ namespace cpu {
 /// oneDNN 2. Winograd's error is larger: at most 6e-6 of the largest element where direct sums have
 /// 2e-6, measured against f64 with 64 to 512 channels (docs/performance.md). For the whole process;
 /// affects later calls.
-/// Either way the weights of parameters are packed once for inference: code that writes them
+/// Either way filters of which no gradient is recorded are packed once: code that writes them
 /// through Tensor::data() must call bump_version().
 LATHE_API void set_conv_exact(bool exact) noexcept;
 LATHE_API bool conv_exact() noexcept;

@@ -2,15 +2,13 @@
 // conv2d_passes_cpu.h.
 //
 // Tensors are reordered where the primitive wants another layout than theirs. Two reorders are
-// avoided: the weights of a model that only infers are packed once, and the dy that backward_input
-// has packed is used by the backward_weight that follows. Small bf16 images run in strips
-// (conv2d_strips_dnnl.h).
+// avoided: the weights of a model that only infers are packed once (packed_weights_cpu.h), and the
+// dy that backward_input has packed is used by the backward_weight that follows. Small bf16 images
+// run in strips (conv2d_strips_dnnl.h).
 #include <array>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
@@ -19,6 +17,7 @@
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/conv/conv2d_primitive_dnnl.h"
 #include "lathe/ops/conv/conv2d_strips_dnnl.h"
+#include "lathe/ops/conv/packed_weights_cpu.h"
 
 namespace lathe::cpu {
 
@@ -57,10 +56,6 @@ struct Packed {
   bool shows_memory_of(const Tensor& t) const {
     return source.defined() && source.shares_storage(t) && source.offset() == t.offset();
   }
-  /// True if nothing but this copy holds the memory any more.
-  bool is_orphan() const {
-    return source.impl().use_count() == 1 && source.impl().storage->use_count() == 1;
-  }
 };
 
 Packed make_packed(const Conv2dPort& port, const Tensor& t) {
@@ -68,32 +63,16 @@ Packed make_packed(const Conv2dPort& port, const Tensor& t) {
   return {source, t.version(), port.user, port.wanted, packed(port, t)};
 }
 
-/// The packed weights of parameters: one copy of each parameter that is alive and was used for
-/// inference, so at most about the bytes of the models themselves. The copy of a parameter that is
-/// gone, and its values, stay until the next look-up.
-class WeightCache {
- public:
-  Tensor get(const Conv2dPort& port, const Tensor& w) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(entries_, [](const Packed& entry) { return entry.is_orphan(); });
-    for (Packed& entry : entries_) {
-      if (!entry.shows_memory_of(w)) continue;
-      if (!entry.is_of(port, w)) entry = make_packed(port, w);
-      return entry.values;
-    }
-    return entries_.emplace_back(make_packed(port, w)).values;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<Packed> entries_;
+/// Of packed filters: the layouts before and after.
+struct PackedForm {
+  Layout user, wanted;
+  bool operator==(const PackedForm&) const = default;
 };
 
-/// While gradients are recorded, weights change from step to step, so nothing is kept then.
-Tensor packed_weights(const Conv2dPort& port, const Tensor& w) {
-  if (grad_enabled() || !w.requires_grad()) return packed(port, w);
-  static WeightCache cache;
-  return cache.get(port, w);
+/// While their gradients are recorded, weights change from step to step, so nothing is kept then.
+Tensor packed_filters(const Conv2dPort& port, const Tensor& w) {
+  if (grad_enabled() && w.requires_grad()) return packed(port, w);
+  return packed_weights(w, PackedForm{port.user, port.wanted}, [&] { return packed(port, w); });
 }
 
 /// The dy that backward_input packed last on this thread, for the backward_weight of the same dy.
@@ -165,7 +144,7 @@ void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Te
   const auto made = conv2d_primitive(ConvPass::kForward, g, x, w, bias.defined());
   Run run(*made);
   run.in(DNNL_ARG_SRC, made->x, x);
-  run.in(DNNL_ARG_WEIGHTS, made->w, w, packed_weights);
+  run.in(DNNL_ARG_WEIGHTS, made->w, w, packed_filters);
   if (bias.defined()) run.bias(bias);
   run.out(DNNL_ARG_DST, made->y, y);
 }

@@ -10,6 +10,7 @@
 #include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/channel_moments_cpu.h"
+#include "lathe/ops/conv/packed_weights_cpu.h"
 #include "lathe/ops/conv/winograd_tiles.h"
 
 namespace lathe::cpu {
@@ -112,18 +113,22 @@ class Convolution {
   /// Those of y, if they were wanted.
   Tensor moments() const { return moments_->joined(); }
 
-  void run() {
-    const bool keep = tile_blocks_ > kFewBlocks;
-    Tensor all;
-    if (keep) {
-      all = scratch(in_blocks_ * out_blocks_ * u_space_.floats);
-      u_ = all.data<float>();
-      parallel_for(in_blocks_ * out_blocks_, 1, [&](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
-          transform_filters(i % in_blocks_, i / in_blocks_, u_ + i * u_space_.floats);
-        }
-      });
-    }
+  /// All filters, transformed.
+  Tensor all_filters() const {
+    Tensor all = scratch(in_blocks_ * out_blocks_ * u_space_.floats);
+    float* const u = all.data<float>();
+    parallel_for(in_blocks_ * out_blocks_, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        transform_filters(i % in_blocks_, i / in_blocks_, u + i * u_space_.floats);
+      }
+    });
+    return all;
+  }
+
+  /// Computes y. `kept`: all_filters() of an earlier call, or undefined.
+  void run(const Tensor& kept = {}) {
+    const Tensor all = kept.defined() || tile_blocks_ <= kFewBlocks ? kept : all_filters();
+    if (all.defined()) u_ = all.data<float>();
     const int64_t groups = ceil_div(out_blocks_, group_);
     parallel_for(tile_blocks_ * groups, 1, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
@@ -249,7 +254,7 @@ class Convolution {
   const Conv2dEpilogue then_;
   const int64_t in_blocks_, out_blocks_, group_, tile_blocks_, block_tiles_;
   const MatrixSpace v_space_, m_space_, u_space_;
-  float* u_ = nullptr;
+  const float* u_ = nullptr;
   std::optional<ChannelMoments> moments_;
 };
 
@@ -282,6 +287,17 @@ std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g) {
   return small * 16 <= large * 36 ? WinogradTile::k2 : WinogradTile::k4;
 }
 
+namespace {
+
+/// What the transformed filters of one tensor depend on.
+struct WinogradForm {
+  WinogradTile tile;
+  int64_t stride;
+  bool operator==(const WinogradForm&) const = default;
+};
+
+}  // namespace
+
 void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
                       const Tensor& w, const Tensor& bias, const Conv2dEpilogue& then,
                       Tensor* moments) {
@@ -290,7 +306,11 @@ void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& 
                                     {y.data<float>(), g.P, g.Q, g.K}, winograd::filters_of(w),
                                     bias.defined() ? bias.data<float>() : nullptr, then,
                                     moments != nullptr);
-  convolution.run();
+  // Of constants alone: transformed filters take up to four times the memory.
+  const WinogradForm form{tile, g.stride.rows};
+  convolution.run(w.requires_grad() ? Tensor() : packed_weights(w, form, [&] {
+    return convolution.all_filters();
+  }));
   if (moments != nullptr) *moments = convolution.moments();
 }
 

@@ -219,3 +219,43 @@ TEST_CASE("conv2d: packed copies follow what happens to the tensors that they ar
                        conv2d_weight_grad(cast(dy, kF64), cast(x, kF64), w.shape(), {.pad = 1})) <=
         1e-4);
 }
+
+TEST_CASE("conv2d: filters of constants are transformed once, until they are written") {
+  manual_seed(3);
+  const NoGrad off;
+  const Conv2dOptions opt{.pad = 1};
+  const Tensor small_x = zeros({1, 16, 4, 4}), small_w = zeros({16, 16, 3, 3});
+  const auto held_after_next = [&] {
+    conv2d(small_x, small_w, opt);
+    return host_allocator().stats().allocated_bytes;
+  };
+  const Tensor x = contiguous(randn({2, 64, 16, 16}), kChannelsLast);  // Winograd's
+  const auto right = [&](const Tensor& filters) {
+    const Tensor expected = conv2d(cast(x, kF64), cast(filters, kF64), opt);
+    return relative_error(conv2d(x, filters, opt), expected) <= 1e-5;
+  };
+  const size_t transformed = 36 * 64 * 64 * sizeof(float), before = held_after_next();
+  {
+    const Tensor w = randn({64, 64, 3, 3}), other_view = w.transpose(0, 1);
+    const size_t without = held_after_next();
+    CHECK(right(w));
+    const size_t with = held_after_next();
+    CHECK(with - without >= transformed);
+    CHECK(with - without < 2 * transformed);
+    CHECK(right(w));  // the kept ones
+    CHECK(held_after_next() == with);
+    CHECK(right(other_view));
+    CHECK(right(w.narrow(0, 16, 32)));
+    w.mul_(-0.5);
+    CHECK(held_after_next() == without);
+    CHECK(right(w));
+    CHECK(right(other_view));
+    w.mul_(-0.5);
+    w.requires_grad_();  // a model's parameters would take four times their memory
+    CHECK(right(w));
+    CHECK(held_after_next() == without);
+  }
+  CHECK(held_after_next() == before);
+  for (int model = 0; model < 3; ++model) CHECK(right(randn({64, 64, 3, 3})));  // at one address
+  CHECK(held_after_next() == before);
+}

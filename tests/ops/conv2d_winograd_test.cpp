@@ -68,7 +68,7 @@ Passes by_winograd(const WinogradCase& c, cpu::WinogradTile tile, MemoryFormat f
            nan(format, g.w_shape()),
            {}};
   const Tensor filters = w.contiguous(format);
-  cpu::winograd_forward(g, tile, p.y, x, filters, bias, &p.moments);
+  cpu::winograd_forward(g, tile, p.y, x, filters, bias, {}, &p.moments);
   cpu::winograd_backward_input(g, tile, p.dx, dy, filters);
   cpu::winograd_backward_weight(g, tile, p.dw, dy, x);
   return p;
