@@ -157,11 +157,4 @@ class Folding {
 
 void fold_batch_norm(Graph& graph) { Folding(graph).run(); }
 
-void optimize_for_inference(Graph& graph) {
-  fold_batch_norm(graph);
-  fold_constants(graph);
-  merge_common_subexpressions(graph);
-  remove_dead_code(graph);
-}
-
 }  // namespace lathe::jit

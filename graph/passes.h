@@ -32,7 +32,21 @@ LATHE_API void fold_batch_norm(Graph& graph);
 /// optimize_for_inference().
 LATHE_API void fuse_pointwise(Graph& graph);
 
-/// fold_batch_norm, fold_constants, merge_common_subexpressions, remove_dead_code.
+/// conv2d, then the addition of a tensor of its shape, then relu, each read by the next alone →
+/// fused_conv2d; either of the two behind it may be missing. Of two convolutions that are added,
+/// the one with the larger filters takes in the other as its residual. linear, then relu or gelu →
+/// linear with that activation. Results keep their bits where ops do on a CPU: a GPU computes the
+/// activation of a linear layer from sums that are not rounded (ops/mlp.h).
+LATHE_API void fuse_epilogues(Graph& graph);
+
+/// Inputs [N,C,H,W] that convolutions read are brought into the order of NHWC first. Convolution,
+/// pooling and element-wise ops keep that order, and on a CPU convolutions are fastest in it.
+/// Results move by rounding, and those of four dimensions lie in this order.
+LATHE_API void use_channels_last(Graph& graph);
+
+/// fold_batch_norm, fold_constants, merge_common_subexpressions, fuse_epilogues, use_channels_last,
+/// remove_dead_code. Parameters then require no gradient in the graph, so that convolutions keep
+/// them in the form that their kernels want; they still share their values with the model.
 LATHE_API void optimize_for_inference(Graph& graph);
 
 }  // namespace lathe::jit

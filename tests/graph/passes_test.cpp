@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/generator.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/models.h"
 #include "lathe/ops/binary.h"
@@ -149,6 +151,90 @@ TEST_CASE("passes: batch norm goes into the convolution before it") {
   }
 }
 
+TEST_CASE("passes: sum and relu go into the convolution before them") {
+  const std::string head =
+      "input %x: f32[N,4,8,8]\n"
+      "param @w: f32[4,4,3,3]\n"
+      "param @v: f32[4,4,1,1]\n"
+      "%0: f32[N,4,8,8] = conv2d(%x, @w, none, stride=[1,1], pad=[1,1], dilation=[1,1], groups=1)  "
+      "# Net.conv\n"
+      "%1: f32[N,4,8,8] = conv2d(%x, @v, none, stride=[1,1], pad=[0,0], dilation=[1,1], "
+      "groups=1)\n";
+  const std::string alone = head.substr(0, head.find("%1"));
+  // The larger filters take in the smaller ones' result, on whichever side.
+  for (const char* const sum :
+       {"%2: f32[N,4,8,8] = add(%0, %1)\n", "%2: f32[N,4,8,8] = add(%1, %0)\n"}) {
+    CHECK(after(jit::fuse_epilogues, head + sum + "%3: f32[N,4,8,8] = relu(%2)\noutput %3\n") ==
+          "input %x: f32[N,4,8,8]\n"
+          "param @w: f32[4,4,3,3]\n"
+          "param @v: f32[4,4,1,1]\n"
+          "%1: f32[N,4,8,8] = conv2d(%x, @v, none, stride=[1,1], pad=[0,0], dilation=[1,1], "
+          "groups=1)\n"
+          "%3: f32[N,4,8,8] = fused_conv2d(%x, @w, none, %1, stride=[1,1], pad=[1,1], "
+          "dilation=[1,1], groups=1, relu=true)  # Net.conv\n"
+          "output %3\n");
+  }
+  const std::string fused =
+      "input %x: f32[N,4,8,8]\n"
+      "param @w: f32[4,4,3,3]\n"
+      "%2: f32[N,4,8,8] = fused_conv2d(%x, @w, none, ";
+  const std::string options = ", stride=[1,1], pad=[1,1], dilation=[1,1], groups=1, ";
+  CHECK(after(jit::fuse_epilogues, alone + "%2: f32[N,4,8,8] = add(%x, %0)\noutput %2\n") ==
+        fused + "%x" + options + "relu=false)  # Net.conv\noutput %2\n");
+  CHECK(after(jit::fuse_epilogues, alone + "%2: f32[N,4,8,8] = relu(%0)\noutput %2\n") ==
+        fused + "none" + options + "relu=true)  # Net.conv\noutput %2\n");
+
+  // Somebody else reads what would go, or the sum stretches its operands.
+  for (const char* const rest :
+       {"%2: f32[N,4,8,8] = relu(%0)\noutput %0, %2\n",
+        "%2: f32[N,4,8,8] = add(%0, %0)\noutput %2\n",
+        "input %y: f32[1,4,1,1]\n%2: f32[N,4,8,8] = add(%0, %y)\noutput %2\n",
+        "input %y: f64[N,4,8,8]\n%2: f64[N,4,8,8] = add(%0, %y)\noutput %2\n"}) {
+    const auto nothing = [](jit::Graph&) {};
+    CHECK(after(jit::fuse_epilogues, alone + std::string(rest)) ==
+          after(nothing, alone + std::string(rest)));
+  }
+  // Two sums, and a relu before the sum: one of each goes, in this order.
+  CHECK(after(jit::fuse_epilogues, alone + "%2: f32[N,4,8,8] = relu(%0)\n"
+                                           "%3: f32[N,4,8,8] = add(%2, %x)\n"
+                                           "output %3\n") ==
+        fused + "none" + options +
+            "relu=true)  # Net.conv\n"
+            "%3: f32[N,4,8,8] = add(%2, %x)\noutput %3\n");
+}
+
+TEST_CASE("passes: an activation goes into the linear layer before it") {
+  const std::string head =
+      "input %x: f32[N,4]\n"
+      "param @w: f32[3,4]\n"
+      "param @b: f32[3]\n";
+  const std::string linear = "%0: f32[N,3] = linear(%x, @w, @b)  # Net.fc\n";
+  for (const auto& [call, word] : {std::pair{"relu(%0)", "relu"},
+                                   {"gelu(%0, tanh_approximation=false)", "gelu"},
+                                   {"gelu(%0, tanh_approximation=true)", "gelu_tanh"}}) {
+    CHECK(after(jit::fuse_epilogues, head + linear + "%1: f32[N,3] = " + call + "\noutput %1\n") ==
+          head + "%1: f32[N,3] = linear(%x, @w, @b, activation=\"" + word +
+              "\", activate_last=true)  # Net.fc\noutput %1\n");
+  }
+}
+
+TEST_CASE("passes: convolutions read NHWC") {
+  CHECK(after(jit::use_channels_last,
+              "input %x: f32[N,4,8,8]\n"
+              "param @w: f32[4,4,1,1]\n"
+              "%0: f32[N,4,8,8] = conv2d(%x, @w, none, stride=[1,1], pad=[0,0], dilation=[1,1], "
+              "groups=1)\n"
+              "%1: f32[N,4,8,8] = add(%0, %x)\n"
+              "output %1\n") ==
+        "input %x: f32[N,4,8,8]\n"
+        "param @w: f32[4,4,1,1]\n"
+        "%x.nhwc: f32[N,4,8,8] = contiguous(%x, format=\"channels_last\")\n"
+        "%0: f32[N,4,8,8] = conv2d(%x.nhwc, @w, none, stride=[1,1], pad=[0,0], dilation=[1,1], "
+        "groups=1)\n"
+        "%1: f32[N,4,8,8] = add(%0, %x)\n"
+        "output %1\n");
+}
+
 TEST_CASE("passes: an optimised model computes the same within rounding") {
   for (const char* const name : {"resnet8", "mobilenet_v2"}) {
     CAPTURE(name);
@@ -169,4 +255,21 @@ TEST_CASE("passes: an optimised model computes the same within rounding") {
     const double bound = 1e-5 * (expected.abs().max().item<double>() + 1);
     CHECK((got - expected).abs().max().item<double>() <= bound);
   }
+}
+
+TEST_CASE("passes: an optimised graph takes no memory from the system in a run") {
+  if (!host_allocator().caches()) return;  // a memory checker's build
+  manual_seed(4);
+  const auto model = nn::make_model("resnet8", {.classes = 5, .image_size = 32});
+  model->eval();
+  const Tensor x = randn({4, 3, 32, 32});
+  jit::Graph graph = jit::trace(*model, x);
+  jit::optimize_for_inference(graph);
+  for (int i = 0; i < 3; ++i) graph(x);
+  const MemoryStats before = host_allocator().stats();
+  for (int i = 0; i < 5; ++i) graph(x);
+  const MemoryStats after = host_allocator().stats();
+  CHECK(after.system_allocations == before.system_allocations);
+  CHECK(after.allocated_bytes == before.allocated_bytes);
+  for (const auto& [name, t] : graph.state()) CHECK(!t.requires_grad());
 }
