@@ -81,6 +81,8 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     graph = expect(lathe("predict", "--weights", "g.lathe", "pictures", "--format", "json", "--batch-size", 5), 0)
     assert graph.stdout == result.stdout
     expect_one_line(lathe("predict", "--weights", "g.lathe", "--amp", "bf16", "pictures"), 2, "g.lathe is a graph", "--amp bf16")
+    rows = expect(lathe("bench", "infer", "--weights", "g.lathe", "--batch-size", 3, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
+    assert [(row["model"], row["form"], row["batch_size"]) for row in map(json.loads, rows)] == [("g.lathe", "graph", 1), ("g.lathe", "graph", 3)]
     header, data = safetensors_header("g.lathe"), pathlib.Path("g.lathe").read_bytes()
     header["__metadata__"]["lathe.class_names"] = json.dumps([*CLASSES, "a fourth"])
     text = json.dumps(header).encode()

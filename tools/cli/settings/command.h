@@ -56,6 +56,7 @@ ExitCode run_bench_step(const Invocation&);
 ExitCode run_bench_op(const Invocation&);
 ExitCode run_bench_conv(const Invocation&);
 ExitCode run_bench_kernels(const Invocation&);
+ExitCode run_bench_infer(const Invocation&);
 ExitCode run_bench_loader(const Invocation&);
 ExitCode run_algos_show(const Invocation&);
 ExitCode run_algos_clear(const Invocation&);

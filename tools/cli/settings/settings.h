@@ -174,6 +174,7 @@ enum Takes : unsigned {
   kAlgosPlan = 1 << 25,
   kPlan = 1 << 26,
   kLaunch = 1 << 27,
+  kBenchInfer = 1 << 28,
 };
 
 struct Setting {

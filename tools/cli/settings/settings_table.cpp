@@ -17,16 +17,16 @@ constexpr unsigned kLoading = kBenchLoader | kFindWorkers;
 constexpr unsigned kStepViews = kExplain | kGraph;
 constexpr unsigned kSteps = kTrain | kFind;  // commands that make training steps
 constexpr unsigned kModels = kSteps | kLook | kPredict | kSummary | kBenchStep | kBenchConv |
-                             kStepViews | kAlgosPlan | kPlan;
+                             kBenchInfer | kStepViews | kAlgosPlan | kPlan;
 constexpr unsigned kData = kTrain | kFindLr | kLook | kPredict | kLoading;
 constexpr unsigned kImages = kData | kDataPrepare | kStepViews;
 constexpr unsigned kCompute =
-    kSteps | kLook | kPredict | kBenchStep | kBenchOp | kBenchConv | kStepViews;
+    kSteps | kLook | kPredict | kBenchStep | kBenchInfer | kBenchOp | kBenchConv | kStepViews;
 constexpr unsigned kSynthetic =
-    kBenchStep | kBenchConv | kFindBatch | kStepViews | kAlgosPlan | kPlan;
-constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchOp | kBenchConv |
-                           kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt | kFindBatch |
-                           kWatch | kAlgosPlan | kPlan;
+    kBenchStep | kBenchInfer | kBenchConv | kFindBatch | kStepViews | kAlgosPlan | kPlan;
+constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchInfer | kBenchOp |
+                           kBenchConv | kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt |
+                           kFindBatch | kWatch | kAlgosPlan | kPlan;
 constexpr double kMaxThreads = 1024;
 
 // clang-format off
@@ -72,8 +72,8 @@ constexpr Setting kSettings[] = {
   {.key = "stem", .group = "Model", .target = &S::stem, .takes = kModels, .choices = "cifar|imagenet",
    .automatic = "that of --weights, else cifar for images up to 64 x 64",
    .help = "First layers of resnet18 to resnet152 and of the wide ones: 3x3, or 7x7 with stride 2 and max pooling"},
-  {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kFindLr | kEval | kPredict | kExplain, .unit = "FILE",
-   .help = "Weights: safetensors, .npz or PyTorch's .pth"},
+  {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kFindLr | kEval | kPredict | kExplain | kBenchInfer, .unit = "FILE",
+   .help = "Weights: safetensors, .npz or PyTorch's .pth; of bench infer a graph, in place of --model"},
   {.key = "new-head", .group = "Model", .target = &S::new_head, .takes = kTrain | kFindLr,
    .help = "Of --weights: all but the last layer, which is made anew, for other classes"},
   {.key = "freeze", .group = "Model", .target = &S::freeze, .takes = kTrain | kFindLr, .unit = "LIST",
@@ -127,8 +127,8 @@ constexpr Setting kSettings[] = {
    .help = "Passes over the training images"},
   {.key = "max-steps", .group = "Optimisation", .target = &S::max_steps, .takes = kTrain, .unit = "N", .max = 1e15,
    .help = "Stop after N steps; 0: after the last epoch"},
-  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchConv | kStepViews | kAlgosPlan | kPlan, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
-   .help = "Images in a step"},
+  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchInfer | kBenchConv | kStepViews | kAlgosPlan | kPlan, .unit = "N", .min = 1, .max = 1e6, .automatic = "128",
+   .help = "Images in a step; of bench infer: in a call, beside calls with one (32)"},
   {.key = "accumulate", .group = "Optimisation", .target = &S::accumulate, .takes = kTrain | kFindLr, .unit = "N", .min = 1, .max = 1e6,
    .help = "Batches whose gradients are averaged before a step"},
 
@@ -210,7 +210,7 @@ constexpr Setting kSettings[] = {
    .help = "Save and stop after step N as after a signal, to be resumed; 0: do not"},
   {.key = "steps", .group = "Run", .target = &S::steps, .takes = kCkptVerify | kDoctor, .unit = "N", .min = 2, .max = 1e15,
    .help = "Steps of each of the trainings that are compared; of doctor: steps that are profiled"},
-  {.key = "seconds", .group = "Run", .target = &S::seconds, .takes = kTips | kBenchStep | kBenchOp | kBenchConv | kBenchLoader, .unit = "SECONDS", .min = 0.01, .max = 86400,
+  {.key = "seconds", .group = "Run", .target = &S::seconds, .takes = kTips | kBenchStep | kBenchInfer | kBenchOp | kBenchConv | kBenchLoader, .unit = "SECONDS", .min = 0.01, .max = 86400,
    .automatic = "by benchmark", .help = "Time for each measurement; of bench tips: for all together (240)"},
   {.key = "interrupt-at", .group = "Run", .target = &S::interrupt_at, .takes = kCkptVerify, .unit = "N", .max = 1e15,
    .help = "The step after which one of them stops and is resumed; 0: in the middle"},

@@ -1,0 +1,200 @@
+// lathe bench infer: a model's latency for one input and its throughput for many, called layer by
+// layer and as an optimised graph. The two take turns, so that a machine whose speed drifts slows
+// both.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/cuda.h"
+#include "lathe/core/format.h"
+#include "lathe/core/generator.h"
+#include "lathe/core/memory/host_allocator.h"
+#include "lathe/core/printable.h"
+#include "lathe/core/seconds_since.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/graph/file.h"
+#include "lathe/graph/passes.h"
+#include "lathe/graph/trace.h"
+#include "lathe/nn/module.h"
+#include "lathe/ops/random.h"
+#include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/row.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/reading_data.h"
+
+namespace lathe::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// One way to compute the model.
+struct Form {
+  const char* name;
+  std::function<void(const Tensor& x)> call;
+};
+
+struct Latencies {
+  std::vector<double> seconds;      // of each call
+  uint64_t system_allocations = 0;  // memory taken from the system meanwhile
+
+  double at(double part) const {
+    return seconds[static_cast<size_t>(part * static_cast<double>(seconds.size() - 1) + 0.5)];
+  }
+};
+
+/// Calls f for `seconds`, at least once.
+void window(const std::function<void()>& f, double seconds, Device device, Latencies& to) {
+  const uint64_t before = host_allocator().stats().system_allocations;
+  const auto begin = Clock::now();
+  do {
+    const auto start = Clock::now();
+    f();
+    cuda::synchronize(device);
+    to.seconds.push_back(seconds_since(start));
+  } while (seconds_since(begin) < seconds);
+  to.system_allocations += host_allocator().stats().system_allocations - before;
+}
+
+/// The forms in turns, after a warm-up of each. Sorted.
+std::vector<Latencies> measure_forms(const std::vector<Form>& forms, const Tensor& x,
+                                     const TimingOptions& options) {
+  std::vector<Latencies> all(forms.size());
+  for (const Form& form : forms) {
+    Latencies ignored;
+    const auto call = [&] { form.call(x); };
+    call();
+    window(call, options.warm_up_seconds, options.device, ignored);
+  }
+  for (int64_t i = 0; i < options.windows; ++i) {
+    for (size_t f = 0; f < forms.size(); ++f) {
+      window([&] { forms[f].call(x); }, options.window_seconds, options.device, all[f]);
+    }
+  }
+  for (Latencies& one : all) std::sort(one.seconds.begin(), one.seconds.end());
+  return all;
+}
+
+/// What is measured, and the shape of its inputs without the batch.
+struct Subject {
+  std::string name;
+  std::unique_ptr<nn::Module> model;  // null for a graph from a file
+  jit::Graph graph;
+  Shape input;
+};
+
+/// A model that --model names, with random weights, and its graph.
+Subject made(Settings& settings, Device device) {
+  if (!settings.model) settings.model = "resnet18";
+  const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
+  Subject s{
+      .name = *settings.model, .model = make_model(settings, shape), .graph = {}, .input = {}};
+  place_model(*s.model, device, settings);
+  s.model->eval();
+  const int64_t side = settings.image_size.value_or(32);
+  s.input = {shape.in_channels, side, side};
+  const Tensor example = randn({2, shape.in_channels, side, side}, {.device = device});
+  s.graph = jit::trace(*s.model, in_layout(example, settings));
+  return s;
+}
+
+/// The graph in the file that --weights names.
+Subject loaded(const Settings& settings, Device device) {
+  const std::string& file = settings.weights;
+  Subject s{.name = file, .model = {}, .graph = {}, .input = {}};
+  s.graph = reading_data([&] { return jit::load(file); });
+  const auto refuse = [&](const std::string& why) {
+    throw CommandError(ExitCode::kData, concat(file, ": ", why));
+  };
+  if (s.graph.inputs.size() != 1) {
+    refuse(
+        concat("bench infer measures graphs with one input, and this has ", s.graph.inputs.size()));
+  }
+  const jit::Type& type = s.graph.values[static_cast<size_t>(s.graph.inputs[0])].type;
+  const bool batched = !type.shape.empty() && type.shape[0] == jit::Size{1, 0};
+  const bool fixed =
+      batched && std::all_of(type.shape.begin() + 1, type.shape.end(),
+                             [](const jit::Size& size) { return size.of_batch == 0; });
+  if (!fixed || !is_floating(type.dtype)) {
+    refuse(concat("bench infer measures graphs of floating numbers [N,...], and the input is ",
+                  to_text(type)));
+  }
+  for (size_t d = 1; d < type.shape.size(); ++d) s.input.push_back(type.shape[d].fixed);
+  s.graph.to(device);
+  return s;
+}
+
+Tensor input_of(const Subject& s, int64_t batch, Device device, const Settings& settings) {
+  Shape shape{batch};
+  for (const int64_t size : s.input) shape.push_back(size);
+  const jit::Type& type = s.graph.values[static_cast<size_t>(s.graph.inputs[0])].type;
+  const Tensor x = randn(shape, {.device = device}).to(type.dtype);
+  return x.ndim() == 4 ? in_layout(x, settings) : x;
+}
+
+}  // namespace
+
+ExitCode run_bench_infer(const Invocation& call) {
+  Settings settings = call.settings;
+  if (!settings.weights.empty()) {
+    for (const char* key : {"model", "stem", "classes", "in-channels", "image-size"}) {
+      if (call.sources.flags.contains(key)) {
+        throw UsageError(formatted("--{} is that of the graph in --weights: leave it out", key));
+      }
+    }
+  }
+  const Output out(settings.json);
+  const Device device = prepare_compute(settings);
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  Subject s = settings.weights.empty() ? made(settings, device) : loaded(settings, device);
+  jit::optimize_for_inference(s.graph);
+  const NoGrad off;
+  std::vector<Form> forms;
+  if (s.model) forms.push_back({"eager", [&](const Tensor& x) { s.model->forward(x); }});
+  forms.push_back({"graph", [&](const Tensor& x) { s.graph.run({x}); }});
+
+  out.text(
+      formatted("{}, inputs {}, {} threads", printable(s.name), concat(s.input), num_threads()));
+  out.text(formatted("{:>6}  {:<6} {:>12} {:>12} {:>12}", "batch", "", "p50", "p99", "inputs/s"));
+  std::vector<int64_t> batches = {1, settings.batch_size.value_or(32)};
+  if (batches[1] == 1) batches.pop_back();
+  for (const int64_t batch : batches) {
+    const Tensor x = input_of(s, batch, device, settings);
+    const std::vector<Latencies> times =
+        measure_forms(forms, x,
+                      lasting(settings.seconds,
+                              {.warm_up_seconds = 0.5, .window_seconds = 0.2, .device = device}));
+    for (size_t f = 0; f < forms.size(); ++f) {
+      const double p50 = times[f].at(0.5), p99 = times[f].at(0.99);
+      const double rate = static_cast<double>(batch) / p50;
+      out.row(Row()
+                  .add("bench", "infer")
+                  .add("model", s.name)
+                  .add("form", forms[f].name)
+                  .add("batch_size", batch)
+                  .add("threads", num_threads())
+                  .add("device", concat(device))
+                  .add("layout", settings.layout)
+                  .add("calls", static_cast<int64_t>(times[f].seconds.size()))
+                  .add("seconds_p50", p50)
+                  .add("seconds_p99", p99)
+                  .add("inputs_per_second", rate)
+                  .add("system_allocations", static_cast<int64_t>(times[f].system_allocations)));
+      out.text(formatted("{:>6}  {:<6} {:9.3f} ms {:9.3f} ms {:12.1f}", batch, forms[f].name,
+                         1e3 * p50, 1e3 * p99, rate));
+    }
+  }
+  return ExitCode::kDone;
+}
+
+}  // namespace lathe::cli
