@@ -69,14 +69,14 @@ inline dnnl::stream& dnnl_stream() {
   return stream;
 }
 
-/// Inside its scope oneDNN computes on num_threads() threads. OpenMP keeps that number per calling
+/// Inside its scope oneDNN computes on `count` threads. OpenMP keeps that number per calling
 /// thread; the destructor puts the caller's own back.
 class OmpThreads {
  public:
-  OmpThreads() {
+  explicit OmpThreads(int count = num_threads()) {
     if (!library_.omp_set_num_threads) return;
     before_ = library_.omp_get_max_threads();
-    library_.omp_set_num_threads(num_threads());
+    library_.omp_set_num_threads(count);
   }
   ~OmpThreads() {
     if (library_.omp_set_num_threads) library_.omp_set_num_threads(before_);

@@ -37,6 +37,7 @@ Tensor packed(const Conv2dPort& port, const Tensor& t) {
   Tensor copy = scratch(port.wanted);
   dnnl::memory from = memory_of(port.user, t), to = memory_of(port.wanted, copy);
   const profile::DeviceRange range("reorder", kCPU);
+  const OmpThreads threads(reorder_threads(port.user));
   port.reorder->execute(dnnl_stream(), from, to);
   return copy;
 }
@@ -117,6 +118,7 @@ class Run {
     if (port.reorder) {
       dnnl::memory from = memory_of(port.wanted, result), to = memory_of(port.user, t);
       const profile::DeviceRange range("reorder", kCPU);
+      const OmpThreads threads(reorder_threads(port.user));
       port.reorder->execute(dnnl_stream(), from, to);
     }
     dnnl_stream().wait();
@@ -141,6 +143,7 @@ std::optional<Conv2dStrips> strips_for(ConvPass pass, const Conv2dGeometry& g, c
 
 void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
              const Tensor& bias) {
+  const OmpThreads threads(conv2d_threads(g));
   const auto made = conv2d_primitive(ConvPass::kForward, g, x, w, bias.defined());
   Run run(*made);
   run.in(DNNL_ARG_SRC, made->x, x);
@@ -150,6 +153,7 @@ void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Te
 }
 
 void backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy, const Tensor& w) {
+  const OmpThreads threads(conv2d_threads(g));
   const auto made = conv2d_primitive(ConvPass::kBackwardInput, g, dy, w, false);
   Run run(*made);
   run.in(DNNL_ARG_DIFF_DST, made->y, dy, packed_and_kept_dy);
@@ -158,6 +162,7 @@ void backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
 }
 
 void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy, const Tensor& x) {
+  const OmpThreads threads(conv2d_threads(g));
   const auto made = conv2d_primitive(ConvPass::kBackwardWeight, g, x, dw, false);
   Run run(*made);
   run.in(DNNL_ARG_SRC, made->x, x);
@@ -186,7 +191,6 @@ bool fast_conv2d_takes(DType dtype) noexcept try {
 
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                          const Tensor& bias) {
-  const OmpThreads threads;
   t_dy = {};
   translate_dnnl_errors("conv2d", [&] {
     if (const auto strips = strips_for(ConvPass::kForward, g, x)) {
@@ -201,7 +205,6 @@ void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor&
 
 void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
                                 const Tensor& w) {
-  const OmpThreads threads;
   translate_dnnl_errors("conv2d_input_grad", [&] {
     if (const auto strips = strips_for(ConvPass::kBackwardInput, g, dy)) {
       const Tensor wide_dx = strips->empty_x(dx.dtype());
@@ -215,7 +218,6 @@ void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const
 
 void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
                                  const Tensor& x) {
-  const OmpThreads threads;
   translate_dnnl_errors("conv2d_weight_grad", [&] {
     if (const auto strips = strips_for(ConvPass::kBackwardWeight, g, x)) {
       backward_weight(strips->strip, dw, strips->strips_of_y(dy), strips->strips_of_x(x));

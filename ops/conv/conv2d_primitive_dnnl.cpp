@@ -84,6 +84,7 @@ enum class Flow { kIn, kOut };
 Conv2dPort make_port(const Layout& user, const Layout& wanted, Flow flow) {
   Conv2dPort port{user, wanted, std::nullopt};
   if (user == wanted) return port;
+  const OmpThreads threads(reorder_threads(user));
   const Layout& from = flow == Flow::kIn ? user : wanted;
   const Layout& to = flow == Flow::kIn ? wanted : user;
   port.reorder.emplace(dnnl::reorder::primitive_desc(dnnl_engine(), from, dnnl_engine(), to));
@@ -202,6 +203,16 @@ bool dnnl_has_winograd() {
   return has;
 }
 
+int conv2d_threads(const Conv2dGeometry& g) {
+  constexpr double kFewOperations = 5e6;
+  return g.flops() < kFewOperations ? 1 : num_threads();
+}
+
+int reorder_threads(const Layout& tensor) {
+  constexpr size_t kFewBytes = 256 << 10;
+  return tensor.get_size() < kFewBytes ? 1 : num_threads();
+}
+
 std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Conv2dGeometry& g,
                                                         const Tensor& x, const Tensor& w,
                                                         bool has_bias) {
@@ -214,7 +225,7 @@ std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Con
                         .has_bias = has_bias,
                         .exact = conv_exact(),
                         .bf16 = x.dtype() == kBF16,
-                        .threads = num_threads()};
+                        .threads = conv2d_threads(g)};
   return cache.get(request.key(), [&] { return make_primitive(request); });
 }
 
