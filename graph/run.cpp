@@ -5,6 +5,8 @@
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "lathe/core/format.h"
 #include "lathe/graph/graph.h"
@@ -76,6 +78,16 @@ std::string called(const Node& node) {
   return node.place.empty() ? node.op->name : concat(node.op->name, " of ", node.place);
 }
 
+/// True if one of a node's attributes depends on the batch.
+bool names_batch(const std::vector<Attribute>& attributes) {
+  const auto names = [](const Size& size) { return size.of_batch != 0; };
+  return std::any_of(attributes.begin(), attributes.end(), [&](const Attribute& attribute) {
+    if (const auto* const size = std::get_if<Size>(&attribute)) return names(*size);
+    const auto* const list = std::get_if<std::vector<Size>>(&attribute);
+    return list != nullptr && std::any_of(list->begin(), list->end(), names);
+  });
+}
+
 /// After which node each value is no longer needed: its number, or -1 for the outputs.
 std::vector<int> last_uses(const Graph& graph) {
   std::vector<int> last(graph.values.size(), -1);
@@ -142,7 +154,8 @@ class Run {
     for (const int input : node.inputs) {
       if (input >= 0 && last(input) == static_cast<int>(n)) live(input) = {};
     }
-    Tensor y = node.op->call(in, batch_.fix(node.attributes));
+    Tensor y = names_batch(node.attributes) ? node.op->call(in, batch_.fix(node.attributes))
+                                            : node.op->call(in, node.attributes);
     check(node, y);
     if (last(node.output) != static_cast<int>(n)) live(node.output) = std::move(y);
   }
