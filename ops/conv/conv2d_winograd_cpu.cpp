@@ -101,7 +101,7 @@ class Convolution {
         in_blocks_(ceil_div(x.channels, kBlock)),
         out_blocks_(ceil_div(y.channels, kBlock)),
         group_(std::min(out_blocks_, kOutBlocks)),
-        tile_blocks_(divided(ceil_div(tiles.count, most_tiles()))),
+        tile_blocks_(divided(ceil_div(tiles.count, most_tiles()), want_moments)),
         block_tiles_(ceil_div(tiles.count, tile_blocks_)),
         v_space_(tiles.positions(), block_tiles_, std::min(x.channels, kBlock), lanes()),
         m_space_(tiles.positions(), block_tiles_, std::min(y.channels, kBlock), lanes()),
@@ -147,7 +147,9 @@ class Convolution {
     return std::max(kWinogradRows, matrices / tiles_.positions());
   }
   /// At least `blocks` of tiles: where there are few, so many that all threads have as many.
-  int64_t divided(int64_t blocks) const {
+  /// Moments are added up block by block, and must not depend on the number of threads.
+  int64_t divided(int64_t blocks, bool want_moments) const {
+    if (want_moments) return blocks;
     constexpr int64_t kMany = 4;
     const int64_t groups = ceil_div(out_blocks_, group_), threads = num_threads();
     while (blocks * groups < kMany * threads && blocks * groups % threads != 0) ++blocks;
