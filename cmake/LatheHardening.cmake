@@ -56,6 +56,7 @@ function(lathe_harden_parsers target)
     core/formats/npy_header.cpp
     core/formats/npz.cpp
     core/formats/pickle.cpp
+    core/formats/protobuf_reader.cpp
     core/formats/pth.cpp
     core/formats/safetensors.cpp
     core/formats/safetensors_header.cpp

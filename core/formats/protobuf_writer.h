@@ -1,5 +1,5 @@
 // ProtobufMessage: writes protobuf's wire format, for files of other programs (ONNX, TensorBoard).
-// It cannot read: a message is a string of bytes that fields are appended to.
+// protobuf_reader.h reads it. A message is a string of bytes that fields are appended to.
 // ref: https://protobuf.dev/programming-guides/encoding/
 #pragma once
 
