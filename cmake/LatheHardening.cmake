@@ -79,6 +79,13 @@ function(lathe_harden_parsers target)
     data/images/tar.cpp
     data/images/verify.cpp
     graph/file.cpp
+    graph/onnx_call.cpp
+    graph/onnx_import.cpp
+    graph/onnx_layers.cpp
+    graph/onnx_parts.cpp
+    graph/onnx_pointwise.cpp
+    graph/onnx_proto.cpp
+    graph/onnx_shapes.cpp
     graph/parse.cpp
     nn/checkpoint.cpp
     nn/weights.cpp

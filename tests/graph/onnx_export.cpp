@@ -1,5 +1,10 @@
 // onnx_export MODEL FOLDER: writes FOLDER/MODEL.onnx with random weights and statistics, a batch of
-// inputs (MODEL.x.npy) and what lathe makes of it (MODEL.y.npy). Driven by onnx_python_test.py.
+// inputs (MODEL.in0.npy) and what lathe makes of it (MODEL.out0.npy). MODEL "ops" is the program
+// that calls every op, with an output for each. Driven by onnx_python_test.py.
+#define DOCTEST_CONFIG_IMPLEMENT  // of op_table_test.cpp, whose program this writes
+#include <doctest/doctest.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -7,15 +12,18 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/formats/npy.h"
 #include "lathe/core/generator.h"
+#include "lathe/graph/onnx.h"
+#include "lathe/graph/op_table.h"
+#include "lathe/graph/trace.h"
 #include "lathe/nn/activation.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/embedding.h"
 #include "lathe/nn/models.h"
-#include "lathe/nn/onnx.h"
 #include "lathe/nn/pool2d.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/random.h"
+#include "lathe/tests/graph/every_op.h"
 
 namespace {
 
@@ -35,6 +43,7 @@ std::unique_ptr<nn::Module> layers() {
   net->add<nn::AvgPool2d>(AvgPool2dOptions{.kernel = 2, .stride = 1, .pad = 1});
   net->add<nn::AvgPool2d>(
       AvgPool2dOptions{.kernel = 2, .stride = 1, .pad = 1, .count_include_pad = false});
+  net->add<nn::AdaptiveAvgPool2d>(5);
   net->add<nn::Dropout>(0.5);
   net->add<nn::AdaptiveAvgPool2d>(1);
   net->add<nn::Flatten>();
@@ -68,6 +77,11 @@ std::unique_ptr<nn::Module> make(const std::string& name) {
   if (name == "layers") return layers();
   if (name == "text") return text();
   if (name == "nested") return nested();
+  if (name == "small_vit") {
+    return std::make_unique<nn::VisionTransformer>(
+        nn::ViTLayout{.patch_size = 16, .layers = 2, .heads = 2, .hidden = 16, .mlp = 32},
+        nn::ViTOptions{.classes = 5, .image_size = 64});
+  }
   const auto own = [](auto&& function) {  // a model is neither copied nor moved
     return std::unique_ptr<nn::Module>(new auto(function()));
   };
@@ -75,6 +89,41 @@ std::unique_ptr<nn::Module> make(const std::string& name) {
     return own([] { return nn::resnet18({.classes = 10, .stem = nn::Stem::kCifar}); });
   }
   return nn::make_model(name);
+}
+
+void write(const std::string& at, const jit::Graph& graph, const Tensors& inputs) {
+  jit::save_onnx(graph, at + ".onnx");
+  const Tensors outputs = graph.run(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) npy::write(concat(at, ".in", i, ".npy"), inputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    npy::write(concat(at, ".out", i, ".npy"), outputs[i]);
+  }
+}
+
+/// Every op but those without an ONNX form.
+void write_ops(const std::string& at) {
+  jit::Graph graph = jit::parse(testing::every_op_text(true));
+  std::erase_if(graph.nodes, [](const jit::Node& n) { return n.op->name == "atan2"; });
+  std::erase_if(graph.outputs, [&](int output) {
+    return std::none_of(graph.nodes.begin(), graph.nodes.end(),
+                        [&](const jit::Node& n) { return n.output == output; });
+  });
+  write(at, graph, testing::every_op_inputs());
+}
+
+void write_model(const std::string& at, const std::string& name) {
+  const auto net = make(name);
+  for (const auto& [buffer, t] : net->named_buffers()) {  // statistics that are not 0 and 1
+    if (buffer.ends_with("running_mean")) t.copy_(randn(t.shape()) * 0.1);
+    if (buffer.ends_with("running_var")) t.copy_(rand(t.shape()) + 0.5);
+  }
+  for (const auto& [parameter, t] : net->named_parameters()) {  // zero in a new transformer
+    if (parameter.ends_with("head.weight")) t.copy_(randn(t.shape()) * 0.1);
+  }
+  net->eval();
+  const int64_t side = name == "layers" || name == "resnet20" || name == "resnet18-cifar" ? 32 : 64;
+  const Tensor x = name == "text" ? randint(0, 50, {2, 7}) : randn({2, 3, side, side});
+  write(at, jit::trace(*net, x), {x});
 }
 
 }  // namespace
@@ -88,19 +137,11 @@ int main(int argc, char** argv) {
     const NoGrad off;
     manual_seed(7);
     const std::string name = argv[1], at = std::string(argv[2]) + "/" + name;
-    const auto net = make(name);
-    for (const auto& [buffer, t] : net->named_buffers()) {  // statistics that are not 0 and 1
-      if (buffer.ends_with("running_mean")) t.copy_(randn(t.shape()) * 0.1);
-      if (buffer.ends_with("running_var")) t.copy_(rand(t.shape()) + 0.5);
+    if (name == "ops") {
+      write_ops(at);
+    } else {
+      write_model(at, name);
     }
-    net->eval();
-    const bool is_text = name == "text";
-    const int64_t side =
-        name == "layers" || name == "resnet20" || name == "resnet18-cifar" ? 32 : 64;
-    const Tensor x = is_text ? randint(0, 50, {2, 7}) : randn({2, 3, side, side});
-    nn::save_onnx(*net, at + ".onnx", {.input = x.shape(), .input_dtype = is_text ? kI64 : kF32});
-    npy::write(at + ".x.npy", x);
-    npy::write(at + ".y.npy", (*net)(x));
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.message().c_str());
     return 1;

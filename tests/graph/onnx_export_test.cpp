@@ -1,0 +1,122 @@
+// ONNX export: what is written is read again as a graph of the same numbers: models, blocks of them,
+// and every op. onnx_python_test.py has onnx check and onnxruntime run the files.
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/generator.h"
+#include "lathe/graph/onnx.h"
+#include "lathe/graph/op_table.h"
+#include "lathe/graph/passes.h"
+#include "lathe/graph/trace.h"
+#include "lathe/nn/models.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/isclose.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/tests/data/files.h"
+#include "lathe/tests/graph/every_op.h"
+
+using namespace lathe;
+using data::testing::message_of;
+
+namespace {
+
+/// Written and read again.
+jit::OnnxModel returned(const jit::Graph& graph, const jit::OnnxOptions& options = {}) {
+  const data::testing::TempDir directory;
+  jit::save_onnx(graph, directory / "m.onnx", options);
+  CHECK(jit::is_saved_onnx(directory / "m.onnx"));
+  return jit::load_onnx(directory / "m.onnx");
+}
+
+/// The largest difference, relative to the largest number.
+double difference(const Tensor& got, const Tensor& want) {
+  return (got - want).abs().max().item<double>() / want.abs().max().item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("onnx export: a model comes back as the graph of its numbers, for any batch") {
+  const NoGrad off;
+  for (const char* const name : {"resnet8", "resnet18", "mobilenet_v2", "efficientnet_b0"}) {
+    CAPTURE(name);
+    manual_seed(1);
+    const auto model = nn::make_model(name, {.classes = 7, .image_size = 32});
+    model->eval();
+    const jit::OnnxModel read =
+        returned(jit::trace(*model, randn({2, 3, 32, 32})), {.metadata = {{"a", "1"}, {"b", ""}}});
+    const Tensor x = randn({3, 3, 32, 32});
+    CHECK(difference(read.graph(x), (*model)(x)) <= 1e-5);
+    CHECK(read.metadata.at("a") == "1");
+    CHECK(read.metadata.size() == 2);
+    for (const auto& [key, t] : model->state_dict()) {  // under the names of the state dict
+      if (key.ends_with("num_batches_tracked")) continue;
+      CHECK(equal(read.graph.state().at(key), t));
+    }
+  }
+}
+
+TEST_CASE("onnx export: blocks of the larger models") {
+  const NoGrad off;
+  manual_seed(7);
+  const auto check = [](nn::Module& module, const Shape& shape) {
+    module.eval();
+    for (auto& [name, t] : module.named_parameters()) {
+      if (name.ends_with("head.weight")) t.normal_(0, 0.1);  // zero in a new one
+    }
+    const jit::Graph read = returned(jit::trace(module, randn(shape))).graph;
+    Shape larger = shape;
+    larger[0] = 3;
+    const Tensor x = randn(larger);
+    CHECK(difference(read(x), module(x)) <= 1e-5);
+  };
+  nn::ConvNeXtBlock next(8, 0.5, 0.2);
+  check(next, {2, 8, 9, 9});
+  nn::VisionTransformer vit({.patch_size = 8, .layers = 2, .heads = 2, .hidden = 16, .mlp = 32},
+                            {.classes = 5, .image_size = 16});
+  check(vit, {2, 3, 16, 16});
+}
+
+TEST_CASE("onnx export: every op, alone and with what it needs") {
+  const NoGrad off;
+  const jit::Graph all = jit::parse(testing::every_op_text(true));
+  const Tensors inputs = testing::every_op_inputs(), want = all.run(inputs);
+  const std::set<std::string> without = {"atan2", "upsample"};  // upsample's Resize is not read
+  for (size_t i = 0; i < all.outputs.size(); ++i) {
+    jit::Graph one = all;
+    one.outputs = {all.outputs[i]};
+    jit::remove_dead_code(one);
+    const std::string op = one.nodes.back().op->name;
+    CAPTURE(op);
+    if (without.contains(op)) continue;
+    const Tensor got = returned(one).graph.run(inputs)[0];
+    CHECK(got.dtype() == want[i].dtype());
+    CHECK(
+        allclose(got.to(kF64), want[i].to(kF64), {.rtol = 1e-5, .atol = 1e-6, .equal_nan = true}));
+  }
+}
+
+TEST_CASE("onnx export: what has no form is refused by op and layer, and the old file stays") {
+  const data::testing::TempDir directory;
+  const std::string path = directory / "m.onnx";
+  data::testing::write_file(path, "old");
+  const auto error_of = [&](const std::string& call) {
+    const jit::Graph graph =
+        jit::parse("lathe graph 1\ninput %x: f32[2,3,4,4]\n%0: f32[2,3,2,2] = " + call +
+                   "  # Net.pool\noutput %0\n");
+    return message_of<ValueError>([&] { jit::save_onnx(graph, path); });
+  };
+  CHECK(error_of("atan2(%x, %x)") == "save_onnx: atan2 of Net.pool: it has no ONNX form");
+  CHECK(
+      error_of("max_pool2d(%x, kernel=[3,3], stride=[2,2], pad=[0,0], dilation=[1,1], "
+               "ceil_mode=true)") ==
+      "save_onnx: max_pool2d of Net.pool: with ceil_mode, runtimes disagree about the last window");
+  CHECK(error_of("pad(%x, amounts=[1,1], mode=\"circular\")").find("in opset 17") !=
+        std::string::npos);
+  CHECK(data::testing::read_file(path) == "old");
+  CHECK_FALSE(jit::is_saved_onnx(path));
+}
