@@ -30,6 +30,7 @@ CASES = [
     ("lathe train --hel", ["--help"]),
     ("lathe train --", {"--model", "--weights", "--json", "--no-json", "--lr", "--val-split"}),
     ("lathe data prepare --data-r", ["--data-root"]),
+    ("lathe launch -", {"-n", "--ranks"}),
     ("lathe ckpt verify-resume --inter", ["--interrupt-at"]),
     ("lathe train --weights a.s", ["a.safetensors"]),
     ("lathe train --config a.s", ["a.safetensors"]),

@@ -72,6 +72,7 @@ std::string bash_script(std::span<const Command> commands) {
   for (const Command& command : commands) {
     std::string all = "--help --config";
     for (const Setting* setting : settings_of(command)) {
+      if (setting->letter != 0) all += formatted(" -{}", setting->letter);
       all += formatted(" --{}", setting->key);
       if (setting->is_switch()) all += formatted(" --no-{}", setting->key);
     }
@@ -129,7 +130,10 @@ std::string zsh_flag(const Setting& setting) {
       setting.choices.empty() ? "_files" : formatted("({})", spaced(setting.choices));
   // Without a text between the colons the value would be one that may be missing.
   const std::string_view what = setting.unit.empty() ? setting.key : setting.unit;
-  return " " + shell_quoted(formatted("--{}=[{}]:{}:{}", setting.key, help, zsh_text(what), how));
+  const std::string value = formatted("[{}]:{}:{}", help, zsh_text(what), how);
+  const std::string letter =
+      setting.letter == 0 ? "" : " " + shell_quoted(formatted("-{}{}", setting.letter, value));
+  return letter + " " + shell_quoted(formatted("--{}={}", setting.key, value));
 }
 
 std::string zsh_script(std::span<const Command> commands) {
@@ -183,7 +187,8 @@ fi
 }
 
 std::string fish_flag(const Setting& setting, std::string_view when) {
-  const std::string begin = formatted("complete -c lathe -n {} -l", when),
+  const std::string letter = setting.letter == 0 ? "" : formatted(" -s {}", setting.letter);
+  const std::string begin = formatted("complete -c lathe -n {}{} -l", when, letter),
                     help = formatted("-d {}", shell_quoted(setting.help));
   if (setting.is_switch())
     return formatted("{0} {1} {2}\n{0} no-{1} {2}\n", begin, setting.key, help);
