@@ -48,6 +48,7 @@ class Reader {
     for (const Launcher& launcher : {kTorchrun, kOpenMpi, kSlurm}) {
       if (!get_(launcher.rank) || !get_(launcher.world_size)) continue;
       read_ranks(launcher);
+      check(out_);  // before a place to meet is looked for, which depends on them
       const std::string job = job_number();
       out_.token = get_("LATHE_JOB_TOKEN").value_or(job);
       out_.rendezvous = rendezvous(job);

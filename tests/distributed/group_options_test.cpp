@@ -72,6 +72,7 @@ TEST_CASE("a variable that is missing or wrong is named") {
   };
   wrong({{"RANK", "one"}, {"WORLD_SIZE", "2"}}, "RANK must be an integer, got \"one\"");
   wrong({{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "the world size must be at least 1, got 0");
+  wrong({{"RANK", "0"}, {"WORLD_SIZE", "0"}, {"LOCAL_WORLD_SIZE", "2"}}, "at least 1, got 0");
   wrong({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "the rank must be from 0 to 1, got 2");
   wrong({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}}, "MASTER_PORT is not set");
   wrong({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}, "set LATHE_RENDEZVOUS");
